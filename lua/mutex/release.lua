@@ -1,0 +1,14 @@
+-- Gives an exclusive lock back on one node, if it is still ours there.
+--
+-- KEYS[1]  the lock
+-- ARGV[1]  the owner id that took it
+--
+-- Replies:
+--   1   our key was there and is deleted
+--   0   our key was not there
+
+-- pcall: another kind's key under that name is not ours either, and no fault of the node.
+if redis.pcall('GET', KEYS[1]) == ARGV[1] then
+  return redis.call('DEL', KEYS[1])
+end
+return 0

@@ -1,0 +1,216 @@
+//! The client: what users call.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::Receiver;
+
+use crate::clock;
+use crate::config::{Builder, Settings};
+use crate::coordinator::Coordinator;
+use crate::error::{Error, ErrorKind};
+use crate::exit;
+use crate::guard::Guard;
+use crate::kinds::Mutex;
+use crate::node::{Address, Node};
+use crate::stats::NodeStats;
+
+/// Distributed locks over a set of Redis masters.
+///
+/// Cheap to clone; all clones share one connection and one thread a node. Make one a process and
+/// hand clones to threads. Locks are taken by name; the names are any bytes, up to 4096 of them.
+///
+/// The end of the last clone waits until all releases that are queued are written, at most the
+/// node timeout. So does the normal end of the process, for clones in statics.
+///
+/// A `fork` without `exec` takes no threads along, so the child must build its own `Quorlock`. In
+/// async code, wrap the blocking calls in `tokio::task::spawn_blocking` or the like.
+///
+/// # Examples
+///
+/// ```no_run
+/// use quorlock::Quorlock;
+///
+/// let locks = Quorlock::builder()
+///     .nodes(["redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.3"])
+///     .build()?;
+/// let guard = locks.lock("orders/42")?;
+/// // .. nobody else, on any machine, is in here for "orders/42" ..
+/// guard.check()?;
+/// guard.unlock()?;
+/// # Ok::<(), quorlock::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Quorlock {
+    shared: Arc<Shared>,
+}
+
+/// Ends with the last clone, while guards may keep the coordinator alive for longer.
+struct Shared {
+    coordinator: Arc<Coordinator>,
+}
+
+impl Quorlock {
+    /// A builder with the defaults and no nodes.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    pub(crate) fn start(addresses: Vec<Address>, settings: Settings) -> Result<Self, Error> {
+        let coordinator = Coordinator::start(addresses, settings)?;
+        exit::wait_for(coordinator.unwritten(), coordinator.settings().node_timeout);
+        Ok(Self { shared: Arc::new(Shared { coordinator }) })
+    }
+
+    pub(crate) fn coordinator(&self) -> &Arc<Coordinator> {
+        &self.shared.coordinator
+    }
+
+    /// A handle for the exclusive lock `name`, with settings of its own.
+    pub fn mutex(&self, name: impl AsRef<[u8]>) -> Mutex {
+        Mutex::new(self, name.as_ref())
+    }
+
+    /// Takes the exclusive lock `name`; waits as long as somebody else holds it.
+    ///
+    /// While no majority of the nodes can be reached it goes on trying for
+    /// [`no_quorum_timeout`](Builder::no_quorum_timeout). It is not reentrant: a thread that waits
+    /// for a lock that it holds itself waits until the TTL is over.
+    ///
+    /// # Errors
+    ///
+    /// [`Config`](ErrorKind::Config) for a bad name, [`NoQuorum`](ErrorKind::NoQuorum) if too few
+    /// nodes could be reached for too long, [`WrongKind`](ErrorKind::WrongKind) if the name
+    /// belongs to something that is no lock, [`Closed`](ErrorKind::Closed) after
+    /// [`close`](Self::close).
+    pub fn lock(&self, name: impl AsRef<[u8]>) -> Result<Guard, Error> {
+        self.mutex(name).lock()
+    }
+
+    /// Takes the exclusive lock `name` if it is free; `None` if somebody else holds it. One try, at
+    /// most as long as the node timeout.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`lock`](Self::lock); [`NoQuorum`](ErrorKind::NoQuorum) after this one try.
+    pub fn try_lock(&self, name: impl AsRef<[u8]>) -> Result<Option<Guard>, Error> {
+        self.mutex(name).try_lock()
+    }
+
+    /// Takes the exclusive lock `name` if it becomes free within `timeout`; `None` if somebody else
+    /// holds it until then. A `timeout` of zero is a [`try_lock`](Self::try_lock).
+    ///
+    /// # Errors
+    ///
+    /// Those of [`lock`](Self::lock); [`NoQuorum`](ErrorKind::NoQuorum) at the latest after
+    /// `timeout`.
+    pub fn try_lock_for(
+        &self,
+        name: impl AsRef<[u8]>,
+        timeout: Duration,
+    ) -> Result<Option<Guard>, Error> {
+        self.mutex(name).try_lock_for(timeout)
+    }
+
+    /// Takes the exclusive lock `name` if it becomes free until `deadline`; `None` if somebody else
+    /// holds it until then. A `deadline` in the past is a [`try_lock`](Self::try_lock).
+    ///
+    /// # Errors
+    ///
+    /// Those of [`try_lock_for`](Self::try_lock_for).
+    pub fn try_lock_until(
+        &self,
+        name: impl AsRef<[u8]>,
+        deadline: Instant,
+    ) -> Result<Option<Guard>, Error> {
+        self.mutex(name).try_lock_until(deadline)
+    }
+
+    /// Takes the exclusive lock `name`, unless `cancel` fires first: by a message, which is taken,
+    /// or by the end of its last sender, which cancels every call that listens.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`lock`](Self::lock), and [`Cancelled`](ErrorKind::Cancelled).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use quorlock::{ErrorKind, Quorlock};
+    ///
+    /// let locks = Quorlock::builder().nodes(["redis://127.0.0.1:1"]).build()?;
+    /// let (stop, stopped) = crossbeam_channel::bounded(0);
+    /// std::thread::spawn(move || drop(stop)); // a signal handler, for example
+    /// let error = locks.lock_cancellable("orders/42", &stopped).unwrap_err();
+    /// assert_eq!(error.kind(), ErrorKind::Cancelled);
+    /// # Ok::<(), quorlock::Error>(())
+    /// ```
+    pub fn lock_cancellable(
+        &self,
+        name: impl AsRef<[u8]>,
+        cancel: &Receiver<()>,
+    ) -> Result<Guard, Error> {
+        self.mutex(name).lock_cancellable(cancel)
+    }
+
+    /// Runs `critical` while holding the exclusive lock `name`, and gives it back, also if
+    /// `critical` panics.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`lock`](Self::lock), and [`Lost`](ErrorKind::Lost) if the lock was lost while
+    /// `critical` ran: it has run then, but perhaps not alone.
+    pub fn with_lock<R>(
+        &self,
+        name: impl AsRef<[u8]>,
+        critical: impl FnOnce(&Guard) -> R,
+    ) -> Result<R, Error> {
+        self.mutex(name).with_lock(critical)
+    }
+
+    /// Ends all use of this client, by all its clones: calls that wait end with
+    /// [`Closed`](ErrorKind::Closed), and so does every later one. Locks that are held stay held
+    /// until their guards are dropped.
+    ///
+    /// Waits up to `timeout` until the releases that are queued are written.
+    ///
+    /// # Errors
+    ///
+    /// [`NoQuorum`](ErrorKind::NoQuorum) if some could not be written: their keys end with their TTL.
+    /// The client is closed all the same.
+    pub fn close(self, timeout: Duration) -> Result<(), Error> {
+        let coordinator = self.coordinator();
+        coordinator.close();
+        let until = clock::now().after(timeout);
+        let delivered = || coordinator.nodes().iter().all(|node| node.stats().kept_releases == 0);
+        if exit::flush(coordinator.unwritten(), until) && clock::poll(until, delivered) {
+            return Ok(());
+        }
+        let message = format!(
+            "closed, but within {timeout:?} not every node could be told of the locks that were \
+             given back; their keys end with their TTL"
+        );
+        let faults = coordinator.nodes().iter().filter_map(Node::fault).collect();
+        Err(Error::new(ErrorKind::NoQuorum, message).with_faults(faults))
+    }
+
+    /// Figures about each node, in the order of the configuration.
+    #[must_use]
+    pub fn node_stats(&self) -> Vec<NodeStats> {
+        self.coordinator().nodes().iter().map(Node::stats).collect()
+    }
+}
+
+impl fmt::Debug for Quorlock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Quorlock").field("nodes", self.coordinator().names()).finish()
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        let until = clock::now().after(self.coordinator.settings().node_timeout);
+        exit::flush(self.coordinator.unwritten(), until);
+    }
+}

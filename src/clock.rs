@@ -1,0 +1,65 @@
+//! The clocks and the threads: the only place that reads a clock, sleeps or spawns.
+
+#![expect(clippy::disallowed_methods, reason = "this is the place")]
+
+use std::io;
+use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant};
+
+use crate::quorum::Time;
+
+/// The longest that anything blocks in one piece. Blocking waits run on a clock that stops while a
+/// laptop or a virtual machine is suspended, and leases do not: slices of this length notice it.
+const SLICE: Duration = Duration::from_secs(1);
+
+/// The lease clock, now.
+///
+/// On Linux `CLOCK_BOOTTIME`: it goes on while the machine is suspended, as the servers' clocks do,
+/// and nobody can set it. `Instant` stops there, and a lease would seem to last for ever.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+pub(crate) fn now() -> Time {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    let nanoseconds = u32::try_from(time.tv_nsec).unwrap_or(0);
+    Time::from_start(Duration::new(seconds, nanoseconds))
+}
+
+/// The lease clock, now: the monotonic clock, where the system has no better one.
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+pub(crate) fn now() -> Time {
+    use std::sync::OnceLock;
+    static START: OnceLock<Instant> = OnceLock::new();
+    Time::from_start(START.get_or_init(Instant::now).elapsed())
+}
+
+/// How long it is until `deadline`; zero if it has passed.
+pub(crate) fn until(deadline: Instant) -> Duration {
+    deadline.saturating_duration_since(Instant::now())
+}
+
+/// How long to block at most, when waiting for `until`; `None` once it is past.
+pub(crate) fn slice(until: Time) -> Option<Duration> {
+    let left = until.since(now());
+    (!left.is_zero()).then_some(left.min(SLICE))
+}
+
+/// Waits until `done`, at most until `until`, and says whether it is. It looks instead of being
+/// woken, for waits that are rare, short, and happen where blocking primitives may have lost
+/// their thread-local data already: at the end of a process.
+pub(crate) fn poll(until: Time, done: impl Fn() -> bool) -> bool {
+    const PAUSE: Duration = Duration::from_micros(100);
+    while !done() {
+        if until <= now() {
+            return false;
+        }
+        std::thread::sleep(PAUSE);
+    }
+    true
+}
+
+pub(crate) fn spawn(
+    name: String,
+    run: impl FnOnce() + Send + 'static,
+) -> io::Result<JoinHandle<()>> {
+    Builder::new().name(name).spawn(run)
+}

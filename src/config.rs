@@ -1,0 +1,238 @@
+//! The builder, its defaults and its checks.
+
+use std::time::Duration;
+
+use crate::client::Quorlock;
+use crate::error::Error;
+use crate::node::Address;
+use crate::quorum::{Backoff, Mechanisms};
+
+/// Longer leases are more likely seconds taken for milliseconds than meant.
+const LONGEST_TTL: Duration = Duration::from_secs(24 * 60 * 60);
+
+const LONGEST_PREFIX: usize = 1_024;
+
+/// Settings of a [`Quorlock`], from [`Quorlock::builder`].
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use quorlock::Quorlock;
+///
+/// let locks = Quorlock::builder()
+///     .nodes(["redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.3"])
+///     .ttl(Duration::from_secs(10))
+///     .build()?;
+/// # drop(locks);
+/// # Ok::<(), quorlock::Error>(())
+/// ```
+#[derive(Clone)]
+#[must_use = "a builder does nothing until `build` is called"]
+pub struct Builder {
+    nodes: Vec<String>,
+    settings: Settings,
+}
+
+/// What the rest of the crate needs to know of the configuration. Checked by [`Builder::build`].
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub(crate) ttl: Duration,
+    pub(crate) node_timeout: Duration,
+    pub(crate) no_quorum_timeout: Duration,
+    pub(crate) backoff: Backoff,
+    pub(crate) key_prefix: Vec<u8>,
+    pub(crate) mechanisms: Mechanisms,
+}
+
+impl Default for Builder {
+    fn default() -> Self {
+        Self {
+            nodes: Vec::new(),
+            settings: Settings {
+                ttl: Duration::from_secs(30),
+                node_timeout: Duration::from_millis(200),
+                no_quorum_timeout: Duration::from_secs(10),
+                backoff: Backoff { min: Duration::from_millis(5), max: Duration::from_millis(100) },
+                key_prefix: b"quorlock:".to_vec(),
+                mechanisms: Mechanisms::ALL,
+            },
+        }
+    }
+}
+
+impl Builder {
+    /// A builder whose nodes come from the environment variable `QUORLOCK_NODES`: their URLs,
+    /// separated by commas.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) if the variable is not set, or is not text.
+    pub fn from_env() -> Result<Self, Error> {
+        let nodes = std::env::var("QUORLOCK_NODES").map_err(|error| {
+            Error::config(format!(
+                "the environment variable QUORLOCK_NODES cannot be read ({error}); set it to the \
+                 URLs of the nodes, separated by commas"
+            ))
+        })?;
+        let nodes = nodes.split(',').map(str::trim).filter(|node| !node.is_empty());
+        Ok(Self::default().nodes(nodes))
+    }
+
+    /// The URLs of the Redis masters, `redis://[user:password@]host[:port][/database]` or
+    /// `unix:///path`. They replace those set before.
+    ///
+    /// Use an odd number of masters on machines that fail independently, without replication among
+    /// them: 3 tolerate the loss of one, 5 of two. An even number tolerates no more than the odd
+    /// one below it. A single one works too, and is only as safe as that one server. All clients
+    /// must name the same set. There is no default.
+    pub fn nodes<I>(mut self, urls: I) -> Self
+    where
+        I: IntoIterator,
+        I::Item: Into<String>,
+    {
+        self.nodes = urls.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// How long a lock lives without being extended: at least twice the
+    /// [`node_timeout`](Self::node_timeout), at most 24 hours, in whole milliseconds.
+    ///
+    /// Defaults to 30 s, as in Redisson and most others. It is how long a lock stays taken after
+    /// its holder crashed, and how long a holder may be cut off before it loses the lock.
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.settings.ttl = ttl;
+        self
+    }
+
+    /// How long one node may take to answer before it counts as silent.
+    ///
+    /// Defaults to 200 ms: far above a healthy network's round trip, far below the TTL, so that a
+    /// majority of hung nodes is told at once and a try against it costs little. A hung *minority*
+    /// costs nothing, whatever this is.
+    pub fn node_timeout(mut self, timeout: Duration) -> Self {
+        self.settings.node_timeout = timeout;
+        self
+    }
+
+    /// How long [`lock`](Quorlock::lock) goes on trying while no majority can be reached.
+    ///
+    /// Defaults to 10 s: long enough for restarts and most elections of a network's route, short
+    /// enough for somebody to be told.
+    pub fn no_quorum_timeout(mut self, timeout: Duration) -> Self {
+        self.settings.no_quorum_timeout = timeout;
+        self
+    }
+
+    /// The shortest and the longest pause between two tries of a call that waits. Pauses grow from
+    /// the first towards the second, with jitter, so that contenders drift apart.
+    ///
+    /// Defaults to 5 ms and 100 ms.
+    pub fn backoff(mut self, min: Duration, max: Duration) -> Self {
+        self.settings.backoff = Backoff { min, max };
+        self
+    }
+
+    /// What the key of every lock begins with, before the lock's name.
+    ///
+    /// Defaults to `quorlock:`, which keeps locks apart from other data. With the empty prefix the
+    /// key is the bare name, and exclusive locks exclude, and are excluded by, those of other
+    /// clients of the Redlock algorithm: same key, same value layout, same release.
+    pub fn key_prefix(mut self, prefix: impl Into<String>) -> Self {
+        self.settings.key_prefix = prefix.into().into_bytes();
+        self
+    }
+
+    /// Checks the settings and starts one thread a node, which connects in the background.
+    ///
+    /// The nodes need not be up: one that cannot be reached has no vote until it can.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) if there is no node, a URL is wrong, two
+    /// nodes are the same server, a duration is out of range, or a thread cannot be started.
+    pub fn build(self) -> Result<Quorlock, Error> {
+        self.settings.check()?;
+        let addresses = self.addresses()?;
+        Quorlock::start(addresses, self.settings)
+    }
+
+    fn addresses(&self) -> Result<Vec<Address>, Error> {
+        if self.nodes.is_empty() {
+            return Err(Error::config(
+                "no node is configured; name the Redis masters with nodes([\"redis://host:port\", \
+                 ..])",
+            ));
+        }
+        let mut addresses: Vec<Address> = Vec::with_capacity(self.nodes.len());
+        for (i, url) in self.nodes.iter().enumerate() {
+            let address = Address::parse(url, i + 1)?;
+            if let Some(j) = addresses.iter().position(|other| other.same_server(&address)) {
+                return Err(Error::config(format!(
+                    "nodes {} and {} are the same server, {}; one server has one vote",
+                    j + 1,
+                    i + 1,
+                    address.shown()
+                )));
+            }
+            addresses.push(address);
+        }
+        Ok(addresses)
+    }
+}
+
+impl std::fmt::Debug for Builder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Not the URLs: they hold passwords.
+        f.debug_struct("Builder")
+            .field("nodes", &self.nodes.len())
+            .field("settings", &self.settings)
+            .finish()
+    }
+}
+
+impl Settings {
+    fn check(&self) -> Result<(), Error> {
+        let Backoff { min, max } = self.backoff;
+        if self.node_timeout < Duration::from_millis(1) {
+            return Err(Error::config(format!(
+                "node_timeout is {:?}; it must be at least 1 ms",
+                self.node_timeout
+            )));
+        }
+        if min < Duration::from_millis(1) || max < min {
+            return Err(Error::config(format!(
+                "backoff is {min:?} to {max:?}; the minimum must be at least 1 ms, and the maximum \
+                 no less than that"
+            )));
+        }
+        if self.key_prefix.len() > LONGEST_PREFIX {
+            return Err(Error::config(format!(
+                "key_prefix has {} bytes; {LONGEST_PREFIX} is the most",
+                self.key_prefix.len()
+            )));
+        }
+        self.check_ttl(self.ttl)
+    }
+
+    /// A TTL below twice the node timeout could be used up by a single slow try.
+    pub(crate) fn check_ttl(&self, ttl: Duration) -> Result<(), Error> {
+        let least = self.node_timeout.saturating_mul(2);
+        if ttl < least {
+            return Err(Error::config(format!(
+                "the TTL is {ttl:?}; it must be at least twice the node_timeout, {least:?}"
+            )));
+        }
+        if ttl > LONGEST_TTL {
+            return Err(Error::config(format!(
+                "the TTL is {ttl:?}; {LONGEST_TTL:?} is the most (were milliseconds meant?)"
+            )));
+        }
+        if !ttl.subsec_nanos().is_multiple_of(1_000_000) {
+            return Err(Error::config(format!(
+                "the TTL is {ttl:?}; Redis counts in whole milliseconds"
+            )));
+        }
+        Ok(())
+    }
+}

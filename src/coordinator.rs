@@ -1,0 +1,212 @@
+//! Runs the machines of `quorum/` over the nodes: attempt, wait, try again, give up, clean up.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use crossbeam_channel::{Receiver, Sender, bounded, never};
+use parking_lot::Mutex;
+
+use crate::claim::{Claim, Wanted};
+use crate::clock;
+use crate::config::Settings;
+use crate::error::{Error, ErrorKind, NodeFault};
+use crate::ident::{self, Name};
+use crate::node::{Address, Node};
+use crate::observe;
+use crate::quorum::{
+    Acquisition, Ballot, Conclusion, Outcome, Patience, Policy, Step, Time, majority,
+};
+use crate::round::{Interrupts, Woken};
+
+/// The nodes and all that is shared by the clones of one client and the locks it gave out.
+pub(crate) struct Coordinator {
+    nodes: Vec<Node>,
+    names: Arc<[Arc<str>]>,
+    settings: Settings,
+    unwritten: Arc<AtomicUsize>,
+    /// Dropped by `close`, which ends `closed`.
+    open: Mutex<Option<Sender<()>>>,
+    closed: Receiver<()>,
+    /// Whether the last attempt reached a quorum, so that only changes are told.
+    quorum: AtomicBool,
+}
+
+impl Coordinator {
+    /// Starts the workers.
+    pub(crate) fn start(addresses: Vec<Address>, settings: Settings) -> Result<Arc<Self>, Error> {
+        let names = addresses.iter().map(|address| address.shown().clone()).collect();
+        let unwritten = Arc::new(AtomicUsize::new(0));
+        let nodes = addresses.into_iter().enumerate().map(|(index, address)| {
+            let node = address.shown().clone();
+            Node::start(index, address, settings.node_timeout, unwritten.clone()).map_err(|error| {
+                let message = "no thread could be started for a node; raise the limit of threads";
+                Error::config(message).with_faults(vec![NodeFault::caused_by(
+                    &node,
+                    "no worker thread",
+                    error,
+                )])
+            })
+        });
+        let (open, closed) = bounded(0);
+        Ok(Arc::new(Self {
+            nodes: nodes.collect::<Result<_, _>>()?,
+            names,
+            settings,
+            unwritten,
+            open: Mutex::new(Some(open)),
+            closed,
+            quorum: AtomicBool::new(true),
+        }))
+    }
+
+    pub(crate) fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    pub(crate) fn names(&self) -> &Arc<[Arc<str>]> {
+        &self.names
+    }
+
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// How many releases could be written, and have not been yet.
+    pub(crate) fn unwritten(&self) -> &Arc<AtomicUsize> {
+        &self.unwritten
+    }
+
+    /// Takes the lock that is `wanted`; `None` if it is held by somebody else until the caller's
+    /// `patience` is over.
+    pub(crate) fn acquire(
+        self: &Arc<Self>,
+        wanted: &Wanted,
+        patience: Patience,
+        cancel: Option<&Receiver<()>>,
+    ) -> Result<Option<Claim>, Error> {
+        let never = never();
+        let interrupts = Interrupts { cancel: cancel.unwrap_or(&never), closed: &self.closed };
+        stop_if(interrupts.poll(), &wanted.name)?;
+        let mut acquisition = Acquisition::new(Policy {
+            patience,
+            backoff: self.settings.backoff,
+            no_quorum_timeout: self.settings.no_quorum_timeout,
+            mechanisms: self.settings.mechanisms,
+        });
+        loop {
+            let (claim, conclusion, started) =
+                self.attempt(wanted, &mut acquisition, interrupts)?;
+            let round = claim.round().clone();
+            let step = acquisition.concluded(conclusion, started, clock::now(), rand::random());
+            let outcome = match step {
+                Step::Finish(Outcome::Granted { valid_until, .. }) => {
+                    claim.granted(valid_until);
+                    return Ok(Some(claim));
+                }
+                Step::Finish(outcome) => Some(outcome),
+                Step::Wait(until) => {
+                    // Before the wait: what this attempt got must be free for others.
+                    drop(claim);
+                    stop_if(interrupts.wait(&never, until), &wanted.name)?;
+                    acquisition.waited(clock::now())
+                }
+            };
+            if let Some(outcome) = outcome {
+                return self.refusal(outcome, wanted, || round.faults(&self.nodes));
+            }
+        }
+    }
+
+    /// Ends all waiting calls, and every later one.
+    pub(crate) fn close(&self) {
+        *self.open.lock() = None;
+    }
+
+    fn attempt(
+        self: &Arc<Self>,
+        wanted: &Wanted,
+        acquisition: &mut Acquisition,
+        interrupts: Interrupts<'_>,
+    ) -> Result<(Claim, Conclusion, Time), Error> {
+        let owner = acquisition.owner(ident::random_owner());
+        let started = clock::now();
+        let answer_by = acquisition.answer_by(started, self.settings.node_timeout);
+        let claim = Claim::new(self, wanted, owner, started, answer_by);
+        stop_if(claim.attempt(answer_by, interrupts), &wanted.name)?;
+        let conclusion = claim.round().with(|attempt| {
+            // A verdict that is there stays; an open one is settled with what is known.
+            if !attempt.decided() {
+                attempt.expire();
+            }
+            attempt.conclude(clock::now())
+        });
+        self.note_quorum(conclusion, &claim);
+        Ok((claim, conclusion, started))
+    }
+
+    /// Tells, once, that the quorum is gone or back.
+    fn note_quorum(&self, conclusion: Conclusion, claim: &Claim) {
+        let quorum = !matches!(conclusion, Conclusion::Unreachable | Conclusion::TooLate);
+        if self.quorum.swap(quorum, Ordering::Relaxed) != quorum {
+            if quorum {
+                observe::quorum_back();
+            } else {
+                observe::quorum_lost(&claim.round().faults(&self.nodes));
+            }
+        }
+    }
+
+    /// What to tell a caller who did not get the lock.
+    fn refusal(
+        &self,
+        outcome: Outcome,
+        wanted: &Wanted,
+        faults: impl FnOnce() -> Vec<NodeFault>,
+    ) -> Result<Option<Claim>, Error> {
+        let Wanted { name, ttl, .. } = wanted;
+        let nodes = self.nodes.len();
+        let needed = majority(nodes);
+        let (kind, message) = match outcome {
+            Outcome::Granted { .. } | Outcome::Held => return Ok(None),
+            Outcome::WrongKind => (
+                ErrorKind::WrongKind,
+                format!(
+                    "{name} cannot be locked: the key \"{}\" on the nodes belongs to something \
+                     that is no lock; use another name or key_prefix",
+                    name.key().escape_ascii()
+                ),
+            ),
+            Outcome::NotAdmitted => (
+                ErrorKind::NoQuorum,
+                format!("{name} was not granted: too many nodes admit no new locks for now"),
+            ),
+            Outcome::NoQuorum => (
+                ErrorKind::NoQuorum,
+                format!("no quorum for {name}: {needed} of {nodes} nodes have to answer"),
+            ),
+            Outcome::TooLate => (
+                ErrorKind::NoQuorum,
+                format!(
+                    "no quorum in time for {name}: {needed} of {nodes} nodes granted it, but so \
+                     late that its TTL of {ttl:?} was used up"
+                ),
+            ),
+        };
+        Err(Error::new(kind, message).with_faults(faults()))
+    }
+}
+
+/// Turns a wait that was interrupted into its error.
+fn stop_if(woken: Woken, name: &Name) -> Result<(), Error> {
+    match woken {
+        Woken::Decided | Woken::TimeUp => Ok(()),
+        Woken::Cancelled => {
+            let message = format!("waiting for {name} was cancelled");
+            Err(Error::new(ErrorKind::Cancelled, message))
+        }
+        Woken::Closed => {
+            let message = format!("{name} cannot be locked: this Quorlock was closed");
+            Err(Error::new(ErrorKind::Closed, message))
+        }
+    }
+}

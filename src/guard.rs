@@ -1,0 +1,119 @@
+//! A lock that is held.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::claim::Claim;
+use crate::error::{Error, ErrorKind};
+
+/// A lock that is held, until it is dropped or its validity ends.
+///
+/// It owns all it needs, so it can be stored, returned and sent to another thread, and it may
+/// outlive the [`Quorlock`](crate::Quorlock) that gave it out. Dropping it, also by a panic, gives
+/// the lock back without waiting on the network; [`unlock`](Self::unlock) waits and reports. A guard
+/// that is leaked with [`std::mem::forget`] keeps its lock until the TTL is over, and so does one in
+/// a process that is killed, or aborts (`panic = "abort"`).
+///
+/// **A lease is not a mutex in memory.** A process that is paused for longer than
+/// [`remaining`](Self::remaining) does not notice that somebody else took the lock meanwhile: call
+/// [`check`](Self::check) before each step that must be protected.
+#[must_use = "the lock is given back as soon as the guard is dropped"]
+pub struct Guard {
+    claim: Claim,
+}
+
+/// What a lock rests on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Mode {
+    /// A majority of several masters.
+    Quorum,
+    /// The one master that is configured.
+    SingleNode,
+}
+
+impl Guard {
+    pub(crate) fn new(claim: Claim) -> Self {
+        Self { claim }
+    }
+
+    /// The name of the lock, without the key prefix.
+    #[must_use]
+    pub fn name(&self) -> &[u8] {
+        self.claim.name().as_bytes()
+    }
+
+    /// What the lock rests on.
+    #[must_use]
+    pub fn mode(&self) -> Mode {
+        if self.claim.nodes() == 1 { Mode::SingleNode } else { Mode::Quorum }
+    }
+
+    /// How much longer the lock is certainly ours, clock drift allowed for; zero once it may be
+    /// somebody else's.
+    ///
+    /// It is `TTL - time since the request was sent - drift`, and the drift is 1 % of the TTL and
+    /// 2 ms: the validity time of the Redlock algorithm (Redis documentation, "Distributed Locks
+    /// with Redis"). Judged by a clock that goes on while the machine is suspended, where the
+    /// system has one.
+    #[must_use]
+    pub fn remaining(&self) -> Duration {
+        self.claim.remaining()
+    }
+
+    /// Makes sure that the lock is still ours.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Lost`](crate::ErrorKind::Lost) once [`remaining`](Self::remaining) is zero.
+    pub fn check(&self) -> Result<(), Error> {
+        self.claim.check()
+    }
+
+    /// Has the lock live for `ttl` from now on. Waits until a majority has confirmed it, at most
+    /// the node timeout.
+    ///
+    /// Keys on the nodes are never shortened. With a `ttl` shorter than what is left,
+    /// [`remaining`](Self::remaining) is cut at once. A lock that is lost stays lost.
+    ///
+    /// # Errors
+    ///
+    /// [`Config`](crate::ErrorKind::Config) if `ttl` is out of the range that
+    /// [`Builder::ttl`](crate::Builder::ttl) states; [`Lost`](crate::ErrorKind::Lost) if the lock is
+    /// lost; [`NoQuorum`](crate::ErrorKind::NoQuorum) if too few nodes confirmed: then the lock is
+    /// held as long as before, not longer.
+    pub fn extend(&self, ttl: Duration) -> Result<(), Error> {
+        self.claim.extend(ttl)
+    }
+
+    /// Gives the lock back and waits until a majority has confirmed it, at most the node timeout.
+    ///
+    /// # Errors
+    ///
+    /// [`Lost`](crate::ErrorKind::Lost) if the lock was lost before: what it protected may have been
+    /// done by two. [`NoQuorum`](crate::ErrorKind::NoQuorum) if too few nodes confirmed: the lock was
+    /// ours until now, and may stay taken until its TTL is over. In both cases the lock is given
+    /// back as far as the nodes can be reached.
+    pub fn unlock(self) -> Result<(), Error> {
+        self.claim.release_and_wait()
+    }
+
+    /// The end of a critical section: whether it was protected. That a release which was sent has
+    /// not been confirmed does not matter for that.
+    pub(crate) fn finish(self) -> Result<(), Error> {
+        match self.unlock() {
+            Err(error) if error.kind() == ErrorKind::NoQuorum => Ok(()),
+            result => result,
+        }
+    }
+}
+
+impl fmt::Debug for Guard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Guard")
+            .field("name", &self.claim.name().to_string())
+            .field("mode", &self.mode())
+            .field("remaining", &self.remaining())
+            .finish()
+    }
+}

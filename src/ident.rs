@@ -1,0 +1,110 @@
+//! Names of locks, and the owners of keys.
+
+use std::fmt;
+
+use uuid::Uuid;
+
+use crate::error::Error;
+
+/// The longest name, in bytes: as long as the longest path on Linux, which is a popular name.
+const LONGEST: usize = 4_096;
+
+/// How the keys end that are kept beside a lock or a node, always together with braces.
+const AUXILIARY: [&[u8]; 3] = [b":fence", b":mark", b":offset"];
+
+/// The name of a lock: any bytes that are not empty, not too long, and no key of our own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Name {
+    /// The prefix and the name.
+    key: Vec<u8>,
+    prefix: usize,
+}
+
+impl Name {
+    pub(crate) fn new(prefix: &[u8], name: &[u8]) -> Result<Self, Error> {
+        if name.is_empty() {
+            return Err(Error::config("the name of a lock must not be empty"));
+        }
+        if name.len() > LONGEST {
+            return Err(Error::config(format!(
+                "the name of the lock has {} bytes; {LONGEST} is the most (use a hash of it)",
+                name.len()
+            )));
+        }
+        let key = [prefix, name].concat();
+        let name = Self { key, prefix: prefix.len() };
+        match AUXILIARY.iter().find(|end| name.key.contains(&b'{') && name.key.ends_with(end)) {
+            Some(end) => Err(Error::config(format!(
+                "{name} cannot be locked: keys with braces that end in \"{}\" are quorlock's own",
+                end.escape_ascii()
+            ))),
+            None => Ok(name),
+        }
+    }
+
+    pub(crate) fn key(&self) -> &[u8] {
+        &self.key
+    }
+
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        &self.key[self.prefix..]
+    }
+}
+
+/// For messages: quoted, escaped, and not too long.
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const SHOWN: usize = 80;
+        let name = self.as_bytes();
+        let dots = if name.len() > SHOWN { ".." } else { "" };
+        match std::str::from_utf8(name) {
+            Ok(text) => {
+                write!(f, "lock \"{}{dots}\"", text.chars().take(SHOWN).collect::<String>())
+            }
+            Err(_) => {
+                let shown = &name[..name.len().min(SHOWN)];
+                write!(f, "lock \"{}{dots}\"", shown.escape_ascii())
+            }
+        }
+    }
+}
+
+/// A random number that no two attempts anywhere share.
+pub(crate) fn random_owner() -> u128 {
+    Uuid::new_v4().as_u128()
+}
+
+/// An owner id as it is written to the nodes.
+pub(crate) fn owner_text(owner: u128) -> String {
+    Uuid::from_u128(owner).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(prefix: &str, name: &[u8]) -> Option<String> {
+        Name::new(prefix.as_bytes(), name).err().map(|error| error.to_string())
+    }
+
+    #[test]
+    fn names_are_any_bytes_that_are_not_our_own() {
+        assert!(refused("quorlock:", b"orders/42").is_none());
+        assert!(refused("", b"\xff\0").is_none());
+        assert!(refused("quorlock:", b"kafka:offset").is_none(), "without braces it is nobody's");
+        assert!(refused("", b"").is_some_and(|message| message.contains("empty")));
+        assert!(refused("", &[b'a'; 1 << 20]).is_some_and(|message| message.contains("1048576")));
+        for name in ["{orders/42}:fence", "a{b}c:fence", "{quorlock}:mark"] {
+            let message = refused("", name.as_bytes());
+            assert!(message.is_some_and(|message| message.contains("quorlock's own")), "{name}");
+        }
+    }
+
+    #[test]
+    fn names_are_shown_escaped_and_short() {
+        let shown = |name: &[u8]| Name::new(b"p:", name).map(|name| name.to_string());
+        assert!(shown(b"orders/42").is_ok_and(|text| text == "lock \"orders/42\""));
+        assert!(shown(b"\xff").is_ok_and(|text| text == "lock \"\\xff\""));
+        assert!(shown(&[b'a'; 4_096]).is_ok_and(|text| text.len() < 100));
+    }
+}

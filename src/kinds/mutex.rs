@@ -1,0 +1,171 @@
+//! The exclusive lock: one string a node, the layout of the Redlock algorithm.
+
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::Receiver;
+
+use super::{Kind, milliseconds};
+use crate::claim::Wanted;
+use crate::client::Quorlock;
+use crate::clock;
+use crate::error::Error;
+use crate::guard::Guard;
+use crate::ident::Name;
+use crate::node::{Request, Script};
+use crate::quorum::Patience;
+
+static ACQUIRE: Script = Script::new(include_str!("../../lua/mutex/acquire.lua"));
+static EXTEND: Script = Script::new(include_str!("../../lua/mutex/extend.lua"));
+static RELEASE: Script = Script::new(include_str!("../../lua/mutex/release.lua"));
+
+#[derive(Debug)]
+struct MutexKind;
+
+impl Kind for MutexKind {
+    fn acquire(&self, key: &[u8], owner: &str, ttl: Duration) -> Request {
+        Request::new(&ACQUIRE, 1, vec![key.to_vec(), owner.into(), milliseconds(ttl)])
+    }
+
+    fn extend(&self, key: &[u8], owner: &str, ttl: Duration) -> Request {
+        Request::new(&EXTEND, 1, vec![key.to_vec(), owner.into(), milliseconds(ttl)])
+    }
+
+    fn release(&self, key: &[u8], owner: &str) -> Request {
+        Request::new(&RELEASE, 1, vec![key.to_vec(), owner.into()])
+    }
+}
+
+/// An exclusive lock by name, from [`Quorlock::mutex`]: the same calls as on the [`Quorlock`],
+/// without the name, and with settings of its own.
+///
+/// It is only a handle: making one asks nobody, and any number of them, in any number of threads,
+/// stand for the same lock.
+///
+/// # Examples
+///
+/// ```no_run
+/// use std::time::Duration;
+/// use quorlock::Quorlock;
+///
+/// let locks = Quorlock::builder().nodes(["redis://a", "redis://b", "redis://c"]).build()?;
+/// let report = locks.mutex("nightly-report").ttl(Duration::from_secs(5));
+/// if let Some(guard) = report.try_lock()? {
+///     // .. nobody else writes the report now ..
+///     guard.unlock()?;
+/// }
+/// # Ok::<(), quorlock::Error>(())
+/// ```
+#[derive(Clone)]
+#[must_use = "a handle does nothing until one of its calls is made"]
+pub struct Mutex {
+    locks: Quorlock,
+    /// An invalid name is told by the first call that uses it.
+    name: Result<Name, Error>,
+    ttl: Duration,
+}
+
+impl Mutex {
+    pub(crate) fn new(locks: &Quorlock, name: &[u8]) -> Self {
+        let settings = locks.coordinator().settings();
+        Self {
+            locks: locks.clone(),
+            name: Name::new(&settings.key_prefix, name),
+            ttl: settings.ttl,
+        }
+    }
+
+    /// How long this lock lives without being extended, in the range that
+    /// [`Builder::ttl`](crate::Builder::ttl) states. Defaults to what is set there.
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.ttl = ttl;
+        self
+    }
+
+    /// Takes the lock, as [`Quorlock::lock`] does.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Quorlock::lock`].
+    pub fn lock(&self) -> Result<Guard, Error> {
+        self.acquire_at_last(None)
+    }
+
+    /// Takes the lock if it is free, as [`Quorlock::try_lock`] does.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Quorlock::try_lock`].
+    pub fn try_lock(&self) -> Result<Option<Guard>, Error> {
+        self.acquire(Patience::Once, None)
+    }
+
+    /// Takes the lock if it becomes free within `timeout`, as [`Quorlock::try_lock_for`] does.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Quorlock::try_lock`].
+    pub fn try_lock_for(&self, timeout: Duration) -> Result<Option<Guard>, Error> {
+        if timeout.is_zero() {
+            return self.try_lock();
+        }
+        self.acquire(Patience::Until(clock::now().after(timeout)), None)
+    }
+
+    /// Takes the lock if it becomes free until `deadline`, as [`Quorlock::try_lock_until`] does.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Quorlock::try_lock`].
+    pub fn try_lock_until(&self, deadline: Instant) -> Result<Option<Guard>, Error> {
+        self.try_lock_for(clock::until(deadline))
+    }
+
+    /// Takes the lock unless `cancel` fires first, as [`Quorlock::lock_cancellable`] does.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Quorlock::lock_cancellable`].
+    pub fn lock_cancellable(&self, cancel: &Receiver<()>) -> Result<Guard, Error> {
+        self.acquire_at_last(Some(cancel))
+    }
+
+    /// Runs `critical` while holding the lock, as [`Quorlock::with_lock`] does.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Quorlock::with_lock`].
+    pub fn with_lock<R>(&self, critical: impl FnOnce(&Guard) -> R) -> Result<R, Error> {
+        let guard = self.lock()?;
+        let result = critical(&guard);
+        guard.finish()?;
+        Ok(result)
+    }
+
+    fn acquire_at_last(&self, cancel: Option<&Receiver<()>>) -> Result<Guard, Error> {
+        // Endless patience is never answered with "held"; were it, going on would be right.
+        loop {
+            if let Some(guard) = self.acquire(Patience::Forever, cancel)? {
+                return Ok(guard);
+            }
+        }
+    }
+
+    fn acquire(
+        &self,
+        patience: Patience,
+        cancel: Option<&Receiver<()>>,
+    ) -> Result<Option<Guard>, Error> {
+        let coordinator = self.locks.coordinator();
+        coordinator.settings().check_ttl(self.ttl)?;
+        let wanted = Wanted { kind: &MutexKind, name: self.name.clone()?, ttl: self.ttl };
+        Ok(coordinator.acquire(&wanted, patience, cancel)?.map(Guard::new))
+    }
+}
+
+impl fmt::Debug for Mutex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.name.as_ref().map(ToString::to_string);
+        f.debug_struct("Mutex").field("name", &name).field("ttl", &self.ttl).finish()
+    }
+}

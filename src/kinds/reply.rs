@@ -1,0 +1,76 @@
+//! How the scripts' replies read as votes; `lua/README.md` states their shapes.
+
+use std::time::Duration;
+
+use crate::node::Value;
+use crate::quorum::{ExtensionVote, ReleaseVote, Vote};
+
+/// A reply that our scripts never give.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Unexpected;
+
+pub(crate) fn acquire(value: &Value) -> Result<Vote, Unexpected> {
+    let Value::List(values) = value else { return Err(Unexpected) };
+    match values.as_slice() {
+        [Value::Int(1), Value::Int(number)] => {
+            u64::try_from(*number).map(Vote::Granted).map_err(|_| Unexpected)
+        }
+        [Value::Int(0), Value::Int(ms)] => {
+            Ok(Vote::Refused(u64::try_from(*ms).ok().map(Duration::from_millis)))
+        }
+        [Value::Int(-1), Value::Int(_)] => Ok(Vote::NotAdmitted),
+        [Value::Int(-2), Value::Text(_)] => Ok(Vote::WrongKind),
+        _ => Err(Unexpected),
+    }
+}
+
+pub(crate) fn extend(value: &Value) -> Result<ExtensionVote, Unexpected> {
+    match value {
+        Value::Int(1) => Ok(ExtensionVote::Extended),
+        Value::Int(0) => Ok(ExtensionVote::Missing),
+        _ => Err(Unexpected),
+    }
+}
+
+pub(crate) fn release(value: &Value) -> Result<ReleaseVote, Unexpected> {
+    match value {
+        Value::Int(1) => Ok(ReleaseVote::Deleted),
+        Value::Int(0) => Ok(ReleaseVote::NotOurs),
+        _ => Err(Unexpected),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pair(code: i64, value: Value) -> Value {
+        Value::List(vec![Value::Int(code), value])
+    }
+
+    #[test]
+    fn each_shape_reads_as_its_vote() {
+        assert_eq!(acquire(&pair(1, Value::Int(7))), Ok(Vote::Granted(7)));
+        let remaining = Some(Duration::from_millis(1_500));
+        assert_eq!(acquire(&pair(0, Value::Int(1_500))), Ok(Vote::Refused(remaining)));
+        assert_eq!(acquire(&pair(0, Value::Int(-1))), Ok(Vote::Refused(None)));
+        assert_eq!(acquire(&pair(-1, Value::Int(0))), Ok(Vote::NotAdmitted));
+        assert_eq!(acquire(&pair(-2, Value::Text("list".into()))), Ok(Vote::WrongKind));
+    }
+
+    #[test]
+    fn any_other_shape_is_no_vote() {
+        for value in [
+            Value::Int(1),
+            Value::Text("OK".into()),
+            Value::List(vec![]),
+            Value::List(vec![Value::Int(1)]),
+            pair(1, Value::Int(-1)),
+            pair(7, Value::Int(0)),
+        ] {
+            assert_eq!(acquire(&value), Err(Unexpected), "{value}");
+        }
+        assert_eq!(extend(&Value::Int(2)), Err(Unexpected));
+        assert_eq!(release(&Value::Text("OK".into())), Err(Unexpected));
+    }
+}

@@ -1,0 +1,172 @@
+//! One connection to one master: bytes out, answers in.
+
+use std::io;
+use std::time::Duration;
+
+use redis::{Client, ErrorKind, RedisError, ServerError, ServerErrorKind};
+
+use super::address::Address;
+use super::request::Value;
+use crate::clock;
+use crate::error::NodeFault;
+use crate::quorum::Time;
+
+/// The oldest server whose commands the scripts may use.
+const OLDEST: (u32, u32) = (6, 2);
+
+/// The longest that a write may take which nobody waits for.
+const LAST_WORDS_TIMEOUT: Duration = Duration::from_millis(10);
+
+pub(super) struct Connection {
+    connection: redis::Connection,
+    address: Address,
+}
+
+/// What came back for one command.
+pub(super) enum Reply {
+    Value(Value),
+    /// The server does not know the script; it did nothing.
+    NoScript,
+    /// The server answered with an error, and the connection is as good as before.
+    Error(NodeFault),
+}
+
+/// The connection cannot be used any more.
+pub(super) struct Broken {
+    pub(super) fault: NodeFault,
+    /// The other side closed it, rather than being silent.
+    pub(super) closed: bool,
+}
+
+impl Connection {
+    /// Connects, logs in and makes sure that what answers is a server that we can use. Each step
+    /// takes `timeout` at most.
+    pub(super) fn open(address: &Address, timeout: Duration) -> Result<Self, NodeFault> {
+        let connection = Client::open(address.info().clone())
+            .and_then(|client| client.get_connection_with_timeout(timeout))
+            .and_then(|connection| {
+                // The crate resets both to "none" after the login.
+                connection.set_read_timeout(Some(timeout))?;
+                connection.set_write_timeout(Some(timeout))?;
+                Ok(connection)
+            })
+            .map_err(|error| connect_fault(address, error))?;
+        let mut connection = Self { connection, address: address.clone() };
+        connection.check_server(clock::now().after(timeout))?;
+        Ok(connection)
+    }
+
+    pub(super) fn write(&mut self, bytes: &[u8]) -> Result<(), Broken> {
+        let written = self.connection.send_packed_command(bytes);
+        written.map_err(|error| self.broken(error))
+    }
+
+    /// The next answer. The server has until `deadline` for it; a read in progress then may take
+    /// another timeout, since the `redis` crate bounds single reads only.
+    pub(super) fn read(&mut self, deadline: Time) -> Result<Reply, Broken> {
+        if deadline <= clock::now() {
+            return Err(self.broken(RedisError::from(io::Error::from(io::ErrorKind::TimedOut))));
+        }
+        match self.connection.recv_response() {
+            Ok(redis::Value::ServerError(error)) => Ok(self.server_error(error)),
+            Ok(value) => Ok(Reply::Value(value.into())),
+            Err(error) => Err(self.broken(error)),
+        }
+    }
+
+    /// Writes to a server that has stopped answering, as far as that goes at once, and closes. What
+    /// is in its receive buffer runs when it wakes up, in this order.
+    pub(super) fn last_words(mut self, bytes: &[u8]) {
+        // Any failure leaves things as they are: the same bytes are kept for the reconnect.
+        if self.connection.set_write_timeout(Some(LAST_WORDS_TIMEOUT)).is_ok() {
+            let _ = self.connection.send_packed_command(bytes);
+        }
+    }
+
+    fn check_server(&mut self, deadline: Time) -> Result<(), NodeFault> {
+        let info = redis::cmd("INFO").arg("server").get_packed_command();
+        let reply = self.write(&info).and_then(|()| self.read(deadline));
+        let text = match reply.map_err(|broken| broken.fault)? {
+            Reply::Value(Value::Text(text)) => text,
+            Reply::Error(fault) => return Err(fault),
+            Reply::Value(_) | Reply::NoScript => return Err(not_redis(&self.address)),
+        };
+        let version = text.lines().find_map(|line| line.strip_prefix("redis_version:"));
+        let version = version.ok_or_else(|| not_redis(&self.address))?.trim();
+        if parse_version(version).is_some_and(|version| version < OLDEST) {
+            return Err(NodeFault::new(
+                self.address.shown(),
+                format!(
+                    "the server is Redis {version}; quorlock needs {}.{} or newer, or Valkey",
+                    OLDEST.0, OLDEST.1
+                ),
+            ));
+        }
+        Ok(())
+    }
+
+    fn server_error(&self, error: ServerError) -> Reply {
+        if error.kind() == Some(ServerErrorKind::NoScript) {
+            return Reply::NoScript;
+        }
+        Reply::Error(server_fault(&self.address, RedisError::from(error)))
+    }
+
+    fn broken(&self, error: RedisError) -> Broken {
+        let closed = error.is_connection_dropped();
+        let what = if error.is_timeout() {
+            "no answer in time; the server hangs or is overloaded, or the network is cut".to_owned()
+        } else if error.kind() == ErrorKind::Parse {
+            return Broken { fault: not_redis(&self.address), closed: false };
+        } else {
+            format!("the connection broke ({error}); was the server stopped?")
+        };
+        Broken { fault: NodeFault::caused_by(self.address.shown(), what, error), closed }
+    }
+}
+
+fn not_redis(address: &Address) -> NodeFault {
+    let what = "what answers there does not speak the Redis protocol; check host and port (a port \
+                that wants TLS looks like this, too)";
+    NodeFault::new(address.shown(), what)
+}
+
+fn connect_fault(address: &Address, error: RedisError) -> NodeFault {
+    let what = if error.is_connection_refusal() {
+        "connection refused; is the server running, and the port right?".to_owned()
+    } else if error.is_timeout() {
+        "no answer to the connection in time; is the host reachable, and the server not hung?"
+            .to_owned()
+    } else {
+        match error.kind() {
+            ErrorKind::Parse => return not_redis(address),
+            ErrorKind::AuthenticationFailed => wrong_login().to_owned(),
+            ErrorKind::Io => format!("cannot connect ({error}); check host and port"),
+            _ => return server_fault(address, error),
+        }
+    };
+    NodeFault::caused_by(address.shown(), what, error)
+}
+
+fn server_fault(address: &Address, error: RedisError) -> NodeFault {
+    let what = match error.code() {
+        Some("NOAUTH" | "WRONGPASS") => wrong_login().to_owned(),
+        Some("NOPERM") => format!(
+            "the user lacks a permission ({error}); lua/README.md lists the commands it needs"
+        ),
+        Some("READONLY") => format!("the server is a replica, not a master ({error})"),
+        Some("LOADING") => "the server is still loading its data; it will answer soon".to_owned(),
+        Some("OOM") => format!("the server is out of memory ({error}); raise maxmemory"),
+        _ => format!("the server answered with an error: {error}"),
+    };
+    NodeFault::caused_by(address.shown(), what, error)
+}
+
+fn wrong_login() -> &'static str {
+    "the server refused the login; check user and password in the URL"
+}
+
+fn parse_version(text: &str) -> Option<(u32, u32)> {
+    let mut parts = text.split('.').map(str::parse);
+    Some((parts.next()?.ok()?, parts.next()?.ok()?))
+}

@@ -1,0 +1,133 @@
+//! The callers' side of a node.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use crossbeam_channel::{Sender, TrySendError, bounded};
+
+use super::address::Address;
+use super::job::{Job, Release, Sink, Undelivered, Unwritten};
+use super::kept::Kept;
+use super::link::Link;
+use super::request::Request;
+use super::worker::{Shared, Worker};
+use crate::clock;
+use crate::error::NodeFault;
+use crate::quorum::{Failure, Time};
+use crate::stats::NodeStats;
+
+/// The most jobs that wait for a worker. One caller has one at a time, so this is beyond what a
+/// process has threads.
+const MAILBOX: usize = 4_096;
+
+/// One master, by its mailbox. Dropping the last handle ends the worker once the mailbox is empty.
+pub(crate) struct Node {
+    index: usize,
+    mailbox: Sender<Job>,
+    shared: Arc<Shared>,
+    unwritten: Arc<AtomicUsize>,
+}
+
+impl Node {
+    /// Starts the worker of the node at `index`, which connects at once. `unwritten` counts the
+    /// releases that can be written and have not been yet.
+    pub(crate) fn start(
+        index: usize,
+        address: Address,
+        timeout: Duration,
+        unwritten: Arc<AtomicUsize>,
+    ) -> io::Result<Self> {
+        let (mailbox, jobs) = bounded(MAILBOX);
+        let shared = Arc::new(Shared {
+            link: Link::new(address.shown().clone()),
+            kept: Kept::default(),
+            writes: Default::default(),
+            scripts: Default::default(),
+        });
+        let worker =
+            Worker { node: index, address, timeout, mailbox: jobs, shared: shared.clone() };
+        clock::spawn(format!("quorlock-node-{index}"), move || worker.run())?;
+        Ok(Self { index, mailbox, shared, unwritten })
+    }
+
+    /// Asks the node; the answer goes to `sink`, at once if the node is known to be down.
+    pub(crate) fn ask(&self, request: &Arc<Request>, sink: &Arc<impl Sink + 'static>) {
+        let not_sent = match self.shared.link.fault() {
+            Some(fault) => fault,
+            None => {
+                let job = Job::Ask { request: request.clone(), sink: sink.clone() };
+                match self.mailbox.try_send(job) {
+                    Ok(()) => return,
+                    Err(_) => self.overloaded(),
+                }
+            }
+        };
+        sink.answer(self.index, Err(Undelivered { failure: Failure::NotSent, fault: not_sent }));
+    }
+
+    /// Has the node forget a lock, now or when it comes back. Never blocks, and never gets lost
+    /// while the key can be there, which is until `until`, if that is known.
+    ///
+    /// Whoever waits for the answer is told at once if the node is down.
+    pub(crate) fn release(
+        &self,
+        request: &Arc<Request>,
+        sink: Option<Arc<dyn Sink>>,
+        until: Option<Time>,
+    ) {
+        let mut sink = sink;
+        let fault = self.shared.link.fault();
+        if let (Some(fault), Some(sink)) = (fault.clone(), sink.take_if(|_| fault.is_some())) {
+            sink.answer(self.index, Err(Undelivered { failure: Failure::NotSent, fault }));
+        }
+        let release = Release {
+            request: request.clone(),
+            sink,
+            until,
+            unwritten: fault.is_none().then(|| Unwritten::counted(&self.unwritten)),
+        };
+        // The worker alone moves releases to those that are kept, so that none is left there by a
+        // reconnect that happens just now. Except when the mailbox is full: then the worker is not
+        // asleep, and looks at them before it takes the next job.
+        match self.mailbox.try_send(Job::Release(release)) {
+            Ok(()) => {}
+            Err(TrySendError::Full(job) | TrySendError::Disconnected(job)) => {
+                let undelivered =
+                    Undelivered { failure: Failure::NotSent, fault: self.overloaded() };
+                job.answer(self.index, Err(undelivered));
+                if let Job::Release(release) = job {
+                    self.shared.kept.keep(release, self.shared.link.node(), clock::now());
+                }
+            }
+        }
+    }
+
+    /// What is wrong with the node, if it is known to be down.
+    pub(crate) fn fault(&self) -> Option<NodeFault> {
+        self.shared.link.fault()
+    }
+
+    /// Why the node has not answered for as long as `waited`.
+    pub(crate) fn silence(&self, waited: Duration) -> NodeFault {
+        self.shared.link.silence(waited)
+    }
+
+    pub(crate) fn stats(&self) -> NodeStats {
+        NodeStats {
+            node: self.shared.link.node().to_string(),
+            connected: self.shared.link.is_up(),
+            writes: self.shared.writes.load(Ordering::Relaxed),
+            scripts: self.shared.scripts.load(Ordering::Relaxed),
+            kept_releases: self.shared.kept.len(),
+        }
+    }
+
+    fn overloaded(&self) -> NodeFault {
+        NodeFault::new(
+            self.shared.link.node(),
+            format!("{MAILBOX} requests wait for this node already; is the server overloaded?"),
+        )
+    }
+}

@@ -1,0 +1,94 @@
+//! What goes into a node's mailbox, and what comes back.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::request::{Request, Value};
+use crate::error::NodeFault;
+use crate::quorum::{Failure, Time};
+
+/// A node's answer, or why there is none.
+pub(crate) type Answer = Result<Value, Undelivered>;
+
+/// A request without an answer.
+#[derive(Clone, Debug)]
+pub(crate) struct Undelivered {
+    pub(crate) failure: Failure,
+    pub(crate) fault: NodeFault,
+}
+
+/// Whoever asked a node something. Called on the worker threads (on the caller's own when the node
+/// is known to be down), so it must be quick and never block.
+pub(crate) trait Sink: Send + Sync {
+    /// A copy is about to be written to the node. `false`: it is not wanted any more; it is dropped
+    /// without an answer.
+    fn sending(&self, node: usize) -> bool;
+
+    /// The one answer of the node.
+    fn answer(&self, node: usize, answer: Answer);
+}
+
+/// One request in a mailbox.
+pub(super) enum Job {
+    /// A question; worth nothing to anybody once its asker has gone.
+    Ask { request: Arc<Request>, sink: Arc<dyn Sink> },
+    /// A release; must reach the node as long as the key can be there, asker or not.
+    Release(Release),
+}
+
+pub(super) struct Release {
+    pub(super) request: Arc<Request>,
+    pub(super) sink: Option<Arc<dyn Sink>>,
+    /// When the key is gone by itself; `None` if that cannot be told.
+    pub(super) until: Option<Time>,
+    /// Present until the release is written, or the node turns out to be down.
+    pub(super) unwritten: Option<Unwritten>,
+}
+
+impl Job {
+    pub(super) fn request(&self) -> &Request {
+        match self {
+            Self::Ask { request, .. } | Self::Release(Release { request, .. }) => request,
+        }
+    }
+
+    fn sink(&self) -> Option<&Arc<dyn Sink>> {
+        match self {
+            Self::Ask { sink, .. } => Some(sink),
+            Self::Release(Release { sink, .. }) => sink.as_ref(),
+        }
+    }
+
+    /// Whether to write it now.
+    pub(super) fn sending(&self, node: usize) -> bool {
+        self.sink().is_none_or(|sink| sink.sending(node))
+    }
+
+    pub(super) fn written(&mut self) {
+        if let Self::Release(release) = self {
+            release.unwritten = None;
+        }
+    }
+
+    pub(super) fn answer(&self, node: usize, answer: Answer) {
+        if let Some(sink) = self.sink() {
+            sink.answer(node, answer);
+        }
+    }
+}
+
+/// Counts itself while it lives: how many releases are not written yet.
+pub(super) struct Unwritten(Arc<AtomicUsize>);
+
+impl Unwritten {
+    pub(super) fn counted(count: &Arc<AtomicUsize>) -> Self {
+        count.fetch_add(1, Ordering::SeqCst);
+        Self(count.clone())
+    }
+}
+
+impl Drop for Unwritten {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}

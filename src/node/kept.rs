@@ -1,0 +1,54 @@
+//! Releases that wait for a node to come back.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::job::Release;
+use crate::observe;
+use crate::quorum::Time;
+
+/// The most releases that are kept for one node. What is beyond it goes by the keys' own TTL.
+const CAPACITY: usize = 65_536;
+
+/// The releases of one node that could not be delivered, in the order in which they came. Each is
+/// kept while its key can still be there.
+#[derive(Default)]
+pub(super) struct Kept(Mutex<VecDeque<Release>>);
+
+impl Kept {
+    /// Keeps `release`; its asker has been told, and nobody waits for it to be written any more.
+    pub(super) fn keep(&self, mut release: Release, node: &Arc<str>, now: Time) {
+        release.sink = None;
+        release.unwritten = None;
+        let mut kept = self.0.lock();
+        if kept.len() >= CAPACITY {
+            kept.retain(|release| can_be_there(release, now));
+        }
+        if kept.len() >= CAPACITY {
+            kept.pop_front();
+            observe::release_dropped(node);
+        }
+        kept.push_back(release);
+        drop(kept);
+    }
+
+    /// Takes out up to `most` releases whose keys can still be there.
+    pub(super) fn take(&self, most: usize, now: Time) -> Vec<Release> {
+        let mut kept = self.0.lock();
+        let some = most.min(kept.len());
+        let mut taken: Vec<_> = kept.drain(..some).collect();
+        drop(kept);
+        taken.retain(|release| can_be_there(release, now));
+        taken
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.lock().len()
+    }
+}
+
+fn can_be_there(release: &Release, now: Time) -> bool {
+    release.until.is_none_or(|until| now < until)
+}

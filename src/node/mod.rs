@@ -1,0 +1,18 @@
+//! The nodes: one worker thread, one bounded mailbox and one connection for each Redis master.
+//!
+//! The only part of the crate that knows the `redis` crate. It carries requests and answers and
+//! knows nothing of votes; what an answer means is up to whoever asked.
+
+mod address;
+mod connection;
+mod handle;
+mod job;
+mod kept;
+mod link;
+mod request;
+mod worker;
+
+pub(crate) use address::Address;
+pub(crate) use handle::Node;
+pub(crate) use job::{Answer, Sink, Undelivered};
+pub(crate) use request::{Request, Script, Value};

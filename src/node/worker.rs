@@ -1,0 +1,232 @@
+//! The thread of one node: takes jobs out of the mailbox, and keeps the connection.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, RecvTimeoutError};
+
+use super::address::Address;
+use super::connection::{Broken, Connection, Reply};
+use super::job::{Job, Release, Undelivered};
+use super::kept::Kept;
+use super::link::Link;
+use super::request::Form;
+use crate::clock;
+use crate::error::NodeFault;
+use crate::quorum::{Backoff, Failure, Time};
+
+/// The most jobs that go into one write.
+const BATCH: usize = 256;
+
+/// Callers give up at the node timeout and queue their releases then; a worker that waits this much
+/// longer finds them in its mailbox, and can send them behind the requests they belong to.
+const GRACE: Duration = Duration::from_millis(10);
+
+const RECONNECT: Backoff =
+    Backoff { min: Duration::from_millis(20), max: Duration::from_millis(1_000) };
+
+/// What a worker shares with the handle of its node.
+pub(super) struct Shared {
+    pub(super) link: Link,
+    pub(super) kept: Kept,
+    pub(super) writes: AtomicU64,
+    pub(super) scripts: AtomicU64,
+}
+
+pub(super) struct Worker {
+    pub(super) node: usize,
+    pub(super) address: Address,
+    pub(super) timeout: Duration,
+    pub(super) mailbox: Receiver<Job>,
+    pub(super) shared: Arc<Shared>,
+}
+
+impl Worker {
+    /// Works until every sender of the mailbox is gone, and all that was in it is done.
+    pub(super) fn run(self) {
+        let mut tries = 0;
+        loop {
+            match Connection::open(&self.address, self.timeout) {
+                Ok(connection) => {
+                    self.shared.link.set_up();
+                    tries = 0;
+                    if self.serve(connection).is_break() {
+                        return;
+                    }
+                }
+                Err(fault) => self.shared.link.set_down(fault),
+            }
+            let pause = RECONNECT.pause(tries, rand::random());
+            tries = tries.saturating_add(1);
+            if self.turn_away_until(clock::now().after(pause)).is_break() {
+                return;
+            }
+        }
+    }
+
+    /// Carries jobs over `connection` until it breaks, or (`Break`) there will be no more.
+    fn serve(&self, connection: Connection) -> ControlFlow<()> {
+        let mut connection = connection;
+        loop {
+            let Some(jobs) = self.next_batch() else { return ControlFlow::Break(()) };
+            match self.exchange(connection, jobs) {
+                Some(same_or_new) => connection = same_or_new,
+                None => return ControlFlow::Continue(()),
+            }
+        }
+    }
+
+    /// Answers jobs with the node's fault until then, or (`Break`) until there will be no more.
+    fn turn_away_until(&self, until: Time) -> ControlFlow<()> {
+        while let Some(slice) = clock::slice(until) {
+            match self.mailbox.recv_timeout(slice) {
+                Ok(job) => self.turn_away(job),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return ControlFlow::Break(()),
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// The jobs for the next write: the releases that were kept, then whatever is in the mailbox.
+    /// Blocks while there is nothing to do; `None` once there will never be anything.
+    fn next_batch(&self) -> Option<Vec<Job>> {
+        let kept = self.shared.kept.take(BATCH, clock::now());
+        let mut jobs: Vec<_> = kept.into_iter().map(Job::Release).collect();
+        if jobs.is_empty() {
+            jobs.push(self.mailbox.recv().ok()?);
+        }
+        let room = BATCH.saturating_sub(jobs.len());
+        jobs.extend(self.mailbox.try_iter().take(room));
+        Some(jobs)
+    }
+
+    /// Sends `jobs` and hands out the answers. Gives a good connection back; if there is none, the
+    /// link is marked as down and every job has been told so.
+    fn exchange(&self, mut connection: Connection, mut jobs: Vec<Job>) -> Option<Connection> {
+        let mut form = Form::Sha;
+        let mut reconnected = false;
+        loop {
+            jobs.retain(|job| job.sending(self.node));
+            match self.exchange_once(&mut connection, &mut jobs, form) {
+                Ok(()) if jobs.is_empty() => return Some(connection),
+                // Not executed, so nothing was decided in between: the rest goes out again, with
+                // the source, which the server then remembers.
+                Ok(()) => form = Form::Source,
+                // A server that was restarted, or that closes idle connections, is no reason to
+                // fail: each request may be sent again, since it sets and never increments.
+                Err(broken) if broken.closed && !reconnected => {
+                    reconnected = true;
+                    form = Form::Sha;
+                    connection = match Connection::open(&self.address, self.timeout) {
+                        Ok(connection) => connection,
+                        Err(fault) => {
+                            self.give_up(jobs, &fault);
+                            return None;
+                        }
+                    };
+                }
+                Err(broken) => {
+                    self.give_up(jobs, &broken.fault);
+                    self.send_last_words(connection);
+                    return None;
+                }
+            }
+        }
+    }
+
+    /// Writes all of `jobs` at once and reads the answers in order. What is left in `jobs` has not
+    /// been answered: the rest, on a failure; the calls of scripts unknown to the server, if all
+    /// went well.
+    fn exchange_once(
+        &self,
+        connection: &mut Connection,
+        jobs: &mut Vec<Job>,
+        form: Form,
+    ) -> Result<(), Broken> {
+        if jobs.is_empty() {
+            return Ok(());
+        }
+        let mut buffer = Vec::new();
+        for job in jobs.iter() {
+            job.request().write_to(&mut buffer, form);
+        }
+        connection.write(&buffer)?;
+        self.shared.writes.fetch_add(1, Ordering::Relaxed);
+        self.shared.scripts.fetch_add(jobs.len() as u64, Ordering::Relaxed);
+        jobs.iter_mut().for_each(Job::written);
+
+        let deadline = clock::now().after(self.timeout + GRACE);
+        let mut unknown = Vec::new();
+        let mut result = Ok(());
+        let mut unanswered = std::mem::take(jobs).into_iter();
+        for job in unanswered.by_ref() {
+            match connection.read(deadline) {
+                Ok(Reply::Value(value)) => job.answer(self.node, Ok(value)),
+                Ok(Reply::NoScript) if form == Form::Sha => unknown.push(job),
+                Ok(Reply::NoScript) => job.answer(self.node, Err(self.forgetful())),
+                Ok(Reply::Error(fault)) => {
+                    job.answer(self.node, Err(Undelivered { failure: Failure::Unknown, fault }));
+                }
+                Err(broken) => {
+                    result = Err(broken);
+                    unknown.push(job);
+                    break;
+                }
+            }
+        }
+        unknown.extend(unanswered);
+        *jobs = unknown;
+        result
+    }
+
+    /// Tells the askers of jobs that were sent and will not be answered; keeps the releases.
+    fn give_up(&self, jobs: Vec<Job>, fault: &NodeFault) {
+        // Before anybody is told, so that who asks again at once is not queued here once more.
+        self.shared.link.set_down(fault.clone());
+        for job in jobs {
+            self.undeliverable(job, Failure::Unknown, fault);
+        }
+    }
+
+    /// The node is down, and nothing of this job has been sent.
+    fn turn_away(&self, job: Job) {
+        if let Some(fault) = self.shared.link.fault() {
+            self.undeliverable(job, Failure::NotSent, &fault);
+        }
+    }
+
+    fn undeliverable(&self, job: Job, failure: Failure, fault: &NodeFault) {
+        job.answer(self.node, Err(Undelivered { failure, fault: fault.clone() }));
+        if let Job::Release(release) = job {
+            self.keep(release);
+        }
+    }
+
+    fn keep(&self, release: Release) {
+        self.shared.kept.keep(release, self.shared.link.node(), clock::now());
+    }
+
+    /// Sends the releases that wait in the mailbox behind the requests that a silent server has not
+    /// answered, on the very same connection. Should it wake up later and run those requests, it
+    /// runs the releases right after them, and no key stays behind. They are kept for the
+    /// reconnect as well: nobody knows whether this arrived.
+    fn send_last_words(&self, connection: Connection) {
+        let mut buffer = Vec::new();
+        for job in self.mailbox.try_iter().take(BATCH) {
+            if matches!(job, Job::Release(_)) {
+                job.request().write_to(&mut buffer, Form::Source);
+            }
+            self.turn_away(job);
+        }
+        connection.last_words(&buffer);
+    }
+
+    fn forgetful(&self) -> Undelivered {
+        let what = "the server does not know a script that was sent with its source";
+        let fault = NodeFault::new(self.shared.link.node(), what);
+        Undelivered { failure: Failure::Unknown, fault }
+    }
+}

@@ -1,0 +1,257 @@
+//! Taking a lock with as many attempts as it may take.
+
+use std::time::Duration;
+
+use super::{Backoff, Conclusion, Mechanisms, Time};
+
+/// How long a caller is ready to wait for a lock that is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Patience {
+    /// One attempt, and then tell.
+    Once,
+    /// Until that time.
+    Until(Time),
+    /// As long as it takes.
+    Forever,
+}
+
+/// The settings of one acquisition.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Policy {
+    pub(crate) patience: Patience,
+    pub(crate) backoff: Backoff,
+    /// How long to go on while no quorum can be reached.
+    pub(crate) no_quorum_timeout: Duration,
+    pub(crate) mechanisms: Mechanisms,
+}
+
+/// How an acquisition ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// Ours.
+    Granted { valid_until: Time, number: u64 },
+    /// Held by somebody else until the caller's patience was over.
+    Held,
+    /// The name belongs to something that is no lock.
+    WrongKind,
+    /// The nodes answer, but admit nobody yet.
+    NotAdmitted,
+    /// No majority could be reached.
+    NoQuorum,
+    /// A majority granted again and again, each time too late to be of use.
+    TooLate,
+}
+
+/// What to do after an attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Clean up, wait until then, and ask [`Acquisition::waited`].
+    Wait(Time),
+    /// Tell the caller.
+    Finish(Outcome),
+}
+
+/// The life of one call that wants a lock. Begins with an attempt.
+#[derive(Debug)]
+pub(crate) struct Acquisition {
+    policy: Policy,
+    owner: Option<u128>,
+    /// Fruitless attempts so far.
+    tries: u32,
+    /// Since when no attempt has reached a quorum.
+    unreachable_since: Option<Time>,
+    /// What to tell if the patience ends now.
+    last: Option<Outcome>,
+}
+
+impl Acquisition {
+    pub(crate) fn new(policy: Policy) -> Self {
+        Self { policy, owner: None, tries: 0, unreachable_since: None, last: None }
+    }
+
+    /// The owner id of the next attempt, given a random one.
+    ///
+    /// Each attempt has its own. With one for the whole call, a release of attempt k that is
+    /// delayed on the way would delete the key that attempt k+1 was granted on the same node.
+    pub(crate) fn owner(&mut self, random: u128) -> u128 {
+        if self.policy.mechanisms.fresh_owner { random } else { *self.owner.get_or_insert(random) }
+    }
+
+    /// The end of an attempt that starts now and may take `node_timeout`: no call outlives its own
+    /// deadline.
+    pub(crate) fn answer_by(&self, now: Time, node_timeout: Duration) -> Time {
+        let timeout = now.after(node_timeout);
+        match self.policy.patience {
+            Patience::Until(deadline) => timeout.min(deadline),
+            Patience::Once | Patience::Forever => timeout,
+        }
+    }
+
+    /// An attempt that began at `started` has ended with `conclusion`; `random` is in `0.0..1.0`.
+    pub(crate) fn concluded(
+        &mut self,
+        conclusion: Conclusion,
+        started: Time,
+        now: Time,
+        random: f64,
+    ) -> Step {
+        let outcome = match conclusion {
+            Conclusion::Won { valid_until, number } => {
+                return Step::Finish(Outcome::Granted { valid_until, number });
+            }
+            // Waiting does not turn it into a lock.
+            Conclusion::WrongKind => return Step::Finish(Outcome::WrongKind),
+            Conclusion::Held { .. } => Outcome::Held,
+            Conclusion::NotAdmitted => Outcome::NotAdmitted,
+            Conclusion::Unreachable => Outcome::NoQuorum,
+            Conclusion::TooLate => Outcome::TooLate,
+        };
+        if self.cut_short(conclusion, now) {
+            return Step::Finish(self.last.unwrap_or(outcome));
+        }
+        self.last = Some(outcome);
+        if self.policy.patience == Patience::Once {
+            return Step::Finish(outcome);
+        }
+        match outcome {
+            Outcome::NoQuorum | Outcome::TooLate => {
+                let since = *self.unreachable_since.get_or_insert(started);
+                if now.since(since) >= self.policy.no_quorum_timeout {
+                    return Step::Finish(outcome);
+                }
+            }
+            _ => self.unreachable_since = None,
+        }
+        self.tries = self.tries.saturating_add(1);
+        self.pause(conclusion, now, random)
+    }
+
+    /// The wait that [`Step::Wait`] asked for is over. `None`: make another attempt.
+    pub(crate) fn waited(&self, now: Time) -> Option<Outcome> {
+        match self.policy.patience {
+            Patience::Until(deadline) if deadline <= now => self.last,
+            _ => None,
+        }
+    }
+
+    /// The attempt had no time to hear enough answers, since the caller's deadline ended it. That
+    /// says nothing about the nodes, so an earlier, complete attempt knows better.
+    fn cut_short(&self, conclusion: Conclusion, now: Time) -> bool {
+        let over = matches!(self.policy.patience, Patience::Until(deadline) if deadline <= now);
+        over && conclusion == Conclusion::Unreachable
+    }
+
+    fn pause(&self, conclusion: Conclusion, now: Time, random: f64) -> Step {
+        let pause = self.policy.backoff.pause(self.tries, random);
+        let pause = match conclusion {
+            // The lock is free at the latest when its holder's keys end. The minimum is kept: a
+            // key with 1 ms left must not make us spin.
+            Conclusion::Held { remaining: Some(remaining) } => {
+                pause.min(remaining.max(self.policy.backoff.min))
+            }
+            _ => pause,
+        };
+        let mut until = now.after(pause);
+        if let Some(since) = self.unreachable_since {
+            until = until.min(since.after(self.policy.no_quorum_timeout));
+        }
+        if let Patience::Until(deadline) = self.policy.patience {
+            until = until.min(deadline);
+        }
+        Step::Wait(until)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Time {
+        Time::from_start(Duration::from_millis(ms))
+    }
+
+    const HELD: Conclusion = Conclusion::Held { remaining: None };
+
+    fn acquisition(patience: Patience) -> Acquisition {
+        Acquisition::new(Policy {
+            patience,
+            backoff: Backoff { min: Duration::from_millis(10), max: Duration::from_millis(100) },
+            no_quorum_timeout: Duration::from_millis(1_000),
+            mechanisms: Mechanisms::ALL,
+        })
+    }
+
+    #[test]
+    fn one_try_tells_what_it_saw() {
+        for (conclusion, outcome) in [
+            (HELD, Outcome::Held),
+            (Conclusion::Unreachable, Outcome::NoQuorum),
+            (Conclusion::NotAdmitted, Outcome::NotAdmitted),
+            (Conclusion::TooLate, Outcome::TooLate),
+            (Conclusion::WrongKind, Outcome::WrongKind),
+        ] {
+            let step = acquisition(Patience::Once).concluded(conclusion, at(0), at(1), 0.5);
+            assert_eq!(step, Step::Finish(outcome));
+        }
+    }
+
+    /// Case 20 of the field's bugs: a timed wait that tries twice and then gives up.
+    #[test]
+    fn a_timed_wait_goes_on_to_its_deadline() {
+        let mut acquisition = acquisition(Patience::Until(at(1_000)));
+        let (mut now, mut tries) = (at(0), 0);
+        loop {
+            tries += 1;
+            let Step::Wait(until) = acquisition.concluded(HELD, now, now, 1.0) else {
+                panic!("gave up before the deadline")
+            };
+            now = until;
+            if let Some(outcome) = acquisition.waited(now) {
+                assert_eq!(outcome, Outcome::Held);
+                break;
+            }
+        }
+        assert_eq!(now, at(1_000), "neither early nor late");
+        assert!(tries > 10, "{tries} tries in a second with pauses of 100 ms at most");
+    }
+
+    #[test]
+    fn the_holders_remaining_time_shortens_the_pause_but_never_below_the_minimum() {
+        for (remaining_ms, pause_ms) in [(1, 10), (15, 15), (10_000, 20)] {
+            let remaining = Some(Duration::from_millis(remaining_ms));
+            let step = acquisition(Patience::Forever).concluded(
+                Conclusion::Held { remaining },
+                at(0),
+                at(0),
+                1.0,
+            );
+            assert_eq!(step, Step::Wait(at(pause_ms)));
+        }
+    }
+
+    #[test]
+    fn no_quorum_is_told_after_its_timeout_and_counts_anew_after_an_answer() {
+        let mut acquisition = acquisition(Patience::Forever);
+        let unreachable = Conclusion::Unreachable;
+        assert!(matches!(acquisition.concluded(unreachable, at(0), at(1), 0.0), Step::Wait(_)));
+        assert!(matches!(acquisition.concluded(HELD, at(900), at(901), 0.0), Step::Wait(_)));
+        assert!(matches!(acquisition.concluded(unreachable, at(950), at(999), 0.0), Step::Wait(_)));
+        let step = acquisition.concluded(unreachable, at(1_950), at(1_951), 0.0);
+        assert_eq!(step, Step::Finish(Outcome::NoQuorum));
+    }
+
+    #[test]
+    fn an_attempt_that_the_deadline_cut_short_does_not_hide_that_the_lock_is_held() {
+        let mut acquisition = acquisition(Patience::Until(at(100)));
+        assert!(matches!(acquisition.concluded(HELD, at(0), at(1), 0.0), Step::Wait(_)));
+        let step = acquisition.concluded(Conclusion::Unreachable, at(99), at(100), 0.0);
+        assert_eq!(step, Step::Finish(Outcome::Held));
+    }
+
+    #[test]
+    fn an_attempt_never_lasts_beyond_the_callers_deadline() {
+        let timeout = Duration::from_millis(200);
+        assert_eq!(acquisition(Patience::Until(at(50))).answer_by(at(0), timeout), at(50));
+        assert_eq!(acquisition(Patience::Forever).answer_by(at(0), timeout), at(200));
+    }
+}

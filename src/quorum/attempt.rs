@@ -1,0 +1,215 @@
+//! One attempt to take a lock: N nodes are asked once, under one owner id.
+
+use std::time::Duration;
+
+use super::tally::{Tally, Verdict};
+use super::{Ballot, Failure, Mechanisms, Time, validity};
+
+/// A node's answer to `acquire`. The shape is the wire contract of every kind of lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Vote {
+    /// The key is ours on that node; the node's number of this grant (0 where it counts none).
+    Granted(u64),
+    /// Somebody else's key is there, for that long still (`None`: it has no expiry).
+    Refused(Option<Duration>),
+    /// The node may have forgotten locks and grants nothing to newcomers for now.
+    NotAdmitted,
+    /// Under that name the node holds something that is no lock.
+    WrongKind,
+}
+
+/// How an attempt ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Conclusion {
+    /// Ours until `valid_until`; `number` is the largest number that was answered.
+    Won { valid_until: Time, number: u64 },
+    /// A majority granted, but so late that next to nothing of the lease is left.
+    TooLate,
+    /// Another holder is in the way; the shortest time that one of its keys has left, if known.
+    Held { remaining: Option<Duration> },
+    /// So many nodes hold something that is no lock that waiting cannot help.
+    WrongKind,
+    /// Enough nodes answer, but too many of them admit nobody for now.
+    NotAdmitted,
+    /// Too few nodes answered to decide anything.
+    Unreachable,
+}
+
+/// A node that has to be told to forget an attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Duty {
+    pub(crate) node: usize,
+    /// The node said that our key is there.
+    pub(crate) granted: bool,
+    /// A copy of the request is unanswered: it may still run at any later time (a "ghost"), so the
+    /// time at which its key ends is not known.
+    pub(crate) ghost: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Answer {
+    Open,
+    Voted(Vote),
+    Failed,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    answer: Answer,
+    /// Copies of the request that were written to the node.
+    sent: u32,
+}
+
+/// One attempt: counts the votes, says when the matter is settled, and knows at every moment which
+/// nodes must be cleaned up if it is given up.
+#[derive(Debug)]
+pub(crate) struct Attempt {
+    started: Time,
+    answer_by: Time,
+    ttl: Duration,
+    mechanisms: Mechanisms,
+    slots: Vec<Slot>,
+    tally: Tally,
+    expired: bool,
+    closed: bool,
+}
+
+impl Attempt {
+    /// An attempt that began at `started`, *before* anything is sent. Nothing is sent for it any
+    /// more from `answer_by` on: nobody would count the answer, and the key would only be in the
+    /// way.
+    pub(crate) fn new(
+        nodes: usize,
+        started: Time,
+        answer_by: Time,
+        ttl: Duration,
+        mechanisms: Mechanisms,
+    ) -> Self {
+        Self {
+            started,
+            answer_by,
+            ttl,
+            mechanisms,
+            slots: vec![Slot { answer: Answer::Open, sent: 0 }; nodes],
+            tally: Tally::new(nodes, mechanisms.quorum(nodes)),
+            expired: false,
+            closed: false,
+        }
+    }
+
+    /// The time for answers is over. Votes that come later are remembered for the clean-up, and do
+    /// not count.
+    pub(crate) fn expire(&mut self) {
+        self.expired = true;
+    }
+
+    /// Gives the attempt up, or ends the lock that it won: nothing more is sent for it, and the
+    /// nodes returned must get a release. The second call returns nothing.
+    ///
+    /// Every node to which a copy was sent is on the list unless it answered "no" to each: the
+    /// silent ones too, since a timeout is not a refusal.
+    pub(crate) fn close(&mut self) -> Vec<Duty> {
+        if std::mem::replace(&mut self.closed, true) {
+            return Vec::new();
+        }
+        let silent_too = self.mechanisms.release_silent;
+        (0..self.slots.len())
+            .zip(&self.slots)
+            .filter_map(|(node, slot)| {
+                let answered = u32::from(matches!(slot.answer, Answer::Voted(_)));
+                let granted = matches!(slot.answer, Answer::Voted(Vote::Granted(_)));
+                let ghost = slot.sent > answered;
+                (granted || ghost && silent_too).then_some(Duty { node, granted, ghost })
+            })
+            .collect()
+    }
+
+    /// What came of it, judged at `now`. Meaningful once it is decided or its time is over.
+    pub(crate) fn conclude(&self, now: Time) -> Conclusion {
+        if self.tally.verdict() == Verdict::Won {
+            return self.conclude_won(now);
+        }
+        let needed = self.mechanisms.quorum(self.slots.len());
+        let no_vote = if self.expired {
+            self.count(|answer| matches!(answer, Answer::Failed | Answer::Open))
+        } else {
+            self.count(|answer| matches!(answer, Answer::Failed))
+        };
+        let votes_of = |wanted: Vote| self.count(|answer| *answer == Answer::Voted(wanted));
+        let refused = self.count(|answer| matches!(answer, Answer::Voted(Vote::Refused(_))));
+        if self.slots.len() - no_vote < needed {
+            Conclusion::Unreachable
+        } else if self.slots.len() - votes_of(Vote::WrongKind) < needed {
+            Conclusion::WrongKind
+        } else if refused > 0 {
+            Conclusion::Held { remaining: self.shortest_remaining() }
+        } else if votes_of(Vote::NotAdmitted) > 0 {
+            Conclusion::NotAdmitted
+        } else if votes_of(Vote::WrongKind) > 0 {
+            Conclusion::WrongKind
+        } else {
+            Conclusion::Unreachable
+        }
+    }
+
+    fn conclude_won(&self, now: Time) -> Conclusion {
+        let valid_until = validity::valid_until(self.started, now, self.ttl, self.mechanisms);
+        if valid_until.since(now) < validity::minimum(self.ttl) {
+            return Conclusion::TooLate;
+        }
+        let numbers = self.slots.iter().map(|slot| match slot.answer {
+            Answer::Voted(Vote::Granted(number)) => number,
+            _ => 0,
+        });
+        Conclusion::Won { valid_until, number: numbers.max().unwrap_or(0) }
+    }
+
+    fn shortest_remaining(&self) -> Option<Duration> {
+        let remaining = self.slots.iter().filter_map(|slot| match slot.answer {
+            Answer::Voted(Vote::Refused(remaining)) => remaining,
+            _ => None,
+        });
+        remaining.min()
+    }
+
+    fn count(&self, is: impl Fn(&Answer) -> bool) -> usize {
+        self.slots.iter().filter(|slot| is(&slot.answer)).count()
+    }
+}
+
+impl Ballot for Attempt {
+    type Vote = Vote;
+
+    fn sending(&mut self, node: usize, now: Time) -> bool {
+        let send = !self.closed && !self.expired && now < self.answer_by;
+        if send {
+            self.slots[node].sent += 1;
+        }
+        send
+    }
+
+    fn vote(&mut self, node: usize, vote: Vote) {
+        let open = self.slots[node].answer == Answer::Open;
+        self.slots[node].answer = Answer::Voted(vote);
+        if open && !self.expired {
+            match vote {
+                Vote::Granted(_) => self.tally.yes(),
+                Vote::Refused(_) | Vote::NotAdmitted | Vote::WrongKind => self.tally.no(),
+            }
+        }
+    }
+
+    fn fail(&mut self, node: usize, _failure: Failure) {
+        // Whether something was sent is known from `sending`.
+        if self.slots[node].answer == Answer::Open {
+            self.slots[node].answer = Answer::Failed;
+            if !self.expired {
+                self.tally.no();
+            }
+        }
+    }
+
+    fn decided(&self) -> bool {
+        self.tally.verdict() != Verdict::Pending
+    }
+}

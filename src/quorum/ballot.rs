@@ -1,0 +1,32 @@
+//! What all votes over the nodes have in common.
+
+use super::Time;
+
+/// Why a node has no vote in a ballot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// Nothing was sent to it: it is disconnected, or the ballot was over before its turn.
+    NotSent,
+    /// At least one copy was sent, and what the node did with it is unknown. Never a refusal: the
+    /// command may have run, or may still run later.
+    Unknown,
+}
+
+/// One question put to all nodes at once. A transport carries it: it asks `sending` before each
+/// copy that it writes, and hands in one vote or one failure a node.
+pub(crate) trait Ballot: Send {
+    /// What a node that answered says.
+    type Vote;
+
+    /// A copy is about to be written to `node`. `false`: do not send it, the ballot is over.
+    fn sending(&mut self, node: usize, now: Time) -> bool;
+
+    /// `node` answered.
+    fn vote(&mut self, node: usize, vote: Self::Vote);
+
+    /// `node` will not answer any more.
+    fn fail(&mut self, node: usize, failure: Failure);
+
+    /// No further vote changes the verdict, so whoever waits for it may go on.
+    fn decided(&self) -> bool;
+}

@@ -1,0 +1,32 @@
+//! The safety mechanisms by name, so that a test can show that each one is needed.
+
+/// Which safety mechanisms are in force. Always all of them: there is no public way to change it,
+/// and only tests build another value, to prove that the loss of one is noticed (a "tooth").
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mechanisms {
+    /// A lock needs a majority of the nodes, not just one.
+    pub(crate) majority: bool,
+    /// The validity is shortened by what two clocks may drift apart.
+    pub(crate) drift: bool,
+    /// The validity is shortened by the time that the attempt itself took.
+    pub(crate) elapsed: bool,
+    /// Each round of tries has an owner id of its own.
+    pub(crate) fresh_owner: bool,
+    /// Nodes that were asked and did not answer get a release as well.
+    pub(crate) release_silent: bool,
+}
+
+impl Mechanisms {
+    pub(crate) const ALL: Self = Self {
+        majority: true,
+        drift: true,
+        elapsed: true,
+        fresh_owner: true,
+        release_silent: true,
+    };
+
+    /// The number of yeses that win, out of `nodes`.
+    pub(crate) const fn quorum(self, nodes: usize) -> usize {
+        if self.majority { super::majority(nodes) } else { 1 }
+    }
+}

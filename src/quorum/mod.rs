@@ -1,0 +1,30 @@
+//! The rules of the protocol, as pure state machines.
+//!
+//! No clock, no thread, no I/O and no Redis in here: time, votes and random numbers come in as
+//! arguments, verdicts and duties come out. Everything outside this folder only carries them, so
+//! that a simulator drives the very code that ships.
+
+mod acquisition;
+mod attempt;
+mod backoff;
+mod ballot;
+mod extension;
+mod lease;
+mod mechanisms;
+mod release;
+mod tally;
+#[cfg(test)]
+mod teeth;
+mod time;
+mod validity;
+
+pub(crate) use acquisition::{Acquisition, Outcome, Patience, Policy, Step};
+pub(crate) use attempt::{Attempt, Conclusion, Duty, Vote};
+pub(crate) use backoff::Backoff;
+pub(crate) use ballot::{Ballot, Failure};
+pub(crate) use extension::{Extension, ExtensionVote};
+pub(crate) use lease::Lease;
+pub(crate) use mechanisms::Mechanisms;
+pub(crate) use release::{Release, ReleaseResult, ReleaseVote};
+pub(crate) use tally::majority;
+pub(crate) use time::Time;

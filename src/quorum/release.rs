@@ -1,0 +1,150 @@
+//! Giving a lock back, and what the nodes' answers say about how it was held.
+
+use super::tally::{Tally, Verdict};
+use super::{Ballot, Duty, Failure, Time, majority};
+
+/// A node's answer to `release`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ReleaseVote {
+    /// Our key was there and is deleted.
+    Deleted,
+    /// Our key was not there.
+    NotOurs,
+}
+
+/// What is known of a release.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ReleaseResult {
+    /// A majority answered, and our keys were there until now.
+    Released,
+    /// A majority answered, and our key was gone from so many nodes that somebody else may have had
+    /// the lock already.
+    WasLost,
+    /// No majority answered in time. The lock may live on until its TTL.
+    Unconfirmed,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Slot {
+    /// The node is known to have held our key.
+    granted: bool,
+    /// Copies of the release that were written to the node.
+    sent: u32,
+}
+
+/// One release, sent to the nodes that may hold our key.
+#[derive(Debug)]
+pub(crate) struct Release {
+    slots: Vec<Slot>,
+    needed: usize,
+    answered: Tally,
+    /// Nodes that held our key and are not known to have lost it.
+    intact: usize,
+}
+
+impl Release {
+    /// A release that goes to the nodes in `duties`; the other ones hold no key of ours.
+    pub(crate) fn new(nodes: usize, duties: &[Duty]) -> Self {
+        let mut slots = vec![Slot::default(); nodes];
+        for duty in duties {
+            slots[duty.node].granted = duty.granted;
+        }
+        let needed = majority(nodes);
+        let intact = slots.iter().filter(|slot| slot.granted).count();
+        Self { slots, needed, answered: Tally::new(duties.len(), needed), intact }
+    }
+
+    pub(crate) fn result(&self) -> ReleaseResult {
+        if self.answered.verdict() != Verdict::Won {
+            ReleaseResult::Unconfirmed
+        } else if self.intact < self.needed {
+            ReleaseResult::WasLost
+        } else {
+            ReleaseResult::Released
+        }
+    }
+}
+
+impl Ballot for Release {
+    type Vote = ReleaseVote;
+
+    fn sending(&mut self, node: usize, _now: Time) -> bool {
+        self.slots[node].sent += 1;
+        true
+    }
+
+    fn vote(&mut self, node: usize, vote: ReleaseVote) {
+        self.answered.yes();
+        let slot = self.slots[node];
+        // "Not ours" to a second copy says nothing: the first one, whose reply was lost, may have
+        // deleted the key.
+        if vote == ReleaseVote::NotOurs && slot.granted && slot.sent <= 1 {
+            self.intact -= 1;
+        }
+    }
+
+    fn fail(&mut self, _node: usize, _failure: Failure) {
+        self.answered.no();
+    }
+
+    fn decided(&self) -> bool {
+        self.answered.verdict() != Verdict::Pending
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn release_of(granted: &[usize], ghosts: &[usize]) -> Release {
+        let duty = |granted| move |&node: &usize| Duty { node, granted, ghost: !granted };
+        let duties: Vec<_> =
+            granted.iter().map(duty(true)).chain(ghosts.iter().map(duty(false))).collect();
+        Release::new(5, &duties)
+    }
+
+    fn answer(release: &mut Release, node: usize, copies: u32, vote: ReleaseVote) {
+        for _ in 0..copies {
+            assert!(release.sending(node, Time::default()));
+        }
+        release.vote(node, vote);
+    }
+
+    #[test]
+    fn a_majority_that_deleted_its_keys_confirms() {
+        let mut release = release_of(&[0, 1, 2], &[3]);
+        answer(&mut release, 0, 1, ReleaseVote::Deleted);
+        answer(&mut release, 1, 1, ReleaseVote::Deleted);
+        assert!(!release.decided());
+        answer(&mut release, 3, 1, ReleaseVote::NotOurs);
+        assert!(release.decided());
+        assert_eq!(release.result(), ReleaseResult::Released);
+    }
+
+    #[test]
+    fn too_many_keys_gone_means_that_the_lock_was_lost() {
+        let mut release = release_of(&[0, 1, 2], &[]);
+        answer(&mut release, 0, 1, ReleaseVote::Deleted);
+        answer(&mut release, 1, 1, ReleaseVote::NotOurs);
+        answer(&mut release, 2, 1, ReleaseVote::Deleted);
+        assert_eq!(release.result(), ReleaseResult::WasLost);
+    }
+
+    /// Case 9 of the field's bugs: the reply to the unlock is lost, and the retry says "not owner".
+    #[test]
+    fn not_ours_after_a_lost_reply_is_no_loss() {
+        let mut release = release_of(&[0, 1, 2], &[]);
+        answer(&mut release, 0, 2, ReleaseVote::NotOurs);
+        answer(&mut release, 1, 1, ReleaseVote::Deleted);
+        answer(&mut release, 2, 1, ReleaseVote::Deleted);
+        assert_eq!(release.result(), ReleaseResult::Released);
+    }
+
+    #[test]
+    fn without_a_majority_of_answers_nothing_is_confirmed() {
+        let mut release = release_of(&[0, 1, 2], &[]);
+        release.fail(0, Failure::Unknown);
+        assert!(release.decided(), "three were asked, and three are needed");
+        assert_eq!(release.result(), ReleaseResult::Unconfirmed);
+    }
+}

@@ -1,0 +1,55 @@
+//! Counting votes: won, lost, or still open.
+
+/// How many of `nodes` are a majority: more than half, so `N/2 + 1` for even `N` too.
+///
+/// Two majorities of one set always share a node; that is all the exclusion rests on.
+pub(crate) const fn majority(nodes: usize) -> usize {
+    nodes / 2 + 1
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// The outstanding votes can still turn it either way.
+    Pending,
+    /// Enough nodes said yes.
+    Won,
+    /// Enough nodes said no, or cannot be asked: `needed` is out of reach.
+    Lost,
+}
+
+/// Votes for and against, out of a fixed number of nodes.
+#[derive(Clone, Debug)]
+pub(crate) struct Tally {
+    nodes: usize,
+    needed: usize,
+    yes: usize,
+    no: usize,
+}
+
+impl Tally {
+    pub(crate) const fn new(nodes: usize, needed: usize) -> Self {
+        Self { nodes, needed, yes: 0, no: 0 }
+    }
+
+    pub(crate) const fn yes(&mut self) {
+        self.yes += 1;
+    }
+
+    pub(crate) const fn no(&mut self) {
+        self.no += 1;
+    }
+
+    /// The verdict; once it is not `Pending` further votes do not change it.
+    ///
+    /// Success and failure have thresholds of their own: with four nodes two noes settle it, since
+    /// three yeses are out of reach then, although two against two is no majority for anybody.
+    pub(crate) const fn verdict(&self) -> Verdict {
+        if self.yes >= self.needed {
+            Verdict::Won
+        } else if self.nodes.saturating_sub(self.no) < self.needed {
+            Verdict::Lost
+        } else {
+            Verdict::Pending
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! Points in time, as the machines see them.
+
+use std::time::Duration;
+
+/// A point on the lease clock: the time since that clock's own, arbitrary start.
+///
+/// The machines never read a clock; whoever drives them passes the time in. No operation can
+/// underflow or overflow: leases are computed with what is left, and "less than nothing" is zero.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Time(Duration);
+
+impl Time {
+    pub(crate) const fn from_start(elapsed: Duration) -> Self {
+        Self(elapsed)
+    }
+
+    /// The point `later` after this one; the end of time if there is no such point.
+    pub(crate) const fn after(self, later: Duration) -> Self {
+        Self(self.0.saturating_add(later))
+    }
+
+    /// How long ago `earlier` was; zero if it is still to come.
+    pub(crate) const fn since(self, earlier: Self) -> Duration {
+        self.0.saturating_sub(earlier.0)
+    }
+}

@@ -1,0 +1,68 @@
+//! How long a granted lock is certainly ours.
+
+use std::time::Duration;
+
+use super::{Mechanisms, Time};
+
+/// What two clocks may drift apart during `ttl`: one per cent, and 2 ms for the coarseness of
+/// Redis' expiry.
+///
+/// Source: the Redlock algorithm in the Redis documentation ("Distributed Locks with Redis") and
+/// its reference implementations, all of which use 0.01 and 2 ms.
+pub(crate) fn drift(ttl: Duration) -> Duration {
+    (ttl / 100).saturating_add(Duration::from_millis(2))
+}
+
+/// The end of validity of a lock whose keys live for `ttl`, asked for at `started` (*before* the
+/// first byte was sent) and granted by `decided`.
+///
+/// A node's key starts to live at the earliest when the request was sent, so counting from there
+/// allows for every delay on the way, the caller's own pauses included.
+pub(crate) fn valid_until(
+    started: Time,
+    decided: Time,
+    ttl: Duration,
+    mechanisms: Mechanisms,
+) -> Time {
+    let from = if mechanisms.elapsed { started } else { decided };
+    let drift = if mechanisms.drift { drift(ttl) } else { Duration::ZERO };
+    from.after(ttl.saturating_sub(drift))
+}
+
+/// The least validity that is worth handing out: a tenth of the TTL. With less left, the lock would
+/// be gone before the caller could do anything with it, so the try counts as lost.
+pub(crate) fn minimum(ttl: Duration) -> Duration {
+    ttl / 10
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn at(ms: u64) -> Time {
+        Time::from_start(Duration::from_millis(ms))
+    }
+
+    #[test]
+    fn counts_from_before_the_first_send_and_allows_for_drift() {
+        let until = valid_until(at(1_000), at(1_400), Duration::from_secs(10), Mechanisms::ALL);
+        assert_eq!(until, at(1_000 + 10_000 - 100 - 2));
+    }
+
+    proptest! {
+        /// Case 14 of the field's bugs: `ttl - drift - elapsed` in unsigned numbers wrapped around
+        /// and reported a validity of centuries.
+        #[test]
+        fn validity_never_exceeds_what_is_left(
+            ttl_us in 0..u64::MAX, started_us in 0..u64::MAX, elapsed_us in 0..u64::MAX,
+        ) {
+            let ttl = Duration::from_micros(ttl_us);
+            let started = Time::from_start(Duration::from_micros(started_us));
+            let now = started.after(Duration::from_micros(elapsed_us));
+            let left = valid_until(started, now, ttl, Mechanisms::ALL).since(now);
+            prop_assert!(left <= ttl.saturating_sub(now.since(started)).saturating_sub(drift(ttl)));
+        }
+    }
+}

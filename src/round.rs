@@ -1,0 +1,192 @@
+//! A ballot on its way: the nodes' answers go in, the caller waits for the verdict.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, Sender, bounded, select};
+use parking_lot::Mutex;
+
+use crate::clock;
+use crate::error::NodeFault;
+use crate::kinds::reply::Unexpected;
+use crate::node::{Answer, Node, Request, Sink, Undelivered, Value};
+use crate::quorum::{Ballot, Failure, Time};
+
+/// How long a report waits for nodes that were not needed for the verdict. A connection that is
+/// refused is refused within this.
+const MOMENT: Duration = Duration::from_millis(10);
+
+/// One ballot, shared by the caller and the workers that hand in the votes. It lives on after the
+/// caller has left, for answers that come late.
+pub(crate) struct Round<B: Ballot> {
+    state: Mutex<State<B>>,
+    read: fn(&Value) -> Result<B::Vote, Unexpected>,
+    names: Arc<[Arc<str>]>,
+    started: Time,
+    decided: Sender<()>,
+    /// Takes one message, when the verdict is there: one wake-up of the caller, not one a vote.
+    verdict: Receiver<()>,
+}
+
+struct State<B> {
+    ballot: B,
+    heard: Vec<Heard>,
+    told: bool,
+}
+
+/// What has been heard of a node.
+#[derive(Clone)]
+enum Heard {
+    /// Nothing, and nobody asked.
+    NotAsked,
+    Silence,
+    Vote,
+    Fault(NodeFault),
+}
+
+/// Why a wait ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Woken {
+    Decided,
+    TimeUp,
+    Cancelled,
+    Closed,
+}
+
+/// What can end a wait early, besides the verdict.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Interrupts<'a> {
+    /// The caller's own; a message or the end of its sender cancels.
+    pub(crate) cancel: &'a Receiver<()>,
+    /// Ends when the client is closed.
+    pub(crate) closed: &'a Receiver<()>,
+}
+
+impl Interrupts<'_> {
+    /// What has happened already.
+    pub(crate) fn poll(&self) -> Woken {
+        select! {
+            recv(self.closed) -> _ => Woken::Closed,
+            recv(self.cancel) -> _ => Woken::Cancelled,
+            default => Woken::TimeUp,
+        }
+    }
+
+    /// Blocks until `until`, or until something happens.
+    pub(crate) fn wait(&self, verdict: &Receiver<()>, until: Time) -> Woken {
+        while let Some(slice) = clock::slice(until) {
+            select! {
+                recv(verdict) -> _ => return Woken::Decided,
+                recv(self.cancel) -> _ => return Woken::Cancelled,
+                recv(self.closed) -> _ => return Woken::Closed,
+                default(slice) => {}
+            }
+        }
+        Woken::TimeUp
+    }
+}
+
+impl<B: Ballot + 'static> Round<B> {
+    pub(crate) fn new(
+        ballot: B,
+        read: fn(&Value) -> Result<B::Vote, Unexpected>,
+        names: &Arc<[Arc<str>]>,
+    ) -> Arc<Self> {
+        let (decided, verdict) = bounded(1);
+        let heard = vec![Heard::NotAsked; names.len()];
+        let state = Mutex::new(State { ballot, heard, told: false });
+        Arc::new(Self {
+            state,
+            read,
+            names: names.clone(),
+            started: clock::now(),
+            decided,
+            verdict,
+        })
+    }
+
+    /// Asks all nodes.
+    pub(crate) fn ask(self: &Arc<Self>, nodes: &[Node], request: Request) {
+        let request = Arc::new(request);
+        self.expect(0..nodes.len());
+        for node in nodes {
+            node.ask(&request, self);
+        }
+    }
+
+    /// `nodes` are about to be asked.
+    pub(crate) fn expect(&self, nodes: impl IntoIterator<Item = usize>) {
+        let mut state = self.state.lock();
+        nodes.into_iter().for_each(|node| state.heard[node] = Heard::Silence);
+    }
+
+    /// Waits until the ballot is decided, at most until `until`.
+    pub(crate) fn wait(&self, until: Time, interrupts: Interrupts<'_>) -> Woken {
+        interrupts.wait(&self.verdict, until)
+    }
+
+    /// Waits until the ballot is decided, at most until `until`, whatever else happens.
+    pub(crate) fn wait_uninterrupted(&self, until: Time) {
+        let never = crossbeam_channel::never();
+        self.wait(until, Interrupts { cancel: &never, closed: &never });
+    }
+
+    pub(crate) fn with<R>(&self, f: impl FnOnce(&mut B) -> R) -> R {
+        f(&mut self.state.lock().ballot)
+    }
+
+    /// What was wrong with each node that was asked and gave no usable answer so far.
+    ///
+    /// A verdict may be there before all nodes were heard. Who wants to know all causes gives the
+    /// others a moment.
+    pub(crate) fn faults(&self, nodes: &[Node]) -> Vec<NodeFault> {
+        let silent = |heard: &Heard| matches!(heard, Heard::Silence);
+        clock::poll(clock::now().after(MOMENT), || !self.state.lock().heard.iter().any(silent));
+        let waited = clock::now().since(self.started);
+        let heard = self.state.lock().heard.clone();
+        let faults = heard.into_iter().zip(nodes).filter_map(|(heard, node)| match heard {
+            Heard::NotAsked | Heard::Vote => None,
+            Heard::Silence => Some(node.silence(waited)),
+            Heard::Fault(fault) => Some(fault),
+        });
+        faults.collect()
+    }
+
+    fn unexpected(&self, node: usize, value: &Value) -> Undelivered {
+        let what = format!(
+            "the script was answered with {value}, which it never says; is something else than \
+             Redis, or a proxy, in between?"
+        );
+        Undelivered { failure: Failure::Unknown, fault: NodeFault::new(&self.names[node], what) }
+    }
+}
+
+impl<B: Ballot + 'static> Sink for Round<B> {
+    fn sending(&self, node: usize) -> bool {
+        let now = clock::now();
+        self.state.lock().ballot.sending(node, now)
+    }
+
+    fn answer(&self, node: usize, answer: Answer) {
+        let vote = answer.and_then(|value| {
+            (self.read)(&value).map_err(|Unexpected| self.unexpected(node, &value))
+        });
+        let mut state = self.state.lock();
+        match vote {
+            Ok(vote) => {
+                state.ballot.vote(node, vote);
+                state.heard[node] = Heard::Vote;
+            }
+            Err(undelivered) => {
+                state.ballot.fail(node, undelivered.failure);
+                state.heard[node] = Heard::Fault(undelivered.fault);
+            }
+        }
+        if !state.told && state.ballot.decided() {
+            state.told = true;
+            drop(state);
+            // There is room for the one message; nobody minds if the caller has gone.
+            let _ = self.decided.try_send(());
+        }
+    }
+}

@@ -1,0 +1,17 @@
+//! Figures about the nodes, for monitoring.
+
+/// What a [`Quorlock`](crate::Quorlock) has done with one node since it was built.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct NodeStats {
+    /// The node's URL, without user and password.
+    pub node: String,
+    /// Whether the connection is up.
+    pub connected: bool,
+    /// Writes to the connection. Each carries all scripts that were waiting.
+    pub writes: u64,
+    /// Script calls in those writes.
+    pub scripts: u64,
+    /// Releases that wait for the node to come back.
+    pub kept_releases: usize,
+}

@@ -1,0 +1,28 @@
+//! The processor time this process has used, to tell waiting from spinning.
+
+#![allow(
+    dead_code,
+    unreachable_pub,
+    reason = "compiled into every program that includes it, and each uses only a part of it"
+)]
+
+/// Processor seconds, user and system, that all threads of this process have used so far.
+///
+/// The kernel counts in ticks, usually a hundredth of a second each: measure over a second or
+/// more. Linux only, for it reads `/proc/self/stat`.
+pub fn cpu_seconds() -> f64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").expect("Linux has /proc/self/stat");
+    // The program's name, the second field, may itself hold spaces and parentheses; what follows
+    // its last parenthesis is plain, and begins with the third field.
+    let (_, fields) = stat.rsplit_once(')').expect("the name stands in parentheses");
+    let ticks: u64 = fields
+        .split_whitespace()
+        .skip(UTIME - 3)
+        .take(2)
+        .map(|field| field.parse::<u64>().expect("utime and stime are numbers"))
+        .sum();
+    ticks as f64 / rustix::param::clock_ticks_per_second() as f64
+}
+
+/// The place of `utime` in `proc_pid_stat(5)`, counted from one; `stime` comes right after it.
+const UTIME: usize = 14;

@@ -1,0 +1,16 @@
+//! What the integration tests share: real Redis servers, and the processor time a test has used.
+//!
+//! Each file stands alone, so that an example or a benchmark can include just the one it needs:
+//! `#[path = "../tests/support/server.rs"] mod server;`
+
+#![allow(
+    dead_code,
+    unreachable_pub,
+    unused_imports,
+    reason = "compiled into every test program, and each uses only a part of it"
+)]
+
+pub mod cpu;
+pub mod server;
+
+pub use server::*;

@@ -1,0 +1,520 @@
+//! Real `redis-server` processes, one temporary directory and one port each, gone when dropped.
+//!
+//! A lock over Redis is only worth what it does when servers die, hang, or come back without
+//! their data; so these can be killed, paused and restarted, and what they hold is read over
+//! connections that owe nothing to the library under test.
+//!
+//! Dropping is what ends a server: one whose owner is killed, or leaves through
+//! `std::process::exit`, lives on.
+
+#![allow(
+    dead_code,
+    unreachable_pub,
+    reason = "compiled into every program that includes it, and each uses only a part of it"
+)]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::print_stderr,
+    reason = "the library's rules on sleeping, connecting and printing are not for its harness"
+)]
+
+use std::fs::{self, File};
+use std::io;
+use std::net::{Ipv4Addr, TcpListener, UdpSocket};
+use std::ops::{Deref, DerefMut};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use redis::{
+    Client, Cmd, ConnectionAddr, FromRedisValue, IntoConnectionInfo, RedisConnectionInfo,
+    RedisResult, Value,
+};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
+
+/// One Redis server on 127.0.0.1, in a process of its own.
+///
+/// It keeps its port for life, also while it is down.
+#[derive(Debug)]
+pub struct Server {
+    port: Port,
+    home: Home,
+    options: Vec<String>,
+    /// `None` while the server is down.
+    child: Option<Child>,
+    paused: bool,
+}
+
+impl Server {
+    /// Starts an empty server that writes nothing to disk; returns once it answers.
+    pub fn start() -> Self {
+        Self::start_with(&[])
+    }
+
+    /// Like [`start`](Self::start), with further options, such as `&["--requirepass", "x"]`.
+    ///
+    /// The helper's own commands log in with the password given by `--requirepass`;
+    /// [`url`](Self::url) never carries it.
+    pub fn start_with(options: &[&str]) -> Self {
+        let mut server = Self::launch(options);
+        server.finish_start();
+        server
+    }
+
+    /// The port, the same for the server's whole life.
+    pub fn port(&self) -> u16 {
+        self.port.number
+    }
+
+    /// `redis://127.0.0.1:PORT`
+    pub fn url(&self) -> String {
+        format!("redis://{HOST}:{}", self.port())
+    }
+
+    /// The process id. Panics if the server is down.
+    #[track_caller]
+    pub fn pid(&self) -> u32 {
+        self.running().id()
+    }
+
+    /// Whether the server is neither killed nor paused, and so able to answer.
+    pub fn is_up(&self) -> bool {
+        self.child.is_some() && !self.paused
+    }
+
+    /// Ends the server at once, as a power cut would, paused or not. Its port stays its own.
+    pub fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            // Ends a stopped process as well. Waking it first would let it carry out what has
+            // queued up in its sockets meanwhile.
+            child.kill().expect("a child of ours can be killed");
+            child.wait().expect("a killed child can be waited for");
+        }
+        self.paused = false;
+    }
+
+    /// Brings the server back on its port without any data, killing it first if it is up.
+    pub fn restart_empty(&mut self) {
+        self.kill();
+        self.home.wipe_data();
+        self.restart();
+    }
+
+    /// Brings the server back on its port with the data it has on disk, killing it first if it
+    /// is up. There is data on disk only with `--appendonly yes`.
+    pub fn restart_with_data(&mut self) {
+        self.kill();
+        self.restart();
+    }
+
+    /// Stops the process where it is: connections open and stay open, and nothing answers.
+    #[track_caller]
+    pub fn pause(&mut self) {
+        if self.paused {
+            return;
+        }
+        let pid = Pid::from_child(self.running());
+        kill_process(pid, Signal::STOP).expect("a running server can be stopped");
+        // The signal takes effect a little later, and a server about to be stopped still answers.
+        wait_until("the paused server to stop", COMMAND_LIMIT, || {
+            waitid(WaitId::Pid(pid), WaitIdOptions::STOPPED | WaitIdOptions::NOHANG)
+                .expect("the state of a child can be asked for")
+                .is_some()
+        });
+        self.paused = true;
+    }
+
+    /// Lets a paused server go on; it first works off what has queued up in its sockets.
+    #[track_caller]
+    pub fn resume(&mut self) {
+        kill_process(Pid::from_child(self.running()), Signal::CONT)
+            .expect("a paused server can be continued");
+        self.paused = false;
+    }
+
+    /// Runs one command over a fresh connection. Panics if there is no answer, or an error.
+    #[track_caller]
+    pub fn command(&self, parts: &[&str]) -> Value {
+        let parts: Vec<&[u8]> = parts.iter().map(|part| part.as_bytes()).collect();
+        self.command_bytes(&parts)
+    }
+
+    /// [`command`](Self::command) for keys and values that are not text.
+    #[track_caller]
+    pub fn command_bytes(&self, parts: &[&[u8]]) -> Value {
+        let error = match self.try_command(parts) {
+            Ok(value) => return value,
+            Err(error) if error.is_timeout() => format!("no answer in {COMMAND_LIMIT:?}"),
+            Err(error) => error.to_string(),
+        };
+        let parts: Vec<String> = parts.iter().map(|p| p.escape_ascii().to_string()).collect();
+        let command = parts.join(" ");
+        panic!("`{command}` failed on {}: {error}", self.url())
+    }
+
+    /// [`command_bytes`](Self::command_bytes) for a command that may well fail.
+    pub fn try_command(&self, parts: &[&[u8]]) -> RedisResult<Value> {
+        // Without the usual greeting by name, so that a test which counts the server's commands
+        // finds its own.
+        let mut login = RedisConnectionInfo::default().set_skip_set_lib_name();
+        if let Some(password) = self.password() {
+            login = login.set_password(password);
+        }
+        let address = ConnectionAddr::Tcp(HOST.to_string(), self.port())
+            .into_connection_info()?
+            .set_redis_settings(login);
+        let mut connection = Client::open(address)?.get_connection_with_timeout(COMMAND_LIMIT)?;
+        connection.set_read_timeout(Some(COMMAND_LIMIT))?;
+        connection.set_write_timeout(Some(COMMAND_LIMIT))?;
+        let mut command = Cmd::new();
+        for part in parts {
+            command.arg(*part);
+        }
+        command.query(&mut connection)
+    }
+
+    /// All keys of database 0, sorted; bytes that are not text are replaced.
+    #[track_caller]
+    pub fn keys(&self) -> Vec<String> {
+        let keys: Vec<Vec<u8>> = typed(self.command(&["KEYS", "*"]));
+        let mut keys: Vec<String> = keys.iter().map(|key| lossy(key)).collect();
+        keys.sort();
+        keys
+    }
+
+    /// The string at `key`, if there is one; bytes that are not text are replaced.
+    #[track_caller]
+    pub fn get(&self, key: &str) -> Option<String> {
+        let value: Option<Vec<u8>> = typed(self.command(&["GET", key]));
+        value.map(|value| lossy(&value))
+    }
+
+    /// How many milliseconds `key` has to live: -1 without a limit, -2 if there is no such key.
+    #[track_caller]
+    pub fn pttl(&self, key: &str) -> i64 {
+        typed(self.command(&["PTTL", key]))
+    }
+
+    /// Starts the process without waiting for it, for many can start at the same time.
+    fn launch(options: &[&str]) -> Self {
+        let mut server = Self {
+            port: Port::claim(),
+            home: Home::create(),
+            options: options.iter().map(ToString::to_string).collect(),
+            child: None,
+            paused: false,
+        };
+        server.spawn();
+        server
+    }
+
+    /// Waits for the answer of a server just launched.
+    ///
+    /// Some stranger may have taken the port since it was found free, and then Redis exits. So an
+    /// early exit is tried again on another port; what has another reason shows every time, and
+    /// is reported in the end.
+    fn finish_start(&mut self) {
+        for _ in 1..START_TRIES {
+            if self.answers_before_exit() {
+                return;
+            }
+            self.kill();
+            self.port = Port::claim();
+            self.spawn();
+        }
+        self.expect_answer();
+    }
+
+    fn restart(&mut self) {
+        self.spawn();
+        self.expect_answer();
+    }
+
+    fn expect_answer(&mut self) {
+        assert!(
+            self.answers_before_exit(),
+            "the Redis server on port {} exited instead of answering; its log ends with\n{}",
+            self.port(),
+            self.home.log_tail(),
+        );
+    }
+
+    fn spawn(&mut self) {
+        let log = self.home.open_log();
+        let errors = log.try_clone().expect("the log can be opened twice");
+        let port = self.port().to_string();
+        let binary = binary();
+        // Redis logs to its standard output unless told otherwise, and what goes wrong before it
+        // has read its options goes to its standard error.
+        let child = Command::new(&binary)
+            .args(["--bind", HOST, "--port", &port, "--daemonize", "no"])
+            .args(["--save", "", "--appendonly", "no"])
+            .arg("--dir")
+            .arg(self.home.data())
+            .args(&self.options)
+            .stdin(Stdio::null())
+            .stdout(log)
+            .stderr(errors)
+            .spawn();
+        self.child = Some(child.unwrap_or_else(|error| {
+            panic!(
+                "`{binary}` cannot be run ({error}): install redis-server, or set {BINARY} to \
+                 the path of one"
+            )
+        }));
+    }
+
+    /// Whether the server comes to answer; if not, it has exited. Panics if it does neither.
+    fn answers_before_exit(&mut self) -> bool {
+        let mut answers = false;
+        let settled = holds_within(START_LIMIT, || {
+            // In this order: an answer counts only if the server was there after it, or it may
+            // have come from whoever has the port instead.
+            answers = self.answers();
+            let exited = self.has_exited();
+            answers &= !exited;
+            answers || exited
+        });
+        assert!(
+            settled,
+            "the Redis server on port {} did not answer in {START_LIMIT:?}; its log ends with\n{}",
+            self.port(),
+            self.home.log_tail(),
+        );
+        answers
+    }
+
+    fn answers(&self) -> bool {
+        match self.try_command(&[b"PING"]) {
+            Ok(_) => true,
+            // To refuse a command is an answer too, except while the data is being loaded.
+            Err(error) => error.code().is_some_and(|code| code != "LOADING"),
+        }
+    }
+
+    fn has_exited(&mut self) -> bool {
+        let child = self.child.as_mut().expect("the server has been spawned");
+        let status = child.try_wait().expect("the state of a child can be asked for");
+        status.is_some()
+    }
+
+    #[track_caller]
+    fn running(&self) -> &Child {
+        match &self.child {
+            Some(child) => child,
+            None => panic!("the server on port {} is down", self.port()),
+        }
+    }
+
+    fn password(&self) -> Option<&str> {
+        let at = self.options.iter().rposition(|o| o == "--requirepass")?;
+        self.options.get(at + 1).map(String::as_str)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let log = self.home.log_tail();
+        if thread::panicking() && !log.is_empty() {
+            let port = self.port();
+            eprintln!("--- the log of the Redis server on port {port} ends with\n{log}");
+        }
+        // Not `kill`: what goes wrong here must not become a second panic, which would abort.
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// Several servers that know nothing of one another: what a quorum is taken over.
+///
+/// Otherwise a `Vec` of them, so that a test can say `servers[0].kill()`.
+#[derive(Debug)]
+pub struct Servers(Vec<Server>);
+
+impl Servers {
+    /// Starts `n` empty servers side by side; returns once all of them answer.
+    pub fn start(n: usize) -> Self {
+        Self::start_with(n, &[])
+    }
+
+    /// Like [`start`](Self::start), with the options of [`Server::start_with`] for each of them.
+    pub fn start_with(n: usize, options: &[&str]) -> Self {
+        let mut servers: Vec<_> = (0..n).map(|_| Server::launch(options)).collect();
+        servers.iter_mut().for_each(Server::finish_start);
+        Self(servers)
+    }
+
+    /// The servers' addresses, in their order.
+    pub fn urls(&self) -> Vec<String> {
+        self.iter().map(Server::url).collect()
+    }
+
+    /// Waits until no server that is up holds a key; panics with what is left where.
+    ///
+    /// A wait, because a lock may give up before its last release has reached every server.
+    #[track_caller]
+    pub fn wait_no_keys(&self) {
+        let mut left = Vec::new();
+        let empty = holds_within(NO_KEYS_LIMIT, || {
+            left.clear();
+            for server in self.iter().filter(|server| server.is_up()) {
+                let keys = server.keys();
+                if !keys.is_empty() {
+                    left.push(format!("{keys:?} on {}", server.url()));
+                }
+            }
+            left.is_empty()
+        });
+        assert!(empty, "keys are left after {NO_KEYS_LIMIT:?}: {}", left.join("; "));
+    }
+}
+
+impl Deref for Servers {
+    type Target = Vec<Server>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl DerefMut for Servers {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.0
+    }
+}
+
+/// Waits until `condition` holds, asking every few milliseconds; panics, naming `what` was waited
+/// for, if it does not within `limit`.
+#[track_caller]
+pub fn wait_until(what: &str, limit: Duration, condition: impl FnMut() -> bool) {
+    assert!(holds_within(limit, condition), "waited {limit:?} in vain for {what}");
+}
+
+/// The program started as the server: what `QUORLOCK_REDIS_SERVER` says, or `redis-server`.
+pub fn binary() -> String {
+    std::env::var(BINARY).unwrap_or_else(|_| "redis-server".to_string())
+}
+
+const BINARY: &str = "QUORLOCK_REDIS_SERVER";
+const HOST: &str = "127.0.0.1";
+/// Generous, for tests start many servers at once on machines with few processors.
+const START_LIMIT: Duration = Duration::from_secs(20);
+const START_TRIES: usize = 5;
+const COMMAND_LIMIT: Duration = Duration::from_secs(5);
+const NO_KEYS_LIMIT: Duration = Duration::from_secs(5);
+const POLL: Duration = Duration::from_millis(2);
+const LOG_TAIL: usize = 20;
+
+/// A TCP port that is the owner's alone, also while nothing listens on it.
+#[derive(Debug)]
+struct Port {
+    number: u16,
+    /// The UDP port of the same number. Redis has no use for it, and only one process can hold
+    /// it, so it says to all other tests, in this process and in others, that the number is
+    /// taken, whether or not the server is up; and the claim cannot outlive its process.
+    _claim: UdpSocket,
+}
+
+impl Port {
+    /// Below the range from which systems pick the source ports of outgoing connections: while a
+    /// server is down, such a connection could take its port, or even connect to itself.
+    const RANGE: std::ops::Range<u16> = 20_000..30_000;
+    const TRIES: usize = 100;
+
+    fn claim() -> Self {
+        (0..Self::TRIES)
+            .find_map(|_| Self::try_claim(rand::random_range(Self::RANGE)))
+            .unwrap_or_else(|| panic!("no free port among {} in {:?}", Self::TRIES, Self::RANGE))
+    }
+
+    fn try_claim(number: u16) -> Option<Self> {
+        let claim = UdpSocket::bind((Ipv4Addr::LOCALHOST, number)).ok()?;
+        // For strangers, who know nothing of the claim.
+        TcpListener::bind((Ipv4Addr::LOCALHOST, number)).ok()?;
+        Some(Self { number, _claim: claim })
+    }
+}
+
+/// A server's temporary directory, removed on drop: its log, and apart from that its data.
+#[derive(Debug)]
+struct Home(PathBuf);
+
+impl Home {
+    fn create() -> Self {
+        let name = format!("quorlock-redis-{:016x}", rand::random::<u64>());
+        let home = Self(std::env::temp_dir().join(name));
+        fs::create_dir(&home.0).expect("a directory can be made among the temporary files");
+        home.create_data();
+        home
+    }
+
+    fn data(&self) -> PathBuf {
+        self.0.join("data")
+    }
+
+    fn create_data(&self) {
+        fs::create_dir(self.data()).expect("a server's directory can be written to");
+    }
+
+    fn wipe_data(&self) {
+        fs::remove_dir_all(self.data()).expect("a killed server's data can be removed");
+        self.create_data();
+    }
+
+    fn log(&self) -> PathBuf {
+        self.0.join("log")
+    }
+
+    /// For appending, so that the log tells of all the server's lives.
+    fn open_log(&self) -> File {
+        File::options()
+            .create(true)
+            .append(true)
+            .open(self.log())
+            .expect("a server's directory can be written to")
+    }
+
+    fn log_tail(&self) -> String {
+        let log = fs::read(self.log()).unwrap_or_default();
+        let log = lossy(&log);
+        let lines: Vec<&str> = log.lines().collect();
+        lines[lines.len().saturating_sub(LOG_TAIL)..].join("\n")
+    }
+}
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        // Nothing to be done about a failure here, least of all a panic.
+        let _: io::Result<()> = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Whether `condition` comes to hold within `limit`: the one place that sleeps.
+///
+/// It is asked at least once, and once more after the time is over, lest a test that got no
+/// processor in between fails for that alone.
+fn holds_within(limit: Duration, mut condition: impl FnMut() -> bool) -> bool {
+    let start = Instant::now();
+    loop {
+        let late = start.elapsed() >= limit;
+        if condition() {
+            return true;
+        }
+        if late {
+            return false;
+        }
+        thread::sleep(POLL);
+    }
+}
+
+#[track_caller]
+fn typed<T: FromRedisValue>(value: Value) -> T {
+    T::from_redis_value(value).expect("Redis answers this command with this type")
+}
+
+fn lossy(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
