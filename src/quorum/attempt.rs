@@ -213,3 +213,7 @@ impl Ballot for Attempt {
         self.tally.verdict() != Verdict::Pending
     }
 }
+
+#[cfg(test)]
+#[path = "attempt_tests.rs"]
+mod tests;

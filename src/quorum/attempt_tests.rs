@@ -1,0 +1,184 @@
+//! Attempts: told cases, and properties over every order of answers.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::*;
+
+const TTL: Duration = Duration::from_secs(10);
+
+fn at(ms: u64) -> Time {
+    Time::from_start(Duration::from_millis(ms))
+}
+
+fn attempt(nodes: usize) -> Attempt {
+    Attempt::new(nodes, at(0), at(200), TTL, Mechanisms::ALL)
+}
+
+fn sent_to_all(nodes: usize) -> Attempt {
+    let mut attempt = attempt(nodes);
+    (0..nodes).for_each(|node| assert!(attempt.sending(node, at(0))));
+    attempt
+}
+
+#[test]
+fn told_cases() {
+    let mut attempt = sent_to_all(1);
+    let mut case = "";
+    let mut steps = 0;
+    for line in include_str!("testdata/attempt.txt").lines() {
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        if let Some(name) = line.strip_prefix("case ") {
+            case = name;
+            continue;
+        }
+        let (input, expected) = line.split_once("->").expect("input -> expected");
+        let words: Vec<_> = input.split_whitespace().collect();
+        let said = step(&mut attempt, &words);
+        assert_eq!(said, expected.trim(), "case \"{case}\", step \"{}\"", input.trim());
+        steps += 1;
+    }
+    assert!(steps > 100, "the cases were not read");
+}
+
+fn step(attempt: &mut Attempt, words: &[&str]) -> String {
+    let number = |i: usize| words[i].parse::<u64>().expect("a number");
+    let node = || usize::try_from(number(1)).expect("small");
+    match words[0] {
+        "nodes" => *attempt = sent_to_all(node()),
+        "quiet" => *attempt = self::attempt(node()),
+        "send" => return yes_or_no(attempt.sending(node(), at(number(2)))),
+        "granted" => attempt.vote(node(), Vote::Granted(number(2))),
+        "refused" if words[2] == "forever" => attempt.vote(node(), Vote::Refused(None)),
+        "refused" => {
+            attempt.vote(node(), Vote::Refused(Some(Duration::from_millis(number(2)))));
+        }
+        "not-admitted" => attempt.vote(node(), Vote::NotAdmitted),
+        "wrong-kind" => attempt.vote(node(), Vote::WrongKind),
+        "failed" => attempt.fail(node(), Failure::Unknown),
+        "expire" => attempt.expire(),
+        "conclude" => return conclusion(attempt.conclude(at(number(1))), at(number(1))),
+        "close" => return duties(&attempt.close()),
+        other => panic!("unknown input {other}"),
+    }
+    if attempt.decided() { "decided" } else { "pending" }.to_owned()
+}
+
+fn yes_or_no(yes: bool) -> String {
+    if yes { "yes" } else { "no" }.to_owned()
+}
+
+fn conclusion(conclusion: Conclusion, now: Time) -> String {
+    match conclusion {
+        Conclusion::Won { valid_until, number } => {
+            format!("won for {}, number {number}", valid_until.since(now).as_millis())
+        }
+        Conclusion::TooLate => "too late".to_owned(),
+        Conclusion::Held { remaining: Some(remaining) } => {
+            format!("held {}", remaining.as_millis())
+        }
+        Conclusion::Held { remaining: None } => "held".to_owned(),
+        Conclusion::WrongKind => "wrong kind".to_owned(),
+        Conclusion::NotAdmitted => "not admitted".to_owned(),
+        Conclusion::Unreachable => "unreachable".to_owned(),
+    }
+}
+
+fn duties(duties: &[Duty]) -> String {
+    let shown = duties.iter().map(|duty| {
+        assert!(duty.granted || duty.ghost, "a duty without a reason");
+        format!("{}{}", duty.node, if duty.ghost { "?" } else { "" })
+    });
+    shown.collect::<Vec<_>>().join(" ")
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Said {
+    Vote(Vote),
+    Failed,
+    Nothing,
+}
+
+fn any_answer() -> impl Strategy<Value = Said> {
+    prop_oneof![
+        4 => (0_u64..100).prop_map(|number| Said::Vote(Vote::Granted(number))),
+        2 => (1_u64..1_000).prop_map(|ms| Said::Vote(Vote::Refused(Some(Duration::from_millis(ms))))),
+        1 => Just(Said::Vote(Vote::NotAdmitted)),
+        1 => Just(Said::Vote(Vote::WrongKind)),
+        2 => Just(Said::Failed),
+        1 => Just(Said::Nothing),
+    ]
+}
+
+/// The answers of one to nine nodes, in any order.
+fn answers_in_any_order() -> impl Strategy<Value = Vec<(usize, Said)>> {
+    prop::collection::vec(any_answer(), 1..10)
+        .prop_map(|answers| answers.into_iter().enumerate().collect::<Vec<_>>())
+        .prop_shuffle()
+}
+
+fn tell(attempt: &mut Attempt, node: usize, said: Said) {
+    match said {
+        Said::Vote(vote) => attempt.vote(node, vote),
+        Said::Failed => attempt.fail(node, Failure::Unknown),
+        Said::Nothing => {}
+    }
+}
+
+fn granted(said: Said) -> bool {
+    matches!(said, Said::Vote(Vote::Granted(_)))
+}
+
+proptest! {
+    /// Whatever the order: won with a majority of grants and only then, and never unsettled once all
+    /// nodes have spoken.
+    #[test]
+    fn the_verdict_is_the_majoritys(answers in answers_in_any_order()) {
+        let nodes = answers.len();
+        let mut attempt = sent_to_all(nodes);
+        answers.iter().for_each(|&(node, said)| tell(&mut attempt, node, said));
+        let grants = answers.iter().filter(|(_, said)| granted(*said)).count();
+        let silent = answers.iter().filter(|(_, said)| *said == Said::Nothing).count();
+        let won = matches!(attempt.conclude(at(10)), Conclusion::Won { .. });
+        prop_assert_eq!(won, grants > nodes / 2);
+        prop_assert!(silent > 0 || attempt.decided());
+    }
+
+    /// A verdict that is told is never taken back by later answers.
+    #[test]
+    fn the_verdict_is_final(answers in answers_in_any_order()) {
+        let mut attempt = sent_to_all(answers.len());
+        let mut told = None;
+        for &(node, said) in &answers {
+            tell(&mut attempt, node, said);
+            if attempt.decided() {
+                let won = matches!(attempt.conclude(at(10)), Conclusion::Won { .. });
+                prop_assert_eq!(*told.get_or_insert(won), won);
+            }
+        }
+    }
+
+    /// Whenever it is given up: exactly the nodes that did not say "no" are cleaned up, and those
+    /// that were not asked are left alone.
+    #[test]
+    fn every_node_that_may_hold_a_key_is_cleaned_up(
+        answers in answers_in_any_order(), asked in 0_usize..10, heard in 0_usize..10,
+    ) {
+        let mut attempt = attempt(answers.len());
+        let asked = answers.len().min(asked);
+        for &(node, _) in &answers[..asked] {
+            prop_assert!(attempt.sending(node, at(0)));
+        }
+        let heard = asked.min(heard);
+        answers[..heard].iter().for_each(|&(node, said)| tell(&mut attempt, node, said));
+
+        let cleaned: Vec<_> = attempt.close().iter().map(|duty| duty.node).collect();
+        for (i, &(node, said)) in answers.iter().enumerate() {
+            let said_no = i < heard && matches!(said, Said::Vote(_)) && !granted(said);
+            prop_assert_eq!(cleaned.contains(&node), i < asked && !said_no, "node {}", node);
+        }
+    }
+}
