@@ -119,10 +119,8 @@ impl Claim {
         round.wait_uninterrupted(answer_by);
 
         let now = clock::now();
-        let (confirmed, gone) = round.with(|extension| {
-            extension.close();
-            (extension.extended_until(now), extension.gone())
-        });
+        let (confirmed, gone) =
+            round.with(|extension| (extension.extended_until(now), extension.gone()));
         if gone {
             self.lease.lock().lost();
         } else if let Some(until) = confirmed {

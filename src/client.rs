@@ -59,7 +59,7 @@ impl Quorlock {
 
     pub(crate) fn start(addresses: Vec<Address>, settings: Settings) -> Result<Self, Error> {
         let coordinator = Coordinator::start(addresses, settings)?;
-        exit::wait_for(coordinator.unwritten(), coordinator.settings().node_timeout);
+        exit::wait_for(coordinator.unwritten(), coordinator.settings().flush_timeout());
         Ok(Self { shared: Arc::new(Shared { coordinator }) })
     }
 
@@ -173,23 +173,25 @@ impl Quorlock {
     /// [`Closed`](ErrorKind::Closed), and so does every later one. Locks that are held stay held
     /// until their guards are dropped.
     ///
-    /// Waits up to `timeout` until the releases that are queued are written.
+    /// Waits up to `timeout` until what was given back before is free: until its releases are
+    /// written to all nodes that can be reached, and those are a majority.
     ///
     /// # Errors
     ///
-    /// [`NoQuorum`](ErrorKind::NoQuorum) if some could not be written: their keys end with their TTL.
-    /// The client is closed all the same.
+    /// [`NoQuorum`](ErrorKind::NoQuorum) if that was not so in time: some keys end with their TTL
+    /// only. The client is closed all the same.
     pub fn close(self, timeout: Duration) -> Result<(), Error> {
         let coordinator = self.coordinator();
         coordinator.close();
         let until = clock::now().after(timeout);
-        let delivered = || coordinator.nodes().iter().all(|node| node.stats().kept_releases == 0);
-        if exit::flush(coordinator.unwritten(), until) && clock::poll(until, delivered) {
+        if exit::flush(coordinator.unwritten(), until)
+            && clock::poll(until, || coordinator.majority_told())
+        {
             return Ok(());
         }
         let message = format!(
-            "closed, but within {timeout:?} not every node could be told of the locks that were \
-             given back; their keys end with their TTL"
+            "closed, but within {timeout:?} too few nodes could be told of the locks that were given \
+             back; their keys end with their TTL"
         );
         let faults = coordinator.nodes().iter().filter_map(Node::fault).collect();
         Err(Error::new(ErrorKind::NoQuorum, message).with_faults(faults))
@@ -210,7 +212,7 @@ impl fmt::Debug for Quorlock {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        let until = clock::now().after(self.coordinator.settings().node_timeout);
+        let until = clock::now().after(self.coordinator.settings().flush_timeout());
         exit::flush(self.coordinator.unwritten(), until);
     }
 }

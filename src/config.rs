@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::client::Quorlock;
 use crate::error::Error;
-use crate::node::Address;
+use crate::node::{Address, GRACE};
 use crate::quorum::{Backoff, Mechanisms};
 
 /// Longer leases are more likely seconds taken for milliseconds than meant.
@@ -192,6 +192,12 @@ impl std::fmt::Debug for Builder {
 }
 
 impl Settings {
+    /// How long the end of a client or of the process may wait for releases to be written: until a
+    /// worker that waits for a silent node gives up and sends its last words.
+    pub(crate) fn flush_timeout(&self) -> Duration {
+        self.node_timeout.saturating_add(GRACE * 4)
+    }
+
     fn check(&self) -> Result<(), Error> {
         let Backoff { min, max } = self.backoff;
         if self.node_timeout < Duration::from_millis(1) {

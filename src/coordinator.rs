@@ -122,6 +122,12 @@ impl Coordinator {
         *self.open.lock() = None;
     }
 
+    /// Whether no release waits for a majority of the nodes.
+    pub(crate) fn majority_told(&self) -> bool {
+        let told = self.nodes.iter().filter(|node| node.stats().kept_releases == 0).count();
+        told >= majority(self.nodes.len())
+    }
+
     fn attempt(
         self: &Arc<Self>,
         wanted: &Wanted,

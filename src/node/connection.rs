@@ -14,6 +14,10 @@ use crate::quorum::Time;
 /// The oldest server whose commands the scripts may use.
 const OLDEST: (u32, u32) = (6, 2);
 
+/// Callers give up at the node timeout and queue their releases then; a worker that waits this much
+/// longer finds them in its mailbox, and can send them behind the requests they belong to.
+pub(crate) const GRACE: Duration = Duration::from_millis(10);
+
 /// The longest that a write may take which nobody waits for.
 const LAST_WORDS_TIMEOUT: Duration = Duration::from_millis(10);
 
@@ -46,7 +50,7 @@ impl Connection {
             .and_then(|client| client.get_connection_with_timeout(timeout))
             .and_then(|connection| {
                 // The crate resets both to "none" after the login.
-                connection.set_read_timeout(Some(timeout))?;
+                connection.set_read_timeout(Some(timeout + GRACE))?;
                 connection.set_write_timeout(Some(timeout))?;
                 Ok(connection)
             })

@@ -60,7 +60,7 @@ impl Node {
                 let job = Job::Ask { request: request.clone(), sink: sink.clone() };
                 match self.mailbox.try_send(job) {
                     Ok(()) => return,
-                    Err(_) => self.overloaded(),
+                    Err(refused) => self.refused(&refused),
                 }
             }
         };
@@ -93,10 +93,10 @@ impl Node {
         // asleep, and looks at them before it takes the next job.
         match self.mailbox.try_send(Job::Release(release)) {
             Ok(()) => {}
-            Err(TrySendError::Full(job) | TrySendError::Disconnected(job)) => {
-                let undelivered =
-                    Undelivered { failure: Failure::NotSent, fault: self.overloaded() };
-                job.answer(self.index, Err(undelivered));
+            Err(refused) => {
+                let fault = self.refused(&refused);
+                let job = refused.into_inner();
+                job.answer(self.index, Err(Undelivered { failure: Failure::NotSent, fault }));
                 if let Job::Release(release) = job {
                     self.shared.kept.keep(release, self.shared.link.node(), clock::now());
                 }
@@ -124,10 +124,16 @@ impl Node {
         }
     }
 
-    fn overloaded(&self) -> NodeFault {
-        NodeFault::new(
-            self.shared.link.node(),
-            format!("{MAILBOX} requests wait for this node already; is the server overloaded?"),
-        )
+    fn refused(&self, refused: &TrySendError<Job>) -> NodeFault {
+        let what = match refused {
+            TrySendError::Full(_) => {
+                format!("{MAILBOX} requests wait for this node already; is the server overloaded?")
+            }
+            TrySendError::Disconnected(_) => {
+                "its worker thread has ended, which is a fault of quorlock; please report it"
+                    .to_owned()
+            }
+        };
+        NodeFault::new(self.shared.link.node(), what)
     }
 }

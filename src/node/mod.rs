@@ -13,6 +13,7 @@ mod request;
 mod worker;
 
 pub(crate) use address::Address;
+pub(crate) use connection::GRACE;
 pub(crate) use handle::Node;
 pub(crate) use job::{Answer, Sink, Undelivered};
 pub(crate) use request::{Request, Script, Value};

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 
 use super::address::Address;
-use super::connection::{Broken, Connection, Reply};
+use super::connection::{Broken, Connection, GRACE, Reply};
 use super::job::{Job, Release, Undelivered};
 use super::kept::Kept;
 use super::link::Link;
@@ -19,10 +19,6 @@ use crate::quorum::{Backoff, Failure, Time};
 
 /// The most jobs that go into one write.
 const BATCH: usize = 256;
-
-/// Callers give up at the node timeout and queue their releases then; a worker that waits this much
-/// longer finds them in its mailbox, and can send them behind the requests they belong to.
-const GRACE: Duration = Duration::from_millis(10);
 
 const RECONNECT: Backoff =
     Backoff { min: Duration::from_millis(20), max: Duration::from_millis(1_000) };

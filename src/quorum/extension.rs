@@ -24,7 +24,6 @@ pub(crate) struct Extension {
     mechanisms: Mechanisms,
     tally: Tally,
     missing: Tally,
-    closed: bool,
 }
 
 impl Extension {
@@ -44,13 +43,7 @@ impl Extension {
             tally: Tally::new(nodes, needed),
             // So many nodes without our key that no majority can have it.
             missing: Tally::new(nodes, nodes + 1 - needed),
-            closed: false,
         }
-    }
-
-    /// Nothing more is sent for this round.
-    pub(crate) fn close(&mut self) {
-        self.closed = true;
     }
 
     /// The end of validity that this round can lead to, whatever the nodes answer.
@@ -75,7 +68,8 @@ impl Ballot for Extension {
     type Vote = ExtensionVote;
 
     fn sending(&mut self, _node: usize, now: Time) -> bool {
-        !self.closed && now < self.answer_by
+        // Also after a majority has confirmed: the slower nodes shall have it, too.
+        now < self.answer_by
     }
 
     fn vote(&mut self, _node: usize, vote: ExtensionVote) {
