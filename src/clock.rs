@@ -1,7 +1,5 @@
 //! The clocks and the threads: the only place that reads a clock, sleeps or spawns.
 
-#![expect(clippy::disallowed_methods, reason = "this is the place")]
-
 use std::io;
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};

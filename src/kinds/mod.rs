@@ -19,7 +19,49 @@ pub(crate) trait Kind: fmt::Debug + Send + Sync {
     fn release(&self, key: &[u8], owner: &str) -> Request;
 }
 
+/// Every kind; adding one is its scripts, its file and its line here.
+#[cfg(test)]
+const KINDS: [&dyn Kind; 1] = [&mutex::MutexKind];
+
 /// A duration as scripts take it. Settings are checked to be far below the limit.
 fn milliseconds(duration: Duration) -> Vec<u8> {
     duration.as_millis().to_string().into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The header of a script states each of its KEYS and ARGV, in order, and its replies; the call
+    /// has just as many.
+    #[test]
+    fn calls_are_as_the_scripts_headers_state() {
+        let ttl = Duration::from_secs(1);
+        for kind in KINDS {
+            let calls = [
+                kind.acquire(b"key", "owner", ttl),
+                kind.extend(b"key", "owner", ttl),
+                kind.release(b"key", "owner"),
+            ];
+            for call in calls {
+                let (source, keys, arguments) = call.shape();
+                assert_eq!(stated(source, "KEYS"), keys, "KEYS of:\n{source}");
+                assert_eq!(stated(source, "ARGV"), arguments, "ARGV of:\n{source}");
+            }
+        }
+    }
+
+    fn stated(source: &str, table: &str) -> usize {
+        let header = source.lines().take_while(|line| line.starts_with("--"));
+        let lines = header.filter(|line| line.starts_with(&format!("-- {table}[")));
+        let stated = lines.enumerate().map(|(i, line)| {
+            assert!(line.starts_with(&format!("-- {table}[{}]  ", i + 1)), "{line}");
+        });
+        stated.count()
+    }
+
+    #[test]
+    fn durations_are_whole_milliseconds() {
+        assert_eq!(milliseconds(Duration::from_secs(24 * 60 * 60)), b"86400000");
+    }
 }

@@ -20,7 +20,7 @@ static EXTEND: Script = Script::new(include_str!("../../lua/mutex/extend.lua"));
 static RELEASE: Script = Script::new(include_str!("../../lua/mutex/release.lua"));
 
 #[derive(Debug)]
-struct MutexKind;
+pub(super) struct MutexKind;
 
 impl Kind for MutexKind {
     fn acquire(&self, key: &[u8], owner: &str, ttl: Duration) -> Request {

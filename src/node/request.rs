@@ -36,6 +36,12 @@ impl Request {
         Self { script, keys, arguments, by_sha }
     }
 
+    /// The script, and the numbers of KEYS and of ARGV that it is called with.
+    #[cfg(test)]
+    pub(crate) fn shape(&self) -> (&'static str, usize, usize) {
+        (self.script.source, self.keys, self.arguments.len() - self.keys)
+    }
+
     /// Appends the call to what will be written to a node.
     pub(super) fn write_to(&self, buffer: &mut Vec<u8>, form: Form) {
         match form {

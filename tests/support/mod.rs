@@ -11,6 +11,7 @@
 )]
 
 pub mod cpu;
+pub mod fake;
 pub mod server;
 
 pub use server::*;

@@ -1,0 +1,160 @@
+//! What is wrong is rejected at the door, or told with the node it is wrong with, in words that say
+//! what to do; and no password is ever shown.
+
+mod support;
+
+use std::error::Error as _;
+use std::time::Duration;
+
+use quorlock::{Builder, Error, ErrorKind, Quorlock};
+use support::{Server, Servers, fake};
+
+fn three() -> Builder {
+    Quorlock::builder().nodes(["redis://127.0.0.1:1", "redis://127.0.0.1:2", "redis://127.0.0.1:3"])
+}
+
+/// `build` says what is wrong, in words that contain all of `words`.
+fn rejected(builder: Builder, words: &[&str]) {
+    told(&builder.build().expect_err("it is wrong"), ErrorKind::Config, words);
+}
+
+fn told(error: &Error, kind: ErrorKind, words: &[&str]) {
+    assert_eq!(error.kind(), kind, "{error}");
+    let text = error.to_string();
+    for word in words {
+        assert!(text.contains(word), "no \"{word}\" in: {text}");
+    }
+    assert!(!format!("{text} {error:?}").contains("secret"), "{text}");
+}
+
+#[test]
+fn no_node() {
+    rejected(Quorlock::builder(), &["no node", "nodes(["]);
+}
+
+#[test]
+fn urls_that_lead_nowhere() {
+    let one = |url: &str| Quorlock::builder().nodes(["redis://127.0.0.1:1", url]);
+    rejected(one("http://user:secret@localhost"), &["node 2", "http://localhost", "redis://"]);
+    rejected(one("localhost:6379"), &["node 2", "no scheme", "redis://"]);
+    rejected(one("user:secret@localhost:6379"), &["node 2", "no scheme"]);
+    rejected(one("redis://"), &["node 2", "cannot be read"]);
+    rejected(one("redis://:secret@localhost:notaport"), &["node 2", "cannot be read"]);
+    rejected(one("redis://localhost/notanumber"), &["node 2", "cannot be read"]);
+    rejected(one("rediss://:secret@localhost"), &["node 2", "TLS"]);
+    rejected(one(""), &["node 2"]);
+}
+
+#[test]
+fn one_server_twice() {
+    let twice = Quorlock::builder().nodes([
+        "redis://127.0.0.1:6379",
+        "redis://127.0.0.1:6380",
+        "redis://:secret@127.0.0.1/5",
+    ]);
+    rejected(twice, &["nodes 1 and 3", "same server", "one vote"]);
+}
+
+#[test]
+fn durations_out_of_range() {
+    let ttl = |ttl| three().ttl(ttl);
+    rejected(ttl(Duration::ZERO), &["TTL is 0ns", "twice the node_timeout"]);
+    rejected(ttl(Duration::MAX), &["the most", "milliseconds"]);
+    rejected(ttl(Duration::from_secs(86_401)), &["the most"]);
+    rejected(ttl(Duration::from_millis(399)), &["399ms", "400ms"]);
+    rejected(ttl(Duration::from_micros(500_500)), &["whole milliseconds"]);
+    rejected(three().node_timeout(Duration::ZERO), &["node_timeout is 0ns", "at least 1 ms"]);
+    rejected(three().node_timeout(Duration::MAX), &["twice the node_timeout"]);
+    rejected(three().backoff(Duration::ZERO, Duration::ZERO), &["backoff"]);
+    rejected(three().backoff(Duration::from_secs(2), Duration::from_secs(1)), &["backoff"]);
+    rejected(three().key_prefix("p".repeat(2_000)), &["key_prefix has 2000 bytes"]);
+
+    let locks = three().build().expect("the settings are valid");
+    for wrong in [Duration::ZERO, Duration::MAX, Duration::from_millis(399)] {
+        let error = locks.mutex("orders/42").ttl(wrong).try_lock().expect_err("out of range");
+        told(&error, ErrorKind::Config, &["TTL"]);
+    }
+}
+
+#[test]
+fn names_that_cannot_be_locked() {
+    let locks = three().key_prefix("").build().expect("the settings are valid");
+    let refused = |name: &[u8]| locks.lock(name).expect_err("a bad name");
+    told(&refused(b""), ErrorKind::Config, &["empty"]);
+    told(&refused(&vec![b'a'; 1 << 20]), ErrorKind::Config, &["1048576 bytes", "4096"]);
+    told(&refused(b"{orders/42}:fence"), ErrorKind::Config, &[":fence", "quorlock's own"]);
+    told(&refused(b"{quorlock}:mark"), ErrorKind::Config, &[":mark", "quorlock's own"]);
+}
+
+#[test]
+fn the_environment_names_no_nodes() {
+    // Without the variable; a test must not set it, since others read the environment meanwhile.
+    if std::env::var_os("QUORLOCK_NODES").is_none() {
+        let error = Builder::from_env().expect_err("it is not set");
+        told(&error, ErrorKind::Config, &["QUORLOCK_NODES", "separated by commas"]);
+    }
+}
+
+#[test]
+fn a_wrong_password() {
+    let servers = Servers::start_with(3, &["--requirepass", "right"]);
+    let with = |login: &str| {
+        let urls = servers.urls().into_iter().map(|url| url.replace("://", &format!("://{login}")));
+        Quorlock::builder().nodes(urls).build().expect("it is not known before it connects")
+    };
+    let locks = with(":secret@");
+    let error = locks.try_lock("orders/42").expect_err("nobody lets us in");
+    told(&error, ErrorKind::NoQuorum, &["refused the login", "check user and password"]);
+    assert_eq!(error.node_faults().len(), 3);
+    for (fault, url) in error.node_faults().iter().zip(servers.urls()) {
+        assert_eq!(fault.node(), url, "the node is named, without the login");
+        assert!(fault.source().is_some(), "{fault}");
+    }
+    assert!(error.source().is_some_and(|source| source.to_string().contains("login")));
+    assert!(!format!("{locks:?} {:?}", locks.mutex("a")).contains("secret"));
+
+    let error = with("").try_lock("orders/42").expect_err("nobody lets us in");
+    told(&error, ErrorKind::NoQuorum, &["refused the login"]);
+    let guard = with(":right@").try_lock("orders/42").expect("the login is right");
+    guard.expect("it is free").unlock().expect("three healthy nodes");
+}
+
+#[test]
+fn a_port_that_is_not_redis() {
+    let http = fake::server(|_| b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec());
+    let locks = Quorlock::builder().nodes([http.clone()]).build().expect("a valid URL");
+    let error = locks.try_lock("orders/42").expect_err("it is no Redis");
+    told(&error, ErrorKind::NoQuorum, &[&http, "does not speak the Redis protocol"]);
+}
+
+#[test]
+fn a_server_that_is_too_old() {
+    let old = fake::server(|_| fake::info("6.0.16"));
+    let locks = Quorlock::builder().nodes([old.clone()]).build().expect("a valid URL");
+    let error = locks.try_lock("orders/42").expect_err("it is too old");
+    told(&error, ErrorKind::NoQuorum, &[&old, "6.0.16", "6.2"]);
+}
+
+#[test]
+fn a_script_reply_of_the_wrong_type() {
+    let strange = fake::server(|command| match command {
+        "INFO" => fake::info("7.0.15"),
+        _ => b"+OK\r\n".to_vec(),
+    });
+    let locks = Quorlock::builder().nodes([strange.clone()]).build().expect("a valid URL");
+    let error = locks.try_lock("orders/42").expect_err("that is no vote");
+    told(&error, ErrorKind::NoQuorum, &[&strange, "answered with OK", "proxy"]);
+}
+
+#[test]
+fn a_server_error_names_its_cause() {
+    let full = Server::start_with(&["--maxmemory", "1", "--maxmemory-policy", "noeviction"]);
+    let locks = Quorlock::builder().nodes([full.url()]).build().expect("a valid URL");
+    let error = locks.try_lock("orders/42").expect_err("it has no memory left");
+    told(&error, ErrorKind::NoQuorum, &[&full.url(), "out of memory", "maxmemory"]);
+
+    let replica = Server::start_with(&["--replicaof", "127.0.0.1 1"]);
+    let locks = Quorlock::builder().nodes([replica.url()]).build().expect("a valid URL");
+    let error = locks.try_lock("orders/42").expect_err("it takes no writes");
+    told(&error, ErrorKind::NoQuorum, &[&replica.url(), "replica, not a master"]);
+}

@@ -1,0 +1,90 @@
+//! Nodes that go away and come back.
+
+mod support;
+
+use std::time::Duration;
+
+use quorlock::Quorlock;
+use support::{Server, Servers, wait_until};
+
+const TTL: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(20);
+const KEY: &str = "quorlock:orders/42";
+
+fn client(servers: &Servers) -> Quorlock {
+    let locks = Quorlock::builder().nodes(servers.urls()).ttl(TTL).build().expect("valid settings");
+    wait_until("all nodes are connected", LIMIT, || {
+        locks.node_stats().iter().all(|node| node.connected)
+    });
+    locks
+}
+
+/// A server that closed an idle connection (a restart, its `timeout` setting, a firewall) is not
+/// down: the first call after that finds it.
+#[test]
+fn a_connection_that_was_closed_while_idle_is_no_failure() {
+    let mut servers = Servers::start(3);
+    let locks = client(&servers);
+    for _ in 0..5 {
+        servers.iter_mut().for_each(Server::restart_empty);
+        let guard = locks.try_lock("orders/42").expect("all nodes are back");
+        guard.expect("it is free").unlock().expect("all nodes are back");
+    }
+    servers.wait_no_keys();
+}
+
+/// The scripts are gone with a server's memory; the calls go on.
+#[test]
+fn scripts_that_a_server_forgot_are_sent_again() {
+    let servers = Servers::start(3);
+    let locks = client(&servers);
+    for _ in 0..5 {
+        let guard = locks.lock("orders/42").expect("three of three");
+        servers.iter().for_each(|server| drop(server.command(&["SCRIPT", "FLUSH"])));
+        guard.extend(TTL).expect("three of three");
+        servers.iter().for_each(|server| drop(server.command(&["SCRIPT", "FLUSH"])));
+        guard.unlock().expect("three of three");
+    }
+    servers.wait_no_keys();
+}
+
+/// A release that could not be delivered waits for the node, and takes the key away that the node
+/// brings back from its disk.
+#[test]
+fn a_release_reaches_a_node_that_comes_back_with_its_data() {
+    let mut servers = Servers::start_with(3, &["--appendonly", "yes", "--appendfsync", "always"]);
+    let locks = client(&servers);
+    for drop_it in [true, false] {
+        let guard = locks.lock("orders/42").expect("three of three");
+        wait_until("all nodes have the key", LIMIT, || {
+            servers.iter().all(|server| server.get(KEY).is_some())
+        });
+        servers[0].kill();
+        if drop_it {
+            drop(guard);
+        } else {
+            guard.unlock().expect("two of three");
+        }
+        wait_until("the release is kept", LIMIT, || locks.node_stats()[0].kept_releases == 1);
+        servers[0].restart_with_data();
+        // The TTL is a minute; this waits for a few seconds.
+        servers.wait_no_keys();
+        assert_eq!(locks.node_stats()[0].kept_releases, 0);
+    }
+}
+
+/// A node that was dead when the client was built joins in when it comes up.
+#[test]
+fn a_node_that_comes_up_later_joins_in() {
+    let mut servers = Servers::start(3);
+    servers.iter_mut().for_each(Server::kill);
+    let locks = Quorlock::builder().nodes(servers.urls()).ttl(TTL).build().expect("valid settings");
+    assert!(locks.try_lock("orders/42").is_err());
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| locks.lock("orders/42"));
+        servers.iter_mut().for_each(Server::restart_empty);
+        let guard = waiting.join().expect("no panic").expect("they are back");
+        guard.unlock().expect("they are back");
+    });
+    servers.wait_no_keys();
+}

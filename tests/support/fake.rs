@@ -1,0 +1,51 @@
+//! Servers that are not what they should be.
+
+#![allow(dead_code, unreachable_pub, reason = "shared by test programs that use parts of it")]
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::thread;
+
+/// Listens on a free port and answers every command with what `reply` makes of its first word, in
+/// upper case. Lives as long as the test program; its threads sleep unless somebody connects.
+pub fn server(reply: impl Fn(&str) -> Vec<u8> + Clone + Send + 'static) -> String {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+    let port = listener.local_addr().expect("it is bound").port();
+    thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let reply = reply.clone();
+            thread::spawn(move || talk(stream, reply));
+        }
+    });
+    format!("redis://127.0.0.1:{port}")
+}
+
+/// What `INFO server` says of a server of that version.
+pub fn info(version: &str) -> Vec<u8> {
+    let text = format!("# Server\r\nredis_version:{version}\r\n");
+    format!("${}\r\n{text}\r\n", text.len()).into_bytes()
+}
+
+/// Until the other side leaves, or says something that is no Redis command.
+fn talk(stream: TcpStream, reply: impl Fn(&str) -> Vec<u8>) -> Option<()> {
+    let mut writer = stream.try_clone().ok()?;
+    let mut reader = BufReader::new(stream);
+    loop {
+        let words = number(&mut reader, '*')?;
+        let mut first = String::new();
+        for i in 0..words {
+            let mut word = vec![0; number(&mut reader, '$')? + 2];
+            reader.read_exact(&mut word).ok()?;
+            if i == 0 {
+                first = String::from_utf8_lossy(&word).trim().to_uppercase();
+            }
+        }
+        writer.write_all(&reply(&first)).ok()?;
+    }
+}
+
+fn number(reader: &mut impl BufRead, sign: char) -> Option<usize> {
+    let mut line = String::new();
+    reader.read_line(&mut line).ok()?;
+    line.trim().strip_prefix(sign)?.parse().ok()
+}

@@ -1,0 +1,122 @@
+//! The rules of `ARCHITECTURE.md` that a program can check.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// All files below `folder` that end in `extension`, with their text.
+fn files(folder: &str, extension: &str) -> Vec<(PathBuf, String)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut folders = vec![root.join(folder)];
+    let mut found = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).expect("a readable folder") {
+            let path = entry.expect("a readable entry").path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|found| found == extension) {
+                let text = fs::read_to_string(&path).expect("a text file");
+                found.push((path.strip_prefix(root).expect("below it").to_owned(), text));
+            }
+        }
+    }
+    assert!(!found.is_empty(), "no .{extension} file below {folder}");
+    found
+}
+
+/// No line of the files, comments left aside, contains any of `words`.
+fn none_says(files: &[(PathBuf, String)], words: &[&str], rule: &str) {
+    for (path, text) in files {
+        for (i, line) in text.lines().enumerate() {
+            let code = line.split("//").next().unwrap_or_default();
+            if let Some(word) = words.iter().find(|word| code.contains(**word)) {
+                panic!("{}:{}: \"{word}\": {rule}", path.display(), i + 1);
+            }
+        }
+    }
+}
+
+fn outside(files: Vec<(PathBuf, String)>, place: &str) -> Vec<(PathBuf, String)> {
+    let total = files.len();
+    let rest: Vec<_> = files.into_iter().filter(|(path, _)| !path.starts_with(place)).collect();
+    assert!(rest.len() < total, "there is no {place}");
+    rest
+}
+
+#[test]
+fn the_machines_are_pure() {
+    none_says(
+        &files("src/quorum", "rs"),
+        &[
+            "crate::",
+            "redis",
+            "std::thread",
+            "Instant",
+            "SystemTime",
+            "crossbeam",
+            "parking_lot",
+            "rand::",
+        ],
+        "quorum/ imports nothing of the crate but itself; time, votes and chance are arguments",
+    );
+}
+
+#[test]
+fn only_the_nodes_know_the_redis_crate() {
+    none_says(
+        &outside(files("src", "rs"), "src/node"),
+        &["redis::", "use redis"],
+        "only node/ uses the redis crate",
+    );
+}
+
+#[test]
+fn one_place_reads_clocks_sleeps_and_spawns() {
+    none_says(
+        &outside(files("src", "rs"), "src/clock.rs"),
+        &["Instant::now", "SystemTime", "thread::sleep", "thread::spawn", "thread::Builder"],
+        "only clock.rs reads clocks, sleeps and spawns",
+    );
+}
+
+#[test]
+fn no_kind_knows_another() {
+    let kinds = outside(files("src/kinds", "rs"), "src/kinds/mod.rs");
+    for (path, text) in &kinds {
+        for (other, _) in kinds.iter().filter(|(other, _)| other != path) {
+            let other = other.file_stem().and_then(|stem| stem.to_str()).expect("a name");
+            if other != "reply" {
+                let import = format!("{other}::");
+                assert!(!text.contains(&import), "{} imports {other}", path.display());
+            }
+        }
+    }
+}
+
+#[test]
+fn scripts_state_their_contract() {
+    for (path, text) in files("lua", "lua") {
+        let path = path.display();
+        let code = text.lines().filter(|line| !line.trim_start().starts_with("--"));
+        let code = code.collect::<Vec<_>>().join("\n");
+        let header: Vec<_> = text.lines().take_while(|line| line.starts_with("--")).collect();
+        assert!(header.iter().any(|line| line.starts_with("-- Replies")), "{path}: no replies");
+        for table in ["KEYS", "ARGV"] {
+            for i in 1..10 {
+                let word = format!("{table}[{i}]");
+                let stated = header.iter().any(|line| line.starts_with(&format!("-- {word}  ")));
+                assert_eq!(code.contains(&word), stated, "{path}: {word} in the header");
+            }
+        }
+        for word in ["tostring", "..", "INCR"] {
+            assert!(!code.contains(word), "{path}: \"{word}\": see lua/README.md");
+        }
+    }
+}
+
+#[test]
+fn files_stay_small() {
+    for (path, text) in files("src", "rs") {
+        let lines = text.lines().count();
+        assert!(lines <= 400, "{} has {lines} lines: does it have one reason?", path.display());
+    }
+}
