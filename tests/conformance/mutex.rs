@@ -11,7 +11,7 @@ use crate::world::{SHORT_TTL, TTL, World};
 
 type Promise = (&'static str, fn(&mut World));
 
-pub const PROMISES: &[Promise] = &[
+pub(crate) const PROMISES: &[Promise] = &[
     ("a_lock_is_held_and_given_back", a_lock_is_held_and_given_back),
     ("held_is_none_and_not_an_error", held_is_none_and_not_an_error),
     ("clients_exclude_each_other", clients_exclude_each_other),

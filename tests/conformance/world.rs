@@ -7,19 +7,19 @@ use quorlock::{Builder, Quorlock};
 use crate::support::{Servers, wait_until};
 
 /// Long enough for a busy machine to keep every lock of a test alive.
-pub const TTL: Duration = Duration::from_secs(10);
+pub(crate) const TTL: Duration = Duration::from_secs(10);
 
 /// The shortest TTL that the node timeout allows, for the tests that wait for the end of a lock.
-pub const SHORT_TTL: Duration = Duration::from_millis(1_000);
+pub(crate) const SHORT_TTL: Duration = Duration::from_millis(1_000);
 
 const NODE_TIMEOUT: Duration = Duration::from_millis(500);
 
-pub const PREFIXES: [&str; 2] = ["quorlock:", ""];
+pub(crate) const PREFIXES: [&str; 2] = ["quorlock:", ""];
 
 /// How many nodes there are, and what is wrong with some of them.
 #[derive(Clone, Copy)]
-pub struct Topology {
-    pub name: &'static str,
+pub(crate) struct Topology {
+    pub(crate) name: &'static str,
     nodes: usize,
     dead: usize,
     hung: usize,
@@ -31,7 +31,7 @@ const fn healthy(name: &'static str, nodes: usize) -> Topology {
     Topology { name, nodes, dead: 0, hung: 0, hung_first: false }
 }
 
-pub const TOPOLOGIES: [Topology; 7] = [
+pub(crate) const TOPOLOGIES: [Topology; 7] = [
     healthy("1", 1),
     healthy("3", 3),
     healthy("4", 4),
@@ -43,14 +43,14 @@ pub const TOPOLOGIES: [Topology; 7] = [
 
 /// The servers of one topology. The faulty ones come first, where a client that asks one node after
 /// the other would meet them.
-pub struct World {
-    pub servers: Servers,
+pub(crate) struct World {
+    pub(crate) servers: Servers,
     topology: Topology,
     prefix: &'static str,
 }
 
 impl World {
-    pub fn new(topology: Topology, prefix: &'static str) -> Self {
+    pub(crate) fn new(topology: Topology, prefix: &'static str) -> Self {
         let mut servers = Servers::start(topology.nodes);
         servers.iter_mut().take(topology.dead).for_each(|server| server.kill());
         if topology.hung_first {
@@ -60,7 +60,7 @@ impl World {
     }
 
     /// Another client, as another process would have it: with connections of its own.
-    pub fn client(&mut self) -> Quorlock {
+    pub(crate) fn client(&mut self) -> Quorlock {
         let locks = self.builder().build().expect("the settings are valid");
         let Topology { dead, hung, hung_first, .. } = self.topology;
         if hung > 0 && !hung_first {
@@ -73,7 +73,7 @@ impl World {
         locks
     }
 
-    pub fn builder(&self) -> Builder {
+    pub(crate) fn builder(&self) -> Builder {
         Quorlock::builder()
             .nodes(self.servers.urls())
             .key_prefix(self.prefix)
@@ -82,18 +82,18 @@ impl World {
     }
 
     /// The key of a lock on the nodes.
-    pub fn key(&self, name: &str) -> String {
+    pub(crate) fn key(&self, name: &str) -> String {
         format!("{}{name}", self.prefix)
     }
 
     /// Runs a command on every node that can answer, as another program would.
-    pub fn command_everywhere(&self, command: &[&str]) -> Vec<redis::Value> {
+    pub(crate) fn command_everywhere(&self, command: &[&str]) -> Vec<redis::Value> {
         let faulty = self.topology.dead + self.topology.hung;
         self.servers.iter().skip(faulty).map(|server| server.command(command)).collect()
     }
 
     /// Waits until no node holds a key; hung ones wake up for it.
-    pub fn end(mut self) {
+    pub(crate) fn end(mut self) {
         self.servers.wait_no_keys();
         let hung = self.topology.hung;
         self.servers.iter_mut().take(hung).for_each(|server| server.resume());
