@@ -65,7 +65,7 @@ impl Guard {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Lost`](crate::ErrorKind::Lost) once [`remaining`](Self::remaining) is zero.
+    /// [`Lost`](crate::ErrorKind::Lost) once [`remaining`](Self::remaining) is zero.
     pub fn check(&self) -> Result<(), Error> {
         self.claim.check()
     }

@@ -12,8 +12,8 @@ use crate::kinds::reply::Unexpected;
 use crate::node::{Answer, Node, Request, Sink, Undelivered, Value};
 use crate::quorum::{Ballot, Failure, Time};
 
-/// How long a report waits for nodes that were not needed for the verdict. A connection that is
-/// refused is refused within this.
+/// How long after its start a round is reported at the earliest, if not all nodes were heard: a
+/// connection that is refused is refused within this.
 const MOMENT: Duration = Duration::from_millis(10);
 
 /// One ballot, shared by the caller and the workers that hand in the votes. It lives on after the
@@ -137,11 +137,11 @@ impl<B: Ballot + 'static> Round<B> {
 
     /// What was wrong with each node that was asked and gave no usable answer so far.
     ///
-    /// A verdict may be there before all nodes were heard. Who wants to know all causes gives the
-    /// others a moment.
+    /// A verdict may be there before all nodes were heard. So that all causes are told, the others
+    /// get a moment.
     pub(crate) fn faults(&self, nodes: &[Node]) -> Vec<NodeFault> {
         let silent = |heard: &Heard| matches!(heard, Heard::Silence);
-        clock::poll(clock::now().after(MOMENT), || !self.state.lock().heard.iter().any(silent));
+        clock::poll(self.started.after(MOMENT), || !self.state.lock().heard.iter().any(silent));
         let waited = clock::now().since(self.started);
         let heard = self.state.lock().heard.clone();
         let faults = heard.into_iter().zip(nodes).filter_map(|(heard, node)| match heard {

@@ -119,6 +119,23 @@ fn a_wrong_password() {
     guard.expect("it is free").unlock().expect("three healthy nodes");
 }
 
+/// Not bad at all: all that a URL may say.
+#[test]
+fn urls_with_everything() {
+    let server = Server::start_with(&["--requirepass", "s@cret/"]);
+    let url = format!("redis://:s%40cret%2F@127.0.0.1:{}/3?protocol=resp3", server.port());
+    let locks = Quorlock::builder().nodes([url]).build().expect("a valid URL");
+    let guard = locks.try_lock("orders/42").expect("the login is right").expect("it is free");
+    assert_eq!(server.command(&["DBSIZE"]), redis::Value::Int(0), "it is in database 3");
+    assert!(locks.try_lock("orders/42").expect("the login is right").is_none());
+    guard.unlock().expect("one of one");
+
+    let wrong = format!("redis://:s%40cret%2F@127.0.0.1:{}/99", server.port());
+    let locks = Quorlock::builder().nodes([wrong]).build().expect("not known before it connects");
+    let error = locks.try_lock("orders/42").expect_err("there is no database 99");
+    told(&error, ErrorKind::NoQuorum, &["database", "out of range"]);
+}
+
 #[test]
 fn a_port_that_is_not_redis() {
     let http = fake::server(|_| b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec());

@@ -85,6 +85,7 @@ impl From<redis::Value> for Value {
                 Self::Text(String::from_utf8_lossy(&bytes).into_owned())
             }
             redis::Value::SimpleString(text) => Self::Text(text),
+            redis::Value::VerbatimString { text, .. } => Self::Text(text),
             redis::Value::Okay => Self::Text("OK".to_owned()),
             redis::Value::Array(values) => Self::List(values.into_iter().map(Self::from).collect()),
             other => Self::Strange(format!("{other:?}")),
