@@ -67,7 +67,8 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Config`](crate::ErrorKind::Config) if the variable is not set, or is not text.
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) if the variable is not set, is not text, or names
+    /// no node.
     pub fn from_env() -> Result<Self, Error> {
         let nodes = std::env::var("QUORLOCK_NODES").map_err(|error| {
             Error::config(format!(
@@ -75,7 +76,14 @@ impl Builder {
                  URLs of the nodes, separated by commas"
             ))
         })?;
-        let nodes = nodes.split(',').map(str::trim).filter(|node| !node.is_empty());
+        let nodes: Vec<_> =
+            nodes.split(',').map(str::trim).filter(|node| !node.is_empty()).collect();
+        if nodes.is_empty() {
+            return Err(Error::config(
+                "the environment variable QUORLOCK_NODES names no node; set it to the URLs of the \
+                 nodes, separated by commas",
+            ));
+        }
         Ok(Self::default().nodes(nodes))
     }
 

@@ -86,7 +86,8 @@ impl Guard {
         self.claim.extend(ttl)
     }
 
-    /// Gives the lock back and waits until a majority has confirmed it, at most the node timeout.
+    /// Gives the lock back and waits until a majority of the nodes is certainly without it, at most
+    /// the node timeout.
     ///
     /// # Errors
     ///
