@@ -10,7 +10,7 @@ use crate::coordinator::Coordinator;
 use crate::error::{Error, ErrorKind};
 use crate::ident::{Name, owner_text};
 use crate::kinds::{Kind, reply};
-use crate::node::Sink;
+use crate::node::{Request, Sink};
 use crate::quorum::{Attempt, Duty, Extension, Lease, Release, ReleaseResult, Time};
 use crate::round::{Interrupts, Round, Woken};
 
@@ -137,7 +137,10 @@ impl Claim {
 
     /// Gives everything back without waiting.
     pub(crate) fn release(&self) {
-        self.send_releases(&self.close(), None);
+        let duties = self.close();
+        if !duties.is_empty() {
+            self.send_releases(&self.release_request(), &duties, None);
+        }
     }
 
     /// Gives everything back, and waits until a majority has confirmed it.
@@ -147,9 +150,15 @@ impl Claim {
         let nodes = self.coordinator.nodes();
         let release = Release::new(nodes.len(), &duties);
         let round = Round::new(release, reply::release, self.coordinator.names());
-        round.expect(duties.iter().map(|duty| duty.node));
+        round.expect(0..nodes.len());
+        let request = self.release_request();
         let sink: Arc<dyn Sink> = round.clone();
-        self.send_releases(&duties, Some(&sink));
+        self.send_releases(&request, &duties, Some(&sink));
+        for (i, node) in nodes.iter().enumerate() {
+            if duties.iter().all(|duty| duty.node != i) {
+                node.ask(&request, &round);
+            }
+        }
         lost?;
         round.wait_uninterrupted(clock::now().after(self.coordinator.settings().node_timeout));
         match round.with(|release| release.result()) {
@@ -173,16 +182,16 @@ impl Claim {
         self.attempt.with(Attempt::close)
     }
 
-    fn send_releases(&self, duties: &[Duty], sink: Option<&Arc<dyn Sink>>) {
-        if duties.is_empty() {
-            return;
-        }
+    fn release_request(&self) -> Arc<Request> {
         let Wanted { kind, name, .. } = &self.wanted;
-        let request = Arc::new(kind.release(name.key(), &self.owner));
+        Arc::new(kind.release(name.key(), &self.owner))
+    }
+
+    fn send_releases(&self, request: &Arc<Request>, duties: &[Duty], sink: Option<&Arc<dyn Sink>>) {
         let gone_at = clock::now().after(self.lease.lock().longest_ttl());
         for duty in duties {
             let until = (!duty.ghost).then_some(gone_at);
-            self.coordinator.nodes()[duty.node].release(&request, sink.cloned(), until);
+            self.coordinator.nodes()[duty.node].release(request, sink.cloned(), until);
         }
     }
 

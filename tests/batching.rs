@@ -3,6 +3,7 @@
 mod support;
 
 use std::thread;
+use std::time::Duration;
 
 use quorlock::Quorlock;
 use support::Servers;
@@ -10,7 +11,9 @@ use support::Servers;
 #[test]
 fn many_threads_share_writes() {
     let servers = Servers::start(3);
-    let locks = Quorlock::builder().nodes(servers.urls()).build().expect("valid settings");
+    // Long enough for a healthy node to answer on a busy machine.
+    let builder = Quorlock::builder().nodes(servers.urls()).node_timeout(Duration::from_secs(5));
+    let locks = builder.build().expect("valid settings");
     thread::scope(|scope| {
         for i in 0..64 {
             let locks = &locks;

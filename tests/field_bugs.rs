@@ -19,8 +19,12 @@ fn patient(servers: &Servers) -> Builder {
     Quorlock::builder().nodes(servers.urls()).ttl(AGES * 2).node_timeout(AGES)
 }
 
+/// Soon enough for hung nodes to be given up in a test, and long enough for healthy ones to answer
+/// on a busy machine.
+const NODE_TIMEOUT: Duration = Duration::from_secs(2);
+
 fn quick(servers: &Servers) -> Builder {
-    Quorlock::builder().nodes(servers.urls()).ttl(AGES * 2)
+    Quorlock::builder().nodes(servers.urls()).ttl(AGES * 2).node_timeout(NODE_TIMEOUT)
 }
 
 fn connected(locks: &Quorlock) {
@@ -177,6 +181,9 @@ fn case_08_an_extension_revives_nothing() {
     let servers = Servers::start(3);
     let locks = build(quick(&servers));
     let guard = locks.lock("orders/42").expect("three of three");
+    wait_until("all nodes have the key", AGES, || {
+        servers.iter().all(|server| server.get(KEY).is_some())
+    });
     // Somebody deleted the keys by hand; on one node the lock is somebody else's by now.
     servers.iter().for_each(|server| drop(server.command(&["DEL", KEY])));
     foreign(&servers[0], KEY);

@@ -8,11 +8,14 @@ use quorlock::Quorlock;
 use support::{Server, Servers, wait_until};
 
 const TTL: Duration = Duration::from_secs(60);
+/// Long enough for a healthy node to answer on a busy machine.
+const NODE_TIMEOUT: Duration = Duration::from_secs(5);
 const LIMIT: Duration = Duration::from_secs(20);
 const KEY: &str = "quorlock:orders/42";
 
 fn client(servers: &Servers) -> Quorlock {
-    let locks = Quorlock::builder().nodes(servers.urls()).ttl(TTL).build().expect("valid settings");
+    let builder = Quorlock::builder().nodes(servers.urls()).ttl(TTL).node_timeout(NODE_TIMEOUT);
+    let locks = builder.build().expect("valid settings");
     wait_until("all nodes are connected", LIMIT, || {
         locks.node_stats().iter().all(|node| node.connected)
     });

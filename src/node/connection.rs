@@ -6,7 +6,7 @@ use std::time::Duration;
 use redis::{Client, ErrorKind, RedisError, ServerError, ServerErrorKind};
 
 use super::address::Address;
-use super::request::Value;
+use super::request::{Form, Request, Script, Value};
 use crate::clock;
 use crate::error::NodeFault;
 use crate::quorum::Time;
@@ -24,6 +24,8 @@ const LAST_WORDS_TIMEOUT: Duration = Duration::from_millis(10);
 pub(super) struct Connection {
     connection: redis::Connection,
     address: Address,
+    /// The scripts whose source was sent here, so that the server knows them by their hash.
+    known: Vec<&'static Script>,
 }
 
 /// What came back for one command.
@@ -55,9 +57,31 @@ impl Connection {
                 Ok(connection)
             })
             .map_err(|error| connect_fault(address, error))?;
-        let mut connection = Self { connection, address: address.clone() };
+        let mut connection = Self { connection, address: address.clone(), known: Vec::new() };
         connection.check_server(clock::now().after(timeout))?;
         Ok(connection)
+    }
+
+    /// Appends the call to what will be written: with the script's source the first time, by its hash
+    /// from then on.
+    ///
+    /// Asking by the hash first and sending the source after NOSCRIPT would turn the order around: a
+    /// release whose script is unknown would run after the acquire of the next attempt.
+    pub(super) fn encode(&mut self, request: &Request, buffer: &mut Vec<u8>) -> Form {
+        let script = request.script();
+        let form = if self.known.iter().any(|known| std::ptr::eq(*known, script)) {
+            Form::Sha
+        } else {
+            self.known.push(script);
+            Form::Source
+        };
+        request.write_to(buffer, form);
+        form
+    }
+
+    /// The server does not know its scripts any more (SCRIPT FLUSH).
+    pub(super) fn forget_scripts(&mut self) {
+        self.known.clear();
     }
 
     pub(super) fn write(&mut self, bytes: &[u8]) -> Result<(), Broken> {

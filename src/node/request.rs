@@ -42,6 +42,10 @@ impl Request {
         (self.script.source, self.keys, self.arguments.len() - self.keys)
     }
 
+    pub(super) fn script(&self) -> &'static Script {
+        self.script
+    }
+
     /// Appends the call to what will be written to a node.
     pub(super) fn write_to(&self, buffer: &mut Vec<u8>, form: Form) {
         match form {
@@ -59,7 +63,7 @@ impl Request {
 pub(super) enum Form {
     /// By its hash: short, and refused with NOSCRIPT by a server that has not seen it.
     Sha,
-    /// With its source, which a server remembers.
+    /// With its source, which the server remembers until it restarts or is told to forget.
     Source,
 }
 

@@ -44,41 +44,45 @@ impl Worker {
     pub(super) fn run(self) {
         let mut tries = 0;
         loop {
-            match Connection::open(&self.address, self.timeout) {
+            let fault = match Connection::open(&self.address, self.timeout) {
                 Ok(connection) => {
                     self.shared.link.set_up();
                     tries = 0;
-                    if self.serve(connection).is_break() {
-                        return;
+                    match self.serve(connection) {
+                        ControlFlow::Continue(fault) => fault,
+                        ControlFlow::Break(()) => return,
                     }
                 }
-                Err(fault) => self.shared.link.set_down(fault),
-            }
+                Err(fault) => {
+                    self.shared.link.set_down(fault.clone());
+                    fault
+                }
+            };
             let pause = RECONNECT.pause(tries, rand::random());
             tries = tries.saturating_add(1);
-            if self.turn_away_until(clock::now().after(pause)).is_break() {
+            if self.turn_away_until(clock::now().after(pause), &fault).is_break() {
                 return;
             }
         }
     }
 
-    /// Carries jobs over `connection` until it breaks, or (`Break`) there will be no more.
-    fn serve(&self, connection: Connection) -> ControlFlow<()> {
-        let mut connection = connection;
+    /// Carries jobs over `connection` until it breaks, which marks the link as down, or (`Break`)
+    /// there will be no more.
+    fn serve(&self, mut connection: Connection) -> ControlFlow<(), NodeFault> {
         loop {
             let Some(jobs) = self.next_batch() else { return ControlFlow::Break(()) };
             match self.exchange(connection, jobs) {
-                Some(same_or_new) => connection = same_or_new,
-                None => return ControlFlow::Continue(()),
+                Ok(same_or_new) => connection = same_or_new,
+                Err(fault) => return ControlFlow::Continue(fault),
             }
         }
     }
 
     /// Answers jobs with the node's fault until then, or (`Break`) until there will be no more.
-    fn turn_away_until(&self, until: Time) -> ControlFlow<()> {
+    fn turn_away_until(&self, until: Time, fault: &NodeFault) -> ControlFlow<()> {
         while let Some(slice) = clock::slice(until) {
             match self.mailbox.recv_timeout(slice) {
-                Ok(job) => self.turn_away(job),
+                Ok(job) => self.undeliverable(job, Failure::NotSent, fault),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return ControlFlow::Break(()),
             }
@@ -101,97 +105,93 @@ impl Worker {
 
     /// Sends `jobs` and hands out the answers. Gives a good connection back; if there is none, the
     /// link is marked as down and every job has been told so.
-    fn exchange(&self, mut connection: Connection, mut jobs: Vec<Job>) -> Option<Connection> {
-        let mut form = Form::Sha;
+    fn exchange(
+        &self,
+        mut connection: Connection,
+        mut jobs: Vec<Job>,
+    ) -> Result<Connection, NodeFault> {
         let mut reconnected = false;
         loop {
             jobs.retain(|job| job.sending(self.node));
-            match self.exchange_once(&mut connection, &mut jobs, form) {
-                Ok(()) if jobs.is_empty() => return Some(connection),
-                // Not executed, so nothing was decided in between: the rest goes out again, with
-                // the source, which the server then remembers.
-                Ok(()) => form = Form::Source,
+            match self.exchange_once(&mut connection, &mut jobs) {
+                Ok(()) if jobs.is_empty() => return Ok(connection),
+                // Not executed. It goes out again, with the sources.
+                Ok(()) => {}
                 // A server that was restarted, or that closes idle connections, is no reason to
                 // fail: each request may be sent again, since it sets and never increments.
                 Err(broken) if broken.closed && !reconnected => {
                     reconnected = true;
-                    form = Form::Sha;
-                    connection = match Connection::open(&self.address, self.timeout) {
-                        Ok(connection) => connection,
-                        Err(fault) => {
-                            self.give_up(jobs, &fault);
-                            return None;
-                        }
-                    };
+                    match Connection::open(&self.address, self.timeout) {
+                        Ok(new) => connection = new,
+                        Err(fault) => return Err(self.give_up(jobs, fault)),
+                    }
                 }
                 Err(broken) => {
-                    self.give_up(jobs, &broken.fault);
-                    self.send_last_words(connection);
-                    return None;
+                    let fault = self.give_up(jobs, broken.fault);
+                    self.send_last_words(connection, &fault);
+                    return Err(fault);
                 }
             }
         }
     }
 
     /// Writes all of `jobs` at once and reads the answers in order. What is left in `jobs` has not
-    /// been answered: the rest, on a failure; the calls of scripts unknown to the server, if all
-    /// went well.
+    /// been answered: the rest, on a failure; the calls of scripts that the server has forgotten,
+    /// if all went well.
     fn exchange_once(
         &self,
         connection: &mut Connection,
         jobs: &mut Vec<Job>,
-        form: Form,
     ) -> Result<(), Broken> {
         if jobs.is_empty() {
             return Ok(());
         }
         let mut buffer = Vec::new();
-        for job in jobs.iter() {
-            job.request().write_to(&mut buffer, form);
-        }
+        let forms: Vec<_> =
+            jobs.iter().map(|job| connection.encode(job.request(), &mut buffer)).collect();
         connection.write(&buffer)?;
         self.shared.writes.fetch_add(1, Ordering::Relaxed);
         self.shared.scripts.fetch_add(jobs.len() as u64, Ordering::Relaxed);
         jobs.iter_mut().for_each(Job::written);
 
         let deadline = clock::now().after(self.timeout + GRACE);
-        let mut unknown = Vec::new();
         let mut result = Ok(());
+        let mut forgotten = Vec::new();
         let mut unanswered = std::mem::take(jobs).into_iter();
-        for job in unanswered.by_ref() {
-            match connection.read(deadline) {
-                Ok(Reply::Value(value)) => job.answer(self.node, Ok(value)),
-                Ok(Reply::NoScript) if form == Form::Sha => unknown.push(job),
-                Ok(Reply::NoScript) => job.answer(self.node, Err(self.forgetful())),
-                Ok(Reply::Error(fault)) => {
-                    job.answer(self.node, Err(Undelivered { failure: Failure::Unknown, fault }));
+        for (job, form) in unanswered.by_ref().zip(forms) {
+            let answer = match connection.read(deadline) {
+                Ok(Reply::Value(value)) => Ok(value),
+                Ok(Reply::Error(fault)) => Err(Undelivered { failure: Failure::Unknown, fault }),
+                Ok(Reply::NoScript) if form == Form::Sha => {
+                    forgotten.push(job);
+                    continue;
                 }
+                Ok(Reply::NoScript) => Err(self.strange_server()),
                 Err(broken) => {
                     result = Err(broken);
-                    unknown.push(job);
+                    forgotten.push(job);
                     break;
                 }
-            }
+            };
+            job.answer(self.node, answer);
         }
-        unknown.extend(unanswered);
-        *jobs = unknown;
+        if !forgotten.is_empty() {
+            connection.forget_scripts();
+        }
+        forgotten.extend(unanswered);
+        *jobs = forgotten;
         result
     }
 
-    /// Tells the askers of jobs that were sent and will not be answered; keeps the releases.
-    fn give_up(&self, jobs: Vec<Job>, fault: &NodeFault) {
+    /// Marks the link as down, tells the askers of jobs that were sent and will not be answered,
+    /// and keeps the releases.
+    fn give_up(&self, jobs: Vec<Job>, fault: NodeFault) -> NodeFault {
         // Before anybody is told, so that who asks again at once is not queued here once more.
         self.shared.link.set_down(fault.clone());
         for job in jobs {
-            self.undeliverable(job, Failure::Unknown, fault);
+            self.undeliverable(job, Failure::Unknown, &fault);
         }
-    }
-
-    /// The node is down, and nothing of this job has been sent.
-    fn turn_away(&self, job: Job) {
-        if let Some(fault) = self.shared.link.fault() {
-            self.undeliverable(job, Failure::NotSent, &fault);
-        }
+        fault
     }
 
     fn undeliverable(&self, job: Job, failure: Failure, fault: &NodeFault) {
@@ -209,19 +209,19 @@ impl Worker {
     /// answered, on the very same connection. Should it wake up later and run those requests, it
     /// runs the releases right after them, and no key stays behind. They are kept for the
     /// reconnect as well: nobody knows whether this arrived.
-    fn send_last_words(&self, connection: Connection) {
+    fn send_last_words(&self, mut connection: Connection, fault: &NodeFault) {
         let mut buffer = Vec::new();
         for job in self.mailbox.try_iter().take(BATCH) {
             if matches!(job, Job::Release(_)) {
-                job.request().write_to(&mut buffer, Form::Source);
+                connection.encode(job.request(), &mut buffer);
             }
-            self.turn_away(job);
+            self.undeliverable(job, Failure::NotSent, fault);
         }
         connection.last_words(&buffer);
     }
 
-    fn forgetful(&self) -> Undelivered {
-        let what = "the server does not know a script that was sent with its source";
+    fn strange_server(&self) -> Undelivered {
+        let what = "the server says that it does not know a script, which came with its source";
         let fault = NodeFault::new(self.shared.link.node(), what);
         Undelivered { failure: Failure::Unknown, fault }
     }

@@ -32,19 +32,21 @@ struct Slot {
     sent: u32,
 }
 
-/// One release, sent to the nodes that may hold our key.
+/// One release, sent to all nodes: those that may hold our key must get it, and the others can
+/// confirm that they hold none. So a majority can confirm whichever minority hangs, and whoever
+/// asks that majority next finds the lock free.
 #[derive(Debug)]
 pub(crate) struct Release {
     slots: Vec<Slot>,
     needed: usize,
-    /// Nodes without a key of ours: those that never had one, and those that confirmed.
+    /// Nodes that confirmed that no key of ours is there.
     without_key: Tally,
     /// Nodes that held our key and are not known to have lost it.
     intact: usize,
 }
 
 impl Release {
-    /// A release that goes to the nodes in `duties`; the other ones hold no key of ours.
+    /// A release after which the nodes in `duties` hold no key of ours; the others hold none.
     pub(crate) fn new(nodes: usize, duties: &[Duty]) -> Self {
         let mut slots = vec![Slot::default(); nodes];
         for duty in duties {
@@ -52,9 +54,7 @@ impl Release {
         }
         let needed = majority(nodes);
         let intact = slots.iter().filter(|slot| slot.granted).count();
-        let mut without_key = Tally::new(nodes, needed);
-        (duties.len()..nodes).for_each(|_| without_key.yes());
-        Self { slots, needed, without_key, intact }
+        Self { slots, needed, without_key: Tally::new(nodes, needed), intact }
     }
 
     pub(crate) fn result(&self) -> ReleaseResult {
@@ -118,18 +118,20 @@ mod tests {
         let mut release = release_of(&[0, 1, 2], &[3]);
         answer(&mut release, 0, 1, ReleaseVote::Deleted);
         answer(&mut release, 1, 1, ReleaseVote::Deleted);
-        assert!(release.decided(), "node 4 was never asked, so three of five are free");
+        assert!(!release.decided());
         answer(&mut release, 3, 1, ReleaseVote::NotOurs);
+        assert!(release.decided());
         assert_eq!(release.result(), ReleaseResult::Released);
     }
 
-    /// Nodes that were never ours are as free as those that confirm: two that hang right after they
-    /// granted need not be waited for.
+    /// Nodes that were never ours confirm as well: two that hang right after they granted need not be
+    /// waited for.
     #[test]
     fn a_hung_minority_is_not_waited_for_whoever_granted() {
         let mut release = release_of(&[0, 1, 2], &[]);
-        assert!(!release.decided());
         answer(&mut release, 2, 1, ReleaseVote::Deleted);
+        answer(&mut release, 3, 1, ReleaseVote::NotOurs);
+        answer(&mut release, 4, 1, ReleaseVote::NotOurs);
         assert!(release.decided());
         assert_eq!(release.result(), ReleaseResult::Released);
     }

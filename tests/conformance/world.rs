@@ -10,9 +10,9 @@ use crate::support::{Servers, wait_until};
 pub(crate) const TTL: Duration = Duration::from_secs(10);
 
 /// The shortest TTL that the node timeout allows, for the tests that wait for the end of a lock.
-pub(crate) const SHORT_TTL: Duration = Duration::from_millis(1_000);
+pub(crate) const SHORT_TTL: Duration = Duration::from_millis(2_000);
 
-const NODE_TIMEOUT: Duration = Duration::from_millis(500);
+const NODE_TIMEOUT: Duration = Duration::from_millis(1_000);
 
 pub(crate) const PREFIXES: [&str; 2] = ["quorlock:", ""];
 
