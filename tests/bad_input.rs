@@ -13,6 +13,12 @@ fn three() -> Builder {
     Quorlock::builder().nodes(["redis://127.0.0.1:1", "redis://127.0.0.1:2", "redis://127.0.0.1:3"])
 }
 
+/// A client of servers that are there; with enough time for them to answer on a busy machine.
+fn client(urls: impl IntoIterator<Item = String>) -> Quorlock {
+    let builder = Quorlock::builder().nodes(urls).node_timeout(Duration::from_secs(10));
+    builder.build().expect("what is wrong is not known before it connects")
+}
+
 /// `build` says what is wrong, in words that contain all of `words`.
 fn rejected(builder: Builder, words: &[&str]) {
     told(&builder.build().expect_err("it is wrong"), ErrorKind::Config, words);
@@ -100,7 +106,7 @@ fn a_wrong_password() {
     let servers = Servers::start_with(3, &["--requirepass", "right"]);
     let with = |login: &str| {
         let urls = servers.urls().into_iter().map(|url| url.replace("://", &format!("://{login}")));
-        Quorlock::builder().nodes(urls).build().expect("it is not known before it connects")
+        client(urls)
     };
     let locks = with(":secret@");
     let error = locks.try_lock("orders/42").expect_err("nobody lets us in");
@@ -124,14 +130,14 @@ fn a_wrong_password() {
 fn urls_with_everything() {
     let server = Server::start_with(&["--requirepass", "s@cret/"]);
     let url = format!("redis://:s%40cret%2F@127.0.0.1:{}/3?protocol=resp3", server.port());
-    let locks = Quorlock::builder().nodes([url]).build().expect("a valid URL");
+    let locks = client([url]);
     let guard = locks.try_lock("orders/42").expect("the login is right").expect("it is free");
     assert_eq!(server.command(&["DBSIZE"]), redis::Value::Int(0), "it is in database 3");
     assert!(locks.try_lock("orders/42").expect("the login is right").is_none());
     guard.unlock().expect("one of one");
 
     let wrong = format!("redis://:s%40cret%2F@127.0.0.1:{}/99", server.port());
-    let locks = Quorlock::builder().nodes([wrong]).build().expect("not known before it connects");
+    let locks = client([wrong]);
     let error = locks.try_lock("orders/42").expect_err("there is no database 99");
     told(&error, ErrorKind::NoQuorum, &["database", "out of range"]);
 }
@@ -139,7 +145,7 @@ fn urls_with_everything() {
 #[test]
 fn a_port_that_is_not_redis() {
     let http = fake::server(|_| b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec());
-    let locks = Quorlock::builder().nodes([http.clone()]).build().expect("a valid URL");
+    let locks = client([http.clone()]);
     let error = locks.try_lock("orders/42").expect_err("it is no Redis");
     told(&error, ErrorKind::NoQuorum, &[&http, "does not speak the Redis protocol"]);
 }
@@ -147,7 +153,7 @@ fn a_port_that_is_not_redis() {
 #[test]
 fn a_server_that_is_too_old() {
     let old = fake::server(|_| fake::info("6.0.16"));
-    let locks = Quorlock::builder().nodes([old.clone()]).build().expect("a valid URL");
+    let locks = client([old.clone()]);
     let error = locks.try_lock("orders/42").expect_err("it is too old");
     told(&error, ErrorKind::NoQuorum, &[&old, "6.0.16", "6.2"]);
 }
@@ -158,7 +164,7 @@ fn a_script_reply_of_the_wrong_type() {
         "INFO" => fake::info("7.0.15"),
         _ => b"+OK\r\n".to_vec(),
     });
-    let locks = Quorlock::builder().nodes([strange.clone()]).build().expect("a valid URL");
+    let locks = client([strange.clone()]);
     let error = locks.try_lock("orders/42").expect_err("that is no vote");
     told(&error, ErrorKind::NoQuorum, &[&strange, "answered with OK", "proxy"]);
 }
@@ -166,12 +172,12 @@ fn a_script_reply_of_the_wrong_type() {
 #[test]
 fn a_server_error_names_its_cause() {
     let full = Server::start_with(&["--maxmemory", "1", "--maxmemory-policy", "noeviction"]);
-    let locks = Quorlock::builder().nodes([full.url()]).build().expect("a valid URL");
+    let locks = client([full.url()]);
     let error = locks.try_lock("orders/42").expect_err("it has no memory left");
     told(&error, ErrorKind::NoQuorum, &[&full.url(), "out of memory", "maxmemory"]);
 
     let replica = Server::start_with(&["--replicaof", "127.0.0.1 1"]);
-    let locks = Quorlock::builder().nodes([replica.url()]).build().expect("a valid URL");
+    let locks = client([replica.url()]);
     let error = locks.try_lock("orders/42").expect_err("it takes no writes");
     told(&error, ErrorKind::NoQuorum, &[&replica.url(), "replica, not a master"]);
 }

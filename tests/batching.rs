@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use quorlock::Quorlock;
-use support::Servers;
+use support::{Servers, wait_until};
 
 #[test]
 fn many_threads_share_writes() {
@@ -14,6 +14,9 @@ fn many_threads_share_writes() {
     // Long enough for a healthy node to answer on a busy machine.
     let builder = Quorlock::builder().nodes(servers.urls()).node_timeout(Duration::from_secs(5));
     let locks = builder.build().expect("valid settings");
+    wait_until("all nodes are connected", Duration::from_secs(20), || {
+        locks.node_stats().iter().all(|node| node.connected)
+    });
     thread::scope(|scope| {
         for i in 0..64 {
             let locks = &locks;

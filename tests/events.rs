@@ -63,7 +63,11 @@ fn nodes_and_quorums_that_come_and_go_are_told_once() {
     tracing::subscriber::set_global_default(Listener).expect("nobody else listens");
     let mut servers = Servers::start_with(3, &["--requirepass", "secret"]);
     let urls = servers.urls().into_iter().map(|url| url.replace("://", "://:secret@"));
-    let locks = Quorlock::builder().nodes(urls).build().expect("valid settings");
+    let locks = Quorlock::builder()
+        .nodes(urls)
+        .node_timeout(Duration::from_secs(5))
+        .build()
+        .expect("valid settings");
     let url = servers[0].url();
     wait_told(&["INFO", "node is up", &url]);
 
