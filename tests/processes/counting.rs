@@ -1,0 +1,110 @@
+//! Many threads in several processes, and one number in a file.
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::helper::{Helper, PROMPT};
+use crate::long;
+use crate::roles::{self, Role};
+use crate::support::Servers;
+
+const PROCESSES: usize = 4;
+/// In each process.
+const THREADS: usize = 4;
+
+pub(crate) fn counter_in_a_file_loses_no_update() {
+    let total = if long() { 4_000 } else { 400 };
+    let servers = Servers::start(5);
+    let counted = count_in_processes(&roles::COUNT, &servers, total);
+    assert_eq!(counted, total);
+    servers.wait_no_keys();
+}
+
+/// The tooth of the test above: what it counts with is a race indeed.
+///
+/// No single run must lose an update; on a machine with one processor or a busy one it may go
+/// well. Any number of runs going well means that nothing ran at the same time.
+pub(crate) fn without_the_lock_updates_are_lost() {
+    const TOTAL: usize = 4_000;
+    // They are named to the helpers, which do not ask them.
+    let servers = Servers::start(1);
+    let start = Instant::now();
+    let mut runs = 0;
+    while start.elapsed() < PROMPT {
+        runs += 1;
+        if count_in_processes(&roles::COUNT_UNLOCKED, &servers, TOTAL) < TOTAL {
+            return;
+        }
+    }
+    panic!("{runs} runs without a lock have lost no update");
+}
+
+/// Has the helpers count up from zero at the same time, `total` times all together; where they
+/// have come to.
+fn count_in_processes(role: &Role, servers: &Servers, total: usize) -> usize {
+    let number = Number::create();
+    let times = (total / PROCESSES / THREADS).to_string();
+    let variables: [(&str, &dyn AsRef<_>); 2] = [(roles::FILE, &number.0), (roles::TIMES, &times)];
+    let mut helpers: Vec<_> =
+        (0..PROCESSES).map(|_| Helper::start_with(role, servers, &variables)).collect();
+    helpers.iter().for_each(|helper| helper.expect("ready"));
+    helpers.iter_mut().for_each(Helper::go);
+    for helper in helpers {
+        helper.finish_within(PROMPT + Duration::from_millis(100) * total as u32);
+    }
+    read(&number.0)
+}
+
+/// On the helper's side: counts up `times` times in each of several threads, each time under
+/// `lock`.
+pub(crate) fn count<G>(file: &Path, times: usize, lock: impl Fn() -> G + Sync) {
+    thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                for _ in 0..times {
+                    let guard = lock();
+                    let number = read(file);
+                    thread::yield_now();
+                    write(file, number + 1);
+                    drop(guard);
+                }
+            });
+        }
+    });
+}
+
+fn read(file: &Path) -> usize {
+    let text = fs::read_to_string(file).expect("the file is there");
+    text.parse().expect("there is a number in it")
+}
+
+/// Overwrites the number. It has the same width always, so that without a lock it is still a
+/// number that is read, only perhaps an old one.
+fn write(file: &Path, number: usize) {
+    let file = File::options().write(true).open(file).expect("the file is there");
+    file.write_all_at(format!("{number:010}").as_bytes(), 0).expect("it can be written");
+}
+
+/// A file with a zero in it, removed on drop.
+#[derive(Debug)]
+struct Number(PathBuf);
+
+impl Number {
+    fn create() -> Self {
+        let name = format!("quorlock-number-{:016x}", rand::random::<u64>());
+        let number = Self(std::env::temp_dir().join(name));
+        File::create_new(&number.0).expect("a file can be made among the temporary ones");
+        write(&number.0, 0);
+        number
+    }
+}
+
+impl Drop for Number {
+    fn drop(&mut self) {
+        // Nothing to be done about a failure here, least of all a panic.
+        let _ = fs::remove_file(&self.0);
+    }
+}

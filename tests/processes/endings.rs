@@ -1,0 +1,125 @@
+//! Locks of processes that end, one way or another.
+
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use quorlock::Quorlock;
+
+use crate::helper::{Helper, PROMPT};
+use crate::long;
+use crate::roles::{self, HELD_TTL, NAME, SHORT};
+use crate::support::{Server, Servers, wait_until};
+
+/// Each of them gets the lock long before the TTL of the one before, or fails; and none waits for
+/// the hung master, which would take as long.
+pub(crate) fn short_processes_leave_no_key() {
+    let processes = if long() { 1_000 } else { 100 };
+    let mut servers = Servers::start(5);
+    servers[4].pause();
+    let roles = [
+        &roles::IN_A_STATIC,
+        &roles::IN_A_LOCAL,
+        &roles::IN_A_THREAD,
+        &roles::GUARD_OUTLIVES_CLIENT,
+    ];
+    for role in roles.iter().cycle().take(processes) {
+        Helper::start(role, &servers).finish_within(SHORT);
+        // It gives up long before the keys would end by themselves.
+        servers.wait_no_keys();
+    }
+    servers[4].resume();
+    wait_for_backlog(&servers[4]);
+    servers.wait_no_keys();
+}
+
+/// A release that the server cannot run, since it does not know the script yet, goes out a second
+/// time, and the process has to live to see that.
+pub(crate) fn short_processes_leave_no_key_on_servers_that_know_no_scripts() {
+    let servers = Servers::start(5);
+    for role in [&roles::IN_A_STATIC, &roles::IN_A_LOCAL].iter().cycle().take(100) {
+        for server in servers.iter() {
+            server.command(&["SCRIPT", "FLUSH"]);
+        }
+        Helper::start(role, &servers).finish_within(SHORT);
+        servers.wait_no_keys();
+    }
+}
+
+/// As servers do to clients that are idle for too long. Writing to such a connection succeeds, and
+/// says nothing.
+pub(crate) fn a_process_whose_connections_were_closed_leaves_no_key() {
+    let servers = Servers::start(5);
+    let mut helper = Helper::start(&roles::HOLD_SHORTLY, &servers);
+    helper.expect("held");
+    for server in servers.iter() {
+        server.command(&["CLIENT", "KILL", "TYPE", "normal"]);
+    }
+    helper.go();
+    helper.finish_within(SHORT);
+    servers.wait_no_keys();
+}
+
+/// Not only once: without the wait at the end of the process, some of the releases win the race
+/// against it.
+pub(crate) fn process_exit_also_flushes() {
+    let servers = Servers::start(5);
+    for _ in 0..20 {
+        Helper::start(&roles::EXIT, &servers).finish_within(SHORT);
+        servers.wait_no_keys();
+    }
+}
+
+pub(crate) fn a_killed_holder_frees_the_lock_after_its_ttl() {
+    /// Redlock's allowance for clocks that run apart, here the test's and the servers'.
+    const DRIFT: Duration = Duration::from_millis(HELD_TTL.as_millis() as u64 / 100 + 2);
+    /// For the waiter's pauses between its tries, and for busy machines.
+    const LATE: Duration = Duration::from_secs(5);
+
+    let servers = Servers::start(5);
+    let mut holder = Helper::start(&roles::HOLD, &servers);
+    holder.expect("ready");
+    // Before the holder asks for it, so before the first of its keys is set; and each of them is
+    // there for the TTL.
+    let before = Instant::now();
+    holder.go();
+    holder.expect("held");
+
+    let locks = Quorlock::builder().nodes(servers.urls()).node_timeout(LATE);
+    let locks = locks.build().expect("valid settings");
+    let (tell, granted) = mpsc::channel();
+    // On a thread, since `lock` waits for as long as it takes.
+    thread::spawn(move || {
+        let guard = locks.lock(NAME);
+        let _ = tell.send((Instant::now(), guard));
+    });
+    holder.kill();
+    let (at, guard) =
+        granted.recv_timeout(HELD_TTL + LATE).expect("the lock is free when its TTL is over");
+    let guard = guard.expect("healthy nodes");
+
+    let waited = at.duration_since(before);
+    assert!(waited >= HELD_TTL - DRIFT, "the killed holder's lock was free after {waited:?}");
+    guard.unlock().expect("healthy nodes");
+    servers.wait_no_keys();
+}
+
+pub(crate) fn a_panicking_thread_and_a_normal_exit_release() {
+    let servers = Servers::start(5);
+    let mut helper = Helper::start(&roles::PANIC, &servers);
+    helper.expect("panicked");
+    servers.wait_no_keys();
+    helper.go();
+    helper.finish_within(PROMPT);
+    servers.wait_no_keys();
+}
+
+/// Waits until a server that was paused has read all that was sent to it by processes that have
+/// ended since: until no connection is left but the one that asks.
+fn wait_for_backlog(server: &Server) {
+    wait_until("the resumed server to catch up", PROMPT, || {
+        let clients = server.command(&["CLIENT", "LIST"]);
+        let clients = redis::from_redis_value::<String>(clients).expect("a text");
+        clients.lines().count() == 1
+    });
+}

@@ -1,0 +1,125 @@
+//! Helper processes, from both sides: this program once more, in a role.
+
+use std::ffi::OsStr;
+use std::io::{self, BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
+use std::time::Duration;
+
+use crate::roles::Role;
+use crate::support::{Servers, wait_until};
+
+/// Names the role of a helper; the tests run where it is not set.
+const ROLE: &str = "QUORLOCK_TEST_ROLE";
+
+/// How long a helper may take for what it does at once: generous, for busy machines.
+pub(crate) const PROMPT: Duration = Duration::from_secs(60);
+
+/// A helper, seen by the test that started it. It is killed when dropped.
+#[derive(Debug)]
+pub(crate) struct Helper {
+    role: &'static str,
+    child: Child,
+    orders: ChildStdin,
+    words: Receiver<String>,
+}
+
+impl Helper {
+    pub(crate) fn start(role: &Role, servers: &Servers) -> Self {
+        Self::start_with(role, servers, &[])
+    }
+
+    /// Like [`start`](Self::start), with more environment variables.
+    pub(crate) fn start_with(
+        role: &Role,
+        servers: &Servers,
+        variables: &[(&str, &dyn AsRef<OsStr>)],
+    ) -> Self {
+        let mut command =
+            Command::new(std::env::current_exe().expect("the path of this program is known"));
+        command.env(ROLE, role.name).env("QUORLOCK_NODES", servers.urls().join(","));
+        for (name, value) in variables {
+            command.env(name, value);
+        }
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("this program can be started once more");
+        let orders = child.stdin.take().expect("it is piped");
+        let output = BufReader::new(child.stdout.take().expect("it is piped"));
+        let (tell, words) = mpsc::channel();
+        // A thread, since reads from pipes know no time limit. It ends with the helper.
+        thread::spawn(move || {
+            for line in output.lines().map_while(Result::ok) {
+                // Nobody minds if the test has heard enough.
+                let _ = tell.send(line);
+            }
+        });
+        Self { role: role.name, child, orders, words }
+    }
+
+    /// Waits until the helper [says](say) `word`.
+    #[track_caller]
+    pub(crate) fn expect(&self, word: &str) {
+        match self.words.recv_timeout(PROMPT) {
+            Ok(said) => assert_eq!(said, word, "from the helper \"{}\"", self.role),
+            Err(error) => panic!("no \"{word}\" from the helper \"{}\": {error}", self.role),
+        }
+    }
+
+    /// Has a helper go on that [waits](wait_for_go) for it.
+    #[track_caller]
+    pub(crate) fn go(&mut self) {
+        writeln!(self.orders, "go").expect("the helper listens");
+    }
+
+    /// Ends the helper at once, by SIGKILL.
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().expect("a child of ours can be killed");
+        self.child.wait().expect("a killed child can be waited for");
+    }
+
+    /// Waits until the helper has ended by itself, and well.
+    #[track_caller]
+    pub(crate) fn finish_within(mut self, limit: Duration) {
+        let mut status = None;
+        wait_until(&format!("the end of the helper \"{}\"", self.role), limit, || {
+            status = self.child.try_wait().expect("the state of a child can be asked for");
+            status.is_some()
+        });
+        assert!(
+            status.is_some_and(|status| status.success()),
+            "the helper \"{}\" failed: {status:?}",
+            self.role
+        );
+    }
+}
+
+impl Drop for Helper {
+    fn drop(&mut self) {
+        // Does nothing if it has ended; and what goes wrong here must not become a second panic.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The role of this process, if it is a helper.
+pub(crate) fn role() -> Option<String> {
+    std::env::var(ROLE).ok()
+}
+
+/// On the helper's side: tells the test that `word` is reached.
+pub(crate) fn say(word: &str) {
+    let mut output = io::stdout().lock();
+    writeln!(output, "{word}").and_then(|()| output.flush()).expect("the test listens");
+}
+
+/// On the helper's side: waits until the test says to go on. Fails, so that no helper outlives its
+/// test, if there is none any more.
+pub(crate) fn wait_for_go() {
+    let mut line = String::new();
+    let read = io::stdin().lock().read_line(&mut line).expect("the test writes text");
+    assert!(read > 0, "the test is gone");
+}

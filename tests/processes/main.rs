@@ -1,0 +1,56 @@
+//! Locks among processes: those that end early, are killed, panic, and contend.
+//!
+//! Much of what a lock promises shows only when a process ends, so this program has a `main` of its
+//! own: the tests start the program once more, in a role that an environment variable names, and
+//! there it returns from `main` as any other program does.
+
+mod counting;
+mod endings;
+mod helper;
+mod roles;
+#[path = "../support/mod.rs"]
+mod support;
+
+use libtest_mimic::{Arguments, Trial};
+
+fn main() {
+    if let Some(role) = helper::role() {
+        return roles::play(&role);
+    }
+    let arguments = Arguments::from_args();
+    let tests = vec![
+        trial("short_processes_leave_no_key", endings::short_processes_leave_no_key),
+        trial(
+            "short_processes_leave_no_key_on_servers_that_know_no_scripts",
+            endings::short_processes_leave_no_key_on_servers_that_know_no_scripts,
+        ),
+        trial(
+            "a_process_whose_connections_were_closed_leaves_no_key",
+            endings::a_process_whose_connections_were_closed_leaves_no_key,
+        ),
+        trial("process_exit_also_flushes", endings::process_exit_also_flushes),
+        trial(
+            "a_killed_holder_frees_the_lock_after_its_ttl",
+            endings::a_killed_holder_frees_the_lock_after_its_ttl,
+        ),
+        trial(
+            "a_panicking_thread_and_a_normal_exit_release",
+            endings::a_panicking_thread_and_a_normal_exit_release,
+        ),
+        trial("counter_in_a_file_loses_no_update", counting::counter_in_a_file_loses_no_update),
+        trial("without_the_lock_updates_are_lost", counting::without_the_lock_updates_are_lost),
+    ];
+    libtest_mimic::run(&arguments, tests).exit();
+}
+
+fn trial(name: &str, test: fn()) -> Trial {
+    Trial::test(name, move || {
+        test();
+        Ok(())
+    })
+}
+
+/// Whether to do things as often as it takes to be sure, and not only a hundred times.
+fn long() -> bool {
+    std::env::var_os("QUORLOCK_LONG_TESTS").is_some()
+}

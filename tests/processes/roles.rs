@@ -1,0 +1,181 @@
+//! What the helper processes do.
+
+use std::env;
+use std::panic;
+use std::path::PathBuf;
+use std::sync::OnceLock;
+use std::thread;
+use std::time::Duration;
+
+use quorlock::{Builder, Guard, Quorlock};
+
+use crate::counting;
+use crate::helper::{say, wait_for_go};
+
+/// Something that a helper process can do.
+#[derive(Debug)]
+pub(crate) struct Role {
+    pub(crate) name: &'static str,
+    run: fn(),
+}
+
+const ALL: [&Role; 10] = [
+    &IN_A_STATIC,
+    &IN_A_LOCAL,
+    &IN_A_THREAD,
+    &GUARD_OUTLIVES_CLIENT,
+    &EXIT,
+    &HOLD_SHORTLY,
+    &HOLD,
+    &PANIC,
+    &COUNT,
+    &COUNT_UNLOCKED,
+];
+
+/// Does what `name` says, and returns.
+pub(crate) fn play(name: &str) {
+    let role = ALL.iter().find(|role| role.name == name);
+    let role = role.unwrap_or_else(|| panic!("there is no role \"{name}\""));
+    (role.run)();
+}
+
+/// The lock that all the roles take.
+pub(crate) const NAME: &str = "orders/42";
+
+/// Never dropped, so that only the end of the process itself can wait for its releases.
+static LOCKS: OnceLock<Quorlock> = OnceLock::new();
+
+/// With the longest node timeout there can be, lest a busy machine be taken for a silent node.
+fn locks(ttl: Duration) -> Quorlock {
+    let builder = Builder::from_env().expect("the test names the nodes");
+    builder.ttl(ttl).node_timeout(ttl / 2).build().expect("valid settings")
+}
+
+/// In less than this a short process is over, which waits for no TTL and for no hung node.
+pub(crate) const SHORT: Duration = Duration::from_secs(5);
+const SHORT_TTL: Duration = SHORT.saturating_mul(2);
+
+/// Takes the lock, without waiting for keys that the process before may have left behind.
+fn short_lock(locks: &Quorlock) -> Guard {
+    let guard = locks.try_lock_for(NAME, SHORT).expect("a quorum");
+    guard.expect("the process before has given the lock back")
+}
+
+pub(crate) static IN_A_STATIC: Role =
+    Role { name: "in a static", run: || drop(short_lock(LOCKS.get_or_init(|| locks(SHORT_TTL)))) };
+
+pub(crate) static IN_A_LOCAL: Role = Role {
+    name: "in a local",
+    run: || {
+        let locks = locks(SHORT_TTL);
+        drop(short_lock(&locks));
+    },
+};
+
+pub(crate) static IN_A_THREAD: Role = Role {
+    name: "in a thread",
+    run: || {
+        let thread = thread::spawn(|| drop(short_lock(LOCKS.get_or_init(|| locks(SHORT_TTL)))));
+        thread.join().expect("no panic");
+    },
+};
+
+pub(crate) static GUARD_OUTLIVES_CLIENT: Role = Role {
+    name: "guard outlives client",
+    run: || {
+        let locks = locks(SHORT_TTL);
+        let guard = short_lock(&locks);
+        drop(locks);
+        drop(guard);
+    },
+};
+
+/// Ends in the middle of its work, without running destructors; but the guard was dropped.
+pub(crate) static EXIT: Role = Role {
+    name: "exit",
+    run: || {
+        let locks = locks(SHORT_TTL);
+        drop(short_lock(&locks));
+        std::process::exit(0);
+    },
+};
+
+/// Takes the lock, says `held`, and on "go" gives it back and ends at once.
+pub(crate) static HOLD_SHORTLY: Role = Role {
+    name: "hold shortly",
+    run: || {
+        let guard = short_lock(LOCKS.get_or_init(|| locks(SHORT_TTL)));
+        say("held");
+        wait_for_go();
+        drop(guard);
+    },
+};
+
+/// How long the keys live of the holder that is killed.
+pub(crate) const HELD_TTL: Duration = Duration::from_secs(2);
+
+/// Says `ready`, and on "go" takes the lock, says `held`, and holds it until it is killed.
+pub(crate) static HOLD: Role = Role {
+    name: "hold",
+    run: || {
+        let locks = locks(HELD_TTL);
+        say("ready");
+        wait_for_go();
+        let _guard = locks.lock(NAME).expect("healthy nodes");
+        say("held");
+        wait_for_go();
+    },
+};
+
+/// Far above what it takes to see that a lock was given back.
+const PANIC_TTL: Duration = Duration::from_secs(30);
+const ON_PURPOSE: &str = "on purpose, holding the lock";
+
+/// Has a thread panic that holds the lock, says `panicked`, and on "go" takes the lock itself, and
+/// returns from `main` with it.
+pub(crate) static PANIC: Role = Role {
+    name: "panic",
+    run: || {
+        let locks = locks(PANIC_TTL);
+        let thread = thread::spawn({
+            let locks = locks.clone();
+            move || {
+                let guard = locks.lock(NAME).expect("healthy nodes");
+                guard.check().expect("just taken");
+                // Without a message, which would only look like a failure.
+                panic::resume_unwind(Box::new(ON_PURPOSE));
+            }
+        });
+        let panic = thread.join().expect_err("it panics");
+        assert_eq!(panic.downcast_ref(), Some(&ON_PURPOSE));
+        say("panicked");
+        wait_for_go();
+        let guard = locks.try_lock(NAME).expect("a quorum");
+        let _until_the_end = guard.expect("the panic gave the lock back");
+    },
+};
+
+/// Where the number is that the counting roles count up.
+pub(crate) const FILE: &str = "QUORLOCK_TEST_FILE";
+/// How often each of their threads does so.
+pub(crate) const TIMES: &str = "QUORLOCK_TEST_TIMES";
+
+/// Says `ready`, and on "go" counts, with the lock.
+pub(crate) static COUNT: Role = Role {
+    name: "count",
+    run: || {
+        let locks = locks(Duration::from_secs(30));
+        count(|| locks.lock(NAME).expect("healthy nodes"));
+    },
+};
+
+/// Says `ready`, and on "go" counts, without any lock.
+pub(crate) static COUNT_UNLOCKED: Role = Role { name: "count unlocked", run: || count(|| ()) };
+
+fn count<G>(lock: impl Fn() -> G + Sync) {
+    let file = PathBuf::from(env::var_os(FILE).expect("the test names a file"));
+    let times = env::var(TIMES).expect("the test says how often").parse().expect("a number");
+    say("ready");
+    wait_for_go();
+    counting::count(&file, times, lock);
+}
