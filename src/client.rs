@@ -21,7 +21,7 @@ use crate::stats::NodeStats;
 /// Cheap to clone; all clones share one connection and one thread a node. Make one a process and
 /// hand clones to threads. Locks are taken by name; the names are any bytes, up to 4096 of them.
 ///
-/// The end of the last clone waits until all releases that are queued are written, at most the
+/// The end of the last clone waits until all releases that are queued are answered, at most the
 /// node timeout. So does the normal end of the process, for clones in statics.
 ///
 /// A `fork` without `exec` takes no threads along, so the child must build its own `Quorlock`. In
@@ -59,7 +59,7 @@ impl Quorlock {
 
     pub(crate) fn start(addresses: Vec<Address>, settings: Settings) -> Result<Self, Error> {
         let coordinator = Coordinator::start(addresses, settings)?;
-        exit::wait_for(coordinator.unwritten(), coordinator.settings().flush_timeout());
+        exit::wait_for(coordinator.unanswered(), coordinator.settings().flush_timeout());
         Ok(Self { shared: Arc::new(Shared { coordinator }) })
     }
 
@@ -174,7 +174,7 @@ impl Quorlock {
     /// until their guards are dropped.
     ///
     /// Waits up to `timeout` until what was given back before is free: until its releases are
-    /// written to all nodes that can be reached, and those are a majority.
+    /// answered by all nodes that can be reached, and those are a majority.
     ///
     /// # Errors
     ///
@@ -184,7 +184,7 @@ impl Quorlock {
         let coordinator = self.coordinator();
         coordinator.close();
         let until = clock::now().after(timeout);
-        if exit::flush(coordinator.unwritten(), until)
+        if exit::flush(coordinator.unanswered(), until)
             && clock::poll(until, || coordinator.majority_told())
         {
             return Ok(());
@@ -213,6 +213,6 @@ impl fmt::Debug for Quorlock {
 impl Drop for Shared {
     fn drop(&mut self) {
         let until = clock::now().after(self.coordinator.settings().flush_timeout());
-        exit::flush(self.coordinator.unwritten(), until);
+        exit::flush(self.coordinator.unanswered(), until);
     }
 }

@@ -23,7 +23,7 @@ pub(crate) struct Coordinator {
     nodes: Vec<Node>,
     names: Arc<[Arc<str>]>,
     settings: Settings,
-    unwritten: Arc<AtomicUsize>,
+    unanswered: Arc<AtomicUsize>,
     /// Dropped by `close`, which ends `closed`.
     open: Mutex<Option<Sender<()>>>,
     closed: Receiver<()>,
@@ -35,24 +35,27 @@ impl Coordinator {
     /// Starts the workers.
     pub(crate) fn start(addresses: Vec<Address>, settings: Settings) -> Result<Arc<Self>, Error> {
         let names = addresses.iter().map(|address| address.shown().clone()).collect();
-        let unwritten = Arc::new(AtomicUsize::new(0));
+        let unanswered = Arc::new(AtomicUsize::new(0));
         let nodes = addresses.into_iter().enumerate().map(|(index, address)| {
             let node = address.shown().clone();
-            Node::start(index, address, settings.node_timeout, unwritten.clone()).map_err(|error| {
-                let message = "no thread could be started for a node; raise the limit of threads";
-                Error::config(message).with_faults(vec![NodeFault::caused_by(
-                    &node,
-                    "no worker thread",
-                    error,
-                )])
-            })
+            Node::start(index, address, settings.node_timeout, unanswered.clone()).map_err(
+                |error| {
+                    let message =
+                        "no thread could be started for a node; raise the limit of threads";
+                    Error::config(message).with_faults(vec![NodeFault::caused_by(
+                        &node,
+                        "no worker thread",
+                        error,
+                    )])
+                },
+            )
         });
         let (open, closed) = bounded(0);
         Ok(Arc::new(Self {
             nodes: nodes.collect::<Result<_, _>>()?,
             names,
             settings,
-            unwritten,
+            unanswered,
             open: Mutex::new(Some(open)),
             closed,
             quorum: AtomicBool::new(true),
@@ -71,9 +74,9 @@ impl Coordinator {
         &self.settings
     }
 
-    /// How many releases could be written, and have not been yet.
-    pub(crate) fn unwritten(&self) -> &Arc<AtomicUsize> {
-        &self.unwritten
+    /// How many releases could be answered, and have not been yet.
+    pub(crate) fn unanswered(&self) -> &Arc<AtomicUsize> {
+        &self.unanswered
     }
 
     /// Takes the lock that is `wanted`; `None` if it is held by somebody else until the caller's

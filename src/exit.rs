@@ -1,7 +1,7 @@
-//! Releases that are queued must be written before the process ends.
+//! Releases that are queued must reach the nodes before the process ends.
 //!
 //! Dropping a guard only queues its releases, and worker threads die with the process. So the end
-//! of the last clone of a client, and the process' own normal end, wait until they are written; in
+//! of the last clone of a client, and the process' own normal end, wait until they are answered; in
 //! any case no longer than the node timeout.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,7 +14,7 @@ use crate::clock;
 use crate::quorum::Time;
 
 struct Client {
-    unwritten: Weak<AtomicUsize>,
+    unanswered: Weak<AtomicUsize>,
     timeout: Duration,
 }
 
@@ -22,7 +22,7 @@ static CLIENTS: Mutex<Vec<Client>> = Mutex::new(Vec::new());
 
 /// From now on the process, when it ends by returning from `main` or by `exit`, waits up to
 /// `timeout` for this client's releases.
-pub(crate) fn wait_for(unwritten: &Arc<AtomicUsize>, timeout: Duration) {
+pub(crate) fn wait_for(unanswered: &Arc<AtomicUsize>, timeout: Duration) {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
         // No room for another hook (the C library guarantees 32): the drop of the client still
@@ -30,23 +30,23 @@ pub(crate) fn wait_for(unwritten: &Arc<AtomicUsize>, timeout: Duration) {
         let _ = shutdown_hooks::add_shutdown_hook(at_exit);
     });
     let mut clients = CLIENTS.lock();
-    clients.retain(|client| client.unwritten.strong_count() > 0);
-    clients.push(Client { unwritten: Arc::downgrade(unwritten), timeout });
+    clients.retain(|client| client.unanswered.strong_count() > 0);
+    clients.push(Client { unanswered: Arc::downgrade(unanswered), timeout });
 }
 
-/// Waits until everything that is counted by `unwritten` is written, at most until `until`. Says
+/// Waits until everything that is counted by `unanswered` is answered, at most until `until`. Says
 /// whether it is.
-pub(crate) fn flush(unwritten: &AtomicUsize, until: Time) -> bool {
-    clock::poll(until, || unwritten.load(Ordering::SeqCst) == 0)
+pub(crate) fn flush(unanswered: &AtomicUsize, until: Time) -> bool {
+    clock::poll(until, || unanswered.load(Ordering::SeqCst) == 0)
 }
 
 extern "C" fn at_exit() {
     let clients = std::mem::take(&mut *CLIENTS.lock());
     let start = clock::now();
-    for Client { unwritten, timeout } in clients {
-        if let Some(unwritten) = unwritten.upgrade() {
+    for Client { unanswered, timeout } in clients {
+        if let Some(unanswered) = unanswered.upgrade() {
             // From one start: all of them together take as long as the slowest one may.
-            flush(&unwritten, start.after(timeout));
+            flush(&unanswered, start.after(timeout));
         }
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crossbeam_channel::{Sender, TrySendError, bounded};
 
 use super::address::Address;
-use super::job::{Job, Release, Sink, Undelivered, Unwritten};
+use super::job::{Job, Release, Sink, Unanswered, Undelivered};
 use super::kept::Kept;
 use super::link::Link;
 use super::request::Request;
@@ -27,17 +27,17 @@ pub(crate) struct Node {
     index: usize,
     mailbox: Sender<Job>,
     shared: Arc<Shared>,
-    unwritten: Arc<AtomicUsize>,
+    unanswered: Arc<AtomicUsize>,
 }
 
 impl Node {
-    /// Starts the worker of the node at `index`, which connects at once. `unwritten` counts the
-    /// releases that can be written and have not been yet.
+    /// Starts the worker of the node at `index`, which connects at once. `unanswered` counts the
+    /// releases that can be answered and have not been yet.
     pub(crate) fn start(
         index: usize,
         address: Address,
         timeout: Duration,
-        unwritten: Arc<AtomicUsize>,
+        unanswered: Arc<AtomicUsize>,
     ) -> io::Result<Self> {
         let (mailbox, jobs) = bounded(MAILBOX);
         let shared = Arc::new(Shared {
@@ -49,7 +49,7 @@ impl Node {
         let worker =
             Worker { node: index, address, timeout, mailbox: jobs, shared: shared.clone() };
         clock::spawn(format!("quorlock-node-{index}"), move || worker.run())?;
-        Ok(Self { index, mailbox, shared, unwritten })
+        Ok(Self { index, mailbox, shared, unanswered })
     }
 
     /// Asks the node; the answer goes to `sink`, at once if the node is known to be down.
@@ -86,7 +86,7 @@ impl Node {
             request: request.clone(),
             sink,
             until,
-            unwritten: fault.is_none().then(|| Unwritten::counted(&self.unwritten)),
+            unanswered: fault.is_none().then(|| Unanswered::counted(&self.unanswered)),
         };
         // The worker alone moves releases to those that are kept, so that none is left there by a
         // reconnect that happens just now. Except when the mailbox is full: then the worker is not

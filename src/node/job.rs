@@ -41,8 +41,9 @@ pub(super) struct Release {
     pub(super) sink: Option<Arc<dyn Sink>>,
     /// When the key is gone by itself; `None` if that cannot be told.
     pub(super) until: Option<Time>,
-    /// Present until the release is written, or the node turns out to be down.
-    pub(super) unwritten: Option<Unwritten>,
+    /// Present until the release is answered, or the node turns out to be down. That it is written
+    /// is not enough: the server may have closed the connection, or have forgotten the script.
+    pub(super) unanswered: Option<Unanswered>,
 }
 
 impl Job {
@@ -64,12 +65,6 @@ impl Job {
         self.sink().is_none_or(|sink| sink.sending(node))
     }
 
-    pub(super) fn written(&mut self) {
-        if let Self::Release(release) = self {
-            release.unwritten = None;
-        }
-    }
-
     pub(super) fn answer(&self, node: usize, answer: Answer) {
         if let Some(sink) = self.sink() {
             sink.answer(node, answer);
@@ -77,17 +72,17 @@ impl Job {
     }
 }
 
-/// Counts itself while it lives: how many releases are not written yet.
-pub(super) struct Unwritten(Arc<AtomicUsize>);
+/// Counts itself while it lives: how many releases are not answered yet.
+pub(super) struct Unanswered(Arc<AtomicUsize>);
 
-impl Unwritten {
+impl Unanswered {
     pub(super) fn counted(count: &Arc<AtomicUsize>) -> Self {
         count.fetch_add(1, Ordering::SeqCst);
         Self(count.clone())
     }
 }
 
-impl Drop for Unwritten {
+impl Drop for Unanswered {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::SeqCst);
     }

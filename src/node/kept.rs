@@ -18,10 +18,10 @@ const CAPACITY: usize = 65_536;
 pub(super) struct Kept(Mutex<VecDeque<Release>>);
 
 impl Kept {
-    /// Keeps `release`; its asker has been told, and nobody waits for it to be written any more.
+    /// Keeps `release`; its asker has been told, and nobody waits for its answer any more.
     pub(super) fn keep(&self, mut release: Release, node: &Arc<str>, now: Time) {
         release.sink = None;
-        release.unwritten = None;
+        release.unanswered = None;
         let mut kept = self.0.lock();
         if kept.len() >= CAPACITY {
             kept.retain(|release| can_be_there(release, now));

@@ -152,7 +152,6 @@ impl Worker {
         connection.write(&buffer)?;
         self.shared.writes.fetch_add(1, Ordering::Relaxed);
         self.shared.scripts.fetch_add(jobs.len() as u64, Ordering::Relaxed);
-        jobs.iter_mut().for_each(Job::written);
 
         let deadline = clock::now().after(self.timeout + GRACE);
         let mut result = Ok(());
@@ -210,14 +209,16 @@ impl Worker {
     /// runs the releases right after them, and no key stays behind. They are kept for the
     /// reconnect as well: nobody knows whether this arrived.
     fn send_last_words(&self, mut connection: Connection, fault: &NodeFault) {
+        let jobs: Vec<_> = self.mailbox.try_iter().take(BATCH).collect();
         let mut buffer = Vec::new();
-        for job in self.mailbox.try_iter().take(BATCH) {
-            if matches!(job, Job::Release(_)) {
-                connection.encode(job.request(), &mut buffer);
-            }
-            self.undeliverable(job, Failure::NotSent, fault);
+        for job in jobs.iter().filter(|job| matches!(job, Job::Release(_))) {
+            connection.encode(job.request(), &mut buffer);
         }
         connection.last_words(&buffer);
+        // Only now, for who has been told may end the process.
+        for job in jobs {
+            self.undeliverable(job, Failure::NotSent, fault);
+        }
     }
 
     fn strange_server(&self) -> Undelivered {
