@@ -11,7 +11,7 @@ use crate::error::{Error, ErrorKind};
 use crate::ident::{Name, owner_text};
 use crate::kinds::{Kind, reply};
 use crate::node::{Request, Sink};
-use crate::quorum::{Attempt, Duty, Extension, Lease, Release, ReleaseResult, Time};
+use crate::quorum::{Attempt, Duty, Extension, Lease, Release, ReleaseResult, Time, drift};
 use crate::round::{Interrupts, Round, Woken};
 
 /// Which lock is wanted, and for how long at a time.
@@ -130,7 +130,8 @@ impl Claim {
         if confirmed.is_none() {
             let message =
                 format!("{name} could not be extended: too few nodes confirmed it in time");
-            return Err(Error::new(ErrorKind::NoQuorum, message).with_faults(round.faults(nodes)));
+            return Err(Error::new(ErrorKind::NoQuorum, message)
+                .with_faults(round.faults(nodes, answer_by)));
         }
         Ok(())
     }
@@ -160,7 +161,8 @@ impl Claim {
             }
         }
         lost?;
-        round.wait_uninterrupted(clock::now().after(self.coordinator.settings().node_timeout));
+        let answer_by = clock::now().after(self.coordinator.settings().node_timeout);
+        round.wait_uninterrupted(answer_by);
         match round.with(|release| release.result()) {
             ReleaseResult::Released => Ok(()),
             ReleaseResult::WasLost => {
@@ -172,7 +174,8 @@ impl Claim {
                      when they come back, and its keys end with their TTL at the latest",
                     self.wanted.name
                 );
-                Err(Error::new(ErrorKind::NoQuorum, message).with_faults(round.faults(nodes)))
+                Err(Error::new(ErrorKind::NoQuorum, message)
+                    .with_faults(round.faults(nodes, answer_by)))
             }
         }
     }
@@ -188,7 +191,9 @@ impl Claim {
     }
 
     fn send_releases(&self, request: &Arc<Request>, duties: &[Duty], sink: Option<&Arc<dyn Sink>>) {
-        let gone_at = clock::now().after(self.lease.lock().longest_ttl());
+        // On the node's clock, which may be slower than ours.
+        let longest = self.lease.lock().longest_ttl();
+        let gone_at = clock::now().after(longest).after(drift(longest));
         for duty in duties {
             let until = (!duty.ghost).then_some(gone_at);
             self.coordinator.nodes()[duty.node].release(request, sink.cloned(), until);

@@ -55,6 +55,10 @@ pub(crate) fn poll(until: Time, done: impl Fn() -> bool) -> bool {
     true
 }
 
+pub(crate) fn sleep(duration: Duration) {
+    std::thread::sleep(duration);
+}
+
 pub(crate) fn spawn(
     name: String,
     run: impl FnOnce() + Send + 'static,

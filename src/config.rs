@@ -7,8 +7,14 @@ use crate::error::Error;
 use crate::node::{Address, GRACE};
 use crate::quorum::{Backoff, Mechanisms};
 
+/// Of a shorter lease the allowance for drift would leave next to nothing.
+const SHORTEST_TTL: Duration = Duration::from_millis(20);
+
 /// Longer leases are more likely seconds taken for milliseconds than meant.
 const LONGEST_TTL: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// With a longer pause between two tries a lock could be free for minutes before a waiter looks.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 const LONGEST_PREFIX: usize = 1_024;
 
@@ -103,7 +109,7 @@ impl Builder {
         self
     }
 
-    /// How long a lock lives without being extended: at least twice the
+    /// How long a lock lives without being extended: at least 20 ms and twice the
     /// [`node_timeout`](Self::node_timeout), at most 24 hours, in whole milliseconds.
     ///
     /// Defaults to 30 s, as in Redisson and most others. It is how long a lock stays taken after
@@ -135,7 +141,7 @@ impl Builder {
     /// The shortest and the longest pause between two tries of a call that waits. Pauses grow from
     /// the first towards the second, with jitter, so that contenders drift apart.
     ///
-    /// Defaults to 5 ms and 100 ms.
+    /// Defaults to 5 ms and 100 ms; the minimum is 1 ms, the maximum one minute.
     pub fn backoff(mut self, min: Duration, max: Duration) -> Self {
         self.settings.backoff = Backoff { min, max };
         self
@@ -214,10 +220,10 @@ impl Settings {
                 self.node_timeout
             )));
         }
-        if min < Duration::from_millis(1) || max < min {
+        if min < Duration::from_millis(1) || max < min || max > LONGEST_PAUSE {
             return Err(Error::config(format!(
                 "backoff is {min:?} to {max:?}; the minimum must be at least 1 ms, and the maximum \
-                 no less than that"
+                 no less than that, and {LONGEST_PAUSE:?} at most"
             )));
         }
         if self.key_prefix.len() > LONGEST_PREFIX {
@@ -231,10 +237,12 @@ impl Settings {
 
     /// A TTL below twice the node timeout could be used up by a single slow try.
     pub(crate) fn check_ttl(&self, ttl: Duration) -> Result<(), Error> {
-        let least = self.node_timeout.saturating_mul(2);
+        let least = self.node_timeout.saturating_mul(2).max(SHORTEST_TTL);
         if ttl < least {
             return Err(Error::config(format!(
-                "the TTL is {ttl:?}; it must be at least twice the node_timeout, {least:?}"
+                "the TTL is {ttl:?}; it must be at least {SHORTEST_TTL:?}, and at least twice the \
+                 node_timeout of {:?}",
+                self.node_timeout
             )));
         }
         if ttl > LONGEST_TTL {

@@ -31,6 +31,14 @@ pub(crate) struct Coordinator {
     quorum: AtomicBool,
 }
 
+/// An attempt that has come to its end.
+struct Tried {
+    claim: Claim,
+    started: Time,
+    answer_by: Time,
+    conclusion: Conclusion,
+}
+
 impl Coordinator {
     /// Starts the workers.
     pub(crate) fn start(addresses: Vec<Address>, settings: Settings) -> Result<Arc<Self>, Error> {
@@ -97,25 +105,34 @@ impl Coordinator {
             mechanisms: self.settings.mechanisms,
         });
         loop {
-            let (claim, conclusion, started) =
+            let Tried { claim, started, answer_by, conclusion } =
                 self.attempt(wanted, &mut acquisition, interrupts)?;
             let round = claim.round().clone();
+            let faults = || round.faults(&self.nodes, answer_by);
             let step = acquisition.concluded(conclusion, started, clock::now(), rand::random());
+            if let Step::Finish(Outcome::Granted { valid_until, .. }) = step {
+                claim.granted(valid_until);
+                self.note_quorum(true, faults);
+                return Ok(Some(claim));
+            }
+            // First of all: what this attempt got must be free for others.
+            drop(claim);
+            match conclusion {
+                // The caller's own deadline cut it short, which says nothing about the nodes.
+                Conclusion::Unreachable
+                    if answer_by < started.after(self.settings.node_timeout) => {}
+                Conclusion::Unreachable | Conclusion::TooLate => self.note_quorum(false, faults),
+                _ => self.note_quorum(true, faults),
+            }
             let outcome = match step {
-                Step::Finish(Outcome::Granted { valid_until, .. }) => {
-                    claim.granted(valid_until);
-                    return Ok(Some(claim));
-                }
                 Step::Finish(outcome) => Some(outcome),
                 Step::Wait(until) => {
-                    // Before the wait: what this attempt got must be free for others.
-                    drop(claim);
                     stop_if(interrupts.wait(&never, until), &wanted.name)?;
                     acquisition.waited(clock::now())
                 }
             };
             if let Some(outcome) = outcome {
-                return self.refusal(outcome, wanted, || round.faults(&self.nodes));
+                return self.refusal(outcome, wanted, faults);
             }
         }
     }
@@ -136,7 +153,7 @@ impl Coordinator {
         wanted: &Wanted,
         acquisition: &mut Acquisition,
         interrupts: Interrupts<'_>,
-    ) -> Result<(Claim, Conclusion, Time), Error> {
+    ) -> Result<Tried, Error> {
         let owner = acquisition.owner(ident::random_owner());
         let started = clock::now();
         let answer_by = acquisition.answer_by(started, self.settings.node_timeout);
@@ -149,18 +166,16 @@ impl Coordinator {
             }
             attempt.conclude(clock::now())
         });
-        self.note_quorum(conclusion, &claim);
-        Ok((claim, conclusion, started))
+        Ok(Tried { claim, started, answer_by, conclusion })
     }
 
     /// Tells, once, that the quorum is gone or back.
-    fn note_quorum(&self, conclusion: Conclusion, claim: &Claim) {
-        let quorum = !matches!(conclusion, Conclusion::Unreachable | Conclusion::TooLate);
+    fn note_quorum(&self, quorum: bool, faults: impl FnOnce() -> Vec<NodeFault>) {
         if self.quorum.swap(quorum, Ordering::Relaxed) != quorum {
             if quorum {
                 observe::quorum_back();
             } else {
-                observe::quorum_lost(&claim.round().faults(&self.nodes));
+                observe::quorum_lost(&faults());
             }
         }
     }

@@ -80,8 +80,8 @@ impl Guard {
     ///
     /// [`Config`](crate::ErrorKind::Config) if `ttl` is out of the range that
     /// [`Builder::ttl`](crate::Builder::ttl) states; [`Lost`](crate::ErrorKind::Lost) if the lock is
-    /// lost; [`NoQuorum`](crate::ErrorKind::NoQuorum) if too few nodes confirmed: then the lock is
-    /// held as long as before, not longer.
+    /// lost; [`NoQuorum`](crate::ErrorKind::NoQuorum) if too few nodes confirmed: then the lock is not
+    /// held for longer than before (and for less, if less was asked for).
     pub fn extend(&self, ttl: Duration) -> Result<(), Error> {
         self.claim.extend(ttl)
     }

@@ -21,6 +21,16 @@ pub(crate) fn release_dropped(node: &Arc<str>) {
     );
 }
 
+/// A node does not want to forget a lock, and asking again would not help.
+pub(crate) fn release_refused(fault: &NodeFault) {
+    tracing::warn!(
+        target: "quorlock",
+        node = fault.node(),
+        reason = fault.what(),
+        "a release was refused; its key ends with its TTL"
+    );
+}
+
 pub(crate) fn quorum_lost(faults: &[NodeFault]) {
     let reasons: Vec<_> = faults.iter().map(ToString::to_string).collect();
     tracing::warn!(target: "quorlock", reasons = reasons.join("; "), "no quorum can be reached");

@@ -138,15 +138,17 @@ impl<B: Ballot + 'static> Round<B> {
     /// What was wrong with each node that was asked and gave no usable answer so far.
     ///
     /// A verdict may be there before all nodes were heard. So that all causes are told, the others
-    /// get a moment.
-    pub(crate) fn faults(&self, nodes: &[Node]) -> Vec<NodeFault> {
+    /// get a moment, but not beyond `answer_by`.
+    pub(crate) fn faults(&self, nodes: &[Node], answer_by: Time) -> Vec<NodeFault> {
         let silent = |heard: &Heard| matches!(heard, Heard::Silence);
-        clock::poll(self.started.after(MOMENT), || !self.state.lock().heard.iter().any(silent));
-        let waited = clock::now().since(self.started);
+        let moment = self.started.after(MOMENT).min(answer_by);
+        clock::poll(moment, || !self.state.lock().heard.iter().any(silent));
+        let now = clock::now();
+        let (waited, late) = (now.since(self.started), answer_by <= now);
         let heard = self.state.lock().heard.clone();
         let faults = heard.into_iter().zip(nodes).filter_map(|(heard, node)| match heard {
             Heard::NotAsked | Heard::Vote => None,
-            Heard::Silence => Some(node.silence(waited)),
+            Heard::Silence => node.silence(waited, late),
             Heard::Fault(fault) => Some(fault),
         });
         faults.collect()

@@ -41,8 +41,11 @@ fn no_node() {
 #[test]
 fn urls_that_lead_nowhere() {
     let one = |url: &str| Quorlock::builder().nodes(["redis://127.0.0.1:1", url]);
-    rejected(one("http://user:secret@localhost"), &["node 2", "http://localhost", "redis://"]);
-    rejected(one("localhost:6379"), &["node 2", "no scheme", "redis://"]);
+    rejected(
+        one("http://user:secret@localhost"),
+        &["node 2", "no scheme that quorlock knows", "redis://"],
+    );
+    rejected(one("localhost:6379"), &["node 2", "no scheme", "redis://host:port"]);
     rejected(one("user:secret@localhost:6379"), &["node 2", "no scheme"]);
     rejected(one("redis://"), &["node 2", "cannot be read"]);
     rejected(one("redis://:secret@localhost:notaport"), &["node 2", "cannot be read"]);
@@ -64,10 +67,10 @@ fn one_server_twice() {
 #[test]
 fn durations_out_of_range() {
     let ttl = |ttl| three().ttl(ttl);
-    rejected(ttl(Duration::ZERO), &["TTL is 0ns", "twice the node_timeout"]);
+    rejected(ttl(Duration::ZERO), &["TTL is 0ns", "at least 20ms"]);
     rejected(ttl(Duration::MAX), &["the most", "milliseconds"]);
     rejected(ttl(Duration::from_secs(86_401)), &["the most"]);
-    rejected(ttl(Duration::from_millis(399)), &["399ms", "400ms"]);
+    rejected(ttl(Duration::from_millis(399)), &["399ms", "twice the node_timeout of 200ms"]);
     rejected(ttl(Duration::from_micros(500_500)), &["whole milliseconds"]);
     rejected(three().node_timeout(Duration::ZERO), &["node_timeout is 0ns", "at least 1 ms"]);
     rejected(three().node_timeout(Duration::MAX), &["twice the node_timeout"]);
@@ -114,7 +117,6 @@ fn a_wrong_password() {
     assert_eq!(error.node_faults().len(), 3);
     for (fault, url) in error.node_faults().iter().zip(servers.urls()) {
         assert_eq!(fault.node(), url, "the node is named, without the login");
-        assert!(fault.source().is_some(), "{fault}");
     }
     assert!(error.source().is_some_and(|source| source.to_string().contains("login")));
     assert!(!format!("{locks:?} {:?}", locks.mutex("a")).contains("secret"));
@@ -139,7 +141,7 @@ fn urls_with_everything() {
     let wrong = format!("redis://:s%40cret%2F@127.0.0.1:{}/99", server.port());
     let locks = client([wrong]);
     let error = locks.try_lock("orders/42").expect_err("there is no database 99");
-    told(&error, ErrorKind::NoQuorum, &["database", "out of range"]);
+    told(&error, ErrorKind::NoQuorum, &["database number"]);
 }
 
 #[test]
@@ -152,7 +154,7 @@ fn a_port_that_is_not_redis() {
 
 #[test]
 fn a_server_that_is_too_old() {
-    let old = fake::server(|_| fake::info("6.0.16"));
+    let old = fake::redis("6.0.16", |_| Vec::new());
     let locks = client([old.clone()]);
     let error = locks.try_lock("orders/42").expect_err("it is too old");
     told(&error, ErrorKind::NoQuorum, &[&old, "6.0.16", "6.2"]);
@@ -160,13 +162,26 @@ fn a_server_that_is_too_old() {
 
 #[test]
 fn a_script_reply_of_the_wrong_type() {
-    let strange = fake::server(|command| match command {
-        "INFO" => fake::info("7.0.15"),
-        _ => b"+OK\r\n".to_vec(),
-    });
+    let strange = fake::redis("7.0.15", |_| b"+OK\r\n".to_vec());
     let locks = client([strange.clone()]);
     let error = locks.try_lock("orders/42").expect_err("that is no vote");
     told(&error, ErrorKind::NoQuorum, &[&strange, "answered with OK", "proxy"]);
+}
+
+/// A server may quote the command that it does not know, and with it the password.
+#[test]
+fn a_server_that_knows_no_login_shows_no_password() {
+    for (command, parameters) in [("AUTH", ""), ("HELLO", "?protocol=resp3")] {
+        let server = Server::start_with(&["--rename-command", command, ""]);
+        let locks = client([format!("redis://:secret@127.0.0.1:{}/{parameters}", server.port())]);
+        let error = locks.try_lock("orders/42").expect_err("it cannot log in");
+        told(&error, ErrorKind::NoQuorum, &["refused the login"]);
+        let mut source = error.source();
+        while let Some(cause) = source {
+            assert!(!format!("{cause} {cause:?}").contains("secret"), "{cause}");
+            source = cause.source();
+        }
+    }
 }
 
 #[test]

@@ -71,6 +71,14 @@ fn nodes_and_quorums_that_come_and_go_are_told_once() {
     let url = servers[0].url();
     wait_told(&["INFO", "node is up", &url]);
 
+    // A caller's own short deadline says nothing about the nodes.
+    let guard = locks.lock("orders/42").expect("three of three");
+    for _ in 0..50 {
+        drop(locks.try_lock_for("orders/42", Duration::from_micros(5_300)));
+    }
+    drop(guard);
+    assert_eq!(told(&["WARN"]), 0, "{:?}", EVENTS.lock());
+
     servers.iter_mut().take(2).for_each(Server::kill);
     for _ in 0..5 {
         locks.try_lock("orders/42").expect_err("one of three");

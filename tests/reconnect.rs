@@ -91,3 +91,59 @@ fn a_node_that_comes_up_later_joins_in() {
     });
     servers.wait_no_keys();
 }
+
+/// The process lives on after the end of its client, and so do the releases that wait for a node.
+#[test]
+fn kept_releases_outlive_their_client() {
+    let mut servers = Servers::start_with(3, &["--appendonly", "yes", "--appendfsync", "always"]);
+    let locks = client(&servers);
+    let guard = locks.lock("orders/42").expect("three of three");
+    wait_until("all nodes have the key", LIMIT, || {
+        servers.iter().all(|server| server.get(KEY).is_some())
+    });
+    servers[0].kill();
+    drop(guard);
+    wait_until("the release is kept", LIMIT, || locks.node_stats()[0].kept_releases == 1);
+    drop(locks);
+    servers[0].restart_with_data();
+    servers.wait_no_keys();
+}
+
+/// A server that can do nothing for a time (a script that runs for long, here; or it loads its data)
+/// is like one that is down: the release waits for it.
+#[test]
+fn a_release_to_a_busy_server_waits_until_it_is_ready() {
+    let servers = Servers::start_with(1, &["--lua-time-limit", "1"]);
+    let locks = client(&servers);
+    let guard = locks.lock("orders/42").expect("one of one");
+    std::thread::scope(|scope| {
+        scope.spawn(|| servers[0].try_command(&[b"EVAL", b"while true do end", b"0"]));
+        wait_until("the server is busy", LIMIT, || servers[0].try_command(&[b"PING"]).is_err());
+        drop(guard);
+        wait_until("the release is kept", LIMIT, || locks.node_stats()[0].kept_releases == 1);
+        servers[0].command(&["SCRIPT", "KILL"]);
+    });
+    servers.wait_no_keys();
+}
+
+/// On fresh servers, too, requests run in the order in which they were made: the release of one lock
+/// before the next try for it, also when both wait in one batch.
+#[test]
+fn a_release_runs_before_the_next_acquire() {
+    let mut servers = Servers::start(1);
+    let locks = client(&servers);
+    let guard = locks.lock("orders/42").expect("one of one");
+    servers[0].pause();
+    std::thread::scope(|scope| {
+        let writes = locks.node_stats()[0].writes;
+        scope.spawn(|| locks.try_lock("other"));
+        wait_until("the worker waits", LIMIT, || locks.node_stats()[0].writes > writes);
+        drop(guard);
+        let next = scope.spawn(|| locks.try_lock("orders/42"));
+        std::thread::sleep(Duration::from_millis(50)); // longer makes the test no stricter
+        servers[0].resume();
+        let next = next.join().expect("no panic").expect("the node answers");
+        assert!(next.is_some(), "it was given back before it was asked for");
+    });
+    servers.wait_no_keys();
+}

@@ -3,6 +3,7 @@
 
 mod support;
 
+use std::error::Error as _;
 use std::time::{Duration, Instant};
 
 use quorlock::{ErrorKind, Quorlock};
@@ -24,6 +25,7 @@ fn case_13_refused_connections_do_not_make_lock_spin() {
     assert_eq!(error.node_faults().len(), 5, "{error}");
     for fault in error.node_faults() {
         assert!(fault.what().contains("connection refused"), "{fault}");
+        assert!(fault.source().is_some(), "{fault}");
     }
 
     let (start, cpu) = (Instant::now(), cpu_seconds());

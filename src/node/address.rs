@@ -1,11 +1,16 @@
 //! Node URLs: parsing, and showing them without what is secret.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use redis::io::tcp::TcpSettings;
+use redis::io::tcp::socket2::TcpKeepalive;
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
 
 use crate::error::Error;
+
+const SCHEMES: [&str; 7] =
+    ["redis", "valkey", "unix", "redis+unix", "valkey+unix", "rediss", "valkeys"];
 
 /// Where a node is, and how to log in there.
 ///
@@ -19,29 +24,60 @@ pub(crate) struct Address {
 impl Address {
     /// Parses the URL of the node at `position` (counted from 1) in the configuration.
     pub(crate) fn parse(url: &str, position: usize) -> Result<Self, Error> {
-        let shown = without_secrets(url);
-        let wrong =
-            |what: &str| Error::config(format!("node {position} has the URL \"{shown}\": {what}"));
-        let Some((scheme, _)) = url.split_once("://") else {
-            return Err(wrong("it has no scheme; write redis://host:port"));
+        // Of a URL that cannot be read nobody knows where its password is, so no more is shown of it
+        // than a scheme that we know.
+        let known = SCHEMES.iter().find(|scheme| starts_with(url, scheme));
+        let start = known.map_or(String::new(), |scheme| format!(" ({scheme}://..)"));
+        let wrong = |what: &str| Error::config(format!("the URL of node {position}{start} {what}"));
+        let Some(scheme) = known else {
+            return Err(wrong("has no scheme that quorlock knows; write redis://host:port"));
         };
-        match scheme {
-            "redis" | "valkey" | "redis+unix" | "valkey+unix" | "unix" => {}
-            "rediss" | "valkeys" => {
-                return Err(wrong("this version of quorlock does not speak TLS; use redis://"));
-            }
-            _ => return Err(wrong("its scheme is unknown; use redis://host:port")),
+        if scheme.ends_with("ss") || scheme.ends_with("ys") {
+            return Err(wrong("asks for TLS, which this version does not speak; use redis://"));
         }
+        let unreadable = "cannot be read; write redis://[user:password@]host[:port][/database] or \
+                          unix:///path, with special characters in the password percent-encoded";
+        if url.contains(|c: char| c.is_whitespace() || c.is_control()) {
+            return Err(wrong(unreadable));
+        }
+        let parsed = redis::parse_redis_url(url).ok_or_else(|| wrong(unreadable))?;
+        let known_parameters: &[&str] = match parsed.has_host() {
+            true => &["protocol"],
+            false => &["protocol", "db", "user", "pass"],
+        };
+        if let Some((other, _)) =
+            parsed.query_pairs().find(|(key, _)| !known_parameters.contains(&&**key))
+        {
+            return Err(wrong(&format!("has a parameter \"{other}\" that means nothing there")));
+        }
+        let mut shown = parsed.clone();
+        // None of these fails where there is something to remove.
+        let _ = shown.set_username("");
+        let _ = shown.set_password(None);
+        shown.set_query(None);
+        shown.set_fragment(None);
         // The crate's own message is dropped: it never says more than ours, and might quote.
-        let info = url.into_connection_info().map_err(|_| {
-            wrong(
-                "it cannot be read; write redis://[user:password@]host[:port][/database], \
-                   with special characters in the password percent-encoded",
-            )
-        })?;
-        let tcp = TcpSettings::default().set_nodelay(true);
+        let info = parsed.into_connection_info().map_err(|_| wrong(unreadable))?;
+        match info.addr() {
+            ConnectionAddr::Tcp(_, 0) => return Err(wrong("has port 0, on which nobody listens")),
+            ConnectionAddr::Unix(path) if path.file_name().is_none() => {
+                return Err(wrong("names no socket; write unix:///path"));
+            }
+            _ => {}
+        }
+        if info.redis_settings().db() < 0 {
+            return Err(wrong("has a negative database number"));
+        }
+        // Where a firewall forgets idle connections, this keeps them, or has their end noticed.
+        let keepalive = TcpKeepalive::new()
+            .with_time(Duration::from_secs(15))
+            .with_interval(Duration::from_secs(5));
+        let tcp = TcpSettings::default().set_nodelay(true).set_keepalive(keepalive);
         let login = info.redis_settings().clone().set_skip_set_lib_name();
-        Ok(Self { info: info.set_tcp_settings(tcp).set_redis_settings(login), shown: shown.into() })
+        Ok(Self {
+            info: info.set_tcp_settings(tcp).set_redis_settings(login),
+            shown: shown.as_str().into(),
+        })
     }
 
     /// Whether the two lead to one server for certain. A database number is no difference: two
@@ -49,6 +85,9 @@ impl Address {
     pub(crate) fn same_server(&self, other: &Self) -> bool {
         match (self.info.addr(), other.info.addr()) {
             (ConnectionAddr::Tcp(host, port), ConnectionAddr::Tcp(other_host, other_port)) => {
+                // A dot at the end only says that the name is complete.
+                let (host, other_host) =
+                    (host.trim_end_matches('.'), other_host.trim_end_matches('.'));
                 port == other_port && host.eq_ignore_ascii_case(other_host)
             }
             (addr, other_addr) => addr == other_addr,
@@ -65,21 +104,18 @@ impl Address {
     }
 }
 
-/// `url` as far as it can be shown, whatever it is: nothing before the last `@` but the scheme, and
-/// nothing from the first `?` behind it.
-fn without_secrets(url: &str) -> String {
-    let (scheme, rest) = match url.split_once("://") {
-        Some((scheme, rest)) => (format!("{scheme}://"), rest),
-        None => (String::new(), url),
-    };
-    let rest = rest.rsplit_once('@').map_or(rest, |(_, rest)| rest);
-    let rest = rest.split(['?', '#']).next().unwrap_or_default();
-    format!("{scheme}{rest}")
+/// Whether `url` is one of this scheme, in upper or lower case.
+fn starts_with(url: &str, scheme: &str) -> bool {
+    url.split_once("://").is_some_and(|(start, _)| start.eq_ignore_ascii_case(scheme))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn parse(url: &str) -> Address {
+        Address::parse(url, 1).unwrap_or_else(|error| panic!("{url}: {error}"))
+    }
 
     #[test]
     fn secrets_are_never_shown() {
@@ -87,25 +123,63 @@ mod tests {
             ("redis://127.0.0.1:6379", "redis://127.0.0.1:6379"),
             ("redis://user:secret@host:1/3", "redis://host:1/3"),
             ("redis://:p@ss@host", "redis://host"),
-            ("user:secret@host", "host"),
+            ("REDIS://host?protocol=resp3", "redis://host"),
             ("unix:///run/redis.sock?pass=secret", "unix:///run/redis.sock"),
-            ("http://a:secret@b", "http://b"),
         ] {
-            assert_eq!(without_secrets(url), shown);
-            let text = match Address::parse(url, 1) {
-                Ok(address) => address.shown().to_string(),
-                Err(error) => format!("{error} {error:?}"),
-            };
-            assert!(!text.contains("secret") && !text.contains("p@ss"), "{text}");
+            assert_eq!(&**parse(url).shown(), shown);
+        }
+        for url in [
+            "user:secret@host",
+            "user:secret@redis://host",
+            "http://a:secret@b",
+            "redis://:secret",
+            "redis://user:secret",
+            "redis:user:secret",
+            "redis:/user:secret",
+            ":secret://x@host",
+            "redis://host:secret",
+            "redis://host/secret",
+        ] {
+            let error = Address::parse(url, 1).err().unwrap_or_else(|| panic!("{url} is wrong"));
+            let text = format!("{error} {error:?}");
+            assert!(!text.contains("secret"), "{url}: {text}");
         }
     }
 
     #[test]
     fn one_server_is_recognised_whatever_the_database_and_the_user() {
-        let parse = |url| Address::parse(url, 1).unwrap_or_else(|error| panic!("{error}"));
-        let one = parse("redis://localhost:6379");
-        assert!(one.same_server(&parse("redis://LOCALHOST/3")));
-        assert!(one.same_server(&parse("redis://user:pw@localhost:6379")));
-        assert!(!one.same_server(&parse("redis://localhost:6380")));
+        for (one, other, same) in [
+            ("redis://localhost:6379", "redis://LOCALHOST/3", true),
+            ("redis://localhost:6379", "redis://user:pw@localhost:6379", true),
+            ("redis://localhost", "redis://localhost.", true),
+            ("redis://[::1]", "redis://[0:0:0:0:0:0:0:1]", true),
+            ("unix:///tmp/a", "redis+unix:///tmp/a?db=3", true),
+            ("redis://localhost:6379", "redis://localhost:6380", false),
+            ("unix:///tmp/a", "unix:///tmp/b", false),
+        ] {
+            assert_eq!(parse(one).same_server(&parse(other)), same, "{one} and {other}");
+        }
+    }
+
+    #[test]
+    fn what_means_nothing_is_refused() {
+        for url in [
+            "redis://localhost:0",
+            "redis://localhost ",
+            " redis://localhost",
+            "redis://loc alhost",
+            "redis://localhost/-1",
+            "redis://localhost/1/2",
+            "redis://localhost?protokol=resp3",
+            "redis://localhost?db=zz",
+            "redis://localhost/3?db=4",
+            "redis://localhost:65536",
+            "redis:///",
+            "unix://",
+            "unix:///",
+            "unix:///tmp/x?db=foo",
+        ] {
+            assert!(Address::parse(url, 1).is_err(), "{url}");
+        }
     }
 }

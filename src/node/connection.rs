@@ -42,6 +42,8 @@ pub(super) struct Broken {
     pub(super) fault: NodeFault,
     /// The other side closed it, rather than being silent.
     pub(super) closed: bool,
+    /// Whole requests were written, and whole answers read: what is written now is understood.
+    pub(super) in_step: bool,
 }
 
 impl Connection {
@@ -86,19 +88,43 @@ impl Connection {
 
     pub(super) fn write(&mut self, bytes: &[u8]) -> Result<(), Broken> {
         let written = self.connection.send_packed_command(bytes);
-        written.map_err(|error| self.broken(error))
+        written.map_err(|error| Broken { in_step: false, ..self.broken(error) })
     }
 
-    /// The next answer. The server has until `deadline` for it; a read in progress then may take
-    /// another timeout, since the `redis` crate bounds single reads only.
+    /// The next answer of a script. The server has until `deadline` for it; a read in progress then
+    /// may take another timeout, since the `redis` crate bounds single reads only.
     pub(super) fn read(&mut self, deadline: Time) -> Result<Reply, Broken> {
-        if deadline <= clock::now() {
-            return Err(self.broken(RedisError::from(io::Error::from(io::ErrorKind::TimedOut))));
+        match self.read_any(deadline)? {
+            // No script of ours answers anything else. One answer too many would shift all later
+            // ones by one, and a refusal could be taken for a grant.
+            Reply::Value(value) if !matches!(value, Value::Int(_) | Value::List(_)) => {
+                let what = format!(
+                    "a script was answered with {value}, which none says; is something else than \
+                     Redis, or a proxy, in between?"
+                );
+                Err(Broken {
+                    fault: NodeFault::new(self.address.shown(), what),
+                    closed: false,
+                    in_step: false,
+                })
+            }
+            reply => Ok(reply),
         }
-        match self.connection.recv_response() {
-            Ok(redis::Value::ServerError(error)) => Ok(self.server_error(error)),
-            Ok(value) => Ok(Reply::Value(value.into())),
-            Err(error) => Err(self.broken(error)),
+    }
+
+    fn read_any(&mut self, deadline: Time) -> Result<Reply, Broken> {
+        loop {
+            if deadline <= clock::now() {
+                let error = io::Error::from(io::ErrorKind::WouldBlock);
+                return Err(self.broken(RedisError::from(error)));
+            }
+            return match self.connection.recv_response() {
+                // Not an answer to anything.
+                Ok(redis::Value::Push { .. }) => continue,
+                Ok(redis::Value::ServerError(error)) => self.server_error(error),
+                Ok(value) => Ok(Reply::Value(value.into())),
+                Err(error) => Err(self.broken(error)),
+            };
         }
     }
 
@@ -112,14 +138,13 @@ impl Connection {
     }
 
     fn check_server(&mut self, deadline: Time) -> Result<(), NodeFault> {
-        let info = redis::cmd("INFO").arg("server").get_packed_command();
-        let reply = self.write(&info).and_then(|()| self.read(deadline));
-        let text = match reply.map_err(|broken| broken.fault)? {
-            Reply::Value(Value::Text(text)) => text,
-            Reply::Error(fault) => return Err(fault),
-            Reply::Value(_) | Reply::NoScript => return Err(not_redis(&self.address)),
-        };
-        let version = text.lines().find_map(|line| line.strip_prefix("redis_version:"));
+        // PING, since a server that is loading or busy answers INFO.
+        let mut commands = redis::cmd("PING").get_packed_command();
+        redis::cmd("INFO").arg("server").write_packed_command(&mut commands);
+        self.write(&commands).map_err(|broken| broken.fault)?;
+        self.read_text(deadline)?;
+        let info = self.read_text(deadline)?;
+        let version = info.lines().find_map(|line| line.strip_prefix("redis_version:"));
         let version = version.ok_or_else(|| not_redis(&self.address))?.trim();
         if parse_version(version).is_some_and(|version| version < OLDEST) {
             return Err(NodeFault::new(
@@ -133,25 +158,48 @@ impl Connection {
         Ok(())
     }
 
-    fn server_error(&self, error: ServerError) -> Reply {
-        if error.kind() == Some(ServerErrorKind::NoScript) {
-            return Reply::NoScript;
+    fn read_text(&mut self, deadline: Time) -> Result<String, NodeFault> {
+        match self.read_any(deadline).map_err(|broken| broken.fault)? {
+            Reply::Value(Value::Text(text)) => Ok(text),
+            Reply::Error(fault) => Err(fault),
+            Reply::Value(_) | Reply::NoScript => Err(not_redis(&self.address)),
         }
-        Reply::Error(server_fault(&self.address, RedisError::from(error)))
+    }
+
+    fn server_error(&self, error: ServerError) -> Result<Reply, Broken> {
+        if error.kind() == Some(ServerErrorKind::NoScript) {
+            return Ok(Reply::NoScript);
+        }
+        let passing = PASSING.contains(&error.code());
+        let fault = server_fault(&self.address, RedisError::from(error));
+        // A state that passes is like a node that is down: what could not be done is kept, and the
+        // node is asked again when it is ready.
+        if passing {
+            return Err(Broken { fault, closed: false, in_step: true });
+        }
+        Ok(Reply::Error(fault))
     }
 
     fn broken(&self, error: RedisError) -> Broken {
+        let silent = error.is_timeout();
         let closed = error.is_connection_dropped();
-        let what = if error.is_timeout() {
-            "no answer in time; the server hangs or is overloaded, or the network is cut".to_owned()
-        } else if error.kind() == ErrorKind::Parse {
-            return Broken { fault: not_redis(&self.address), closed: false };
+        let fault = if error.kind() == ErrorKind::Parse {
+            not_redis(&self.address)
         } else {
-            format!("the connection broke ({error}); was the server stopped?")
+            let what = if silent {
+                "no answer in time; the server hangs or is overloaded, or the network is cut"
+                    .to_owned()
+            } else {
+                format!("the connection broke ({error}); was the server stopped?")
+            };
+            NodeFault::caused_by(self.address.shown(), what, error)
         };
-        Broken { fault: NodeFault::caused_by(self.address.shown(), what, error), closed }
+        Broken { fault, closed, in_step: silent }
     }
 }
+
+/// What a server says while it can do nothing, for a time.
+const PASSING: [&str; 3] = ["LOADING", "BUSY", "MISCONF"];
 
 fn not_redis(address: &Address) -> NodeFault {
     let what = "what answers there does not speak the Redis protocol; check host and port (a port \
@@ -168,17 +216,29 @@ fn connect_fault(address: &Address, error: RedisError) -> NodeFault {
     } else {
         match error.kind() {
             ErrorKind::Parse => return not_redis(address),
-            ErrorKind::AuthenticationFailed => wrong_login().to_owned(),
             ErrorKind::Io => format!("cannot connect ({error}); check host and port"),
-            _ => return server_fault(address, error),
+            // A server may quote the command that it refuses, and with it the password.
+            ErrorKind::AuthenticationFailed => return NodeFault::new(address.shown(), WRONG_LOGIN),
+            _ => return NodeFault::new(address.shown(), setup_refused(&error)),
         }
     };
     NodeFault::caused_by(address.shown(), what, error)
 }
 
+fn setup_refused(error: &RedisError) -> String {
+    match error.code() {
+        Some("NOAUTH" | "WRONGPASS" | "NOPERM") => WRONG_LOGIN.to_owned(),
+        code => format!(
+            "the server refused the login, the protocol version or the database number of the URL \
+             ({})",
+            code.unwrap_or("no reason given")
+        ),
+    }
+}
+
 fn server_fault(address: &Address, error: RedisError) -> NodeFault {
     let what = match error.code() {
-        Some("NOAUTH" | "WRONGPASS") => wrong_login().to_owned(),
+        Some("NOAUTH" | "WRONGPASS") => WRONG_LOGIN.to_owned(),
         Some("NOPERM") => format!(
             "the user lacks a permission ({error}); lua/README.md lists the commands it needs"
         ),
@@ -190,9 +250,7 @@ fn server_fault(address: &Address, error: RedisError) -> NodeFault {
     NodeFault::caused_by(address.shown(), what, error)
 }
 
-fn wrong_login() -> &'static str {
-    "the server refused the login; check user and password in the URL"
-}
+const WRONG_LOGIN: &str = "the server refused the login; check user and password in the URL";
 
 fn parse_version(text: &str) -> Option<(u32, u32)> {
     let mut parts = text.split('.').map(str::parse);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crossbeam_channel::{Sender, TrySendError, bounded};
 
 use super::address::Address;
-use super::job::{Job, Release, Sink, Unanswered, Undelivered};
+use super::job::{Answer, Job, Release, Sink, Unanswered, Undelivered};
 use super::kept::Kept;
 use super::link::Link;
 use super::request::Request;
@@ -21,6 +21,17 @@ use crate::stats::NodeStats;
 /// The most jobs that wait for a worker. One caller has one at a time, so this is beyond what a
 /// process has threads.
 const MAILBOX: usize = 4_096;
+
+/// Asks nothing.
+struct Nobody;
+
+impl Sink for Nobody {
+    fn sending(&self, _node: usize) -> bool {
+        false
+    }
+
+    fn answer(&self, _node: usize, _answer: Answer) {}
+}
 
 /// One master, by its mailbox. Dropping the last handle ends the worker once the mailbox is empty.
 pub(crate) struct Node {
@@ -41,7 +52,7 @@ impl Node {
     ) -> io::Result<Self> {
         let (mailbox, jobs) = bounded(MAILBOX);
         let shared = Arc::new(Shared {
-            link: Link::new(address.shown().clone()),
+            link: Link::new(address.shown().clone(), timeout),
             kept: Kept::default(),
             writes: Default::default(),
             scripts: Default::default(),
@@ -89,8 +100,7 @@ impl Node {
             unanswered: fault.is_none().then(|| Unanswered::counted(&self.unanswered)),
         };
         // The worker alone moves releases to those that are kept, so that none is left there by a
-        // reconnect that happens just now. Except when the mailbox is full: then the worker is not
-        // asleep, and looks at them before it takes the next job.
+        // reconnect that happens just now. Except when the mailbox is full.
         match self.mailbox.try_send(Job::Release(release)) {
             Ok(()) => {}
             Err(refused) => {
@@ -99,6 +109,11 @@ impl Node {
                 job.answer(self.index, Err(Undelivered { failure: Failure::NotSent, fault }));
                 if let Job::Release(release) = job {
                     self.shared.kept.keep(release, self.shared.link.node(), clock::now());
+                    // The worker may have emptied the mailbox meanwhile, and sleep. Whatever it
+                    // takes out of there has it look at what is kept; if there is still no room,
+                    // something else will do.
+                    let nudge = Job::Ask { request: request.clone(), sink: Arc::new(Nobody) };
+                    let _ = self.mailbox.try_send(nudge);
                 }
             }
         }
@@ -109,9 +124,10 @@ impl Node {
         self.shared.link.fault()
     }
 
-    /// Why the node has not answered for as long as `waited`.
-    pub(crate) fn silence(&self, waited: Duration) -> NodeFault {
-        self.shared.link.silence(waited)
+    /// Why the node has not answered for as long as `waited`. That is no fault of it if it was not
+    /// all the time it has, but only as long as the others took to settle the matter (not `late`).
+    pub(crate) fn silence(&self, waited: Duration, late: bool) -> Option<NodeFault> {
+        self.shared.link.silence(waited, late)
     }
 
     pub(crate) fn stats(&self) -> NodeStats {

@@ -26,12 +26,12 @@ impl Kept {
         if kept.len() >= CAPACITY {
             kept.retain(|release| can_be_there(release, now));
         }
-        if kept.len() >= CAPACITY {
-            kept.pop_front();
-            observe::release_dropped(node);
-        }
+        let dropped = (kept.len() >= CAPACITY).then(|| kept.pop_front());
         kept.push_back(release);
         drop(kept);
+        if dropped.is_some() {
+            observe::release_dropped(node);
+        }
     }
 
     /// Takes out up to `most` releases whose keys can still be there.
@@ -42,6 +42,12 @@ impl Kept {
         drop(kept);
         taken.retain(|release| can_be_there(release, now));
         taken
+    }
+
+    /// Until when one of them may be of use, `unknown` for those of which that is not known; `None`
+    /// if there is none.
+    pub(super) fn needed_until(&self, unknown: Time) -> Option<Time> {
+        self.0.lock().iter().map(|release| release.until.unwrap_or(unknown)).max()
     }
 
     pub(super) fn len(&self) -> usize {

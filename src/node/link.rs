@@ -1,18 +1,27 @@
 //! Whether a node can be reached, as its worker last saw it.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::RwLock;
 
+use crate::clock;
 use crate::error::NodeFault;
 use crate::observe;
+use crate::quorum::Time;
 
 /// Shared by the worker, which sets it, and the callers, who need not ask a node that is down.
 #[derive(Debug)]
 pub(super) struct Link {
     node: Arc<str>,
     state: RwLock<State>,
+    /// Since when the worker has been waiting for the node, in microseconds of the lease clock; 0
+    /// while it is not.
+    busy_since_us: AtomicU64,
+    /// A worker that waits for longer than this is held by something that no timeout of its own
+    /// ends: a server that dribbles bytes, or a name lookup.
+    patience: Duration,
 }
 
 #[derive(Debug)]
@@ -25,8 +34,14 @@ enum State {
 }
 
 impl Link {
-    pub(super) fn new(node: Arc<str>) -> Self {
-        Self { node, state: RwLock::new(State::Connecting) }
+    pub(super) fn new(node: Arc<str>, timeout: Duration) -> Self {
+        Self {
+            node,
+            state: RwLock::new(State::Connecting),
+            busy_since_us: AtomicU64::new(0),
+            // A reconnect in the middle of an exchange, each step at its limit, takes about seven.
+            patience: timeout.saturating_mul(10),
+        }
     }
 
     pub(super) fn node(&self) -> &Arc<str> {
@@ -37,28 +52,51 @@ impl Link {
         matches!(*self.state.read(), State::Up)
     }
 
-    /// What is wrong, if the node is down.
+    /// What is wrong, if the node is down, or holds its worker.
     pub(super) fn fault(&self) -> Option<NodeFault> {
         match &*self.state.read() {
             State::Down(fault) => Some(fault.clone()),
-            State::Connecting | State::Up => None,
+            State::Connecting | State::Up => self.held(),
         }
     }
 
-    /// Why the node has not answered for as long as `waited`.
-    pub(super) fn silence(&self, waited: Duration) -> NodeFault {
+    /// Notes that the worker begins to wait for the node, until [`idle`](Self::idle).
+    pub(super) fn busy(&self) {
+        self.busy_since_us.store(now_us().max(1), Ordering::Relaxed);
+    }
+
+    pub(super) fn idle(&self) {
+        self.busy_since_us.store(0, Ordering::Relaxed);
+    }
+
+    fn held(&self) -> Option<NodeFault> {
+        let since = self.busy_since_us.load(Ordering::Relaxed);
+        let busy = Duration::from_micros(now_us().saturating_sub(since));
+        (since > 0 && busy > self.patience).then(|| {
+            let what = format!(
+                "it has kept its worker waiting for {busy:.1?}, by sending bytes one by one or by a \
+                 name that is not resolved"
+            );
+            NodeFault::new(&self.node, what)
+        })
+    }
+
+    /// Why the node has not answered for as long as `waited`. That is no fault of it if it was not
+    /// all the time it has, but only as long as the others took to settle the matter (not `late`).
+    pub(super) fn silence(&self, waited: Duration, late: bool) -> Option<NodeFault> {
         let what = match &*self.state.read() {
-            State::Down(fault) => return fault.clone(),
-            State::Connecting => format!(
-                "no connection yet, after {waited:.1?}; is the host reachable, and the server not \
-                 hung?"
-            ),
+            State::Down(fault) => return Some(fault.clone()),
+            State::Up if !late => return None,
             State::Up => format!(
                 "no answer yet, after {waited:.1?}; the server hangs or is overloaded, or the \
                  network is cut"
             ),
+            State::Connecting => format!(
+                "no connection yet, after {waited:.1?}; is the host reachable, and the server not \
+                 hung?"
+            ),
         };
-        NodeFault::new(&self.node, what)
+        Some(self.held().unwrap_or_else(|| NodeFault::new(&self.node, what)))
     }
 
     pub(super) fn set_up(&self) {
@@ -74,4 +112,8 @@ impl Link {
             observe::node_down(&fault);
         }
     }
+}
+
+fn now_us() -> u64 {
+    u64::try_from(clock::now().since(Time::default()).as_micros()).unwrap_or(u64::MAX)
 }

@@ -15,6 +15,7 @@ use super::link::Link;
 use super::request::Form;
 use crate::clock;
 use crate::error::NodeFault;
+use crate::observe;
 use crate::quorum::{Backoff, Failure, Time};
 
 /// The most jobs that go into one write.
@@ -22,6 +23,10 @@ const BATCH: usize = 256;
 
 const RECONNECT: Backoff =
     Backoff { min: Duration::from_millis(20), max: Duration::from_millis(1_000) };
+
+/// How long a worker whose client has gone goes on for a release of which nobody knows how long it
+/// is needed.
+const LINGER: Duration = Duration::from_secs(60);
 
 /// What a worker shares with the handle of its node.
 pub(super) struct Shared {
@@ -40,11 +45,16 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    /// Works until every sender of the mailbox is gone, and all that was in it is done.
+    /// Works until every sender of the mailbox is gone, and all that was in it is done; for releases
+    /// that a node which is down has to get, as long as [`LINGER`] allows.
     pub(super) fn run(self) {
         let mut tries = 0;
+        let mut orphaned = None;
         loop {
-            let fault = match Connection::open(&self.address, self.timeout) {
+            self.shared.link.busy();
+            let opened = Connection::open(&self.address, self.timeout);
+            self.shared.link.idle();
+            let fault = match opened {
                 Ok(connection) => {
                     self.shared.link.set_up();
                     tries = 0;
@@ -60,7 +70,8 @@ impl Worker {
             };
             let pause = RECONNECT.pause(tries, rand::random());
             tries = tries.saturating_add(1);
-            if self.turn_away_until(clock::now().after(pause), &fault).is_break() {
+            let retry_at = clock::now().after(pause);
+            if self.turn_away_until(retry_at, &fault, &mut orphaned).is_break() {
                 return;
             }
         }
@@ -71,7 +82,10 @@ impl Worker {
     fn serve(&self, mut connection: Connection) -> ControlFlow<(), NodeFault> {
         loop {
             let Some(jobs) = self.next_batch() else { return ControlFlow::Break(()) };
-            match self.exchange(connection, jobs) {
+            self.shared.link.busy();
+            let exchanged = self.exchange(connection, jobs);
+            self.shared.link.idle();
+            match exchanged {
                 Ok(same_or_new) => connection = same_or_new,
                 Err(fault) => return ControlFlow::Continue(fault),
             }
@@ -79,12 +93,24 @@ impl Worker {
     }
 
     /// Answers jobs with the node's fault until then, or (`Break`) until there will be no more.
-    fn turn_away_until(&self, until: Time, fault: &NodeFault) -> ControlFlow<()> {
+    fn turn_away_until(
+        &self,
+        until: Time,
+        fault: &NodeFault,
+        orphaned: &mut Option<Time>,
+    ) -> ControlFlow<()> {
         while let Some(slice) = clock::slice(until) {
             match self.mailbox.recv_timeout(slice) {
                 Ok(job) => self.undeliverable(job, Failure::NotSent, fault),
                 Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return ControlFlow::Break(()),
+                Err(RecvTimeoutError::Disconnected) => {
+                    let now = clock::now();
+                    let unknown = orphaned.get_or_insert(now).after(LINGER);
+                    if self.shared.kept.needed_until(unknown).is_none_or(|needed| needed <= now) {
+                        return ControlFlow::Break(());
+                    }
+                    clock::sleep(slice);
+                }
             }
         }
         ControlFlow::Continue(())
@@ -128,7 +154,9 @@ impl Worker {
                 }
                 Err(broken) => {
                     let fault = self.give_up(jobs, broken.fault);
-                    self.send_last_words(connection, &fault);
+                    if broken.in_step {
+                        self.send_last_words(connection, &fault);
+                    }
                     return Err(fault);
                 }
             }
@@ -160,7 +188,12 @@ impl Worker {
         for (job, form) in unanswered.by_ref().zip(forms) {
             let answer = match connection.read(deadline) {
                 Ok(Reply::Value(value)) => Ok(value),
-                Ok(Reply::Error(fault)) => Err(Undelivered { failure: Failure::Unknown, fault }),
+                Ok(Reply::Error(fault)) => {
+                    if matches!(job, Job::Release(_)) {
+                        observe::release_refused(&fault);
+                    }
+                    Err(Undelivered { failure: Failure::Unknown, fault })
+                }
                 Ok(Reply::NoScript) if form == Form::Sha => {
                     forgotten.push(job);
                     continue;

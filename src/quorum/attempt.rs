@@ -210,7 +210,18 @@ impl Ballot for Attempt {
     }
 
     fn decided(&self) -> bool {
-        self.tally.verdict() != Verdict::Pending
+        match self.tally.verdict() {
+            Verdict::Won => true,
+            Verdict::Pending => false,
+            // Lost for certain. But whether to somebody else, or because there is no quorum, is known
+            // only when as many nodes have voted, or so many have failed that they cannot.
+            Verdict::Lost => {
+                let needed = self.mechanisms.quorum(self.slots.len());
+                let voted = self.count(|answer| matches!(answer, Answer::Voted(_)));
+                let failed = self.count(|answer| matches!(answer, Answer::Failed));
+                voted >= needed || self.slots.len() - failed < needed
+            }
+        }
     }
 }
 

@@ -28,3 +28,4 @@ pub(crate) use mechanisms::Mechanisms;
 pub(crate) use release::{Release, ReleaseResult, ReleaseVote};
 pub(crate) use tally::majority;
 pub(crate) use time::Time;
+pub(crate) use validity::drift;

@@ -20,8 +20,18 @@ pub fn server(reply: impl Fn(&str) -> Vec<u8> + Clone + Send + 'static) -> Strin
     format!("redis://127.0.0.1:{port}")
 }
 
-/// What `INFO server` says of a server of that version.
-pub fn info(version: &str) -> Vec<u8> {
+/// Takes part in the handshake as a server of that version does; `reply` answers all else.
+pub fn redis(version: &str, reply: impl Fn(&str) -> Vec<u8> + Clone + Send + 'static) -> String {
+    let info = info(version);
+    server(move |command| match command {
+        "PING" => b"+PONG\r\n".to_vec(),
+        "INFO" => info.clone(),
+        "HELLO" => b"%1\r\n+proto\r\n:3\r\n".to_vec(),
+        other => reply(other),
+    })
+}
+
+fn info(version: &str) -> Vec<u8> {
     let text = format!("# Server\r\nredis_version:{version}\r\n");
     format!("${}\r\n{text}\r\n", text.len()).into_bytes()
 }
