@@ -53,6 +53,36 @@ fn a_stray_answer_ends_the_connection() {
     answers_one_too_many(b"+OK\r\n");
 }
 
+/// A request that a server did not run (NOSCRIPT) goes out a second time only if somebody still wants
+/// the lock.
+#[test]
+fn a_lock_that_was_given_up_is_not_taken_by_a_second_copy() {
+    let sources = Arc::new(AtomicUsize::new(0));
+    let (counted, hashes) = (sources.clone(), AtomicUsize::new(0));
+    let hashes = Arc::new(hashes);
+    let url = fake::redis("7.0.15", move |command| match command {
+        // The first acquire (granted), the first release, and that after the flush.
+        "EVAL" => match counted.fetch_add(1, Ordering::SeqCst) {
+            0 => b"*2\r\n:1\r\n:0\r\n".to_vec(),
+            _ => b":1\r\n".to_vec(),
+        },
+        _ if hashes.fetch_add(1, Ordering::SeqCst) == 0 => {
+            thread::sleep(Duration::from_millis(220)); // past the node timeout, within the grace
+            b"-NOSCRIPT flushed\r\n".to_vec()
+        }
+        _ => b"-NOSCRIPT flushed\r\n".to_vec(),
+    });
+    let locks = client(url);
+    let guard = locks.try_lock("orders/42").expect("it grants").expect("it is free");
+    guard.unlock().expect("it confirms");
+    assert_eq!(sources.load(Ordering::SeqCst), 2);
+    let error = locks.try_lock("orders/42").expect_err("no answer in time");
+    assert_eq!(error.kind(), ErrorKind::NoQuorum);
+    wait_until("the release went out", LIMIT, || sources.load(Ordering::SeqCst) >= 3);
+    drop(locks);
+    assert_eq!(sources.load(Ordering::SeqCst), 3, "the acquire went out again");
+}
+
 #[test]
 fn garbage_ends_no_worker() {
     let replies: [&[u8]; 9] = [

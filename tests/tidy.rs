@@ -79,6 +79,13 @@ fn one_place_reads_clocks_sleeps_and_spawns() {
 }
 
 #[test]
+fn leases_run_on_the_clock_that_goes_on_while_the_machine_is_suspended() {
+    let clock = files("src", "rs").into_iter().find(|(path, _)| path.ends_with("clock.rs"));
+    let (_, text) = clock.expect("there is a clock");
+    assert!(text.contains("clock_gettime(rustix::time::ClockId::Boottime)"));
+}
+
+#[test]
 fn no_kind_knows_another() {
     let kinds = outside(files("src/kinds", "rs"), "src/kinds/mod.rs");
     for (path, text) in &kinds {

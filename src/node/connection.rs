@@ -16,7 +16,7 @@ const OLDEST: (u32, u32) = (6, 2);
 
 /// Callers give up at the node timeout and queue their releases then; a worker that waits this much
 /// longer finds them in its mailbox, and can send them behind the requests they belong to.
-pub(crate) const GRACE: Duration = Duration::from_millis(10);
+pub(crate) const GRACE: Duration = Duration::from_millis(50);
 
 /// The longest that a write may take which nobody waits for.
 const LAST_WORDS_TIMEOUT: Duration = Duration::from_millis(10);

@@ -58,3 +58,44 @@ impl Kept {
 fn can_be_there(release: &Release, now: Time) -> bool {
     release.until.is_none_or(|until| now < until)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::node::{Request, Script};
+
+    static SCRIPT: Script = Script::new("return 1");
+
+    fn at(ms: u64) -> Time {
+        Time::from_start(Duration::from_millis(ms))
+    }
+
+    fn release(until: Option<Time>) -> Release {
+        let request = Arc::new(Request::new(&SCRIPT, 0, Vec::new()));
+        Release { request, sink: None, until, unanswered: None }
+    }
+
+    #[test]
+    fn a_release_is_kept_while_its_key_can_be_there() {
+        let (kept, node) = (Kept::default(), Arc::from("redis://a"));
+        kept.keep(release(Some(at(100))), &node, at(0));
+        kept.keep(release(Some(at(200))), &node, at(0));
+        kept.keep(release(None), &node, at(0));
+        assert_eq!(kept.needed_until(at(150)), Some(at(200)));
+        assert_eq!(kept.needed_until(at(900)), Some(at(900)));
+        assert_eq!(kept.take(10, at(100)).len(), 2, "the first key has ended");
+        assert_eq!((kept.len(), kept.needed_until(at(900))), (0, None));
+    }
+
+    #[test]
+    fn no_more_are_kept_than_there_is_room_for_and_the_useless_go_first() {
+        let (kept, node) = (Kept::default(), Arc::from("redis://a"));
+        (0..CAPACITY).for_each(|_| kept.keep(release(Some(at(100))), &node, at(0)));
+        kept.keep(release(None), &node, at(99));
+        assert_eq!(kept.len(), CAPACITY);
+        kept.keep(release(None), &node, at(100));
+        assert_eq!(kept.len(), 2);
+    }
+}

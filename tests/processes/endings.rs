@@ -60,6 +60,22 @@ pub(crate) fn a_process_whose_connections_were_closed_leaves_no_key() {
     servers.wait_no_keys();
 }
 
+/// The masters hang when they are asked. When they wake up they find the request in their receive
+/// buffers, and behind it, on the same connection, its release.
+pub(crate) fn a_process_that_gives_up_on_hung_masters_leaves_no_key() {
+    let mut servers = Servers::start(5);
+    for _ in 0..5 {
+        let mut helper = Helper::start(&roles::GIVE_UP, &servers);
+        helper.expect("connected");
+        servers.iter_mut().take(3).for_each(Server::pause);
+        helper.go();
+        helper.finish_within(SHORT);
+        servers.iter_mut().take(3).for_each(Server::resume);
+        servers.iter().for_each(wait_for_backlog);
+        servers.wait_no_keys();
+    }
+}
+
 /// Not only once: without the wait at the end of the process, some of the releases win the race
 /// against it.
 pub(crate) fn process_exit_also_flushes() {

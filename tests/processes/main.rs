@@ -28,6 +28,10 @@ fn main() {
             "a_process_whose_connections_were_closed_leaves_no_key",
             endings::a_process_whose_connections_were_closed_leaves_no_key,
         ),
+        trial(
+            "a_process_that_gives_up_on_hung_masters_leaves_no_key",
+            endings::a_process_that_gives_up_on_hung_masters_leaves_no_key,
+        ),
         trial("process_exit_also_flushes", endings::process_exit_also_flushes),
         trial(
             "a_killed_holder_frees_the_lock_after_its_ttl",

@@ -19,13 +19,14 @@ pub(crate) struct Role {
     run: fn(),
 }
 
-const ALL: [&Role; 10] = [
+const ALL: [&Role; 11] = [
     &IN_A_STATIC,
     &IN_A_LOCAL,
     &IN_A_THREAD,
     &GUARD_OUTLIVES_CLIENT,
     &EXIT,
     &HOLD_SHORTLY,
+    &GIVE_UP,
     &HOLD,
     &PANIC,
     &COUNT,
@@ -110,6 +111,24 @@ pub(crate) static HOLD_SHORTLY: Role = Role {
         drop(guard);
     },
 };
+
+/// Says `connected`, and on "go" tries to take the lock, which fails, and ends at once.
+pub(crate) static GIVE_UP: Role = Role {
+    name: "give up",
+    run: || {
+        let builder = Builder::from_env().expect("the test names the nodes");
+        let locks = LOCKS.get_or_init(|| builder.ttl(GIVE_UP_TTL).build().expect("valid settings"));
+        while !locks.node_stats().iter().all(|node| node.connected) {
+            thread::yield_now();
+        }
+        say("connected");
+        wait_for_go();
+        assert!(locks.try_lock(NAME).is_err(), "a majority hangs");
+    },
+};
+
+/// Far above what it takes to see that a key is gone.
+const GIVE_UP_TTL: Duration = Duration::from_secs(60);
 
 /// How long the keys live of the holder that is killed.
 pub(crate) const HELD_TTL: Duration = Duration::from_secs(2);
