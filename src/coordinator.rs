@@ -115,7 +115,10 @@ impl Coordinator {
                 self.note_quorum(true, faults);
                 return Ok(Some(claim));
             }
-            // First of all: what this attempt got must be free for others.
+            if conclusion == Conclusion::Unreachable {
+                round.hear_out(answer_by);
+            }
+            // Before any wait: what this attempt got must be free for others.
             drop(claim);
             match conclusion {
                 // The caller's own deadline cut it short, which says nothing about the nodes.

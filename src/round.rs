@@ -12,8 +12,8 @@ use crate::kinds::reply::Unexpected;
 use crate::node::{Answer, Node, Request, Sink, Undelivered, Value};
 use crate::quorum::{Ballot, Failure, Time};
 
-/// How long after its start a round is reported at the earliest, if not all nodes were heard: a
-/// connection that is refused is refused within this.
+/// How long after its start a round without a quorum is reported at the earliest, if not all nodes
+/// were heard: a connection that is refused is refused within this.
 const MOMENT: Duration = Duration::from_millis(10);
 
 /// One ballot, shared by the caller and the workers that hand in the votes. It lives on after the
@@ -135,14 +135,17 @@ impl<B: Ballot + 'static> Round<B> {
         f(&mut self.state.lock().ballot)
     }
 
-    /// What was wrong with each node that was asked and gave no usable answer so far.
-    ///
-    /// A verdict may be there before all nodes were heard. So that all causes are told, the others
-    /// get a moment, but not beyond `answer_by`.
-    pub(crate) fn faults(&self, nodes: &[Node], answer_by: Time) -> Vec<NodeFault> {
+    /// Waits for the nodes that were not needed for the verdict, so that all causes can be told: a
+    /// moment, and not beyond `answer_by`.
+    pub(crate) fn hear_out(&self, answer_by: Time) {
         let silent = |heard: &Heard| matches!(heard, Heard::Silence);
         let moment = self.started.after(MOMENT).min(answer_by);
         clock::poll(moment, || !self.state.lock().heard.iter().any(silent));
+    }
+
+    /// What was wrong with each node that was asked and gave no usable answer so far, out of the time
+    /// until `answer_by`.
+    pub(crate) fn faults(&self, nodes: &[Node], answer_by: Time) -> Vec<NodeFault> {
         let now = clock::now();
         let (waited, late) = (now.since(self.started), answer_by <= now);
         let heard = self.state.lock().heard.clone();
