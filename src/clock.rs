@@ -59,6 +59,15 @@ pub(crate) fn sleep(duration: Duration) {
     std::thread::sleep(duration);
 }
 
+/// Spawns a thread that runs nothing but our own code; there may be thousands of them.
+pub(crate) fn spawn_small(
+    name: String,
+    run: impl FnOnce() + Send + 'static,
+) -> io::Result<JoinHandle<()>> {
+    const STACK: usize = 256 * 1024;
+    Builder::new().name(name).stack_size(STACK).spawn(run)
+}
+
 pub(crate) fn spawn(
     name: String,
     run: impl FnOnce() + Send + 'static,

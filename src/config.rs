@@ -40,12 +40,28 @@ pub struct Builder {
     settings: Settings,
 }
 
+/// Whether a lock is renewed while it is held.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Renewal {
+    /// Each time a third of the TTL is gone, by a thread that is started when it is first due. The
+    /// lock is lost only if a majority of the nodes cannot be reached for the rest of the TTL, or
+    /// lost its data.
+    #[default]
+    Auto,
+    /// Only by [`Guard::extend`](crate::Guard::extend): the lock ends with its TTL. The end is told
+    /// all the same.
+    Manual,
+}
+
 /// What the rest of the crate needs to know of the configuration. Checked by [`Builder::build`].
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) ttl: Duration,
     pub(crate) node_timeout: Duration,
     pub(crate) no_quorum_timeout: Duration,
+    pub(crate) renewal: Renewal,
+    pub(crate) max_hold: Option<Duration>,
     pub(crate) backoff: Backoff,
     pub(crate) key_prefix: Vec<u8>,
     pub(crate) mechanisms: Mechanisms,
@@ -59,6 +75,8 @@ impl Default for Builder {
                 ttl: Duration::from_secs(30),
                 node_timeout: Duration::from_millis(200),
                 no_quorum_timeout: Duration::from_secs(10),
+                renewal: Renewal::Auto,
+                max_hold: None,
                 backoff: Backoff { min: Duration::from_millis(5), max: Duration::from_millis(100) },
                 key_prefix: b"quorlock:".to_vec(),
                 mechanisms: Mechanisms::ALL,
@@ -135,6 +153,25 @@ impl Builder {
     /// enough for somebody to be told.
     pub fn no_quorum_timeout(mut self, timeout: Duration) -> Self {
         self.settings.no_quorum_timeout = timeout;
+        self
+    }
+
+    /// Whether a lock is renewed while it is held.
+    ///
+    /// Defaults to [`Renewal::Auto`]: work that takes longer than anybody thought keeps its lock, and
+    /// the TTL only has to cover a crash.
+    pub fn renewal(mut self, renewal: Renewal) -> Self {
+        self.settings.renewal = renewal;
+        self
+    }
+
+    /// The longest that a lock may be held in all, renewals and extensions included; at least the
+    /// [`node_timeout`](Self::node_timeout). At its end the lock is lost, and given back.
+    ///
+    /// Defaults to `None`: as long as the holder lives. Set it where a holder that hangs, but still
+    /// renews, must not keep everybody out for ever.
+    pub fn max_hold(mut self, max_hold: Option<Duration>) -> Self {
+        self.settings.max_hold = max_hold;
         self
     }
 
@@ -232,7 +269,19 @@ impl Settings {
                 self.key_prefix.len()
             )));
         }
+        self.check_max_hold(self.max_hold)?;
         self.check_ttl(self.ttl)
+    }
+
+    /// A lock that ends before it can be granted would be of no use.
+    pub(crate) fn check_max_hold(&self, max_hold: Option<Duration>) -> Result<(), Error> {
+        match max_hold {
+            Some(max_hold) if max_hold < self.node_timeout => Err(Error::config(format!(
+                "max_hold is {max_hold:?}; it must be at least the node_timeout, {:?}",
+                self.node_timeout
+            ))),
+            _ => Ok(()),
+        }
     }
 
     /// A TTL below twice the node timeout could be used up by a single slow try.

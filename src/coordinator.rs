@@ -10,12 +10,14 @@ use crate::claim::{Claim, Wanted};
 use crate::clock;
 use crate::config::Settings;
 use crate::error::{Error, ErrorKind, NodeFault};
+use crate::held::Held;
 use crate::ident::{self, Name};
 use crate::node::{Address, Node};
 use crate::observe;
 use crate::quorum::{
     Acquisition, Ballot, Conclusion, Outcome, Patience, Policy, Step, Time, majority,
 };
+use crate::renewal::Timetable;
 use crate::round::{Interrupts, Woken};
 
 /// The nodes and all that is shared by the clones of one client and the locks it gave out.
@@ -24,6 +26,7 @@ pub(crate) struct Coordinator {
     names: Arc<[Arc<str>]>,
     settings: Settings,
     unanswered: Arc<AtomicUsize>,
+    timetable: Arc<Timetable>,
     /// Dropped by `close`, which ends `closed`.
     open: Mutex<Option<Sender<()>>>,
     closed: Receiver<()>,
@@ -58,12 +61,16 @@ impl Coordinator {
                 },
             )
         });
+        let timetable = Timetable::start().map_err(|error| {
+            Error::config(format!("no thread could be started for renewals: {error}"))
+        })?;
         let (open, closed) = bounded(0);
         Ok(Arc::new(Self {
             nodes: nodes.collect::<Result<_, _>>()?,
             names,
             settings,
             unanswered,
+            timetable,
             open: Mutex::new(Some(open)),
             closed,
             quorum: AtomicBool::new(true),
@@ -82,6 +89,10 @@ impl Coordinator {
         &self.settings
     }
 
+    pub(crate) fn timetable(&self) -> &Arc<Timetable> {
+        &self.timetable
+    }
+
     /// How many releases could be answered, and have not been yet.
     pub(crate) fn unanswered(&self) -> &Arc<AtomicUsize> {
         &self.unanswered
@@ -94,7 +105,7 @@ impl Coordinator {
         wanted: &Wanted,
         patience: Patience,
         cancel: Option<&Receiver<()>>,
-    ) -> Result<Option<Claim>, Error> {
+    ) -> Result<Option<Arc<Held>>, Error> {
         let never = never();
         let interrupts = Interrupts { cancel: cancel.unwrap_or(&never), closed: &self.closed };
         stop_if(interrupts.poll(), &wanted.name)?;
@@ -111,9 +122,8 @@ impl Coordinator {
             let faults = || round.faults(&self.nodes, answer_by);
             let step = acquisition.concluded(conclusion, started, clock::now(), rand::random());
             if let Step::Finish(Outcome::Granted { valid_until, .. }) = step {
-                claim.granted(valid_until);
                 self.note_quorum(true, faults);
-                return Ok(Some(claim));
+                return Ok(Some(Held::new(claim, valid_until)));
             }
             if conclusion == Conclusion::Unreachable {
                 round.hear_out(answer_by);
@@ -189,8 +199,9 @@ impl Coordinator {
         outcome: Outcome,
         wanted: &Wanted,
         faults: impl FnOnce() -> Vec<NodeFault>,
-    ) -> Result<Option<Claim>, Error> {
-        let Wanted { name, ttl, .. } = wanted;
+    ) -> Result<Option<Arc<Held>>, Error> {
+        let Wanted { name, terms, .. } = wanted;
+        let ttl = terms.ttl;
         let nodes = self.nodes.len();
         let needed = majority(nodes);
         let (kind, message) = match outcome {

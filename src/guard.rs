@@ -1,25 +1,31 @@
 //! A lock that is held.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
-use crate::claim::Claim;
+use crossbeam_channel::Receiver;
+
 use crate::error::{Error, ErrorKind};
+use crate::held::Held;
+use crate::quorum::LossReason;
 
 /// A lock that is held, until it is dropped or its validity ends.
 ///
 /// It owns all it needs, so it can be stored, returned and sent to another thread, and it may
 /// outlive the [`Quorlock`](crate::Quorlock) that gave it out. Dropping it, also by a panic, gives
-/// the lock back without waiting on the network; [`unlock`](Self::unlock) waits and reports. A guard
-/// that is leaked with [`std::mem::forget`] keeps its lock until the TTL is over, and so does one in
-/// a process that is killed, or aborts (`panic = "abort"`).
+/// the lock back without waiting on the network; [`unlock`](Self::unlock) waits and reports. The lock of
+/// a process that is killed, or aborts (`panic = "abort"`), ends with its TTL. A guard that is leaked
+/// with [`std::mem::forget`] holds its lock for as long as the process lives, if it is renewed.
+///
+/// The lock is renewed while it is held, unless [`Renewal::Manual`](crate::Renewal) says otherwise.
 ///
 /// **A lease is not a mutex in memory.** A process that is paused for longer than
 /// [`remaining`](Self::remaining) does not notice that somebody else took the lock meanwhile: call
 /// [`check`](Self::check) before each step that must be protected.
 #[must_use = "the lock is given back as soon as the guard is dropped"]
 pub struct Guard {
-    claim: Claim,
+    held: Arc<Held>,
 }
 
 /// What a lock rests on.
@@ -33,20 +39,24 @@ pub enum Mode {
 }
 
 impl Guard {
-    pub(crate) fn new(claim: Claim) -> Self {
-        Self { claim }
+    pub(crate) fn new(held: Arc<Held>) -> Self {
+        Self { held }
     }
 
     /// The name of the lock, without the key prefix.
     #[must_use]
     pub fn name(&self) -> &[u8] {
-        self.claim.name().as_bytes()
+        self.held.claim().name().as_bytes()
     }
 
     /// What the lock rests on.
     #[must_use]
     pub fn mode(&self) -> Mode {
-        if self.claim.nodes() == 1 { Mode::SingleNode } else { Mode::Quorum }
+        if self.held.claim().coordinator().nodes().len() == 1 {
+            Mode::SingleNode
+        } else {
+            Mode::Quorum
+        }
     }
 
     /// How much longer the lock is certainly ours, clock drift allowed for; zero once it may be
@@ -58,7 +68,7 @@ impl Guard {
     /// system has one.
     #[must_use]
     pub fn remaining(&self) -> Duration {
-        self.claim.remaining()
+        self.held.remaining()
     }
 
     /// Makes sure that the lock is still ours.
@@ -67,14 +77,49 @@ impl Guard {
     ///
     /// [`Lost`](crate::ErrorKind::Lost) once [`remaining`](Self::remaining) is zero.
     pub fn check(&self) -> Result<(), Error> {
-        self.claim.check()
+        self.held.check()
     }
 
-    /// Has the lock live for `ttl` from now on. Waits until a majority has confirmed it, at most
+    /// Gets one message when the lock is lost: at the end of its validity, and never before that
+    /// without a reason. Ends without a message when the lock is given back.
+    ///
+    /// Made for `crossbeam_channel::select!`. What decides is the clock, so [`check`](Self::check)
+    /// may know a loss a moment before the message is there.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # let locks = quorlock::Quorlock::builder().nodes(["redis://a"]).build()?;
+    /// # let (_sender, work) = crossbeam_channel::unbounded::<u32>();
+    /// let guard = locks.lock("orders/42")?;
+    /// loop {
+    ///     crossbeam_channel::select! {
+    ///         recv(guard.lost()) -> reason => break, // stop what the lock protects
+    ///         recv(work) -> item => { /* .. */ }
+    ///     }
+    /// }
+    /// # Ok::<(), quorlock::Error>(())
+    /// ```
+    #[must_use]
+    pub fn lost(&self) -> &Receiver<LossReason> {
+        self.held.notice().receiver()
+    }
+
+    /// Has `callback` called when the lock is lost, on a thread of its own; at once, on this one, if
+    /// it is lost already. Never called once the lock was given back.
+    ///
+    /// It may block, panic, unlock or drop the guard: that holds up nothing else.
+    pub fn on_lost(&self, callback: impl FnOnce(LossReason) + Send + 'static) {
+        self.held.notice().call(Box::new(callback));
+    }
+
+    /// Has the lock live for `ttl` from now on at least. Waits until a majority has confirmed it, at most
     /// the node timeout.
     ///
     /// Keys on the nodes are never shortened. With a `ttl` shorter than what is left,
-    /// [`remaining`](Self::remaining) is cut at once. A lock that is lost stays lost.
+    /// [`remaining`](Self::remaining) is cut at once, until the next renewal. Nodes that lost the key,
+    /// or never had it, get it, unless somebody else has taken it there. A lock that is lost stays
+    /// lost.
     ///
     /// # Errors
     ///
@@ -83,7 +128,7 @@ impl Guard {
     /// lost; [`NoQuorum`](crate::ErrorKind::NoQuorum) if too few nodes confirmed: then the lock is not
     /// held for longer than before (and for less, if less was asked for).
     pub fn extend(&self, ttl: Duration) -> Result<(), Error> {
-        self.claim.extend(ttl)
+        self.held.extend(ttl)
     }
 
     /// Gives the lock back and waits until a majority of the nodes is certainly without it, at most
@@ -96,7 +141,7 @@ impl Guard {
     /// ours until now, and may stay taken until its TTL is over. In both cases the lock is given
     /// back as far as the nodes can be reached.
     pub fn unlock(self) -> Result<(), Error> {
-        self.claim.release_and_wait()
+        self.held.give_back_and_wait()
     }
 
     /// The end of a critical section: whether it was protected. That a release which was sent has
@@ -109,10 +154,16 @@ impl Guard {
     }
 }
 
+impl Drop for Guard {
+    fn drop(&mut self) {
+        self.held.give_back();
+    }
+}
+
 impl fmt::Debug for Guard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Guard")
-            .field("name", &self.claim.name().to_string())
+            .field("name", &self.held.claim().name().to_string())
             .field("mode", &self.mode())
             .field("remaining", &self.remaining())
             .finish()

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use crate::error::NodeFault;
+use crate::ident::Name;
+use crate::quorum::LossReason;
 
 pub(crate) fn node_up(node: &Arc<str>) {
     tracing::info!(target: "quorlock", node = &**node, "node is up");
@@ -38,4 +40,24 @@ pub(crate) fn quorum_lost(faults: &[NodeFault]) {
 
 pub(crate) fn quorum_back() {
     tracing::info!(target: "quorlock", "a quorum can be reached again");
+}
+
+/// A renewal was not confirmed; it is tried again while the lock is valid.
+pub(crate) fn not_renewed(name: &Name, faults: &[NodeFault]) {
+    let reasons: Vec<_> = faults.iter().map(ToString::to_string).collect();
+    tracing::warn!(
+        target: "quorlock",
+        lock = %name,
+        reasons = reasons.join("; "),
+        "a renewal was not confirmed in time"
+    );
+}
+
+pub(crate) fn lost(name: &Name, reason: LossReason) {
+    tracing::error!(target: "quorlock", lock = %name, ?reason, "a lock that is held was lost");
+}
+
+/// A lock's renewal or callback has to do without a thread of its own.
+pub(crate) fn no_thread(error: &std::io::Error) {
+    tracing::warn!(target: "quorlock", %error, "no thread could be started; a shared one takes over");
 }

@@ -106,11 +106,19 @@ impl<B: Ballot + 'static> Round<B> {
     }
 
     /// Asks all nodes.
-    pub(crate) fn ask(self: &Arc<Self>, nodes: &[Node], request: Request) {
-        let request = Arc::new(request);
+    pub(crate) fn ask(self: &Arc<Self>, nodes: &[Node], request: &Arc<Request>) {
+        self.ask_each(nodes, |_| request.clone());
+    }
+
+    /// Asks all nodes, each one something of its own.
+    pub(crate) fn ask_each(
+        self: &Arc<Self>,
+        nodes: &[Node],
+        request: impl Fn(&Node) -> Arc<Request>,
+    ) {
         self.expect(0..nodes.len());
         for node in nodes {
-            node.ask(&request, self);
+            node.ask(&request(node), self);
         }
     }
 

@@ -205,7 +205,7 @@ fn case_08_an_extension_revives_nothing() {
     assert_eq!(error.kind(), ErrorKind::Lost, "{error}");
     assert!(guard.remaining().is_zero());
     assert_eq!(servers[0].get(KEY).as_deref(), Some("somebody-else"));
-    assert_eq!(servers[1].get(KEY), None);
+    wait_until("nothing is left", AGES, || servers[1].get(KEY).is_none());
     assert_eq!(guard.unlock().expect_err("it is gone").kind(), ErrorKind::Lost);
     assert_eq!(servers[0].get(KEY).as_deref(), Some("somebody-else"));
 }

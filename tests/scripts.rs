@@ -49,24 +49,29 @@ fn an_acquire_names_who_is_in_the_way() {
 fn only_the_owner_extends_and_releases() {
     let server = Server::start();
     run(&server, ACQUIRE, &["me", "10000"]);
-    assert_eq!(run(&server, EXTEND, &["other", "60000"]), Value::Int(0));
+    let never = "0";
+    let always = "99999999999999";
+    assert_eq!(run(&server, EXTEND, &["other", "60000", always]), Value::Int(0));
     assert!(server.pttl("k") <= 10_000, "somebody else extended it");
     assert_eq!(run(&server, RELEASE, &["other"]), Value::Int(0));
-    assert_eq!(run(&server, EXTEND, &["me", "60000"]), Value::Int(1));
+    assert_eq!(run(&server, EXTEND, &["me", "60000", never]), Value::Int(1));
     assert!(server.pttl("k") > 50_000);
-    assert_eq!(run(&server, EXTEND, &["me", "1000"]), Value::Int(1));
+    assert_eq!(run(&server, EXTEND, &["me", "1000", never]), Value::Int(1));
     assert!(server.pttl("k") > 50_000, "an extension shortened the key");
     assert_eq!(run(&server, RELEASE, &["me"]), Value::Int(1));
     assert_eq!(run(&server, RELEASE, &["me"]), Value::Int(0));
-    assert_eq!(run(&server, EXTEND, &["me", "60000"]), Value::Int(0));
+    assert_eq!(run(&server, EXTEND, &["me", "60000", never]), Value::Int(-1));
     assert_eq!(server.get("k"), None, "an extension set the key again");
+    assert_eq!(run(&server, EXTEND, &["me", "60000", always]), Value::Int(2));
+    assert_eq!(server.get("k").as_deref(), Some("me"));
+    assert!(server.pttl("k") > 50_000);
 }
 
 #[test]
 fn data_that_is_no_lock_is_no_fault_of_the_node() {
     let server = Server::start();
     server.command(&["RPUSH", "k", "data"]);
-    assert_eq!(run(&server, EXTEND, &["me", "60000"]), Value::Int(0));
+    assert_eq!(run(&server, EXTEND, &["me", "60000", "99999999999999"]), Value::Int(0));
     assert_eq!(run(&server, RELEASE, &["me"]), Value::Int(0));
     assert_eq!(server.command(&["LLEN", "k"]), Value::Int(1));
 }

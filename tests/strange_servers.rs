@@ -120,7 +120,11 @@ fn dribbled_bytes_hold_no_caller() {
                 let mut request = [0; 4_096];
                 let version = "redis_version:7.0.15\r\n";
                 let _ = stream.read(&mut request);
-                let _ = write!(stream, "+PONG\r\n${}\r\n{version}\r\n", version.len());
+                let _ = write!(
+                    stream,
+                    "+PONG\r\n*2\r\n$1\r\n1\r\n$1\r\n0\r\n${}\r\n{version}\r\n",
+                    version.len()
+                );
                 let _ = stream.read(&mut request);
                 let _ = stream.write_all(b"$100000\r\n");
                 while stream.write_all(b"x").is_ok() {

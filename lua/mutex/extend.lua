@@ -1,20 +1,33 @@
--- Lets an exclusive lock live longer on one node, if it is still ours there.
+-- Lets an exclusive lock live longer on one node, if it is still ours there; and takes it again if
+-- the node has lost it, and nobody else has taken it since.
 --
 -- KEYS[1]  the lock
 -- ARGV[1]  the owner id that took it
 -- ARGV[2]  how long it shall live from now on at least, in milliseconds
+-- ARGV[3]  until when, in milliseconds of this node's clock, a key that is gone may be set again
 --
 -- Replies:
---   1   our key was there, and lives for at least that long
---   0   our key was not there; it is never set again
+--   1    our key was there, and lives for at least that long
+--   2    no key was there; now ours is, for that long
+--   0    somebody else's key is there
+--   -1   no key was there, and it is too late to set it
 --
 -- A key is never shortened: a late, short extension must not undo an earlier, longer one.
 
 -- pcall: another kind's key under that name is not ours either, and no fault of the node.
-if redis.pcall('GET', KEYS[1]) ~= ARGV[1] then
+local owner = redis.pcall('GET', KEYS[1])
+if owner == ARGV[1] then
+  if redis.call('PTTL', KEYS[1]) < tonumber(ARGV[2]) then
+    redis.call('PEXPIRE', KEYS[1], ARGV[2])
+  end
+  return 1
+elseif owner then
   return 0
 end
-if redis.call('PTTL', KEYS[1]) < tonumber(ARGV[2]) then
-  redis.call('PEXPIRE', KEYS[1], ARGV[2])
+-- A request that was held up on its way must not take a lock that nobody holds any more.
+local now = redis.call('TIME')
+if now[1] * 1000 + now[2] / 1000 >= tonumber(ARGV[3]) then
+  return -1
 end
-return 1
+redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
+return 2

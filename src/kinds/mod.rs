@@ -14,7 +14,9 @@ pub use mutex::Mutex;
 pub(crate) trait Kind: fmt::Debug + Send + Sync {
     fn acquire(&self, key: &[u8], owner: &str, ttl: Duration) -> Request;
 
-    fn extend(&self, key: &[u8], owner: &str, ttl: Duration) -> Request;
+    /// `repair_until_ms`: until when, in milliseconds of the node's own clock, a key that is gone
+    /// may be set again.
+    fn extend(&self, key: &[u8], owner: &str, ttl: Duration, repair_until_ms: i64) -> Request;
 
     fn release(&self, key: &[u8], owner: &str) -> Request;
 }
@@ -40,7 +42,7 @@ mod tests {
         for kind in KINDS {
             let calls = [
                 kind.acquire(b"key", "owner", ttl),
-                kind.extend(b"key", "owner", ttl),
+                kind.extend(b"key", "owner", ttl, 0),
                 kind.release(b"key", "owner"),
             ];
             for call in calls {

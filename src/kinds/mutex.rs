@@ -9,11 +9,12 @@ use super::{Kind, milliseconds};
 use crate::claim::Wanted;
 use crate::client::Quorlock;
 use crate::clock;
+use crate::config::Renewal;
 use crate::error::Error;
 use crate::guard::Guard;
 use crate::ident::Name;
 use crate::node::{Request, Script};
-use crate::quorum::Patience;
+use crate::quorum::{Patience, Terms};
 
 static ACQUIRE: Script = Script::new(include_str!("../../lua/mutex/acquire.lua"));
 static EXTEND: Script = Script::new(include_str!("../../lua/mutex/extend.lua"));
@@ -27,8 +28,9 @@ impl Kind for MutexKind {
         Request::new(&ACQUIRE, 1, vec![key.to_vec(), owner.into(), milliseconds(ttl)])
     }
 
-    fn extend(&self, key: &[u8], owner: &str, ttl: Duration) -> Request {
-        Request::new(&EXTEND, 1, vec![key.to_vec(), owner.into(), milliseconds(ttl)])
+    fn extend(&self, key: &[u8], owner: &str, ttl: Duration, repair_until_ms: i64) -> Request {
+        let repair_until = repair_until_ms.to_string().into_bytes();
+        Request::new(&EXTEND, 1, vec![key.to_vec(), owner.into(), milliseconds(ttl), repair_until])
     }
 
     fn release(&self, key: &[u8], owner: &str) -> Request {
@@ -63,6 +65,8 @@ pub struct Mutex {
     /// An invalid name is told by the first call that uses it.
     name: Result<Name, Error>,
     ttl: Duration,
+    renewal: Renewal,
+    max_hold: Option<Duration>,
 }
 
 impl Mutex {
@@ -72,6 +76,8 @@ impl Mutex {
             locks: locks.clone(),
             name: Name::new(&settings.key_prefix, name),
             ttl: settings.ttl,
+            renewal: settings.renewal,
+            max_hold: settings.max_hold,
         }
     }
 
@@ -79,6 +85,20 @@ impl Mutex {
     /// [`Builder::ttl`](crate::Builder::ttl) states. Defaults to what is set there.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = ttl;
+        self
+    }
+
+    /// Whether this lock is renewed while it is held, as [`Builder::renewal`](crate::Builder::renewal)
+    /// describes. Defaults to what is set there.
+    pub fn renewal(mut self, renewal: Renewal) -> Self {
+        self.renewal = renewal;
+        self
+    }
+
+    /// The longest that this lock may be held in all, as
+    /// [`Builder::max_hold`](crate::Builder::max_hold) describes. Defaults to what is set there.
+    pub fn max_hold(mut self, max_hold: Option<Duration>) -> Self {
+        self.max_hold = max_hold;
         self
     }
 
@@ -157,8 +177,16 @@ impl Mutex {
         cancel: Option<&Receiver<()>>,
     ) -> Result<Option<Guard>, Error> {
         let coordinator = self.locks.coordinator();
-        coordinator.settings().check_ttl(self.ttl)?;
-        let wanted = Wanted { kind: &MutexKind, name: self.name.clone()?, ttl: self.ttl };
+        let settings = coordinator.settings();
+        settings.check_ttl(self.ttl)?;
+        settings.check_max_hold(self.max_hold)?;
+        let terms = Terms {
+            ttl: self.ttl,
+            renewed: self.renewal == Renewal::Auto,
+            max_hold: self.max_hold,
+            mechanisms: settings.mechanisms,
+        };
+        let wanted = Wanted { kind: &MutexKind, name: self.name.clone()?, terms };
         Ok(coordinator.acquire(&wanted, patience, cancel)?.map(Guard::new))
     }
 }

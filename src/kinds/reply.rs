@@ -27,7 +27,9 @@ pub(crate) fn acquire(value: &Value) -> Result<Vote, Unexpected> {
 pub(crate) fn extend(value: &Value) -> Result<ExtensionVote, Unexpected> {
     match value {
         Value::Int(1) => Ok(ExtensionVote::Extended),
-        Value::Int(0) => Ok(ExtensionVote::Missing),
+        Value::Int(2) => Ok(ExtensionVote::Repaired),
+        Value::Int(0) => Ok(ExtensionVote::NotOurs),
+        Value::Int(-1) => Ok(ExtensionVote::Free),
         _ => Err(Unexpected),
     }
 }
@@ -70,7 +72,7 @@ mod tests {
         ] {
             assert_eq!(acquire(&value), Err(Unexpected), "{value}");
         }
-        assert_eq!(extend(&Value::Int(2)), Err(Unexpected));
+        assert_eq!(extend(&Value::Int(3)), Err(Unexpected));
         assert_eq!(release(&Value::Text("OK".into())), Err(Unexpected));
     }
 }

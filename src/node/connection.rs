@@ -26,6 +26,7 @@ pub(super) struct Connection {
     address: Address,
     /// The scripts whose source was sent here, so that the server knows them by their hash.
     known: Vec<&'static Script>,
+    clock_ahead_ms: i64,
 }
 
 /// What came back for one command.
@@ -59,7 +60,8 @@ impl Connection {
                 Ok(connection)
             })
             .map_err(|error| connect_fault(address, error))?;
-        let mut connection = Self { connection, address: address.clone(), known: Vec::new() };
+        let mut connection =
+            Self { connection, address: address.clone(), known: Vec::new(), clock_ahead_ms: 0 };
         connection.check_server(clock::now().after(timeout))?;
         Ok(connection)
     }
@@ -84,6 +86,10 @@ impl Connection {
     /// The server does not know its scripts any more (SCRIPT FLUSH).
     pub(super) fn forget_scripts(&mut self) {
         self.known.clear();
+    }
+
+    pub(super) fn clock_ahead_ms(&self) -> i64 {
+        self.clock_ahead_ms
     }
 
     pub(super) fn write(&mut self, bytes: &[u8]) -> Result<(), Broken> {
@@ -140,9 +146,11 @@ impl Connection {
     fn check_server(&mut self, deadline: Time) -> Result<(), NodeFault> {
         // PING, since a server that is loading or busy answers INFO.
         let mut commands = redis::cmd("PING").get_packed_command();
+        redis::cmd("TIME").write_packed_command(&mut commands);
         redis::cmd("INFO").arg("server").write_packed_command(&mut commands);
         self.write(&commands).map_err(|broken| broken.fault)?;
         self.read_text(deadline)?;
+        self.clock_ahead_ms = self.read_clock(deadline)?;
         let info = self.read_text(deadline)?;
         let version = info.lines().find_map(|line| line.strip_prefix("redis_version:"));
         let version = version.ok_or_else(|| not_redis(&self.address))?.trim();
@@ -164,6 +172,27 @@ impl Connection {
             Reply::Error(fault) => Err(fault),
             Reply::Value(_) | Reply::NoScript => Err(not_redis(&self.address)),
         }
+    }
+
+    /// How far the server's clock is ahead of the lease clock, at least: it was read before now.
+    fn read_clock(&mut self, deadline: Time) -> Result<i64, NodeFault> {
+        let time_ms = match self.read_any(deadline).map_err(|broken| broken.fault)? {
+            Reply::Value(Value::List(parts)) => match parts.as_slice() {
+                [Value::Text(seconds), Value::Text(microseconds)] => {
+                    let seconds = seconds.parse::<i64>().ok();
+                    let milliseconds = microseconds.parse::<i64>().ok().map(|us| us / 1_000);
+                    seconds
+                        .zip(milliseconds)
+                        .and_then(|(s, ms)| s.checked_mul(1_000)?.checked_add(ms))
+                }
+                _ => None,
+            },
+            Reply::Error(fault) => return Err(fault),
+            Reply::Value(_) | Reply::NoScript => None,
+        };
+        let now_ms = i64::try_from(clock::now().since(Time::default()).as_millis()).ok();
+        let ahead_ms = time_ms.zip(now_ms).and_then(|(time, now)| time.checked_sub(now));
+        ahead_ms.ok_or_else(|| not_redis(&self.address))
     }
 
     fn server_error(&self, error: ServerError) -> Result<Reply, Broken> {

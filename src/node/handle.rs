@@ -56,6 +56,7 @@ impl Node {
             kept: Kept::default(),
             writes: Default::default(),
             scripts: Default::default(),
+            clock_ahead_ms: Default::default(),
         });
         let worker =
             Worker { node: index, address, timeout, mailbox: jobs, shared: shared.clone() };
@@ -128,6 +129,13 @@ impl Node {
     /// all the time it has, but only as long as the others took to settle the matter (not `late`).
     pub(crate) fn silence(&self, waited: Duration, late: bool) -> Option<NodeFault> {
         self.shared.link.silence(waited, late)
+    }
+
+    /// That time in milliseconds of the node's own clock, or somewhat before; 0 if it is not known.
+    pub(crate) fn clock_ms(&self, time: Time) -> i64 {
+        let ahead_ms = self.shared.clock_ahead_ms.load(Ordering::Relaxed);
+        let time_ms = i64::try_from(time.since(Time::default()).as_millis()).unwrap_or(0);
+        if ahead_ms == 0 { 0 } else { time_ms.saturating_add(ahead_ms) }
     }
 
     pub(crate) fn stats(&self) -> NodeStats {

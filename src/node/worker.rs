@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError};
@@ -34,6 +34,8 @@ pub(super) struct Shared {
     pub(super) kept: Kept,
     pub(super) writes: AtomicU64,
     pub(super) scripts: AtomicU64,
+    /// How far the node's clock is ahead of the lease clock, at least; 0 before it is known.
+    pub(super) clock_ahead_ms: AtomicI64,
 }
 
 pub(super) struct Worker {
@@ -52,7 +54,7 @@ impl Worker {
         let mut orphaned = None;
         loop {
             self.shared.link.busy();
-            let opened = Connection::open(&self.address, self.timeout);
+            let opened = self.open();
             self.shared.link.idle();
             let fault = match opened {
                 Ok(connection) => {
@@ -75,6 +77,12 @@ impl Worker {
                 return;
             }
         }
+    }
+
+    fn open(&self) -> Result<Connection, NodeFault> {
+        let connection = Connection::open(&self.address, self.timeout)?;
+        self.shared.clock_ahead_ms.store(connection.clock_ahead_ms(), Ordering::Relaxed);
+        Ok(connection)
     }
 
     /// Carries jobs over `connection` until it breaks, which marks the link as down, or (`Break`)
@@ -147,7 +155,7 @@ impl Worker {
                 // fail: each request may be sent again, since it sets and never increments.
                 Err(broken) if broken.closed && !reconnected => {
                     reconnected = true;
-                    match Connection::open(&self.address, self.timeout) {
+                    match self.open() {
                         Ok(new) => connection = new,
                         Err(fault) => return Err(self.give_up(jobs, fault)),
                     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::tally::{Tally, Verdict};
-use super::{Ballot, Failure, Mechanisms, Time, validity};
+use super::{Ballot, Failure, Heard, Mechanisms, Time, validity};
 
 /// A node's answer to `acquire`. The shape is the wire contract of every kind of lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +58,14 @@ struct Slot {
     answer: Answer,
     /// Copies of the request that were written to the node.
     sent: u32,
+    /// The node said that our key is there, and has not said otherwise since.
+    ours: bool,
+    /// Repairs of the lock, once it was held, that the node has not answered.
+    repairs: u32,
+}
+
+impl Slot {
+    const NEW: Self = Self { answer: Answer::Open, sent: 0, ours: false, repairs: 0 };
 }
 
 /// One attempt: counts the votes, says when the matter is settled, and knows at every moment which
@@ -90,7 +98,7 @@ impl Attempt {
             answer_by,
             ttl,
             mechanisms,
-            slots: vec![Slot { answer: Answer::Open, sent: 0 }; nodes],
+            slots: vec![Slot::NEW; nodes],
             tally: Tally::new(nodes, mechanisms.quorum(nodes)),
             expired: false,
             closed: false,
@@ -117,11 +125,31 @@ impl Attempt {
             .zip(&self.slots)
             .filter_map(|(node, slot)| {
                 let answered = u32::from(matches!(slot.answer, Answer::Voted(_)));
-                let granted = matches!(slot.answer, Answer::Voted(Vote::Granted(_)));
-                let ghost = slot.sent > answered;
+                let granted = slot.ours;
+                let ghost = slot.sent > answered || slot.repairs > 0;
                 (granted || ghost && silent_too).then_some(Duty { node, granted, ghost })
             })
             .collect()
+    }
+
+    /// The lock that was won is about to be extended on all nodes, and repaired on those that lost
+    /// it: any of them may hold our key from now on.
+    pub(crate) fn repairing(&mut self) {
+        self.slots.iter_mut().for_each(|slot| slot.repairs += 1);
+    }
+
+    /// What the nodes said of our key in a round that [`repairing`](Self::repairing) announced.
+    pub(crate) fn repaired(&mut self, heard: &[Heard]) {
+        for (slot, heard) in self.slots.iter_mut().zip(heard) {
+            match heard {
+                Heard::Ours => slot.ours = true,
+                Heard::NotOurs => slot.ours = false,
+                Heard::NotAsked => {}
+                // For good: nobody knows when that request will run.
+                Heard::Nothing => continue,
+            }
+            slot.repairs -= 1;
+        }
     }
 
     /// What came of it, judged at `now`. Meaningful once it is decided or its time is over.
@@ -191,6 +219,7 @@ impl Ballot for Attempt {
     fn vote(&mut self, node: usize, vote: Vote) {
         let open = self.slots[node].answer == Answer::Open;
         self.slots[node].answer = Answer::Voted(vote);
+        self.slots[node].ours = matches!(vote, Vote::Granted(_));
         if open && !self.expired {
             match vote {
                 Vote::Granted(_) => self.tally.yes(),

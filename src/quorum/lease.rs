@@ -1,30 +1,125 @@
-//! What is known of a lock that was granted.
+//! What is known of a lock that was granted: until when it is ours, and when to renew it.
 
 use std::time::Duration;
 
-use super::Time;
+use super::{Mechanisms, Time};
 
-/// The lease of a held lock: until when it is certainly ours.
+/// Why a lock was lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum LossReason {
+    /// Its validity ended: it was not renewed, or too few nodes confirmed that in time.
+    Expired,
+    /// A majority of the nodes has not got our key any more, before its time: somebody deleted it,
+    /// or the nodes lost their data.
+    KeysGone,
+    /// It was held for as long as `max_hold` allows.
+    MaxHold,
+}
+
+/// What holding a lock was agreed to mean.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terms {
+    pub(crate) ttl: Duration,
+    /// Whether the lock is renewed while it is held.
+    pub(crate) renewed: bool,
+    /// The longest that it may be held in all.
+    pub(crate) max_hold: Option<Duration>,
+    pub(crate) mechanisms: Mechanisms,
+}
+
+/// What the last thing that was heard of the lock says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Granted, and not renewed yet.
+    Held,
+    /// A majority confirmed the last renewal.
+    Renewed,
+    /// The last renewal was not confirmed. It may have happened all the same, which says nothing:
+    /// the validity stays what it was.
+    Unknown,
+    Lost(LossReason),
+}
+
+/// What to do next about a lease, and when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// Renew it then.
+    Renew(Time),
+    /// Look at it then: it ends.
+    End(Time),
+    /// Nothing any more.
+    Over(LossReason),
+}
+
+/// What came of asking the nodes to let the keys live longer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Renewed {
+    /// A majority confirmed, which makes it valid until then.
+    Until(Time),
+    /// Too few nodes confirmed in time.
+    Unknown,
+    /// So many nodes said that our key is gone that no majority can have it.
+    Gone,
+}
+
+/// The lease of a held lock.
 ///
-/// Only a confirmed majority moves the end of validity; a reply that did not come changes nothing
-/// ("unknown does not extend").
+/// Only a majority that confirms *this* round moves the end of validity; a reply that did not come
+/// changes nothing. Once lost, it stays lost.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lease {
+    terms: Terms,
+    state: State,
     valid_until: Time,
+    /// The end that `max_hold` sets.
+    ends_at: Option<Time>,
+    renew_at: Time,
     /// The longest time any of our keys was asked to live for.
     longest_ttl: Duration,
-    /// So many nodes said that our key is gone that the clock does not matter any more.
-    gone: bool,
 }
 
 impl Lease {
-    pub(crate) const fn new(valid_until: Time, ttl: Duration) -> Self {
-        Self { valid_until, longest_ttl: ttl, gone: false }
+    /// A lock that was asked for at `started`, before the first byte was sent, and is valid until
+    /// then.
+    pub(crate) fn new(terms: Terms, started: Time, valid_until: Time) -> Self {
+        let ends_at = terms.max_hold.map(|max_hold| started.after(max_hold));
+        let mut lease = Self {
+            terms,
+            state: State::Held,
+            valid_until: Time::default(),
+            ends_at,
+            renew_at: Time::default(),
+            longest_ttl: terms.ttl,
+        };
+        lease.set_valid_until(valid_until);
+        lease
     }
 
     /// How much longer the lock is certainly ours; zero once it may be somebody else's.
     pub(crate) fn remaining(&self, now: Time) -> Duration {
-        if self.gone { Duration::ZERO } else { self.valid_until.since(now) }
+        match self.state {
+            State::Lost(_) => Duration::ZERO,
+            State::Held | State::Renewed | State::Unknown => self.valid_until.since(now),
+        }
+    }
+
+    /// Why the lock is not ours any more, if that is so. The clock decides, whoever looks first.
+    pub(crate) fn loss(&mut self, now: Time) -> Option<LossReason> {
+        if !matches!(self.state, State::Lost(_)) && self.remaining(now).is_zero() {
+            let by_max_hold = self.ends_at.is_some_and(|ends_at| ends_at <= self.valid_until);
+            let reason = if by_max_hold { LossReason::MaxHold } else { LossReason::Expired };
+            self.state = State::Lost(reason);
+        }
+        match self.state {
+            State::Lost(reason) => Some(reason),
+            State::Held | State::Renewed | State::Unknown => None,
+        }
+    }
+
+    /// The end of validity, as it is now.
+    pub(crate) const fn valid_until(&self) -> Time {
+        self.valid_until
     }
 
     /// How long ago the validity ended.
@@ -37,27 +132,63 @@ impl Lease {
         self.longest_ttl
     }
 
-    /// An extension to `ttl` is about to be sent, which would be valid until `until` at most.
-    ///
-    /// Who asks for less gets less at once: the nodes may cut nothing short, but the caller said
-    /// that it will not use the lock any longer.
-    pub(crate) fn extending(&mut self, ttl: Duration, until: Time) {
-        self.longest_ttl = self.longest_ttl.max(ttl);
-        self.valid_until = self.valid_until.min(until);
-    }
-
-    /// A majority confirmed an extension, valid until `until`, and its last vote came at `now`.
-    ///
-    /// A lease that had ended before is not revived: somebody else may have had the lock since.
-    pub(crate) fn extended(&mut self, until: Time, now: Time) {
-        if !self.remaining(now).is_zero() {
-            self.valid_until = until;
+    /// When to look at this lease again, and for what.
+    pub(crate) fn next(&mut self, now: Time) -> Next {
+        if let Some(reason) = self.loss(now) {
+            return Next::Over(reason);
+        }
+        let worth_it = self.ends_at.is_none_or(|ends_at| self.valid_until < ends_at);
+        if self.terms.renewed && worth_it && self.renew_at < self.valid_until {
+            Next::Renew(self.renew_at)
+        } else {
+            Next::End(self.valid_until)
         }
     }
 
-    /// A majority said that our key is not there.
-    pub(crate) fn lost(&mut self) {
-        self.gone = true;
+    /// The caller asks for `ttl` from now on, which would be valid until `until` at most.
+    ///
+    /// Who asks for less gets less at once: no key is cut short, but the caller said that it will
+    /// not use the lock any longer.
+    pub(crate) fn extending(&mut self, ttl: Duration, until: Time) {
+        self.longest_ttl = self.longest_ttl.max(ttl);
+        if until < self.valid_until {
+            self.set_valid_until(until);
+        }
+    }
+
+    /// A round of renewal or extension is over; its last vote that counts came at `now`.
+    ///
+    /// A lease that had ended before is not revived: somebody else may have had the lock since.
+    /// And a validity that is there already, from a longer extension, is not cut.
+    pub(crate) fn renewed(&mut self, renewed: Renewed, now: Time) {
+        if self.loss(now).is_some() {
+            return;
+        }
+        match renewed {
+            Renewed::Until(until) => {
+                self.state = State::Renewed;
+                self.set_valid_until(until.max(self.valid_until));
+            }
+            Renewed::Unknown => {
+                self.state = State::Unknown;
+                self.renew_at = now.after(self.retry_pause());
+                if !self.terms.mechanisms.unknown_does_not_extend {
+                    self.set_valid_until(now.after(self.terms.ttl));
+                }
+            }
+            Renewed::Gone => self.state = State::Lost(LossReason::KeysGone),
+        }
+    }
+
+    /// A renewal is due when a third of the TTL is gone: two more tries have room before the end.
+    fn set_valid_until(&mut self, until: Time) {
+        self.valid_until = self.ends_at.map_or(until, |ends_at| until.min(ends_at));
+        self.renew_at = until.before(self.terms.ttl * 2 / 3);
+    }
+
+    /// After a round that was not confirmed: soon, but not at once.
+    fn retry_pause(&self) -> Duration {
+        self.terms.ttl / 20
     }
 }
 
@@ -69,30 +200,101 @@ mod tests {
         Time::from_start(Duration::from_millis(ms))
     }
 
-    const TTL: Duration = Duration::from_millis(1_000);
+    fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    fn terms() -> Terms {
+        Terms { ttl: ms(3_000), renewed: true, max_hold: None, mechanisms: Mechanisms::ALL }
+    }
+
+    fn lease() -> Lease {
+        Lease::new(terms(), at(0), at(3_000))
+    }
 
     #[test]
     fn validity_ends_by_the_clock_alone() {
-        let lease = Lease::new(at(1_000), TTL);
-        assert_eq!(lease.remaining(at(400)), Duration::from_millis(600));
-        assert_eq!(lease.remaining(at(1_000)), Duration::ZERO);
-        assert_eq!(lease.ended_ago(at(1_200)), Duration::from_millis(200));
+        let mut lease = lease();
+        assert_eq!(lease.remaining(at(400)), ms(2_600));
+        assert_eq!(lease.loss(at(2_999)), None);
+        assert_eq!(lease.remaining(at(3_000)), ms(0));
+        assert_eq!(lease.loss(at(3_000)), Some(LossReason::Expired));
+        assert_eq!(lease.ended_ago(at(3_200)), ms(200));
+    }
+
+    #[test]
+    fn a_renewal_is_due_at_a_third_of_the_ttl_and_each_one_moves_the_next() {
+        let mut lease = lease();
+        assert_eq!(lease.next(at(0)), Next::Renew(at(1_000)));
+        lease.renewed(Renewed::Until(at(4_000)), at(1_010));
+        assert_eq!(lease.next(at(1_010)), Next::Renew(at(2_000)));
+    }
+
+    #[test]
+    fn unknown_does_not_extend_and_is_tried_again_soon() {
+        let mut lease = lease();
+        lease.renewed(Renewed::Unknown, at(1_200));
+        assert_eq!(lease.remaining(at(1_200)), ms(1_800));
+        assert_eq!(lease.next(at(1_200)), Next::Renew(at(1_350)));
+        // Nothing is due behind the end.
+        lease.renewed(Renewed::Unknown, at(2_900));
+        assert_eq!(lease.next(at(2_900)), Next::End(at(3_000)));
+        assert_eq!(lease.next(at(3_000)), Next::Over(LossReason::Expired));
     }
 
     /// Case 8 of the field's bugs: an "extend" that revives a lock already lost.
     #[test]
-    fn an_extension_confirmed_after_the_end_revives_nothing() {
-        let mut lease = Lease::new(at(1_000), TTL);
-        lease.extending(TTL, at(1_900));
-        lease.extended(at(1_900), at(1_000));
-        assert_eq!(lease.remaining(at(1_000)), Duration::ZERO);
+    fn a_confirmation_after_the_end_revives_nothing() {
+        let mut lease = lease();
+        lease.renewed(Renewed::Until(at(5_900)), at(3_000));
+        assert_eq!(lease.remaining(at(3_000)), ms(0));
+        assert_eq!(lease.next(at(3_000)), Next::Over(LossReason::Expired));
+    }
+
+    #[test]
+    fn a_majority_without_our_key_is_a_loss_before_the_end() {
+        let mut lease = lease();
+        lease.renewed(Renewed::Gone, at(1_000));
+        assert_eq!(lease.loss(at(1_000)), Some(LossReason::KeysGone));
+        assert_eq!(lease.remaining(at(1_000)), ms(0));
+        lease.renewed(Renewed::Until(at(9_000)), at(1_001));
+        assert_eq!(lease.loss(at(1_001)), Some(LossReason::KeysGone), "it stays lost");
     }
 
     #[test]
     fn asking_for_less_cuts_the_validity_before_anything_is_sent() {
-        let mut lease = Lease::new(at(1_000), TTL);
-        lease.extending(Duration::from_millis(100), at(300));
-        assert_eq!(lease.remaining(at(200)), Duration::from_millis(100));
-        assert_eq!(lease.longest_ttl(), TTL, "the keys live on");
+        let mut lease = lease();
+        lease.extending(ms(100), at(300));
+        assert_eq!(lease.remaining(at(200)), ms(100));
+        assert_eq!(lease.longest_ttl(), ms(3_000), "the keys live on");
+    }
+
+    #[test]
+    fn a_longer_extension_is_not_cut_by_the_renewals_after_it() {
+        let mut lease = lease();
+        lease.extending(ms(60_000), at(60_000));
+        lease.renewed(Renewed::Until(at(60_000)), at(10));
+        assert_eq!(lease.next(at(10)), Next::Renew(at(58_000)), "there is no need before");
+        lease.renewed(Renewed::Until(at(5_000)), at(2_000));
+        assert_eq!(lease.remaining(at(2_000)), ms(58_000));
+    }
+
+    #[test]
+    fn the_longest_hold_ends_it_whatever_is_confirmed() {
+        let terms = Terms { max_hold: Some(ms(4_500)), ..terms() };
+        let mut lease = Lease::new(terms, at(0), at(3_000));
+        lease.renewed(Renewed::Until(at(4_000)), at(1_000));
+        assert_eq!(lease.next(at(1_000)), Next::Renew(at(2_000)));
+        lease.renewed(Renewed::Until(at(5_000)), at(2_000));
+        assert_eq!(lease.next(at(2_000)), Next::End(at(4_500)), "the keys live long enough");
+        assert_eq!(lease.next(at(4_500)), Next::Over(LossReason::MaxHold));
+    }
+
+    #[test]
+    fn a_manual_lease_is_only_watched() {
+        let mut lease = Lease::new(Terms { renewed: false, ..terms() }, at(0), at(3_000));
+        assert_eq!(lease.next(at(0)), Next::End(at(3_000)));
+        lease.renewed(Renewed::Until(at(4_000)), at(1_000));
+        assert_eq!(lease.next(at(1_000)), Next::End(at(4_000)));
     }
 }

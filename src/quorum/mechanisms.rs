@@ -14,6 +14,12 @@ pub(crate) struct Mechanisms {
     pub(crate) fresh_owner: bool,
     /// Nodes that were asked and did not answer get a release as well.
     pub(crate) release_silent: bool,
+    /// A renewal that was not confirmed leaves the validity as it is.
+    pub(crate) unknown_does_not_extend: bool,
+    /// Renewals stop before a release is sent.
+    pub(crate) renewal_stops_before_release: bool,
+    /// A node that lost the key of a held lock gets it again.
+    pub(crate) repair: bool,
 }
 
 impl Mechanisms {
@@ -23,6 +29,9 @@ impl Mechanisms {
         elapsed: true,
         fresh_owner: true,
         release_silent: true,
+        unknown_does_not_extend: true,
+        renewal_stops_before_release: true,
+        repair: true,
     };
 
     /// The number of yeses that win, out of `nodes`.

@@ -19,6 +19,11 @@ impl Time {
         Self(self.0.saturating_add(later))
     }
 
+    /// The point `earlier` before this one; the start of time if there is no such point.
+    pub(crate) const fn before(self, earlier: Duration) -> Self {
+        Self(self.0.saturating_sub(earlier))
+    }
+
     /// How long ago `earlier` was; zero if it is still to come.
     pub(crate) const fn since(self, earlier: Self) -> Duration {
         self.0.saturating_sub(earlier.0)

@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use quorlock::{ErrorKind, Guard, Mode, Quorlock};
+use quorlock::{ErrorKind, Guard, LossReason, Mode, Quorlock, Renewal};
 
 use crate::support::wait_until;
 use crate::world::{SHORT_TTL, TTL, World};
@@ -23,6 +23,9 @@ pub(crate) const PROMISES: &[Promise] = &[
     ("a_critical_section_is_protected", a_critical_section_is_protected),
     ("an_extension_lasts", an_extension_lasts),
     ("the_end_of_validity_is_told", the_end_of_validity_is_told),
+    ("work_longer_than_the_ttl_keeps_its_lock", work_longer_than_the_ttl_keeps_its_lock),
+    ("the_longest_hold_is_kept_to", the_longest_hold_is_kept_to),
+    ("an_unlock_ends_the_notice_without_a_message", an_unlock_ends_the_notice_without_a_message),
     ("a_guard_outlives_its_client", a_guard_outlives_its_client),
     ("closing_ends_the_waiting", closing_ends_the_waiting),
     ("names_are_bytes_and_independent", names_are_bytes_and_independent),
@@ -184,7 +187,12 @@ fn an_extension_lasts(world: &mut World) {
 
 fn the_end_of_validity_is_told(world: &mut World) {
     let (locks, other) = (world.client(), world.client());
-    let guard = locks.mutex("orders/42").ttl(SHORT_TTL).lock().expect("a majority is healthy");
+    let mutex = locks.mutex("orders/42").ttl(SHORT_TTL).renewal(Renewal::Manual);
+    let guard = mutex.lock().expect("a majority is healthy");
+    let (tell, told) = crossbeam_channel::bounded(1);
+    guard.on_lost(move |reason| tell.send(reason).expect("it is waited for"));
+    assert_eq!(guard.lost().recv_timeout(TTL), Ok(LossReason::Expired));
+    assert_eq!(told.recv_timeout(TTL), Ok(LossReason::Expired));
     wait_until("the lease has ended", TTL, || guard.remaining().is_zero());
     let error = guard.check().expect_err("it may be somebody else's");
     assert_eq!(error.kind(), ErrorKind::Lost);
@@ -195,6 +203,42 @@ fn the_end_of_validity_is_told(world: &mut World) {
     assert_eq!(guard.unlock().expect_err("lost").kind(), ErrorKind::Lost);
     assert!(!is_free(&other, "orders/42"), "the late unlock took the next holder's lock");
     next.unlock().expect("a majority is healthy");
+}
+
+fn work_longer_than_the_ttl_keeps_its_lock(world: &mut World) {
+    let (locks, other) = (world.client(), world.client());
+    let mutex = locks.mutex("orders/42").ttl(SHORT_TTL);
+    let guard = mutex.lock().expect("a majority is healthy");
+    let start = Instant::now();
+    while start.elapsed() < SHORT_TTL * 2 {
+        assert!(!is_free(&other, "orders/42"));
+        guard.check().expect("it is renewed");
+        thread::sleep(SHORT_TTL / 20);
+    }
+    assert!(guard.lost().try_recv().is_err());
+    guard.unlock().expect("it was ours all the time");
+    assert!(is_free(&other, "orders/42"));
+}
+
+fn the_longest_hold_is_kept_to(world: &mut World) {
+    let (locks, other) = (world.client(), world.client());
+    let start = Instant::now();
+    let mutex = locks.mutex("orders/42").ttl(SHORT_TTL).max_hold(Some(SHORT_TTL * 3 / 2));
+    let guard = mutex.lock().expect("a majority is healthy");
+    assert_eq!(guard.lost().recv_timeout(TTL), Ok(LossReason::MaxHold));
+    assert!(start.elapsed() >= SHORT_TTL * 3 / 2);
+    assert_eq!(guard.check().expect_err("lost").kind(), ErrorKind::Lost);
+    wait_until("it is given back", TTL / 2, || is_free(&other, "orders/42"));
+}
+
+fn an_unlock_ends_the_notice_without_a_message(world: &mut World) {
+    let locks = world.client();
+    let guard = lock(&locks, "orders/42");
+    let lost = guard.lost().clone();
+    guard.on_lost(|reason| panic!("told of {reason:?}"));
+    assert_eq!(lost.try_recv(), Err(crossbeam_channel::TryRecvError::Empty));
+    guard.unlock().expect("a majority is healthy");
+    assert_eq!(lost.recv_timeout(TTL), Err(crossbeam_channel::RecvTimeoutError::Disconnected));
 }
 
 fn a_guard_outlives_its_client(world: &mut World) {

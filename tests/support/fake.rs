@@ -25,6 +25,7 @@ pub fn redis(version: &str, reply: impl Fn(&str) -> Vec<u8> + Clone + Send + 'st
     let info = info(version);
     server(move |command| match command {
         "PING" => b"+PONG\r\n".to_vec(),
+        "TIME" => b"*2\r\n$10\r\n1700000000\r\n$1\r\n0\r\n".to_vec(),
         "INFO" => info.clone(),
         "HELLO" => b"%1\r\n+proto\r\n:3\r\n".to_vec(),
         other => reply(other),

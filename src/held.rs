@@ -1,0 +1,258 @@
+//! A lock that is held: its lease, its renewal, its end.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+use parking_lot::Mutex;
+
+use crate::claim::Claim;
+use crate::clock;
+use crate::error::{Error, ErrorKind, NodeFault};
+use crate::kinds::reply;
+use crate::loss::{Callbacks, LossNotice};
+use crate::observe;
+use crate::quorum::{Extension, Lease, LossReason, Next, ReleaseResult, Renewed, Time};
+use crate::renewal::Entry;
+use crate::round::Round;
+
+/// A lock that was granted, until it is given back or lost.
+pub(crate) struct Held {
+    claim: Claim,
+    lease: Mutex<Lease>,
+    notice: LossNotice,
+    extensions: Mutex<Extensions>,
+    /// The place in the timetable, while there is no renewal thread.
+    entry: Mutex<Option<Entry>>,
+    /// A message has the renewal thread look at the lease again; the end of the sender ends it.
+    poke: Mutex<Option<Sender<()>>>,
+    poked: Receiver<()>,
+}
+
+/// Whoever queues an extension holds this mutex, and whoever ends the lock does so under it before
+/// the releases are queued: no extension follows a release.
+#[derive(Default)]
+struct Extensions {
+    /// The lock has been given back, or was lost.
+    ended: bool,
+    /// Rounds of which copies may still be sent.
+    open: Vec<Weak<Round<Extension>>>,
+}
+
+impl Held {
+    /// The claim was granted, and is valid until then.
+    pub(crate) fn new(claim: Claim, valid_until: Time) -> Arc<Self> {
+        let lease = Lease::new(claim.terms(), claim.started(), valid_until);
+        let (poke, poked) = bounded(1);
+        let held = Arc::new(Self {
+            claim,
+            lease: Mutex::new(lease),
+            notice: LossNotice::new(),
+            extensions: Mutex::default(),
+            entry: Mutex::new(None),
+            poke: Mutex::new(Some(poke)),
+            poked,
+        });
+        held.enter();
+        held
+    }
+
+    pub(crate) fn claim(&self) -> &Claim {
+        &self.claim
+    }
+
+    pub(crate) fn notice(&self) -> &LossNotice {
+        &self.notice
+    }
+
+    pub(crate) fn remaining(&self) -> Duration {
+        self.lease.lock().remaining(clock::now())
+    }
+
+    /// `Lost`, once the lock is not certainly ours any more.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        let now = clock::now();
+        let mut lease = self.lease.lock();
+        let Some(reason) = lease.loss(now) else { return Ok(()) };
+        let ended_ago = lease.ended_ago(now);
+        drop(lease);
+        Err(self.lost(&match reason {
+            LossReason::Expired => format!("its validity ended {ended_ago:?} ago"),
+            LossReason::MaxHold => {
+                format!("it was held for as long as max_hold allows, which ended {ended_ago:?} ago")
+            }
+            LossReason::KeysGone => {
+                "its keys were gone from a majority of the nodes before its time".to_owned()
+            }
+        }))
+    }
+
+    /// Has the keys live for `ttl` from now on at least, and the lease with them.
+    pub(crate) fn extend(self: &Arc<Self>, ttl: Duration) -> Result<(), Error> {
+        self.claim.coordinator().settings().check_ttl(ttl)?;
+        self.check()?;
+        let extension = self.extension(ttl);
+        self.lease.lock().extending(ttl, extension.valid_at_most());
+        let confirmed = self.ask(extension, ttl);
+        self.look_again();
+        self.check()?;
+        confirmed.map_err(|faults| {
+            let message = format!(
+                "{} could not be extended: too few nodes confirmed it in time",
+                self.claim.name()
+            );
+            Error::new(ErrorKind::NoQuorum, message).with_faults(faults)
+        })
+    }
+
+    /// What is to be done about the lease, and when.
+    pub(crate) fn next(&self, now: Time) -> Next {
+        self.lease.lock().next(now)
+    }
+
+    /// One round of renewal.
+    pub(crate) fn renew(&self) {
+        let ttl = self.claim.terms().ttl;
+        if let Err(faults) = self.ask(self.extension(ttl), ttl) {
+            observe::not_renewed(self.claim.name(), &faults);
+        }
+    }
+
+    /// Gets a message when the lease has to be looked at again, and ends with the lock.
+    pub(crate) fn poked(&self) -> Receiver<()> {
+        self.poked.clone()
+    }
+
+    /// The lease is over: gives back what is left, tells the holder, and hands out who is to be
+    /// called.
+    pub(crate) fn lose(&self, reason: LossReason) -> Option<Callbacks> {
+        let callbacks = self.end().then(|| self.notice.lost(reason));
+        if callbacks.is_some() {
+            observe::lost(self.claim.name(), reason);
+            self.claim.release(self.longest_ttl());
+        }
+        callbacks
+    }
+
+    /// Gives the lock back without waiting.
+    pub(crate) fn give_back(&self) {
+        if self.end() {
+            self.notice.given_back();
+            self.claim.release(self.longest_ttl());
+        }
+    }
+
+    /// Gives the lock back, and says whether it was ours until then.
+    pub(crate) fn give_back_and_wait(&self) -> Result<(), Error> {
+        let lost = self.check();
+        if self.end() {
+            self.notice.given_back();
+        }
+        let released = self.claim.release_and_wait(self.longest_ttl(), lost.is_err());
+        lost?;
+        if released? == ReleaseResult::WasLost {
+            return Err(self.lost("its keys were gone from the nodes before it was given back"));
+        }
+        Ok(())
+    }
+
+    /// Has the lease looked at when it is due: by the timetable, if there is no thread for it.
+    pub(crate) fn enter(self: &Arc<Self>) {
+        let due = match self.next(clock::now()) {
+            Next::Renew(at) | Next::End(at) => at,
+            Next::Over(_) => clock::now(),
+        };
+        let mut entry = self.entry.lock();
+        if self.extensions.lock().ended {
+            return;
+        }
+        let timetable = self.claim.coordinator().timetable();
+        let before = entry.replace(timetable.enter(self, due));
+        drop(entry);
+        if let Some(before) = before {
+            timetable.strike(before);
+        }
+    }
+
+    /// The timetable has come to this lock; it is not in there any more.
+    pub(crate) fn taken_out(&self) {
+        *self.entry.lock() = None;
+    }
+
+    fn look_again(self: &Arc<Self>) {
+        if self.entry.lock().is_some() {
+            self.enter();
+        }
+        if let Some(poke) = &*self.poke.lock() {
+            // Full: it is about to look anyway.
+            let _ = poke.try_send(());
+        }
+    }
+
+    fn extension(&self, ttl: Duration) -> Extension {
+        let settings = self.claim.coordinator().settings();
+        let nodes = self.claim.coordinator().nodes().len();
+        let started = clock::now();
+        let answer_by = started.after(settings.node_timeout);
+        Extension::new(nodes, started, answer_by, ttl, self.claim.terms().mechanisms)
+    }
+
+    /// Puts `extension` to the nodes, waits for the verdict, and notes what it means for the lease.
+    /// Says what was wrong with which node, if it was not confirmed.
+    fn ask(&self, extension: Extension, ttl: Duration) -> Result<(), Vec<NodeFault>> {
+        let coordinator = self.claim.coordinator();
+        let mechanisms = self.claim.terms().mechanisms;
+        let answer_by = extension.answer_by();
+        let round = Round::new(extension, reply::extend, coordinator.names());
+        let valid_until = self.lease.lock().valid_until();
+        let mut extensions = self.extensions.lock();
+        if extensions.ended && mechanisms.renewal_stops_before_release {
+            return Ok(());
+        }
+        extensions.open.retain(|round| round.strong_count() > 0);
+        extensions.open.push(Arc::downgrade(&round));
+        self.claim.extend(&round, ttl, mechanisms.repair.then_some(valid_until));
+        drop(extensions);
+        // Not beyond the end: then the loss has to be told.
+        round.wait_uninterrupted(answer_by.min(valid_until));
+        self.claim.extended(&round);
+        let now = clock::now();
+        let renewed = round.with(|extension| extension.result(now));
+        self.lease.lock().renewed(renewed, now);
+        if renewed == Renewed::Unknown {
+            return Err(round.faults(coordinator.nodes(), answer_by));
+        }
+        Ok(())
+    }
+
+    /// Ends the renewal; whether this was the first to do so.
+    fn end(&self) -> bool {
+        let mut extensions = self.extensions.lock();
+        if std::mem::replace(&mut extensions.ended, true) {
+            return false;
+        }
+        if self.claim.terms().mechanisms.renewal_stops_before_release {
+            for round in extensions.open.iter().filter_map(Weak::upgrade) {
+                round.with(Extension::close);
+            }
+        }
+        drop(extensions);
+        *self.poke.lock() = None;
+        if let Some(entry) = self.entry.lock().take() {
+            self.claim.coordinator().timetable().strike(entry);
+        }
+        true
+    }
+
+    fn longest_ttl(&self) -> Duration {
+        self.lease.lock().longest_ttl()
+    }
+
+    fn lost(&self, why: &str) -> Error {
+        let message = format!(
+            "{} is lost: {why}; stop what it protects, somebody else may hold it now",
+            self.claim.name()
+        );
+        Error::new(ErrorKind::Lost, message)
+    }
+}

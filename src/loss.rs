@@ -1,0 +1,101 @@
+//! Telling the holder that its lock is lost.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+use parking_lot::Mutex;
+
+use crate::quorum::LossReason;
+
+type Callback = Box<dyn FnOnce(LossReason) + Send>;
+
+/// The one message about the end of a lock: sent on a loss, never sent once it was given back.
+pub(crate) struct LossNotice {
+    state: Mutex<State>,
+    lost: Receiver<LossReason>,
+}
+
+enum State {
+    /// Neither lost nor given back.
+    Open {
+        lost: Sender<LossReason>,
+        callbacks: Vec<Callback>,
+    },
+    Lost(LossReason),
+    GivenBack,
+}
+
+impl LossNotice {
+    pub(crate) fn new() -> Self {
+        let (sender, lost) = bounded(1);
+        Self { state: Mutex::new(State::Open { lost: sender, callbacks: Vec::new() }), lost }
+    }
+
+    /// Gets the one message; ends without one when the lock is given back.
+    pub(crate) fn receiver(&self) -> &Receiver<LossReason> {
+        &self.lost
+    }
+
+    /// Has `callback` called on the loss; at once, on this thread, if that has happened.
+    pub(crate) fn call(&self, callback: Callback) {
+        let reason = match &mut *self.state.lock() {
+            State::Open { callbacks, .. } => {
+                callbacks.push(callback);
+                return;
+            }
+            State::Lost(reason) => *reason,
+            State::GivenBack => return,
+        };
+        callback(reason);
+    }
+
+    /// The lock is lost: sends the message, and hands out what is to be called. Nothing is called
+    /// here, since a callback may block, panic, or come back to this very lock.
+    pub(crate) fn lost(&self, reason: LossReason) -> Callbacks {
+        let mut state = self.state.lock();
+        if !matches!(*state, State::Open { .. }) {
+            return Callbacks { reason, callbacks: Vec::new() };
+        }
+        let before = std::mem::replace(&mut *state, State::Lost(reason));
+        drop(state);
+        match before {
+            State::Open { lost, callbacks } => {
+                // There is room for the one message.
+                let _ = lost.try_send(reason);
+                Callbacks { reason, callbacks }
+            }
+            State::Lost(_) | State::GivenBack => Callbacks { reason, callbacks: Vec::new() },
+        }
+    }
+
+    /// The lock was given back: there will be no message.
+    pub(crate) fn given_back(&self) {
+        let mut state = self.state.lock();
+        if matches!(*state, State::Open { .. }) {
+            let before = std::mem::replace(&mut *state, State::GivenBack);
+            drop(state);
+            // Outside the mutex: what a callback owns may come back here when it is dropped.
+            drop(before);
+        }
+    }
+}
+
+/// What is to be called about a loss.
+#[must_use = "somebody waits to be called"]
+pub(crate) struct Callbacks {
+    reason: LossReason,
+    callbacks: Vec<Callback>,
+}
+
+impl Callbacks {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.callbacks.is_empty()
+    }
+
+    /// Calls them one after the other; one that panics does not stop the others.
+    pub(crate) fn call(self) {
+        for callback in self.callbacks {
+            let _ = catch_unwind(AssertUnwindSafe(|| callback(self.reason)));
+        }
+    }
+}

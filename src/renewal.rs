@@ -1,0 +1,182 @@
+//! Keeps held locks alive, and notices the end of those that are not kept.
+//!
+//! A lock that is held for a few milliseconds only costs an entry in a table: its own renewal thread
+//! starts when the first renewal is due. One thread a client sleeps until the first entry of the
+//! table is due. It also watches over locks that are not renewed.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::{Arc, Weak};
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
+use parking_lot::Mutex;
+
+use crate::clock;
+use crate::held::Held;
+use crate::loss::Callbacks;
+use crate::observe;
+use crate::quorum::{Next, Time};
+
+/// When which held lock is to be looked at.
+pub(crate) struct Timetable {
+    entries: Mutex<Entries>,
+    /// Wakes the thread when something is due before it would wake up by itself; ends it.
+    wake: Sender<()>,
+}
+
+struct Entries {
+    due: BTreeMap<Entry, Weak<Held>>,
+    last: u64,
+    asleep_until: Time,
+}
+
+/// A place in the timetable: when, and the how-manieth.
+pub(crate) type Entry = (Time, u64);
+
+impl Timetable {
+    /// Starts the thread.
+    pub(crate) fn start() -> io::Result<Arc<Self>> {
+        let (wake, woken) = bounded(1);
+        let entries = Entries { due: BTreeMap::new(), last: 0, asleep_until: clock::now() };
+        let timetable = Arc::new(Self { entries: Mutex::new(entries), wake });
+        let weak = Arc::downgrade(&timetable);
+        clock::spawn("quorlock-timer".to_owned(), move || run(&weak, &woken))?;
+        Ok(timetable)
+    }
+
+    /// Has `held` looked at, at `due`.
+    pub(crate) fn enter(&self, held: &Arc<Held>, due: Time) -> Entry {
+        let mut entries = self.entries.lock();
+        entries.last += 1;
+        let entry = (due, entries.last);
+        entries.due.insert(entry, Arc::downgrade(held));
+        let wake = due < entries.asleep_until;
+        if wake {
+            entries.asleep_until = due;
+        }
+        drop(entries);
+        if wake {
+            // Full: it is about to look anyway.
+            let _ = self.wake.try_send(());
+        }
+        entry
+    }
+
+    pub(crate) fn strike(&self, entry: Entry) {
+        self.entries.lock().due.remove(&entry);
+    }
+
+    /// Takes out what is due, and says until when to sleep after that.
+    fn due(&self, now: Time) -> (Vec<Weak<Held>>, Time) {
+        /// Without any entry. New ones wake the thread if they are due before.
+        const FAR: std::time::Duration = std::time::Duration::from_secs(3_600);
+        let mut entries = self.entries.lock();
+        let mut due = Vec::new();
+        while let Some(first) = entries.due.first_entry() {
+            if now < first.key().0 {
+                break;
+            }
+            due.push(first.remove());
+        }
+        let next = entries.due.first_key_value().map_or(now.after(FAR), |((at, _), _)| *at);
+        entries.asleep_until = next;
+        drop(entries);
+        (due, next)
+    }
+}
+
+/// The life of the thread; ends with the timetable.
+fn run(timetable: &Weak<Timetable>, woken: &Receiver<()>) {
+    loop {
+        let Some((due, until)) = timetable.upgrade().map(|table| table.due(clock::now())) else {
+            return;
+        };
+        due.iter().filter_map(Weak::upgrade).for_each(|held| look(&held));
+        while let Some(slice) = clock::slice(until) {
+            match woken.recv_timeout(slice) {
+                Ok(()) => break,
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+        }
+    }
+}
+
+/// Does what is due for one lock, and must not take long: others are waiting.
+fn look(held: &Arc<Held>) {
+    held.taken_out();
+    let now = clock::now();
+    match held.next(now) {
+        Next::Renew(at) if at <= now => {
+            let (weak, poked) = (Arc::downgrade(held), held.poked());
+            let name = thread_name(held);
+            if let Err(error) = clock::spawn_small(name, move || keep_alive(&weak, &poked)) {
+                // Out of threads. So this one takes over, one lock after the other.
+                observe::no_thread(&error);
+                held.renew();
+                held.enter();
+            }
+        }
+        Next::Renew(_) | Next::End(_) => held.enter(),
+        Next::Over(reason) => {
+            if let Some(callbacks) = held.lose(reason) {
+                call(callbacks);
+            }
+        }
+    }
+}
+
+/// Renews the lock until it ends: the life of a renewal thread.
+fn keep_alive(held: &Weak<Held>, poked: &Receiver<()>) {
+    while let Some(lock) = held.upgrade() {
+        let now = clock::now();
+        let until = match lock.next(now) {
+            Next::Renew(at) if at <= now => {
+                lock.renew();
+                continue;
+            }
+            Next::Renew(at) | Next::End(at) => at,
+            Next::Over(reason) => {
+                if let Some(callbacks) = lock.lose(reason) {
+                    call(callbacks);
+                }
+                return;
+            }
+        };
+        // Not while we wait: the holder may be gone meanwhile.
+        drop(lock);
+        while let Some(slice) = clock::slice(until) {
+            match poked.recv_timeout(slice) {
+                Ok(()) => break,
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+        }
+    }
+}
+
+/// On a thread of their own: they may block, and need any amount of stack.
+fn call(callbacks: Callbacks) {
+    if callbacks.is_empty() {
+        return;
+    }
+    let callbacks = Arc::new(Mutex::new(Some(callbacks)));
+    let theirs = callbacks.clone();
+    let run = move || {
+        if let Some(callbacks) = theirs.lock().take() {
+            callbacks.call();
+        }
+    };
+    if let Err(error) = clock::spawn("quorlock-lost".to_owned(), run) {
+        observe::no_thread(&error);
+        if let Some(callbacks) = callbacks.lock().take() {
+            callbacks.call();
+        }
+    }
+}
+
+/// Linux shows the first 15 bytes.
+fn thread_name(held: &Held) -> String {
+    let name = String::from_utf8_lossy(held.claim().name().as_bytes()).replace('\0', "?");
+    format!("lock {name:.40}")
+}
