@@ -11,7 +11,12 @@
 /// The kernel counts in ticks, usually a hundredth of a second each: measure over a second or
 /// more. Linux only, for it reads `/proc/self/stat`.
 pub fn cpu_seconds() -> f64 {
-    let stat = std::fs::read_to_string("/proc/self/stat").expect("Linux has /proc/self/stat");
+    cpu_seconds_of(std::process::id())
+}
+
+/// [`cpu_seconds`] of another process, by its id.
+pub fn cpu_seconds_of(pid: u32) -> f64 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("Linux has /proc");
     // The program's name, the second field, may itself hold spaces and parentheses; what follows
     // its last parenthesis is plain, and begins with the third field.
     let (_, fields) = stat.rsplit_once(')').expect("the name stands in parentheses");

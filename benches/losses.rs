@@ -1,0 +1,276 @@
+//! When `lost()` tells a loss, measured from the end of validity: `cargo bench --bench losses`.
+//!
+//! The end of validity is taken from [`Guard::remaining`]. One thread goes round all locks every few
+//! milliseconds and notes `now + remaining`, which only a renewal moves; the last note before the
+//! loss is the end. The clock is read before and after, so the end is known within two bounds:
+//! lateness is counted from the earlier one, so that it is never flattered, and a loss counts as
+//! early only if it came before that, too.
+//!
+//! Each lock has a thread of its own that does nothing but block on `lost()`, so no loss queues
+//! behind another in the measuring; what waking it up costs is part of the figure. How late this
+//! machine wakes threads up anyway is measured beside it, by threads that only sleep.
+//!
+//! A benchmark is no test: where the crate states a bound, PASS or FAIL is printed beside the
+//! figure, and the exit status says nothing.
+
+#![allow(clippy::print_stdout, reason = "a benchmark's figures go to whoever runs it")]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "the library's rules on clocks and threads are not for what measures it"
+)]
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use quorlock::{Guard, LossReason, Quorlock};
+use server::{Server, Servers, wait_until};
+
+#[path = "../tests/support/server.rs"]
+mod server;
+
+const NODES: usize = 5;
+const MAJORITY: usize = 3;
+const NODE_TIMEOUT: Duration = Duration::from_millis(100);
+/// So many are held at once, and lost at about the same time.
+const LOCKS: usize = 100;
+const BOUND: Duration = Duration::from_millis(50);
+/// Pause between two looks at all the locks.
+const SAMPLING: Duration = Duration::from_millis(5);
+
+/// What happens to a majority of the masters while the locks are held.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Blow {
+    Killed,
+    Hung,
+    /// Emptied: it answers, and says that the keys are gone.
+    Emptied,
+}
+
+fn main() {
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    println!(
+        "{NODES} masters on this machine of {cores} cores, node timeout {NODE_TIMEOUT:?}; \
+         {LOCKS} locks at a time, TTLs 600, 800 and 1000 ms"
+    );
+    let mut servers = Servers::start(NODES);
+    for (blow, rounds, what) in [
+        (Blow::Killed, 10, "A majority killed"),
+        (Blow::Hung, 2, "A majority hung"),
+        (Blow::Emptied, 2, "A majority emptied"),
+    ] {
+        let mut all = Findings::default();
+        for round in 0..rounds {
+            all.add(lose(&mut servers, blow, round));
+        }
+        println!("\n{what}: {} locks lost, {} not", all.losses.len(), all.not_lost);
+        report(blow, &all);
+    }
+}
+
+/// What one or more rounds have found.
+#[derive(Default)]
+struct Findings {
+    losses: Vec<Loss>,
+    not_lost: usize,
+    /// By how much threads that only slept woke up late meanwhile.
+    oversleeps: Vec<Duration>,
+}
+
+impl Findings {
+    fn add(&mut self, other: Self) {
+        self.losses.extend(other.losses);
+        self.not_lost += other.not_lost;
+        self.oversleeps.extend(other.oversleeps);
+    }
+}
+
+/// One lock's end.
+#[derive(Clone, Copy)]
+struct Loss {
+    told: Instant,
+    reason: LossReason,
+    end: End,
+    /// Whether the lock had been renewed, and had not just been taken.
+    renewed: bool,
+}
+
+impl Loss {
+    /// Milliseconds after the end of validity; negative before it.
+    fn late_ms(&self) -> f64 {
+        let after = self.told.saturating_duration_since(self.end.earliest);
+        let before = self.end.earliest.saturating_duration_since(self.told);
+        (after.as_secs_f64() - before.as_secs_f64()) * 1e3
+    }
+}
+
+/// The end of validity lies between these.
+#[derive(Clone, Copy)]
+struct End {
+    earliest: Instant,
+    latest: Instant,
+}
+
+impl End {
+    /// The end as it is now; `None` if it is past.
+    fn of(guard: &Guard) -> Option<Self> {
+        let before = Instant::now();
+        let remaining = guard.remaining();
+        let after = Instant::now();
+        let end = Self { earliest: before + remaining, latest: after + remaining };
+        (!remaining.is_zero()).then_some(end)
+    }
+
+    fn uncertainty(&self) -> Duration {
+        self.latest - self.earliest
+    }
+}
+
+/// Takes all locks, has them renewed, deals the blow, and waits until all are lost.
+fn lose(servers: &mut Servers, blow: Blow, round: usize) -> Findings {
+    let ttl = Duration::from_millis([600, 800, 1_000][round % 3]);
+    let builder = Quorlock::builder().nodes(servers.urls()).ttl(ttl).node_timeout(NODE_TIMEOUT);
+    let locks = builder.build().expect("valid settings");
+    wait_until("all nodes to be connected", Duration::from_secs(10), || {
+        locks.node_stats().iter().all(|node| node.connected)
+    });
+    let guards: Vec<_> = (0..LOCKS)
+        .map(|lock| locks.lock(format!("bench/{round}/{lock}")).expect("healthy nodes"))
+        .collect();
+    // Beyond the first TTL, so that each is renewed; and not always at the same point of it.
+    let taken = Instant::now();
+    thread::sleep(ttl + ttl * (round as u32 % 5) / 10);
+
+    let over = AtomicBool::new(false);
+    let found = thread::scope(|scope| {
+        let receivers: Vec<_> = guards
+            .iter()
+            .map(|guard| {
+                let lost = guard.lost().clone();
+                scope.spawn(move || {
+                    // Emptied one after the other, masters may be repaired in between, and the lock
+                    // is not lost. Otherwise it is, long before this.
+                    let reason = lost.recv_timeout(4 * ttl).ok()?;
+                    Some((Instant::now(), reason))
+                })
+            })
+            .collect();
+        let sleeper = scope.spawn(|| oversleeps(&over));
+        let sampler = scope.spawn(|| {
+            let mut ends = vec![None; guards.len()];
+            while !over.load(Ordering::Relaxed) {
+                for (end, guard) in ends.iter_mut().zip(&guards) {
+                    *end = End::of(guard).or(*end);
+                }
+                thread::sleep(SAMPLING);
+            }
+            ends
+        });
+        // It has seen every lock before anything happens.
+        thread::sleep(2 * SAMPLING);
+        for server in servers.iter_mut().take(MAJORITY) {
+            match blow {
+                Blow::Killed => server.kill(),
+                Blow::Hung => server.pause(),
+                Blow::Emptied => drop(server.command(&["FLUSHALL"])),
+            }
+        }
+        let told: Vec<_> =
+            receivers.into_iter().map(|thread| thread.join().expect("a receiver ends")).collect();
+        over.store(true, Ordering::Relaxed);
+        let ends = sampler.join().expect("the sampler ends");
+        let oversleeps = sleeper.join().expect("the sleeper ends");
+        let losses: Vec<_> = told
+            .into_iter()
+            .zip(ends)
+            .filter_map(|(told, end)| {
+                let ((told, reason), end) = (told?, end.expect("it was sampled while it was held"));
+                Some(Loss { told, reason, end, renewed: end.latest > taken + ttl })
+            })
+            .collect();
+        Findings { not_lost: LOCKS - losses.len(), losses, oversleeps }
+    });
+    drop(guards);
+    drop(locks);
+    for server in servers.iter_mut() {
+        restore(server, blow);
+    }
+    found
+}
+
+/// Up, and without any key.
+fn restore(server: &mut Server, blow: Blow) {
+    if blow == Blow::Hung && !server.is_up() {
+        server.resume();
+    }
+    server.restart_empty();
+}
+
+/// How late a thread wakes up that has nothing to do with locks.
+fn oversleeps(over: &AtomicBool) -> Vec<Duration> {
+    const NAP: Duration = Duration::from_millis(2);
+    let mut late = Vec::new();
+    while !over.load(Ordering::Relaxed) {
+        let start = Instant::now();
+        thread::sleep(NAP);
+        late.push(start.elapsed().saturating_sub(NAP));
+    }
+    late
+}
+
+fn report(blow: Blow, found: &Findings) {
+    let losses = &found.losses;
+    let (early, late): (Vec<_>, Vec<_>) = losses.iter().partition(|loss| loss.late_ms() < 0.0);
+    let renewed = losses.iter().filter(|loss| loss.renewed).count();
+    println!("  renewed before: {renewed}");
+    show("after the end, ms", late.iter().map(|loss: &&Loss| loss.late_ms()));
+    show("before the end, ms", early.iter().map(|loss: &&Loss| -loss.late_ms()));
+    let ms = |time: Duration| time.as_secs_f64() * 1e3;
+    show("the end is known within, ms", losses.iter().map(|loss| ms(loss.end.uncertainty())));
+    show("mere sleepers woke up late by, ms", found.oversleeps.iter().map(|late| ms(*late)));
+    let mut reasons: Vec<_> = losses.iter().map(|loss| format!("{:?}", loss.reason)).collect();
+    reasons.sort_unstable();
+    for same in reasons.chunk_by(|a, b| a == b) {
+        println!("  reason {}: {}", same[0], same.len());
+    }
+
+    let in_time = losses.iter().filter(|loss| loss.late_ms() <= BOUND.as_secs_f64() * 1e3).count();
+    let missed = if blow == Blow::Emptied { 0 } else { found.not_lost };
+    let share = 100.0 * in_time as f64 / (losses.len() + missed) as f64;
+    check(
+        share >= 99.0,
+        &format!("{share:.1} % told within {BOUND:?} after the end of validity, 99 %"),
+    );
+    // What ends by the clock cannot have ended before it did. Only keys that are gone are a reason,
+    // and that is known only where the masters were there to say so.
+    let groundless = early
+        .iter()
+        .filter(|loss| blow != Blow::Emptied || loss.reason != LossReason::KeysGone)
+        .count();
+    check(
+        groundless == 0,
+        &format!(
+            "told while still valid: {}, of which without a reason: {groundless}, none",
+            early.len()
+        ),
+    );
+}
+
+fn show(what: &str, values: impl Iterator<Item = f64>) {
+    let mut values: Vec<_> = values.collect();
+    values.sort_unstable_by(f64::total_cmp);
+    if values.is_empty() {
+        println!("  {what:<34} none");
+        return;
+    }
+    let [min, median, p90, p99, max] = [0.0, 0.5, 0.9, 0.99, 1.0]
+        .map(|share| values[((values.len() - 1) as f64 * share).round() as usize]);
+    println!(
+        "  {what:<34} {:>5}: min {min:.3}, median {median:.3}, p90 {p90:.3}, p99 {p99:.3}, max {max:.3}",
+        values.len()
+    );
+}
+
+fn check(holds: bool, what: &str) {
+    println!("  {}  {what}", if holds { "PASS" } else { "FAIL" });
+}

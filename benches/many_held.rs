@@ -1,0 +1,184 @@
+//! What 1,000 locks cost that are held at once, and renewed: `cargo bench --bench many_held`, with
+//! `-- --seconds N` for another time than a minute.
+//!
+//! A benchmark is no test: where the crate states a bound, PASS or FAIL is printed beside the
+//! figure, and the exit status says nothing.
+
+#![allow(clippy::print_stdout, reason = "a benchmark's figures go to whoever runs it")]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "the library's rules on clocks and threads are not for what measures it"
+)]
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use quorlock::{Guard, Quorlock};
+use server::{Server, Servers, wait_until};
+
+#[path = "../tests/support/cpu.rs"]
+mod cpu;
+#[path = "../tests/support/server.rs"]
+mod server;
+
+const NODES: usize = 5;
+const LOCKS: usize = 1_000;
+const TTL: Duration = Duration::from_secs(3);
+
+fn main() {
+    let span = Duration::from_secs(seconds());
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    println!("{NODES} masters on this machine of {cores} cores; {LOCKS} locks, TTL {TTL:?}");
+    let servers = Servers::start(NODES);
+    let builder = Quorlock::builder().nodes(servers.urls()).ttl(TTL);
+    let locks = builder.build().expect("valid settings");
+    wait_until("all nodes to be connected", Duration::from_secs(10), || {
+        locks.node_stats().iter().all(|node| node.connected)
+    });
+    held_shortly(&locks);
+    held_long(&locks, &servers, span);
+}
+
+/// `--seconds N`, or a minute.
+fn seconds() -> u64 {
+    let mut args = std::env::args().skip_while(|arg| arg != "--seconds");
+    match (args.next(), args.next()) {
+        (Some(_), Some(n)) => n.parse().expect("--seconds takes a number"),
+        _ => 60,
+    }
+}
+
+/// A lock that is not held for long needs no thread.
+fn held_shortly(locks: &Quorlock) {
+    const TIMES: usize = 200;
+    println!("\nA lock held for 1 ms, {TIMES} times");
+    let before = threads();
+    let mut most = 0;
+    for _ in 0..TIMES {
+        let guard = locks.lock("bench/short").expect("healthy nodes");
+        thread::sleep(Duration::from_millis(1));
+        most = most.max(threads());
+        guard.unlock().expect("healthy nodes");
+    }
+    let after = threads();
+    check(
+        before == most && before == after,
+        &format!("threads before {before}, while held {most}, after {after}, the same"),
+    );
+}
+
+fn held_long(locks: &Quorlock, servers: &Servers, span: Duration) {
+    println!("\n{LOCKS} locks held at once for {span:?}");
+    println!("  before: {} threads, {:.1} MiB resident", threads(), resident_mib());
+    let start = Instant::now();
+    let guards: Vec<_> = (0..LOCKS)
+        .map(|lock| locks.lock(format!("bench/{lock}")).expect("healthy nodes"))
+        .collect();
+    println!("  taken one after the other in {:.2?}", start.elapsed());
+    println!("  just taken: {} threads, {:.1} MiB resident", threads(), resident_mib());
+
+    // The renewal threads start when the first renewals are due.
+    thread::sleep(TTL / 2);
+    let before = Costs::so_far(locks, servers);
+    let start = Instant::now();
+    let (mut least, mut most_threads, mut most_mib) = (TTL, 0, 0.0_f64);
+    while start.elapsed() < span {
+        let remaining = guards.iter().map(Guard::remaining).min();
+        least = least.min(remaining.expect("there are locks"));
+        most_threads = most_threads.max(threads());
+        most_mib = most_mib.max(resident_mib());
+        thread::sleep(Duration::from_millis(100));
+    }
+    let took = start.elapsed().as_secs_f64();
+    let after = Costs::so_far(locks, servers);
+    let lost = guards.iter().filter(|guard| guard.check().is_err() || !guard.lost().is_empty());
+    let lost = lost.count();
+
+    println!("  while held: {most_threads} threads, {most_mib:.1} MiB resident at most");
+    println!("  least validity ever left: {least:.0?} of {TTL:?}");
+    let cpu = after.cpu - before.cpu;
+    println!(
+        "  processor time: {cpu:.2} s of this process, {:.1} % of one core",
+        100.0 * cpu / took
+    );
+    println!("  per server      processor s   commands/s   scripts/s   scripts/write");
+    for (i, (before, after)) in before.nodes.iter().zip(&after.nodes).enumerate() {
+        println!(
+            "  {i:>10}      {:>11.2}   {:>10.0}   {:>9.0}   {:>13.2}",
+            after.cpu - before.cpu,
+            (after.commands - before.commands) as f64 / took,
+            (after.scripts - before.scripts) as f64 / took,
+            (after.scripts - before.scripts) as f64 / (after.writes - before.writes) as f64,
+        );
+    }
+    let scripts = |costs: &Costs| costs.nodes.iter().map(|node| node.scripts).sum::<u64>();
+    let renewals = (scripts(&after) - scripts(&before)) as f64 / NODES as f64 / took;
+    println!("  renewals per second: {renewals:.0} ({:.2} a lock)", renewals / LOCKS as f64);
+    check(lost == 0, &format!("locks lost: {lost}, none"));
+
+    let start = Instant::now();
+    let failed = guards.into_iter().map(Guard::unlock).filter(Result::is_err).count();
+    println!(
+        "  unlocked one after the other in {:.2?}, {failed} of them not confirmed",
+        start.elapsed()
+    );
+    thread::sleep(Duration::from_millis(100));
+    println!("  after: {} threads, {:.1} MiB resident", threads(), resident_mib());
+    servers.wait_no_keys();
+}
+
+/// What has been used so far.
+struct Costs {
+    cpu: f64,
+    nodes: Vec<NodeCosts>,
+}
+
+struct NodeCosts {
+    cpu: f64,
+    /// As the server counts them: the commands that a script calls are among them.
+    commands: u64,
+    scripts: u64,
+    writes: u64,
+}
+
+impl Costs {
+    fn so_far(locks: &Quorlock, servers: &Servers) -> Self {
+        let nodes = servers.iter().zip(locks.node_stats()).map(|(server, stats)| NodeCosts {
+            cpu: cpu::cpu_seconds_of(server.pid()),
+            commands: commands(server),
+            scripts: stats.scripts,
+            writes: stats.writes,
+        });
+        Self { cpu: cpu::cpu_seconds(), nodes: nodes.collect() }
+    }
+}
+
+fn commands(server: &Server) -> u64 {
+    let info = server.command(&["INFO", "stats"]);
+    let info: String = redis::from_redis_value(info).expect("INFO is text");
+    number_after(&info, "total_commands_processed:")
+}
+
+/// Of this process.
+fn threads() -> u64 {
+    number_after(&status(), "Threads:")
+}
+
+/// The memory of this process that is there, and not merely reserved.
+fn resident_mib() -> f64 {
+    number_after(&status(), "VmRSS:") as f64 / 1_024.0
+}
+
+fn status() -> String {
+    std::fs::read_to_string("/proc/self/status").expect("Linux has /proc/self/status")
+}
+
+fn number_after(text: &str, label: &str) -> u64 {
+    let mut lines = text.lines().filter_map(|line| line.strip_prefix(label));
+    let rest = lines.next().expect("the label is there").split_whitespace().next();
+    rest.and_then(|number| number.parse().ok()).expect("a number follows the label")
+}
+
+fn check(holds: bool, what: &str) {
+    println!("  {}  {what}", if holds { "PASS" } else { "FAIL" });
+}
