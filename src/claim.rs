@@ -9,7 +9,7 @@ use crate::error::{Error, ErrorKind};
 use crate::ident::{Name, owner_text};
 use crate::kinds::{Kind, reply};
 use crate::node::{Node, Request, Sink};
-use crate::quorum::{Attempt, Duty, Extension, Release, ReleaseResult, Terms, Time, drift};
+use crate::quorum::{Attempt, Duty, Extension, Release, ReleaseResult, Terms, Time, Vote, drift};
 use crate::round::{Interrupts, Round, Woken};
 
 /// Which lock is wanted, and on what terms.
@@ -47,7 +47,12 @@ impl Claim {
             wanted: wanted.clone(),
             owner: owner_text(owner),
             started,
-            attempt: Round::new(attempt, reply::acquire, coordinator.names()),
+            attempt: Round::with_replicated(
+                attempt,
+                reply::acquire,
+                |vote| matches!(vote, Vote::Granted(_)),
+                coordinator.names(),
+            ),
         }
     }
 

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use crate::client::Quorlock;
 use crate::error::Error;
-use crate::node::{Address, GRACE};
+use crate::ident;
+use crate::node::{Address, GRACE, Replicas};
 use crate::quorum::{Backoff, Mechanisms};
 
 /// Of a shorter lease the allowance for drift would leave next to nothing.
@@ -63,6 +64,7 @@ pub(crate) struct Settings {
     pub(crate) renewal: Renewal,
     pub(crate) max_hold: Option<Duration>,
     pub(crate) backoff: Backoff,
+    pub(crate) wait_replicas: Option<(u32, Duration)>,
     pub(crate) key_prefix: Vec<u8>,
     pub(crate) mechanisms: Mechanisms,
 }
@@ -78,6 +80,7 @@ impl Default for Builder {
                 renewal: Renewal::Auto,
                 max_hold: None,
                 backoff: Backoff { min: Duration::from_millis(5), max: Duration::from_millis(100) },
+                wait_replicas: None,
                 key_prefix: b"quorlock:".to_vec(),
                 mechanisms: Mechanisms::ALL,
             },
@@ -184,6 +187,19 @@ impl Builder {
         self
     }
 
+    /// A node's grant counts only once `replicas` of its replicas have acknowledged it within
+    /// `timeout`; otherwise it is undone. All of them are required; renewals do not wait.
+    ///
+    /// Defaults to no waiting. For a single master with replicas, where it makes it less likely that
+    /// a replica which takes over has not heard of a lock. It does not make it impossible: only a
+    /// quorum of independent masters does. While replicas are behind or gone, no lock is granted. A
+    /// lock takes up to `timeout` longer, and the TTL must be at least twice the two timeouts
+    /// together. Uses `WAIT`, on a connection of its own.
+    pub fn wait_replicas(mut self, replicas: u32, timeout: Duration) -> Self {
+        self.settings.wait_replicas = Some((replicas, timeout));
+        self
+    }
+
     /// What the key of every lock begins with, before the lock's name.
     ///
     /// Defaults to `quorlock:`, which keeps locks apart from other data. With the empty prefix the
@@ -269,8 +285,27 @@ impl Settings {
                 self.key_prefix.len()
             )));
         }
+        if let Some((replicas, timeout)) = self.wait_replicas
+            && (replicas == 0 || timeout < Duration::from_millis(1))
+        {
+            return Err(Error::config(format!(
+                "wait_replicas asks for {replicas} replicas within {timeout:?}; it must be at least \
+                 one, within at least 1 ms"
+            )));
+        }
         self.check_max_hold(self.max_hold)?;
         self.check_ttl(self.ttl)
+    }
+
+    /// How long one try for a lock may take: for the answers, and for the replicas behind them.
+    pub(crate) fn attempt_timeout(&self) -> Duration {
+        let replicas = self.wait_replicas.map_or(Duration::ZERO, |(_, timeout)| timeout);
+        self.node_timeout.saturating_add(replicas)
+    }
+
+    pub(crate) fn replicas(&self) -> Option<Replicas> {
+        let (needed, timeout) = self.wait_replicas?;
+        Some(Replicas { needed, timeout, key: ident::replicated_key(&self.key_prefix) })
     }
 
     /// A lock that ends before it can be granted would be of no use.
@@ -286,12 +321,11 @@ impl Settings {
 
     /// A TTL below twice the node timeout could be used up by a single slow try.
     pub(crate) fn check_ttl(&self, ttl: Duration) -> Result<(), Error> {
-        let least = self.node_timeout.saturating_mul(2).max(SHORTEST_TTL);
-        if ttl < least {
+        let attempt = self.attempt_timeout();
+        if ttl < attempt.saturating_mul(2).max(SHORTEST_TTL) {
             return Err(Error::config(format!(
                 "the TTL is {ttl:?}; it must be at least {SHORTEST_TTL:?}, and at least twice the \
-                 node_timeout of {:?}",
-                self.node_timeout
+                 node_timeout (and that of wait_replicas) of {attempt:?}"
             )));
         }
         if ttl > LONGEST_TTL {

@@ -49,17 +49,21 @@ impl Coordinator {
         let unanswered = Arc::new(AtomicUsize::new(0));
         let nodes = addresses.into_iter().enumerate().map(|(index, address)| {
             let node = address.shown().clone();
-            Node::start(index, address, settings.node_timeout, unanswered.clone()).map_err(
-                |error| {
-                    let message =
-                        "no thread could be started for a node; raise the limit of threads";
-                    Error::config(message).with_faults(vec![NodeFault::caused_by(
-                        &node,
-                        "no worker thread",
-                        error,
-                    )])
-                },
+            Node::start(
+                index,
+                address,
+                settings.node_timeout,
+                settings.replicas(),
+                unanswered.clone(),
             )
+            .map_err(|error| {
+                let message = "no thread could be started for a node; raise the limit of threads";
+                Error::config(message).with_faults(vec![NodeFault::caused_by(
+                    &node,
+                    "no worker thread",
+                    error,
+                )])
+            })
         });
         let timetable = Timetable::start().map_err(|error| {
             Error::config(format!("no thread could be started for renewals: {error}"))
@@ -133,7 +137,7 @@ impl Coordinator {
             match conclusion {
                 // The caller's own deadline cut it short, which says nothing about the nodes.
                 Conclusion::Unreachable
-                    if answer_by < started.after(self.settings.node_timeout) => {}
+                    if answer_by < started.after(self.settings.attempt_timeout()) => {}
                 Conclusion::Unreachable | Conclusion::TooLate => self.note_quorum(false, faults),
                 _ => self.note_quorum(true, faults),
             }
@@ -169,7 +173,7 @@ impl Coordinator {
     ) -> Result<Tried, Error> {
         let owner = acquisition.owner(ident::random_owner());
         let started = clock::now();
-        let answer_by = acquisition.answer_by(started, self.settings.node_timeout);
+        let answer_by = acquisition.answer_by(started, self.settings.attempt_timeout());
         let claim = Claim::new(self, wanted, owner, started, answer_by);
         stop_if(claim.attempt(answer_by, interrupts), &wanted.name)?;
         let conclusion = claim.round().with(|attempt| {

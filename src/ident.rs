@@ -10,7 +10,7 @@ use crate::error::Error;
 const LONGEST: usize = 4_096;
 
 /// How the keys end that are kept beside a lock or a node, always together with braces.
-const AUXILIARY: [&[u8]; 3] = [b":fence", b":mark", b":offset"];
+const AUXILIARY: [&[u8]; 4] = [b":fence", b":mark", b":offset", b":replicated"];
 
 /// The name of a lock: any bytes that are not empty, not too long, and no key of our own.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,6 +67,11 @@ impl fmt::Display for Name {
             }
         }
     }
+}
+
+/// The key that is written behind grants to see them replicated.
+pub(crate) fn replicated_key(prefix: &[u8]) -> Vec<u8> {
+    [prefix, b"{quorlock}:replicated"].concat()
 }
 
 /// A random number that no two attempts anywhere share.

@@ -21,6 +21,8 @@ const MOMENT: Duration = Duration::from_millis(10);
 pub(crate) struct Round<B: Ballot> {
     state: Mutex<State<B>>,
     read: fn(&Value) -> Result<B::Vote, Unexpected>,
+    /// Which votes count only once they are replicated.
+    replicated: fn(&B::Vote) -> bool,
     names: Arc<[Arc<str>]>,
     started: Time,
     decided: Sender<()>,
@@ -92,12 +94,24 @@ impl<B: Ballot + 'static> Round<B> {
         read: fn(&Value) -> Result<B::Vote, Unexpected>,
         names: &Arc<[Arc<str>]>,
     ) -> Arc<Self> {
+        Self::with_replicated(ballot, read, |_| false, names)
+    }
+
+    /// A round in which the votes that `replicated` names count only once the node's replicas have
+    /// them, where the nodes are set up to wait for that.
+    pub(crate) fn with_replicated(
+        ballot: B,
+        read: fn(&Value) -> Result<B::Vote, Unexpected>,
+        replicated: fn(&B::Vote) -> bool,
+        names: &Arc<[Arc<str>]>,
+    ) -> Arc<Self> {
         let (decided, verdict) = bounded(1);
         let heard = vec![Heard::NotAsked; names.len()];
         let state = Mutex::new(State { ballot, heard, told: false });
         Arc::new(Self {
             state,
             read,
+            replicated,
             names: names.clone(),
             started: clock::now(),
             decided,
@@ -178,6 +192,10 @@ impl<B: Ballot + 'static> Sink for Round<B> {
     fn sending(&self, node: usize) -> bool {
         let now = clock::now();
         self.state.lock().ballot.sending(node, now)
+    }
+
+    fn to_be_replicated(&self, answer: &Value) -> bool {
+        (self.read)(answer).is_ok_and(|vote| (self.replicated)(&vote))
     }
 
     fn answer(&self, node: usize, answer: Answer) {

@@ -166,7 +166,7 @@ impl Connection {
         Ok(())
     }
 
-    fn read_text(&mut self, deadline: Time) -> Result<String, NodeFault> {
+    pub(super) fn read_text(&mut self, deadline: Time) -> Result<String, NodeFault> {
         match self.read_any(deadline).map_err(|broken| broken.fault)? {
             Reply::Value(Value::Text(text)) => Ok(text),
             Reply::Error(fault) => Err(fault),

@@ -11,7 +11,8 @@ use super::address::Address;
 use super::job::{Answer, Job, Release, Sink, Unanswered, Undelivered};
 use super::kept::Kept;
 use super::link::Link;
-use super::request::Request;
+use super::replicas::{Confirmer, Replicas};
+use super::request::{Request, Value};
 use super::worker::{Shared, Worker};
 use crate::clock;
 use crate::error::NodeFault;
@@ -27,6 +28,10 @@ struct Nobody;
 
 impl Sink for Nobody {
     fn sending(&self, _node: usize) -> bool {
+        false
+    }
+
+    fn to_be_replicated(&self, _answer: &Value) -> bool {
         false
     }
 
@@ -48,6 +53,7 @@ impl Node {
         index: usize,
         address: Address,
         timeout: Duration,
+        replicas: Option<Replicas>,
         unanswered: Arc<AtomicUsize>,
     ) -> io::Result<Self> {
         let (mailbox, jobs) = bounded(MAILBOX);
@@ -58,8 +64,24 @@ impl Node {
             scripts: Default::default(),
             clock_ahead_ms: Default::default(),
         });
-        let worker =
-            Worker { node: index, address, timeout, mailbox: jobs, shared: shared.clone() };
+        let confirmer = match replicas {
+            None => None,
+            Some(replicas) => {
+                let (confirmer, grants) = bounded(MAILBOX);
+                let address = address.clone();
+                let run = Confirmer { node: index, address, timeout, replicas, grants };
+                clock::spawn(format!("quorlock-wait-{index}"), move || run.run())?;
+                Some(confirmer)
+            }
+        };
+        let worker = Worker {
+            node: index,
+            address,
+            timeout,
+            mailbox: jobs,
+            shared: shared.clone(),
+            confirmer,
+        };
         clock::spawn(format!("quorlock-node-{index}"), move || worker.run())?;
         Ok(Self { index, mailbox, shared, unanswered })
     }

@@ -24,6 +24,9 @@ pub(crate) trait Sink: Send + Sync {
     /// without an answer.
     fn sending(&self, node: usize) -> bool;
 
+    /// Whether this answer counts only once the node's replicas have it, too.
+    fn to_be_replicated(&self, answer: &Value) -> bool;
+
     /// The one answer of the node.
     fn answer(&self, node: usize, answer: Answer);
 }
@@ -63,6 +66,11 @@ impl Job {
     /// Whether to write it now.
     pub(super) fn sending(&self, node: usize) -> bool {
         self.sink().is_none_or(|sink| sink.sending(node))
+    }
+
+    /// The asker, if this answer counts only once it is replicated.
+    pub(super) fn to_be_replicated(&self, answer: &Value) -> Option<&Arc<dyn Sink>> {
+        self.sink().filter(|sink| sink.to_be_replicated(answer))
     }
 
     pub(super) fn answer(&self, node: usize, answer: Answer) {

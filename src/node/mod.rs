@@ -9,6 +9,7 @@ mod handle;
 mod job;
 mod kept;
 mod link;
+mod replicas;
 mod request;
 mod worker;
 
@@ -16,4 +17,5 @@ pub(crate) use address::Address;
 pub(crate) use connection::GRACE;
 pub(crate) use handle::Node;
 pub(crate) use job::{Answer, Sink, Undelivered};
+pub(crate) use replicas::Replicas;
 pub(crate) use request::{Request, Script, Value};

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver, RecvTimeoutError};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 
 use super::address::Address;
 use super::connection::{Broken, Connection, GRACE, Reply};
 use super::job::{Job, Release, Undelivered};
 use super::kept::Kept;
 use super::link::Link;
+use super::replicas::Grant;
 use super::request::Form;
 use crate::clock;
 use crate::error::NodeFault;
@@ -44,6 +45,8 @@ pub(super) struct Worker {
     pub(super) timeout: Duration,
     pub(super) mailbox: Receiver<Job>,
     pub(super) shared: Arc<Shared>,
+    /// Takes the grants that count once they are replicated.
+    pub(super) confirmer: Option<Sender<Grant>>,
 }
 
 impl Worker {
@@ -195,7 +198,19 @@ impl Worker {
         let mut unanswered = std::mem::take(jobs).into_iter();
         for (job, form) in unanswered.by_ref().zip(forms) {
             let answer = match connection.read(deadline) {
-                Ok(Reply::Value(value)) => Ok(value),
+                Ok(Reply::Value(value)) => {
+                    if let (Some(confirmer), Some(sink)) =
+                        (&self.confirmer, job.to_be_replicated(&value))
+                    {
+                        let grant = Grant { sink: sink.clone(), value };
+                        match confirmer.try_send(grant) {
+                            Ok(()) => continue,
+                            Err(_) => Err(self.too_many_grants()),
+                        }
+                    } else {
+                        Ok(value)
+                    }
+                }
                 Ok(Reply::Error(fault)) => {
                     if matches!(job, Job::Release(_)) {
                         observe::release_refused(&fault);
@@ -260,6 +275,12 @@ impl Worker {
         for job in jobs {
             self.undeliverable(job, Failure::NotSent, fault);
         }
+    }
+
+    fn too_many_grants(&self) -> Undelivered {
+        let what = "too many locks wait for this node's replicas already";
+        let fault = NodeFault::new(self.shared.link.node(), what);
+        Undelivered { failure: Failure::Unknown, fault }
     }
 
     fn strange_server(&self) -> Undelivered {

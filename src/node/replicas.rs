@@ -1,0 +1,94 @@
+//! Waits until a node's replicas have what was granted, without holding up anybody else.
+//!
+//! `WAIT` blocks its connection, and speaks of what *that* connection wrote last. So it has one of
+//! its own, with a thread of its own: a tiny write there comes behind the grants in the node's
+//! replication stream, and whoever has the write has the grants. All grants that are waiting share
+//! one such write and one `WAIT`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crossbeam_channel::Receiver;
+
+use super::address::Address;
+use super::connection::{Connection, GRACE, Reply};
+use super::job::{Sink, Undelivered};
+use super::request::Value;
+use crate::clock;
+use crate::error::NodeFault;
+use crate::quorum::Failure;
+
+/// How many replicas have to acknowledge a grant, and how long they may take.
+#[derive(Clone, Debug)]
+pub(crate) struct Replicas {
+    pub(crate) needed: u32,
+    pub(crate) timeout: Duration,
+    /// The key of the write behind the grants; it lives for a moment.
+    pub(crate) key: Vec<u8>,
+}
+
+/// A grant that counts once it is replicated.
+pub(super) struct Grant {
+    pub(super) sink: Arc<dyn Sink>,
+    pub(super) value: Value,
+}
+
+pub(super) struct Confirmer {
+    pub(super) node: usize,
+    pub(super) address: Address,
+    pub(super) timeout: Duration,
+    pub(super) replicas: Replicas,
+    pub(super) grants: Receiver<Grant>,
+}
+
+impl Confirmer {
+    /// Works until the node's worker has gone.
+    pub(super) fn run(self) {
+        let mut connection = None;
+        while let Ok(first) = self.grants.recv() {
+            // All that have come while the last ones were waiting.
+            let grants: Vec<_> = std::iter::once(first).chain(self.grants.try_iter()).collect();
+            let confirmed = match connection.take() {
+                Some(open) => self.confirm(open),
+                None => Connection::open(&self.address, self.timeout + self.replicas.timeout)
+                    .and_then(|connection| self.confirm(connection)),
+            };
+            let confirmed = confirmed.map(|open| connection = Some(open));
+            for grant in grants {
+                let answer = match &confirmed {
+                    Ok(()) => Ok(grant.value),
+                    // The key is there, and not where it has to be: it will be given back.
+                    Err(fault) => {
+                        Err(Undelivered { failure: Failure::Unknown, fault: fault.clone() })
+                    }
+                };
+                grant.sink.answer(self.node, answer);
+            }
+        }
+    }
+
+    /// Gives the connection back if enough replicas have everything that was granted before.
+    fn confirm(&self, mut connection: Connection) -> Result<Connection, NodeFault> {
+        let Replicas { needed, timeout, key } = &self.replicas;
+        let wait_ms = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
+        let mut commands = redis::cmd("SET").arg(key).arg("").arg("PX").arg(1).get_packed_command();
+        redis::cmd("WAIT").arg(needed).arg(wait_ms).write_packed_command(&mut commands);
+        connection.write(&commands).map_err(|broken| broken.fault)?;
+        let deadline = clock::now().after(self.timeout + *timeout + GRACE);
+        connection.read_text(deadline)?;
+        match connection.read(deadline).map_err(|broken| broken.fault)? {
+            Reply::Value(Value::Int(acknowledged)) if acknowledged >= i64::from(*needed) => {
+                Ok(connection)
+            }
+            Reply::Value(acknowledged) => Err(NodeFault::new(
+                self.address.shown(),
+                format!(
+                    "{acknowledged} of {needed} replicas acknowledged the lock within {timeout:?}; \
+                     are they up and connected?"
+                ),
+            )),
+            Reply::Error(fault) => Err(fault),
+            Reply::NoScript => Err(NodeFault::new(self.address.shown(), "no answer to WAIT")),
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! A single master with replicas: a lock counts once they have it.
+
+mod support;
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use quorlock::{Builder, ErrorKind, Mode, Quorlock};
+use support::{Server, wait_until};
+
+const LIMIT: Duration = Duration::from_secs(30);
+const KEY: &str = "quorlock:orders/42";
+
+/// A master and a replica that has caught up.
+fn master_and_replica() -> (Server, Server) {
+    let master = Server::start_with(&["--repl-diskless-sync-delay", "0"]);
+    let replica = Server::start_with(&["--replicaof", &format!("127.0.0.1 {}", master.port())]);
+    wait_until("the replica has caught up", LIMIT, || {
+        master.command(&["SET", "probe", "x", "PX", "60000"]);
+        master.command(&["WAIT", "1", "100"]) == redis::Value::Int(1)
+    });
+    master.command(&["DEL", "probe"]);
+    (master, replica)
+}
+
+fn builder(master: &Server, timeout: Duration) -> Builder {
+    Quorlock::builder()
+        .nodes([master.url()])
+        .node_timeout(Duration::from_secs(5))
+        .ttl(Duration::from_secs(60))
+        .wait_replicas(1, timeout)
+}
+
+#[test]
+fn a_lock_is_on_the_replica_when_it_is_granted() {
+    let (master, replica) = master_and_replica();
+    let locks = builder(&master, Duration::from_secs(10)).build().expect("valid settings");
+    for _ in 0..20 {
+        let guard = locks.lock("orders/42").expect("one of one");
+        assert!(replica.get(KEY).is_some(), "granted, and not on the replica");
+        assert_eq!(guard.mode(), Mode::SingleNode);
+        guard.unlock().expect("one of one");
+    }
+}
+
+#[test]
+fn a_lock_that_is_not_replicated_in_time_is_undone() {
+    let (master, mut replica) = master_and_replica();
+    let timeout = Duration::from_millis(300);
+    let locks = builder(&master, timeout).build().expect("valid settings");
+    locks.lock("orders/42").expect("one of one").unlock().expect("one of one");
+
+    replica.pause();
+    let error = locks.try_lock("orders/42").expect_err("the replica says nothing");
+    assert_eq!(error.kind(), ErrorKind::NoQuorum);
+    assert!(error.to_string().contains("0 of 1 replicas"), "{error}");
+    // The TTL is a minute; this waits for a few seconds.
+    wait_until("no key is left", LIMIT, || master.keys().is_empty());
+
+    replica.resume();
+    wait_until("it is granted again", LIMIT, || {
+        locks.try_lock("orders/42").is_ok_and(|guard| guard.is_some())
+    });
+}
+
+/// `WAIT` blocks a connection; but not the one on which everything else goes.
+#[test]
+fn a_silent_replica_holds_up_nothing_else() {
+    let (master, mut replica) = master_and_replica();
+    let timeout = Duration::from_secs(8);
+    let locks = builder(&master, timeout).build().expect("valid settings");
+    let guard = locks.lock("orders/42").expect("one of one");
+
+    replica.pause();
+    let start = Instant::now();
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| locks.try_lock_for("orders/43", timeout / 2));
+        wait_until("the other lock waits for the replica", LIMIT, || {
+            master.get("quorlock:orders/43").is_some()
+        });
+        guard.extend(Duration::from_secs(90)).expect("renewals do not wait for replicas");
+        guard.unlock().expect("releases do not either");
+        assert!(!waiting.is_finished());
+        assert!(start.elapsed() < timeout / 2, "they waited for the replica");
+        assert!(waiting.join().expect("no panic").is_err(), "it was not replicated");
+    });
+    wait_until("no key is left", LIMIT, || master.keys().is_empty());
+}
+
+#[test]
+fn settings_that_make_no_sense_are_refused() {
+    let builder = || Quorlock::builder().nodes(["redis://127.0.0.1:1"]);
+    for (replicas, timeout_ms) in [(0, 100), (1, 0)] {
+        let wrong = builder().wait_replicas(replicas, Duration::from_millis(timeout_ms)).build();
+        assert_eq!(wrong.expect_err("it makes no sense").kind(), ErrorKind::Config);
+    }
+    let wrong = builder().ttl(Duration::from_secs(1)).wait_replicas(1, Duration::from_secs(1));
+    let error = wrong.build().expect_err("the TTL could be used up before the lock is granted");
+    assert!(error.to_string().contains("wait_replicas"), "{error}");
+}
