@@ -9,7 +9,9 @@ use crate::error::{Error, ErrorKind};
 use crate::ident::{Name, owner_text};
 use crate::kinds::{Kind, reply};
 use crate::node::{Node, Request, Sink};
-use crate::quorum::{Attempt, Duty, Extension, Release, ReleaseResult, Terms, Time, Vote, drift};
+use crate::quorum::{
+    Attempt, Basis, Duty, Extension, Release, ReleaseResult, Terms, Time, Vote, drift,
+};
 use crate::round::{Interrupts, Round, Woken};
 
 /// Which lock is wanted, and on what terms.
@@ -120,12 +122,13 @@ impl Claim {
     pub(crate) fn release_and_wait(
         &self,
         longest_ttl: Duration,
+        basis: Basis,
         no_wait: bool,
     ) -> Result<ReleaseResult, Error> {
         let duties = self.close();
         let nodes = self.nodes();
         let round = Round::new(
-            Release::new(nodes.len(), &duties),
+            Release::new(nodes.len(), &duties, basis),
             reply::release,
             self.coordinator.names(),
         );

@@ -55,6 +55,30 @@ pub enum Renewal {
     Manual,
 }
 
+/// What to do while no majority of the nodes can be reached.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Fallback {
+    /// Grant nothing: `NoQuorum`.
+    #[default]
+    Never,
+    /// Take locks on the first configured node alone, once no attempt of this client has reached a
+    /// majority for as long as `after`.
+    ///
+    /// **Weaker, and it says so**: [`Guard::mode`](crate::Guard::mode) is
+    /// [`Fallback`](crate::Mode::Fallback), and an event tells. Clients that fall back exclude each
+    /// other, since all of them name the same first node. But where the network is cut so that one
+    /// client reaches only the first node and another one a majority of the others, **both get the
+    /// lock**. The renewal takes the lock on the other nodes as they come back: with a majority the
+    /// mode turns into `Quorum`; if somebody else has it on one of them, the lock is lost.
+    ///
+    /// For jobs that had better run twice than not at all.
+    SingleNode {
+        /// For how long no majority must have been reached.
+        after: Duration,
+    },
+}
+
 /// What the rest of the crate needs to know of the configuration. Checked by [`Builder::build`].
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
@@ -64,6 +88,7 @@ pub(crate) struct Settings {
     pub(crate) renewal: Renewal,
     pub(crate) max_hold: Option<Duration>,
     pub(crate) backoff: Backoff,
+    pub(crate) fallback: Fallback,
     pub(crate) wait_replicas: Option<(u32, Duration)>,
     pub(crate) key_prefix: Vec<u8>,
     pub(crate) mechanisms: Mechanisms,
@@ -80,6 +105,7 @@ impl Default for Builder {
                 renewal: Renewal::Auto,
                 max_hold: None,
                 backoff: Backoff { min: Duration::from_millis(5), max: Duration::from_millis(100) },
+                fallback: Fallback::Never,
                 wait_replicas: None,
                 key_prefix: b"quorlock:".to_vec(),
                 mechanisms: Mechanisms::ALL,
@@ -184,6 +210,14 @@ impl Builder {
     /// Defaults to 5 ms and 100 ms; the minimum is 1 ms, the maximum one minute.
     pub fn backoff(mut self, min: Duration, max: Duration) -> Self {
         self.settings.backoff = Backoff { min, max };
+        self
+    }
+
+    /// What to do while no majority can be reached.
+    ///
+    /// Defaults to [`Fallback::Never`]: no lock is granted then.
+    pub fn fallback(mut self, fallback: Fallback) -> Self {
+        self.settings.fallback = fallback;
         self
     }
 
@@ -301,6 +335,14 @@ impl Settings {
     pub(crate) fn attempt_timeout(&self) -> Duration {
         let replicas = self.wait_replicas.map_or(Duration::ZERO, |(_, timeout)| timeout);
         self.node_timeout.saturating_add(replicas)
+    }
+
+    /// After how long without a quorum the first node decides alone.
+    pub(crate) fn fall_back_after(&self) -> Option<Duration> {
+        match self.fallback {
+            Fallback::Never => None,
+            Fallback::SingleNode { after } => Some(after),
+        }
     }
 
     pub(crate) fn replicas(&self) -> Option<Replicas> {

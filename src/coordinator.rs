@@ -1,7 +1,7 @@
 //! Runs the machines of `quorum/` over the nodes: attempt, wait, try again, give up, clean up.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::AtomicUsize;
 
 use crossbeam_channel::{Receiver, Sender, bounded, never};
 use parking_lot::Mutex;
@@ -15,7 +15,7 @@ use crate::ident::{self, Name};
 use crate::node::{Address, Node};
 use crate::observe;
 use crate::quorum::{
-    Acquisition, Ballot, Conclusion, Outcome, Patience, Policy, Step, Time, majority,
+    Acquisition, Ballot, Basis, Conclusion, Outcome, Patience, Policy, Step, Time, majority,
 };
 use crate::renewal::Timetable;
 use crate::round::{Interrupts, Woken};
@@ -30,8 +30,8 @@ pub(crate) struct Coordinator {
     /// Dropped by `close`, which ends `closed`.
     open: Mutex<Option<Sender<()>>>,
     closed: Receiver<()>,
-    /// Whether the last attempt reached a quorum, so that only changes are told.
-    quorum: AtomicBool,
+    /// Since when no attempt of any call has reached a quorum.
+    no_quorum_since: Mutex<Option<Time>>,
 }
 
 /// An attempt that has come to its end.
@@ -40,6 +40,8 @@ struct Tried {
     started: Time,
     answer_by: Time,
     conclusion: Conclusion,
+    /// Whose word the conclusion goes by.
+    basis: Basis,
 }
 
 impl Coordinator {
@@ -77,7 +79,7 @@ impl Coordinator {
             timetable,
             open: Mutex::new(Some(open)),
             closed,
-            quorum: AtomicBool::new(true),
+            no_quorum_since: Mutex::new(None),
         }))
     }
 
@@ -120,17 +122,17 @@ impl Coordinator {
             mechanisms: self.settings.mechanisms,
         });
         loop {
-            let Tried { claim, started, answer_by, conclusion } =
+            let Tried { claim, started, answer_by, conclusion, basis } =
                 self.attempt(wanted, &mut acquisition, interrupts)?;
             let round = claim.round().clone();
             let faults = || round.faults(&self.nodes, answer_by);
             let step = acquisition.concluded(conclusion, started, clock::now(), rand::random());
             if let Step::Finish(Outcome::Granted { valid_until, .. }) = step {
-                self.note_quorum(true, faults);
-                return Ok(Some(Held::new(claim, valid_until)));
-            }
-            if conclusion == Conclusion::Unreachable {
-                round.hear_out(answer_by);
+                match basis {
+                    Basis::Majority => self.quorum_reached(),
+                    Basis::FirstNode => observe::fell_back(&wanted.name, &self.names[0]),
+                }
+                return Ok(Some(Held::new(claim, basis, valid_until)));
             }
             // Before any wait: what this attempt got must be free for others.
             drop(claim);
@@ -138,8 +140,9 @@ impl Coordinator {
                 // The caller's own deadline cut it short, which says nothing about the nodes.
                 Conclusion::Unreachable
                     if answer_by < started.after(self.settings.attempt_timeout()) => {}
-                Conclusion::Unreachable | Conclusion::TooLate => self.note_quorum(false, faults),
-                _ => self.note_quorum(true, faults),
+                Conclusion::Unreachable | Conclusion::TooLate => self.no_quorum(started, faults),
+                _ if basis == Basis::Majority => self.quorum_reached(),
+                _ => {}
             }
             let outcome = match step {
                 Step::Finish(outcome) => Some(outcome),
@@ -183,17 +186,36 @@ impl Coordinator {
             }
             attempt.conclude(clock::now())
         });
-        Ok(Tried { claim, started, answer_by, conclusion })
+        let mut tried = Tried { claim, started, answer_by, conclusion, basis: Basis::Majority };
+        if conclusion == Conclusion::Unreachable {
+            tried.claim.round().hear_out(answer_by);
+            let no_quorum_since = *self.no_quorum_since.lock();
+            let after = self.settings.fall_back_after();
+            if Basis::of_attempt(after, no_quorum_since, started) == Basis::FirstNode {
+                tried.conclusion =
+                    tried.claim.round().with(|attempt| attempt.conclude_alone(clock::now()));
+                if tried.conclusion != Conclusion::Unreachable {
+                    tried.basis = Basis::FirstNode;
+                }
+            }
+        }
+        Ok(tried)
     }
 
-    /// Tells, once, that the quorum is gone or back.
-    fn note_quorum(&self, quorum: bool, faults: impl FnOnce() -> Vec<NodeFault>) {
-        if self.quorum.swap(quorum, Ordering::Relaxed) != quorum {
-            if quorum {
-                observe::quorum_back();
-            } else {
-                observe::quorum_lost(&faults());
-            }
+    /// Tells, once, that the quorum is gone.
+    fn no_quorum(&self, since: Time, faults: impl FnOnce() -> Vec<NodeFault>) {
+        let mut no_quorum_since = self.no_quorum_since.lock();
+        if no_quorum_since.is_none() {
+            *no_quorum_since = Some(since);
+            drop(no_quorum_since);
+            observe::quorum_lost(&faults());
+        }
+    }
+
+    /// Tells, once, that the quorum is back.
+    fn quorum_reached(&self) {
+        if self.no_quorum_since.lock().take().is_some() {
+            observe::quorum_back();
         }
     }
 

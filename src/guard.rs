@@ -8,7 +8,7 @@ use crossbeam_channel::Receiver;
 
 use crate::error::{Error, ErrorKind};
 use crate::held::Held;
-use crate::quorum::LossReason;
+use crate::quorum::{Basis, LossReason};
 
 /// A lock that is held, until it is dropped or its validity ends.
 ///
@@ -36,6 +36,9 @@ pub enum Mode {
     Quorum,
     /// The one master that is configured.
     SingleNode,
+    /// The first of several masters, while a majority could not be reached: see
+    /// [`Fallback`](crate::Fallback). Turns into `Quorum` when a majority has the lock.
+    Fallback,
 }
 
 impl Guard {
@@ -49,13 +52,15 @@ impl Guard {
         self.held.claim().name().as_bytes()
     }
 
-    /// What the lock rests on.
+    /// What the lock rests on, as far as is known now.
     #[must_use]
     pub fn mode(&self) -> Mode {
-        if self.held.claim().coordinator().nodes().len() == 1 {
-            Mode::SingleNode
-        } else {
-            Mode::Quorum
+        match self.held.basis() {
+            Basis::FirstNode => Mode::Fallback,
+            Basis::Majority if self.held.claim().coordinator().nodes().len() == 1 => {
+                Mode::SingleNode
+            }
+            Basis::Majority => Mode::Quorum,
         }
     }
 

@@ -12,7 +12,7 @@ use crate::error::{Error, ErrorKind, NodeFault};
 use crate::kinds::reply;
 use crate::loss::{Callbacks, LossNotice};
 use crate::observe;
-use crate::quorum::{Extension, Lease, LossReason, Next, ReleaseResult, Renewed, Time};
+use crate::quorum::{Basis, Extension, Lease, LossReason, Next, ReleaseResult, Renewed, Time};
 use crate::renewal::Entry;
 use crate::round::Round;
 
@@ -40,9 +40,9 @@ struct Extensions {
 }
 
 impl Held {
-    /// The claim was granted, and is valid until then.
-    pub(crate) fn new(claim: Claim, valid_until: Time) -> Arc<Self> {
-        let lease = Lease::new(claim.terms(), claim.started(), valid_until);
+    /// The claim was granted on that basis, and is valid until then.
+    pub(crate) fn new(claim: Claim, basis: Basis, valid_until: Time) -> Arc<Self> {
+        let lease = Lease::new(claim.terms(), basis, claim.started(), valid_until);
         let (poke, poked) = bounded(1);
         let held = Arc::new(Self {
             claim,
@@ -63,6 +63,11 @@ impl Held {
 
     pub(crate) fn notice(&self) -> &LossNotice {
         &self.notice
+    }
+
+    /// What the lock rests on.
+    pub(crate) fn basis(&self) -> Basis {
+        self.lease.lock().basis()
     }
 
     pub(crate) fn remaining(&self) -> Duration {
@@ -148,7 +153,7 @@ impl Held {
         if self.end() {
             self.notice.given_back();
         }
-        let released = self.claim.release_and_wait(self.longest_ttl(), lost.is_err());
+        let released = self.claim.release_and_wait(self.longest_ttl(), self.basis(), lost.is_err());
         lost?;
         if released? == ReleaseResult::WasLost {
             return Err(self.lost("its keys were gone from the nodes before it was given back"));
@@ -194,7 +199,8 @@ impl Held {
         let nodes = self.claim.coordinator().nodes().len();
         let started = clock::now();
         let answer_by = started.after(settings.node_timeout);
-        Extension::new(nodes, started, answer_by, ttl, self.claim.terms().mechanisms)
+        let mechanisms = self.claim.terms().mechanisms;
+        Extension::new(nodes, started, answer_by, ttl, self.basis(), mechanisms)
     }
 
     /// Puts `extension` to the nodes, waits for the verdict, and notes what it means for the lease.

@@ -21,7 +21,7 @@ mod round;
 mod stats;
 
 pub use client::Quorlock;
-pub use config::{Builder, Renewal};
+pub use config::{Builder, Fallback, Renewal};
 pub use error::{Error, ErrorKind, NodeFault};
 pub use guard::{Guard, Mode};
 pub use kinds::Mutex;

@@ -42,6 +42,16 @@ pub(crate) fn quorum_back() {
     tracing::info!(target: "quorlock", "a quorum can be reached again");
 }
 
+/// A lock was taken on the first node alone.
+pub(crate) fn fell_back(name: &Name, node: &Arc<str>) {
+    tracing::warn!(
+        target: "quorlock",
+        lock = %name,
+        node = &**node,
+        "no quorum can be reached; the lock rests on the first node alone"
+    );
+}
+
 /// A renewal was not confirmed; it is tried again while the lock is valid.
 pub(crate) fn not_renewed(name: &Name, faults: &[NodeFault]) {
     let reasons: Vec<_> = faults.iter().map(ToString::to_string).collect();

@@ -180,6 +180,21 @@ impl Attempt {
         }
     }
 
+    /// What came of it if the first node's word is enough, since no majority can be reached: won if
+    /// that node granted. Somebody else's key, wherever it is, is in the way as ever.
+    pub(crate) fn conclude_alone(&self, now: Time) -> Conclusion {
+        let refused = self.count(|answer| matches!(answer, Answer::Voted(Vote::Refused(_))));
+        match (self.conclude(now), self.slots[0].answer) {
+            (Conclusion::Unreachable, Answer::Voted(Vote::Granted(_))) if refused == 0 => {
+                self.conclude_won(now)
+            }
+            (Conclusion::Unreachable, Answer::Voted(Vote::Refused(remaining))) => {
+                Conclusion::Held { remaining }
+            }
+            (conclusion, _) => conclusion,
+        }
+    }
+
     fn conclude_won(&self, now: Time) -> Conclusion {
         let valid_until = validity::valid_until(self.started, now, self.ttl, self.mechanisms);
         if valid_until.since(now) < validity::minimum(self.ttl) {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::tally::{Tally, Verdict};
-use super::{Ballot, Failure, Mechanisms, Renewed, Time, validity};
+use super::{Ballot, Basis, Failure, Mechanisms, Renewed, Time, validity};
 
 /// A node's answer to `extend`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,9 +43,13 @@ pub(crate) struct Extension {
     answer_by: Time,
     ttl: Duration,
     mechanisms: Mechanisms,
+    basis: Basis,
     present: Tally,
     missing: Tally,
     heard: Vec<Heard>,
+    /// The first node had lost our key.
+    first_repaired: bool,
+    first_heard: bool,
     closed: bool,
 }
 
@@ -55,6 +59,7 @@ impl Extension {
         started: Time,
         answer_by: Time,
         ttl: Duration,
+        basis: Basis,
         mechanisms: Mechanisms,
     ) -> Self {
         let needed = mechanisms.quorum(nodes);
@@ -63,10 +68,13 @@ impl Extension {
             answer_by,
             ttl,
             mechanisms,
+            basis,
             present: Tally::new(nodes, needed),
             // So many nodes without our key that no majority can have it.
             missing: Tally::new(nodes, nodes + 1 - needed),
             heard: vec![Heard::Nothing; nodes],
+            first_repaired: false,
+            first_heard: false,
             closed: false,
         }
     }
@@ -84,13 +92,27 @@ impl Extension {
 
     /// What the round says, as far as it has been heard.
     pub(crate) fn result(&self, now: Time) -> Renewed {
+        let until = validity::valid_until(self.started, now, self.ttl, self.mechanisms);
         if self.present.verdict() == Verdict::Won {
-            Renewed::Until(validity::valid_until(self.started, now, self.ttl, self.mechanisms))
-        } else if self.missing.verdict() == Verdict::Won {
-            Renewed::Gone
-        } else {
+            return Renewed::Until(until, Basis::Majority);
+        }
+        match self.basis {
+            Basis::Majority if self.missing.verdict() == Verdict::Won => Renewed::Gone,
             // Silence is never counted as "gone".
-            Renewed::Unknown
+            Basis::Majority => Renewed::Unknown,
+            Basis::FirstNode => self.result_alone(until),
+        }
+    }
+
+    /// The lock rests on the first node, and on nobody else having it elsewhere. The other nodes are
+    /// repaired meanwhile; once a majority of them confirms, it rests on that.
+    fn result_alone(&self, until: Time) -> Renewed {
+        let others = self.heard.iter().filter(|heard| **heard == Heard::NotOurs).count();
+        match self.heard[0] {
+            Heard::NotOurs => Renewed::Gone,
+            _ if others > 0 || self.first_repaired => Renewed::Gone,
+            Heard::Ours => Renewed::Until(until, Basis::FirstNode),
+            Heard::NotAsked | Heard::Nothing => Renewed::Unknown,
         }
     }
 
@@ -113,6 +135,8 @@ impl Ballot for Extension {
     }
 
     fn vote(&mut self, node: usize, vote: ExtensionVote) {
+        self.first_heard |= node == 0;
+        self.first_repaired |= node == 0 && vote == ExtensionVote::Repaired;
         self.heard[node] = match vote {
             ExtensionVote::Extended | ExtensionVote::Repaired => Heard::Ours,
             ExtensionVote::Free | ExtensionVote::NotOurs => Heard::NotOurs,
@@ -130,6 +154,7 @@ impl Ballot for Extension {
     }
 
     fn fail(&mut self, node: usize, failure: Failure) {
+        self.first_heard |= node == 0;
         if failure == Failure::NotSent {
             self.heard[node] = Heard::NotAsked;
         }
@@ -138,8 +163,16 @@ impl Ballot for Extension {
     }
 
     fn decided(&self) -> bool {
-        // A lost majority is decided only when it is known whether it is gone, or silent.
-        self.present.verdict() == Verdict::Won || self.missing.verdict() != Verdict::Pending
+        match self.basis {
+            // A lost majority is decided only when it is known whether it is gone, or silent.
+            Basis::Majority => {
+                self.present.verdict() == Verdict::Won || self.missing.verdict() != Verdict::Pending
+            }
+            Basis::FirstNode => {
+                self.present.verdict() == Verdict::Won
+                    || (self.present.verdict() == Verdict::Lost && self.first_heard)
+            }
+        }
     }
 }
 
@@ -148,10 +181,15 @@ mod tests {
     use super::*;
 
     fn round(votes: &[Option<ExtensionVote>]) -> Renewed {
+        round_on(Basis::Majority, votes)
+    }
+
+    fn round_on(basis: Basis, votes: &[Option<ExtensionVote>]) -> Renewed {
         let ttl = Duration::from_millis(10_000);
         let start = Time::default();
+        let answer_by = start.after(ttl);
         let mut extension =
-            Extension::new(votes.len(), start, start.after(ttl), ttl, Mechanisms::ALL);
+            Extension::new(votes.len(), start, answer_by, ttl, basis, Mechanisms::ALL);
         for (node, vote) in votes.iter().enumerate() {
             match vote {
                 Some(vote) => extension.vote(node, *vote),
@@ -169,8 +207,9 @@ mod tests {
     #[test]
     fn a_majority_of_present_keys_confirms() {
         let until = Time::default().after(Duration::from_millis(10_000 - 100 - 2));
-        assert_eq!(round(&[EXTENDED, EXTENDED, None]), Renewed::Until(until));
-        assert_eq!(round(&[EXTENDED, EXTENDED, NOT_OURS]), Renewed::Until(until));
+        let confirmed = Renewed::Until(until, Basis::Majority);
+        assert_eq!(round(&[EXTENDED, EXTENDED, None]), confirmed);
+        assert_eq!(round(&[EXTENDED, EXTENDED, NOT_OURS]), confirmed);
     }
 
     #[test]
@@ -184,5 +223,18 @@ mod tests {
     fn a_majority_that_had_lost_the_key_means_that_the_lock_is_gone_repaired_or_not() {
         assert_eq!(round(&[EXTENDED, REPAIRED, NOT_OURS]), Renewed::Gone);
         assert_eq!(round(&[EXTENDED, REPAIRED, REPAIRED]), Renewed::Gone);
+    }
+
+    #[test]
+    fn on_the_first_node_alone_it_lasts_until_a_majority_takes_over_or_contradicts() {
+        let on_first = |votes: &[_]| round_on(Basis::FirstNode, votes);
+        let until = Time::default().after(Duration::from_millis(10_000 - 100 - 2));
+        assert_eq!(on_first(&[EXTENDED, None, None]), Renewed::Until(until, Basis::FirstNode));
+        assert_eq!(on_first(&[EXTENDED, REPAIRED, None]), Renewed::Until(until, Basis::FirstNode));
+        assert_eq!(on_first(&[EXTENDED, EXTENDED, None]), Renewed::Until(until, Basis::Majority));
+        assert_eq!(on_first(&[EXTENDED, NOT_OURS, None]), Renewed::Gone, "somebody else has it");
+        assert_eq!(on_first(&[REPAIRED, None, None]), Renewed::Gone, "it was free in between");
+        assert_eq!(on_first(&[NOT_OURS, None, None]), Renewed::Gone);
+        assert_eq!(on_first(&[None, REPAIRED, None]), Renewed::Unknown);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Mechanisms, Time};
+use super::{Basis, Mechanisms, Time};
 
 /// Why a lock was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -55,8 +55,8 @@ pub(crate) enum Next {
 /// What came of asking the nodes to let the keys live longer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Renewed {
-    /// A majority confirmed, which makes it valid until then.
-    Until(Time),
+    /// Enough nodes confirmed, which makes it valid until then, on that basis.
+    Until(Time, Basis),
     /// Too few nodes confirmed in time.
     Unknown,
     /// So many nodes said that our key is gone that no majority can have it.
@@ -70,6 +70,7 @@ pub(crate) enum Renewed {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lease {
     terms: Terms,
+    basis: Basis,
     state: State,
     valid_until: Time,
     /// The end that `max_hold` sets.
@@ -82,10 +83,11 @@ pub(crate) struct Lease {
 impl Lease {
     /// A lock that was asked for at `started`, before the first byte was sent, and is valid until
     /// then.
-    pub(crate) fn new(terms: Terms, started: Time, valid_until: Time) -> Self {
+    pub(crate) fn new(terms: Terms, basis: Basis, started: Time, valid_until: Time) -> Self {
         let ends_at = terms.max_hold.map(|max_hold| started.after(max_hold));
         let mut lease = Self {
             terms,
+            basis,
             state: State::Held,
             valid_until: Time::default(),
             ends_at,
@@ -115,6 +117,11 @@ impl Lease {
             State::Lost(reason) => Some(reason),
             State::Held | State::Renewed | State::Unknown => None,
         }
+    }
+
+    /// What the lock rests on.
+    pub(crate) const fn basis(&self) -> Basis {
+        self.basis
     }
 
     /// The end of validity, as it is now.
@@ -165,8 +172,9 @@ impl Lease {
             return;
         }
         match renewed {
-            Renewed::Until(until) => {
+            Renewed::Until(until, basis) => {
                 self.state = State::Renewed;
+                self.basis = basis;
                 self.set_valid_until(until.max(self.valid_until));
             }
             Renewed::Unknown => {
@@ -209,7 +217,7 @@ mod tests {
     }
 
     fn lease() -> Lease {
-        Lease::new(terms(), at(0), at(3_000))
+        Lease::new(terms(), Basis::Majority, at(0), at(3_000))
     }
 
     #[test]
@@ -226,7 +234,7 @@ mod tests {
     fn a_renewal_is_due_at_a_third_of_the_ttl_and_each_one_moves_the_next() {
         let mut lease = lease();
         assert_eq!(lease.next(at(0)), Next::Renew(at(1_000)));
-        lease.renewed(Renewed::Until(at(4_000)), at(1_010));
+        lease.renewed(Renewed::Until(at(4_000), Basis::Majority), at(1_010));
         assert_eq!(lease.next(at(1_010)), Next::Renew(at(2_000)));
     }
 
@@ -246,7 +254,7 @@ mod tests {
     #[test]
     fn a_confirmation_after_the_end_revives_nothing() {
         let mut lease = lease();
-        lease.renewed(Renewed::Until(at(5_900)), at(3_000));
+        lease.renewed(Renewed::Until(at(5_900), Basis::Majority), at(3_000));
         assert_eq!(lease.remaining(at(3_000)), ms(0));
         assert_eq!(lease.next(at(3_000)), Next::Over(LossReason::Expired));
     }
@@ -257,7 +265,7 @@ mod tests {
         lease.renewed(Renewed::Gone, at(1_000));
         assert_eq!(lease.loss(at(1_000)), Some(LossReason::KeysGone));
         assert_eq!(lease.remaining(at(1_000)), ms(0));
-        lease.renewed(Renewed::Until(at(9_000)), at(1_001));
+        lease.renewed(Renewed::Until(at(9_000), Basis::Majority), at(1_001));
         assert_eq!(lease.loss(at(1_001)), Some(LossReason::KeysGone), "it stays lost");
     }
 
@@ -273,28 +281,29 @@ mod tests {
     fn a_longer_extension_is_not_cut_by_the_renewals_after_it() {
         let mut lease = lease();
         lease.extending(ms(60_000), at(60_000));
-        lease.renewed(Renewed::Until(at(60_000)), at(10));
+        lease.renewed(Renewed::Until(at(60_000), Basis::Majority), at(10));
         assert_eq!(lease.next(at(10)), Next::Renew(at(58_000)), "there is no need before");
-        lease.renewed(Renewed::Until(at(5_000)), at(2_000));
+        lease.renewed(Renewed::Until(at(5_000), Basis::Majority), at(2_000));
         assert_eq!(lease.remaining(at(2_000)), ms(58_000));
     }
 
     #[test]
     fn the_longest_hold_ends_it_whatever_is_confirmed() {
         let terms = Terms { max_hold: Some(ms(4_500)), ..terms() };
-        let mut lease = Lease::new(terms, at(0), at(3_000));
-        lease.renewed(Renewed::Until(at(4_000)), at(1_000));
+        let mut lease = Lease::new(terms, Basis::Majority, at(0), at(3_000));
+        lease.renewed(Renewed::Until(at(4_000), Basis::Majority), at(1_000));
         assert_eq!(lease.next(at(1_000)), Next::Renew(at(2_000)));
-        lease.renewed(Renewed::Until(at(5_000)), at(2_000));
+        lease.renewed(Renewed::Until(at(5_000), Basis::Majority), at(2_000));
         assert_eq!(lease.next(at(2_000)), Next::End(at(4_500)), "the keys live long enough");
         assert_eq!(lease.next(at(4_500)), Next::Over(LossReason::MaxHold));
     }
 
     #[test]
     fn a_manual_lease_is_only_watched() {
-        let mut lease = Lease::new(Terms { renewed: false, ..terms() }, at(0), at(3_000));
+        let mut lease =
+            Lease::new(Terms { renewed: false, ..terms() }, Basis::Majority, at(0), at(3_000));
         assert_eq!(lease.next(at(0)), Next::End(at(3_000)));
-        lease.renewed(Renewed::Until(at(4_000)), at(1_000));
+        lease.renewed(Renewed::Until(at(4_000), Basis::Majority), at(1_000));
         assert_eq!(lease.next(at(1_000)), Next::End(at(4_000)));
     }
 }

@@ -1,7 +1,7 @@
 //! Giving a lock back, and what the nodes' answers say about how it was held.
 
 use super::tally::{Tally, Verdict};
-use super::{Ballot, Duty, Failure, Time, majority};
+use super::{Ballot, Basis, Duty, Failure, Time, majority};
 
 /// A node's answer to `release`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +38,8 @@ struct Slot {
 #[derive(Debug)]
 pub(crate) struct Release {
     slots: Vec<Slot>,
+    /// So many of the first nodes have a say.
+    deciding: usize,
     needed: usize,
     /// Nodes that confirmed that no key of ours is there.
     without_key: Tally,
@@ -47,14 +49,18 @@ pub(crate) struct Release {
 
 impl Release {
     /// A release after which the nodes in `duties` hold no key of ours; the others hold none.
-    pub(crate) fn new(nodes: usize, duties: &[Duty]) -> Self {
+    pub(crate) fn new(nodes: usize, duties: &[Duty], basis: Basis) -> Self {
         let mut slots = vec![Slot::default(); nodes];
         for duty in duties {
             slots[duty.node].granted = duty.granted;
         }
-        let needed = majority(nodes);
-        let intact = slots.iter().filter(|slot| slot.granted).count();
-        Self { slots, needed, without_key: Tally::new(nodes, needed), intact }
+        // The nodes that decide: all of them, or the first one.
+        let (deciding, needed) = match basis {
+            Basis::Majority => (nodes, majority(nodes)),
+            Basis::FirstNode => (1, 1),
+        };
+        let intact = slots.iter().take(deciding).filter(|slot| slot.granted).count();
+        Self { slots, deciding, needed, without_key: Tally::new(deciding, needed), intact }
     }
 
     pub(crate) fn result(&self) -> ReleaseResult {
@@ -77,6 +83,9 @@ impl Ballot for Release {
     }
 
     fn vote(&mut self, node: usize, vote: ReleaseVote) {
+        if node >= self.deciding {
+            return;
+        }
         self.without_key.yes();
         let slot = self.slots[node];
         // "Not ours" to a second copy says nothing: the first one, whose reply was lost, may have
@@ -86,8 +95,10 @@ impl Ballot for Release {
         }
     }
 
-    fn fail(&mut self, _node: usize, _failure: Failure) {
-        self.without_key.no();
+    fn fail(&mut self, node: usize, _failure: Failure) {
+        if node < self.deciding {
+            self.without_key.no();
+        }
     }
 
     fn decided(&self) -> bool {
@@ -103,7 +114,7 @@ mod tests {
         let duty = |granted| move |&node: &usize| Duty { node, granted, ghost: !granted };
         let duties: Vec<_> =
             granted.iter().map(duty(true)).chain(ghosts.iter().map(duty(false))).collect();
-        Release::new(5, &duties)
+        Release::new(5, &duties, Basis::Majority)
     }
 
     fn answer(release: &mut Release, node: usize, copies: u32, vote: ReleaseVote) {

@@ -1,0 +1,124 @@
+//! Falling back to the first node: what it gives, what it refuses, and how it fails.
+
+mod support;
+
+use std::time::Duration;
+
+use quorlock::{Builder, ErrorKind, Fallback, LossReason, Mode, Quorlock};
+use support::{Server, Servers, wait_until};
+
+const LIMIT: Duration = Duration::from_secs(30);
+const TTL: Duration = Duration::from_secs(4);
+const AFTER: Duration = Duration::from_millis(300);
+const KEY: &str = "quorlock:orders/42";
+
+fn builder(urls: Vec<String>) -> Builder {
+    Quorlock::builder()
+        .nodes(urls)
+        .ttl(TTL)
+        .node_timeout(TTL / 2)
+        .fallback(Fallback::SingleNode { after: AFTER })
+}
+
+fn client(urls: Vec<String>) -> Quorlock {
+    builder(urls).build().expect("valid settings")
+}
+
+#[test]
+fn with_only_the_first_node_it_is_granted_there_and_says_so() {
+    let mut servers = Servers::start(3);
+    servers.iter_mut().skip(1).for_each(Server::kill);
+    let (locks, other) = (client(servers.urls()), client(servers.urls()));
+    // Not before the quorum has been gone for that long.
+    let error = locks.try_lock("orders/42").expect_err("one of three");
+    assert_eq!(error.kind(), ErrorKind::NoQuorum);
+    let guard = locks.lock("orders/42").expect("the first node is enough after a while");
+    assert_eq!(guard.mode(), Mode::Fallback);
+    guard.check().expect("it is ours");
+
+    // Clients that fall back exclude each other.
+    wait_until("the other one falls back, too", LIMIT, || match other.try_lock("orders/42") {
+        Ok(guard) => {
+            assert!(guard.is_none(), "two hold the lock");
+            true
+        }
+        Err(error) => {
+            assert_eq!(error.kind(), ErrorKind::NoQuorum);
+            false
+        }
+    });
+    guard.unlock().expect("the first node confirms");
+    let guard = other.try_lock("orders/42").expect("it has fallen back").expect("it is free");
+    assert_eq!(guard.mode(), Mode::Fallback);
+    drop(guard);
+    servers.wait_no_keys();
+}
+
+#[test]
+fn without_the_first_node_nothing_is_granted() {
+    let mut servers = Servers::start(3);
+    servers[0].kill();
+    servers[1].kill();
+    let builder = builder(servers.urls()).no_quorum_timeout(AFTER * 4);
+    let locks = builder.build().expect("valid settings");
+    let error = locks.lock("orders/42").expect_err("the first node is dead");
+    assert_eq!(error.kind(), ErrorKind::NoQuorum);
+    servers.wait_no_keys();
+}
+
+#[test]
+fn by_default_nobody_falls_back() {
+    let mut servers = Servers::start(3);
+    servers.iter_mut().skip(1).for_each(Server::kill);
+    let builder = builder(servers.urls()).fallback(Fallback::Never).no_quorum_timeout(AFTER * 4);
+    let locks = builder.build().expect("valid settings");
+    assert_eq!(locks.lock("orders/42").expect_err("no quorum").kind(), ErrorKind::NoQuorum);
+}
+
+#[test]
+fn renewals_turn_it_into_a_quorum_when_the_others_come_back() {
+    let mut servers = Servers::start(3);
+    servers.iter_mut().skip(1).for_each(Server::kill);
+    let locks = client(servers.urls());
+    let guard = locks.lock("orders/42").expect("the first node is enough after a while");
+    assert_eq!(guard.mode(), Mode::Fallback);
+    servers.iter_mut().skip(1).for_each(Server::restart_empty);
+    wait_until("a majority has the lock", LIMIT, || guard.mode() == Mode::Quorum);
+    // From now on the first node is one of three.
+    servers[0].kill();
+    let start = guard.remaining();
+    wait_until("it is renewed without the first node", LIMIT, || guard.remaining() > start);
+    guard.unlock().expect("two of three");
+    servers.wait_no_keys();
+}
+
+#[test]
+fn it_is_lost_when_somebody_else_has_it_on_the_others() {
+    let mut servers = Servers::start_with(3, &["--appendonly", "yes", "--appendfsync", "always"]);
+    for server in servers.iter_mut().skip(1) {
+        server.command(&["SET", KEY, "somebody-else", "PX", "60000"]);
+        server.kill();
+    }
+    let locks = client(servers.urls());
+    let guard = locks.lock("orders/42").expect("the first node is enough after a while");
+    servers.iter_mut().skip(1).for_each(Server::restart_with_data);
+    assert_eq!(guard.lost().recv_timeout(LIMIT), Ok(LossReason::KeysGone));
+    assert_eq!(guard.check().expect_err("lost").kind(), ErrorKind::Lost);
+    wait_until("the first node is given back", LIMIT, || servers[0].get(KEY).is_none());
+}
+
+/// The failure that the manual describes: the network is cut between the first node and the others,
+/// and each client reaches only one side. Both hold the lock, and both by what they were told.
+#[test]
+fn a_partition_gives_it_to_two() {
+    let servers = Servers::start(3);
+    let urls = servers.urls();
+    let dead = |port: u16| format!("redis://127.0.0.1:{port}");
+    let minority = client(vec![urls[0].clone(), dead(1), dead(2)]);
+    let majority = client(vec![dead(3), urls[1].clone(), urls[2].clone()]);
+    let theirs = majority.lock("orders/42").expect("two of three");
+    let ours = minority.lock("orders/42").expect("the first node is enough after a while");
+    assert_eq!((theirs.mode(), ours.mode()), (Mode::Quorum, Mode::Fallback));
+    theirs.check().expect("valid");
+    ours.check().expect("valid at the same time");
+}
