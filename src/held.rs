@@ -11,8 +11,11 @@ use crate::clock;
 use crate::error::{Error, ErrorKind, NodeFault};
 use crate::kinds::reply;
 use crate::loss::{Callbacks, LossNotice};
+use crate::node::Node;
 use crate::observe;
-use crate::quorum::{Basis, Extension, Lease, LossReason, Next, ReleaseResult, Renewed, Time};
+use crate::quorum::{
+    Basis, Extension, Lease, LossReason, Next, ReleaseResult, Renewed, Time, majority,
+};
 use crate::renewal::Entry;
 use crate::round::Round;
 
@@ -118,9 +121,28 @@ impl Held {
     /// One round of renewal.
     pub(crate) fn renew(&self) {
         let ttl = self.claim.terms().ttl;
-        if let Err(faults) = self.ask(self.extension(ttl), ttl) {
-            observe::not_renewed(self.claim.name(), &faults);
+        let known = self.lease.lock().is_unknown();
+        let confirmed = match self.hopeless() {
+            Some(faults) => {
+                self.lease.lock().renewed(Renewed::Unknown, clock::now());
+                Err(faults)
+            }
+            None => self.ask(self.extension(ttl), ttl),
+        };
+        match confirmed {
+            // Told once, and not at each further try.
+            Err(faults) if !known => observe::not_renewed(self.claim.name(), &faults),
+            _ => {}
         }
+    }
+
+    /// What is wrong with the nodes, if so many are known to be down that no majority can confirm.
+    /// Then a round would only have the others keep a key that is of no use any more.
+    fn hopeless(&self) -> Option<Vec<NodeFault>> {
+        let nodes = self.claim.coordinator().nodes();
+        let faults: Vec<_> = nodes.iter().filter_map(Node::fault).collect();
+        let up = nodes.len() - faults.len();
+        (self.basis() == Basis::Majority && up < majority(nodes.len())).then_some(faults)
     }
 
     /// Gets a message when the lease has to be looked at again, and ends with the lock.

@@ -70,7 +70,10 @@ fn durations_out_of_range() {
     rejected(ttl(Duration::ZERO), &["TTL is 0ns", "at least 20ms"]);
     rejected(ttl(Duration::MAX), &["the most", "milliseconds"]);
     rejected(ttl(Duration::from_secs(86_401)), &["the most"]);
-    rejected(ttl(Duration::from_millis(399)), &["399ms", "twice the node_timeout of 200ms"]);
+    rejected(
+        ttl(Duration::from_millis(399)),
+        &["399ms", "twice the node_timeout (and that of wait_replicas) of 200ms"],
+    );
     rejected(ttl(Duration::from_micros(500_500)), &["whole milliseconds"]);
     rejected(three().node_timeout(Duration::ZERO), &["node_timeout is 0ns", "at least 1 ms"]);
     rejected(three().node_timeout(Duration::MAX), &["twice the node_timeout"]);

@@ -163,15 +163,16 @@ impl Ballot for Extension {
     }
 
     fn decided(&self) -> bool {
-        match self.basis {
-            // A lost majority is decided only when it is known whether it is gone, or silent.
-            Basis::Majority => {
-                self.present.verdict() == Verdict::Won || self.missing.verdict() != Verdict::Pending
-            }
-            Basis::FirstNode => {
-                self.present.verdict() == Verdict::Won
-                    || (self.present.verdict() == Verdict::Lost && self.first_heard)
-            }
+        // A majority that cannot confirm any more: decided when it is known whether the lock is gone,
+        // or they are only silent.
+        let known = match self.basis {
+            Basis::Majority => self.missing.verdict() != Verdict::Pending,
+            Basis::FirstNode => self.first_heard,
+        };
+        match self.present.verdict() {
+            Verdict::Won => true,
+            Verdict::Lost => known,
+            Verdict::Pending => false,
         }
     }
 }
@@ -223,6 +224,20 @@ mod tests {
     fn a_majority_that_had_lost_the_key_means_that_the_lock_is_gone_repaired_or_not() {
         assert_eq!(round(&[EXTENDED, REPAIRED, NOT_OURS]), Renewed::Gone);
         assert_eq!(round(&[EXTENDED, REPAIRED, REPAIRED]), Renewed::Gone);
+    }
+
+    /// With one node dead both others have to confirm, and the second one's word is waited for.
+    #[test]
+    fn a_majority_that_can_still_confirm_is_waited_for() {
+        let (start, ttl) = (Time::default(), Duration::from_secs(10));
+        let mut extension =
+            Extension::new(3, start, start.after(ttl), ttl, Basis::Majority, Mechanisms::ALL);
+        extension.fail(0, Failure::NotSent);
+        extension.vote(1, ExtensionVote::Extended);
+        assert!(!extension.decided());
+        extension.vote(2, ExtensionVote::Extended);
+        assert!(extension.decided());
+        assert!(matches!(extension.result(start), Renewed::Until(_, Basis::Majority)));
     }
 
     #[test]

@@ -98,6 +98,11 @@ impl Lease {
         lease
     }
 
+    /// Whether the last renewal was not confirmed.
+    pub(crate) fn is_unknown(&self) -> bool {
+        self.state == State::Unknown
+    }
+
     /// How much longer the lock is certainly ours; zero once it may be somebody else's.
     pub(crate) fn remaining(&self, now: Time) -> Duration {
         match self.state {
