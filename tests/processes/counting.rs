@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::helper::{Helper, PROMPT};
 use crate::long;
 use crate::roles::{self, Role};
-use crate::support::Servers;
+use crate::support::{Server, Servers, wait_until};
 
 const PROCESSES: usize = 4;
 /// In each process.
@@ -42,20 +42,78 @@ pub(crate) fn without_the_lock_updates_are_lost() {
     panic!("{runs} runs without a lock have lost no update");
 }
 
+/// Each of them comes back with its data, and before the next one goes all processes have found it
+/// again: so there is a majority all the time, and it knows who holds the lock.
+pub(crate) fn counter_in_a_file_loses_no_update_while_masters_restart() {
+    let total = if long() { 4_000 } else { 400 };
+    let mut servers = Servers::start_with(5, &["--appendonly", "yes", "--appendfsync", "always"]);
+    let mut counting = Counting::start(&roles::COUNT, &servers, total);
+    let mut restarts = 0;
+    while !counting.has_ended() {
+        let victim = restarts % servers.len();
+        let number = counting.number();
+        servers[victim].kill();
+        wait_until("updates without it", PROMPT, || {
+            counting.number() >= number + 5 || counting.has_ended()
+        });
+        servers[victim].restart_with_data();
+        wait_until("all processes to find it again", PROMPT, || {
+            // And the one that asks.
+            clients(&servers[victim]) > PROCESSES || counting.has_ended()
+        });
+        restarts += 1;
+    }
+    assert_eq!(counting.finish(), total);
+    assert!(restarts > 5, "only {restarts} restarts");
+}
+
+fn clients(server: &Server) -> usize {
+    let clients = server.command(&["CLIENT", "LIST"]);
+    redis::from_redis_value::<String>(clients).expect("a text").lines().count()
+}
+
 /// Has the helpers count up from zero at the same time, `total` times all together; where they
 /// have come to.
 fn count_in_processes(role: &Role, servers: &Servers, total: usize) -> usize {
-    let number = Number::create();
-    let times = (total / PROCESSES / THREADS).to_string();
-    let variables: [(&str, &dyn AsRef<_>); 2] = [(roles::FILE, &number.0), (roles::TIMES, &times)];
-    let mut helpers: Vec<_> =
-        (0..PROCESSES).map(|_| Helper::start_with(role, servers, &variables)).collect();
-    helpers.iter().for_each(|helper| helper.expect("ready"));
-    helpers.iter_mut().for_each(Helper::go);
-    for helper in helpers {
-        helper.finish_within(PROMPT + Duration::from_millis(100) * total as u32);
+    Counting::start(role, servers, total).finish()
+}
+
+/// Helpers that count.
+#[derive(Debug)]
+struct Counting {
+    helpers: Vec<Helper>,
+    number: Number,
+    limit: Duration,
+}
+
+impl Counting {
+    fn start(role: &Role, servers: &Servers, total: usize) -> Self {
+        let number = Number::create();
+        let times = (total / PROCESSES / THREADS).to_string();
+        let variables: [(&str, &dyn AsRef<_>); 2] =
+            [(roles::FILE, &number.0), (roles::TIMES, &times)];
+        let mut helpers: Vec<_> =
+            (0..PROCESSES).map(|_| Helper::start_with(role, servers, &variables)).collect();
+        helpers.iter().for_each(|helper| helper.expect("ready"));
+        helpers.iter_mut().for_each(Helper::go);
+        Self { helpers, number, limit: PROMPT + Duration::from_millis(100) * total as u32 }
     }
-    read(&number.0)
+
+    /// Where they have come to.
+    fn number(&self) -> usize {
+        read(&self.number.0)
+    }
+
+    /// Whether any of them has ended, well or not.
+    fn has_ended(&mut self) -> bool {
+        self.helpers.iter_mut().any(Helper::has_ended)
+    }
+
+    /// Waits for their end, and says where they have come to.
+    fn finish(self) -> usize {
+        self.helpers.into_iter().for_each(|helper| helper.finish_within(self.limit));
+        read(&self.number.0)
+    }
 }
 
 /// On the helper's side: counts up `times` times in each of several threads, each time under

@@ -120,6 +120,44 @@ pub(crate) fn a_killed_holder_frees_the_lock_after_its_ttl() {
     servers.wait_no_keys();
 }
 
+/// A lock cannot keep a process from sleeping; but it can tell it when it wakes up.
+pub(crate) fn a_holder_that_was_stopped_past_its_lease_knows_when_it_wakes() {
+    const KEY: &str = "quorlock:orders/42";
+
+    let servers = Servers::start(5);
+    let locks = Quorlock::builder().nodes(servers.urls()).ttl(PROMPT * 2).node_timeout(PROMPT / 6);
+    let locks = locks.build().expect("valid settings");
+    for _ in 0..3 {
+        let mut holder = Helper::start(&roles::HOLD_AND_CHECK, &servers);
+        holder.expect("ready");
+        holder.go();
+        holder.expect("held");
+        let old = servers.iter().find_map(|server| server.get(KEY));
+        holder.stop();
+        let guard = locks.try_lock_for(NAME, PROMPT).expect("healthy nodes");
+        let guard = guard.expect("the lease ends while the holder sleeps");
+        let owners = || servers.iter().map(|server| server.get(KEY)).collect::<Vec<_>>();
+        // A node on which the old one ended last has none, or the new one.
+        wait_until("the last of the old keys to end", PROMPT, || !owners().contains(&old));
+        let before = owners();
+
+        // It is there when the holder wakes up, so that nothing else comes first.
+        holder.go();
+        holder.wake();
+        holder.expect("Lost");
+        holder.expect("dropped");
+        holder.go();
+        // Its releases have been answered by then.
+        holder.finish_within(SHORT);
+        for (before, after) in before.iter().zip(owners()) {
+            assert!(before.is_none() || *before == after, "{before:?} became {after:?}");
+        }
+        guard.check().expect("the old holder took nothing away");
+        guard.unlock().expect("healthy nodes");
+        servers.wait_no_keys();
+    }
+}
+
 pub(crate) fn a_panicking_thread_and_a_normal_exit_release() {
     let servers = Servers::start(5);
     let mut helper = Helper::start(&roles::PANIC, &servers);

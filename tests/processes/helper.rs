@@ -7,6 +7,8 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::Duration;
 
+use rustix::process::{Pid, Signal, kill_process};
+
 use crate::roles::Role;
 use crate::support::{Servers, wait_until};
 
@@ -79,6 +81,24 @@ impl Helper {
     pub(crate) fn kill(&mut self) {
         self.child.kill().expect("a child of ours can be killed");
         self.child.wait().expect("a killed child can be waited for");
+    }
+
+    /// Stops the helper where it is, until [`wake`](Self::wake).
+    pub(crate) fn stop(&self) {
+        self.signal(Signal::STOP);
+    }
+
+    pub(crate) fn wake(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).expect("a child of ours gets signals");
+    }
+
+    /// Whether the helper has ended, well or not.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.child.try_wait().expect("the state of a child can be asked for").is_some()
     }
 
     /// Waits until the helper has ended by itself, and well.

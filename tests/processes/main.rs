@@ -38,10 +38,18 @@ fn main() {
             endings::a_killed_holder_frees_the_lock_after_its_ttl,
         ),
         trial(
+            "a_holder_that_was_stopped_past_its_lease_knows_when_it_wakes",
+            endings::a_holder_that_was_stopped_past_its_lease_knows_when_it_wakes,
+        ),
+        trial(
             "a_panicking_thread_and_a_normal_exit_release",
             endings::a_panicking_thread_and_a_normal_exit_release,
         ),
         trial("counter_in_a_file_loses_no_update", counting::counter_in_a_file_loses_no_update),
+        trial(
+            "counter_in_a_file_loses_no_update_while_masters_restart",
+            counting::counter_in_a_file_loses_no_update_while_masters_restart,
+        ),
         trial("without_the_lock_updates_are_lost", counting::without_the_lock_updates_are_lost),
     ];
     libtest_mimic::run(&arguments, tests).exit();

@@ -19,7 +19,7 @@ pub(crate) struct Role {
     run: fn(),
 }
 
-const ALL: [&Role; 11] = [
+const ALL: [&Role; 12] = [
     &IN_A_STATIC,
     &IN_A_LOCAL,
     &IN_A_THREAD,
@@ -28,6 +28,7 @@ const ALL: [&Role; 11] = [
     &HOLD_SHORTLY,
     &GIVE_UP,
     &HOLD,
+    &HOLD_AND_CHECK,
     &PANIC,
     &COUNT,
     &COUNT_UNLOCKED,
@@ -142,6 +143,27 @@ pub(crate) static HOLD: Role = Role {
         wait_for_go();
         let _guard = locks.lock(NAME).expect("healthy nodes");
         say("held");
+        wait_for_go();
+    },
+};
+
+/// Says `ready`, and on "go" takes the lock and says `held`. Told to go on, it says first of all what
+/// has become of the lock; then it gives it back, and says `dropped`. On another "go" it ends.
+pub(crate) static HOLD_AND_CHECK: Role = Role {
+    name: "hold and check",
+    run: || {
+        let locks = locks(HELD_TTL);
+        say("ready");
+        wait_for_go();
+        let guard = locks.lock(NAME).expect("healthy nodes");
+        say("held");
+        wait_for_go();
+        match guard.check() {
+            Ok(()) => say("it is mine"),
+            Err(error) => say(&format!("{:?}", error.kind())),
+        }
+        drop(guard);
+        say("dropped");
         wait_for_go();
     },
 };
