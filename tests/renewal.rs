@@ -205,6 +205,9 @@ fn case_18_a_restarted_node_gets_its_key_back() {
     servers.wait_no_keys();
 }
 
+type Slot = Arc<Mutex<Option<Guard>>>;
+type Callback = Box<dyn FnOnce(Slot) + Send>;
+
 #[test]
 fn a_callback_that_panics_blocks_unlocks_or_drops_holds_up_nothing() {
     let servers = Servers::start(3);
@@ -215,7 +218,7 @@ fn a_callback_that_panics_blocks_unlocks_or_drops_holds_up_nothing() {
     let names = ["panics", "blocks", "unlocks", "drops"];
     let slots = names.map(slot);
     let renewed = locks.lock("renewed").expect("three of three");
-    let on_lost = |i: usize, callback: Box<dyn FnOnce(Arc<Mutex<Option<Guard>>>) + Send>| {
+    let on_lost = |i: usize, callback: Callback| {
         let (told, slot) = (told.clone(), slots[i].clone());
         let guard = slots[i].lock();
         guard.as_ref().expect("it is there").on_lost(move |reason| {
@@ -363,5 +366,38 @@ fn a_manual_lock_is_never_renewed() {
         assert!(told < left + Duration::from_secs(2), "told after {told:?}, with {left:?} left");
     });
     assert_eq!(guard.unlock().expect_err("it is lost").kind(), ErrorKind::Lost);
+    servers.wait_no_keys();
+}
+
+/// A renewal that a server does not know the script of is sent again, and then it would run behind the
+/// release that was sent together with it; and set the key again.
+#[test]
+fn a_renewal_is_not_sent_again_behind_the_release() {
+    const TTL: Duration = Duration::from_secs(8);
+
+    let mut servers = Servers::start(1);
+    let locks = build(settings(&servers).ttl(TTL).node_timeout(TTL / 2));
+    let (guard, _) = hold(&locks, &servers);
+    // So that the server is asked by its hash.
+    guard.extend(TTL).expect("one of one");
+    locks.lock("other").expect("one of one").unlock().expect("one of one");
+    servers[0].command(&["SCRIPT", "FLUSH"]);
+    for known in
+        [include_str!("../lua/mutex/acquire.lua"), include_str!("../lua/mutex/release.lua")]
+    {
+        servers[0].command(&["SCRIPT", "LOAD", known]);
+    }
+    wait_until("the renewal is near", LIMIT, || guard.remaining() < TTL * 7 / 10);
+    servers[0].pause();
+    thread::scope(|scope| {
+        let writes = locks.node_stats()[0].writes;
+        scope.spawn(|| locks.try_lock("other"));
+        wait_until("the worker waits", LIMIT, || locks.node_stats()[0].writes > writes);
+        // A moment after it is due; longer makes the test no stricter.
+        wait_until("the renewal waits", LIMIT, || guard.remaining() < TTL * 6 / 10);
+        drop(guard);
+        servers[0].resume();
+    });
+    // Long before it would end by itself.
     servers.wait_no_keys();
 }
