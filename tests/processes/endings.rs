@@ -158,6 +158,34 @@ pub(crate) fn a_holder_that_was_stopped_past_its_lease_knows_when_it_wakes() {
     }
 }
 
+/// A hung master finds a renewal in its receive buffer when it wakes up, long after the lease has ended,
+/// and nobody is left who could give that lock back.
+pub(crate) fn a_renewal_that_runs_late_takes_no_lock_for_a_killed_holder() {
+    const KEY: &str = "quorlock:orders/42";
+
+    let mut servers = Servers::start(3);
+    let mut holder = Helper::start(&roles::HOLD, &servers);
+    holder.expect("ready");
+    holder.go();
+    holder.expect("held");
+    wait_until("all nodes have the key", PROMPT, || {
+        servers.iter().all(|server| server.get(KEY).is_some())
+    });
+    servers[0].pause();
+    let mut left = servers[1].pttl(KEY);
+    wait_until("a renewal, which is sent to all nodes", PROMPT, || {
+        let before = std::mem::replace(&mut left, servers[1].pttl(KEY));
+        before < left
+    });
+    holder.kill();
+    wait_until("the end of the lease", PROMPT, || {
+        servers.iter().skip(1).all(|server| server.get(KEY).is_none())
+    });
+    servers[0].resume();
+    wait_for_backlog(&servers[0]);
+    assert_eq!(servers[0].get(KEY), None, "it would live for {HELD_TTL:?}");
+}
+
 pub(crate) fn a_panicking_thread_and_a_normal_exit_release() {
     let servers = Servers::start(5);
     let mut helper = Helper::start(&roles::PANIC, &servers);

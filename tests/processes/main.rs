@@ -42,6 +42,10 @@ fn main() {
             endings::a_holder_that_was_stopped_past_its_lease_knows_when_it_wakes,
         ),
         trial(
+            "a_renewal_that_runs_late_takes_no_lock_for_a_killed_holder",
+            endings::a_renewal_that_runs_late_takes_no_lock_for_a_killed_holder,
+        ),
+        trial(
             "a_panicking_thread_and_a_normal_exit_release",
             endings::a_panicking_thread_and_a_normal_exit_release,
         ),
