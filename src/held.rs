@@ -201,9 +201,15 @@ impl Held {
         }
     }
 
-    /// The timetable has come to this lock; it is not in there any more.
-    pub(crate) fn taken_out(&self) {
-        *self.entry.lock() = None;
+    /// The timetable has come to this lock, and has taken `entry` out. Whether to look at it: not if it
+    /// has ended, or has been entered anew meanwhile.
+    pub(crate) fn taken_out(&self, entry: Entry) -> bool {
+        self.entry.lock().take_if(|current| *current == entry).is_some()
+    }
+
+    /// Whether the lock has been given back, or was lost.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.extensions.lock().ended
     }
 
     fn look_again(self: &Arc<Self>) {

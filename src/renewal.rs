@@ -67,7 +67,7 @@ impl Timetable {
     }
 
     /// Takes out what is due, and says until when to sleep after that.
-    fn due(&self, now: Time) -> (Vec<Weak<Held>>, Time) {
+    fn due(&self, now: Time) -> (Vec<(Entry, Weak<Held>)>, Time) {
         /// Without any entry. New ones wake the thread if they are due before.
         const FAR: std::time::Duration = std::time::Duration::from_secs(3_600);
         let mut entries = self.entries.lock();
@@ -76,7 +76,7 @@ impl Timetable {
             if now < first.key().0 {
                 break;
             }
-            due.push(first.remove());
+            due.push(first.remove_entry());
         }
         let next = entries.due.first_key_value().map_or(now.after(FAR), |((at, _), _)| *at);
         entries.asleep_until = next;
@@ -91,7 +91,11 @@ fn run(timetable: &Weak<Timetable>, woken: &Receiver<()>) {
         let Some((due, until)) = timetable.upgrade().map(|table| table.due(clock::now())) else {
             return;
         };
-        due.iter().filter_map(Weak::upgrade).for_each(|held| look(&held));
+        for (entry, held) in due {
+            if let Some(held) = held.upgrade() {
+                look(&held, entry);
+            }
+        }
         while let Some(slice) = clock::slice(until) {
             match woken.recv_timeout(slice) {
                 Ok(()) => break,
@@ -102,9 +106,12 @@ fn run(timetable: &Weak<Timetable>, woken: &Receiver<()>) {
     }
 }
 
-/// Does what is due for one lock, and must not take long: others are waiting.
-fn look(held: &Arc<Held>) {
-    held.taken_out();
+/// Does what is due for one lock, whose `entry` was just taken out, and must not take long: others
+/// are waiting.
+fn look(held: &Arc<Held>, entry: Entry) {
+    if !held.taken_out(entry) {
+        return;
+    }
     let now = clock::now();
     match held.next(now) {
         Next::Renew(at) if at <= now => {
@@ -129,6 +136,9 @@ fn look(held: &Arc<Held>) {
 /// Renews the lock until it ends: the life of a renewal thread.
 fn keep_alive(held: &Weak<Held>, poked: &Receiver<()>) {
     while let Some(lock) = held.upgrade() {
+        if lock.has_ended() {
+            return;
+        }
         let now = clock::now();
         let until = match lock.next(now) {
             Next::Renew(at) if at <= now => {
