@@ -22,22 +22,20 @@
     reason = "the library's rules on clocks and sleeping are not for the programs that use it"
 )]
 
-use std::process::{Command, ExitCode, Stdio};
+use std::process::ExitCode;
 use std::sync::mpsc::{self, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 use std::{env, fs, io, path::PathBuf};
 
-use quorlock::{Builder, Error, ErrorKind, Guard, Quorlock};
-use server::Servers;
+use masters::{Failure, Masters};
+use quorlock::{Error, ErrorKind, Guard, Quorlock};
 
-#[path = "../tests/support/server.rs"]
-mod server;
+#[path = "common/masters.rs"]
+mod masters;
 
 /// A lock is a name that all agree on; this one stands for the number of items left.
 const STOCK: &str = "oversell/stock";
-
-type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 fn main() -> ExitCode {
     // Not `process::exit`, which would leave our masters running.
@@ -52,8 +50,8 @@ fn main() -> ExitCode {
 
 fn run() -> Result<(), Failure> {
     let plan = Plan::from_args()?;
-    let mut masters = Masters::find()?;
-    let locks = masters.connect(plan.clients)?;
+    let mut masters = Masters::find(5)?;
+    let locks = connect(&masters, plan.clients)?;
     println!("{}\n{}", plan.describe(), masters.describe());
 
     println!("\nRound 1, without a lock");
@@ -66,7 +64,7 @@ fn run() -> Result<(), Failure> {
         |sold| {
             plan.show_progress(sold);
             if plan.is_time_to_kill(sold) {
-                masters.kill_one();
+                kill_one(&mut masters);
             }
         },
     )?;
@@ -75,6 +73,17 @@ fn run() -> Result<(), Failure> {
     println!("without a lock   {}", without.figures(&plan));
     println!("under quorlock   {}", under.figures(&plan));
     judge(&plan, &without, &under)
+}
+
+/// As many clients as if each were a process of its own, on a machine of its own.
+fn connect(masters: &Masters, clients: usize) -> Result<Vec<Quorlock>, Error> {
+    (0..clients).map(|_| masters.builder()?.build()).collect()
+}
+
+fn kill_one(masters: &mut Masters) {
+    if let Some(url) = masters.kill_one() {
+        println!("         killed a master, {url}");
+    }
 }
 
 /// Has all sellers sell until they find nothing left. Each enters the critical section as its
@@ -203,62 +212,6 @@ impl Shop {
 impl Drop for Shop {
     fn drop(&mut self) {
         let _: io::Result<()> = fs::remove_dir_all(&self.directory);
-    }
-}
-
-/// The masters that the locks are taken on.
-enum Masters {
-    /// Started by this program, and some of them killed.
-    Ours(Servers),
-    /// Named in `QUORLOCK_NODES`, and left alone.
-    Yours,
-}
-
-impl Masters {
-    fn find() -> Result<Self, Failure> {
-        if env::var_os("QUORLOCK_NODES").is_some_and(|nodes| !nodes.is_empty()) {
-            return Ok(Self::Yours);
-        }
-        let program = server::binary();
-        let version = Command::new(&program).arg("--version").stdout(Stdio::null()).status();
-        match version {
-            Ok(_) => Ok(Self::Ours(Servers::start(5))),
-            Err(error) => Err(format!(
-                "`{program}` cannot be run ({error}); install redis-server, name one in \
-                 QUORLOCK_REDIS_SERVER, or name running masters in QUORLOCK_NODES"
-            )
-            .into()),
-        }
-    }
-
-    /// As many clients as if each were a process of its own, on a machine of its own.
-    fn connect(&self, clients: usize) -> Result<Vec<Quorlock>, Error> {
-        (0..clients).map(|_| self.builder()?.build()).collect()
-    }
-
-    fn builder(&self) -> Result<Builder, Error> {
-        match self {
-            Self::Ours(servers) => Ok(Quorlock::builder().nodes(servers.urls())),
-            Self::Yours => Builder::from_env(),
-        }
-    }
-
-    fn describe(&self) -> String {
-        match self {
-            Self::Ours(servers) => {
-                format!("{} masters, started here; two of them will be killed", servers.len())
-            }
-            Self::Yours => "the masters in QUORLOCK_NODES; none of them will be killed".to_owned(),
-        }
-    }
-
-    /// Ends one of our masters as a power cut would.
-    fn kill_one(&mut self) {
-        let Self::Ours(servers) = self else { return };
-        if let Some(victim) = servers.iter_mut().find(|server| server.is_up()) {
-            victim.kill();
-            println!("         killed a master, {}", victim.url());
-        }
     }
 }
 

@@ -1,4 +1,4 @@
-# Sourced by test.sh and demo.sh: makes sure that there is a Redis server to start.
+# Sourced by test.sh, demo.sh and examples.sh: makes sure that there is a Redis server to start.
 
 server="${QUORLOCK_REDIS_SERVER:-redis-server}"
 if ! command -v "$server" >/dev/null; then

@@ -1,0 +1,93 @@
+//! The masters that an example takes its locks on: those in `QUORLOCK_NODES`, or some of its own.
+
+#![allow(dead_code, reason = "compiled into every example, and each uses only a part of it")]
+
+use std::env;
+use std::process::Command;
+
+use quorlock::{Builder, Error, Quorlock};
+use server::Servers;
+
+#[path = "../../tests/support/server.rs"]
+mod server;
+
+/// Why an example ends with exit status 1.
+pub(crate) type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+pub(crate) enum Masters {
+    /// Started by this program, which may kill them. They end when this is dropped.
+    Ours(Servers),
+    /// Named in `QUORLOCK_NODES`, and left alone.
+    Yours,
+}
+
+impl Masters {
+    /// Those in `QUORLOCK_NODES` if it is set; otherwise starts `n`.
+    pub(crate) fn find(n: usize) -> Result<Self, Failure> {
+        if env::var_os("QUORLOCK_NODES").is_some_and(|nodes| !nodes.is_empty()) {
+            return Ok(Self::Yours);
+        }
+        check_can_start()?;
+        Ok(Self::Ours(Servers::start(n)))
+    }
+
+    /// What every client of these masters begins with. Each client that is built is as good as a
+    /// process of its own, on a machine of its own.
+    pub(crate) fn builder(&self) -> Result<Builder, Error> {
+        match self {
+            Self::Ours(servers) => Ok(Quorlock::builder().nodes(servers.urls())),
+            Self::Yours => Builder::from_env(),
+        }
+    }
+
+    pub(crate) fn describe(&self) -> String {
+        match self {
+            Self::Ours(servers) => format!("{} masters, started here", servers.len()),
+            Self::Yours => "the masters in QUORLOCK_NODES; none of them will be killed".to_owned(),
+        }
+    }
+
+    pub(crate) fn are_ours(&self) -> bool {
+        matches!(self, Self::Ours(_))
+    }
+
+    /// Ends one of our masters as a power cut would, and says which.
+    pub(crate) fn kill_one(&mut self) -> Option<String> {
+        let Self::Ours(servers) = self else { return None };
+        let victim = servers.iter_mut().find(|server| server.is_up())?;
+        victim.kill();
+        Some(victim.url())
+    }
+
+    /// Ends so many of our masters that no majority is left, and says how many.
+    pub(crate) fn kill_majority(&mut self) -> usize {
+        let Self::Ours(servers) = self else { return 0 };
+        let majority = servers.len() / 2 + 1;
+        servers.iter_mut().take(majority).for_each(server::Server::kill);
+        majority
+    }
+}
+
+/// What starts the servers is made for tests, and panics. So what may well be missing comes first.
+fn check_can_start() -> Result<(), Failure> {
+    let program = server::binary();
+    let version = Command::new(&program).arg("--version").output();
+    let problem = match version {
+        // "Redis server v=7.0.15 ..", or "Valkey server v=8.0.1 .."
+        Ok(output) if String::from_utf8_lossy(&output.stdout).contains(" v=") => None,
+        Ok(_) => Some("is not a Redis server".to_owned()),
+        Err(error) => Some(format!("cannot be run ({error})")),
+    };
+    if let Some(problem) = problem {
+        return Err(format!(
+            "`{program}` {problem}; install redis-server, name one in QUORLOCK_REDIS_SERVER, or \
+             name running masters in QUORLOCK_NODES"
+        )
+        .into());
+    }
+    let temporary = env::temp_dir();
+    if !temporary.is_dir() {
+        return Err(format!("there is no {}, for temporary files", temporary.display()).into());
+    }
+    Ok(())
+}

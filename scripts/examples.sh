@@ -1,0 +1,12 @@
+#!/usr/bin/env bash
+# Runs each small example once; each ends by itself, and its exit status says whether it went well.
+set -eu
+cd "$(dirname "$0")/.."
+if [ -z "${QUORLOCK_NODES:-}" ]; then
+    . scripts/redis-server.sh
+fi
+cargo build --locked --quiet --examples
+for example in http_orders worker_pool lost_lock; do
+    echo; echo "-- $example"
+    timeout 60 cargo run --locked --quiet --example "$example"
+done
