@@ -5,4 +5,4 @@ cd "$(dirname "$0")/.."
 . scripts/redis-server.sh
 # Two at a time: most tests run several servers, and measure how the library behaves, not how busy
 # the machine is.
-exec cargo test --locked "$@" -- --test-threads=2
+exec cargo test --locked --all-features "$@" -- --test-threads=2

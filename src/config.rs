@@ -5,8 +5,13 @@ use std::time::Duration;
 use crate::client::Quorlock;
 use crate::error::Error;
 use crate::ident;
+#[cfg(feature = "tls")]
+use crate::node::Certificates;
 use crate::node::{Address, GRACE, Replicas};
 use crate::quorum::{Backoff, Mechanisms};
+
+#[cfg(feature = "tls")]
+mod tls;
 
 /// Of a shorter lease the allowance for drift would leave next to nothing.
 const SHORTEST_TTL: Duration = Duration::from_millis(20);
@@ -38,6 +43,8 @@ const LONGEST_PREFIX: usize = 1_024;
 #[must_use = "a builder does nothing until `build` is called"]
 pub struct Builder {
     nodes: Vec<String>,
+    #[cfg(feature = "tls")]
+    certificates: Certificates,
     settings: Settings,
 }
 
@@ -98,6 +105,8 @@ impl Default for Builder {
     fn default() -> Self {
         Self {
             nodes: Vec::new(),
+            #[cfg(feature = "tls")]
+            certificates: Certificates::default(),
             settings: Settings {
                 ttl: Duration::from_secs(30),
                 node_timeout: Duration::from_millis(200),
@@ -141,7 +150,8 @@ impl Builder {
     }
 
     /// The URLs of the Redis masters, `redis://[user:password@]host[:port][/database]` or
-    /// `unix:///path`. They replace those set before.
+    /// `unix:///path`; with the feature `tls` also `rediss://`, which is the same with TLS. They
+    /// replace those set before.
     ///
     /// Use an odd number of masters on machines that fail independently, without replication among
     /// them: 3 tolerate the loss of one, 5 of two. An even number tolerates no more than the odd
@@ -251,9 +261,11 @@ impl Builder {
     /// # Errors
     ///
     /// [`ErrorKind::Config`](crate::ErrorKind::Config) if there is no node, a URL is wrong, two
-    /// nodes are the same server, a duration is out of range, or a thread cannot be started.
+    /// nodes are the same server, a certificate cannot be used, a duration is out of range, or a thread cannot be started.
     pub fn build(self) -> Result<Quorlock, Error> {
         self.settings.check()?;
+        #[cfg(feature = "tls")]
+        self.certificates.check()?;
         let addresses = self.addresses()?;
         Quorlock::start(addresses, self.settings)
     }
@@ -268,6 +280,8 @@ impl Builder {
         let mut addresses: Vec<Address> = Vec::with_capacity(self.nodes.len());
         for (i, url) in self.nodes.iter().enumerate() {
             let address = Address::parse(url, i + 1)?;
+            #[cfg(feature = "tls")]
+            let address = address.with_certificates(&self.certificates)?;
             if let Some(j) = addresses.iter().position(|other| other.same_server(&address)) {
                 return Err(Error::config(format!(
                     "nodes {} and {} are the same server, {}; one server has one vote",
@@ -284,7 +298,7 @@ impl Builder {
 
 impl std::fmt::Debug for Builder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Not the URLs: they hold passwords.
+        // Neither the URLs nor the certificates: they hold passwords and a key.
         f.debug_struct("Builder")
             .field("nodes", &self.nodes.len())
             .field("settings", &self.settings)

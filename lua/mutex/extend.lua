@@ -16,7 +16,9 @@
 
 -- pcall: another kind's key under that name is not ours either, and no fault of the node.
 local owner = redis.pcall('GET', KEYS[1])
-if owner == ARGV[1] then
+if type(owner) == 'table' and not string.find(owner.err, 'WRONGTYPE', 1, true) then
+  return owner -- a permission is missing
+elseif owner == ARGV[1] then
   if redis.call('PTTL', KEYS[1]) < tonumber(ARGV[2]) then
     redis.call('PEXPIRE', KEYS[1], ARGV[2])
   end

@@ -8,7 +8,10 @@
 --   0   our key was not there
 
 -- pcall: another kind's key under that name is not ours either, and no fault of the node.
-if redis.pcall('GET', KEYS[1]) == ARGV[1] then
+local owner = redis.pcall('GET', KEYS[1])
+if type(owner) == 'table' and not string.find(owner.err, 'WRONGTYPE', 1, true) then
+  return owner -- a permission is missing
+elseif owner == ARGV[1] then
   return redis.call('DEL', KEYS[1])
 end
 return 0

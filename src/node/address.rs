@@ -7,6 +7,8 @@ use redis::io::tcp::TcpSettings;
 use redis::io::tcp::socket2::TcpKeepalive;
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
 
+#[cfg(feature = "tls")]
+use super::tls::Certificates;
 use crate::error::Error;
 
 const SCHEMES: [&str; 7] =
@@ -32,8 +34,8 @@ impl Address {
         let Some(scheme) = known else {
             return Err(wrong("has no scheme that quorlock knows; write redis://host:port"));
         };
-        if scheme.ends_with("ss") || scheme.ends_with("ys") {
-            return Err(wrong("asks for TLS, which this version does not speak; use redis://"));
+        if is_tls(scheme) && cfg!(not(feature = "tls")) {
+            return Err(wrong("asks for TLS; build quorlock with its feature `tls` for that"));
         }
         let unreadable = "cannot be read; write redis://[user:password@]host[:port][/database] or \
                           unix:///path, with special characters in the password percent-encoded";
@@ -41,6 +43,18 @@ impl Address {
             return Err(wrong(unreadable));
         }
         let parsed = redis::parse_redis_url(url).ok_or_else(|| wrong(unreadable))?;
+        match parsed.fragment() {
+            None => {}
+            Some("insecure") if is_tls(scheme) => {
+                return Err(wrong(
+                    "asks for TLS that does not look whom it talks to, which quorlock never does; \
+                     set tls_ca to the server's CA",
+                ));
+            }
+            Some(_) => {
+                return Err(wrong("has a \"#\", which means nothing there; write %23 for one"));
+            }
+        }
         let known_parameters: &[&str] = match parsed.has_host() {
             true => &["protocol"],
             false => &["protocol", "db", "user", "pass"],
@@ -59,7 +73,9 @@ impl Address {
         // The crate's own message is dropped: it never says more than ours, and might quote.
         let info = parsed.into_connection_info().map_err(|_| wrong(unreadable))?;
         match info.addr() {
-            ConnectionAddr::Tcp(_, 0) => return Err(wrong("has port 0, on which nobody listens")),
+            ConnectionAddr::Tcp(_, 0) | ConnectionAddr::TcpTls { port: 0, .. } => {
+                return Err(wrong("has port 0, on which nobody listens"));
+            }
             ConnectionAddr::Unix(path) if path.file_name().is_none() => {
                 return Err(wrong("names no socket; write unix:///path"));
             }
@@ -80,17 +96,38 @@ impl Address {
         })
     }
 
+    /// Reached with these certificates, if by TLS at all.
+    #[cfg(feature = "tls")]
+    pub(crate) fn with_certificates(mut self, with: &Certificates) -> Result<Self, Error> {
+        if self.is_tls() {
+            self.info = with.for_node(self.info)?;
+        }
+        Ok(self)
+    }
+
+    pub(super) fn is_tls(&self) -> bool {
+        matches!(self.info.addr(), ConnectionAddr::TcpTls { .. })
+    }
+
+    /// Host and port, with TLS or without.
+    fn host(&self) -> Option<(&str, u16)> {
+        match self.info.addr() {
+            ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
+                // A dot at the end only says that the name is complete.
+                Some((host.trim_end_matches('.'), *port))
+            }
+            _ => None,
+        }
+    }
+
     /// Whether the two lead to one server for certain. A database number is no difference: two
     /// databases of one server fail together.
     pub(crate) fn same_server(&self, other: &Self) -> bool {
-        match (self.info.addr(), other.info.addr()) {
-            (ConnectionAddr::Tcp(host, port), ConnectionAddr::Tcp(other_host, other_port)) => {
-                // A dot at the end only says that the name is complete.
-                let (host, other_host) =
-                    (host.trim_end_matches('.'), other_host.trim_end_matches('.'));
+        match (self.host(), other.host()) {
+            (Some((host, port)), Some((other_host, other_port))) => {
                 port == other_port && host.eq_ignore_ascii_case(other_host)
             }
-            (addr, other_addr) => addr == other_addr,
+            _ => self.info.addr() == other.info.addr(),
         }
     }
 
@@ -102,6 +139,10 @@ impl Address {
     pub(super) fn info(&self) -> &ConnectionInfo {
         &self.info
     }
+}
+
+fn is_tls(scheme: &str) -> bool {
+    ["rediss", "valkeys"].contains(&scheme)
 }
 
 /// Whether `url` is one of this scheme, in upper or lower case.
@@ -161,6 +202,22 @@ mod tests {
         }
     }
 
+    #[cfg(feature = "tls")]
+    #[test]
+    fn tls_makes_no_other_server() {
+        for (one, other, same) in [
+            ("redis://localhost:6379", "rediss://LOCALHOST.:6379/3", true),
+            ("rediss://localhost:6379", "valkeys://user:pw@localhost:6379", true),
+            ("rediss://localhost:6379", "rediss://localhost:6380", false),
+        ] {
+            assert_eq!(parse(one).same_server(&parse(other)), same, "{one} and {other}");
+        }
+        assert_eq!(&**parse("REDISS://user:secret@host:1/3").shown(), "rediss://host:1/3");
+        for url in ["rediss://host#insecure", "rediss://host#other", "rediss://host:0"] {
+            assert!(Address::parse(url, 1).is_err(), "{url}");
+        }
+    }
+
     #[test]
     fn what_means_nothing_is_refused() {
         for url in [
@@ -174,6 +231,8 @@ mod tests {
             "redis://localhost?db=zz",
             "redis://localhost/3?db=4",
             "redis://localhost:65536",
+            "redis://localhost#insecure",
+            "unix:///tmp/a#b",
             "redis:///",
             "unix://",
             "unix:///",

@@ -7,6 +7,8 @@ use redis::{Client, ErrorKind, RedisError, ServerError, ServerErrorKind};
 
 use super::address::Address;
 use super::request::{Form, Request, Script, Value};
+#[cfg(feature = "tls")]
+use super::tls;
 use crate::clock;
 use crate::error::NodeFault;
 use crate::quorum::Time;
@@ -27,6 +29,8 @@ pub(super) struct Connection {
     /// The scripts whose source was sent here, so that the server knows them by their hash.
     known: Vec<&'static Script>,
     clock_ahead_ms: i64,
+    /// Nothing was read yet, so that the TLS handshake may not be over.
+    fresh: bool,
 }
 
 /// What came back for one command.
@@ -60,8 +64,13 @@ impl Connection {
                 Ok(connection)
             })
             .map_err(|error| connect_fault(address, error))?;
-        let mut connection =
-            Self { connection, address: address.clone(), known: Vec::new(), clock_ahead_ms: 0 };
+        let mut connection = Self {
+            connection,
+            address: address.clone(),
+            known: Vec::new(),
+            clock_ahead_ms: 0,
+            fresh: true,
+        };
         connection.check_server(clock::now().after(timeout))?;
         Ok(connection)
     }
@@ -94,7 +103,15 @@ impl Connection {
 
     pub(super) fn write(&mut self, bytes: &[u8]) -> Result<(), Broken> {
         let written = self.connection.send_packed_command(bytes);
-        written.map_err(|error| Broken { in_step: false, ..self.broken(error) })
+        written.map_err(|error| {
+            // Who does not like our certificate says so, and closes: the reason is still to be read.
+            let reason = if self.fresh && self.address.is_tls() {
+                self.connection.recv_response().err().filter(|error| tls_fault(error).is_some())
+            } else {
+                None
+            };
+            Broken { in_step: false, ..self.broken(reason.unwrap_or(error)) }
+        })
     }
 
     /// The next answer of a script. The server has until `deadline` for it; a read in progress then
@@ -124,7 +141,9 @@ impl Connection {
                 let error = io::Error::from(io::ErrorKind::WouldBlock);
                 return Err(self.broken(RedisError::from(error)));
             }
-            return match self.connection.recv_response() {
+            let response = self.connection.recv_response();
+            self.fresh &= response.is_err();
+            return match response {
                 // Not an answer to anything.
                 Ok(redis::Value::Push { .. }) => continue,
                 Ok(redis::Value::ServerError(error)) => self.server_error(error),
@@ -218,6 +237,10 @@ impl Connection {
             let what = if silent {
                 "no answer in time; the server hangs or is overloaded, or the network is cut"
                     .to_owned()
+            } else if let Some(what) = tls_fault(&error) {
+                what
+            } else if closed && self.fresh && self.address.is_tls() {
+                CLOSED_IN_HANDSHAKE.to_owned()
             } else {
                 format!("the connection broke ({error}); was the server stopped?")
             };
@@ -236,12 +259,30 @@ fn not_redis(address: &Address) -> NodeFault {
     NodeFault::new(address.shown(), what)
 }
 
+#[cfg(feature = "tls")]
+fn tls_fault(error: &RedisError) -> Option<String> {
+    tls::fault(error)
+}
+
+#[cfg(not(feature = "tls"))]
+fn tls_fault(_: &RedisError) -> Option<String> {
+    None
+}
+
+const CLOSED_IN_HANDSHAKE: &str = "the server closed the connection in the TLS handshake; if it \
+                                   wants a client certificate, set tls_client_cert, and check the \
+                                   port";
+
 fn connect_fault(address: &Address, error: RedisError) -> NodeFault {
-    let what = if error.is_connection_refusal() {
+    let what = if let Some(what) = tls_fault(&error) {
+        what
+    } else if error.is_connection_refusal() {
         "connection refused; is the server running, and the port right?".to_owned()
     } else if error.is_timeout() {
         "no answer to the connection in time; is the host reachable, and the server not hung?"
             .to_owned()
+    } else if error.is_connection_dropped() && address.is_tls() {
+        CLOSED_IN_HANDSHAKE.to_owned()
     } else {
         match error.kind() {
             ErrorKind::Parse => return not_redis(address),
@@ -268,15 +309,23 @@ fn setup_refused(error: &RedisError) -> String {
 fn server_fault(address: &Address, error: RedisError) -> NodeFault {
     let what = match error.code() {
         Some("NOAUTH" | "WRONGPASS") => WRONG_LOGIN.to_owned(),
-        Some("NOPERM") => format!(
-            "the user lacks a permission ({error}); lua/README.md lists the commands it needs"
-        ),
+        Some("NOPERM") => lacks_permission(&error),
+        Some("ERR") if error.detail().is_some_and(is_refused_in_script) => lacks_permission(&error),
         Some("READONLY") => format!("the server is a replica, not a master ({error})"),
         Some("LOADING") => "the server is still loading its data; it will answer soon".to_owned(),
         Some("OOM") => format!("the server is out of memory ({error}); raise maxmemory"),
         _ => format!("the server answered with an error: {error}"),
     };
     NodeFault::caused_by(address.shown(), what, error)
+}
+
+fn lacks_permission(error: &RedisError) -> String {
+    format!("the user lacks a permission ({error}); lua/README.md lists the commands it needs")
+}
+
+/// Servers have no code for what their access list refuses to a script.
+fn is_refused_in_script(detail: &str) -> bool {
+    ["executing the script can't", "ACL failure in script"].iter().any(|says| detail.contains(says))
 }
 
 const WRONG_LOGIN: &str = "the server refused the login; check user and password in the URL";

@@ -11,6 +11,8 @@ mod kept;
 mod link;
 mod replicas;
 mod request;
+#[cfg(feature = "tls")]
+mod tls;
 mod worker;
 
 pub(crate) use address::Address;
@@ -19,3 +21,5 @@ pub(crate) use handle::Node;
 pub(crate) use job::{Answer, Sink, Undelivered};
 pub(crate) use replicas::Replicas;
 pub(crate) use request::{Request, Script, Value};
+#[cfg(feature = "tls")]
+pub(crate) use tls::Certificates;

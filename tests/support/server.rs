@@ -50,6 +50,9 @@ impl Server {
 
     /// Like [`start`](Self::start), with further options, such as `&["--requirepass", "x"]`.
     ///
+    /// A server with `--tls-cert-file` listens for nothing but TLS on its port, and needs
+    /// `--unixsocket` for the helper's own commands, which use that where it is given.
+    ///
     /// The helper's own commands log in with the password given by `--requirepass`;
     /// [`url`](Self::url) never carries it.
     pub fn start_with(options: &[&str]) -> Self {
@@ -63,9 +66,18 @@ impl Server {
         self.port.number
     }
 
-    /// `redis://127.0.0.1:PORT`
+    /// `redis://127.0.0.1:PORT`, or `rediss://` if it speaks TLS.
     pub fn url(&self) -> String {
-        format!("redis://{HOST}:{}", self.port())
+        let scheme = if self.is_tls() { "rediss" } else { "redis" };
+        format!("{scheme}://{HOST}:{}", self.port())
+    }
+
+    /// The path of the socket of a server with the option `--unixsocket`, whose value must be a
+    /// bare file name: the socket is among its data.
+    #[track_caller]
+    pub fn socket(&self) -> PathBuf {
+        let name = self.option("--unixsocket").expect("the server has the option --unixsocket");
+        self.home.data().join(name)
     }
 
     /// The process id. Panics if the server is down.
@@ -157,9 +169,11 @@ impl Server {
         if let Some(password) = self.password() {
             login = login.set_password(password);
         }
-        let address = ConnectionAddr::Tcp(HOST.to_string(), self.port())
-            .into_connection_info()?
-            .set_redis_settings(login);
+        let address = match self.option("--unixsocket") {
+            Some(_) => ConnectionAddr::Unix(self.socket()),
+            None => ConnectionAddr::Tcp(HOST.to_string(), self.port()),
+        };
+        let address = address.into_connection_info()?.set_redis_settings(login);
         let mut connection = Client::open(address)?.get_connection_with_timeout(COMMAND_LIMIT)?;
         connection.set_read_timeout(Some(COMMAND_LIMIT))?;
         connection.set_write_timeout(Some(COMMAND_LIMIT))?;
@@ -177,6 +191,18 @@ impl Server {
         let mut keys: Vec<String> = keys.iter().map(|key| lossy(key)).collect();
         keys.sort();
         keys
+    }
+
+    /// Waits until this database holds no key; panics with what is left.
+    #[track_caller]
+    pub fn wait_no_keys_in(&self, database: u32) {
+        let mut left = Value::Nil;
+        let script = "redis.call('SELECT', ARGV[1]) return redis.call('KEYS', '*')";
+        let empty = holds_within(NO_KEYS_LIMIT, || {
+            left = self.command(&["EVAL", script, "0", &database.to_string()]);
+            left == Value::Array(Vec::new())
+        });
+        assert!(empty, "keys are left after {NO_KEYS_LIMIT:?} on {}: {left:?}", self.url());
     }
 
     /// The string at `key`, if there is one; bytes that are not text are replaced.
@@ -240,11 +266,16 @@ impl Server {
         let log = self.home.open_log();
         let errors = log.try_clone().expect("the log can be opened twice");
         let port = self.port().to_string();
+        let listen: &[&str] = match self.is_tls() {
+            true => &["--port", "0", "--tls-port", &port],
+            false => &["--port", &port],
+        };
         let binary = binary();
         // Redis logs to its standard output unless told otherwise, and what goes wrong before it
         // has read its options goes to its standard error.
         let child = Command::new(&binary)
-            .args(["--bind", HOST, "--port", &port, "--daemonize", "no"])
+            .args(["--bind", HOST, "--daemonize", "no"])
+            .args(listen)
             .args(["--save", "", "--appendonly", "no"])
             .arg("--dir")
             .arg(self.home.data())
@@ -304,7 +335,15 @@ impl Server {
     }
 
     fn password(&self) -> Option<&str> {
-        let at = self.options.iter().rposition(|o| o == "--requirepass")?;
+        self.option("--requirepass")
+    }
+
+    fn is_tls(&self) -> bool {
+        self.option("--tls-cert-file").is_some()
+    }
+
+    fn option(&self, name: &str) -> Option<&str> {
+        let at = self.options.iter().rposition(|option| option == name)?;
         self.options.get(at + 1).map(String::as_str)
     }
 }

@@ -1,0 +1,161 @@
+//! TLS: what the certificates must be, and what went wrong with them.
+
+use std::error::Error as StdError;
+use std::io;
+use std::sync::Arc;
+
+use redis::{Client, ClientTlsConfig, ConnectionInfo, RedisError, TlsCertificates};
+use rustls::crypto::{CryptoProvider, ring};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{AlertDescription, CertificateError, ClientConfig, RootCertStore};
+
+use crate::error::Error;
+
+/// Certificates as they were given, in PEM.
+///
+/// Has no `Debug`: it holds a private key.
+#[derive(Clone, Default)]
+pub(crate) struct Certificates {
+    /// Of those that may sign a server's certificate; the public ones, if it is not given.
+    pub(crate) ca: Option<Vec<u8>>,
+    /// Our own certificate, and the key that belongs to it.
+    pub(crate) client: Option<(Vec<u8>, Vec<u8>)>,
+}
+
+impl Certificates {
+    /// Whether they can be used; so that it is told when they are set, not when they are needed.
+    ///
+    /// No text of a PEM parser is shown: it may quote the line it stumbled over.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        let wrong = |what: &str| Error::config(what);
+        let mut roots = RootCertStore::empty();
+        if let Some(ca) = &self.ca {
+            let unreadable = "tls_ca is no PEM certificate; give it the text that begins with \
+                              -----BEGIN CERTIFICATE-----";
+            for certificate in chain(ca).ok_or_else(|| wrong(unreadable))? {
+                roots.add(certificate).map_err(|_| wrong(unreadable))?;
+            }
+        }
+        if let Some((certificate, key)) = &self.client {
+            install_provider();
+            let chain = chain(certificate).ok_or_else(|| {
+                wrong(
+                    "the certificate of tls_client_cert is no PEM certificate; give it the text \
+                     that begins with -----BEGIN CERTIFICATE-----",
+                )
+            })?;
+            let key = PrivateKeyDer::from_pem_slice(key).map_err(|_| {
+                wrong(
+                    "the key of tls_client_cert is no PEM private key; give it the text that \
+                     begins with -----BEGIN PRIVATE KEY----- (not encrypted)",
+                )
+            })?;
+            ClientConfig::builder()
+                .with_root_certificates(roots)
+                .with_client_auth_cert(chain, key)
+                .map_err(|error| {
+                    Error::config(format!(
+                        "the certificate and the key of tls_client_cert cannot be used together \
+                         ({error})"
+                    ))
+                })?;
+        }
+        Ok(())
+    }
+
+    /// The same address, reached with these certificates. They have been checked.
+    pub(super) fn for_node(&self, info: ConnectionInfo) -> Result<ConnectionInfo, Error> {
+        install_provider();
+        let client_tls = self
+            .client
+            .clone()
+            .map(|(client_cert, client_key)| ClientTlsConfig { client_cert, client_key });
+        let certificates = TlsCertificates { client_tls, root_cert: self.ca.clone() };
+        let client = Client::build_with_tls(info, certificates)
+            .map_err(|_| Error::config("the TLS certificates cannot be used"))?;
+        Ok(client.get_connection_info().clone())
+    }
+}
+
+/// The certificates in a PEM text: at least one.
+fn chain(pem: &[u8]) -> Option<Vec<CertificateDer<'static>>> {
+    let chain = CertificateDer::pem_slice_iter(pem).collect::<Result<Vec<_>, _>>().ok()?;
+    (!chain.is_empty()).then_some(chain)
+}
+
+/// The `redis` crate uses the process's default cryptography. An application that has chosen one
+/// keeps it.
+fn install_provider() {
+    if CryptoProvider::get_default().is_none() {
+        // The only failure is that somebody else was faster.
+        let _ = ring::default_provider().install_default();
+    }
+}
+
+/// What to say of a failure that has to do with TLS, if this is one.
+pub(super) fn fault(error: &RedisError) -> Option<String> {
+    let source = error.source()?;
+    // What the crate holds is an Arc, which is an error itself.
+    let source = match source.downcast_ref::<Arc<dyn StdError + Send + Sync>>() {
+        Some(shared) => &**shared as &(dyn StdError + 'static),
+        None => source,
+    };
+    let of_io = source.downcast_ref::<io::Error>().and_then(|error| error.get_ref());
+    let error = match of_io {
+        Some(inner) => inner.downcast_ref::<rustls::Error>(),
+        None => source.downcast_ref::<rustls::Error>(),
+    };
+    error.map(explain)
+}
+
+fn explain(error: &rustls::Error) -> String {
+    use rustls::Error::{AlertReceived, InvalidCertificate, InvalidMessage};
+    match error {
+        InvalidCertificate(why) => explain_certificate(why),
+        AlertReceived(AlertDescription::CertificateRequired) => {
+            "the server wants a client certificate; set tls_client_cert".to_owned()
+        }
+        // What TLS 1.2 says instead, among other things.
+        AlertReceived(AlertDescription::HandshakeFailure) => {
+            "the server refused the TLS handshake; if it wants a client certificate, set \
+             tls_client_cert"
+                .to_owned()
+        }
+        AlertReceived(
+            alert @ (AlertDescription::UnknownCA
+            | AlertDescription::BadCertificate
+            | AlertDescription::UnsupportedCertificate
+            | AlertDescription::CertificateUnknown
+            | AlertDescription::CertificateExpired
+            | AlertDescription::CertificateRevoked
+            | AlertDescription::DecryptError
+            | AlertDescription::AccessDenied),
+        ) => format!(
+            "the server does not trust our client certificate ({alert:?}); set tls_client_cert to \
+             one that its CA has signed"
+        ),
+        InvalidMessage(_) => {
+            "what answers there does not speak TLS; check host and port, or use redis://".to_owned()
+        }
+        other => format!("TLS failed: {other}"),
+    }
+}
+
+fn explain_certificate(why: &CertificateError) -> String {
+    match why {
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => format!(
+            "the server's certificate has expired ({why}); renew it, or set this machine's clock"
+        ),
+        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+            format!("the server's certificate is not valid yet ({why}); check this machine's clock")
+        }
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+            format!(
+                "the server's certificate is for another name: {why}; use a name of the \
+                 certificate in the URL, or have this one added to it"
+            )
+        }
+        _ => format!("the server's certificate is not trusted: {why}; set tls_ca to its CA"),
+    }
+}

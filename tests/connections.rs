@@ -1,0 +1,337 @@
+//! All the ways to reach a server: TLS, a socket, a user with few permissions, another database.
+
+mod support;
+
+use std::time::Duration;
+
+use quorlock::{Builder, Error, ErrorKind, Quorlock};
+use support::{Server, Servers};
+
+fn builder(urls: impl IntoIterator<Item = String>) -> Builder {
+    Quorlock::builder().nodes(urls).node_timeout(Duration::from_secs(10))
+}
+
+fn client(urls: impl IntoIterator<Item = String>) -> Quorlock {
+    builder(urls).build().expect("the settings are valid")
+}
+
+/// Takes a lock, is kept out by it, extends it, gives it back, and loses one by dropping it: every
+/// script, called for the first time and again.
+fn everything(locks: &Quorlock) -> Result<(), Error> {
+    for _ in 0..2 {
+        let guard = locks.lock("orders/42")?;
+        assert!(locks.try_lock("orders/42")?.is_none(), "it is taken");
+        guard.extend(Duration::from_secs(60))?;
+        guard.check()?;
+        guard.unlock()?;
+        drop(locks.try_lock("orders/42")?.expect("it was given back"));
+        locks.lock("orders/42")?.unlock()?;
+    }
+    Ok(())
+}
+
+/// A lock cannot be had, and the nodes say why: in words that contain all of `words`.
+fn refused(locks: &Quorlock, words: &[&str]) {
+    let error = locks.try_lock("orders/42").expect_err("no node lets us in");
+    assert_eq!(error.kind(), ErrorKind::NoQuorum, "{error}");
+    said(&error, words);
+}
+
+fn said(error: &Error, words: &[&str]) {
+    let text = error.to_string();
+    for word in words {
+        assert!(text.contains(word), "no \"{word}\" in: {text}");
+    }
+    assert!(!format!("{text} {error:?}").contains("secret"), "{text}");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_socket() {
+    let server = Server::start_with(&["--unixsocket", "redis.sock", "--requirepass", "secret"]);
+    let socket = server.socket();
+    for scheme in ["unix", "redis+unix"] {
+        let url = format!("{scheme}://{}?db=3&pass=secret", socket.display());
+        everything(&client([url])).expect("it works as over TCP");
+    }
+    server.wait_no_keys_in(3);
+    refused(&client([format!("unix://{}", socket.display())]), &["refused the login"]);
+    refused(
+        &client(["unix:///nowhere/redis.sock".to_owned()]),
+        &["/nowhere/redis.sock", "refused"],
+    );
+}
+
+#[test]
+fn another_database() {
+    let servers = Servers::start(3);
+    let in_database = |n: u32| client(servers.urls().into_iter().map(|url| format!("{url}/{n}")));
+    let locks = in_database(3);
+    everything(&locks).expect("it works as in database 0");
+    let guard = locks.lock("orders/42").expect("it is free");
+    assert!(servers.iter().all(|server| server.keys().is_empty()), "database 0 has none of it");
+    let other = in_database(4).lock("orders/42").expect("another database has other locks");
+    other.unlock().expect("three healthy nodes");
+    guard.unlock().expect("three healthy nodes");
+    servers.iter().for_each(|server| server.wait_no_keys_in(3));
+}
+
+/// The commands that `lua/README.md` says have to be allowed, for everything that has no condition.
+fn documented() -> Vec<&'static str> {
+    let text = include_str!("../lua/README.md");
+    let (_, list) = text.split_once("has to allow: ").expect("the list of commands");
+    let (list, _) = list.split_once('.').expect("the end of the list");
+    let commands: Vec<_> = list.split('`').skip(1).step_by(2).collect();
+    assert!(commands.len() > 5, "{commands:?}");
+    commands
+}
+
+/// A user that may do nothing but `commands`, on the keys that begin with the default prefix.
+fn limited_user(server: &Server, commands: &[&str]) -> Quorlock {
+    let commands: Vec<_> = commands.iter().map(|command| format!("+{command}")).collect();
+    let user = ["ACL", "SETUSER", "locker", "reset", "on", ">secret", "~quorlock:*"];
+    let commands = commands.iter().map(String::as_str);
+    server.command(&user.into_iter().chain(commands).collect::<Vec<_>>());
+    client([server.url().replace("://", "://locker:secret@")])
+}
+
+#[test]
+fn a_user_who_may_do_what_is_documented_and_nothing_else() {
+    let server = Server::start();
+    let locks = limited_user(&server, &documented());
+    everything(&locks).expect("no command is missing in the list");
+    server.wait_no_keys_in(0);
+
+    // Further down the list only where a feature is used.
+    let all = [documented(), vec!["SELECT"]].concat();
+    drop(limited_user(&server, &all));
+    let url = server.url().replace("://", "://locker:secret@");
+    everything(&client([format!("{url}/3")])).expect("SELECT is enough for a database");
+    let refused_select = limited_user(&server, &documented());
+    everything(&refused_select).expect("database 0 needs no SELECT");
+    refused(&client([format!("{url}/3")]), &["refused the login", "database"]);
+}
+
+#[test]
+fn a_key_that_the_user_may_not_touch() {
+    let server = Server::start();
+    drop(limited_user(&server, &documented()));
+    let url = server.url().replace("://", "://locker:secret@");
+    let locks = builder([url]).key_prefix("other:").build().expect("the settings are valid");
+    refused(&locks, &["lacks a permission", "lua/README.md"]);
+}
+
+#[test]
+fn every_command_of_the_list_is_needed_and_missed_aloud() {
+    let server = Server::start();
+    for missing in documented() {
+        let rest: Vec<_> = documented().into_iter().filter(|one| *one != missing).collect();
+        let locks = limited_user(&server, &rest);
+        let Err(error) = everything(&locks) else { panic!("{missing} is not needed") };
+        said(&error, &["lacks a permission", "lua/README.md"]);
+        drop(locks);
+        server.command(&["FLUSHALL"]);
+    }
+}
+
+#[cfg(feature = "tls")]
+mod tls {
+    use std::fs;
+    use std::path::PathBuf;
+
+    use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+
+    use super::*;
+
+    /// A private certificate authority, and what it has signed, in a directory of their own.
+    struct Authority {
+        folder: PathBuf,
+        pem: String,
+        issuer: Issuer<'static, KeyPair>,
+    }
+
+    impl Authority {
+        fn new() -> Self {
+            let name = format!("quorlock-certificates-{:016x}", rand::random::<u64>());
+            let folder = std::env::temp_dir().join(name);
+            fs::create_dir(&folder).expect("a directory can be made among the temporary files");
+            let mut params = CertificateParams::new(Vec::new()).expect("no names");
+            params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+            params.distinguished_name.push(DnType::CommonName, "the CA of a test");
+            let key = KeyPair::generate().expect("a key");
+            let pem = params.self_signed(&key).expect("a certificate").pem();
+            fs::write(folder.join("ca.crt"), &pem).expect("a new directory can be written to");
+            Self { folder, pem, issuer: Issuer::new(params, key) }
+        }
+
+        /// A certificate and its key.
+        fn sign(&self, names: &[&str], change: impl FnOnce(&mut CertificateParams)) -> [String; 2] {
+            let names: Vec<_> = names.iter().map(ToString::to_string).collect();
+            let mut params = CertificateParams::new(names).expect("names of a certificate");
+            change(&mut params);
+            let key = KeyPair::generate().expect("a key");
+            let certificate = params.signed_by(&key, &self.issuer).expect("a certificate");
+            [certificate.pem(), key.serialize_pem()]
+        }
+
+        /// A server that shows this certificate and, if `client` is "yes", wants to see one.
+        fn server(&self, [certificate, key]: &[String; 2], client: &str) -> Server {
+            let file = |name: &str, text: &str| {
+                let path = self.folder.join(name);
+                fs::write(&path, text).expect("a new directory can be written to");
+                path.to_str().expect("a path that is text").to_owned()
+            };
+            let (ca, crt) = (file("ca.crt", &self.pem), file("server.crt", certificate));
+            let key = file("server.key", key);
+            Server::start_with(&[
+                &["--unixsocket", "redis.sock", "--tls-auth-clients", client],
+                &["--tls-ca-cert-file", &ca, "--tls-cert-file", &crt, "--tls-key-file", &key][..],
+            ].concat())
+        }
+
+        fn ordinary_server(&self, client: &str) -> Server {
+            self.server(&self.sign(&["127.0.0.1", "localhost"], |_| ()), client)
+        }
+
+        /// A client of the server that trusts this authority.
+        fn client_of(&self, server: &Server) -> Quorlock {
+            let builder = builder([server.url()]).tls_ca(self.pem.as_str());
+            builder.build().expect("the settings are valid")
+        }
+    }
+
+    impl Drop for Authority {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.folder);
+        }
+    }
+
+    #[test]
+    fn a_ca_of_our_own() {
+        let authority = Authority::new();
+        let mut server = authority.ordinary_server("no");
+        let locks = authority.client_of(&server);
+        everything(&locks).expect("it works as without TLS");
+
+        let by_name = format!("valkeys://localhost:{}/3", server.port());
+        let by_name = builder([by_name]).tls_ca(authority.pem.clone()).build();
+        everything(&by_name.expect("the settings are valid")).expect("a name, and a database");
+
+        // A connection that has worked once, and broke, is made again.
+        server.restart_empty();
+        support::wait_until("the reconnect", Duration::from_secs(10), || {
+            everything(&locks).is_ok()
+        });
+        server.wait_no_keys_in(0);
+    }
+
+    #[test]
+    fn a_server_that_wants_a_client_certificate() {
+        let authority = Authority::new();
+        let server = authority.ordinary_server("yes");
+        refused(&authority.client_of(&server), &["client certificate", "set tls_client_cert"]);
+
+        let with = |[certificate, key]: [String; 2]| {
+            let builder = builder([server.url()]).tls_ca(authority.pem.as_str());
+            let builder = builder.tls_client_cert(certificate, key);
+            let shown = format!("{builder:?}");
+            assert!(!shown.contains("PRIVATE") && !shown.contains("BEGIN"), "{shown}");
+            builder.build().expect("the settings are valid")
+        };
+        everything(&with(authority.sign(&["a client"], |_| ()))).expect("it is let in");
+
+        let strangers = Authority::new().sign(&["a client"], |_| ());
+        refused(&with(strangers), &["tls_client_cert"]);
+    }
+
+    #[test]
+    fn a_client_certificate_and_a_login() {
+        let authority = Authority::new();
+        let server = authority.ordinary_server("yes");
+        server.command(&["ACL", "SETUSER", "locker", "on", ">secret", "~*", "+@all"]);
+        let url = |login: &str| server.url().replace("://", &format!("://{login}@"));
+        let with = |login: &str, [certificate, key]: [String; 2]| {
+            let builder = builder([url(login)]).tls_ca(authority.pem.as_str());
+            builder.tls_client_cert(certificate, key).build().expect("the settings are valid")
+        };
+        let sign = || authority.sign(&["a client"], |_| ());
+        everything(&with("locker:secret", sign())).expect("both are right");
+        refused(&with("locker:wrong", sign()), &["refused the login"]);
+        let builder = builder([url("locker:secret")]).tls_ca(authority.pem.as_str());
+        refused(&builder.build().expect("the settings are valid"), &["set tls_client_cert"]);
+    }
+
+    #[test]
+    fn a_server_that_is_not_to_be_trusted() {
+        let authority = Authority::new();
+        let server = authority.ordinary_server("no");
+        let url = server.url();
+        let untrusted = ["the server's certificate is not trusted", "set tls_ca to its CA"];
+        refused(&Authority::new().client_of(&server), &[&url, untrusted[0], untrusted[1]]);
+        refused(&client([url]), &untrusted);
+    }
+
+    #[test]
+    fn a_certificate_for_another_name_or_another_time() {
+        let authority = Authority::new();
+        let other = authority.sign(&["redis.example.com"], |_| ());
+        let server = authority.server(&other, "no");
+        let words = ["for another name", "127.0.0.1", "redis.example.com"];
+        refused(&authority.client_of(&server), &words);
+
+        let old = authority.sign(&["127.0.0.1"], |params| {
+            params.not_after = rcgen::date_time_ymd(2001, 1, 1);
+        });
+        let server = authority.server(&old, "no");
+        refused(&authority.client_of(&server), &["certificate has expired", "clock"]);
+
+        let new = authority.sign(&["127.0.0.1"], |params| {
+            params.not_before = rcgen::date_time_ymd(2500, 1, 1);
+        });
+        let server = authority.server(&new, "no");
+        refused(&authority.client_of(&server), &["certificate is not valid yet", "clock"]);
+    }
+
+    #[test]
+    fn tls_on_one_side_only() {
+        let authority = Authority::new();
+        let secure = authority.ordinary_server("no");
+        let plain = client([secure.url().replace("rediss", "redis")]);
+        let error = plain.try_lock("orders/42").expect_err("it speaks nothing but TLS");
+        assert_eq!(error.kind(), ErrorKind::NoQuorum, "{error}");
+
+        let http = support::fake::server(|_| b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec());
+        let builder = builder([http.replace("redis", "rediss")]).tls_ca(authority.pem.as_str());
+        let locks = builder.build().expect("the settings are valid");
+        refused(&locks, &["does not speak TLS", "redis://"]);
+    }
+
+    #[test]
+    fn certificates_that_are_none() {
+        let authority = Authority::new();
+        let [certificate, key] = authority.sign(&["a client"], |_| ());
+        let [_, other_key] = authority.sign(&["a client"], |_| ());
+        let start = || Quorlock::builder().nodes(["rediss://127.0.0.1:1"]);
+        let rejected = |builder: Builder, words: &[&str]| {
+            let error = builder.build().expect_err("it is wrong");
+            assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+            said(&error, words);
+        };
+        let broken = authority.pem.replace("MI", "!secret!");
+        for wrong in ["", "secret", &key, &broken] {
+            rejected(start().tls_ca(wrong), &["tls_ca", "PEM"]);
+            let builder = start().tls_client_cert(wrong, key.as_str());
+            rejected(builder, &["certificate of tls_client_cert", "PEM"]);
+        }
+        for wrong in ["", "secret", &certificate] {
+            let builder = start().tls_client_cert(certificate.as_str(), wrong);
+            rejected(builder, &["key of tls_client_cert", "PEM"]);
+        }
+        let builder = start().tls_client_cert(certificate, other_key);
+        rejected(builder, &["tls_client_cert", "cannot be used together"]);
+        let insecure = Quorlock::builder().nodes(["rediss://:secret@127.0.0.1:1/#insecure"]);
+        rejected(insecure, &["node 1", "never", "tls_ca"]);
+        let twice = ["redis://127.0.0.1:6379", "rediss://127.0.0.1:6379/3"];
+        rejected(Quorlock::builder().nodes(twice), &["same server"]);
+    }
+}
