@@ -234,12 +234,17 @@ impl Connection {
         let fault = if error.kind() == ErrorKind::Parse {
             not_redis(&self.address)
         } else {
-            let what = if silent {
+            let shaking_hands = self.fresh && self.address.is_tls();
+            let what = if silent && shaking_hands {
+                "no answer to the TLS handshake in time; check that the port is one for TLS, and \
+                 that the server does not hang"
+                    .to_owned()
+            } else if silent {
                 "no answer in time; the server hangs or is overloaded, or the network is cut"
                     .to_owned()
             } else if let Some(what) = tls_fault(&error) {
                 what
-            } else if closed && self.fresh && self.address.is_tls() {
+            } else if closed && shaking_hands {
                 CLOSED_IN_HANDSHAKE.to_owned()
             } else {
                 format!("the connection broke ({error}); was the server stopped?")
@@ -270,8 +275,8 @@ fn tls_fault(_: &RedisError) -> Option<String> {
 }
 
 const CLOSED_IN_HANDSHAKE: &str = "the server closed the connection in the TLS handshake; if it \
-                                   wants a client certificate, set tls_client_cert, and check the \
-                                   port";
+                                   wants a client certificate, set tls_client_cert, and check \
+                                   whether the port is one for TLS";
 
 fn connect_fault(address: &Address, error: RedisError) -> NodeFault {
     let what = if let Some(what) = tls_fault(&error) {
@@ -279,7 +284,8 @@ fn connect_fault(address: &Address, error: RedisError) -> NodeFault {
     } else if error.is_connection_refusal() {
         "connection refused; is the server running, and the port right?".to_owned()
     } else if error.is_timeout() {
-        "no answer to the connection in time; is the host reachable, and the server not hung?"
+        "no answer to the connection in time; is the host reachable, the server not hung, and the \
+         port one for TLS just if the URL says so?"
             .to_owned()
     } else if error.is_connection_dropped() && address.is_tls() {
         CLOSED_IN_HANDSHAKE.to_owned()
