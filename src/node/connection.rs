@@ -105,7 +105,8 @@ impl Connection {
         let written = self.connection.send_packed_command(bytes);
         written.map_err(|error| {
             // Who does not like our certificate says so, and closes: the reason is still to be read.
-            let reason = if self.fresh && self.address.is_tls() {
+            let closed = error.is_connection_dropped();
+            let reason = if closed && self.fresh && self.address.is_tls() {
                 self.connection.recv_response().err().filter(|error| tls_fault(error).is_some())
             } else {
                 None
