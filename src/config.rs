@@ -261,7 +261,8 @@ impl Builder {
     /// # Errors
     ///
     /// [`ErrorKind::Config`](crate::ErrorKind::Config) if there is no node, a URL is wrong, two
-    /// nodes are the same server, a certificate cannot be used, a duration is out of range, or a thread cannot be started.
+    /// nodes are the same server, a certificate cannot be used, a duration is out of range, or a
+    /// thread cannot be started.
     pub fn build(self) -> Result<Quorlock, Error> {
         self.settings.check()?;
         #[cfg(feature = "tls")]
