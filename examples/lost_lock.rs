@@ -171,7 +171,7 @@ fn hand_out_work(work: &Sender<u32>, time: Duration) {
     let end = Instant::now() + time;
     for piece in 0.. {
         thread::sleep(Duration::from_millis(10));
-        if work.send_deadline(piece, end).is_err() {
+        if Instant::now() >= end || work.send_deadline(piece, end).is_err() {
             return;
         }
     }
