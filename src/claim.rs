@@ -103,10 +103,10 @@ impl Claim {
         });
     }
 
-    /// What the nodes said in a round of [`extend`](Self::extend).
+    /// What nodes have said in a round of [`extend`](Self::extend) since this was last called for it.
     pub(crate) fn extended(&self, round: &Round<Extension>) {
-        let heard = round.with(|extension| extension.heard().to_vec());
-        self.attempt.with(|attempt| attempt.repaired(&heard));
+        let news = round.with(Extension::news);
+        self.attempt.with(|attempt| attempt.repaired(&news));
     }
 
     /// Gives everything back without waiting; keys may live for `longest_ttl` from now on at most.

@@ -4,25 +4,16 @@ use std::time::Duration;
 
 use crate::client::Quorlock;
 use crate::error::Error;
-use crate::ident;
+use crate::node::Address;
 #[cfg(feature = "tls")]
 use crate::node::Certificates;
-use crate::node::{Address, GRACE, Replicas};
 use crate::quorum::{Backoff, Mechanisms};
 
+mod settings;
 #[cfg(feature = "tls")]
 mod tls;
 
-/// Of a shorter lease the allowance for drift would leave next to nothing.
-const SHORTEST_TTL: Duration = Duration::from_millis(20);
-
-/// Longer leases are more likely seconds taken for milliseconds than meant.
-const LONGEST_TTL: Duration = Duration::from_secs(24 * 60 * 60);
-
-/// With a longer pause between two tries a lock could be free for minutes before a waiter looks.
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-
-const LONGEST_PREFIX: usize = 1_024;
+pub(crate) use settings::Settings;
 
 /// Settings of a [`Quorlock`], from [`Quorlock::builder`].
 ///
@@ -76,29 +67,17 @@ pub enum Fallback {
     /// [`Fallback`](crate::Mode::Fallback), and an event tells. Clients that fall back exclude each
     /// other, since all of them name the same first node. But where the network is cut so that one
     /// client reaches only the first node and another one a majority of the others, **both get the
-    /// lock**. The renewal takes the lock on the other nodes as they come back: with a majority the
-    /// mode turns into `Quorum`; if somebody else has it on one of them, the lock is lost.
+    /// lock**. So do they if one of the clients does not have this setting: those that have it ask
+    /// the first node before they believe a majority, which costs the node timeout while it hangs.
+    /// The renewal takes the lock on the other nodes as they come back: with a majority the mode
+    /// turns into `Quorum`; if somebody else has it on one of them, the lock is lost. A lock that is
+    /// not renewed stays on the first node alone.
     ///
     /// For jobs that had better run twice than not at all.
     SingleNode {
         /// For how long no majority must have been reached.
         after: Duration,
     },
-}
-
-/// What the rest of the crate needs to know of the configuration. Checked by [`Builder::build`].
-#[derive(Clone, Debug)]
-pub(crate) struct Settings {
-    pub(crate) ttl: Duration,
-    pub(crate) node_timeout: Duration,
-    pub(crate) no_quorum_timeout: Duration,
-    pub(crate) renewal: Renewal,
-    pub(crate) max_hold: Option<Duration>,
-    pub(crate) backoff: Backoff,
-    pub(crate) fallback: Fallback,
-    pub(crate) wait_replicas: Option<(u32, Duration)>,
-    pub(crate) key_prefix: Vec<u8>,
-    pub(crate) mechanisms: Mechanisms,
 }
 
 impl Default for Builder {
@@ -204,7 +183,7 @@ impl Builder {
         self
     }
 
-    /// The longest that a lock may be held in all, renewals and extensions included; at least the
+    /// The longest that a lock may be held in all, whatever is asked for in renewals and extensions; at least the
     /// [`node_timeout`](Self::node_timeout). At its end the lock is lost, and given back.
     ///
     /// Defaults to `None`: as long as the holder lives. Set it where a holder that hangs, but still
@@ -304,97 +283,5 @@ impl std::fmt::Debug for Builder {
             .field("nodes", &self.nodes.len())
             .field("settings", &self.settings)
             .finish()
-    }
-}
-
-impl Settings {
-    /// How long the end of a client or of the process may wait for releases to be answered: until a
-    /// worker that waits for a silent node gives up and sends its last words.
-    pub(crate) fn flush_timeout(&self) -> Duration {
-        self.node_timeout.saturating_add(GRACE * 3)
-    }
-
-    fn check(&self) -> Result<(), Error> {
-        let Backoff { min, max } = self.backoff;
-        if self.node_timeout < Duration::from_millis(1) {
-            return Err(Error::config(format!(
-                "node_timeout is {:?}; it must be at least 1 ms",
-                self.node_timeout
-            )));
-        }
-        if min < Duration::from_millis(1) || max < min || max > LONGEST_PAUSE {
-            return Err(Error::config(format!(
-                "backoff is {min:?} to {max:?}; the minimum must be at least 1 ms, and the maximum \
-                 no less than that, and {LONGEST_PAUSE:?} at most"
-            )));
-        }
-        if self.key_prefix.len() > LONGEST_PREFIX {
-            return Err(Error::config(format!(
-                "key_prefix has {} bytes; {LONGEST_PREFIX} is the most",
-                self.key_prefix.len()
-            )));
-        }
-        if let Some((replicas, timeout)) = self.wait_replicas
-            && (replicas == 0 || timeout < Duration::from_millis(1))
-        {
-            return Err(Error::config(format!(
-                "wait_replicas asks for {replicas} replicas within {timeout:?}; it must be at least \
-                 one, within at least 1 ms"
-            )));
-        }
-        self.check_max_hold(self.max_hold)?;
-        self.check_ttl(self.ttl)
-    }
-
-    /// How long one try for a lock may take: for the answers, and for the replicas behind them.
-    pub(crate) fn attempt_timeout(&self) -> Duration {
-        let replicas = self.wait_replicas.map_or(Duration::ZERO, |(_, timeout)| timeout);
-        self.node_timeout.saturating_add(replicas)
-    }
-
-    /// After how long without a quorum the first node decides alone.
-    pub(crate) fn fall_back_after(&self) -> Option<Duration> {
-        match self.fallback {
-            Fallback::Never => None,
-            Fallback::SingleNode { after } => Some(after),
-        }
-    }
-
-    pub(crate) fn replicas(&self) -> Option<Replicas> {
-        let (needed, timeout) = self.wait_replicas?;
-        Some(Replicas { needed, timeout, key: ident::replicated_key(&self.key_prefix) })
-    }
-
-    /// A lock that ends before it can be granted would be of no use.
-    pub(crate) fn check_max_hold(&self, max_hold: Option<Duration>) -> Result<(), Error> {
-        match max_hold {
-            Some(max_hold) if max_hold < self.node_timeout => Err(Error::config(format!(
-                "max_hold is {max_hold:?}; it must be at least the node_timeout, {:?}",
-                self.node_timeout
-            ))),
-            _ => Ok(()),
-        }
-    }
-
-    /// A TTL below twice the node timeout could be used up by a single slow try.
-    pub(crate) fn check_ttl(&self, ttl: Duration) -> Result<(), Error> {
-        let attempt = self.attempt_timeout();
-        if ttl < attempt.saturating_mul(2).max(SHORTEST_TTL) {
-            return Err(Error::config(format!(
-                "the TTL is {ttl:?}; it must be at least {SHORTEST_TTL:?}, and at least twice the \
-                 node_timeout (and that of wait_replicas) of {attempt:?}"
-            )));
-        }
-        if ttl > LONGEST_TTL {
-            return Err(Error::config(format!(
-                "the TTL is {ttl:?}; {LONGEST_TTL:?} is the most (were milliseconds meant?)"
-            )));
-        }
-        if !ttl.subsec_nanos().is_multiple_of(1_000_000) {
-            return Err(Error::config(format!(
-                "the TTL is {ttl:?}; Redis counts in whole milliseconds"
-            )));
-        }
-        Ok(())
     }
 }

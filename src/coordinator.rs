@@ -187,17 +187,33 @@ impl Coordinator {
             attempt.conclude(clock::now())
         });
         let mut tried = Tried { claim, started, answer_by, conclusion, basis: Basis::Majority };
-        if conclusion == Conclusion::Unreachable {
-            tried.claim.round().hear_out(answer_by);
-            let no_quorum_since = *self.no_quorum_since.lock();
-            let after = self.settings.fall_back_after();
-            if Basis::of_attempt(after, no_quorum_since, started) == Basis::FirstNode {
-                tried.conclusion =
-                    tried.claim.round().with(|attempt| attempt.conclude_alone(clock::now()));
-                if tried.conclusion != Conclusion::Unreachable {
-                    tried.basis = Basis::FirstNode;
+        let round = tried.claim.round();
+        match (conclusion, self.settings.fall_back_after()) {
+            // Somebody may have fallen back to the first node. Where that is done, its word is heard.
+            (Conclusion::Won { .. }, Some(_)) => {
+                round.hear_first(answer_by);
+                if round.with(|attempt| attempt.first_refused()) {
+                    tried.conclusion = Conclusion::Held { remaining: None };
                 }
             }
+            (Conclusion::Unreachable, after) => {
+                round.hear_out(answer_by);
+                let no_quorum_since = *self.no_quorum_since.lock();
+                // The caller's own deadline, if that cut it short, says nothing about the nodes.
+                let complete = answer_by >= started.after(self.settings.attempt_timeout());
+                if complete
+                    && Basis::of_attempt(after, no_quorum_since, started) == Basis::FirstNode
+                {
+                    // Any of the others may know of another holder.
+                    round.hear_all(answer_by);
+                    let alone = round.with(|attempt| attempt.conclude_alone(clock::now()));
+                    if alone != Conclusion::Unreachable {
+                        tried.basis = Basis::FirstNode;
+                    }
+                    tried.conclusion = alone;
+                }
+            }
+            _ => {}
         }
         Ok(tried)
     }
@@ -213,7 +229,7 @@ impl Coordinator {
     }
 
     /// Tells, once, that the quorum is back.
-    fn quorum_reached(&self) {
+    pub(crate) fn quorum_reached(&self) {
         if self.no_quorum_since.lock().take().is_some() {
             observe::quorum_back();
         }

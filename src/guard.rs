@@ -88,7 +88,8 @@ impl Guard {
     /// Gets one message when the lock is lost: at the end of its validity, and never before that
     /// without a reason. Ends without a message when the lock is given back.
     ///
-    /// Made for `crossbeam_channel::select!`. What decides is the clock, so [`check`](Self::check)
+    /// Made for `crossbeam_channel::select!`. There is one message in all: who reads a second time, or
+    /// from a clone, finds the channel ended, which then says nothing. What decides is the clock, so [`check`](Self::check)
     /// may know a loss a moment before the message is there.
     ///
     /// # Examples
@@ -113,7 +114,8 @@ impl Guard {
     /// Has `callback` called when the lock is lost, on a thread of its own; at once, on this one, if
     /// it is lost already. Never called once the lock was given back.
     ///
-    /// It may block, panic, unlock or drop the guard: that holds up nothing else.
+    /// It may block, panic, unlock or drop the guard: that holds up nothing else. A callback that owns
+    /// the guard keeps it: such a lock is held until it is lost.
     pub fn on_lost(&self, callback: impl FnOnce(LossReason) + Send + 'static) {
         self.held.notice().call(Box::new(callback));
     }

@@ -1,6 +1,6 @@
 //! A lock that is held: its lease, its renewal, its end.
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
@@ -18,6 +18,9 @@ use crate::quorum::{
 };
 use crate::renewal::Entry;
 use crate::round::Round;
+
+/// Rounds of extension whose late answers are waited for.
+const OPEN_ROUNDS: usize = 8;
 
 /// A lock that was granted, until it is given back or lost.
 pub(crate) struct Held {
@@ -38,8 +41,8 @@ pub(crate) struct Held {
 struct Extensions {
     /// The lock has been given back, or was lost.
     ended: bool,
-    /// Rounds of which copies may still be sent.
-    open: Vec<Weak<Round<Extension>>>,
+    /// Rounds that some node has not answered.
+    open: Vec<Arc<Round<Extension>>>,
 }
 
 impl Held {
@@ -155,8 +158,8 @@ impl Held {
     pub(crate) fn lose(&self, reason: LossReason) -> Option<Callbacks> {
         let callbacks = self.end().then(|| self.notice.lost(reason));
         if callbacks.is_some() {
-            observe::lost(self.claim.name(), reason);
             self.claim.release(self.longest_ttl());
+            observe::lost(self.claim.name(), reason);
         }
         callbacks
     }
@@ -185,14 +188,14 @@ impl Held {
 
     /// Has the lease looked at when it is due: by the timetable, if there is no thread for it.
     pub(crate) fn enter(self: &Arc<Self>) {
-        let due = match self.next(clock::now()) {
-            Next::Renew(at) | Next::End(at) => at,
-            Next::Over(_) => clock::now(),
-        };
         let mut entry = self.entry.lock();
         if self.extensions.lock().ended {
             return;
         }
+        let due = match self.next(clock::now()) {
+            Next::Renew(at) | Next::End(at) => at,
+            Next::Over(_) => clock::now(),
+        };
         let timetable = self.claim.coordinator().timetable();
         let before = entry.replace(timetable.enter(self, due));
         drop(entry);
@@ -243,8 +246,8 @@ impl Held {
         if extensions.ended && mechanisms.renewal_stops_before_release {
             return Ok(());
         }
-        extensions.open.retain(|round| round.strong_count() > 0);
-        extensions.open.push(Arc::downgrade(&round));
+        self.hear_late_answers(&mut extensions);
+        extensions.open.push(round.clone());
         self.claim.extend(&round, ttl, mechanisms.repair.then_some(valid_until));
         drop(extensions);
         // Not beyond the end: then the loss has to be told.
@@ -253,10 +256,22 @@ impl Held {
         let now = clock::now();
         let renewed = round.with(|extension| extension.result(now));
         self.lease.lock().renewed(renewed, now);
+        if matches!(renewed, Renewed::Until(_, Basis::Majority)) {
+            coordinator.quorum_reached();
+        }
         if renewed == Renewed::Unknown {
             return Err(round.faults(coordinator.nodes(), answer_by));
         }
         Ok(())
+    }
+
+    /// Notes what slower nodes have answered since the verdict of their round.
+    fn hear_late_answers(&self, extensions: &mut Extensions) {
+        extensions.open.iter().for_each(|round| self.claim.extended(round));
+        extensions.open.retain(|round| !round.with(|extension| extension.all_told()));
+        // Who has not answered so many rounds will not answer the first of them.
+        let surplus = extensions.open.len().saturating_sub(OPEN_ROUNDS);
+        extensions.open.drain(..surplus);
     }
 
     /// Ends the renewal; whether this was the first to do so.
@@ -266,10 +281,10 @@ impl Held {
             return false;
         }
         if self.claim.terms().mechanisms.renewal_stops_before_release {
-            for round in extensions.open.iter().filter_map(Weak::upgrade) {
-                round.with(Extension::close);
-            }
+            extensions.open.iter().for_each(|round| round.with(Extension::close));
         }
+        self.hear_late_answers(&mut extensions);
+        extensions.open.clear();
         drop(extensions);
         *self.poke.lock() = None;
         if let Some(entry) = self.entry.lock().take() {

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
@@ -93,7 +94,8 @@ fn run(timetable: &Weak<Timetable>, woken: &Receiver<()>) {
         };
         for (entry, held) in due {
             if let Some(held) = held.upgrade() {
-                look(&held, entry);
+                // A subscriber of our events that panics must not end the renewals of all.
+                let _ = catch_unwind(AssertUnwindSafe(|| look(&held, entry)));
             }
         }
         while let Some(slice) = clock::slice(until) {

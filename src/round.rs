@@ -160,9 +160,18 @@ impl<B: Ballot + 'static> Round<B> {
     /// Waits for the nodes that were not needed for the verdict, so that all causes can be told: a
     /// moment, and not beyond `answer_by`.
     pub(crate) fn hear_out(&self, answer_by: Time) {
+        self.hear_all(self.started.after(MOMENT).min(answer_by));
+    }
+
+    /// Waits until all nodes have answered, at most until `until`.
+    pub(crate) fn hear_all(&self, until: Time) {
         let silent = |heard: &Heard| matches!(heard, Heard::Silence);
-        let moment = self.started.after(MOMENT).min(answer_by);
-        clock::poll(moment, || !self.state.lock().heard.iter().any(silent));
+        clock::poll(until, || !self.state.lock().heard.iter().any(silent));
+    }
+
+    /// Waits until the first node has answered, at most until `until`.
+    pub(crate) fn hear_first(&self, until: Time) {
+        clock::poll(until, || !matches!(self.state.lock().heard[0], Heard::Silence));
     }
 
     /// What was wrong with each node that was asked and gave no usable answer so far, out of the time

@@ -122,3 +122,46 @@ fn a_partition_gives_it_to_two() {
     theirs.check().expect("valid");
     ours.check().expect("valid at the same time");
 }
+
+/// The normal end of an outage: the others are back before the holder's next renewal. Who falls back
+/// like everybody else asks the first node before it believes a majority.
+#[test]
+fn the_first_nodes_holder_is_respected_by_a_majority_that_came_back() {
+    let mut servers = Servers::start(3);
+    servers.iter_mut().skip(1).for_each(Server::kill);
+    let manual = builder(servers.urls()).renewal(quorlock::Renewal::Manual).ttl(TTL * 5);
+    let locks = manual.build().expect("valid settings");
+    let other = client(servers.urls());
+    let guard = locks.lock("orders/42").expect("the first node is enough after a while");
+    servers.iter_mut().skip(1).for_each(Server::restart_empty);
+    wait_until("the other one reaches all", LIMIT, || {
+        other.node_stats().iter().all(|node| node.connected)
+    });
+    for _ in 0..10 {
+        assert!(other.try_lock("orders/42").expect("three of three").is_none());
+    }
+    guard.check().expect("it is still ours");
+    guard.unlock().expect("the first node confirms");
+    wait_until("it is free", LIMIT, || {
+        other.try_lock("orders/42").is_ok_and(|guard| guard.is_some())
+    });
+}
+
+/// A caller's own short deadline is no reason to fall back, however long ago the quorum was missed.
+#[test]
+fn a_short_deadline_is_no_reason_to_fall_back() {
+    let mut servers = Servers::start(3);
+    let locks = client(servers.urls());
+    wait_until("all nodes are connected", LIMIT, || {
+        locks.node_stats().iter().all(|node| node.connected)
+    });
+    servers.iter_mut().skip(1).for_each(Server::pause);
+    let start = std::time::Instant::now();
+    wait_until("long enough without a quorum", LIMIT, || {
+        let tried = locks.try_lock_for("orders/42", Duration::from_millis(50));
+        assert_eq!(tried.expect_err("one of three").kind(), ErrorKind::NoQuorum);
+        start.elapsed() > AFTER * 3
+    });
+    servers.iter_mut().skip(1).for_each(Server::resume);
+    servers.wait_no_keys();
+}

@@ -401,3 +401,43 @@ fn a_renewal_is_not_sent_again_behind_the_release() {
     // Long before it would end by itself.
     servers.wait_no_keys();
 }
+
+/// However long it is valid, a lock is looked after: otherwise one restart after the other would take
+/// its keys, and it would still be called valid.
+#[test]
+fn a_long_extension_does_not_stop_the_repairs() {
+    let mut servers = Servers::start(3);
+    let locks = build(settings(&servers));
+    let (guard, owner) = hold(&locks, &servers);
+    guard.extend(LIMIT * 20).expect("three of three");
+    for i in 0..3 {
+        servers[i].restart_empty();
+        wait_until("the node has its key again", LIMIT, || {
+            servers[i].get(KEY).as_deref() == Some(&owner)
+        });
+    }
+    guard.check().expect("it was ours all the time");
+    guard.unlock().expect("three of three");
+    servers.wait_no_keys();
+}
+
+/// A node that is always the slowest counts as well: its late answers are heard before a release
+/// judges how the lock was held.
+#[test]
+fn late_answers_of_a_renewal_count_for_the_unlock() {
+    let mut servers = Servers::start(3);
+    let locks = build(settings(&servers));
+    servers[2].kill();
+    let guard = locks.lock(NAME).expect("two of three");
+    servers[2].restart_empty();
+    wait_until("the third one is repaired", LIMIT, || servers[2].get(KEY).is_some());
+    // Until its answers have come with a later round.
+    wait_until("two renewals later", LIMIT, || {
+        let before = guard.remaining();
+        thread::sleep(NODE_TIMEOUT / 4);
+        guard.remaining() > before
+    });
+    delete(&servers[1], KEY);
+    guard.unlock().expect("two of three had it until now");
+    servers.wait_no_keys();
+}

@@ -98,3 +98,32 @@ fn settings_that_make_no_sense_are_refused() {
     let error = wrong.build().expect_err("the TTL could be used up before the lock is granted");
     assert!(error.to_string().contains("wait_replicas"), "{error}");
 }
+
+#[test]
+fn a_connection_that_was_closed_while_idle_is_no_failure() {
+    let (master, _replica) = master_and_replica();
+    let locks = builder(&master, Duration::from_secs(10)).build().expect("valid settings");
+    for _ in 0..5 {
+        let guard = locks.try_lock("orders/42").expect("one of one").expect("it is free");
+        guard.unlock().expect("one of one");
+        master.command(&["CLIENT", "KILL", "TYPE", "normal"]);
+    }
+}
+
+/// A master that takes no writes while its replica is gone: what could not be deleted is kept.
+#[test]
+fn a_release_that_is_refused_for_want_of_replicas_is_kept() {
+    let (master, mut replica) = master_and_replica();
+    let locks = builder(&master, Duration::from_secs(10)).build().expect("valid settings");
+    let guard = locks.lock("orders/42").expect("one of one");
+    master.command(&["CONFIG", "SET", "min-replicas-max-lag", "1"]);
+    master.command(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
+    replica.kill();
+    wait_until("the master takes no writes", LIMIT, || {
+        master.try_command(&[b"SET", b"probe", b"x", b"PX", b"1"]).is_err()
+    });
+    drop(guard);
+    wait_until("the release is kept", LIMIT, || locks.node_stats()[0].kept_releases == 1);
+    master.command(&["CONFIG", "SET", "min-replicas-to-write", "0"]);
+    wait_until("no key is left", LIMIT, || master.keys().is_empty());
+}

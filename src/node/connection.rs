@@ -29,6 +29,8 @@ pub(super) struct Connection {
     /// The scripts whose source was sent here, so that the server knows them by their hash.
     known: Vec<&'static Script>,
     clock_ahead_ms: i64,
+    /// Which run of which server this is.
+    run_id: String,
     /// Nothing was read yet, so that the TLS handshake may not be over.
     fresh: bool,
 }
@@ -69,6 +71,7 @@ impl Connection {
             address: address.clone(),
             known: Vec::new(),
             clock_ahead_ms: 0,
+            run_id: String::new(),
             fresh: true,
         };
         connection.check_server(clock::now().after(timeout))?;
@@ -95,6 +98,10 @@ impl Connection {
     /// The server does not know its scripts any more (SCRIPT FLUSH).
     pub(super) fn forget_scripts(&mut self) {
         self.known.clear();
+    }
+
+    pub(super) fn run_id(&self) -> &str {
+        &self.run_id
     }
 
     pub(super) fn clock_ahead_ms(&self) -> i64 {
@@ -172,6 +179,8 @@ impl Connection {
         self.read_text(deadline)?;
         self.clock_ahead_ms = self.read_clock(deadline)?;
         let info = self.read_text(deadline)?;
+        let run_id = info.lines().find_map(|line| line.strip_prefix("run_id:"));
+        self.run_id = run_id.unwrap_or_default().trim().to_owned();
         let version = info.lines().find_map(|line| line.strip_prefix("redis_version:"));
         let version = version.ok_or_else(|| not_redis(&self.address))?.trim();
         if parse_version(version).is_some_and(|version| version < OLDEST) {
@@ -257,7 +266,7 @@ impl Connection {
 }
 
 /// What a server says while it can do nothing, for a time.
-const PASSING: [&str; 3] = ["LOADING", "BUSY", "MISCONF"];
+const PASSING: [&str; 5] = ["LOADING", "BUSY", "MISCONF", "NOREPLICAS", "READONLY"];
 
 fn not_redis(address: &Address) -> NodeFault {
     let what = "what answers there does not speak the Redis protocol; check host and port (a port \

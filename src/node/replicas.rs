@@ -31,6 +31,8 @@ pub(crate) struct Replicas {
 pub(super) struct Grant {
     pub(super) sink: Arc<dyn Sink>,
     pub(super) value: Value,
+    /// The server that granted.
+    pub(super) run_id: String,
 }
 
 pub(super) struct Confirmer {
@@ -48,23 +50,31 @@ impl Confirmer {
         while let Ok(first) = self.grants.recv() {
             // All that have come while the last ones were waiting.
             let grants: Vec<_> = std::iter::once(first).chain(self.grants.try_iter()).collect();
-            let confirmed = match connection.take() {
-                Some(open) => self.confirm(open),
-                None => Connection::open(&self.address, self.timeout + self.replicas.timeout)
-                    .and_then(|connection| self.confirm(connection)),
+            let confirmed = match connection.take().map(|open| self.confirm(open)) {
+                Some(Ok(open)) => Ok(open),
+                // There is none yet, or it was closed while it was idle.
+                _ => Connection::open(&self.address, self.timeout + self.replicas.timeout)
+                    .and_then(|open| self.confirm(open)),
             };
-            let confirmed = confirmed.map(|open| connection = Some(open));
             for grant in grants {
                 let answer = match &confirmed {
-                    Ok(()) => Ok(grant.value),
+                    Ok(open) if open.run_id() == grant.run_id => Ok(grant.value),
+                    Ok(_) => Err(self.another_server()),
                     // The key is there, and not where it has to be: it will be given back.
-                    Err(fault) => {
-                        Err(Undelivered { failure: Failure::Unknown, fault: fault.clone() })
-                    }
+                    Err(fault) => Err(fault.clone()),
                 };
+                let answer =
+                    answer.map_err(|fault| Undelivered { failure: Failure::Unknown, fault });
                 grant.sink.answer(self.node, answer);
             }
+            connection = confirmed.ok();
         }
+    }
+
+    /// What was replicated there says nothing about the server that granted.
+    fn another_server(&self) -> NodeFault {
+        let what = "the server was restarted or replaced between the grant and its replication";
+        NodeFault::new(self.address.shown(), what)
     }
 
     /// Gives the connection back if enough replicas have everything that was granted before.

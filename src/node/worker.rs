@@ -202,7 +202,8 @@ impl Worker {
                     if let (Some(confirmer), Some(sink)) =
                         (&self.confirmer, job.to_be_replicated(&value))
                     {
-                        let grant = Grant { sink: sink.clone(), value };
+                        let run_id = connection.run_id().to_owned();
+                        let grant = Grant { sink: sink.clone(), value, run_id };
                         match confirmer.try_send(grant) {
                             Ok(()) => continue,
                             Err(_) => Err(self.too_many_grants()),

@@ -138,18 +138,24 @@ impl Attempt {
         self.slots.iter_mut().for_each(|slot| slot.repairs += 1);
     }
 
-    /// What the nodes said of our key in a round that [`repairing`](Self::repairing) announced.
-    pub(crate) fn repaired(&mut self, heard: &[Heard]) {
-        for (slot, heard) in self.slots.iter_mut().zip(heard) {
+    /// What nodes have said of our key in a round that [`repairing`](Self::repairing) announced; each
+    /// node's answer comes once. A node that never answers keeps its release for good: nobody knows
+    /// when that request will run.
+    pub(crate) fn repaired(&mut self, news: &[Option<Heard>]) {
+        for (slot, heard) in self.slots.iter_mut().zip(news) {
             match heard {
-                Heard::Ours => slot.ours = true,
-                Heard::NotOurs => slot.ours = false,
-                Heard::NotAsked => {}
-                // For good: nobody knows when that request will run.
-                Heard::Nothing => continue,
+                None | Some(Heard::Nothing) => continue,
+                Some(Heard::Ours) => slot.ours = true,
+                Some(Heard::NotOurs | Heard::Free) => slot.ours = false,
+                Some(Heard::NotAsked) => {}
             }
             slot.repairs -= 1;
         }
+    }
+
+    /// Whether the first node said that somebody else's key is there.
+    pub(crate) fn first_refused(&self) -> bool {
+        matches!(self.slots[0].answer, Answer::Voted(Vote::Refused(_)))
     }
 
     /// What came of it, judged at `now`. Meaningful once it is decided or its time is over.

@@ -23,8 +23,10 @@ pub(crate) enum ExtensionVote {
 pub(crate) enum Heard {
     /// It is there.
     Ours,
-    /// It is not there.
+    /// Somebody else's is there.
     NotOurs,
+    /// None is there.
+    Free,
     /// Nothing was sent to the node.
     NotAsked,
     /// Nothing: the request may have run, or may run later.
@@ -47,6 +49,7 @@ pub(crate) struct Extension {
     present: Tally,
     missing: Tally,
     heard: Vec<Heard>,
+    told: Vec<bool>,
     /// The first node had lost our key.
     first_repaired: bool,
     first_heard: bool,
@@ -73,6 +76,7 @@ impl Extension {
             // So many nodes without our key that no majority can have it.
             missing: Tally::new(nodes, nodes + 1 - needed),
             heard: vec![Heard::Nothing; nodes],
+            told: vec![false; nodes],
             first_repaired: false,
             first_heard: false,
             closed: false,
@@ -109,7 +113,7 @@ impl Extension {
     fn result_alone(&self, until: Time) -> Renewed {
         let others = self.heard.iter().filter(|heard| **heard == Heard::NotOurs).count();
         match self.heard[0] {
-            Heard::NotOurs => Renewed::Gone,
+            Heard::NotOurs | Heard::Free => Renewed::Gone,
             _ if others > 0 || self.first_repaired => Renewed::Gone,
             Heard::Ours => Renewed::Until(until, Basis::FirstNode),
             Heard::NotAsked | Heard::Nothing => Renewed::Unknown,
@@ -120,9 +124,20 @@ impl Extension {
         self.answer_by
     }
 
-    /// What each node has said of our key.
-    pub(crate) fn heard(&self) -> &[Heard] {
-        &self.heard
+    /// What each node has said of our key since this was last asked.
+    pub(crate) fn news(&mut self) -> Vec<Option<Heard>> {
+        let told = self.heard.iter().zip(&mut self.told);
+        let news = told.map(|(heard, told)| {
+            let new =
+                *heard != Heard::Nothing && !std::mem::replace(told, *heard != Heard::Nothing);
+            new.then_some(*heard)
+        });
+        news.collect()
+    }
+
+    /// Whether all that can be heard has been asked for.
+    pub(crate) fn all_told(&self) -> bool {
+        self.told.iter().all(|told| *told)
     }
 }
 
@@ -139,7 +154,8 @@ impl Ballot for Extension {
         self.first_repaired |= node == 0 && vote == ExtensionVote::Repaired;
         self.heard[node] = match vote {
             ExtensionVote::Extended | ExtensionVote::Repaired => Heard::Ours,
-            ExtensionVote::Free | ExtensionVote::NotOurs => Heard::NotOurs,
+            ExtensionVote::NotOurs => Heard::NotOurs,
+            ExtensionVote::Free => Heard::Free,
         };
         match vote {
             ExtensionVote::Extended => {

@@ -179,8 +179,13 @@ impl Lease {
         match renewed {
             Renewed::Until(until, basis) => {
                 self.state = State::Renewed;
-                self.basis = basis;
+                // Rounds may overlap: an older one does not take a majority's word back.
+                if self.basis == Basis::FirstNode {
+                    self.basis = basis;
+                }
                 self.set_valid_until(until.max(self.valid_until));
+                // However long it is valid: nodes that lost the key have to be found and repaired.
+                self.renew_at = self.renew_at.min(now.after(self.terms.ttl / 3));
             }
             Renewed::Unknown => {
                 self.state = State::Unknown;
@@ -287,7 +292,7 @@ mod tests {
         let mut lease = lease();
         lease.extending(ms(60_000), at(60_000));
         lease.renewed(Renewed::Until(at(60_000), Basis::Majority), at(10));
-        assert_eq!(lease.next(at(10)), Next::Renew(at(58_000)), "there is no need before");
+        assert_eq!(lease.next(at(10)), Next::Renew(at(1_010)), "the keys have to be looked after");
         lease.renewed(Renewed::Until(at(5_000), Basis::Majority), at(2_000));
         assert_eq!(lease.remaining(at(2_000)), ms(58_000));
     }
