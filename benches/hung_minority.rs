@@ -4,10 +4,6 @@
 //! figure, and the exit status says nothing.
 
 #![allow(clippy::print_stdout, reason = "a benchmark's figures go to whoever runs it")]
-#![allow(
-    clippy::disallowed_methods,
-    reason = "the library's rules on clocks and threads are not for what measures it"
-)]
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};

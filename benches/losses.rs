@@ -14,10 +14,6 @@
 //! figure, and the exit status says nothing.
 
 #![allow(clippy::print_stdout, reason = "a benchmark's figures go to whoever runs it")]
-#![allow(
-    clippy::disallowed_methods,
-    reason = "the library's rules on clocks and threads are not for what measures it"
-)]
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;

@@ -23,10 +23,6 @@
     clippy::print_stderr,
     reason = "a demonstration talks to whoever runs it"
 )]
-#![allow(
-    clippy::disallowed_methods,
-    reason = "the library's rules on clocks and sleeping are not for the programs that use it"
-)]
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};

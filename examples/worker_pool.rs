@@ -18,10 +18,6 @@
     clippy::print_stderr,
     reason = "a demonstration talks to whoever runs it"
 )]
-#![allow(
-    clippy::disallowed_methods,
-    reason = "the library's rules on clocks and sleeping are not for the programs that use it"
-)]
 
 use std::process::ExitCode;
 use std::thread;
