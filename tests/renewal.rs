@@ -432,10 +432,10 @@ fn late_answers_of_a_renewal_count_for_the_unlock() {
     servers[2].restart_empty();
     wait_until("the third one is repaired", LIMIT, || servers[2].get(KEY).is_some());
     // Until its answers have come with a later round.
-    wait_until("two renewals later", LIMIT, || {
-        let before = guard.remaining();
-        thread::sleep(NODE_TIMEOUT / 4);
-        guard.remaining() > before
+    let mut before = guard.remaining();
+    wait_until("a renewal later", LIMIT, || {
+        let now = guard.remaining();
+        std::mem::replace(&mut before, now) < now
     });
     delete(&servers[1], KEY);
     guard.unlock().expect("two of three had it until now");
