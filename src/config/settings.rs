@@ -19,7 +19,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 const LONGEST_PREFIX: usize = 1_024;
 
-/// What the rest of the crate needs to know of the configuration. Checked by [`Builder::build`].
+/// What the rest of the crate needs to know of the configuration. Checked by `Builder::build`.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) ttl: Duration,
