@@ -402,6 +402,17 @@ fn a_renewal_is_not_sent_again_behind_the_release() {
     servers.wait_no_keys();
 }
 
+#[test]
+fn work_of_five_times_the_ttl_keeps_its_lock() {
+    let servers = Servers::start(5);
+    let locks = build(settings(&servers));
+    let (guard, owner) = hold(&locks, &servers);
+    stays_held(&guard, TTL * 5);
+    assert_eq!(how_many_have(&servers, &owner), 5);
+    guard.unlock().expect("it was ours all the time");
+    servers.wait_no_keys();
+}
+
 /// However long it is valid, a lock is looked after: otherwise one restart after the other would take
 /// its keys, and it would still be called valid.
 #[test]
