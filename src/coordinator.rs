@@ -179,12 +179,13 @@ impl Coordinator {
         let answer_by = acquisition.answer_by(started, self.settings.attempt_timeout());
         let claim = Claim::new(self, wanted, owner, started, answer_by);
         stop_if(claim.attempt(answer_by, interrupts), &wanted.name)?;
-        let conclusion = claim.round().with(|attempt| {
+        let (decided, conclusion) = claim.round().with(|attempt| {
+            let decided = attempt.decided();
             // A verdict that is there stays; an open one is settled with what is known.
-            if !attempt.decided() {
+            if !decided {
                 attempt.expire();
             }
-            attempt.conclude(clock::now())
+            (decided, attempt.conclude(clock::now()))
         });
         let mut tried = Tried { claim, started, answer_by, conclusion, basis: Basis::Majority };
         let round = tried.claim.round();
@@ -200,7 +201,8 @@ impl Coordinator {
                 round.hear_out(answer_by);
                 let no_quorum_since = *self.no_quorum_since.lock();
                 // The caller's own deadline, if that cut it short, says nothing about the nodes.
-                let complete = answer_by >= started.after(self.settings.attempt_timeout());
+                let complete =
+                    decided || answer_by >= started.after(self.settings.attempt_timeout());
                 if complete
                     && Basis::of_attempt(after, no_quorum_since, started) == Basis::FirstNode
                 {
