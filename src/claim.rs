@@ -95,18 +95,11 @@ impl Claim {
         ttl: Duration,
         repair_until: Option<Time>,
     ) {
-        self.attempt.with(Attempt::repairing);
         let Wanted { kind, name, .. } = &self.wanted;
         round.ask_each(self.nodes(), |node| {
             let repair_until_ms = repair_until.map_or(0, |until| node.clock_ms(until));
             Arc::new(kind.extend(name.key(), &self.owner, ttl, repair_until_ms))
         });
-    }
-
-    /// What nodes have said in a round of [`extend`](Self::extend) since this was last called for it.
-    pub(crate) fn extended(&self, round: &Round<Extension>) {
-        let news = round.with(Extension::news);
-        self.attempt.with(|attempt| attempt.repaired(&news));
     }
 
     /// Gives everything back without waiting; keys may live for `longest_ttl` from now on at most.

@@ -14,20 +14,19 @@ use crate::loss::{Callbacks, LossNotice};
 use crate::node::Node;
 use crate::observe;
 use crate::quorum::{
-    Basis, Extension, Lease, LossReason, Next, ReleaseResult, Renewed, Time, majority,
+    Basis, Extension, Lease, LossReason, Next, OpenRound, ReleaseResult, Renewed, Rounds, Time,
+    majority,
 };
 use crate::renewal::Entry;
 use crate::round::Round;
-
-/// Rounds of extension whose late answers are waited for.
-const OPEN_ROUNDS: usize = 8;
 
 /// A lock that was granted, until it is given back or lost.
 pub(crate) struct Held {
     claim: Claim,
     lease: Mutex<Lease>,
     notice: LossNotice,
-    extensions: Mutex<Extensions>,
+    /// Locked while an extension is queued, and while the lock is ended.
+    rounds: Mutex<Rounds<Arc<Round<Extension>>>>,
     /// The place in the timetable, while there is no renewal thread.
     entry: Mutex<Option<Entry>>,
     /// A message has the renewal thread look at the lease again; the end of the sender ends it.
@@ -35,26 +34,23 @@ pub(crate) struct Held {
     poked: Receiver<()>,
 }
 
-/// Whoever queues an extension holds this mutex, and whoever ends the lock does so under it before
-/// the releases are queued: no extension follows a release.
-#[derive(Default)]
-struct Extensions {
-    /// The lock has been given back, or was lost.
-    ended: bool,
-    /// Rounds that some node has not answered.
-    open: Vec<Arc<Round<Extension>>>,
+impl OpenRound for Arc<Round<Extension>> {
+    fn with<R>(&self, f: impl FnOnce(&mut Extension) -> R) -> R {
+        Round::with(self, f)
+    }
 }
 
 impl Held {
     /// The claim was granted on that basis, and is valid until then.
     pub(crate) fn new(claim: Claim, basis: Basis, valid_until: Time) -> Arc<Self> {
         let lease = Lease::new(claim.terms(), basis, claim.started(), valid_until);
+        let rounds = Rounds::new(claim.terms().mechanisms);
         let (poke, poked) = bounded(1);
         let held = Arc::new(Self {
             claim,
             lease: Mutex::new(lease),
             notice: LossNotice::new(),
-            extensions: Mutex::default(),
+            rounds: Mutex::new(rounds),
             entry: Mutex::new(None),
             poke: Mutex::new(Some(poke)),
             poked,
@@ -189,7 +185,7 @@ impl Held {
     /// Has the lease looked at when it is due: by the timetable, if there is no thread for it.
     pub(crate) fn enter(self: &Arc<Self>) {
         let mut entry = self.entry.lock();
-        if self.extensions.lock().ended {
+        if self.rounds.lock().ended() {
             return;
         }
         let due = match self.next(clock::now()) {
@@ -212,7 +208,7 @@ impl Held {
 
     /// Whether the lock has been given back, or was lost.
     pub(crate) fn has_ended(&self) -> bool {
-        self.extensions.lock().ended
+        self.rounds.lock().ended()
     }
 
     fn look_again(self: &Arc<Self>) {
@@ -238,21 +234,23 @@ impl Held {
     /// Says what was wrong with which node, if it was not confirmed.
     fn ask(&self, extension: Extension, ttl: Duration) -> Result<(), Vec<NodeFault>> {
         let coordinator = self.claim.coordinator();
-        let mechanisms = self.claim.terms().mechanisms;
         let answer_by = extension.answer_by();
         let round = Round::new(extension, reply::extend, coordinator.names());
-        let valid_until = self.lease.lock().valid_until();
-        let mut extensions = self.extensions.lock();
-        if extensions.ended && mechanisms.renewal_stops_before_release {
+        let (valid_until, repair_until) = {
+            let lease = self.lease.lock();
+            (lease.valid_until(), lease.repair_until())
+        };
+        let mut rounds = self.rounds.lock();
+        if !self.claim.round().with(|attempt| rounds.begin(round.clone(), attempt)) {
             return Ok(());
         }
-        self.hear_late_answers(&mut extensions);
-        extensions.open.push(round.clone());
-        self.claim.extend(&round, ttl, mechanisms.repair.then_some(valid_until));
-        drop(extensions);
+        self.claim.extend(&round, ttl, repair_until);
+        drop(rounds);
         // Not beyond the end: then the loss has to be told.
         round.wait_uninterrupted(answer_by.min(valid_until));
-        self.claim.extended(&round);
+        let mut rounds = self.rounds.lock();
+        self.claim.round().with(|attempt| rounds.hear(attempt));
+        drop(rounds);
         let now = clock::now();
         let renewed = round.with(|extension| extension.result(now));
         self.lease.lock().renewed(renewed, now);
@@ -265,27 +263,13 @@ impl Held {
         Ok(())
     }
 
-    /// Notes what slower nodes have answered since the verdict of their round.
-    fn hear_late_answers(&self, extensions: &mut Extensions) {
-        extensions.open.iter().for_each(|round| self.claim.extended(round));
-        extensions.open.retain(|round| !round.with(|extension| extension.all_told()));
-        // Who has not answered so many rounds will not answer the first of them.
-        let surplus = extensions.open.len().saturating_sub(OPEN_ROUNDS);
-        extensions.open.drain(..surplus);
-    }
-
     /// Ends the renewal; whether this was the first to do so.
     fn end(&self) -> bool {
-        let mut extensions = self.extensions.lock();
-        if std::mem::replace(&mut extensions.ended, true) {
+        let mut rounds = self.rounds.lock();
+        if !self.claim.round().with(|attempt| rounds.end(attempt)) {
             return false;
         }
-        if self.claim.terms().mechanisms.renewal_stops_before_release {
-            extensions.open.iter().for_each(|round| round.with(Extension::close));
-        }
-        self.hear_late_answers(&mut extensions);
-        extensions.open.clear();
-        drop(extensions);
+        drop(rounds);
         *self.poke.lock() = None;
         if let Some(entry) = self.entry.lock().take() {
             self.claim.coordinator().timetable().strike(entry);

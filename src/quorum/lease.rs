@@ -134,6 +134,12 @@ impl Lease {
         self.valid_until
     }
 
+    /// Until when a node that lost the key may be given it again, if nobody else has taken it since:
+    /// while the lock is certainly ours.
+    pub(crate) fn repair_until(&self) -> Option<Time> {
+        self.terms.mechanisms.repair.then_some(self.valid_until)
+    }
+
     /// How long ago the validity ended.
     pub(crate) fn ended_ago(&self, now: Time) -> Duration {
         now.since(self.valid_until)

@@ -13,6 +13,7 @@ mod extension;
 mod lease;
 mod mechanisms;
 mod release;
+mod rounds;
 mod tally;
 #[cfg(test)]
 mod teeth;
@@ -29,6 +30,7 @@ pub use lease::LossReason;
 pub(crate) use lease::{Lease, Next, Renewed, Terms};
 pub(crate) use mechanisms::Mechanisms;
 pub(crate) use release::{Release, ReleaseResult, ReleaseVote};
+pub(crate) use rounds::{OpenRound, Rounds};
 pub(crate) use tally::majority;
 pub(crate) use time::Time;
 pub(crate) use validity::drift;

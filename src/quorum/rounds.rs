@@ -1,0 +1,165 @@
+//! The rounds of extension of one held lock, and their end: no extension follows a release.
+
+use super::{Attempt, Extension, Mechanisms};
+
+/// Rounds whose late answers are waited for.
+const OPEN_ROUNDS: usize = 8;
+
+/// A round of extension on its way. Whoever carries its answers keeps it where both they and the
+/// lock's [`Rounds`] reach it.
+pub(crate) trait OpenRound {
+    fn with<R>(&self, f: impl FnOnce(&mut Extension) -> R) -> R;
+}
+
+/// The rounds of extension of one held lock that some node has not answered.
+///
+/// Whoever queues a round asks here first, and whoever ends the lock does so here before the
+/// releases are queued, both under one mutex of the carrier's. A round that went out behind the
+/// release would set the key once more, for nobody.
+#[derive(Debug)]
+pub(crate) struct Rounds<R> {
+    mechanisms: Mechanisms,
+    /// The lock has been given back, or was lost.
+    ended: bool,
+    open: Vec<R>,
+}
+
+impl<R: OpenRound> Rounds<R> {
+    pub(crate) fn new(mechanisms: Mechanisms) -> Self {
+        Self { mechanisms, ended: false, open: Vec::new() }
+    }
+
+    /// `round` is about to be put to all nodes, for the lock that `attempt` won. `false`: it must
+    /// not be, since the lock has ended.
+    pub(crate) fn begin(&mut self, round: R, attempt: &mut Attempt) -> bool {
+        if self.ended && self.mechanisms.renewal_stops_before_release {
+            return false;
+        }
+        self.hear(attempt);
+        // Who has not answered so many rounds will not answer the first of them.
+        let surplus = (self.open.len() + 1).saturating_sub(OPEN_ROUNDS);
+        self.open.drain(..surplus);
+        self.open.push(round);
+        attempt.repairing();
+        true
+    }
+
+    /// Tells `attempt` what the nodes have said of its key since this was last done: which of them
+    /// need a release in the end.
+    pub(crate) fn hear(&mut self, attempt: &mut Attempt) {
+        for round in &self.open {
+            attempt.repaired(&round.with(Extension::news));
+        }
+        self.open.retain(|round| !round.with(|extension| extension.all_told()));
+    }
+
+    /// The lock is given back, or was lost: no round begins any more, and nothing more is sent for
+    /// those that have. Whether this was the first to end it.
+    pub(crate) fn end(&mut self, attempt: &mut Attempt) -> bool {
+        if std::mem::replace(&mut self.ended, true) {
+            return false;
+        }
+        if self.mechanisms.renewal_stops_before_release {
+            self.open.iter().for_each(|round| round.with(Extension::close));
+        }
+        self.hear(attempt);
+        self.open.clear();
+        true
+    }
+
+    pub(crate) const fn ended(&self) -> bool {
+        self.ended
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::rc::Rc;
+    use std::time::Duration;
+
+    use super::super::{Ballot, Basis, ExtensionVote, Failure, Time, Vote};
+    use super::*;
+
+    const TTL: Duration = Duration::from_secs(10);
+
+    type Shared = Rc<RefCell<Extension>>;
+
+    impl OpenRound for Shared {
+        fn with<R>(&self, f: impl FnOnce(&mut Extension) -> R) -> R {
+            f(&mut self.borrow_mut())
+        }
+    }
+
+    fn round() -> Shared {
+        let (start, by) = (Time::default(), Time::default().after(TTL));
+        let all = Mechanisms::ALL;
+        Rc::new(RefCell::new(Extension::new(3, start, by, TTL, Basis::Majority, all)))
+    }
+
+    /// An attempt that two of three nodes granted and one refused.
+    fn won() -> Attempt {
+        let (start, by) = (Time::default(), Time::default().after(TTL));
+        let mut attempt = Attempt::new(3, start, by, TTL, Mechanisms::ALL);
+        for (node, vote) in
+            [Vote::Granted(0), Vote::Granted(0), Vote::Refused(None)].into_iter().enumerate()
+        {
+            assert!(attempt.sending(node, start));
+            attempt.vote(node, vote);
+        }
+        attempt
+    }
+
+    fn copy_goes_out(round: &Shared) -> bool {
+        round.with(|extension| extension.sending(0, Time::default()))
+    }
+
+    #[test]
+    fn nothing_is_sent_once_the_lock_has_ended() {
+        let (mut attempt, mut rounds) = (won(), Rounds::new(Mechanisms::ALL));
+        let under_way = round();
+        assert!(rounds.begin(under_way.clone(), &mut attempt));
+        assert!(copy_goes_out(&under_way));
+        assert!(rounds.end(&mut attempt));
+        assert!(!copy_goes_out(&under_way), "a second copy would follow the release");
+        assert!(!rounds.begin(round(), &mut attempt));
+        assert!(!rounds.end(&mut attempt), "it ends once");
+    }
+
+    #[test]
+    fn without_the_stop_an_extension_follows_the_release() {
+        let without = Mechanisms { renewal_stops_before_release: false, ..Mechanisms::ALL };
+        let (mut attempt, mut rounds) = (won(), Rounds::new(without));
+        assert!(rounds.end(&mut attempt));
+        let late = round();
+        assert!(rounds.begin(late.clone(), &mut attempt));
+        assert!(copy_goes_out(&late));
+    }
+
+    /// A node that refused the lock and took it in a repair needs a release, too; so does one whose
+    /// answer is still out.
+    #[test]
+    fn what_a_round_set_is_given_back_with_the_rest() {
+        let (mut attempt, mut rounds) = (won(), Rounds::new(Mechanisms::ALL));
+        let repair = round();
+        assert!(rounds.begin(repair.clone(), &mut attempt));
+        repair.with(|extension| {
+            extension.vote(0, ExtensionVote::Extended);
+            extension.fail(1, Failure::Unknown);
+            extension.vote(2, ExtensionVote::Repaired);
+        });
+        assert!(rounds.end(&mut attempt));
+        let duties = attempt.close();
+        let all = duties.iter().map(|duty| (duty.node, duty.ghost)).collect::<Vec<_>>();
+        assert_eq!(all, [(0, false), (1, true), (2, false)]);
+    }
+
+    #[test]
+    fn no_more_rounds_are_kept_open_than_there_is_room_for() {
+        let (mut attempt, mut rounds) = (won(), Rounds::new(Mechanisms::ALL));
+        for _ in 0..3 * OPEN_ROUNDS {
+            assert!(rounds.begin(round(), &mut attempt));
+        }
+        assert_eq!(rounds.open.len(), OPEN_ROUNDS);
+    }
+}
