@@ -6,6 +6,8 @@ mod client;
 mod clock;
 mod config;
 mod coordinator;
+#[cfg(feature = "embedded")]
+mod embedded;
 mod error;
 mod exit;
 mod guard;

@@ -1,0 +1,117 @@
+//! The commands of a node: a table of small functions, one file for each type of data.
+//!
+//! What locks need, and not more: no transactions, no streams, no blocking commands.
+
+mod expiry;
+mod hashes;
+mod keys;
+mod lists;
+mod pattern;
+mod server;
+mod sets;
+mod sorted_sets;
+mod strings;
+
+use super::keyspace::{Bytes, Keyspace};
+use super::reply::{Answer, Fault};
+
+/// What commands work on.
+#[derive(Debug, Default)]
+pub(super) struct State {
+    pub(super) keyspace: Keyspace,
+    pub(super) identity: Identity,
+}
+
+/// Which run of which node this is.
+#[derive(Debug, Default)]
+pub(super) struct Identity {
+    /// Forty hexadecimal digits, new at each start.
+    pub(super) run_id: String,
+    /// When it started, in seconds of its clock; `None` before the first command.
+    pub(super) started: Option<u64>,
+}
+
+impl Identity {
+    pub(super) fn new(run_id: &str) -> Self {
+        Self { run_id: run_id.to_owned(), started: None }
+    }
+}
+
+/// One command: what it is called, how many words it takes, and what it does.
+pub(super) struct Command {
+    name: &'static str,
+    /// With the name. Negative: at least so many.
+    words: i8,
+    /// Gets the words behind the name.
+    run: fn(&mut State, &[Bytes]) -> Answer,
+}
+
+const fn command(
+    name: &'static str,
+    words: i8,
+    run: fn(&mut State, &[Bytes]) -> Answer,
+) -> Command {
+    Command { name, words, run }
+}
+
+const FAMILIES: [&[Command]; 8] = [
+    strings::COMMANDS,
+    keys::COMMANDS,
+    expiry::COMMANDS,
+    hashes::COMMANDS,
+    sets::COMMANDS,
+    sorted_sets::COMMANDS,
+    lists::COMMANDS,
+    server::COMMANDS,
+];
+
+impl Command {
+    fn takes(&self, words: usize) -> bool {
+        let wanted = usize::from(self.words.unsigned_abs());
+        if self.words < 0 { words >= wanted } else { words == wanted }
+    }
+}
+
+fn find(name: &[u8]) -> Option<&'static Command> {
+    let mut commands = FAMILIES.into_iter().flatten();
+    commands.find(|command| command.name.as_bytes().eq_ignore_ascii_case(name))
+}
+
+impl State {
+    /// Runs the command of a client.
+    pub(super) fn call(&mut self, words: &[Bytes]) -> Answer {
+        let (name, rest) = words.split_first().ok_or(Fault::SYNTAX)?;
+        let command = find(name).ok_or_else(|| unknown(name))?;
+        if !command.takes(words.len()) {
+            return Err(wrong_arity(command.name));
+        }
+        (command.run)(self, rest)
+    }
+
+    /// Runs the command of a script, where some errors have words of their own.
+    pub(super) fn call_from_script(&mut self, words: &[Bytes]) -> Answer {
+        let (name, rest) = words.split_first().ok_or(Fault::of(
+            "ERR Please specify at least one argument for this redis.call()/redis.pcall call",
+        ))?;
+        let command =
+            find(name).ok_or(Fault::of("ERR Unknown Redis command called from script"))?;
+        if !command.takes(words.len()) {
+            return Err(Fault::of("ERR Wrong number of args calling Redis command from script"));
+        }
+        (command.run)(self, rest)
+    }
+}
+
+fn unknown(name: &[u8]) -> Fault {
+    let name: String = String::from_utf8_lossy(name).chars().take(128).collect();
+    Fault::new(format!("ERR unknown command '{name}': embedded nodes know what locks need"))
+}
+
+pub(super) fn wrong_arity(name: &str) -> Fault {
+    let name = name.to_ascii_lowercase();
+    Fault::new(format!("ERR wrong number of arguments for '{name}' command"))
+}
+
+fn is(word: &[u8], name: &str) -> bool {
+    word.eq_ignore_ascii_case(name.as_bytes())
+}

@@ -1,0 +1,68 @@
+//! What concerns the node itself.
+
+use super::{Command, State, command, is};
+use crate::embedded::keyspace::Bytes;
+use crate::embedded::reply::{Answer, Fault, Reply};
+
+/// The version whose behaviour the commands have.
+const VERSION: &str = "7.0.15";
+
+pub(super) const COMMANDS: &[Command] = &[
+    command("PING", -1, ping),
+    command("ECHO", 2, |_, words| Ok(Reply::bulk(&words[0]))),
+    command("TIME", 1, time),
+    command("INFO", -1, info),
+    command("SELECT", 2, select),
+    // Nobody can subscribe.
+    command("PUBLISH", 3, |_, _| Ok(Reply::Int(0))),
+    // There are no replicas. A server would wait for them; nobody asks to wait in vain.
+    command("WAIT", 3, |_, _| Ok(Reply::Int(0))),
+];
+
+fn ping(_: &mut State, words: &[Bytes]) -> Answer {
+    match words {
+        [] => Ok(Reply::Status("PONG".to_owned())),
+        [text] => Ok(Reply::bulk(text)),
+        _ => Err(super::wrong_arity("ping")),
+    }
+}
+
+fn time(state: &mut State, _: &[Bytes]) -> Answer {
+    let now = state.keyspace.now();
+    Ok(Reply::bulks([now.as_secs().to_string(), now.subsec_micros().to_string()]))
+}
+
+fn info(state: &mut State, words: &[Bytes]) -> Answer {
+    let wanted = |section| {
+        let all = ["all", "default", "everything"];
+        words.is_empty()
+            || words.iter().any(|word| is(word, section) || all.iter().any(|all| is(word, all)))
+    };
+    let run_id = &state.identity.run_id;
+    let mut text = String::new();
+    if wanted("server") {
+        let started = state.identity.started.unwrap_or_default();
+        let uptime = state.keyspace.now().as_secs().saturating_sub(started);
+        text += &format!(
+            "# Server\r\nredis_version:{VERSION}\r\nredis_mode:standalone\r\nrun_id:{run_id}\r\n\
+             uptime_in_seconds:{uptime}\r\n"
+        );
+    }
+    if wanted("replication") {
+        let separator = if text.is_empty() { "" } else { "\r\n" };
+        let none = "0".repeat(40);
+        text += &format!(
+            "{separator}# Replication\r\nrole:master\r\nconnected_slaves:0\r\n\
+             master_replid:{run_id}\r\nmaster_replid2:{none}\r\n"
+        );
+    }
+    Ok(Reply::bulk(text))
+}
+
+/// There is one database.
+fn select(_: &mut State, words: &[Bytes]) -> Answer {
+    match crate::embedded::number::integer(&words[0])? {
+        0 => Ok(Reply::ok()),
+        _ => Err(Fault::of("ERR DB index is out of range; an embedded node has database 0 only")),
+    }
+}

@@ -1,0 +1,124 @@
+//! One node without a network and without a clock: commands in, answers out.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use super::commands::{Identity, State, wrong_arity};
+use super::keyspace::{Bytes, Entry, Value};
+use super::reply::{Answer, Fault, Reply};
+use super::script::Scripts;
+
+/// What a Redis master does with commands and scripts.
+///
+/// Time is an argument, and nothing here is left to chance: the same calls get the same answers.
+pub(crate) struct Engine {
+    /// Shared with the functions that scripts call; nobody else has it.
+    state: Arc<Mutex<State>>,
+    scripts: Result<Scripts, Fault>,
+}
+
+/// A key that lives.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct LiveKey {
+    pub(crate) key: Bytes,
+    pub(crate) value: Value,
+    /// Since the Unix epoch, by the node's clock; `None`: it has no expiry.
+    pub(crate) expires_at: Option<Duration>,
+}
+
+impl Engine {
+    /// An empty node. `run_id` is what INFO answers, as the replication id too: forty hexadecimal
+    /// digits.
+    pub(crate) fn new(run_id: &str) -> Self {
+        let state = Arc::new(Mutex::new(State::default()));
+        state.lock().identity = Identity::new(run_id);
+        let scripts = Scripts::new(&state);
+        Self { state, scripts }
+    }
+
+    /// Runs one command, a name and its arguments, at `now`: the node's wall clock, since the Unix
+    /// epoch.
+    pub(crate) fn call(&mut self, command: &[Bytes], now: Duration) -> Reply {
+        self.answer(command, now).unwrap_or_else(Reply::from)
+    }
+
+    fn answer(&mut self, command: &[Bytes], now: Duration) -> Answer {
+        self.set_time(now);
+        let (name, words) = command.split_first().ok_or(Fault::SYNTAX)?;
+        let scripts = self.scripts.as_mut().map_err(|fault| fault.clone());
+        match name.to_ascii_uppercase().as_slice() {
+            b"EVAL" | b"EVALSHA" | b"SCRIPT" if words.is_empty() => Err(arity(name)),
+            b"EVAL" | b"EVALSHA" if words.len() < 2 => Err(arity(name)),
+            b"EVAL" => scripts?.eval(words),
+            b"EVALSHA" => scripts?.eval_sha(words),
+            b"SCRIPT" => script(scripts?, words),
+            _ => self.state.lock().call(command),
+        }
+    }
+
+    /// The process starts anew: with its data, as from an append-only file, or without. Scripts are
+    /// forgotten in any case.
+    pub(crate) fn restart(&mut self, run_id: &str, keep_data: bool) {
+        let mut state = self.state.lock();
+        state.identity = Identity::new(run_id);
+        if !keep_data {
+            state.keyspace.clear();
+        }
+        drop(state);
+        if let Ok(scripts) = &mut self.scripts {
+            scripts.forget_all();
+        }
+    }
+
+    /// All keys that live at `now`, in the order of their bytes.
+    pub(crate) fn keys(&mut self, now: Duration) -> Vec<LiveKey> {
+        self.set_time(now);
+        let live = |(key, entry): (&Bytes, &Entry)| LiveKey {
+            key: key.clone(),
+            value: entry.value.clone(),
+            expires_at: entry
+                .expires_at
+                .map(|at| Duration::from_millis(u64::try_from(at).unwrap_or(0))),
+        };
+        self.state.lock().keyspace.entries().map(live).collect()
+    }
+
+    fn set_time(&mut self, now: Duration) {
+        let mut state = self.state.lock();
+        state.keyspace.set_time(now);
+        state.identity.started.get_or_insert(now.as_secs());
+    }
+}
+
+impl std::fmt::Debug for Engine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Engine").finish_non_exhaustive()
+    }
+}
+
+fn arity(name: &[u8]) -> Fault {
+    wrong_arity(&String::from_utf8_lossy(name))
+}
+
+fn script(scripts: &mut Scripts, words: &[Bytes]) -> Answer {
+    let (subcommand, rest) = words.split_first().ok_or(Fault::SYNTAX)?;
+    match (subcommand.to_ascii_uppercase().as_slice(), rest) {
+        (b"LOAD", [source]) => Ok(Reply::bulk(scripts.load(source)?)),
+        (b"EXISTS", [_, ..]) => {
+            let known = rest.iter().map(|sha| Reply::flag(scripts.knows(sha)));
+            Ok(Reply::List(known.collect()))
+        }
+        (b"FLUSH", [] | [_]) => {
+            scripts.forget_all();
+            Ok(Reply::ok())
+        }
+        (b"LOAD" | b"EXISTS" | b"FLUSH", _) => Err(wrong_arity("script")),
+        _ => Err(Fault::of("ERR unknown subcommand. Embedded nodes know LOAD, EXISTS and FLUSH.")),
+    }
+}
+
+#[cfg(test)]
+#[path = "engine_tests.rs"]
+mod tests;

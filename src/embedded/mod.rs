@@ -1,0 +1,11 @@
+//! Nodes in this process.
+
+#![allow(dead_code, reason = "the front that listens on ports comes next")]
+
+mod commands;
+mod convert;
+mod engine;
+mod keyspace;
+mod number;
+mod reply;
+mod script;
