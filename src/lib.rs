@@ -20,6 +20,9 @@ mod observe;
 mod quorum;
 mod renewal;
 mod round;
+#[cfg(all(test, feature = "embedded"))]
+#[path = "../tests/simulation/mod.rs"]
+mod simulation;
 mod stats;
 
 pub use client::Quorlock;

@@ -9,3 +9,8 @@ mod keyspace;
 mod number;
 mod reply;
 mod script;
+
+#[cfg(test)]
+pub(crate) use engine::Engine;
+#[cfg(test)]
+pub(crate) use reply::Reply;

@@ -25,6 +25,10 @@ pub(crate) trait Kind: fmt::Debug + Send + Sync {
 #[cfg(test)]
 const KINDS: [&dyn Kind; 1] = [&mutex::MutexKind];
 
+/// The exclusive lock, for the simulator.
+#[cfg(all(test, feature = "embedded"))]
+pub(crate) const EXCLUSIVE: &dyn Kind = &mutex::MutexKind;
+
 /// A duration as scripts take it. Settings are checked to be far below the limit.
 fn milliseconds(duration: Duration) -> Vec<u8> {
     duration.as_millis().to_string().into_bytes()

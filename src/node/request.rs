@@ -42,6 +42,14 @@ impl Request {
         (self.script.source, self.keys, self.arguments.len() - self.keys)
     }
 
+    /// The call as one command, with the script's source.
+    #[cfg(all(test, feature = "embedded"))]
+    pub(crate) fn eval(&self) -> Vec<Vec<u8>> {
+        let keys = self.keys.to_string();
+        let head = ["EVAL", self.script.source, &keys].map(|part| part.as_bytes().to_vec());
+        head.into_iter().chain(self.arguments.iter().cloned()).collect()
+    }
+
     pub(super) fn script(&self) -> &'static Script {
         self.script
     }

@@ -179,7 +179,7 @@ impl Lease {
     /// A lease that had ended before is not revived: somebody else may have had the lock since.
     /// And a validity that is there already, from a longer extension, is not cut.
     pub(crate) fn renewed(&mut self, renewed: Renewed, now: Time) {
-        if self.loss(now).is_some() {
+        if self.loss(now).is_some() && self.terms.mechanisms.lost_stays_lost {
             return;
         }
         match renewed {

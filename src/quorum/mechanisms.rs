@@ -16,6 +16,8 @@ pub(crate) struct Mechanisms {
     pub(crate) release_silent: bool,
     /// A renewal that was not confirmed leaves the validity as it is.
     pub(crate) unknown_does_not_extend: bool,
+    /// A confirmation that comes after the end of validity revives nothing.
+    pub(crate) lost_stays_lost: bool,
     /// Renewals stop before a release is sent.
     pub(crate) renewal_stops_before_release: bool,
     /// A node that lost the key of a held lock gets it again.
@@ -30,6 +32,7 @@ impl Mechanisms {
         fresh_owner: true,
         release_silent: true,
         unknown_does_not_extend: true,
+        lost_stays_lost: true,
         renewal_stops_before_release: true,
         repair: true,
     };

@@ -1,0 +1,348 @@
+//! A thread of a client that takes locks, uses them and gives them back, as users do; a call runs
+//! the machines as `src/coordinator.rs` does.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use super::claim::Claim;
+use super::client::{Client, Cx, Note, Phase};
+use super::held::Held;
+use super::round::Round;
+use crate::kinds::reply;
+use crate::quorum::{
+    Acquisition, Backoff, Ballot, Basis, Extension, Outcome, Patience, Policy, Release, Step,
+    Terms, Time,
+};
+
+pub(super) struct Caller {
+    index: usize,
+    /// Invalidates what was scheduled before.
+    epoch: u64,
+    doing: Doing,
+    /// The next name that it has to get in the end.
+    to_probe: usize,
+}
+
+enum Doing {
+    Nothing,
+    Thinking,
+    Attempting(Call, Claim),
+    Pausing(Call),
+    Holding(Rc<Held>, Use),
+    Extending(Rc<Held>, Rc<Round<Extension>>, Use),
+    Unlocking,
+}
+
+/// A call that wants a lock.
+struct Call {
+    acquisition: Acquisition,
+    patience: Patience,
+    name: usize,
+    terms: Terms,
+    began: Duration,
+}
+
+/// What it does with the lock.
+struct Use {
+    until: Time,
+    /// Asks for so much more, once.
+    extend: Option<Duration>,
+    unlock: bool,
+}
+
+impl Caller {
+    pub(super) fn start(index: usize, cx: &mut Cx<'_>) -> Self {
+        let mut caller = Self { index, epoch: 0, doing: Doing::Thinking, to_probe: 0 };
+        let at = cx.now().after(cx.net.chance.ms(0..50));
+        caller.remind(cx, at);
+        caller
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        matches!(self.doing, Doing::Nothing)
+    }
+
+    /// A new phase has begun.
+    pub(super) fn hurry(client: &mut Client, index: usize, cx: &mut Cx<'_>) {
+        let caller = &mut client.callers[index];
+        let now = cx.now();
+        match &mut caller.doing {
+            Doing::Holding(_, usage) => {
+                usage.until = now;
+                usage.extend = None;
+            }
+            Doing::Thinking | Doing::Nothing => caller.doing = Doing::Thinking,
+            Doing::Attempting(..) | Doing::Pausing(_) | Doing::Extending(..) | Doing::Unlocking => {
+                return;
+            }
+        }
+        caller.remind(cx, now);
+    }
+
+    fn remind(&mut self, cx: &mut Cx<'_>, at: Time) {
+        self.epoch = cx.net.fresh();
+        cx.remind(at, self.note());
+    }
+
+    fn note(&self) -> Note {
+        Note::Caller { caller: self.index, epoch: self.epoch }
+    }
+
+    /// Its time has come, or what it waits for.
+    pub(super) fn go_on(client: &mut Client, index: usize, epoch: u64, cx: &mut Cx<'_>) {
+        let caller = &mut client.callers[index];
+        if caller.epoch != epoch {
+            return;
+        }
+        match std::mem::replace(&mut caller.doing, Doing::Nothing) {
+            Doing::Nothing => {}
+            Doing::Thinking => Self::call(client, index, cx),
+            Doing::Attempting(call, claim) => Self::conclude(client, index, cx, call, claim),
+            Doing::Pausing(call) => match call.acquisition.waited(cx.now()) {
+                Some(outcome) => Self::finish(client, index, cx, &call, outcome, None),
+                None => Self::attempt(client, index, cx, call),
+            },
+            Doing::Holding(held, usage) => Self::used(client, index, cx, held, usage),
+            Doing::Extending(held, round, usage) => {
+                held.conclude(cx, &round);
+                held.sleep_anew(cx);
+                Self::hold(client, index, cx, held, usage);
+            }
+            Doing::Unlocking => Self::rest(client, index, cx),
+        }
+    }
+
+    /// Begins a call, if there is one to make.
+    fn call(client: &mut Client, index: usize, cx: &mut Cx<'_>) {
+        let now = cx.now();
+        let rolling = cx.settings.rolling;
+        let first = cx.client == 0 && index == 0;
+        let (name, patience, renewed) = match cx.phase {
+            Phase::Draining => return,
+            Phase::Probing => {
+                let name = client.callers[index].to_probe;
+                if name == cx.settings.names {
+                    return;
+                }
+                client.callers[index].to_probe += 1;
+                let enough = cx.settings.longest_ttl.mul_f64(1.02) + Duration::from_secs(5);
+                (name, Patience::Until(now.after(enough)), true)
+            }
+            Phase::Working if rolling && first => (0, Patience::Forever, true),
+            Phase::Working => {
+                let chance = &mut cx.net.chance;
+                let name = if rolling { 1 } else { chance.below(cx.settings.names) };
+                let patience = match chance.below(4) {
+                    0 => Patience::Once,
+                    1 => Patience::Forever,
+                    _ => Patience::Until(now.after(chance.ms(10..4_000))),
+                };
+                (name, patience, !chance.one_in(3))
+            }
+        };
+        let mechanisms = cx.net.switches.mechanisms;
+        let acquisition = Acquisition::new(Policy {
+            patience,
+            backoff: Backoff { min: Duration::from_millis(5), max: Duration::from_millis(100) },
+            no_quorum_timeout: cx.settings.no_quorum_timeout,
+            mechanisms,
+        });
+        let terms = Terms { ttl: cx.settings.ttl, renewed, max_hold: None, mechanisms };
+        let call = Call { acquisition, patience, name, terms, began: cx.net.now };
+        Self::attempt(client, index, cx, call);
+    }
+
+    /// Asks all nodes once.
+    fn attempt(client: &mut Client, index: usize, cx: &mut Cx<'_>, mut call: Call) {
+        let random = cx.net.chance.owner();
+        let owner = call.acquisition.owner(random);
+        let answer_by = call.acquisition.answer_by(cx.now(), cx.settings.node_timeout);
+        client.callers[index].epoch = cx.net.fresh();
+        let note = client.callers[index].note();
+        let claim = Claim::new(client, cx, call.name, call.terms, owner, answer_by, note);
+        claim.ask(client, cx);
+        cx.remind(answer_by, note);
+        client.callers[index].doing = Doing::Attempting(call, claim);
+    }
+
+    /// The verdict is there, or the time for it is over.
+    fn conclude(client: &mut Client, index: usize, cx: &mut Cx<'_>, mut call: Call, claim: Claim) {
+        let now = cx.now();
+        let conclusion = claim.attempt.with(|attempt| {
+            if !attempt.decided() {
+                attempt.expire();
+            }
+            attempt.conclude(now)
+        });
+        let random = cx.net.chance.share();
+        let step = call.acquisition.concluded(conclusion, claim.started, now, random);
+        if let Step::Finish(outcome @ Outcome::Granted { valid_until, .. }) = step {
+            let held = Held::begin(client, cx, claim, valid_until);
+            return Self::finish(client, index, cx, &call, outcome, Some(held));
+        }
+        if !cx.net.switches.keeps_lost_attempts {
+            client.release(cx, &claim, call.terms.ttl);
+        }
+        match step {
+            Step::Finish(outcome) => Self::finish(client, index, cx, &call, outcome, None),
+            Step::Wait(until) => {
+                let caller = &mut client.callers[index];
+                caller.doing = Doing::Pausing(call);
+                caller.remind(cx, until);
+            }
+        }
+    }
+
+    fn finish(
+        client: &mut Client,
+        index: usize,
+        cx: &mut Cx<'_>,
+        call: &Call,
+        outcome: Outcome,
+        held: Option<Rc<Held>>,
+    ) {
+        let who = cx.client;
+        let what = held
+            .as_ref()
+            .map_or(format!("{outcome:?}"), |held| format!("granted to {}", held.claim.short()));
+        cx.net.tell(|| format!("client {who}, caller {index}: name {}: {what}", call.name));
+        let bound = match call.patience {
+            Patience::Once => Some(cx.net.now.saturating_sub(call.began))
+                .map(|took| (took, cx.settings.node_timeout)),
+            Patience::Until(deadline) => {
+                let deadline = cx.clock.when(deadline);
+                Some((cx.net.now, deadline))
+            }
+            Patience::Forever => None,
+        };
+        let now = cx.net.now;
+        cx.net.checks.call_ended(who, call.began, bound, now);
+        if cx.phase == Phase::Probing {
+            cx.net.checks.probed(who, call.name, held.is_some(), now);
+        }
+        match held {
+            None => Self::rest(client, index, cx),
+            Some(held) => {
+                cx.net.checks.grants += 1;
+                let usage = Self::usage(index, cx, &held);
+                Self::hold(client, index, cx, held, usage);
+            }
+        }
+    }
+
+    /// What to do with the lock.
+    fn usage(index: usize, cx: &mut Cx<'_>, held: &Held) -> Use {
+        let now = cx.now();
+        let Cx { net, settings, phase, client, .. } = cx;
+        let chance = &mut net.chance;
+        let ttl = settings.ttl;
+        let hour = Duration::from_secs(3_600);
+        let unlock = chance.one_in(2);
+        if *phase != Phase::Working {
+            return Use { until: now, extend: None, unlock };
+        }
+        if settings.rolling && *client == 0 && index == 0 {
+            return Use { until: now.after(hour), extend: None, unlock };
+        }
+        let extend = chance.one_in(4).then(|| ttl.mul_f64(chance.pick(&[0.5, 1.0, 4.0, 4.0])));
+        let until = match chance.below(4) {
+            // Who is told of the end when it comes.
+            0 if !held.claim.terms.renewed => now.after(hour),
+            0 | 1 if extend.is_none() => now.after(chance.ms(0..50)),
+            0 | 1 => now.after(ttl * 6),
+            _ => now.after(ttl.mul_f64(3.0 * chance.share())),
+        };
+        Use { until, extend, unlock }
+    }
+
+    fn hold(client: &mut Client, index: usize, cx: &mut Cx<'_>, held: Rc<Held>, usage: Use) {
+        let now = cx.now();
+        let until = if usage.extend.is_some() {
+            let part = cx.net.chance.share();
+            now.after(usage.until.since(now).mul_f64(part))
+        } else {
+            // Who works on for long looks now and then whether the lock is still there.
+            usage.until.min(now.after(cx.settings.ttl / 4))
+        };
+        let caller = &mut client.callers[index];
+        caller.doing = Doing::Holding(held, usage);
+        caller.remind(cx, until);
+    }
+
+    /// It has used the lock for a while.
+    fn used(client: &mut Client, index: usize, cx: &mut Cx<'_>, held: Rc<Held>, mut usage: Use) {
+        let now = cx.now();
+        if held.lease.borrow_mut().loss(now).is_some() {
+            // Dropping the guard of a lost lock.
+            return Self::give_back(client, index, cx, &held);
+        }
+        if let Some(ttl) = usage.extend.take() {
+            let caller = &mut client.callers[index];
+            caller.epoch = cx.net.fresh();
+            let note = caller.note();
+            if let Some((round, until)) = held.ask(client, cx, ttl, note) {
+                cx.remind(until, note);
+                client.callers[index].doing = Doing::Extending(held, round, usage);
+                return;
+            }
+            return Self::give_back(client, index, cx, &held);
+        }
+        if now < usage.until {
+            Self::hold(client, index, cx, held, usage);
+        } else if usage.unlock {
+            Self::unlock(client, index, cx, &held);
+        } else {
+            Self::give_back(client, index, cx, &held);
+        }
+    }
+
+    /// The guard is dropped.
+    fn give_back(client: &mut Client, index: usize, cx: &mut Cx<'_>, held: &Rc<Held>) {
+        if held.end(client, cx) {
+            Self::tell_end(index, cx, held, "dropped");
+            let longest_ttl = held.lease.borrow().longest_ttl();
+            client.release(cx, &held.claim, longest_ttl);
+        }
+        Self::rest(client, index, cx);
+    }
+
+    /// The guard is unlocked, which waits for a majority.
+    fn unlock(client: &mut Client, index: usize, cx: &mut Cx<'_>, held: &Rc<Held>) {
+        held.end(client, cx);
+        Self::tell_end(index, cx, held, "unlocked");
+        client.callers[index].epoch = cx.net.fresh();
+        let note = client.callers[index].note();
+        let duties = held.claim.close();
+        let release = Release::new(cx.settings.nodes, &duties, Basis::Majority);
+        let round = Rc::new(Round::new(release, reply::release, note));
+        let call = held.claim.release_call(cx);
+        let longest_ttl = held.lease.borrow().longest_ttl();
+        client.send_releases(cx, &held.claim, &duties, longest_ttl, Some(&round));
+        for node in 0..cx.settings.nodes {
+            if duties.iter().all(|duty| duty.node != node) {
+                client.workers[node].ask(cx, call.clone(), round.clone());
+            }
+        }
+        cx.remind(cx.now().after(cx.settings.node_timeout), note);
+        client.callers[index].doing = Doing::Unlocking;
+    }
+
+    fn tell_end(index: usize, cx: &mut Cx<'_>, held: &Held, what: &str) {
+        let who = cx.client;
+        let short = held.claim.short();
+        cx.net.tell(|| format!("client {who}, caller {index}: {short} {what}"));
+    }
+
+    /// Until the next call, if there is one.
+    fn rest(client: &mut Client, index: usize, cx: &mut Cx<'_>) {
+        let caller = &mut client.callers[index];
+        caller.doing = match cx.phase {
+            Phase::Draining => Doing::Nothing,
+            Phase::Probing if caller.to_probe == cx.settings.names => Doing::Nothing,
+            Phase::Working | Phase::Probing => Doing::Thinking,
+        };
+        let think = if cx.net.chance.one_in(3) { cx.net.chance.ms(0..400) } else { Duration::ZERO };
+        let at = cx.now().after(think);
+        caller.remind(cx, at);
+    }
+}

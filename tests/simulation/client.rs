@@ -1,0 +1,257 @@
+//! A client process: its threads, its connections, the locks it holds.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+use std::time::Duration;
+
+use super::caller::Caller;
+use super::claim::Claim;
+use super::clock::Clock;
+use super::held::Held;
+use super::network::{ConnId, Event, Network};
+use super::plan::Plan;
+use super::round::{Asker, Round};
+use super::worker::Worker;
+use crate::embedded::Reply;
+use crate::quorum::{Duty, Release, Time, drift};
+
+/// What a client's threads wait for.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Note {
+    Worker { node: usize, epoch: u64 },
+    Connected { node: usize, epoch: u64, conn: Option<ConnId>, wall: Duration },
+    Closed { node: usize, conn: ConnId },
+    Caller { caller: usize, epoch: u64 },
+    Held { lock: u64, epoch: u64 },
+}
+
+/// What a client is set to.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Settings {
+    pub(super) nodes: usize,
+    pub(super) names: usize,
+    pub(super) ttl: Duration,
+    pub(super) longest_ttl: Duration,
+    pub(super) node_timeout: Duration,
+    pub(super) no_quorum_timeout: Duration,
+    /// The first caller of all keeps its lock.
+    pub(super) rolling: bool,
+}
+
+/// What the callers do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// They take locks, and give them back.
+    Working,
+    /// They finish what they do.
+    Draining,
+    /// Each has to get each lock once more.
+    Probing,
+}
+
+/// A client's surroundings, while it does something.
+pub(super) struct Cx<'a> {
+    pub(super) net: &'a mut Network,
+    pub(super) client: usize,
+    pub(super) clock: Clock,
+    pub(super) settings: Settings,
+    pub(super) phase: Phase,
+}
+
+impl Cx<'_> {
+    pub(super) fn now(&self) -> Time {
+        self.clock.at(self.net.now)
+    }
+
+    /// Hands `note` to this client at that time.
+    pub(super) fn remind(&mut self, at: Time, note: Note) {
+        let at = self.clock.when(at);
+        self.net.schedule(at, Event::ForClient { client: self.client, note });
+    }
+
+    /// Wakes a thread up, which takes a moment, and sometimes more.
+    pub(super) fn wake(&mut self, note: Note) {
+        self.net.perhaps_pause(self.client);
+        let chance = &mut self.net.chance;
+        let moment = if chance.one_in(50) { chance.ms(0..20) } else { Duration::from_micros(50) };
+        let at = self.net.now + moment;
+        self.net.schedule(at, Event::ForClient { client: self.client, note });
+    }
+}
+
+pub(super) struct Client {
+    index: usize,
+    clock: Clock,
+    settings: Settings,
+    how_many: usize,
+    pub(super) phase: Phase,
+    /// Which process this is, of all clients'.
+    pub(super) process: u64,
+    pub(super) running: bool,
+    paused: u32,
+    /// What came while it was paused.
+    deferred: VecDeque<Event>,
+    pub(super) workers: Vec<Worker>,
+    pub(super) callers: Vec<Caller>,
+    pub(super) held: BTreeMap<u64, Rc<Held>>,
+    /// Locks that have ended, and whose renewal thread has not noticed yet.
+    pub(super) ending: BTreeMap<u64, Rc<Held>>,
+}
+
+impl Client {
+    pub(super) fn new(index: usize, plan: &Plan, net: &mut Network) -> Self {
+        let settings = Settings {
+            nodes: plan.nodes,
+            names: plan.names,
+            ttl: plan.ttl,
+            longest_ttl: plan.longest_ttl(),
+            node_timeout: plan.node_timeout,
+            no_quorum_timeout: Duration::from_secs(3),
+            rolling: plan.rolling,
+        };
+        let started = Duration::from_secs(1_000 * (index as u64 + 1));
+        let mut client = Self {
+            index,
+            clock: Clock { started, rate_ppm: plan.rates_ppm[index] },
+            settings,
+            how_many: plan.callers[index],
+            phase: Phase::Working,
+            process: 0,
+            running: false,
+            paused: 0,
+            deferred: VecDeque::new(),
+            workers: Vec::new(),
+            callers: Vec::new(),
+            held: BTreeMap::new(),
+            ending: BTreeMap::new(),
+        };
+        client.start(net);
+        client
+    }
+
+    /// A process starts, with all that it has.
+    pub(super) fn start(&mut self, net: &mut Network) {
+        if self.running {
+            return;
+        }
+        self.running = true;
+        self.process = net.fresh();
+        let how_many = self.how_many;
+        self.with(net, |client, cx| {
+            client.workers = (0..cx.settings.nodes).map(|node| Worker::start(node, cx)).collect();
+            client.callers = (0..how_many).map(|caller| Caller::start(caller, cx)).collect();
+        });
+    }
+
+    /// The process is killed.
+    pub(super) fn crash(&mut self, net: &mut Network) {
+        self.running = false;
+        self.deferred.clear();
+        self.workers.clear();
+        self.callers.clear();
+        self.ending.clear();
+        for id in std::mem::take(&mut self.held).into_keys() {
+            net.checks.ended(id);
+        }
+        net.checks.crashed(self.process);
+        net.close_all(self.index);
+    }
+
+    pub(super) fn pause(&mut self) {
+        self.paused += 1;
+    }
+
+    /// The process goes on, with all that came meanwhile.
+    pub(super) fn resume(&mut self, net: &mut Network) {
+        self.paused -= 1;
+        if self.paused == 0 {
+            net.checks.woke(self.index, net.now);
+            for event in std::mem::take(&mut self.deferred) {
+                net.schedule(net.now, event);
+            }
+        }
+    }
+
+    /// Keeps `event` for later, if the process is paused.
+    pub(super) fn defers(&mut self, event: Event) -> Option<Event> {
+        if self.paused > 0 && self.running {
+            self.deferred.push_back(event);
+            return None;
+        }
+        Some(event)
+    }
+
+    pub(super) fn enter(&mut self, phase: Phase, net: &mut Network) {
+        self.phase = phase;
+        self.with(net, |client, cx| {
+            for caller in 0..client.callers.len() {
+                Caller::hurry(client, caller, cx);
+            }
+        });
+    }
+
+    /// Whether no caller has anything to do.
+    pub(super) fn is_idle(&self) -> bool {
+        self.callers.iter().all(Caller::is_idle)
+    }
+
+    pub(super) fn notify(&mut self, note: Note, net: &mut Network) {
+        if !self.running {
+            return;
+        }
+        self.with(net, |client, cx| match note {
+            Note::Worker { node, epoch } => client.workers[node].timer(cx, epoch),
+            Note::Connected { node, epoch, conn, wall } => {
+                client.workers[node].connected(cx, epoch, conn, wall);
+            }
+            Note::Closed { node, conn } => client.workers[node].closed(cx, conn),
+            Note::Caller { caller, epoch } => Caller::go_on(client, caller, epoch, cx),
+            Note::Held { lock, epoch } => Held::go_on(client, lock, epoch, cx),
+        });
+    }
+
+    pub(super) fn replied(&mut self, node: usize, conn: ConnId, reply: &Reply, net: &mut Network) {
+        if self.running {
+            self.with(net, |client, cx| client.workers[node].replied(cx, conn, reply));
+        }
+    }
+
+    /// Sends the releases that are due, for a claim whose keys live for `longest_ttl` at most.
+    pub(super) fn release(&mut self, cx: &mut Cx<'_>, claim: &Claim, longest_ttl: Duration) {
+        let duties = claim.close();
+        self.send_releases(cx, claim, &duties, longest_ttl, None);
+    }
+
+    pub(super) fn send_releases(
+        &mut self,
+        cx: &mut Cx<'_>,
+        claim: &Claim,
+        duties: &[Duty],
+        longest_ttl: Duration,
+        round: Option<&Rc<Round<Release>>>,
+    ) {
+        let gone_at = cx.now().after(longest_ttl).after(drift(longest_ttl));
+        for duty in duties {
+            let until = (!duty.ghost).then_some(gone_at);
+            let asker = round.cloned().map(|round| -> Rc<dyn Asker> { round });
+            self.workers[duty.node].release(cx, claim.release_call(cx), asker, until);
+        }
+    }
+
+    /// What the locks say of themselves now goes to the checkers.
+    fn report(&self, net: &mut Network) {
+        for (id, held) in &self.held {
+            let until = self.clock.when(held.lease.borrow().valid_until());
+            let valid = !held.lease.borrow().remaining(self.clock.at(net.now)).is_zero();
+            let until = if valid { until } else { until.min(net.now) };
+            net.checks.lease(*id, self.index, &held.claim, until, net.now);
+        }
+    }
+
+    fn with(&mut self, net: &mut Network, f: impl FnOnce(&mut Self, &mut Cx<'_>)) {
+        let Self { index, clock, settings, phase, .. } = *self;
+        let mut cx = Cx { net, client: index, clock, settings, phase };
+        f(self, &mut cx);
+        self.report(net);
+    }
+}

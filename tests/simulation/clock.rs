@@ -1,0 +1,26 @@
+//! A client's clock: it runs a little too fast or too slow, and starts anywhere.
+
+use std::time::Duration;
+
+use super::node::at_rate;
+use crate::quorum::Time;
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Clock {
+    pub(super) started: Duration,
+    pub(super) rate_ppm: i64,
+}
+
+impl Clock {
+    /// What it shows at that true time.
+    pub(super) fn at(&self, now: Duration) -> Time {
+        Time::from_start(self.started + at_rate(now, self.rate_ppm))
+    }
+
+    /// A true time at which it shows that, or up to two microseconds more.
+    pub(super) fn when(&self, time: Time) -> Duration {
+        let shown = time.since(Time::from_start(self.started)).as_nanos().div_ceil(1_000) as i128;
+        let us = (shown * 1_000_000).div_euclid(1_000_000 + i128::from(self.rate_ppm)) + 1;
+        Duration::from_micros(us as u64)
+    }
+}

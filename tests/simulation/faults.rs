@@ -1,0 +1,152 @@
+//! What can go wrong, and how it begins and ends.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::world::World;
+
+#[derive(Clone, Debug)]
+pub(super) struct Scheduled {
+    pub(super) at: Duration,
+    pub(super) lasts: Duration,
+    pub(super) fault: Fault,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Fault {
+    /// The node accepts everything and does nothing (SIGSTOP); later it does all of it.
+    Hung {
+        node: usize,
+    },
+    /// The node's process is gone, and comes back with its data.
+    Down {
+        node: usize,
+    },
+    /// The node's process is gone, and comes back without its data, not before every lock that it
+    /// may have forgotten has ended.
+    Amnesia {
+        node: usize,
+    },
+    /// Nothing gets through between them, and nobody is told.
+    Cut {
+        client: usize,
+        node: usize,
+    },
+    /// The client is cut off from all nodes but the first `split`.
+    Isolated {
+        client: usize,
+        split: usize,
+    },
+    /// Requests arrive, replies do not.
+    RepliesLost {
+        client: usize,
+        node: usize,
+    },
+    AllRepliesLost {
+        client: usize,
+    },
+    /// Everything between them takes that much longer.
+    Slow {
+        client: usize,
+        node: usize,
+        by: Duration,
+    },
+    /// The connection is closed; what was on its way may still run, even much later.
+    Reset {
+        client: usize,
+        node: usize,
+    },
+    ResetAll {
+        client: usize,
+    },
+    /// The process does not run (SIGSTOP, a swapping machine).
+    Paused {
+        client: usize,
+    },
+    /// The process is killed; another one starts in its place when this ends.
+    Crashed {
+        client: usize,
+    },
+    /// The node's wall clock is set back.
+    WallClockBack {
+        node: usize,
+        by: Duration,
+    },
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Hung { node } => write!(f, "node {node} hangs"),
+            Self::Down { node } => write!(f, "node {node} is stopped, and keeps its data"),
+            Self::Amnesia { node } => write!(f, "node {node} is stopped, and loses its data"),
+            Self::Cut { client, node } => write!(f, "client {client} and node {node} are cut off"),
+            Self::Isolated { client, split } => {
+                write!(f, "client {client} is cut off from all nodes but the first {split}")
+            }
+            Self::RepliesLost { client, node } => {
+                write!(f, "replies of node {node} to client {client} get lost")
+            }
+            Self::AllRepliesLost { client } => write!(f, "replies to client {client} get lost"),
+            Self::Slow { client, node, by } => {
+                write!(f, "between client {client} and node {node} everything takes {by:?} longer")
+            }
+            Self::Reset { client, node } => {
+                write!(f, "the connection between client {client} and node {node} is reset")
+            }
+            Self::ResetAll { client } => write!(f, "all connections of client {client} are reset"),
+            Self::Paused { client } => write!(f, "client {client} is paused"),
+            Self::Crashed { client } => write!(f, "client {client} is killed"),
+            Self::WallClockBack { node, by } => {
+                write!(f, "the wall clock of node {node} is set back by {by:?}")
+            }
+        }
+    }
+}
+
+/// Begins it.
+pub(super) fn begin(world: &mut World, fault: &Fault) {
+    world.net.tell(|| format!("-- {fault}"));
+    let nodes = world.net.nodes.len();
+    match *fault {
+        Fault::Hung { node } => world.net.nodes[node].hung += 1,
+        Fault::Down { node } => world.net.stop(node, true),
+        Fault::Amnesia { node } => world.net.stop(node, false),
+        Fault::Cut { client, node } => world.net.link(client, node).cut += 1,
+        Fault::Isolated { client, split } => {
+            (split..nodes).for_each(|node| world.net.link(client, node).cut += 1);
+        }
+        Fault::RepliesLost { client, node } => world.net.link(client, node).deaf += 1,
+        Fault::AllRepliesLost { client } => {
+            (0..nodes).for_each(|node| world.net.link(client, node).deaf += 1);
+        }
+        Fault::Slow { client, node, by } => world.net.link(client, node).slow += by,
+        Fault::Reset { client, node } => world.net.reset(client, node),
+        Fault::ResetAll { client } => (0..nodes).for_each(|node| world.net.reset(client, node)),
+        Fault::Paused { client } => world.clients[client].pause(),
+        Fault::Crashed { client } => world.clients[client].crash(&mut world.net),
+        Fault::WallClockBack { node, by } => world.net.nodes[node].set_back(by),
+    }
+}
+
+/// Ends it.
+pub(super) fn end(world: &mut World, fault: &Fault) {
+    world.net.tell(|| format!("-- over: {fault}"));
+    let nodes = world.net.nodes.len();
+    match *fault {
+        Fault::Hung { node } => world.net.resume(node),
+        Fault::Down { node } | Fault::Amnesia { node } => world.net.start(node),
+        Fault::Cut { client, node } => world.net.mend(client, node),
+        Fault::Isolated { client, split } => {
+            (split..nodes).for_each(|node| world.net.mend(client, node));
+        }
+        Fault::RepliesLost { client, node } => world.net.hear_again(client, node),
+        Fault::AllRepliesLost { client } => {
+            (0..nodes).for_each(|node| world.net.hear_again(client, node));
+        }
+        Fault::Slow { client, node, by } => world.net.link(client, node).slow -= by,
+        Fault::Paused { client } => world.clients[client].resume(&mut world.net),
+        Fault::Crashed { client } => world.clients[client].start(&mut world.net),
+        Fault::Reset { .. } | Fault::ResetAll { .. } | Fault::WallClockBack { .. } => {}
+    }
+}

@@ -1,0 +1,200 @@
+//! A lock that is held, with what its renewal thread does, as `src/held.rs` and `src/renewal.rs`
+//! carry it.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+
+use super::claim::Claim;
+use super::client::{Client, Cx, Note};
+use super::round::Round;
+use crate::kinds::reply;
+use crate::quorum::{Basis, Extension, Lease, LossReason, Next, Rounds, Time};
+
+pub(super) struct Held {
+    pub(super) id: u64,
+    pub(super) claim: Claim,
+    pub(super) lease: RefCell<Lease>,
+    rounds: RefCell<Rounds<Rc<Round<Extension>>>>,
+    /// Invalidates what was scheduled before.
+    epoch: Cell<u64>,
+    doing: RefCell<Doing>,
+}
+
+/// What the renewal thread does.
+enum Doing {
+    /// It sleeps until something is due.
+    Sleeping,
+    /// It has decided to renew, and gets around to it.
+    AboutToRenew,
+    Renewing(Rc<Round<Extension>>),
+}
+
+impl Held {
+    pub(super) fn begin(
+        client: &mut Client,
+        cx: &mut Cx<'_>,
+        claim: Claim,
+        valid_until: Time,
+    ) -> Rc<Self> {
+        let lease = Lease::new(claim.terms, Basis::Majority, claim.started, valid_until);
+        let rounds = Rounds::new(claim.terms.mechanisms);
+        let held = Rc::new(Self {
+            id: cx.net.fresh(),
+            claim,
+            lease: RefCell::new(lease),
+            rounds: RefCell::new(rounds),
+            epoch: Cell::new(0),
+            doing: RefCell::new(Doing::Sleeping),
+        });
+        client.held.insert(held.id, held.clone());
+        held.sleep(cx);
+        held
+    }
+
+    /// The thread sleeps until the lease wants something.
+    fn sleep(&self, cx: &mut Cx<'_>) {
+        *self.doing.borrow_mut() = Doing::Sleeping;
+        let now = cx.now();
+        let at = match self.lease.borrow_mut().next(now) {
+            Next::Renew(at) | Next::End(at) => at,
+            Next::Over(_) => now,
+        };
+        let late = if cx.net.chance.one_in(20) { cx.net.chance.ms(0..20) } else { Duration::ZERO };
+        self.remind(cx, at.after(late));
+    }
+
+    /// The lease has changed, so the thread looks at it again, if it sleeps.
+    pub(super) fn sleep_anew(&self, cx: &mut Cx<'_>) {
+        let sleeping = matches!(*self.doing.borrow(), Doing::Sleeping);
+        if sleeping && !self.rounds.borrow().ended() {
+            self.sleep(cx);
+        }
+    }
+
+    fn remind(&self, cx: &mut Cx<'_>, at: Time) {
+        self.epoch.set(cx.net.fresh());
+        cx.remind(at, self.note());
+    }
+
+    fn note(&self) -> Note {
+        Note::Held { lock: self.id, epoch: self.epoch.get() }
+    }
+
+    /// The thread runs.
+    pub(super) fn go_on(client: &mut Client, lock: u64, epoch: u64, cx: &mut Cx<'_>) {
+        // A thread that has not noticed the end yet runs on, too.
+        let Some(held) = client.held.get(&lock).or_else(|| client.ending.get(&lock)).cloned()
+        else {
+            return;
+        };
+        if held.epoch.get() != epoch {
+            return;
+        }
+        let doing = std::mem::replace(&mut *held.doing.borrow_mut(), Doing::Sleeping);
+        match doing {
+            Doing::Sleeping => held.look(client, cx),
+            Doing::AboutToRenew => held.renew(client, cx),
+            Doing::Renewing(round) => {
+                held.conclude(cx, &round);
+                held.look(client, cx);
+            }
+        }
+    }
+
+    fn look(self: &Rc<Self>, client: &mut Client, cx: &mut Cx<'_>) {
+        if self.rounds.borrow().ended() {
+            client.ending.remove(&self.id);
+            return;
+        }
+        let now = cx.now();
+        let next = self.lease.borrow_mut().next(now);
+        match next {
+            Next::Renew(at) if at <= now => {
+                *self.doing.borrow_mut() = Doing::AboutToRenew;
+                let chance = &mut cx.net.chance;
+                let late = if chance.one_in(10) { chance.ms(0..30) } else { Duration::ZERO };
+                self.remind(cx, now.after(late));
+            }
+            Next::Renew(_) | Next::End(_) => self.sleep(cx),
+            Next::Over(reason) => self.lose(client, cx, reason),
+        }
+    }
+
+    fn renew(self: &Rc<Self>, client: &mut Client, cx: &mut Cx<'_>) {
+        let ttl = self.claim.terms.ttl;
+        self.epoch.set(cx.net.fresh());
+        let Some((round, until)) = self.ask(client, cx, ttl, self.note()) else {
+            client.ending.remove(&self.id);
+            return;
+        };
+        *self.doing.borrow_mut() = Doing::Renewing(round);
+        cx.remind(until, self.note());
+    }
+
+    /// Puts an extension to the nodes, whose end wakes `waiter`; the round, and how long to wait for
+    /// it. `None`: the lock has ended.
+    pub(super) fn ask(
+        &self,
+        client: &mut Client,
+        cx: &mut Cx<'_>,
+        ttl: Duration,
+        waiter: Note,
+    ) -> Option<(Rc<Round<Extension>>, Time)> {
+        let started = cx.now();
+        let answer_by = started.after(cx.settings.node_timeout);
+        let mechanisms = self.claim.terms.mechanisms;
+        let basis = self.lease.borrow().basis();
+        let extension =
+            Extension::new(cx.settings.nodes, started, answer_by, ttl, basis, mechanisms);
+        if ttl != self.claim.terms.ttl {
+            self.lease.borrow_mut().extending(ttl, extension.valid_at_most());
+        }
+        let (valid_until, repair_until) =
+            (self.lease.borrow().valid_until(), self.lease.borrow().repair_until());
+        let round = Rc::new(Round::new(extension, reply::extend, waiter));
+        let begun = self
+            .claim
+            .attempt
+            .with(|attempt| self.rounds.borrow_mut().begin(round.clone(), attempt));
+        if !begun {
+            return None;
+        }
+        self.claim.extend(client, cx, &round, ttl, repair_until);
+        Some((round, answer_by.min(valid_until)))
+    }
+
+    /// A round is over, or the time for it.
+    pub(super) fn conclude(&self, cx: &Cx<'_>, round: &Rc<Round<Extension>>) {
+        self.claim.attempt.with(|attempt| self.rounds.borrow_mut().hear(attempt));
+        let now = cx.now();
+        let renewed = round.with(|extension| extension.result(now));
+        self.lease.borrow_mut().renewed(renewed, now);
+    }
+
+    /// Ends the renewal; whether this was the first to do so.
+    pub(super) fn end(&self, client: &mut Client, cx: &mut Cx<'_>) -> bool {
+        let first = self.claim.attempt.with(|attempt| self.rounds.borrow_mut().end(attempt));
+        if first {
+            cx.net.checks.ended(self.id);
+            if let Some(held) = client.held.remove(&self.id) {
+                client.ending.insert(self.id, held);
+            }
+        }
+        first
+    }
+
+    fn lose(self: &Rc<Self>, client: &mut Client, cx: &mut Cx<'_>, reason: LossReason) {
+        let ended = cx.clock.when(self.lease.borrow().valid_until());
+        if self.end(client, cx) {
+            let who = cx.client;
+            cx.net.tell(|| {
+                format!("client {who}: {} is told that it is lost: {reason:?}", self.claim.short())
+            });
+            cx.net.checks.told(who, &self.claim, reason, ended, cx.net.now);
+            let longest_ttl = self.lease.borrow().longest_ttl();
+            client.release(cx, &self.claim, longest_ttl);
+        }
+        client.ending.remove(&self.id);
+    }
+}

@@ -1,0 +1,87 @@
+//! The simulator: many clients drive the shipped machines of `quorum/` and the shipped Lua, on
+//! embedded nodes, through faults by the thousand. One thread, one seed, virtual time.
+//!
+//! It contains no rule of the protocol: what it has of its own is a network, nodes' processes,
+//! clocks, users that take locks, and checkers that know what users may rely on. `worker.rs`,
+//! `round.rs`, `claim.rs`, `held.rs` and `caller.rs` carry requests and answers as the files of the
+//! same, or a like, name in `src/` do with threads.
+//!
+//! It is part of the library's own tests, for it needs to see the machines:
+//!
+//! ```sh
+//! cargo test --all-features --lib simulation                              # as CI does
+//! QUORLOCK_SIM_SEEDS=10000 cargo test --release --all-features --lib simulation::many -- --nocapture
+//! QUORLOCK_SIM_SEED=4711 cargo test --all-features --lib simulation::one -- --nocapture
+//! ```
+
+#![allow(clippy::print_stdout, reason = "whoever runs it by hand wants to see figures and stories")]
+
+mod caller;
+mod chance;
+mod checkers;
+mod claim;
+mod client;
+mod clock;
+mod faults;
+mod held;
+mod network;
+mod node;
+mod plan;
+mod round;
+mod shrink;
+mod switches;
+mod teeth;
+mod worker;
+mod world;
+
+use std::time::Instant;
+
+use plan::Plan;
+use switches::Switches;
+
+/// How many seeds a test run goes through; by hand, more.
+const SEEDS: u64 = 500;
+
+fn from_environment(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|text| text.parse().expect("a number"))
+}
+
+/// A run that went wrong, as a story: the shortest that can be found, and the seed.
+fn failed(plan: &Plan, switches: Switches) -> String {
+    let plan = shrink::shrink(plan, switches);
+    let run = world::run(&plan, switches, true);
+    format!("seed {}: {:#?}\n{}", plan.seed, plan, run.story.join("\n"))
+}
+
+#[test]
+fn many_seeds_without_a_violation() {
+    let seeds = from_environment("QUORLOCK_SIM_SEEDS").unwrap_or(SEEDS);
+    let first = from_environment("QUORLOCK_SIM_FIRST").unwrap_or(0);
+    let started = Instant::now();
+    let (mut events, mut grants) = (0, 0);
+    for seed in first..first + seeds {
+        let plan = Plan::from_seed(seed);
+        let run = world::run(&plan, Switches::ALL_ON, false);
+        assert!(run.violation.is_none(), "{}", failed(&plan, Switches::ALL_ON));
+        events += run.events;
+        grants += run.grants;
+    }
+    assert!(grants as u64 > seeds, "the clients do nothing");
+    let took = started.elapsed().as_secs_f64();
+    println!(
+        "{seeds} seeds, {events} events, {grants} grants in {took:.1} s: {:.0} events a second",
+        events as f64 / took
+    );
+}
+
+/// The same seed, the same run: else no failure could be looked into.
+#[test]
+fn one_seed_is_one_run() {
+    let seed = from_environment("QUORLOCK_SIM_SEED");
+    let plan = Plan::from_seed(seed.unwrap_or(7));
+    let [first, second] = [(); 2].map(|()| world::run(&plan, Switches::ALL_ON, true).story);
+    assert!(first.len() > 100 && first == second);
+    if seed.is_some() {
+        println!("{plan:#?}\n{}", first.join("\n"));
+    }
+}

@@ -1,0 +1,75 @@
+//! A node: the embedded engine, a wall clock of its own, and what can happen to its process.
+
+use std::time::Duration;
+
+use super::network::ConnId;
+use crate::embedded::{Engine, Reply};
+
+pub(super) struct SimNode {
+    engine: Engine,
+    /// What the wall clock showed at the start of true time.
+    offset: Duration,
+    rate_ppm: i64,
+    /// How many reasons there are for it to hang, and to be down.
+    pub(super) hung: u32,
+    pub(super) down: u32,
+    /// Counts the processes; connections to an earlier one are dead.
+    pub(super) incarnation: u64,
+    /// Connections with a request to run, once it does not hang any more, in order.
+    pub(super) waiting: Vec<ConnId>,
+    /// Its wall clock was set back at some time.
+    pub(super) was_set_back: bool,
+}
+
+impl SimNode {
+    pub(super) fn new(index: usize, offset_s: u64, rate_ppm: i64) -> Self {
+        const LATELY: u64 = 1_700_000_000;
+        Self {
+            engine: Engine::new(&format!("{index:040x}")),
+            offset: Duration::from_secs(LATELY + offset_s),
+            rate_ppm,
+            hung: 0,
+            down: 0,
+            incarnation: 0,
+            waiting: Vec::new(),
+            was_set_back: false,
+        }
+    }
+
+    /// What its wall clock shows.
+    pub(super) fn wall(&self, now: Duration) -> Duration {
+        self.offset + at_rate(now, self.rate_ppm)
+    }
+
+    pub(super) fn set_back(&mut self, by: Duration) {
+        self.offset -= by;
+        self.was_set_back = true;
+    }
+
+    pub(super) fn call(&mut self, command: &[Vec<u8>], now: Duration) -> Reply {
+        let wall = self.wall(now);
+        self.engine.call(command, wall)
+    }
+
+    pub(super) fn value(&mut self, key: &[u8], now: Duration) -> Option<Vec<u8>> {
+        match self.call(&[b"GET".to_vec(), key.to_vec()], now) {
+            Reply::Bulk(value) => Some(value),
+            _ => None,
+        }
+    }
+
+    /// The process ends; the next one begins with its data, or without.
+    pub(super) fn stop(&mut self, keep_data: bool) {
+        self.down += 1;
+        self.incarnation += 1;
+        self.waiting.clear();
+        let run_id = format!("{:040x}", u128::from(self.incarnation) << 64 | 1);
+        self.engine.restart(&run_id, keep_data);
+    }
+}
+
+/// How much a clock that runs `ppm` millionths too fast advances in `time`.
+pub(super) fn at_rate(time: Duration, ppm: i64) -> Duration {
+    let us = time.as_micros() as i128;
+    Duration::from_micros((us + us * i128::from(ppm) / 1_000_000) as u64)
+}

@@ -1,0 +1,138 @@
+//! What a seed stands for: who takes part, and what goes wrong when.
+
+use std::time::Duration;
+
+use super::chance::Chance;
+use super::faults::{Fault, Scheduled};
+
+/// How long faults go on before everything is healed.
+pub(super) const FAULTS_END: Duration = Duration::from_secs(20);
+
+/// One run, all chance of the network and of the callers aside (that comes from `seed`, too).
+#[derive(Clone, Debug)]
+pub(super) struct Plan {
+    pub(super) seed: u64,
+    pub(super) nodes: usize,
+    /// For each client: how many threads of it want locks.
+    pub(super) callers: Vec<usize>,
+    pub(super) names: usize,
+    pub(super) ttl: Duration,
+    pub(super) node_timeout: Duration,
+    /// The rates of the clocks, in millionths too fast, of the clients and then of the nodes.
+    pub(super) rates_ppm: Vec<i64>,
+    /// How far each node's wall clock is off true time, in seconds.
+    pub(super) wall_offsets: Vec<u64>,
+    /// The first caller holds one lock all the time, and nothing happens that could cost it.
+    pub(super) rolling: bool,
+    /// One message out of so many resets its connection, and arrives late, or never; 0: none does.
+    pub(super) flaky: usize,
+    /// A process stops one out of so many times when it is about to do something; 0: it never does.
+    pub(super) sleepy: usize,
+    pub(super) faults: Vec<Scheduled>,
+}
+
+impl Plan {
+    pub(super) fn from_seed(seed: u64) -> Self {
+        let mut chance = Chance::new(seed);
+        // Every eighth run: single nodes fail one after the other, which must cost nobody a lock.
+        let rolling = chance.one_in(8);
+        let nodes =
+            if rolling { chance.pick(&[3, 5]) } else { chance.pick(&[1, 3, 3, 3, 4, 5, 5]) };
+        let callers: Vec<_> =
+            (0..chance.pick(&[2, 2, 3, 4])).map(|_| chance.pick(&[1, 1, 2])).collect();
+        let ttl_ms = if rolling {
+            1_000
+        } else {
+            chance.pick(&[500, 500, 1_000, 1_000, 2_000, 5_000, 15_000])
+        };
+        let ttl = Duration::from_millis(ttl_ms);
+        // Any two clocks differ by less than the one per cent that is allowed for.
+        let rates_ppm = (0..callers.len() + nodes).map(|_| chance.number(-4_500..4_501)).collect();
+        let wall_offsets = (0..nodes).map(|_| chance.number(0..100_000_000) as u64).collect();
+        let mut plan = Self {
+            seed,
+            nodes,
+            callers,
+            names: chance.pick(&[1, 1, 2]),
+            ttl,
+            node_timeout: Duration::from_millis(200),
+            rates_ppm,
+            wall_offsets,
+            rolling,
+            flaky: if rolling { 0 } else { chance.pick(&[0, 0, 300, 30]) },
+            sleepy: if rolling { 0 } else { chance.pick(&[0, 0, 1_000, 100]) },
+            faults: Vec::new(),
+        };
+        plan.faults = if rolling { plan.one_by_one() } else { plan.anything(&mut chance) };
+        plan
+    }
+
+    /// The longest that any key can live: what callers ask `extend` for at most.
+    pub(super) fn longest_ttl(&self) -> Duration {
+        self.ttl * 4
+    }
+
+    /// How long a node that lost its data is kept away, so that no lock it has forgotten is valid
+    /// any more: the longest TTL, and what clocks may drift apart.
+    fn away(&self) -> Duration {
+        self.longest_ttl() + self.longest_ttl() / 50 + Duration::from_millis(10)
+    }
+
+    /// Each node in turn is away for long, and comes back without its data.
+    fn one_by_one(&self) -> Vec<Scheduled> {
+        let (away, calm) = (self.away(), self.ttl);
+        let mut faults = Vec::new();
+        let mut at = calm;
+        for node in 0..self.nodes {
+            if at + away + calm > FAULTS_END {
+                break;
+            }
+            faults.push(Scheduled { at, lasts: away, fault: Fault::Amnesia { node } });
+            at += away + calm;
+        }
+        faults
+    }
+
+    fn anything(&self, chance: &mut Chance) -> Vec<Scheduled> {
+        let end = FAULTS_END.as_millis() as u64;
+        let many = chance.pick(&[3, 8, 20, 40]);
+        let mut faults: Vec<_> = (0..many)
+            .map(|_| {
+                let at = chance.ms(0..end);
+                let most = chance.pick(&[50, 500, 3_000, 3_000, 8_000]);
+                let lasts = chance.ms(1..most);
+                Scheduled { at, lasts, fault: self.fault(chance) }
+            })
+            .collect();
+        for scheduled in &mut faults {
+            if let Fault::Amnesia { .. } = scheduled.fault {
+                scheduled.lasts = scheduled.lasts.max(self.away());
+            }
+        }
+        faults
+    }
+
+    fn fault(&self, chance: &mut Chance) -> Fault {
+        let node = chance.below(self.nodes);
+        let client = chance.below(self.callers.len());
+        match chance.below(20) {
+            0..2 => Fault::Hung { node },
+            2..4 => Fault::Down { node },
+            4 => Fault::Amnesia { node },
+            5 => Fault::Cut { client, node },
+            6..9 => Fault::Isolated { client, split: chance.below(self.nodes + 1) },
+            9..11 => Fault::RepliesLost { client, node },
+            11..13 => Fault::AllRepliesLost { client },
+            13 => Fault::Slow { client, node, by: chance.ms(1..400) },
+            14 => Fault::Reset { client, node },
+            15 => Fault::ResetAll { client },
+            16..18 => Fault::Paused { client },
+            // Only of a minority, where keys outlive what anybody can be asked to wait for.
+            18 if node < (self.nodes - 1) / 2 => {
+                Fault::WallClockBack { node, by: chance.ms(1..60_000) }
+            }
+            _ if chance.one_in(2) => Fault::Crashed { client },
+            _ => Fault::Paused { client },
+        }
+    }
+}

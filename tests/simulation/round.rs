@@ -1,0 +1,84 @@
+//! A ballot on its way, as `src/round.rs` carries it, without threads.
+
+use std::cell::{Cell, RefCell};
+use std::fmt;
+
+use super::client::Note;
+use crate::embedded::Reply;
+use crate::kinds::reply::Unexpected;
+use crate::node::Value;
+use crate::quorum::{Ballot, Extension, Failure, OpenRound, Time};
+
+/// Whoever asked the nodes something.
+pub(super) trait Asker {
+    fn sending(&self, node: usize, now: Time) -> bool;
+
+    /// The one answer of a node; whom to wake, if that decided it.
+    fn answer(&self, node: usize, answer: Result<&Reply, Failure>) -> Option<Note>;
+}
+
+pub(super) struct Round<B: Ballot> {
+    ballot: RefCell<B>,
+    read: fn(&Value) -> Result<B::Vote, Unexpected>,
+    waiter: Note,
+    told: Cell<bool>,
+}
+
+impl<B: Ballot> Round<B> {
+    pub(super) fn new(
+        ballot: B,
+        read: fn(&Value) -> Result<B::Vote, Unexpected>,
+        waiter: Note,
+    ) -> Self {
+        Self { ballot: RefCell::new(ballot), read, waiter, told: Cell::new(false) }
+    }
+
+    pub(super) fn with<R>(&self, f: impl FnOnce(&mut B) -> R) -> R {
+        f(&mut self.ballot.borrow_mut())
+    }
+}
+
+impl<B: Ballot> Asker for Round<B> {
+    fn sending(&self, node: usize, now: Time) -> bool {
+        self.with(|ballot| ballot.sending(node, now))
+    }
+
+    fn answer(&self, node: usize, answer: Result<&Reply, Failure>) -> Option<Note> {
+        let vote = match answer {
+            Err(failure) => Err(failure),
+            Ok(reply) => (self.read)(&value(reply)).map_err(|Unexpected| Failure::Unknown),
+        };
+        self.with(|ballot| match vote {
+            Ok(vote) => ballot.vote(node, vote),
+            Err(failure) => ballot.fail(node, failure),
+        });
+        let decided = !self.told.get() && self.with(|ballot| ballot.decided());
+        decided.then(|| {
+            self.told.set(true);
+            self.waiter
+        })
+    }
+}
+
+impl OpenRound for std::rc::Rc<Round<Extension>> {
+    fn with<R>(&self, f: impl FnOnce(&mut Extension) -> R) -> R {
+        Round::with(self, f)
+    }
+}
+
+impl<B: Ballot> fmt::Debug for Round<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Round").finish_non_exhaustive()
+    }
+}
+
+/// As a node's answer comes out of `node/`.
+fn value(reply: &Reply) -> Value {
+    match reply {
+        Reply::Int(number) => Value::Int(*number),
+        Reply::Bulk(bytes) => Value::Text(String::from_utf8_lossy(bytes).into_owned()),
+        Reply::Status(text) => Value::Text(text.clone()),
+        Reply::List(replies) => Value::List(replies.iter().map(value).collect()),
+        Reply::Nil | Reply::Error(_) => Value::Strange(format!("{reply:?}")),
+    }
+}

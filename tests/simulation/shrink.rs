@@ -1,0 +1,50 @@
+//! Makes a failing run as small as can be found: whatever can be left out, and it still fails.
+
+use super::plan::Plan;
+use super::switches::Switches;
+use super::world;
+
+/// How many runs that may take.
+const RUNS: usize = 300;
+
+/// A plan that fails as `plan` does, and from which nothing more can be left out.
+pub(super) fn shrink(plan: &Plan, switches: Switches) -> Plan {
+    let checker = |plan: &Plan| world::run(plan, switches, false).violation.map(|it| it.checker);
+    let wanted = checker(plan);
+    let mut smallest = plan.clone();
+    let mut runs = 0;
+    loop {
+        let smaller = smaller(&smallest).into_iter().find(|candidate| {
+            runs += 1;
+            runs < RUNS && checker(candidate) == wanted
+        });
+        match smaller {
+            Some(plan) => smallest = plan,
+            None => return smallest,
+        }
+    }
+}
+
+/// Plans with one thing less each, the large things first.
+fn smaller(plan: &Plan) -> Vec<Plan> {
+    let mut plans = Vec::new();
+    let faults = plan.faults.len();
+    for part in [faults / 2, faults / 4, 1] {
+        if part == 0 {
+            continue;
+        }
+        for from in (0..faults).step_by(part) {
+            let mut less = plan.clone();
+            less.faults.drain(from..(from + part).min(faults));
+            plans.push(less);
+        }
+    }
+    for client in 0..plan.callers.len() {
+        if plan.callers[client] > 1 {
+            let mut less = plan.clone();
+            less.callers[client] -= 1;
+            plans.push(less);
+        }
+    }
+    plans
+}

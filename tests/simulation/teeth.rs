@@ -1,0 +1,96 @@
+//! For each mechanism: without it, a checker finds something within so many seeds.
+
+use super::plan::Plan;
+use super::switches::Switches;
+use super::world;
+use crate::quorum::Mechanisms;
+
+/// Within so many seeds each of them has to be found.
+const SEEDS: u64 = 200;
+
+/// Under `switches` one of `checkers` finds something.
+#[track_caller]
+fn is_found(what: &str, switches: Switches, checkers: &'static [&'static str]) {
+    let switches = Switches { checkers, ..switches };
+    let found = (0..SEEDS).find_map(|seed| {
+        let violation = world::run(&Plan::from_seed(seed), switches, false).violation?;
+        Some((seed, violation))
+    });
+    match found {
+        Some((seed, violation)) => println!("without {what}, seed {seed}: {violation}"),
+        None => panic!("without {what} nothing was found in {SEEDS} seeds"),
+    }
+}
+
+#[track_caller]
+fn without(what: &str, mechanisms: Mechanisms, checkers: &'static [&'static str]) {
+    is_found(what, Switches { mechanisms, ..Switches::ALL_ON }, checkers);
+}
+
+const ALL: Mechanisms = Mechanisms::ALL;
+
+#[test]
+fn without_the_majority() {
+    without("majority", Mechanisms { majority: false, ..ALL }, &["exclusion"]);
+}
+
+#[test]
+fn without_the_allowance_for_drift() {
+    without("drift", Mechanisms { drift: false, ..ALL }, &["exclusion"]);
+}
+
+/// Case 2 of the field's bugs: a lock that is handed out expired.
+#[test]
+fn without_the_elapsed_time() {
+    without("elapsed time", Mechanisms { elapsed: false, ..ALL }, &["exclusion"]);
+}
+
+#[test]
+fn without_a_fresh_owner_for_each_attempt() {
+    without("fresh owner", Mechanisms { fresh_owner: false, ..ALL }, &["exclusion"]);
+}
+
+/// Case 4 of the field's bugs: a grant that arrives after the release stays.
+#[test]
+fn without_releases_to_silent_nodes() {
+    without("release to silent nodes", Mechanisms { release_silent: false, ..ALL }, &["leaks"]);
+}
+
+#[test]
+fn without_the_rule_that_unknown_does_not_extend() {
+    let mechanisms = Mechanisms { unknown_does_not_extend: false, ..ALL };
+    without("unknown does not extend", mechanisms, &["exclusion"]);
+}
+
+/// Case 7 of the field's bugs: a renewal that survives the unlock.
+#[test]
+fn without_the_stop_of_renewals_before_the_release() {
+    let mechanisms = Mechanisms { renewal_stops_before_release: false, ..ALL };
+    without("renewal stops before release", mechanisms, &["leaks"]);
+}
+
+/// Case 18 of the field's bugs: nodes that restart one after the other cost the lock.
+#[test]
+fn without_repairs() {
+    without("repair", Mechanisms { repair: false, ..ALL }, &["losses"]);
+}
+
+/// Case 8 of the field's bugs: an extension that revives a lock already lost.
+#[test]
+fn without_the_rule_that_a_lost_lock_stays_lost() {
+    without("lost stays lost", Mechanisms { lost_stays_lost: false, ..ALL }, &["exclusion"]);
+}
+
+#[test]
+fn without_the_rule_that_renewal_never_shortens_a_key() {
+    let script = Some(("if redis.call('PTTL', KEYS[1]) < tonumber(ARGV[2]) then", "if true then"));
+    let switches = Switches { script, ..Switches::ALL_ON };
+    is_found("renewal never shortens", switches, &["exclusion"]);
+}
+
+/// Case 1 of the field's bugs: what the last try was granted blocks the next one.
+#[test]
+fn with_lost_attempts_that_are_not_given_back() {
+    let switches = Switches { keeps_lost_attempts: true, ..Switches::ALL_ON };
+    is_found("giving back lost attempts", switches, &["leaks"]);
+}

@@ -1,0 +1,152 @@
+//! One run from beginning to end.
+
+use std::time::Duration;
+
+use super::checkers::{Violation, leaked};
+use super::client::{Client, Phase};
+use super::faults;
+use super::network::{Event, LATEST, Network};
+use super::plan::{FAULTS_END, Plan};
+use super::switches::Switches;
+
+/// Far more than any run needs whose threads do not spin.
+const MOST_EVENTS: u64 = 3_000_000;
+
+pub(super) struct World {
+    pub(super) net: Network,
+    pub(super) clients: Vec<Client>,
+    plan: Plan,
+}
+
+/// What came of a run.
+pub(super) struct Run {
+    pub(super) violation: Option<Violation>,
+    pub(super) story: Vec<String>,
+    pub(super) events: u64,
+    pub(super) grants: usize,
+}
+
+/// Runs `plan`; `told`, with a story of what happened.
+pub(super) fn run(plan: &Plan, switches: Switches, told: bool) -> Run {
+    let mut net = Network::new(plan, switches, told);
+    for (i, scheduled) in plan.faults.iter().enumerate() {
+        net.schedule(scheduled.at, Event::Begin(i));
+        net.schedule(scheduled.at + scheduled.lasts, Event::End(i));
+    }
+    let clients = (0..plan.callers.len()).map(|i| Client::new(i, plan, &mut net)).collect();
+    let mut world = World { net, clients, plan: plan.clone() };
+    world.net.checks.rolling = plan.rolling;
+    world.net.checks.only = switches.checkers;
+    world.all();
+    let violation = world.net.checks.violation().cloned();
+    if let Some(violation) = &violation {
+        world.net.tell(|| format!("VIOLATION: {violation}"));
+    }
+    Run {
+        violation,
+        story: world.net.story(),
+        events: world.net.events,
+        grants: world.net.checks.grants,
+    }
+}
+
+impl World {
+    fn all(&mut self) {
+        let ends = self.plan.faults.iter().map(|scheduled| scheduled.at + scheduled.lasts);
+        let healed = ends.max().unwrap_or_default().max(FAULTS_END);
+        self.until(healed);
+        self.net.calm = true;
+        // The last of the paused processes goes on, and what was late arrives.
+        self.until(healed + LATEST + Duration::from_secs(1));
+
+        self.phase(Phase::Draining);
+        // Keys of the killed, and of ghosts, have to end first, and then everybody has a turn.
+        let longest = self.plan.longest_ttl().mul_f64(1.02);
+        self.idle_within(longest * 2 + Duration::from_secs(10), "waits");
+
+        // Nodes are connected to again, and told what they have missed.
+        self.until(self.net.now + Duration::from_secs(3));
+        if let Some(what) = leaked(&mut self.net, self.plan.names) {
+            let now = self.net.now;
+            self.net.checks.report(now, "leaks", what);
+        }
+        let now = self.net.now;
+        self.net.checks.all_told(now);
+
+        self.phase(Phase::Probing);
+        self.idle_within((longest + Duration::from_secs(6)) * self.plan.names as u32, "progress");
+    }
+
+    fn phase(&mut self, phase: Phase) {
+        self.net.tell(|| format!("== {phase:?}"));
+        for client in &mut self.clients {
+            client.enter(phase, &mut self.net);
+        }
+    }
+
+    /// Goes on until no caller has anything to do.
+    fn idle_within(&mut self, most: Duration, checker: &'static str) {
+        const STEP: Duration = Duration::from_millis(50);
+        let end = self.net.now + most;
+        while self.net.checks.violation().is_none() && !self.clients.iter().all(Client::is_idle) {
+            if self.net.now >= end {
+                let now = self.net.now;
+                let what = format!("a caller is still at it {most:?} after everything was healed");
+                return self.net.checks.report(now, checker, what);
+            }
+            self.until(self.net.now + STEP);
+        }
+    }
+
+    /// Goes on until then, or until something is found.
+    fn until(&mut self, end: Duration) {
+        while self.net.checks.violation().is_none() {
+            match self.net.next(end) {
+                Some(event) => self.happen(event),
+                None => {
+                    self.net.now = end;
+                    return;
+                }
+            }
+            if self.net.events > MOST_EVENTS {
+                let now = self.net.now;
+                self.net.checks.report(now, "waits", "somebody spins".to_owned());
+            }
+        }
+    }
+
+    fn happen(&mut self, event: Event) {
+        match event {
+            Event::Begin(i) => {
+                let fault = self.plan.faults[i].fault.clone();
+                faults::begin(self, &fault);
+            }
+            Event::End(i) => {
+                let fault = self.plan.faults[i].fault.clone();
+                faults::end(self, &fault);
+            }
+            Event::Pause { client, lasts } => {
+                self.net.tell(|| format!("-- client {client} is paused for {lasts:?}"));
+                self.clients[client].pause();
+                let at = self.net.now + lasts;
+                self.net.schedule(at, Event::Resume { client });
+            }
+            Event::Resume { client } => self.clients[client].resume(&mut self.net),
+            Event::AtNode { conn, late } => self.net.at_node(conn, late),
+            Event::AtClient { conn } => {
+                let client = self.net.client_of(conn);
+                if self.clients[client].defers(event).is_none() {
+                    return;
+                }
+                if let Some((node, reply)) = self.net.at_client(conn) {
+                    self.clients[client].replied(node, conn, &reply, &mut self.net);
+                }
+            }
+            Event::ForClient { client, note } => {
+                if self.clients[client].defers(event).is_some() {
+                    self.clients[client].notify(note, &mut self.net);
+                }
+            }
+        }
+    }
+}
