@@ -68,7 +68,14 @@ pub enum Fallback {
     /// other, since all of them name the same first node. But where the network is cut so that one
     /// client reaches only the first node and another one a majority of the others, **both get the
     /// lock**. So do they if one of the clients does not have this setting: those that have it ask
-    /// the first node before they believe a majority, which costs the node timeout while it hangs.
+    /// the first node before they believe a majority, which costs the node timeout while it hangs,
+    /// and grants nothing where the caller's own deadline is over before.
+    ///
+    /// Only nodes that cannot be reached count as missing, and those that are loading, busy, or take
+    /// no writes for now. A node that answers with an error, since it is out of memory or its user
+    /// lacks a permission, is there, and may know of another holder: with a majority of such nodes the
+    /// calls go on to report `NoQuorum` with the reason, and nobody falls back.
+    ///
     /// The renewal takes the lock on the other nodes as they come back: with a majority the mode
     /// turns into `Quorum`; if somebody else has it on one of them, the lock is lost. A lock that is
     /// not renewed stays on the first node alone.

@@ -15,7 +15,8 @@ use crate::ident::{self, Name};
 use crate::node::{Address, Node};
 use crate::observe;
 use crate::quorum::{
-    Acquisition, Ballot, Basis, Conclusion, Outcome, Patience, Policy, Step, Time, majority,
+    Acquisition, Basis, Conclusion, Judged, Judgement, News, Outcome, Outlook, Patience, Policy,
+    Quorum, Step, Time, majority,
 };
 use crate::renewal::Timetable;
 use crate::round::{Interrupts, Woken};
@@ -30,8 +31,8 @@ pub(crate) struct Coordinator {
     /// Dropped by `close`, which ends `closed`.
     open: Mutex<Option<Sender<()>>>,
     closed: Receiver<()>,
-    /// Since when no attempt of any call has reached a quorum.
-    no_quorum_since: Mutex<Option<Time>>,
+    /// What all calls together know of the quorum.
+    outlook: Mutex<Outlook>,
 }
 
 /// An attempt that has come to its end.
@@ -39,9 +40,7 @@ struct Tried {
     claim: Claim,
     started: Time,
     answer_by: Time,
-    conclusion: Conclusion,
-    /// Whose word the conclusion goes by.
-    basis: Basis,
+    judgement: Judgement,
 }
 
 impl Coordinator {
@@ -70,6 +69,7 @@ impl Coordinator {
         let timetable = Timetable::start().map_err(|error| {
             Error::config(format!("no thread could be started for renewals: {error}"))
         })?;
+        let outlook = Outlook::new(settings.fall_back_after(), settings.attempt_timeout());
         let (open, closed) = bounded(0);
         Ok(Arc::new(Self {
             nodes: nodes.collect::<Result<_, _>>()?,
@@ -79,7 +79,7 @@ impl Coordinator {
             timetable,
             open: Mutex::new(Some(open)),
             closed,
-            no_quorum_since: Mutex::new(None),
+            outlook: Mutex::new(outlook),
         }))
     }
 
@@ -122,28 +122,22 @@ impl Coordinator {
             mechanisms: self.settings.mechanisms,
         });
         loop {
-            let Tried { claim, started, answer_by, conclusion, basis } =
+            let Tried { claim, started, answer_by, judgement } =
                 self.attempt(wanted, &mut acquisition, interrupts)?;
+            let Judgement { conclusion, basis, quorum } = judgement;
             let round = claim.round().clone();
             let faults = || round.faults(&self.nodes, answer_by);
             let step = acquisition.concluded(conclusion, started, clock::now(), rand::random());
             if let Step::Finish(Outcome::Granted { valid_until, .. }) = step {
-                match basis {
-                    Basis::Majority => self.quorum_reached(),
-                    Basis::FirstNode => observe::fell_back(&wanted.name, &self.names[0]),
+                self.note(quorum, started, faults);
+                if basis == Basis::FirstNode {
+                    observe::fell_back(&wanted.name, &self.names[0]);
                 }
                 return Ok(Some(Held::new(claim, basis, valid_until)));
             }
             // Before any wait: what this attempt got must be free for others.
             drop(claim);
-            match conclusion {
-                // The caller's own deadline cut it short, which says nothing about the nodes.
-                Conclusion::Unreachable
-                    if answer_by < started.after(self.settings.attempt_timeout()) => {}
-                Conclusion::Unreachable | Conclusion::TooLate => self.no_quorum(started, faults),
-                _ if basis == Basis::Majority => self.quorum_reached(),
-                _ => {}
-            }
+            self.note(quorum, started, faults);
             let outcome = match step {
                 Step::Finish(outcome) => Some(outcome),
                 Step::Wait(until) => {
@@ -179,61 +173,34 @@ impl Coordinator {
         let answer_by = acquisition.answer_by(started, self.settings.attempt_timeout());
         let claim = Claim::new(self, wanted, owner, started, answer_by);
         stop_if(claim.attempt(answer_by, interrupts), &wanted.name)?;
-        let (decided, conclusion) = claim.round().with(|attempt| {
-            let decided = attempt.decided();
-            // A verdict that is there stays; an open one is settled with what is known.
-            if !decided {
-                attempt.expire();
+        let round = claim.round();
+        let judgement = loop {
+            let outlook = *self.outlook.lock();
+            match round.with(|attempt| outlook.judge(attempt, clock::now())) {
+                Judged::HearFirst => round.hear_first(answer_by),
+                Judged::HearAll => round.hear_all(answer_by),
+                Judged::Concluded(judgement) => break judgement,
             }
-            (decided, attempt.conclude(clock::now()))
-        });
-        let mut tried = Tried { claim, started, answer_by, conclusion, basis: Basis::Majority };
-        let round = tried.claim.round();
-        match (conclusion, self.settings.fall_back_after()) {
-            // Somebody may have fallen back to the first node. Where that is done, its word is heard.
-            (Conclusion::Won { .. }, Some(_)) => {
-                round.hear_first(answer_by);
-                if round.with(|attempt| attempt.first_refused()) {
-                    tried.conclusion = Conclusion::Held { remaining: None };
-                }
-            }
-            (Conclusion::Unreachable, after) => {
-                round.hear_out(answer_by);
-                let no_quorum_since = *self.no_quorum_since.lock();
-                // The caller's own deadline, if that cut it short, says nothing about the nodes.
-                let complete =
-                    decided || answer_by >= started.after(self.settings.attempt_timeout());
-                if complete
-                    && Basis::of_attempt(after, no_quorum_since, started) == Basis::FirstNode
-                {
-                    // Any of the others may know of another holder.
-                    round.hear_all(answer_by);
-                    let alone = round.with(|attempt| attempt.conclude_alone(clock::now()));
-                    if alone != Conclusion::Unreachable {
-                        tried.basis = Basis::FirstNode;
-                    }
-                    tried.conclusion = alone;
-                }
-            }
-            _ => {}
+        };
+        if judgement.conclusion == Conclusion::Unreachable {
+            round.hear_out(answer_by);
         }
-        Ok(tried)
+        Ok(Tried { claim, started, answer_by, judgement })
     }
 
-    /// Tells, once, that the quorum is gone.
-    fn no_quorum(&self, since: Time, faults: impl FnOnce() -> Vec<NodeFault>) {
-        let mut no_quorum_since = self.no_quorum_since.lock();
-        if no_quorum_since.is_none() {
-            *no_quorum_since = Some(since);
-            drop(no_quorum_since);
-            observe::quorum_lost(&faults());
-        }
-    }
-
-    /// Tells, once, that the quorum is back.
+    /// A renewal has reached a majority.
     pub(crate) fn quorum_reached(&self) {
-        if self.no_quorum_since.lock().take().is_some() {
-            observe::quorum_back();
+        self.note(Quorum::Reached, clock::now(), Vec::new);
+    }
+
+    /// Notes what an attempt has shown of the quorum, and tells when that is lost, and when it is
+    /// back.
+    fn note(&self, quorum: Quorum, started: Time, faults: impl FnOnce() -> Vec<NodeFault>) {
+        let news = self.outlook.lock().note(quorum, started, clock::now());
+        match news {
+            Some(News::Lost) => observe::quorum_lost(&faults()),
+            Some(News::Back) => observe::quorum_back(),
+            None => {}
         }
     }
 

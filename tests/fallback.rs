@@ -166,3 +166,48 @@ fn a_short_deadline_is_no_reason_to_fall_back() {
     servers.iter_mut().skip(1).for_each(Server::resume);
     servers.wait_no_keys();
 }
+
+/// Of the nodes that are left the slowest one may know of another holder.
+#[test]
+fn all_nodes_are_heard_before_the_first_one_decides_alone() {
+    let mut servers = Servers::start(5);
+    servers.iter_mut().take(4).skip(1).for_each(Server::kill);
+    servers[4].command(&["SET", KEY, "somebody-else", "PX", "600000"]);
+    let locks = client(servers.urls());
+    let start = std::time::Instant::now();
+    wait_until("it is time to fall back", LIMIT, || {
+        let error = locks.try_lock("orders/42").expect_err("two of five");
+        assert_eq!(error.kind(), ErrorKind::NoQuorum);
+        start.elapsed() > AFTER * 2
+    });
+    wait_until("the last try is cleaned up", LIMIT, || servers[0].get(KEY).is_none());
+    servers[4].pause();
+    std::thread::scope(|scope| {
+        let trying = scope.spawn(|| locks.try_lock("orders/42"));
+        wait_until("the first node has granted", LIMIT, || servers[0].get(KEY).is_some());
+        servers[4].resume();
+        let error = trying.join().expect("no panic").expect_err("somebody else has it");
+        assert_eq!(error.kind(), ErrorKind::NoQuorum);
+    });
+    wait_until("the first node is given back", LIMIT, || servers[0].get(KEY).is_none());
+}
+
+/// They are there, and may hold somebody else's keys; whoever runs them shall hear of it.
+#[test]
+fn nodes_that_answer_with_errors_are_no_reason_to_fall_back() {
+    let mut servers = Servers::start(3);
+    for server in servers.iter().skip(1) {
+        server.command(&["CONFIG", "SET", "maxmemory", "1"]);
+    }
+    let locks = client(servers.urls());
+    let start = std::time::Instant::now();
+    wait_until("time passes", LIMIT, || {
+        let error = locks.try_lock("orders/42").expect_err("one of three");
+        assert_eq!(error.kind(), ErrorKind::NoQuorum);
+        assert!(error.to_string().contains("out of memory"), "{error}");
+        start.elapsed() > AFTER * 4
+    });
+    servers.iter_mut().skip(1).for_each(Server::kill);
+    let guard = locks.lock("orders/42").expect("the first node is enough after a while");
+    assert_eq!(guard.mode(), Mode::Fallback);
+}

@@ -216,7 +216,7 @@ impl Worker {
                     if matches!(job, Job::Release(_)) {
                         observe::release_refused(&fault);
                     }
-                    Err(Undelivered { failure: Failure::Unknown, fault })
+                    Err(Undelivered { failure: Failure::Error, fault })
                 }
                 Ok(Reply::NoScript) if form == Form::Sha => {
                     forgotten.push(job);

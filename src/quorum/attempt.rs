@@ -50,7 +50,7 @@ pub(crate) struct Duty {
 enum Answer {
     Open,
     Voted(Vote),
-    Failed,
+    Failed(Failure),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -153,9 +153,36 @@ impl Attempt {
         }
     }
 
-    /// Whether the first node said that somebody else's key is there.
-    pub(crate) fn first_refused(&self) -> bool {
-        matches!(self.slots[0].answer, Answer::Voted(Vote::Refused(_)))
+    pub(crate) const fn started(&self) -> Time {
+        self.started
+    }
+
+    pub(crate) const fn answer_by(&self) -> Time {
+        self.answer_by
+    }
+
+    /// How long the key of somebody else lives that the first node said is there.
+    pub(crate) fn first_refused(&self) -> Option<Option<Duration>> {
+        match self.slots[0].answer {
+            Answer::Voted(Vote::Refused(remaining)) => Some(remaining),
+            _ => None,
+        }
+    }
+
+    /// Whether the first node has given neither a vote nor a failure.
+    pub(crate) fn first_is_silent(&self) -> bool {
+        self.slots[0].answer == Answer::Open
+    }
+
+    pub(crate) fn some_are_silent(&self) -> bool {
+        self.count(|answer| *answer == Answer::Open) > 0
+    }
+
+    /// Whether a majority answered, be it with errors.
+    pub(crate) fn majority_reached(&self) -> bool {
+        let reached = self
+            .count(|answer| matches!(answer, Answer::Voted(_) | Answer::Failed(Failure::Error)));
+        reached >= self.mechanisms.quorum(self.slots.len())
     }
 
     /// What came of it, judged at `now`. Meaningful once it is decided or its time is over.
@@ -165,9 +192,9 @@ impl Attempt {
         }
         let needed = self.mechanisms.quorum(self.slots.len());
         let no_vote = if self.expired {
-            self.count(|answer| matches!(answer, Answer::Failed | Answer::Open))
+            self.count(|answer| matches!(answer, Answer::Failed(_) | Answer::Open))
         } else {
-            self.count(|answer| matches!(answer, Answer::Failed))
+            self.count(|answer| matches!(answer, Answer::Failed(_)))
         };
         let votes_of = |wanted: Vote| self.count(|answer| *answer == Answer::Voted(wanted));
         let refused = self.count(|answer| matches!(answer, Answer::Voted(Vote::Refused(_))));
@@ -190,14 +217,10 @@ impl Attempt {
     /// that node granted. Somebody else's key, wherever it is, is in the way as ever.
     pub(crate) fn conclude_alone(&self, now: Time) -> Conclusion {
         let refused = self.count(|answer| matches!(answer, Answer::Voted(Vote::Refused(_))));
-        match (self.conclude(now), self.slots[0].answer) {
-            (Conclusion::Unreachable, Answer::Voted(Vote::Granted(_))) if refused == 0 => {
-                self.conclude_won(now)
-            }
-            (Conclusion::Unreachable, Answer::Voted(Vote::Refused(remaining))) => {
-                Conclusion::Held { remaining }
-            }
-            (conclusion, _) => conclusion,
+        match self.slots[0].answer {
+            Answer::Voted(Vote::Granted(_)) if refused == 0 => self.conclude_won(now),
+            Answer::Voted(Vote::Refused(remaining)) => Conclusion::Held { remaining },
+            _ => Conclusion::Unreachable,
         }
     }
 
@@ -249,10 +272,10 @@ impl Ballot for Attempt {
         }
     }
 
-    fn fail(&mut self, node: usize, _failure: Failure) {
+    fn fail(&mut self, node: usize, failure: Failure) {
         // Whether something was sent is known from `sending`.
         if self.slots[node].answer == Answer::Open {
-            self.slots[node].answer = Answer::Failed;
+            self.slots[node].answer = Answer::Failed(failure);
             if !self.expired {
                 self.tally.no();
             }
@@ -268,7 +291,7 @@ impl Ballot for Attempt {
             Verdict::Lost => {
                 let needed = self.mechanisms.quorum(self.slots.len());
                 let voted = self.count(|answer| matches!(answer, Answer::Voted(_)));
-                let failed = self.count(|answer| matches!(answer, Answer::Failed));
+                let failed = self.count(|answer| matches!(answer, Answer::Failed(_)));
                 voted >= needed || self.slots.len() - failed < needed
             }
         }

@@ -10,6 +10,9 @@ pub(crate) enum Failure {
     /// At least one copy was sent, and what the node did with it is unknown. Never a refusal: the
     /// command may have run, or may still run later.
     Unknown,
+    /// It was sent, and the node answered with an error, such as "out of memory". So the node was
+    /// reached; what it did before that, and what it knows, is unknown.
+    Error,
 }
 
 /// One question put to all nodes at once. A transport carries it: it asks `sending` before each

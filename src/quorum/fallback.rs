@@ -1,0 +1,158 @@
+//! Whose word decides about an attempt, where clients may fall back to the first node.
+
+use std::time::Duration;
+
+use super::{Attempt, Ballot, Basis, Conclusion, Time};
+
+/// What an attempt needs next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Judged {
+    /// The first node's answer, or the end of the time for answers; then judge again.
+    HearFirst,
+    /// The answers of all nodes, or the end of the time for them; then judge again.
+    HearAll,
+    /// Nothing any more.
+    Concluded(Judgement),
+}
+
+/// How an attempt ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Judgement {
+    pub(crate) conclusion: Conclusion,
+    /// Whose word that is.
+    pub(crate) basis: Basis,
+    pub(crate) quorum: Quorum,
+}
+
+/// What an attempt has shown of the quorum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Quorum {
+    /// A majority voted.
+    Reached,
+    /// A majority was reached, and part of it gave no vote: it answered with errors, or too late.
+    Failing,
+    /// No majority could be reached.
+    Missed,
+    /// Nothing: the caller's own deadline cut the attempt short.
+    Untold,
+}
+
+/// What there is to tell about the quorum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum News {
+    Lost,
+    Back,
+}
+
+/// What a client knows of its quorum, from all its calls, and what follows for its attempts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Outlook {
+    /// After how long without a quorum the first node decides alone; `None`: never.
+    fall_back_after: Option<Duration>,
+    /// The time that an attempt has if its caller does not cut it short.
+    attempt_timeout: Duration,
+    /// Since when no attempt has reached a majority.
+    missed_since: Option<Time>,
+    /// When a majority was reached last.
+    reached_at: Time,
+    told_lost: bool,
+}
+
+impl Outlook {
+    pub(crate) fn new(fall_back_after: Option<Duration>, attempt_timeout: Duration) -> Self {
+        Self {
+            fall_back_after,
+            attempt_timeout,
+            missed_since: None,
+            reached_at: Time::default(),
+            told_lost: false,
+        }
+    }
+
+    /// Judges an attempt whose verdict is there, or whose time is over.
+    pub(crate) fn judge(&self, attempt: &mut Attempt, now: Time) -> Judged {
+        let over = attempt.answer_by() <= now;
+        let decided = attempt.decided();
+        // A verdict that is there stays; an open one is settled with what is known.
+        if !decided {
+            attempt.expire();
+        }
+        let cut_short = attempt.answer_by() < attempt.started().after(self.attempt_timeout);
+        let conclusion = attempt.conclude(now);
+        let by_majority = |conclusion, quorum| {
+            Judged::Concluded(Judgement { conclusion, basis: Basis::Majority, quorum })
+        };
+        match conclusion {
+            // Somebody may have fallen back to the first node. Where that is done, its word is heard.
+            Conclusion::Won { .. } if self.fall_back_after.is_some() => {
+                if let Some(remaining) = attempt.first_refused() {
+                    by_majority(Conclusion::Held { remaining }, Quorum::Reached)
+                } else if !attempt.first_is_silent() {
+                    by_majority(conclusion, Quorum::Reached)
+                } else if !over {
+                    Judged::HearFirst
+                } else if cut_short {
+                    // It had no time to speak, so nobody may say that it has nothing to say.
+                    by_majority(Conclusion::Unreachable, Quorum::Untold)
+                } else {
+                    by_majority(conclusion, Quorum::Reached)
+                }
+            }
+            Conclusion::Unreachable if cut_short && !decided => {
+                by_majority(conclusion, Quorum::Untold)
+            }
+            Conclusion::Unreachable if self.first_decides(attempt.started()) => {
+                if attempt.some_are_silent() && !over {
+                    // Any of the others may know of another holder.
+                    Judged::HearAll
+                } else if attempt.majority_reached() {
+                    // It may know of another holder as well, and is not in a state to tell. Whoever
+                    // mends it shall hear of it, rather than get weaker locks without a word.
+                    by_majority(conclusion, Quorum::Failing)
+                } else {
+                    let conclusion = attempt.conclude_alone(now);
+                    let basis = match conclusion {
+                        Conclusion::Unreachable => Basis::Majority,
+                        _ => Basis::FirstNode,
+                    };
+                    Judged::Concluded(Judgement { conclusion, basis, quorum: Quorum::Missed })
+                }
+            }
+            Conclusion::Unreachable | Conclusion::TooLate => {
+                let failing = attempt.majority_reached();
+                by_majority(conclusion, if failing { Quorum::Failing } else { Quorum::Missed })
+            }
+            _ => by_majority(conclusion, Quorum::Reached),
+        }
+    }
+
+    /// An attempt that began at `started` has shown that much of the quorum, by `now`.
+    pub(crate) fn note(&mut self, quorum: Quorum, started: Time, now: Time) -> Option<News> {
+        match quorum {
+            Quorum::Untold => return None,
+            Quorum::Reached | Quorum::Failing => {
+                self.missed_since = None;
+                self.reached_at = self.reached_at.max(now);
+            }
+            // Attempts overlap: one that began before another one reached a majority says nothing
+            // about the time before that.
+            Quorum::Missed => {
+                self.missed_since.get_or_insert(started.max(self.reached_at));
+            }
+        }
+        let lost = quorum != Quorum::Reached;
+        let told = std::mem::replace(&mut self.told_lost, lost);
+        (told != lost).then_some(if lost { News::Lost } else { News::Back })
+    }
+
+    fn first_decides(&self, started: Time) -> bool {
+        match (self.fall_back_after, self.missed_since) {
+            (Some(after), Some(since)) => started.since(since) >= after,
+            _ => false,
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "fallback_tests.rs"]
+mod tests;

@@ -1,0 +1,215 @@
+//! Stories of clients that may fall back, and of those that may not.
+
+use super::super::{Failure, Mechanisms, Vote};
+use super::*;
+
+const TTL: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_millis(200);
+const AFTER: Duration = Duration::from_millis(500);
+const GRANTED: Vote = Vote::Granted(0);
+const REFUSED: Vote = Vote::Refused(Some(Duration::from_millis(700)));
+const HELD: Conclusion = Conclusion::Held { remaining: Some(Duration::from_millis(700)) };
+
+fn at(ms: u64) -> Time {
+    Time::from_start(Duration::from_millis(ms))
+}
+
+fn never() -> Outlook {
+    Outlook::new(None, TIMEOUT)
+}
+
+/// May fall back, and has no reason to.
+fn may() -> Outlook {
+    Outlook::new(Some(AFTER), TIMEOUT)
+}
+
+/// May fall back, and has missed the quorum since the start of time.
+fn long_without() -> Outlook {
+    let mut outlook = may();
+    assert_eq!(outlook.note(Quorum::Missed, at(0), at(1)), Some(News::Lost));
+    outlook
+}
+
+/// An attempt of three nodes that begins at 1 s, and whose caller gives it `time`.
+fn attempt_of(time: Duration) -> Attempt {
+    let mut attempt = Attempt::new(3, at(1_000), at(1_000).after(time), TTL, Mechanisms::ALL);
+    (0..3).for_each(|node| assert!(attempt.sending(node, at(1_000))));
+    attempt
+}
+
+fn attempt() -> Attempt {
+    attempt_of(TIMEOUT)
+}
+
+fn concluded(judged: Judged) -> (Conclusion, Basis, Quorum) {
+    match judged {
+        Judged::Concluded(Judgement { conclusion, basis, quorum }) => (conclusion, basis, quorum),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn is_won(conclusion: Conclusion) -> bool {
+    matches!(conclusion, Conclusion::Won { .. })
+}
+
+const UNREACHABLE: Conclusion = Conclusion::Unreachable;
+
+#[test]
+fn the_first_node_is_heard_before_a_majority_of_the_others_is_believed() {
+    let mut attempt = attempt();
+    attempt.vote(1, GRANTED);
+    attempt.vote(2, GRANTED);
+    assert_eq!(may().judge(&mut attempt, at(1_005)), Judged::HearFirst);
+    assert!(is_won(concluded(never().judge(&mut attempt, at(1_005))).0), "nobody is there");
+    attempt.vote(0, REFUSED);
+    let judged = concluded(may().judge(&mut attempt, at(1_006)));
+    assert_eq!(judged, (HELD, Basis::Majority, Quorum::Reached));
+    assert!(is_won(concluded(never().judge(&mut attempt, at(1_006))).0));
+}
+
+#[test]
+fn a_first_node_that_has_nothing_to_say_is_in_nobodys_way() {
+    for says in [Some(GRANTED), Some(Vote::NotAdmitted), Some(Vote::WrongKind), None] {
+        let mut attempt = attempt();
+        attempt.vote(1, GRANTED);
+        attempt.vote(2, GRANTED);
+        match says {
+            Some(vote) => attempt.vote(0, vote),
+            None => attempt.fail(0, Failure::NotSent),
+        }
+        let (conclusion, basis, quorum) = concluded(may().judge(&mut attempt, at(1_005)));
+        assert!(is_won(conclusion), "{says:?}");
+        assert_eq!((basis, quorum), (Basis::Majority, Quorum::Reached));
+    }
+}
+
+#[test]
+fn a_first_node_that_hangs_is_waited_for_and_no_longer() {
+    let mut attempt = attempt();
+    attempt.vote(1, GRANTED);
+    attempt.vote(2, GRANTED);
+    assert_eq!(may().judge(&mut attempt, at(1_199)), Judged::HearFirst);
+    assert!(is_won(concluded(may().judge(&mut attempt, at(1_200))).0));
+}
+
+/// It could have spoken, had the caller had the time that nodes have.
+#[test]
+fn a_first_node_that_had_no_time_to_speak_is_not_passed_over() {
+    let mut attempt = attempt_of(TIMEOUT / 10);
+    attempt.vote(1, GRANTED);
+    attempt.vote(2, GRANTED);
+    let judged = concluded(may().judge(&mut attempt, at(1_020)));
+    assert_eq!(judged, (UNREACHABLE, Basis::Majority, Quorum::Untold));
+}
+
+#[test]
+fn without_a_quorum_the_first_node_decides_alone_once_all_were_heard() {
+    let mut attempt = attempt();
+    attempt.fail(1, Failure::NotSent);
+    attempt.vote(0, GRANTED);
+    attempt.fail(2, Failure::Unknown);
+    let alone = concluded(long_without().judge(&mut attempt, at(1_005)));
+    assert!(is_won(alone.0));
+    assert_eq!((alone.1, alone.2), (Basis::FirstNode, Quorum::Missed));
+    for outlook in [may(), never()] {
+        let judged = concluded(outlook.judge(&mut attempt, at(1_005)));
+        assert_eq!(judged, (UNREACHABLE, Basis::Majority, Quorum::Missed));
+    }
+}
+
+/// Of five nodes three are dead, and the slowest of the others knows of another holder.
+#[test]
+fn a_slow_node_that_knows_of_another_holder_is_heard_before_the_first_decides_alone() {
+    let mut attempt = Attempt::new(5, at(1_000), at(1_200), TTL, Mechanisms::ALL);
+    (0..5).for_each(|node| assert!(attempt.sending(node, at(1_000))));
+    attempt.vote(0, GRANTED);
+    (1..4).for_each(|node| attempt.fail(node, Failure::NotSent));
+    let outlook = long_without();
+    assert_eq!(outlook.judge(&mut attempt, at(1_005)), Judged::HearAll);
+    attempt.vote(4, REFUSED);
+    let judged = concluded(outlook.judge(&mut attempt, at(1_100)));
+    assert_eq!(judged, (UNREACHABLE, Basis::Majority, Quorum::Missed));
+}
+
+#[test]
+fn the_first_nodes_holder_is_respected_by_who_falls_back_and_without_it_nobody_does() {
+    for (said, conclusion, basis) in [
+        (Some(REFUSED), HELD, Basis::FirstNode),
+        (Some(Vote::NotAdmitted), UNREACHABLE, Basis::Majority),
+        (None, UNREACHABLE, Basis::Majority),
+    ] {
+        let mut attempt = attempt();
+        match said {
+            Some(vote) => attempt.vote(0, vote),
+            None => attempt.fail(0, Failure::NotSent),
+        }
+        attempt.fail(1, Failure::NotSent);
+        attempt.fail(2, Failure::NotSent);
+        let judged = concluded(long_without().judge(&mut attempt, at(1_005)));
+        assert_eq!(judged, (conclusion, basis, Quorum::Missed));
+    }
+}
+
+/// Out of memory, or without a permission: such nodes cannot say who else has the lock.
+#[test]
+fn a_majority_that_answers_with_errors_is_reached_and_nobody_falls_back() {
+    let mut attempt = attempt();
+    attempt.vote(0, GRANTED);
+    attempt.fail(1, Failure::Error);
+    attempt.fail(2, Failure::NotSent);
+    let judged = concluded(long_without().judge(&mut attempt, at(1_005)));
+    assert_eq!(judged, (UNREACHABLE, Basis::Majority, Quorum::Failing));
+}
+
+#[test]
+fn a_callers_own_short_deadline_is_no_reason_to_fall_back() {
+    let mut attempt = attempt_of(TIMEOUT / 10);
+    attempt.vote(0, GRANTED);
+    let judged = concluded(long_without().judge(&mut attempt, at(1_020)));
+    assert_eq!(judged, (UNREACHABLE, Basis::Majority, Quorum::Untold));
+    // Nodes that are known to be down are one, however short the time was.
+    let mut attempt = attempt_of(TIMEOUT / 10);
+    attempt.vote(0, GRANTED);
+    attempt.fail(1, Failure::NotSent);
+    attempt.fail(2, Failure::NotSent);
+    let (conclusion, basis, _) = concluded(long_without().judge(&mut attempt, at(1_005)));
+    assert!(is_won(conclusion));
+    assert_eq!(basis, Basis::FirstNode);
+}
+
+/// Without any verdict, once the time is over.
+#[test]
+fn silence_to_the_end_is_no_quorum() {
+    let mut attempt = attempt();
+    attempt.vote(0, GRANTED);
+    let judged = concluded(may().judge(&mut attempt, at(1_200)));
+    assert_eq!(judged, (UNREACHABLE, Basis::Majority, Quorum::Missed));
+    let (conclusion, basis, _) = concluded(long_without().judge(&mut attempt, at(1_200)));
+    assert!(is_won(conclusion));
+    assert_eq!(basis, Basis::FirstNode);
+}
+
+#[test]
+fn the_time_without_a_quorum_counts_from_the_first_miss_and_anew_after_each_majority() {
+    let decides = |outlook: Outlook, ms| outlook.first_decides(at(ms));
+    let mut outlook = may();
+    assert!(!decides(outlook, 9_000), "nothing was missed");
+    assert_eq!(outlook.note(Quorum::Missed, at(100), at(300)), Some(News::Lost));
+    assert_eq!(outlook.note(Quorum::Missed, at(400), at(600)), None, "it is told once");
+    assert!(!decides(outlook, 599));
+    assert!(decides(outlook, 600));
+    assert_eq!(outlook.note(Quorum::Untold, at(600), at(601)), None);
+    assert!(decides(outlook, 600));
+    assert_eq!(outlook.note(Quorum::Reached, at(600), at(610)), Some(News::Back));
+    assert!(!decides(outlook, 9_000));
+    // It began before that majority was reached, and ends after it.
+    assert_eq!(outlook.note(Quorum::Missed, at(500), at(700)), Some(News::Lost));
+    assert!(!decides(outlook, 1_109));
+    assert!(decides(outlook, 1_110));
+    // A majority that gives errors is no quorum to work with, and there.
+    assert_eq!(outlook.note(Quorum::Failing, at(1_200), at(1_300)), None);
+    assert!(!decides(outlook, 9_000));
+    let mut outlook = never();
+    outlook.note(Quorum::Missed, at(0), at(1));
+    assert!(!decides(outlook, 9_000));
+}
