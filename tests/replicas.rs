@@ -2,11 +2,13 @@
 
 mod support;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use quorlock::{Builder, ErrorKind, Mode, Quorlock};
-use support::{Server, wait_until};
+use support::{Server, fake, wait_until};
 
 const LIMIT: Duration = Duration::from_secs(30);
 const KEY: &str = "quorlock:orders/42";
@@ -126,4 +128,66 @@ fn a_release_that_is_refused_for_want_of_replicas_is_kept() {
     wait_until("the release is kept", LIMIT, || locks.node_stats()[0].kept_releases == 1);
     master.command(&["CONFIG", "SET", "min-replicas-to-write", "0"]);
     wait_until("no key is left", LIMIT, || master.keys().is_empty());
+}
+
+/// A master that grants everything, and whose runs, one a connection (the worker's is the first), and
+/// answers to `WAIT` are made up; the last of either goes on.
+fn made_up(runs: &'static [&str], acknowledged: &'static [usize]) -> (Quorlock, Arc<Counts>) {
+    let counts = Arc::new(Counts::default());
+    let counted = counts.clone();
+    let url = fake::server(move |command| match command {
+        "PING" => b"+PONG\r\n".to_vec(),
+        "TIME" => b"*2\r\n$10\r\n1700000000\r\n$1\r\n0\r\n".to_vec(),
+        "INFO" => {
+            let run = next(runs, &counted.connections);
+            let text = format!("redis_version:7.4.0\r\nrun_id:{run}\r\n");
+            format!("${}\r\n{text}\r\n", text.len()).into_bytes()
+        }
+        "EVAL" | "EVALSHA" => b"*2\r\n:1\r\n:0\r\n".to_vec(),
+        "WAIT" => format!(":{}\r\n", next(acknowledged, &counted.waits)).into_bytes(),
+        _ => b"+OK\r\n".to_vec(),
+    });
+    let locks = Quorlock::builder()
+        .nodes([url])
+        .node_timeout(Duration::from_secs(5))
+        .ttl(Duration::from_secs(60))
+        .wait_replicas(1, Duration::from_secs(10))
+        .build()
+        .expect("valid settings");
+    wait_until("the worker is connected", LIMIT, || locks.node_stats()[0].connected);
+    (locks, counts)
+}
+
+#[derive(Default)]
+struct Counts {
+    connections: AtomicUsize,
+    waits: AtomicUsize,
+}
+
+fn next<T: Copy>(values: &[T], count: &AtomicUsize) -> T {
+    values[count.fetch_add(1, Ordering::SeqCst).min(values.len() - 1)]
+}
+
+/// The server was restarted between the grant and `WAIT`, or the address leads to another one by now:
+/// what has been replicated there is not what was granted here.
+#[test]
+fn replicas_of_another_run_of_the_server_do_not_count() {
+    let (locks, counts) = made_up(&["new", "old", "new"], &[1]);
+    let error = locks.try_lock("orders/42").expect_err("it is replicated elsewhere");
+    assert_eq!(error.kind(), ErrorKind::NoQuorum);
+    assert!(error.to_string().contains("restarted or replaced"), "{error}");
+    // And the connection for `WAIT` is made anew, to wherever the address leads now.
+    let guard = locks.try_lock("orders/42").expect("one of one");
+    assert!(guard.is_some(), "it is free");
+    assert_eq!(counts.connections.load(Ordering::SeqCst), 3);
+}
+
+/// Another `WAIT` would take its time once more, and the caller's time for answers is over by then.
+#[test]
+fn replicas_that_are_behind_are_asked_once_a_try() {
+    let (locks, counts) = made_up(&["one"], &[1, 0, 1]);
+    drop(locks.try_lock("orders/42").expect("one of one").expect("it is free"));
+    let error = locks.try_lock("orders/42").expect_err("it is not replicated");
+    assert!(error.to_string().contains("0 of 1 replicas"), "{error}");
+    assert_eq!(counts.waits.load(Ordering::SeqCst), 2);
 }

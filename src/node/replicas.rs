@@ -11,7 +11,7 @@ use std::time::Duration;
 use crossbeam_channel::Receiver;
 
 use super::address::Address;
-use super::connection::{Connection, GRACE, Reply};
+use super::connection::{Broken, Connection, GRACE, Reply};
 use super::job::{Sink, Undelivered};
 use super::request::Value;
 use crate::clock;
@@ -52,14 +52,22 @@ impl Confirmer {
             let grants: Vec<_> = std::iter::once(first).chain(self.grants.try_iter()).collect();
             let confirmed = match connection.take().map(|open| self.confirm(open)) {
                 Some(Ok(open)) => Ok(open),
+                Some(Err(Unconfirmed::TooFew(fault))) => Err(fault),
                 // There is none yet, or it was closed while it was idle.
-                _ => Connection::open(&self.address, self.timeout + self.replicas.timeout)
-                    .and_then(|open| self.confirm(open)),
+                None | Some(Err(Unconfirmed::Broken(_))) => {
+                    Connection::open(&self.address, self.timeout + self.replicas.timeout)
+                        .and_then(|open| self.confirm(open).map_err(Unconfirmed::fault))
+                }
             };
+            // What connects to another server than the worker is of no use for the next ones either.
+            let mut same_server = true;
             for grant in grants {
                 let answer = match &confirmed {
                     Ok(open) if open.run_id() == grant.run_id => Ok(grant.value),
-                    Ok(_) => Err(self.another_server()),
+                    Ok(_) => {
+                        same_server = false;
+                        Err(self.another_server())
+                    }
                     // The key is there, and not where it has to be: it will be given back.
                     Err(fault) => Err(fault.clone()),
                 };
@@ -67,7 +75,7 @@ impl Confirmer {
                     answer.map_err(|fault| Undelivered { failure: Failure::Unknown, fault });
                 grant.sink.answer(self.node, answer);
             }
-            connection = confirmed.ok();
+            connection = confirmed.ok().filter(|_| same_server);
         }
     }
 
@@ -78,27 +86,47 @@ impl Confirmer {
     }
 
     /// Gives the connection back if enough replicas have everything that was granted before.
-    fn confirm(&self, mut connection: Connection) -> Result<Connection, NodeFault> {
+    fn confirm(&self, mut connection: Connection) -> Result<Connection, Unconfirmed> {
         let Replicas { needed, timeout, key } = &self.replicas;
         let wait_ms = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
         let mut commands = redis::cmd("SET").arg(key).arg("").arg("PX").arg(1).get_packed_command();
         redis::cmd("WAIT").arg(needed).arg(wait_ms).write_packed_command(&mut commands);
-        connection.write(&commands).map_err(|broken| broken.fault)?;
+        let broken = |broken: Broken| Unconfirmed::Broken(broken.fault);
+        connection.write(&commands).map_err(broken)?;
         let deadline = clock::now().after(self.timeout + *timeout + GRACE);
-        connection.read_text(deadline)?;
-        match connection.read(deadline).map_err(|broken| broken.fault)? {
+        connection.read_text(deadline).map_err(Unconfirmed::Broken)?;
+        match connection.read(deadline).map_err(broken)? {
             Reply::Value(Value::Int(acknowledged)) if acknowledged >= i64::from(*needed) => {
                 Ok(connection)
             }
-            Reply::Value(acknowledged) => Err(NodeFault::new(
+            Reply::Value(acknowledged) => Err(Unconfirmed::TooFew(NodeFault::new(
                 self.address.shown(),
                 format!(
                     "{acknowledged} of {needed} replicas acknowledged the lock within {timeout:?}; \
                      are they up and connected?"
                 ),
-            )),
-            Reply::Error(fault) => Err(fault),
-            Reply::NoScript => Err(NodeFault::new(self.address.shown(), "no answer to WAIT")),
+            ))),
+            Reply::Error(fault) => Err(Unconfirmed::Broken(fault)),
+            Reply::NoScript => {
+                let fault = NodeFault::new(self.address.shown(), "no answer to WAIT");
+                Err(Unconfirmed::Broken(fault))
+            }
+        }
+    }
+}
+
+/// Why grants are not confirmed.
+enum Unconfirmed {
+    /// So say the replicas; to ask again would only take as long again.
+    TooFew(NodeFault),
+    /// Something was wrong with the connection; another one may do better.
+    Broken(NodeFault),
+}
+
+impl Unconfirmed {
+    fn fault(self) -> NodeFault {
+        match self {
+            Self::TooFew(fault) | Self::Broken(fault) => fault,
         }
     }
 }
