@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use quorlock::{Guard, LossReason, Quorlock};
+use quorlock::{Guard, LossReason, Quorlock, Renewal};
 use server::{Server, Servers, wait_until};
 
 #[path = "../tests/support/server.rs"]
@@ -30,6 +30,15 @@ const MAJORITY: usize = 3;
 const NODE_TIMEOUT: Duration = Duration::from_millis(100);
 /// So many are held at once, and lost at about the same time.
 const LOCKS: usize = 100;
+/// So many are lost at the very same instant.
+const TOGETHER: usize = 1_000;
+/// When that is, counted from before the first of them is taken.
+const TOGETHER_AFTER: Duration = Duration::from_secs(5);
+/// Those that are renewed need a renewal, and with it their threads; the others must last.
+const TOGETHER_TTL: Duration = Duration::from_secs(3);
+const TOGETHER_MANUAL_TTL: Duration = Duration::from_secs(10);
+/// The blow comes so long before the instant.
+const BLOW_BEFORE: Duration = Duration::from_millis(400);
 const BOUND: Duration = Duration::from_millis(50);
 /// Pause between two looks at all the locks.
 const SAMPLING: Duration = Duration::from_millis(5);
@@ -41,26 +50,69 @@ enum Blow {
     Hung,
     /// Emptied: it answers, and says that the keys are gone.
     Emptied,
+    /// Nothing.
+    Spared,
 }
+
+/// How the locks are held, and lost.
+#[derive(Clone, Copy)]
+struct Scene {
+    what: &'static str,
+    blow: Blow,
+    rounds: usize,
+    /// `None`: each ends with its own TTL. Otherwise all end together, by `max_hold`.
+    together: Option<Renewal>,
+}
+
+const SCENES: [Scene; 7] = [
+    Scene { what: "A majority killed", blow: Blow::Killed, rounds: 10, together: None },
+    Scene { what: "A majority hung", blow: Blow::Hung, rounds: 2, together: None },
+    Scene { what: "A majority emptied", blow: Blow::Emptied, rounds: 2, together: None },
+    Scene {
+        what: "At one instant, renewed before, all masters well",
+        blow: Blow::Spared,
+        rounds: 3,
+        together: Some(Renewal::Auto),
+    },
+    Scene {
+        what: "At one instant, renewed before, a majority killed",
+        blow: Blow::Killed,
+        rounds: 3,
+        together: Some(Renewal::Auto),
+    },
+    Scene {
+        what: "At one instant, never renewed, all masters well",
+        blow: Blow::Spared,
+        rounds: 3,
+        together: Some(Renewal::Manual),
+    },
+    Scene {
+        what: "At one instant, never renewed, a majority killed",
+        blow: Blow::Killed,
+        rounds: 3,
+        together: Some(Renewal::Manual),
+    },
+];
 
 fn main() {
     let cores = thread::available_parallelism().map_or(1, usize::from);
     println!(
         "{NODES} masters on this machine of {cores} cores, node timeout {NODE_TIMEOUT:?}; \
-         {LOCKS} locks at a time, TTLs 600, 800 and 1000 ms"
+         {LOCKS} locks at a time, TTLs 600, 800 and 1000 ms; {TOGETHER} at one instant"
     );
+    // As `cargo bench` calls it, with an argument of its own; any other picks scenes by their name.
+    let wanted: Vec<_> = std::env::args().skip(1).filter(|arg| arg != "--bench").collect();
     let mut servers = Servers::start(NODES);
-    for (blow, rounds, what) in [
-        (Blow::Killed, 10, "A majority killed"),
-        (Blow::Hung, 2, "A majority hung"),
-        (Blow::Emptied, 2, "A majority emptied"),
-    ] {
-        let mut all = Findings::default();
-        for round in 0..rounds {
-            all.add(lose(&mut servers, blow, round));
+    for scene in SCENES {
+        if !wanted.iter().all(|word| scene.what.contains(&**word)) {
+            continue;
         }
-        println!("\n{what}: {} locks lost, {} not", all.losses.len(), all.not_lost);
-        report(blow, &all);
+        let mut all = Findings::default();
+        for round in 0..scene.rounds {
+            all.add(lose(&mut servers, scene, round));
+        }
+        println!("\n{}: {} locks lost, {} not", scene.what, all.losses.len(), all.not_lost);
+        report(scene, &all);
     }
 }
 
@@ -123,19 +175,36 @@ impl End {
 }
 
 /// Takes all locks, has them renewed, deals the blow, and waits until all are lost.
-fn lose(servers: &mut Servers, blow: Blow, round: usize) -> Findings {
-    let ttl = Duration::from_millis([600, 800, 1_000][round % 3]);
+fn lose(servers: &mut Servers, scene: Scene, round: usize) -> Findings {
+    let Scene { blow, together, .. } = scene;
+    let ttl = match together {
+        None => Duration::from_millis([600, 800, 1_000][round % 3]),
+        Some(Renewal::Auto) => TOGETHER_TTL,
+        Some(_) => TOGETHER_MANUAL_TTL,
+    };
     let builder = Quorlock::builder().nodes(servers.urls()).ttl(ttl).node_timeout(NODE_TIMEOUT);
     let locks = builder.build().expect("valid settings");
     wait_until("all nodes to be connected", Duration::from_secs(10), || {
         locks.node_stats().iter().all(|node| node.connected)
     });
-    let guards: Vec<_> = (0..LOCKS)
-        .map(|lock| locks.lock(format!("bench/{round}/{lock}")).expect("healthy nodes"))
-        .collect();
-    // Beyond the first TTL, so that each is renewed; and not always at the same point of it.
+    let start = Instant::now();
+    let guards: Vec<_> = match together {
+        None => (0..LOCKS)
+            .map(|lock| locks.lock(format!("bench/{round}/{lock}")).expect("healthy nodes"))
+            .collect(),
+        Some(renewal) => (0..TOGETHER)
+            .map(|lock| {
+                let mutex = locks.mutex(format!("bench/{round}/{lock}")).renewal(renewal);
+                let left = TOGETHER_AFTER.saturating_sub(start.elapsed());
+                mutex.max_hold(Some(left)).lock().expect("healthy nodes")
+            })
+            .collect(),
+    };
     let taken = Instant::now();
-    thread::sleep(ttl + ttl * (round as u32 % 5) / 10);
+    if together.is_none() {
+        // Beyond the first TTL, so that each is renewed; and not always at the same point of it.
+        thread::sleep(ttl + ttl * (round as u32 % 5) / 10);
+    }
 
     let over = AtomicBool::new(false);
     let found = thread::scope(|scope| {
@@ -164,11 +233,16 @@ fn lose(servers: &mut Servers, blow: Blow, round: usize) -> Findings {
         });
         // It has seen every lock before anything happens.
         thread::sleep(2 * SAMPLING);
+        if together.is_some() {
+            let blow_after = TOGETHER_AFTER - BLOW_BEFORE;
+            thread::sleep(blow_after.saturating_sub(start.elapsed()));
+        }
         for server in servers.iter_mut().take(MAJORITY) {
             match blow {
                 Blow::Killed => server.kill(),
                 Blow::Hung => server.pause(),
                 Blow::Emptied => drop(server.command(&["FLUSHALL"])),
+                Blow::Spared => {}
             }
         }
         let told: Vec<_> =
@@ -184,7 +258,7 @@ fn lose(servers: &mut Servers, blow: Blow, round: usize) -> Findings {
                 Some(Loss { told, reason, end, renewed: end.latest > taken + ttl })
             })
             .collect();
-        Findings { not_lost: LOCKS - losses.len(), losses, oversleeps }
+        Findings { not_lost: guards.len() - losses.len(), losses, oversleeps }
     });
     drop(guards);
     drop(locks);
@@ -202,6 +276,30 @@ fn restore(server: &mut Server, blow: Blow) {
     server.restart_empty();
 }
 
+/// How long it takes one thread to tell so many others anything, which have nothing to do with locks:
+/// until each of them has it.
+fn mere_messages(threads: usize) -> Vec<Duration> {
+    let (senders, receivers): (Vec<_>, Vec<_>) =
+        (0..threads).map(|_| crossbeam_channel::bounded::<()>(1)).unzip();
+    let waiting = std::sync::Barrier::new(threads + 1);
+    let receive = |receiver: crossbeam_channel::Receiver<()>| {
+        waiting.wait();
+        receiver.recv().expect("each is told");
+        Instant::now()
+    };
+    let receive = &receive;
+    thread::scope(|scope| {
+        let receivers: Vec<_> =
+            receivers.into_iter().map(|receiver| scope.spawn(move || receive(receiver))).collect();
+        waiting.wait();
+        // Most of them have gone to sleep by then, which is what takes time.
+        thread::sleep(Duration::from_millis(200));
+        let start = Instant::now();
+        senders.iter().for_each(|sender| sender.send(()).expect("it listens"));
+        receivers.into_iter().map(|thread| thread.join().expect("it ends") - start).collect()
+    })
+}
+
 /// How late a thread wakes up that has nothing to do with locks.
 fn oversleeps(over: &AtomicBool) -> Vec<Duration> {
     const NAP: Duration = Duration::from_millis(2);
@@ -214,16 +312,22 @@ fn oversleeps(over: &AtomicBool) -> Vec<Duration> {
     late
 }
 
-fn report(blow: Blow, found: &Findings) {
+fn report(scene: Scene, found: &Findings) {
+    let Scene { blow, together, .. } = scene;
     let losses = &found.losses;
     let (early, late): (Vec<_>, Vec<_>) = losses.iter().partition(|loss| loss.late_ms() < 0.0);
-    let renewed = losses.iter().filter(|loss| loss.renewed).count();
-    println!("  renewed before: {renewed}");
+    if together.is_none() {
+        let renewed = losses.iter().filter(|loss| loss.renewed).count();
+        println!("  renewed before: {renewed}");
+    }
     show("after the end, ms", late.iter().map(|loss: &&Loss| loss.late_ms()));
     show("before the end, ms", early.iter().map(|loss: &&Loss| -loss.late_ms()));
     let ms = |time: Duration| time.as_secs_f64() * 1e3;
     show("the end is known within, ms", losses.iter().map(|loss| ms(loss.end.uncertainty())));
     show("mere sleepers woke up late by, ms", found.oversleeps.iter().map(|late| ms(*late)));
+    if together.is_some() {
+        show("mere messages to as many, ms", mere_messages(TOGETHER).into_iter().map(ms));
+    }
     let mut reasons: Vec<_> = losses.iter().map(|loss| format!("{:?}", loss.reason)).collect();
     reasons.sort_unstable();
     for same in reasons.chunk_by(|a, b| a == b) {

@@ -149,15 +149,16 @@ impl Held {
         self.poked.clone()
     }
 
-    /// The lease is over: gives back what is left, tells the holder, and hands out who is to be
-    /// called.
+    /// The lease is over: tells the holder, and hands out who is to be called. `None` if it had been
+    /// given back, or told, before. Otherwise [`clear_away`](Self::clear_away) is still to be done.
     pub(crate) fn lose(&self, reason: LossReason) -> Option<Callbacks> {
-        let callbacks = self.end().then(|| self.notice.lost(reason));
-        if callbacks.is_some() {
-            self.claim.release(self.longest_ttl());
-            observe::lost(self.claim.name(), reason);
-        }
-        callbacks
+        self.end().then(|| self.notice.lost(reason))
+    }
+
+    /// Gives back what the lost lock has left on the nodes.
+    pub(crate) fn clear_away(&self, reason: LossReason) {
+        self.claim.release(self.longest_ttl());
+        observe::lost(self.claim.name(), reason);
     }
 
     /// Gives the lock back without waiting.

@@ -92,12 +92,7 @@ fn run(timetable: &Weak<Timetable>, woken: &Receiver<()>) {
         let Some((due, until)) = timetable.upgrade().map(|table| table.due(clock::now())) else {
             return;
         };
-        for (entry, held) in due {
-            if let Some(held) = held.upgrade() {
-                // A subscriber of our events that panics must not end the renewals of all.
-                let _ = catch_unwind(AssertUnwindSafe(|| look(&held, entry)));
-            }
-        }
+        look(due);
         while let Some(slice) = clock::slice(until) {
             match woken.recv_timeout(slice) {
                 Ok(()) => break,
@@ -108,34 +103,57 @@ fn run(timetable: &Weak<Timetable>, woken: &Receiver<()>) {
     }
 }
 
-/// Does what is due for one lock, whose `entry` was just taken out, and must not take long: others
+/// Does what is due for locks whose entries were just taken out; none of it may take long, for others
 /// are waiting.
-fn look(held: &Arc<Held>, entry: Entry) {
-    if !held.taken_out(entry) {
+///
+/// The losses come first, and of those the messages: a holder that still works is the one thing that
+/// cannot wait. What is left on the nodes can, and with a thousand locks lost at once it takes as long
+/// as all the messages.
+fn look(due: Vec<(Entry, Weak<Held>)>) {
+    let (mut lost, mut others) = (Vec::new(), Vec::new());
+    for (entry, held) in due {
+        let Some(held) = held.upgrade().filter(|held| held.taken_out(entry)) else { continue };
+        match held.next(clock::now()) {
+            Next::Over(reason) => {
+                if let Some(callbacks) = held.lose(reason) {
+                    lost.push((held, reason, callbacks));
+                }
+            }
+            Next::Renew(_) | Next::End(_) => others.push(held),
+        }
+    }
+    let mut left = Vec::with_capacity(lost.len());
+    for (held, reason, callbacks) in lost {
+        whatever_happens(|| call(callbacks));
+        left.push((held, reason));
+    }
+    others.iter().for_each(|held| whatever_happens(|| renew_or_wait(held)));
+    left.iter().for_each(|(held, reason)| whatever_happens(|| held.clear_away(*reason)));
+}
+
+/// A subscriber of our events that panics must not end the renewals of all.
+fn whatever_happens(run: impl FnOnce()) {
+    let _ = catch_unwind(AssertUnwindSafe(run));
+}
+
+/// Starts the renewal thread if it is time.
+fn renew_or_wait(held: &Arc<Held>) {
+    let now = clock::now();
+    if !matches!(held.next(now), Next::Renew(at) if at <= now) {
+        held.enter();
         return;
     }
-    let now = clock::now();
-    match held.next(now) {
-        Next::Renew(at) if at <= now => {
-            let (weak, poked) = (Arc::downgrade(held), held.poked());
-            let name = thread_name(held);
-            if let Err(error) = clock::spawn_small(name, move || keep_alive(&weak, &poked)) {
-                // Out of threads. So this one takes over, one lock after the other.
-                observe::no_thread(&error);
-                held.renew();
-                held.enter();
-            }
-        }
-        Next::Renew(_) | Next::End(_) => held.enter(),
-        Next::Over(reason) => {
-            if let Some(callbacks) = held.lose(reason) {
-                call(callbacks);
-            }
-        }
+    let (weak, poked) = (Arc::downgrade(held), held.poked());
+    if let Err(error) = clock::spawn_small(thread_name(held), move || keep_alive(&weak, &poked)) {
+        // Out of threads. So this one takes over, one lock after the other.
+        observe::no_thread(&error);
+        held.renew();
+        held.enter();
     }
 }
 
-/// Renews the lock until it ends: the life of a renewal thread.
+/// Renews the lock while there is something to renew: the life of a renewal thread. The end is the
+/// timetable's, so that a thousand locks that end at once need not wake a thousand threads.
 fn keep_alive(held: &Weak<Held>, poked: &Receiver<()>) {
     while let Some(lock) = held.upgrade() {
         if lock.has_ended() {
@@ -147,10 +165,15 @@ fn keep_alive(held: &Weak<Held>, poked: &Receiver<()>) {
                 lock.renew();
                 continue;
             }
-            Next::Renew(at) | Next::End(at) => at,
+            Next::Renew(at) => at,
+            Next::End(_) => {
+                lock.enter();
+                return;
+            }
             Next::Over(reason) => {
                 if let Some(callbacks) = lock.lose(reason) {
                     call(callbacks);
+                    lock.clear_away(reason);
                 }
                 return;
             }
