@@ -191,7 +191,8 @@ impl Builder {
     }
 
     /// The longest that a lock may be held in all, whatever is asked for in renewals and extensions; at least the
-    /// [`node_timeout`](Self::node_timeout). At its end the lock is lost, and given back.
+    /// [`node_timeout`](Self::node_timeout). At its end the lock is lost, and given back. Its keys do
+    /// not live longer than that either, whatever the TTL, should the holder crash.
     ///
     /// Defaults to `None`: as long as the holder lives. Set it where a holder that hangs, but still
     /// renews, must not keep everybody out for ever.

@@ -120,8 +120,9 @@ impl Guard {
         self.held.notice().call(Box::new(callback));
     }
 
-    /// Has the lock live for `ttl` from now on at least. Waits until a majority has confirmed it, at most
-    /// the node timeout.
+    /// Has the lock live for `ttl` from now on at least, but not beyond its
+    /// [`max_hold`](crate::Builder::max_hold). Waits until a majority has confirmed it, at most the node
+    /// timeout; twice that, if connections broke meanwhile.
     ///
     /// Keys on the nodes are never shortened. With a `ttl` shorter than what is left,
     /// [`remaining`](Self::remaining) is cut at once, until the next renewal. Nodes that lost the key,

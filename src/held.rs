@@ -34,6 +34,14 @@ pub(crate) struct Held {
     poked: Receiver<()>,
 }
 
+/// What came of a round that too few nodes confirmed.
+struct Unconfirmed {
+    /// Requests were sent twice, so that nothing can be concluded from their answers.
+    doubtful: bool,
+    /// What was wrong with which node.
+    faults: Vec<NodeFault>,
+}
+
 impl OpenRound for Arc<Round<Extension>> {
     fn with<R>(&self, f: impl FnOnce(&mut Extension) -> R) -> R {
         Round::with(self, f)
@@ -99,8 +107,8 @@ impl Held {
         self.claim.coordinator().settings().check_ttl(ttl)?;
         self.check()?;
         let extension = self.extension(ttl);
-        self.lease.lock().extending(ttl, extension.valid_at_most());
-        let confirmed = self.ask(extension, ttl);
+        self.lease.lock().extending(extension.ttl(), extension.valid_at_most());
+        let confirmed = self.confirm(extension, ttl);
         self.look_again();
         self.check()?;
         confirmed.map_err(|faults| {
@@ -126,7 +134,7 @@ impl Held {
                 self.lease.lock().renewed(Renewed::Unknown, clock::now());
                 Err(faults)
             }
-            None => self.ask(self.extension(ttl), ttl),
+            None => self.confirm(self.extension(ttl), ttl),
         };
         match confirmed {
             // Told once, and not at each further try.
@@ -222,20 +230,31 @@ impl Held {
         }
     }
 
+    /// A round in which the keys shall live for `ttl` from now on, if the longest hold needs that.
     fn extension(&self, ttl: Duration) -> Extension {
         let settings = self.claim.coordinator().settings();
         let nodes = self.claim.coordinator().nodes().len();
         let started = clock::now();
+        let ttl = self.lease.lock().ttl(ttl, started);
         let answer_by = started.after(settings.node_timeout);
         let mechanisms = self.claim.terms().mechanisms;
         Extension::new(nodes, started, answer_by, ttl, self.basis(), mechanisms)
     }
 
+    /// Puts `extension` to the nodes, and another one for `ttl` if connections broke under it.
+    fn confirm(&self, extension: Extension, ttl: Duration) -> Result<(), Vec<NodeFault>> {
+        self.ask(extension)
+            .or_else(|unconfirmed| match unconfirmed {
+                Unconfirmed { doubtful: true, .. } => self.ask(self.extension(ttl)),
+                unconfirmed => Err(unconfirmed),
+            })
+            .map_err(|unconfirmed| unconfirmed.faults)
+    }
+
     /// Puts `extension` to the nodes, waits for the verdict, and notes what it means for the lease.
-    /// Says what was wrong with which node, if it was not confirmed.
-    fn ask(&self, extension: Extension, ttl: Duration) -> Result<(), Vec<NodeFault>> {
+    fn ask(&self, extension: Extension) -> Result<(), Unconfirmed> {
         let coordinator = self.claim.coordinator();
-        let answer_by = extension.answer_by();
+        let (answer_by, ttl) = (extension.answer_by(), extension.ttl());
         let round = Round::new(extension, reply::extend, coordinator.names());
         let (valid_until, repair_until) = {
             let lease = self.lease.lock();
@@ -259,7 +278,9 @@ impl Held {
             coordinator.quorum_reached();
         }
         if renewed == Renewed::Unknown {
-            return Err(round.faults(coordinator.nodes(), answer_by));
+            let doubtful = round.with(|extension| extension.is_doubtful(now));
+            let faults = round.faults(coordinator.nodes(), answer_by);
+            return Err(Unconfirmed { doubtful, faults });
         }
         Ok(())
     }

@@ -452,3 +452,41 @@ fn late_answers_of_a_renewal_count_for_the_unlock() {
     guard.unlock().expect("two of three had it until now");
     servers.wait_no_keys();
 }
+
+/// Else the key of a holder that crashes would keep everybody out for longer than it may be held.
+#[test]
+fn no_key_lives_longer_than_the_longest_hold_needs() {
+    const HOLD: Duration = Duration::from_secs(20);
+
+    let servers = Servers::start(3);
+    let locks = build(settings(&servers).ttl(HOLD * 3).max_hold(Some(HOLD)));
+    let guard = locks.lock(NAME).expect("three of three");
+    let none_lives_longer = || {
+        for server in servers.iter() {
+            let left = server.pttl(KEY);
+            assert!(left <= 20_300, "a key lives for {left} ms");
+        }
+    };
+    none_lives_longer();
+    guard.extend(HOLD * 3).expect("three of three");
+    none_lives_longer();
+    assert!(guard.remaining() > HOLD / 2, "and it is held for as long as it may be");
+    guard.unlock().expect("three of three");
+    servers.wait_no_keys();
+}
+
+/// Servers close connections that are idle. Then requests are sent twice, and the answers to the
+/// second copies say nothing of what the nodes had before the first.
+#[test]
+fn connections_that_were_closed_while_idle_fail_no_extension() {
+    let servers = Servers::start(3);
+    let locks = build(settings(&servers).ttl(LONG_TTL).renewal(Renewal::Manual));
+    let (guard, _) = hold(&locks, &servers);
+    for server in servers.iter() {
+        server.command(&["CLIENT", "KILL", "TYPE", "normal"]);
+    }
+    guard.extend(LONG_TTL * 10).expect("three of three");
+    assert!(guard.remaining() > LONG_TTL * 9);
+    guard.unlock().expect("three of three");
+    servers.wait_no_keys();
+}

@@ -186,6 +186,7 @@ impl Mutex {
             max_hold: self.max_hold,
             mechanisms: settings.mechanisms,
         };
+        let terms = terms.ending_with_the_hold();
         let wanted = Wanted { kind: &MutexKind, name: self.name.clone()?, terms };
         Ok(coordinator.acquire(&wanted, patience, cancel)?.map(Guard::new))
     }

@@ -50,6 +50,10 @@ pub(crate) struct Extension {
     missing: Tally,
     heard: Vec<Heard>,
     told: Vec<bool>,
+    /// Copies of the request that were written to each node.
+    sent: Vec<u32>,
+    /// How many nodes have our key, and may have got it in this very round.
+    doubtful: usize,
     /// The first node had lost our key.
     first_repaired: bool,
     first_heard: bool,
@@ -77,6 +81,8 @@ impl Extension {
             missing: Tally::new(nodes, nodes + 1 - needed),
             heard: vec![Heard::Nothing; nodes],
             told: vec![false; nodes],
+            sent: vec![0; nodes],
+            doubtful: 0,
             first_repaired: false,
             first_heard: false,
             closed: false,
@@ -115,6 +121,7 @@ impl Extension {
         match self.heard[0] {
             Heard::NotOurs | Heard::Free => Renewed::Gone,
             _ if others > 0 || self.first_repaired => Renewed::Gone,
+            Heard::Ours if self.sent_twice(0) => Renewed::Unknown,
             Heard::Ours => Renewed::Until(until, Basis::FirstNode),
             Heard::NotAsked | Heard::Nothing => Renewed::Unknown,
         }
@@ -122,6 +129,17 @@ impl Extension {
 
     pub(crate) const fn answer_by(&self) -> Time {
         self.answer_by
+    }
+
+    /// How long the keys shall live.
+    pub(crate) const fn ttl(&self) -> Duration {
+        self.ttl
+    }
+
+    /// Whether the round was not confirmed because requests were sent twice: another round, whose
+    /// requests go over connections that are there by now, may well be.
+    pub(crate) fn is_doubtful(&self, now: Time) -> bool {
+        self.doubtful > 0 && self.result(now) == Renewed::Unknown
     }
 
     /// What each node has said of our key since this was last asked.
@@ -135,6 +153,10 @@ impl Extension {
         news.collect()
     }
 
+    fn sent_twice(&self, node: usize) -> bool {
+        self.sent[node] > 1
+    }
+
     /// Whether all that can be heard has been asked for.
     pub(crate) fn all_told(&self) -> bool {
         self.told.iter().all(|told| *told)
@@ -144,9 +166,11 @@ impl Extension {
 impl Ballot for Extension {
     type Vote = ExtensionVote;
 
-    fn sending(&mut self, _node: usize, now: Time) -> bool {
+    fn sending(&mut self, node: usize, now: Time) -> bool {
         // Also after a majority has confirmed: the slower nodes shall have it, too.
-        !self.closed && now < self.answer_by
+        let send = !self.closed && now < self.answer_by;
+        self.sent[node] += u32::from(send);
+        send
     }
 
     fn vote(&mut self, node: usize, vote: ExtensionVote) {
@@ -158,6 +182,13 @@ impl Ballot for Extension {
             ExtensionVote::Free => Heard::Free,
         };
         match vote {
+            // The first copy, whose reply was lost, may have repaired the node, and the second one has
+            // found what that had set.
+            ExtensionVote::Extended if self.sent_twice(node) => {
+                self.doubtful += 1;
+                self.present.no();
+                self.missing.no();
+            }
             ExtensionVote::Extended => {
                 self.present.yes();
                 self.missing.no();
@@ -240,6 +271,26 @@ mod tests {
     fn a_majority_that_had_lost_the_key_means_that_the_lock_is_gone_repaired_or_not() {
         assert_eq!(round(&[EXTENDED, REPAIRED, NOT_OURS]), Renewed::Gone);
         assert_eq!(round(&[EXTENDED, REPAIRED, REPAIRED]), Renewed::Gone);
+    }
+
+    /// Two of three nodes restart empty, and lose the connection right after a repair. Somebody else
+    /// may have had the lock on both before that.
+    #[test]
+    fn a_key_that_is_there_at_the_second_sending_confirms_nothing() {
+        for basis in [Basis::Majority, Basis::FirstNode] {
+            let (start, ttl) = (Time::default(), Duration::from_secs(10));
+            let mut extension =
+                Extension::new(3, start, start.after(ttl), ttl, basis, Mechanisms::ALL);
+            (0..3).for_each(|node| assert!(extension.sending(node, start)));
+            extension.fail(2, Failure::Unknown);
+            for node in [0, 1] {
+                assert!(extension.sending(node, start), "over a new connection");
+                extension.vote(node, ExtensionVote::Extended);
+            }
+            assert!(extension.decided());
+            assert_eq!(extension.result(start), Renewed::Unknown);
+            assert!(extension.is_doubtful(start), "another round is worth it");
+        }
     }
 
     /// With one node dead both others have to confirm, and the second one's word is waited for.

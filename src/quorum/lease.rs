@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::validity::ttl_lasting;
 use super::{Basis, Mechanisms, Time};
 
 /// Why a lock was lost.
@@ -26,6 +27,15 @@ pub(crate) struct Terms {
     /// The longest that it may be held in all.
     pub(crate) max_hold: Option<Duration>,
     pub(crate) mechanisms: Mechanisms,
+}
+
+impl Terms {
+    /// These terms, with a TTL no longer than the longest hold needs: the key of a holder that crashed
+    /// is in nobody's way after that.
+    pub(crate) fn ending_with_the_hold(self) -> Self {
+        let needed = self.max_hold.map_or(Duration::MAX, ttl_lasting);
+        Self { ttl: self.ttl.min(needed), ..self }
+    }
 }
 
 /// What the last thing that was heard of the lock says.
@@ -132,6 +142,12 @@ impl Lease {
     /// The end of validity, as it is now.
     pub(crate) const fn valid_until(&self) -> Time {
         self.valid_until
+    }
+
+    /// How long the keys shall live from `now` on, where `wanted` is asked for: no longer than the
+    /// longest hold needs.
+    pub(crate) fn ttl(&self, wanted: Duration, now: Time) -> Duration {
+        self.ends_at.map_or(wanted, |ends_at| wanted.min(ttl_lasting(ends_at.since(now))))
     }
 
     /// Until when a node that lost the key may be given it again, if nobody else has taken it since:
@@ -312,6 +328,36 @@ mod tests {
         lease.renewed(Renewed::Until(at(5_000), Basis::Majority), at(2_000));
         assert_eq!(lease.next(at(2_000)), Next::End(at(4_500)), "the keys live long enough");
         assert_eq!(lease.next(at(4_500)), Next::Over(LossReason::MaxHold));
+    }
+
+    /// A key that lives on after the end of the hold would be in everybody's way.
+    #[test]
+    fn keys_live_as_long_as_the_longest_hold_needs_and_no_longer() {
+        let longest = Terms { max_hold: Some(ms(9_900)), ..terms() };
+        let lease = Lease::new(longest, Basis::Majority, at(0), at(2_968));
+        assert_eq!(lease.ttl(ms(3_000), at(1_000)), ms(3_000));
+        assert_eq!(lease.ttl(ms(60_000), at(0)), ms(10_003), "9,900 ms, 1 % and 2 ms");
+        assert_eq!(lease.ttl(ms(3_000), at(9_000)), ms(912));
+        assert!(!lease.ttl(ms(3_000), at(20_000)).is_zero(), "which would delete a key");
+        assert_eq!(Lease { ends_at: None, ..lease }.ttl(ms(60_000), at(0)), ms(60_000));
+
+        assert_eq!(longest.ending_with_the_hold().ttl, ms(3_000));
+        assert_eq!(Terms { ttl: ms(30_000), ..longest }.ending_with_the_hold().ttl, ms(10_003));
+        assert_eq!(terms().ending_with_the_hold().ttl, ms(3_000));
+    }
+
+    /// Asking for more than the hold allows does not cost anything of it.
+    #[test]
+    fn an_extension_beyond_the_hold_is_valid_to_its_very_end() {
+        let longest = Terms { max_hold: Some(ms(9_900)), ..terms() };
+        let mut lease = Lease::new(longest, Basis::Majority, at(0), at(2_968));
+        let ttl = lease.ttl(ms(60_000), at(123));
+        let valid_until =
+            super::super::validity::valid_until(at(123), at(123), ttl, Mechanisms::ALL);
+        lease.extending(ttl, valid_until);
+        lease.renewed(Renewed::Until(valid_until, Basis::Majority), at(124));
+        assert_eq!(lease.valid_until(), at(9_900));
+        assert_eq!(lease.loss(at(9_900)), Some(LossReason::MaxHold));
     }
 
     #[test]

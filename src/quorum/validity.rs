@@ -29,6 +29,14 @@ pub(crate) fn valid_until(
     from.after(ttl.saturating_sub(drift))
 }
 
+/// The shortest TTL whose validity lasts for `needed`, in the whole milliseconds in which Redis counts.
+pub(crate) fn ttl_lasting(needed: Duration) -> Duration {
+    // drift() takes a hundredth of the TTL, and 2 ms.
+    let exact = needed.saturating_add(Duration::from_millis(2)).saturating_mul(100) / 99;
+    let whole_ms = u64::try_from(exact.as_millis()).unwrap_or(u64::MAX).saturating_add(1);
+    Duration::from_millis(whole_ms)
+}
+
 /// The least validity that is worth handing out: a tenth of the TTL. With less left, the lock would
 /// be gone before the caller could do anything with it, so the try counts as lost.
 pub(crate) fn minimum(ttl: Duration) -> Duration {
@@ -52,6 +60,15 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn a_ttl_that_lasts_lasts_and_is_not_a_millisecond_too_long(needed_us in 0..u64::MAX / 1_000) {
+            let needed = Duration::from_micros(needed_us);
+            let lasts = |ttl: Duration| ttl.saturating_sub(drift(ttl)) >= needed;
+            let ttl = ttl_lasting(needed);
+            prop_assert!(lasts(ttl));
+            prop_assert!(!lasts(ttl - Duration::from_millis(2)));
+        }
+
         /// Case 14 of the field's bugs: `ttl - drift - elapsed` in unsigned numbers wrapped around
         /// and reported a validity of centuries.
         #[test]
