@@ -12,6 +12,8 @@ mod basis;
 mod extension;
 mod fallback;
 mod lease;
+#[cfg(test)]
+mod lost_replies;
 mod mechanisms;
 mod release;
 mod rounds;
