@@ -176,11 +176,12 @@ impl Coordinator {
         let round = claim.round();
         let judgement = loop {
             let outlook = *self.outlook.lock();
-            match round.with(|attempt| outlook.judge(attempt, clock::now())) {
-                Judged::HearFirst => round.hear_first(answer_by),
-                Judged::HearAll => round.hear_all(answer_by),
+            let woken = match round.with(|attempt| outlook.judge(attempt, clock::now())) {
+                Judged::HearFirst => round.hear_first(answer_by, interrupts),
+                Judged::HearAll => round.hear_all(answer_by, interrupts),
                 Judged::Concluded(judgement) => break judgement,
-            }
+            };
+            stop_if(woken, &wanted.name)?;
         };
         if judgement.conclusion == Conclusion::Unreachable {
             round.hear_out(answer_by);

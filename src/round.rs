@@ -1,5 +1,6 @@
 //! A ballot on its way: the nodes' answers go in, the caller waits for the verdict.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -46,6 +47,10 @@ enum Heard {
     Fault(NodeFault),
 }
 
+fn is_silence(heard: &Heard) -> bool {
+    matches!(heard, Heard::Silence)
+}
+
 /// Why a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Woken {
@@ -72,6 +77,16 @@ impl Interrupts<'_> {
             recv(self.cancel) -> _ => Woken::Cancelled,
             default => Woken::TimeUp,
         }
+    }
+
+    /// Looks again and again until `until` whether it is `done`, or something has happened.
+    fn poll_until(&self, until: Time, done: impl Fn() -> bool) -> Woken {
+        let woken = Cell::new(Woken::TimeUp);
+        clock::poll(until, || {
+            woken.set(if done() { Woken::Decided } else { self.poll() });
+            woken.get() != Woken::TimeUp
+        });
+        woken.get()
     }
 
     /// Blocks until `until`, or until something happens.
@@ -160,18 +175,21 @@ impl<B: Ballot + 'static> Round<B> {
     /// Waits for the nodes that were not needed for the verdict, so that all causes can be told: a
     /// moment, and not beyond `answer_by`.
     pub(crate) fn hear_out(&self, answer_by: Time) {
-        self.hear_all(self.started.after(MOMENT).min(answer_by));
+        clock::poll(self.started.after(MOMENT).min(answer_by), || self.all_are_heard());
     }
 
     /// Waits until all nodes have answered, at most until `until`.
-    pub(crate) fn hear_all(&self, until: Time) {
-        let silent = |heard: &Heard| matches!(heard, Heard::Silence);
-        clock::poll(until, || !self.state.lock().heard.iter().any(silent));
+    pub(crate) fn hear_all(&self, until: Time, interrupts: Interrupts<'_>) -> Woken {
+        interrupts.poll_until(until, || self.all_are_heard())
     }
 
     /// Waits until the first node has answered, at most until `until`.
-    pub(crate) fn hear_first(&self, until: Time) {
-        clock::poll(until, || !matches!(self.state.lock().heard[0], Heard::Silence));
+    pub(crate) fn hear_first(&self, until: Time, interrupts: Interrupts<'_>) -> Woken {
+        interrupts.poll_until(until, || !is_silence(&self.state.lock().heard[0]))
+    }
+
+    fn all_are_heard(&self) -> bool {
+        !self.state.lock().heard.iter().any(is_silence)
     }
 
     /// What was wrong with each node that was asked and gave no usable answer so far, out of the time

@@ -211,3 +211,25 @@ fn nodes_that_answer_with_errors_are_no_reason_to_fall_back() {
     let guard = locks.lock("orders/42").expect("the first node is enough after a while");
     assert_eq!(guard.mode(), Mode::Fallback);
 }
+
+#[test]
+fn waiting_for_the_first_nodes_word_can_be_cancelled() {
+    let mut servers = Servers::start(3);
+    let locks = client(servers.urls());
+    wait_until("all nodes are connected", LIMIT, || {
+        locks.node_stats().iter().all(|node| node.connected)
+    });
+    servers[0].pause();
+    let (cancel, cancelled) = crossbeam_channel::bounded(1);
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| locks.lock_cancellable("orders/42", &cancelled));
+        wait_until("the others have granted", LIMIT, || {
+            servers.iter().skip(1).all(|server| server.get(KEY).is_some())
+        });
+        cancel.send(()).expect("it listens");
+        let error = waiting.join().expect("no panic").expect_err("it is cancelled");
+        assert_eq!(error.kind(), ErrorKind::Cancelled);
+    });
+    servers[0].resume();
+    servers.wait_no_keys();
+}
