@@ -77,8 +77,8 @@ pub enum Fallback {
     /// calls go on to report `NoQuorum` with the reason, and nobody falls back.
     ///
     /// The renewal takes the lock on the other nodes as they come back: with a majority the mode
-    /// turns into `Quorum`; if somebody else has it on one of them, the lock is lost. A lock that is
-    /// not renewed stays on the first node alone.
+    /// turns into `Quorum`; if somebody else has it on one of them, be it for the moment of a try, the
+    /// lock is lost. A lock that is not renewed stays on the first node alone.
     ///
     /// For jobs that had better run twice than not at all.
     SingleNode {
