@@ -10,8 +10,8 @@ use super::held::Held;
 use super::round::Round;
 use crate::kinds::reply;
 use crate::quorum::{
-    Acquisition, Backoff, Ballot, Basis, Extension, Outcome, Patience, Policy, Release, Step,
-    Terms, Time,
+    Acquisition, Backoff, Basis, Extension, Judged, Judgement, Outcome, Outlook, Patience, Policy,
+    Release, Step, Terms, Time,
 };
 
 pub(super) struct Caller {
@@ -168,12 +168,11 @@ impl Caller {
     /// The verdict is there, or the time for it is over.
     fn conclude(client: &mut Client, index: usize, cx: &mut Cx<'_>, mut call: Call, claim: Claim) {
         let now = cx.now();
-        let conclusion = claim.attempt.with(|attempt| {
-            if !attempt.decided() {
-                attempt.expire();
-            }
-            attempt.conclude(now)
-        });
+        let outlook = Outlook::new(None, cx.settings.node_timeout);
+        let judged = claim.attempt.with(|attempt| outlook.judge(attempt, now));
+        let Judged::Concluded(Judgement { conclusion, .. }) = judged else {
+            panic!("nobody falls back here: {judged:?}");
+        };
         let random = cx.net.chance.share();
         let step = call.acquisition.concluded(conclusion, claim.started, now, random);
         if let Step::Finish(outcome @ Outcome::Granted { valid_until, .. }) = step {
