@@ -62,6 +62,14 @@ impl Caller {
         matches!(self.doing, Doing::Nothing)
     }
 
+    /// What it was trying to get.
+    pub(super) fn into_claim(self) -> Option<Claim> {
+        match self.doing {
+            Doing::Attempting(_, claim) => Some(claim),
+            _ => None,
+        }
+    }
+
     /// A new phase has begun.
     pub(super) fn hurry(client: &mut Client, index: usize, cx: &mut Cx<'_>) {
         let caller = &mut client.callers[index];
@@ -90,10 +98,11 @@ impl Caller {
 
     /// Its time has come, or what it waits for.
     pub(super) fn go_on(client: &mut Client, index: usize, epoch: u64, cx: &mut Cx<'_>) {
-        let caller = &mut client.callers[index];
-        if caller.epoch != epoch {
+        // It may have been dropped.
+        let Some(caller) = client.callers.get_mut(index).filter(|caller| caller.epoch == epoch)
+        else {
             return;
-        }
+        };
         match std::mem::replace(&mut caller.doing, Doing::Nothing) {
             Doing::Nothing => {}
             Doing::Thinking => Self::call(client, index, cx),
@@ -297,10 +306,8 @@ impl Caller {
 
     /// The guard is dropped.
     fn give_back(client: &mut Client, index: usize, cx: &mut Cx<'_>, held: &Rc<Held>) {
-        if held.end(client, cx) {
+        if held.drop_guard(client, cx) {
             Self::tell_end(index, cx, held, "dropped");
-            let longest_ttl = held.lease.borrow().longest_ttl();
-            client.release(cx, &held.claim, longest_ttl);
         }
         Self::rest(client, index, cx);
     }

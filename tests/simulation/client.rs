@@ -157,6 +157,30 @@ impl Client {
         net.close_all(self.index);
     }
 
+    /// All guards and calls are dropped; what they leave on the nodes is given back.
+    pub(super) fn drop_all(&mut self, net: &mut Network) {
+        self.with(net, |client, cx| {
+            for held in client.held.values().cloned().collect::<Vec<_>>() {
+                held.drop_guard(client, cx);
+            }
+            for caller in std::mem::take(&mut client.callers) {
+                if let Some(claim) = caller.into_claim() {
+                    client.release(cx, &claim, claim.terms.ttl);
+                }
+            }
+        });
+    }
+
+    /// New callers take the place of those that were dropped.
+    pub(super) fn begin_anew(&mut self, net: &mut Network) {
+        if self.running && self.callers.is_empty() {
+            let how_many = self.how_many;
+            self.with(net, |client, cx| {
+                client.callers = (0..how_many).map(|caller| Caller::start(caller, cx)).collect();
+            });
+        }
+    }
+
     pub(super) fn pause(&mut self) {
         self.paused += 1;
     }

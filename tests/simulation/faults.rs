@@ -27,6 +27,15 @@ pub(super) enum Fault {
     Amnesia {
         node: usize,
     },
+    /// The node's data is flushed, and nobody can reach it for as long.
+    Flushed {
+        node: usize,
+    },
+    /// The node's wall clock is set forward, which ends its keys, and nobody can reach it for as long.
+    WallClockForward {
+        node: usize,
+        by: Duration,
+    },
     /// Nothing gets through between them, and nobody is told.
     Cut {
         client: usize,
@@ -67,11 +76,22 @@ pub(super) enum Fault {
     Crashed {
         client: usize,
     },
+    /// The process drops all that it has of the library; it begins anew when this ends.
+    Dropped {
+        client: usize,
+    },
     /// The node's wall clock is set back.
     WallClockBack {
         node: usize,
         by: Duration,
     },
+}
+
+impl Fault {
+    /// Whether a node forgets locks, so that it must be kept away until they have ended.
+    pub(super) fn forgets(&self) -> bool {
+        matches!(self, Self::Amnesia { .. } | Self::Flushed { .. } | Self::WallClockForward { .. })
+    }
 }
 
 impl fmt::Display for Fault {
@@ -80,6 +100,10 @@ impl fmt::Display for Fault {
             Self::Hung { node } => write!(f, "node {node} hangs"),
             Self::Down { node } => write!(f, "node {node} is stopped, and keeps its data"),
             Self::Amnesia { node } => write!(f, "node {node} is stopped, and loses its data"),
+            Self::Flushed { node } => write!(f, "node {node} is flushed"),
+            Self::WallClockForward { node, by } => {
+                write!(f, "the wall clock of node {node} is set forward by {by:?}")
+            }
             Self::Cut { client, node } => write!(f, "client {client} and node {node} are cut off"),
             Self::Isolated { client, split } => {
                 write!(f, "client {client} is cut off from all nodes but the first {split}")
@@ -97,6 +121,7 @@ impl fmt::Display for Fault {
             Self::ResetAll { client } => write!(f, "all connections of client {client} are reset"),
             Self::Paused { client } => write!(f, "client {client} is paused"),
             Self::Crashed { client } => write!(f, "client {client} is killed"),
+            Self::Dropped { client } => write!(f, "client {client} drops its locks"),
             Self::WallClockBack { node, by } => {
                 write!(f, "the wall clock of node {node} is set back by {by:?}")
             }
@@ -112,6 +137,14 @@ pub(super) fn begin(world: &mut World, fault: &Fault) {
         Fault::Hung { node } => world.net.nodes[node].hung += 1,
         Fault::Down { node } => world.net.stop(node, true),
         Fault::Amnesia { node } => world.net.stop(node, false),
+        Fault::Flushed { node } => {
+            world.net.flush(node);
+            cut_off(world, node);
+        }
+        Fault::WallClockForward { node, by } => {
+            world.net.nodes[node].set_forward(by);
+            cut_off(world, node);
+        }
         Fault::Cut { client, node } => world.net.link(client, node).cut += 1,
         Fault::Isolated { client, split } => {
             (split..nodes).for_each(|node| world.net.link(client, node).cut += 1);
@@ -125,6 +158,7 @@ pub(super) fn begin(world: &mut World, fault: &Fault) {
         Fault::ResetAll { client } => (0..nodes).for_each(|node| world.net.reset(client, node)),
         Fault::Paused { client } => world.clients[client].pause(),
         Fault::Crashed { client } => world.clients[client].crash(&mut world.net),
+        Fault::Dropped { client } => world.clients[client].drop_all(&mut world.net),
         Fault::WallClockBack { node, by } => world.net.nodes[node].set_back(by),
     }
 }
@@ -136,6 +170,9 @@ pub(super) fn end(world: &mut World, fault: &Fault) {
     match *fault {
         Fault::Hung { node } => world.net.resume(node),
         Fault::Down { node } | Fault::Amnesia { node } => world.net.start(node),
+        Fault::Flushed { node } | Fault::WallClockForward { node, .. } => {
+            (0..world.clients.len()).for_each(|client| world.net.mend(client, node));
+        }
         Fault::Cut { client, node } => world.net.mend(client, node),
         Fault::Isolated { client, split } => {
             (split..nodes).for_each(|node| world.net.mend(client, node));
@@ -147,6 +184,11 @@ pub(super) fn end(world: &mut World, fault: &Fault) {
         Fault::Slow { client, node, by } => world.net.link(client, node).slow -= by,
         Fault::Paused { client } => world.clients[client].resume(&mut world.net),
         Fault::Crashed { client } => world.clients[client].start(&mut world.net),
+        Fault::Dropped { client } => world.clients[client].begin_anew(&mut world.net),
         Fault::Reset { .. } | Fault::ResetAll { .. } | Fault::WallClockBack { .. } => {}
     }
+}
+
+fn cut_off(world: &mut World, node: usize) {
+    (0..world.clients.len()).for_each(|client| world.net.link(client, node).cut += 1);
 }

@@ -184,6 +184,16 @@ impl Held {
         first
     }
 
+    /// The guard is dropped; whether that was the end of the lock.
+    pub(super) fn drop_guard(&self, client: &mut Client, cx: &mut Cx<'_>) -> bool {
+        let first = self.end(client, cx);
+        if first {
+            let longest_ttl = self.lease.borrow().longest_ttl();
+            client.release(cx, &self.claim, longest_ttl);
+        }
+        first
+    }
+
     fn lose(self: &Rc<Self>, client: &mut Client, cx: &mut Cx<'_>, reason: LossReason) {
         let ended = cx.clock.when(self.lease.borrow().valid_until());
         if self.end(client, cx) {

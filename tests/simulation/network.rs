@@ -385,6 +385,11 @@ impl Network {
         }
     }
 
+    pub(super) fn flush(&mut self, node: usize) {
+        let now = self.now;
+        self.nodes[node].call(&[b"FLUSHALL".to_vec()], now);
+    }
+
     pub(super) fn start(&mut self, node: usize) {
         self.nodes[node].down -= 1;
     }

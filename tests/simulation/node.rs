@@ -46,6 +46,10 @@ impl SimNode {
         self.was_set_back = true;
     }
 
+    pub(super) fn set_forward(&mut self, by: Duration) {
+        self.offset += by;
+    }
+
     pub(super) fn call(&mut self, command: &[Vec<u8>], now: Duration) -> Reply {
         let wall = self.wall(now);
         self.engine.call(command, wall)

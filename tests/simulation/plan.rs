@@ -22,6 +22,8 @@ pub(super) struct Plan {
     pub(super) rates_ppm: Vec<i64>,
     /// How far each node's wall clock is off true time, in seconds.
     pub(super) wall_offsets: Vec<u64>,
+    /// The clocks differ by more than is allowed for, so that nobody can promise exclusion.
+    pub(super) wrong_rates: bool,
     /// The first caller holds one lock all the time, and nothing happens that could cost it.
     pub(super) rolling: bool,
     /// One message out of so many resets its connection, and arrives late, or never; 0: none does.
@@ -46,8 +48,11 @@ impl Plan {
             chance.pick(&[500, 500, 1_000, 1_000, 2_000, 5_000, 15_000])
         };
         let ttl = Duration::from_millis(ttl_ms);
-        // Any two clocks differ by less than the one per cent that is allowed for.
-        let rates_ppm = (0..callers.len() + nodes).map(|_| chance.number(-4_500..4_501)).collect();
+        // Any two clocks differ by less than the one per cent that is allowed for; but for some runs.
+        let wrong_rates = !rolling && chance.one_in(10);
+        let most = if wrong_rates { 50_000 } else { 4_500 };
+        let rates_ppm =
+            (0..callers.len() + nodes).map(|_| chance.number(-most..most + 1)).collect();
         let wall_offsets = (0..nodes).map(|_| chance.number(0..100_000_000) as u64).collect();
         let mut plan = Self {
             seed,
@@ -58,6 +63,7 @@ impl Plan {
             node_timeout: Duration::from_millis(200),
             rates_ppm,
             wall_offsets,
+            wrong_rates,
             rolling,
             flaky: if rolling { 0 } else { chance.pick(&[0, 0, 300, 30]) },
             sleepy: if rolling { 0 } else { chance.pick(&[0, 0, 1_000, 100]) },
@@ -105,7 +111,7 @@ impl Plan {
             })
             .collect();
         for scheduled in &mut faults {
-            if let Fault::Amnesia { .. } = scheduled.fault {
+            if scheduled.fault.forgets() {
                 scheduled.lasts = scheduled.lasts.max(self.away());
             }
         }
@@ -118,7 +124,9 @@ impl Plan {
         match chance.below(20) {
             0..2 => Fault::Hung { node },
             2..4 => Fault::Down { node },
-            4 => Fault::Amnesia { node },
+            4 if chance.one_in(2) => Fault::Amnesia { node },
+            4 if chance.one_in(2) => Fault::Flushed { node },
+            4 => Fault::WallClockForward { node, by: chance.ms(1..100_000) },
             5 => Fault::Cut { client, node },
             6..9 => Fault::Isolated { client, split: chance.below(self.nodes + 1) },
             9..11 => Fault::RepliesLost { client, node },
@@ -131,7 +139,8 @@ impl Plan {
             18 if node < (self.nodes - 1) / 2 => {
                 Fault::WallClockBack { node, by: chance.ms(1..60_000) }
             }
-            _ if chance.one_in(2) => Fault::Crashed { client },
+            _ if chance.one_in(3) => Fault::Crashed { client },
+            _ if chance.one_in(2) => Fault::Dropped { client },
             _ => Fault::Paused { client },
         }
     }

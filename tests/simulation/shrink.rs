@@ -48,3 +48,19 @@ fn smaller(plan: &Plan) -> Vec<Plan> {
     }
     plans
 }
+
+#[test]
+fn a_failing_run_is_made_smaller_and_still_fails() {
+    use crate::quorum::Mechanisms;
+
+    let mechanisms = Mechanisms { majority: false, ..Mechanisms::ALL };
+    let switches = Switches { mechanisms, checkers: &["exclusion"], ..Switches::ALL_ON };
+    let fails = |plan: &Plan| world::run(plan, switches, false).violation.is_some();
+    let large = |plan: &Plan| plan.faults.len() >= 8;
+    let plan = (0..).map(Plan::from_seed).find(|plan| large(plan) && fails(plan)).expect("many");
+    let smallest = shrink(&plan, switches);
+    assert!(fails(&smallest));
+    assert!(smallest.faults.len() < plan.faults.len(), "{smallest:?}");
+    let story = world::run(&smallest, switches, true).story.join("\n");
+    assert!(story.contains("granted to") && story.contains("VIOLATION: exclusion"), "{story}");
+}

@@ -37,6 +37,7 @@ pub(super) fn run(plan: &Plan, switches: Switches, told: bool) -> Run {
     let mut world = World { net, clients, plan: plan.clone() };
     world.net.checks.rolling = plan.rolling;
     world.net.checks.only = switches.checkers;
+    world.net.checks.promise_exclusion = !plan.wrong_rates;
     world.all();
     let violation = world.net.checks.violation().cloned();
     if let Some(violation) = &violation {

@@ -4,6 +4,7 @@
 mod exclusion;
 mod leaks;
 mod losses;
+mod progress;
 mod waits;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -46,6 +47,8 @@ pub(super) struct Checks {
     pub(super) grants: usize,
     /// Nothing happens that could cost anybody a lock.
     pub(super) rolling: bool,
+    /// The clocks are good enough for it.
+    pub(super) promise_exclusion: bool,
     /// The checkers whose word counts; all, if none is named.
     pub(super) only: &'static [&'static str],
     violation: Option<Violation>,
@@ -94,7 +97,8 @@ impl Checks {
         until: Duration,
         now: Duration,
     ) {
-        if let Some(what) = self.exclusion.lease(lock, client, claim, until, now) {
+        let found = self.exclusion.lease(lock, client, claim, until, now);
+        if let Some(what) = found.filter(|_| self.promise_exclusion) {
             self.report(now, "exclusion", what);
         }
         self.losses.lease(lock, client, until);
@@ -158,8 +162,7 @@ impl Checks {
 
     /// After everything was healed, and long enough, a client wanted a lock once more.
     pub(super) fn probed(&mut self, client: usize, name: usize, granted: bool, now: Duration) {
-        if !granted {
-            let what = format!("client {client} cannot get name {name}, though nothing is wrong");
+        if let Some(what) = progress::probed(client, name, granted) {
             self.report(now, "progress", what);
         }
     }
