@@ -11,7 +11,7 @@ use super::request::{Form, Request, Script, Value};
 use super::tls;
 use crate::clock;
 use crate::error::NodeFault;
-use crate::quorum::Time;
+use crate::quorum::{Offset, Time};
 
 /// The oldest server whose commands the scripts may use.
 const OLDEST: (u32, u32) = (6, 2);
@@ -19,6 +19,9 @@ const OLDEST: (u32, u32) = (6, 2);
 /// Callers give up at the node timeout and queue their releases then; a worker that waits this much
 /// longer finds them in its mailbox, and can send them behind the requests they belong to.
 pub(crate) const GRACE: Duration = Duration::from_millis(50);
+
+/// Asks a server for its clock.
+pub(super) const TIME: &[u8] = b"*1\r\n$4\r\nTIME\r\n";
 
 /// The longest that a write may take which nobody waits for.
 const LAST_WORDS_TIMEOUT: Duration = Duration::from_millis(10);
@@ -28,7 +31,8 @@ pub(super) struct Connection {
     address: Address,
     /// The scripts whose source was sent here, so that the server knows them by their hash.
     known: Vec<&'static Script>,
-    clock_ahead_ms: i64,
+    /// The server's clock, as it was when the connection was made.
+    clock: Option<Offset>,
     /// Which run of which server this is.
     run_id: String,
     /// Nothing was read yet, so that the TLS handshake may not be over.
@@ -70,7 +74,7 @@ impl Connection {
             connection,
             address: address.clone(),
             known: Vec::new(),
-            clock_ahead_ms: 0,
+            clock: None,
             run_id: String::new(),
             fresh: true,
         };
@@ -104,8 +108,8 @@ impl Connection {
         &self.run_id
     }
 
-    pub(super) fn clock_ahead_ms(&self) -> i64 {
-        self.clock_ahead_ms
+    pub(super) fn clock(&self) -> Option<Offset> {
+        self.clock
     }
 
     pub(super) fn write(&mut self, bytes: &[u8]) -> Result<(), Broken> {
@@ -173,11 +177,12 @@ impl Connection {
     fn check_server(&mut self, deadline: Time) -> Result<(), NodeFault> {
         // PING, since a server that is loading or busy answers INFO.
         let mut commands = redis::cmd("PING").get_packed_command();
-        redis::cmd("TIME").write_packed_command(&mut commands);
+        commands.extend_from_slice(TIME);
         redis::cmd("INFO").arg("server").write_packed_command(&mut commands);
+        let sent = clock::now();
         self.write(&commands).map_err(|broken| broken.fault)?;
         self.read_text(deadline)?;
-        self.clock_ahead_ms = self.read_clock(deadline)?;
+        self.clock = Some(self.read_clock(sent, deadline).map_err(|broken| broken.fault)?);
         let info = self.read_text(deadline)?;
         let run_id = info.lines().find_map(|line| line.strip_prefix("run_id:"));
         self.run_id = run_id.unwrap_or_default().trim().to_owned();
@@ -203,25 +208,22 @@ impl Connection {
         }
     }
 
-    /// How far the server's clock is ahead of the lease clock, at least: it was read before now.
-    fn read_clock(&mut self, deadline: Time) -> Result<i64, NodeFault> {
-        let time_ms = match self.read_any(deadline).map_err(|broken| broken.fault)? {
-            Reply::Value(Value::List(parts)) => match parts.as_slice() {
-                [Value::Text(seconds), Value::Text(microseconds)] => {
-                    let seconds = seconds.parse::<i64>().ok();
-                    let milliseconds = microseconds.parse::<i64>().ok().map(|us| us / 1_000);
-                    seconds
-                        .zip(milliseconds)
-                        .and_then(|(s, ms)| s.checked_mul(1_000)?.checked_add(ms))
-                }
-                _ => None,
-            },
-            Reply::Error(fault) => return Err(fault),
-            Reply::Value(_) | Reply::NoScript => None,
+    /// The answer to [`TIME`], which was written at `sent` or later.
+    pub(super) fn read_clock(&mut self, sent: Time, deadline: Time) -> Result<Offset, Broken> {
+        let value = match self.read_any(deadline)? {
+            Reply::Value(value) => value,
+            Reply::Error(fault) => return Err(Broken { fault, closed: false, in_step: true }),
+            Reply::NoScript => Value::Strange("NOSCRIPT".to_owned()),
         };
-        let now_ms = i64::try_from(clock::now().since(Time::default()).as_millis()).ok();
-        let ahead_ms = time_ms.zip(now_ms).and_then(|(time, now)| time.checked_sub(now));
-        ahead_ms.ok_or_else(|| not_redis(&self.address))
+        if let Some(server_us) = microseconds(&value) {
+            return Ok(Offset::new(server_us, sent, clock::now()));
+        }
+        // No script answers anything like it, so this also tells an answer too many from none.
+        let what = format!(
+            "TIME was answered with {value}; is something else than Redis, or a proxy, in between?"
+        );
+        let fault = NodeFault::new(self.address.shown(), what);
+        Err(Broken { fault, closed: false, in_step: false })
     }
 
     fn server_error(&self, error: ServerError) -> Result<Reply, Broken> {
@@ -263,6 +265,14 @@ impl Connection {
         };
         Broken { fault, closed, in_step: silent }
     }
+}
+
+/// What a server's clock says: seconds, and microseconds of the next one.
+fn microseconds(time: &Value) -> Option<i64> {
+    let Value::List(parts) = time else { return None };
+    let [Value::Text(seconds), Value::Text(microseconds)] = parts.as_slice() else { return None };
+    let (seconds, microseconds) = (seconds.parse::<i64>().ok()?, microseconds.parse().ok()?);
+    seconds.checked_mul(1_000_000)?.checked_add(microseconds)
 }
 
 /// What a server says while it can do nothing, for a time.

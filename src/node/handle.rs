@@ -16,7 +16,7 @@ use super::request::{Request, Value};
 use super::worker::{Shared, Worker};
 use crate::clock;
 use crate::error::NodeFault;
-use crate::quorum::{Failure, Time};
+use crate::quorum::{Failure, Offset, Time};
 use crate::stats::NodeStats;
 
 /// The most jobs that wait for a worker. One caller has one at a time, so this is beyond what a
@@ -62,7 +62,7 @@ impl Node {
             kept: Kept::default(),
             writes: Default::default(),
             scripts: Default::default(),
-            clock_ahead_ms: Default::default(),
+            clock: Default::default(),
         });
         let confirmer = match replicas {
             None => None,
@@ -155,9 +155,12 @@ impl Node {
 
     /// That time in milliseconds of the node's own clock, or somewhat before; 0 if it is not known.
     pub(crate) fn clock_ms(&self, time: Time) -> i64 {
-        let ahead_ms = self.shared.clock_ahead_ms.load(Ordering::Relaxed);
-        let time_ms = i64::try_from(time.since(Time::default()).as_millis()).unwrap_or(0);
-        if ahead_ms == 0 { 0 } else { time_ms.saturating_add(ahead_ms) }
+        self.clock().map_or(0, |offset| offset.at_least_ms(time))
+    }
+
+    /// The node's clock, as it was when it was last heard of; `None` if it never was.
+    pub(crate) fn clock(&self) -> Option<Offset> {
+        *self.shared.clock.lock()
     }
 
     pub(crate) fn stats(&self) -> NodeStats {
