@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use crate::clock;
 use crate::coordinator::Coordinator;
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, NodeFault};
 use crate::ident::{Name, owner_text};
-use crate::kinds::{Kind, reply};
+use crate::kinds::{Fence, Kind, Repair, reply};
 use crate::node::{Node, Request, Sink};
 use crate::quorum::{
-    Attempt, Basis, Duty, Extension, Release, ReleaseResult, Terms, Time, Vote, drift,
+    Attempt, Basis, ConfirmVote, Confirmation, Duty, Extension, FencingToken, Release,
+    ReleaseResult, Terms, Time, Vote, drift,
 };
 use crate::round::{Interrupts, Round, Woken};
 
@@ -22,6 +23,24 @@ pub(crate) struct Wanted {
     pub(crate) terms: Terms,
 }
 
+/// The rounds of an attempt.
+#[derive(Clone)]
+pub(crate) struct Asked {
+    attempt: Arc<Round<Attempt>>,
+    /// The write-back of the lock's number, where that was due.
+    confirmation: Option<Arc<Round<Confirmation>>>,
+}
+
+impl Asked {
+    /// What was wrong with which node in the last round: see [`Round::faults`].
+    pub(crate) fn faults(&self, nodes: &[Node], answer_by: Time) -> Vec<NodeFault> {
+        match &self.confirmation {
+            Some(round) => round.faults(nodes, answer_by),
+            None => self.attempt.faults(nodes, answer_by),
+        }
+    }
+}
+
 /// An attempt on its way, then perhaps a lock that is held. Dropping it, in whatever state and for
 /// whatever reason, a panic included, sends the releases that are due; that never waits on the
 /// network.
@@ -30,7 +49,9 @@ pub(crate) struct Claim {
     wanted: Wanted,
     owner: String,
     started: Time,
-    attempt: Arc<Round<Attempt>>,
+    asked: Asked,
+    /// The number of the lock that was won; 0 without fencing.
+    number: u64,
 }
 
 impl Claim {
@@ -49,13 +70,27 @@ impl Claim {
             wanted: wanted.clone(),
             owner: owner_text(owner),
             started,
-            attempt: Round::with_replicated(
-                attempt,
-                reply::acquire,
-                |vote| matches!(vote, Vote::Granted(_)),
-                coordinator.names(),
-            ),
+            asked: Asked {
+                attempt: Round::with_replicated(
+                    attempt,
+                    reply::acquire,
+                    |vote| matches!(vote, Vote::Granted(_)),
+                    coordinator.names(),
+                ),
+                confirmation: None,
+            },
+            number: 0,
         }
+    }
+
+    /// The lock was won, under that number.
+    pub(crate) fn won(&mut self, number: u64) {
+        self.number = number;
+    }
+
+    /// What the holder can hand to a storage; `None` without fencing.
+    pub(crate) fn token(&self) -> Option<FencingToken> {
+        FencingToken::first_of(self.number)
     }
 
     pub(crate) fn coordinator(&self) -> &Arc<Coordinator> {
@@ -76,15 +111,49 @@ impl Claim {
     }
 
     pub(crate) fn round(&self) -> &Arc<Round<Attempt>> {
-        &self.attempt
+        &self.asked.attempt
     }
 
-    /// Asks all nodes, and waits for the verdict.
-    pub(crate) fn attempt(&self, answer_by: Time, interrupts: Interrupts<'_>) -> Woken {
+    pub(crate) fn asked(&self) -> Asked {
+        self.asked.clone()
+    }
+
+    /// Asks all nodes, with that number as proposal, and waits for the verdict; then has the nodes know
+    /// the lock's number, if too few of them do.
+    pub(crate) fn attempt(
+        &mut self,
+        proposal: Option<u64>,
+        answer_by: Time,
+        interrupts: Interrupts<'_>,
+    ) -> Woken {
         let Wanted { kind, name, terms } = &self.wanted;
-        let request = kind.acquire(name.key(), &self.owner, terms.ttl);
-        self.attempt.ask(self.nodes(), &Arc::new(request));
-        self.attempt.wait(answer_by, interrupts)
+        let request = kind.acquire(name.key(), &self.owner, terms.ttl, proposal);
+        self.round().ask(self.nodes(), &Arc::new(request));
+        let woken = self.round().wait(answer_by, interrupts);
+        match self.round().with(Attempt::to_write_back) {
+            Some(number) if woken == Woken::Decided => {
+                self.write_back(number, answer_by, interrupts)
+            }
+            _ => woken,
+        }
+    }
+
+    fn write_back(&mut self, number: u64, answer_by: Time, interrupts: Interrupts<'_>) -> Woken {
+        let Wanted { kind, name, terms } = &self.wanted;
+        let nodes = self.nodes();
+        let round = Round::with_replicated(
+            Confirmation::new(nodes.len(), answer_by, terms.mechanisms),
+            reply::confirm,
+            |vote| *vote == ConfirmVote::Confirmed,
+            self.coordinator.names(),
+        );
+        round.ask(nodes, &Arc::new(kind.confirm(name.key(), &self.owner, number)));
+        let woken = round.wait(answer_by, interrupts);
+        if round.with(|confirmation| confirmation.confirmed()) {
+            self.round().with(Attempt::written_back);
+        }
+        self.asked.confirmation = Some(round);
+        woken
     }
 
     /// Asks all nodes to let the keys live for `ttl` from now on, and to set them again, until
@@ -97,9 +166,34 @@ impl Claim {
     ) {
         let Wanted { kind, name, .. } = &self.wanted;
         round.ask_each(self.nodes(), |node| {
-            let repair_until_ms = repair_until.map_or(0, |until| node.clock_ms(until));
-            Arc::new(kind.extend(name.key(), &self.owner, ttl, repair_until_ms))
+            Arc::new(kind.extend(name.key(), &self.owner, ttl, self.repair(node, repair_until, 0)))
         });
+    }
+
+    /// Asks the nodes that have a number in `up_to` to set the keys again, although they know numbers
+    /// above ours: up to that one.
+    pub(crate) fn repair_again(
+        &self,
+        round: &Arc<Round<Extension>>,
+        ttl: Duration,
+        repair_until: Time,
+        up_to: &[Option<u64>],
+    ) {
+        let Wanted { kind, name, .. } = &self.wanted;
+        round.ask_some(self.nodes(), |i, node| {
+            let repair = self.repair(node, Some(repair_until), up_to[i]?);
+            Some(Arc::new(kind.extend(name.key(), &self.owner, ttl, repair)))
+        });
+    }
+
+    /// What `node` may do where our key is gone: set it again until then, if it knows no number above
+    /// ours, or none above `up_to`.
+    fn repair(&self, node: &Node, until: Option<Time>, up_to: u64) -> Repair {
+        let number = self.number;
+        Repair {
+            until_ms: until.map_or(0, |until| node.clock_ms(until)),
+            fence: (number > 0).then(|| Fence { number, up_to: up_to.max(number) }),
+        }
     }
 
     /// Gives everything back without waiting; keys may live for `longest_ttl` from now on at most.
@@ -159,7 +253,7 @@ impl Claim {
 
     /// Nothing more is sent for the attempt from here on.
     fn close(&self) -> Vec<Duty> {
-        self.attempt.with(Attempt::close)
+        self.round().with(Attempt::close)
     }
 
     fn release_request(&self) -> Arc<Request> {

@@ -13,6 +13,7 @@ use crate::error::{Error, ErrorKind, NodeFault};
 use crate::held::Held;
 use crate::ident::{self, Name};
 use crate::node::{Address, Node};
+use crate::numbers::{Numbers, wait_for_clocks};
 use crate::observe;
 use crate::quorum::{
     Acquisition, Basis, Conclusion, Judged, Judgement, News, Outcome, Outlook, Patience, Policy,
@@ -33,6 +34,7 @@ pub(crate) struct Coordinator {
     closed: Receiver<()>,
     /// What all calls together know of the quorum.
     outlook: Mutex<Outlook>,
+    numbers: Numbers,
 }
 
 /// An attempt that has come to its end.
@@ -80,6 +82,7 @@ impl Coordinator {
             open: Mutex::new(Some(open)),
             closed,
             outlook: Mutex::new(outlook),
+            numbers: Numbers::default(),
         }))
     }
 
@@ -125,15 +128,15 @@ impl Coordinator {
             let Tried { claim, started, answer_by, judgement } =
                 self.attempt(wanted, &mut acquisition, interrupts)?;
             let Judgement { conclusion, basis, quorum } = judgement;
-            let round = claim.round().clone();
-            let faults = || round.faults(&self.nodes, answer_by);
+            let asked = claim.asked();
+            let faults = || asked.faults(&self.nodes, answer_by);
             let step = acquisition.concluded(conclusion, started, clock::now(), rand::random());
-            if let Step::Finish(Outcome::Granted { valid_until, .. }) = step {
+            if let Step::Finish(Outcome::Granted { valid_until, number }) = step {
                 self.note(quorum, started, faults);
                 if basis == Basis::FirstNode {
                     observe::fell_back(&wanted.name, &self.names[0]);
                 }
-                return Ok(Some(Held::new(claim, basis, valid_until)));
+                return Ok(Some(Held::new(claim, basis, valid_until, number)));
             }
             // Before any wait: what this attempt got must be free for others.
             drop(claim);
@@ -171,8 +174,15 @@ impl Coordinator {
         let owner = acquisition.owner(ident::random_owner());
         let started = clock::now();
         let answer_by = acquisition.answer_by(started, self.settings.attempt_timeout());
-        let claim = Claim::new(self, wanted, owner, started, answer_by);
-        stop_if(claim.attempt(answer_by, interrupts), &wanted.name)?;
+        let mut claim = Claim::new(self, wanted, owner, started, answer_by);
+        let mut proposal = None;
+        if self.settings.fencing {
+            stop_if(wait_for_clocks(&self.nodes, answer_by, interrupts), &wanted.name)?;
+            let mechanisms = self.settings.mechanisms;
+            proposal = Some(self.numbers.propose(&wanted.name, &self.nodes, mechanisms));
+        }
+        stop_if(claim.attempt(proposal, answer_by, interrupts), &wanted.name)?;
+        self.numbers.saw(&wanted.name, claim.round().with(|attempt| attempt.largest_number()));
         let round = claim.round();
         let judgement = loop {
             let outlook = *self.outlook.lock();
@@ -226,6 +236,15 @@ impl Coordinator {
                     name.key().escape_ascii()
                 ),
             ),
+            Outcome::Spent => (
+                ErrorKind::WrongKind,
+                format!(
+                    "{name} cannot be locked with a fencing token: the key \"{}\" on the nodes is \
+                     at the end of its range, or no number; find out who wrote it, for quorlock \
+                     gets there in centuries only, and use another name until it is gone",
+                    name.fence_key().escape_ascii()
+                ),
+            ),
             Outcome::NotAdmitted => (
                 ErrorKind::NoQuorum,
                 format!("{name} was not granted: too many nodes admit no new locks for now"),
@@ -233,6 +252,13 @@ impl Coordinator {
             Outcome::NoQuorum => (
                 ErrorKind::NoQuorum,
                 format!("no quorum for {name}: {needed} of {nodes} nodes have to answer"),
+            ),
+            Outcome::Unconfirmed => (
+                ErrorKind::NoQuorum,
+                format!(
+                    "no quorum for {name}: {needed} of {nodes} nodes granted it, and too few of them \
+                     confirmed its fencing token in time"
+                ),
             ),
             Outcome::TooLate => (
                 ErrorKind::NoQuorum,

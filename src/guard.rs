@@ -8,7 +8,7 @@ use crossbeam_channel::Receiver;
 
 use crate::error::{Error, ErrorKind};
 use crate::held::Held;
-use crate::quorum::{Basis, LossReason};
+use crate::quorum::{Basis, FencingToken, LossReason};
 
 /// A lock that is held, until it is dropped or its validity ends.
 ///
@@ -62,6 +62,19 @@ impl Guard {
             }
             Basis::Majority => Mode::Quorum,
         }
+    }
+
+    /// A number larger than that of every holder of this name before; `None` only with
+    /// [`fencing(false)`](crate::Builder::fencing).
+    ///
+    /// A storage that keeps the largest token it has seen, and refuses writes with a smaller one, is
+    /// safe from a holder that does not know yet that its lock is lost. It is so as long as a majority
+    /// of the masters keep their data, or else their clocks agree to within the time that a lock
+    /// lives, so that numbers made from the time are larger than those that were forgotten. The nodes
+    /// keep a name's number for 24 hours after its last use.
+    #[must_use]
+    pub fn token(&self) -> Option<FencingToken> {
+        self.held.claim().token()
     }
 
     /// How much longer the lock is certainly ours, clock drift allowed for; zero once it may be
@@ -173,6 +186,7 @@ impl fmt::Debug for Guard {
         f.debug_struct("Guard")
             .field("name", &self.held.claim().name().to_string())
             .field("mode", &self.mode())
+            .field("token", &self.token())
             .field("remaining", &self.remaining())
             .finish()
     }

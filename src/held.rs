@@ -49,8 +49,9 @@ impl OpenRound for Arc<Round<Extension>> {
 }
 
 impl Held {
-    /// The claim was granted on that basis, and is valid until then.
-    pub(crate) fn new(claim: Claim, basis: Basis, valid_until: Time) -> Arc<Self> {
+    /// The claim was granted on that basis, and is valid until then; the number is for fencing.
+    pub(crate) fn new(mut claim: Claim, basis: Basis, valid_until: Time, number: u64) -> Arc<Self> {
+        claim.won(number);
         let lease = Lease::new(claim.terms(), basis, claim.started(), valid_until);
         let rounds = Rounds::new(claim.terms().mechanisms);
         let (poke, poked) = bounded(1);
@@ -108,7 +109,7 @@ impl Held {
         self.check()?;
         let extension = self.extension(ttl);
         self.lease.lock().extending(extension.ttl(), extension.valid_at_most());
-        let confirmed = self.confirm(extension, ttl);
+        let confirmed = self.confirm(extension, ttl, false);
         self.look_again();
         self.check()?;
         confirmed.map_err(|faults| {
@@ -134,7 +135,7 @@ impl Held {
                 self.lease.lock().renewed(Renewed::Unknown, clock::now());
                 Err(faults)
             }
-            None => self.confirm(self.extension(ttl), ttl),
+            None => self.confirm(self.extension(ttl), ttl, true),
         };
         match confirmed {
             // Told once, and not at each further try.
@@ -242,17 +243,25 @@ impl Held {
     }
 
     /// Puts `extension` to the nodes, and another one for `ttl` if connections broke under it.
-    fn confirm(&self, extension: Extension, ttl: Duration) -> Result<(), Vec<NodeFault>> {
-        self.ask(extension)
+    fn confirm(
+        &self,
+        extension: Extension,
+        ttl: Duration,
+        patient: bool,
+    ) -> Result<(), Vec<NodeFault>> {
+        self.ask(extension, patient)
             .or_else(|unconfirmed| match unconfirmed {
-                Unconfirmed { doubtful: true, .. } => self.ask(self.extension(ttl)),
+                Unconfirmed { doubtful: true, .. } => self.ask(self.extension(ttl), patient),
                 unconfirmed => Err(unconfirmed),
             })
             .map_err(|unconfirmed| unconfirmed.faults)
     }
 
     /// Puts `extension` to the nodes, waits for the verdict, and notes what it means for the lease.
-    fn ask(&self, extension: Extension) -> Result<(), Unconfirmed> {
+    ///
+    /// Whoever has time is `patient`: then nodes that were not needed for the verdict are repaired
+    /// again, too, where that is due.
+    fn ask(&self, extension: Extension, patient: bool) -> Result<(), Unconfirmed> {
         let coordinator = self.claim.coordinator();
         let (answer_by, ttl) = (extension.answer_by(), extension.ttl());
         let round = Round::new(extension, reply::extend, coordinator.names());
@@ -277,12 +286,34 @@ impl Held {
         if matches!(renewed, Renewed::Until(_, Basis::Majority)) {
             coordinator.quorum_reached();
         }
+        if matches!(renewed, Renewed::Until(..)) {
+            if patient {
+                round.hear_out(answer_by);
+            }
+            self.repair_again(&round, ttl);
+        }
         if renewed == Renewed::Unknown {
             let doubtful = round.with(|extension| extension.is_doubtful(now));
             let faults = round.faults(coordinator.nodes(), answer_by);
             return Err(Unconfirmed { doubtful, faults });
         }
         Ok(())
+    }
+
+    /// Has the nodes that contenders got for a while set the key again. Nobody waits for their answers.
+    fn repair_again(&self, round: &Round<Extension>, ttl: Duration) {
+        let coordinator = self.claim.coordinator();
+        let now = clock::now();
+        let answer_by = now.after(coordinator.settings().node_timeout);
+        let Some((again, up_to)) = round.with(|round| round.repair_again(now, answer_by)) else {
+            return;
+        };
+        let Some(repair_until) = self.lease.lock().repair_until() else { return };
+        let round = Round::new(again, reply::extend, coordinator.names());
+        let mut rounds = self.rounds.lock();
+        if self.claim.round().with(|attempt| rounds.begin(round.clone(), attempt)) {
+            self.claim.repair_again(&round, ttl, repair_until, &up_to);
+        }
     }
 
     /// Ends the renewal; whether this was the first to do so.

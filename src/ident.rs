@@ -46,6 +46,11 @@ impl Name {
         &self.key
     }
 
+    /// The key under which the nodes keep the lock's number.
+    pub(crate) fn fence_key(&self) -> Vec<u8> {
+        fence_key(&self.key)
+    }
+
     pub(crate) fn as_bytes(&self) -> &[u8] {
         &self.key[self.prefix..]
     }
@@ -67,6 +72,11 @@ impl fmt::Display for Name {
             }
         }
     }
+}
+
+/// Where a node keeps the largest number of the lock with that key.
+pub(crate) fn fence_key(key: &[u8]) -> Vec<u8> {
+    [b"{", key, b"}:fence"].concat()
 }
 
 /// The key that is written behind grants to see them replicated.
@@ -103,6 +113,16 @@ mod tests {
             let message = refused("", name.as_bytes());
             assert!(message.is_some_and(|message| message.contains("quorlock's own")), "{name}");
         }
+    }
+
+    /// A lock's fence is never the key of another lock.
+    #[test]
+    fn no_lock_has_the_key_of_a_fence() {
+        for name in ["orders/42", "a}:fence", "{", "}"] {
+            let fence = fence_key(name.as_bytes());
+            assert!(refused("", &fence).is_some_and(|message| message.contains("quorlock's own")));
+        }
+        assert_eq!(fence_key(b"quorlock:orders/42"), b"{quorlock:orders/42}:fence");
     }
 
     #[test]

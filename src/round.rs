@@ -145,9 +145,21 @@ impl<B: Ballot + 'static> Round<B> {
         nodes: &[Node],
         request: impl Fn(&Node) -> Arc<Request>,
     ) {
-        self.expect(0..nodes.len());
-        for node in nodes {
-            node.ask(&request(node), self);
+        self.ask_some(nodes, |_, node| Some(request(node)));
+    }
+
+    /// Asks those nodes for which there is a request.
+    pub(crate) fn ask_some(
+        self: &Arc<Self>,
+        nodes: &[Node],
+        request: impl Fn(usize, &Node) -> Option<Arc<Request>>,
+    ) {
+        let requests: Vec<_> = nodes.iter().enumerate().map(|(i, node)| request(i, node)).collect();
+        self.expect((0..nodes.len()).filter(|node| requests[*node].is_some()));
+        for (node, request) in nodes.iter().zip(&requests) {
+            if let Some(request) = request {
+                node.ask(request, self);
+            }
         }
     }
 

@@ -2,25 +2,38 @@
 -- the node has lost it, and nobody else has taken it since.
 --
 -- KEYS[1]  the lock
+-- KEYS[2]  its fence, which keeps the largest number of a grant (not given without fencing)
 -- ARGV[1]  the owner id that took it
 -- ARGV[2]  how long it shall live from now on at least, in milliseconds
 -- ARGV[3]  until when, in milliseconds of this node's clock, a key that is gone may be set again
+-- ARGV[4]  the lock's number (not given without fencing)
+-- ARGV[5]  the largest fence under which a key that is gone may be set (not given without fencing)
 --
 -- Replies:
---   1    our key was there, and lives for at least that long
---   2    no key was there; now ours is, for that long
---   0    somebody else's key is there
---   -1   no key was there, and it is too late to set it
+--   1         our key was there, and lives for at least that long
+--   2         no key was there; now ours is, for that long
+--   0         somebody else's key is there
+--   -1        no key was there, and it is too late to set it
+--   {-2, n}   no key was there, and the fence is n: somebody else was granted the lock here since
 --
 -- A key is never shortened: a late, short extension must not undo an earlier, longer one.
+
+local DAY = 86400000
 
 -- pcall: another kind's key under that name is not ours either, and no fault of the node.
 local owner = redis.pcall('GET', KEYS[1])
 if type(owner) == 'table' and not string.find(owner.err, 'WRONGTYPE', 1, true) then
   return owner -- a permission is missing
 elseif owner == ARGV[1] then
-  if redis.call('PTTL', KEYS[1]) < tonumber(ARGV[2]) then
+  local remaining = redis.call('PTTL', KEYS[1])
+  if remaining < tonumber(ARGV[2]) then
     redis.call('PEXPIRE', KEYS[1], ARGV[2])
+    remaining = tonumber(ARGV[2])
+  end
+  -- Where our key is, no fence is in the way, and nobody looks at it. But it must outlive the lock,
+  -- however long that is held.
+  if KEYS[2] and redis.call('PEXPIRE', KEYS[2], DAY + remaining) == 0 then
+    redis.call('SET', KEYS[2], ARGV[4], 'PX', DAY + remaining)
   end
   return 1
 elseif owner then
@@ -30,6 +43,14 @@ end
 local now = redis.call('TIME')
 if now[1] * 1000 + now[2] / 1000 >= tonumber(ARGV[3]) then
   return -1
+end
+if KEYS[2] then
+  local known = tonumber(redis.call('GET', KEYS[2]) or 0) or 0
+  if known > tonumber(ARGV[5]) then
+    return {-2, known}
+  end
+  local number = math.max(known, tonumber(ARGV[4]))
+  redis.call('SET', KEYS[2], number, 'PX', DAY + tonumber(ARGV[2]))
 end
 redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
 return 2

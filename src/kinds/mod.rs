@@ -12,13 +12,32 @@ pub use mutex::Mutex;
 
 /// What the coordinator needs to know of a kind of lock.
 pub(crate) trait Kind: fmt::Debug + Send + Sync {
-    fn acquire(&self, key: &[u8], owner: &str, ttl: Duration) -> Request;
+    /// `proposal`: a number for the grant; `None` without fencing.
+    fn acquire(&self, key: &[u8], owner: &str, ttl: Duration, proposal: Option<u64>) -> Request;
 
-    /// `repair_until_ms`: until when, in milliseconds of the node's own clock, a key that is gone
-    /// may be set again.
-    fn extend(&self, key: &[u8], owner: &str, ttl: Duration, repair_until_ms: i64) -> Request;
+    /// Tells a node that it granted the lock with that `number`.
+    fn confirm(&self, key: &[u8], owner: &str, number: u64) -> Request;
+
+    fn extend(&self, key: &[u8], owner: &str, ttl: Duration, repair: Repair) -> Request;
 
     fn release(&self, key: &[u8], owner: &str) -> Request;
+}
+
+/// What an extension may do where our key is gone.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Repair {
+    /// Until when, in milliseconds of the node's own clock, the key may be set again.
+    pub(crate) until_ms: i64,
+    /// `None` without fencing.
+    pub(crate) fence: Option<Fence>,
+}
+
+/// The number of a lock that is held, and the largest one that a node may know for the key to be set
+/// there again.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fence {
+    pub(crate) number: u64,
+    pub(crate) up_to: u64,
 }
 
 /// Every kind; adding one is its scripts, its file and its line here.
@@ -28,6 +47,10 @@ const KINDS: [&dyn Kind; 1] = [&mutex::MutexKind];
 /// The exclusive lock, for the simulator.
 #[cfg(all(test, feature = "embedded"))]
 pub(crate) const EXCLUSIVE: &dyn Kind = &mutex::MutexKind;
+
+fn number(number: u64) -> Vec<u8> {
+    number.to_string().into_bytes()
+}
 
 /// A duration as scripts take it. Settings are checked to be far below the limit.
 fn milliseconds(duration: Duration) -> Vec<u8> {
@@ -44,24 +67,30 @@ mod tests {
     fn calls_are_as_the_scripts_headers_state() {
         let ttl = Duration::from_secs(1);
         for kind in KINDS {
+            let fence = Some(Fence { number: 1, up_to: 2 });
+            let repair = |fence| Repair { until_ms: 0, fence };
             let calls = [
-                kind.acquire(b"key", "owner", ttl),
-                kind.extend(b"key", "owner", ttl, 0),
-                kind.release(b"key", "owner"),
+                (true, kind.acquire(b"key", "owner", ttl, Some(1))),
+                (false, kind.acquire(b"key", "owner", ttl, None)),
+                (true, kind.confirm(b"key", "owner", 1)),
+                (true, kind.extend(b"key", "owner", ttl, repair(fence))),
+                (false, kind.extend(b"key", "owner", ttl, repair(None))),
+                (true, kind.release(b"key", "owner")),
             ];
-            for call in calls {
+            for (fencing, call) in calls {
                 let (source, keys, arguments) = call.shape();
-                assert_eq!(stated(source, "KEYS"), keys, "KEYS of:\n{source}");
-                assert_eq!(stated(source, "ARGV"), arguments, "ARGV of:\n{source}");
+                assert_eq!(stated(source, "KEYS", fencing), keys, "KEYS of:\n{source}");
+                assert_eq!(stated(source, "ARGV", fencing), arguments, "ARGV of:\n{source}");
             }
         }
     }
 
-    fn stated(source: &str, table: &str) -> usize {
+    fn stated(source: &str, table: &str, fencing: bool) -> usize {
         let header = source.lines().take_while(|line| line.starts_with("--"));
         let lines = header.filter(|line| line.starts_with(&format!("-- {table}[")));
-        let stated = lines.enumerate().map(|(i, line)| {
+        let stated = lines.enumerate().filter(|(i, line)| {
             assert!(line.starts_with(&format!("-- {table}[{}]  ", i + 1)), "{line}");
+            fencing || !line.ends_with("(not given without fencing)")
         });
         stated.count()
     }

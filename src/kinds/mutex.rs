@@ -5,18 +5,19 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::Receiver;
 
-use super::{Kind, milliseconds};
+use super::{Kind, Repair, milliseconds, number};
 use crate::claim::Wanted;
 use crate::client::Quorlock;
 use crate::clock;
 use crate::config::Renewal;
 use crate::error::Error;
 use crate::guard::Guard;
-use crate::ident::Name;
+use crate::ident::{Name, fence_key};
 use crate::node::{Request, Script};
 use crate::quorum::{Patience, Terms};
 
 static ACQUIRE: Script = Script::new(include_str!("../../lua/mutex/acquire.lua"));
+static CONFIRM: Script = Script::new(include_str!("../../lua/mutex/confirm.lua"));
 static EXTEND: Script = Script::new(include_str!("../../lua/mutex/extend.lua"));
 static RELEASE: Script = Script::new(include_str!("../../lua/mutex/release.lua"));
 
@@ -24,18 +25,35 @@ static RELEASE: Script = Script::new(include_str!("../../lua/mutex/release.lua")
 pub(super) struct MutexKind;
 
 impl Kind for MutexKind {
-    fn acquire(&self, key: &[u8], owner: &str, ttl: Duration) -> Request {
-        Request::new(&ACQUIRE, 1, vec![key.to_vec(), owner.into(), milliseconds(ttl)])
+    fn acquire(&self, key: &[u8], owner: &str, ttl: Duration, proposal: Option<u64>) -> Request {
+        let mut arguments = vec![owner.into(), milliseconds(ttl)];
+        arguments.extend(proposal.map(number));
+        call(&ACQUIRE, key, proposal.is_some(), arguments)
     }
 
-    fn extend(&self, key: &[u8], owner: &str, ttl: Duration, repair_until_ms: i64) -> Request {
-        let repair_until = repair_until_ms.to_string().into_bytes();
-        Request::new(&EXTEND, 1, vec![key.to_vec(), owner.into(), milliseconds(ttl), repair_until])
+    fn confirm(&self, key: &[u8], owner: &str, lock_number: u64) -> Request {
+        call(&CONFIRM, key, true, vec![owner.into(), number(lock_number)])
+    }
+
+    fn extend(&self, key: &[u8], owner: &str, ttl: Duration, repair: Repair) -> Request {
+        let repair_until = repair.until_ms.to_string().into_bytes();
+        let mut arguments = vec![owner.into(), milliseconds(ttl), repair_until];
+        if let Some(fence) = repair.fence {
+            arguments.extend([number(fence.number), number(fence.up_to)]);
+        }
+        call(&EXTEND, key, repair.fence.is_some(), arguments)
     }
 
     fn release(&self, key: &[u8], owner: &str) -> Request {
-        Request::new(&RELEASE, 1, vec![key.to_vec(), owner.into()])
+        call(&RELEASE, key, false, vec![owner.into()])
     }
+}
+
+/// A call for the lock with that key, and for its fence if the call is `fenced`.
+fn call(script: &'static Script, key: &[u8], fenced: bool, arguments: Vec<Vec<u8>>) -> Request {
+    let mut keys = vec![key.to_vec()];
+    keys.extend(fenced.then(|| fence_key(key)));
+    Request::new(script, keys.len(), [keys, arguments].concat())
 }
 
 /// An exclusive lock by name, from [`Quorlock::mutex`]: the same calls as on the [`Quorlock`],

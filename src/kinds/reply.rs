@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::node::Value;
-use crate::quorum::{ExtensionVote, ReleaseVote, Vote};
+use crate::quorum::{ConfirmVote, ExtensionVote, LARGEST_NUMBER, ReleaseVote, Vote};
 
 /// A reply that our scripts never give.
 #[derive(Debug, PartialEq, Eq)]
@@ -12,14 +12,21 @@ pub(crate) struct Unexpected;
 pub(crate) fn acquire(value: &Value) -> Result<Vote, Unexpected> {
     let Value::List(values) = value else { return Err(Unexpected) };
     match values.as_slice() {
-        [Value::Int(1), Value::Int(number)] => {
-            u64::try_from(*number).map(Vote::Granted).map_err(|_| Unexpected)
-        }
+        [Value::Int(1), Value::Int(number)] => fence(*number).map(Vote::Granted),
         [Value::Int(0), Value::Int(ms)] => {
             Ok(Vote::Refused(u64::try_from(*ms).ok().map(Duration::from_millis)))
         }
         [Value::Int(-1), Value::Int(_)] => Ok(Vote::NotAdmitted),
         [Value::Int(-2), Value::Text(_)] => Ok(Vote::WrongKind),
+        [Value::Int(-3), Value::Int(_)] => Ok(Vote::Spent),
+        _ => Err(Unexpected),
+    }
+}
+
+pub(crate) fn confirm(value: &Value) -> Result<ConfirmVote, Unexpected> {
+    match value {
+        Value::Int(1) => Ok(ConfirmVote::Confirmed),
+        Value::Int(0) => Ok(ConfirmVote::NotOurs),
         _ => Err(Unexpected),
     }
 }
@@ -30,6 +37,10 @@ pub(crate) fn extend(value: &Value) -> Result<ExtensionVote, Unexpected> {
         Value::Int(2) => Ok(ExtensionVote::Repaired),
         Value::Int(0) => Ok(ExtensionVote::NotOurs),
         Value::Int(-1) => Ok(ExtensionVote::Free),
+        Value::List(values) => match values.as_slice() {
+            [Value::Int(-2), Value::Int(number)] => fence(*number).map(ExtensionVote::FreeAbove),
+            _ => Err(Unexpected),
+        },
         _ => Err(Unexpected),
     }
 }
@@ -40,6 +51,11 @@ pub(crate) fn release(value: &Value) -> Result<ReleaseVote, Unexpected> {
         Value::Int(0) => Ok(ReleaseVote::NotOurs),
         _ => Err(Unexpected),
     }
+}
+
+/// A number of a grant.
+fn fence(number: i64) -> Result<u64, Unexpected> {
+    u64::try_from(number).ok().filter(|number| *number <= LARGEST_NUMBER).ok_or(Unexpected)
 }
 
 #[cfg(test)]
@@ -58,6 +74,9 @@ mod tests {
         assert_eq!(acquire(&pair(0, Value::Int(-1))), Ok(Vote::Refused(None)));
         assert_eq!(acquire(&pair(-1, Value::Int(0))), Ok(Vote::NotAdmitted));
         assert_eq!(acquire(&pair(-2, Value::Text("list".into()))), Ok(Vote::WrongKind));
+        assert_eq!(acquire(&pair(-3, Value::Int(0))), Ok(Vote::Spent));
+        assert_eq!(extend(&pair(-2, Value::Int(9))), Ok(ExtensionVote::FreeAbove(9)));
+        assert_eq!(confirm(&Value::Int(0)), Ok(ConfirmVote::NotOurs));
     }
 
     #[test]
@@ -68,11 +87,15 @@ mod tests {
             Value::List(vec![]),
             Value::List(vec![Value::Int(1)]),
             pair(1, Value::Int(-1)),
+            pair(1, Value::Int(1 << 51)),
             pair(7, Value::Int(0)),
         ] {
             assert_eq!(acquire(&value), Err(Unexpected), "{value}");
         }
         assert_eq!(extend(&Value::Int(3)), Err(Unexpected));
+        assert_eq!(extend(&pair(-2, Value::Int(-9))), Err(Unexpected));
+        assert_eq!(extend(&pair(2, Value::Int(9))), Err(Unexpected));
+        assert_eq!(confirm(&Value::Int(2)), Err(Unexpected));
         assert_eq!(release(&Value::Text("OK".into())), Err(Unexpected));
     }
 }

@@ -34,12 +34,16 @@ pub(crate) enum Outcome {
     Held,
     /// The name belongs to something that is no lock.
     WrongKind,
+    /// There is no number left for the name.
+    Spent,
     /// The nodes answer, but admit nobody yet.
     NotAdmitted,
     /// No majority could be reached.
     NoQuorum,
     /// A majority granted again and again, each time too late to be of use.
     TooLate,
+    /// A majority granted again and again, and too few of those nodes confirmed the lock's number.
+    Unconfirmed,
 }
 
 /// What to do after an attempt.
@@ -101,10 +105,12 @@ impl Acquisition {
             }
             // Waiting does not turn it into a lock.
             Conclusion::WrongKind => return Step::Finish(Outcome::WrongKind),
+            Conclusion::Spent => return Step::Finish(Outcome::Spent),
             Conclusion::Held { .. } => Outcome::Held,
             Conclusion::NotAdmitted => Outcome::NotAdmitted,
             Conclusion::Unreachable => Outcome::NoQuorum,
             Conclusion::TooLate => Outcome::TooLate,
+            Conclusion::Unconfirmed => Outcome::Unconfirmed,
         };
         if self.cut_short(conclusion, now) {
             return Step::Finish(self.last.unwrap_or(outcome));
@@ -114,7 +120,7 @@ impl Acquisition {
             return Step::Finish(outcome);
         }
         match outcome {
-            Outcome::NoQuorum | Outcome::TooLate => {
+            Outcome::NoQuorum | Outcome::TooLate | Outcome::Unconfirmed => {
                 let since = *self.unreachable_since.get_or_insert(started);
                 if now.since(since) >= self.policy.no_quorum_timeout {
                     return Step::Finish(outcome);
@@ -138,7 +144,7 @@ impl Acquisition {
     /// says nothing about the nodes, so an earlier, complete attempt knows better.
     fn cut_short(&self, conclusion: Conclusion, now: Time) -> bool {
         let over = matches!(self.policy.patience, Patience::Until(deadline) if deadline <= now);
-        over && conclusion == Conclusion::Unreachable
+        over && matches!(conclusion, Conclusion::Unreachable | Conclusion::Unconfirmed)
     }
 
     fn pause(&self, conclusion: Conclusion, now: Time, random: f64) -> Step {
@@ -189,6 +195,8 @@ mod tests {
             (Conclusion::NotAdmitted, Outcome::NotAdmitted),
             (Conclusion::TooLate, Outcome::TooLate),
             (Conclusion::WrongKind, Outcome::WrongKind),
+            (Conclusion::Spent, Outcome::Spent),
+            (Conclusion::Unconfirmed, Outcome::Unconfirmed),
         ] {
             let step = acquisition(Patience::Once).concluded(conclusion, at(0), at(1), 0.5);
             assert_eq!(step, Step::Finish(outcome));

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::fencing::number_of;
 use super::tally::{Tally, Verdict};
 use super::{Ballot, Failure, Heard, Mechanisms, Time, validity};
 
@@ -16,19 +17,26 @@ pub(crate) enum Vote {
     NotAdmitted,
     /// Under that name the node holds something that is no lock.
     WrongKind,
+    /// What the node keeps as the name's number has no next one: it is the largest that there is, or no
+    /// number at all.
+    Spent,
 }
 
 /// How an attempt ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Conclusion {
-    /// Ours until `valid_until`; `number` is the largest number that was answered.
+    /// Ours until `valid_until`, under that number (0: the nodes count none).
     Won { valid_until: Time, number: u64 },
+    /// A majority granted, and too few nodes know the lock's number.
+    Unconfirmed,
     /// A majority granted, but so late that next to nothing of the lease is left.
     TooLate,
     /// Another holder is in the way; the shortest time that one of its keys has left, if known.
     Held { remaining: Option<Duration> },
     /// So many nodes hold something that is no lock that waiting cannot help.
     WrongKind,
+    /// So many nodes have no number left for the name that waiting cannot help.
+    Spent,
     /// Enough nodes answer, but too many of them admit nobody for now.
     NotAdmitted,
     /// Too few nodes answered to decide anything.
@@ -78,6 +86,9 @@ pub(crate) struct Attempt {
     mechanisms: Mechanisms,
     slots: Vec<Slot>,
     tally: Tally,
+    /// The number that is being written back, and whether a majority has confirmed it.
+    chosen: Option<u64>,
+    confirmed: bool,
     expired: bool,
     closed: bool,
 }
@@ -100,6 +111,8 @@ impl Attempt {
             mechanisms,
             slots: vec![Slot::NEW; nodes],
             tally: Tally::new(nodes, mechanisms.quorum(nodes)),
+            chosen: None,
+            confirmed: false,
             expired: false,
             closed: false,
         }
@@ -185,10 +198,34 @@ impl Attempt {
         reached >= self.mechanisms.quorum(self.slots.len())
     }
 
+    /// The number that has to be written back before the lock may be used: it was won, and too few nodes
+    /// know its number.
+    pub(crate) fn to_write_back(&mut self) -> Option<u64> {
+        if self.tally.verdict() != Verdict::Won || self.known() {
+            return None;
+        }
+        let number = self.number();
+        self.chosen = Some(number);
+        Some(number)
+    }
+
+    /// A majority has confirmed what [`to_write_back`](Self::to_write_back) named.
+    pub(crate) fn written_back(&mut self) {
+        self.confirmed = true;
+    }
+
+    /// The largest number that any node has answered.
+    pub(crate) fn largest_number(&self) -> u64 {
+        self.numbers().max().unwrap_or(0)
+    }
+
     /// What came of it, judged at `now`. Meaningful once it is decided or its time is over.
     pub(crate) fn conclude(&self, now: Time) -> Conclusion {
         if self.tally.verdict() == Verdict::Won {
-            return self.conclude_won(now);
+            return match self.conclude_won(now, self.number()) {
+                Conclusion::Won { .. } if !self.known() => Conclusion::Unconfirmed,
+                conclusion => conclusion,
+            };
         }
         let needed = self.mechanisms.quorum(self.slots.len());
         let no_vote = if self.expired {
@@ -198,16 +235,19 @@ impl Attempt {
         };
         let votes_of = |wanted: Vote| self.count(|answer| *answer == Answer::Voted(wanted));
         let refused = self.count(|answer| matches!(answer, Answer::Voted(Vote::Refused(_))));
+        let never =
+            if votes_of(Vote::Spent) > 0 { Conclusion::Spent } else { Conclusion::WrongKind };
+        let never_votes = votes_of(Vote::WrongKind) + votes_of(Vote::Spent);
         if self.slots.len() - no_vote < needed {
             Conclusion::Unreachable
-        } else if self.slots.len() - votes_of(Vote::WrongKind) < needed {
-            Conclusion::WrongKind
+        } else if self.slots.len() - never_votes < needed {
+            never
         } else if refused > 0 {
             Conclusion::Held { remaining: self.shortest_remaining() }
         } else if votes_of(Vote::NotAdmitted) > 0 {
             Conclusion::NotAdmitted
-        } else if votes_of(Vote::WrongKind) > 0 {
-            Conclusion::WrongKind
+        } else if never_votes > 0 {
+            never
         } else {
             Conclusion::Unreachable
         }
@@ -218,22 +258,44 @@ impl Attempt {
     pub(crate) fn conclude_alone(&self, now: Time) -> Conclusion {
         let refused = self.count(|answer| matches!(answer, Answer::Voted(Vote::Refused(_))));
         match self.slots[0].answer {
-            Answer::Voted(Vote::Granted(_)) if refused == 0 => self.conclude_won(now),
+            // No majority knows its number: it rises as far as this node's does, and the clocks agree.
+            Answer::Voted(Vote::Granted(number)) if refused == 0 => {
+                self.conclude_won(now, number)
+            }
             Answer::Voted(Vote::Refused(remaining)) => Conclusion::Held { remaining },
             _ => Conclusion::Unreachable,
         }
     }
 
-    fn conclude_won(&self, now: Time) -> Conclusion {
+    fn conclude_won(&self, now: Time, number: u64) -> Conclusion {
         let valid_until = validity::valid_until(self.started, now, self.ttl, self.mechanisms);
         if valid_until.since(now) < validity::minimum(self.ttl) {
             return Conclusion::TooLate;
         }
-        let numbers = self.slots.iter().map(|slot| match slot.answer {
-            Answer::Voted(Vote::Granted(number)) => number,
-            _ => 0,
-        });
-        Conclusion::Won { valid_until, number: numbers.max().unwrap_or(0) }
+        Conclusion::Won { valid_until, number }
+    }
+
+    /// The lock's number. Once it is being written back it stays what it is.
+    fn number(&self) -> u64 {
+        let needed = self.mechanisms.quorum(self.slots.len());
+        self.chosen.unwrap_or_else(|| number_of(self.numbers(), needed))
+    }
+
+    /// Whether a majority of the nodes knows the lock's number while our keys are there.
+    fn known(&self) -> bool {
+        let number = self.number();
+        let known_by = self.numbers().filter(|known| *known >= number).count();
+        self.confirmed
+            || known_by >= self.mechanisms.quorum(self.slots.len())
+            || !self.mechanisms.fence_write_back
+    }
+
+    /// What the nodes that granted have answered.
+    fn numbers(&self) -> impl Iterator<Item = u64> {
+        self.slots.iter().filter_map(|slot| match slot.answer {
+            Answer::Voted(Vote::Granted(number)) => Some(number),
+            _ => None,
+        })
     }
 
     fn shortest_remaining(&self) -> Option<Duration> {
@@ -267,7 +329,9 @@ impl Ballot for Attempt {
         if open && !self.expired {
             match vote {
                 Vote::Granted(_) => self.tally.yes(),
-                Vote::Refused(_) | Vote::NotAdmitted | Vote::WrongKind => self.tally.no(),
+                Vote::Refused(_) | Vote::NotAdmitted | Vote::WrongKind | Vote::Spent => {
+                    self.tally.no();
+                }
             }
         }
     }

@@ -58,6 +58,12 @@ fn step(attempt: &mut Attempt, words: &[&str]) -> String {
         }
         "not-admitted" => attempt.vote(node(), Vote::NotAdmitted),
         "wrong-kind" => attempt.vote(node(), Vote::WrongKind),
+        "spent" => attempt.vote(node(), Vote::Spent),
+        "write-back" => {
+            let number = attempt.to_write_back();
+            return number.map_or_else(|| "nothing".to_owned(), |number| number.to_string());
+        }
+        "written-back" => attempt.written_back(),
         "failed" => attempt.fail(node(), Failure::Unknown),
         "expire" => attempt.expire(),
         "conclude" => return conclusion(attempt.conclude(at(number(1))), at(number(1))),
@@ -76,6 +82,8 @@ fn conclusion(conclusion: Conclusion, now: Time) -> String {
         Conclusion::Won { valid_until, number } => {
             format!("won for {}, number {number}", valid_until.since(now).as_millis())
         }
+        Conclusion::Unconfirmed => "unconfirmed".to_owned(),
+        Conclusion::Spent => "spent".to_owned(),
         Conclusion::TooLate => "too late".to_owned(),
         Conclusion::Held { remaining: Some(remaining) } => {
             format!("held {}", remaining.as_millis())
@@ -108,6 +116,7 @@ fn any_answer() -> impl Strategy<Value = Said> {
         2 => (1_u64..1_000).prop_map(|ms| Said::Vote(Vote::Refused(Some(Duration::from_millis(ms))))),
         1 => Just(Said::Vote(Vote::NotAdmitted)),
         1 => Just(Said::Vote(Vote::WrongKind)),
+        1 => Just(Said::Vote(Vote::Spent)),
         2 => Just(Said::Failed),
         1 => Just(Said::Nothing),
     ]
@@ -128,6 +137,14 @@ fn tell(attempt: &mut Attempt, node: usize, said: Said) {
     }
 }
 
+/// Whether it was won, once its number was written back.
+fn won(attempt: &mut Attempt) -> bool {
+    if attempt.to_write_back().is_some() {
+        attempt.written_back();
+    }
+    matches!(attempt.conclude(at(10)), Conclusion::Won { .. })
+}
+
 fn granted(said: Said) -> bool {
     matches!(said, Said::Vote(Vote::Granted(_)))
 }
@@ -145,7 +162,7 @@ proptest! {
         if silent > 0 && !attempt.decided() {
             attempt.expire();
         }
-        let won = matches!(attempt.conclude(at(10)), Conclusion::Won { .. });
+        let won = won(&mut attempt);
         prop_assert_eq!(won, grants > nodes / 2);
         prop_assert!(silent > 0 || attempt.decided());
     }
@@ -158,8 +175,27 @@ proptest! {
         for &(node, said) in &answers {
             tell(&mut attempt, node, said);
             if attempt.decided() {
-                let won = matches!(attempt.conclude(at(10)), Conclusion::Won { .. });
+                let won = won(&mut attempt);
                 prop_assert_eq!(*told.get_or_insert(won), won);
+            }
+        }
+    }
+
+    /// Whatever the nodes answered, and in whatever order: a lock that was won without a further round
+    /// has a number that some majority has nothing above, and that a majority knows.
+    #[test]
+    fn a_number_is_known_to_a_majority(answers in answers_in_any_order()) {
+        let needed = answers.len() / 2 + 1;
+        let mut attempt = sent_to_all(answers.len());
+        let mut numbers = Vec::new();
+        for &(node, said) in &answers {
+            tell(&mut attempt, node, said);
+            if let Said::Vote(Vote::Granted(number)) = said {
+                numbers.push(number);
+            }
+            if let Conclusion::Won { number, .. } = attempt.conclude(at(10)) {
+                prop_assert!(numbers.iter().filter(|answer| **answer <= number).count() >= needed);
+                prop_assert!(numbers.iter().filter(|answer| **answer >= number).count() >= needed);
             }
         }
     }

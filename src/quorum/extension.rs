@@ -14,6 +14,9 @@ pub(crate) enum ExtensionVote {
     Repaired,
     /// The key is free.
     Free,
+    /// The key is free, and the node knows that number, which is above the one that it was asked to
+    /// go up to: somebody else has been granted the lock there since.
+    FreeAbove(u64),
     /// The key is somebody else's.
     NotOurs,
 }
@@ -54,6 +57,8 @@ pub(crate) struct Extension {
     sent: Vec<u32>,
     /// How many nodes have our key, and may have got it in this very round.
     doubtful: usize,
+    /// The numbers of the nodes that are free, and know a number above ours.
+    above: Vec<Option<u64>>,
     /// The first node had lost our key.
     first_repaired: bool,
     first_heard: bool,
@@ -83,6 +88,7 @@ impl Extension {
             told: vec![false; nodes],
             sent: vec![0; nodes],
             doubtful: 0,
+            above: vec![None; nodes],
             first_repaired: false,
             first_heard: false,
             closed: false,
@@ -93,6 +99,32 @@ impl Extension {
     /// not run at once, and that is sent again behind the release, would set the key again.
     pub(crate) fn close(&mut self) {
         self.closed = true;
+    }
+
+    /// A second repair of the nodes that were free and knew a number above ours, each up to that number:
+    /// another round, for those nodes alone. Once only, and only if a majority has confirmed this round
+    /// by the presence of our key.
+    ///
+    /// Such a node has granted the lock to somebody who had no majority, as we had it. Contenders do so
+    /// all the time, and if their numbers kept us out, a lock that many want could never be repaired.
+    /// Who is granted it there after this answer raises the number again, and this repair is refused.
+    pub(crate) fn repair_again(
+        &mut self,
+        now: Time,
+        answer_by: Time,
+    ) -> Option<(Self, Vec<Option<u64>>)> {
+        let nodes = self.above.len();
+        let above = std::mem::replace(&mut self.above, vec![None; nodes]);
+        let none = above.iter().all(Option::is_none);
+        let present = self.present.verdict() == Verdict::Won;
+        if none || !present || !self.mechanisms.repair_among_contenders {
+            return None;
+        }
+        let mut again = Self::new(nodes, now, answer_by, self.ttl, self.basis, self.mechanisms);
+        for (node, _) in above.iter().enumerate().filter(|(_, above)| above.is_none()) {
+            again.fail(node, Failure::NotSent);
+        }
+        Some((again, above))
     }
 
     /// The end of validity that this round can lead to, whatever the nodes answer.
@@ -179,7 +211,11 @@ impl Ballot for Extension {
         self.heard[node] = match vote {
             ExtensionVote::Extended | ExtensionVote::Repaired => Heard::Ours,
             ExtensionVote::NotOurs => Heard::NotOurs,
-            ExtensionVote::Free => Heard::Free,
+            ExtensionVote::Free | ExtensionVote::FreeAbove(_) => Heard::Free,
+        };
+        self.above[node] = match vote {
+            ExtensionVote::FreeAbove(number) => Some(number),
+            _ => None,
         };
         match vote {
             // The first copy, whose reply was lost, may have repaired the node, and the second one has
@@ -193,7 +229,10 @@ impl Ballot for Extension {
                 self.present.yes();
                 self.missing.no();
             }
-            ExtensionVote::Repaired | ExtensionVote::Free | ExtensionVote::NotOurs => {
+            ExtensionVote::Repaired
+            | ExtensionVote::Free
+            | ExtensionVote::FreeAbove(_)
+            | ExtensionVote::NotOurs => {
                 self.present.no();
                 self.missing.yes();
             }
@@ -305,6 +344,33 @@ mod tests {
         extension.vote(2, ExtensionVote::Extended);
         assert!(extension.decided());
         assert!(matches!(extension.result(start), Renewed::Until(_, Basis::Majority)));
+    }
+
+    fn contended(votes: &[Option<ExtensionVote>]) -> Option<Vec<Option<u64>>> {
+        let (start, ttl) = (Time::default(), Duration::from_secs(10));
+        let answer_by = start.after(ttl);
+        let mut round =
+            Extension::new(votes.len(), start, answer_by, ttl, Basis::Majority, Mechanisms::ALL);
+        for (node, vote) in votes.iter().enumerate() {
+            vote.iter().for_each(|vote| round.vote(node, *vote));
+        }
+        let (mut again, up_to) = round.repair_again(start, answer_by)?;
+        assert!(round.repair_again(start, answer_by).is_none(), "once only");
+        let asked: Vec<_> = up_to.iter().map(Option::is_some).collect();
+        let news: Vec<_> =
+            again.news().iter().map(|heard| *heard != Some(Heard::NotAsked)).collect();
+        assert_eq!(news, asked, "the others are known not to be asked");
+        Some(up_to)
+    }
+
+    #[test]
+    fn what_contenders_left_is_repaired_again_while_a_majority_is_present() {
+        const ABOVE: Option<ExtensionVote> = Some(ExtensionVote::FreeAbove(77));
+        assert_eq!(contended(&[EXTENDED, EXTENDED, ABOVE]), Some(vec![None, None, Some(77)]));
+        assert_eq!(contended(&[EXTENDED, ABOVE, None]), None, "no majority has our key");
+        assert_eq!(contended(&[REPAIRED, EXTENDED, ABOVE]), None, "it was not there in between");
+        assert_eq!(contended(&[EXTENDED, EXTENDED, NOT_OURS]), None);
+        assert_eq!(round(&[EXTENDED, ABOVE, ABOVE]), Renewed::Gone);
     }
 
     #[test]

@@ -101,6 +101,7 @@ impl Outlook {
             Conclusion::Unreachable if cut_short && !decided => {
                 by_majority(conclusion, Quorum::Untold)
             }
+            Conclusion::Unconfirmed if cut_short => by_majority(conclusion, Quorum::Untold),
             Conclusion::Unreachable if self.first_decides(attempt.started()) => {
                 if attempt.some_are_silent() && !over {
                     // Any of the others may know of another holder.
@@ -118,7 +119,7 @@ impl Outlook {
                     Judged::Concluded(Judgement { conclusion, basis, quorum: Quorum::Missed })
                 }
             }
-            Conclusion::Unreachable | Conclusion::TooLate => {
+            Conclusion::Unreachable | Conclusion::TooLate | Conclusion::Unconfirmed => {
                 let failing = attempt.majority_reached();
                 by_majority(conclusion, if failing { Quorum::Failing } else { Quorum::Missed })
             }

@@ -22,6 +22,14 @@ pub(crate) struct Mechanisms {
     pub(crate) renewal_stops_before_release: bool,
     /// A node that lost the key of a held lock gets it again.
     pub(crate) repair: bool,
+    /// Such a node gets it also if others have tried for the lock there meanwhile, in vain.
+    pub(crate) repair_among_contenders: bool,
+    /// A lock counts only once a majority knows its number.
+    pub(crate) fence_write_back: bool,
+    /// Nodes that do not hold our key cannot confirm its number.
+    pub(crate) fence_only_where_ours: bool,
+    /// Numbers are never behind the masters' time.
+    pub(crate) fence_clock_floor: bool,
 }
 
 impl Mechanisms {
@@ -35,6 +43,10 @@ impl Mechanisms {
         lost_stays_lost: true,
         renewal_stops_before_release: true,
         repair: true,
+        repair_among_contenders: true,
+        fence_write_back: true,
+        fence_only_where_ours: true,
+        fence_clock_floor: true,
     };
 
     /// The number of yeses that win, out of `nodes`.

@@ -10,8 +10,12 @@ mod backoff;
 mod ballot;
 mod basis;
 mod clocks;
+mod confirmation;
 mod extension;
 mod fallback;
+mod fencing;
+#[cfg(test)]
+mod fencing_teeth;
 mod lease;
 #[cfg(test)]
 mod lost_replies;
@@ -30,8 +34,11 @@ pub(crate) use backoff::Backoff;
 pub(crate) use ballot::{Ballot, Failure};
 pub(crate) use basis::Basis;
 pub(crate) use clocks::{Offset, worth_waiting};
+pub(crate) use confirmation::{ConfirmVote, Confirmation};
 pub(crate) use extension::{Extension, ExtensionVote, Heard};
 pub(crate) use fallback::{Judged, Judgement, News, Outlook, Quorum};
+pub use fencing::FencingToken;
+pub(crate) use fencing::{LARGEST_NUMBER, LastNumbers, proposal};
 pub use lease::LossReason;
 pub(crate) use lease::{Lease, Next, Renewed, Terms};
 pub(crate) use mechanisms::Mechanisms;

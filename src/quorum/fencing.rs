@@ -1,0 +1,195 @@
+//! Fencing: numbers that rise from each holder of a name to the next.
+//!
+//! Each node keeps the largest number that it has seen of a name. A request carries a proposal; the
+//! node that grants it takes the proposal, or a number above its own if that is larger, and answers
+//! it. A lock's number is the largest of a majority's answers, and a majority has to *know* it while
+//! our keys are there. For the next holder's majority shares a node with that one, was granted there
+//! after we were, and so is answered a larger number.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::mem;
+
+use super::clocks::masters_time_us;
+use super::{Mechanisms, Offset, Time};
+
+/// The largest number that there is: so large that a token fits into 63 bits, and small enough to be
+/// exact as one of Lua's floating-point numbers.
+pub(crate) const LARGEST_NUMBER: u64 = (1 << 51) - 1;
+
+/// So many tokens belong to one number.
+const SEQUENCES: u64 = 4_096;
+
+/// A number for a holder of a lock that is larger than that of every holder of the same name before.
+///
+/// Hand it to the storage that the lock protects, with every write, and have the storage refuse a
+/// write whose token is smaller than the largest it has seen: then a holder that was paused for
+/// longer than its lock lived cannot overwrite what the next one has written. Tokens of different
+/// names cannot be compared.
+///
+/// It is never 0, and fits into a signed 64-bit integer, as databases have them, for centuries. Most of
+/// it is the masters' time; nothing should be read out of that.
+///
+/// # Examples
+///
+/// ```no_run
+/// # fn update(statement: &str, values: &[i64]) {}
+/// let locks = quorlock::Quorlock::builder().nodes(["redis://a", "redis://b", "redis://c"]).build()?;
+/// let guard = locks.lock("orders/42")?;
+/// let token = guard.token().expect("fencing is on unless it is switched off");
+/// let token = i64::from(token);
+/// update("update orders set state = 'paid', token = $1 where id = 42 and token <= $1", &[token]);
+/// # Ok::<(), quorlock::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FencingToken(u64);
+
+impl FencingToken {
+    /// The token of the first holder under a number; `None` for the number 0, which no node gives.
+    pub(crate) fn first_of(number: u64) -> Option<Self> {
+        (1..=LARGEST_NUMBER).contains(&number).then(|| Self(number * SEQUENCES))
+    }
+}
+
+impl From<FencingToken> for u64 {
+    fn from(token: FencingToken) -> Self {
+        token.0
+    }
+}
+
+impl From<FencingToken> for i64 {
+    fn from(token: FencingToken) -> Self {
+        // Never more than `LARGEST_NUMBER * SEQUENCES + SEQUENCES - 1`, which is `i64::MAX`.
+        Self::try_from(token.0).unwrap_or(Self::MAX)
+    }
+}
+
+impl fmt::Display for FencingToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// The smallest number that some majority (`needed`) of those who answered has nothing above, given
+/// what each of them answered. Any majority would do, so it is the one with the smallest numbers: with
+/// others that answered more, that is more nodes that know the number already.
+pub(super) fn number_of(answers: impl Iterator<Item = u64>, needed: usize) -> u64 {
+    let mut answers: Vec<_> = answers.collect();
+    answers.sort_unstable();
+    let last = needed.min(answers.len()).saturating_sub(1);
+    answers.get(last).copied().unwrap_or(0)
+}
+
+/// The number that a request proposes: above the `last` one that this process has seen of the name,
+/// and no less than the masters' time in units of 10 microseconds.
+///
+/// The time is for nodes that have forgotten their numbers: as long as their clocks agree about as
+/// well as a lock lives, a number from before is smaller. Otherwise their own numbers do.
+pub(crate) fn proposal(
+    last: u64,
+    offsets: &[Option<Offset>],
+    now: Time,
+    mechanisms: Mechanisms,
+) -> u64 {
+    let time = if mechanisms.fence_clock_floor { masters_time_us(offsets, now) } else { None };
+    let time = time.and_then(|us| u64::try_from(us / 10).ok()).unwrap_or(0);
+    last.saturating_add(1).max(time)
+}
+
+/// The largest number that this process has seen of each name, as far as it remembers.
+///
+/// Numbers on a node can be ahead of the time. Proposals below them are answered differently by
+/// different nodes, which costs a round to agree; proposals above them are not. That is all it is for,
+/// so names that were not used for long may be forgotten.
+#[derive(Debug, Default)]
+pub(crate) struct LastNumbers {
+    /// Names that were used lately, and those before them.
+    recent: HashMap<Box<[u8]>, u64>,
+    older: HashMap<Box<[u8]>, u64>,
+}
+
+impl LastNumbers {
+    /// So many names are remembered at least, and twice as many at most.
+    const NAMES: usize = 2_048;
+
+    /// The largest number seen of the name with that key; 0 if there is none.
+    pub(crate) fn last(&self, key: &[u8]) -> u64 {
+        let seen = |names: &HashMap<Box<[u8]>, u64>| names.get(key).copied().unwrap_or(0);
+        seen(&self.recent).max(seen(&self.older))
+    }
+
+    pub(crate) fn saw(&mut self, key: &[u8], number: u64) {
+        let number = number.max(self.last(key));
+        if let Some(last) = self.recent.get_mut(key) {
+            *last = number;
+            return;
+        }
+        if self.recent.len() >= Self::NAMES {
+            self.older = mem::take(&mut self.recent);
+        }
+        self.recent.insert(key.into(), number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn tokens_fit_into_63_bits_and_are_never_0() {
+        let token = |number| FencingToken::first_of(number).map(u64::from);
+        assert_eq!(token(0), None);
+        assert_eq!(token(1), Some(4_096));
+        assert_eq!(token(LARGEST_NUMBER), Some((1 << 63) - 4_096));
+        assert_eq!(token(LARGEST_NUMBER + 1), None);
+        let largest = FencingToken::first_of(LARGEST_NUMBER).map(i64::from);
+        assert_eq!(largest, Some(i64::MAX - 4_095));
+    }
+
+    #[test]
+    fn a_number_is_the_largest_of_the_majority_with_the_smallest() {
+        let number = |answers: &[u64]| number_of(answers.iter().copied(), 3);
+        assert_eq!(number(&[7, 5, 6]), 7);
+        assert_eq!(number(&[9, 7, 5, 6]), 7);
+        assert_eq!(number(&[9, 8, 7, 5, 6]), 7, "three of five know it");
+        assert_eq!(number(&[]), 0);
+    }
+
+    #[test]
+    fn a_proposal_is_above_what_was_seen_and_not_behind_the_masters_time() {
+        let at = |ms| Time::from_start(Duration::from_millis(ms));
+        let offsets = [Some(Offset::new(5_000_000, at(0), at(0)))];
+        let proposed = |last, offsets: &[_]| proposal(last, offsets, at(1), Mechanisms::ALL);
+        assert_eq!(proposed(7, &offsets), 500_100);
+        assert_eq!(proposed(500_100, &offsets), 500_101);
+        assert_eq!(proposed(7, &[None]), 8);
+        assert_eq!(proposed(0, &[None]), 1);
+        let before_1970 = [Some(Offset::new(-5_000_000, at(0), at(0)))];
+        assert_eq!(proposed(0, &before_1970), 1);
+        // A node refuses it, in place of giving a number twice.
+        assert_eq!(proposed(LARGEST_NUMBER, &offsets), LARGEST_NUMBER + 1);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(20))]
+
+        /// The names used last are remembered, and memory is bounded.
+        #[test]
+        fn names_are_forgotten_in_the_order_of_their_use(uses in prop::collection::vec(0_u16..9_000, 1..12_000)) {
+            let mut numbers = LastNumbers::default();
+            for (number, name) in (1..).zip(&uses) {
+                numbers.saw(&name.to_be_bytes(), number);
+            }
+            let last = uses.last().expect("at least one");
+            prop_assert_eq!(numbers.last(&last.to_be_bytes()), uses.len() as u64);
+            prop_assert!(numbers.recent.len() + numbers.older.len() <= 2 * LastNumbers::NAMES);
+            for (i, name) in uses.iter().enumerate().rev().take(LastNumbers::NAMES) {
+                prop_assert!(numbers.last(&name.to_be_bytes()) > i as u64, "use {}", i);
+            }
+        }
+    }
+}
