@@ -130,7 +130,7 @@ impl Claim {
         let request = kind.acquire(name.key(), &self.owner, terms.ttl, proposal);
         self.round().ask(self.nodes(), &Arc::new(request));
         let woken = self.round().wait(answer_by, interrupts);
-        match self.round().with(Attempt::to_write_back) {
+        match self.round().with(Attempt::number_to_write_back) {
             Some(number) if woken == Woken::Decided => {
                 self.write_back(number, answer_by, interrupts)
             }

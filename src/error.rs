@@ -45,7 +45,8 @@ pub enum ErrorKind {
     Cancelled,
     /// The [`Quorlock`](crate::Quorlock) was closed.
     Closed,
-    /// On so many nodes the name belongs to something that is no lock that it can never be locked.
+    /// On so many nodes the name belongs to something that is no lock that it can never be locked; or
+    /// there is no number left for its [`FencingToken`](crate::FencingToken).
     WrongKind,
 }
 

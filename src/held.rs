@@ -287,7 +287,7 @@ impl Held {
             coordinator.quorum_reached();
         }
         if matches!(renewed, Renewed::Until(..)) {
-            if patient {
+            if patient && self.claim.token().is_some() {
                 round.hear_out(answer_by);
             }
             self.repair_again(&round, ttl);

@@ -88,12 +88,26 @@ fn documented() -> Vec<&'static str> {
     commands
 }
 
-/// A user that may do nothing but `commands`, on the keys that begin with the default prefix.
+/// The keys that the example in `lua/README.md` allows.
+fn documented_keys() -> Vec<&'static str> {
+    let text = include_str!("../lua/README.md");
+    let example = text.lines().find(|line| line.starts_with("ACL SETUSER")).expect("the example");
+    let keys: Vec<_> = example.split(' ').filter(|word| word.starts_with('~')).collect();
+    assert_eq!(keys.len(), 2, "{example}");
+    keys
+}
+
+/// A user that may do nothing but `commands`, on keys with the default prefix.
 fn limited_user(server: &Server, commands: &[&str]) -> Quorlock {
+    limited_user_on(server, &documented_keys(), commands)
+}
+
+fn limited_user_on(server: &Server, keys: &[&str], commands: &[&str]) -> Quorlock {
     let commands: Vec<_> = commands.iter().map(|command| format!("+{command}")).collect();
-    let user = ["ACL", "SETUSER", "locker", "reset", "on", ">secret", "~quorlock:*"];
+    let user = ["ACL", "SETUSER", "locker", "reset", "on", ">secret"];
     let commands = commands.iter().map(String::as_str);
-    server.command(&user.into_iter().chain(commands).collect::<Vec<_>>());
+    let words = user.into_iter().chain(keys.iter().copied()).chain(commands);
+    server.command(&words.collect::<Vec<_>>());
     client([server.url().replace("://", "://locker:secret@")])
 }
 
@@ -121,6 +135,18 @@ fn a_key_that_the_user_may_not_touch() {
     let url = server.url().replace("://", "://locker:secret@");
     let locks = builder([url]).key_prefix("other:").build().expect("the settings are valid");
     refused(&locks, &["lacks a permission", "lua/README.md"]);
+}
+
+/// Who may not touch the fences can lock without them.
+#[test]
+fn fences_that_the_user_may_not_touch() {
+    let server = Server::start();
+    let locks = limited_user_on(&server, &["~quorlock:*"], &documented());
+    refused(&locks, &["lacks a permission", "lua/README.md"]);
+    let url = server.url().replace("://", "://locker:secret@");
+    let locks = builder([url]).fencing(false).build().expect("the settings are valid");
+    everything(&locks).expect("no fence is touched");
+    server.wait_no_keys_in(0);
 }
 
 #[test]

@@ -6,12 +6,26 @@ use redis::Value;
 use support::Server;
 
 const ACQUIRE: &str = include_str!("../lua/mutex/acquire.lua");
+const CONFIRM: &str = include_str!("../lua/mutex/confirm.lua");
 const EXTEND: &str = include_str!("../lua/mutex/extend.lua");
 const RELEASE: &str = include_str!("../lua/mutex/release.lua");
 
+/// A call without fencing.
 fn run(server: &Server, script: &str, arguments: &[&str]) -> Value {
     server.command(&[&["EVAL", script, "1", "k"], arguments].concat())
 }
+
+/// A call with the fence.
+fn fenced(server: &Server, script: &str, arguments: &[&str]) -> Value {
+    server.command(&[&["EVAL", script, "2", "k", FENCE], arguments].concat())
+}
+
+const FENCE: &str = "{k}:fence";
+const DAY: i64 = 86_400_000;
+/// Beyond what a Lua script may turn into text.
+const BIG: i64 = 1_234_567_890_123_457;
+const LARGEST: i64 = (1 << 51) - 1;
+const ALWAYS: &str = "99999999999999";
 
 fn pair(code: i64, value: Value) -> Value {
     Value::Array(vec![Value::Int(code), value])
@@ -74,4 +88,148 @@ fn data_that_is_no_lock_is_no_fault_of_the_node() {
     assert_eq!(run(&server, EXTEND, &["me", "60000", "99999999999999"]), Value::Int(0));
     assert_eq!(run(&server, RELEASE, &["me"]), Value::Int(0));
     assert_eq!(server.command(&["LLEN", "k"]), Value::Int(1));
+}
+
+fn fence(server: &Server) -> i64 {
+    server.get(FENCE).expect("there is a fence").parse().expect("a number")
+}
+
+fn set_fence(server: &Server, number: i64) {
+    server.command(&["SET", FENCE, &number.to_string()]);
+}
+
+fn acquire(server: &Server, owner: &str, proposal: i64) -> Value {
+    fenced(server, ACQUIRE, &[owner, "60000", &proposal.to_string()])
+}
+
+fn granted(number: i64) -> Value {
+    pair(1, Value::Int(number))
+}
+
+#[test]
+fn a_grant_takes_the_proposal_or_what_is_above_the_fence_and_is_exact() {
+    let server = Server::start();
+    for (proposal, number) in
+        [(BIG, BIG), (BIG, BIG + 1), (7, BIG + 2), (BIG + 4, BIG + 4), (LARGEST, LARGEST)]
+    {
+        assert_eq!(acquire(&server, "me", proposal), granted(number));
+        assert_eq!(fence(&server), number, "kept as it was answered");
+        let lives = server.pttl(FENCE);
+        assert!(
+            lives > DAY + 50_000 && lives <= DAY + 60_000,
+            "a day longer than the lock: {lives}"
+        );
+        assert_eq!(run(&server, RELEASE, &["me"]), Value::Int(1));
+        assert_eq!(fence(&server), number, "it outlives the lock");
+    }
+}
+
+#[test]
+fn a_copy_of_an_acquire_is_answered_the_same_number() {
+    let server = Server::start();
+    assert_eq!(acquire(&server, "me", BIG), granted(BIG));
+    assert_eq!(acquire(&server, "me", BIG), granted(BIG), "nothing is counted twice");
+    // Its own write-back has come in between.
+    let raised = (BIG + 9).to_string();
+    assert_eq!(fenced(&server, CONFIRM, &["me", &raised]), Value::Int(1));
+    assert_eq!(acquire(&server, "me", BIG), granted(BIG + 9));
+    // The fence is gone, which should not be.
+    server.command(&["DEL", FENCE]);
+    assert_eq!(acquire(&server, "me", BIG), granted(BIG));
+    let Value::Array(refused) = acquire(&server, "other", BIG + 9) else { panic!("an array") };
+    assert_eq!(refused[0], Value::Int(0));
+    assert_eq!(fence(&server), BIG, "a refusal leaves it alone");
+}
+
+#[test]
+fn no_number_is_granted_twice_at_the_end_of_the_range() {
+    let server = Server::start();
+    let spent = pair(-3, Value::Int(0));
+    set_fence(&server, LARGEST);
+    assert_eq!(acquire(&server, "me", 1), spent);
+    assert_eq!((server.get("k"), fence(&server)), (None, LARGEST), "nothing was granted");
+    server.command(&["DEL", FENCE]);
+    assert_eq!(acquire(&server, "me", LARGEST + 1), spent);
+    for strange in ["nonsense", "", "inf", "nan"] {
+        server.command(&["SET", FENCE, strange]);
+        assert_eq!(acquire(&server, "me", BIG), spent, "{strange}");
+        assert_eq!(server.get("k"), None);
+    }
+    server.command(&["DEL", FENCE]);
+    server.command(&["RPUSH", FENCE, "data"]);
+    assert_eq!(acquire(&server, "me", BIG), spent);
+    assert_eq!(server.get("k"), None);
+    assert_eq!(server.command(&["LLEN", FENCE]), Value::Int(1));
+}
+
+#[test]
+fn a_number_is_confirmed_only_where_the_lock_is_ours() {
+    let server = Server::start();
+    let confirm =
+        |owner: &str, number: i64| fenced(&server, CONFIRM, &[owner, &number.to_string()]);
+    assert_eq!(confirm("me", BIG), Value::Int(0));
+    assert_eq!(server.get(FENCE), None);
+    acquire(&server, "me", BIG);
+    assert_eq!(confirm("other", BIG + 5), Value::Int(0));
+    assert_eq!(fence(&server), BIG);
+    assert_eq!(confirm("me", BIG + 5), Value::Int(1));
+    assert_eq!(fence(&server), BIG + 5);
+    assert_eq!(confirm("me", BIG + 3), Value::Int(1), "it knows more already");
+    assert_eq!(fence(&server), BIG + 5);
+    assert!(server.pttl(FENCE) > DAY + 50_000);
+    server.command(&["DEL", "k"]);
+    server.command(&["RPUSH", "k", "data"]);
+    assert_eq!(confirm("me", BIG + 9), Value::Int(0), "data is no fault of the node");
+}
+
+#[test]
+fn an_extension_never_looks_at_the_fence_and_has_it_outlive_the_lock() {
+    let server = Server::start();
+    let extend = |ttl: &str| {
+        fenced(&server, EXTEND, &["me", ttl, ALWAYS, &BIG.to_string(), &BIG.to_string()])
+    };
+    acquire(&server, "me", BIG);
+    set_fence(&server, BIG + 1_000);
+    assert_eq!(extend("90000"), Value::Int(1), "a larger number is not in the way");
+    assert_eq!(fence(&server), BIG + 1_000);
+    assert!(server.pttl(FENCE) > DAY + 80_000);
+    assert_eq!(extend("1000"), Value::Int(1));
+    assert!(server.pttl(FENCE) > DAY + 80_000, "the key lives on, too");
+    server.command(&["DEL", FENCE]);
+    assert_eq!(extend("90000"), Value::Int(1));
+    assert_eq!(fence(&server), BIG, "one that is gone is there again");
+    assert!(server.pttl(FENCE) > DAY + 80_000);
+}
+
+#[test]
+fn a_repair_writes_the_fence_and_stops_at_a_larger_one() {
+    let server = Server::start();
+    let extend = |up_to: i64, until: &str| {
+        fenced(&server, EXTEND, &["me", "60000", until, &BIG.to_string(), &up_to.to_string()])
+    };
+    assert_eq!(extend(BIG, "0"), Value::Int(-1), "too late");
+    assert_eq!(server.get(FENCE), None);
+    assert_eq!(extend(BIG, ALWAYS), Value::Int(2));
+    assert_eq!(fence(&server), BIG);
+    assert!(server.pttl(FENCE) > DAY + 50_000);
+
+    server.command(&["DEL", "k"]);
+    set_fence(&server, BIG + 2);
+    assert_eq!(extend(BIG, ALWAYS), pair(-2, Value::Int(BIG + 2)));
+    assert_eq!(extend(BIG + 1, ALWAYS), pair(-2, Value::Int(BIG + 2)));
+    assert_eq!(server.get("k"), None);
+    assert_eq!(extend(BIG + 2, ALWAYS), Value::Int(2));
+    assert_eq!(server.get("k").as_deref(), Some("me"));
+    assert_eq!(fence(&server), BIG + 2, "it never falls");
+}
+
+#[test]
+fn without_fencing_no_fence_is_touched() {
+    let server = Server::start();
+    run(&server, ACQUIRE, &["me", "60000"]);
+    run(&server, EXTEND, &["me", "60000", ALWAYS]);
+    server.command(&["DEL", "k"]);
+    assert_eq!(run(&server, EXTEND, &["me", "60000", ALWAYS]), Value::Int(2));
+    assert_eq!(run(&server, RELEASE, &["me"]), Value::Int(1));
+    assert_eq!(server.command(&["DBSIZE"]), Value::Int(0));
 }

@@ -200,7 +200,7 @@ impl Attempt {
 
     /// The number that has to be written back before the lock may be used: it was won, and too few nodes
     /// know its number.
-    pub(crate) fn to_write_back(&mut self) -> Option<u64> {
+    pub(crate) fn number_to_write_back(&mut self) -> Option<u64> {
         if self.tally.verdict() != Verdict::Won || self.known() {
             return None;
         }
@@ -209,7 +209,7 @@ impl Attempt {
         Some(number)
     }
 
-    /// A majority has confirmed what [`to_write_back`](Self::to_write_back) named.
+    /// A majority has confirmed what [`number_to_write_back`](Self::number_to_write_back) named.
     pub(crate) fn written_back(&mut self) {
         self.confirmed = true;
     }

@@ -60,7 +60,7 @@ fn step(attempt: &mut Attempt, words: &[&str]) -> String {
         "wrong-kind" => attempt.vote(node(), Vote::WrongKind),
         "spent" => attempt.vote(node(), Vote::Spent),
         "write-back" => {
-            let number = attempt.to_write_back();
+            let number = attempt.number_to_write_back();
             return number.map_or_else(|| "nothing".to_owned(), |number| number.to_string());
         }
         "written-back" => attempt.written_back(),
@@ -139,7 +139,7 @@ fn tell(attempt: &mut Attempt, node: usize, said: Said) {
 
 /// Whether it was won, once its number was written back.
 fn won(attempt: &mut Attempt) -> bool {
-    if attempt.to_write_back().is_some() {
+    if attempt.number_to_write_back().is_some() {
         attempt.written_back();
     }
     matches!(attempt.conclude(at(10)), Conclusion::Won { .. })

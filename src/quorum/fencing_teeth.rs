@@ -107,7 +107,7 @@ impl Client {
     /// Writes the number back where that is due, as far as the message reaches; the number, if the
     /// lock is won.
     fn number(&mut self, nodes: &mut [Node], reached: &[usize]) -> Option<u64> {
-        if let Some(number) = self.attempt.to_write_back() {
+        if let Some(number) = self.attempt.number_to_write_back() {
             let answer_by = self.now.after(TTL);
             let mut round = Confirmation::new(nodes.len(), answer_by, self.mechanisms);
             for (i, node) in nodes.iter_mut().enumerate() {

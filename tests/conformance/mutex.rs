@@ -30,6 +30,7 @@ pub(crate) const PROMISES: &[Promise] = &[
     ("closing_ends_the_waiting", closing_ends_the_waiting),
     ("names_are_bytes_and_independent", names_are_bytes_and_independent),
     ("another_redlock_client_is_excluded", another_redlock_client_is_excluded),
+    ("tokens_rise_from_holder_to_holder", tokens_rise_from_holder_to_holder),
     ("other_data_is_never_touched", other_data_is_never_touched),
 ];
 
@@ -308,6 +309,37 @@ fn another_redlock_client_is_excluded(world: &mut World) {
                    else return 0 end";
     world.command_everywhere(&["EVAL", release, "1", &key, "another-client"]);
     assert!(is_free(&locks, "orders/42"));
+}
+
+fn tokens_rise_from_holder_to_holder(world: &mut World) {
+    let clients = [world.client(), world.client(), world.client()];
+    let last = parking_lot::Mutex::new(None);
+    thread::scope(|scope| {
+        for locks in &clients {
+            scope.spawn(|| {
+                for i in 0..5 {
+                    let guard = lock(locks, "orders/42");
+                    let token = guard.token().expect("fencing is on");
+                    assert!(u64::from(token) > 0 && i64::from(token) > 0);
+                    let before = last.lock().replace(token);
+                    assert!(Some(token) > before, "{token} after {before:?}");
+                    assert_eq!(guard.token(), Some(token), "it stays the same");
+                    if i % 2 == 0 {
+                        guard.unlock().expect("a majority is healthy");
+                    }
+                }
+            });
+        }
+    });
+    // Switched off, nothing of it is there.
+    let locks = world.builder().fencing(false).build().expect("the settings are valid");
+    let guard = lock(&locks, "orders/43");
+    assert_eq!(guard.token(), None);
+    let fence = format!("{{{}}}:fence", world.key("orders/43"));
+    for there in world.command_everywhere(&["EXISTS", &fence]) {
+        assert_eq!(there, redis::Value::Int(0));
+    }
+    guard.unlock().expect("a majority is healthy");
 }
 
 fn other_data_is_never_touched(world: &mut World) {

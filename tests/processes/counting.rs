@@ -1,4 +1,4 @@
-//! Many threads in several processes, and one number in a file.
+//! Many threads in several processes, and one number in a file, with the last holder's token.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -101,7 +101,7 @@ impl Counting {
 
     /// Where they have come to.
     fn number(&self) -> usize {
-        read(&self.number.0)
+        read(&self.number.0).0
     }
 
     /// Whether any of them has ended, well or not.
@@ -112,21 +112,28 @@ impl Counting {
     /// Waits for their end, and says where they have come to.
     fn finish(self) -> usize {
         self.helpers.into_iter().for_each(|helper| helper.finish_within(self.limit));
-        read(&self.number.0)
+        read(&self.number.0).0
     }
 }
 
 /// On the helper's side: counts up `times` times in each of several threads, each time under
-/// `lock`.
-pub(crate) fn count<G>(file: &Path, times: usize, lock: impl Fn() -> G + Sync) {
+/// `lock`, and with a `token` larger than the last one, if there are tokens.
+pub(crate) fn count<G>(
+    file: &Path,
+    times: usize,
+    lock: impl Fn() -> G + Sync,
+    token: fn(&G) -> Option<u64>,
+) {
     thread::scope(|scope| {
         for _ in 0..THREADS {
             scope.spawn(|| {
                 for _ in 0..times {
                     let guard = lock();
-                    let number = read(file);
+                    let (number, last) = read(file);
+                    let token = token(&guard);
+                    assert!(token.is_none_or(|token| token > last), "{token:?} after {last}");
                     thread::yield_now();
-                    write(file, number + 1);
+                    write(file, number + 1, token.unwrap_or(0));
                     drop(guard);
                 }
             });
@@ -134,16 +141,19 @@ pub(crate) fn count<G>(file: &Path, times: usize, lock: impl Fn() -> G + Sync) {
     });
 }
 
-fn read(file: &Path) -> usize {
+/// The number and the token.
+fn read(file: &Path) -> (usize, u64) {
     let text = fs::read_to_string(file).expect("the file is there");
-    text.parse().expect("there is a number in it")
+    let (number, token) = text.split_once(' ').expect("there are two numbers in it");
+    (number.parse().expect("a number"), token.parse().expect("a number"))
 }
 
-/// Overwrites the number. It has the same width always, so that without a lock it is still a
+/// Overwrites both. It has the same width always, so that without a lock it is still a
 /// number that is read, only perhaps an old one.
-fn write(file: &Path, number: usize) {
+fn write(file: &Path, number: usize, token: u64) {
     let file = File::options().write(true).open(file).expect("the file is there");
-    file.write_all_at(format!("{number:010}").as_bytes(), 0).expect("it can be written");
+    file.write_all_at(format!("{number:010} {token:020}").as_bytes(), 0)
+        .expect("it can be written");
 }
 
 /// A file with a zero in it, removed on drop.
@@ -155,7 +165,7 @@ impl Number {
         let name = format!("quorlock-number-{:016x}", rand::random::<u64>());
         let number = Self(std::env::temp_dir().join(name));
         File::create_new(&number.0).expect("a file can be made among the temporary ones");
-        write(&number.0, 0);
+        write(&number.0, 0, 0);
         number
     }
 }

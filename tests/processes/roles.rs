@@ -206,17 +206,18 @@ pub(crate) static COUNT: Role = Role {
     name: "count",
     run: || {
         let locks = locks(Duration::from_secs(30));
-        count(|| locks.lock(NAME).expect("healthy nodes"));
+        count(|| locks.lock(NAME).expect("healthy nodes"), |guard| guard.token().map(u64::from));
     },
 };
 
 /// Says `ready`, and on "go" counts, without any lock.
-pub(crate) static COUNT_UNLOCKED: Role = Role { name: "count unlocked", run: || count(|| ()) };
+pub(crate) static COUNT_UNLOCKED: Role =
+    Role { name: "count unlocked", run: || count(|| (), |()| None) };
 
-fn count<G>(lock: impl Fn() -> G + Sync) {
+fn count<G>(lock: impl Fn() -> G + Sync, token: fn(&G) -> Option<u64>) {
     let file = PathBuf::from(env::var_os(FILE).expect("the test names a file"));
     let times = env::var(TIMES).expect("the test says how often").parse().expect("a number");
     say("ready");
     wait_for_go();
-    counting::count(&file, times, lock);
+    counting::count(&file, times, lock, token);
 }
