@@ -287,10 +287,7 @@ impl Held {
             coordinator.quorum_reached();
         }
         if matches!(renewed, Renewed::Until(..)) {
-            if patient && self.claim.token().is_some() {
-                round.hear_out(answer_by);
-            }
-            self.repair_again(&round, ttl);
+            self.repair_again(&round, ttl, patient);
         }
         if renewed == Renewed::Unknown {
             let doubtful = round.with(|extension| extension.is_doubtful(now));
@@ -300,19 +297,32 @@ impl Held {
         Ok(())
     }
 
-    /// Has the nodes that contenders got for a while set the key again. Nobody waits for their answers.
-    fn repair_again(&self, round: &Round<Extension>, ttl: Duration) {
+    /// Has the nodes that contenders got for a while set the key again. Whoever is `patient` waits for
+    /// their answers, for a moment each, and tries again where that is due.
+    fn repair_again(&self, round: &Arc<Round<Extension>>, ttl: Duration, patient: bool) {
         let coordinator = self.claim.coordinator();
-        let now = clock::now();
-        let answer_by = now.after(coordinator.settings().node_timeout);
-        let Some((again, up_to)) = round.with(|round| round.repair_again(now, answer_by)) else {
-            return;
-        };
-        let Some(repair_until) = self.lease.lock().repair_until() else { return };
-        let round = Round::new(again, reply::extend, coordinator.names());
-        let mut rounds = self.rounds.lock();
-        if self.claim.round().with(|attempt| rounds.begin(round.clone(), attempt)) {
+        let mut round = round.clone();
+        loop {
+            let now = clock::now();
+            let answer_by = now.after(coordinator.settings().node_timeout);
+            if patient {
+                round.hear_out(answer_by);
+            }
+            let Some((again, up_to)) = round.with(|round| round.repair_again(now, answer_by))
+            else {
+                return;
+            };
+            let Some(repair_until) = self.lease.lock().repair_until() else { return };
+            round = Round::new(again, reply::extend, coordinator.names());
+            let mut rounds = self.rounds.lock();
+            if !self.claim.round().with(|attempt| rounds.begin(round.clone(), attempt)) {
+                return;
+            }
             self.claim.repair_again(&round, ttl, repair_until, &up_to);
+            drop(rounds);
+            if !patient {
+                return;
+            }
         }
     }
 

@@ -259,9 +259,7 @@ impl Attempt {
         let refused = self.count(|answer| matches!(answer, Answer::Voted(Vote::Refused(_))));
         match self.slots[0].answer {
             // No majority knows its number: it rises as far as this node's does, and the clocks agree.
-            Answer::Voted(Vote::Granted(number)) if refused == 0 => {
-                self.conclude_won(now, number)
-            }
+            Answer::Voted(Vote::Granted(number)) if refused == 0 => self.conclude_won(now, number),
             Answer::Voted(Vote::Refused(remaining)) => Conclusion::Held { remaining },
             _ => Conclusion::Unreachable,
         }

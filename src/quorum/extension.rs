@@ -36,6 +36,10 @@ pub(crate) enum Heard {
     Nothing,
 }
 
+/// How often a node is tried again, in one renewal, that contenders keep taking. A contender has it for
+/// a round trip, and then not for as long as it waits; so few tries leave a node out.
+const MORE_REPAIRS: u32 = 5;
+
 /// One round of `extend`. It counts only if a majority confirmed *this* round by the presence of our
 /// key, and its validity counts from before its first send: what an earlier round was told says
 /// nothing about this one.
@@ -59,6 +63,10 @@ pub(crate) struct Extension {
     doubtful: usize,
     /// The numbers of the nodes that are free, and know a number above ours.
     above: Vec<Option<u64>>,
+    /// The end of validity of the round, this one or one before, that a majority confirmed by presence.
+    sound_until: Option<Time>,
+    /// How many further rounds may go back to this one.
+    tries_left: u32,
     /// The first node had lost our key.
     first_repaired: bool,
     first_heard: bool,
@@ -89,6 +97,8 @@ impl Extension {
             sent: vec![0; nodes],
             doubtful: 0,
             above: vec![None; nodes],
+            sound_until: None,
+            tries_left: MORE_REPAIRS,
             first_repaired: false,
             first_heard: false,
             closed: false,
@@ -101,30 +111,43 @@ impl Extension {
         self.closed = true;
     }
 
-    /// A second repair of the nodes that were free and knew a number above ours, each up to that number:
-    /// another round, for those nodes alone. Once only, and only if a majority has confirmed this round
-    /// by the presence of our key.
+    /// Another try to repair the nodes that contenders have, or had: another round, for those nodes
+    /// alone, each up to the number that it was free with. Only if a majority has confirmed this round,
+    /// or the one that it goes back to, by the presence of our key.
     ///
-    /// Such a node has granted the lock to somebody who had no majority, as we had it. Contenders do so
-    /// all the time, and if their numbers kept us out, a lock that many want could never be repaired.
-    /// Who is granted it there after this answer raises the number again, and this repair is refused.
+    /// Such a node has granted the lock to somebody who had no majority, as we had it: since that round
+    /// began, and as long as it is valid. Contenders do so all the time, and if their numbers kept us
+    /// out, a lock that many want could never be repaired. Who is granted it there after this answer
+    /// raises the number again, and this repair is refused; then there is another one.
     pub(crate) fn repair_again(
         &mut self,
         now: Time,
         answer_by: Time,
     ) -> Option<(Self, Vec<Option<u64>>)> {
-        let nodes = self.above.len();
-        let above = std::mem::replace(&mut self.above, vec![None; nodes]);
-        let none = above.iter().all(Option::is_none);
-        let present = self.present.verdict() == Verdict::Won;
-        if none || !present || !self.mechanisms.repair_among_contenders {
+        if self.present.verdict() == Verdict::Won {
+            self.sound_until = Some(self.valid_at_most());
+        }
+        let sound = self.sound_until.is_some_and(|until| now < until);
+        if !sound || self.tries_left == 0 || !self.mechanisms.repair_among_contenders {
             return None;
         }
-        let mut again = Self::new(nodes, now, answer_by, self.ttl, self.basis, self.mechanisms);
-        for (node, _) in above.iter().enumerate().filter(|(_, above)| above.is_none()) {
+        let nodes = self.heard.len();
+        let above = std::mem::replace(&mut self.above, vec![None; nodes]);
+        let up_to: Vec<_> = above
+            .into_iter()
+            .zip(&self.heard)
+            .map(|(above, heard)| above.or((*heard == Heard::NotOurs).then_some(0)))
+            .collect();
+        if up_to.iter().all(Option::is_none) {
+            return None;
+        }
+        let again = Self::new(nodes, now, answer_by, self.ttl, self.basis, self.mechanisms);
+        let mut again =
+            Self { sound_until: self.sound_until, tries_left: self.tries_left - 1, ..again };
+        for (node, _) in up_to.iter().enumerate().filter(|(_, up_to)| up_to.is_none()) {
             again.fail(node, Failure::NotSent);
         }
-        Some((again, above))
+        Some((again, up_to))
     }
 
     /// The end of validity that this round can lead to, whatever the nodes answer.
@@ -355,7 +378,6 @@ mod tests {
             vote.iter().for_each(|vote| round.vote(node, *vote));
         }
         let (mut again, up_to) = round.repair_again(start, answer_by)?;
-        assert!(round.repair_again(start, answer_by).is_none(), "once only");
         let asked: Vec<_> = up_to.iter().map(Option::is_some).collect();
         let news: Vec<_> =
             again.news().iter().map(|heard| *heard != Some(Heard::NotAsked)).collect();
@@ -369,8 +391,31 @@ mod tests {
         assert_eq!(contended(&[EXTENDED, EXTENDED, ABOVE]), Some(vec![None, None, Some(77)]));
         assert_eq!(contended(&[EXTENDED, ABOVE, None]), None, "no majority has our key");
         assert_eq!(contended(&[REPAIRED, EXTENDED, ABOVE]), None, "it was not there in between");
-        assert_eq!(contended(&[EXTENDED, EXTENDED, NOT_OURS]), None);
+        assert_eq!(contended(&[EXTENDED, EXTENDED, NOT_OURS]), Some(vec![None, None, Some(0)]));
+        assert_eq!(contended(&[EXTENDED, EXTENDED, None]), None);
+        assert_eq!(contended(&[EXTENDED, EXTENDED, EXTENDED]), None);
         assert_eq!(round(&[EXTENDED, ABOVE, ABOVE]), Renewed::Gone);
+    }
+
+    /// Contenders come back again and again; and the round that was confirmed gets old.
+    #[test]
+    fn a_node_that_contenders_keep_taking_is_tried_a_few_times_while_the_round_is_valid() {
+        let (start, ttl) = (Time::default(), Duration::from_secs(10));
+        let answer_by = start.after(ttl);
+        let mut round = Extension::new(3, start, answer_by, ttl, Basis::Majority, Mechanisms::ALL);
+        round.vote(0, ExtensionVote::Extended);
+        round.vote(1, ExtensionVote::Extended);
+        round.vote(2, ExtensionVote::NotOurs);
+        assert!(round.repair_again(round.valid_at_most(), answer_by).is_none(), "too late");
+        let mut tries = 0;
+        while let Some((again, up_to)) = round.repair_again(start, answer_by) {
+            assert_eq!(up_to, [None, None, Some(tries)]);
+            round = again;
+            tries += 1;
+            round.vote(2, ExtensionVote::FreeAbove(tries));
+            assert_eq!(round.result(start), Renewed::Unknown, "it confirms nothing by itself");
+        }
+        assert_eq!(tries, u64::from(MORE_REPAIRS));
     }
 
     #[test]

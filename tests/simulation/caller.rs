@@ -10,8 +10,8 @@ use super::held::Held;
 use super::round::Round;
 use crate::kinds::reply;
 use crate::quorum::{
-    Acquisition, Backoff, Basis, Extension, Judged, Judgement, Outcome, Outlook, Patience, Policy,
-    Release, Step, Terms, Time,
+    Acquisition, Attempt, Backoff, Ballot, Basis, Confirmation, Extension, Judged, Judgement,
+    Outcome, Outlook, Patience, Policy, Release, Step, Terms, Time,
 };
 
 pub(super) struct Caller {
@@ -27,6 +27,7 @@ enum Doing {
     Nothing,
     Thinking,
     Attempting(Call, Claim),
+    Confirming(Call, Claim, Rc<Round<Confirmation>>),
     Pausing(Call),
     Holding(Rc<Held>, Use),
     Extending(Rc<Held>, Rc<Round<Extension>>, Use),
@@ -65,7 +66,7 @@ impl Caller {
     /// What it was trying to get.
     pub(super) fn into_claim(self) -> Option<Claim> {
         match self.doing {
-            Doing::Attempting(_, claim) => Some(claim),
+            Doing::Attempting(_, claim) | Doing::Confirming(_, claim, _) => Some(claim),
             _ => None,
         }
     }
@@ -80,7 +81,11 @@ impl Caller {
                 usage.extend = None;
             }
             Doing::Thinking | Doing::Nothing => caller.doing = Doing::Thinking,
-            Doing::Attempting(..) | Doing::Pausing(_) | Doing::Extending(..) | Doing::Unlocking => {
+            Doing::Attempting(..)
+            | Doing::Confirming(..)
+            | Doing::Pausing(_)
+            | Doing::Extending(..)
+            | Doing::Unlocking => {
                 return;
             }
         }
@@ -106,7 +111,13 @@ impl Caller {
         match std::mem::replace(&mut caller.doing, Doing::Nothing) {
             Doing::Nothing => {}
             Doing::Thinking => Self::call(client, index, cx),
-            Doing::Attempting(call, claim) => Self::conclude(client, index, cx, call, claim),
+            Doing::Attempting(call, claim) => Self::heard(client, index, cx, call, claim),
+            Doing::Confirming(call, claim, round) => {
+                if round.with(|confirmation| confirmation.confirmed()) {
+                    claim.attempt.with(Attempt::written_back);
+                }
+                Self::conclude(client, index, cx, call, claim);
+            }
             Doing::Pausing(call) => match call.acquisition.waited(cx.now()) {
                 Some(outcome) => Self::finish(client, index, cx, &call, outcome, None),
                 None => Self::attempt(client, index, cx, call),
@@ -152,7 +163,7 @@ impl Caller {
         let mechanisms = cx.net.switches.mechanisms;
         let acquisition = Acquisition::new(Policy {
             patience,
-            backoff: Backoff { min: Duration::from_millis(5), max: Duration::from_millis(100) },
+            backoff: Backoff { min: Duration::from_millis(5), max: Duration::from_millis(150) },
             no_quorum_timeout: cx.settings.no_quorum_timeout,
             mechanisms,
         });
@@ -175,7 +186,29 @@ impl Caller {
     }
 
     /// The verdict is there, or the time for it is over.
-    fn conclude(client: &mut Client, index: usize, cx: &mut Cx<'_>, mut call: Call, claim: Claim) {
+    fn heard(client: &mut Client, index: usize, cx: &mut Cx<'_>, call: Call, claim: Claim) {
+        let decided = claim.attempt.with(|attempt| attempt.decided());
+        match claim.attempt.with(Attempt::number_to_write_back).filter(|_| decided) {
+            Some(number) => {
+                client.callers[index].epoch = cx.net.fresh();
+                let note = client.callers[index].note();
+                let round = claim.write_back(client, cx, number, note);
+                cx.remind(claim.answer_by, note);
+                client.callers[index].doing = Doing::Confirming(call, claim, round);
+            }
+            None => Self::conclude(client, index, cx, call, claim),
+        }
+    }
+
+    /// All that is to be heard of an attempt was heard.
+    fn conclude(
+        client: &mut Client,
+        index: usize,
+        cx: &mut Cx<'_>,
+        mut call: Call,
+        mut claim: Claim,
+    ) {
+        claim.saw_numbers(client);
         let now = cx.now();
         let outlook = Outlook::new(None, cx.settings.node_timeout);
         let judged = claim.attempt.with(|attempt| outlook.judge(attempt, now));
@@ -184,8 +217,11 @@ impl Caller {
         };
         let random = cx.net.chance.share();
         let step = call.acquisition.concluded(conclusion, claim.started, now, random);
-        if let Step::Finish(outcome @ Outcome::Granted { valid_until, .. }) = step {
+        if let Step::Finish(outcome @ Outcome::Granted { valid_until, number }) = step {
+            claim.number = number;
             let held = Held::begin(client, cx, claim, valid_until);
+            let now = cx.net.now;
+            cx.net.checks.granted(&held.claim, now);
             return Self::finish(client, index, cx, &call, outcome, Some(held));
         }
         if !cx.net.switches.keeps_lost_attempts {

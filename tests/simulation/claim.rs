@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use super::client::{Client, Cx, Note};
 use super::round::Round;
-use super::worker::Outgoing;
+use super::worker::{Outgoing, Worker};
 use crate::ident::owner_text;
-use crate::kinds::{EXCLUSIVE, reply};
+use crate::kinds::{EXCLUSIVE, Fence, Repair, reply};
 use crate::node::Request;
-use crate::quorum::{Attempt, Duty, Extension, Terms, Time};
+use crate::quorum::{Attempt, Confirmation, Duty, Extension, Terms, Time, proposal};
 
 pub(super) struct Claim {
     pub(super) name: usize,
@@ -17,7 +17,10 @@ pub(super) struct Claim {
     pub(super) owner: String,
     pub(super) terms: Terms,
     pub(super) started: Time,
+    pub(super) answer_by: Time,
     pub(super) attempt: Rc<Round<Attempt>>,
+    /// The number of the lock that was won; 0 without fencing.
+    pub(super) number: u64,
 }
 
 impl Claim {
@@ -41,7 +44,9 @@ impl Claim {
             owner,
             terms,
             started,
+            answer_by,
             attempt: Rc::new(Round::new(attempt, reply::acquire, waiter)),
+            number: 0,
         }
     }
 
@@ -52,10 +57,41 @@ impl Claim {
 
     /// Asks all nodes.
     pub(super) fn ask(&self, client: &mut Client, cx: &mut Cx<'_>) {
-        let request = EXCLUSIVE.acquire(&self.key, &self.owner, self.terms.ttl);
+        let proposed = cx.settings.fencing.then(|| {
+            let clocks: Vec<_> = client.workers.iter().map(|worker| worker.clock).collect();
+            proposal(client.numbers.last(&self.key), &clocks, cx.now(), self.terms.mechanisms)
+        });
+        let request = EXCLUSIVE.acquire(&self.key, &self.owner, self.terms.ttl, proposed);
         let outgoing = self.outgoing(cx, &request, "acquire");
         for worker in &mut client.workers {
             worker.ask(cx, outgoing.clone(), self.attempt.clone());
+        }
+    }
+
+    /// Has all nodes know the lock's number.
+    pub(super) fn write_back(
+        &self,
+        client: &mut Client,
+        cx: &mut Cx<'_>,
+        number: u64,
+        waiter: Note,
+    ) -> Rc<Round<Confirmation>> {
+        let confirmation =
+            Confirmation::new(cx.settings.nodes, self.answer_by, self.terms.mechanisms);
+        let round = Rc::new(Round::new(confirmation, reply::confirm, waiter));
+        let request = EXCLUSIVE.confirm(&self.key, &self.owner, number);
+        let outgoing = self.outgoing(cx, &request, "confirm");
+        for worker in &mut client.workers {
+            worker.ask(cx, outgoing.clone(), round.clone());
+        }
+        round
+    }
+
+    /// What the nodes have answered so far becomes known to the client.
+    pub(super) fn saw_numbers(&self, client: &mut Client) {
+        let number = self.attempt.with(|attempt| attempt.largest_number());
+        if number > 0 {
+            client.numbers.saw(&self.key, number);
         }
     }
 
@@ -69,10 +105,38 @@ impl Claim {
         repair_until: Option<Time>,
     ) {
         for worker in &mut client.workers {
-            let until_ms = repair_until.map_or(0, |until| worker.clock_ms(until));
-            let request = EXCLUSIVE.extend(&self.key, &self.owner, ttl, until_ms);
+            let repair = self.repair(worker, repair_until, 0);
+            let request = EXCLUSIVE.extend(&self.key, &self.owner, ttl, repair);
             let outgoing = self.outgoing(cx, &request, "extend");
             worker.ask(cx, outgoing, round.clone());
+        }
+    }
+
+    /// Asks the nodes that have a number in `up_to` to set the keys again, up to that one.
+    pub(super) fn repair_again(
+        &self,
+        client: &mut Client,
+        cx: &mut Cx<'_>,
+        round: &Rc<Round<Extension>>,
+        ttl: Duration,
+        repair_until: Time,
+        up_to: &[Option<u64>],
+    ) {
+        for (worker, up_to) in client.workers.iter_mut().zip(up_to) {
+            if let Some(up_to) = up_to {
+                let repair = self.repair(worker, Some(repair_until), *up_to);
+                let request = EXCLUSIVE.extend(&self.key, &self.owner, ttl, repair);
+                let outgoing = self.outgoing(cx, &request, "extend");
+                worker.ask(cx, outgoing, round.clone());
+            }
+        }
+    }
+
+    fn repair(&self, worker: &Worker, until: Option<Time>, up_to: u64) -> Repair {
+        let number = self.number;
+        Repair {
+            until_ms: until.map_or(0, |until| worker.clock_ms(until)),
+            fence: (number > 0).then(|| Fence { number, up_to: up_to.max(number) }),
         }
     }
 

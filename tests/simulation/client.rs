@@ -13,7 +13,7 @@ use super::plan::Plan;
 use super::round::{Asker, Round};
 use super::worker::Worker;
 use crate::embedded::Reply;
-use crate::quorum::{Duty, Release, Time, drift};
+use crate::quorum::{Duty, LastNumbers, Release, Time, drift};
 
 /// What a client's threads wait for.
 #[derive(Clone, Copy, Debug)]
@@ -23,6 +23,7 @@ pub(super) enum Note {
     Closed { node: usize, conn: ConnId },
     Caller { caller: usize, epoch: u64 },
     Held { lock: u64, epoch: u64 },
+    Nobody,
 }
 
 /// What a client is set to.
@@ -36,6 +37,7 @@ pub(super) struct Settings {
     pub(super) no_quorum_timeout: Duration,
     /// The first caller of all keeps its lock.
     pub(super) rolling: bool,
+    pub(super) fencing: bool,
 }
 
 /// What the callers do.
@@ -93,6 +95,8 @@ pub(super) struct Client {
     deferred: VecDeque<Event>,
     pub(super) workers: Vec<Worker>,
     pub(super) callers: Vec<Caller>,
+    /// The numbers that it has seen.
+    pub(super) numbers: LastNumbers,
     pub(super) held: BTreeMap<u64, Rc<Held>>,
     /// Locks that have ended, and whose renewal thread has not noticed yet.
     pub(super) ending: BTreeMap<u64, Rc<Held>>,
@@ -108,6 +112,7 @@ impl Client {
             node_timeout: plan.node_timeout,
             no_quorum_timeout: Duration::from_secs(3),
             rolling: plan.rolling,
+            fencing: plan.fencing,
         };
         let started = Duration::from_secs(1_000 * (index as u64 + 1));
         let mut client = Self {
@@ -122,6 +127,7 @@ impl Client {
             deferred: VecDeque::new(),
             workers: Vec::new(),
             callers: Vec::new(),
+            numbers: LastNumbers::default(),
             held: BTreeMap::new(),
             ending: BTreeMap::new(),
         };
@@ -136,6 +142,7 @@ impl Client {
         }
         self.running = true;
         self.process = net.fresh();
+        self.numbers = LastNumbers::default();
         let how_many = self.how_many;
         self.with(net, |client, cx| {
             client.workers = (0..cx.settings.nodes).map(|node| Worker::start(node, cx)).collect();
@@ -231,12 +238,20 @@ impl Client {
             Note::Closed { node, conn } => client.workers[node].closed(cx, conn),
             Note::Caller { caller, epoch } => Caller::go_on(client, caller, epoch, cx),
             Note::Held { lock, epoch } => Held::go_on(client, lock, epoch, cx),
+            Note::Nobody => {}
         });
     }
 
-    pub(super) fn replied(&mut self, node: usize, conn: ConnId, reply: &Reply, net: &mut Network) {
+    pub(super) fn replied(
+        &mut self,
+        node: usize,
+        conn: ConnId,
+        reply: &Reply,
+        wall: Duration,
+        net: &mut Network,
+    ) {
         if self.running {
-            self.with(net, |client, cx| client.workers[node].replied(cx, conn, reply));
+            self.with(net, |client, cx| client.workers[node].replied(cx, conn, reply, wall));
         }
     }
 

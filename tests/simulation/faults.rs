@@ -94,6 +94,13 @@ impl Fault {
     }
 }
 
+impl Fault {
+    /// Whether a node's wall clock is set.
+    pub(super) fn steps(&self) -> bool {
+        matches!(self, Self::WallClockBack { .. } | Self::WallClockForward { .. })
+    }
+}
+
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

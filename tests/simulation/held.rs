@@ -9,7 +9,10 @@ use super::claim::Claim;
 use super::client::{Client, Cx, Note};
 use super::round::Round;
 use crate::kinds::reply;
-use crate::quorum::{Basis, Extension, Lease, LossReason, Next, Rounds, Time};
+use crate::quorum::{Basis, Extension, Lease, LossReason, Next, Renewed, Rounds, Time};
+
+/// How long the answers are listened to that a verdict did not need: mostly, all are there by then.
+const MOMENT: Duration = Duration::from_millis(4);
 
 pub(super) struct Held {
     pub(super) id: u64,
@@ -28,6 +31,8 @@ enum Doing {
     /// It has decided to renew, and gets around to it.
     AboutToRenew,
     Renewing(Rc<Round<Extension>>),
+    /// A majority has confirmed; it listens to the others for a moment.
+    HearingOut(Rc<Round<Extension>>),
 }
 
 impl Held {
@@ -96,9 +101,16 @@ impl Held {
             Doing::Sleeping => held.look(client, cx),
             Doing::AboutToRenew => held.renew(client, cx),
             Doing::Renewing(round) => {
-                held.conclude(cx, &round);
-                held.look(client, cx);
+                if held.conclude(cx, &round) && held.claim.number > 0 {
+                    held.hear_out(cx, round);
+                } else {
+                    held.look(client, cx);
+                }
             }
+            Doing::HearingOut(round) => match held.repair_again(client, cx, &round) {
+                Some(again) => held.hear_out(cx, again),
+                None => held.look(client, cx),
+            },
         }
     }
 
@@ -164,12 +176,39 @@ impl Held {
         Some((round, answer_by.min(valid_until)))
     }
 
-    /// A round is over, or the time for it.
-    pub(super) fn conclude(&self, cx: &Cx<'_>, round: &Rc<Round<Extension>>) {
+    /// A round is over, or the time for it; whether it was confirmed.
+    pub(super) fn conclude(&self, cx: &Cx<'_>, round: &Rc<Round<Extension>>) -> bool {
         self.claim.attempt.with(|attempt| self.rounds.borrow_mut().hear(attempt));
         let now = cx.now();
         let renewed = round.with(|extension| extension.result(now));
         self.lease.borrow_mut().renewed(renewed, now);
+        matches!(renewed, Renewed::Until(..))
+    }
+
+    fn hear_out(&self, cx: &mut Cx<'_>, round: Rc<Round<Extension>>) {
+        *self.doing.borrow_mut() = Doing::HearingOut(round);
+        self.remind(cx, cx.now().after(MOMENT));
+    }
+
+    /// Has the nodes that contenders got for a while set the key again.
+    fn repair_again(
+        &self,
+        client: &mut Client,
+        cx: &mut Cx<'_>,
+        round: &Round<Extension>,
+    ) -> Option<Rc<Round<Extension>>> {
+        let now = cx.now();
+        let answer_by = now.after(cx.settings.node_timeout);
+        let (again, up_to) = round.with(|round| round.repair_again(now, answer_by))?;
+        let repair_until = self.lease.borrow().repair_until()?;
+        let round = Rc::new(Round::new(again, reply::extend, Note::Nobody));
+        let mut rounds = self.rounds.borrow_mut();
+        if !self.claim.attempt.with(|attempt| rounds.begin(round.clone(), attempt)) {
+            return None;
+        }
+        let ttl = self.claim.terms.ttl;
+        self.claim.repair_again(client, cx, &round, ttl, repair_until, &up_to);
+        Some(round)
     }
 
     /// Ends the renewal; whether this was the first to do so.

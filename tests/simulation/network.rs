@@ -72,7 +72,8 @@ struct Conn {
     /// It was reset; what was on its way runs that much later, or never.
     reset: Option<Option<Duration>>,
     requests: VecDeque<Message>,
-    replies: VecDeque<Reply>,
+    /// Each with what the node's wall clock showed.
+    replies: VecDeque<(Reply, Duration)>,
     /// When the last request, and the last reply, arrives.
     last_request: Duration,
     last_reply: Duration,
@@ -92,6 +93,7 @@ pub(super) struct Network {
     pub(super) checks: Checks,
     pub(super) switches: Switches,
     pub(super) events: u64,
+    latency_ms: u64,
     flaky: usize,
     sleepy: usize,
     longest_nap: Duration,
@@ -117,6 +119,7 @@ impl Network {
             checks: Checks::default(),
             switches,
             events: 0,
+            latency_ms: plan.latency_ms,
             flaky: plan.flaky,
             sleepy: plan.sleepy,
             // Half as long again as a lease, so that each part of it is slept through.
@@ -161,8 +164,11 @@ impl Network {
     }
 
     fn delay(&mut self, client: usize, node: usize) -> Duration {
-        let delay =
-            if self.chance.one_in(50) { self.chance.ms(1..60) } else { self.chance.ms(0..2) };
+        let delay = if self.chance.one_in(50) {
+            self.chance.ms(1..60)
+        } else {
+            self.chance.ms(0..self.latency_ms)
+        };
         delay + self.links[client][node].slow
     }
 
@@ -271,6 +277,7 @@ impl Network {
         let Some(Message { command, key, owner, what }) = conn.requests.pop_front() else { return };
         let (client, node, open) = (conn.client, conn.node, conn.open && conn.reset.is_none());
         let now = self.now;
+        let wall = self.nodes[node].wall(now);
         let reply = self.nodes[node].call(&command, now);
         let ours = self.nodes[node].value(&key, now).as_deref() == Some(&*owner);
         let ran = Ran { node, key: &key, owner: &owner, what, ghost: !open, ours };
@@ -284,13 +291,13 @@ impl Network {
             let at = (now + self.delay(client, node)).max(self.conns[id].last_reply);
             let conn = &mut self.conns[id];
             conn.last_reply = at;
-            conn.replies.push_back(reply);
+            conn.replies.push_back((reply, wall));
             self.schedule(at, Event::AtClient { conn: id });
         }
     }
 
     /// A reply arrives: from which node, and what it says.
-    pub(super) fn at_client(&mut self, id: ConnId) -> Option<(usize, Reply)> {
+    pub(super) fn at_client(&mut self, id: ConnId) -> Option<(usize, Reply, Duration)> {
         let conn = &mut self.conns[id];
         let link = &self.links[conn.client][conn.node];
         if !conn.open || conn.reset.is_some() {
@@ -300,7 +307,8 @@ impl Network {
             conn.stalled_replies += 1;
             return None;
         }
-        Some((conn.node, conn.replies.pop_front()?))
+        let (reply, wall) = conn.replies.pop_front()?;
+        Some((conn.node, reply, wall))
     }
 
     /// One reason less for them to be cut off.

@@ -22,11 +22,11 @@ pub(super) struct SimNode {
 }
 
 impl SimNode {
-    pub(super) fn new(index: usize, offset_s: u64, rate_ppm: i64) -> Self {
-        const LATELY: u64 = 1_700_000_000;
+    pub(super) fn new(index: usize, offset_ms: u64, rate_ppm: i64) -> Self {
+        const LATELY: Duration = Duration::from_secs(1_700_000_000);
         Self {
             engine: Engine::new(&format!("{index:040x}")),
-            offset: Duration::from_secs(LATELY + offset_s),
+            offset: LATELY + Duration::from_millis(offset_ms),
             rate_ppm,
             hung: 0,
             down: 0,

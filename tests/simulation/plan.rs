@@ -20,12 +20,17 @@ pub(super) struct Plan {
     pub(super) node_timeout: Duration,
     /// The rates of the clocks, in millionths too fast, of the clients and then of the nodes.
     pub(super) rates_ppm: Vec<i64>,
-    /// How far each node's wall clock is off true time, in seconds.
+    /// How far each node's wall clock is ahead of true time, besides decades, in milliseconds.
     pub(super) wall_offsets: Vec<u64>,
+    /// These agree as well as a lock lives.
+    pub(super) walls_agree: bool,
+    pub(super) fencing: bool,
     /// The clocks differ by more than is allowed for, so that nobody can promise exclusion.
     pub(super) wrong_rates: bool,
     /// The first caller holds one lock all the time, and nothing happens that could cost it.
     pub(super) rolling: bool,
+    /// Up to so many milliseconds each message takes, as a rule.
+    pub(super) latency_ms: u64,
     /// One message out of so many resets its connection, and arrives late, or never; 0: none does.
     pub(super) flaky: usize,
     /// A process stops one out of so many times when it is about to do something; 0: it never does.
@@ -53,7 +58,10 @@ impl Plan {
         let most = if wrong_rates { 50_000 } else { 4_500 };
         let rates_ppm =
             (0..callers.len() + nodes).map(|_| chance.number(-most..most + 1)).collect();
-        let wall_offsets = (0..nodes).map(|_| chance.number(0..100_000_000) as u64).collect();
+        let walls_agree = chance.one_in(2);
+        let apart = if walls_agree { ttl_ms as i64 } else { 100_000_000_000 };
+        let wall_offsets = (0..nodes).map(|_| chance.number(0..apart) as u64).collect();
+        let fencing = !chance.one_in(6);
         let mut plan = Self {
             seed,
             nodes,
@@ -63,9 +71,12 @@ impl Plan {
             node_timeout: Duration::from_millis(200),
             rates_ppm,
             wall_offsets,
+            walls_agree,
+            fencing,
             wrong_rates,
             rolling,
-            flaky: if rolling { 0 } else { chance.pick(&[0, 0, 300, 30]) },
+            latency_ms: if rolling { 2 } else { chance.pick(&[2, 2, 2, 20]) },
+            flaky: if rolling { 0 } else { chance.pick(&[0, 300, 30, 30]) },
             sleepy: if rolling { 0 } else { chance.pick(&[0, 0, 1_000, 100]) },
             faults: Vec::new(),
         };
@@ -78,6 +89,14 @@ impl Plan {
         self.ttl * 4
     }
 
+    /// Whether numbers have to rise, whatever happens: while no node forgets, or while the masters'
+    /// clocks agree.
+    pub(super) fn promises_tokens(&self) -> bool {
+        let forgets = self.faults.iter().any(|scheduled| scheduled.fault.forgets());
+        let steps = self.faults.iter().any(|scheduled| scheduled.fault.steps());
+        self.fencing && !self.wrong_rates && (!forgets || self.walls_agree && !steps)
+    }
+
     /// How long a node that lost its data is kept away, so that no lock it has forgotten is valid
     /// any more: the longest TTL, and what clocks may drift apart.
     fn away(&self) -> Duration {
@@ -86,7 +105,8 @@ impl Plan {
 
     /// Each node in turn is away for long, and comes back without its data.
     fn one_by_one(&self) -> Vec<Scheduled> {
-        let (away, calm) = (self.away(), self.ttl);
+        // Long enough to connect again, and for two renewals.
+        let (away, calm) = (self.away(), Duration::from_secs(2));
         let mut faults = Vec::new();
         let mut at = calm;
         for node in 0..self.nodes {

@@ -1,5 +1,8 @@
 //! What is switched off in a run, to see that it is missed.
 
+use std::time::Duration;
+
+use crate::kinds::{EXCLUSIVE, Fence, Repair};
 use crate::quorum::Mechanisms;
 
 #[derive(Clone, Copy, Debug)]
@@ -30,5 +33,18 @@ impl Switches {
             command[1] = source.into_bytes();
         }
         command
+    }
+
+    /// Whether the piece is there at all, in any of the scripts.
+    pub(super) fn is_real(&self) -> bool {
+        let ttl = Duration::from_secs(1);
+        let fence = Some(Fence { number: 1, up_to: 1 });
+        let calls = [
+            EXCLUSIVE.acquire(b"key", "owner", ttl, Some(1)),
+            EXCLUSIVE.confirm(b"key", "owner", 1),
+            EXCLUSIVE.extend(b"key", "owner", ttl, Repair { until_ms: 0, fence }),
+            EXCLUSIVE.release(b"key", "owner"),
+        ];
+        self.script.is_none() || calls.iter().any(|call| self.applied(call.eval()) != call.eval())
     }
 }

@@ -10,7 +10,7 @@ use super::network::{ConnId, Message};
 use super::round::Asker;
 use crate::embedded::Reply;
 use crate::node::GRACE;
-use crate::quorum::{Backoff, Failure, Time};
+use crate::quorum::{Backoff, Failure, Offset, Time};
 
 const RECONNECT: Backoff =
     Backoff { min: Duration::from_millis(20), max: Duration::from_millis(1_000) };
@@ -63,7 +63,10 @@ pub(super) struct Worker {
     reopened: bool,
     kept: VecDeque<Job>,
     tries: u32,
-    clock_ahead_ms: i64,
+    /// When it began to connect, or wrote what is not answered.
+    asked_at: Time,
+    /// The node's clock, once it is known.
+    pub(super) clock: Option<Offset>,
 }
 
 impl Worker {
@@ -77,7 +80,8 @@ impl Worker {
             reopened: false,
             kept: VecDeque::new(),
             tries: 0,
-            clock_ahead_ms: 0,
+            asked_at: Time::default(),
+            clock: None,
         };
         worker.open(cx);
         worker
@@ -115,9 +119,7 @@ impl Worker {
 
     /// That time in milliseconds of the node's own clock, or somewhat before; 0 if it is not known.
     pub(super) fn clock_ms(&self, time: Time) -> i64 {
-        let ahead_ms = self.clock_ahead_ms;
-        let time_ms = time.since(Time::default()).as_millis() as i64;
-        if ahead_ms == 0 { 0 } else { time_ms + ahead_ms }
+        self.clock.map_or(0, |clock| clock.at_least_ms(time))
     }
 
     pub(super) fn connected(
@@ -132,8 +134,7 @@ impl Worker {
         }
         match conn.filter(|conn| cx.net.is_alive(*conn)) {
             Some(conn) => {
-                let local_ms = cx.now().since(Time::default()).as_millis() as i64;
-                self.clock_ahead_ms = wall.as_millis() as i64 - local_ms;
+                self.saw_clock(cx, wall);
                 self.tries = 0;
                 let reopened = matches!(self.state, State::Reopening);
                 self.state = State::Up(conn);
@@ -150,15 +151,20 @@ impl Worker {
     }
 
     /// A reply came.
-    pub(super) fn replied(&mut self, cx: &mut Cx<'_>, conn: ConnId, reply: &Reply) {
+    pub(super) fn replied(&mut self, cx: &mut Cx<'_>, conn: ConnId, reply: &Reply, wall: Duration) {
         if !matches!(self.state, State::Up(current) if current == conn) {
             return;
         }
         let Some(job) = self.in_flight.pop_front() else { return };
         self.answer(cx, &job, Ok(reply));
         if self.in_flight.is_empty() {
+            self.saw_clock(cx, wall);
             self.work(cx);
         }
+    }
+
+    fn saw_clock(&mut self, cx: &Cx<'_>, wall: Duration) {
+        self.clock = Some(Offset::new(wall.as_micros() as i64, self.asked_at, cx.now()));
     }
 
     /// The connection was closed by the other side.
@@ -197,6 +203,7 @@ impl Worker {
 
     fn open(&mut self, cx: &mut Cx<'_>) {
         self.epoch = cx.net.fresh();
+        self.asked_at = cx.now();
         cx.net.connect(cx.client, self.node, cx.settings.node_timeout, self.epoch);
     }
 
@@ -225,6 +232,7 @@ impl Worker {
             // It was closed while nobody looked.
             return self.closed(cx, conn);
         }
+        self.asked_at = now;
         for job in &self.in_flight {
             cx.net.send(conn, job.outgoing.message());
         }

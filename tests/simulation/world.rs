@@ -38,6 +38,7 @@ pub(super) fn run(plan: &Plan, switches: Switches, told: bool) -> Run {
     world.net.checks.rolling = plan.rolling;
     world.net.checks.only = switches.checkers;
     world.net.checks.promise_exclusion = !plan.wrong_rates;
+    world.net.checks.promise_tokens = plan.promises_tokens();
     world.all();
     let violation = world.net.checks.violation().cloned();
     if let Some(violation) = &violation {
@@ -139,8 +140,8 @@ impl World {
                 if self.clients[client].defers(event).is_none() {
                     return;
                 }
-                if let Some((node, reply)) = self.net.at_client(conn) {
-                    self.clients[client].replied(node, conn, &reply, &mut self.net);
+                if let Some((node, reply, wall)) = self.net.at_client(conn) {
+                    self.clients[client].replied(node, conn, &reply, wall, &mut self.net);
                 }
             }
             Event::ForClient { client, note } => {

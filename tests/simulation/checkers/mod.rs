@@ -5,6 +5,7 @@ mod exclusion;
 mod leaks;
 mod losses;
 mod progress;
+mod tokens;
 mod waits;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,6 +17,7 @@ pub(super) use leaks::{Ran, leaked};
 use self::exclusion::Exclusion;
 use self::leaks::Leaks;
 use self::losses::Losses;
+use self::tokens::Tokens;
 use super::claim::Claim;
 use crate::quorum::LossReason;
 
@@ -39,6 +41,7 @@ pub(super) struct Checks {
     exclusion: Exclusion,
     losses: Losses,
     leaks: Leaks,
+    tokens: Tokens,
     /// Which process made which owner id.
     owners: BTreeMap<String, u64>,
     crashed: BTreeSet<u64>,
@@ -49,6 +52,8 @@ pub(super) struct Checks {
     pub(super) rolling: bool,
     /// The clocks are good enough for it.
     pub(super) promise_exclusion: bool,
+    /// Numbers have to rise, whatever happens.
+    pub(super) promise_tokens: bool,
     /// The checkers whose word counts; all, if none is named.
     pub(super) only: &'static [&'static str],
     violation: Option<Violation>,
@@ -102,6 +107,14 @@ impl Checks {
             self.report(now, "exclusion", what);
         }
         self.losses.lease(lock, client, until);
+    }
+
+    /// A lock was granted.
+    pub(super) fn granted(&mut self, claim: &Claim, now: Duration) {
+        let found = self.tokens.granted(claim);
+        if let Some(what) = found.filter(|_| self.promise_tokens) {
+            self.report(now, "tokens", what);
+        }
     }
 
     /// A node ran a request.
