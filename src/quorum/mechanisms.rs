@@ -10,6 +10,23 @@ pub(crate) struct Mechanisms {
     pub(crate) drift: bool,
     /// The validity is shortened by the time that the attempt itself took.
     pub(crate) elapsed: bool,
+    /// A node that may have forgotten locks grants nothing for a while.
+    pub(crate) quarantine: bool,
+    /// That is for as long as any lock can live, whatever the own ones do.
+    pub(crate) full_max_ttl: bool,
+    /// A change of a node's mark takes place only if the mark is still the one it was decided on.
+    pub(crate) changes_name_the_old_value: bool,
+    /// Who finds a quarantine does not begin another one.
+    pub(crate) quarantine_is_joined: bool,
+    /// A quarantine ends by the median of the nodes' clocks, not by the node's own.
+    pub(crate) ends_by_the_sets_time: bool,
+    /// Where there are too few clocks for a median to be beyond doubt, whoever ends a quarantine has
+    /// watched it for the whole time.
+    pub(crate) few_clocks_are_watched: bool,
+    /// Another configuration on one node concerns all of them.
+    pub(crate) configuration_is_of_the_set: bool,
+    /// Nodes in quarantine serve those who hold locks.
+    pub(crate) holders_in_quarantine: bool,
     /// Each round of tries has an owner id of its own.
     pub(crate) fresh_owner: bool,
     /// Nodes that were asked and did not answer get a release as well.
@@ -37,6 +54,14 @@ impl Mechanisms {
         majority: true,
         drift: true,
         elapsed: true,
+        quarantine: true,
+        full_max_ttl: true,
+        changes_name_the_old_value: true,
+        quarantine_is_joined: true,
+        ends_by_the_sets_time: true,
+        few_clocks_are_watched: true,
+        configuration_is_of_the_set: true,
+        holders_in_quarantine: true,
         fresh_owner: true,
         release_silent: true,
         unknown_does_not_extend: true,

@@ -5,6 +5,8 @@
 //! that a simulator drives the very code that ships.
 
 mod acquisition;
+#[cfg_attr(not(test), expect(dead_code, reason = "the nodes' workers do not carry it yet"))]
+mod admission;
 mod attempt;
 mod backoff;
 mod ballot;
@@ -19,9 +21,13 @@ mod fencing_teeth;
 mod lease;
 #[cfg(test)]
 mod lost_replies;
+#[cfg_attr(not(test), expect(dead_code, reason = "the nodes' workers do not carry it yet"))]
+mod mark;
 mod mechanisms;
 mod release;
 mod rounds;
+#[cfg_attr(not(test), expect(dead_code, reason = "the nodes' workers do not carry it yet"))]
+mod set_time;
 mod tally;
 #[cfg(test)]
 mod teeth;

@@ -1,0 +1,318 @@
+//! Which nodes may grant locks: those that cannot have forgotten one.
+//!
+//! A node that restarted, was flushed or promoted may have forgotten locks that are still held. It
+//! grants nothing to newcomers until the longest of them has ended: it is in quarantine. Each node
+//! says in its **mark** whether it is; all clients read and write it by the same rules, and every
+//! change names the value that it replaces, so that nobody undoes what somebody else has done since.
+
+use std::time::Duration;
+
+use super::mark::{Configuration, Mark, State};
+use super::set_time::SetTime;
+use super::{Mechanisms, Time, majority};
+
+mod look;
+#[cfg(test)]
+mod model;
+mod node;
+mod quarantine;
+#[cfg(test)]
+mod search;
+#[cfg(test)]
+mod teeth;
+#[cfg(test)]
+mod tests;
+
+use look::Judgement;
+#[cfg(test)]
+use look::Role;
+pub(crate) use look::{Forgot, Look};
+use node::{Knowledge, Seen};
+
+/// How long after a look at a node that does not grant to look again.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// A change of a node's mark. The node makes it only if nothing of what it was decided on is other
+/// than it was then: the mark, the run id, the replication id, the role.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Change {
+    /// What is there; `None` for nothing.
+    pub(crate) replaces: Option<String>,
+    pub(crate) run_id: String,
+    pub(crate) repl_id: String,
+    pub(crate) new: String,
+}
+
+/// What to do about a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// Look at it now, and make this change with it, if there is one. Hand in the answer.
+    Ask(Option<Change>),
+    /// Ask again then, or when anything has been heard of any node.
+    Wait(Time),
+    /// Nothing, until something is heard of it.
+    Nothing,
+}
+
+/// Chance, as the machine needs it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Chance {
+    /// Any number; names a quarantine.
+    pub(crate) id: u64,
+    /// In `0.0..1.0`.
+    pub(crate) jitter: f64,
+}
+
+/// Whom a node grants locks to, as far as this client is concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Grants<'a> {
+    /// Not to us: nothing is to be sent there that would take a lock.
+    Nothing,
+    /// To those who come with this mark.
+    Under(&'a str),
+    /// To everybody: there is no quarantine in this set.
+    Always,
+}
+
+/// What is known of a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// It has not been looked at since it was reached last, or has to be looked at again.
+    Unknown,
+    Admitted,
+    /// It may have forgotten locks; if this client has seen why, it is told.
+    Quarantined(Option<Forgot>),
+    /// Clients with another configuration use it; `None` if not even their mark can be read.
+    Foreign(Option<Configuration>),
+    /// It is the same server as that node.
+    Twin(usize),
+    Replica,
+    Cluster,
+}
+
+/// One client's knowledge of a set of nodes, and what it has to do about them.
+#[derive(Debug)]
+pub(crate) struct Admission {
+    mechanisms: Mechanisms,
+    nodes: Vec<Knowledge>,
+    max_ttl: Duration,
+    quarantine: bool,
+}
+
+impl Admission {
+    /// All nodes unknown. Where clients may fall back to the first node, the nodes are told apart by
+    /// their places (`ordered`).
+    pub(crate) fn new(
+        configuration: &Configuration,
+        ordered: bool,
+        mechanisms: Mechanisms,
+    ) -> Self {
+        let at = |node| {
+            let index = ordered.then_some(node);
+            Knowledge::new(Configuration { index, ..configuration.clone() })
+        };
+        Self {
+            mechanisms,
+            nodes: (0..configuration.nodes).map(at).collect(),
+            max_ttl: configuration.max_ttl,
+            quarantine: configuration.quarantine,
+        }
+    }
+
+    /// The node has answered a look.
+    pub(crate) fn looked(&mut self, node: usize, look: Look, now: Time) {
+        self.nodes[node].looked(look, now);
+    }
+
+    /// The node cannot be reached any more. What comes back in its place may be another server.
+    pub(crate) fn lost(&mut self, node: usize) {
+        self.nodes[node].seen = None;
+    }
+
+    /// The node does not take `mark` for its own any more (`None`: it has said that it is no master,
+    /// or has forgotten what it must know). It has to be looked at, unless that has happened since.
+    pub(crate) fn doubt(&mut self, node: usize, mark: Option<&str>) {
+        let known = self.nodes[node].seen.as_ref().and_then(|seen| seen.look.mark.as_deref());
+        if mark.is_none_or(|mark| known == Some(mark)) {
+            self.nodes[node].doubted = true;
+        }
+    }
+
+    /// Somebody who must know says that nothing can be held on this node: if it is in quarantine, that
+    /// ends now. Just the quarantine that was seen, and no later one.
+    pub(crate) fn skip(&mut self, node: usize) {
+        self.nodes[node].skip_quarantine();
+    }
+
+    /// What to do about `node` at `now`. The answer may change whenever anything is handed in, for any
+    /// of the nodes, and when `set_time` becomes known.
+    pub(crate) fn next(
+        &mut self,
+        node: usize,
+        now: Time,
+        set_time: Option<SetTime>,
+        chance: Chance,
+    ) -> Next {
+        let known = &self.nodes[node];
+        let Some(seen) = known.seen.as_ref().filter(|_| !known.doubted) else {
+            return Next::Ask(None);
+        };
+        if !self.mechanisms.changes_name_the_old_value
+            && let Some(new) = known.asked_for.clone().filter(|_| !seen.look.changed)
+        {
+            return self.change(node, new);
+        }
+        let (change, due) = match &seen.judgement {
+            Judgement::Ours(State::Admitted) => return Next::Nothing,
+            Judgement::Replica | Judgement::Cluster | Judgement::Foreign(_) => (None, None),
+            Judgement::Forgetful(_) => (Some(self.begun(chance.id)), None),
+            Judgement::Renamed(state) => (Some(*state), None),
+            Judgement::Ours(State::Quarantined { until_ms, id }) => {
+                self.next_of_quarantine(known, *until_ms, *id, now, set_time, chance)
+            }
+        };
+        match change.filter(|_| self.may_write()) {
+            Some(state) => {
+                let mark = known.mark(&seen.look, state);
+                self.change(node, mark.to_string())
+            }
+            None => {
+                let again = seen.at.after(LOOK_AGAIN);
+                let then = due.map_or(again, |due| again.min(due));
+                if then <= now { Next::Ask(None) } else { Next::Wait(then) }
+            }
+        }
+    }
+
+    /// Whether `node` grants locks to this client.
+    pub(crate) fn grants(&self, node: usize) -> Grants<'_> {
+        let known = &self.nodes[node];
+        let Some(seen) = &known.seen else { return Grants::Nothing };
+        if self.conflict_for(node).is_some() {
+            return Grants::Nothing;
+        }
+        match &seen.judgement {
+            judgement if !self.quarantine && judgement.is_readable() => Grants::Always,
+            Judgement::Ours(State::Admitted) if !known.doubted => {
+                seen.look.mark.as_deref().map_or(Grants::Nothing, Grants::Under)
+            }
+            _ => Grants::Nothing,
+        }
+    }
+
+    /// Whether locks that are held may be extended and repaired on `node`, and whether its word counts
+    /// for them.
+    ///
+    /// In quarantine, too: while a lease is valid, a node cannot have forgotten a later lock of that
+    /// name. Without this, a holder would lose its lock to the very restarts that must not break it.
+    /// But one server has one vote, and a replica none.
+    pub(crate) fn serves_holders(&self, node: usize) -> bool {
+        match self.standing(node) {
+            Standing::Admitted | Standing::Foreign(_) => true,
+            Standing::Quarantined(_) => self.mechanisms.holders_in_quarantine,
+            Standing::Unknown => self.nodes[node].seen.is_some(),
+            Standing::Twin(_) | Standing::Replica | Standing::Cluster => false,
+        }
+    }
+
+    /// What is known of `node`.
+    pub(crate) fn standing(&self, node: usize) -> Standing {
+        let known = &self.nodes[node];
+        let Some(seen) = &known.seen else { return Standing::Unknown };
+        if let Some(twin) = self.twin(node) {
+            return Standing::Twin(twin);
+        }
+        match &seen.judgement {
+            Judgement::Replica => Standing::Replica,
+            Judgement::Cluster => Standing::Cluster,
+            Judgement::Foreign(theirs) => Standing::Foreign(theirs.clone()),
+            _ if known.doubted => Standing::Unknown,
+            Judgement::Forgetful(why) => Standing::Quarantined(Some(*why)),
+            Judgement::Renamed(State::Admitted) | Judgement::Ours(State::Admitted) => {
+                Standing::Admitted
+            }
+            Judgement::Renamed(_) | Judgement::Ours(_) => Standing::Quarantined(known.forgot),
+        }
+    }
+
+    /// A node whose state forbids to take locks anywhere: two configurations side by side, or one
+    /// server with two votes, could make two holders of one lock.
+    pub(crate) fn conflict(&self) -> Option<usize> {
+        (0..self.nodes.len())
+            .find(|node| matches!(self.standing(*node), Standing::Foreign(_) | Standing::Twin(_)))
+    }
+
+    /// In how much time a majority of the nodes will grant locks, if those that wait for nothing but
+    /// the end of their quarantine are enough for that.
+    pub(crate) fn ready_in(&self, now: Time, set_time: Option<SetTime>) -> Option<Duration> {
+        if self.conflict().is_some() {
+            return None;
+        }
+        let waits = self.nodes.iter().filter_map(|known| {
+            let seen = known.seen.as_ref()?;
+            let state = match &seen.judgement {
+                Judgement::Renamed(state) | Judgement::Ours(state) => *state,
+                Judgement::Forgetful(_) if self.quarantine => return Some(self.max_ttl),
+                judgement => return judgement.is_readable().then_some(Duration::ZERO),
+            };
+            match state {
+                State::Admitted => Some(Duration::ZERO),
+                State::Quarantined { until_ms, id } => {
+                    Some(self.left(known, until_ms, id, now, set_time))
+                }
+            }
+        });
+        let mut waits: Vec<_> = waits.collect();
+        waits.sort_unstable();
+        waits.get(majority(self.nodes.len()) - 1).copied()
+    }
+
+    /// Whether any mark may be written: those of a majority have been read, and none of them, nor any
+    /// other one that can be, is another configuration's. Otherwise one node that comes back empty
+    /// would let two configurations live side by side.
+    fn may_write(&self) -> bool {
+        let readable = |known: &Knowledge| {
+            known.seen.as_ref().is_some_and(|seen| seen.judgement.is_readable())
+        };
+        let read = self.nodes.iter().filter(|known| readable(known)).count();
+        !self.mechanisms.configuration_is_of_the_set
+            || read >= majority(self.nodes.len()) && self.conflict().is_none()
+    }
+
+    /// The conflict that forbids `node` to grant.
+    fn conflict_for(&self, node: usize) -> Option<usize> {
+        if self.mechanisms.configuration_is_of_the_set {
+            self.conflict()
+        } else {
+            matches!(self.standing(node), Standing::Foreign(_)).then_some(node)
+        }
+    }
+
+    /// The first other node that is, or was when it was last reached, the same run of a server.
+    fn twin(&self, node: usize) -> Option<usize> {
+        let run_id = self.nodes[node].run_id.as_deref()?;
+        (0..self.nodes.len())
+            .find(|other| *other != node && self.nodes[*other].run_id.as_deref() == Some(run_id))
+    }
+
+    fn change(&mut self, node: usize, new: String) -> Next {
+        let known = &mut self.nodes[node];
+        let Some(Seen { look, .. }) = &known.seen else { return Next::Ask(None) };
+        known.asked_for = Some(new.clone());
+        if let Some(State::Quarantined { until_ms: None, id }) =
+            Mark::parse(&new).map(|mark| mark.state)
+        {
+            known.begun = Some(id);
+        }
+        Next::Ask(Some(Change {
+            replaces: look.mark.clone(),
+            run_id: look.identity.run_id().to_owned(),
+            repl_id: look.identity.repl_id().to_owned(),
+            new,
+        }))
+    }
+}
+
+fn milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

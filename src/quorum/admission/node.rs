@@ -1,0 +1,103 @@
+//! What one client knows of one node's admission.
+
+use std::time::Duration;
+
+use super::super::Time;
+use super::super::mark::{Configuration, Mark, State};
+use super::look::{Forgot, Judgement, Look};
+
+/// One node, as one client knows it.
+#[derive(Debug)]
+pub(super) struct Knowledge {
+    /// What the mark there has to say for this client to use it.
+    configuration: Configuration,
+    /// The last look over the present connection.
+    pub(super) seen: Option<Seen>,
+    /// What was seen does not hold any more.
+    pub(super) doubted: bool,
+    /// The run of the server that was last reached here. Kept while the node cannot be reached: a
+    /// server that answered there has had its vote, whatever address it has now.
+    pub(super) run_id: Option<String>,
+    /// Why the node may have forgotten locks, where this client was there to see it.
+    pub(super) forgot: Option<Forgot>,
+    /// The quarantine that this client has begun.
+    pub(super) begun: Option<u64>,
+    /// The quarantine that is to be ended now.
+    pub(super) skip: Option<u64>,
+    /// The mark that was asked for last.
+    pub(super) asked_for: Option<String>,
+    /// The quarantine that is watched, and since when.
+    watch: Option<(u64, Time)>,
+}
+
+#[derive(Debug)]
+pub(super) struct Seen {
+    pub(super) look: Look,
+    pub(super) judgement: Judgement,
+    /// When the answer was there.
+    pub(super) at: Time,
+}
+
+impl Seen {
+    /// What the node's own clock says now, about.
+    pub(super) fn node_time_ms(&self, now: Time) -> u64 {
+        self.look.time_ms.saturating_add(super::milliseconds(now.since(self.at)))
+    }
+}
+
+impl Knowledge {
+    pub(super) fn new(configuration: Configuration) -> Self {
+        Self {
+            configuration,
+            seen: None,
+            doubted: false,
+            run_id: None,
+            forgot: None,
+            begun: None,
+            skip: None,
+            asked_for: None,
+            watch: None,
+        }
+    }
+
+    pub(super) fn looked(&mut self, look: Look, now: Time) {
+        let judgement = Judgement::of(&look, &self.configuration);
+        let quarantine = match &judgement {
+            Judgement::Ours(state) | Judgement::Renamed(state) => state.quarantine_id(),
+            _ => None,
+        };
+        // Looks need not be close together: a quarantine that is begun anew in between has another id.
+        self.watch = quarantine.map(|id| match self.watch {
+            Some((watched, since)) if watched == id => (id, since),
+            _ => (id, now),
+        });
+        match &judgement {
+            Judgement::Forgetful(forgot) => self.forgot = Some(*forgot),
+            Judgement::Ours(State::Admitted) => self.forgot = None,
+            _ => {}
+        }
+        if look.changed {
+            self.asked_for = None;
+        }
+        self.run_id = Some(look.identity.run_id().to_owned());
+        self.doubted = false;
+        self.seen = Some(Seen { look, judgement, at: now });
+    }
+
+    /// For how long the quarantine `id` has been watched.
+    pub(super) fn watched(&self, id: u64, now: Time) -> Duration {
+        self.watch
+            .filter(|(watched, _)| *watched == id)
+            .map_or(Duration::ZERO, |(_, since)| now.since(since))
+    }
+
+    pub(super) fn skip_quarantine(&mut self) {
+        self.skip = self.watch.map(|(id, _)| id);
+    }
+
+    /// The mark of this client's configuration for the server that was looked at.
+    pub(super) fn mark(&self, look: &Look, state: State) -> Mark {
+        let configuration = self.configuration.clone();
+        Mark { configuration, identity: look.identity.clone(), state }
+    }
+}

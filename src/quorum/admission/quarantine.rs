@@ -1,0 +1,92 @@
+//! How long a node in quarantine stays in it, and who ends it.
+
+use std::time::Duration;
+
+use super::super::Time;
+use super::super::mark::State;
+use super::super::set_time::SetTime;
+use super::node::Knowledge;
+use super::{Admission, Chance, milliseconds};
+
+/// How much the estimates of two clients may differ of the same set's time.
+const SLACK_MS: u64 = 1_000;
+
+/// The longest that clients wait beyond the end of a quarantine, so that not all of them ask at once.
+const JITTER: Duration = Duration::from_millis(50);
+
+impl Admission {
+    /// The state to begin with, on a node that may have forgotten locks.
+    ///
+    /// The end is set in a second step, when the node has confirmed that it has been refusing since:
+    /// with a change that is held up on its way, the time would be counted from before it was made,
+    /// and what the node forgets in between would not be waited for.
+    pub(super) fn begun(&self, id: u64) -> State {
+        if self.quarantine && self.mechanisms.quarantine {
+            State::Quarantined { until_ms: None, id }
+        } else {
+            State::Admitted
+        }
+    }
+
+    /// The next state of a node in quarantine, or when to look again.
+    pub(super) fn next_of_quarantine(
+        &self,
+        known: &Knowledge,
+        until_ms: Option<u64>,
+        id: u64,
+        now: Time,
+        set_time: Option<SetTime>,
+        chance: Chance,
+    ) -> (Option<State>, Option<Time>) {
+        if !self.mechanisms.quarantine_is_joined && known.begun != Some(id) {
+            return (Some(self.begun(chance.id)), None);
+        }
+        let left = self.left(known, until_ms, id, now, set_time);
+        if left.is_zero() || known.skip == Some(id) {
+            return (Some(State::Admitted), None);
+        }
+        if let Some(set_time) = set_time {
+            let end_ms = set_time.most_ms.saturating_add(milliseconds(self.quarantine_time()));
+            // Not set yet; or set by a time that cannot have been the set's.
+            if until_ms.is_none_or(|until_ms| until_ms > end_ms.saturating_add(SLACK_MS)) {
+                return (Some(State::Quarantined { until_ms: Some(end_ms), id }), None);
+            }
+        }
+        let jitter = JITTER.min(self.max_ttl / 20).mul_f64(chance.jitter);
+        (None, Some(now.after(left).after(jitter)))
+    }
+
+    /// How long the quarantine goes on, as far as this client can know.
+    ///
+    /// It has ended when the set's time has certainly reached its end: never by the node's own clock,
+    /// which may be what is wrong with it. And it has ended for a client that has watched this very
+    /// quarantine for the full time on its own clock, whatever any of the servers' say. With one node or
+    /// two there is no other end: it takes three clocks to tell which one is wrong.
+    pub(super) fn left(
+        &self,
+        known: &Knowledge,
+        until_ms: Option<u64>,
+        id: u64,
+        now: Time,
+        set_time: Option<SetTime>,
+    ) -> Duration {
+        let watched = known.watched(id, now);
+        let by_own_clock = self.quarantine_time().saturating_sub(watched);
+        let time_ms = if self.mechanisms.ends_by_the_sets_time {
+            set_time.map(|set_time| set_time.least_ms)
+        } else {
+            known.seen.as_ref().map(|seen| seen.node_time_ms(now))
+        };
+        let few = self.nodes.len() < 3 && self.mechanisms.few_clocks_are_watched;
+        match until_ms.zip(time_ms).filter(|_| !few) {
+            Some((until_ms, time_ms)) => {
+                by_own_clock.min(Duration::from_millis(until_ms.saturating_sub(time_ms)))
+            }
+            None => by_own_clock,
+        }
+    }
+
+    fn quarantine_time(&self) -> Duration {
+        if self.mechanisms.full_max_ttl { self.max_ttl } else { self.max_ttl / 2 }
+    }
+}

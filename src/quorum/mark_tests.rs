@@ -1,0 +1,156 @@
+//! Tests of the mark's text.
+
+use proptest::prelude::*;
+
+use super::*;
+
+const RUN: &str = "d45eaf70ea2b590722e768d829b50a108cf6c756";
+const REPL: &str = "b38e0e1ff43848f77ca38ccfe7b893db98d21826";
+
+fn mark(state: State) -> Mark {
+    let configuration = Configuration {
+        set_name: "default".to_owned(),
+        nodes: 3,
+        max_ttl: Duration::from_secs(30),
+        quarantine: true,
+        index: None,
+    };
+    Mark { configuration, identity: Identity::new(RUN, REPL).expect("ids"), state }
+}
+
+#[test]
+fn the_text_is_as_documented() {
+    let start = "quorlock-mark 1 set=default nodes=3 max_ttl_ms=30000 quarantine=on index=-";
+    assert_eq!(
+        mark(State::Admitted).to_string(),
+        format!("{start} run={RUN} repl={REPL} admitted")
+    );
+    let state = State::Quarantined { until_ms: Some(1_795_238_850_123), id: 0xc0_ffee };
+    assert_eq!(
+        mark(state).to_string(),
+        format!(
+            "{start} run={RUN} repl={REPL} quarantined until_ms=1795238850123 id=0000000000c0ffee"
+        )
+    );
+    let state = State::Quarantined { until_ms: None, id: u64::MAX };
+    assert!(mark(state).to_string().ends_with("quarantined until_ms=- id=ffffffffffffffff"));
+}
+
+#[test]
+fn whatever_is_written_otherwise_is_no_mark_of_ours() {
+    let admitted = mark(State::Admitted).to_string();
+    let quarantined = mark(State::Quarantined { until_ms: Some(7), id: 1 }).to_string();
+    let changed = |from: &str, to: &str| {
+        let text = admitted.replacen(from, to, 1);
+        let text = if text == admitted { quarantined.replacen(from, to, 1) } else { text };
+        assert!(text != admitted && text != quarantined, "\"{from}\" is in neither");
+        text
+    };
+    let others = [
+        String::new(),
+        "1".to_owned(),
+        "list".to_owned(),
+        changed("quorlock-mark 1", "quorlock-mark 2"),
+        changed("quorlock-mark 1 ", "quorlock-mark 1  "),
+        changed("quorlock-mark", "Quorlock-mark"),
+        changed("set=default", "set="),
+        changed("set=default", "set=a=b"),
+        changed("set=default", "set=default nodes=3"),
+        changed("nodes=3", "nodes=03"),
+        changed("nodes=3", "nodes=+3"),
+        changed("nodes=3", "nodes=0"),
+        changed("nodes=3", "nodes=99999999999999999999"),
+        changed("max_ttl_ms=30000", "max_ttl_ms=0"),
+        changed("max_ttl_ms=30000", "max_ttl_ms=30s"),
+        changed("quarantine=on", "quarantine=yes"),
+        changed("index=-", "index=3"),
+        changed("index=-", "index="),
+        changed(RUN, ""),
+        changed(RUN, "d45e-f70e"),
+        changed(RUN, &"a".repeat(65)),
+        changed("admitted", "Admitted"),
+        changed("admitted", "admitted "),
+        changed("admitted", "admitted\n"),
+        changed("admitted", "quarantined"),
+        changed("until_ms=7", "until_ms=-7"),
+        changed("until_ms=7", "until_ms=007"),
+        changed("id=0000000000000001", "id=1"),
+        changed("id=0000000000000001", "id=000000000000000G"),
+        changed("id=0000000000000001", "id=0000000000000001 x"),
+        quarantined.replace("quarantine=on", "quarantine=off"),
+    ];
+    for text in others {
+        assert_eq!(Mark::parse(&text), None, "{text}");
+    }
+}
+
+#[test]
+fn names_of_sets_leave_no_doubt_where_they_end() {
+    let longest = "a".repeat(64);
+    for name in ["default", "eu-west_1.orders", "A", "-", &longest] {
+        assert!(Configuration::is_set_name(name), "{name}");
+    }
+    let too_long = "a".repeat(65);
+    for name in ["", "a b", "a=b", "a\n", "\u{e4}", "a/b", &too_long] {
+        assert!(!Configuration::is_set_name(name), "{name}");
+    }
+}
+
+#[test]
+fn differences_name_the_setting_and_both_values() {
+    let ours = mark(State::Admitted).configuration;
+    let theirs = Configuration {
+        max_ttl: Duration::from_secs(60),
+        quarantine: false,
+        index: Some(0),
+        ..ours.clone()
+    };
+    let text = ours.differences(&theirs).join("; ");
+    for part in
+        ["max_ttl is 30s here and 60s there", "restart_quarantine is on", "fallback is off here"]
+    {
+        assert!(text.contains(part), "{text}");
+    }
+    assert_eq!(ours.differences(&ours), Vec::<String>::new());
+}
+
+fn any_mark() -> impl Strategy<Value = Mark> {
+    let id = "[0-9a-zA-Z]{1,64}";
+    let state = prop_oneof![
+        Just(State::Admitted),
+        (any::<Option<u64>>(), any::<u64>())
+            .prop_map(|(until_ms, id)| State::Quarantined { until_ms, id }),
+    ];
+    let set = ("[A-Za-z0-9._-]{1,64}", 1_usize..1_000, 1_u64.., any::<Option<usize>>());
+    (set, any::<bool>(), id, id, state).prop_map(
+        |((set_name, nodes, max_ttl_ms, index), quarantine, run, repl, state)| {
+            let configuration = Configuration {
+                set_name,
+                nodes,
+                max_ttl: Duration::from_millis(max_ttl_ms),
+                quarantine: quarantine || state != State::Admitted,
+                index: index.map(|index| index % nodes),
+            };
+            let identity = Identity::new(&run, &repl).expect("made of letters and digits");
+            Mark { configuration, identity, state }
+        },
+    )
+}
+
+proptest! {
+    #[test]
+    fn what_is_written_is_read_again(mark in any_mark()) {
+        let text = mark.to_string();
+        prop_assert!(text.len() <= 512, "the script shows no more: {text}");
+        prop_assert_eq!(Mark::parse(&text), Some(mark));
+    }
+
+    /// One state has one text: scripts compare nothing else.
+    #[test]
+    fn no_other_text_reads_as_the_same_mark(mark in any_mark(), at in 0..512_usize, byte in 32..127_u8) {
+        let text = mark.to_string();
+        let at = at % text.len();
+        let other = format!("{}{}{}", &text[..at], char::from(byte), &text[at + 1..]);
+        prop_assert!(other == text || Mark::parse(&other) != Some(mark));
+    }
+}
