@@ -24,9 +24,7 @@ mod teeth;
 mod tests;
 
 use look::Judgement;
-#[cfg(test)]
-use look::Role;
-pub(crate) use look::{Forgot, Look};
+pub(crate) use look::{Forgot, Look, Role};
 use node::{Knowledge, Seen};
 
 /// How long after a look at a node that does not grant to look again.

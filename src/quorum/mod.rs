@@ -35,6 +35,7 @@ mod time;
 mod validity;
 
 pub(crate) use acquisition::{Acquisition, Outcome, Patience, Policy, Step};
+pub(crate) use admission::{Change, Look, Role};
 pub(crate) use attempt::{Attempt, Conclusion, Duty, Vote};
 pub(crate) use backoff::Backoff;
 pub(crate) use ballot::{Ballot, Failure};
@@ -47,6 +48,7 @@ pub use fencing::FencingToken;
 pub(crate) use fencing::{LARGEST_NUMBER, LastNumbers, proposal};
 pub use lease::LossReason;
 pub(crate) use lease::{Lease, Next, Renewed, Terms};
+pub(crate) use mark::Identity;
 pub(crate) use mechanisms::Mechanisms;
 pub(crate) use release::{Release, ReleaseResult, ReleaseVote};
 pub(crate) use rounds::{OpenRound, Rounds};

@@ -1,0 +1,49 @@
+-- Says what has to be known of a node before it may grant locks, and changes its mark, if nothing of
+-- that is other than whoever decided on the change has seen.
+--
+-- KEYS[1]  the mark
+-- ARGV[1]  the mark that is to be replaced; empty if there was none
+-- ARGV[2]  the new mark; empty if nothing is to be changed
+-- ARGV[3]  the run id that was seen
+-- ARGV[4]  the replication id that was seen
+--
+-- Replies:
+--   {changed, role, run, repl, repl2, seconds, microseconds, mark}
+--     changed        1 if the new mark is there now by this call, else 0
+--     role           'master', 'slave', or 'cluster'
+--     run            the server's run id
+--     repl, repl2    its replication id, and the one before its last promotion
+--     seconds, microseconds   what TIME says
+--     mark           {value}, as it is now, or {} if there is none; {type} for what is no string
+--
+-- All of it is one step: nobody can restart, flush or promote the server, or change the mark, between
+-- the look and the change. Running it again changes nothing: the mark is another one by then.
+
+local server = redis.call('INFO', 'server')
+local replication = redis.call('INFO', 'replication')
+local role = string.match(replication, '\nrole:(%a+)') or ''
+local run = string.match(server, '\nrun_id:(%w+)') or ''
+local repl = string.match(replication, '\nmaster_replid:(%w+)') or ''
+local repl2 = string.match(replication, '\nmaster_replid2:(%w+)') or ''
+if string.find(redis.call('INFO', 'cluster'), '\ncluster_enabled:1', 1, true) then
+  role = 'cluster'
+end
+
+local changed = 0
+local mark = redis.pcall('GET', KEYS[1])
+if type(mark) == 'table' then
+  if not string.find(mark.err, 'WRONGTYPE', 1, true) then
+    return mark -- a permission is missing
+  end
+  mark = redis.call('TYPE', KEYS[1]).ok
+elseif ARGV[2] ~= '' and mark == (ARGV[1] ~= '' and ARGV[1])
+  and role == 'master' and run == ARGV[3] and repl == ARGV[4] then
+  redis.call('SET', KEYS[1], ARGV[2])
+  mark = ARGV[2]
+  changed = 1
+end
+
+local now = redis.call('TIME')
+-- Ours are far shorter, so what is cut off cannot make one.
+local shown = mark and {string.sub(mark, 1, 512)} or {}
+return {changed, role, run, repl, repl2, now[1], now[2], shown}

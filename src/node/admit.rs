@@ -1,0 +1,152 @@
+//! The script that looks at a node and changes its mark: its call, and how its reply reads.
+
+use super::request::{Request, Script, Value};
+use crate::quorum::{Change, Identity, Look, Role};
+
+static ADMIT: Script = Script::new(include_str!("../../lua/node/admit.lua"));
+
+/// A look at the node whose mark is at `key`, with that change.
+pub(super) fn request(key: &[u8], change: Option<&Change>) -> Request {
+    let text = |text: Option<&str>| text.unwrap_or_default().as_bytes().to_vec();
+    Request::new(
+        &ADMIT,
+        1,
+        vec![
+            key.to_vec(),
+            text(change.and_then(|change| change.replaces.as_deref())),
+            text(change.map(|change| change.new.as_str())),
+            text(change.map(|change| change.run_id.as_str())),
+            text(change.map(|change| change.repl_id.as_str())),
+        ],
+    )
+}
+
+/// What was seen, and the node's clock in microseconds since 1970; `None` if no server that we know
+/// answers like this.
+pub(super) fn read(value: &Value) -> Option<(Look, u64)> {
+    let Value::List(fields) = value else { return None };
+    let [
+        Value::Int(changed @ 0..=1),
+        Value::Text(role),
+        Value::Text(run_id),
+        Value::Text(repl_id),
+        Value::Text(repl_id2),
+        Value::Text(seconds),
+        Value::Text(microseconds),
+        Value::List(mark),
+    ] = fields.as_slice()
+    else {
+        return None;
+    };
+    let role = match role.as_str() {
+        "master" => Role::Master,
+        "slave" => Role::Replica,
+        "cluster" => Role::Cluster,
+        _ => return None,
+    };
+    let seconds = seconds.parse::<u64>().ok()?;
+    let time_us = seconds.checked_mul(1_000_000)?.checked_add(microseconds.parse().ok()?)?;
+    let mark = match mark.as_slice() {
+        [] => None,
+        [Value::Text(mark)] => Some(mark.clone()),
+        _ => return None,
+    };
+    let look = Look {
+        changed: *changed == 1,
+        role,
+        identity: Identity::new(run_id, repl_id)?,
+        promoted: repl_id2.bytes().any(|byte| byte != b'0'),
+        time_ms: time_us / 1_000,
+        mark,
+    };
+    Some((look, time_us))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RUN: &str = "d45eaf70ea2b590722e768d829b50a108cf6c756";
+    const REPL: &str = "b38e0e1ff43848f77ca38ccfe7b893db98d21826";
+    const NONE: &str = "0000000000000000000000000000000000000000";
+
+    fn text(text: &str) -> Value {
+        Value::Text(text.to_owned())
+    }
+
+    fn reply(change: impl FnOnce(&mut Vec<Value>)) -> Value {
+        let mut fields = vec![
+            Value::Int(0),
+            text("master"),
+            text(RUN),
+            text(REPL),
+            text(NONE),
+            text("1795238850"),
+            text("040566"),
+            Value::List(vec![text("some mark")]),
+        ];
+        change(&mut fields);
+        Value::List(fields)
+    }
+
+    #[test]
+    fn the_call_is_as_the_header_states() {
+        let change = Change {
+            replaces: None,
+            run_id: RUN.to_owned(),
+            repl_id: REPL.to_owned(),
+            new: "new".to_owned(),
+        };
+        for change in [None, Some(&change)] {
+            let request = request(b"key", change);
+            let (source, keys, arguments) = request.shape();
+            for (table, stated) in [("KEYS", keys), ("ARGV", arguments)] {
+                let header =
+                    source.lines().filter(|line| line.starts_with(&format!("-- {table}[")));
+                assert_eq!(header.count(), stated, "{table}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_reply_is_a_look_and_a_time() {
+        let (look, time_us) = read(&reply(|_| {})).expect("a look");
+        assert_eq!(time_us, 1_795_238_850_040_566);
+        let expected = Look {
+            changed: false,
+            role: Role::Master,
+            identity: Identity::new(RUN, REPL).expect("ids"),
+            promoted: false,
+            time_ms: 1_795_238_850_040,
+            mark: Some("some mark".to_owned()),
+        };
+        assert_eq!(look, expected);
+        let look = |change: fn(&mut Vec<Value>)| read(&reply(change)).expect("a look").0;
+        assert!(look(|fields| fields[0] = Value::Int(1)).changed);
+        assert_eq!(look(|fields| fields[1] = text("slave")).role, Role::Replica);
+        assert_eq!(look(|fields| fields[1] = text("cluster")).role, Role::Cluster);
+        assert!(look(|fields| fields[4] = text(REPL)).promoted);
+        assert_eq!(look(|fields| fields[7] = Value::List(vec![])).mark, None);
+    }
+
+    #[test]
+    fn anything_else_is_no_look() {
+        let wrong: [fn(&mut Vec<Value>); 10] = [
+            |fields| fields.truncate(7),
+            |fields| fields.push(Value::Int(0)),
+            |fields| fields[0] = Value::Int(2),
+            |fields| fields[1] = text(""),
+            |fields| fields[2] = text(""),
+            |fields| fields[2] = text("a b"),
+            |fields| fields[3] = text(""),
+            |fields| fields[5] = text("now"),
+            |fields| fields[5] = text("99999999999999999999"),
+            |fields| fields[7] = text("some mark"),
+        ];
+        for change in wrong {
+            let value = reply(change);
+            assert_eq!(read(&value), None, "{value}");
+        }
+        assert_eq!(read(&Value::Int(1)), None);
+    }
+}
