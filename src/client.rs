@@ -49,6 +49,9 @@ pub struct Quorlock {
 /// Ends with the last clone, while guards may keep the coordinator alive for longer.
 struct Shared {
     coordinator: Arc<Coordinator>,
+    /// Those that were started along with this client, and end after it.
+    #[cfg(feature = "embedded")]
+    nodes: std::sync::OnceLock<crate::embedded::Nodes>,
 }
 
 impl Quorlock {
@@ -60,7 +63,43 @@ impl Quorlock {
     pub(crate) fn start(addresses: Vec<Address>, settings: Settings) -> Result<Self, Error> {
         let coordinator = Coordinator::start(addresses, settings)?;
         exit::wait_for(coordinator.unanswered(), coordinator.settings().flush_timeout());
-        Ok(Self { shared: Arc::new(Shared { coordinator }) })
+        let shared = Shared {
+            coordinator,
+            #[cfg(feature = "embedded")]
+            nodes: std::sync::OnceLock::new(),
+        };
+        Ok(Self { shared: Arc::new(shared) })
+    }
+
+    /// Starts `n` embedded nodes, for a unit test, and a client of them with the default settings.
+    /// They live as long as the client or the second value does, whichever is longer.
+    ///
+    /// For other settings, and for several clients that compete, see
+    /// [`Nodes`](crate::embedded::Nodes).
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Nodes::start`](crate::embedded::Nodes::start).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use quorlock::Quorlock;
+    ///
+    /// let (locks, nodes) = Quorlock::embedded(3)?;
+    /// let guard = locks.lock("orders/42")?;
+    /// nodes[0].kill();
+    /// assert!(locks.try_lock("orders/42")?.is_none());
+    /// guard.unlock()?;
+    /// # Ok::<(), quorlock::Error>(())
+    /// ```
+    #[cfg(feature = "embedded")]
+    pub fn embedded(n: usize) -> Result<(Self, crate::embedded::Nodes), Error> {
+        let nodes = crate::embedded::Nodes::start(n)?;
+        let locks = Self::builder().nodes(nodes.urls()).build()?;
+        // It is new, so there are none yet.
+        let _ = locks.shared.nodes.set(nodes.clone());
+        Ok((locks, nodes))
     }
 
     pub(crate) fn coordinator(&self) -> &Arc<Coordinator> {

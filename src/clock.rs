@@ -30,6 +30,12 @@ pub(crate) fn now() -> Time {
     Time::from_start(START.get_or_init(Instant::now).elapsed())
 }
 
+/// The wall clock, since the Unix epoch: what a server says when it is asked for the `TIME`.
+#[cfg(feature = "embedded")]
+pub(crate) fn wall() -> Duration {
+    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default()
+}
+
 /// How long it is until `deadline`; zero if it has passed.
 pub(crate) fn until(deadline: Instant) -> Duration {
     deadline.saturating_duration_since(Instant::now())

@@ -7,7 +7,7 @@ mod clock;
 mod config;
 mod coordinator;
 #[cfg(feature = "embedded")]
-mod embedded;
+pub mod embedded;
 mod error;
 mod exit;
 mod guard;

@@ -4,7 +4,7 @@ use mlua::{Lua, MultiValue, Table, Value};
 
 use super::keyspace::Bytes;
 use super::number;
-use super::reply::{Answer, Fault, Reply};
+use super::reply::{Answer, Fault, Reply, one_line};
 
 /// How deep the lists of an answer may be nested, and how many elements they may have in all: a
 /// table can contain itself.
@@ -88,8 +88,7 @@ fn list(table: &Table, depth: usize, elements_left: &mut usize) -> Answer {
     let depth = depth.checked_sub(1).ok_or_else(|| too_much.clone())?;
     let mut replies = Vec::new();
     for i in 1.. {
-        let value: Value =
-            table.raw_get(i).map_err(|error| Fault::new(one_line(&format!("ERR {error}"))))?;
+        let value: Value = table.raw_get(i).map_err(|error| Fault::new(format!("ERR {error}")))?;
         if value.is_nil() {
             break;
         }
@@ -117,9 +116,4 @@ pub(super) fn error_text(problem: &Value) -> String {
         other => format!("ERR {}", other.type_name()),
     };
     one_line(&text)
-}
-
-/// Statuses and errors end with their line.
-pub(super) fn one_line(text: &str) -> String {
-    text.replace(['\r', '\n'], " ")
 }

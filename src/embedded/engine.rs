@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
+use super::channels::{Channels, Message};
 use super::commands::{Identity, State, wrong_arity};
 use super::keyspace::{Bytes, Entry, Value};
 use super::reply::{Answer, Fault, Reply};
@@ -58,11 +59,27 @@ impl Engine {
         }
     }
 
+    /// From now on one more connection listens to `channel`, which PUBLISH counts.
+    pub(crate) fn subscribe(&mut self, channel: &[u8]) {
+        self.state.lock().channels.subscribe(channel);
+    }
+
+    /// One connection less listens to `channel`.
+    pub(crate) fn unsubscribe(&mut self, channel: &[u8]) {
+        self.state.lock().channels.unsubscribe(channel);
+    }
+
+    /// What was published since this was asked last, on channels to which somebody listens.
+    pub(crate) fn take_published(&mut self) -> Vec<Message> {
+        self.state.lock().channels.take_published()
+    }
+
     /// The process starts anew: with its data, as from an append-only file, or without. Scripts are
     /// forgotten in any case.
     pub(crate) fn restart(&mut self, run_id: &str, keep_data: bool) {
         let mut state = self.state.lock();
         state.identity = Identity::new(run_id);
+        state.channels = Channels::default();
         if !keep_data {
             state.keyspace.clear();
         }

@@ -1,16 +1,133 @@
-//! Nodes in this process.
+//! Nodes in the process itself, for unit tests: no server to install, and none to start.
+//!
+//! With the feature `embedded`. An embedded node runs the same scripts as a Redis master, in the Lua
+//! that Redis has, and clients reach it as they reach a master: by a URL, over a connection. So a
+//! test runs the very code that ships. The nodes can be killed, hung and restarted, and their clocks
+//! can be moved.
+//!
+//! **Not for production.** The nodes live and die with the process, so they lock nothing against any
+//! other one. They know the commands that locks need, and no others; these are compared with a real
+//! `redis-server`, on random commands and scripts, by the tests of this crate.
+//!
+//! ```toml
+//! [dev-dependencies]
+//! quorlock = { version = "0.1", features = ["embedded"] }
+//! ```
+//!
+//! # Examples
+//!
+//! A whole unit test. It takes milliseconds.
+//!
+//! ```
+//! # use quorlock::Error;
+//! use quorlock::{ErrorKind, Quorlock};
+//!
+//! # fn book(locks: &Quorlock, seat: &str) -> Result<bool, Error> {
+//! #     Ok(locks.try_lock(seat)?.is_some())
+//! # }
+//! # fn main() -> Result<(), Error> {
+//! let (locks, nodes) = Quorlock::embedded(3)?;
+//!
+//! let other = locks.lock("seat/12a")?; // somebody else is about to book it
+//! assert!(!book(&locks, "seat/12a")?);
+//! other.unlock()?;
+//!
+//! nodes[0].kill(); // one of three is not missed
+//! assert!(book(&locks, "seat/12a")?);
+//! nodes[1].kill();
+//! assert_eq!(book(&locks, "seat/12a").unwrap_err().kind(), ErrorKind::NoQuorum);
+//! # Ok(())
+//! # }
+//! ```
 
-#![allow(dead_code, reason = "the front that listens on ports comes next")]
-
+mod channels;
 mod commands;
+mod connection;
 mod convert;
 mod engine;
 mod keyspace;
+mod machine;
+mod node;
 mod number;
 mod reply;
+mod request;
 mod script;
+
+use std::ops::Deref;
+use std::sync::Arc;
 
 #[cfg(test)]
 pub(crate) use engine::Engine;
+pub use node::Node;
 #[cfg(test)]
 pub(crate) use reply::Reply;
+
+use crate::error::Error;
+
+/// Nobody needs more, and each has some threads.
+const MOST_NODES: usize = 32;
+
+/// Several embedded nodes that know nothing of one another: what a quorum is taken over.
+///
+/// Otherwise a slice of them: `nodes[0].kill()`, `nodes.len()`, `nodes.get(7)`. Cheap to clone; the
+/// nodes and their threads end with the last clone, and with the client of
+/// [`Quorlock::embedded`](crate::Quorlock::embedded).
+///
+/// # Examples
+///
+/// Two clients that compete, with settings of their own:
+///
+/// ```
+/// use std::time::Duration;
+/// use quorlock::Quorlock;
+/// use quorlock::embedded::Nodes;
+///
+/// let nodes = Nodes::start(3)?;
+/// let client = || Quorlock::builder().nodes(nodes.urls()).ttl(Duration::from_secs(5)).build();
+/// let (one, other) = (client()?, client()?);
+/// let guard = one.lock("orders/42")?;
+/// assert!(other.try_lock("orders/42")?.is_none());
+/// drop(guard);
+///
+/// drop((one, other)); // waits until what was given back is free
+/// assert!(nodes.iter().all(|node| node.keys().is_empty()));
+/// # Ok::<(), quorlock::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Nodes(Arc<[Node]>);
+
+impl Nodes {
+    /// Starts `n` empty nodes, 1 to 32 of them, each on a free port of 127.0.0.1. They can be
+    /// reached at once.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) if there are too few or too many of them, or
+    /// if there is no port or no thread to be had.
+    pub fn start(n: usize) -> Result<Self, Error> {
+        if !(1..=MOST_NODES).contains(&n) {
+            return Err(Error::config(format!(
+                "{n} embedded nodes were asked for; 1 to {MOST_NODES} can be had"
+            )));
+        }
+        let nodes = (0..n).map(|index| {
+            Node::start(index)
+                .map_err(|error| Error::config(format!("an embedded node cannot start: {error}")))
+        });
+        Ok(Self(nodes.collect::<Result<_, _>>()?))
+    }
+
+    /// The nodes' URLs, for [`Builder::nodes`](crate::Builder::nodes).
+    #[must_use]
+    pub fn urls(&self) -> Vec<String> {
+        self.iter().map(Node::url).collect()
+    }
+}
+
+impl Deref for Nodes {
+    type Target = [Node];
+
+    fn deref(&self) -> &[Node] {
+        &self.0
+    }
+}

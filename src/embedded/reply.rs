@@ -34,7 +34,7 @@ impl Fault {
     }
 
     pub(super) fn new(text: String) -> Self {
-        Self(Cow::Owned(text))
+        Self(Cow::Owned(one_line(&text)))
     }
 }
 
@@ -54,6 +54,25 @@ impl Reply {
         Self::Int(i64::from(yes))
     }
 
+    /// Appends the answer as it goes over the wire, in RESP2.
+    pub(super) fn write_to(&self, buffer: &mut Vec<u8>) {
+        match self {
+            Self::Int(number) => line(buffer, ':', number),
+            Self::Bulk(bytes) => {
+                line(buffer, '$', bytes.len());
+                buffer.extend_from_slice(bytes);
+                buffer.extend_from_slice(b"\r\n");
+            }
+            Self::Nil => line(buffer, '$', -1),
+            Self::Status(text) => line(buffer, '+', text),
+            Self::Error(text) => line(buffer, '-', text),
+            Self::List(replies) => {
+                line(buffer, '*', replies.len());
+                replies.iter().for_each(|reply| reply.write_to(buffer));
+            }
+        }
+    }
+
     /// A number of things that are in memory.
     pub(super) fn count(number: usize) -> Self {
         Self::Int(i64::try_from(number).unwrap_or(i64::MAX))
@@ -70,4 +89,13 @@ impl Reply {
     pub(super) fn bulks(values: impl IntoIterator<Item: AsRef<[u8]>>) -> Self {
         Self::List(values.into_iter().map(Self::bulk).collect())
     }
+}
+
+fn line(buffer: &mut Vec<u8>, sign: char, what: impl std::fmt::Display) {
+    buffer.extend_from_slice(format!("{sign}{what}\r\n").as_bytes());
+}
+
+/// Statuses and errors end with their line; and they are strings of C, so zero bytes end them, too.
+pub(super) fn one_line(text: &str) -> String {
+    text.split('\0').next().unwrap_or_default().replace(['\r', '\n'], " ")
 }

@@ -59,7 +59,9 @@ local redis = {
     if select('#', ...) ~= 1 then
       error(failed('wrong number of arguments'), 0)
     end
-    return sha1hex((...))
+    -- What is no text is none.
+    local kind = type((...))
+    return sha1hex((kind == 'string' or kind == 'number') and (...) or '')
   end,
 }
 

@@ -97,7 +97,7 @@ impl Scripts {
             let script = chunk.set_environment(self.environment.clone()).into_function();
             let script = script.map_err(|error| {
                 let text = format!("ERR Error compiling script (new function): {error}");
-                Fault::new(convert::one_line(&text))
+                Fault::new(text)
             })?;
             if self.known.len() >= MOST_SCRIPTS {
                 self.known.clear();
@@ -160,5 +160,5 @@ impl Scripts {
 }
 
 fn broken(error: &mlua::Error) -> Fault {
-    Fault::new(convert::one_line(&format!("ERR {error}")))
+    Fault::new(format!("ERR {error}"))
 }

@@ -12,6 +12,7 @@ mod sets;
 mod sorted_sets;
 mod strings;
 
+use super::channels::Channels;
 use super::keyspace::{Bytes, Keyspace};
 use super::reply::{Answer, Fault};
 
@@ -20,6 +21,7 @@ use super::reply::{Answer, Fault};
 pub(super) struct State {
     pub(super) keyspace: Keyspace,
     pub(super) identity: Identity,
+    pub(super) channels: Channels,
 }
 
 /// Which run of which node this is.

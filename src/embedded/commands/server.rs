@@ -13,8 +13,9 @@ pub(super) const COMMANDS: &[Command] = &[
     command("TIME", 1, time),
     command("INFO", -1, info),
     command("SELECT", 2, select),
-    // Nobody can subscribe.
-    command("PUBLISH", 3, |_, _| Ok(Reply::Int(0))),
+    command("PUBLISH", 3, |state, words| {
+        Ok(Reply::count(state.channels.publish(&words[0], &words[1])))
+    }),
     // There are no replicas. A server would wait for them; nobody asks to wait in vain.
     command("WAIT", 3, |_, _| Ok(Reply::Int(0))),
 ];

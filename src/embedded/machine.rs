@@ -1,0 +1,262 @@
+//! What a node is to its threads and to its handle: the engine, a clock that can be moved, and
+//! whether it is up.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write;
+use std::net::{Shutdown, TcpStream};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
+
+use super::engine::Engine;
+use super::keyspace::Bytes;
+use super::reply::Reply;
+use crate::clock;
+
+/// The most connections a node has at a time.
+const MOST_CONNECTIONS: usize = 1_000;
+
+/// The side of a connection that is written to: by its own thread, and by those that publish.
+pub(super) type Output = Arc<Mutex<TcpStream>>;
+
+/// Which connection of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Id(u64);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Up,
+    /// As a process that was stopped: what comes is kept, and nothing answers.
+    Hung,
+    /// As a process that is not there.
+    Killed,
+    /// The handle was dropped, and all threads end.
+    Gone,
+}
+
+pub(super) struct Machine {
+    inner: Mutex<Inner>,
+    changed: Condvar,
+}
+
+struct Inner {
+    engine: Engine,
+    phase: Phase,
+    clock: Clock,
+    connections: BTreeMap<Id, Connection>,
+    next_id: u64,
+}
+
+/// What the node's clock is apart from the machine's.
+#[derive(Default)]
+struct Clock {
+    forward: Duration,
+    back: Duration,
+}
+
+struct Connection {
+    /// To end it with.
+    stream: TcpStream,
+    output: Output,
+    channels: BTreeSet<Bytes>,
+}
+
+impl Clock {
+    fn now(&self) -> Duration {
+        clock::wall().saturating_add(self.forward).saturating_sub(self.back)
+    }
+}
+
+impl Inner {
+    /// Closes all connections, as the end of a process does.
+    fn disconnect(&mut self) {
+        for connection in std::mem::take(&mut self.connections).into_values() {
+            // It may be closed already.
+            let _ = connection.stream.shutdown(Shutdown::Both);
+        }
+    }
+
+    fn connect(&mut self, stream: TcpStream, output: Output) -> Option<Id> {
+        let there = matches!(self.phase, Phase::Up | Phase::Hung);
+        if !there || self.connections.len() >= MOST_CONNECTIONS {
+            return None;
+        }
+        let id = Id(self.next_id);
+        self.next_id += 1;
+        self.connections.insert(id, Connection { stream, output, channels: BTreeSet::new() });
+        Some(id)
+    }
+
+    fn run(&mut self, words: &[Bytes]) -> Reply {
+        let reply = self.engine.call(words, self.clock.now());
+        self.deliver();
+        reply
+    }
+
+    /// Answers how many channels the connection listens to then.
+    fn listen(&mut self, id: Id, channel: &[u8], listen: bool) -> Option<usize> {
+        let channels = &mut self.connections.get_mut(&id)?.channels;
+        if listen {
+            if channels.insert(channel.to_vec()) {
+                self.engine.subscribe(channel);
+            }
+        } else if channels.remove(channel) {
+            self.engine.unsubscribe(channel);
+        }
+        Some(channels.len())
+    }
+
+    fn deliver(&mut self) {
+        for message in self.engine.take_published() {
+            let words = ["message".as_bytes(), &message.channel, &message.text];
+            let mut bytes = Vec::new();
+            Reply::bulks(words).write_to(&mut bytes);
+            for connection in self.connections.values() {
+                if connection.channels.contains(&message.channel)
+                    && connection.output.lock().write_all(&bytes).is_err()
+                {
+                    // Who does not read in time is cut off; its own thread forgets it.
+                    let _ = connection.stream.shutdown(Shutdown::Both);
+                }
+            }
+        }
+    }
+
+    fn remove(&mut self, id: Id) {
+        if let Some(connection) = self.connections.remove(&id) {
+            for channel in connection.channels {
+                self.engine.unsubscribe(&channel);
+            }
+        }
+    }
+}
+
+impl Machine {
+    pub(super) fn new() -> Self {
+        let inner = Inner {
+            engine: Engine::new(&fresh_run_id()),
+            phase: Phase::Up,
+            clock: Clock::default(),
+            connections: BTreeMap::new(),
+            next_id: 0,
+        };
+        Self { inner: Mutex::new(inner), changed: Condvar::new() }
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Inner)) {
+        change(&mut self.inner.lock());
+        self.changed.notify_all();
+    }
+
+    pub(super) fn kill(&self) {
+        self.change(|inner| {
+            inner.phase = Phase::Killed;
+            inner.disconnect();
+        });
+    }
+
+    pub(super) fn restart(&self, keep_data: bool) {
+        self.change(|inner| {
+            inner.disconnect();
+            inner.engine.restart(&fresh_run_id(), keep_data);
+            inner.phase = Phase::Up;
+        });
+    }
+
+    pub(super) fn hang(&self) {
+        self.change(|inner| {
+            if inner.phase == Phase::Up {
+                inner.phase = Phase::Hung;
+            }
+        });
+    }
+
+    pub(super) fn resume(&self) {
+        self.change(|inner| {
+            if inner.phase == Phase::Hung {
+                inner.phase = Phase::Up;
+            }
+        });
+    }
+
+    pub(super) fn end(&self) {
+        self.change(|inner| {
+            inner.phase = Phase::Gone;
+            inner.disconnect();
+        });
+    }
+
+    pub(super) fn is_gone(&self) -> bool {
+        self.inner.lock().phase == Phase::Gone
+    }
+
+    pub(super) fn flush(&self) {
+        let mut inner = self.inner.lock();
+        let now = inner.clock.now();
+        inner.engine.call(&[b"FLUSHALL".to_vec()], now);
+    }
+
+    pub(super) fn keys(&self) -> Vec<Bytes> {
+        let mut inner = self.inner.lock();
+        let now = inner.clock.now();
+        inner.engine.keys(now).into_iter().map(|live| live.key).collect()
+    }
+
+    pub(super) fn move_clock_forward(&self, by: Duration) {
+        let clock = &mut self.inner.lock().clock;
+        clock.forward = clock.forward.saturating_add(by);
+    }
+
+    pub(super) fn move_clock_back(&self, by: Duration) {
+        let clock = &mut self.inner.lock().clock;
+        clock.back = clock.back.saturating_add(by);
+    }
+
+    /// Takes a connection in; `None` if the node is not there, or has too many.
+    pub(super) fn connect(&self, stream: TcpStream, output: Output) -> Option<Id> {
+        self.inner.lock().connect(stream, output)
+    }
+
+    pub(super) fn disconnect(&self, id: Id) {
+        self.inner.lock().remove(id);
+    }
+
+    /// Waits until the node can run something for this connection; `None` once that has ended.
+    fn turn(&self, id: Id) -> Option<MutexGuard<'_, Inner>> {
+        let mut inner = self.inner.lock();
+        while inner.phase == Phase::Hung && inner.connections.contains_key(&id) {
+            self.changed.wait(&mut inner);
+        }
+        inner.connections.contains_key(&id).then_some(inner)
+    }
+
+    /// Runs a command of a connection; `None` once that has ended.
+    pub(super) fn run(&self, id: Id, words: &[Bytes]) -> Option<Reply> {
+        Some(self.turn(id)?.run(words))
+    }
+
+    /// Subscribes a connection to `channel`, or the other way around, and calls `confirm` with how
+    /// many channels it listens to then: before any message is delivered.
+    pub(super) fn listen(
+        &self,
+        id: Id,
+        channel: &[u8],
+        listen: bool,
+        confirm: impl FnOnce(usize),
+    ) -> Option<()> {
+        self.turn(id)?.listen(id, channel, listen).map(confirm)
+    }
+
+    /// The channels that a connection listens to.
+    pub(super) fn channels(&self, id: Id) -> Vec<Bytes> {
+        let inner = self.inner.lock();
+        inner.connections.get(&id).into_iter().flat_map(|found| &found.channels).cloned().collect()
+    }
+}
+
+/// Forty hexadecimal digits that no other run has.
+fn fresh_run_id() -> String {
+    let bytes: [u8; 20] = rand::random();
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

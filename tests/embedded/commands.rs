@@ -1,0 +1,254 @@
+//! Random commands: mostly sensible, on few keys, so that they meet.
+
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+/// How answers are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Comparison {
+    Exact,
+    /// The elements come in any order.
+    Unordered,
+    /// So do pairs of them.
+    UnorderedPairs,
+    /// Numbers are times, which go on between the two calls.
+    Time,
+}
+
+/// A command, and how its answers are compared.
+#[derive(Clone, Debug)]
+pub(crate) struct Call {
+    pub(crate) words: Vec<Vec<u8>>,
+    pub(crate) comparison: Comparison,
+}
+
+/// What the words of a command are drawn from. `k`: a key; `f`: a field or member; `v`: a value; `i`:
+/// an integer; `s`: a score; `b`: a bound of scores; `t`: a time to live in milliseconds; `e`:
+/// one that may be wrong; `d`: a deadline; `p`: a pattern. Anything longer stands for itself; one of several with `|` between.
+const TEMPLATES: &[&str] = &[
+    "SET k v",
+    "SET k v NX|XX|GET",
+    "SET k v PX t",
+    "SET k v PX|EX|PXAT|EXAT e",
+    "SET k v NX PX t",
+    "SET k v XX KEEPTTL|GET",
+    "SET k v PXAT d",
+    "SET k v NX GET",
+    "SET k v NX|PX XX|KEEPTTL",
+    "GET k",
+    "GETDEL k",
+    "STRLEN k",
+    "INCR|DECR k",
+    "INCRBY k i",
+    "DEL k k",
+    "EXISTS k k",
+    "TYPE k",
+    "KEYS p",
+    "PERSIST k",
+    "PTTL|TTL|PEXPIRETIME k",
+    "PEXPIRE k t",
+    "PEXPIRE k t NX|XX|GT|LT",
+    "PEXPIRE k t NX|XX|GT|LT XX|GT|LT",
+    "EXPIRE|PEXPIRE|EXPIREAT|PEXPIREAT k e",
+    "PEXPIREAT k d",
+    "PEXPIREAT k d NX|XX|GT|LT",
+    "HSET k f v f v",
+    "HSET k f i",
+    "HSETNX k f v",
+    "HGET|HEXISTS k f",
+    "HMGET k f f",
+    "HDEL k f f",
+    "HLEN k",
+    "HGETALL k",
+    "HKEYS|HVALS k",
+    "HINCRBY k f i",
+    "SADD|SREM k f f",
+    "SISMEMBER k f",
+    "SCARD k",
+    "SMEMBERS k",
+    "ZADD k s f s f",
+    "ZADD k NX|XX|GT|LT|CH s f",
+    "ZADD k NX|XX|GT CH|LT|GT s f s f",
+    "ZREM k f f",
+    "ZSCORE|ZRANK k f",
+    "ZCARD k",
+    "ZRANGE k i i",
+    "ZRANGE k i i WITHSCORES",
+    "ZRANGE k b b BYSCORE LIMIT i i",
+    "ZRANGEBYSCORE k b b",
+    "ZRANGEBYSCORE k b b WITHSCORES LIMIT i i",
+    "ZCOUNT|ZREMRANGEBYSCORE k b b",
+    "LPUSH|RPUSH k f f",
+    "LPOP|RPOP|LLEN k",
+    "LINDEX k i",
+    "LRANGE k i i",
+    "LREM k i f",
+    "ECHO v",
+    "PING",
+    "PING v",
+    "PUBLISH k v",
+    "SELECT 0|-1|99|zero",
+    "SCRIPT EXISTS f",
+    "FLUSHALL",
+    "NOSUCH k",
+];
+
+const KEYS: &[&str] = &["a", "b", "c", "lock"];
+const FIELDS: &[&str] = &["f", "g", "h", "", "owner:1"];
+const VALUES: &[&str] = &[
+    "",
+    "v",
+    "1",
+    "-1",
+    "10",
+    "owner",
+    "100000000000001",
+    "9007199254740993",
+    "9223372036854775807",
+    "-9223372036854775808",
+    " 1",
+    "01",
+    "+1",
+    "1.5",
+    "1e3",
+    "a b\r\n",
+    "größe",
+];
+const INTEGERS: &[&str] = &[
+    "0",
+    "1",
+    "-1",
+    "2",
+    "3",
+    "-2",
+    "-3",
+    "100",
+    "-100",
+    "123456789012345",
+    "9223372036854775807",
+    "-9223372036854775808",
+    "9223372036854775808",
+    "x",
+    "1.5",
+    "",
+    "01",
+];
+const SCORES: &[&str] = &[
+    "0",
+    "1",
+    "-1",
+    "2",
+    "1.5",
+    "0.1",
+    "1e20",
+    "-3e-7",
+    "inf",
+    "-inf",
+    "+5",
+    "123456789012345678",
+    "9007199254740993",
+    "nan",
+    "x",
+    "",
+];
+const BOUNDS: &[&str] = &["-inf", "+inf", "0", "(0", "1", "(1", "1.5", "2", "-1", "(x", "nan"];
+/// Times to live that are long, past or wrong, but not such as end within the test.
+const EXPIRIES: &[&str] = &[
+    "0",
+    "-1",
+    "-100",
+    "123456789012345",
+    "9223372036854775807",
+    "-9223372036854775808",
+    "x",
+    "",
+    "01",
+    "1.5",
+];
+/// Of this century and of the past.
+const DEADLINES: &[&str] =
+    &["4102444800000", "4102444800001", "4102448400000", "1000", "0", "-1", "1500000000000"];
+const PATTERNS: &[&str] = &["*", "?", "l*k", "[a-b]", "[^a]", "lock", "\\a", "x*"];
+
+/// Where the words come from: the same ones for the same seed.
+pub(crate) struct Source {
+    random: StdRng,
+    drawn: u64,
+}
+
+impl Source {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self { random: StdRng::seed_from_u64(seed), drawn: 0 }
+    }
+
+    pub(crate) fn below(&mut self, end: usize) -> usize {
+        self.random.random_range(0..end)
+    }
+
+    /// Once in `n` times.
+    pub(crate) fn once_in(&mut self, n: usize) -> bool {
+        self.below(n) == 0
+    }
+
+    pub(crate) fn one<'a>(&mut self, of: &[&'a str]) -> &'a str {
+        of[self.below(of.len())]
+    }
+
+    pub(crate) fn key(&mut self) -> &'static str {
+        self.one(KEYS)
+    }
+
+    pub(crate) fn value(&mut self) -> &'static str {
+        self.one(VALUES)
+    }
+
+    /// Hours to live, and no two alike: how they compare must not depend on when they were set.
+    pub(crate) fn ttl(&mut self) -> String {
+        self.drawn += 1;
+        (10_000_000 * (1 + self.below(9) as u64) + self.drawn * 10_000).to_string()
+    }
+
+    pub(crate) fn command(&mut self) -> Call {
+        let template = TEMPLATES[self.below(TEMPLATES.len())];
+        let mut words: Vec<_> = template.split(' ').map(|word| self.word(word)).collect();
+        let mut comparison = match words[0].as_slice() {
+            b"KEYS" | b"HKEYS" | b"HVALS" | b"SMEMBERS" => Comparison::Unordered,
+            b"HGETALL" => Comparison::UnorderedPairs,
+            b"PTTL" | b"TTL" | b"PEXPIRETIME" => Comparison::Time,
+            _ => Comparison::Exact,
+        };
+        if self.once_in(30) {
+            // Too few words, most often.
+            words.pop();
+            if words.is_empty() {
+                words.push(b"GET".to_vec());
+                comparison = Comparison::Exact;
+            }
+        } else if self.once_in(50) && !words[0].ends_with(b"POP") {
+            // Not behind POP: a number of elements, which embedded nodes do not know.
+            words.push(self.value().into());
+        }
+        if self.once_in(10) {
+            words[0].make_ascii_lowercase();
+        }
+        Call { words, comparison }
+    }
+
+    fn word(&mut self, template: &str) -> Vec<u8> {
+        let word = match template {
+            "k" => self.key(),
+            "f" => self.one(FIELDS),
+            "v" if self.once_in(20) => return vec![0, 0xff, b'\r', b'\n'],
+            "v" => self.value(),
+            "i" => self.one(INTEGERS),
+            "s" => self.one(SCORES),
+            "b" => self.one(BOUNDS),
+            "e" => self.one(EXPIRIES),
+            "d" => self.one(DEADLINES),
+            "p" => self.one(PATTERNS),
+            "t" => return self.ttl().into_bytes(),
+            words => self.one(&words.split('|').collect::<Vec<_>>()),
+        };
+        word.as_bytes().to_vec()
+    }
+}

@@ -1,0 +1,10 @@
+//! Embedded nodes: that they answer as servers do, and that they can be treated as badly.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod client;
+mod commands;
+mod differential;
+mod nodes;
+mod scripts;
