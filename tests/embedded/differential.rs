@@ -28,6 +28,7 @@ fn setting(name: &str, default: impl FnOnce() -> u64) -> u64 {
 }
 
 #[test]
+#[allow(clippy::print_stdout, reason = "how much was compared, for who asks with --nocapture")]
 fn embedded_nodes_answer_as_a_server_does() {
     let server = Server::start();
     let nodes = Nodes::start(1).expect("a port is free");
