@@ -7,6 +7,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod masters;
 mod mutex;
 mod world;
 
@@ -16,7 +17,7 @@ use world::{PREFIXES, TOPOLOGIES, World};
 fn main() {
     let arguments = Arguments::from_args();
     let mut trials = Vec::new();
-    for topology in TOPOLOGIES {
+    for topology in TOPOLOGIES.iter().copied() {
         for prefix in PREFIXES {
             for (promise, check) in mutex::PROMISES {
                 let prefixed = if prefix.is_empty() { "bare" } else { "prefixed" };

@@ -1,10 +1,12 @@
 //! A set of nodes in some state, and clients of it.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use quorlock::{Builder, Quorlock};
 
-use crate::support::{Servers, wait_until};
+use crate::masters::Masters;
+use crate::support::wait_until;
 
 /// Long enough for a busy machine to keep every lock of a test alive.
 pub(crate) const TTL: Duration = Duration::from_secs(10);
@@ -25,13 +27,14 @@ pub(crate) struct Topology {
     hung: usize,
     /// Whether the hung nodes stop before the first client connects to them, or after.
     hung_first: bool,
+    start: fn(usize) -> Masters,
 }
 
 const fn healthy(name: &'static str, nodes: usize) -> Topology {
-    Topology { name, nodes, dead: 0, hung: 0, hung_first: false }
+    Topology { name, nodes, dead: 0, hung: 0, hung_first: false, start: Masters::servers }
 }
 
-pub(crate) const TOPOLOGIES: [Topology; 7] = [
+pub(crate) const TOPOLOGIES: &[Topology] = &[
     healthy("1", 1),
     healthy("3", 3),
     healthy("4", 4),
@@ -39,22 +42,36 @@ pub(crate) const TOPOLOGIES: [Topology; 7] = [
     Topology { dead: 1, ..healthy("3_with_1_dead", 3) },
     Topology { hung: 2, hung_first: true, ..healthy("5_with_2_hung_before", 5) },
     Topology { hung: 2, ..healthy("5_with_2_hung_after", 5) },
+    #[cfg(feature = "embedded")]
+    Topology {
+        dead: 1,
+        hung: 1,
+        start: Masters::embedded,
+        ..healthy("5_embedded_with_1_dead_and_1_hung", 5)
+    },
 ];
+
+impl Topology {
+    /// Those that hang come behind those that are dead.
+    fn hung(&self) -> Range<usize> {
+        self.dead..self.dead + self.hung
+    }
+}
 
 /// The servers of one topology. The faulty ones come first, where a client that asks one node after
 /// the other would meet them.
 pub(crate) struct World {
-    pub(crate) servers: Servers,
+    pub(crate) servers: Masters,
     topology: Topology,
     prefix: &'static str,
 }
 
 impl World {
     pub(crate) fn new(topology: Topology, prefix: &'static str) -> Self {
-        let mut servers = Servers::start(topology.nodes);
-        servers.iter_mut().take(topology.dead).for_each(|server| server.kill());
+        let mut servers = (topology.start)(topology.nodes);
+        (0..topology.dead).for_each(|i| servers.kill(i));
         if topology.hung_first {
-            servers.iter_mut().take(topology.hung).for_each(|server| server.pause());
+            topology.hung().for_each(|i| servers.hang(i));
         }
         Self { servers, topology, prefix }
     }
@@ -64,11 +81,11 @@ impl World {
         let locks = self.builder().build().expect("the settings are valid");
         let Topology { dead, hung, hung_first, .. } = self.topology;
         if hung > 0 && !hung_first {
-            self.servers.iter_mut().take(hung).for_each(|server| server.resume());
+            self.topology.hung().for_each(|i| self.servers.resume(i));
             wait_until("the client is connected", Duration::from_secs(10), || {
                 locks.node_stats().iter().skip(dead).all(|node| node.connected)
             });
-            self.servers.iter_mut().take(hung).for_each(|server| server.pause());
+            self.topology.hung().for_each(|i| self.servers.hang(i));
         }
         locks
     }
@@ -89,14 +106,13 @@ impl World {
     /// Runs a command on every node that can answer, as another program would.
     pub(crate) fn command_everywhere(&self, command: &[&str]) -> Vec<redis::Value> {
         let faulty = self.topology.dead + self.topology.hung;
-        self.servers.iter().skip(faulty).map(|server| server.command(command)).collect()
+        (faulty..self.servers.len()).map(|i| self.servers.command(i, command)).collect()
     }
 
     /// Waits until no node holds a key; hung ones wake up for it.
     pub(crate) fn end(mut self) {
         self.servers.wait_no_keys();
-        let hung = self.topology.hung;
-        self.servers.iter_mut().take(hung).for_each(|server| server.resume());
+        self.topology.hung().for_each(|i| self.servers.resume(i));
         self.servers.wait_no_keys();
     }
 }
