@@ -8,7 +8,7 @@ use quorlock::embedded::Nodes;
 
 use crate::support::Servers;
 #[cfg(feature = "embedded")]
-use crate::support::wait_until;
+use crate::support::{is_fence, wait_until};
 
 #[cfg(feature = "embedded")]
 const LIMIT: Duration = Duration::from_secs(5);
@@ -96,7 +96,8 @@ impl Masters {
             Self::Servers(servers) => servers.wait_no_keys(),
             #[cfg(feature = "embedded")]
             Self::Embedded(nodes, up) => wait_until("the keys are gone", LIMIT, || {
-                nodes.iter().zip(up).all(|(node, up)| !up || node.keys().is_empty())
+                let is_fence = |key: &Vec<u8>| is_fence(&String::from_utf8_lossy(key));
+                nodes.iter().zip(up).all(|(node, up)| !up || node.keys().iter().all(is_fence))
             }),
         }
     }
