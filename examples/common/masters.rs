@@ -5,6 +5,8 @@
 use std::env;
 use std::process::Command;
 
+#[cfg(feature = "embedded")]
+use quorlock::embedded::Nodes;
 use quorlock::{Builder, Error, Quorlock};
 use server::Servers;
 
@@ -17,17 +19,26 @@ pub(crate) type Failure = Box<dyn std::error::Error + Send + Sync>;
 pub(crate) enum Masters {
     /// Started by this program, which may kill them. They end when this is dropped.
     Ours(Servers),
+    /// The same without a server: nodes in this process, and how many of them were killed.
+    #[cfg(feature = "embedded")]
+    Embedded(Nodes, usize),
     /// Named in `QUORLOCK_NODES`, and left alone.
     Yours,
 }
 
 impl Masters {
-    /// Those in `QUORLOCK_NODES` if it is set; otherwise starts `n`.
+    /// Those in `QUORLOCK_NODES` if it is set; otherwise starts `n`: embedded ones where there is no
+    /// server to start, and the feature is on.
     pub(crate) fn find(n: usize) -> Result<Self, Failure> {
         if env::var_os("QUORLOCK_NODES").is_some_and(|nodes| !nodes.is_empty()) {
             return Ok(Self::Yours);
         }
-        check_can_start()?;
+        let can_start = check_can_start();
+        #[cfg(feature = "embedded")]
+        if can_start.is_err() && env::var_os(server::BINARY).is_none() {
+            return Ok(Self::Embedded(Nodes::start(n)?, 0));
+        }
+        can_start?;
         Ok(Self::Ours(Servers::start(n)))
     }
 
@@ -36,6 +47,8 @@ impl Masters {
     pub(crate) fn builder(&self) -> Result<Builder, Error> {
         match self {
             Self::Ours(servers) => Ok(Quorlock::builder().nodes(servers.urls())),
+            #[cfg(feature = "embedded")]
+            Self::Embedded(nodes, _) => Ok(Quorlock::builder().nodes(nodes.urls())),
             Self::Yours => Builder::from_env(),
         }
     }
@@ -43,28 +56,48 @@ impl Masters {
     pub(crate) fn describe(&self) -> String {
         match self {
             Self::Ours(servers) => format!("{} masters, started here", servers.len()),
+            #[cfg(feature = "embedded")]
+            Self::Embedded(nodes, _) => format!(
+                "{} masters, embedded in this process: there is no redis-server to start",
+                nodes.len()
+            ),
             Self::Yours => "the masters in QUORLOCK_NODES; none of them will be killed".to_owned(),
         }
     }
 
     pub(crate) fn are_ours(&self) -> bool {
-        matches!(self, Self::Ours(_))
+        !matches!(self, Self::Yours)
     }
 
     /// Ends one of our masters as a power cut would, and says which.
     pub(crate) fn kill_one(&mut self) -> Option<String> {
-        let Self::Ours(servers) = self else { return None };
-        let victim = servers.iter_mut().find(|server| server.is_up())?;
-        victim.kill();
-        Some(victim.url())
+        match self {
+            Self::Ours(servers) => {
+                let victim = servers.iter_mut().find(|server| server.is_up())?;
+                victim.kill();
+                Some(victim.url())
+            }
+            #[cfg(feature = "embedded")]
+            Self::Embedded(nodes, killed) => {
+                let victim = nodes.get(*killed)?;
+                victim.kill();
+                *killed += 1;
+                Some(victim.url())
+            }
+            Self::Yours => None,
+        }
     }
 
     /// Ends so many of our masters that no majority is left, and says how many.
     pub(crate) fn kill_majority(&mut self) -> usize {
-        let Self::Ours(servers) = self else { return 0 };
-        let majority = servers.len() / 2 + 1;
-        servers.iter_mut().take(majority).for_each(server::Server::kill);
-        majority
+        let masters = match self {
+            Self::Ours(servers) => servers.len(),
+            #[cfg(feature = "embedded")]
+            Self::Embedded(nodes, _) => nodes.len(),
+            Self::Yours => return 0,
+        };
+        let majority = masters / 2 + 1;
+        (0..majority).filter_map(|_| self.kill_one()).count()
     }
 }
 
@@ -80,8 +113,8 @@ fn check_can_start() -> Result<(), Failure> {
     };
     if let Some(problem) = problem {
         return Err(format!(
-            "`{program}` {problem}; install redis-server, name one in QUORLOCK_REDIS_SERVER, or \
-             name running masters in QUORLOCK_NODES"
+            "`{program}` {problem}; install redis-server, name one in QUORLOCK_REDIS_SERVER, name \
+             running masters in QUORLOCK_NODES, or run this with `--features embedded`"
         )
         .into());
     }

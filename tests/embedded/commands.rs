@@ -23,77 +23,82 @@ pub(crate) struct Call {
 }
 
 /// What the words of a command are drawn from. `k`: a key; `f`: a field or member; `v`: a value; `i`:
-/// an integer; `s`: a score; `b`: a bound of scores; `t`: a time to live in milliseconds; `e`:
+/// an integer; `c`: mostly a small one; `s`: a score; `b`: a bound of scores; `t`: a time to live in milliseconds; `e`:
 /// one that may be wrong; `d`: a deadline; `p`: a pattern. Anything longer stands for itself; one of several with `|` between.
-const TEMPLATES: &[&str] = &[
-    "SET k v",
-    "SET k v NX|XX|GET",
-    "SET k v PX t",
-    "SET k v PX|EX|PXAT|EXAT e",
-    "SET k v NX PX t",
-    "SET k v XX KEEPTTL|GET",
-    "SET k v PXAT d",
-    "SET k v NX GET",
-    "SET k v NX|PX XX|KEEPTTL",
-    "GET k",
-    "GETDEL k",
-    "STRLEN k",
-    "INCR|DECR k",
-    "INCRBY k i",
-    "DEL k k",
-    "EXISTS k k",
-    "TYPE k",
-    "KEYS p",
-    "PERSIST k",
-    "PTTL|TTL|PEXPIRETIME k",
-    "PEXPIRE k t",
-    "PEXPIRE k t NX|XX|GT|LT",
-    "PEXPIRE k t NX|XX|GT|LT XX|GT|LT",
-    "EXPIRE|PEXPIRE|EXPIREAT|PEXPIREAT k e",
-    "PEXPIREAT k d",
-    "PEXPIREAT k d NX|XX|GT|LT",
-    "HSET k f v f v",
-    "HSET k f i",
-    "HSETNX k f v",
-    "HGET|HEXISTS k f",
-    "HMGET k f f",
-    "HDEL k f f",
-    "HLEN k",
-    "HGETALL k",
-    "HKEYS|HVALS k",
-    "HINCRBY k f i",
-    "SADD|SREM k f f",
-    "SISMEMBER k f",
-    "SCARD k",
-    "SMEMBERS k",
-    "ZADD k s f s f",
-    "ZADD k NX|XX|GT|LT|CH s f",
-    "ZADD k NX|XX|GT CH|LT|GT s f s f",
-    "ZREM k f f",
-    "ZSCORE|ZRANK k f",
-    "ZCARD k",
-    "ZRANGE k i i",
-    "ZRANGE k i i WITHSCORES",
-    "ZRANGE k b b BYSCORE LIMIT i i",
-    "ZRANGEBYSCORE k b b",
-    "ZRANGEBYSCORE k b b WITHSCORES LIMIT i i",
-    "ZCOUNT|ZREMRANGEBYSCORE k b b",
-    "LPUSH|RPUSH k f f",
-    "LPOP|RPOP|LLEN k",
-    "LINDEX k i",
-    "LRANGE k i i",
-    "LREM k i f",
-    "ECHO v",
-    "PING",
-    "PING v",
-    "PUBLISH k v",
-    "SELECT 0|-1|99|zero",
-    "SCRIPT EXISTS f",
-    "FLUSHALL",
-    "NOSUCH k",
+const FAMILIES: &[&[&str]] = &[
+    &[
+        "SET k v",
+        "SET k v NX|XX|GET",
+        "SET k v PX t",
+        "SET k v PX|EX|PXAT|EXAT e",
+        "SET k v NX PX t",
+        "SET k v XX KEEPTTL|GET",
+        "SET k v PXAT d",
+        "SET k v NX GET",
+        "SET k v NX|PX XX|KEEPTTL",
+        "GET k",
+        "GETDEL k",
+        "STRLEN k",
+        "INCR|DECR k",
+        "INCRBY k i",
+    ],
+    &[
+        "SET k v NX PXAT d",
+        "SET k v XX KEEPTTL",
+        "PERSIST k",
+        "PTTL|TTL|PEXPIRETIME k",
+        "PEXPIRE k t",
+        "PEXPIRE k t NX|XX|GT|LT",
+        "PEXPIRE k t NX|XX|GT|LT XX|GT|LT",
+        "EXPIRE|PEXPIRE|EXPIREAT|PEXPIREAT k e",
+        "PEXPIREAT k d",
+        "PEXPIREAT k d NX|XX|GT|LT",
+    ],
+    &[
+        "HSET k f v f v",
+        "HSET k f i",
+        "HSETNX k f v",
+        "HGET|HEXISTS k f",
+        "HMGET k f f",
+        "HDEL k f f",
+        "HLEN k",
+        "HGETALL k",
+        "HKEYS|HVALS k",
+        "HINCRBY k f i",
+    ],
+    &["SADD|SREM k f f", "SISMEMBER k f", "SCARD k", "SMEMBERS k"],
+    &[
+        "ZADD k s f s f",
+        "ZADD k NX|XX|GT|LT|CH s f",
+        "ZADD k NX|XX|GT CH|LT|GT s f s f",
+        "ZREM k f f",
+        "ZSCORE|ZRANK k f",
+        "ZCARD k",
+        "ZRANGE k c c",
+        "ZRANGE k c c WITHSCORES",
+        "ZRANGE k b b BYSCORE LIMIT c c",
+        "ZRANGEBYSCORE k b b",
+        "ZRANGEBYSCORE k b b WITHSCORES LIMIT c c",
+        "ZCOUNT|ZREMRANGEBYSCORE k b b",
+    ],
+    &["LPUSH|RPUSH k f f", "LPOP|RPOP|LLEN k", "LINDEX k c", "LRANGE k c c", "LREM k c f"],
+    &[
+        "DEL k k",
+        "EXISTS k k",
+        "TYPE k",
+        "KEYS p",
+        "ECHO v",
+        "PING",
+        "PING v",
+        "PUBLISH k v",
+        "SELECT 0|-1|99|zero",
+        "SCRIPT EXISTS f",
+        "FLUSHALL",
+        "NOSUCH k",
+    ],
 ];
 
-const KEYS: &[&str] = &["a", "b", "c", "lock"];
+const KEYS: &[&str] = &["a", "a", "b", "lock"];
 const FIELDS: &[&str] = &["f", "g", "h", "", "owner:1"];
 const VALUES: &[&str] = &[
     "",
@@ -133,6 +138,7 @@ const INTEGERS: &[&str] = &[
     "",
     "01",
 ];
+const COUNTS: &[&str] = &["0", "1", "-1", "2", "-2"];
 const SCORES: &[&str] = &[
     "0",
     "1",
@@ -165,20 +171,25 @@ const EXPIRIES: &[&str] = &[
     "01",
     "1.5",
 ];
-/// Of this century and of the past.
+/// Mostly to come, and some that are past.
 const DEADLINES: &[&str] =
-    &["4102444800000", "4102444800001", "4102448400000", "1000", "0", "-1", "1500000000000"];
+    &["4102444800000", "4102444800000", "4102444800001", "4102448400000", "1500000000000", "-1"];
 const PATTERNS: &[&str] = &["*", "?", "l*k", "[a-b]", "[^a]", "lock", "\\a", "x*"];
 
 /// Where the words come from: the same ones for the same seed.
 pub(crate) struct Source {
     random: StdRng,
     drawn: u64,
+    /// What most commands of a sequence come from, so that they meet.
+    family: Option<usize>,
 }
 
 impl Source {
     pub(crate) fn new(seed: u64) -> Self {
-        Self { random: StdRng::seed_from_u64(seed), drawn: 0 }
+        let random = StdRng::seed_from_u64(seed);
+        let mut source = Self { random, drawn: 0, family: None };
+        source.family = (!source.once_in(4)).then(|| source.below(FAMILIES.len()));
+        source
     }
 
     pub(crate) fn below(&mut self, end: usize) -> usize {
@@ -209,7 +220,9 @@ impl Source {
     }
 
     pub(crate) fn command(&mut self) -> Call {
-        let template = TEMPLATES[self.below(TEMPLATES.len())];
+        let family = self.family.filter(|_| !self.once_in(4));
+        let family = FAMILIES[family.unwrap_or_else(|| self.below(FAMILIES.len()))];
+        let template = self.one(family);
         let mut words: Vec<_> = template.split(' ').map(|word| self.word(word)).collect();
         let mut comparison = match words[0].as_slice() {
             b"KEYS" | b"HKEYS" | b"HVALS" | b"SMEMBERS" => Comparison::Unordered,
@@ -240,7 +253,8 @@ impl Source {
             "f" => self.one(FIELDS),
             "v" if self.once_in(20) => return vec![0, 0xff, b'\r', b'\n'],
             "v" => self.value(),
-            "i" => self.one(INTEGERS),
+            "c" if !self.once_in(4) => self.one(COUNTS),
+            "i" | "c" => self.one(INTEGERS),
             "s" => self.one(SCORES),
             "b" => self.one(BOUNDS),
             "e" => self.one(EXPIRIES),

@@ -441,7 +441,8 @@ pub fn binary() -> String {
     std::env::var(BINARY).unwrap_or_else(|_| "redis-server".to_string())
 }
 
-const BINARY: &str = "QUORLOCK_REDIS_SERVER";
+/// The environment variable that names the program.
+pub const BINARY: &str = "QUORLOCK_REDIS_SERVER";
 const HOST: &str = "127.0.0.1";
 /// Generous, for tests start many servers at once on machines with few processors.
 const START_LIMIT: Duration = Duration::from_secs(20);

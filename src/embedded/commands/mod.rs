@@ -92,9 +92,9 @@ impl State {
 
     /// Runs the command of a script, where some errors have words of their own.
     pub(super) fn call_from_script(&mut self, words: &[Bytes]) -> Answer {
-        let (name, rest) = words.split_first().ok_or(Fault::of(
-            "ERR Please specify at least one argument for this redis.call()/redis.pcall call",
-        ))?;
+        let (name, rest) = words
+            .split_first()
+            .ok_or(Fault::of("ERR Please specify at least one argument for this redis lib call"))?;
         let command =
             find(name).ok_or(Fault::of("ERR Unknown Redis command called from script"))?;
         if !command.takes(words.len()) {
