@@ -6,5 +6,6 @@ mod support;
 mod client;
 mod commands;
 mod differential;
+mod looks;
 mod nodes;
 mod scripts;

@@ -219,6 +219,7 @@ impl Caller {
         let step = call.acquisition.concluded(conclusion, claim.started, now, random);
         if let Step::Finish(outcome @ Outcome::Granted { valid_until, number }) = step {
             claim.number = number;
+            claim.granted_at = cx.net.now;
             let held = Held::begin(client, cx, claim, valid_until);
             let now = cx.net.now;
             cx.net.checks.granted(&held.claim, now);

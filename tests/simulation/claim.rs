@@ -21,6 +21,8 @@ pub(super) struct Claim {
     pub(super) attempt: Rc<Round<Attempt>>,
     /// The number of the lock that was won; 0 without fencing.
     pub(super) number: u64,
+    /// When that was, in true time.
+    pub(super) granted_at: Duration,
 }
 
 impl Claim {
@@ -47,6 +49,7 @@ impl Claim {
             answer_by,
             attempt: Rc::new(Round::new(attempt, reply::acquire, waiter)),
             number: 0,
+            granted_at: Duration::ZERO,
         }
     }
 

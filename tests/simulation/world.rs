@@ -121,6 +121,7 @@ impl World {
         match event {
             Event::Begin(i) => {
                 let fault = self.plan.faults[i].fault.clone();
+                self.net.checks.last_fault = self.net.now;
                 faults::begin(self, &fault);
             }
             Event::End(i) => {

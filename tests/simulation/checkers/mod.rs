@@ -50,6 +50,8 @@ pub(super) struct Checks {
     pub(super) grants: usize,
     /// Nothing happens that could cost anybody a lock.
     pub(super) rolling: bool,
+    /// When the last fault began.
+    pub(super) last_fault: Duration,
     /// The clocks are good enough for it.
     pub(super) promise_exclusion: bool,
     /// Numbers have to rise, whatever happens.
@@ -139,7 +141,9 @@ impl Checks {
         ended: Duration,
         now: Duration,
     ) {
-        if self.rolling && claim.terms.renewed {
+        // A lock has to reach all nodes first, with its second renewal if not with its first.
+        let settled = claim.granted_at + claim.terms.ttl < self.last_fault;
+        if self.rolling && claim.terms.renewed && settled {
             let what =
                 format!("{} lost {reason:?}, and a majority was always there", claim.short());
             self.report(now, "losses", what);
