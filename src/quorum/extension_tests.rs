@@ -1,0 +1,141 @@
+//! Rounds of extension, answer by answer.
+
+use super::*;
+
+fn round(votes: &[Option<ExtensionVote>]) -> Renewed {
+    round_on(Basis::Majority, votes)
+}
+
+fn round_on(basis: Basis, votes: &[Option<ExtensionVote>]) -> Renewed {
+    let ttl = Duration::from_millis(10_000);
+    let start = Time::default();
+    let answer_by = start.after(ttl);
+    let mut extension = Extension::new(votes.len(), start, answer_by, ttl, basis, Mechanisms::ALL);
+    for (node, vote) in votes.iter().enumerate() {
+        match vote {
+            Some(vote) => extension.vote(node, *vote),
+            None => extension.fail(node, Failure::Unknown),
+        }
+    }
+    assert!(extension.decided(), "all nodes were heard");
+    extension.result(start.after(Duration::from_millis(5)))
+}
+
+const EXTENDED: Option<ExtensionVote> = Some(ExtensionVote::Extended);
+const REPAIRED: Option<ExtensionVote> = Some(ExtensionVote::Repaired);
+const NOT_OURS: Option<ExtensionVote> = Some(ExtensionVote::NotOurs);
+
+#[test]
+fn a_majority_of_present_keys_confirms() {
+    let until = Time::default().after(Duration::from_millis(10_000 - 100 - 2));
+    let confirmed = Renewed::Until(until, Basis::Majority);
+    assert_eq!(round(&[EXTENDED, EXTENDED, None]), confirmed);
+    assert_eq!(round(&[EXTENDED, EXTENDED, NOT_OURS]), confirmed);
+}
+
+#[test]
+fn silence_is_unknown_and_never_gone() {
+    assert_eq!(round(&[EXTENDED, None, None]), Renewed::Unknown);
+    assert_eq!(round(&[None, None, None]), Renewed::Unknown);
+    assert_eq!(round(&[EXTENDED, NOT_OURS, None]), Renewed::Unknown);
+}
+
+#[test]
+fn a_majority_that_had_lost_the_key_means_that_the_lock_is_gone_repaired_or_not() {
+    assert_eq!(round(&[EXTENDED, REPAIRED, NOT_OURS]), Renewed::Gone);
+    assert_eq!(round(&[EXTENDED, REPAIRED, REPAIRED]), Renewed::Gone);
+}
+
+/// Two of three nodes restart empty, and lose the connection right after a repair. Somebody else
+/// may have had the lock on both before that.
+#[test]
+fn a_key_that_is_there_at_the_second_sending_confirms_nothing() {
+    for basis in [Basis::Majority, Basis::FirstNode] {
+        let (start, ttl) = (Time::default(), Duration::from_secs(10));
+        let mut extension = Extension::new(3, start, start.after(ttl), ttl, basis, Mechanisms::ALL);
+        (0..3).for_each(|node| assert!(extension.sending(node, start)));
+        extension.fail(2, Failure::Unknown);
+        for node in [0, 1] {
+            assert!(extension.sending(node, start), "over a new connection");
+            extension.vote(node, ExtensionVote::Extended);
+        }
+        assert!(extension.decided());
+        assert_eq!(extension.result(start), Renewed::Unknown);
+        assert!(extension.is_doubtful(start), "another round is worth it");
+    }
+}
+
+/// With one node dead both others have to confirm, and the second one's word is waited for.
+#[test]
+fn a_majority_that_can_still_confirm_is_waited_for() {
+    let (start, ttl) = (Time::default(), Duration::from_secs(10));
+    let mut extension =
+        Extension::new(3, start, start.after(ttl), ttl, Basis::Majority, Mechanisms::ALL);
+    extension.fail(0, Failure::NotSent);
+    extension.vote(1, ExtensionVote::Extended);
+    assert!(!extension.decided());
+    extension.vote(2, ExtensionVote::Extended);
+    assert!(extension.decided());
+    assert!(matches!(extension.result(start), Renewed::Until(_, Basis::Majority)));
+}
+
+fn contended(votes: &[Option<ExtensionVote>]) -> Option<Vec<Option<u64>>> {
+    let (start, ttl) = (Time::default(), Duration::from_secs(10));
+    let answer_by = start.after(ttl);
+    let mut round =
+        Extension::new(votes.len(), start, answer_by, ttl, Basis::Majority, Mechanisms::ALL);
+    for (node, vote) in votes.iter().enumerate() {
+        vote.iter().for_each(|vote| round.vote(node, *vote));
+    }
+    let (mut again, up_to) = round.repair_again(start, answer_by)?;
+    let asked: Vec<_> = up_to.iter().map(Option::is_some).collect();
+    let news: Vec<_> = again.news().iter().map(|heard| *heard != Some(Heard::NotAsked)).collect();
+    assert_eq!(news, asked, "the others are known not to be asked");
+    Some(up_to)
+}
+
+#[test]
+fn what_contenders_left_is_repaired_again_while_a_majority_is_present() {
+    const ABOVE: Option<ExtensionVote> = Some(ExtensionVote::FreeAbove(77));
+    assert_eq!(contended(&[EXTENDED, EXTENDED, ABOVE]), Some(vec![None, None, Some(77)]));
+    assert_eq!(contended(&[EXTENDED, ABOVE, None]), None, "no majority has our key");
+    assert_eq!(contended(&[REPAIRED, EXTENDED, ABOVE]), None, "it was not there in between");
+    assert_eq!(contended(&[EXTENDED, EXTENDED, NOT_OURS]), Some(vec![None, None, Some(0)]));
+    assert_eq!(contended(&[EXTENDED, EXTENDED, None]), None);
+    assert_eq!(contended(&[EXTENDED, EXTENDED, EXTENDED]), None);
+    assert_eq!(round(&[EXTENDED, ABOVE, ABOVE]), Renewed::Gone);
+}
+
+/// Contenders come back again and again; and the round that was confirmed gets old.
+#[test]
+fn a_node_that_contenders_keep_taking_is_tried_a_few_times_while_the_round_is_valid() {
+    let (start, ttl) = (Time::default(), Duration::from_secs(10));
+    let answer_by = start.after(ttl);
+    let mut round = Extension::new(3, start, answer_by, ttl, Basis::Majority, Mechanisms::ALL);
+    round.vote(0, ExtensionVote::Extended);
+    round.vote(1, ExtensionVote::Extended);
+    round.vote(2, ExtensionVote::NotOurs);
+    assert!(round.repair_again(round.valid_at_most(), answer_by).is_none(), "too late");
+    let mut tries = 0;
+    while let Some((again, up_to)) = round.repair_again(start, answer_by) {
+        assert_eq!(up_to, [None, None, Some(tries)]);
+        round = again;
+        tries += 1;
+        round.vote(2, ExtensionVote::FreeAbove(tries));
+        assert_eq!(round.result(start), Renewed::Unknown, "it confirms nothing by itself");
+    }
+    assert_eq!(tries, u64::from(MORE_REPAIRS));
+}
+
+#[test]
+fn on_the_first_node_alone_it_lasts_until_a_majority_takes_over_or_contradicts() {
+    let on_first = |votes: &[_]| round_on(Basis::FirstNode, votes);
+    let until = Time::default().after(Duration::from_millis(10_000 - 100 - 2));
+    assert_eq!(on_first(&[EXTENDED, None, None]), Renewed::Until(until, Basis::FirstNode));
+    assert_eq!(on_first(&[EXTENDED, REPAIRED, None]), Renewed::Until(until, Basis::FirstNode));
+    assert_eq!(on_first(&[EXTENDED, EXTENDED, None]), Renewed::Until(until, Basis::Majority));
+    assert_eq!(on_first(&[EXTENDED, NOT_OURS, None]), Renewed::Gone, "somebody else has it");
+    assert_eq!(on_first(&[REPAIRED, None, None]), Renewed::Gone, "it was free in between");
+    assert_eq!(on_first(&[NOT_OURS, None, None]), Renewed::Gone);
+    assert_eq!(on_first(&[None, REPAIRED, None]), Renewed::Unknown);
+}
