@@ -90,7 +90,8 @@ const MOST_NODES: usize = 32;
 /// drop(guard);
 ///
 /// drop((one, other)); // waits until what was given back is free
-/// assert!(nodes.iter().all(|node| node.keys().is_empty()));
+/// let lock = b"quorlock:orders/42".to_vec();
+/// assert!(nodes.iter().all(|node| !node.keys().contains(&lock)));
 /// # Ok::<(), quorlock::Error>(())
 /// ```
 #[derive(Clone, Debug)]

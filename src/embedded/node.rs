@@ -96,8 +96,9 @@ impl Node {
         self.machine.move_clock_back(by);
     }
 
-    /// The keys that the node holds now, sorted: of locks, the key prefix and the name. Asks the
-    /// node itself, in whatever state it is.
+    /// The keys that the node holds now, sorted: of locks, the key prefix and the name; and those
+    /// with braces, which are quorlock's own and outlive the locks. Asks the node itself, in
+    /// whatever state it is.
     #[must_use]
     pub fn keys(&self) -> Vec<Vec<u8>> {
         self.machine.keys()

@@ -5,20 +5,18 @@ use std::time::{Duration, Instant};
 
 use quorlock::embedded::Nodes;
 use rand::random;
-use redis::{Connection, Value};
+use redis::{Connection, RedisResult, Value};
 
+use crate::alike::{TOLERANCE_MS, alike};
 use crate::client::{connect, run, try_run};
 use crate::commands::{Call, Comparison, Source};
-use crate::scripts::{Shipped, shipped};
+use crate::scripts::{REPLICATION_ID, RUN_ID, Shipped, shipped};
 use crate::support::{Server, wait_until};
 
 /// How many sequences there are, and the seed of the first, if it is to be a certain one.
 const SEQUENCES: &str = "QUORLOCK_DIFFERENTIAL_SEQUENCES";
 const SEED: &str = "QUORLOCK_DIFFERENTIAL_SEED";
 const LENGTH: usize = 40;
-
-/// How long may pass between the two answers to one command, on a busy machine.
-const TOLERANCE_MS: u64 = 5_000;
 
 fn setting(name: &str, default: impl FnOnce() -> u64) -> u64 {
     match std::env::var(name) {
@@ -46,16 +44,49 @@ fn embedded_nodes_answer_as_a_server_does() {
     println!("{count} sequences, {calls} calls, {errors} of them errors, {:?}", start.elapsed());
 }
 
-struct Both {
-    server: Connection,
-    node: Connection,
+/// One of the two that are compared.
+struct Side {
+    connection: Connection,
+    run_id: Vec<u8>,
+    replication_id: Vec<u8>,
+}
+
+impl Side {
+    fn connect(url: &str) -> Self {
+        let mut connection = connect(url);
+        let Value::BulkString(info) = run(&mut connection, &["INFO"]) else { panic!("no text") };
+        let info = String::from_utf8(info).expect("text");
+        let line = |start| {
+            let line = info.lines().find_map(|line| line.strip_prefix(start));
+            line.unwrap_or_else(|| panic!("no {start} in {info}")).as_bytes().to_vec()
+        };
+        let (run_id, replication_id) = (line("run_id:"), line("master_replid:"));
+        Self { connection, run_id, replication_id }
+    }
+
+    fn run(&mut self, words: &[Vec<u8>]) -> RedisResult<Value> {
+        let words: Vec<_> = words
+            .iter()
+            .map(|word| match word.as_slice() {
+                RUN_ID => &self.run_id,
+                REPLICATION_ID => &self.replication_id,
+                _ => word,
+            })
+            .collect();
+        try_run(&mut self.connection, &words)
+    }
+}
+
+pub(crate) struct Both {
+    server: Side,
+    node: Side,
     /// What the present sequence has run.
-    history: String,
+    pub(crate) history: String,
 }
 
 impl Both {
-    fn connect(server: &Server, nodes: &Nodes) -> Self {
-        let (server, node) = (connect(&server.url()), connect(&nodes[0].url()));
+    pub(crate) fn connect(server: &Server, nodes: &Nodes) -> Self {
+        let (server, node) = (Side::connect(&server.url()), Side::connect(&nodes[0].url()));
         Self { server, node, history: String::new() }
     }
 
@@ -78,15 +109,14 @@ impl Both {
         errors
     }
 
-    fn compare(&mut self, call: &Call) -> Value {
+    pub(crate) fn compare(&mut self, call: &Call) -> Value {
         for word in &call.words {
             // The seed tells the rest of a long script.
             let _ = write!(self.history, "{:.300} ", word.escape_ascii().to_string());
         }
         self.history.push('\n');
-        let [server, node] = [&mut self.server, &mut self.node].map(|connection| {
-            try_run(connection, &call.words)
-                .unwrap_or_else(|error| panic!("{error}\nafter {}", self.history))
+        let [server, node] = [&mut self.server, &mut self.node].map(|side| {
+            side.run(&call.words).unwrap_or_else(|error| panic!("{error}\nafter {}", self.history))
         });
         assert!(
             alike(&server, &node, call.comparison),
@@ -120,98 +150,8 @@ impl Both {
     }
 }
 
-fn call(text: &str, comparison: Comparison) -> Call {
+pub(crate) fn call(text: &str, comparison: Comparison) -> Call {
     Call { words: text.split(' ').map(|word| word.as_bytes().to_vec()).collect(), comparison }
-}
-
-fn alike(one: &Value, other: &Value, comparison: Comparison) -> bool {
-    match (one, other) {
-        // Of errors their class.
-        (Value::ServerError(one), Value::ServerError(other)) => one.code() == other.code(),
-        // So of those that a script has caught, and answers as text.
-        (Value::BulkString(one), Value::BulkString(other)) if one.starts_with(b"ERR ") => {
-            other.starts_with(b"ERR ")
-        }
-        (Value::Int(one), Value::Int(other)) if comparison == Comparison::Time => {
-            one == other || *one > 1_000 && *other > 1_000 && one.abs_diff(*other) <= TOLERANCE_MS
-        }
-        (Value::Array(one), Value::Array(other)) => {
-            let elements = match comparison {
-                Comparison::Unordered => 1,
-                Comparison::UnorderedPairs => 2,
-                Comparison::Exact | Comparison::Time => usize::MAX,
-            };
-            one.len() == other.len()
-                && in_order(one, elements)
-                    .iter()
-                    .zip(in_order(other, elements))
-                    .all(|(one, other)| alike(one, other, comparison))
-        }
-        _ => one == other,
-    }
-}
-
-/// The values with groups of `elements` sorted; as they are, if that is no part of them.
-fn in_order(values: &[Value], elements: usize) -> Vec<&Value> {
-    let mut groups: Vec<_> = values.chunks(elements).collect();
-    groups.sort_by_key(|group| format!("{group:?}"));
-    groups.concat_refs()
-}
-
-trait ConcatRefs<'a> {
-    fn concat_refs(&self) -> Vec<&'a Value>;
-}
-
-impl<'a> ConcatRefs<'a> for Vec<&'a [Value]> {
-    fn concat_refs(&self) -> Vec<&'a Value> {
-        self.iter().flat_map(|group| group.iter()).collect()
-    }
-}
-
-/// Borders that chance rarely meets, and what it has found: a line for each sequence, with `;` between
-/// the commands and `~` for blanks within words.
-const BORDERS: &[&str] = &[
-    "SET k v PXAT 4102444800000; PEXPIREAT k 4102444800000 GT; PEXPIREAT k 4102444800000 LT",
-    "SET k v; PEXPIREAT k 4102444800000 GT; PTTL k; PEXPIREAT k 4102444800000 LT; PEXPIRETIME k",
-    "SET k v PXAT 4102444800000; SET k w KEEPTTL; PEXPIRETIME k; INCR k; SET k 1; PTTL k; INCR k",
-    "SET k v PXAT 1000; EXISTS k; SET k v; EXPIRE k 0; EXISTS k; SET k v; PEXPIREAT k -1; GET k",
-    "SET k v EX 9223372036854775807; SET k v PX 9223372036854775807; SET k v EX 0; SET k v PX -1",
-    "SET k v; SET k w NX GET; GET k; SET n w XX GET; SET n w NX GET; HSET h f v; SET h v GET",
-    "ZADD z 1 a; ZADD z GT 1 a; ZADD z GT CH 2 a; ZADD z LT CH 2 a; ZADD z XX CH 3 b; ZCARD z",
-    "ZADD z 1 b 1 a inf c -inf d; ZRANGE z 0 -1 WITHSCORES; ZRANGEBYSCORE z (1 inf; ZRANK z b",
-    "ZRANGE z 0 -1; ZADD z 1 a 2 b 3 c; ZRANGE z -inf inf BYSCORE LIMIT 1 -1; ZRANGE z 5 9; ZRANGE z -9 0",
-    "RPUSH l a b a b a; LREM l -2 a; LRANGE l 0 -1; LREM l 1 b; LRANGE l 0 -1; LREM l 0 b; LRANGE l -9 9",
-    "RPUSH l a b; LINDEX l -3; LINDEX l -2; LINDEX l 2; LPOP l; LPOP l; EXISTS l; LPOP l; RPOP l",
-    "HSET h f v; HDEL h f; EXISTS h; HINCRBY h n 9223372036854775807; HINCRBY h n 1; HGET h n",
-    "SADD s a a b; SREM s a b c; TYPE s; INCRBY n 9223372036854775807; INCR n; DECR n; STRLEN n",
-    "PEXPIREAT k 1000 a\r\nb; PING; NOSUCH a\r\nb; PING; EVAL return~redis.error_reply('a\\nb') 0; PING",
-    "EVAL return~{1,~2.9,~-2.9,~'3',~true,~false,~4} 0; EVAL return~{1,~nil,~2} 0; EVAL return 0",
-    "EVAL return~123456789012345 0; EVAL return~tostring(123456789012345) 0",
-    "EVAL return~redis.call('ECHO',123456789012345678) 0; EVAL return~redis.call('ECHO',1e14+0.5) 0",
-    "EVAL return~{2^53,~2^53+1,~2^63,~-2^63} 0; EVAL return~redis.call('INCRBY','n',2^53+2) 0; GET n",
-    "EVAL redis.call('SET','k','v')~error('x') 0; GET k; EVAL return~redis.call('HGET','k','f') 0",
-    "EVAL return~redis.call('INCRBY','n',2^60) 0; EVAL return~redis.call('GET','n')+0 0; GET n",
-    "EVAL return~{ok='fine',~err='BAD~x'} 0; EVAL return~redis.error_reply('BAD~x') 0",
-    "EVAL return~pcall(redis.call,'GET') 0; EVAL return~{pcall(error,{err='BAD~x'})} 0",
-    "EVALSHA ffffffffffffffffffffffffffffffffffffffff 0; SCRIPT LOAD return~7",
-    "EVALSHA f1ad1c48cd6b5d8fd8e1b2a9e1de5b6ee3cf6cb5 0; SCRIPT EXISTS x; SCRIPT NOSUCH; EVAL return~1 2 k",
-];
-
-#[test]
-fn borders_are_where_a_server_has_them() {
-    let (server, nodes) = (Server::start(), Nodes::start(1).expect("a port is free"));
-    let mut both = Both::connect(&server, &nodes);
-    for sequence in BORDERS {
-        both.history.clear();
-        both.compare(&call("FLUSHALL", Comparison::Exact));
-        for command in sequence.split(';') {
-            let mut call = call(command.trim(), Comparison::Exact);
-            for byte in call.words.iter_mut().flatten().filter(|byte| **byte == b'~') {
-                *byte = b' ';
-            }
-            both.compare(&call);
-        }
-    }
 }
 
 /// The one thing that sequences leave out, because it takes time.

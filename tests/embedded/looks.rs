@@ -1,4 +1,4 @@
-//! The script that looks at a node: a server and an embedded node answer alike, but for who they are.
+//! The script that looks at a node, as one story: a server and an embedded node answer alike, but for who they are.
 
 use quorlock::embedded::Nodes;
 use redis::{Connection, Value};

@@ -3,6 +3,8 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod alike;
+mod borders;
 mod client;
 mod commands;
 mod differential;

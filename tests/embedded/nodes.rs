@@ -8,7 +8,7 @@ use quorlock::{ErrorKind, Quorlock};
 use redis::Value;
 
 use crate::client::{answer_within, connect, run, try_run};
-use crate::support::{is_fence, wait_until};
+use crate::support::wait_until;
 
 const LIMIT: Duration = Duration::from_secs(10);
 /// Long enough for an answer to arrive that must not.
@@ -214,7 +214,8 @@ fn locks_live_and_die_with_a_majority_of_nodes() {
     let (one, other) = (client(), client());
     let guard = one.lock("orders/42").expect("all nodes are up");
     // It is granted with the second answer, and two would not be enough for what comes.
-    wait_until("all have the key", LIMIT, || nodes.iter().all(|node| !node.keys().is_empty()));
+    let lock = b"quorlock:orders/42".to_vec();
+    wait_until("all have it", LIMIT, || nodes.iter().all(|node| node.keys().contains(&lock)));
     let harms: [&dyn Fn(); 3] =
         [&|| nodes[0].restart_empty(), &|| nodes[0].hang(), &|| nodes[0].kill()];
     for harm in harms {
@@ -227,8 +228,5 @@ fn locks_live_and_die_with_a_majority_of_nodes() {
     nodes[0].restart();
     nodes[1].restart_empty();
     guard.unlock().expect("two are up");
-    let is_fence = |key: &Vec<u8>| is_fence(&String::from_utf8_lossy(key));
-    wait_until("the keys are gone", LIMIT, || {
-        nodes.iter().all(|node| node.keys().iter().all(is_fence))
-    });
+    wait_until("it is free", LIMIT, || nodes.iter().all(|node| !node.keys().contains(&lock)));
 }

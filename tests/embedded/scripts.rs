@@ -9,20 +9,27 @@ use crate::commands::{Call, Comparison, Source};
 pub(crate) struct Shipped {
     source: String,
     keys: usize,
-    /// Whether the argument is a number of milliseconds.
-    arguments: Vec<bool>,
+    arguments: Vec<Argument>,
 }
 
-/// Those for locks. What `lua/node` answers tells one server from every other: see `looks.rs`.
+#[derive(Clone, Copy)]
+enum Argument {
+    Milliseconds,
+    RunId,
+    ReplicationId,
+    Other,
+}
+
+/// Stand for what each of the two nodes says of itself.
+pub(crate) const RUN_ID: &[u8] = b"<run id>";
+pub(crate) const REPLICATION_ID: &[u8] = b"<replication id>";
+
 pub(crate) fn shipped() -> Vec<Shipped> {
     let mut folders = vec![PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("lua")];
     let mut scripts = Vec::new();
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder).expect("a readable folder") {
             let path = entry.expect("a readable entry").path();
-            if path.ends_with("lua/node") {
-                continue;
-            }
             if path.is_dir() {
                 folders.push(path);
             } else if path.extension().is_some_and(|extension| extension == "lua") {
@@ -41,12 +48,26 @@ impl Shipped {
             source.lines().filter(|line| line.starts_with(&start)).collect::<Vec<_>>()
         };
         let keys = stated("KEYS").len();
-        let arguments = stated("ARGV").iter().map(|line| line.contains("milliseconds")).collect();
+        let arguments = stated("ARGV").iter().map(|line| Argument::of(line)).collect();
         Self { source, keys, arguments }
     }
 }
 
-const OWNERS: &[&str] = &["owner", "owner:1", "other"];
+/// Owners, marks, numbers of grants.
+const OTHERS: &[&str] = &["owner", "owner", "other", "", "7", "123456789012345"];
+
+impl Argument {
+    fn of(line: &str) -> Self {
+        [
+            ("milliseconds", Self::Milliseconds),
+            ("run id", Self::RunId),
+            ("replication id", Self::ReplicationId),
+        ]
+        .into_iter()
+        .find(|(word, _)| line.contains(word))
+        .map_or(Self::Other, |(_, argument)| argument)
+    }
+}
 
 /// What scripts do with values: `E` is an expression, `L` a literal (how tables look as text is
 /// different each time, and as errors they end Redis 7.0), `N` a number, `K` a key, `C` and `P` calls.
@@ -206,13 +227,15 @@ impl Source {
     pub(crate) fn shipped_call(&mut self, scripts: &[Shipped]) -> Call {
         let script = &scripts[self.below(scripts.len())];
         let keys = (0..script.keys).map(|_| self.key().to_owned()).collect();
-        let arguments = script.arguments.iter().map(|milliseconds| match milliseconds {
-            true => match self.below(8) {
+        let arguments = script.arguments.iter().map(|argument| match argument {
+            Argument::Milliseconds => match self.below(8) {
                 0 => "0".to_owned(),
                 1 => "99999999999999".to_owned(),
                 _ => self.ttl(),
             },
-            false => self.one(OWNERS).to_owned(),
+            Argument::RunId if !self.once_in(8) => text(RUN_ID),
+            Argument::ReplicationId if !self.once_in(8) => text(REPLICATION_ID),
+            _ => self.one(OTHERS).to_owned(),
         });
         let arguments = arguments.collect();
         call(&script.source, keys, arguments, Comparison::Time)
@@ -268,6 +291,10 @@ impl Source {
         }
         filled
     }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
 }
 
 fn call(source: &str, keys: Vec<String>, arguments: Vec<String>, comparison: Comparison) -> Call {

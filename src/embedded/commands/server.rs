@@ -50,14 +50,25 @@ fn info(state: &mut State, words: &[Bytes]) -> Answer {
         );
     }
     if wanted("replication") {
-        let separator = if text.is_empty() { "" } else { "\r\n" };
+        separate(&mut text);
         let none = "0".repeat(40);
         text += &format!(
-            "{separator}# Replication\r\nrole:master\r\nconnected_slaves:0\r\n\
+            "# Replication\r\nrole:master\r\nconnected_slaves:0\r\n\
              master_replid:{run_id}\r\nmaster_replid2:{none}\r\n"
         );
     }
+    if wanted("cluster") {
+        separate(&mut text);
+        text += "# Cluster\r\ncluster_enabled:0\r\n";
+    }
     Ok(Reply::bulk(text))
+}
+
+/// There is an empty line between two sections.
+fn separate(text: &mut String) {
+    if !text.is_empty() {
+        *text += "\r\n";
+    }
 }
 
 /// There is one database.
