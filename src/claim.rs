@@ -6,8 +6,8 @@ use std::time::Duration;
 use crate::clock;
 use crate::coordinator::Coordinator;
 use crate::error::{Error, ErrorKind, NodeFault};
-use crate::ident::{Name, owner_text};
-use crate::kinds::{Fence, Kind, Repair, reply};
+use crate::ident::{self, Name, owner_text};
+use crate::kinds::{Fence, Kind, MarkCheck, Repair, reply};
 use crate::node::{Node, Request, Sink};
 use crate::quorum::{
     Attempt, Basis, ConfirmVote, Confirmation, Duty, Extension, FencingToken, Release,
@@ -127,7 +127,9 @@ impl Claim {
         interrupts: Interrupts<'_>,
     ) -> Woken {
         let Wanted { kind, name, terms } = &self.wanted;
-        let request = kind.acquire(name.key(), &self.owner, terms.ttl, proposal);
+        let mark_key = ident::mark_key(&self.coordinator.settings().key_prefix);
+        let mark = MarkCheck { key: &mark_key, text: "" };
+        let request = kind.acquire(name.key(), mark, &self.owner, terms.ttl, proposal);
         self.round().ask(self.nodes(), &Arc::new(request));
         let woken = self.round().wait(answer_by, interrupts);
         match self.round().with(Attempt::number_to_write_back) {

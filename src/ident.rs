@@ -79,6 +79,11 @@ pub(crate) fn fence_key(key: &[u8]) -> Vec<u8> {
     [b"{", key, b"}:fence"].concat()
 }
 
+/// Where a node keeps its mark.
+pub(crate) fn mark_key(prefix: &[u8]) -> Vec<u8> {
+    [prefix, b"{quorlock}:mark"].concat()
+}
+
 /// The key that is written behind grants to see them replicated.
 pub(crate) fn replicated_key(prefix: &[u8]) -> Vec<u8> {
     [prefix, b"{quorlock}:replicated"].concat()

@@ -10,9 +10,14 @@ const CONFIRM: &str = include_str!("../lua/mutex/confirm.lua");
 const EXTEND: &str = include_str!("../lua/mutex/extend.lua");
 const RELEASE: &str = include_str!("../lua/mutex/release.lua");
 
-/// A call without fencing.
+/// A call without fencing, but for an acquire.
 fn run(server: &Server, script: &str, arguments: &[&str]) -> Value {
     server.command(&[&["EVAL", script, "1", "k"], arguments].concat())
+}
+
+/// An acquire without fencing that is granted if the node's mark is that one; empty: whatever it is.
+fn take(server: &Server, mark: &str, owner: &str, ttl: &str) -> Value {
+    server.command(&["EVAL", ACQUIRE, "2", "k", MARK, owner, ttl, mark])
 }
 
 /// A call with the fence.
@@ -21,6 +26,7 @@ fn fenced(server: &Server, script: &str, arguments: &[&str]) -> Value {
 }
 
 const FENCE: &str = "{k}:fence";
+const MARK: &str = "{quorlock}:mark";
 const DAY: i64 = 86_400_000;
 /// Beyond what a Lua script may turn into text.
 const BIG: i64 = 1_234_567_890_123_457;
@@ -34,10 +40,10 @@ fn pair(code: i64, value: Value) -> Value {
 #[test]
 fn a_late_copy_of_an_acquire_grants_again_and_shortens_nothing() {
     let server = Server::start();
-    assert_eq!(run(&server, ACQUIRE, &["me", "60000"]), pair(1, Value::Int(0)));
-    assert_eq!(run(&server, ACQUIRE, &["me", "1000"]), pair(1, Value::Int(0)));
+    assert_eq!(take(&server, "", "me", "60000"), pair(1, Value::Int(0)));
+    assert_eq!(take(&server, "", "me", "1000"), pair(1, Value::Int(0)));
     assert!(server.pttl("k") > 50_000, "a late copy shortened the key");
-    assert_eq!(run(&server, ACQUIRE, &["me", "90000"]), pair(1, Value::Int(0)));
+    assert_eq!(take(&server, "", "me", "90000"), pair(1, Value::Int(0)));
     assert!(server.pttl("k") > 80_000, "granted for 90 s");
 }
 
@@ -45,24 +51,43 @@ fn a_late_copy_of_an_acquire_grants_again_and_shortens_nothing() {
 fn an_acquire_names_who_is_in_the_way() {
     let server = Server::start();
     server.command(&["SET", "k", "other"]);
-    assert_eq!(run(&server, ACQUIRE, &["me", "1000"]), pair(0, Value::Int(-1)));
+    assert_eq!(take(&server, "", "me", "1000"), pair(0, Value::Int(-1)));
     server.command(&["DEL", "k"]);
     server.command(&["HSET", "k", "uuid:1", "1"]);
     let data = Value::BulkString(b"hash".to_vec());
-    assert_eq!(run(&server, ACQUIRE, &["me", "1000"]), pair(-2, data), "a hash that never ends");
+    assert_eq!(take(&server, "", "me", "1000"), pair(-2, data), "a hash that never ends");
     server.command(&["PEXPIRE", "k", "60000"]);
-    let Value::Array(refused) = run(&server, ACQUIRE, &["me", "1000"]) else { panic!("an array") };
+    let Value::Array(refused) = take(&server, "", "me", "1000") else { panic!("an array") };
     assert_eq!(refused[0], Value::Int(0), "a hash that ends is another kind of lock");
     server.command(&["DEL", "k"]);
     server.command(&["SADD", "k", "data"]);
     let data = Value::BulkString(b"set".to_vec());
-    assert_eq!(run(&server, ACQUIRE, &["me", "1000"]), pair(-2, data));
+    assert_eq!(take(&server, "", "me", "1000"), pair(-2, data));
+}
+
+#[test]
+fn an_acquire_grants_under_the_very_mark_that_it_names() {
+    let server = Server::start();
+    let not_admitted = pair(-1, Value::Int(0));
+    let granted = pair(1, Value::Int(0));
+    assert_eq!(take(&server, "mark 1", "me", "60000"), not_admitted, "there is none");
+    server.command(&["SET", MARK, "mark 2"]);
+    for other in ["mark 1", "mark", "mark 2 "] {
+        assert_eq!(take(&server, other, "me", "60000"), not_admitted);
+    }
+    assert_eq!(server.get("k"), None, "nothing was taken");
+    assert_eq!(take(&server, "mark 2", "me", "60000"), granted);
+    server.command(&["DEL", MARK]);
+    assert_eq!(take(&server, "mark 2", "me", "60000"), not_admitted, "a late copy");
+    server.command(&["RPUSH", MARK, "data"]);
+    assert_eq!(take(&server, "mark 2", "me", "60000"), not_admitted, "no fault of the node");
+    assert_eq!(take(&server, "", "me", "60000"), granted, "whatever the mark is");
 }
 
 #[test]
 fn only_the_owner_extends_and_releases() {
     let server = Server::start();
-    run(&server, ACQUIRE, &["me", "10000"]);
+    take(&server, "", "me", "10000");
     let never = "0";
     let always = "99999999999999";
     assert_eq!(run(&server, EXTEND, &["other", "60000", always]), Value::Int(0));
@@ -99,7 +124,8 @@ fn set_fence(server: &Server, number: i64) {
 }
 
 fn acquire(server: &Server, owner: &str, proposal: i64) -> Value {
-    fenced(server, ACQUIRE, &[owner, "60000", &proposal.to_string()])
+    let proposal = proposal.to_string();
+    server.command(&["EVAL", ACQUIRE, "3", "k", MARK, FENCE, owner, "60000", "", &proposal])
 }
 
 fn granted(number: i64) -> Value {
@@ -226,7 +252,7 @@ fn a_repair_writes_the_fence_and_stops_at_a_larger_one() {
 #[test]
 fn without_fencing_no_fence_is_touched() {
     let server = Server::start();
-    run(&server, ACQUIRE, &["me", "60000"]);
+    take(&server, "", "me", "60000");
     run(&server, EXTEND, &["me", "60000", ALWAYS]);
     server.command(&["DEL", "k"]);
     assert_eq!(run(&server, EXTEND, &["me", "60000", ALWAYS]), Value::Int(2));

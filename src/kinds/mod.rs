@@ -13,7 +13,14 @@ pub use mutex::Mutex;
 /// What the coordinator needs to know of a kind of lock.
 pub(crate) trait Kind: fmt::Debug + Send + Sync {
     /// `proposal`: a number for the grant; `None` without fencing.
-    fn acquire(&self, key: &[u8], owner: &str, ttl: Duration, proposal: Option<u64>) -> Request;
+    fn acquire(
+        &self,
+        key: &[u8],
+        mark: MarkCheck<'_>,
+        owner: &str,
+        ttl: Duration,
+        proposal: Option<u64>,
+    ) -> Request;
 
     /// Tells a node that it granted the lock with that `number`.
     fn confirm(&self, key: &[u8], owner: &str, number: u64) -> Request;
@@ -21,6 +28,15 @@ pub(crate) trait Kind: fmt::Debug + Send + Sync {
     fn extend(&self, key: &[u8], owner: &str, ttl: Duration, repair: Repair) -> Request;
 
     fn release(&self, key: &[u8], owner: &str) -> Request;
+}
+
+/// What a node's mark has to be for the node to grant anything.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MarkCheck<'a> {
+    /// Where the node keeps it.
+    pub(crate) key: &'a [u8],
+    /// Empty: it may be anything.
+    pub(crate) text: &'a str,
 }
 
 /// What an extension may do where our key is gone.
@@ -68,10 +84,11 @@ mod tests {
         let ttl = Duration::from_secs(1);
         for kind in KINDS {
             let fence = Some(Fence { number: 1, up_to: 2 });
+            let mark = MarkCheck { key: b"mark", text: "" };
             let repair = |fence| Repair { until_ms: 0, fence };
             let calls = [
-                (true, kind.acquire(b"key", "owner", ttl, Some(1))),
-                (false, kind.acquire(b"key", "owner", ttl, None)),
+                (true, kind.acquire(b"key", mark, "owner", ttl, Some(1))),
+                (false, kind.acquire(b"key", mark, "owner", ttl, None)),
                 (true, kind.confirm(b"key", "owner", 1)),
                 (true, kind.extend(b"key", "owner", ttl, repair(fence))),
                 (false, kind.extend(b"key", "owner", ttl, repair(None))),

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::Receiver;
 
-use super::{Kind, Repair, milliseconds, number};
+use super::{Kind, MarkCheck, Repair, milliseconds, number};
 use crate::claim::Wanted;
 use crate::client::Quorlock;
 use crate::clock;
@@ -25,10 +25,20 @@ static RELEASE: Script = Script::new(include_str!("../../lua/mutex/release.lua")
 pub(super) struct MutexKind;
 
 impl Kind for MutexKind {
-    fn acquire(&self, key: &[u8], owner: &str, ttl: Duration, proposal: Option<u64>) -> Request {
-        let mut arguments = vec![owner.into(), milliseconds(ttl)];
+    fn acquire(
+        &self,
+        key: &[u8],
+        mark: MarkCheck<'_>,
+        owner: &str,
+        ttl: Duration,
+        proposal: Option<u64>,
+    ) -> Request {
+        let mut arguments = vec![key.to_vec(), mark.key.to_vec()];
+        arguments.extend(proposal.map(|_| fence_key(key)));
+        let keys = arguments.len();
+        arguments.extend([owner.into(), milliseconds(ttl), mark.text.into()]);
         arguments.extend(proposal.map(number));
-        call(&ACQUIRE, key, proposal.is_some(), arguments)
+        Request::new(&ACQUIRE, keys, arguments)
     }
 
     fn confirm(&self, key: &[u8], owner: &str, lock_number: u64) -> Request {

@@ -191,6 +191,7 @@ impl Admission {
         }
         match &seen.judgement {
             judgement if !self.quarantine && judgement.is_readable() => Grants::Always,
+            Judgement::Ours(State::Admitted) if !self.mechanisms.mark_is_compared => Grants::Always,
             Judgement::Ours(State::Admitted) if !known.doubted => {
                 seen.look.mark.as_deref().map_or(Grants::Nothing, Grants::Under)
             }

@@ -14,6 +14,8 @@ pub(crate) struct Mechanisms {
     pub(crate) quarantine: bool,
     /// That is for as long as any lock can live, whatever the own ones do.
     pub(crate) full_max_ttl: bool,
+    /// A node grants only to those who come with the mark that it has at that moment.
+    pub(crate) mark_is_compared: bool,
     /// A change of a node's mark takes place only if the mark is still the one it was decided on.
     pub(crate) changes_name_the_old_value: bool,
     /// Who finds a quarantine does not begin another one.
@@ -56,6 +58,7 @@ impl Mechanisms {
         elapsed: true,
         quarantine: true,
         full_max_ttl: true,
+        mark_is_compared: true,
         changes_name_the_old_value: true,
         quarantine_is_joined: true,
         ends_by_the_sets_time: true,

@@ -7,7 +7,7 @@ use super::client::{Client, Cx, Note};
 use super::round::Round;
 use super::worker::{Outgoing, Worker};
 use crate::ident::owner_text;
-use crate::kinds::{EXCLUSIVE, Fence, Repair, reply};
+use crate::kinds::{EXCLUSIVE, Fence, MarkCheck, Repair, reply};
 use crate::node::Request;
 use crate::quorum::{Attempt, Confirmation, Duty, Extension, Terms, Time, proposal};
 
@@ -64,7 +64,8 @@ impl Claim {
             let clocks: Vec<_> = client.workers.iter().map(|worker| worker.clock).collect();
             proposal(client.numbers.last(&self.key), &clocks, cx.now(), self.terms.mechanisms)
         });
-        let request = EXCLUSIVE.acquire(&self.key, &self.owner, self.terms.ttl, proposed);
+        let mark = MarkCheck { key: b"{quorlock}:mark", text: "" };
+        let request = EXCLUSIVE.acquire(&self.key, mark, &self.owner, self.terms.ttl, proposed);
         let outgoing = self.outgoing(cx, &request, "acquire");
         for worker in &mut client.workers {
             worker.ask(cx, outgoing.clone(), self.attempt.clone());

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::kinds::{EXCLUSIVE, Fence, Repair};
+use crate::kinds::{EXCLUSIVE, Fence, MarkCheck, Repair};
 use crate::quorum::Mechanisms;
 
 #[derive(Clone, Copy, Debug)]
@@ -39,8 +39,9 @@ impl Switches {
     pub(super) fn is_real(&self) -> bool {
         let ttl = Duration::from_secs(1);
         let fence = Some(Fence { number: 1, up_to: 1 });
+        let mark = MarkCheck { key: b"{quorlock}:mark", text: "" };
         let calls = [
-            EXCLUSIVE.acquire(b"key", "owner", ttl, Some(1)),
+            EXCLUSIVE.acquire(b"key", mark, "owner", ttl, Some(1)),
             EXCLUSIVE.confirm(b"key", "owner", 1),
             EXCLUSIVE.extend(b"key", "owner", ttl, Repair { until_ms: 0, fence }),
             EXCLUSIVE.release(b"key", "owner"),

@@ -291,9 +291,12 @@ impl World {
     pub(super) fn takes(&mut self, client: usize, node: usize) -> bool {
         let client = &mut self.clients[client];
         let server = &self.servers[node];
-        let Grants::Under(mark) = client.admission.grants(node) else { return false };
-        let granted = client.reachable[node] && server.mark.as_deref() == Some(mark);
-        let mark = mark.to_owned();
+        let mark = match client.admission.grants(node) {
+            Grants::Nothing => return false,
+            Grants::Always => return client.reachable[node],
+            Grants::Under(mark) => mark.to_owned(),
+        };
+        let granted = client.reachable[node] && server.mark.as_ref() == Some(&mark);
         if !granted {
             client.admission.doubt(node, Some(&mark));
         }

@@ -142,6 +142,7 @@ fn without_any_of_the_mechanisms_something_goes_wrong() {
     for (name, nodes, without) in [
         ("quarantine", 3, Mechanisms { quarantine: false, ..all }),
         ("full_max_ttl", 3, Mechanisms { full_max_ttl: false, ..all }),
+        ("comparison", 3, Mechanisms { mark_is_compared: false, ..all }),
         ("old value", 3, Mechanisms { changes_name_the_old_value: false, ..all }),
         ("joined", 3, Mechanisms { quarantine_is_joined: false, ..all }),
         ("the set's time", 3, Mechanisms { ends_by_the_sets_time: false, ..all }),

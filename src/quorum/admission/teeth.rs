@@ -32,6 +32,21 @@ fn without_the_full_time_a_longer_lock_of_others_is_granted_again() {
     assert!(locks_again_after(nearly, Mechanisms { full_max_ttl: false, ..Mechanisms::ALL }));
 }
 
+/// A majority is flushed while a lock is held. Can a client that has noticed nothing yet have it?
+fn locks_unaware_of_a_flush(mechanisms: Mechanisms) -> bool {
+    let mut world = World::settled(3, 2, mechanisms);
+    world.flush(0);
+    world.flush(1);
+    world.locks(1)
+}
+
+#[test]
+fn without_the_comparison_who_has_not_looked_is_granted_what_was_forgotten() {
+    assert!(!locks_unaware_of_a_flush(Mechanisms::ALL));
+    let without = Mechanisms { mark_is_compared: false, ..Mechanisms::ALL };
+    assert!(locks_unaware_of_a_flush(without));
+}
+
 /// A client decides that a quarantine is over. Before its change arrives, the node is flushed, and
 /// another client begins the next quarantine.
 fn a_late_end_ends_a_later_quarantine(mechanisms: Mechanisms) -> bool {
