@@ -6,7 +6,7 @@ use crate::quorum::{Change, Identity, Look, Role};
 static ADMIT: Script = Script::new(include_str!("../../lua/node/admit.lua"));
 
 /// A look at the node whose mark is at `key`, with that change.
-pub(super) fn request(key: &[u8], change: Option<&Change>) -> Request {
+pub(crate) fn request(key: &[u8], change: Option<&Change>) -> Request {
     let text = |text: Option<&str>| text.unwrap_or_default().as_bytes().to_vec();
     Request::new(
         &ADMIT,
@@ -23,7 +23,7 @@ pub(super) fn request(key: &[u8], change: Option<&Change>) -> Request {
 
 /// What was seen, and the node's clock in microseconds since 1970; `None` if no server that we know
 /// answers like this.
-pub(super) fn read(value: &Value) -> Option<(Look, u64)> {
+pub(crate) fn read(value: &Value) -> Option<(Look, u64)> {
     let Value::List(fields) = value else { return None };
     let [
         Value::Int(changed @ 0..=1),

@@ -18,6 +18,8 @@ mod tls;
 mod worker;
 
 pub(crate) use address::Address;
+#[cfg(all(test, feature = "embedded"))]
+pub(crate) use admit::{read as read_look, request as look_request};
 pub(crate) use connection::GRACE;
 pub(crate) use handle::Node;
 pub(crate) use job::{Answer, Sink, Undelivered};

@@ -6,7 +6,7 @@
 
 mod acquisition;
 #[cfg_attr(not(test), expect(dead_code, reason = "the nodes' workers do not carry it yet"))]
-mod admission;
+pub(crate) mod admission;
 mod attempt;
 mod backoff;
 mod ballot;
@@ -22,12 +22,12 @@ mod lease;
 #[cfg(test)]
 mod lost_replies;
 #[cfg_attr(not(test), expect(dead_code, reason = "the nodes' workers do not carry it yet"))]
-mod mark;
+pub(crate) mod mark;
 mod mechanisms;
 mod release;
 mod rounds;
 #[cfg_attr(not(test), expect(dead_code, reason = "the nodes' workers do not carry it yet"))]
-mod set_time;
+pub(crate) mod set_time;
 mod tally;
 #[cfg(test)]
 mod teeth;

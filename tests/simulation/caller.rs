@@ -145,7 +145,8 @@ impl Caller {
                     return;
                 }
                 client.callers[index].to_probe += 1;
-                let enough = cx.settings.longest_ttl.mul_f64(1.02) + Duration::from_secs(5);
+                let longest = cx.settings.longest_ttl.mul_f64(1.02) + cx.settings.max_ttl;
+                let enough = longest + Duration::from_secs(5);
                 (name, Patience::Until(now.after(enough)), true)
             }
             Phase::Working if rolling && first => (0, Patience::Forever, true),

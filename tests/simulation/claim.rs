@@ -9,7 +9,11 @@ use super::worker::{Outgoing, Worker};
 use crate::ident::owner_text;
 use crate::kinds::{EXCLUSIVE, Fence, MarkCheck, Repair, reply};
 use crate::node::Request;
+use crate::quorum::admission::Grants;
 use crate::quorum::{Attempt, Confirmation, Duty, Extension, Terms, Time, proposal};
+
+/// Where a node keeps its mark.
+pub(super) const MARK: &[u8] = b"{quorlock}:mark";
 
 pub(super) struct Claim {
     pub(super) name: usize,
@@ -61,14 +65,21 @@ impl Claim {
     /// Asks all nodes.
     pub(super) fn ask(&self, client: &mut Client, cx: &mut Cx<'_>) {
         let proposed = cx.settings.fencing.then(|| {
-            let clocks: Vec<_> = client.workers.iter().map(|worker| worker.clock).collect();
-            proposal(client.numbers.last(&self.key), &clocks, cx.now(), self.terms.mechanisms)
+            let last = client.numbers.last(&self.key);
+            proposal(last, &cx.shared.offsets(), cx.now(), self.terms.mechanisms)
         });
-        let mark = MarkCheck { key: b"{quorlock}:mark", text: "" };
-        let request = EXCLUSIVE.acquire(&self.key, mark, &self.owner, self.terms.ttl, proposed);
-        let outgoing = self.outgoing(cx, &request, "acquire");
-        for worker in &mut client.workers {
-            worker.ask(cx, outgoing.clone(), self.attempt.clone());
+        let shared = cx.shared.clone();
+        for (node, worker) in client.workers.iter_mut().enumerate() {
+            let under: Option<Rc<str>> = match shared.admission.borrow().grants(node) {
+                Grants::Nothing => None,
+                Grants::Always => Some("".into()),
+                Grants::Under(mark) => Some(mark.into()),
+            };
+            let text = under.as_deref().unwrap_or_default();
+            let mark = MarkCheck { key: MARK, text };
+            let request = EXCLUSIVE.acquire(&self.key, mark, &self.owner, self.terms.ttl, proposed);
+            let outgoing = self.outgoing(cx, &request, "acquire");
+            worker.ask_for_grant(cx, outgoing, self.attempt.clone(), under);
         }
     }
 
@@ -86,7 +97,7 @@ impl Claim {
         let request = EXCLUSIVE.confirm(&self.key, &self.owner, number);
         let outgoing = self.outgoing(cx, &request, "confirm");
         for worker in &mut client.workers {
-            worker.ask(cx, outgoing.clone(), round.clone());
+            worker.ask_for_holder(cx, outgoing.clone(), round.clone());
         }
         round
     }
@@ -109,10 +120,10 @@ impl Claim {
         repair_until: Option<Time>,
     ) {
         for worker in &mut client.workers {
-            let repair = self.repair(worker, repair_until, 0);
+            let repair = self.repair(cx, worker, repair_until, 0);
             let request = EXCLUSIVE.extend(&self.key, &self.owner, ttl, repair);
             let outgoing = self.outgoing(cx, &request, "extend");
-            worker.ask(cx, outgoing, round.clone());
+            worker.ask_for_holder(cx, outgoing, round.clone());
         }
     }
 
@@ -128,18 +139,18 @@ impl Claim {
     ) {
         for (worker, up_to) in client.workers.iter_mut().zip(up_to) {
             if let Some(up_to) = up_to {
-                let repair = self.repair(worker, Some(repair_until), *up_to);
+                let repair = self.repair(cx, worker, Some(repair_until), *up_to);
                 let request = EXCLUSIVE.extend(&self.key, &self.owner, ttl, repair);
                 let outgoing = self.outgoing(cx, &request, "extend");
-                worker.ask(cx, outgoing, round.clone());
+                worker.ask_for_holder(cx, outgoing, round.clone());
             }
         }
     }
 
-    fn repair(&self, worker: &Worker, until: Option<Time>, up_to: u64) -> Repair {
+    fn repair(&self, cx: &Cx<'_>, worker: &Worker, until: Option<Time>, up_to: u64) -> Repair {
         let number = self.number;
         Repair {
-            until_ms: until.map_or(0, |until| worker.clock_ms(until)),
+            until_ms: until.map_or(0, |until| worker.clock_ms(cx, until)),
             fence: (number > 0).then(|| Fence { number, up_to: up_to.max(number) }),
         }
     }

@@ -11,18 +11,42 @@ use super::held::Held;
 use super::network::{ConnId, Event, Network};
 use super::plan::Plan;
 use super::round::{Asker, Round};
+use super::shared::{Shared, configuration};
 use super::worker::Worker;
 use crate::embedded::Reply;
+use crate::quorum::mark::Configuration;
 use crate::quorum::{Duty, LastNumbers, Release, Time, drift};
 
 /// What a client's threads wait for.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Note {
-    Worker { node: usize, epoch: u64 },
-    Connected { node: usize, epoch: u64, conn: Option<ConnId>, wall: Duration },
-    Closed { node: usize, conn: ConnId },
-    Caller { caller: usize, epoch: u64 },
-    Held { lock: u64, epoch: u64 },
+    Worker {
+        node: usize,
+        epoch: u64,
+    },
+    /// A node may have to be looked at; 0: whenever that was asked for.
+    Look {
+        node: usize,
+        epoch: u64,
+    },
+    Connected {
+        node: usize,
+        epoch: u64,
+        conn: Option<ConnId>,
+        wall: Duration,
+    },
+    Closed {
+        node: usize,
+        conn: ConnId,
+    },
+    Caller {
+        caller: usize,
+        epoch: u64,
+    },
+    Held {
+        lock: u64,
+        epoch: u64,
+    },
     Nobody,
 }
 
@@ -38,6 +62,8 @@ pub(super) struct Settings {
     /// The first caller of all keeps its lock.
     pub(super) rolling: bool,
     pub(super) fencing: bool,
+    /// How long a quarantine lasts.
+    pub(super) max_ttl: Duration,
 }
 
 /// What the callers do.
@@ -58,6 +84,7 @@ pub(super) struct Cx<'a> {
     pub(super) clock: Clock,
     pub(super) settings: Settings,
     pub(super) phase: Phase,
+    pub(super) shared: Rc<Shared>,
 }
 
 impl Cx<'_> {
@@ -97,6 +124,8 @@ pub(super) struct Client {
     pub(super) callers: Vec<Caller>,
     /// The numbers that it has seen.
     pub(super) numbers: LastNumbers,
+    configuration: Configuration,
+    shared: Rc<Shared>,
     pub(super) held: BTreeMap<u64, Rc<Held>>,
     /// Locks that have ended, and whose renewal thread has not noticed yet.
     pub(super) ending: BTreeMap<u64, Rc<Held>>,
@@ -113,7 +142,9 @@ impl Client {
             no_quorum_timeout: Duration::from_secs(3),
             rolling: plan.rolling,
             fencing: plan.fencing,
+            max_ttl: plan.longest_ttl(),
         };
+        let configuration = configuration(plan);
         let started = Duration::from_secs(1_000 * (index as u64 + 1));
         let mut client = Self {
             index,
@@ -128,6 +159,8 @@ impl Client {
             workers: Vec::new(),
             callers: Vec::new(),
             numbers: LastNumbers::default(),
+            shared: Rc::new(Shared::new(&configuration, net.switches.mechanisms)),
+            configuration,
             held: BTreeMap::new(),
             ending: BTreeMap::new(),
         };
@@ -143,6 +176,7 @@ impl Client {
         self.running = true;
         self.process = net.fresh();
         self.numbers = LastNumbers::default();
+        self.shared = Rc::new(Shared::new(&self.configuration, net.switches.mechanisms));
         let how_many = self.how_many;
         self.with(net, |client, cx| {
             client.workers = (0..cx.settings.nodes).map(|node| Worker::start(node, cx)).collect();
@@ -232,6 +266,7 @@ impl Client {
         }
         self.with(net, |client, cx| match note {
             Note::Worker { node, epoch } => client.workers[node].timer(cx, epoch),
+            Note::Look { node, epoch } => client.workers[node].look_due(cx, epoch),
             Note::Connected { node, epoch, conn, wall } => {
                 client.workers[node].connected(cx, epoch, conn, wall);
             }
@@ -289,7 +324,8 @@ impl Client {
 
     fn with(&mut self, net: &mut Network, f: impl FnOnce(&mut Self, &mut Cx<'_>)) {
         let Self { index, clock, settings, phase, .. } = *self;
-        let mut cx = Cx { net, client: index, clock, settings, phase };
+        let shared = self.shared.clone();
+        let mut cx = Cx { net, client: index, clock, settings, phase, shared };
         f(self, &mut cx);
         self.report(net);
     }

@@ -88,9 +88,13 @@ pub(super) enum Fault {
 }
 
 impl Fault {
-    /// Whether a node forgets locks, so that it must be kept away until they have ended.
-    pub(super) fn forgets(&self) -> bool {
-        matches!(self, Self::Amnesia { .. } | Self::Flushed { .. } | Self::WallClockForward { .. })
+    /// Whether a node forgets locks; with a `quarantine`, whether one that is not noticed.
+    pub(super) fn forgets(&self, quarantine: bool) -> bool {
+        match self {
+            Self::WallClockForward { .. } => true,
+            Self::Amnesia { .. } | Self::Flushed { .. } => !quarantine,
+            _ => false,
+        }
     }
 }
 
@@ -146,7 +150,9 @@ pub(super) fn begin(world: &mut World, fault: &Fault) {
         Fault::Amnesia { node } => world.net.stop(node, false),
         Fault::Flushed { node } => {
             world.net.flush(node);
-            cut_off(world, node);
+            if !world.plan.quarantine {
+                cut_off(world, node);
+            }
         }
         Fault::WallClockForward { node, by } => {
             world.net.nodes[node].set_forward(by);
@@ -177,6 +183,7 @@ pub(super) fn end(world: &mut World, fault: &Fault) {
     match *fault {
         Fault::Hung { node } => world.net.resume(node),
         Fault::Down { node } | Fault::Amnesia { node } => world.net.start(node),
+        Fault::Flushed { .. } if world.plan.quarantine => {}
         Fault::Flushed { node } | Fault::WallClockForward { node, .. } => {
             (0..world.clients.len()).for_each(|client| world.net.mend(client, node));
         }

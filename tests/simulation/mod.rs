@@ -28,6 +28,7 @@ mod network;
 mod node;
 mod plan;
 mod round;
+mod shared;
 mod shrink;
 mod switches;
 mod teeth;

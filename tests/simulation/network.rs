@@ -5,11 +5,16 @@ use std::time::Duration;
 
 use super::chance::Chance;
 use super::checkers::{Checks, Ran};
+use super::claim::MARK;
 use super::client::Note;
 use super::node::SimNode;
 use super::plan::Plan;
+use super::round::value;
+use super::shared::configuration;
 use super::switches::Switches;
 use crate::embedded::Reply;
+use crate::node::{look_request, read_look};
+use crate::quorum::mark::{Mark, State};
 
 /// How late things can be that nobody waits for.
 pub(super) const LATEST: Duration = Duration::from_secs(3);
@@ -285,7 +290,13 @@ impl Network {
         self.tell(|| {
             let ghost = if open { "" } else { " (a ghost)" };
             let owner = String::from_utf8_lossy(&owner[..4]).into_owned();
-            format!("node {node}: {what} of client {client} as {owner}: {reply:?}{ghost}")
+            // Looks say much, and what they change is seen by what follows.
+            let answer = if what == "look" || what == "change" {
+                String::new()
+            } else {
+                format!(" as {owner}: {reply:?}")
+            };
+            format!("node {node}: {what} of client {client}{answer}{ghost}")
         });
         if open {
             let at = (now + self.delay(client, node)).max(self.conns[id].last_reply);
@@ -390,6 +401,18 @@ impl Network {
             if conn.node == node && conn.open && link.cut == 0 && link.deaf == 0 {
                 self.tell_closed(id);
             }
+        }
+    }
+
+    /// Sets the marks of nodes that were in use before, and have forgotten nothing.
+    pub(super) fn admit_all(&mut self, plan: &Plan) {
+        let now = self.now;
+        for node in &mut self.nodes {
+            let reply = node.call(&look_request(MARK, None).eval(), now);
+            let (look, _) = read_look(&value(&reply)).expect("a look");
+            let configuration = configuration(plan);
+            let mark = Mark { configuration, identity: look.identity, state: State::Admitted };
+            node.call(&[b"SET".to_vec(), MARK.to_vec(), mark.to_string().into_bytes()], now);
         }
     }
 

@@ -7,6 +7,7 @@ use crate::embedded::{Engine, Reply};
 
 pub(super) struct SimNode {
     engine: Engine,
+    index: usize,
     /// What the wall clock showed at the start of true time.
     offset: Duration,
     rate_ppm: i64,
@@ -25,7 +26,8 @@ impl SimNode {
     pub(super) fn new(index: usize, offset_ms: u64, rate_ppm: i64) -> Self {
         const LATELY: Duration = Duration::from_secs(1_700_000_000);
         Self {
-            engine: Engine::new(&format!("{index:040x}")),
+            engine: Engine::new(&run_id(index, 0)),
+            index,
             offset: LATELY + Duration::from_millis(offset_ms),
             rate_ppm,
             hung: 0,
@@ -67,9 +69,13 @@ impl SimNode {
         self.down += 1;
         self.incarnation += 1;
         self.waiting.clear();
-        let run_id = format!("{:040x}", u128::from(self.incarnation) << 64 | 1);
-        self.engine.restart(&run_id, keep_data);
+        self.engine.restart(&run_id(self.index, self.incarnation), keep_data);
     }
+}
+
+/// Each process has its own.
+fn run_id(node: usize, incarnation: u64) -> String {
+    format!("{node:020x}{incarnation:020x}")
 }
 
 /// How much a clock that runs `ppm` millionths too fast advances in `time`.

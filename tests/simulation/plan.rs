@@ -25,6 +25,10 @@ pub(super) struct Plan {
     /// These agree as well as a lock lives.
     pub(super) walls_agree: bool,
     pub(super) fencing: bool,
+    /// Nodes that may have forgotten locks grant none for a while; else they are kept away.
+    pub(super) quarantine: bool,
+    /// Nobody has used the nodes before.
+    pub(super) new_set: bool,
     /// The clocks differ by more than is allowed for, so that nobody can promise exclusion.
     pub(super) wrong_rates: bool,
     /// The first caller holds one lock all the time, and nothing happens that could cost it.
@@ -73,6 +77,8 @@ impl Plan {
             wall_offsets,
             walls_agree,
             fencing,
+            quarantine: true,
+            new_set: ttl_ms <= 1_000 && chance.one_in(8),
             wrong_rates,
             rolling,
             latency_ms: if rolling { 2 } else { chance.pick(&[2, 2, 2, 20]) },
@@ -92,7 +98,7 @@ impl Plan {
     /// Whether numbers have to rise, whatever happens: while no node forgets, or while the masters'
     /// clocks agree.
     pub(super) fn promises_tokens(&self) -> bool {
-        let forgets = self.faults.iter().any(|scheduled| scheduled.fault.forgets());
+        let forgets = self.faults.iter().any(|scheduled| scheduled.fault.forgets(false));
         let steps = self.faults.iter().any(|scheduled| scheduled.fault.steps());
         self.fencing && !self.wrong_rates && (!forgets || self.walls_agree && !steps)
     }
@@ -131,7 +137,7 @@ impl Plan {
             })
             .collect();
         for scheduled in &mut faults {
-            if scheduled.fault.forgets() {
+            if scheduled.fault.forgets(self.quarantine) {
                 scheduled.lasts = scheduled.lasts.max(self.away());
             }
         }

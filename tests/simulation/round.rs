@@ -73,7 +73,7 @@ impl<B: Ballot> fmt::Debug for Round<B> {
 }
 
 /// As a node's answer comes out of `node/`.
-fn value(reply: &Reply) -> Value {
+pub(super) fn value(reply: &Reply) -> Value {
     match reply {
         Reply::Int(number) => Value::Int(*number),
         Reply::Bulk(bytes) => Value::Text(String::from_utf8_lossy(bytes).into_owned()),

@@ -5,12 +5,14 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Duration;
 
+use super::claim::MARK;
 use super::client::{Cx, Note};
 use super::network::{ConnId, Message};
-use super::round::Asker;
+use super::round::{Asker, value};
 use crate::embedded::Reply;
-use crate::node::GRACE;
-use crate::quorum::{Backoff, Failure, Offset, Time};
+use crate::node::{GRACE, look_request, read_look};
+use crate::quorum::admission::{Chance, Grants, Next};
+use crate::quorum::{Backoff, Failure, Time};
 
 const RECONNECT: Backoff =
     Backoff { min: Duration::from_millis(20), max: Duration::from_millis(1_000) };
@@ -40,16 +42,25 @@ struct Job {
     asker: Option<Rc<dyn Asker>>,
     /// A release, and until when it is needed (`None`: nobody knows).
     release: Option<Option<Time>>,
+    /// An acquisition, and the mark that it comes with.
+    under: Option<Rc<str>>,
 }
 
 enum State {
     /// The first connection is being made; jobs wait.
     Connecting,
     Up(ConnId),
+    /// The connection is there, and the node is looked at before it is asked anything.
+    Looking(ConnId),
     /// The connection was closed in an exchange; it is opened once more.
     Reopening,
     /// Jobs fail at once.
     Down,
+}
+
+/// A node's word that it admits nobody.
+fn not_admitted() -> Reply {
+    Reply::List(vec![Reply::Int(-1), Reply::Int(0)])
 }
 
 pub(super) struct Worker {
@@ -65,8 +76,11 @@ pub(super) struct Worker {
     tries: u32,
     /// When it began to connect, or wrote what is not answered.
     asked_at: Time,
-    /// The node's clock, once it is known.
-    pub(super) clock: Option<Offset>,
+    /// Jobs fail at once.
+    down: bool,
+    /// The looks that were made one after the other.
+    looks: usize,
+    look_epoch: u64,
 }
 
 impl Worker {
@@ -81,18 +95,55 @@ impl Worker {
             kept: VecDeque::new(),
             tries: 0,
             asked_at: Time::default(),
-            clock: None,
+            down: false,
+            looks: 0,
+            look_epoch: 0,
         };
         worker.open(cx);
         worker
     }
 
     pub(super) fn is_down(&self) -> bool {
-        matches!(self.state, State::Down)
+        self.down
     }
 
     pub(super) fn ask(&mut self, cx: &mut Cx<'_>, outgoing: Outgoing, asker: Rc<dyn Asker>) {
-        let job = Job { outgoing, asker: Some(asker), release: None };
+        self.take(cx, Job { outgoing, asker: Some(asker), release: None, under: None });
+    }
+
+    /// Asks for a grant under a mark; `None`: the node grants nothing to us.
+    pub(super) fn ask_for_grant(
+        &mut self,
+        cx: &mut Cx<'_>,
+        outgoing: Outgoing,
+        asker: Rc<dyn Asker>,
+        under: Option<Rc<str>>,
+    ) {
+        let nothing = under.is_none();
+        let job = Job { outgoing, asker: Some(asker), release: None, under };
+        if nothing && !self.is_down() {
+            self.answer(cx, &job, Ok(&not_admitted()));
+        } else {
+            self.take(cx, job);
+        }
+    }
+
+    /// Asks for somebody who holds a lock.
+    pub(super) fn ask_for_holder(
+        &mut self,
+        cx: &mut Cx<'_>,
+        outgoing: Outgoing,
+        asker: Rc<dyn Asker>,
+    ) {
+        if cx.shared.admission.borrow().serves_holders(self.node) {
+            self.ask(cx, outgoing, asker);
+        } else {
+            let job = Job { outgoing, asker: Some(asker), release: None, under: None };
+            self.undeliverable(cx, job, Failure::NotSent);
+        }
+    }
+
+    fn take(&mut self, cx: &mut Cx<'_>, job: Job) {
         if self.is_down() {
             self.undeliverable(cx, job, Failure::NotSent);
         } else {
@@ -108,18 +159,12 @@ impl Worker {
         asker: Option<Rc<dyn Asker>>,
         until: Option<Time>,
     ) {
-        let job = Job { outgoing, asker, release: Some(until) };
-        if self.is_down() {
-            self.undeliverable(cx, job, Failure::NotSent);
-        } else {
-            self.mailbox.push_back(job);
-            self.work(cx);
-        }
+        self.take(cx, Job { outgoing, asker, release: Some(until), under: None });
     }
 
     /// That time in milliseconds of the node's own clock, or somewhat before; 0 if it is not known.
-    pub(super) fn clock_ms(&self, time: Time) -> i64 {
-        self.clock.map_or(0, |clock| clock.at_least_ms(time))
+    pub(super) fn clock_ms(&self, cx: &Cx<'_>, time: Time) -> i64 {
+        cx.shared.offset(self.node).map_or(0, |offset| offset.at_least_ms(time))
     }
 
     pub(super) fn connected(
@@ -136,15 +181,10 @@ impl Worker {
             Some(conn) => {
                 self.saw_clock(cx, wall);
                 self.tries = 0;
-                let reopened = matches!(self.state, State::Reopening);
-                self.state = State::Up(conn);
-                if reopened {
-                    let jobs = std::mem::take(&mut self.in_flight);
-                    self.reopened = true;
-                    self.exchange(cx, jobs);
-                } else {
-                    self.work(cx);
-                }
+                self.looks = 0;
+                self.reopened = matches!(self.state, State::Reopening);
+                self.state = State::Looking(conn);
+                self.look(cx);
             }
             None => self.give_up(cx),
         }
@@ -152,10 +192,15 @@ impl Worker {
 
     /// A reply came.
     pub(super) fn replied(&mut self, cx: &mut Cx<'_>, conn: ConnId, reply: &Reply, wall: Duration) {
-        if !matches!(self.state, State::Up(current) if current == conn) {
-            return;
+        match self.state {
+            State::Looking(current) if current == conn => return self.looked(cx, reply),
+            State::Up(current) if current == conn => {}
+            _ => return,
         }
         let Some(job) = self.in_flight.pop_front() else { return };
+        if let Some(mark) = job.under.as_deref().filter(|_| *reply == not_admitted()) {
+            cx.shared.admission.borrow_mut().doubt(self.node, Some(mark));
+        }
         self.answer(cx, &job, Ok(reply));
         if self.in_flight.is_empty() {
             self.saw_clock(cx, wall);
@@ -164,7 +209,70 @@ impl Worker {
     }
 
     fn saw_clock(&mut self, cx: &Cx<'_>, wall: Duration) {
-        self.clock = Some(Offset::new(wall.as_micros() as i64, self.asked_at, cx.now()));
+        cx.shared.saw_clock(self.node, wall.as_micros() as u64, self.asked_at, cx.now());
+    }
+
+    /// It may be time to look at the node.
+    pub(super) fn look_due(&mut self, cx: &mut Cx<'_>, epoch: u64) {
+        if (epoch == 0 || epoch == self.look_epoch) && self.in_flight.is_empty() {
+            self.work(cx);
+        }
+    }
+
+    /// Looks at the node, if that is due; then goes on.
+    fn look(&mut self, cx: &mut Cx<'_>) {
+        /// In a row, while something is changed each time.
+        const LOOKS: usize = 8;
+        let State::Looking(conn) = self.state else { return };
+        match self.next_look(cx) {
+            Next::Ask(change) if self.looks < LOOKS => {
+                self.looks += 1;
+                self.asked_at = cx.now();
+                let command = look_request(MARK, change.as_ref()).eval();
+                let what = if change.is_some() { "change" } else { "look" };
+                let nobody = b"none".to_vec();
+                let message = Message { command, key: MARK.to_vec(), owner: nobody, what };
+                cx.net.send(conn, message);
+                self.epoch = cx.net.fresh();
+                let note = Note::Worker { node: self.node, epoch: self.epoch };
+                cx.remind(cx.now().after(cx.settings.node_timeout + GRACE), note);
+            }
+            next => {
+                if let Next::Wait(at) = next {
+                    self.look_epoch = cx.net.fresh();
+                    cx.remind(at, Note::Look { node: self.node, epoch: self.look_epoch });
+                }
+                self.looks = 0;
+                self.down = false;
+                self.state = State::Up(conn);
+                let jobs = std::mem::take(&mut self.in_flight);
+                if jobs.is_empty() {
+                    self.send_waiting(cx);
+                } else {
+                    self.exchange(cx, jobs);
+                }
+            }
+        }
+    }
+
+    fn next_look(&self, cx: &mut Cx<'_>) -> Next {
+        let now = cx.now();
+        let set_time = cx.shared.set_time(now);
+        let random = &mut cx.net.chance;
+        let chance = Chance { id: random.owner() as u64, jitter: random.share() };
+        cx.shared.admission.borrow_mut().next(self.node, now, set_time, chance)
+    }
+
+    fn looked(&mut self, cx: &mut Cx<'_>, reply: &Reply) {
+        let Some((look, time_us)) = read_look(&value(reply)) else { return self.give_up(cx) };
+        let now = cx.now();
+        cx.shared.saw_clock(self.node, time_us, self.asked_at, now);
+        cx.shared.admission.borrow_mut().looked(self.node, look, now);
+        // Others may be able to go on, now that more is known of the set.
+        for node in (0..cx.settings.nodes).filter(|node| *node != self.node) {
+            cx.remind(now, Note::Look { node, epoch: 0 });
+        }
+        self.look(cx);
     }
 
     /// The connection was closed by the other side.
@@ -173,12 +281,16 @@ impl Worker {
         if matches!(self.state, State::Up(current) if current == conn) && !self.in_flight.is_empty()
         {
             cx.net.close(conn);
+            cx.shared.admission.borrow_mut().lost(self.node);
             if self.reopened {
                 self.give_up(cx);
             } else {
                 self.state = State::Reopening;
                 self.open(cx);
             }
+        } else if matches!(self.state, State::Looking(current) if current == conn) {
+            cx.net.close(conn);
+            self.give_up(cx);
         }
     }
 
@@ -189,7 +301,7 @@ impl Worker {
         }
         match self.state {
             State::Down => self.open(cx),
-            State::Up(conn) => {
+            State::Up(conn) | State::Looking(conn) => {
                 // Behind the requests, on the same connection: what runs later is undone at once.
                 let releases = self.mailbox.iter().filter(|job| job.release.is_some());
                 let last_words: Vec<_> = releases.map(|job| job.outgoing.message()).collect();
@@ -207,11 +319,25 @@ impl Worker {
         cx.net.connect(cx.client, self.node, cx.settings.node_timeout, self.epoch);
     }
 
-    /// Sends what waits, if nothing else is under way.
+    /// Looks at the node, or sends what waits, if nothing else is under way.
     fn work(&mut self, cx: &mut Cx<'_>) {
-        if !matches!(self.state, State::Up(_)) || !self.in_flight.is_empty() {
+        let State::Up(conn) = self.state else { return };
+        if !self.in_flight.is_empty() {
             return;
         }
+        if cx.net.is_alive(conn) {
+            self.state = State::Looking(conn);
+            self.look(cx);
+        } else {
+            // It was closed while nobody looked.
+            cx.net.close(conn);
+            cx.shared.admission.borrow_mut().lost(self.node);
+            self.state = State::Reopening;
+            self.open(cx);
+        }
+    }
+
+    fn send_waiting(&mut self, cx: &mut Cx<'_>) {
         let now = cx.now();
         self.kept.retain(|job| !matches!(job.release, Some(Some(until)) if until <= now));
         let jobs: VecDeque<_> = self.kept.drain(..).chain(self.mailbox.drain(..)).collect();
@@ -222,7 +348,20 @@ impl Worker {
     fn exchange(&mut self, cx: &mut Cx<'_>, mut jobs: VecDeque<Job>) {
         let State::Up(conn) = self.state else { return };
         let (node, now) = (self.node, cx.now());
-        jobs.retain(|job| job.asker.as_ref().is_none_or(|asker| asker.sending(node, now)));
+        jobs.retain(|job| {
+            // A node may have forgotten its locks since this was asked for.
+            let admitted = job.under.as_deref().is_none_or(|mark| {
+                match cx.shared.admission.borrow().grants(node) {
+                    Grants::Nothing => false,
+                    Grants::Always => true,
+                    Grants::Under(now) => now == mark,
+                }
+            });
+            if !admitted {
+                self.answer(cx, job, Ok(&not_admitted()));
+            }
+            admitted && job.asker.as_ref().is_none_or(|asker| asker.sending(node, now))
+        });
         self.in_flight = jobs;
         self.epoch = cx.net.fresh();
         if self.in_flight.is_empty() {
@@ -243,6 +382,8 @@ impl Worker {
     /// The node is down from now on; tells everybody, keeps the releases, and tries again later.
     fn give_up(&mut self, cx: &mut Cx<'_>) {
         self.state = State::Down;
+        self.down = true;
+        cx.shared.admission.borrow_mut().lost(self.node);
         for job in std::mem::take(&mut self.in_flight) {
             self.undeliverable(cx, job, Failure::Unknown);
         }

@@ -15,7 +15,7 @@ const MOST_EVENTS: u64 = 3_000_000;
 pub(super) struct World {
     pub(super) net: Network,
     pub(super) clients: Vec<Client>,
-    plan: Plan,
+    pub(super) plan: Plan,
 }
 
 /// What came of a run.
@@ -32,6 +32,9 @@ pub(super) fn run(plan: &Plan, switches: Switches, told: bool) -> Run {
     for (i, scheduled) in plan.faults.iter().enumerate() {
         net.schedule(scheduled.at, Event::Begin(i));
         net.schedule(scheduled.at + scheduled.lasts, Event::End(i));
+    }
+    if !plan.new_set {
+        net.admit_all(plan);
     }
     let clients = (0..plan.callers.len()).map(|i| Client::new(i, plan, &mut net)).collect();
     let mut world = World { net, clients, plan: plan.clone() };
@@ -64,7 +67,8 @@ impl World {
         self.phase(Phase::Draining);
         // Keys of the killed, and of ghosts, have to end first, and then everybody has a turn.
         let longest = self.plan.longest_ttl().mul_f64(1.02);
-        self.idle_within(longest * 2 + Duration::from_secs(10), "waits");
+        let quarantine = self.plan.longest_ttl();
+        self.idle_within(longest * 2 + quarantine + Duration::from_secs(10), "waits");
 
         // Nodes are connected to again, and told what they have missed.
         self.until(self.net.now + Duration::from_secs(3));
@@ -76,7 +80,8 @@ impl World {
         self.net.checks.all_told(now);
 
         self.phase(Phase::Probing);
-        self.idle_within((longest + Duration::from_secs(6)) * self.plan.names as u32, "progress");
+        let each = longest + quarantine + Duration::from_secs(6);
+        self.idle_within(each * self.plan.names as u32, "progress");
     }
 
     fn phase(&mut self, phase: Phase) {
