@@ -53,6 +53,17 @@ impl Masters {
         }
     }
 
+    /// Has a process of this program that is about to be started find the same masters.
+    pub(crate) fn pass_on_to(&self, command: &mut Command) {
+        let urls = match self {
+            Self::Ours(servers) => servers.urls(),
+            #[cfg(feature = "embedded")]
+            Self::Embedded(nodes, _) => nodes.urls(),
+            Self::Yours => return, // It finds the variable that we have found.
+        };
+        command.env("QUORLOCK_NODES", urls.join(","));
+    }
+
     pub(crate) fn describe(&self) -> String {
         match self {
             Self::Ours(servers) => format!("{} masters, started here", servers.len()),

@@ -1,0 +1,445 @@
+//! A holder is paused for longer than its lock lives, and its late write is refused.
+//!
+//! Two processes pay into one account: they read the balance, add to it, and write the sum. The first
+//! one reads, makes sure that its lock is still its own, and is stopped (with `SIGSTOP`, as a debugger,
+//! a suspended machine or a full swap would) just before it writes. Its lock ends, the second one takes
+//! it and pays in; then the first one goes on, with a sum from before. No lock service can prevent
+//! that: the pause comes after the last question. So the database has to refuse, in one of two ways.
+//!
+//! **A fencing token.** The database keeps the largest token it has seen, and refuses a smaller one:
+//!
+//! ```sql
+//! -- before anything is read: from here on, nobody with a smaller token can write
+//! UPDATE account SET token = ?1 WHERE id = 42 AND token <= ?1 RETURNING balance;
+//! UPDATE account SET balance = ?2, token = ?1 WHERE id = 42 AND token <= ?1;
+//! ```
+//!
+//! **An optimistic version check.** Whoever writes names the version that was read, and no lock is
+//! taken at all:
+//!
+//! ```sql
+//! SELECT balance, version FROM account WHERE id = 42;
+//! UPDATE account SET balance = ?2, version = version + 1 WHERE id = 42 AND version = ?1;
+//! ```
+//!
+//! Either way a write that changes no row was refused, and the work begins again.
+//!
+//! - The version check is the simpler one, and the right one where the database alone is concerned: one
+//!   row (or one database, in a transaction), work that is cheap to do again, conflicts that are rare.
+//!   Everybody does the work, and who comes second does it once more.
+//! - Locks with tokens are for the rest: work that is too expensive to be done in vain, or that reaches
+//!   beyond the database (a payment, a mail, a file); several writes under one lock; several storages,
+//!   each of which compares the same token. One does the work, and the others wait. What lies outside
+//!   has to compare the token, too, or the lock is all that protects it.
+//!
+//! ```text
+//! cargo run --example fencing
+//! ```
+//!
+//! It starts its own masters, unless `QUORLOCK_NODES` names some, and itself once more as the process
+//! that is stopped. The exit status is 0 if the money of one was lost without a check, and neither's
+//! was lost with either.
+
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a demonstration talks to whoever runs it"
+)]
+
+use std::io::{self, BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+use std::{env, fs, thread};
+
+use crossbeam_channel::{Receiver, unbounded};
+use masters::{Failure, Masters};
+use quorlock::{Guard, Quorlock};
+use rusqlite::{Connection, OptionalExtension, params};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
+
+#[path = "common/masters.rs"]
+mod masters;
+
+const NAME: &str = "fencing/account-42";
+
+/// Short, so that this is over soon. The default of 30 s suits most programs.
+const TTL: Duration = Duration::from_secs(1);
+
+/// How long anything is waited for; it takes a second or so at most.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// How often a payment is begun again.
+const TRIES: usize = 5;
+
+const BALANCE: i64 = 100;
+/// What the first one pays in, and what the second one does.
+const FIRST: i64 = 30;
+const SECOND: i64 = 50;
+
+fn main() -> ExitCode {
+    // Not `process::exit`, which would leave our masters running.
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("fencing: {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<(), Failure> {
+    let args: Vec<String> = env::args().skip(1).collect();
+    match args.as_slice() {
+        [] => demonstrate(),
+        [role, check, file] if role == First::ROLE => First::play(Check::named(check)?, file),
+        _ => Err("usage: fencing".into()),
+    }
+}
+
+/// What keeps a late write out of the database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Check {
+    /// Nothing: the lock alone shall do.
+    Nothing,
+    Token,
+    /// The version, and no lock.
+    Version,
+}
+
+impl Check {
+    const ALL: [Self; 3] = [Self::Nothing, Self::Token, Self::Version];
+
+    fn name(self) -> String {
+        format!("{self:?}")
+    }
+
+    fn named(name: &str) -> Result<Self, Failure> {
+        let check = Self::ALL.into_iter().find(|check| check.name() == name);
+        check.ok_or_else(|| format!("there is no check of the name {name}").into())
+    }
+
+    fn describe(self) -> &'static str {
+        match self {
+            Self::Nothing => "A lock, and a database that writes whatever it is told",
+            Self::Token => "A lock, and a database that compares its fencing token",
+            Self::Version => "No lock, and a database that compares the version of the row",
+        }
+    }
+
+    /// What the account must hold in the end, and how often the first one must have been refused.
+    fn promised(self) -> (i64, usize) {
+        match self {
+            Self::Nothing => (BALANCE + FIRST, 0), // The second one's money is gone.
+            Self::Token | Self::Version => (BALANCE + FIRST + SECOND, 1),
+        }
+    }
+}
+
+fn demonstrate() -> Result<(), Failure> {
+    let masters = Masters::find(3)?;
+    let locks = masters.builder()?.ttl(TTL).build()?;
+    println!("{}; the TTL is {TTL:?}", masters.describe());
+    println!("{BALANCE} are there, {FIRST} and {SECOND} are paid in");
+    for check in Check::ALL {
+        println!("\n{}", check.describe());
+        let database = File::create()?;
+        let refused = pay_in_twice(check, &masters, &locks, &database.path())?;
+        judge(check, Account::open(&database.path())?.balance()?, refused)?;
+    }
+    println!("\nThe lock alone lost a payment; with either check none was lost.");
+    Ok(())
+}
+
+/// Has the first process stopped before it writes, and the second one pay in meanwhile. Returns how
+/// often the first one's write was refused.
+fn pay_in_twice(
+    check: Check,
+    masters: &Masters,
+    locks: &Quorlock,
+    file: &Path,
+) -> Result<usize, Failure> {
+    let account = Account::open(file)?;
+    let mut first = First::start(check, masters, file)?;
+    println!("  first:  {}", first.hear()?);
+    first.stop()?;
+    println!("  first:  (stopped)");
+    first.tell_to_go_on()?; // It cannot hear that before it is woken.
+
+    let mut payment = Payment::begin(check, locks, &account, SECOND)?;
+    println!("  second: {}", payment.describe());
+    if !payment.write(&account)? {
+        return Err("the second one's write was refused, and nobody was in its way".into());
+    }
+    println!("  second: wrote that");
+    if let Some(guard) = payment.guard.take() {
+        guard.unlock()?;
+    }
+
+    println!("  first:  (goes on)");
+    first.wake()?;
+    first.finish()
+}
+
+fn judge(check: Check, balance: i64, refused: usize) -> Result<(), Failure> {
+    let right = BALANCE + FIRST + SECOND;
+    println!("  the account holds {balance}, and should hold {right}");
+    let promised = check.promised();
+    if (balance, refused) != promised {
+        return Err(format!(
+            "{}: the balance is {balance} after {refused} refused writes, and not {} after {}",
+            check.name(),
+            promised.0,
+            promised.1
+        )
+        .into());
+    }
+    Ok(())
+}
+
+/// A payment that has been begun: the balance is read, the lock (if there is one) is held.
+struct Payment {
+    check: Check,
+    guard: Option<Guard>,
+    /// The token, or the version that was read; nothing that anybody compares, without a check.
+    stamp: i64,
+    read: i64,
+    sum: i64,
+}
+
+impl Payment {
+    fn begin(
+        check: Check,
+        locks: &Quorlock,
+        account: &Account,
+        amount: i64,
+    ) -> Result<Self, Failure> {
+        let guard = match check {
+            Check::Version => None,
+            Check::Nothing | Check::Token => {
+                Some(locks.try_lock_for(NAME, PATIENCE)?.ok_or("somebody else keeps the lock")?)
+            }
+        };
+        let token = guard.as_ref().and_then(Guard::token).map_or(0, i64::from);
+        let (read, stamp) = match check {
+            Check::Nothing => (account.balance()?, token),
+            Check::Token => (account.read_with_token(token)?, token),
+            Check::Version => account.read_with_version()?,
+        };
+        Ok(Self { check, guard, stamp, read, sum: read + amount })
+    }
+
+    fn describe(&self) -> String {
+        let stamp = match self.check {
+            Check::Nothing | Check::Token => format!("has the lock, with token {}", self.stamp),
+            Check::Version => format!("has seen version {}", self.stamp),
+        };
+        format!("{stamp}; has read {}, is about to write {}", self.read, self.sum)
+    }
+
+    /// Whether the database has taken it.
+    fn write(&self, account: &Account) -> Result<bool, Failure> {
+        match self.check {
+            Check::Nothing => account.write(self.sum),
+            Check::Token => account.write_with_token(self.sum, self.stamp),
+            Check::Version => account.write_with_version(self.sum, self.stamp),
+        }
+    }
+}
+
+/// The database.
+struct Account(Connection);
+
+impl Account {
+    fn open(file: &Path) -> Result<Self, Failure> {
+        let connection = Connection::open(file)?;
+        connection.busy_timeout(PATIENCE)?;
+        Ok(Self(connection))
+    }
+
+    fn create(file: &Path) -> Result<(), Failure> {
+        let account = Self::open(file)?;
+        account.0.execute_batch(
+            "CREATE TABLE account (id INTEGER PRIMARY KEY, balance INTEGER NOT NULL,
+                 token INTEGER NOT NULL, version INTEGER NOT NULL)",
+        )?;
+        account.0.execute("INSERT INTO account VALUES (42, ?1, 0, 0)", [BALANCE])?;
+        Ok(())
+    }
+
+    fn balance(&self) -> Result<i64, Failure> {
+        Ok(self.0.query_row("SELECT balance FROM account WHERE id = 42", [], |row| row.get(0))?)
+    }
+
+    fn write(&self, balance: i64) -> Result<bool, Failure> {
+        self.update("UPDATE account SET balance = ?1 WHERE id = 42", params![balance])
+    }
+
+    /// Leaves the token before it reads. Otherwise one with a smaller token could still write between
+    /// our reading and our writing, and be told that all is well.
+    fn read_with_token(&self, token: i64) -> Result<i64, Failure> {
+        const CLAIM: &str = "UPDATE account SET token = ?1 WHERE id = 42 AND token <= ?1
+                                 RETURNING balance";
+        let balance = self.0.query_row(CLAIM, [token], |row| row.get(0)).optional()?;
+        balance.ok_or_else(|| format!("a larger token than {token} has been here before").into())
+    }
+
+    fn write_with_token(&self, balance: i64, token: i64) -> Result<bool, Failure> {
+        self.update(
+            "UPDATE account SET balance = ?2, token = ?1 WHERE id = 42 AND token <= ?1",
+            params![token, balance],
+        )
+    }
+
+    fn read_with_version(&self) -> Result<(i64, i64), Failure> {
+        const READ: &str = "SELECT balance, version FROM account WHERE id = 42";
+        Ok(self.0.query_row(READ, [], |row| Ok((row.get(0)?, row.get(1)?)))?)
+    }
+
+    fn write_with_version(&self, balance: i64, version: i64) -> Result<bool, Failure> {
+        self.update(
+            "UPDATE account SET balance = ?2, version = version + 1 WHERE id = 42 AND version = ?1",
+            params![version, balance],
+        )
+    }
+
+    /// Whether it changed a row. If not, it was refused.
+    fn update(&self, statement: &str, values: impl rusqlite::Params) -> Result<bool, Failure> {
+        Ok(self.0.execute(statement, values)? > 0)
+    }
+}
+
+/// The process that pays in first, and is stopped.
+struct First {
+    process: Child,
+    orders: ChildStdin,
+    /// What it says; ends with it.
+    lines: Receiver<String>,
+}
+
+impl First {
+    const ROLE: &str = "--first";
+
+    /// What the process does: pays in, and begins again when it is refused. It waits for a word from
+    /// the other one before its first write. The last line it says is how often it was refused.
+    fn play(check: Check, file: &str) -> Result<(), Failure> {
+        let locks = Masters::find(0)?.builder()?.ttl(TTL).build()?;
+        let account = Account::open(Path::new(file))?;
+        for refused in 0..TRIES {
+            let payment = Payment::begin(check, &locks, &account, FIRST)?;
+            if let Some(guard) = &payment.guard {
+                guard.check()?; // It is ours, and all that follows is the write.
+            }
+            println!("{}", payment.describe());
+            if refused == 0 {
+                io::stdin().read_line(&mut String::new())?; // Stopped here.
+            }
+            if payment.write(&account)? {
+                println!("wrote that");
+                if let Some(Err(error)) = payment.guard.map(Guard::unlock) {
+                    println!("notices too late: {error}");
+                }
+                println!("{refused}");
+                return Ok(());
+            }
+            println!("was refused by the database, and begins again");
+        }
+        Err("refused again and again".into())
+    }
+
+    fn start(check: Check, masters: &Masters, file: &Path) -> Result<Self, Failure> {
+        let mut command = Command::new(env::current_exe()?);
+        masters.pass_on_to(&mut command);
+        command.args([Self::ROLE, &check.name()]).arg(file);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut process = command.spawn()?;
+        let orders = process.stdin.take().ok_or("the process has no input")?;
+        let output = process.stdout.take().ok_or("the process has no output")?;
+        Ok(Self { process, orders, lines: lines_of(output) })
+    }
+
+    fn hear(&self) -> Result<String, Failure> {
+        let line = self.lines.recv_timeout(PATIENCE);
+        Ok(line.map_err(|_| "the first process says nothing")?)
+    }
+
+    /// Stops it where it is; returns once it has stopped.
+    fn stop(&self) -> Result<(), Failure> {
+        let pid = Pid::from_child(&self.process);
+        kill_process(pid, Signal::STOP)?;
+        let (options, start) = (WaitIdOptions::STOPPED | WaitIdOptions::NOHANG, Instant::now());
+        while waitid(WaitId::Pid(pid), options)?.is_none() {
+            if start.elapsed() > PATIENCE {
+                return Err("the first process does not stop".into());
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
+    }
+
+    fn tell_to_go_on(&mut self) -> io::Result<()> {
+        writeln!(self.orders, "go on")
+    }
+
+    fn wake(&self) -> io::Result<()> {
+        Ok(kill_process(Pid::from_child(&self.process), Signal::CONT)?)
+    }
+
+    /// Hears it out. Returns how often it was refused.
+    fn finish(mut self) -> Result<usize, Failure> {
+        let mut said = self.hear()?;
+        loop {
+            if let Ok(refused) = said.parse() {
+                let status = self.process.wait()?;
+                return if status.success() { Ok(refused) } else { Err("it failed".into()) };
+            }
+            println!("  first:  {said}");
+            said = self.hear()?;
+        }
+    }
+}
+
+impl Drop for First {
+    fn drop(&mut self) {
+        // It has ended already, unless something went wrong. A stopped process can be killed, too.
+        let _: io::Result<()> = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn lines_of(output: ChildStdout) -> Receiver<String> {
+    let (sender, lines) = unbounded();
+    thread::spawn(move || {
+        for line in BufReader::new(output).lines().map_while(Result::ok) {
+            if sender.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    lines
+}
+
+/// A database of one account, in a directory of its own, gone when dropped.
+struct File {
+    directory: PathBuf,
+}
+
+impl File {
+    fn create() -> Result<Self, Failure> {
+        let name = format!("quorlock-account-{:016x}", rand::random::<u64>());
+        let file = Self { directory: env::temp_dir().join(name) };
+        fs::create_dir(&file.directory)?;
+        Account::create(&file.path())?;
+        Ok(file)
+    }
+
+    fn path(&self) -> PathBuf {
+        self.directory.join("account.sqlite")
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        let _: io::Result<()> = fs::remove_dir_all(&self.directory);
+    }
+}
