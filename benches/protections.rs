@@ -1,0 +1,253 @@
+//! What the protections cost that can be switched off, measured on five real masters: `cargo bench`.
+//!
+//! The machine is never the same for two seconds. So the variants are measured in turns, in one run,
+//! and what counts is the median of the ratios of neighbours.
+//!
+//! A benchmark is no test: where there is a goal, PASS or FAIL is printed beside the figure, and the
+//! exit status says nothing.
+
+#![allow(clippy::print_stdout, reason = "a benchmark's figures go to whoever runs it")]
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use quorlock::{Builder, Guard, Quorlock};
+use redis::Value;
+use server::{Server, Servers, wait_until};
+
+#[path = "../tests/support/cpu.rs"]
+mod cpu;
+#[path = "../tests/support/server.rs"]
+mod server;
+
+const NODES: usize = 5;
+/// How often each variant has its turn, and for how long.
+const TURNS: usize = 16;
+const SPAN: Duration = Duration::from_millis(400);
+
+/// What is measured: the first one is what the others are compared with.
+const VARIANTS: [Variant; 2] = [
+    Variant { name: "bare", settings: |builder| builder.fencing(false), goals: [1.0; 3] },
+    Variant { name: "fencing", settings: |builder| builder, goals: [1.08, 1.25, 1.25] },
+];
+
+/// Threads, each on a name of its own.
+const THREADS: [usize; 3] = [1, 8, 64];
+
+struct Variant {
+    name: &'static str,
+    settings: fn(Builder) -> Builder,
+    /// How many times the time of the first variant a lock and its unlock should take at most, with
+    /// each number of [`THREADS`].
+    goals: [f64; 3],
+}
+
+fn main() {
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    println!("{NODES} masters on this machine of {cores} cores; {TURNS} turns of {SPAN:?} each");
+    let servers = Servers::start(NODES);
+    let clients = VARIANTS.map(|variant| client(&servers, &variant));
+    for (i, threads) in THREADS.into_iter().enumerate() {
+        let turns = take_turns(&servers, &clients, threads);
+        report(threads, &turns);
+        compare(&turns, i);
+    }
+}
+
+/// The blocks of each variant, in the order of their turns.
+fn take_turns(servers: &Servers, clients: &[Quorlock], threads: usize) -> Vec<Vec<Block>> {
+    let mut turns: Vec<Vec<Block>> = clients.iter().map(|_| Vec::new()).collect();
+    for locks in clients {
+        Block::measure(servers, locks, threads); // Scripts are loaded, and names are known.
+    }
+    for turn in 0..TURNS {
+        // Now this way round and now that, so that nobody profits from being the first.
+        let mut order: Vec<_> = (0..clients.len()).collect();
+        if turn % 2 == 1 {
+            order.reverse();
+        }
+        for i in order {
+            turns[i].push(Block::measure(servers, &clients[i], threads));
+        }
+    }
+    turns
+}
+
+/// What one variant did in one turn.
+struct Block {
+    /// How long each lock and its unlock took, sorted.
+    times: Vec<Duration>,
+    per_second: f64,
+    /// On average over one lock and its unlock, on all nodes together.
+    scripts: f64,
+    writes: f64,
+    /// Processor time for one lock and its unlock, in microseconds: of this process, of a server, and
+    /// in that server's scripts alone.
+    client_us: f64,
+    server_us: f64,
+    scripts_us: f64,
+}
+
+impl Block {
+    fn measure(servers: &Servers, locks: &Quorlock, threads: usize) -> Self {
+        let over = AtomicBool::new(false);
+        let (before, start) = (Spent::now(servers, locks), Instant::now());
+        let mut times: Vec<_> = thread::scope(|scope| {
+            let lock_all_the_time = |thread| {
+                let over = &over;
+                scope.spawn(move || {
+                    let mutex = locks.mutex(format!("bench/{thread}"));
+                    let mut times = Vec::new();
+                    while !over.load(Ordering::Relaxed) {
+                        let start = Instant::now();
+                        mutex.lock().and_then(Guard::unlock).expect("healthy nodes");
+                        times.push(start.elapsed());
+                    }
+                    times
+                })
+            };
+            let workers: Vec<_> = (0..threads).map(lock_all_the_time).collect();
+            thread::sleep(SPAN);
+            over.store(true, Ordering::Relaxed);
+            workers.into_iter().flat_map(|worker| worker.join().expect("a worker ends")).collect()
+        });
+        let (took, after) = (start.elapsed(), Spent::now(servers, locks));
+        times.sort_unstable();
+        let pairs = times.len() as f64;
+        let nodes = servers.len() as f64;
+        Self {
+            per_second: pairs / took.as_secs_f64(),
+            scripts: (after.scripts - before.scripts) / pairs,
+            writes: (after.writes - before.writes) / pairs,
+            client_us: (after.client - before.client) * 1e6 / pairs,
+            server_us: (after.servers - before.servers) * 1e6 / pairs / nodes,
+            scripts_us: (after.in_scripts - before.in_scripts) * 1e6 / pairs / nodes,
+            times,
+        }
+    }
+}
+
+/// What has been spent so far: processor time in seconds, scripts and writes to all nodes.
+struct Spent {
+    client: f64,
+    servers: f64,
+    in_scripts: f64,
+    scripts: f64,
+    writes: f64,
+}
+
+impl Spent {
+    fn now(servers: &Servers, locks: &Quorlock) -> Self {
+        let stats = locks.node_stats();
+        let sum = |of: fn(&Server) -> f64| servers.iter().map(of).sum();
+        Self {
+            servers: sum(|server| {
+                let cpu = info(server, "cpu");
+                number(&cpu, "used_cpu_user:") + number(&cpu, "used_cpu_sys:")
+            }),
+            in_scripts: sum(|server| {
+                let stats = info(server, "commandstats");
+                let evalsha = stats.lines().find(|line| line.starts_with("cmdstat_evalsha:"));
+                evalsha.map_or(0.0, |line| number(line, "usec=") / 1e6)
+            }),
+            scripts: stats.iter().map(|node| node.scripts).sum::<u64>() as f64,
+            writes: stats.iter().map(|node| node.writes).sum::<u64>() as f64,
+            client: cpu::cpu_seconds(),
+        }
+    }
+}
+
+fn info(server: &Server, section: &str) -> String {
+    match server.command(&["INFO", section]) {
+        Value::BulkString(text) => String::from_utf8_lossy(&text).into_owned(),
+        Value::VerbatimString { text, .. } => text,
+        other => panic!("INFO is text, not {other:?}"),
+    }
+}
+
+/// The number behind `name` in `text`.
+fn number(text: &str, name: &str) -> f64 {
+    let (_, rest) = text.split_once(name).expect("the server tells it");
+    let end = rest.find(|c: char| c != '.' && !c.is_ascii_digit()).unwrap_or(rest.len());
+    rest[..end].parse().expect("a number")
+}
+
+fn report(threads: usize, turns: &[Vec<Block>]) {
+    println!("\nLock and unlock, {threads} threads on names of their own");
+    println!(
+        "              microseconds           per      scripts  writes     processor, us per pair"
+    );
+    println!(
+        "             median      p99      second     per pair     client   server   in its scripts"
+    );
+    for (variant, blocks) in VARIANTS.iter().zip(turns) {
+        let name = variant.name;
+        let middle = |of: fn(&Block) -> f64| median(blocks.iter().map(of).collect());
+        println!(
+            "{name:<10} {:>8.0} {:>8.0} {:>11.0} {:>8.2} {:>8.2} {:>8.1} {:>8.2} {:>10.2}",
+            middle(|block| quantile_us(block, 0.5)),
+            middle(|block| quantile_us(block, 0.99)),
+            middle(|block| block.per_second),
+            middle(|block| block.scripts),
+            middle(|block| block.writes),
+            middle(|block| block.client_us),
+            middle(|block| block.server_us),
+            middle(|block| block.scripts_us),
+        );
+    }
+}
+
+/// Each variant with the first one: the median over the turns, and the quartiles beside it.
+fn compare(turns: &[Vec<Block>], row: usize) {
+    for (variant, blocks) in VARIANTS.iter().zip(turns).skip(1) {
+        let ratios = |of: fn(&Block) -> f64| {
+            let mut ratios: Vec<_> =
+                blocks.iter().zip(&turns[0]).map(|(block, bare)| of(block) / of(bare)).collect();
+            ratios.sort_unstable_by(f64::total_cmp);
+            [0.25, 0.5, 0.75].map(|share| ratios[quantile(ratios.len(), share)])
+        };
+        for (what, of, goal) in [
+            ("median time", (|block| quantile_us(block, 0.5)) as fn(&Block) -> f64, None),
+            ("time at that throughput", |block| 1.0 / block.per_second, Some(variant.goals[row])),
+            ("processor time of the client", |block| block.client_us, None),
+            ("of a server", |block| block.server_us, None),
+            ("in its scripts", |block| block.scripts_us, None),
+        ] {
+            let [lower, middle, upper] = ratios(of);
+            let judged = match goal {
+                Some(goal) if middle <= goal => format!("  PASS, up to {goal:.2}"),
+                Some(goal) => format!("  FAIL, up to {goal:.2}"),
+                None => String::new(),
+            };
+            println!(
+                "  {} / {}, {what:<28} {middle:.3} ({lower:.3} to {upper:.3}){judged}",
+                variant.name, VARIANTS[0].name
+            );
+        }
+    }
+}
+
+fn quantile_us(block: &Block, share: f64) -> f64 {
+    block.times[quantile(block.times.len(), share)].as_secs_f64() * 1e6
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_unstable_by(f64::total_cmp);
+    values[quantile(values.len(), 0.5)]
+}
+
+/// Where that quantile is among so many sorted values.
+fn quantile(values: usize, share: f64) -> usize {
+    ((values - 1) as f64 * share).round() as usize
+}
+
+fn client(servers: &Servers, variant: &Variant) -> Quorlock {
+    let prefix = format!("{}:", variant.name);
+    let builder = Quorlock::builder().nodes(servers.urls()).key_prefix(prefix);
+    let locks = (variant.settings)(builder).build().expect("valid settings");
+    wait_until("all nodes to be connected", Duration::from_secs(10), || {
+        locks.node_stats().iter().all(|node| node.connected)
+    });
+    locks
+}
