@@ -124,8 +124,9 @@ fn set_fence(server: &Server, number: i64) {
 }
 
 fn acquire(server: &Server, owner: &str, proposal: i64) -> Value {
-    let proposal = proposal.to_string();
-    server.command(&["EVAL", ACQUIRE, "3", "k", MARK, FENCE, owner, "60000", "", &proposal])
+    let (proposal, fence_ttl) = (proposal.to_string(), (DAY + 60_000).to_string());
+    let keys = ["EVAL", ACQUIRE, "3", "k", MARK, FENCE];
+    server.command(&[&keys[..], &[owner, "60000", "", &proposal, &fence_ttl]].concat())
 }
 
 fn granted(number: i64) -> Value {
@@ -159,6 +160,12 @@ fn a_copy_of_an_acquire_is_answered_the_same_number() {
     let raised = (BIG + 9).to_string();
     assert_eq!(fenced(&server, CONFIRM, &["me", &raised]), Value::Int(1));
     assert_eq!(acquire(&server, "me", BIG), granted(BIG + 9));
+    // A late copy of a lock that was extended meanwhile: the fence outlives that.
+    let extension = ["me", "90000", ALWAYS, &raised, &raised];
+    assert_eq!(fenced(&server, EXTEND, &extension), Value::Int(1));
+    assert_eq!(acquire(&server, "me", BIG), granted(BIG + 9));
+    let lives = server.pttl(FENCE);
+    assert!(lives > DAY + 80_000 && lives <= DAY + 90_000, "a day longer than the lock: {lives}");
     // The fence is gone, which should not be.
     server.command(&["DEL", FENCE]);
     assert_eq!(acquire(&server, "me", BIG), granted(BIG));

@@ -7,6 +7,7 @@
 -- ARGV[2]  the TTL in milliseconds
 -- ARGV[3]  the mark under which the node grants; empty: under any
 -- ARGV[4]  the number that is proposed for the grant (not given without fencing)
+-- ARGV[5]  the fence's TTL in milliseconds, a day more than the lock's (not given without fencing)
 --
 -- Replies (the shape that every acquire script has):
 --   {1, number}   granted; number is this node's number of the grant, 0 without fencing
@@ -18,59 +19,58 @@
 -- Running it again for the same owner grants again, with the same number: a retry after a lost reply
 -- changes nothing.
 
-local LARGEST = 2251799813685247 -- 2^51 - 1; lua/README.md says why
-local DAY = 86400000
+-- Most calls go straight through, to a free lock and a proposal that is large enough. No function is
+-- made on that way, and no number becomes text: either takes a server about as long as a command does.
 
--- Grants for that long, with the number that is proposed; or, where a grant had that or a larger one
--- before, with the one that is larger by `step`.
-local function granted(step, ms)
-  if not KEYS[3] then
-    return {1, 0}
-  end
-  -- pcall: something else under the fence's key is no fault of the node.
-  local known = redis.pcall('GET', KEYS[3])
-  if type(known) == 'table' and not string.find(known.err, 'WRONGTYPE', 1, true) then
-    return known -- a permission is missing
-  end
-  known = tonumber(known or 0)
-  local number = known and math.max(known + step, tonumber(ARGV[4]))
-  if not number or not (number <= LARGEST) then
-    redis.call('DEL', KEYS[1])
-    return {-3, 0}
-  end
-  redis.call('SET', KEYS[3], number, 'PX', DAY + ms)
-  return {1, number}
-end
+local LARGEST = 2251799813685247 -- 2^51 - 1; lua/README.md says why
 
 -- Before anything else, and for late copies as well: one that was sent before the node forgot its
 -- locks must not take one that it has forgotten.
 if ARGV[3] ~= '' then
   -- pcall: something else under the mark's key is another mark, and no fault of the node.
   local mark = redis.pcall('GET', KEYS[2])
-  if type(mark) == 'table' and not string.find(mark.err, 'WRONGTYPE', 1, true) then
-    return mark -- a permission is missing
-  elseif mark ~= ARGV[3] then
+  if mark ~= ARGV[3] then
+    if type(mark) == 'table' and not string.find(mark.err, 'WRONGTYPE', 1, true) then
+      return mark -- a permission is missing
+    end
     return {-1, 0}
   end
 end
 
-if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
-  return granted(1, tonumber(ARGV[2]))
-end
-local kind = redis.call('TYPE', KEYS[1]).ok
-local remaining = redis.call('PTTL', KEYS[1])
-if kind == 'string' then
-  if redis.call('GET', KEYS[1]) == ARGV[1] then
-    -- Never shortened: this may be a late copy, and the lock may have been extended since.
-    if remaining < tonumber(ARGV[2]) then
-      redis.call('PEXPIRE', KEYS[1], ARGV[2])
-      remaining = tonumber(ARGV[2])
-    end
-    -- Nobody else was granted the lock since; if the fence has risen, it is this owner's own number.
-    return granted(0, remaining)
+local step = 1 -- how far above the number of an earlier grant this one must be
+local fence_ttl = ARGV[5]
+if not redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
+  local kind = redis.call('TYPE', KEYS[1]).ok
+  local remaining = redis.call('PTTL', KEYS[1])
+  if kind ~= 'string' and (kind ~= 'hash' or remaining < 0) then
+    -- Locks are strings, or hashes that expire (Redisson's and our reentrant and read-write ones).
+    return {-2, kind}
+  elseif kind ~= 'string' or redis.call('GET', KEYS[1]) ~= ARGV[1] then
+    return {0, remaining}
   end
-elseif kind ~= 'hash' or remaining < 0 then
-  -- Locks are strings, or hashes that expire (Redisson's and our reentrant and read-write ones).
-  return {-2, kind}
+  -- Never shortened: this may be a late copy, and the lock may have been extended since.
+  if remaining < tonumber(ARGV[2]) then
+    redis.call('PEXPIRE', KEYS[1], ARGV[2])
+  elseif fence_ttl then
+    fence_ttl = fence_ttl + remaining - ARGV[2]
+  end
+  -- Nobody else was granted the lock since; if the fence has risen, it is this owner's own number.
+  step = 0
 end
-return {0, remaining}
+if not KEYS[3] then
+  return {1, 0}
+end
+-- pcall: something else under the fence's key is no fault of the node.
+local known = redis.pcall('GET', KEYS[3])
+local last, number = tonumber(known or 0), tonumber(ARGV[4])
+if last and last + step <= number and number <= LARGEST then
+  redis.call('SET', KEYS[3], ARGV[4], 'PX', fence_ttl)
+  return {1, number}
+elseif type(known) == 'table' and not string.find(known.err, 'WRONGTYPE', 1, true) then
+  return known -- a permission is missing
+elseif not last or not (math.max(last + step, number) <= LARGEST) then
+  redis.call('DEL', KEYS[1])
+  return {-3, 0}
+end
+redis.call('SET', KEYS[3], last + step, 'PX', fence_ttl)
+return {1, last + step}

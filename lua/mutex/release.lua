@@ -9,9 +9,9 @@
 
 -- pcall: another kind's key under that name is not ours either, and no fault of the node.
 local owner = redis.pcall('GET', KEYS[1])
-if type(owner) == 'table' and not string.find(owner.err, 'WRONGTYPE', 1, true) then
-  return owner -- a permission is missing
-elseif owner == ARGV[1] then
+if owner == ARGV[1] then
   return redis.call('DEL', KEYS[1])
+elseif type(owner) == 'table' and not string.find(owner.err, 'WRONGTYPE', 1, true) then
+  return owner -- a permission is missing
 end
 return 0

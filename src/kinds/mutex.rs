@@ -21,6 +21,9 @@ static CONFIRM: Script = Script::new(include_str!("../../lua/mutex/confirm.lua")
 static EXTEND: Script = Script::new(include_str!("../../lua/mutex/extend.lua"));
 static RELEASE: Script = Script::new(include_str!("../../lua/mutex/release.lua"));
 
+/// How much longer than the lock its fence lives; the other scripts have it as `DAY`.
+const FENCE_OUTLIVES: Duration = Duration::from_secs(24 * 60 * 60);
+
 #[derive(Debug)]
 pub(super) struct MutexKind;
 
@@ -37,7 +40,9 @@ impl Kind for MutexKind {
         arguments.extend(proposal.map(|_| fence_key(key)));
         let keys = arguments.len();
         arguments.extend([owner.into(), milliseconds(ttl), mark.text.into()]);
-        arguments.extend(proposal.map(number));
+        if let Some(proposal) = proposal {
+            arguments.extend([number(proposal), milliseconds(ttl + FENCE_OUTLIVES)]);
+        }
         Request::new(&ACQUIRE, keys, arguments)
     }
 
