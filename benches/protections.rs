@@ -23,8 +23,8 @@ mod server;
 
 const NODES: usize = 5;
 /// How often each variant has its turn, and for how long.
-const TURNS: usize = 16;
-const SPAN: Duration = Duration::from_millis(400);
+const TURNS: usize = 40;
+const SPAN: Duration = Duration::from_millis(150);
 
 /// What is measured: the first one is what the others are compared with.
 const VARIANTS: [Variant; 2] = [

@@ -6,15 +6,18 @@
     reason = "compiled into every program that includes it, and each uses only a part of it"
 )]
 
+use rustix::time::{ClockId, clock_gettime};
+
 /// Processor seconds, user and system, that all threads of this process have used so far.
-///
-/// The kernel counts in ticks, usually a hundredth of a second each: measure over a second or
-/// more. Linux only, for it reads `/proc/self/stat`.
 pub fn cpu_seconds() -> f64 {
-    cpu_seconds_of(std::process::id())
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
 /// [`cpu_seconds`] of another process, by its id.
+///
+/// The kernel counts in ticks there, usually a hundredth of a second each: measure over a second or
+/// more. Linux only, for it reads `/proc`.
 pub fn cpu_seconds_of(pid: u32) -> f64 {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("Linux has /proc");
     // The program's name, the second field, may itself hold spaces and parentheses; what follows
