@@ -60,7 +60,13 @@ impl Connection {
         loop {
             let mut done = 0;
             loop {
-                match request::parse(&bytes[done..]) {
+                let parsed = request::parse(&bytes[done..]);
+                if parsed == Ok(None) {
+                    break;
+                }
+                // While the node hangs nothing is answered, whatever it is.
+                self.machine.wait_while_hung(self.id).ok_or(Ended)?;
+                match parsed {
                     Ok(None) => break,
                     Ok(Some((words, length))) => {
                         done += length;

@@ -231,6 +231,11 @@ impl Machine {
         inner.connections.contains_key(&id).then_some(inner)
     }
 
+    /// `None` once the connection has ended.
+    pub(super) fn wait_while_hung(&self, id: Id) -> Option<()> {
+        self.turn(id).map(drop)
+    }
+
     /// Runs a command of a connection; `None` once that has ended.
     pub(super) fn run(&self, id: Id, words: &[Bytes]) -> Option<Reply> {
         Some(self.turn(id)?.run(words))

@@ -80,8 +80,9 @@ impl Node {
         self.machine.hang();
     }
 
-    /// Lets a node go on that hangs; it first runs what it has received meanwhile, also from clients
-    /// that have given up since.
+    /// Lets a node go on that hangs. What it has received meanwhile runs now, also from clients that
+    /// have given up since: of each connection in its order, but others may come in between, as on a
+    /// server.
     pub fn resume(&self) {
         self.machine.resume();
     }

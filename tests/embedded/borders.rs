@@ -2,7 +2,7 @@
 
 use quorlock::embedded::Nodes;
 
-use crate::commands::Comparison;
+use crate::commands::{Call, Comparison};
 use crate::differential::{Both, call};
 use crate::support::Server;
 
@@ -48,6 +48,50 @@ fn borders_are_where_a_server_has_them() {
                 *byte = b' ';
             }
             both.compare(&call);
+        }
+    }
+}
+
+const ACQUIRE: &str = include_str!("../../lua/mutex/acquire.lua");
+const CONFIRM: &str = include_str!("../../lua/mutex/confirm.lua");
+const EXTEND: &str = include_str!("../../lua/mutex/extend.lua");
+
+/// Numbers of grants up to the last one, and what is none: Lua counts in floating point, and chance
+/// never comes near the end.
+#[test]
+fn the_numbers_of_grants_are_where_a_server_has_them() {
+    const NUMBERS: [&str; 4] = ["1", "123456789012346", "2251799813685247", "2251799813685248"];
+    let (server, nodes) = (Server::start(), Nodes::start(1).expect("a port is free"));
+    let mut both = Both::connect(&server, &nodes);
+    let known = ["0", "1.5", "no number", "2251799813685246", "9007199254740993"];
+    for known in NUMBERS.into_iter().chain(known) {
+        for number in NUMBERS {
+            both.history.clear();
+            let acquire = |owner| {
+                vec!["EVAL", ACQUIRE, "3", "k", "mark", "fence", owner, "60000000", "", number]
+            };
+            let extend = |until, up_to| {
+                vec!["EVAL", EXTEND, "2", "k", "fence", "me", "70000000", until, number, up_to]
+            };
+            for words in [
+                vec!["FLUSHALL"],
+                vec!["SET", "fence", known],
+                acquire("me"),
+                acquire("me"),
+                vec!["GET", "fence"],
+                vec!["EVAL", CONFIRM, "2", "k", "fence", "me", number],
+                extend("0", number),
+                vec!["GET", "fence"],
+                vec!["DEL", "k"],
+                extend("0", number),
+                extend("99999999999999", "0"),
+                extend("99999999999999", known),
+                vec!["GET", "fence"],
+                vec!["GET", "k"],
+            ] {
+                let words = words.into_iter().map(|word| word.as_bytes().to_vec()).collect();
+                both.compare(&Call { words, comparison: Comparison::Exact });
+            }
         }
     }
 }

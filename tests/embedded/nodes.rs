@@ -1,5 +1,6 @@
 //! What can be done to embedded nodes, and what clients see of it.
 
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
@@ -86,6 +87,34 @@ fn a_hung_node_runs_later_what_it_has_received() {
     node.resume();
     wait_until("both have run", LIMIT, || node.keys() == [b"a".to_vec(), b"b".to_vec()]);
     assert_eq!(run(&mut watcher, &["INCR", "a"]), Value::Int(2));
+}
+
+/// Also nothing that needs no data, and no reproach.
+#[test]
+fn a_hung_node_answers_nothing_at_all() {
+    let nodes = one();
+    nodes[0].hang();
+    let sent = [
+        &redis::cmd("CLIENT").arg("SETNAME").arg("me").get_packed_command(),
+        &redis::cmd("UNSUBSCRIBE").get_packed_command(),
+        &redis::cmd("QUIT").get_packed_command(),
+        &b"no command\r\n".to_vec(),
+    ];
+    let mut streams = sent.map(|bytes| {
+        let mut stream = TcpStream::connect(nodes[0].url().trim_start_matches("redis://"))
+            .expect("its port is open");
+        stream.write_all(bytes).expect("it takes bytes");
+        stream.set_read_timeout(Some(SILENCE)).expect("more than zero");
+        stream
+    });
+    for (stream, bytes) in streams.iter_mut().zip(sent) {
+        stream.read(&mut [0; 64]).map(drop).expect_err(&bytes.escape_ascii().to_string());
+    }
+    nodes[0].resume();
+    for stream in &mut streams {
+        stream.set_read_timeout(Some(LIMIT)).expect("more than zero");
+        assert!(stream.read(&mut [0; 64]).expect("it goes on") > 0);
+    }
 }
 
 #[test]
