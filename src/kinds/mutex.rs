@@ -66,9 +66,11 @@ impl Kind for MutexKind {
 
 /// A call for the lock with that key, and for its fence if the call is `fenced`.
 fn call(script: &'static Script, key: &[u8], fenced: bool, arguments: Vec<Vec<u8>>) -> Request {
-    let mut keys = vec![key.to_vec()];
-    keys.extend(fenced.then(|| fence_key(key)));
-    Request::new(script, keys.len(), [keys, arguments].concat())
+    let mut all = vec![key.to_vec()];
+    all.extend(fenced.then(|| fence_key(key)));
+    let keys = all.len();
+    all.extend(arguments);
+    Request::new(script, keys, all)
 }
 
 /// An exclusive lock by name, from [`Quorlock::mutex`]: the same calls as on the [`Quorlock`],

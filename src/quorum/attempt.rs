@@ -289,7 +289,7 @@ impl Attempt {
     }
 
     /// What the nodes that granted have answered.
-    fn numbers(&self) -> impl Iterator<Item = u64> {
+    fn numbers(&self) -> impl Iterator<Item = u64> + Clone {
         self.slots.iter().filter_map(|slot| match slot.answer {
             Answer::Voted(Vote::Granted(number)) => Some(number),
             _ => None,

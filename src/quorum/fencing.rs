@@ -73,11 +73,11 @@ impl fmt::Display for FencingToken {
 /// The smallest number that some majority (`needed`) of those who answered has nothing above, given
 /// what each of them answered. Any majority would do, so it is the one with the smallest numbers: with
 /// others that answered more, that is more nodes that know the number already.
-pub(super) fn number_of(answers: impl Iterator<Item = u64>, needed: usize) -> u64 {
-    let mut answers: Vec<_> = answers.collect();
-    answers.sort_unstable();
-    let last = needed.min(answers.len()).saturating_sub(1);
-    answers.get(last).copied().unwrap_or(0)
+pub(super) fn number_of(answers: impl Iterator<Item = u64> + Clone, needed: usize) -> u64 {
+    // Looked at for every lock, and there are few nodes: nothing is collected and sorted.
+    let reached_by = |number| answers.clone().filter(|answer| *answer <= number).count();
+    let enough = answers.clone().filter(|number| reached_by(*number) >= needed).min();
+    enough.or_else(|| answers.max()).unwrap_or(0)
 }
 
 /// The number that a request proposes: above the `last` one that this process has seen of the name,
@@ -156,6 +156,8 @@ mod tests {
         assert_eq!(number(&[7, 5, 6]), 7);
         assert_eq!(number(&[9, 7, 5, 6]), 7);
         assert_eq!(number(&[9, 8, 7, 5, 6]), 7, "three of five know it");
+        assert_eq!(number(&[5, 5, 5]), 5);
+        assert_eq!(number(&[6, 7]), 7, "too few: the largest there is");
         assert_eq!(number(&[]), 0);
     }
 
