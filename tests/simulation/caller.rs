@@ -1,18 +1,22 @@
 //! A thread of a client that takes locks, uses them and gives them back, as users do; a call runs
 //! the machines as `src/coordinator.rs` does.
 
+mod using;
+
 use std::rc::Rc;
 use std::time::Duration;
 
+use super::checkers::unlocked;
 use super::claim::Claim;
 use super::client::{Client, Cx, Note, Phase};
 use super::held::Held;
 use super::round::Round;
-use crate::kinds::reply;
 use crate::quorum::{
-    Acquisition, Attempt, Backoff, Ballot, Basis, Confirmation, Extension, Judged, Judgement,
-    Outcome, Outlook, Patience, Policy, Release, Step, Terms, Time,
+    Acquisition, Attempt, Backoff, Ballot, Confirmation, Extension, Judged, Judgement, Outcome,
+    Outlook, Patience, Policy, Quorum, Release, Step, Terms, Time,
 };
+
+const BACKOFF: Backoff = Backoff { min: Duration::from_millis(5), max: Duration::from_millis(150) };
 
 pub(super) struct Caller {
     index: usize,
@@ -30,8 +34,9 @@ enum Doing {
     Confirming(Call, Claim, Rc<Round<Confirmation>>),
     Pausing(Call),
     Holding(Rc<Held>, Use),
-    Extending(Rc<Held>, Rc<Round<Extension>>, Use),
-    Unlocking,
+    /// The second round of an extension, if `true`.
+    Extending(Rc<Held>, Rc<Round<Extension>>, Use, Duration, bool),
+    Unlocking(Rc<Held>, Rc<Round<Release>>, Unlock),
 }
 
 /// A call that wants a lock.
@@ -41,9 +46,21 @@ struct Call {
     name: usize,
     terms: Terms,
     began: Duration,
+    attempts: u32,
+    /// When the nodes have settled an attempt last.
+    reached: Duration,
+}
+
+/// What was known of a lock when its holder began to give it back.
+struct Unlock {
+    /// It was valid, until then.
+    valid_until: Option<Time>,
+    /// Its keys had been deleted.
+    gone: bool,
 }
 
 /// What it does with the lock.
+#[derive(Clone, Copy)]
 struct Use {
     until: Time,
     /// Asks for so much more, once.
@@ -85,7 +102,7 @@ impl Caller {
             | Doing::Confirming(..)
             | Doing::Pausing(_)
             | Doing::Extending(..)
-            | Doing::Unlocking => {
+            | Doing::Unlocking(..) => {
                 return;
             }
         }
@@ -123,12 +140,26 @@ impl Caller {
                 None => Self::attempt(client, index, cx, call),
             },
             Doing::Holding(held, usage) => Self::used(client, index, cx, held, usage),
-            Doing::Extending(held, round, usage) => {
-                held.conclude(cx, &round);
+            Doing::Extending(held, round, usage, ttl, again) => {
+                let confirmed = held.conclude(cx, &round);
+                let doubtful = !again && round.with(|round| round.is_doubtful(cx.now()));
+                if doubtful && Self::extend(client, index, cx, &held, ttl, usage, true) {
+                    return;
+                } else if confirmed {
+                    held.repair_again(client, cx, &round);
+                }
                 held.sleep_anew(cx);
                 Self::hold(client, index, cx, held, usage);
             }
-            Doing::Unlocking => Self::rest(client, index, cx),
+            Doing::Unlocking(held, round, Unlock { valid_until, gone }) => {
+                let result = round.with(|release| release.result());
+                let valid = valid_until.is_some_and(|until| cx.now() < until);
+                let calm = cx.phase == Phase::Probing;
+                if let Some(what) = unlocked(cx.net, &held.claim, result, valid, gone, calm) {
+                    cx.net.checks.report(cx.net.now, "releases", what);
+                }
+                Self::rest(client, index, cx);
+            }
         }
     }
 
@@ -164,17 +195,23 @@ impl Caller {
         let mechanisms = cx.net.switches.mechanisms;
         let acquisition = Acquisition::new(Policy {
             patience,
-            backoff: Backoff { min: Duration::from_millis(5), max: Duration::from_millis(150) },
+            backoff: BACKOFF,
             no_quorum_timeout: cx.settings.no_quorum_timeout,
             mechanisms,
         });
-        let terms = Terms { ttl: cx.settings.ttl, renewed, max_hold: None, mechanisms };
-        let call = Call { acquisition, patience, name, terms, began: cx.net.now };
+        let limited = !rolling && cx.phase == Phase::Working && cx.net.chance.one_in(5);
+        let share = cx.net.chance.pick(&[0.5, 1.5, 3.0]);
+        let max_hold = limited.then(|| cx.settings.ttl.mul_f64(share));
+        let terms = Terms { ttl: cx.settings.ttl, renewed, max_hold, mechanisms };
+        let terms = terms.ending_with_the_hold();
+        let began = cx.net.now;
+        let call = Call { acquisition, patience, name, terms, began, attempts: 0, reached: began };
         Self::attempt(client, index, cx, call);
     }
 
     /// Asks all nodes once.
     fn attempt(client: &mut Client, index: usize, cx: &mut Cx<'_>, mut call: Call) {
+        call.attempts += 1;
         let random = cx.net.chance.owner();
         let owner = call.acquisition.owner(random);
         let answer_by = call.acquisition.answer_by(cx.now(), cx.settings.node_timeout);
@@ -213,7 +250,7 @@ impl Caller {
         let now = cx.now();
         let outlook = Outlook::new(None, cx.settings.node_timeout);
         let judged = claim.attempt.with(|attempt| outlook.judge(attempt, now));
-        let Judged::Concluded(Judgement { conclusion, .. }) = judged else {
+        let Judged::Concluded(Judgement { conclusion, quorum, .. }) = judged else {
             panic!("nobody falls back here: {judged:?}");
         };
         let random = cx.net.chance.share();
@@ -223,11 +260,19 @@ impl Caller {
             claim.granted_at = cx.net.now;
             let held = Held::begin(client, cx, claim, valid_until);
             let now = cx.net.now;
-            cx.net.checks.granted(&held.claim, now);
+            let until = cx.clock.when(valid_until);
+            cx.net.checks.granted(&held.claim, until, now);
             return Self::finish(client, index, cx, &call, outcome, Some(held));
         }
         if !cx.net.switches.keeps_lost_attempts {
             client.release(cx, &claim, call.terms.ttl);
+        }
+        let (who, now) = (cx.client, cx.net.now);
+        if quorum == Quorum::Reached {
+            call.reached = now;
+        } else if matches!(step, Step::Wait(_)) {
+            let timeout = cx.settings.no_quorum_timeout;
+            cx.net.checks.unreached(who, call.reached, timeout, false, now);
         }
         match step {
             Step::Finish(outcome) => Self::finish(client, index, cx, &call, outcome, None),
@@ -263,6 +308,13 @@ impl Caller {
         };
         let now = cx.net.now;
         cx.net.checks.call_ended(who, call.began, bound, now);
+        cx.net.checks.attempted(who, call.attempts, now - call.began, BACKOFF.min, now);
+        let no_quorum =
+            matches!(outcome, Outcome::NoQuorum | Outcome::TooLate | Outcome::Unconfirmed);
+        if no_quorum && call.patience == Patience::Forever {
+            let timeout = cx.settings.no_quorum_timeout;
+            cx.net.checks.unreached(who, call.reached, timeout, true, now);
+        }
         if cx.phase == Phase::Probing {
             cx.net.checks.probed(who, call.name, held.is_some(), now);
         }
@@ -274,107 +326,6 @@ impl Caller {
                 Self::hold(client, index, cx, held, usage);
             }
         }
-    }
-
-    /// What to do with the lock.
-    fn usage(index: usize, cx: &mut Cx<'_>, held: &Held) -> Use {
-        let now = cx.now();
-        let Cx { net, settings, phase, client, .. } = cx;
-        let chance = &mut net.chance;
-        let ttl = settings.ttl;
-        let hour = Duration::from_secs(3_600);
-        let unlock = chance.one_in(2);
-        if *phase != Phase::Working {
-            return Use { until: now, extend: None, unlock };
-        }
-        if settings.rolling && *client == 0 && index == 0 {
-            return Use { until: now.after(hour), extend: None, unlock };
-        }
-        let extend = chance.one_in(4).then(|| ttl.mul_f64(chance.pick(&[0.5, 1.0, 4.0, 4.0])));
-        let until = match chance.below(4) {
-            // Who is told of the end when it comes.
-            0 if !held.claim.terms.renewed => now.after(hour),
-            0 | 1 if extend.is_none() => now.after(chance.ms(0..50)),
-            0 | 1 => now.after(ttl * 6),
-            _ => now.after(ttl.mul_f64(3.0 * chance.share())),
-        };
-        Use { until, extend, unlock }
-    }
-
-    fn hold(client: &mut Client, index: usize, cx: &mut Cx<'_>, held: Rc<Held>, usage: Use) {
-        let now = cx.now();
-        let until = if usage.extend.is_some() {
-            let part = cx.net.chance.share();
-            now.after(usage.until.since(now).mul_f64(part))
-        } else {
-            // Who works on for long looks now and then whether the lock is still there.
-            usage.until.min(now.after(cx.settings.ttl / 4))
-        };
-        let caller = &mut client.callers[index];
-        caller.doing = Doing::Holding(held, usage);
-        caller.remind(cx, until);
-    }
-
-    /// It has used the lock for a while.
-    fn used(client: &mut Client, index: usize, cx: &mut Cx<'_>, held: Rc<Held>, mut usage: Use) {
-        let now = cx.now();
-        if held.lease.borrow_mut().loss(now).is_some() {
-            // Dropping the guard of a lost lock.
-            return Self::give_back(client, index, cx, &held);
-        }
-        if let Some(ttl) = usage.extend.take() {
-            let caller = &mut client.callers[index];
-            caller.epoch = cx.net.fresh();
-            let note = caller.note();
-            if let Some((round, until)) = held.ask(client, cx, ttl, note) {
-                cx.remind(until, note);
-                client.callers[index].doing = Doing::Extending(held, round, usage);
-                return;
-            }
-            return Self::give_back(client, index, cx, &held);
-        }
-        if now < usage.until {
-            Self::hold(client, index, cx, held, usage);
-        } else if usage.unlock {
-            Self::unlock(client, index, cx, &held);
-        } else {
-            Self::give_back(client, index, cx, &held);
-        }
-    }
-
-    /// The guard is dropped.
-    fn give_back(client: &mut Client, index: usize, cx: &mut Cx<'_>, held: &Rc<Held>) {
-        if held.drop_guard(client, cx) {
-            Self::tell_end(index, cx, held, "dropped");
-        }
-        Self::rest(client, index, cx);
-    }
-
-    /// The guard is unlocked, which waits for a majority.
-    fn unlock(client: &mut Client, index: usize, cx: &mut Cx<'_>, held: &Rc<Held>) {
-        held.end(client, cx);
-        Self::tell_end(index, cx, held, "unlocked");
-        client.callers[index].epoch = cx.net.fresh();
-        let note = client.callers[index].note();
-        let duties = held.claim.close();
-        let release = Release::new(cx.settings.nodes, &duties, Basis::Majority);
-        let round = Rc::new(Round::new(release, reply::release, note));
-        let call = held.claim.release_call(cx);
-        let longest_ttl = held.lease.borrow().longest_ttl();
-        client.send_releases(cx, &held.claim, &duties, longest_ttl, Some(&round));
-        for node in 0..cx.settings.nodes {
-            if duties.iter().all(|duty| duty.node != node) {
-                client.workers[node].ask(cx, call.clone(), round.clone());
-            }
-        }
-        cx.remind(cx.now().after(cx.settings.node_timeout), note);
-        client.callers[index].doing = Doing::Unlocking;
-    }
-
-    fn tell_end(index: usize, cx: &mut Cx<'_>, held: &Held, what: &str) {
-        let who = cx.client;
-        let short = held.claim.short();
-        cx.net.tell(|| format!("client {who}, caller {index}: {short} {what}"));
     }
 
     /// Until the next call, if there is one.

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use super::caller::Caller;
+use super::checkers::open_to_others;
 use super::claim::Claim;
 use super::clock::Clock;
 use super::held::Held;
@@ -222,6 +223,11 @@ impl Client {
         }
     }
 
+    /// Whether the process runs.
+    pub(super) fn runs(&self) -> bool {
+        self.running && self.paused == 0
+    }
+
     pub(super) fn pause(&mut self) {
         self.paused += 1;
     }
@@ -304,6 +310,7 @@ impl Client {
         longest_ttl: Duration,
         round: Option<&Rc<Round<Release>>>,
     ) {
+        cx.net.checks.gives_up(cx.client, &claim.owner, cx.net.now);
         let gone_at = cx.now().after(longest_ttl).after(drift(longest_ttl));
         for duty in duties {
             let until = (!duty.ghost).then_some(gone_at);
@@ -318,7 +325,15 @@ impl Client {
             let until = self.clock.when(held.lease.borrow().valid_until());
             let valid = !held.lease.borrow().remaining(self.clock.at(net.now)).is_zero();
             let until = if valid { until } else { until.min(net.now) };
-            net.checks.lease(*id, self.index, &held.claim, until, net.now);
+            let (claim, now) = (&held.claim, net.now);
+            if net.checks.lease(*id, self.index, claim, until, now)
+                && let Some(what) = open_to_others(net, claim.name, &claim.owner, until)
+            {
+                net.checks.report(now, "exclusion", what);
+            }
+            let valid_until = held.lease.borrow().valid_until();
+            net.checks.terms(claim, valid_until, held.wanted.get(), held.promised.get(), now);
+            held.promised.set(valid_until);
         }
     }
 

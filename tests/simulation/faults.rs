@@ -80,6 +80,10 @@ pub(super) enum Fault {
     Dropped {
         client: usize,
     },
+    /// Somebody deletes the keys of a lock, on all nodes.
+    Deleted {
+        name: usize,
+    },
     /// The node's wall clock is set back.
     WallClockBack {
         node: usize,
@@ -133,6 +137,7 @@ impl fmt::Display for Fault {
             Self::Paused { client } => write!(f, "client {client} is paused"),
             Self::Crashed { client } => write!(f, "client {client} is killed"),
             Self::Dropped { client } => write!(f, "client {client} drops its locks"),
+            Self::Deleted { name } => write!(f, "the keys of name {name} are deleted"),
             Self::WallClockBack { node, by } => {
                 write!(f, "the wall clock of node {node} is set back by {by:?}")
             }
@@ -144,6 +149,12 @@ impl fmt::Display for Fault {
 pub(super) fn begin(world: &mut World, fault: &Fault) {
     world.net.tell(|| format!("-- {fault}"));
     let nodes = world.net.nodes.len();
+    match *fault {
+        Fault::Amnesia { node }
+        | Fault::Flushed { node }
+        | Fault::WallClockForward { node, .. } => world.forgets(node),
+        _ => {}
+    }
     match *fault {
         Fault::Hung { node } => world.net.nodes[node].hung += 1,
         Fault::Down { node } => world.net.stop(node, true),
@@ -172,6 +183,7 @@ pub(super) fn begin(world: &mut World, fault: &Fault) {
         Fault::Paused { client } => world.clients[client].pause(),
         Fault::Crashed { client } => world.clients[client].crash(&mut world.net),
         Fault::Dropped { client } => world.clients[client].drop_all(&mut world.net),
+        Fault::Deleted { name } => world.net.delete(name),
         Fault::WallClockBack { node, by } => world.net.nodes[node].set_back(by),
     }
 }
@@ -199,7 +211,10 @@ pub(super) fn end(world: &mut World, fault: &Fault) {
         Fault::Paused { client } => world.clients[client].resume(&mut world.net),
         Fault::Crashed { client } => world.clients[client].start(&mut world.net),
         Fault::Dropped { client } => world.clients[client].begin_anew(&mut world.net),
-        Fault::Reset { .. } | Fault::ResetAll { .. } | Fault::WallClockBack { .. } => {}
+        Fault::Reset { .. }
+        | Fault::ResetAll { .. }
+        | Fault::Deleted { .. }
+        | Fault::WallClockBack { .. } => {}
     }
 }
 

@@ -9,7 +9,7 @@ use super::claim::Claim;
 use super::client::{Client, Cx, Note};
 use super::round::Round;
 use crate::kinds::reply;
-use crate::quorum::{Basis, Extension, Lease, LossReason, Next, Renewed, Rounds, Time};
+use crate::quorum::{Basis, Extension, Lease, LossReason, Next, Renewed, Rounds, Time, majority};
 
 /// How long the answers are listened to that a verdict did not need: mostly, all are there by then.
 const MOMENT: Duration = Duration::from_millis(4);
@@ -19,6 +19,11 @@ pub(super) struct Held {
     pub(super) claim: Claim,
     pub(super) lease: RefCell<Lease>,
     rounds: RefCell<Rounds<Rc<Round<Extension>>>>,
+    /// Until when its holder has asked for it, renewals aside, and until when it was valid before.
+    pub(super) wanted: Cell<Time>,
+    pub(super) promised: Cell<Time>,
+    /// When the nodes were last asked for something.
+    asked_at: Cell<Time>,
     /// Invalidates what was scheduled before.
     epoch: Cell<u64>,
     doing: RefCell<Doing>,
@@ -30,7 +35,8 @@ enum Doing {
     Sleeping,
     /// It has decided to renew, and gets around to it.
     AboutToRenew,
-    Renewing(Rc<Round<Extension>>),
+    /// `true`: this is the second round of the renewal.
+    Renewing(Rc<Round<Extension>>, bool),
     /// A majority has confirmed; it listens to the others for a moment.
     HearingOut(Rc<Round<Extension>>),
 }
@@ -46,6 +52,9 @@ impl Held {
         let rounds = Rounds::new(claim.terms.mechanisms);
         let held = Rc::new(Self {
             id: cx.net.fresh(),
+            wanted: Cell::new(claim.started.after(claim.terms.ttl)),
+            promised: Cell::new(lease.valid_until()),
+            asked_at: Cell::new(cx.now()),
             claim,
             lease: RefCell::new(lease),
             rounds: RefCell::new(rounds),
@@ -99,10 +108,16 @@ impl Held {
         let doing = std::mem::replace(&mut *held.doing.borrow_mut(), Doing::Sleeping);
         match doing {
             Doing::Sleeping => held.look(client, cx),
-            Doing::AboutToRenew => held.renew(client, cx),
-            Doing::Renewing(round) => {
-                if held.conclude(cx, &round) && held.claim.number > 0 {
+            Doing::AboutToRenew if held.is_hopeless(client, cx) => {
+                held.lease.borrow_mut().renewed(Renewed::Unknown, cx.now());
+                held.look(client, cx);
+            }
+            Doing::AboutToRenew => held.renew(client, cx, false),
+            Doing::Renewing(round, again) => {
+                if held.conclude(cx, &round) {
                     held.hear_out(cx, round);
+                } else if !again && round.with(|round| round.is_doubtful(cx.now())) {
+                    held.renew(client, cx, true);
                 } else {
                     held.look(client, cx);
                 }
@@ -133,34 +148,46 @@ impl Held {
         }
     }
 
-    fn renew(self: &Rc<Self>, client: &mut Client, cx: &mut Cx<'_>) {
+    /// Whether so many nodes are known to be down that no majority can confirm.
+    fn is_hopeless(&self, client: &Client, cx: &Cx<'_>) -> bool {
+        let up = client.workers.iter().filter(|worker| !worker.is_down()).count();
+        !self.rounds.borrow().ended() && up < majority(cx.settings.nodes)
+    }
+
+    fn renew(self: &Rc<Self>, client: &mut Client, cx: &mut Cx<'_>, again: bool) {
         let ttl = self.claim.terms.ttl;
         self.epoch.set(cx.net.fresh());
-        let Some((round, until)) = self.ask(client, cx, ttl, self.note()) else {
+        let Some((round, until)) = self.ask(client, cx, ttl, false, self.note()) else {
             client.ending.remove(&self.id);
             return;
         };
-        *self.doing.borrow_mut() = Doing::Renewing(round);
+        *self.doing.borrow_mut() = Doing::Renewing(round, again);
         cx.remind(until, self.note());
     }
 
     /// Puts an extension to the nodes, whose end wakes `waiter`; the round, and how long to wait for
     /// it. `None`: the lock has ended.
+    ///
+    /// Who asks `by_holder` gets less at once, if it asks for less.
     pub(super) fn ask(
         &self,
         client: &mut Client,
         cx: &mut Cx<'_>,
         ttl: Duration,
+        by_holder: bool,
         waiter: Note,
     ) -> Option<(Rc<Round<Extension>>, Time)> {
         let started = cx.now();
+        self.asked_at.set(started);
+        let ttl = self.lease.borrow().ttl(ttl, started);
         let answer_by = started.after(cx.settings.node_timeout);
         let mechanisms = self.claim.terms.mechanisms;
         let basis = self.lease.borrow().basis();
         let extension =
             Extension::new(cx.settings.nodes, started, answer_by, ttl, basis, mechanisms);
-        if ttl != self.claim.terms.ttl {
+        if by_holder {
             self.lease.borrow_mut().extending(ttl, extension.valid_at_most());
+            self.promised.set(self.lease.borrow().valid_until());
         }
         let (valid_until, repair_until) =
             (self.lease.borrow().valid_until(), self.lease.borrow().repair_until());
@@ -191,13 +218,14 @@ impl Held {
     }
 
     /// Has the nodes that contenders got for a while set the key again.
-    fn repair_again(
+    pub(super) fn repair_again(
         &self,
         client: &mut Client,
         cx: &mut Cx<'_>,
         round: &Round<Extension>,
     ) -> Option<Rc<Round<Extension>>> {
         let now = cx.now();
+        self.asked_at.set(now);
         let answer_by = now.after(cx.settings.node_timeout);
         let (again, up_to) = round.with(|round| round.repair_again(now, answer_by))?;
         let repair_until = self.lease.borrow().repair_until()?;
@@ -209,6 +237,12 @@ impl Held {
         let ttl = self.claim.terms.ttl;
         self.claim.repair_again(client, cx, &round, ttl, repair_until, &up_to);
         Some(round)
+    }
+
+    /// Whether somebody has deleted its keys, and nothing is under way that could set them again.
+    pub(super) fn is_gone(&self, cx: &mut Cx<'_>) -> bool {
+        let settled = self.asked_at.get().after(cx.settings.node_timeout) < cx.now();
+        settled && cx.net.checks.is_deleted(self.id)
     }
 
     /// Ends the renewal; whether this was the first to do so.

@@ -35,6 +35,7 @@ mod teeth;
 mod worker;
 mod world;
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use plan::Plan;
@@ -59,14 +60,29 @@ fn many_seeds_without_a_violation() {
     let seeds = from_environment("QUORLOCK_SIM_SEEDS").unwrap_or(SEEDS);
     let first = from_environment("QUORLOCK_SIM_FIRST").unwrap_or(0);
     let started = Instant::now();
-    let (mut events, mut grants) = (0, 0);
-    for seed in first..first + seeds {
-        let plan = Plan::from_seed(seed);
-        let run = world::run(&plan, Switches::ALL_ON, false);
-        assert!(run.violation.is_none(), "{}", failed(&plan, Switches::ALL_ON));
-        events += run.events;
-        grants += run.grants;
-    }
+    let next = AtomicU64::new(first);
+    // Each run has a thread for itself, and nothing in common with another one.
+    let work = || {
+        let (mut events, mut grants) = (0, 0);
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= first + seeds {
+                return (events, grants);
+            }
+            let plan = Plan::from_seed(seed);
+            let run = world::run(&plan, Switches::ALL_ON, false);
+            assert!(run.violation.is_none(), "{}", failed(&plan, Switches::ALL_ON));
+            events += run.events;
+            grants += run.grants;
+        }
+    };
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let (events, grants) = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        let done = threads.into_iter().map(|thread| thread.join());
+        let done = done.collect::<Result<Vec<_>, _>>().expect("a violation; it is told above");
+        done.into_iter().fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
+    });
     assert!(grants as u64 > seeds, "the clients do nothing");
     let took = started.elapsed().as_secs_f64();
     println!(

@@ -1,20 +1,17 @@
 //! What is between clients and nodes: delays, losses, and requests that run on dead connections.
 
+mod harm;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use super::chance::Chance;
-use super::checkers::{Checks, Ran};
-use super::claim::MARK;
+use super::checkers::{Checks, Ran, open_to_others};
 use super::client::Note;
 use super::node::SimNode;
 use super::plan::Plan;
-use super::round::value;
-use super::shared::configuration;
 use super::switches::Switches;
 use crate::embedded::Reply;
-use crate::node::{look_request, read_look};
-use crate::quorum::mark::{Mark, State};
 
 /// How late things can be that nobody waits for.
 pub(super) const LATEST: Duration = Duration::from_secs(3);
@@ -38,6 +35,8 @@ pub(super) enum Event {
         client: usize,
         note: Note,
     },
+    /// The checkers look around.
+    Audit,
     Begin(usize),
     End(usize),
     /// A process stops, and goes on later.
@@ -65,6 +64,7 @@ pub(super) struct Link {
     pub(super) cut: u32,
     pub(super) deaf: u32,
     pub(super) slow: Duration,
+    troubled_at: Duration,
 }
 
 #[derive(Debug)]
@@ -207,6 +207,22 @@ impl Network {
         self.schedule(self.now + after, Event::ForClient { client, note });
     }
 
+    /// Notes whether nothing stands between them: the client `runs`, and so on.
+    pub(super) fn note_touch(&mut self, client: usize, runs: bool) {
+        for (node, link) in self.links[client].iter_mut().enumerate() {
+            let SimNode { hung, down, .. } = self.nodes[node];
+            let free = link.cut == 0 && link.deaf == 0 && link.slow.is_zero();
+            if !(runs && free && hung == 0 && down == 0) {
+                link.troubled_at = self.now;
+            }
+        }
+    }
+
+    /// When something stood between them, as far as was noted.
+    pub(super) fn troubled_at(&self, client: usize, node: usize) -> Duration {
+        self.links[client][node].troubled_at
+    }
+
     /// Whether the connection still leads to a process.
     pub(super) fn is_alive(&self, conn: ConnId) -> bool {
         let conn = &self.conns[conn];
@@ -283,10 +299,19 @@ impl Network {
         let (client, node, open) = (conn.client, conn.node, conn.open && conn.reset.is_none());
         let now = self.now;
         let wall = self.nodes[node].wall(now);
-        let reply = self.nodes[node].call(&command, now);
-        let ours = self.nodes[node].value(&key, now).as_deref() == Some(&*owner);
-        let ran = Ran { node, key: &key, owner: &owner, what, ghost: !open, ours };
+        let at = &mut self.nodes[node];
+        let before = at.value(&key, now);
+        let ended = (before.as_deref() == Some(&*owner)).then(|| at.end_ms(&key, now));
+        let reply = at.call(&command, now);
+        let ours = at.value(&key, now).as_deref() == Some(&*owner);
+        let ends = ours.then(|| at.end_ms(&key, now));
+        let set_back = at.was_set_back;
+        let ran = Ran { node, key: &key, owner: &owner, what, ghost: !open, ended, ends, set_back };
         self.checks.ran(&ran, now);
+        if let Reply::Error(text) = &reply {
+            self.checks.report(now, "errors", format!("node {node} answers {what} with {text}"));
+        }
+        self.look_for_room(before);
         self.tell(|| {
             let ghost = if open { "" } else { " (a ghost)" };
             let owner = String::from_utf8_lossy(&owner[..4]).into_owned();
@@ -304,6 +329,24 @@ impl Network {
             conn.last_reply = at;
             conn.replies.push_back((reply, wall));
             self.schedule(at, Event::AtClient { conn: id });
+            // It has run, and nobody will know.
+            if self.happens(self.flaky) {
+                self.break_off(id);
+            }
+        }
+    }
+
+    /// A node has run something, where somebody's key was before.
+    fn look_for_room(&mut self, before: Option<Vec<u8>>) {
+        let owner = before.and_then(|owner| String::from_utf8(owner).ok());
+        let lease = owner.and_then(|owner| {
+            let (name, until) = self.checks.lease_of(&owner)?;
+            Some((name, owner, until))
+        });
+        if let Some((name, owner, until)) = lease.filter(|(.., until)| *until > self.now) {
+            let found = open_to_others(self, name, &owner, until);
+            let now = self.now;
+            found.into_iter().for_each(|what| self.checks.report(now, "exclusion", what));
         }
     }
 
@@ -320,117 +363,5 @@ impl Network {
         }
         let (reply, wall) = conn.replies.pop_front()?;
         Some((conn.node, reply, wall))
-    }
-
-    /// One reason less for them to be cut off.
-    pub(super) fn mend(&mut self, client: usize, node: usize) {
-        self.links[client][node].cut -= 1;
-        if self.links[client][node].cut > 0 {
-            return;
-        }
-        for id in self.conns_between(client, node) {
-            let requests = std::mem::take(&mut self.conns[id].stalled_requests);
-            // What a closed connection has not delivered may be sent again for a while, or not.
-            if self.conns[id].open || self.chance.one_in(2) {
-                let at = self.now + self.delay(client, node);
-                (0..requests).for_each(|_| {
-                    self.schedule(at, Event::AtNode { conn: id, late: true });
-                });
-            } else {
-                self.conns[id].requests.clear();
-            }
-        }
-        self.deliver_stalled_replies(client, node);
-    }
-
-    /// One reason less for replies to get lost.
-    pub(super) fn hear_again(&mut self, client: usize, node: usize) {
-        self.links[client][node].deaf -= 1;
-        self.deliver_stalled_replies(client, node);
-    }
-
-    fn deliver_stalled_replies(&mut self, client: usize, node: usize) {
-        let link = &self.links[client][node];
-        if link.deaf > 0 || link.cut > 0 {
-            return;
-        }
-        for id in self.conns_between(client, node) {
-            let replies = std::mem::take(&mut self.conns[id].stalled_replies);
-            let at = self.now + self.delay(client, node);
-            (0..replies).for_each(|_| self.schedule(at, Event::AtClient { conn: id }));
-        }
-    }
-
-    fn conns_between(&self, client: usize, node: usize) -> Vec<ConnId> {
-        let between = |id: &ConnId| {
-            let conn = &self.conns[*id];
-            conn.client == client && conn.node == node
-        };
-        (0..self.conns.len()).filter(between).collect()
-    }
-
-    /// Breaks the connections between them; the client sees it at once.
-    pub(super) fn reset(&mut self, client: usize, node: usize) {
-        for id in self.conns_between(client, node) {
-            self.break_off(id);
-        }
-    }
-
-    /// Breaks one connection. What was on its way runs later, or never.
-    fn break_off(&mut self, id: ConnId) {
-        if self.conns[id].open && self.conns[id].reset.is_none() {
-            let late = self.chance.one_in(2).then(|| LATEST.mul_f64(self.chance.share()));
-            self.conns[id].reset = Some(late);
-            self.tell_closed(id);
-        }
-    }
-
-    fn tell_closed(&mut self, id: ConnId) {
-        let Conn { client, node, .. } = self.conns[id];
-        let at = self.now + self.delay(client, node);
-        let note = Note::Closed { node, conn: id };
-        self.schedule(at, Event::ForClient { client, note });
-    }
-
-    /// Ends the process of a node.
-    pub(super) fn stop(&mut self, node: usize, keep_data: bool) {
-        self.nodes[node].stop(keep_data);
-        for id in 0..self.conns.len() {
-            let conn = &self.conns[id];
-            let link = &self.links[conn.client][conn.node];
-            if conn.node == node && conn.open && link.cut == 0 && link.deaf == 0 {
-                self.tell_closed(id);
-            }
-        }
-    }
-
-    /// Sets the marks of nodes that were in use before, and have forgotten nothing.
-    pub(super) fn admit_all(&mut self, plan: &Plan) {
-        let now = self.now;
-        for node in &mut self.nodes {
-            let reply = node.call(&look_request(MARK, None).eval(), now);
-            let (look, _) = read_look(&value(&reply)).expect("a look");
-            let configuration = configuration(plan);
-            let mark = Mark { configuration, identity: look.identity, state: State::Admitted };
-            node.call(&[b"SET".to_vec(), MARK.to_vec(), mark.to_string().into_bytes()], now);
-        }
-    }
-
-    pub(super) fn flush(&mut self, node: usize) {
-        let now = self.now;
-        self.nodes[node].call(&[b"FLUSHALL".to_vec()], now);
-    }
-
-    pub(super) fn start(&mut self, node: usize) {
-        self.nodes[node].down -= 1;
-    }
-
-    /// The node does not hang any more, for one reason less, and does what it has received.
-    pub(super) fn resume(&mut self, node: usize) {
-        self.nodes[node].hung -= 1;
-        if self.nodes[node].hung == 0 {
-            let waiting = std::mem::take(&mut self.nodes[node].waiting);
-            waiting.into_iter().for_each(|conn| self.run(conn));
-        }
     }
 }

@@ -20,6 +20,8 @@ pub(super) struct SimNode {
     pub(super) waiting: Vec<ConnId>,
     /// Its wall clock was set back at some time.
     pub(super) was_set_back: bool,
+    /// It has forgotten locks, and nobody reaches it until then.
+    pub(super) away_until: Duration,
 }
 
 impl SimNode {
@@ -35,6 +37,7 @@ impl SimNode {
             incarnation: 0,
             waiting: Vec::new(),
             was_set_back: false,
+            away_until: Duration::ZERO,
         }
     }
 
@@ -62,6 +65,30 @@ impl SimNode {
             Reply::Bulk(value) => Some(value),
             _ => None,
         }
+    }
+
+    /// When a key ends by the node's clock, in milliseconds; negative, if it does not.
+    pub(super) fn end_ms(&mut self, key: &[u8], now: Duration) -> i64 {
+        match self.call(&[b"PEXPIRETIME".to_vec(), key.to_vec()], now) {
+            Reply::Int(end_ms) => end_ms,
+            other => panic!("a time is a number: {other:?}"),
+        }
+    }
+
+    /// Until when, in true time, it grants the lock with that key to nobody but `owner`.
+    pub(super) fn closed_until(&mut self, key: &[u8], owner: &[u8], now: Duration) -> Duration {
+        if self.value(key, now).as_deref() != Some(owner) {
+            return self.away_until;
+        }
+        let end_ms = self.end_ms(key, now);
+        if end_ms < 0 {
+            return Duration::MAX;
+        }
+        // It is there for all of that millisecond.
+        let end = Duration::from_millis(end_ms as u64 + 1);
+        let left = end.saturating_sub(self.wall(now)).as_micros() as i128;
+        let left = left * 1_000_000 / (1_000_000 + i128::from(self.rate_ppm));
+        self.away_until.max(now + Duration::from_micros(left as u64))
     }
 
     /// The process ends; the next one begins with its data, or without.

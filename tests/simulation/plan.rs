@@ -33,6 +33,10 @@ pub(super) struct Plan {
     pub(super) wrong_rates: bool,
     /// The first caller holds one lock all the time, and nothing happens that could cost it.
     pub(super) rolling: bool,
+    /// And that is many troubles for everybody, shorter than the time in which renewals are tried.
+    pub(super) blips: bool,
+    /// Nothing happens but that somebody deletes keys.
+    pub(super) deleting: bool,
     /// Up to so many milliseconds each message takes, as a rule.
     pub(super) latency_ms: u64,
     /// One message out of so many resets its connection, and arrives late, or never; 0: none does.
@@ -47,18 +51,23 @@ impl Plan {
         let mut chance = Chance::new(seed);
         // Every eighth run: single nodes fail one after the other, which must cost nobody a lock.
         let rolling = chance.one_in(8);
+        let blips = rolling && chance.one_in(2);
+        let deleting = !rolling && chance.one_in(16);
+        let quiet = rolling || deleting;
         let nodes =
             if rolling { chance.pick(&[3, 5]) } else { chance.pick(&[1, 3, 3, 3, 4, 5, 5]) };
         let callers: Vec<_> =
             (0..chance.pick(&[2, 2, 3, 4])).map(|_| chance.pick(&[1, 1, 2])).collect();
-        let ttl_ms = if rolling {
+        let ttl_ms = if blips {
+            3_000
+        } else if quiet {
             1_000
         } else {
             chance.pick(&[500, 500, 1_000, 1_000, 2_000, 5_000, 15_000])
         };
         let ttl = Duration::from_millis(ttl_ms);
         // Any two clocks differ by less than the one per cent that is allowed for; but for some runs.
-        let wrong_rates = !rolling && chance.one_in(10);
+        let wrong_rates = !quiet && chance.one_in(10);
         let most = if wrong_rates { 50_000 } else { 4_500 };
         let rates_ppm =
             (0..callers.len() + nodes).map(|_| chance.number(-most..most + 1)).collect();
@@ -81,12 +90,28 @@ impl Plan {
             new_set: ttl_ms <= 1_000 && chance.one_in(8),
             wrong_rates,
             rolling,
-            latency_ms: if rolling { 2 } else { chance.pick(&[2, 2, 2, 20]) },
-            flaky: if rolling { 0 } else { chance.pick(&[0, 300, 30, 30]) },
-            sleepy: if rolling { 0 } else { chance.pick(&[0, 0, 1_000, 100]) },
+            blips,
+            deleting,
+            latency_ms: if quiet { 2 } else { chance.pick(&[2, 2, 2, 20]) },
+            flaky: if quiet { 0 } else { chance.pick(&[0, 300, 30, 30]) },
+            sleepy: if quiet { 0 } else { chance.pick(&[0, 0, 1_000, 100]) },
             faults: Vec::new(),
         };
-        plan.faults = if rolling { plan.one_by_one() } else { plan.anything(&mut chance) };
+        if !quiet && chance.one_in(8) {
+            // A crowd before one door, whose requests cross on their way.
+            plan.names = 1;
+            plan.latency_ms = 30;
+            plan.callers.iter_mut().for_each(|callers| *callers = 3);
+        }
+        plan.faults = if blips {
+            plan.short_troubles(&mut chance)
+        } else if rolling {
+            plan.one_by_one()
+        } else if deleting {
+            plan.deletions(&mut chance)
+        } else {
+            plan.anything(&mut chance)
+        };
         plan
     }
 
@@ -105,7 +130,7 @@ impl Plan {
 
     /// How long a node that lost its data is kept away, so that no lock it has forgotten is valid
     /// any more: the longest TTL, and what clocks may drift apart.
-    fn away(&self) -> Duration {
+    pub(super) fn away(&self) -> Duration {
         self.longest_ttl() + self.longest_ttl() / 50 + Duration::from_millis(10)
     }
 
@@ -123,6 +148,36 @@ impl Plan {
             at += away + calm;
         }
         faults
+    }
+
+    /// Nobody reaches anything for a while, or does not run; and then all is well for as long as a lock
+    /// needs to recover.
+    fn short_troubles(&self, chance: &mut Chance) -> Vec<Scheduled> {
+        let mut faults = Vec::new();
+        let mut at = chance.ms(1_000..2_000);
+        while at + Duration::from_secs(2) < FAULTS_END {
+            let lasts = chance.ms(300..600);
+            for client in 0..self.callers.len() {
+                let fault = match chance.below(4) {
+                    0 => Fault::Paused { client },
+                    1 => Fault::AllRepliesLost { client },
+                    _ => Fault::Isolated { client, split: 0 },
+                };
+                faults.push(Scheduled { at, lasts, fault });
+            }
+            at += chance.ms(2_500..4_000);
+        }
+        faults
+    }
+
+    fn deletions(&self, chance: &mut Chance) -> Vec<Scheduled> {
+        let mut at = Duration::ZERO;
+        let deletion = |_| {
+            at += chance.ms(500..3_000);
+            let fault = Fault::Deleted { name: chance.below(self.names) };
+            Scheduled { at, lasts: Duration::ZERO, fault }
+        };
+        (0..10).map(deletion).collect()
     }
 
     fn anything(&self, chance: &mut Chance) -> Vec<Scheduled> {

@@ -115,6 +115,7 @@ fn without_the_write_back_of_numbers() {
     let crowded = |plan: &mut Plan| {
         plan.names = 1;
         plan.latency_ms = 30;
+        plan.callers.iter_mut().for_each(|callers| *callers = 3);
     };
     let mechanisms = Mechanisms { fence_write_back: false, ..ALL };
     let switches = Switches { mechanisms, ..Switches::ALL_ON };

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::checkers::{Violation, leaked};
+use super::checkers::{Violation, kept_back, leaked};
 use super::client::{Client, Phase};
 use super::faults;
 use super::network::{Event, LATEST, Network};
@@ -11,6 +11,9 @@ use super::switches::Switches;
 
 /// Far more than any run needs whose threads do not spin.
 const MOST_EVENTS: u64 = 3_000_000;
+
+/// How often the checkers look for keys that nobody wants any more.
+const AUDIT: Duration = Duration::from_millis(500);
 
 pub(super) struct World {
     pub(super) net: Network,
@@ -33,14 +36,19 @@ pub(super) fn run(plan: &Plan, switches: Switches, told: bool) -> Run {
         net.schedule(scheduled.at, Event::Begin(i));
         net.schedule(scheduled.at + scheduled.lasts, Event::End(i));
     }
+    net.schedule(AUDIT, Event::Audit);
     if !plan.new_set {
         net.admit_all(plan);
     }
     let clients = (0..plan.callers.len()).map(|i| Client::new(i, plan, &mut net)).collect();
     let mut world = World { net, clients, plan: plan.clone() };
     world.net.checks.rolling = plan.rolling;
+    world.net.checks.blips = plan.blips;
+    world.net.checks.ttl = plan.ttl;
     world.net.checks.only = switches.checkers;
-    world.net.checks.promise_exclusion = !plan.wrong_rates;
+    // Their keys end when they should not.
+    world.net.checks.forgotten = plan.wrong_rates;
+    world.net.checks.promise_exclusion = !plan.wrong_rates && !plan.deleting;
     world.net.checks.promise_tokens = plan.promises_tokens();
     world.all();
     let violation = world.net.checks.violation().cloned();
@@ -84,6 +92,25 @@ impl World {
         self.idle_within(each * self.plan.names as u32, "progress");
     }
 
+    /// Who has been in touch with a node for a while has given back there what it had to.
+    fn audit(&mut self) {
+        for client in 0..self.clients.len() {
+            let runs = self.clients[client].runs();
+            self.net.note_touch(client, runs);
+        }
+        let found = kept_back(&mut self.net, self.plan.names);
+        let now = self.net.now;
+        found.into_iter().for_each(|what| self.net.checks.report(now, "leaks", what));
+    }
+
+    /// A node is about to forget locks, and is kept away for as long as they could live.
+    pub(super) fn forgets(&mut self, node: usize) {
+        let until = self.net.now + self.plan.away();
+        let away_until = &mut self.net.nodes[node].away_until;
+        *away_until = until.max(*away_until);
+        self.net.checks.forgotten = true;
+    }
+
     fn phase(&mut self, phase: Phase) {
         self.net.tell(|| format!("== {phase:?}"));
         for client in &mut self.clients {
@@ -124,6 +151,10 @@ impl World {
 
     fn happen(&mut self, event: Event) {
         match event {
+            Event::Audit => {
+                self.net.schedule(self.net.now + AUDIT, Event::Audit);
+                self.audit();
+            }
             Event::Begin(i) => {
                 let fault = self.plan.faults[i].fault.clone();
                 self.net.checks.last_fault = self.net.now;

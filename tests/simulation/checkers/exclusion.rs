@@ -8,6 +8,8 @@ use crate::simulation::claim::Claim;
 #[derive(Default)]
 pub(super) struct Exclusion {
     leases: BTreeMap<u64, Lease>,
+    /// Until when each owner's lock was valid by its own word.
+    ends: BTreeMap<Vec<u8>, Duration>,
 }
 
 struct Lease {
@@ -33,9 +35,10 @@ impl Exclusion {
         let mine = self.leases.entry(lock).or_insert_with(|| Lease {
             client,
             name: claim.name,
-            owner: claim.short().to_owned(),
+            owner: claim.owner.clone(),
             until,
         });
+        self.ends.insert(claim.owner.clone().into_bytes(), until);
         let lapsed = std::mem::replace(&mut mine.until, until);
         if lapsed < now && until > now {
             return Some(format!(
@@ -60,10 +63,31 @@ impl Exclusion {
                 claim.short(),
                 until - now,
                 other.client,
-                other.owner,
+                &other.owner[..4],
                 other.until - now,
             )
         })
+    }
+
+    /// The name and the end of the lease that this owner has.
+    pub(super) fn lease_of(&self, owner: &str) -> Option<(usize, Duration)> {
+        let lease = self.leases.values().find(|lease| lease.owner == owner)?;
+        Some((lease.name, lease.until))
+    }
+
+    pub(super) fn locks_of(&self, name: usize) -> Vec<u64> {
+        let of_name = self.leases.iter().filter(|(_, lease)| lease.name == name);
+        of_name.map(|(lock, _)| *lock).collect()
+    }
+
+    /// Until when that owner's lock was valid, by what it said last.
+    pub(super) fn ended_at(&self, owner: &[u8]) -> Option<Duration> {
+        self.ends.get(owner).copied()
+    }
+
+    /// Until when a lease says that it is valid.
+    pub(super) fn until(&self, lock: u64) -> Option<Duration> {
+        Some(self.leases.get(&lock)?.until)
     }
 
     pub(super) fn ended(&mut self, lock: u64) {

@@ -2,8 +2,15 @@
 //! no node has a key of a living client.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use crate::simulation::network::Network;
+
+/// How long after everything is well a client may need to connect again, and to give back what it had
+/// to keep.
+const SOON: Duration = Duration::from_secs(4);
+/// By how much a client can be wrong about a node's clock that it has not heard of for a while.
+const LATE: Duration = Duration::from_millis(200);
 
 /// What a request did on a node.
 pub(in super::super) struct Ran<'a> {
@@ -13,8 +20,11 @@ pub(in super::super) struct Ran<'a> {
     pub(in super::super) what: &'static str,
     /// The client had closed the connection before it ran.
     pub(in super::super) ghost: bool,
-    /// The owner has the key now.
-    pub(in super::super) ours: bool,
+    /// When the owner's key ended, and when it ends now, by the node's clock; `None`: it has none.
+    pub(in super::super) ended: Option<i64>,
+    pub(in super::super) ends: Option<i64>,
+    /// The node's clock was set back at some time.
+    pub(in super::super) set_back: bool,
 }
 
 #[derive(Default)]
@@ -26,27 +36,65 @@ pub(super) struct Leaks {
 }
 
 impl Leaks {
-    pub(super) fn ran(&mut self, ran: &Ran<'_>) -> Option<String> {
+    /// A node ran a request, for a lock that was valid until `ended` at most, and no longer is.
+    pub(super) fn ran(
+        &mut self,
+        ran: &Ran<'_>,
+        ended: Option<Duration>,
+        now: Duration,
+    ) -> Option<String> {
+        let short = || String::from_utf8_lossy(&ran.owner[..4]).into_owned();
+        if ran.ends.is_some_and(|ends| ends < 0) {
+            return Some(format!("node {} keeps the key of {} for ever", ran.node, short()));
+        }
+        let anew = ran.ends.is_some() && ran.ended.is_none();
+        if ran.what == "extend" && anew && ended.is_some_and(|ended| ended + LATE < now) {
+            return Some(format!("node {} was given to {} behind its end", ran.node, short()));
+        }
         let owner = (ran.node, ran.owner.to_vec());
         if ran.what == "release" {
             self.released.insert(owner);
             return None;
         }
-        if !ran.ours {
+        if ran.ends.is_none() {
             return None;
         }
         self.ghosts.insert((ran.node, ran.key.to_vec()), ran.ghost);
         let behind = ran.what == "extend" && !ran.ghost && self.released.contains(&owner);
         behind.then(|| {
-            let short = String::from_utf8_lossy(&ran.owner[..4]).into_owned();
-            format!("node {} ran an extension of {short} behind its release", ran.node)
+            format!("node {} ran an extension of {} behind its release", ran.node, short())
         })
     }
 
     /// Whether nobody but a dead connection set that key, behind everything else: it goes by its TTL.
-    fn is_ghost(&self, node: usize, key: &[u8]) -> bool {
+    pub(super) fn is_ghost(&self, node: usize, key: &[u8]) -> bool {
         self.ghosts.get(&(node, key.to_vec())).is_none_or(|ghost| *ghost)
     }
+}
+
+/// A key that its client has given up, and should have given back.
+pub(in super::super) fn kept_back(net: &mut Network, names: usize) -> Option<String> {
+    let now = net.now;
+    for node in 0..net.nodes.len() {
+        if net.nodes[node].was_set_back {
+            continue;
+        }
+        for name in 0..names {
+            let key = format!("name-{name}").into_bytes();
+            let Some(owner) = net.nodes[node].value(&key, now) else { continue };
+            let owner = String::from_utf8_lossy(&owner).into_owned();
+            let Some((client, since)) = net.checks.given_up(&owner) else { continue };
+            let since = since.max(net.troubled_at(client, node));
+            if since + SOON < now && !net.checks.leaks.is_ghost(node, &key) {
+                let short = &owner[..4];
+                return Some(format!(
+                    "node {node} has name {name} as {short}, for {:?}",
+                    now - since
+                ));
+            }
+        }
+    }
+    None
 }
 
 /// What is left on the nodes, and should not be.

@@ -13,6 +13,8 @@ const LATE: Duration = Duration::from_millis(50);
 pub(super) struct Losses {
     /// The locks that are held: by whom, and until when they are valid.
     held: BTreeMap<u64, (usize, Duration)>,
+    /// Locks whose keys somebody has deleted on all nodes: when, and when their holder has to know.
+    deleted: BTreeMap<u64, (Duration, Duration)>,
 }
 
 impl Losses {
@@ -22,6 +24,22 @@ impl Losses {
 
     pub(super) fn ended(&mut self, lock: u64) {
         self.held.remove(&lock);
+        self.deleted.remove(&lock);
+    }
+
+    /// The keys of a lock are gone; whoever renews it has to find out until then.
+    pub(super) fn deleted(&mut self, lock: u64, by: Duration, now: Duration) {
+        self.deleted.entry(lock).or_insert((now, by));
+    }
+
+    pub(super) fn is_deleted(&self, lock: u64) -> bool {
+        self.deleted.contains_key(&lock)
+    }
+
+    /// Whether the holder of a lock should know by now that its keys were deleted.
+    pub(super) fn goes_on(&self, lock: u64, now: Duration) -> Option<String> {
+        let (at, by) = self.deleted.get(&lock)?;
+        (*by < now).then(|| format!("a lock is held {:?} after its keys were deleted", now - *at))
     }
 
     /// Whether a lock is over, and its holder does not know.
@@ -34,10 +52,11 @@ impl Losses {
 }
 
 /// A holder was told of a loss, whose validity ended at `ended`; its process last began to run at
-/// `woken`. What is wrong with it.
+/// `woken`. Some node has `forgotten` keys, or none has. What is wrong with it.
 pub(super) fn told(
     claim: &Claim,
     reason: LossReason,
+    forgotten: bool,
     ended: Duration,
     woken: Duration,
     now: Duration,
@@ -45,6 +64,10 @@ pub(super) fn told(
     let name = claim.short();
     if now > ended.max(woken) + LATE {
         Some(format!("{name}: told {:?} too late", now - ended.max(woken)))
+    } else if reason == LossReason::KeysGone && !forgotten {
+        Some(format!("{name}: told {reason:?}, and no node has forgotten anything"))
+    } else if reason == LossReason::MaxHold && claim.terms.max_hold.is_none() {
+        Some(format!("{name}: told {reason:?}, and it may be held for ever"))
     } else if reason != LossReason::KeysGone && now + Duration::from_micros(10) < ended {
         Some(format!("{name}: told {reason:?} with {:?} of its validity left", ended - now))
     } else {

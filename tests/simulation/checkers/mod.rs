@@ -3,8 +3,12 @@
 
 mod exclusion;
 mod leaks;
+mod load;
 mod losses;
 mod progress;
+mod releases;
+mod room;
+mod terms;
 mod tokens;
 mod waits;
 
@@ -12,14 +16,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
-pub(super) use leaks::{Ran, leaked};
+pub(super) use leaks::{Ran, kept_back, leaked};
+pub(super) use releases::unlocked;
+pub(super) use room::open_to_others;
 
 use self::exclusion::Exclusion;
 use self::leaks::Leaks;
+use self::load::Load;
 use self::losses::Losses;
 use self::tokens::Tokens;
 use super::claim::Claim;
-use crate::quorum::LossReason;
+use crate::quorum::{LossReason, Time};
 
 /// What was found, by which checker.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,9 +49,12 @@ pub(super) struct Checks {
     losses: Losses,
     leaks: Leaks,
     tokens: Tokens,
+    load: Load,
     /// Which process made which owner id.
     owners: BTreeMap<String, u64>,
     crashed: BTreeSet<u64>,
+    /// Owners that want nothing any more: whose they are, and since when.
+    given_up: BTreeMap<String, (usize, Duration)>,
     /// When each client was last paused until.
     woke: BTreeMap<usize, Duration>,
     pub(super) grants: usize,
@@ -52,6 +62,12 @@ pub(super) struct Checks {
     pub(super) rolling: bool,
     /// When the last fault began.
     pub(super) last_fault: Duration,
+    /// That holds for short troubles at any time, too.
+    pub(super) blips: bool,
+    /// How long locks live.
+    pub(super) ttl: Duration,
+    /// Some node has forgotten keys, or somebody has deleted them.
+    pub(super) forgotten: bool,
     /// The clocks are good enough for it.
     pub(super) promise_exclusion: bool,
     /// Numbers have to rise, whatever happens.
@@ -81,6 +97,16 @@ impl Checks {
         self.crashed.insert(process);
     }
 
+    /// Nothing is wanted any more for that owner: its attempt was given up, or its lock is over.
+    pub(super) fn gives_up(&mut self, client: usize, owner: &str, now: Duration) {
+        self.given_up.entry(owner.to_owned()).or_insert((client, now));
+    }
+
+    /// Whose that owner is, and since when it wants nothing any more, unless it was killed.
+    pub(super) fn given_up(&self, owner: &str) -> Option<(usize, Duration)> {
+        self.given_up.get(owner).copied().filter(|_| !self.is_orphan(owner))
+    }
+
     /// Whether nobody is there any more who could give back what that owner has.
     pub(super) fn is_orphan(&self, owner: &str) -> bool {
         self.owners.get(owner).is_none_or(|process| self.crashed.contains(process))
@@ -96,6 +122,7 @@ impl Checks {
     }
 
     /// What a lock says of itself now: that it is valid until then, in true time.
+    /// Answers whether it has said so before, or is not valid at all: `false`.
     pub(super) fn lease(
         &mut self,
         lock: u64,
@@ -103,16 +130,54 @@ impl Checks {
         claim: &Claim,
         until: Duration,
         now: Duration,
-    ) {
+    ) -> bool {
+        let before = self.exclusion.until(lock);
         let found = self.exclusion.lease(lock, client, claim, until, now);
         if let Some(what) = found.filter(|_| self.promise_exclusion) {
             self.report(now, "exclusion", what);
         }
         self.losses.lease(lock, client, until);
+        if let Some(what) = self.losses.goes_on(lock, now) {
+            self.report(now, "losses", what);
+        }
+        until > now && before != Some(until)
     }
 
-    /// A lock was granted.
-    pub(super) fn granted(&mut self, claim: &Claim, now: Duration) {
+    /// What a lock says of itself, by its client's clock.
+    pub(super) fn terms(
+        &mut self,
+        claim: &Claim,
+        valid_until: Time,
+        wanted: Time,
+        promised: Time,
+        now: Duration,
+    ) {
+        if let Some(what) = terms::broken(claim, valid_until, wanted, promised) {
+            self.report(now, "terms", what);
+        }
+    }
+
+    /// The name and the end of the lease that this owner has.
+    pub(super) fn lease_of(&self, owner: &str) -> Option<(usize, Duration)> {
+        self.exclusion.lease_of(owner)
+    }
+
+    /// Somebody has deleted the keys of a lock on all nodes.
+    pub(super) fn deleted(&mut self, name: usize, now: Duration) {
+        self.forgotten = true;
+        // Renewals find out: the one that is due within a third of the TTL, or the one after.
+        let by = now + self.ttl + Duration::from_millis(300);
+        for lock in self.exclusion.locks_of(name) {
+            self.losses.deleted(lock, by, now);
+        }
+    }
+
+    /// A lock was granted, and says that it is valid until then.
+    pub(super) fn granted(&mut self, claim: &Claim, until: Duration, now: Duration) {
+        if until <= now {
+            let what = format!("{} was handed out {:?} after its end", claim.short(), now - until);
+            self.report(now, "terms", what);
+        }
         let found = self.tokens.granted(claim);
         if let Some(what) = found.filter(|_| self.promise_tokens) {
             self.report(now, "tokens", what);
@@ -121,8 +186,22 @@ impl Checks {
 
     /// A node ran a request.
     pub(super) fn ran(&mut self, ran: &Ran<'_>, now: Duration) {
-        if let Some(what) = self.leaks.ran(ran) {
+        // Who has no good clock, or whose clock was set, cannot be told of an end.
+        let ended = self.exclusion.ended_at(ran.owner).filter(|_| self.promise_exclusion);
+        if let Some(what) = self.leaks.ran(ran, ended.filter(|_| !ran.set_back), now) {
             self.report(now, "leaks", what);
+        }
+        let valid = self.lease_of(&String::from_utf8_lossy(ran.owner));
+        if let (Some(ended), Some(ends)) = (ran.ended, ran.ends)
+            && ends < ended
+            && valid.is_some_and(|(_, until)| now < until)
+        {
+            let what =
+                format!("node {} has cut a key short that it keeps for its holder", ran.node);
+            self.report(now, "exclusion", what);
+        }
+        if let Some(what) = self.load.ran(ran, self.ttl, now) {
+            self.report(now, "load", what);
         }
     }
 
@@ -141,15 +220,17 @@ impl Checks {
         ended: Duration,
         now: Duration,
     ) {
-        // A lock has to reach all nodes first, with its second renewal if not with its first.
-        let settled = claim.granted_at + claim.terms.ttl < self.last_fault;
-        if self.rolling && claim.terms.renewed && settled {
+        // A lock has to reach all nodes before one of them fails: with its second renewal, if not
+        // with its first.
+        let since = self.last_fault.checked_sub(claim.granted_at);
+        let unsettled = !self.blips && since.is_some_and(|since| since <= claim.terms.ttl);
+        if self.rolling && claim.terms.renewed && !unsettled {
             let what =
                 format!("{} lost {reason:?}, and a majority was always there", claim.short());
             self.report(now, "losses", what);
         }
         let woken = self.woken(client);
-        if let Some(what) = losses::told(claim, reason, ended, woken, now) {
+        if let Some(what) = losses::told(claim, reason, self.forgotten, ended, woken, now) {
             self.report(now, "losses", what);
         }
     }
@@ -159,6 +240,11 @@ impl Checks {
         if let Some(what) = self.losses.untold(now) {
             self.report(now, "losses", what);
         }
+    }
+
+    /// Whether somebody has deleted the keys of that lock, and its holder does not know.
+    pub(super) fn is_deleted(&self, lock: u64) -> bool {
+        self.losses.is_deleted(lock)
     }
 
     /// A call has ended; it took so long, or came to its end then, and may have taken so long.
@@ -173,6 +259,35 @@ impl Checks {
         if self.woken(client) < began
             && let Some(what) = waits::too_long(client, bound)
         {
+            self.report(now, "waits", what);
+        }
+    }
+
+    /// A call has made so many attempts in that time, with pauses that are no shorter than `pause`.
+    pub(super) fn attempted(
+        &mut self,
+        client: usize,
+        attempts: u32,
+        took: Duration,
+        pause: Duration,
+        now: Duration,
+    ) {
+        if let Some(what) = load::spins(client, attempts, took, pause) {
+            self.report(now, "load", what);
+        }
+    }
+
+    /// A call has not reached the nodes since then, and goes on for all that, or gives up (`over`).
+    pub(super) fn unreached(
+        &mut self,
+        client: usize,
+        since: Duration,
+        timeout: Duration,
+        over: bool,
+        now: Duration,
+    ) {
+        let woken = self.woken(client);
+        if let Some(what) = waits::unreached(client, now - since, timeout, over, woken < since) {
             self.report(now, "waits", what);
         }
     }

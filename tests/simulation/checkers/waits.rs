@@ -11,3 +11,23 @@ pub(super) fn too_long(client: usize, bound: Option<(Duration, Duration)>) -> Op
     (took > most + MOMENT)
         .then(|| format!("a call of client {client} took {:?} longer than it may", took - most))
 }
+
+/// A call has not reached the nodes for as long as `lasted`, which it bears for `timeout`; and goes on
+/// trying, or gives up (`over`). `awake`: its process ran all that time.
+pub(super) fn unreached(
+    client: usize,
+    lasted: Duration,
+    timeout: Duration,
+    over: bool,
+    awake: bool,
+) -> Option<String> {
+    // Clocks may be wrong; and there is a pause before the first try that fails, and one last try.
+    let (least, most) = (timeout.mul_f64(0.94), timeout.mul_f64(1.06) + MOMENT * 7);
+    if over && lasted < least {
+        Some(format!("a call of client {client} gave up when no node was reached for {lasted:?}"))
+    } else if !over && awake && lasted > most {
+        Some(format!("a call of client {client} goes on, with no node reached for {lasted:?}"))
+    } else {
+        None
+    }
+}

@@ -1,0 +1,144 @@
+//! What a caller does with a lock that it has: it works, extends it, and gives it back.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use super::{Caller, Doing, Unlock, Use};
+use crate::kinds::reply;
+use crate::quorum::{Basis, Release};
+use crate::simulation::client::{Client, Cx, Phase};
+use crate::simulation::held::Held;
+use crate::simulation::round::Round;
+
+impl Caller {
+    /// What to do with the lock.
+    pub(super) fn usage(index: usize, cx: &mut Cx<'_>, held: &Held) -> Use {
+        let now = cx.now();
+        let Cx { net, settings, phase, client, .. } = cx;
+        let chance = &mut net.chance;
+        let ttl = settings.ttl;
+        let hour = Duration::from_secs(3_600);
+        let unlock = chance.one_in(2);
+        if *phase != Phase::Working {
+            return Use { until: now, extend: None, unlock };
+        }
+        if settings.rolling && *client == 0 && index == 0 {
+            return Use { until: now.after(hour), extend: None, unlock };
+        }
+        let extend = chance.one_in(4).then(|| ttl.mul_f64(chance.pick(&[0.5, 1.0, 4.0, 4.0])));
+        let until = match chance.below(4) {
+            // Who is told of the end when it comes.
+            0 if !held.claim.terms.renewed => now.after(hour),
+            0 | 1 if extend.is_none() => now.after(chance.ms(0..50)),
+            0 | 1 => now.after(ttl * 6),
+            _ => now.after(ttl.mul_f64(3.0 * chance.share())),
+        };
+        Use { until, extend, unlock }
+    }
+
+    pub(super) fn hold(
+        client: &mut Client,
+        index: usize,
+        cx: &mut Cx<'_>,
+        held: Rc<Held>,
+        usage: Use,
+    ) {
+        let now = cx.now();
+        let until = if usage.extend.is_some() {
+            let part = cx.net.chance.share();
+            now.after(usage.until.since(now).mul_f64(part))
+        } else {
+            // Who works on for long looks now and then whether the lock is still there.
+            usage.until.min(now.after(cx.settings.ttl / 4))
+        };
+        let caller = &mut client.callers[index];
+        caller.doing = Doing::Holding(held, usage);
+        caller.remind(cx, until);
+    }
+
+    /// It has used the lock for a while.
+    pub(super) fn used(
+        client: &mut Client,
+        index: usize,
+        cx: &mut Cx<'_>,
+        held: Rc<Held>,
+        mut usage: Use,
+    ) {
+        let now = cx.now();
+        if held.lease.borrow_mut().loss(now).is_some() {
+            // Dropping the guard of a lost lock.
+            return Self::give_back(client, index, cx, &held);
+        }
+        if let Some(ttl) = usage.extend.take() {
+            if !Self::extend(client, index, cx, &held, ttl, usage, false) {
+                Self::give_back(client, index, cx, &held);
+            }
+            return;
+        }
+        if now < usage.until {
+            Self::hold(client, index, cx, held, usage);
+        } else if usage.unlock {
+            Self::unlock(client, index, cx, &held);
+        } else {
+            Self::give_back(client, index, cx, &held);
+        }
+    }
+
+    /// Puts an extension to the nodes; `false`: the lock has ended.
+    pub(super) fn extend(
+        client: &mut Client,
+        index: usize,
+        cx: &mut Cx<'_>,
+        held: &Rc<Held>,
+        ttl: Duration,
+        usage: Use,
+        again: bool,
+    ) -> bool {
+        client.callers[index].epoch = cx.net.fresh();
+        let note = client.callers[index].note();
+        held.wanted.set(held.wanted.get().max(cx.now().after(ttl)));
+        let Some((round, until)) = held.ask(client, cx, ttl, !again, note) else { return false };
+        cx.remind(until, note);
+        client.callers[index].doing = Doing::Extending(held.clone(), round, usage, ttl, again);
+        true
+    }
+
+    /// The guard is dropped.
+    fn give_back(client: &mut Client, index: usize, cx: &mut Cx<'_>, held: &Rc<Held>) {
+        if held.drop_guard(client, cx) {
+            Self::tell_end(index, cx, held, "dropped");
+        }
+        Self::rest(client, index, cx);
+    }
+
+    /// The guard is unlocked, which waits for a majority.
+    fn unlock(client: &mut Client, index: usize, cx: &mut Cx<'_>, held: &Rc<Held>) {
+        let valid = held.lease.borrow_mut().loss(cx.now()).is_none();
+        let valid_until = valid.then(|| held.lease.borrow().valid_until());
+        let gone = held.is_gone(cx);
+        held.end(client, cx);
+        Self::tell_end(index, cx, held, "unlocked");
+        client.callers[index].epoch = cx.net.fresh();
+        let note = client.callers[index].note();
+        let duties = held.claim.close();
+        let release = Release::new(cx.settings.nodes, &duties, Basis::Majority);
+        let round = Rc::new(Round::new(release, reply::release, note));
+        let call = held.claim.release_call(cx);
+        let longest_ttl = held.lease.borrow().longest_ttl();
+        client.send_releases(cx, &held.claim, &duties, longest_ttl, Some(&round));
+        for node in 0..cx.settings.nodes {
+            if duties.iter().all(|duty| duty.node != node) {
+                client.workers[node].ask(cx, call.clone(), round.clone());
+            }
+        }
+        cx.remind(cx.now().after(cx.settings.node_timeout), note);
+        client.callers[index].doing =
+            Doing::Unlocking(held.clone(), round, Unlock { valid_until, gone });
+    }
+
+    fn tell_end(index: usize, cx: &mut Cx<'_>, held: &Held, what: &str) {
+        let who = cx.client;
+        let short = held.claim.short();
+        cx.net.tell(|| format!("client {who}, caller {index}: {short} {what}"));
+    }
+}

@@ -1,0 +1,46 @@
+//! Nobody asks the nodes again and again without a pause.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::Ran;
+
+/// So many extensions of one lock a node gets at once at most, and so many in each TTL: renewals
+/// that fail are tried twenty times, and those that contenders disturb have a few repairs each.
+const AT_ONCE: f64 = 20.0;
+const EACH_TTL: f64 = 40.0;
+
+#[derive(Default)]
+pub(super) struct Load {
+    /// The extensions of each owner on each node, and when the first of them ran.
+    extensions: BTreeMap<(usize, Vec<u8>), (u32, Duration)>,
+}
+
+impl Load {
+    pub(super) fn ran(&mut self, ran: &Ran<'_>, ttl: Duration, now: Duration) -> Option<String> {
+        if ran.what != "extend" || ran.ghost {
+            return None;
+        }
+        let entry = self.extensions.entry((ran.node, ran.owner.to_vec())).or_insert((0, now));
+        entry.0 += 1;
+        let (count, since) = *entry;
+        let ttls = (now - since).div_duration_f64(ttl);
+        (f64::from(count) > AT_ONCE + EACH_TTL * ttls).then(|| {
+            let short = String::from_utf8_lossy(&ran.owner[..4]);
+            format!("node {} ran {count} extensions of {short} in {:?}", ran.node, now - since)
+        })
+    }
+}
+
+/// A call has made so many attempts in that time; between them it has to wait for `pause`.
+pub(super) fn spins(
+    client: usize,
+    attempts: u32,
+    took: Duration,
+    pause: Duration,
+) -> Option<String> {
+    let pauses = pause * attempts.saturating_sub(1);
+    // Its clock may be fast.
+    (took < pauses.mul_f64(0.9))
+        .then(|| format!("a call of client {client} made {attempts} attempts in {took:?}"))
+}

@@ -1,0 +1,42 @@
+//! What a holder is told when it gives a lock back.
+
+use crate::quorum::ReleaseResult;
+use crate::simulation::claim::Claim;
+use crate::simulation::network::Network;
+
+/// A lock was given back, with that result. `valid`: it says that it would still be valid. `gone`: somebody
+/// had deleted its keys. `calm`:
+/// nothing is wrong with the nodes, or the way to them.
+pub(in super::super) fn unlocked(
+    net: &mut Network,
+    claim: &Claim,
+    result: ReleaseResult,
+    valid: bool,
+    gone: bool,
+    calm: bool,
+) -> Option<String> {
+    let (now, all) = (net.now, net.nodes.len());
+    let key = format!("name-{}", claim.name).into_bytes();
+    let mut theirs = 0;
+    for node in 0..all {
+        let ours = net.nodes[node].value(&key, now).as_deref() == Some(claim.owner.as_bytes());
+        theirs += usize::from(!ours || net.checks.leaks.is_ghost(node, &key));
+    }
+    let name = claim.short();
+    match result {
+        ReleaseResult::Unconfirmed if calm => {
+            Some(format!("{name} could not be given back, though nothing is wrong"))
+        }
+        ReleaseResult::Unconfirmed => None,
+        _ if theirs <= all / 2 => {
+            Some(format!("{name} is said to be given back, and {theirs} of {all} nodes are free"))
+        }
+        ReleaseResult::Released if gone => {
+            Some(format!("{name} is said to be given back, and its keys had been deleted"))
+        }
+        ReleaseResult::WasLost if valid && !net.checks.forgotten => {
+            Some(format!("{name} is said to have been lost, and no node has forgotten anything"))
+        }
+        ReleaseResult::Released | ReleaseResult::WasLost => None,
+    }
+}

@@ -1,0 +1,33 @@
+//! While a lock is valid, so many nodes have its key that nobody else can be granted it, whether or
+//! not anybody happens to try just then.
+
+use std::time::Duration;
+
+use crate::simulation::network::Network;
+
+/// What is wrong with the keys of `owner`, whose lock of `name` says that it is valid until then.
+pub(in super::super) fn open_to_others(
+    net: &mut Network,
+    name: usize,
+    owner: &str,
+    until: Duration,
+) -> Option<String> {
+    if !net.checks.promise_exclusion {
+        return None;
+    }
+    let (now, all) = (net.now, net.nodes.len());
+    let key = format!("name-{name}").into_bytes();
+    let ends = net.nodes.iter_mut().map(|node| node.closed_until(&key, owner.as_bytes(), now));
+    let mut ends: Vec<_> = ends.collect();
+    let free = ends.iter().filter(|end| **end < until).count();
+    ends.sort_unstable();
+    (free > all / 2).then(|| {
+        format!(
+            "name {name} is held as {}, valid for another {:?}, and within {:?} {free} of {all} \
+             nodes are free for somebody else",
+            &owner[..4],
+            until - now,
+            ends[all / 2].saturating_sub(now),
+        )
+    })
+}

@@ -1,0 +1,134 @@
+//! What goes wrong between clients and nodes, and with nodes, and how that ends.
+
+use super::{Conn, ConnId, Event, LATEST, Network};
+use crate::node::{look_request, read_look};
+use crate::quorum::mark::{Mark, State};
+use crate::simulation::claim::MARK;
+use crate::simulation::client::Note;
+use crate::simulation::plan::Plan;
+use crate::simulation::round::value;
+use crate::simulation::shared::configuration;
+
+impl Network {
+    /// One reason less for them to be cut off.
+    pub(in super::super) fn mend(&mut self, client: usize, node: usize) {
+        self.links[client][node].cut -= 1;
+        if self.links[client][node].cut > 0 {
+            return;
+        }
+        for id in self.conns_between(client, node) {
+            let requests = std::mem::take(&mut self.conns[id].stalled_requests);
+            // What a closed connection has not delivered may be sent again for a while, or not.
+            if self.conns[id].open || self.chance.one_in(2) {
+                let at = self.now + self.delay(client, node);
+                (0..requests).for_each(|_| {
+                    self.schedule(at, Event::AtNode { conn: id, late: true });
+                });
+            } else {
+                self.conns[id].requests.clear();
+            }
+        }
+        self.deliver_stalled_replies(client, node);
+    }
+
+    /// One reason less for replies to get lost.
+    pub(in super::super) fn hear_again(&mut self, client: usize, node: usize) {
+        self.links[client][node].deaf -= 1;
+        self.deliver_stalled_replies(client, node);
+    }
+
+    fn deliver_stalled_replies(&mut self, client: usize, node: usize) {
+        let link = &self.links[client][node];
+        if link.deaf > 0 || link.cut > 0 {
+            return;
+        }
+        for id in self.conns_between(client, node) {
+            let replies = std::mem::take(&mut self.conns[id].stalled_replies);
+            let at = self.now + self.delay(client, node);
+            (0..replies).for_each(|_| self.schedule(at, Event::AtClient { conn: id }));
+        }
+    }
+
+    fn conns_between(&self, client: usize, node: usize) -> Vec<ConnId> {
+        let between = |id: &ConnId| {
+            let conn = &self.conns[*id];
+            conn.client == client && conn.node == node
+        };
+        (0..self.conns.len()).filter(between).collect()
+    }
+
+    /// Breaks the connections between them; the client sees it at once.
+    pub(in super::super) fn reset(&mut self, client: usize, node: usize) {
+        for id in self.conns_between(client, node) {
+            self.break_off(id);
+        }
+    }
+
+    /// Breaks one connection. What was on its way runs later, or never.
+    pub(super) fn break_off(&mut self, id: ConnId) {
+        if self.conns[id].open && self.conns[id].reset.is_none() {
+            let late = self.chance.one_in(2).then(|| LATEST.mul_f64(self.chance.share()));
+            self.conns[id].reset = Some(late);
+            self.tell_closed(id);
+        }
+    }
+
+    pub(super) fn tell_closed(&mut self, id: ConnId) {
+        let Conn { client, node, .. } = self.conns[id];
+        let at = self.now + self.delay(client, node);
+        let note = Note::Closed { node, conn: id };
+        self.schedule(at, Event::ForClient { client, note });
+    }
+
+    /// Ends the process of a node.
+    pub(in super::super) fn stop(&mut self, node: usize, keep_data: bool) {
+        self.nodes[node].stop(keep_data);
+        for id in 0..self.conns.len() {
+            let conn = &self.conns[id];
+            let link = &self.links[conn.client][conn.node];
+            if conn.node == node && conn.open && link.cut == 0 && link.deaf == 0 {
+                self.tell_closed(id);
+            }
+        }
+    }
+
+    /// Sets the marks of nodes that were in use before, and have forgotten nothing.
+    pub(in super::super) fn admit_all(&mut self, plan: &Plan) {
+        let now = self.now;
+        for node in &mut self.nodes {
+            let reply = node.call(&look_request(MARK, None).eval(), now);
+            let (look, _) = read_look(&value(&reply)).expect("a look");
+            let configuration = configuration(plan);
+            let mark = Mark { configuration, identity: look.identity, state: State::Admitted };
+            node.call(&[b"SET".to_vec(), MARK.to_vec(), mark.to_string().into_bytes()], now);
+        }
+    }
+
+    /// Somebody deletes the keys of a lock on all nodes.
+    pub(in super::super) fn delete(&mut self, name: usize) {
+        let now = self.now;
+        let key = format!("name-{name}").into_bytes();
+        for node in &mut self.nodes {
+            node.call(&[b"DEL".to_vec(), key.clone()], now);
+        }
+        self.checks.deleted(name, now);
+    }
+
+    pub(in super::super) fn flush(&mut self, node: usize) {
+        let now = self.now;
+        self.nodes[node].call(&[b"FLUSHALL".to_vec()], now);
+    }
+
+    pub(in super::super) fn start(&mut self, node: usize) {
+        self.nodes[node].down -= 1;
+    }
+
+    /// The node does not hang any more, for one reason less, and does what it has received.
+    pub(in super::super) fn resume(&mut self, node: usize) {
+        self.nodes[node].hung -= 1;
+        if self.nodes[node].hung == 0 {
+            let waiting = std::mem::take(&mut self.nodes[node].waiting);
+            waiting.into_iter().for_each(|conn| self.run(conn));
+        }
+    }
+}
