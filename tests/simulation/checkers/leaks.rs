@@ -56,9 +56,7 @@ impl Leaks {
             self.released.insert(owner);
             return None;
         }
-        if ran.ends.is_none() {
-            return None;
-        }
+        ran.ends?;
         self.ghosts.insert((ran.node, ran.key.to_vec()), ran.ghost);
         let behind = ran.what == "extend" && !ran.ghost && self.released.contains(&owner);
         behind.then(|| {
