@@ -182,7 +182,12 @@ fn lose(servers: &mut Servers, scene: Scene, round: usize) -> Findings {
         Some(Renewal::Auto) => TOGETHER_TTL,
         Some(_) => TOGETHER_MANUAL_TTL,
     };
-    let builder = Quorlock::builder().nodes(servers.urls()).ttl(ttl).node_timeout(NODE_TIMEOUT);
+    // Fresh servers have forgotten nothing, and need not be waited for.
+    let builder = Quorlock::builder()
+        .restart_quarantine(false)
+        .nodes(servers.urls())
+        .ttl(ttl)
+        .node_timeout(NODE_TIMEOUT);
     let locks = builder.build().expect("valid settings");
     wait_until("all nodes to be connected", Duration::from_secs(10), || {
         locks.node_stats().iter().all(|node| node.connected)

@@ -244,7 +244,8 @@ fn quantile(values: usize, share: f64) -> usize {
 
 fn client(servers: &Servers, variant: &Variant) -> Quorlock {
     let prefix = format!("{}:", variant.name);
-    let builder = Quorlock::builder().nodes(servers.urls()).key_prefix(prefix);
+    let builder =
+        Quorlock::builder().nodes(servers.urls()).key_prefix(prefix).restart_quarantine(false);
     let locks = (variant.settings)(builder).build().expect("valid settings");
     wait_until("all nodes to be connected", Duration::from_secs(10), || {
         locks.node_stats().iter().all(|node| node.connected)

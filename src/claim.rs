@@ -6,9 +6,9 @@ use std::time::Duration;
 use crate::clock;
 use crate::coordinator::Coordinator;
 use crate::error::{Error, ErrorKind, NodeFault};
-use crate::ident::{self, Name, owner_text};
+use crate::ident::{Name, owner_text};
 use crate::kinds::{Fence, Kind, MarkCheck, Repair, reply};
-use crate::node::{Node, Request, Sink};
+use crate::node::{Ask, Node, Request, Sink};
 use crate::quorum::{
     Attempt, Basis, ConfirmVote, Confirmation, Duty, Extension, FencingToken, Release,
     ReleaseResult, Terms, Time, Vote, drift,
@@ -126,11 +126,13 @@ impl Claim {
         answer_by: Time,
         interrupts: Interrupts<'_>,
     ) -> Woken {
-        let Wanted { kind, name, terms } = &self.wanted;
-        let mark_key = ident::mark_key(&self.coordinator.settings().key_prefix);
-        let mark = MarkCheck { key: &mark_key, text: "" };
-        let request = kind.acquire(name.key(), mark, &self.owner, terms.ttl, proposal);
-        self.round().ask(self.nodes(), &Arc::new(request));
+        let Wanted { kind, name, terms } = self.wanted.clone();
+        let (owner, set) = (self.owner.clone(), self.coordinator.set().clone());
+        let take = move |text: &str| {
+            let mark = MarkCheck { key: set.mark_key(), text };
+            kind.acquire(name.key(), mark, &owner, terms.ttl, proposal)
+        };
+        self.round().ask(self.nodes(), &Ask::Taking(Arc::new(take)));
         let woken = self.round().wait(answer_by, interrupts);
         match self.round().with(Attempt::number_to_write_back) {
             Some(number) if woken == Woken::Decided => {
@@ -149,7 +151,8 @@ impl Claim {
             |vote| *vote == ConfirmVote::Confirmed,
             self.coordinator.names(),
         );
-        round.ask(nodes, &Arc::new(kind.confirm(name.key(), &self.owner, number)));
+        let confirm = kind.confirm(name.key(), &self.owner, number);
+        round.ask(nodes, &Ask::Holding(Arc::new(confirm)));
         let woken = round.wait(answer_by, interrupts);
         if round.with(|confirmation| confirmation.confirmed()) {
             self.round().with(Attempt::written_back);
@@ -168,7 +171,8 @@ impl Claim {
     ) {
         let Wanted { kind, name, .. } = &self.wanted;
         round.ask_each(self.nodes(), |node| {
-            Arc::new(kind.extend(name.key(), &self.owner, ttl, self.repair(node, repair_until, 0)))
+            let repair = self.repair(node, repair_until, 0);
+            Ask::Holding(Arc::new(kind.extend(name.key(), &self.owner, ttl, repair)))
         });
     }
 
@@ -184,7 +188,7 @@ impl Claim {
         let Wanted { kind, name, .. } = &self.wanted;
         round.ask_some(self.nodes(), |i, node| {
             let repair = self.repair(node, Some(repair_until), up_to[i]?);
-            Some(Arc::new(kind.extend(name.key(), &self.owner, ttl, repair)))
+            Some(Ask::Holding(Arc::new(kind.extend(name.key(), &self.owner, ttl, repair))))
         });
     }
 
@@ -227,7 +231,7 @@ impl Claim {
         self.send_releases(&request, &duties, longest_ttl, Some(&sink));
         for (i, node) in nodes.iter().enumerate() {
             if duties.iter().all(|duty| duty.node != i) {
-                node.ask(&request, &round);
+                node.ask(Ask::Anyway(request.clone()), &round);
             }
         }
         if no_wait {

@@ -14,6 +14,7 @@ use crate::exit;
 use crate::guard::Guard;
 use crate::kinds::Mutex;
 use crate::node::{Address, Node};
+use crate::skip;
 use crate::stats::NodeStats;
 
 /// Distributed locks over a set of Redis masters.
@@ -97,6 +98,8 @@ impl Quorlock {
     pub fn embedded(n: usize) -> Result<(Self, crate::embedded::Nodes), Error> {
         let nodes = crate::embedded::Nodes::start(n)?;
         let locks = Self::builder().nodes(nodes.urls()).build()?;
+        // Nobody else knows these nodes, so nothing can be held there.
+        locks.admit()?;
         // It is new, so there are none yet.
         let _ = locks.shared.nodes.set(nodes.clone());
         Ok((locks, nodes))
@@ -114,12 +117,15 @@ impl Quorlock {
     /// Takes the exclusive lock `name`; waits as long as somebody else holds it.
     ///
     /// While no majority of the nodes can be reached it goes on trying for
-    /// [`no_quorum_timeout`](Builder::no_quorum_timeout). It is not reentrant: a thread that waits
+    /// [`no_quorum_timeout`](Builder::no_quorum_timeout). Where nodes that may have forgotten locks are in
+    /// the way it waits until they are ready, [`max_ttl`](Builder::max_ttl) as a rule, and an event says
+    /// so. It is not reentrant: a thread that waits
     /// for a lock that it holds itself waits until the TTL is over.
     ///
     /// # Errors
     ///
-    /// [`Config`](ErrorKind::Config) for a bad name, [`NoQuorum`](ErrorKind::NoQuorum) if too few
+    /// [`Config`](ErrorKind::Config) for a bad name, or if clients with other settings use the nodes, or
+    /// two of the nodes are one server; [`NoQuorum`](ErrorKind::NoQuorum) if too few
     /// nodes could be reached for too long, [`WrongKind`](ErrorKind::WrongKind) if the name
     /// belongs to something that is no lock, [`Closed`](ErrorKind::Closed) after
     /// [`close`](Self::close).
@@ -132,7 +138,8 @@ impl Quorlock {
     ///
     /// # Errors
     ///
-    /// Those of [`lock`](Self::lock); [`NoQuorum`](ErrorKind::NoQuorum) after this one try.
+    /// Those of [`lock`](Self::lock); [`NoQuorum`](ErrorKind::NoQuorum) after this one try, and
+    /// [`Quarantined`](ErrorKind::Quarantined) if the nodes may have forgotten locks that are held.
     pub fn try_lock(&self, name: impl AsRef<[u8]>) -> Result<Option<Guard>, Error> {
         self.mutex(name).try_lock()
     }
@@ -142,8 +149,7 @@ impl Quorlock {
     ///
     /// # Errors
     ///
-    /// Those of [`lock`](Self::lock); [`NoQuorum`](ErrorKind::NoQuorum) at the latest after
-    /// `timeout`.
+    /// Those of [`try_lock`](Self::try_lock), at the latest after `timeout`.
     pub fn try_lock_for(
         &self,
         name: impl AsRef<[u8]>,
@@ -206,6 +212,35 @@ impl Quorlock {
         critical: impl FnOnce(&Guard) -> R,
     ) -> Result<R, Error> {
         self.mutex(name).with_lock(critical)
+    }
+
+    /// Has the nodes grant locks at once that would wait for [`max_ttl`](Builder::max_ttl) first, since they
+    /// are new, or were restarted, emptied or promoted. Waits until they do: at most four times the
+    /// [`node_timeout`](Builder::node_timeout), or two seconds.
+    ///
+    /// **Only when nothing can be held**, by any client anywhere: before the first start of what uses the
+    /// locks, or after all of it has been stopped. A node waits because it may have forgotten a lock that
+    /// somebody still holds; who skips the wait says that there is no such lock. What a node forgets
+    /// after this call is waited for as ever.
+    ///
+    /// # Errors
+    ///
+    /// [`NoQuorum`](ErrorKind::NoQuorum) if no majority of the nodes could be reached and admitted in
+    /// time, [`Config`](ErrorKind::Config) if clients with other settings use them. Each with a cause for
+    /// every node.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use quorlock::Builder;
+    ///
+    /// // Part of setting up a new installation.
+    /// let locks = Builder::from_env()?.build()?;
+    /// locks.admit()?;
+    /// # Ok::<(), quorlock::Error>(())
+    /// ```
+    pub fn admit(&self) -> Result<(), Error> {
+        skip::admit(self.coordinator())
     }
 
     /// Ends all use of this client, by all its clones: calls that wait end with

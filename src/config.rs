@@ -98,6 +98,9 @@ impl Default for Builder {
             certificates: Certificates::default(),
             settings: Settings {
                 ttl: Duration::from_secs(30),
+                max_ttl: None,
+                set_name: "default".to_owned(),
+                restart_quarantine: true,
                 node_timeout: Duration::from_millis(200),
                 no_quorum_timeout: Duration::from_secs(10),
                 renewal: Renewal::Auto,
@@ -163,6 +166,41 @@ impl Builder {
     /// its holder crashed, and how long a holder may be cut off before it loses the lock.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.settings.ttl = ttl;
+        self
+    }
+
+    /// The longest [`ttl`](Self::ttl) that any client of these nodes uses, at most 24 hours, in whole
+    /// milliseconds. No lock is granted or extended for longer. A node that may have forgotten locks
+    /// grants nothing for that long: [`restart_quarantine`](Self::restart_quarantine).
+    ///
+    /// All clients of the nodes must agree on it: those with another value get
+    /// [`Config`](crate::ErrorKind::Config). Defaults to the larger of the TTL and 30 s, so that clients
+    /// agree whatever TTL up to 30 s each of them has. A smaller one makes nodes ready sooner after a
+    /// restart.
+    pub fn max_ttl(mut self, max_ttl: Duration) -> Self {
+        self.settings.max_ttl = Some(max_ttl);
+        self
+    }
+
+    /// What this set of nodes is called: 1 to 64 letters, digits, `.`, `_` and `-`.
+    ///
+    /// Defaults to `default`. Give sets names of their own to have it noticed, by
+    /// [`Config`](crate::ErrorKind::Config), when a client names the nodes of another one by mistake.
+    pub fn set_name(mut self, name: impl Into<String>) -> Self {
+        self.settings.set_name = name.into();
+        self
+    }
+
+    /// Whether a node that may have forgotten locks, since it is new, or was restarted, emptied or
+    /// promoted, grants none for [`max_ttl`](Self::max_ttl). Locks that are held go on meanwhile, and are
+    /// renewed there.
+    ///
+    /// Defaults to on: otherwise restarts of a majority within one TTL, or a flush, let a second client
+    /// have a lock that is held. The price is that a new set grants its first lock after `max_ttl`, unless
+    /// [`Quorlock::admit`] skips that. Switch it off for tests and throw-away nodes. All clients of the
+    /// nodes must agree.
+    pub fn restart_quarantine(mut self, on: bool) -> Self {
+        self.settings.restart_quarantine = on;
         self
     }
 

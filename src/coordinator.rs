@@ -12,7 +12,7 @@ use crate::config::Settings;
 use crate::error::{Error, ErrorKind, NodeFault};
 use crate::held::Held;
 use crate::ident::{self, Name};
-use crate::node::{Address, Node};
+use crate::node::{Address, Node, NodeSet};
 use crate::numbers::{Numbers, wait_for_clocks};
 use crate::observe;
 use crate::quorum::{
@@ -25,6 +25,7 @@ use crate::round::{Interrupts, Woken};
 /// The nodes and all that is shared by the clones of one client and the locks it gave out.
 pub(crate) struct Coordinator {
     nodes: Vec<Node>,
+    set: Arc<NodeSet>,
     names: Arc<[Arc<str>]>,
     settings: Settings,
     unanswered: Arc<AtomicUsize>,
@@ -48,7 +49,15 @@ struct Tried {
 impl Coordinator {
     /// Starts the workers.
     pub(crate) fn start(addresses: Vec<Address>, settings: Settings) -> Result<Arc<Self>, Error> {
-        let names = addresses.iter().map(|address| address.shown().clone()).collect();
+        let names: Arc<[Arc<str>]> =
+            addresses.iter().map(|address| address.shown().clone()).collect();
+        let set = NodeSet::new(
+            ident::mark_key(&settings.key_prefix),
+            &names,
+            &settings.configuration(names.len()),
+            settings.fall_back_after().is_some(),
+            settings.mechanisms,
+        );
         let unanswered = Arc::new(AtomicUsize::new(0));
         let nodes = addresses.into_iter().enumerate().map(|(index, address)| {
             let node = address.shown().clone();
@@ -56,6 +65,7 @@ impl Coordinator {
                 index,
                 address,
                 settings.node_timeout,
+                &set,
                 settings.replicas(),
                 unanswered.clone(),
             )
@@ -75,6 +85,7 @@ impl Coordinator {
         let (open, closed) = bounded(0);
         Ok(Arc::new(Self {
             nodes: nodes.collect::<Result<_, _>>()?,
+            set,
             names,
             settings,
             unanswered,
@@ -88,6 +99,10 @@ impl Coordinator {
 
     pub(crate) fn nodes(&self) -> &[Node] {
         &self.nodes
+    }
+
+    pub(crate) fn set(&self) -> &Arc<NodeSet> {
+        &self.set
     }
 
     pub(crate) fn names(&self) -> &Arc<[Arc<str>]> {
@@ -118,6 +133,8 @@ impl Coordinator {
         let never = never();
         let interrupts = Interrupts { cancel: cancel.unwrap_or(&never), closed: &self.closed };
         stop_if(interrupts.poll(), &wanted.name)?;
+        self.check_agreement(&wanted.name)?;
+        let mut told = false;
         let mut acquisition = Acquisition::new(Policy {
             patience,
             backoff: self.settings.backoff,
@@ -128,9 +145,18 @@ impl Coordinator {
             let Tried { claim, started, answer_by, judgement } =
                 self.attempt(wanted, &mut acquisition, interrupts)?;
             let Judgement { conclusion, basis, quorum } = judgement;
+            // A node may have been heard of meanwhile. A lock that was won all the same is given back.
+            self.check_agreement(&wanted.name)?;
             let asked = claim.asked();
             let faults = || asked.faults(&self.nodes, answer_by);
-            let step = acquisition.concluded(conclusion, started, clock::now(), rand::random());
+            let now = clock::now();
+            let ready_in = self.set.ready_in(now);
+            let step = match conclusion {
+                Conclusion::NotAdmitted => {
+                    acquisition.not_admitted(ready_in, started, now, rand::random())
+                }
+                _ => acquisition.concluded(conclusion, started, now, rand::random()),
+            };
             if let Step::Finish(Outcome::Granted { valid_until, number }) = step {
                 self.note(quorum, started, faults);
                 if basis == Basis::FirstNode {
@@ -144,12 +170,29 @@ impl Coordinator {
             let outcome = match step {
                 Step::Finish(outcome) => Some(outcome),
                 Step::Wait(until) => {
+                    if let (Conclusion::NotAdmitted, Some(ready_in), false) =
+                        (conclusion, ready_in.filter(|left| !left.is_zero()), told)
+                    {
+                        told = true;
+                        observe::waits_for_quarantine(&wanted.name, ready_in, &faults());
+                    }
                     stop_if(interrupts.wait(&never, until), &wanted.name)?;
                     acquisition.waited(clock::now())
                 }
             };
             if let Some(outcome) = outcome {
                 return self.refusal(outcome, wanted, faults);
+            }
+        }
+    }
+
+    /// `Config`, if a node is in a state for whose sake no lock may be taken anywhere.
+    fn check_agreement(&self, name: &Name) -> Result<(), Error> {
+        match self.set.conflict() {
+            None => Ok(()),
+            Some(faults) => {
+                let message = format!("{name} cannot be locked: the nodes are not one set of ours");
+                Err(Error::config(message).with_faults(faults))
             }
         }
     }
@@ -245,10 +288,15 @@ impl Coordinator {
                     name.fence_key().escape_ascii()
                 ),
             ),
-            Outcome::NotAdmitted => (
-                ErrorKind::NoQuorum,
-                format!("{name} was not granted: too many nodes admit no new locks for now"),
-            ),
+            Outcome::NotAdmitted => {
+                let now = clock::now();
+                let ready_in = self.set.ready_in(now).unwrap_or(self.settings.max_ttl());
+                let message = format!(
+                    "{name} was not granted: too many nodes may have forgotten locks that are held; \
+                     a majority grants locks again in {ready_in:.1?}"
+                );
+                (ErrorKind::Quarantined { ready_in }, message)
+            }
             Outcome::NoQuorum => (
                 ErrorKind::NoQuorum,
                 format!("no quorum for {name}: {needed} of {nodes} nodes have to answer"),

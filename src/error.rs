@@ -3,6 +3,7 @@
 use std::error::Error as StdError;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Why a call failed.
 ///
@@ -33,12 +34,19 @@ struct Inner {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// A setting or an argument is wrong: a bad URL, an empty name, a TTL out of range. Trying again
-    /// does not help.
+    /// A setting or an argument is wrong: a bad URL, an empty name, a TTL out of range; or clients with
+    /// other settings use the same nodes. Trying again does not help.
     Config,
     /// Too few nodes could be reached in time to decide anything. [`Error::node_faults`] says what
     /// is wrong with each of them.
     NoQuorum,
+    /// The nodes answer, but so many of them may have forgotten locks, since they are new, or were
+    /// restarted, emptied or promoted, that none can be granted now. That ends by itself;
+    /// [`Quorlock::admit`](crate::Quorlock::admit) ends it at once where nothing can be held.
+    Quarantined {
+        /// In how much time a majority will grant locks again, as far as is known now.
+        ready_in: Duration,
+    },
     /// The lock was held, and is not certainly ours any more.
     Lost,
     /// The caller's own cancel channel fired.

@@ -24,6 +24,7 @@ mod round;
 #[cfg(all(test, feature = "embedded"))]
 #[path = "../tests/simulation/mod.rs"]
 mod simulation;
+mod skip;
 mod stats;
 
 pub use client::Quorlock;

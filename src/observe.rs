@@ -1,6 +1,7 @@
 //! The events that this crate tells, through `tracing`.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::error::NodeFault;
 use crate::ident::Name;
@@ -12,6 +13,53 @@ pub(crate) fn node_up(node: &Arc<str>) {
 
 pub(crate) fn node_down(fault: &NodeFault) {
     tracing::warn!(target: "quorlock", node = fault.node(), reason = fault.what(), "node is down");
+}
+
+/// A node may have forgotten locks, and grants nothing to newcomers.
+pub(crate) fn quarantined(fault: &NodeFault, ready_in: Option<Duration>) {
+    tracing::warn!(
+        target: "quorlock",
+        node = fault.node(),
+        reason = fault.what(),
+        ?ready_in,
+        "node is in quarantine; the set grants locks in that time, if it is known"
+    );
+}
+
+pub(crate) fn admitted(node: &str) {
+    tracing::info!(target: "quorlock", node, "node is admitted");
+}
+
+/// For the sake of this node no lock is taken anywhere.
+pub(crate) fn conflict(fault: &NodeFault) {
+    tracing::error!(
+        target: "quorlock",
+        node = fault.node(),
+        reason = fault.what(),
+        "node forbids to take locks on the whole set"
+    );
+}
+
+/// A call waits until nodes are admitted.
+pub(crate) fn waits_for_quarantine(name: &Name, ready_in: Duration, faults: &[NodeFault]) {
+    let reasons: Vec<_> = faults.iter().map(ToString::to_string).collect();
+    tracing::warn!(
+        target: "quorlock",
+        lock = %name,
+        ?ready_in,
+        reasons = reasons.join("; "),
+        "a lock is waited for until nodes that may have forgotten locks are admitted"
+    );
+}
+
+/// A server may drop keys of locks when its memory is full.
+pub(crate) fn evicts(node: &Arc<str>, policy: &str) {
+    tracing::warn!(
+        target: "quorlock",
+        node = &**node,
+        policy,
+        "this server may drop the keys of locks that are held; set maxmemory-policy to noeviction"
+    );
 }
 
 /// Too many releases wait for a node that is down.

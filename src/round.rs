@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use crate::clock;
 use crate::error::NodeFault;
 use crate::kinds::reply::Unexpected;
-use crate::node::{Answer, Node, Request, Sink, Undelivered, Value};
+use crate::node::{Answer, Ask, Node, Sink, Undelivered, Value};
 use crate::quorum::{Ballot, Failure, Time};
 
 /// How long after its start a round without a quorum is reported at the earliest, if not all nodes
@@ -135,30 +135,26 @@ impl<B: Ballot + 'static> Round<B> {
     }
 
     /// Asks all nodes.
-    pub(crate) fn ask(self: &Arc<Self>, nodes: &[Node], request: &Arc<Request>) {
-        self.ask_each(nodes, |_| request.clone());
+    pub(crate) fn ask(self: &Arc<Self>, nodes: &[Node], ask: &Ask) {
+        self.ask_each(nodes, |_| ask.clone());
     }
 
     /// Asks all nodes, each one something of its own.
-    pub(crate) fn ask_each(
-        self: &Arc<Self>,
-        nodes: &[Node],
-        request: impl Fn(&Node) -> Arc<Request>,
-    ) {
-        self.ask_some(nodes, |_, node| Some(request(node)));
+    pub(crate) fn ask_each(self: &Arc<Self>, nodes: &[Node], ask: impl Fn(&Node) -> Ask) {
+        self.ask_some(nodes, |_, node| Some(ask(node)));
     }
 
     /// Asks those nodes for which there is a request.
     pub(crate) fn ask_some(
         self: &Arc<Self>,
         nodes: &[Node],
-        request: impl Fn(usize, &Node) -> Option<Arc<Request>>,
+        ask: impl Fn(usize, &Node) -> Option<Ask>,
     ) {
-        let requests: Vec<_> = nodes.iter().enumerate().map(|(i, node)| request(i, node)).collect();
-        self.expect((0..nodes.len()).filter(|node| requests[*node].is_some()));
-        for (node, request) in nodes.iter().zip(&requests) {
-            if let Some(request) = request {
-                node.ask(request, self);
+        let asks: Vec<_> = nodes.iter().enumerate().map(|(i, node)| ask(i, node)).collect();
+        self.expect((0..nodes.len()).filter(|node| asks[*node].is_some()));
+        for (node, ask) in nodes.iter().zip(asks) {
+            if let Some(ask) = ask {
+                node.ask(ask, self);
             }
         }
     }

@@ -9,7 +9,12 @@ use support::{Server, Servers};
 
 fn builder(urls: impl IntoIterator<Item = String>) -> Builder {
     // Time enough to answer on a busy machine; what is refused is told without trying for long.
-    let builder = Quorlock::builder().nodes(urls).node_timeout(Duration::from_secs(10));
+    // Fresh servers have forgotten nothing, and need not be waited for.
+    let builder = Quorlock::builder()
+        .restart_quarantine(false)
+        .max_ttl(Duration::from_secs(600))
+        .nodes(urls)
+        .node_timeout(Duration::from_secs(10));
     builder.no_quorum_timeout(Duration::from_millis(200))
 }
 

@@ -13,7 +13,9 @@ const AFTER: Duration = Duration::from_millis(300);
 const KEY: &str = "quorlock:orders/42";
 
 fn builder(urls: Vec<String>) -> Builder {
+    // Fresh servers have forgotten nothing, and need not be waited for.
     Quorlock::builder()
+        .restart_quarantine(false)
         .nodes(urls)
         .ttl(TTL)
         .node_timeout(TTL / 2)

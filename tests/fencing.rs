@@ -26,7 +26,13 @@ const LARGEST: u64 = (1 << 51) - 1;
 const AHEAD: u64 = 2_000_000_000_000_000;
 
 fn settings(servers: &Servers) -> Builder {
-    Quorlock::builder().nodes(servers.urls()).ttl(TTL).node_timeout(NODE_TIMEOUT)
+    // Fresh servers have forgotten nothing, and need not be waited for.
+    Quorlock::builder()
+        .restart_quarantine(false)
+        .max_ttl(Duration::from_secs(600))
+        .nodes(servers.urls())
+        .ttl(TTL)
+        .node_timeout(NODE_TIMEOUT)
 }
 
 fn build(builder: Builder) -> Quorlock {
@@ -215,7 +221,12 @@ fn without_a_majority_that_confirms_there_is_no_lock() {
             _ => b":1\r\n".to_vec(),
         });
         let nodes = [servers[0].url(), servers[1].url(), odd];
-        let builder = Quorlock::builder().nodes(nodes).ttl(TTL).node_timeout(NODE_TIMEOUT);
+        let builder = Quorlock::builder()
+            .restart_quarantine(false)
+            .max_ttl(Duration::from_secs(600))
+            .nodes(nodes)
+            .ttl(TTL)
+            .node_timeout(NODE_TIMEOUT);
         let locks = builder.build().expect("the settings are valid");
         wait_until("two of three are connected", LIMIT, || {
             locks.node_stats().iter().filter(|node| node.connected).count() == 2
@@ -300,7 +311,7 @@ fn without_fencing_there_is_no_fence_and_no_token() {
         servers[0].get(KEY).is_some()
     });
     for server in servers.iter() {
-        assert_eq!(server.command(&["DBSIZE"]), Value::Int(1), "the key of the lock, and no other");
+        assert_eq!(server.command(&["DBSIZE"]), Value::Int(2), "the lock, the mark, and no other");
     }
 }
 

@@ -16,7 +16,13 @@ use support::{Server, Servers, wait_until};
 const AGES: Duration = Duration::from_secs(30);
 
 fn patient(servers: &Servers) -> Builder {
-    Quorlock::builder().nodes(servers.urls()).ttl(AGES * 2).node_timeout(AGES)
+    // Fresh servers have forgotten nothing, and need not be waited for.
+    Quorlock::builder()
+        .restart_quarantine(false)
+        .max_ttl(Duration::from_secs(600))
+        .nodes(servers.urls())
+        .ttl(AGES * 2)
+        .node_timeout(AGES)
 }
 
 /// Soon enough for hung nodes to be given up in a test, and long enough for healthy ones to answer
@@ -24,7 +30,12 @@ fn patient(servers: &Servers) -> Builder {
 const NODE_TIMEOUT: Duration = Duration::from_secs(2);
 
 fn quick(servers: &Servers) -> Builder {
-    Quorlock::builder().nodes(servers.urls()).ttl(AGES * 2).node_timeout(NODE_TIMEOUT)
+    Quorlock::builder()
+        .restart_quarantine(false)
+        .max_ttl(Duration::from_secs(600))
+        .nodes(servers.urls())
+        .ttl(AGES * 2)
+        .node_timeout(NODE_TIMEOUT)
 }
 
 fn connected(locks: &Quorlock) {

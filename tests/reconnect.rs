@@ -14,7 +14,12 @@ const LIMIT: Duration = Duration::from_secs(20);
 const KEY: &str = "quorlock:orders/42";
 
 fn client(servers: &Servers) -> Quorlock {
-    let builder = Quorlock::builder().nodes(servers.urls()).ttl(TTL).node_timeout(NODE_TIMEOUT);
+    // Fresh servers have forgotten nothing, and need not be waited for.
+    let builder = Quorlock::builder()
+        .restart_quarantine(false)
+        .nodes(servers.urls())
+        .ttl(TTL)
+        .node_timeout(NODE_TIMEOUT);
     let locks = builder.build().expect("valid settings");
     wait_until("all nodes are connected", LIMIT, || {
         locks.node_stats().iter().all(|node| node.connected)
@@ -81,7 +86,12 @@ fn a_release_reaches_a_node_that_comes_back_with_its_data() {
 fn a_node_that_comes_up_later_joins_in() {
     let mut servers = Servers::start(3);
     servers.iter_mut().for_each(Server::kill);
-    let locks = Quorlock::builder().nodes(servers.urls()).ttl(TTL).build().expect("valid settings");
+    let locks = Quorlock::builder()
+        .restart_quarantine(false)
+        .nodes(servers.urls())
+        .ttl(TTL)
+        .build()
+        .expect("valid settings");
     assert!(locks.try_lock("orders/42").is_err());
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| locks.lock("orders/42"));

@@ -29,7 +29,13 @@ const NAME: &str = "orders/42";
 const KEY: &str = "quorlock:orders/42";
 
 fn settings(servers: &Servers) -> Builder {
-    Quorlock::builder().nodes(servers.urls()).ttl(TTL).node_timeout(NODE_TIMEOUT)
+    // Fresh servers have forgotten nothing, and need not be waited for.
+    Quorlock::builder()
+        .restart_quarantine(false)
+        .max_ttl(Duration::from_secs(600))
+        .nodes(servers.urls())
+        .ttl(TTL)
+        .node_timeout(NODE_TIMEOUT)
 }
 
 fn build(builder: Builder) -> Quorlock {

@@ -26,7 +26,10 @@ fn master_and_replica() -> (Server, Server) {
 }
 
 fn builder(master: &Server, timeout: Duration) -> Builder {
+    // Fresh servers have forgotten nothing, and need not be waited for.
     Quorlock::builder()
+        .restart_quarantine(false)
+        .max_ttl(Duration::from_secs(600))
         .nodes([master.url()])
         .node_timeout(Duration::from_secs(5))
         .ttl(Duration::from_secs(60))
@@ -136,10 +139,14 @@ fn made_up(runs: &'static [&str], acknowledged: &'static [usize]) -> (Quorlock, 
     let counts = Arc::new(Counts::default());
     let counted = counts.clone();
     let url = fake::server(move |command| match command {
-        "PING" => b"+PONG\r\n".to_vec(),
+        "PING" => {
+            counted.connections.fetch_add(1, Ordering::SeqCst);
+            b"+PONG\r\n".to_vec()
+        }
         "TIME" => b"*2\r\n$10\r\n1700000000\r\n$1\r\n0\r\n".to_vec(),
         "INFO" => {
-            let run = next(runs, &counted.connections);
+            let connections = counted.connections.load(Ordering::SeqCst);
+            let run = runs[connections.min(runs.len()) - 1];
             let text = format!("redis_version:7.4.0\r\nrun_id:{run}\r\n");
             format!("${}\r\n{text}\r\n", text.len()).into_bytes()
         }
@@ -148,6 +155,8 @@ fn made_up(runs: &'static [&str], acknowledged: &'static [usize]) -> (Quorlock, 
         _ => b"+OK\r\n".to_vec(),
     });
     let locks = Quorlock::builder()
+        .restart_quarantine(false)
+        .max_ttl(Duration::from_secs(600))
         .nodes([url])
         .node_timeout(Duration::from_secs(5))
         .ttl(Duration::from_secs(60))

@@ -15,7 +15,13 @@ use support::{Servers, fake, wait_until};
 const LIMIT: Duration = Duration::from_secs(20);
 
 fn client(url: String) -> Quorlock {
-    let locks = Quorlock::builder().nodes([url]).build().expect("valid settings");
+    // Fresh servers have forgotten nothing, and need not be waited for.
+    let locks = Quorlock::builder()
+        .restart_quarantine(false)
+        .max_ttl(Duration::from_secs(600))
+        .nodes([url])
+        .build()
+        .expect("valid settings");
     wait_until("the node is connected", LIMIT, || locks.node_stats()[0].connected);
     locks
 }
@@ -119,12 +125,16 @@ fn dribbled_bytes_hold_no_caller() {
             thread::spawn(move || {
                 let mut request = [0; 4_096];
                 let version = "redis_version:7.0.15\r\n";
+                let info = format!("${}\r\n{version}\r\n", version.len());
+                let time = "*2\r\n$1\r\n1\r\n$1\r\n0\r\n";
                 let _ = stream.read(&mut request);
-                let _ = write!(
-                    stream,
-                    "+PONG\r\n*2\r\n$1\r\n1\r\n$1\r\n0\r\n${}\r\n{version}\r\n",
-                    version.len()
-                );
+                let _ = write!(stream, "+PONG\r\n{time}{info}{info}{info}");
+                let _ = stream.read(&mut request);
+                let _ = stream.write_all(&fake::admit(""));
+                let length = stream.read(&mut request).unwrap_or_default();
+                let change = String::from_utf8_lossy(&request[..length]);
+                let mark = change.lines().find(|line| line.starts_with("quorlock-mark"));
+                let _ = stream.write_all(&fake::admit(mark.unwrap_or_default()));
                 let _ = stream.read(&mut request);
                 let _ = stream.write_all(b"$100000\r\n");
                 while stream.write_all(b"x").is_ok() {
@@ -133,7 +143,10 @@ fn dribbled_bytes_hold_no_caller() {
             });
         }
     });
-    let builder = Quorlock::builder().nodes([format!("redis://127.0.0.1:{port}")]);
+    let builder = Quorlock::builder()
+        .restart_quarantine(false)
+        .max_ttl(Duration::from_secs(600))
+        .nodes([format!("redis://127.0.0.1:{port}")]);
     let locks = builder.node_timeout(Duration::from_millis(100)).build().expect("valid settings");
     wait_until("the node counts as down", LIMIT, || {
         let error = locks.try_lock("orders/42").expect_err("no answer is ever complete");
@@ -149,7 +162,11 @@ fn dribbled_bytes_hold_no_caller() {
 #[test]
 fn one_answer_of_five_is_no_quorum() {
     let mut servers = Servers::start(5);
-    let builder = Quorlock::builder().nodes(servers.urls()).node_timeout(Duration::from_secs(2));
+    let builder = Quorlock::builder()
+        .restart_quarantine(false)
+        .max_ttl(Duration::from_secs(600))
+        .nodes(servers.urls())
+        .node_timeout(Duration::from_secs(2));
     let locks = builder.build().expect("valid settings");
     wait_until("all nodes are connected", LIMIT, || {
         locks.node_stats().iter().all(|node| node.connected)
@@ -171,7 +188,10 @@ fn one_answer_of_five_is_no_quorum() {
 fn a_majority_that_was_given_up_is_not_waited_for() {
     let mut servers = Servers::start(3);
     let timeout = Duration::from_secs(4);
-    let builder = Quorlock::builder().nodes(servers.urls());
+    let builder = Quorlock::builder()
+        .restart_quarantine(false)
+        .max_ttl(Duration::from_secs(600))
+        .nodes(servers.urls());
     let impatient = builder.clone().build().expect("valid settings");
     let locks = builder.node_timeout(timeout).ttl(timeout * 3).build().expect("valid settings");
     for locks in [&impatient, &locks] {

@@ -36,10 +36,17 @@ impl Masters {
         let can_start = check_can_start();
         #[cfg(feature = "embedded")]
         if can_start.is_err() && env::var_os(server::BINARY).is_none() {
-            return Ok(Self::Embedded(Nodes::start(n)?, 0));
+            return Self::Embedded(Nodes::start(n)?, 0).admitted();
         }
         can_start?;
-        Ok(Self::Ours(Servers::start(n)))
+        Self::Ours(Servers::start(n)).admitted()
+    }
+
+    /// New masters might be old ones that have forgotten their locks, and would grant none for a while.
+    /// Of these we know that nothing can be held there.
+    fn admitted(self) -> Result<Self, Failure> {
+        self.builder()?.build()?.admit()?;
+        Ok(self)
     }
 
     /// What every client of these masters begins with. Each client that is built is as good as a
@@ -66,13 +73,19 @@ impl Masters {
 
     pub(crate) fn describe(&self) -> String {
         match self {
-            Self::Ours(servers) => format!("{} masters, started here", servers.len()),
+            Self::Ours(servers) => format!(
+                "{} masters, started here and admitted at once, for nothing can be held there yet",
+                servers.len()
+            ),
             #[cfg(feature = "embedded")]
             Self::Embedded(nodes, _) => format!(
-                "{} masters, embedded in this process: there is no redis-server to start",
+                "{} masters, embedded in this process and admitted at once: there is no redis-server \
+                 to start",
                 nodes.len()
             ),
-            Self::Yours => "the masters in QUORLOCK_NODES; none of them will be killed".to_owned(),
+            Self::Yours => "the masters in QUORLOCK_NODES; none of them will be killed. If they are \
+                            new or were restarted, the first lock waits until max_ttl (30 s) is over"
+                .to_owned(),
         }
     }
 

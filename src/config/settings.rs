@@ -6,7 +6,7 @@ use super::{Fallback, Renewal};
 use crate::error::Error;
 use crate::ident;
 use crate::node::{GRACE, Replicas};
-use crate::quorum::{Backoff, Mechanisms};
+use crate::quorum::{Backoff, Configuration, Mechanisms};
 
 /// Of a shorter lease the allowance for drift would leave next to nothing.
 const SHORTEST_TTL: Duration = Duration::from_millis(20);
@@ -17,12 +17,19 @@ const LONGEST_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 /// With a longer pause between two tries a lock could be free for minutes before a waiter looks.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
+/// The longest lock that may be asked for where nothing is set.
+const DEFAULT_MAX_TTL: Duration = Duration::from_secs(30);
+
 const LONGEST_PREFIX: usize = 1_024;
 
 /// What the rest of the crate needs to know of the configuration. Checked by `Builder::build`.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) ttl: Duration,
+    /// `None`: as [`max_ttl`](Self::max_ttl) says.
+    pub(crate) max_ttl: Option<Duration>,
+    pub(crate) set_name: String,
+    pub(crate) restart_quarantine: bool,
     pub(crate) node_timeout: Duration,
     pub(crate) no_quorum_timeout: Duration,
     pub(crate) renewal: Renewal,
@@ -70,8 +77,37 @@ impl Settings {
                  one, within at least 1 ms"
             )));
         }
+        if !Configuration::is_set_name(&self.set_name) {
+            return Err(Error::config(format!(
+                "the set_name is \"{:.80}\"; it must be 1 to 64 letters, digits, \".\", \"_\" and \"-\"",
+                self.set_name.escape_debug()
+            )));
+        }
         self.check_max_hold(self.max_hold)?;
-        self.check_ttl(self.ttl)
+        self.check_ttl(self.ttl)?;
+        let max_ttl = self.max_ttl();
+        if max_ttl > LONGEST_TTL || !max_ttl.subsec_nanos().is_multiple_of(1_000_000) {
+            return Err(Error::config(format!(
+                "max_ttl is {max_ttl:?}; it must be whole milliseconds, and {LONGEST_TTL:?} at most"
+            )));
+        }
+        Ok(())
+    }
+
+    /// The longest that any lock may live without being extended.
+    pub(crate) fn max_ttl(&self) -> Duration {
+        self.max_ttl.unwrap_or_else(|| self.ttl.max(DEFAULT_MAX_TTL))
+    }
+
+    /// What all clients of the nodes must agree on.
+    pub(crate) fn configuration(&self, nodes: usize) -> Configuration {
+        Configuration {
+            set_name: self.set_name.clone(),
+            nodes,
+            max_ttl: self.max_ttl(),
+            quarantine: self.restart_quarantine,
+            index: None,
+        }
     }
 
     /// How long one try for a lock may take: for the answers, and for the replicas behind them.
@@ -116,6 +152,13 @@ impl Settings {
         if ttl > LONGEST_TTL {
             return Err(Error::config(format!(
                 "the TTL is {ttl:?}; {LONGEST_TTL:?} is the most (were milliseconds meant?)"
+            )));
+        }
+        if ttl > self.max_ttl() {
+            return Err(Error::config(format!(
+                "the TTL is {ttl:?}; max_ttl is {:?}, and nodes that were restarted wait no longer \
+                 than that for locks to end; raise max_ttl, for all clients of the set",
+                self.max_ttl()
             )));
         }
         if !ttl.subsec_nanos().is_multiple_of(1_000_000) {

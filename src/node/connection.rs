@@ -35,6 +35,8 @@ pub(super) struct Connection {
     clock: Option<Offset>,
     /// Which run of which server this is.
     run_id: String,
+    /// The policy by which the server may drop keys of locks when its memory is full.
+    evicts: Option<String>,
     /// Nothing was read yet, so that the TLS handshake may not be over.
     fresh: bool,
 }
@@ -76,6 +78,7 @@ impl Connection {
             known: Vec::new(),
             clock: None,
             run_id: String::new(),
+            evicts: None,
             fresh: true,
         };
         connection.check_server(clock::now().after(timeout))?;
@@ -106,6 +109,10 @@ impl Connection {
 
     pub(super) fn run_id(&self) -> &str {
         &self.run_id
+    }
+
+    pub(super) fn evicts(&self) -> Option<&str> {
+        self.evicts.as_deref()
     }
 
     pub(super) fn clock(&self) -> Option<Offset> {
@@ -178,16 +185,25 @@ impl Connection {
         // PING, since a server that is loading or busy answers INFO.
         let mut commands = redis::cmd("PING").get_packed_command();
         commands.extend_from_slice(TIME);
-        redis::cmd("INFO").arg("server").write_packed_command(&mut commands);
+        // One after the other: servers before 7.0 know one section a call.
+        for section in ["server", "cluster", "memory"] {
+            redis::cmd("INFO").arg(section).write_packed_command(&mut commands);
+        }
         let sent = clock::now();
         self.write(&commands).map_err(|broken| broken.fault)?;
         self.read_text(deadline)?;
         self.clock = Some(self.read_clock(sent, deadline).map_err(|broken| broken.fault)?);
-        let info = self.read_text(deadline)?;
-        let run_id = info.lines().find_map(|line| line.strip_prefix("run_id:"));
-        self.run_id = run_id.unwrap_or_default().trim().to_owned();
-        let version = info.lines().find_map(|line| line.strip_prefix("redis_version:"));
-        let version = version.ok_or_else(|| not_redis(&self.address))?.trim();
+        let server = self.read_text(deadline)?;
+        let cluster = self.read_text(deadline)?;
+        let memory = self.read_text(deadline)?;
+        self.run_id = field(&server, "run_id").unwrap_or_default().to_owned();
+        let limited = field(&memory, "maxmemory").is_some_and(|bytes| bytes != "0");
+        let policy = field(&memory, "maxmemory_policy").filter(|policy| *policy != "noeviction");
+        self.evicts = policy.filter(|_| limited).map(str::to_owned);
+        let version = field(&server, "redis_version").ok_or_else(|| not_redis(&self.address))?;
+        if field(&cluster, "cluster_enabled") == Some("1") {
+            return Err(NodeFault::new(self.address.shown(), CLUSTER));
+        }
         if parse_version(version).is_some_and(|version| version < OLDEST) {
             return Err(NodeFault::new(
                 self.address.shown(),
@@ -267,6 +283,15 @@ impl Connection {
     }
 }
 
+/// The value of `name` in a server's INFO.
+fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
+    let value = |line: &'a str| line.strip_prefix(name)?.strip_prefix(':');
+    info.lines().find_map(value).map(str::trim)
+}
+
+const CLUSTER: &str = "the server is part of a Redis Cluster, where a lock and the node's mark would \
+                       be on different servers; name independent masters";
+
 /// What a server's clock says: seconds, and microseconds of the next one.
 fn microseconds(time: &Value) -> Option<i64> {
     let Value::List(parts) = time else { return None };
@@ -339,6 +364,7 @@ fn server_fault(address: &Address, error: RedisError) -> NodeFault {
         Some("ERR") if error.detail().is_some_and(is_refused_in_script) => lacks_permission(&error),
         Some("READONLY") => format!("the server is a replica, not a master ({error})"),
         Some("LOADING") => "the server is still loading its data; it will answer soon".to_owned(),
+        Some("MOVED" | "ASK" | "CROSSSLOT" | "CLUSTERDOWN") => CLUSTER.to_owned(),
         Some("OOM") => format!("the server is out of memory ({error}); raise maxmemory"),
         _ => format!("the server answered with an error: {error}"),
     };

@@ -8,11 +8,12 @@ use std::time::Duration;
 use crossbeam_channel::{Sender, TrySendError, bounded};
 
 use super::address::Address;
-use super::job::{Answer, Job, Release, Sink, Unanswered, Undelivered};
+use super::job::{Answer, Ask, Job, Release, Sink, Unanswered, Undelivered};
 use super::kept::Kept;
 use super::link::Link;
 use super::replicas::{Confirmer, Replicas};
 use super::request::{Request, Value};
+use super::set::NodeSet;
 use super::worker::{Shared, Worker};
 use crate::clock;
 use crate::error::NodeFault;
@@ -43,6 +44,7 @@ pub(crate) struct Node {
     index: usize,
     mailbox: Sender<Job>,
     shared: Arc<Shared>,
+    set: Arc<NodeSet>,
     unanswered: Arc<AtomicUsize>,
 }
 
@@ -53,6 +55,7 @@ impl Node {
         index: usize,
         address: Address,
         timeout: Duration,
+        set: &Arc<NodeSet>,
         replicas: Option<Replicas>,
         unanswered: Arc<AtomicUsize>,
     ) -> io::Result<Self> {
@@ -62,7 +65,6 @@ impl Node {
             kept: Kept::default(),
             writes: Default::default(),
             scripts: Default::default(),
-            clock: Default::default(),
         });
         let confirmer = match replicas {
             None => None,
@@ -80,18 +82,19 @@ impl Node {
             timeout,
             mailbox: jobs,
             shared: shared.clone(),
+            set: set.clone(),
             confirmer,
         };
         clock::spawn(format!("quorlock-node-{index}"), move || worker.run())?;
-        Ok(Self { index, mailbox, shared, unanswered })
+        Ok(Self { index, mailbox, shared, set: set.clone(), unanswered })
     }
 
     /// Asks the node; the answer goes to `sink`, at once if the node is known to be down.
-    pub(crate) fn ask(&self, request: &Arc<Request>, sink: &Arc<impl Sink + 'static>) {
+    pub(crate) fn ask(&self, ask: Ask, sink: &Arc<impl Sink + 'static>) {
         let not_sent = match self.shared.link.fault() {
             Some(fault) => fault,
             None => {
-                let job = Job::Ask { request: request.clone(), sink: sink.clone() };
+                let job = Job::Ask { ask, sink: sink.clone(), written: false };
                 match self.mailbox.try_send(job) {
                     Ok(()) => return,
                     Err(refused) => self.refused(&refused),
@@ -135,7 +138,8 @@ impl Node {
                     // The worker may have emptied the mailbox meanwhile, and sleep. Whatever it
                     // takes out of there has it look at what is kept; if there is still no room,
                     // something else will do.
-                    let nudge = Job::Ask { request: request.clone(), sink: Arc::new(Nobody) };
+                    let ask = Ask::Anyway(request.clone());
+                    let nudge = Job::Ask { ask, sink: Arc::new(Nobody), written: false };
                     let _ = self.mailbox.try_send(nudge);
                 }
             }
@@ -160,7 +164,7 @@ impl Node {
 
     /// The node's clock, as it was when it was last heard of; `None` if it never was.
     pub(crate) fn clock(&self) -> Option<Offset> {
-        *self.shared.clock.lock()
+        self.set.clock(self.index)
     }
 
     pub(crate) fn stats(&self) -> NodeStats {

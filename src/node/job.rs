@@ -31,10 +31,28 @@ pub(crate) trait Sink: Send + Sync {
     fn answer(&self, node: usize, answer: Answer);
 }
 
+/// What to ask a node.
+#[derive(Clone)]
+pub(crate) enum Ask {
+    /// This, whatever is known of the node.
+    Anyway(Arc<Request>),
+    /// This, for a lock that is held: where the node serves holders.
+    Holding(Arc<Request>),
+    /// For a lock that nobody holds: what comes out for the mark under which the node grants at the
+    /// moment at which it is written. So a copy that is sent again after a restart never comes with
+    /// the mark of before.
+    Taking(Arc<dyn Fn(&str) -> Request + Send + Sync>),
+}
+
 /// One request in a mailbox.
 pub(super) enum Job {
     /// A question; worth nothing to anybody once its asker has gone.
-    Ask { request: Arc<Request>, sink: Arc<dyn Sink> },
+    Ask {
+        ask: Ask,
+        sink: Arc<dyn Sink>,
+        /// A copy was written before.
+        written: bool,
+    },
     /// A release; must reach the node as long as the key can be there, asker or not.
     Release(Release),
 }
@@ -50,12 +68,6 @@ pub(super) struct Release {
 }
 
 impl Job {
-    pub(super) fn request(&self) -> &Request {
-        match self {
-            Self::Ask { request, .. } | Self::Release(Release { request, .. }) => request,
-        }
-    }
-
     fn sink(&self) -> Option<&Arc<dyn Sink>> {
         match self {
             Self::Ask { sink, .. } => Some(sink),
@@ -66,6 +78,13 @@ impl Job {
     /// Whether to write it now.
     pub(super) fn sending(&self, node: usize) -> bool {
         self.sink().is_none_or(|sink| sink.sending(node))
+    }
+
+    /// A copy is being written.
+    pub(super) fn is_written(&mut self) {
+        if let Self::Ask { written, .. } = self {
+            *written = true;
+        }
     }
 
     /// The asker, if this answer counts only once it is replicated.

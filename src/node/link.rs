@@ -1,7 +1,7 @@
 //! Whether a node can be reached, as its worker last saw it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::RwLock;
@@ -19,6 +19,8 @@ pub(super) struct Link {
     /// Since when the worker has been waiting for the node, in microseconds of the lease clock; 0
     /// while it is not.
     busy_since_us: AtomicU64,
+    /// It was told that the server may drop keys.
+    told_evicts: AtomicBool,
     /// A worker that waits for longer than this is held by something that no timeout of its own
     /// ends: a server that dribbles bytes, or a name lookup.
     patience: Duration,
@@ -39,6 +41,7 @@ impl Link {
             node,
             state: RwLock::new(State::Connecting),
             busy_since_us: AtomicU64::new(0),
+            told_evicts: AtomicBool::new(false),
             // A reconnect in the middle of an exchange, each step at its limit, takes about seven.
             patience: timeout.saturating_mul(10),
         }
@@ -67,6 +70,13 @@ impl Link {
 
     pub(super) fn idle(&self) {
         self.busy_since_us.store(0, Ordering::Relaxed);
+    }
+
+    /// The server may drop keys of locks, by that policy. Told once.
+    pub(super) fn evicts(&self, policy: &str) {
+        if !self.told_evicts.swap(true, Ordering::Relaxed) {
+            observe::evicts(&self.node, policy);
+        }
     }
 
     fn held(&self) -> Option<NodeFault> {

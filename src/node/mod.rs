@@ -4,15 +4,17 @@
 //! knows nothing of votes; what an answer means is up to whoever asked.
 
 mod address;
-#[cfg_attr(not(test), expect(dead_code, reason = "the workers do not look at nodes yet"))]
 mod admit;
 mod connection;
 mod handle;
 mod job;
 mod kept;
+mod known;
 mod link;
+mod looks;
 mod replicas;
 mod request;
+mod set;
 #[cfg(feature = "tls")]
 mod tls;
 mod worker;
@@ -22,8 +24,9 @@ pub(crate) use address::Address;
 pub(crate) use admit::{read as read_look, request as look_request};
 pub(crate) use connection::GRACE;
 pub(crate) use handle::Node;
-pub(crate) use job::{Answer, Sink, Undelivered};
+pub(crate) use job::{Answer, Ask, Sink, Undelivered};
 pub(crate) use replicas::Replicas;
 pub(crate) use request::{Request, Script, Value};
+pub(crate) use set::NodeSet;
 #[cfg(feature = "tls")]
 pub(crate) use tls::Certificates;

@@ -5,26 +5,29 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
-use parking_lot::Mutex;
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, select};
 
 use super::address::Address;
 use super::connection::{Broken, Connection, GRACE, Reply, TIME};
-use super::job::{Job, Release, Undelivered};
+use super::job::{Ask, Job, Release, Undelivered};
 use super::kept::Kept;
 use super::link::Link;
 use super::replicas::Grant;
-use super::request::Form;
+use super::request::{Form, Request, Value};
+use super::set::NodeSet;
 use crate::clock;
 use crate::error::NodeFault;
 use crate::observe;
-use crate::quorum::{Backoff, Failure, Offset, Time};
+use crate::quorum::{Backoff, Failure, Time};
 
 /// The most jobs that go into one write.
 const BATCH: usize = 256;
 
 const RECONNECT: Backoff =
     Backoff { min: Duration::from_millis(20), max: Duration::from_millis(1_000) };
+
+/// How long a worker with nothing to do sleeps in one piece.
+const IDLE: Duration = Duration::from_secs(60);
 
 /// How long a worker whose client has gone goes on for a release of which nobody knows how long it
 /// is needed.
@@ -36,8 +39,6 @@ pub(super) struct Shared {
     pub(super) kept: Kept,
     pub(super) writes: AtomicU64,
     pub(super) scripts: AtomicU64,
-    /// The node's clock, as it was when it was last heard of.
-    pub(super) clock: Mutex<Option<Offset>>,
 }
 
 pub(super) struct Worker {
@@ -46,6 +47,8 @@ pub(super) struct Worker {
     pub(super) timeout: Duration,
     pub(super) mailbox: Receiver<Job>,
     pub(super) shared: Arc<Shared>,
+    /// What is known of all nodes.
+    pub(super) set: Arc<NodeSet>,
     /// Takes the grants that count once they are replicated.
     pub(super) confirmer: Option<Sender<Grant>>,
 }
@@ -84,16 +87,35 @@ impl Worker {
     }
 
     fn open(&self) -> Result<Connection, NodeFault> {
-        let connection = Connection::open(&self.address, self.timeout)?;
-        *self.shared.clock.lock() = connection.clock();
-        Ok(connection)
+        // What answers may be another server, or the same one without what it knew.
+        self.set.lost(self.node);
+        let mut connection = Connection::open(&self.address, self.timeout)?;
+        if let Some(clock) = connection.clock() {
+            self.set.set_clock(self.node, clock);
+        }
+        if let Some(policy) = connection.evicts() {
+            self.shared.link.evicts(policy);
+        }
+        match self.admit(&mut connection) {
+            Ok(_) => Ok(connection),
+            Err(broken) => Err(broken.fault),
+        }
     }
 
     /// Carries jobs over `connection` until it breaks, which marks the link as down, or (`Break`)
     /// there will be no more.
     fn serve(&self, mut connection: Connection) -> ControlFlow<(), NodeFault> {
         loop {
-            let Some(jobs) = self.next_batch() else { return ControlFlow::Break(()) };
+            self.shared.link.busy();
+            let admitted = self.admit(&mut connection);
+            self.shared.link.idle();
+            let due = match admitted {
+                Ok(due) => due,
+                Err(broken) => {
+                    return ControlFlow::Continue(self.broken(connection, Vec::new(), broken));
+                }
+            };
+            let Some(jobs) = self.next_batch(due) else { return ControlFlow::Break(()) };
             self.shared.link.busy();
             let exchanged = self.exchange(connection, jobs);
             self.shared.link.idle();
@@ -129,12 +151,18 @@ impl Worker {
     }
 
     /// The jobs for the next write: the releases that were kept, then whatever is in the mailbox.
-    /// Blocks while there is nothing to do; `None` once there will never be anything.
-    fn next_batch(&self) -> Option<Vec<Job>> {
+    /// Blocks while there is nothing to do, at most until the node has to be looked at; `None` once there
+    /// will never be anything.
+    fn next_batch(&self, look_at: Option<Time>) -> Option<Vec<Job>> {
         let kept = self.shared.kept.take(BATCH, clock::now());
         let mut jobs: Vec<_> = kept.into_iter().map(Job::Release).collect();
         if jobs.is_empty() {
-            jobs.push(self.mailbox.recv().ok()?);
+            let pause = look_at.map_or(IDLE, |at| clock::slice(at).unwrap_or_default());
+            select! {
+                recv(self.mailbox) -> job => jobs.push(job.ok()?),
+                recv(self.set.nudged(self.node)) -> _ => {}
+                default(pause) => {}
+            }
         }
         let room = BATCH.saturating_sub(jobs.len());
         jobs.extend(self.mailbox.try_iter().take(room));
@@ -150,11 +178,15 @@ impl Worker {
     ) -> Result<Connection, NodeFault> {
         let mut reconnected = false;
         loop {
-            jobs.retain(|job| job.sending(self.node));
             match self.exchange_once(&mut connection, &mut jobs) {
                 Ok(()) if jobs.is_empty() => return Ok(connection),
-                // Not executed. It goes out again, with the sources.
-                Ok(()) => {}
+                // Not executed. It goes out again, with the sources, when it is known what else the
+                // server has forgotten.
+                Ok(()) => {
+                    if let Err(broken) = self.admit(&mut connection) {
+                        return Err(self.broken(connection, jobs, broken));
+                    }
+                }
                 // A server that was restarted, or that closes idle connections, is no reason to
                 // fail: each request may be sent again, since it sets and never increments.
                 Err(broken) if broken.closed && !reconnected => {
@@ -164,15 +196,42 @@ impl Worker {
                         Err(fault) => return Err(self.give_up(jobs, fault)),
                     }
                 }
-                Err(broken) => {
-                    let fault = self.give_up(jobs, broken.fault);
-                    if broken.in_step {
-                        self.send_last_words(connection, &fault);
-                    }
-                    return Err(fault);
-                }
+                Err(broken) => return Err(self.broken(connection, jobs, broken)),
             }
         }
+    }
+
+    /// What to write for `job`, and under which mark it takes a lock; `None` if it must not go there now,
+    /// which its asker is told.
+    fn to_write(&self, job: &Job) -> Option<(Arc<Request>, Option<String>)> {
+        let refused = match job {
+            Job::Release(release) => return Some((release.request.clone(), None)),
+            Job::Ask { ask: Ask::Anyway(request), .. } => return Some((request.clone(), None)),
+            Job::Ask { ask: Ask::Holding(request), written, .. } => {
+                match self.set.not_serving(self.node) {
+                    None => return Some((request.clone(), None)),
+                    Some(fault) => {
+                        let failure = if *written { Failure::Unknown } else { Failure::NotSent };
+                        Undelivered { failure, fault }
+                    }
+                }
+            }
+            Job::Ask { ask: Ask::Taking(request), .. } => match self.set.mark(self.node) {
+                Ok(mark) => return Some((Arc::new(request(&mark)), Some(mark))),
+                Err(refused) => refused,
+            },
+        };
+        job.answer(self.node, Err(refused));
+        None
+    }
+
+    /// The connection is of no use any more: tells all who wait for it.
+    fn broken(&self, connection: Connection, jobs: Vec<Job>, broken: Broken) -> NodeFault {
+        let fault = self.give_up(jobs, broken.fault);
+        if broken.in_step {
+            self.send_last_words(connection, &fault);
+        }
+        fault
     }
 
     /// Writes all of `jobs` at once and reads the answers in order, and the node's clock behind them. What is left in `jobs` has not
@@ -183,12 +242,20 @@ impl Worker {
         connection: &mut Connection,
         jobs: &mut Vec<Job>,
     ) -> Result<(), Broken> {
+        let mut buffer = Vec::new();
+        let mut forms = Vec::with_capacity(jobs.len());
+        jobs.retain_mut(|job| {
+            let Some((request, mark)) = self.to_write(job) else { return false };
+            if !job.sending(self.node) {
+                return false;
+            }
+            job.is_written();
+            forms.push((connection.encode(&request, &mut buffer), mark));
+            true
+        });
         if jobs.is_empty() {
             return Ok(());
         }
-        let mut buffer = Vec::new();
-        let forms: Vec<_> =
-            jobs.iter().map(|job| connection.encode(job.request(), &mut buffer)).collect();
         // In the same write and, as a rule, in the same read: it costs the server a microsecond.
         buffer.extend_from_slice(TIME);
         let sent = clock::now();
@@ -200,9 +267,12 @@ impl Worker {
         let mut result = Ok(());
         let mut forgotten = Vec::new();
         let mut unanswered = std::mem::take(jobs).into_iter();
-        for (job, form) in unanswered.by_ref().zip(forms) {
+        for (job, (form, mark)) in unanswered.by_ref().zip(forms) {
             let answer = match connection.read(deadline) {
                 Ok(Reply::Value(value)) => {
+                    if mark.is_some() && is_not_admitted(&value) {
+                        self.set.doubt(self.node, mark.as_deref());
+                    }
                     if let (Some(confirmer), Some(sink)) =
                         (&self.confirmer, job.to_be_replicated(&value))
                     {
@@ -237,17 +307,19 @@ impl Worker {
         }
         if !forgotten.is_empty() {
             connection.forget_scripts();
+            self.set.doubt(self.node, None);
         }
         forgotten.extend(unanswered);
         *jobs = forgotten;
         result?;
-        *self.shared.clock.lock() = Some(connection.read_clock(sent, deadline)?);
+        self.set.set_clock(self.node, connection.read_clock(sent, deadline)?);
         Ok(())
     }
 
     /// Marks the link as down, tells the askers of jobs that were sent and will not be answered,
     /// and keeps the releases.
     fn give_up(&self, jobs: Vec<Job>, fault: NodeFault) -> NodeFault {
+        self.set.lost(self.node);
         // Before anybody is told, so that who asks again at once is not queued here once more.
         self.shared.link.set_down(fault.clone());
         for job in jobs {
@@ -274,8 +346,10 @@ impl Worker {
     fn send_last_words(&self, mut connection: Connection, fault: &NodeFault) {
         let jobs: Vec<_> = self.mailbox.try_iter().take(BATCH).collect();
         let mut buffer = Vec::new();
-        for job in jobs.iter().filter(|job| matches!(job, Job::Release(_))) {
-            connection.encode(job.request(), &mut buffer);
+        for job in &jobs {
+            if let Job::Release(release) = job {
+                connection.encode(&release.request, &mut buffer);
+            }
         }
         connection.last_words(&buffer);
         // Only now, for who has been told may end the process.
@@ -295,4 +369,10 @@ impl Worker {
         let fault = NodeFault::new(self.shared.link.node(), what);
         Undelivered { failure: Failure::Unknown, fault }
     }
+}
+
+/// Whether an acquire was answered that the node's mark is another one, as `lua/README.md` states for all
+/// kinds of locks.
+fn is_not_admitted(value: &Value) -> bool {
+    matches!(value, Value::List(parts) if parts.first() == Some(&Value::Int(-1)))
 }

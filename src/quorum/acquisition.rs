@@ -66,11 +66,24 @@ pub(crate) struct Acquisition {
     unreachable_since: Option<Time>,
     /// What to tell if the patience ends now.
     last: Option<Outcome>,
+    /// The nodes were to be ready at once, and another attempt was made for that.
+    tried_at_once: bool,
 }
+
+/// The longest pause before another look whether nodes in quarantine are ready: somebody may have ended
+/// it before its time.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 impl Acquisition {
     pub(crate) fn new(policy: Policy) -> Self {
-        Self { policy, owner: None, tries: 0, unreachable_since: None, last: None }
+        Self {
+            policy,
+            owner: None,
+            tries: 0,
+            unreachable_since: None,
+            last: None,
+            tried_at_once: false,
+        }
     }
 
     /// The owner id of the next attempt, given a random one.
@@ -130,6 +143,37 @@ impl Acquisition {
         }
         self.tries = self.tries.saturating_add(1);
         self.pause(conclusion, now, random)
+    }
+
+    /// An attempt has ended with [`Conclusion::NotAdmitted`], and a majority will grant locks in
+    /// `ready_in`; `None`: nobody can say when.
+    ///
+    /// Whoever has time waits for it, for as long as it takes: unlike nodes that cannot be reached,
+    /// nodes in quarantine come back by themselves, and when is known.
+    pub(crate) fn not_admitted(
+        &mut self,
+        ready_in: Option<Duration>,
+        started: Time,
+        now: Time,
+        random: f64,
+    ) -> Step {
+        let Some(ready_in) = ready_in else {
+            return self.concluded(Conclusion::Unreachable, started, now, random);
+        };
+        self.last = Some(Outcome::NotAdmitted);
+        self.unreachable_since = None;
+        // A mark was only written anew, and has been looked at since: that is no quarantine.
+        let at_once = ready_in.is_zero() && !std::mem::replace(&mut self.tried_at_once, true);
+        if at_once {
+            return Step::Wait(now);
+        }
+        let until = match self.policy.patience {
+            Patience::Once => return Step::Finish(Outcome::NotAdmitted),
+            Patience::Until(deadline) => deadline,
+            Patience::Forever => now.after(LOOK_AGAIN),
+        };
+        let pause = ready_in.max(self.policy.backoff.pause(self.tries, random)).min(LOOK_AGAIN);
+        Step::Wait(now.after(pause).min(until))
     }
 
     /// The wait that [`Step::Wait`] asked for is over. `None`: make another attempt.
@@ -254,6 +298,42 @@ mod tests {
         assert!(matches!(acquisition.concluded(HELD, at(0), at(1), 0.0), Step::Wait(_)));
         let step = acquisition.concluded(Conclusion::Unreachable, at(99), at(100), 0.0);
         assert_eq!(step, Step::Finish(Outcome::Held));
+    }
+
+    #[test]
+    fn a_quarantine_is_waited_out_and_does_not_count_as_no_quorum() {
+        let mut waiting = acquisition(Patience::Forever);
+        for s in 0..100 {
+            let now = at(s * 1_000);
+            let step = waiting.not_admitted(Some(Duration::from_secs(100 - s)), now, now, 0.5);
+            assert_eq!(step, Step::Wait(at((s + 1) * 1_000)), "and looked at again meanwhile");
+        }
+        let step = waiting.not_admitted(Some(Duration::from_millis(300)), at(0), at(0), 0.5);
+        assert_eq!(step, Step::Wait(at(300)));
+        let mut timed = acquisition(Patience::Until(at(500)));
+        let step = timed.not_admitted(Some(Duration::from_secs(9)), at(0), at(0), 0.5);
+        assert_eq!(
+            (step, timed.waited(at(500))),
+            (Step::Wait(at(500)), Some(Outcome::NotAdmitted))
+        );
+        let mut never = acquisition(Patience::Once);
+        assert_eq!(never.not_admitted(None, at(0), at(0), 0.5), Step::Finish(Outcome::NoQuorum));
+    }
+
+    #[test]
+    fn one_try_is_made_again_where_a_mark_was_only_written_anew_and_only_once() {
+        let mut once = acquisition(Patience::Once);
+        let now = Some(Duration::ZERO);
+        assert_eq!(once.not_admitted(now, at(0), at(5), 0.5), Step::Wait(at(5)));
+        assert_eq!(once.waited(at(5)), None, "another attempt");
+        assert_eq!(once.not_admitted(now, at(5), at(9), 0.5), Step::Finish(Outcome::NotAdmitted));
+        let step = acquisition(Patience::Once).not_admitted(
+            Some(Duration::from_secs(3)),
+            at(0),
+            at(5),
+            0.5,
+        );
+        assert_eq!(step, Step::Finish(Outcome::NotAdmitted));
     }
 
     #[test]

@@ -137,9 +137,21 @@ impl Admission {
     }
 
     /// Somebody who must know says that nothing can be held on this node: if it is in quarantine, that
-    /// ends now. Just the quarantine that was seen, and no later one.
-    pub(crate) fn skip(&mut self, node: usize) {
-        self.nodes[node].skip_quarantine();
+    /// ends now. Just the quarantine that was seen, and no later one. Whether there is one.
+    pub(crate) fn skip(&mut self, node: usize) -> bool {
+        self.nodes[node].skip_quarantine()
+    }
+
+    /// Whether there is nothing to do about `node` until something is heard of it.
+    pub(crate) fn is_settled(&self, node: usize) -> bool {
+        let known = &self.nodes[node];
+        let admitted = Judgement::Ours(State::Admitted);
+        !known.doubted && known.seen.as_ref().is_some_and(|seen| seen.judgement == admitted)
+    }
+
+    /// What is different in the configuration of the clients that use `node`.
+    pub(crate) fn differences(&self, node: usize, theirs: &Configuration) -> Vec<String> {
+        self.nodes[node].configuration.differences(theirs)
     }
 
     /// What to do about `node` at `now`. The answer may change whenever anything is handed in, for any
@@ -226,6 +238,7 @@ impl Admission {
             Judgement::Cluster => Standing::Cluster,
             Judgement::Foreign(theirs) => Standing::Foreign(theirs.clone()),
             _ if known.doubted => Standing::Unknown,
+            Judgement::Forgetful(_) if !self.quarantine => Standing::Admitted,
             Judgement::Forgetful(why) => Standing::Quarantined(Some(*why)),
             Judgement::Renamed(State::Admitted) | Judgement::Ours(State::Admitted) => {
                 Standing::Admitted

@@ -61,6 +61,18 @@ enum Answer {
     Failed(Failure),
 }
 
+impl Answer {
+    /// The node says nothing of the lock: it cannot, or need not any more.
+    const fn is_failure(self) -> bool {
+        matches!(self, Self::Failed(failure) if !matches!(failure, Failure::NotAdmitted))
+    }
+
+    /// The node grants nothing to newcomers, by its own word or by what is known of it.
+    const fn is_not_admitted(self) -> bool {
+        matches!(self, Self::Voted(Vote::NotAdmitted) | Self::Failed(Failure::NotAdmitted))
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     answer: Answer,
@@ -193,8 +205,10 @@ impl Attempt {
 
     /// Whether a majority answered, be it with errors.
     pub(crate) fn majority_reached(&self) -> bool {
-        let reached = self
-            .count(|answer| matches!(answer, Answer::Voted(_) | Answer::Failed(Failure::Error)));
+        let reached = self.count(|answer| {
+            let answered = matches!(answer, Answer::Voted(_) | Answer::Failed(Failure::Error));
+            answered || answer.is_not_admitted()
+        });
         reached >= self.mechanisms.quorum(self.slots.len())
     }
 
@@ -229,9 +243,9 @@ impl Attempt {
         }
         let needed = self.mechanisms.quorum(self.slots.len());
         let no_vote = if self.expired {
-            self.count(|answer| matches!(answer, Answer::Failed(_) | Answer::Open))
+            self.count(|answer| answer.is_failure() || *answer == Answer::Open)
         } else {
-            self.count(|answer| matches!(answer, Answer::Failed(_)))
+            self.count(|answer| answer.is_failure())
         };
         let votes_of = |wanted: Vote| self.count(|answer| *answer == Answer::Voted(wanted));
         let refused = self.count(|answer| matches!(answer, Answer::Voted(Vote::Refused(_))));
@@ -244,7 +258,7 @@ impl Attempt {
             never
         } else if refused > 0 {
             Conclusion::Held { remaining: self.shortest_remaining() }
-        } else if votes_of(Vote::NotAdmitted) > 0 {
+        } else if self.count(|answer| answer.is_not_admitted()) > 0 {
             Conclusion::NotAdmitted
         } else if never_votes > 0 {
             never
@@ -352,8 +366,9 @@ impl Ballot for Attempt {
             // only when as many nodes have voted, or so many have failed that they cannot.
             Verdict::Lost => {
                 let needed = self.mechanisms.quorum(self.slots.len());
-                let voted = self.count(|answer| matches!(answer, Answer::Voted(_)));
-                let failed = self.count(|answer| matches!(answer, Answer::Failed(_)));
+                let failed = self.count(|answer| answer.is_failure());
+                let open = self.count(|answer| *answer == Answer::Open);
+                let voted = self.slots.len() - failed - open;
                 voted >= needed || self.slots.len() - failed < needed
             }
         }

@@ -13,6 +13,9 @@ pub(crate) enum Failure {
     /// It was sent, and the node answered with an error, such as "out of memory". So the node was
     /// reached; what it did before that, and what it knows, is unknown.
     Error,
+    /// It was not sent, or not again, for the node may have forgotten locks and grants nothing to
+    /// newcomers for now.
+    NotAdmitted,
 }
 
 /// One question put to all nodes at once. A transport carries it: it asks `sending` before each

@@ -1,5 +1,6 @@
 //! The masters' time: what it is by the word of most of them, whatever our own clock says.
 
+use super::set_time::{ClockRange, SetTime};
 use super::{Time, majority};
 
 /// How far a node's clock is ahead of the lease clock, in microseconds. The node read its clock at
@@ -8,7 +9,11 @@ use super::{Time, majority};
 pub(crate) struct Offset {
     least_us: i64,
     most_us: i64,
+    received: Time,
 }
+
+/// Two clocks drift apart by no more than a part in so many.
+const DRIFT: u32 = 100;
 
 impl Offset {
     /// A node whose clock said `server_us` was asked at `sent`, and had answered by `received`.
@@ -16,6 +21,18 @@ impl Offset {
         Self {
             least_us: server_us.saturating_sub(microseconds(received)),
             most_us: server_us.saturating_sub(microseconds(sent)),
+            received,
+        }
+    }
+
+    /// What the node's clock says at `now`: less and less exactly, the longer ago it was heard of.
+    fn range(self, now: Time) -> ClockRange {
+        let drift = microseconds(Time::from_start(now.since(self.received) / DRIFT));
+        let at = |offset: i64| microseconds(now).saturating_add(offset);
+        let ms = |us: i64| u64::try_from(us.div_euclid(1_000)).unwrap_or(0);
+        ClockRange {
+            least_ms: ms(at(self.least_us).saturating_sub(drift)),
+            most_ms: ms(at(self.most_us).saturating_add(drift).saturating_add(999)),
         }
     }
 
@@ -27,6 +44,12 @@ impl Offset {
     fn middle_us(self) -> i64 {
         self.least_us.midpoint(self.most_us)
     }
+}
+
+/// What time it is for the set, by the clocks of all its nodes.
+pub(crate) fn set_time(offsets: &[Option<Offset>], now: Time) -> Option<SetTime> {
+    let ranges: Vec<_> = offsets.iter().map(|offset| offset.map(|it| it.range(now))).collect();
+    SetTime::of(&ranges)
 }
 
 /// The masters' time in microseconds: the median over the last known offsets of all nodes, those
@@ -66,7 +89,7 @@ mod tests {
     }
 
     fn offset(us: i64) -> Option<Offset> {
-        Some(Offset { least_us: us, most_us: us })
+        Some(Offset { least_us: us, most_us: us, received: Time::default() })
     }
 
     #[test]
@@ -74,6 +97,17 @@ mod tests {
         let offset = Offset::new(5_000_000, at(1_000), at(1_200));
         assert_eq!(offset.at_least_ms(at(1_200)), 5_000, "it was read before the answer came");
         assert_eq!(masters_time_us(&[Some(offset)], at(1_200)), Some(5_100_000));
+    }
+
+    #[test]
+    fn a_clock_that_was_heard_of_long_ago_is_known_less_exactly() {
+        let offset = Offset::new(5_000_500, at(1_000), at(1_200));
+        let range = |now_ms| offset.range(at(now_ms));
+        assert_eq!(range(1_200), ClockRange { least_ms: 5_000, most_ms: 5_201 });
+        assert_eq!(range(11_200), ClockRange { least_ms: 14_900, most_ms: 15_301 });
+        let time = |offsets: &[_]| set_time(offsets, at(1_200));
+        assert_eq!(time(&[None, None, Some(offset)]), None, "it takes a majority");
+        assert_eq!(time(&[Some(offset)]).map(|time| time.most_ms), Some(5_201));
     }
 
     #[test]

@@ -5,7 +5,6 @@
 //! that a simulator drives the very code that ships.
 
 mod acquisition;
-#[cfg_attr(not(test), expect(dead_code, reason = "the nodes' workers do not carry it yet"))]
 pub(crate) mod admission;
 mod attempt;
 mod backoff;
@@ -21,12 +20,10 @@ mod fencing_teeth;
 mod lease;
 #[cfg(test)]
 mod lost_replies;
-#[cfg_attr(not(test), expect(dead_code, reason = "the nodes' workers do not carry it yet"))]
 pub(crate) mod mark;
 mod mechanisms;
 mod release;
 mod rounds;
-#[cfg_attr(not(test), expect(dead_code, reason = "the nodes' workers do not carry it yet"))]
 pub(crate) mod set_time;
 mod tally;
 #[cfg(test)]
@@ -35,12 +32,14 @@ mod time;
 mod validity;
 
 pub(crate) use acquisition::{Acquisition, Outcome, Patience, Policy, Step};
-pub(crate) use admission::{Change, Look, Role};
+pub(crate) use admission::{
+    Admission, Chance, Change, Forgot, Grants, Look, Next as NextLook, Role, Standing,
+};
 pub(crate) use attempt::{Attempt, Conclusion, Duty, Vote};
 pub(crate) use backoff::Backoff;
 pub(crate) use ballot::{Ballot, Failure};
 pub(crate) use basis::Basis;
-pub(crate) use clocks::{Offset, worth_waiting};
+pub(crate) use clocks::{Offset, set_time, worth_waiting};
 pub(crate) use confirmation::{ConfirmVote, Confirmation};
 pub(crate) use extension::{Extension, ExtensionVote, Heard};
 pub(crate) use fallback::{Judged, Judgement, News, Outlook, Quorum};
@@ -48,10 +47,11 @@ pub use fencing::FencingToken;
 pub(crate) use fencing::{LARGEST_NUMBER, LastNumbers, proposal};
 pub use lease::LossReason;
 pub(crate) use lease::{Lease, Next, Renewed, Terms};
-pub(crate) use mark::Identity;
+pub(crate) use mark::{Configuration, Identity};
 pub(crate) use mechanisms::Mechanisms;
 pub(crate) use release::{Release, ReleaseResult, ReleaseVote};
 pub(crate) use rounds::{OpenRound, Rounds};
+pub(crate) use set_time::SetTime;
 pub(crate) use tally::majority;
 pub(crate) use time::Time;
 pub(crate) use validity::drift;

@@ -8,7 +8,7 @@ use quorlock::embedded::Nodes;
 
 use crate::support::Servers;
 #[cfg(feature = "embedded")]
-use crate::support::{is_fence, wait_until};
+use crate::support::{stays, wait_until};
 
 #[cfg(feature = "embedded")]
 const LIMIT: Duration = Duration::from_secs(5);
@@ -96,8 +96,8 @@ impl Masters {
             Self::Servers(servers) => servers.wait_no_keys(),
             #[cfg(feature = "embedded")]
             Self::Embedded(nodes, up) => wait_until("the keys are gone", LIMIT, || {
-                let is_fence = |key: &Vec<u8>| is_fence(&String::from_utf8_lossy(key));
-                nodes.iter().zip(up).all(|(node, up)| !up || node.keys().iter().all(is_fence))
+                let stays = |key: &Vec<u8>| stays(&String::from_utf8_lossy(key));
+                nodes.iter().zip(up).all(|(node, up)| !up || node.keys().iter().all(stays))
             }),
         }
     }

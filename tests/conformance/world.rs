@@ -11,6 +11,9 @@ use crate::support::wait_until;
 /// Long enough for a busy machine to keep every lock of a test alive.
 pub(crate) const TTL: Duration = Duration::from_secs(10);
 
+/// The longest that any test extends a lock for.
+const LONGEST_TTL: Duration = Duration::from_secs(60);
+
 /// The shortest TTL that the node timeout allows, for the tests that wait for the end of a lock.
 pub(crate) const SHORT_TTL: Duration = Duration::from_millis(2_000);
 
@@ -27,18 +30,29 @@ pub(crate) struct Topology {
     hung: usize,
     /// Whether the hung nodes stop before the first client connects to them, or after.
     hung_first: bool,
+    /// Whether restarted nodes wait, as they do by default. The nodes of these worlds are fresh and have
+    /// forgotten nothing, so clients admit them, or do without.
+    quarantine: bool,
     start: fn(usize) -> Masters,
 }
 
 const fn healthy(name: &'static str, nodes: usize) -> Topology {
-    Topology { name, nodes, dead: 0, hung: 0, hung_first: false, start: Masters::servers }
+    Topology {
+        name,
+        nodes,
+        dead: 0,
+        hung: 0,
+        hung_first: false,
+        quarantine: false,
+        start: Masters::servers,
+    }
 }
 
 pub(crate) const TOPOLOGIES: &[Topology] = &[
     healthy("1", 1),
     healthy("3", 3),
     healthy("4", 4),
-    healthy("5", 5),
+    Topology { quarantine: true, ..healthy("5", 5) },
     Topology { dead: 1, ..healthy("3_with_1_dead", 3) },
     Topology { hung: 2, hung_first: true, ..healthy("5_with_2_hung_before", 5) },
     Topology { hung: 2, ..healthy("5_with_2_hung_after", 5) },
@@ -46,6 +60,7 @@ pub(crate) const TOPOLOGIES: &[Topology] = &[
     Topology {
         dead: 1,
         hung: 1,
+        quarantine: true,
         start: Masters::embedded,
         ..healthy("5_embedded_with_1_dead_and_1_hung", 5)
     },
@@ -85,9 +100,18 @@ impl World {
             wait_until("the client is connected", Duration::from_secs(10), || {
                 locks.node_stats().iter().skip(dead).all(|node| node.connected)
             });
+            self.admit(&locks);
             self.topology.hung().for_each(|i| self.servers.hang(i));
+        } else {
+            self.admit(&locks);
         }
         locks
+    }
+
+    fn admit(&self, locks: &Quorlock) {
+        if self.topology.quarantine {
+            locks.admit().expect("a majority can be reached");
+        }
     }
 
     pub(crate) fn builder(&self) -> Builder {
@@ -96,6 +120,8 @@ impl World {
             .key_prefix(self.prefix)
             .ttl(TTL)
             .node_timeout(NODE_TIMEOUT)
+            .max_ttl(LONGEST_TTL)
+            .restart_quarantine(self.topology.quarantine)
     }
 
     /// The key of a lock on the nodes.

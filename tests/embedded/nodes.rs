@@ -238,8 +238,13 @@ fn the_nodes_of_a_client_live_as_long_as_it_does() {
 #[test]
 fn locks_live_and_die_with_a_majority_of_nodes() {
     let nodes = Nodes::start(3).expect("ports are free");
-    let client =
-        || Quorlock::builder().nodes(nodes.urls()).build().expect("the settings are valid");
+    let client = || {
+        Quorlock::builder()
+            .restart_quarantine(false)
+            .nodes(nodes.urls())
+            .build()
+            .expect("the settings are valid")
+    };
     let (one, other) = (client(), client());
     let guard = one.lock("orders/42").expect("all nodes are up");
     // It is granted with the second answer, and two would not be enough for what comes.

@@ -101,7 +101,12 @@ pub(crate) fn a_killed_holder_frees_the_lock_after_its_ttl() {
     holder.go();
     holder.expect("held");
 
-    let locks = Quorlock::builder().nodes(servers.urls()).node_timeout(LATE);
+    // Fresh servers have forgotten nothing, and need not be waited for.
+    let locks = Quorlock::builder()
+        .restart_quarantine(false)
+        .max_ttl(Duration::from_secs(600))
+        .nodes(servers.urls())
+        .node_timeout(LATE);
     let locks = locks.build().expect("valid settings");
     let (tell, granted) = mpsc::channel();
     // On a thread, since `lock` waits for as long as it takes.
@@ -125,7 +130,12 @@ pub(crate) fn a_holder_that_was_stopped_past_its_lease_knows_when_it_wakes() {
     const KEY: &str = "quorlock:orders/42";
 
     let servers = Servers::start(5);
-    let locks = Quorlock::builder().nodes(servers.urls()).ttl(PROMPT * 2).node_timeout(PROMPT / 6);
+    let locks = Quorlock::builder()
+        .restart_quarantine(false)
+        .max_ttl(Duration::from_secs(600))
+        .nodes(servers.urls())
+        .ttl(PROMPT * 2)
+        .node_timeout(PROMPT / 6);
     let locks = locks.build().expect("valid settings");
     for _ in 0..3 {
         let mut holder = Helper::start(&roles::HOLD_AND_CHECK, &servers);

@@ -49,7 +49,11 @@ static LOCKS: OnceLock<Quorlock> = OnceLock::new();
 
 /// With the longest node timeout there can be, lest a busy machine be taken for a silent node.
 fn locks(ttl: Duration) -> Quorlock {
-    let builder = Builder::from_env().expect("the test names the nodes");
+    // Fresh servers have forgotten nothing, and need not be waited for.
+    let builder = Builder::from_env()
+        .expect("the test names the nodes")
+        .restart_quarantine(false)
+        .max_ttl(Duration::from_secs(600));
     builder.ttl(ttl).node_timeout(ttl / 2).build().expect("valid settings")
 }
 
@@ -118,6 +122,7 @@ pub(crate) static GIVE_UP: Role = Role {
     name: "give up",
     run: || {
         let builder = Builder::from_env().expect("the test names the nodes");
+        let builder = builder.restart_quarantine(false).max_ttl(Duration::from_secs(600));
         let locks = LOCKS.get_or_init(|| builder.ttl(GIVE_UP_TTL).build().expect("valid settings"));
         while !locks.node_stats().iter().all(|node| node.connected) {
             thread::yield_now();

@@ -7,8 +7,16 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::thread;
 
 /// Listens on a free port and answers every command with what `reply` makes of its first word, in
-/// upper case. Lives as long as the test program; its threads sleep unless somebody connects.
+/// upper case. Only in the admission it agrees with whatever is to be its mark. Lives as long as the
+/// test program; its threads sleep unless somebody connects.
 pub fn server(reply: impl Fn(&str) -> Vec<u8> + Clone + Send + 'static) -> String {
+    serve(move |words| match words[0].to_uppercase().as_str() {
+        "EVAL" | "EVALSHA" if words[3].ends_with("{quorlock}:mark") => admit(&words[5]),
+        command => reply(command),
+    })
+}
+
+fn serve(reply: impl Fn(&[String]) -> Vec<u8> + Clone + Send + 'static) -> String {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
     let port = listener.local_addr().expect("it is bound").port();
     thread::spawn(move || {
@@ -32,26 +40,34 @@ pub fn redis(version: &str, reply: impl Fn(&str) -> Vec<u8> + Clone + Send + 'st
     })
 }
 
+/// What `lua/node/admit.lua` answers where nothing is in the way of the new mark.
+pub fn admit(mark: &str) -> Vec<u8> {
+    let bulk = |text: &str| format!("${}\r\n{text}\r\n", text.len());
+    let id = |digit: &str| bulk(&digit.repeat(40));
+    let marks = if mark.is_empty() { "*0\r\n".to_owned() } else { format!("*1\r\n{}", bulk(mark)) };
+    let changed = u8::from(!mark.is_empty());
+    let (role, time) = (bulk("master"), bulk("1700000000") + &bulk("0"));
+    format!("*8\r\n:{changed}\r\n{role}{}{}{}{time}{marks}", id("a"), id("b"), id("0")).into_bytes()
+}
+
 fn info(version: &str) -> Vec<u8> {
     let text = format!("# Server\r\nredis_version:{version}\r\n");
     format!("${}\r\n{text}\r\n", text.len()).into_bytes()
 }
 
 /// Until the other side leaves, or says something that is no Redis command.
-fn talk(stream: TcpStream, reply: impl Fn(&str) -> Vec<u8>) -> Option<()> {
+fn talk(stream: TcpStream, reply: impl Fn(&[String]) -> Vec<u8>) -> Option<()> {
     let mut writer = stream.try_clone().ok()?;
     let mut reader = BufReader::new(stream);
     loop {
-        let words = number(&mut reader, '*')?;
-        let mut first = String::new();
-        for i in 0..words {
-            let mut word = vec![0; number(&mut reader, '$')? + 2];
+        let mut words = Vec::new();
+        for _ in 0..number(&mut reader, '*')? {
+            let length = number(&mut reader, '$')?;
+            let mut word = vec![0; length + 2];
             reader.read_exact(&mut word).ok()?;
-            if i == 0 {
-                first = String::from_utf8_lossy(&word).trim().to_uppercase();
-            }
+            words.push(String::from_utf8_lossy(&word[..length]).into_owned());
         }
-        writer.write_all(&reply(&first)).ok()?;
+        writer.write_all(&reply(&words)).ok()?;
     }
 }
 

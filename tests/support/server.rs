@@ -190,19 +190,19 @@ impl Server {
     pub fn keys(&self) -> Vec<String> {
         let keys: Vec<Vec<u8>> = typed(self.command(&["KEYS", "*"]));
         let mut keys: Vec<String> = keys.iter().map(|key| lossy(key)).collect();
-        keys.retain(|key| !is_fence(key));
+        keys.retain(|key| !stays(key));
         keys.sort();
         keys
     }
 
-    /// Waits until this database holds no key but fences; panics with what is left.
+    /// Waits until this database holds no key but those that stay; panics with what is left.
     #[track_caller]
     pub fn wait_no_keys_in(&self, database: u32) {
         let mut left = Vec::new();
         let script = "redis.call('SELECT', ARGV[1]) return redis.call('KEYS', '*')";
         let empty = holds_within(NO_KEYS_LIMIT, || {
             left = typed(self.command(&["EVAL", script, "0", &database.to_string()]));
-            left.retain(|key: &String| !is_fence(key));
+            left.retain(|key: &String| !stays(key));
             left.is_empty()
         });
         assert!(empty, "keys are left after {NO_KEYS_LIMIT:?} on {}: {left:?}", self.url());
@@ -431,9 +431,9 @@ pub fn wait_until(what: &str, limit: Duration, condition: impl FnMut() -> bool) 
     assert!(holds_within(limit, condition), "waited {limit:?} in vain for {what}");
 }
 
-/// Whether a key is where a node keeps the largest number of a lock.
-pub fn is_fence(key: &str) -> bool {
-    key.starts_with('{') && key.ends_with("}:fence")
+/// Whether a key stays when no lock is left: the largest number of one, or the node's mark.
+pub fn stays(key: &str) -> bool {
+    key.starts_with('{') && key.ends_with("}:fence") || key.ends_with("{quorlock}:mark")
 }
 
 /// The program started as the server: what `QUORLOCK_REDIS_SERVER` says, or `redis-server`.

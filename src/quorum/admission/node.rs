@@ -10,7 +10,7 @@ use super::look::{Forgot, Judgement, Look};
 #[derive(Debug)]
 pub(super) struct Knowledge {
     /// What the mark there has to say for this client to use it.
-    configuration: Configuration,
+    pub(super) configuration: Configuration,
     /// The last look over the present connection.
     pub(super) seen: Option<Seen>,
     /// What was seen does not hold any more.
@@ -91,8 +91,9 @@ impl Knowledge {
             .map_or(Duration::ZERO, |(_, since)| now.since(since))
     }
 
-    pub(super) fn skip_quarantine(&mut self) {
-        self.skip = self.watch.map(|(id, _)| id);
+    pub(super) fn skip_quarantine(&mut self) -> bool {
+        self.skip = self.watch.filter(|_| self.seen.is_some()).map(|(id, _)| id);
+        self.skip.is_some()
     }
 
     /// The mark of this client's configuration for the server that was looked at.

@@ -1,0 +1,155 @@
+//! What is known of the nodes' admission, and how it is said.
+
+use std::sync::Arc;
+
+use super::job::Undelivered;
+use crate::error::NodeFault;
+use crate::quorum::{
+    Admission, Configuration, Failure, Forgot, Grants, Look, Mechanisms, Standing, Time,
+};
+
+pub(super) struct Known {
+    pub(super) admission: Admission,
+    /// What was told of each node last.
+    told: Vec<Standing>,
+    /// The nodes that refused to be looked at, or to have their mark changed, and since when.
+    pub(super) refusals: Vec<Option<(NodeFault, Time)>>,
+    /// Where each node keeps its mark.
+    key: Vec<u8>,
+    names: Arc<[Arc<str>]>,
+}
+
+impl Known {
+    pub(super) fn new(
+        key: Vec<u8>,
+        names: &Arc<[Arc<str>]>,
+        configuration: &Configuration,
+        ordered: bool,
+        mechanisms: Mechanisms,
+    ) -> Self {
+        Self {
+            admission: Admission::new(configuration, ordered, mechanisms),
+            told: vec![Standing::Unknown; names.len()],
+            refusals: vec![None; names.len()],
+            key,
+            names: names.clone(),
+        }
+    }
+
+    /// The node has answered a look. Whether that changes what is known of it.
+    pub(super) fn looked(&mut self, node: usize, look: Look, now: Time) -> bool {
+        self.refusals[node] = None;
+        let before = self.admission.standing(node);
+        self.admission.looked(node, look, now);
+        self.admission.standing(node) != before
+    }
+
+    /// The nodes whose standing was not told yet, with that and what it means. Of a node that cannot be
+    /// reached it is told that it cannot.
+    pub(super) fn news(&mut self) -> Vec<(Standing, NodeFault)> {
+        let mut news = Vec::new();
+        for node in 0..self.names.len() {
+            let standing = self.admission.standing(node);
+            if standing != Standing::Unknown && standing != self.told[node] {
+                self.told[node] = standing.clone();
+                news.push((standing, self.fault_of(node)));
+            }
+        }
+        news
+    }
+
+    /// What is wrong with a node that is no master, as its last look shows.
+    pub(super) fn no_master(&self, node: usize) -> Option<NodeFault> {
+        let standing = self.admission.standing(node);
+        matches!(standing, Standing::Replica | Standing::Cluster)
+            .then(|| NodeFault::new(&self.names[node], self.what(node, &standing)))
+    }
+
+    /// The mark under which the node grants locks to us now; empty if no mark is compared.
+    pub(super) fn mark(&self, node: usize) -> Result<String, Undelivered> {
+        match self.admission.grants(node) {
+            Grants::Always => return Ok(String::new()),
+            Grants::Under(mark) => return Ok(mark.to_owned()),
+            Grants::Nothing => {}
+        }
+        // Not its past is in the way then.
+        if let Some((fault, _)) = &self.refusals[node] {
+            return Err(Undelivered { failure: Failure::Error, fault: fault.clone() });
+        }
+        let fault = self.fault_of(node);
+        Err(Undelivered { failure: Failure::NotAdmitted, fault })
+    }
+
+    /// Why the node's word does not count for locks that are held, if it does not.
+    pub(super) fn not_serving(&self, node: usize) -> Option<NodeFault> {
+        if self.admission.serves_holders(node) {
+            return None;
+        }
+        let refusal = self.refusals[node].as_ref().map(|(fault, _)| fault.clone());
+        Some(refusal.unwrap_or_else(|| self.fault_of(node)))
+    }
+
+    /// What is wrong with the nodes for whose sake no lock may be taken anywhere, if there are any.
+    pub(super) fn conflict(&self) -> Option<Vec<NodeFault>> {
+        self.admission.conflict()?;
+        let faults = (0..self.names.len()).filter_map(|node| {
+            let standing = self.admission.standing(node);
+            matches!(standing, Standing::Foreign(_) | Standing::Twin(_))
+                .then(|| NodeFault::new(&self.names[node], self.what(node, &standing)))
+        });
+        Some(faults.collect())
+    }
+
+    /// What keeps those nodes from granting that are in quarantine.
+    pub(super) fn quarantined(&self) -> Vec<NodeFault> {
+        let quarantined = (0..self.names.len())
+            .filter(|node| matches!(self.admission.standing(*node), Standing::Quarantined(_)));
+        quarantined.map(|node| self.fault_of(node)).collect()
+    }
+
+    pub(super) fn fault_of(&self, node: usize) -> NodeFault {
+        let standing = self.admission.standing(node);
+        NodeFault::new(&self.names[node], self.what(node, &standing))
+    }
+
+    /// What a node's standing means, and what to do about it.
+    pub(super) fn what(&self, node: usize, standing: &Standing) -> String {
+        let key = self.key.escape_ascii();
+        match standing {
+            Standing::Unknown => "it has to be looked at again before it may grant locks".to_owned(),
+            Standing::Admitted => {
+                "it grants no locks to us, since other nodes of the set are in the way".to_owned()
+            }
+            Standing::Quarantined(why) => {
+                let why = match why {
+                    Some(Forgot::Mark) => "it has no mark, so it is new, or was emptied",
+                    Some(Forgot::Run) => "it was restarted",
+                    Some(Forgot::Promotion) => "it was a replica, and was promoted",
+                    None => "so its mark says",
+                };
+                format!("it is in quarantine, for it may have forgotten locks ({why})")
+            }
+            Standing::Foreign(Some(theirs)) => {
+                let differences = self.admission.differences(node, theirs).join(", ");
+                format!(
+                    "clients with another configuration use it: {differences}; all clients of a set \
+                     must agree. If there are none any more, delete the key \"{key}\" there"
+                )
+            }
+            Standing::Foreign(None) => format!(
+                "what its key \"{key}\" holds is no mark that this version of quorlock can read; \
+                 update it, or delete the key if nobody uses it any more"
+            ),
+            Standing::Twin(other) => format!(
+                "it is the same server as {}; one server has one vote, so name it once",
+                self.names[*other]
+            ),
+            Standing::Replica => {
+                "the server is a replica, not a master; name independent masters".to_owned()
+            }
+            Standing::Cluster => "the server is part of a Redis Cluster, where a lock and the \
+                                  node's mark would be on different servers; name independent masters"
+                .to_owned(),
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! How a worker looks at its node, before it carries anything there, and again when that is due.
+
+use super::admit;
+use super::connection::{Broken, Connection, GRACE, Reply};
+use super::worker::Worker;
+use crate::clock;
+use crate::error::NodeFault;
+use crate::quorum::{Change, NextLook, Offset, Time};
+
+/// The most looks in a row. Four are the most that there is to do: look, begin a quarantine, set its end,
+/// and once more if somebody was faster.
+const STEPS: usize = 8;
+
+impl Worker {
+    /// Looks at the node, and changes its mark, as long as there is something to do at once. When to come
+    /// back; `None`: when anything is heard of the node.
+    ///
+    /// A server that is no master ends its connection: nothing is carried there.
+    pub(super) fn admit(&self, connection: &mut Connection) -> Result<Option<Time>, Broken> {
+        for _ in 0..STEPS {
+            let now = clock::now();
+            match self.set.next(self.node, now) {
+                None | Some(NextLook::Nothing) => return Ok(None),
+                Some(NextLook::Wait(until)) => return Ok(Some(until)),
+                Some(NextLook::Ask(change)) => self.look(connection, change.as_ref())?,
+            }
+        }
+        // Somebody is changing the mark all the time. Others shall have their turn meanwhile.
+        Ok(Some(clock::now()))
+    }
+
+    fn look(&self, connection: &mut Connection, change: Option<&Change>) -> Result<(), Broken> {
+        let request = admit::request(self.set.mark_key(), change);
+        let mut buffer = Vec::new();
+        connection.encode(&request, &mut buffer);
+        let sent = clock::now();
+        connection.write(&buffer)?;
+        let deadline = clock::now().after(self.timeout + GRACE);
+        let value = match connection.read(deadline)? {
+            Reply::Value(value) => value,
+            Reply::Error(fault) => {
+                // It is up, and may serve holders as well as before.
+                self.set.refused(self.node, fault, clock::now());
+                return Ok(());
+            }
+            Reply::NoScript => {
+                connection.forget_scripts();
+                return Ok(());
+            }
+        };
+        let now = clock::now();
+        let Some((look, time_us)) = admit::read(&value) else {
+            let what = format!(
+                "the look at the server was answered with {value}; is something else than Redis, or \
+                 a proxy, in between?"
+            );
+            let fault = NodeFault::new(self.address.shown(), what);
+            return Err(Broken { fault, closed: false, in_step: false });
+        };
+        let time_us = i64::try_from(time_us).unwrap_or(i64::MAX);
+        self.set.set_clock(self.node, Offset::new(time_us, sent, now));
+        self.set.looked(self.node, look, now);
+        match self.set.no_master(self.node) {
+            Some(fault) => Err(Broken { fault, closed: false, in_step: true }),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! What a client knows of which nodes may grant locks: the machine of admission, shared by the nodes'
+//! workers, which look, and the callers, who want to know.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+use parking_lot::Mutex;
+
+use super::job::Undelivered;
+use super::known::Known;
+use crate::error::NodeFault;
+use crate::observe;
+use crate::quorum::{
+    Chance, Configuration, Grants, Look, Mechanisms, NextLook, Offset, SetTime, Standing, Time,
+    set_time,
+};
+
+/// How long after a look that a node refused to look again.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// All nodes of a client.
+pub(crate) struct NodeSet {
+    /// Where each node keeps its mark.
+    key: Vec<u8>,
+    known: Mutex<Known>,
+    /// The nodes' clocks, as they were when they were last heard of.
+    clocks: Vec<Mutex<Option<Offset>>>,
+    /// Wake a worker that sleeps. There is room for one message each; more would say no more.
+    nudges: Vec<(Sender<()>, Receiver<()>)>,
+}
+
+impl NodeSet {
+    /// Where clients may fall back to the first node, places count (`ordered`).
+    pub(crate) fn new(
+        key: Vec<u8>,
+        names: &Arc<[Arc<str>]>,
+        configuration: &Configuration,
+        ordered: bool,
+        mechanisms: Mechanisms,
+    ) -> Arc<Self> {
+        let known = Known::new(key.clone(), names, configuration, ordered, mechanisms);
+        Arc::new(Self {
+            key,
+            known: Mutex::new(known),
+            clocks: names.iter().map(|_| Mutex::default()).collect(),
+            nudges: names.iter().map(|_| bounded(1)).collect(),
+        })
+    }
+
+    pub(crate) fn mark_key(&self) -> &[u8] {
+        &self.key
+    }
+
+    /// The node's clock, as it was when it was last heard of; `None` if it never was.
+    pub(super) fn clock(&self, node: usize) -> Option<Offset> {
+        *self.clocks[node].lock()
+    }
+
+    pub(super) fn set_clock(&self, node: usize, clock: Offset) {
+        *self.clocks[node].lock() = Some(clock);
+    }
+
+    /// Gets a message when there may be something to do about the node.
+    pub(super) fn nudged(&self, node: usize) -> &Receiver<()> {
+        &self.nudges[node].1
+    }
+
+    fn nudge(&self, node: usize) {
+        // Full: it is about to wake up.
+        let _ = self.nudges[node].0.try_send(());
+    }
+
+    /// The connection to the node is gone.
+    pub(super) fn lost(&self, node: usize) {
+        let mut known = self.known.lock();
+        known.admission.lost(node);
+        known.refusals[node] = None;
+    }
+
+    /// What is known of the node does not hold any more: see [`Admission::doubt`].
+    pub(super) fn doubt(&self, node: usize, mark: Option<&str>) {
+        self.known.lock().admission.doubt(node, mark);
+    }
+
+    /// What to do about the node now; `None`: nothing.
+    pub(super) fn next(&self, node: usize, now: Time) -> Option<NextLook> {
+        let mut known = self.known.lock();
+        if known.admission.is_settled(node) {
+            return None;
+        }
+        if let Some((_, since)) = &known.refusals[node] {
+            let again = since.after(LOOK_AGAIN);
+            if now < again {
+                return Some(NextLook::Wait(again));
+            }
+        }
+        let chance = Chance { id: rand::random(), jitter: rand::random() };
+        Some(known.admission.next(node, now, self.time(now), chance))
+    }
+
+    /// The node has answered a look.
+    pub(super) fn looked(&self, node: usize, look: Look, now: Time) {
+        let set_time = self.time(now);
+        let mut known = self.known.lock();
+        let changed = known.looked(node, look, now);
+        let news = known.news();
+        let ready_in = known.admission.ready_in(now, set_time);
+        drop(known);
+        for (standing, fault) in news {
+            match standing {
+                Standing::Admitted => observe::admitted(fault.node()),
+                Standing::Quarantined(_) => observe::quarantined(&fault, ready_in),
+                Standing::Foreign(_) | Standing::Twin(_) => observe::conflict(&fault),
+                // Its connection ends for that, which is told.
+                Standing::Unknown | Standing::Replica | Standing::Cluster => {}
+            }
+        }
+        if changed {
+            // What was read last may be what the others were waiting for.
+            (0..self.nudges.len()).filter(|other| *other != node).for_each(|node| self.nudge(node));
+        }
+    }
+
+    /// The node refuses to be looked at, or to have its mark changed.
+    pub(super) fn refused(&self, node: usize, fault: NodeFault, now: Time) {
+        self.known.lock().refusals[node] = Some((fault, now));
+    }
+
+    /// What is wrong with a node that is no master, as its last look shows.
+    pub(super) fn no_master(&self, node: usize) -> Option<NodeFault> {
+        self.known.lock().no_master(node)
+    }
+
+    /// The mark under which the node grants locks to us now; empty if no mark is compared.
+    pub(super) fn mark(&self, node: usize) -> Result<String, Undelivered> {
+        self.known.lock().mark(node)
+    }
+
+    /// Why the node's word does not count for locks that are held, if it does not.
+    pub(super) fn not_serving(&self, node: usize) -> Option<NodeFault> {
+        self.known.lock().not_serving(node)
+    }
+
+    /// What is wrong with the nodes for whose sake no lock may be taken anywhere, if there are any.
+    pub(crate) fn conflict(&self) -> Option<Vec<NodeFault>> {
+        self.known.lock().conflict()
+    }
+
+    /// In how much time a majority will grant locks: see [`Admission::ready_in`].
+    pub(crate) fn ready_in(&self, now: Time) -> Option<Duration> {
+        let set_time = self.time(now);
+        self.known.lock().admission.ready_in(now, set_time)
+    }
+
+    /// Whether the node grants locks to us.
+    pub(crate) fn grants(&self, node: usize) -> bool {
+        self.known.lock().admission.grants(node) != Grants::Nothing
+    }
+
+    /// What keeps those nodes from granting that are in quarantine.
+    pub(crate) fn quarantined(&self) -> Vec<NodeFault> {
+        self.known.lock().quarantined()
+    }
+
+    /// Why the node refuses to be looked at, if it does.
+    pub(crate) fn refusal(&self, node: usize) -> Option<NodeFault> {
+        self.known.lock().refusals[node].as_ref().map(|(fault, _)| fault.clone())
+    }
+
+    /// Ends the quarantine that was seen of the node, if there is one: see [`Admission::skip`].
+    pub(crate) fn skip(&self, node: usize) -> bool {
+        let skipped = self.known.lock().admission.skip(node);
+        if skipped {
+            self.nudge(node);
+        }
+        skipped
+    }
+
+    fn time(&self, now: Time) -> Option<SetTime> {
+        let offsets: Vec<_> = self.clocks.iter().map(|clock| *clock.lock()).collect();
+        set_time(&offsets, now)
+    }
+}
