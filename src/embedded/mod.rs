@@ -84,8 +84,9 @@ const MOST_NODES: usize = 32;
 ///
 /// let nodes = Nodes::start(3)?;
 /// let client = || Quorlock::builder().nodes(nodes.urls()).ttl(Duration::from_secs(5)).build();
-/// let (one, other) = (client()?, client()?);
+/// let one = client()?;
 /// one.admit()?; // the nodes are new, so nothing can be held there
+/// let other = client()?;
 /// let guard = one.lock("orders/42")?;
 /// assert!(other.try_lock("orders/42")?.is_none());
 /// drop(guard);
