@@ -78,7 +78,7 @@ impl NodeSet {
         known.refusals[node] = None;
     }
 
-    /// What is known of the node does not hold any more: see [`Admission::doubt`].
+    /// What is known of the node does not hold any more: see `Admission::doubt`.
     pub(super) fn doubt(&self, node: usize, mark: Option<&str>) {
         self.known.lock().admission.doubt(node, mark);
     }
@@ -147,7 +147,7 @@ impl NodeSet {
         self.known.lock().conflict()
     }
 
-    /// In how much time a majority will grant locks: see [`Admission::ready_in`].
+    /// In how much time a majority will grant locks: see `Admission::ready_in`.
     pub(crate) fn ready_in(&self, now: Time) -> Option<Duration> {
         let set_time = self.time(now);
         self.known.lock().admission.ready_in(now, set_time)
@@ -168,7 +168,7 @@ impl NodeSet {
         self.known.lock().refusals[node].as_ref().map(|(fault, _)| fault.clone())
     }
 
-    /// Ends the quarantine that was seen of the node, if there is one: see [`Admission::skip`].
+    /// Ends the quarantine that was seen of the node, if there is one: see `Admission::skip`.
     pub(crate) fn skip(&self, node: usize) -> bool {
         let skipped = self.known.lock().admission.skip(node);
         if skipped {
