@@ -88,9 +88,10 @@ impl Claim {
         self.number = number;
     }
 
-    /// What the holder can hand to a storage; `None` without fencing.
-    pub(crate) fn token(&self) -> Option<FencingToken> {
-        FencingToken::first_of(self.number)
+    /// What the holder to whom the lock was handed as the `sequence`-th can hand to a storage; `None`
+    /// without fencing.
+    pub(crate) fn token(&self, sequence: u64) -> Option<FencingToken> {
+        FencingToken::new(self.number, sequence)
     }
 
     pub(crate) fn coordinator(&self) -> &Arc<Coordinator> {
@@ -118,12 +119,16 @@ impl Claim {
         self.asked.clone()
     }
 
-    /// Asks all nodes, with that number as proposal, and waits for the verdict; then has the nodes know
+    /// Asks the nodes, with that number as proposal, and waits for the verdict; then has the nodes know
     /// the lock's number, if too few of them do.
+    ///
+    /// With `first`, one node is asked alone until then, and the others, with time until what `more` says,
+    /// unless it refuses.
     pub(crate) fn attempt(
         &mut self,
         proposal: Option<u64>,
-        answer_by: Time,
+        first: Option<(usize, Time)>,
+        more: impl FnOnce() -> Time,
         interrupts: Interrupts<'_>,
     ) -> Woken {
         let Wanted { kind, name, terms } = self.wanted.clone();
@@ -132,8 +137,24 @@ impl Claim {
             let mark = MarkCheck { key: set.mark_key(), text };
             kind.acquire(name.key(), mark, &owner, terms.ttl, proposal)
         };
-        self.round().ask(self.nodes(), &Ask::Taking(Arc::new(take)));
-        let woken = self.round().wait(answer_by, interrupts);
+        let ask = Ask::Taking(Arc::new(take));
+        let round = self.round();
+        if let Some((first, until)) = first {
+            round.with(|attempt| attempt.begin_with(first));
+            round.ask_some(self.nodes(), |node, _| (node == first).then(|| ask.clone()));
+            let woken =
+                round.wait(until.min(round.with(|attempt| attempt.answer_by())), interrupts);
+            if !matches!(woken, Woken::Decided | Woken::TimeUp)
+                || !round.reopen(|attempt| attempt.goes_on(more()))
+            {
+                return woken;
+            }
+            round.ask_some(self.nodes(), |node, _| (node != first).then(|| ask.clone()));
+        } else {
+            round.ask(self.nodes(), &ask);
+        }
+        let answer_by = round.with(|attempt| attempt.answer_by());
+        let woken = round.wait(answer_by, interrupts);
         match self.round().with(Attempt::number_to_write_back) {
             Some(number) if woken == Woken::Decided => {
                 self.write_back(number, answer_by, interrupts)
@@ -194,10 +215,12 @@ impl Claim {
 
     /// What `node` may do where our key is gone: set it again until then, if it knows no number above
     /// ours, or none above `up_to`.
-    fn repair(&self, node: &Node, until: Option<Time>, up_to: u64) -> Repair {
+    fn repair(&self, node: &Node, until: Option<Time>, up_to: u64) -> Repair<'_> {
         let number = self.number;
         Repair {
             until_ms: until.map_or(0, |until| node.clock_ms(until)),
+            mark_key: self.coordinator.set().mark_key(),
+            quarantine: self.coordinator.settings().restart_quarantine,
             fence: (number > 0).then(|| Fence { number, up_to: up_to.max(number) }),
         }
     }
@@ -211,12 +234,13 @@ impl Claim {
     }
 
     /// Gives everything back, and waits until a majority is certainly without our keys. With
-    /// `no_wait` it does not.
+    /// `no_wait` it does not. Calls `sent` when the releases are on their way.
     pub(crate) fn release_and_wait(
         &self,
         longest_ttl: Duration,
         basis: Basis,
         no_wait: bool,
+        sent: impl FnOnce(),
     ) -> Result<ReleaseResult, Error> {
         let duties = self.close();
         let nodes = self.nodes();
@@ -234,6 +258,7 @@ impl Claim {
                 node.ask(Ask::Anyway(request.clone()), &round);
             }
         }
+        sent();
         if no_wait {
             return Ok(ReleaseResult::Unconfirmed);
         }

@@ -136,6 +136,9 @@ impl Quorlock {
     /// Takes the exclusive lock `name` if it is free; `None` if somebody else holds it. One try, at
     /// most as long as the node timeout.
     ///
+    /// It overtakes nobody: `None`, too, while threads of this client wait for a lock that is held, as
+    /// [`local_queue`](Builder::local_queue) describes.
+    ///
     /// # Errors
     ///
     /// Those of [`lock`](Self::lock); [`NoQuorum`](ErrorKind::NoQuorum) after this one try, and
@@ -274,7 +277,7 @@ impl Quorlock {
     /// Figures about each node, in the order of the configuration.
     #[must_use]
     pub fn node_stats(&self) -> Vec<NodeStats> {
-        self.coordinator().nodes().iter().map(Node::stats).collect()
+        self.coordinator().node_stats()
     }
 }
 

@@ -10,17 +10,22 @@ use crate::claim::{Claim, Wanted};
 use crate::clock;
 use crate::config::Settings;
 use crate::error::{Error, ErrorKind, NodeFault};
-use crate::held::Held;
 use crate::ident::{self, Name};
 use crate::node::{Address, Node, NodeSet};
 use crate::numbers::{Numbers, wait_for_clocks};
 use crate::observe;
+use crate::queue::{self, Queues};
 use crate::quorum::{
-    Acquisition, Basis, Conclusion, Judged, Judgement, News, Outcome, Outlook, Patience, Policy,
-    Quorum, Step, Time, majority,
+    Acquisition, Attempt, Basis, Conclusion, Judged, Judgement, News, Outcome, Outlook, Patience,
+    Policy, Quorum, Step, Time, asking_order, majority,
 };
 use crate::renewal::Timetable;
-use crate::round::{Interrupts, Woken};
+use crate::round::{Interrupts, Round, Woken};
+use crate::stats::NodeStats;
+use crate::tenancy::Tenancy;
+use crate::wake::{self, Hub, Waiting};
+
+mod refusal;
 
 /// The nodes and all that is shared by the clones of one client and the locks it gave out.
 pub(crate) struct Coordinator {
@@ -36,6 +41,8 @@ pub(crate) struct Coordinator {
     /// What all calls together know of the quorum.
     outlook: Mutex<Outlook>,
     numbers: Numbers,
+    queues: Queues,
+    hub: Arc<Hub>,
 }
 
 /// An attempt that has come to its end.
@@ -83,6 +90,8 @@ impl Coordinator {
         })?;
         let outlook = Outlook::new(settings.fall_back_after(), settings.attempt_timeout());
         let (open, closed) = bounded(0);
+        let nudges = ident::nudge_channel(&settings.key_prefix, ident::random_owner());
+        let hub = Hub::new(names.len(), nudges, settings.mechanisms);
         Ok(Arc::new(Self {
             nodes: nodes.collect::<Result<_, _>>()?,
             set,
@@ -94,11 +103,21 @@ impl Coordinator {
             closed,
             outlook: Mutex::new(outlook),
             numbers: Numbers::default(),
+            queues: Queues::default(),
+            hub,
         }))
     }
 
     pub(crate) fn nodes(&self) -> &[Node] {
         &self.nodes
+    }
+
+    pub(crate) fn node_stats(&self) -> Vec<NodeStats> {
+        let stats = |(i, node): (usize, &Node)| {
+            let listened_to = self.hub.listened_to(i);
+            NodeStats { listened_to, ..node.stats() }
+        };
+        self.nodes.iter().enumerate().map(stats).collect()
     }
 
     pub(crate) fn set(&self) -> &Arc<NodeSet> {
@@ -117,6 +136,10 @@ impl Coordinator {
         &self.timetable
     }
 
+    pub(crate) fn queues(&self) -> &Queues {
+        &self.queues
+    }
+
     /// How many releases could be answered, and have not been yet.
     pub(crate) fn unanswered(&self) -> &Arc<AtomicUsize> {
         &self.unanswered
@@ -129,7 +152,7 @@ impl Coordinator {
         wanted: &Wanted,
         patience: Patience,
         cancel: Option<&Receiver<()>>,
-    ) -> Result<Option<Arc<Held>>, Error> {
+    ) -> Result<Option<Tenancy>, Error> {
         let never = never();
         let interrupts = Interrupts { cancel: cancel.unwrap_or(&never), closed: &self.closed };
         stop_if(interrupts.poll(), &wanted.name)?;
@@ -139,17 +162,45 @@ impl Coordinator {
             patience,
             backoff: self.settings.backoff,
             no_quorum_timeout: self.settings.no_quorum_timeout,
+            // Whoever may fall back hears the first node of the configuration in any case.
+            ordered: self.settings.fall_back_after().is_none(),
             mechanisms: self.settings.mechanisms,
         });
+        // Left on every way out of here, after what was tried has been given back.
+        let mut place = self.queues.enter(wanted, patience, !self.settings.local_queue);
+        let mut waiting: Option<Waiting> = None;
+        let mut last = None;
         loop {
+            match place.next(interrupts) {
+                queue::Next::Ask { waited: true } => {
+                    acquisition.waited_in_line();
+                    last = None;
+                }
+                queue::Next::Ask { waited: false } => {}
+                queue::Next::Stopped(woken) => stop_if(woken, &wanted.name)?,
+                queue::Next::Held => return Ok(None),
+                queue::Next::Given(tenancy) => {
+                    self.check_agreement(&wanted.name)?;
+                    return Ok(Some(tenancy));
+                }
+            }
+            if let Some(waiting) = &waiting {
+                waiting.attempt_begins();
+            }
             let Tried { claim, started, answer_by, judgement } =
-                self.attempt(wanted, &mut acquisition, interrupts)?;
+                self.attempt(wanted, &mut acquisition, last.take(), interrupts)?;
             let Judgement { conclusion, basis, quorum } = judgement;
             // A node may have been heard of meanwhile. A lock that was won all the same is given back.
             self.check_agreement(&wanted.name)?;
             let asked = claim.asked();
             let faults = || asked.faults(&self.nodes, answer_by);
             let now = clock::now();
+            claim.round().with(|attempt| {
+                let covered =
+                    waiting.as_ref().is_some_and(|waiting| waiting.attempt_ended(attempt));
+                acquisition.tried(attempt, now, covered);
+            });
+            last = Some(claim.round().clone());
             let ready_in = self.set.ready_in(now);
             let step = match conclusion {
                 Conclusion::NotAdmitted => {
@@ -162,10 +213,11 @@ impl Coordinator {
                 if basis == Basis::FirstNode {
                     observe::fell_back(&wanted.name, &self.names[0]);
                 }
-                return Ok(Some(Held::new(claim, basis, valid_until, number)));
+                return Ok(Some(place.won(claim, basis, valid_until, number)));
             }
             // Before any wait: what this attempt got must be free for others.
             drop(claim);
+            place.concluded(conclusion);
             self.note(quorum, started, faults);
             let outcome = match step {
                 Step::Finish(outcome) => Some(outcome),
@@ -176,8 +228,16 @@ impl Coordinator {
                         told = true;
                         observe::waits_for_quarantine(&wanted.name, ready_in, &faults());
                     }
-                    stop_if(interrupts.wait(&never, until), &wanted.name)?;
-                    acquisition.waited(clock::now())
+                    let held = matches!(conclusion, Conclusion::Held { .. });
+                    if held && waiting.is_none() {
+                        let channel = ident::release_channel(wanted.name.key());
+                        waiting = Some(self.hub.wait(channel, &self.nodes));
+                    }
+                    let waiting = waiting.as_ref().filter(|_| held);
+                    let cued = wake::pause(waiting, &mut acquisition, until, interrupts);
+                    let cued =
+                        cued.or_else(|woken| stop_if(woken, &wanted.name).map(|()| false))?;
+                    acquisition.waited(clock::now(), cued)
                 }
             };
             if let Some(outcome) = outcome {
@@ -212,11 +272,17 @@ impl Coordinator {
         self: &Arc<Self>,
         wanted: &Wanted,
         acquisition: &mut Acquisition,
+        last: Option<Arc<Round<Attempt>>>,
         interrupts: Interrupts<'_>,
     ) -> Result<Tried, Error> {
         let owner = acquisition.owner(ident::random_owner());
+        let first = last.and_then(|last| {
+            let order = asking_order(wanted.name.key(), &self.names);
+            last.with(|last| acquisition.begins_with(&order, last, clock::now()))
+        });
         let started = clock::now();
-        let answer_by = acquisition.answer_by(started, self.settings.attempt_timeout());
+        let until = |now| acquisition.answer_by(now, self.settings.attempt_timeout());
+        let answer_by = until(started);
         let mut claim = Claim::new(self, wanted, owner, started, answer_by);
         let mut proposal = None;
         if self.settings.fencing {
@@ -224,7 +290,9 @@ impl Coordinator {
             let mechanisms = self.settings.mechanisms;
             proposal = Some(self.numbers.propose(&wanted.name, &self.nodes, mechanisms));
         }
-        stop_if(claim.attempt(proposal, answer_by, interrupts), &wanted.name)?;
+        let more = || until(clock::now());
+        stop_if(claim.attempt(proposal, first, more, interrupts), &wanted.name)?;
+        let answer_by = claim.round().with(|attempt| attempt.answer_by());
         self.numbers.saw(&wanted.name, claim.round().with(|attempt| attempt.largest_number()));
         let round = claim.round();
         let judgement = loop {
@@ -256,67 +324,6 @@ impl Coordinator {
             Some(News::Back) => observe::quorum_back(),
             None => {}
         }
-    }
-
-    /// What to tell a caller who did not get the lock.
-    fn refusal(
-        &self,
-        outcome: Outcome,
-        wanted: &Wanted,
-        faults: impl FnOnce() -> Vec<NodeFault>,
-    ) -> Result<Option<Arc<Held>>, Error> {
-        let Wanted { name, terms, .. } = wanted;
-        let ttl = terms.ttl;
-        let nodes = self.nodes.len();
-        let needed = majority(nodes);
-        let (kind, message) = match outcome {
-            Outcome::Granted { .. } | Outcome::Held => return Ok(None),
-            Outcome::WrongKind => (
-                ErrorKind::WrongKind,
-                format!(
-                    "{name} cannot be locked: the key \"{}\" on the nodes belongs to something \
-                     that is no lock; use another name or key_prefix",
-                    name.key().escape_ascii()
-                ),
-            ),
-            Outcome::Spent => (
-                ErrorKind::WrongKind,
-                format!(
-                    "{name} cannot be locked with a fencing token: the key \"{}\" on the nodes is \
-                     at the end of its range, or no number; find out who wrote it, for quorlock \
-                     gets there in centuries only, and use another name until it is gone",
-                    name.fence_key().escape_ascii()
-                ),
-            ),
-            Outcome::NotAdmitted => {
-                let now = clock::now();
-                let ready_in = self.set.ready_in(now).unwrap_or(self.settings.max_ttl());
-                let message = format!(
-                    "{name} was not granted: too many nodes may have forgotten locks that are held; \
-                     a majority grants locks again in {ready_in:.1?}"
-                );
-                (ErrorKind::Quarantined { ready_in }, message)
-            }
-            Outcome::NoQuorum => (
-                ErrorKind::NoQuorum,
-                format!("no quorum for {name}: {needed} of {nodes} nodes have to answer"),
-            ),
-            Outcome::Unconfirmed => (
-                ErrorKind::NoQuorum,
-                format!(
-                    "no quorum for {name}: {needed} of {nodes} nodes granted it, and too few of them \
-                     confirmed its fencing token in time"
-                ),
-            ),
-            Outcome::TooLate => (
-                ErrorKind::NoQuorum,
-                format!(
-                    "no quorum in time for {name}: {needed} of {nodes} nodes granted it, but so \
-                     late that its TTL of {ttl:?} was used up"
-                ),
-            ),
-        };
-        Err(Error::new(kind, message).with_faults(faults()))
     }
 }
 

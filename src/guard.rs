@@ -9,6 +9,7 @@ use crossbeam_channel::Receiver;
 use crate::error::{Error, ErrorKind};
 use crate::held::Held;
 use crate::quorum::{Basis, FencingToken, LossReason};
+use crate::tenancy::Tenancy;
 
 /// A lock that is held, until it is dropped or its validity ends.
 ///
@@ -25,7 +26,7 @@ use crate::quorum::{Basis, FencingToken, LossReason};
 /// [`check`](Self::check) before each step that must be protected.
 #[must_use = "the lock is given back as soon as the guard is dropped"]
 pub struct Guard {
-    held: Arc<Held>,
+    tenancy: Tenancy,
 }
 
 /// What a lock rests on.
@@ -42,22 +43,26 @@ pub enum Mode {
 }
 
 impl Guard {
-    pub(crate) fn new(held: Arc<Held>) -> Self {
-        Self { held }
+    pub(crate) fn new(tenancy: Tenancy) -> Self {
+        Self { tenancy }
+    }
+
+    fn held(&self) -> &Arc<Held> {
+        self.tenancy.held()
     }
 
     /// The name of the lock, without the key prefix.
     #[must_use]
     pub fn name(&self) -> &[u8] {
-        self.held.claim().name().as_bytes()
+        self.held().claim().name().as_bytes()
     }
 
     /// What the lock rests on, as far as is known now.
     #[must_use]
     pub fn mode(&self) -> Mode {
-        match self.held.basis() {
+        match self.held().basis() {
             Basis::FirstNode => Mode::Fallback,
-            Basis::Majority if self.held.claim().coordinator().nodes().len() == 1 => {
+            Basis::Majority if self.held().claim().coordinator().nodes().len() == 1 => {
                 Mode::SingleNode
             }
             Basis::Majority => Mode::Quorum,
@@ -74,7 +79,7 @@ impl Guard {
     /// keep a name's number for 24 hours after its last use.
     #[must_use]
     pub fn token(&self) -> Option<FencingToken> {
-        self.held.claim().token()
+        self.tenancy.token
     }
 
     /// How much longer the lock is certainly ours, clock drift allowed for; zero once it may be
@@ -86,7 +91,7 @@ impl Guard {
     /// system has one.
     #[must_use]
     pub fn remaining(&self) -> Duration {
-        self.held.remaining()
+        self.held().remaining()
     }
 
     /// Makes sure that the lock is still ours.
@@ -95,7 +100,7 @@ impl Guard {
     ///
     /// [`Lost`](crate::ErrorKind::Lost) once [`remaining`](Self::remaining) is zero.
     pub fn check(&self) -> Result<(), Error> {
-        self.held.check()
+        self.held().check()
     }
 
     /// Gets one message when the lock is lost: at the end of its validity, and never before that
@@ -121,7 +126,7 @@ impl Guard {
     /// ```
     #[must_use]
     pub fn lost(&self) -> &Receiver<LossReason> {
-        self.held.notice().receiver()
+        self.tenancy.notice.receiver()
     }
 
     /// Has `callback` called when the lock is lost, on a thread of its own; at once, on this one, if
@@ -130,7 +135,7 @@ impl Guard {
     /// It may block, panic, unlock or drop the guard: that holds up nothing else. A callback that owns
     /// the guard keeps it: such a lock is held until it is lost.
     pub fn on_lost(&self, callback: impl FnOnce(LossReason) + Send + 'static) {
-        self.held.notice().call(Box::new(callback));
+        self.tenancy.notice.call(Box::new(callback));
     }
 
     /// Has the lock live for `ttl` from now on at least, but not beyond its
@@ -149,11 +154,12 @@ impl Guard {
     /// lost; [`NoQuorum`](crate::ErrorKind::NoQuorum) if too few nodes confirmed: then the lock is not
     /// held for longer than before (and for less, if less was asked for).
     pub fn extend(&self, ttl: Duration) -> Result<(), Error> {
-        self.held.extend(ttl)
+        self.held().extend(ttl)
     }
 
     /// Gives the lock back and waits until a majority of the nodes is certainly without it, at most
-    /// the node timeout.
+    /// the node timeout. Returns at once where the lock is handed to another thread of this process
+    /// that waits for it.
     ///
     /// # Errors
     ///
@@ -162,7 +168,7 @@ impl Guard {
     /// ours until now, and may stay taken until its TTL is over. In both cases the lock is given
     /// back as far as the nodes can be reached.
     pub fn unlock(self) -> Result<(), Error> {
-        self.held.give_back_and_wait()
+        self.tenancy.give_back_and_wait()
     }
 
     /// The end of a critical section: whether it was protected. That a release which was sent has
@@ -175,16 +181,10 @@ impl Guard {
     }
 }
 
-impl Drop for Guard {
-    fn drop(&mut self) {
-        self.held.give_back();
-    }
-}
-
 impl fmt::Debug for Guard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Guard")
-            .field("name", &self.held.claim().name().to_string())
+            .field("name", &self.held().claim().name().to_string())
             .field("mode", &self.mode())
             .field("token", &self.token())
             .field("remaining", &self.remaining())

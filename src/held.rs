@@ -10,23 +10,28 @@ use crate::claim::Claim;
 use crate::clock;
 use crate::error::{Error, ErrorKind, NodeFault};
 use crate::kinds::reply;
-use crate::loss::{Callbacks, LossNotice};
 use crate::node::Node;
 use crate::observe;
+use crate::queue::Spot;
 use crate::quorum::{
-    Basis, Extension, Lease, LossReason, Next, OpenRound, ReleaseResult, Renewed, Rounds, Time,
-    majority,
+    Basis, Extension, Lease, LossReason, Next, OpenRound, Renewed, Rounds, Time, majority,
 };
 use crate::renewal::Entry;
 use crate::round::Round;
+use crate::tenancy::{Tenancy, Tenant};
+
+mod ending;
 
 /// A lock that was granted, until it is given back or lost.
 pub(crate) struct Held {
     claim: Claim,
     lease: Mutex<Lease>,
-    notice: LossNotice,
-    /// Locked while an extension is queued, and while the lock is ended.
+    /// Its line among the threads of this process.
+    spot: Spot,
+    /// Locked while an extension is queued, while the lock is handed over, and while it is ended.
     rounds: Mutex<Rounds<Arc<Round<Extension>>>>,
+    /// Who holds it now; changes only while `rounds` is locked.
+    tenant: Mutex<Arc<Tenant>>,
     /// The place in the timetable, while there is no renewal thread.
     entry: Mutex<Option<Entry>>,
     /// A message has the renewal thread look at the lease again; the end of the sender ends it.
@@ -50,30 +55,38 @@ impl OpenRound for Arc<Round<Extension>> {
 
 impl Held {
     /// The claim was granted on that basis, and is valid until then; the number is for fencing.
-    pub(crate) fn new(mut claim: Claim, basis: Basis, valid_until: Time, number: u64) -> Arc<Self> {
+    /// [`enter`](Self::enter) is still to be called.
+    pub(crate) fn granted(
+        mut claim: Claim,
+        basis: Basis,
+        valid_until: Time,
+        number: u64,
+        spot: Spot,
+    ) -> Tenancy {
         claim.won(number);
+        let tenant = Tenant::new(claim.token(0));
         let lease = Lease::new(claim.terms(), basis, claim.started(), valid_until);
         let rounds = Rounds::new(claim.terms().mechanisms);
         let (poke, poked) = bounded(1);
         let held = Arc::new(Self {
             claim,
             lease: Mutex::new(lease),
-            notice: LossNotice::new(),
+            spot,
             rounds: Mutex::new(rounds),
+            tenant: Mutex::new(tenant.clone()),
             entry: Mutex::new(None),
             poke: Mutex::new(Some(poke)),
             poked,
         });
-        held.enter();
-        held
+        Tenancy::new(held, tenant)
     }
 
     pub(crate) fn claim(&self) -> &Claim {
         &self.claim
     }
 
-    pub(crate) fn notice(&self) -> &LossNotice {
-        &self.notice
+    pub(crate) fn spot(&self) -> &Spot {
+        &self.spot
     }
 
     /// What the lock rests on.
@@ -83,6 +96,12 @@ impl Held {
 
     pub(crate) fn remaining(&self) -> Duration {
         self.lease.lock().remaining(clock::now())
+    }
+
+    /// Until when it is certainly ours, as far as is known now; `None` if it is not.
+    pub(crate) fn held_until(&self) -> Option<Time> {
+        let (now, left) = (clock::now(), self.remaining());
+        (!left.is_zero() && !self.has_ended()).then(|| now.after(left))
     }
 
     /// `Lost`, once the lock is not certainly ours any more.
@@ -156,40 +175,6 @@ impl Held {
     /// Gets a message when the lease has to be looked at again, and ends with the lock.
     pub(crate) fn poked(&self) -> Receiver<()> {
         self.poked.clone()
-    }
-
-    /// The lease is over: tells the holder, and hands out who is to be called. `None` if it had been
-    /// given back, or told, before. Otherwise [`clear_away`](Self::clear_away) is still to be done.
-    pub(crate) fn lose(&self, reason: LossReason) -> Option<Callbacks> {
-        self.end().then(|| self.notice.lost(reason))
-    }
-
-    /// Gives back what the lost lock has left on the nodes.
-    pub(crate) fn clear_away(&self, reason: LossReason) {
-        self.claim.release(self.longest_ttl());
-        observe::lost(self.claim.name(), reason);
-    }
-
-    /// Gives the lock back without waiting.
-    pub(crate) fn give_back(&self) {
-        if self.end() {
-            self.notice.given_back();
-            self.claim.release(self.longest_ttl());
-        }
-    }
-
-    /// Gives the lock back, and says whether it was ours until then.
-    pub(crate) fn give_back_and_wait(&self) -> Result<(), Error> {
-        let lost = self.check();
-        if self.end() {
-            self.notice.given_back();
-        }
-        let released = self.claim.release_and_wait(self.longest_ttl(), self.basis(), lost.is_err());
-        lost?;
-        if released? == ReleaseResult::WasLost {
-            return Err(self.lost("its keys were gone from the nodes before it was given back"));
-        }
-        Ok(())
     }
 
     /// Has the lease looked at when it is due: by the timetable, if there is no thread for it.
@@ -324,20 +309,6 @@ impl Held {
                 return;
             }
         }
-    }
-
-    /// Ends the renewal; whether this was the first to do so.
-    fn end(&self) -> bool {
-        let mut rounds = self.rounds.lock();
-        if !self.claim.round().with(|attempt| rounds.end(attempt)) {
-            return false;
-        }
-        drop(rounds);
-        *self.poke.lock() = None;
-        if let Some(entry) = self.entry.lock().take() {
-            self.claim.coordinator().timetable().strike(entry);
-        }
-        true
     }
 
     fn longest_ttl(&self) -> Duration {

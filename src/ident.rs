@@ -79,6 +79,16 @@ pub(crate) fn fence_key(key: &[u8]) -> Vec<u8> {
     [b"{", key, b"}:fence"].concat()
 }
 
+/// The channel on which a node tells that it was given the lock with that key back.
+pub(crate) fn release_channel(key: &[u8]) -> Vec<u8> {
+    [b"{", key, b"}:released"].concat()
+}
+
+/// The channel by which a client wakes its own subscribers, by a `random` number of its own.
+pub(crate) fn nudge_channel(prefix: &[u8], random: u128) -> Vec<u8> {
+    [b"{", prefix, b"}:nudge:", owner_text(random).as_bytes()].concat()
+}
+
 /// Where a node keeps its mark.
 pub(crate) fn mark_key(prefix: &[u8]) -> Vec<u8> {
     [prefix, b"{quorlock}:mark"].concat()

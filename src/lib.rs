@@ -18,6 +18,10 @@ mod loss;
 mod node;
 mod numbers;
 mod observe;
+pub mod operations {
+    #![doc = include_str!("../OPERATIONS.md")]
+}
+mod queue;
 mod quorum;
 mod renewal;
 mod round;
@@ -26,6 +30,8 @@ mod round;
 mod simulation;
 mod skip;
 mod stats;
+mod tenancy;
+mod wake;
 
 pub use client::Quorlock;
 pub use config::{Builder, Fallback, Renewal};

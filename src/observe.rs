@@ -81,6 +81,16 @@ pub(crate) fn release_refused(fault: &NodeFault) {
     );
 }
 
+/// A server does not let us hear of releases.
+pub(crate) fn not_listening(fault: &NodeFault) {
+    tracing::warn!(
+        target: "quorlock",
+        node = fault.node(),
+        reason = fault.what(),
+        "this node does not tell of releases; those who wait for locks look now and then instead"
+    );
+}
+
 pub(crate) fn quorum_lost(faults: &[NodeFault]) {
     let reasons: Vec<_> = faults.iter().map(ToString::to_string).collect();
     tracing::warn!(target: "quorlock", reasons = reasons.join("; "), "no quorum can be reached");
@@ -115,7 +125,11 @@ pub(crate) fn lost(name: &Name, reason: LossReason) {
     tracing::error!(target: "quorlock", lock = %name, ?reason, "a lock that is held was lost");
 }
 
-/// A lock's renewal or callback has to do without a thread of its own.
+/// A lock's renewal or callback has to do without a thread of its own, or waiters without a subscriber.
 pub(crate) fn no_thread(error: &std::io::Error) {
-    tracing::warn!(target: "quorlock", %error, "no thread could be started; a shared one takes over");
+    tracing::warn!(
+        target: "quorlock",
+        %error,
+        "no thread could be started; a shared one takes over, or locks are looked at now and then"
+    );
 }

@@ -4,8 +4,8 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver, Sender, bounded, select};
-use parking_lot::Mutex;
+use crossbeam_channel::{Receiver, select};
+use parking_lot::{Condvar, Mutex};
 
 use crate::clock;
 use crate::error::NodeFault;
@@ -17,6 +17,12 @@ use crate::quorum::{Ballot, Failure, Time};
 /// were heard: a connection that is refused is refused within this.
 const MOMENT: Duration = Duration::from_millis(10);
 
+/// How long a caller waits for a verdict before it looks whether it was cancelled, at first and from then
+/// on. All but few verdicts are there before; and to wait for several things at once costs more than
+/// the rest of the wait, most of all where all callers wait for one of them.
+const BEFORE_LOOKING: Duration = Duration::from_millis(5);
+const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
+
 /// One ballot, shared by the caller and the workers that hand in the votes. It lives on after the
 /// caller has left, for answers that come late.
 pub(crate) struct Round<B: Ballot> {
@@ -26,14 +32,14 @@ pub(crate) struct Round<B: Ballot> {
     replicated: fn(&B::Vote) -> bool,
     names: Arc<[Arc<str>]>,
     started: Time,
-    decided: Sender<()>,
-    /// Takes one message, when the verdict is there: one wake-up of the caller, not one a vote.
-    verdict: Receiver<()>,
+    /// Notified once, when the verdict is there: one wake-up of the caller, not one a vote.
+    decided: Condvar,
 }
 
 struct State<B> {
     ballot: B,
     heard: Vec<Heard>,
+    /// The verdict is there.
     told: bool,
 }
 
@@ -120,7 +126,6 @@ impl<B: Ballot + 'static> Round<B> {
         replicated: fn(&B::Vote) -> bool,
         names: &Arc<[Arc<str>]>,
     ) -> Arc<Self> {
-        let (decided, verdict) = bounded(1);
         let heard = vec![Heard::NotAsked; names.len()];
         let state = Mutex::new(State { ballot, heard, told: false });
         Arc::new(Self {
@@ -129,8 +134,7 @@ impl<B: Ballot + 'static> Round<B> {
             replicated,
             names: names.clone(),
             started: clock::now(),
-            decided,
-            verdict,
+            decided: Condvar::new(),
         })
     }
 
@@ -167,7 +171,28 @@ impl<B: Ballot + 'static> Round<B> {
 
     /// Waits until the ballot is decided, at most until `until`.
     pub(crate) fn wait(&self, until: Time, interrupts: Interrupts<'_>) -> Woken {
-        interrupts.wait(&self.verdict, until)
+        let mut turn = BEFORE_LOOKING;
+        let mut state = self.state.lock();
+        loop {
+            if state.told {
+                return Woken::Decided;
+            }
+            let Some(slice) = clock::slice(until) else { return Woken::TimeUp };
+            if self.decided.wait_for(&mut state, slice.min(turn)).timed_out() && !state.told {
+                match interrupts.poll() {
+                    Woken::TimeUp => turn = BETWEEN_LOOKS,
+                    interrupted => return interrupted,
+                }
+            }
+        }
+    }
+
+    /// Has a ballot that was decided go on, if it wants to; the next verdict is told anew.
+    pub(crate) fn reopen(&self, reopened: impl FnOnce(&mut B) -> bool) -> bool {
+        let mut state = self.state.lock();
+        let goes_on = reopened(&mut state.ballot);
+        state.told &= !goes_on;
+        goes_on
     }
 
     /// Waits until the ballot is decided, at most until `until`, whatever else happens.
@@ -251,8 +276,7 @@ impl<B: Ballot + 'static> Sink for Round<B> {
         if !state.told && state.ballot.decided() {
             state.told = true;
             drop(state);
-            // There is room for the one message; nobody minds if the caller has gone.
-            let _ = self.decided.try_send(());
+            self.decided.notify_one();
         }
     }
 }

@@ -14,4 +14,7 @@ pub struct NodeStats {
     pub scripts: u64,
     /// Releases that wait for the node to come back.
     pub kept_releases: usize,
+    /// Locks of which the node tells when they are given back, since somebody waits for them, or did
+    /// lately. None of them: no connection for that either.
+    pub listened_to: usize,
 }

@@ -14,6 +14,8 @@ fn builder(urls: impl IntoIterator<Item = String>) -> Builder {
         .restart_quarantine(false)
         .max_ttl(Duration::from_secs(600))
         .nodes(urls)
+        // Each call asks the nodes.
+        .local_queue(false)
         .node_timeout(Duration::from_secs(10));
     builder.no_quorum_timeout(Duration::from_millis(200))
 }

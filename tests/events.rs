@@ -95,5 +95,21 @@ fn nodes_and_quorums_that_come_and_go_are_told_once() {
         told(&["INFO", "node is up", &url]) == 2
     });
     assert_eq!(told(&["node is down", &url]), 1, "{:?}", EVENTS.lock());
+
+    // Where nobody may listen, locks work all the same, and each node says so once.
+    let user = ["ACL", "SETUSER", "mute", "on", ">secret", "~*", "&*", "+@all", "-subscribe"];
+    servers.iter().for_each(|server| drop(server.command(&user)));
+    let urls = servers.iter().map(|server| server.url().replace("://", "://mute:secret@"));
+    let builder = Quorlock::builder().restart_quarantine(false).nodes(urls);
+    let mute = builder.node_timeout(Duration::from_secs(5)).build().expect("valid settings");
+    // Another client holds it: whoever waits for a lock of its own client waits in a local queue.
+    let guard = locks.lock("orders/43").expect("three of three");
+    for _ in 0..2 {
+        let waited = mute.try_lock_for("orders/43", Duration::from_millis(300));
+        assert!(waited.expect("three of three").is_none());
+    }
+    let silent = ["WARN", "does not tell of releases", "lacks a permission"];
+    wait_until("each node to be told", Duration::from_secs(20), || told(&silent) == servers.len());
+    guard.unlock().expect("three of three");
     assert_eq!(told(&["secret"]), 0, "{:?}", EVENTS.lock());
 }

@@ -308,7 +308,8 @@ fn case_15_a_drop_releases_and_does_not_block() {
 fn case_20_a_timed_wait_goes_on_trying() {
     let servers = Servers::start(3);
     let locks = build(quick(&servers));
-    let guard = locks.lock("orders/42").expect("three of three");
+    // Of another process, so that the waiter has to ask the nodes.
+    let guard = build(quick(&servers)).lock("orders/42").expect("three of three");
     let calls = || servers[0].command(&["INFO", "commandstats"]);
     let tries = || {
         let redis::Value::BulkString(text) = calls() else { panic!("INFO answers with text") };

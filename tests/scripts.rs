@@ -15,6 +15,15 @@ fn run(server: &Server, script: &str, arguments: &[&str]) -> Value {
     server.command(&[&["EVAL", script, "1", "k"], arguments].concat())
 }
 
+/// An extension without fencing, on a node without quarantine.
+fn extend(server: &Server, arguments: &[&str]) -> Value {
+    server.command(&[&["EVAL", EXTEND, "2", "k", MARK], arguments, &["0"]].concat())
+}
+
+fn fenced_extend(server: &Server, arguments: &[&str]) -> Value {
+    server.command(&[&["EVAL", EXTEND, "3", "k", MARK, FENCE], arguments].concat())
+}
+
 /// An acquire without fencing that is granted if the node's mark is that one; empty: whatever it is.
 fn take(server: &Server, mark: &str, owner: &str, ttl: &str) -> Value {
     server.command(&["EVAL", ACQUIRE, "2", "k", MARK, owner, ttl, mark])
@@ -90,18 +99,18 @@ fn only_the_owner_extends_and_releases() {
     take(&server, "", "me", "10000");
     let never = "0";
     let always = "99999999999999";
-    assert_eq!(run(&server, EXTEND, &["other", "60000", always]), Value::Int(0));
+    assert_eq!(extend(&server, &["other", "60000", always]), Value::Int(0));
     assert!(server.pttl("k") <= 10_000, "somebody else extended it");
     assert_eq!(run(&server, RELEASE, &["other"]), Value::Int(0));
-    assert_eq!(run(&server, EXTEND, &["me", "60000", never]), Value::Int(1));
+    assert_eq!(extend(&server, &["me", "60000", never]), Value::Int(1));
     assert!(server.pttl("k") > 50_000);
-    assert_eq!(run(&server, EXTEND, &["me", "1000", never]), Value::Int(1));
+    assert_eq!(extend(&server, &["me", "1000", never]), Value::Int(1));
     assert!(server.pttl("k") > 50_000, "an extension shortened the key");
     assert_eq!(run(&server, RELEASE, &["me"]), Value::Int(1));
     assert_eq!(run(&server, RELEASE, &["me"]), Value::Int(0));
-    assert_eq!(run(&server, EXTEND, &["me", "60000", never]), Value::Int(-1));
+    assert_eq!(extend(&server, &["me", "60000", never]), Value::Int(-1));
     assert_eq!(server.get("k"), None, "an extension set the key again");
-    assert_eq!(run(&server, EXTEND, &["me", "60000", always]), Value::Int(2));
+    assert_eq!(extend(&server, &["me", "60000", always]), Value::Int(2));
     assert_eq!(server.get("k").as_deref(), Some("me"));
     assert!(server.pttl("k") > 50_000);
 }
@@ -110,7 +119,7 @@ fn only_the_owner_extends_and_releases() {
 fn data_that_is_no_lock_is_no_fault_of_the_node() {
     let server = Server::start();
     server.command(&["RPUSH", "k", "data"]);
-    assert_eq!(run(&server, EXTEND, &["me", "60000", "99999999999999"]), Value::Int(0));
+    assert_eq!(extend(&server, &["me", "60000", "99999999999999"]), Value::Int(0));
     assert_eq!(run(&server, RELEASE, &["me"]), Value::Int(0));
     assert_eq!(server.command(&["LLEN", "k"]), Value::Int(1));
 }
@@ -161,8 +170,8 @@ fn a_copy_of_an_acquire_is_answered_the_same_number() {
     assert_eq!(fenced(&server, CONFIRM, &["me", &raised]), Value::Int(1));
     assert_eq!(acquire(&server, "me", BIG), granted(BIG + 9));
     // A late copy of a lock that was extended meanwhile: the fence outlives that.
-    let extension = ["me", "90000", ALWAYS, &raised, &raised];
-    assert_eq!(fenced(&server, EXTEND, &extension), Value::Int(1));
+    let extension = ["me", "90000", ALWAYS, "0", &raised, &raised];
+    assert_eq!(fenced_extend(&server, &extension), Value::Int(1));
     assert_eq!(acquire(&server, "me", BIG), granted(BIG + 9));
     let lives = server.pttl(FENCE);
     assert!(lives > DAY + 80_000 && lives <= DAY + 90_000, "a day longer than the lock: {lives}");
@@ -183,10 +192,12 @@ fn no_number_is_granted_twice_at_the_end_of_the_range() {
     assert_eq!((server.get("k"), fence(&server)), (None, LARGEST), "nothing was granted");
     server.command(&["DEL", FENCE]);
     assert_eq!(acquire(&server, "me", LARGEST + 1), spent);
+    assert_eq!(server.get(FENCE), None, "it was not granted");
     for strange in ["nonsense", "", "inf", "nan"] {
         server.command(&["SET", FENCE, strange]);
         assert_eq!(acquire(&server, "me", BIG), spent, "{strange}");
         assert_eq!(server.get("k"), None);
+        assert_eq!(server.get(FENCE).as_deref(), Some(strange), "it is as it was");
     }
     server.command(&["DEL", FENCE]);
     server.command(&["RPUSH", FENCE, "data"]);
@@ -219,7 +230,7 @@ fn a_number_is_confirmed_only_where_the_lock_is_ours() {
 fn an_extension_never_looks_at_the_fence_and_has_it_outlive_the_lock() {
     let server = Server::start();
     let extend = |ttl: &str| {
-        fenced(&server, EXTEND, &["me", ttl, ALWAYS, &BIG.to_string(), &BIG.to_string()])
+        fenced_extend(&server, &["me", ttl, ALWAYS, "0", &BIG.to_string(), &BIG.to_string()])
     };
     acquire(&server, "me", BIG);
     set_fence(&server, BIG + 1_000);
@@ -238,7 +249,7 @@ fn an_extension_never_looks_at_the_fence_and_has_it_outlive_the_lock() {
 fn a_repair_writes_the_fence_and_stops_at_a_larger_one() {
     let server = Server::start();
     let extend = |up_to: i64, until: &str| {
-        fenced(&server, EXTEND, &["me", "60000", until, &BIG.to_string(), &up_to.to_string()])
+        fenced_extend(&server, &["me", "60000", until, "0", &BIG.to_string(), &up_to.to_string()])
     };
     assert_eq!(extend(BIG, "0"), Value::Int(-1), "too late");
     assert_eq!(server.get(FENCE), None);
@@ -260,9 +271,35 @@ fn a_repair_writes_the_fence_and_stops_at_a_larger_one() {
 fn without_fencing_no_fence_is_touched() {
     let server = Server::start();
     take(&server, "", "me", "60000");
-    run(&server, EXTEND, &["me", "60000", ALWAYS]);
+    extend(&server, &["me", "60000", ALWAYS]);
     server.command(&["DEL", "k"]);
-    assert_eq!(run(&server, EXTEND, &["me", "60000", ALWAYS]), Value::Int(2));
+    assert_eq!(extend(&server, &["me", "60000", ALWAYS]), Value::Int(2));
     assert_eq!(run(&server, RELEASE, &["me"]), Value::Int(1));
     assert_eq!(server.command(&["DBSIZE"]), Value::Int(0));
+}
+
+#[test]
+fn a_repair_tells_whether_the_node_grants_to_newcomers() {
+    const ADMITTED: &str = "quorlock-mark 1 set=a nodes=3 max_ttl_ms=1000 quarantine=on index=- \
+                            run=1 repl=2 admitted";
+    let quarantined = ADMITTED.replace("admitted", "quarantined until_ms=- id=00");
+    let server = Server::start();
+    let repair = |quarantine: &str| {
+        server.command(&["DEL", "k"]);
+        let until = ["me", "60000", ALWAYS, quarantine];
+        let reply = server.command(&[&["EVAL", EXTEND, "2", "k", MARK], &until[..]].concat());
+        assert_eq!(server.get("k").as_deref(), Some("me"));
+        reply
+    };
+    assert_eq!(repair("1"), Value::Int(3), "nobody has looked since it forgot");
+    assert_eq!(repair("0"), Value::Int(2), "a mark keeps nobody out");
+    server.command(&["SET", MARK, &quarantined]);
+    assert_eq!(repair("1"), Value::Int(3));
+    for other in [ADMITTED, "", "something else"] {
+        server.command(&["SET", MARK, other]);
+        assert_eq!(repair("1"), Value::Int(2), "{other}");
+    }
+    server.command(&["DEL", MARK]);
+    server.command(&["RPUSH", MARK, "data"]);
+    assert_eq!(repair("1"), Value::Int(2), "no fault of the node");
 }

@@ -60,17 +60,25 @@ end
 if not KEYS[3] then
   return {1, 0}
 end
--- pcall: something else under the fence's key is no fault of the node.
-local known = redis.pcall('GET', KEYS[3])
+-- One command instead of two: the number that was there comes back, and is seldom put back. pcall:
+-- something else under the fence's key is no fault of the node, and is not overwritten.
+local known = redis.pcall('SET', KEYS[3], ARGV[4], 'PX', fence_ttl, 'GET')
 local last, number = tonumber(known or 0), tonumber(ARGV[4])
 if last and last + step <= number and number <= LARGEST then
-  redis.call('SET', KEYS[3], ARGV[4], 'PX', fence_ttl)
   return {1, number}
 elseif type(known) == 'table' and not string.find(known.err, 'WRONGTYPE', 1, true) then
   return known -- a permission is missing
-elseif not last or not (math.max(last + step, number) <= LARGEST) then
-  redis.call('DEL', KEYS[1])
-  return {-3, 0}
+elseif last and math.max(last + step, number) <= LARGEST then
+  redis.call('SET', KEYS[3], last + step, 'PX', fence_ttl)
+  return {1, last + step}
 end
-redis.call('SET', KEYS[3], last + step, 'PX', fence_ttl)
-return {1, last + step}
+if not known then
+  redis.call('DEL', KEYS[3])
+elseif type(known) == 'string' then
+  redis.call('SET', KEYS[3], known)
+  if last then
+    redis.call('PEXPIRE', KEYS[3], fence_ttl)
+  end
+end
+redis.call('DEL', KEYS[1])
+return {-3, 0}

@@ -2,16 +2,20 @@
 -- the node has lost it, and nobody else has taken it since.
 --
 -- KEYS[1]  the lock
--- KEYS[2]  its fence, which keeps the largest number of a grant (not given without fencing)
+-- KEYS[2]  the node's mark
+-- KEYS[3]  the lock's fence, which keeps the largest number of a grant (not given without fencing)
 -- ARGV[1]  the owner id that took it
 -- ARGV[2]  how long it shall live from now on at least, in milliseconds
 -- ARGV[3]  until when, in milliseconds of this node's clock, a key that is gone may be set again
--- ARGV[4]  the lock's number (not given without fencing)
--- ARGV[5]  the largest fence under which a key that is gone may be set (not given without fencing)
+-- ARGV[4]  1 if newcomers are granted nothing but under an admitted mark, else 0
+-- ARGV[5]  the lock's number (not given without fencing)
+-- ARGV[6]  the largest fence under which a key that is gone may be set (not given without fencing)
 --
 -- Replies:
 --   1         our key was there, and lives for at least that long
 --   2         no key was there; now ours is, for that long
+--   3         the same, and nobody can have had the lock here since our key was gone: the node has
+--             forgotten what it knew, and grants nothing to newcomers
 --   0         somebody else's key is there
 --   -1        no key was there, and it is too late to set it
 --   {-2, n}   no key was there, and the fence is n: somebody else was granted the lock here since
@@ -32,8 +36,8 @@ elseif owner == ARGV[1] then
   end
   -- Where our key is, no fence is in the way, and nobody looks at it. But it must outlive the lock,
   -- however long that is held.
-  if KEYS[2] and redis.call('PEXPIRE', KEYS[2], DAY + remaining) == 0 then
-    redis.call('SET', KEYS[2], ARGV[4], 'PX', DAY + remaining)
+  if KEYS[3] and redis.call('PEXPIRE', KEYS[3], DAY + remaining) == 0 then
+    redis.call('SET', KEYS[3], ARGV[5], 'PX', DAY + remaining)
   end
   return 1
 elseif owner then
@@ -44,13 +48,21 @@ local now = redis.call('TIME')
 if now[1] * 1000 + now[2] / 1000 >= tonumber(ARGV[3]) then
   return -1
 end
-if KEYS[2] then
-  local known = tonumber(redis.call('GET', KEYS[2]) or 0) or 0
-  if known > tonumber(ARGV[5]) then
+if KEYS[3] then
+  local known = tonumber(redis.call('GET', KEYS[3]) or 0) or 0
+  if known > tonumber(ARGV[6]) then
     return {-2, known}
   end
-  local number = math.max(known, tonumber(ARGV[4]))
-  redis.call('SET', KEYS[2], number, 'PX', DAY + tonumber(ARGV[2]))
+  local number = math.max(known, tonumber(ARGV[5]))
+  redis.call('SET', KEYS[3], number, 'PX', DAY + tonumber(ARGV[2]))
 end
 redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
+if ARGV[4] == '1' then
+  -- pcall: something else under the mark's key says nothing.
+  local mark = redis.pcall('GET', KEYS[2])
+  -- None: it was forgotten a moment ago, or nobody has looked at the node since.
+  if not mark or type(mark) == 'string' and string.find(mark, ' quarantined until_ms=', 1, true) then
+    return 3
+  end
+end
 return 2

@@ -1,7 +1,8 @@
--- Gives an exclusive lock back on one node, if it is still ours there.
+-- Gives an exclusive lock back on one node, if it is still ours there, and tells those who wait for it.
 --
 -- KEYS[1]  the lock
 -- ARGV[1]  the owner id that took it
+-- ARGV[2]  the channel on which its releases are told
 --
 -- Replies:
 --   1   our key was there and is deleted
@@ -10,7 +11,10 @@
 -- pcall: another kind's key under that name is not ours either, and no fault of the node.
 local owner = redis.pcall('GET', KEYS[1])
 if owner == ARGV[1] then
-  return redis.call('DEL', KEYS[1])
+  redis.call('DEL', KEYS[1])
+  -- pcall: the lock is given back, whether or not we may say so. Who waits looks now and then.
+  redis.pcall('PUBLISH', ARGV[2], ARGV[1])
+  return 1
 elseif type(owner) == 'table' and not string.find(owner.err, 'WRONGTYPE', 1, true) then
   return owner -- a permission is missing
 end

@@ -38,6 +38,7 @@ pub(crate) struct Settings {
     pub(crate) fallback: Fallback,
     pub(crate) wait_replicas: Option<(u32, Duration)>,
     pub(crate) fencing: bool,
+    pub(crate) local_queue: bool,
     pub(crate) key_prefix: Vec<u8>,
     pub(crate) mechanisms: Mechanisms,
 }

@@ -12,6 +12,9 @@ pub use mutex::Mutex;
 
 /// What the coordinator needs to know of a kind of lock.
 pub(crate) trait Kind: fmt::Debug + Send + Sync {
+    /// What it is called. Names of different kinds have different local queues.
+    fn label(&self) -> &'static str;
+
     /// `proposal`: a number for the grant; `None` without fencing.
     fn acquire(
         &self,
@@ -25,7 +28,7 @@ pub(crate) trait Kind: fmt::Debug + Send + Sync {
     /// Tells a node that it granted the lock with that `number`.
     fn confirm(&self, key: &[u8], owner: &str, number: u64) -> Request;
 
-    fn extend(&self, key: &[u8], owner: &str, ttl: Duration, repair: Repair) -> Request;
+    fn extend(&self, key: &[u8], owner: &str, ttl: Duration, repair: Repair<'_>) -> Request;
 
     fn release(&self, key: &[u8], owner: &str) -> Request;
 }
@@ -41,9 +44,13 @@ pub(crate) struct MarkCheck<'a> {
 
 /// What an extension may do where our key is gone.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Repair {
+pub(crate) struct Repair<'a> {
     /// Until when, in milliseconds of the node's own clock, the key may be set again.
     pub(crate) until_ms: i64,
+    /// Where the node keeps its mark.
+    pub(crate) mark_key: &'a [u8],
+    /// Whether newcomers are granted nothing but under an admitted mark.
+    pub(crate) quarantine: bool,
     /// `None` without fencing.
     pub(crate) fence: Option<Fence>,
 }
@@ -85,7 +92,7 @@ mod tests {
         for kind in KINDS {
             let fence = Some(Fence { number: 1, up_to: 2 });
             let mark = MarkCheck { key: b"mark", text: "" };
-            let repair = |fence| Repair { until_ms: 0, fence };
+            let repair = |fence| Repair { until_ms: 0, mark_key: b"mark", quarantine: true, fence };
             let calls = [
                 (true, kind.acquire(b"key", mark, "owner", ttl, Some(1))),
                 (false, kind.acquire(b"key", mark, "owner", ttl, None)),

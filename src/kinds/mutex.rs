@@ -12,7 +12,7 @@ use crate::clock;
 use crate::config::Renewal;
 use crate::error::Error;
 use crate::guard::Guard;
-use crate::ident::{Name, fence_key};
+use crate::ident::{Name, fence_key, release_channel};
 use crate::node::{Request, Script};
 use crate::quorum::{Patience, Terms};
 
@@ -28,6 +28,10 @@ const FENCE_OUTLIVES: Duration = Duration::from_secs(24 * 60 * 60);
 pub(super) struct MutexKind;
 
 impl Kind for MutexKind {
+    fn label(&self) -> &'static str {
+        "mutex"
+    }
+
     fn acquire(
         &self,
         key: &[u8],
@@ -50,17 +54,21 @@ impl Kind for MutexKind {
         call(&CONFIRM, key, true, vec![owner.into(), number(lock_number)])
     }
 
-    fn extend(&self, key: &[u8], owner: &str, ttl: Duration, repair: Repair) -> Request {
+    fn extend(&self, key: &[u8], owner: &str, ttl: Duration, repair: Repair<'_>) -> Request {
+        let mut arguments = vec![key.to_vec(), repair.mark_key.to_vec()];
+        arguments.extend(repair.fence.map(|_| fence_key(key)));
+        let keys = arguments.len();
         let repair_until = repair.until_ms.to_string().into_bytes();
-        let mut arguments = vec![owner.into(), milliseconds(ttl), repair_until];
+        let quarantine = number(repair.quarantine.into());
+        arguments.extend([owner.into(), milliseconds(ttl), repair_until, quarantine]);
         if let Some(fence) = repair.fence {
             arguments.extend([number(fence.number), number(fence.up_to)]);
         }
-        call(&EXTEND, key, repair.fence.is_some(), arguments)
+        Request::new(&EXTEND, keys, arguments)
     }
 
     fn release(&self, key: &[u8], owner: &str) -> Request {
-        call(&RELEASE, key, false, vec![owner.into()])
+        call(&RELEASE, key, false, vec![owner.into(), release_channel(key)])
     }
 }
 

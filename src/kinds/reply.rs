@@ -35,6 +35,7 @@ pub(crate) fn extend(value: &Value) -> Result<ExtensionVote, Unexpected> {
     match value {
         Value::Int(1) => Ok(ExtensionVote::Extended),
         Value::Int(2) => Ok(ExtensionVote::Repaired),
+        Value::Int(3) => Ok(ExtensionVote::RepairedInQuarantine),
         Value::Int(0) => Ok(ExtensionVote::NotOurs),
         Value::Int(-1) => Ok(ExtensionVote::Free),
         Value::List(values) => match values.as_slice() {
@@ -92,7 +93,7 @@ mod tests {
         ] {
             assert_eq!(acquire(&value), Err(Unexpected), "{value}");
         }
-        assert_eq!(extend(&Value::Int(3)), Err(Unexpected));
+        assert_eq!(extend(&Value::Int(4)), Err(Unexpected));
         assert_eq!(extend(&pair(-2, Value::Int(-9))), Err(Unexpected));
         assert_eq!(extend(&pair(2, Value::Int(9))), Err(Unexpected));
         assert_eq!(confirm(&Value::Int(2)), Err(Unexpected));

@@ -27,8 +27,8 @@ pub(super) const TIME: &[u8] = b"*1\r\n$4\r\nTIME\r\n";
 const LAST_WORDS_TIMEOUT: Duration = Duration::from_millis(10);
 
 pub(super) struct Connection {
-    connection: redis::Connection,
-    address: Address,
+    pub(super) connection: redis::Connection,
+    pub(super) address: Address,
     /// The scripts whose source was sent here, so that the server knows them by their hash.
     known: Vec<&'static Script>,
     /// The server's clock, as it was when the connection was made.
@@ -357,7 +357,7 @@ fn setup_refused(error: &RedisError) -> String {
     }
 }
 
-fn server_fault(address: &Address, error: RedisError) -> NodeFault {
+pub(super) fn server_fault(address: &Address, error: RedisError) -> NodeFault {
     let what = match error.code() {
         Some("NOAUTH" | "WRONGPASS") => WRONG_LOGIN.to_owned(),
         Some("NOPERM") => lacks_permission(&error),

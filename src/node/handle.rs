@@ -12,8 +12,9 @@ use super::job::{Answer, Ask, Job, Release, Sink, Unanswered, Undelivered};
 use super::kept::Kept;
 use super::link::Link;
 use super::replicas::{Confirmer, Replicas};
-use super::request::{Request, Value};
+use super::request::{Request, Script, Value};
 use super::set::NodeSet;
+use super::subscriber::{Listeners, Subscriber};
 use super::worker::{Shared, Worker};
 use crate::clock;
 use crate::error::NodeFault;
@@ -23,6 +24,24 @@ use crate::stats::NodeStats;
 /// The most jobs that wait for a worker. One caller has one at a time, so this is beyond what a
 /// process has threads.
 const MAILBOX: usize = 4_096;
+
+/// Has a subscriber of ours look at what it is to listen to.
+static NUDGE: Script = Script::new(include_str!("../../lua/node/nudge.lua"));
+
+/// Waits for no answer.
+struct Unheard;
+
+impl Sink for Unheard {
+    fn sending(&self, _node: usize) -> bool {
+        true
+    }
+
+    fn to_be_replicated(&self, _answer: &Value) -> bool {
+        false
+    }
+
+    fn answer(&self, _node: usize, _answer: Answer) {}
+}
 
 /// Asks nothing.
 struct Nobody;
@@ -42,6 +61,8 @@ impl Sink for Nobody {
 /// One master, by its mailbox. Dropping the last handle ends the worker once the mailbox is empty.
 pub(crate) struct Node {
     index: usize,
+    address: Address,
+    timeout: Duration,
     mailbox: Sender<Job>,
     shared: Arc<Shared>,
     set: Arc<NodeSet>,
@@ -78,7 +99,7 @@ impl Node {
         };
         let worker = Worker {
             node: index,
-            address,
+            address: address.clone(),
             timeout,
             mailbox: jobs,
             shared: shared.clone(),
@@ -86,7 +107,12 @@ impl Node {
             confirmer,
         };
         clock::spawn(format!("quorlock-node-{index}"), move || worker.run())?;
-        Ok(Self { index, mailbox, shared, set: set.clone(), unanswered })
+        Ok(Self { index, address, timeout, mailbox, shared, set: set.clone(), unanswered })
+    }
+
+    /// Its place in the configuration.
+    pub(crate) fn index(&self) -> usize {
+        self.index
     }
 
     /// Asks the node; the answer goes to `sink`, at once if the node is known to be down.
@@ -146,6 +172,22 @@ impl Node {
         }
     }
 
+    /// Starts a thread that listens to the node until `listeners` want to hear nothing any more; messages
+    /// on the channel `nudges` have it ask them.
+    pub(crate) fn listen(&self, nudges: &[u8], listeners: Arc<dyn Listeners>) -> io::Result<()> {
+        let Self { index, address, timeout, .. } = self;
+        let (node, address, timeout, nudges) = (*index, address.clone(), *timeout, nudges.to_vec());
+        let subscriber = Subscriber { node, address, timeout, nudges, listeners };
+        clock::spawn(format!("quorlock-hear-{node}"), move || subscriber.run())?;
+        Ok(())
+    }
+
+    /// Publishes a message on the channel `nudges`, if that is possible now.
+    pub(crate) fn nudge(&self, nudges: &[u8]) {
+        let request = Request::new(&NUDGE, 0, vec![nudges.to_vec()]);
+        self.ask(Ask::Anyway(Arc::new(request)), &Arc::new(Unheard));
+    }
+
     /// What is wrong with the node, if it is known to be down.
     pub(crate) fn fault(&self) -> Option<NodeFault> {
         self.shared.link.fault()
@@ -174,6 +216,7 @@ impl Node {
             writes: self.shared.writes.load(Ordering::Relaxed),
             scripts: self.shared.scripts.load(Ordering::Relaxed),
             kept_releases: self.shared.kept.len(),
+            listened_to: 0,
         }
     }
 

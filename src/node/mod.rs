@@ -11,10 +11,12 @@ mod job;
 mod kept;
 mod known;
 mod link;
+mod listening;
 mod looks;
 mod replicas;
 mod request;
 mod set;
+mod subscriber;
 #[cfg(feature = "tls")]
 mod tls;
 mod worker;
@@ -28,5 +30,6 @@ pub(crate) use job::{Answer, Ask, Sink, Undelivered};
 pub(crate) use replicas::Replicas;
 pub(crate) use request::{Request, Script, Value};
 pub(crate) use set::NodeSet;
+pub(crate) use subscriber::{Changes, Listeners};
 #[cfg(feature = "tls")]
 pub(crate) use tls::Certificates;

@@ -83,6 +83,14 @@ impl NodeSet {
         self.known.lock().admission.doubt(node, mark);
     }
 
+    /// The node has forgotten what it knew, whatever is known of it here.
+    pub(super) fn has_forgotten(&self, node: usize) {
+        let mut known = self.known.lock();
+        if known.admission.is_settled(node) {
+            known.admission.doubt(node, None);
+        }
+    }
+
     /// What to do about the node now; `None`: nothing.
     pub(super) fn next(&self, node: usize, now: Time) -> Option<NextLook> {
         let mut known = self.known.lock();

@@ -272,6 +272,8 @@ impl Worker {
                 Ok(Reply::Value(value)) => {
                     if mark.is_some() && is_not_admitted(&value) {
                         self.set.doubt(self.node, mark.as_deref());
+                    } else if is_repaired_in_quarantine(&value) {
+                        self.set.has_forgotten(self.node);
                     }
                     if let (Some(confirmer), Some(sink)) =
                         (&self.confirmer, job.to_be_replicated(&value))
@@ -375,4 +377,9 @@ impl Worker {
 /// kinds of locks.
 fn is_not_admitted(value: &Value) -> bool {
     matches!(value, Value::List(parts) if parts.first() == Some(&Value::Int(-1)))
+}
+
+/// Whether an extension was answered that the node has forgotten our key, and grants nothing to newcomers.
+fn is_repaired_in_quarantine(value: &Value) -> bool {
+    *value == Value::Int(3)
 }

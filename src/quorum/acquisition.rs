@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Backoff, Conclusion, Mechanisms, Time};
+use super::{Attempt, Backoff, Conclusion, Contention, Cue, Mechanisms, Time};
 
 /// How long a caller is ready to wait for a lock that is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +22,8 @@ pub(crate) struct Policy {
     pub(crate) backoff: Backoff,
     /// How long to go on while no quorum can be reached.
     pub(crate) no_quorum_timeout: Duration,
+    /// Attempts may begin with one node.
+    pub(crate) ordered: bool,
     pub(crate) mechanisms: Mechanisms,
 }
 
@@ -68,6 +70,7 @@ pub(crate) struct Acquisition {
     last: Option<Outcome>,
     /// The nodes were to be ready at once, and another attempt was made for that.
     tried_at_once: bool,
+    contention: Contention,
 }
 
 /// The longest pause before another look whether nodes in quarantine are ready: somebody may have ended
@@ -77,6 +80,7 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 impl Acquisition {
     pub(crate) fn new(policy: Policy) -> Self {
         Self {
+            contention: Contention::new(policy.ordered, policy.mechanisms),
             policy,
             owner: None,
             tries: 0,
@@ -101,6 +105,33 @@ impl Acquisition {
         match self.policy.patience {
             Patience::Until(deadline) => timeout.min(deadline),
             Patience::Once | Patience::Forever => timeout,
+        }
+    }
+
+    /// Whom the next attempt asks alone at first, and until when: of those that answered the `last`
+    /// one, the first in the lock's `order`. `None`: it asks all at once.
+    pub(crate) fn begins_with(
+        &self,
+        order: &[usize],
+        last: &Attempt,
+        now: Time,
+    ) -> Option<(usize, Time)> {
+        let node = self.contention.begins_with(order, |node| last.has_vote_of(node))?;
+        Some((node, now.after(self.contention.patience())))
+    }
+
+    /// `attempt` has come to its end at `now`, before [`concluded`](Self::concluded) is asked what
+    /// follows; a release of the lock would be told by enough nodes (`covered`), or not.
+    pub(crate) fn tried(&mut self, attempt: &Attempt, now: Time, covered: bool) {
+        self.contention.tried(attempt.is_split(), now.since(attempt.started()), covered);
+    }
+
+    /// The wait has ended early, by `cue`: when to make the next attempt.
+    pub(crate) fn cued(&mut self, cue: Cue, now: Time, random: f64) -> Time {
+        let at = now.after(self.contention.cued(cue, random));
+        match self.policy.patience {
+            Patience::Until(deadline) => at.min(deadline),
+            Patience::Once | Patience::Forever => at,
         }
     }
 
@@ -176,12 +207,22 @@ impl Acquisition {
         Step::Wait(now.after(pause).min(until))
     }
 
-    /// The wait that [`Step::Wait`] asked for is over. `None`: make another attempt.
-    pub(crate) fn waited(&self, now: Time) -> Option<Outcome> {
+    /// The wait that [`Step::Wait`] asked for is over, or one that a cue has ended early (`by_cue`).
+    /// `None`: make another attempt.
+    pub(crate) fn waited(&mut self, now: Time, by_cue: bool) -> Option<Outcome> {
+        if !by_cue {
+            self.contention.slept();
+        }
         match self.policy.patience {
             Patience::Until(deadline) if deadline <= now => self.last,
             _ => None,
         }
+    }
+
+    /// The caller has waited in line since its last attempt, behind others of its process who reached
+    /// the nodes.
+    pub(crate) fn waited_in_line(&mut self) {
+        self.unreachable_since = None;
     }
 
     /// The attempt had no time to hear enough answers, since the caller's deadline ended it. That
@@ -192,12 +233,16 @@ impl Acquisition {
     }
 
     fn pause(&self, conclusion: Conclusion, now: Time, random: f64) -> Step {
-        let pause = self.policy.backoff.pause(self.tries, random);
+        let backoff = self.policy.backoff;
+        let pause = match conclusion {
+            Conclusion::Held { .. } => self.contention.pause(backoff, self.tries, random),
+            _ => backoff.pause(self.tries, random),
+        };
         let pause = match conclusion {
             // The lock is free at the latest when its holder's keys end. The minimum is kept: a
             // key with 1 ms left must not make us spin.
             Conclusion::Held { remaining: Some(remaining) } => {
-                pause.min(remaining.max(self.policy.backoff.min))
+                pause.min(remaining.max(backoff.min))
             }
             _ => pause,
         };
@@ -227,6 +272,7 @@ mod tests {
             patience,
             backoff: Backoff { min: Duration::from_millis(10), max: Duration::from_millis(100) },
             no_quorum_timeout: Duration::from_millis(1_000),
+            ordered: true,
             mechanisms: Mechanisms::ALL,
         })
     }
@@ -258,7 +304,7 @@ mod tests {
                 panic!("gave up before the deadline")
             };
             now = until;
-            if let Some(outcome) = acquisition.waited(now) {
+            if let Some(outcome) = acquisition.waited(now, false) {
                 assert_eq!(outcome, Outcome::Held);
                 break;
             }
@@ -313,7 +359,7 @@ mod tests {
         let mut timed = acquisition(Patience::Until(at(500)));
         let step = timed.not_admitted(Some(Duration::from_secs(9)), at(0), at(0), 0.5);
         assert_eq!(
-            (step, timed.waited(at(500))),
+            (step, timed.waited(at(500), false)),
             (Step::Wait(at(500)), Some(Outcome::NotAdmitted))
         );
         let mut never = acquisition(Patience::Once);
@@ -325,7 +371,7 @@ mod tests {
         let mut once = acquisition(Patience::Once);
         let now = Some(Duration::ZERO);
         assert_eq!(once.not_admitted(now, at(0), at(5), 0.5), Step::Wait(at(5)));
-        assert_eq!(once.waited(at(5)), None, "another attempt");
+        assert_eq!(once.waited(at(5), false), None, "another attempt");
         assert_eq!(once.not_admitted(now, at(5), at(9), 0.5), Step::Finish(Outcome::NotAdmitted));
         let step = acquisition(Patience::Once).not_admitted(
             Some(Duration::from_secs(3)),

@@ -250,6 +250,9 @@ impl Admission {
     /// A node whose state forbids to take locks anywhere: two configurations side by side, or one
     /// server with two votes, could make two holders of one lock.
     pub(crate) fn conflict(&self) -> Option<usize> {
+        if !self.mechanisms.configuration_is_of_the_set {
+            return None;
+        }
         (0..self.nodes.len())
             .find(|node| matches!(self.standing(*node), Standing::Foreign(_) | Standing::Twin(_)))
     }
@@ -293,11 +296,8 @@ impl Admission {
 
     /// The conflict that forbids `node` to grant.
     fn conflict_for(&self, node: usize) -> Option<usize> {
-        if self.mechanisms.configuration_is_of_the_set {
-            self.conflict()
-        } else {
-            matches!(self.standing(node), Standing::Foreign(_)).then_some(node)
-        }
+        let foreign = matches!(self.standing(node), Standing::Foreign(_));
+        self.conflict().or_else(|| foreign.then_some(node))
     }
 
     /// The first other node that is, or was when it was last reached, the same run of a server.

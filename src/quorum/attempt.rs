@@ -1,5 +1,7 @@
 //! One attempt to take a lock: N nodes are asked once, under one owner id.
 
+mod alone;
+
 use std::time::Duration;
 
 use super::fencing::number_of;
@@ -103,6 +105,8 @@ pub(crate) struct Attempt {
     confirmed: bool,
     expired: bool,
     closed: bool,
+    /// The node that is asked alone, while the others are not asked.
+    alone: Option<usize>,
 }
 
 impl Attempt {
@@ -127,6 +131,7 @@ impl Attempt {
             confirmed: false,
             expired: false,
             closed: false,
+            alone: None,
         }
     }
 
@@ -359,6 +364,9 @@ impl Ballot for Attempt {
     }
 
     fn decided(&self) -> bool {
+        if let Some(node) = self.alone {
+            return self.slots[node].answer != Answer::Open;
+        }
         match self.tally.verdict() {
             Verdict::Won => true,
             Verdict::Pending => false,

@@ -12,6 +12,8 @@ pub(crate) enum ExtensionVote {
     Extended,
     /// The key was free, and is ours again.
     Repaired,
+    /// The same, on a node that has forgotten what it knew, and grants nothing to newcomers.
+    RepairedInQuarantine,
     /// The key is free.
     Free,
     /// The key is free, and the node knows that number, which is above the one that it was asked to
@@ -45,7 +47,10 @@ const MORE_REPAIRS: u32 = 5;
 /// nothing about this one.
 ///
 /// A node that was repaired in this round does not count for it: its key was gone, and somebody else
-/// may have had it in between. It counts from the next round on.
+/// may have had it in between. It counts from the next round on. Only a node in quarantine counts at
+/// once: it has forgotten our key, as a restart does, and has granted it to nobody since. Otherwise a
+/// majority that restarts within the time between two renewals would end the lock, which is kept from
+/// everybody else all the same.
 #[derive(Debug)]
 pub(crate) struct Extension {
     started: Time,
@@ -230,12 +235,19 @@ impl Ballot for Extension {
 
     fn vote(&mut self, node: usize, vote: ExtensionVote) {
         self.first_heard |= node == 0;
-        self.first_repaired |= node == 0 && vote == ExtensionVote::Repaired;
         self.heard[node] = match vote {
-            ExtensionVote::Extended | ExtensionVote::Repaired => Heard::Ours,
+            ExtensionVote::Extended
+            | ExtensionVote::Repaired
+            | ExtensionVote::RepairedInQuarantine => Heard::Ours,
             ExtensionVote::NotOurs => Heard::NotOurs,
             ExtensionVote::Free | ExtensionVote::FreeAbove(_) => Heard::Free,
         };
+        let kept = match vote {
+            ExtensionVote::Extended => true,
+            ExtensionVote::RepairedInQuarantine => self.mechanisms.holders_in_quarantine,
+            _ => false,
+        };
+        self.first_repaired |= node == 0 && self.heard[0] == Heard::Ours && !kept;
         self.above[node] = match vote {
             ExtensionVote::FreeAbove(number) => Some(number),
             _ => None,
@@ -248,14 +260,11 @@ impl Ballot for Extension {
                 self.present.no();
                 self.missing.no();
             }
-            ExtensionVote::Extended => {
+            _ if kept => {
                 self.present.yes();
                 self.missing.no();
             }
-            ExtensionVote::Repaired
-            | ExtensionVote::Free
-            | ExtensionVote::FreeAbove(_)
-            | ExtensionVote::NotOurs => {
+            _ => {
                 self.present.no();
                 self.missing.yes();
             }

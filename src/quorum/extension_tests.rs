@@ -7,10 +7,14 @@ fn round(votes: &[Option<ExtensionVote>]) -> Renewed {
 }
 
 fn round_on(basis: Basis, votes: &[Option<ExtensionVote>]) -> Renewed {
+    round_with(Mechanisms::ALL, basis, votes)
+}
+
+fn round_with(mechanisms: Mechanisms, basis: Basis, votes: &[Option<ExtensionVote>]) -> Renewed {
     let ttl = Duration::from_millis(10_000);
     let start = Time::default();
     let answer_by = start.after(ttl);
-    let mut extension = Extension::new(votes.len(), start, answer_by, ttl, basis, Mechanisms::ALL);
+    let mut extension = Extension::new(votes.len(), start, answer_by, ttl, basis, mechanisms);
     for (node, vote) in votes.iter().enumerate() {
         match vote {
             Some(vote) => extension.vote(node, *vote),
@@ -44,6 +48,20 @@ fn silence_is_unknown_and_never_gone() {
 fn a_majority_that_had_lost_the_key_means_that_the_lock_is_gone_repaired_or_not() {
     assert_eq!(round(&[EXTENDED, REPAIRED, NOT_OURS]), Renewed::Gone);
     assert_eq!(round(&[EXTENDED, REPAIRED, REPAIRED]), Renewed::Gone);
+}
+
+#[test]
+fn nodes_that_have_forgotten_our_key_and_granted_nothing_since_confirm() {
+    const IN_QUARANTINE: Option<ExtensionVote> = Some(ExtensionVote::RepairedInQuarantine);
+    let confirmed = round(&[EXTENDED, EXTENDED, EXTENDED]);
+    for basis in [Basis::Majority, Basis::FirstNode] {
+        assert_eq!(round_on(basis, &[IN_QUARANTINE, IN_QUARANTINE, NOT_OURS]), confirmed);
+    }
+    assert_eq!(round(&[EXTENDED, REPAIRED, IN_QUARANTINE]), confirmed);
+    assert_eq!(round(&[NOT_OURS, REPAIRED, IN_QUARANTINE]), Renewed::Gone);
+    let without = Mechanisms { holders_in_quarantine: false, ..Mechanisms::ALL };
+    let votes = [EXTENDED, IN_QUARANTINE, IN_QUARANTINE];
+    assert_eq!(round_with(without, Basis::Majority, &votes), Renewed::Gone);
 }
 
 /// Two of three nodes restart empty, and lose the connection right after a repair. Somebody else

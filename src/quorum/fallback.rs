@@ -123,6 +123,8 @@ impl Outlook {
                 let failing = attempt.majority_reached();
                 by_majority(conclusion, if failing { Quorum::Failing } else { Quorum::Missed })
             }
+            // One node's word says nothing about the others.
+            _ if attempt.alone().is_some() => by_majority(conclusion, Quorum::Untold),
             _ => by_majority(conclusion, Quorum::Reached),
         }
     }

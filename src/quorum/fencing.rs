@@ -17,8 +17,12 @@ use super::{Mechanisms, Offset, Time};
 /// exact as one of Lua's floating-point numbers.
 pub(crate) const LARGEST_NUMBER: u64 = (1 << 51) - 1;
 
-/// So many tokens belong to one number.
+/// So many tokens belong to one number: that of the holder who got it from the nodes, and those of the
+/// holders to whom its lease was handed.
 const SEQUENCES: u64 = 4_096;
+
+/// So often a lease can be handed over.
+pub(super) const LAST_SEQUENCE: u64 = SEQUENCES - 1;
 
 /// A number for a holder of a lock that is larger than that of every holder of the same name before.
 ///
@@ -45,9 +49,11 @@ const SEQUENCES: u64 = 4_096;
 pub struct FencingToken(u64);
 
 impl FencingToken {
-    /// The token of the first holder under a number; `None` for the number 0, which no node gives.
-    pub(crate) fn first_of(number: u64) -> Option<Self> {
-        (1..=LARGEST_NUMBER).contains(&number).then(|| Self(number * SEQUENCES))
+    /// The token of a holder to whom the lease was handed over as the `sequence`-th, under a number;
+    /// `None` for the number 0, which no node gives, and where there is no token left.
+    pub(crate) fn new(number: u64, sequence: u64) -> Option<Self> {
+        let exists = (1..=LARGEST_NUMBER).contains(&number) && sequence <= LAST_SEQUENCE;
+        exists.then(|| Self(number * SEQUENCES + sequence))
     }
 }
 
@@ -141,13 +147,15 @@ mod tests {
 
     #[test]
     fn tokens_fit_into_63_bits_and_are_never_0() {
-        let token = |number| FencingToken::first_of(number).map(u64::from);
-        assert_eq!(token(0), None);
-        assert_eq!(token(1), Some(4_096));
-        assert_eq!(token(LARGEST_NUMBER), Some((1 << 63) - 4_096));
-        assert_eq!(token(LARGEST_NUMBER + 1), None);
-        let largest = FencingToken::first_of(LARGEST_NUMBER).map(i64::from);
-        assert_eq!(largest, Some(i64::MAX - 4_095));
+        let token = |number, sequence| FencingToken::new(number, sequence).map(u64::from);
+        assert_eq!(token(0, 0), None);
+        assert_eq!(token(1, 0), Some(4_096));
+        assert_eq!(token(1, 4_095), Some(8_191), "one below the next number's first");
+        assert_eq!(token(1, 4_096), None);
+        assert_eq!(token(LARGEST_NUMBER, 0), Some((1 << 63) - 4_096));
+        assert_eq!(token(LARGEST_NUMBER + 1, 0), None);
+        let largest = FencingToken::new(LARGEST_NUMBER, LAST_SEQUENCE).map(i64::from);
+        assert_eq!(largest, Some(i64::MAX));
     }
 
     #[test]

@@ -49,6 +49,20 @@ pub(crate) struct Mechanisms {
     pub(crate) fence_only_where_ours: bool,
     /// Numbers are never behind the masters' time.
     pub(crate) fence_clock_floor: bool,
+    /// A lease is handed to another thread only while it is known to be ours.
+    pub(crate) hand_over_only_while_held: bool,
+    /// And only with enough validity left.
+    pub(crate) hand_over_needs_validity: bool,
+    /// Who was handed a lease, and does not want it any more, gives it back.
+    pub(crate) chosen_who_leaves_passes_on: bool,
+    /// A process lets go of a lock that its threads hand to each other.
+    pub(crate) turns_end: bool,
+    /// Who waits tries once more when the nodes are listened to.
+    pub(crate) try_once_subscribed: bool,
+    /// Who waits is woken when a majority of the nodes is free, not by the first message.
+    pub(crate) wake_by_majority: bool,
+    /// After a split vote one node is asked first, and the others with its grant.
+    pub(crate) ordered_tries: bool,
 }
 
 impl Mechanisms {
@@ -75,6 +89,13 @@ impl Mechanisms {
         fence_write_back: true,
         fence_only_where_ours: true,
         fence_clock_floor: true,
+        hand_over_only_while_held: true,
+        hand_over_needs_validity: true,
+        chosen_who_leaves_passes_on: true,
+        turns_end: true,
+        try_once_subscribed: true,
+        wake_by_majority: true,
+        ordered_tries: true,
     };
 
     /// The number of yeses that win, out of `nodes`.

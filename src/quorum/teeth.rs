@@ -120,6 +120,7 @@ fn a_late_release_deletes_a_later_grant(mechanisms: Mechanisms) -> bool {
         patience: Patience::Forever,
         backoff: Backoff { min: Duration::from_millis(1), max: Duration::from_millis(1) },
         no_quorum_timeout: TTL,
+        ordered: true,
         mechanisms,
     });
     let first = acquisition.owner(1);

@@ -15,6 +15,7 @@ pub(crate) const PROMISES: &[Promise] = &[
     ("a_lock_is_held_and_given_back", a_lock_is_held_and_given_back),
     ("held_is_none_and_not_an_error", held_is_none_and_not_an_error),
     ("clients_exclude_each_other", clients_exclude_each_other),
+    ("threads_of_one_client_exclude_each_other", threads_of_one_client_exclude_each_other),
     ("a_drop_gives_back_without_waiting", a_drop_gives_back_without_waiting),
     ("a_panic_gives_back", a_panic_gives_back),
     ("a_waiter_gets_it_after_the_release", a_waiter_gets_it_after_the_release),
@@ -78,6 +79,29 @@ fn clients_exclude_each_other(world: &mut World) {
                     thread::yield_now();
                     drop(alone);
                     guard.unlock().expect("a majority is healthy");
+                }
+            });
+        }
+    });
+}
+
+fn threads_of_one_client_exclude_each_other(world: &mut World) {
+    let (locks, other) = (world.client(), world.client());
+    let last = parking_lot::Mutex::new(None);
+    thread::scope(|scope| {
+        for locks in [&locks, &locks, &locks, &other] {
+            let last = &last;
+            scope.spawn(move || {
+                for i in 0..5 {
+                    let guard = lock(locks, "orders/42");
+                    guard.check().expect("what is handed out is held");
+                    let mut last = last.try_lock().expect("two hold the lock at once");
+                    assert!(guard.token() > *last, "{:?} after {last:?}", guard.token());
+                    *last = guard.token();
+                    drop(last);
+                    if i % 2 == 0 {
+                        guard.unlock().expect("a majority is healthy");
+                    }
                 }
             });
         }

@@ -19,7 +19,18 @@ pub(crate) const SHORT_TTL: Duration = Duration::from_millis(2_000);
 
 const NODE_TIMEOUT: Duration = Duration::from_millis(1_000);
 
-pub(crate) const PREFIXES: [&str; 2] = ["quorlock:", ""];
+/// How clients are set up.
+#[derive(Clone, Copy)]
+pub(crate) struct Variant {
+    pub(crate) name: &'static str,
+    prefix: &'static str,
+    local_queue: bool,
+}
+
+pub(crate) const VARIANTS: [Variant; 2] = [
+    Variant { name: "prefixed", prefix: "quorlock:", local_queue: true },
+    Variant { name: "bare_without_local_queues", prefix: "", local_queue: false },
+];
 
 /// How many nodes there are, and what is wrong with some of them.
 #[derive(Clone, Copy)]
@@ -78,17 +89,17 @@ impl Topology {
 pub(crate) struct World {
     pub(crate) servers: Masters,
     topology: Topology,
-    prefix: &'static str,
+    variant: Variant,
 }
 
 impl World {
-    pub(crate) fn new(topology: Topology, prefix: &'static str) -> Self {
+    pub(crate) fn new(topology: Topology, variant: Variant) -> Self {
         let mut servers = (topology.start)(topology.nodes);
         (0..topology.dead).for_each(|i| servers.kill(i));
         if topology.hung_first {
             topology.hung().for_each(|i| servers.hang(i));
         }
-        Self { servers, topology, prefix }
+        Self { servers, topology, variant }
     }
 
     /// Another client, as another process would have it: with connections of its own.
@@ -117,7 +128,8 @@ impl World {
     pub(crate) fn builder(&self) -> Builder {
         Quorlock::builder()
             .nodes(self.servers.urls())
-            .key_prefix(self.prefix)
+            .key_prefix(self.variant.prefix)
+            .local_queue(self.variant.local_queue)
             .ttl(TTL)
             .node_timeout(NODE_TIMEOUT)
             .max_ttl(LONGEST_TTL)
@@ -126,7 +138,7 @@ impl World {
 
     /// The key of a lock on the nodes.
     pub(crate) fn key(&self, name: &str) -> String {
-        format!("{}{name}", self.prefix)
+        format!("{}{name}", self.variant.prefix)
     }
 
     /// Runs a command on every node that can answer, as another program would.

@@ -71,7 +71,8 @@ fn the_numbers_of_grants_are_where_a_server_has_them() {
                 vec!["EVAL", ACQUIRE, "3", "k", "mark", "fence", owner, "60000000", "", number]
             };
             let extend = |until, up_to| {
-                vec!["EVAL", EXTEND, "2", "k", "fence", "me", "70000000", until, number, up_to]
+                let keys = ["EVAL", EXTEND, "3", "k", "mark", "fence"];
+                [&keys[..], &["me", "70000000", until, "1", number, up_to]].concat()
             };
             for words in [
                 vec!["FLUSHALL"],

@@ -6,14 +6,17 @@ mod using;
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::checkers::unlocked;
+use super::checkers::{Grant, unlocked};
 use super::claim::Claim;
 use super::client::{Client, Cx, Note, Phase};
 use super::held::Held;
+use super::line::Looked;
 use super::round::Round;
+use super::setup::Habit;
 use crate::quorum::{
-    Acquisition, Attempt, Backoff, Ballot, Confirmation, Extension, Judged, Judgement, Outcome,
-    Outlook, Patience, Policy, Quorum, Release, Step, Terms, Time,
+    Acquisition, Attempt, Backoff, Ballot, Conclusion, Confirmation, Cue, Extension, Judged,
+    Judgement, Outcome, Outlook, Patience, Policy, Quorum, Release, Step, Terms, Ticket, Time,
+    Turn, Watch, asking_order,
 };
 
 const BACKOFF: Backoff = Backoff { min: Duration::from_millis(5), max: Duration::from_millis(150) };
@@ -25,6 +28,8 @@ pub(super) struct Caller {
     doing: Doing,
     /// The next name that it has to get in the end.
     to_probe: usize,
+    /// The calls that it has begun.
+    calls: u32,
 }
 
 enum Doing {
@@ -32,11 +37,24 @@ enum Doing {
     Thinking,
     Attempting(Call, Claim),
     Confirming(Call, Claim, Rc<Round<Confirmation>>),
-    Pausing(Call),
+    Pausing(Call, Pause),
+    /// It stands in line behind others of its client.
+    Waiting(Call),
     Holding(Rc<Held>, Use),
     /// The second round of an extension, if `true`.
     Extending(Rc<Held>, Rc<Round<Extension>>, Use, Duration, bool),
     Unlocking(Rc<Held>, Rc<Round<Release>>, Unlock),
+}
+
+/// What ends a pause.
+#[derive(Clone, Copy)]
+enum Pause {
+    /// Its time.
+    Time,
+    /// That time, or a cue.
+    TimeOrCue(Time),
+    /// There was a cue, and it takes a moment.
+    Cued,
 }
 
 /// A call that wants a lock.
@@ -46,7 +64,20 @@ struct Call {
     name: usize,
     terms: Terms,
     began: Duration,
+    /// Attempts after a full pause.
     attempts: u32,
+    /// Its place in line.
+    ticket: Ticket,
+    /// When it gives up, whatever it is waiting for.
+    cancelled_at: Option<Time>,
+    hurries: bool,
+    /// All attempts.
+    asked: u32,
+    /// What was heard, once it waits.
+    watch: Option<Watch>,
+    waits_since: Duration,
+    /// The last attempt.
+    last: Option<Rc<Round<Attempt>>>,
     /// When the nodes have settled an attempt last.
     reached: Duration,
 }
@@ -70,8 +101,8 @@ struct Use {
 
 impl Caller {
     pub(super) fn start(index: usize, cx: &mut Cx<'_>) -> Self {
-        let mut caller = Self { index, epoch: 0, doing: Doing::Thinking, to_probe: 0 };
-        let at = cx.now().after(cx.net.chance.ms(0..50));
+        let mut caller = Self { index, epoch: 0, doing: Doing::Thinking, to_probe: 0, calls: 0 };
+        let at = cx.now().after(cx.settings.habit.begins()).after(cx.net.chance.ms(0..50));
         caller.remind(cx, at);
         caller
     }
@@ -80,12 +111,22 @@ impl Caller {
         matches!(self.doing, Doing::Nothing)
     }
 
-    /// What it was trying to get.
-    pub(super) fn into_claim(self) -> Option<Claim> {
+    /// What it was trying to get, and its place in the line of a name.
+    pub(super) fn into_parts(self) -> (Option<Claim>, Option<(usize, Ticket)>) {
         match self.doing {
-            Doing::Attempting(_, claim) | Doing::Confirming(_, claim, _) => Some(claim),
-            _ => None,
+            Doing::Attempting(call, claim) | Doing::Confirming(call, claim, _) => {
+                (Some(claim), Some((call.name, call.ticket)))
+            }
+            Doing::Pausing(call, _) | Doing::Waiting(call) => {
+                (None, Some((call.name, call.ticket)))
+            }
+            _ => (None, None),
         }
+    }
+
+    /// What wakes it, if it waits in line.
+    pub(super) fn waits_in_line(&self) -> Option<Note> {
+        matches!(self.doing, Doing::Waiting(_)).then(|| self.note())
     }
 
     /// A new phase has begun.
@@ -100,7 +141,8 @@ impl Caller {
             Doing::Thinking | Doing::Nothing => caller.doing = Doing::Thinking,
             Doing::Attempting(..)
             | Doing::Confirming(..)
-            | Doing::Pausing(_)
+            | Doing::Pausing(..)
+            | Doing::Waiting(_)
             | Doing::Extending(..)
             | Doing::Unlocking(..) => {
                 return;
@@ -128,17 +170,15 @@ impl Caller {
         match std::mem::replace(&mut caller.doing, Doing::Nothing) {
             Doing::Nothing => {}
             Doing::Thinking => Self::call(client, index, cx),
-            Doing::Attempting(call, claim) => Self::heard(client, index, cx, call, claim),
+            Doing::Attempting(call, claim) => Self::answered(client, index, cx, call, claim),
             Doing::Confirming(call, claim, round) => {
                 if round.with(|confirmation| confirmation.confirmed()) {
                     claim.attempt.with(Attempt::written_back);
                 }
                 Self::conclude(client, index, cx, call, claim);
             }
-            Doing::Pausing(call) => match call.acquisition.waited(cx.now()) {
-                Some(outcome) => Self::finish(client, index, cx, &call, outcome, None),
-                None => Self::attempt(client, index, cx, call),
-            },
+            Doing::Pausing(call, pause) => Self::waited(client, index, cx, call, pause),
+            Doing::Waiting(call) => Self::next(client, index, cx, call, true),
             Doing::Holding(held, usage) => Self::used(client, index, cx, held, usage),
             Doing::Extending(held, round, usage, ttl, again) => {
                 let confirmed = held.conclude(cx, &round);
@@ -180,6 +220,12 @@ impl Caller {
                 let enough = longest + Duration::from_secs(5);
                 (name, Patience::Until(now.after(enough)), true)
             }
+            Phase::Working if cx.settings.habit != Habit::Anything => {
+                let calls = &mut client.callers[index].calls;
+                *calls += 1;
+                let Some(patience) = cx.settings.habit.next(*calls - 1, cx) else { return };
+                (0, patience, true)
+            }
             Phase::Working if rolling && first => (0, Patience::Forever, true),
             Phase::Working => {
                 let chance = &mut cx.net.chance;
@@ -197,34 +243,215 @@ impl Caller {
             patience,
             backoff: BACKOFF,
             no_quorum_timeout: cx.settings.no_quorum_timeout,
+            ordered: true,
             mechanisms,
         });
-        let limited = !rolling && cx.phase == Phase::Working && cx.net.chance.one_in(5);
+        let limited = !rolling
+            && cx.settings.habit == Habit::Anything
+            && cx.phase == Phase::Working
+            && cx.net.chance.one_in(5);
         let share = cx.net.chance.pick(&[0.5, 1.5, 3.0]);
         let max_hold = limited.then(|| cx.settings.ttl.mul_f64(share));
         let terms = Terms { ttl: cx.settings.ttl, renewed, max_hold, mechanisms };
         let terms = terms.ending_with_the_hold();
         let began = cx.net.now;
-        let call = Call { acquisition, patience, name, terms, began, attempts: 0, reached: began };
-        Self::attempt(client, index, cx, call);
+        let cancels = cx.phase == Phase::Working && !rolling && cx.net.chance.one_in(4);
+        let cancelled_at = cancels.then(|| now.after(cx.net.chance.ms(1..500)));
+        if Self::disagrees(cx) {
+            return Self::refused(client, index, cx);
+        }
+        let ticket = client.stand_in_line(cx, name, terms, patience == Patience::Once, index);
+        let call = Call {
+            acquisition,
+            patience,
+            name,
+            terms,
+            began,
+            attempts: 1,
+            hurries: false,
+            asked: 0,
+            ticket,
+            cancelled_at,
+            reached: began,
+            watch: None,
+            waits_since: began,
+            last: None,
+        };
+        Self::next(client, index, cx, call, false);
     }
 
-    /// Asks all nodes once.
+    /// Asks the nodes, if it is its turn to do so; else it waits in line.
+    fn next(client: &mut Client, index: usize, cx: &mut Cx<'_>, mut call: Call, waited: bool) {
+        let now = cx.now();
+        // At its time, or at the very instant at which something wakes it.
+        let cancelled = |at| at <= now || cx.net.chance.one_in(8);
+        if waited && call.cancelled_at.is_some_and(cancelled) {
+            return Self::finish(client, index, cx, &call, Outcome::Held, None);
+        }
+        let over = matches!(call.patience, Patience::Until(deadline) if deadline <= now);
+        match client.look(cx, call.name, call.ticket) {
+            Looked::Given(held) if Self::disagrees(cx) => {
+                held.drop_guard(client, cx);
+                client.leave(cx, call.name, call.ticket);
+                Self::refused(client, index, cx);
+            }
+            Looked::Given(held) => {
+                let valid_until = held.lease.borrow().valid_until();
+                let outcome = Outcome::Granted { valid_until, number: held.claim.number };
+                let until = cx.clock.when(valid_until);
+                let (sequence, now) = (held.sequence.get(), cx.net.now);
+                cx.net.checks.granted(&held.claim, sequence, until, now);
+                Self::finish(client, index, cx, &call, outcome, Some(held));
+            }
+            Looked::Turn(Turn::Held) => {
+                Self::finish(client, index, cx, &call, Outcome::Held, None);
+            }
+            Looked::Turn(_) if waited && over => {
+                Self::finish(client, index, cx, &call, Outcome::Held, None);
+            }
+            Looked::Turn(Turn::Ask) => {
+                if waited {
+                    call.acquisition.waited_in_line();
+                    call.last = None;
+                    call.reached = cx.net.now;
+                }
+                Self::attempt(client, index, cx, call);
+            }
+            Looked::Turn(Turn::Wait(mut until)) => {
+                if let Patience::Until(deadline) = call.patience {
+                    until = until.min(deadline);
+                }
+                if let Some(at) = call.cancelled_at {
+                    until = until.min(at);
+                }
+                let caller = &mut client.callers[index];
+                caller.doing = Doing::Waiting(call);
+                caller.remind(cx, until);
+            }
+        }
+    }
+
+    /// Whether a node is in a state for whose sake no lock may be taken anywhere.
+    fn disagrees(cx: &Cx<'_>) -> bool {
+        cx.shared.admission.borrow().conflict().is_some()
+    }
+
+    /// Tells a caller that its client is configured in another way than others.
+    fn refused(client: &mut Client, index: usize, cx: &mut Cx<'_>) {
+        let (who, now) = (cx.client, cx.net.now);
+        cx.net.tell(|| format!("client {who}, caller {index}: Config"));
+        cx.net.checks.disagreed(who, now);
+        let caller = &mut client.callers[index];
+        if cx.phase == Phase::Working {
+            caller.doing = Doing::Thinking;
+            let at = cx.now().after(cx.net.chance.ms(100..1_000));
+            caller.remind(cx, at);
+        }
+    }
+
+    /// Something was told of a lock, or of all.
+    pub(super) fn tell_all(
+        client: &mut Client,
+        cx: &mut Cx<'_>,
+        name: Option<usize>,
+        news: impl Fn(&mut Watch),
+    ) {
+        for caller in &mut client.callers {
+            let note = caller.note();
+            let (Doing::Attempting(call, ..)
+            | Doing::Confirming(call, ..)
+            | Doing::Pausing(call, _)) = &mut caller.doing
+            else {
+                continue;
+            };
+            if let Some(watch) = &mut call.watch
+                && name.is_none_or(|name| call.name == name)
+            {
+                news(watch);
+                let cue = watch.cue();
+                if cue.is_some() && matches!(caller.doing, Doing::Pausing(_, Pause::TimeOrCue(_))) {
+                    cx.wake(note);
+                }
+            }
+        }
+    }
+
+    /// The time is over, or there is a cue, or the moment after one has passed.
+    fn waited(client: &mut Client, index: usize, cx: &mut Cx<'_>, mut call: Call, pause: Pause) {
+        let now = cx.now();
+        if let Pause::TimeOrCue(until) = pause {
+            let cue = call.watch.as_ref().and_then(Watch::cue);
+            let wait = cue.map(|cue| {
+                // Who was refused by one node alone goes by that one's word.
+                let alone = |last: &Rc<Round<Attempt>>| last.with(|last| last.alone().is_some());
+                if cue == Cue::Released && !call.last.as_ref().is_some_and(alone) {
+                    cx.net.woken(cx.client, call.name);
+                }
+                (call.acquisition.cued(cue, now, cx.net.chance.share()), Pause::Cued)
+            });
+            if let Some((at, pause)) = wait.or((now < until).then_some((until, pause))) {
+                let caller = &mut client.callers[index];
+                caller.doing = Doing::Pausing(call, pause);
+                return caller.remind(cx, at);
+            }
+        }
+        let cued = matches!(pause, Pause::Cued);
+        call.attempts += u32::from(!cued && !call.hurries);
+        match call.acquisition.waited(now, cued) {
+            Some(outcome) => Self::finish(client, index, cx, &call, outcome, None),
+            None => Self::next(client, index, cx, call, false),
+        }
+    }
+
+    /// Asks all nodes once, or one of them first.
     fn attempt(client: &mut Client, index: usize, cx: &mut Cx<'_>, mut call: Call) {
-        call.attempts += 1;
+        call.asked += 1;
+        if let Some(watch) = &mut call.watch {
+            watch.attempt_begins();
+        }
+        let names: Vec<_> = (0..cx.settings.nodes).map(|node| format!("node-{node}")).collect();
+        let order = asking_order(format!("name-{}", call.name).as_bytes(), &names);
+        let now = cx.now();
+        let first = call
+            .last
+            .take()
+            .and_then(|last| last.with(|last| call.acquisition.begins_with(&order, last, now)));
         let random = cx.net.chance.owner();
         let owner = call.acquisition.owner(random);
         let answer_by = call.acquisition.answer_by(cx.now(), cx.settings.node_timeout);
         client.callers[index].epoch = cx.net.fresh();
         let note = client.callers[index].note();
         let claim = Claim::new(client, cx, call.name, call.terms, owner, answer_by, note);
-        claim.ask(client, cx);
-        cx.remind(answer_by, note);
+        match first {
+            Some((first, until)) => {
+                claim.attempt.with(|attempt| attempt.begin_with(first));
+                claim.ask(client, cx, |node| node == first);
+                cx.remind(until.min(answer_by), note);
+            }
+            None => {
+                claim.ask(client, cx, |_| true);
+                cx.remind(answer_by, note);
+            }
+        }
         client.callers[index].doing = Doing::Attempting(call, claim);
     }
 
     /// The verdict is there, or the time for it is over.
-    fn heard(client: &mut Client, index: usize, cx: &mut Cx<'_>, call: Call, claim: Claim) {
+    fn answered(client: &mut Client, index: usize, cx: &mut Cx<'_>, call: Call, mut claim: Claim) {
+        let alone = claim.attempt.with(|attempt| attempt.alone());
+        let answer_by = call.acquisition.answer_by(cx.now(), cx.settings.node_timeout);
+        if let Some(first) = alone.filter(|_| claim.attempt.reopen(answer_by)) {
+            claim.answer_by = answer_by;
+            claim.ask(client, cx, |node| node != first);
+            cx.remind(answer_by, client.callers[index].note());
+            client.callers[index].doing = Doing::Attempting(call, claim);
+            return;
+        }
+        // The time of the node that was asked alone may be over since the others were asked.
+        if cx.now() < claim.answer_by && !claim.attempt.with(|attempt| attempt.decided()) {
+            client.callers[index].doing = Doing::Attempting(call, claim);
+            return;
+        }
         let decided = claim.attempt.with(|attempt| attempt.decided());
         match claim.attempt.with(Attempt::number_to_write_back).filter(|_| decided) {
             Some(number) => {
@@ -253,22 +480,45 @@ impl Caller {
         let Judged::Concluded(Judgement { conclusion, quorum, .. }) = judged else {
             panic!("nobody falls back here: {judged:?}");
         };
-        let random = cx.net.chance.share();
-        let step = call.acquisition.concluded(conclusion, claim.started, now, random);
+        if Self::disagrees(cx) {
+            // A node was heard of meanwhile. A lock that was won all the same is given back.
+            client.release(cx, &claim, call.terms.ttl);
+            client.leave(cx, call.name, call.ticket);
+            return Self::refused(client, index, cx);
+        }
+        claim.attempt.with(|attempt| {
+            let covered = call.watch.as_mut().is_some_and(|watch| {
+                watch.attempt_ended(attempt);
+                watch.is_covered()
+            });
+            call.acquisition.tried(attempt, now, covered);
+        });
+        call.last = Some(claim.attempt.clone());
+        let (random, set_time) = (cx.net.chance.share(), cx.shared.set_time(now));
+        let ready_in = cx.shared.admission.borrow().ready_in(now, set_time);
+        let (step, settled) = if conclusion == Conclusion::NotAdmitted {
+            let step = call.acquisition.not_admitted(ready_in, claim.started, now, random);
+            (step, ready_in.is_some())
+        } else {
+            let step = call.acquisition.concluded(conclusion, claim.started, now, random);
+            (step, quorum == Quorum::Reached)
+        };
         if let Step::Finish(outcome @ Outcome::Granted { valid_until, number }) = step {
             claim.number = number;
             claim.granted_at = cx.net.now;
-            let held = Held::begin(client, cx, claim, valid_until);
+            let held = Held::begin(client, cx, claim, valid_until, call.ticket);
             let now = cx.net.now;
             let until = cx.clock.when(valid_until);
-            cx.net.checks.granted(&held.claim, until, now);
+            cx.net.checks.granted(&held.claim, 0, until, now);
             return Self::finish(client, index, cx, &call, outcome, Some(held));
         }
         if !cx.net.switches.keeps_lost_attempts {
             client.release(cx, &claim, call.terms.ttl);
         }
+        client.concluded(cx, call.name, conclusion);
         let (who, now) = (cx.client, cx.net.now);
-        if quorum == Quorum::Reached {
+        let held = matches!(conclusion, Conclusion::Held { .. });
+        if settled || held {
             call.reached = now;
         } else if matches!(step, Step::Wait(_)) {
             let timeout = cx.settings.no_quorum_timeout;
@@ -277,8 +527,17 @@ impl Caller {
         match step {
             Step::Finish(outcome) => Self::finish(client, index, cx, &call, outcome, None),
             Step::Wait(until) => {
+                if held && call.watch.is_none() {
+                    call.watch = Some(client.watch(cx));
+                    call.waits_since = cx.net.now;
+                }
+                // A few tries are quick, after split votes.
+                call.hurries = until.since(cx.now()) < BACKOFF.min;
+                let cue = call.watch.as_ref().and_then(Watch::cue);
+                let pause = if held { Pause::TimeOrCue(until) } else { Pause::Time };
+                let until = if held && cue.is_some() { cx.now() } else { until };
                 let caller = &mut client.callers[index];
-                caller.doing = Doing::Pausing(call);
+                caller.doing = Doing::Pausing(call, pause);
                 caller.remind(cx, until);
             }
         }
@@ -292,6 +551,7 @@ impl Caller {
         outcome: Outcome,
         held: Option<Rc<Held>>,
     ) {
+        client.leave(cx, call.name, call.ticket);
         let who = cx.client;
         let what = held
             .as_ref()
@@ -299,7 +559,8 @@ impl Caller {
         cx.net.tell(|| format!("client {who}, caller {index}: name {}: {what}", call.name));
         let bound = match call.patience {
             Patience::Once => Some(cx.net.now.saturating_sub(call.began))
-                .map(|took| (took, cx.settings.node_timeout)),
+                // Nodes that are found to be ready are asked again at once.
+                .map(|took| (took, cx.settings.node_timeout * call.asked.min(2))),
             Patience::Until(deadline) => {
                 let deadline = cx.clock.when(deadline);
                 Some((cx.net.now, deadline))
@@ -321,7 +582,10 @@ impl Caller {
         match held {
             None => Self::rest(client, index, cx),
             Some(held) => {
-                cx.net.checks.grants += 1;
+                cx.net.checks.grants.push(Grant { at: now, client: who });
+                if call.watch.is_some() {
+                    cx.net.checks.waiter_served(who, call.waits_since, now);
+                }
                 let usage = Self::usage(index, cx, &held);
                 Self::hold(client, index, cx, held, usage);
             }

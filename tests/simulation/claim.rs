@@ -17,7 +17,7 @@ pub(super) const MARK: &[u8] = b"{quorlock}:mark";
 
 pub(super) struct Claim {
     pub(super) name: usize,
-    key: Rc<Vec<u8>>,
+    pub(super) key: Rc<Vec<u8>>,
     pub(super) owner: String,
     pub(super) terms: Terms,
     pub(super) started: Time,
@@ -62,14 +62,15 @@ impl Claim {
         &self.owner[..4]
     }
 
-    /// Asks all nodes.
-    pub(super) fn ask(&self, client: &mut Client, cx: &mut Cx<'_>) {
+    /// Asks those nodes.
+    pub(super) fn ask(&self, client: &mut Client, cx: &mut Cx<'_>, whom: impl Fn(usize) -> bool) {
         let proposed = cx.settings.fencing.then(|| {
             let last = client.numbers.last(&self.key);
             proposal(last, &cx.shared.offsets(), cx.now(), self.terms.mechanisms)
         });
         let shared = cx.shared.clone();
-        for (node, worker) in client.workers.iter_mut().enumerate() {
+        for (node, worker) in client.workers.iter_mut().enumerate().filter(|(node, _)| whom(*node))
+        {
             let under: Option<Rc<str>> = match shared.admission.borrow().grants(node) {
                 Grants::Nothing => None,
                 Grants::Always => Some("".into()),
@@ -147,10 +148,18 @@ impl Claim {
         }
     }
 
-    fn repair(&self, cx: &Cx<'_>, worker: &Worker, until: Option<Time>, up_to: u64) -> Repair {
+    fn repair(
+        &self,
+        cx: &Cx<'_>,
+        worker: &Worker,
+        until: Option<Time>,
+        up_to: u64,
+    ) -> Repair<'static> {
         let number = self.number;
         Repair {
             until_ms: until.map_or(0, |until| worker.clock_ms(cx, until)),
+            mark_key: MARK,
+            quarantine: cx.settings.quarantine,
             fence: (number > 0).then(|| Fence { number, up_to: up_to.max(number) }),
         }
     }

@@ -9,10 +9,13 @@ use super::checkers::open_to_others;
 use super::claim::Claim;
 use super::clock::Clock;
 use super::held::Held;
+use super::line::Line;
 use super::network::{ConnId, Event, Network};
 use super::plan::Plan;
 use super::round::{Asker, Round};
+use super::setup::Habit;
 use super::shared::{Shared, configuration};
+use super::wake::{News, Session};
 use super::worker::Worker;
 use crate::embedded::Reply;
 use crate::quorum::mark::Configuration;
@@ -48,6 +51,12 @@ pub(super) enum Note {
         lock: u64,
         epoch: u64,
     },
+    /// Something about releases.
+    Heard {
+        node: usize,
+        session: u64,
+        news: News,
+    },
     Nobody,
 }
 
@@ -63,8 +72,11 @@ pub(super) struct Settings {
     /// The first caller of all keeps its lock.
     pub(super) rolling: bool,
     pub(super) fencing: bool,
+    pub(super) quarantine: bool,
+    pub(super) local_queues: bool,
     /// How long a quarantine lasts.
     pub(super) max_ttl: Duration,
+    pub(super) habit: Habit,
 }
 
 /// What the callers do.
@@ -123,10 +135,13 @@ pub(super) struct Client {
     deferred: VecDeque<Event>,
     pub(super) workers: Vec<Worker>,
     pub(super) callers: Vec<Caller>,
+    pub(super) sessions: Vec<Session>,
     /// The numbers that it has seen.
     pub(super) numbers: LastNumbers,
     configuration: Configuration,
     shared: Rc<Shared>,
+    /// One for each name.
+    pub(super) lines: Vec<Line>,
     pub(super) held: BTreeMap<u64, Rc<Held>>,
     /// Locks that have ended, and whose renewal thread has not noticed yet.
     pub(super) ending: BTreeMap<u64, Rc<Held>>,
@@ -134,18 +149,22 @@ pub(super) struct Client {
 
 impl Client {
     pub(super) fn new(index: usize, plan: &Plan, net: &mut Network) -> Self {
+        let setup = plan.setup(index);
         let settings = Settings {
-            nodes: plan.nodes,
+            nodes: setup.nodes,
             names: plan.names,
-            ttl: plan.ttl,
+            ttl: setup.ttl,
             longest_ttl: plan.longest_ttl(),
-            node_timeout: plan.node_timeout,
+            node_timeout: setup.node_timeout,
             no_quorum_timeout: Duration::from_secs(3),
             rolling: plan.rolling,
             fencing: plan.fencing,
+            quarantine: plan.quarantine,
+            local_queues: plan.local_queues,
             max_ttl: plan.longest_ttl(),
+            habit: setup.habit,
         };
-        let configuration = configuration(plan);
+        let configuration = configuration(setup, plan.quarantine);
         let started = Duration::from_secs(1_000 * (index as u64 + 1));
         let mut client = Self {
             index,
@@ -159,9 +178,11 @@ impl Client {
             deferred: VecDeque::new(),
             workers: Vec::new(),
             callers: Vec::new(),
+            sessions: Vec::new(),
             numbers: LastNumbers::default(),
             shared: Rc::new(Shared::new(&configuration, net.switches.mechanisms)),
             configuration,
+            lines: Vec::new(),
             held: BTreeMap::new(),
             ending: BTreeMap::new(),
         };
@@ -177,9 +198,13 @@ impl Client {
         self.running = true;
         self.process = net.fresh();
         self.numbers = LastNumbers::default();
+        self.sessions = vec![Session::default(); self.settings.nodes];
         self.shared = Rc::new(Shared::new(&self.configuration, net.switches.mechanisms));
-        let how_many = self.how_many;
+        let (how_many, mechanisms) = (self.how_many, net.switches.mechanisms);
         self.with(net, |client, cx| {
+            // The last one of the plan, and those who keep away from it.
+            let names = cx.settings.names + 1;
+            client.lines = (0..names).map(|_| Line::new(mechanisms)).collect();
             client.workers = (0..cx.settings.nodes).map(|node| Worker::start(node, cx)).collect();
             client.callers = (0..how_many).map(|caller| Caller::start(caller, cx)).collect();
         });
@@ -206,8 +231,12 @@ impl Client {
                 held.drop_guard(client, cx);
             }
             for caller in std::mem::take(&mut client.callers) {
-                if let Some(claim) = caller.into_claim() {
+                let (claim, place) = caller.into_parts();
+                if let Some(claim) = claim {
                     client.release(cx, &claim, claim.terms.ttl);
+                }
+                if let Some((name, ticket)) = place {
+                    client.leave(cx, name, ticket);
                 }
             }
         });
@@ -279,6 +308,7 @@ impl Client {
             Note::Closed { node, conn } => client.workers[node].closed(cx, conn),
             Note::Caller { caller, epoch } => Caller::go_on(client, caller, epoch, cx),
             Note::Held { lock, epoch } => Held::go_on(client, lock, epoch, cx),
+            Note::Heard { node, session, news } => client.heard(cx, node, session, news),
             Note::Nobody => {}
         });
     }
@@ -326,13 +356,13 @@ impl Client {
             let valid = !held.lease.borrow().remaining(self.clock.at(net.now)).is_zero();
             let until = if valid { until } else { until.min(net.now) };
             let (claim, now) = (&held.claim, net.now);
-            if net.checks.lease(*id, self.index, claim, until, now)
+            if net.checks.lease(*id, self.index, claim, held.terms.get(), until, now)
                 && let Some(what) = open_to_others(net, claim.name, &claim.owner, until)
             {
                 net.checks.report(now, "exclusion", what);
             }
             let valid_until = held.lease.borrow().valid_until();
-            net.checks.terms(claim, valid_until, held.wanted.get(), held.promised.get(), now);
+            net.checks.terms(claim, valid_until, &held.agreed(), now);
             held.promised.set(valid_until);
         }
     }

@@ -152,7 +152,10 @@ pub(super) fn begin(world: &mut World, fault: &Fault) {
     match *fault {
         Fault::Amnesia { node }
         | Fault::Flushed { node }
-        | Fault::WallClockForward { node, .. } => world.forgets(node),
+        | Fault::WallClockForward { node, .. } => {
+            world.forgets(node);
+            world.net.checks.unguarded |= fault.forgets(world.plan.quarantine);
+        }
         _ => {}
     }
     match *fault {

@@ -5,11 +5,14 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
+use super::checkers::Agreed;
 use super::claim::Claim;
 use super::client::{Client, Cx, Note};
 use super::round::Round;
 use crate::kinds::reply;
-use crate::quorum::{Basis, Extension, Lease, LossReason, Next, Renewed, Rounds, Time, majority};
+use crate::quorum::{
+    Basis, Extension, Lease, LossReason, Next, Renewed, Rounds, Terms, Ticket, Time, majority,
+};
 
 /// How long the answers are listened to that a verdict did not need: mostly, all are there by then.
 const MOMENT: Duration = Duration::from_millis(4);
@@ -19,6 +22,12 @@ pub(super) struct Held {
     pub(super) claim: Claim,
     pub(super) lease: RefCell<Lease>,
     rounds: RefCell<Rounds<Rc<Round<Extension>>>>,
+    /// Its number in the line of its name.
+    pub(super) ticket: Ticket,
+    /// Its present holder's terms, when that one began, and how often it was handed over until then.
+    pub(super) terms: Cell<Terms>,
+    pub(super) since: Cell<Time>,
+    pub(super) sequence: Cell<u64>,
     /// Until when its holder has asked for it, renewals aside, and until when it was valid before.
     pub(super) wanted: Cell<Time>,
     pub(super) promised: Cell<Time>,
@@ -47,6 +56,7 @@ impl Held {
         cx: &mut Cx<'_>,
         claim: Claim,
         valid_until: Time,
+        ticket: Ticket,
     ) -> Rc<Self> {
         let lease = Lease::new(claim.terms, Basis::Majority, claim.started, valid_until);
         let rounds = Rounds::new(claim.terms.mechanisms);
@@ -55,6 +65,10 @@ impl Held {
             wanted: Cell::new(claim.started.after(claim.terms.ttl)),
             promised: Cell::new(lease.valid_until()),
             asked_at: Cell::new(cx.now()),
+            ticket,
+            terms: Cell::new(claim.terms),
+            since: Cell::new(claim.started),
+            sequence: Cell::new(0),
             claim,
             lease: RefCell::new(lease),
             rounds: RefCell::new(rounds),
@@ -62,8 +76,38 @@ impl Held {
             doing: RefCell::new(Doing::Sleeping),
         });
         client.held.insert(held.id, held.clone());
+        client.won(&held);
         held.sleep(cx);
         held
+    }
+
+    /// Until when it is certainly held, as far as is known now.
+    pub(super) fn held_until(&self, now: Time) -> Option<Time> {
+        let left = self.lease.borrow().remaining(now);
+        (!left.is_zero() && !self.rounds.borrow().ended()).then(|| now.after(left))
+    }
+
+    /// What its present holder agreed to.
+    pub(super) fn agreed(&self) -> Agreed {
+        Agreed {
+            terms: self.terms.get(),
+            since: self.since.get(),
+            wanted: self.wanted.get(),
+            promised: self.promised.get(),
+        }
+    }
+
+    /// Another caller has it from now on, as the `sequence`-th to whom it was handed.
+    pub(super) fn handed_over(&self, terms: Terms, sequence: u64, now: Time) {
+        self.terms.set(terms);
+        self.since.set(now);
+        self.sequence.set(sequence);
+        // It may hold it for less long than the one before.
+        self.promised.set(self.lease.borrow().valid_until());
+    }
+
+    pub(super) fn ended(&self) -> bool {
+        self.rounds.borrow().ended()
     }
 
     /// The thread sleeps until the lease wants something.
@@ -239,10 +283,13 @@ impl Held {
         Some(round)
     }
 
-    /// Whether somebody has deleted its keys, and nothing is under way that could set them again.
+    /// Whether somebody has deleted its keys, and nothing has set one again, or is under way to.
     pub(super) fn is_gone(&self, cx: &mut Cx<'_>) -> bool {
         let settled = self.asked_at.get().after(cx.settings.node_timeout) < cx.now();
-        settled && cx.net.checks.is_deleted(self.id)
+        let (now, owner) = (cx.net.now, self.claim.owner.as_bytes());
+        let key = &self.claim.key;
+        let ours = cx.net.nodes.iter_mut().any(|n| n.value(key, now).as_deref() == Some(owner));
+        settled && !ours && cx.net.checks.is_deleted(self.id)
     }
 
     /// Ends the renewal; whether this was the first to do so.
@@ -257,12 +304,16 @@ impl Held {
         first
     }
 
-    /// The guard is dropped; whether that was the end of the lock.
-    pub(super) fn drop_guard(&self, client: &mut Client, cx: &mut Cx<'_>) -> bool {
+    /// The guard is dropped; whether that was the end of the lock, or of its holder's time.
+    pub(super) fn drop_guard(self: &Rc<Self>, client: &mut Client, cx: &mut Cx<'_>) -> bool {
+        if client.hand_over(cx, self) {
+            return true;
+        }
         let first = self.end(client, cx);
         if first {
             let longest_ttl = self.lease.borrow().longest_ttl();
             client.release(cx, &self.claim, longest_ttl);
+            client.gone(cx, self, false);
         }
         first
     }
@@ -274,9 +325,10 @@ impl Held {
             cx.net.tell(|| {
                 format!("client {who}: {} is told that it is lost: {reason:?}", self.claim.short())
             });
-            cx.net.checks.told(who, &self.claim, reason, ended, cx.net.now);
+            cx.net.checks.told(who, &self.claim, self.terms.get(), reason, ended, cx.net.now);
             let longest_ttl = self.lease.borrow().longest_ttl();
             client.release(cx, &self.claim, longest_ttl);
+            client.gone(cx, self, true);
         }
         client.ending.remove(&self.id);
     }

@@ -3,8 +3,10 @@
 //!
 //! It contains no rule of the protocol: what it has of its own is a network, nodes' processes,
 //! clocks, users that take locks, and checkers that know what users may rely on. `worker.rs`,
-//! `round.rs`, `claim.rs`, `held.rs` and `caller.rs` carry requests and answers as the files of the
+//! `round.rs`, `claim.rs`, `held.rs`, `line.rs` and `caller.rs` carry requests and answers as the files of the
 //! same, or a like, name in `src/` do with threads.
+//!
+//! A plan comes from a seed, or it is one of `scenarios/`: scripted, with other delays for each seed.
 //!
 //! It is part of the library's own tests, for it needs to see the machines:
 //!
@@ -24,14 +26,18 @@ mod client;
 mod clock;
 mod faults;
 mod held;
+mod line;
 mod network;
 mod node;
 mod plan;
 mod round;
+mod scenarios;
+mod setup;
 mod shared;
 mod shrink;
 mod switches;
 mod teeth;
+mod wake;
 mod worker;
 mod world;
 
@@ -73,7 +79,7 @@ fn many_seeds_without_a_violation() {
             let run = world::run(&plan, Switches::ALL_ON, false);
             assert!(run.violation.is_none(), "{}", failed(&plan, Switches::ALL_ON));
             events += run.events;
-            grants += run.grants;
+            grants += run.grants.len();
         }
     };
     let threads = std::thread::available_parallelism().map_or(1, usize::from);

@@ -1,17 +1,20 @@
 //! What is between clients and nodes: delays, losses, and requests that run on dead connections.
 
 mod harm;
+mod listen;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use super::chance::Chance;
 use super::checkers::{Checks, Ran, open_to_others};
+use super::claim::MARK;
 use super::client::Note;
 use super::node::SimNode;
 use super::plan::Plan;
 use super::switches::Switches;
 use crate::embedded::Reply;
+use crate::quorum::majority;
 
 /// How late things can be that nobody waits for.
 pub(super) const LATEST: Duration = Duration::from_secs(3);
@@ -29,6 +32,12 @@ pub(super) enum Event {
     /// The next reply reaches the client.
     AtClient {
         conn: ConnId,
+    },
+    /// A connection that is to listen reaches the node.
+    Subscribe {
+        client: usize,
+        node: usize,
+        session: u64,
     },
     /// Something for a client alone.
     ForClient {
@@ -95,12 +104,15 @@ pub(super) struct Network {
     pub(super) nodes: Vec<SimNode>,
     links: Vec<Vec<Link>>,
     conns: Vec<Conn>,
+    listeners: Vec<Vec<listen::Listener>>,
+    names: usize,
     pub(super) checks: Checks,
     pub(super) switches: Switches,
     pub(super) events: u64,
     latency_ms: u64,
     flaky: usize,
     sleepy: usize,
+    pair: bool,
     longest_nap: Duration,
     /// Faults are over.
     pub(super) calm: bool,
@@ -121,12 +133,15 @@ impl Network {
             nodes: nodes.collect(),
             links: vec![vec![Link::default(); plan.nodes]; clients],
             conns: Vec::new(),
+            listeners: vec![vec![listen::Listener::default(); plan.nodes]; clients],
+            names: plan.names,
             checks: Checks::default(),
             switches,
             events: 0,
             latency_ms: plan.latency_ms,
             flaky: plan.flaky,
             sleepy: plan.sleepy,
+            pair: plan.pair,
             // Half as long again as a lease, so that each part of it is slept through.
             longest_nap: (plan.ttl * 3 / 2).min(LATEST),
             calm: false,
@@ -264,6 +279,7 @@ impl Network {
 
     pub(super) fn close_all(&mut self, client: usize) {
         self.conns.iter_mut().filter(|conn| conn.client == client).for_each(|c| c.open = false);
+        self.listeners[client].fill(listen::Listener::default());
     }
 
     /// A request arrives.
@@ -312,14 +328,19 @@ impl Network {
             self.checks.report(now, "errors", format!("node {node} answers {what} with {text}"));
         }
         self.look_for_room(before);
+        self.deliver_published(node);
+        self.look_whether_free(&key);
         self.tell(|| {
             let ghost = if open { "" } else { " (a ghost)" };
             let owner = String::from_utf8_lossy(&owner[..4]).into_owned();
-            // Looks say much, and what they change is seen by what follows.
-            let answer = if what == "look" || what == "change" {
-                String::new()
-            } else {
-                format!(" as {owner}: {reply:?}")
+            let answer = match &reply {
+                // Looks say much; whether a change was made comes first.
+                Reply::List(said) if what == "change" => match said.first() {
+                    Some(Reply::Int(1)) => String::new(),
+                    _ => ": not made".to_owned(),
+                },
+                _ if what == "look" => String::new(),
+                reply => format!(" as {owner}: {reply:?}"),
             };
             format!("node {node}: {what} of client {client}{answer}{ghost}")
         });
@@ -347,6 +368,16 @@ impl Network {
             let found = open_to_others(self, name, &owner, until);
             let now = self.now;
             found.into_iter().for_each(|what| self.checks.report(now, "exclusion", what));
+        }
+    }
+
+    /// Notes since when a lock could be taken.
+    fn look_whether_free(&mut self, key: &[u8]) {
+        if self.pair && key != MARK {
+            let now = self.now;
+            let holders = self.nodes.iter_mut().filter_map(|node| node.value(key, now));
+            let taken = holders.count();
+            self.checks.is_free(self.nodes.len() - taken >= majority(self.nodes.len()), now);
         }
     }
 

@@ -60,6 +60,15 @@ impl SimNode {
         self.engine.call(command, wall)
     }
 
+    pub(super) fn subscribe(&mut self, channel: &[u8]) {
+        self.engine.subscribe(channel);
+    }
+
+    /// The channels on which something was published since this was asked last.
+    pub(super) fn take_published(&mut self) -> Vec<Vec<u8>> {
+        self.engine.take_published().into_iter().map(|message| message.channel).collect()
+    }
+
     pub(super) fn value(&mut self, key: &[u8], now: Duration) -> Option<Vec<u8>> {
         match self.call(&[b"GET".to_vec(), key.to_vec()], now) {
             Reply::Bulk(value) => Some(value),

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use super::chance::Chance;
 use super::faults::{Fault, Scheduled};
+use super::setup::{Habit, Setup};
+use super::shared::configuration;
 
 /// How long faults go on before everything is healed.
 pub(super) const FAULTS_END: Duration = Duration::from_secs(20);
@@ -35,6 +37,8 @@ pub(super) struct Plan {
     pub(super) rolling: bool,
     /// And that is many troubles for everybody, shorter than the time in which renewals are tried.
     pub(super) blips: bool,
+    /// Two clients want one lock, and nothing happens at all.
+    pub(super) pair: bool,
     /// Nothing happens but that somebody deletes keys.
     pub(super) deleting: bool,
     /// Up to so many milliseconds each message takes, as a rule.
@@ -43,7 +47,11 @@ pub(super) struct Plan {
     pub(super) flaky: usize,
     /// A process stops one out of so many times when it is about to do something; 0: it never does.
     pub(super) sleepy: usize,
+    /// Callers of one client that want the same lock stand in line.
+    pub(super) local_queues: bool,
     pub(super) faults: Vec<Scheduled>,
+    /// What each client is set to, if that is not the same for all.
+    pub(super) setups: Vec<Setup>,
 }
 
 impl Plan {
@@ -91,11 +99,14 @@ impl Plan {
             wrong_rates,
             rolling,
             blips,
+            pair: false,
             deleting,
             latency_ms: if quiet { 2 } else { chance.pick(&[2, 2, 2, 20]) },
             flaky: if quiet { 0 } else { chance.pick(&[0, 300, 30, 30]) },
             sleepy: if quiet { 0 } else { chance.pick(&[0, 0, 1_000, 100]) },
+            local_queues: true,
             faults: Vec::new(),
+            setups: Vec::new(),
         };
         if !quiet && chance.one_in(8) {
             // A crowd before one door, whose requests cross on their way.
@@ -112,12 +123,45 @@ impl Plan {
         } else {
             plan.anything(&mut chance)
         };
+        plan.local_queues = !chance.one_in(4);
+        if !quiet && chance.one_in(12) {
+            plan.become_a_pair();
+        }
         plan
+    }
+
+    /// What a client is set to.
+    pub(super) fn setup(&self, client: usize) -> Setup {
+        let Self { nodes, ttl, node_timeout, .. } = *self;
+        let usual = Setup { nodes, ttl, max_ttl: ttl * 4, node_timeout, habit: Habit::Anything };
+        self.setups.get(client).copied().unwrap_or(usual)
+    }
+
+    /// Far apart, so that messages come in any order; with locks that live so long that only releases
+    /// end them.
+    pub(super) fn become_a_pair(&mut self) {
+        self.pair = true;
+        self.callers = vec![1, 1];
+        self.names = 1;
+        self.ttl = Duration::from_secs(5);
+        self.latency_ms = 30;
+        (self.flaky, self.sleepy) = (0, 0);
+        (self.wrong_rates, self.new_set) = (false, false);
+        (self.rolling, self.blips, self.deleting) = (false, false, false);
+        self.rates_ppm.fill(0);
+        self.faults.clear();
     }
 
     /// The longest that any key can live: what callers ask `extend` for at most.
     pub(super) fn longest_ttl(&self) -> Duration {
-        self.ttl * 4
+        let clients = 0..self.callers.len();
+        clients.map(|client| self.setup(client).max_ttl).max().unwrap_or_default()
+    }
+
+    /// Whether the clients are configured alike, as they have to be.
+    pub(super) fn one_configuration(&self) -> bool {
+        let of = |client| configuration(self.setup(client), self.quarantine);
+        (1..self.callers.len()).all(|client| of(client) == of(0))
     }
 
     /// Whether numbers have to rise, whatever happens: while no node forgets, or while the masters'

@@ -7,7 +7,7 @@ use super::client::Note;
 use crate::embedded::Reply;
 use crate::kinds::reply::Unexpected;
 use crate::node::Value;
-use crate::quorum::{Ballot, Extension, Failure, OpenRound, Time};
+use crate::quorum::{Attempt, Ballot, Extension, Failure, OpenRound, Time};
 
 /// Whoever asked the nodes something.
 pub(super) trait Asker {
@@ -35,6 +35,15 @@ impl<B: Ballot> Round<B> {
 
     pub(super) fn with<R>(&self, f: impl FnOnce(&mut B) -> R) -> R {
         f(&mut self.ballot.borrow_mut())
+    }
+}
+
+impl Round<Attempt> {
+    /// Has an attempt that asked one node go on to the others, if it wants to.
+    pub(super) fn reopen(&self, answer_by: Time) -> bool {
+        let goes_on = self.with(|attempt| attempt.goes_on(answer_by));
+        self.told.set(self.told.get() && !goes_on);
+        goes_on
     }
 }
 

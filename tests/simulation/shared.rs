@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use super::plan::Plan;
+use super::setup::Setup;
 use crate::quorum::admission::Admission;
 use crate::quorum::mark::Configuration;
 use crate::quorum::set_time::{ClockRange, SetTime};
@@ -21,12 +21,12 @@ struct Reading {
     received: Time,
 }
 
-pub(super) fn configuration(plan: &Plan) -> Configuration {
+pub(super) fn configuration(setup: Setup, quarantine: bool) -> Configuration {
     Configuration {
         set_name: "default".to_owned(),
-        nodes: plan.nodes,
-        max_ttl: plan.longest_ttl(),
-        quarantine: plan.quarantine,
+        nodes: setup.nodes,
+        max_ttl: setup.max_ttl,
+        quarantine,
         index: None,
     }
 }

@@ -40,10 +40,11 @@ impl Switches {
         let ttl = Duration::from_secs(1);
         let fence = Some(Fence { number: 1, up_to: 1 });
         let mark = MarkCheck { key: b"{quorlock}:mark", text: "" };
+        let repair = Repair { until_ms: 0, mark_key: b"{quorlock}:mark", quarantine: true, fence };
         let calls = [
             EXCLUSIVE.acquire(b"key", mark, "owner", ttl, Some(1)),
             EXCLUSIVE.confirm(b"key", "owner", 1),
-            EXCLUSIVE.extend(b"key", "owner", ttl, Repair { until_ms: 0, fence }),
+            EXCLUSIVE.extend(b"key", "owner", ttl, repair),
             EXCLUSIVE.release(b"key", "owner"),
         ];
         self.script.is_none() || calls.iter().any(|call| self.applied(call.eval()) != call.eval())

@@ -61,7 +61,16 @@ fn without_the_elapsed_time() {
 
 #[test]
 fn without_a_fresh_owner_for_each_attempt() {
-    without("fresh owner", Mechanisms { fresh_owner: false, ..ALL }, &["exclusion"]);
+    // What is late has to meet the next attempt of the same call.
+    let crowded = |plan: &mut Plan| {
+        plan.names = 1;
+        plan.latency_ms = 30;
+        plan.flaky = 30;
+        plan.callers.iter_mut().for_each(|callers| *callers = 3);
+    };
+    let switches =
+        Switches { mechanisms: Mechanisms { fresh_owner: false, ..ALL }, ..Switches::ALL_ON };
+    is_found_where("fresh owner", crowded, switches, &["exclusion"]);
 }
 
 /// Case 4 of the field's bugs: a grant that arrives after the release stays.
@@ -113,6 +122,7 @@ fn with_lost_attempts_that_are_not_given_back() {
 fn without_the_write_back_of_numbers() {
     // Numbers have to differ from node to node, as those of contenders do on their way.
     let crowded = |plan: &mut Plan| {
+        plan.local_queues = false;
         plan.names = 1;
         plan.latency_ms = 30;
         plan.callers.iter_mut().for_each(|callers| *callers = 3);
@@ -134,6 +144,19 @@ fn without_the_masters_time_under_the_numbers() {
     let mechanisms = Mechanisms { fence_clock_floor: false, ..ALL };
     let switches = Switches { mechanisms, ..Switches::ALL_ON };
     is_found_where("clock floor", agreed, switches, &["tokens"]);
+}
+
+/// Whoever was handed a lock, and leaves, would take it along.
+#[test]
+fn without_passing_on_by_those_who_leave() {
+    let mechanisms = Mechanisms { chosen_who_leaves_passes_on: false, ..ALL };
+    let switches = Switches { mechanisms, ..Switches::ALL_ON };
+    let in_line = |plan: &mut Plan| {
+        plan.names = 1;
+        plan.local_queues = true;
+        plan.callers.iter_mut().for_each(|callers| *callers = 3);
+    };
+    is_found_where("passing on", in_line, switches, &["progress", "waits"]);
 }
 
 #[test]
@@ -159,4 +182,18 @@ fn without_holders_in_quarantine() {
         Mechanisms { holders_in_quarantine: false, ..ALL },
         &["losses"],
     );
+}
+
+#[test]
+fn without_one_more_try_once_listening() {
+    let mechanisms = Mechanisms { try_once_subscribed: false, ..ALL };
+    let switches = Switches { mechanisms, ..Switches::ALL_ON };
+    is_found_where("one more try", Plan::become_a_pair, switches, &["waits"]);
+}
+
+#[test]
+fn without_counting_the_nodes_that_are_free() {
+    let mechanisms = Mechanisms { wake_by_majority: false, ..ALL };
+    let switches = Switches { mechanisms, ..Switches::ALL_ON };
+    is_found_where("counting", Plan::become_a_pair, switches, &["load"]);
 }

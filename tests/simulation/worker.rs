@@ -200,6 +200,12 @@ impl Worker {
         let Some(job) = self.in_flight.pop_front() else { return };
         if let Some(mark) = job.under.as_deref().filter(|_| *reply == not_admitted()) {
             cx.shared.admission.borrow_mut().doubt(self.node, Some(mark));
+        } else if *reply == Reply::Int(3) {
+            // A node has forgotten the key that it repaired.
+            let mut admission = cx.shared.admission.borrow_mut();
+            if admission.is_settled(self.node) {
+                admission.doubt(self.node, None);
+            }
         }
         self.answer(cx, &job, Ok(reply));
         if self.in_flight.is_empty() {
@@ -365,6 +371,10 @@ impl Worker {
         self.in_flight = jobs;
         self.epoch = cx.net.fresh();
         if self.in_flight.is_empty() {
+            // What has come meanwhile is no repetition, and is wanted.
+            if !self.mailbox.is_empty() {
+                self.work(cx);
+            }
             return;
         }
         if !cx.net.is_alive(conn) {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::checkers::{Violation, kept_back, leaked};
+use super::checkers::{Grant, Violation, kept_back, leaked};
 use super::client::{Client, Phase};
 use super::faults;
 use super::network::{Event, LATEST, Network};
@@ -26,7 +26,7 @@ pub(super) struct Run {
     pub(super) violation: Option<Violation>,
     pub(super) story: Vec<String>,
     pub(super) events: u64,
-    pub(super) grants: usize,
+    pub(super) grants: Vec<Grant>,
 }
 
 /// Runs `plan`; `told`, with a story of what happened.
@@ -46,8 +46,10 @@ pub(super) fn run(plan: &Plan, switches: Switches, told: bool) -> Run {
     world.net.checks.blips = plan.blips;
     world.net.checks.ttl = plan.ttl;
     world.net.checks.only = switches.checkers;
+    world.net.checks.one_configuration = plan.one_configuration();
     // Their keys end when they should not.
     world.net.checks.forgotten = plan.wrong_rates;
+    world.net.checks.unguarded = plan.wrong_rates;
     world.net.checks.promise_exclusion = !plan.wrong_rates && !plan.deleting;
     world.net.checks.promise_tokens = plan.promises_tokens();
     world.all();
@@ -171,6 +173,7 @@ impl World {
                 self.net.schedule(at, Event::Resume { client });
             }
             Event::Resume { client } => self.clients[client].resume(&mut self.net),
+            Event::Subscribe { client, node, session } => self.net.subscribe(client, node, session),
             Event::AtNode { conn, late } => self.net.at_node(conn, late),
             Event::AtClient { conn } => {
                 let client = self.net.client_of(conn);

@@ -12,6 +12,7 @@
 
 pub mod cpu;
 pub mod fake;
+pub mod proxy;
 pub mod server;
 
 pub use server::*;

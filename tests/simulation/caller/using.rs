@@ -22,13 +22,16 @@ impl Caller {
         if *phase != Phase::Working {
             return Use { until: now, extend: None, unlock };
         }
+        if let Some(until) = settings.habit.until(now) {
+            return Use { until, extend: None, unlock };
+        }
         if settings.rolling && *client == 0 && index == 0 {
             return Use { until: now.after(hour), extend: None, unlock };
         }
         let extend = chance.one_in(4).then(|| ttl.mul_f64(chance.pick(&[0.5, 1.0, 4.0, 4.0])));
         let until = match chance.below(4) {
             // Who is told of the end when it comes.
-            0 if !held.claim.terms.renewed => now.after(hour),
+            0 if !held.terms.get().renewed => now.after(hour),
             0 | 1 if extend.is_none() => now.after(chance.ms(0..50)),
             0 | 1 => now.after(ttl * 6),
             _ => now.after(ttl.mul_f64(3.0 * chance.share())),
@@ -116,6 +119,10 @@ impl Caller {
         let valid = held.lease.borrow_mut().loss(cx.now()).is_none();
         let valid_until = valid.then(|| held.lease.borrow().valid_until());
         let gone = held.is_gone(cx);
+        if valid && client.hand_over(cx, held) {
+            Self::tell_end(index, cx, held, "unlocked");
+            return Self::rest(client, index, cx);
+        }
         held.end(client, cx);
         Self::tell_end(index, cx, held, "unlocked");
         client.callers[index].epoch = cx.net.fresh();
@@ -131,6 +138,7 @@ impl Caller {
                 client.workers[node].ask(cx, call.clone(), round.clone());
             }
         }
+        client.gone(cx, held, !valid);
         cx.remind(cx.now().after(cx.settings.node_timeout), note);
         client.callers[index].doing =
             Doing::Unlocking(held.clone(), round, Unlock { valid_until, gone });

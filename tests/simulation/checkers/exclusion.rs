@@ -16,6 +16,7 @@ struct Lease {
     client: usize,
     name: usize,
     owner: String,
+    watched: bool,
     until: Duration,
 }
 
@@ -29,6 +30,7 @@ impl Exclusion {
         lock: u64,
         client: usize,
         claim: &Claim,
+        watched: bool,
         until: Duration,
         now: Duration,
     ) -> Option<String> {
@@ -36,8 +38,10 @@ impl Exclusion {
             client,
             name: claim.name,
             owner: claim.owner.clone(),
+            watched,
             until,
         });
+        mine.watched = watched;
         self.ends.insert(claim.owner.clone().into_bytes(), until);
         let lapsed = std::mem::replace(&mut mine.until, until);
         if lapsed < now && until > now {
@@ -75,9 +79,10 @@ impl Exclusion {
         Some((lease.name, lease.until))
     }
 
-    pub(super) fn locks_of(&self, name: usize) -> Vec<u64> {
+    /// The locks of that name, and whether the nodes are asked for them again and again.
+    pub(super) fn locks_of(&self, name: usize) -> Vec<(u64, bool)> {
         let of_name = self.leases.iter().filter(|(_, lease)| lease.name == name);
-        of_name.map(|(lock, _)| *lock).collect()
+        of_name.map(|(lock, lease)| (*lock, lease.watched)).collect()
     }
 
     /// Until when that owner's lock was valid, by what it said last.

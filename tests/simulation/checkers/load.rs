@@ -32,14 +32,15 @@ impl Load {
     }
 }
 
-/// A call has made so many attempts in that time; between them it has to wait for `pause`.
+/// A call has made so many attempts in that time; between them it has to wait for `pause`, but for one
+/// of them, when nodes are found to be ready.
 pub(super) fn spins(
     client: usize,
     attempts: u32,
     took: Duration,
     pause: Duration,
 ) -> Option<String> {
-    let pauses = pause * attempts.saturating_sub(1);
+    let pauses = pause * attempts.saturating_sub(2);
     // Its clock may be fast.
     (took < pauses.mul_f64(0.9))
         .then(|| format!("a call of client {client} made {attempts} attempts in {took:?}"))

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::quorum::LossReason;
+use crate::quorum::{LossReason, Terms};
 use crate::simulation::claim::Claim;
 
 /// How late a loss may be told.
@@ -52,11 +52,12 @@ impl Losses {
 }
 
 /// A holder was told of a loss, whose validity ended at `ended`; its process last began to run at
-/// `woken`. Some node has `forgotten` keys, or none has. What is wrong with it.
+/// `woken`. Keys were `gone` for good, or never. What is wrong with it.
 pub(super) fn told(
     claim: &Claim,
+    terms: Terms,
     reason: LossReason,
-    forgotten: bool,
+    gone: bool,
     ended: Duration,
     woken: Duration,
     now: Duration,
@@ -64,9 +65,9 @@ pub(super) fn told(
     let name = claim.short();
     if now > ended.max(woken) + LATE {
         Some(format!("{name}: told {:?} too late", now - ended.max(woken)))
-    } else if reason == LossReason::KeysGone && !forgotten {
-        Some(format!("{name}: told {reason:?}, and no node has forgotten anything"))
-    } else if reason == LossReason::MaxHold && claim.terms.max_hold.is_none() {
+    } else if reason == LossReason::KeysGone && !gone {
+        Some(format!("{name}: told {reason:?}, and nobody else can have had it"))
+    } else if reason == LossReason::MaxHold && terms.max_hold.is_none() {
         Some(format!("{name}: told {reason:?}, and it may be held for ever"))
     } else if reason != LossReason::KeysGone && now + Duration::from_micros(10) < ended {
         Some(format!("{name}: told {reason:?} with {:?} of its validity left", ended - now))

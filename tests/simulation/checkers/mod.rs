@@ -19,6 +19,7 @@ use std::time::Duration;
 pub(super) use leaks::{Ran, kept_back, leaked};
 pub(super) use releases::unlocked;
 pub(super) use room::open_to_others;
+pub(super) use terms::Agreed;
 
 use self::exclusion::Exclusion;
 use self::leaks::Leaks;
@@ -26,7 +27,7 @@ use self::load::Load;
 use self::losses::Losses;
 use self::tokens::Tokens;
 use super::claim::Claim;
-use crate::quorum::{LossReason, Time};
+use crate::quorum::{LossReason, Terms, Time};
 
 /// What was found, by which checker.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,6 +41,13 @@ impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} after {:.4} s: {}", self.checker, self.at.as_secs_f64(), self.what)
     }
+}
+
+/// A lock that was granted.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Grant {
+    pub(super) at: Duration,
+    pub(super) client: usize,
 }
 
 /// The checkers' notes of one run.
@@ -57,7 +65,8 @@ pub(super) struct Checks {
     given_up: BTreeMap<String, (usize, Duration)>,
     /// When each client was last paused until.
     woke: BTreeMap<usize, Duration>,
-    pub(super) grants: usize,
+    /// All locks that were granted.
+    pub(super) grants: Vec<Grant>,
     /// Nothing happens that could cost anybody a lock.
     pub(super) rolling: bool,
     /// When the last fault began.
@@ -68,12 +77,19 @@ pub(super) struct Checks {
     pub(super) ttl: Duration,
     /// Some node has forgotten keys, or somebody has deleted them.
     pub(super) forgotten: bool,
+    /// The same, and the node has not been in quarantine for it.
+    pub(super) unguarded: bool,
+    /// The clients are configured alike.
+    pub(super) one_configuration: bool,
     /// The clocks are good enough for it.
     pub(super) promise_exclusion: bool,
     /// Numbers have to rise, whatever happens.
     pub(super) promise_tokens: bool,
     /// The checkers whose word counts; all, if none is named.
     pub(super) only: &'static [&'static str],
+    /// When a majority of the nodes had nobody's key last, after they had.
+    freed_at: Option<Duration>,
+    is_free: bool,
     violation: Option<Violation>,
 }
 
@@ -128,16 +144,18 @@ impl Checks {
         lock: u64,
         client: usize,
         claim: &Claim,
+        terms: Terms,
         until: Duration,
         now: Duration,
     ) -> bool {
+        let watched = terms.renewed && terms.max_hold.is_none();
         let before = self.exclusion.until(lock);
-        let found = self.exclusion.lease(lock, client, claim, until, now);
+        let found = self.exclusion.lease(lock, client, claim, watched, until, now);
         if let Some(what) = found.filter(|_| self.promise_exclusion) {
             self.report(now, "exclusion", what);
         }
         self.losses.lease(lock, client, until);
-        if let Some(what) = self.losses.goes_on(lock, now) {
+        if let Some(what) = self.losses.goes_on(lock, now).filter(|_| watched) {
             self.report(now, "losses", what);
         }
         until > now && before != Some(until)
@@ -148,11 +166,10 @@ impl Checks {
         &mut self,
         claim: &Claim,
         valid_until: Time,
-        wanted: Time,
-        promised: Time,
+        agreed: &Agreed,
         now: Duration,
     ) {
-        if let Some(what) = terms::broken(claim, valid_until, wanted, promised) {
+        if let Some(what) = terms::broken(claim.short(), valid_until, agreed) {
             self.report(now, "terms", what);
         }
     }
@@ -165,20 +182,27 @@ impl Checks {
     /// Somebody has deleted the keys of a lock on all nodes.
     pub(super) fn deleted(&mut self, name: usize, now: Duration) {
         self.forgotten = true;
-        // Renewals find out: the one that is due within a third of the TTL, or the one after.
+        self.unguarded = true;
+        // Renewals find out: the one that is due within a third of the TTL, or the one after. Nobody else
+        // asks; and a lock that is valid until it has to end is not renewed.
         let by = now + self.ttl + Duration::from_millis(300);
-        for lock in self.exclusion.locks_of(name) {
+        for (lock, watched) in self.exclusion.locks_of(name) {
+            let by = if watched { by } else { Duration::MAX };
             self.losses.deleted(lock, by, now);
         }
     }
 
-    /// A lock was granted, and says that it is valid until then.
-    pub(super) fn granted(&mut self, claim: &Claim, until: Duration, now: Duration) {
+    /// A lock was granted, or handed over as the `sequence`-th, and says that it is valid until then.
+    pub(super) fn granted(&mut self, claim: &Claim, sequence: u64, until: Duration, now: Duration) {
         if until <= now {
             let what = format!("{} was handed out {:?} after its end", claim.short(), now - until);
             self.report(now, "terms", what);
         }
-        let found = self.tokens.granted(claim);
+        // Whose keys were deleted hands the lock on, until it finds out.
+        if sequence > 0 && !self.promise_exclusion {
+            return;
+        }
+        let found = self.tokens.granted(claim, sequence);
         if let Some(what) = found.filter(|_| self.promise_tokens) {
             self.report(now, "tokens", what);
         }
@@ -216,6 +240,7 @@ impl Checks {
         &mut self,
         client: usize,
         claim: &Claim,
+        terms: Terms,
         reason: LossReason,
         ended: Duration,
         now: Duration,
@@ -223,14 +248,14 @@ impl Checks {
         // A lock has to reach all nodes before one of them fails: with its second renewal, if not
         // with its first.
         let since = self.last_fault.checked_sub(claim.granted_at);
-        let unsettled = !self.blips && since.is_some_and(|since| since <= claim.terms.ttl);
-        if self.rolling && claim.terms.renewed && !unsettled {
+        let unsettled = !self.blips && since.is_some_and(|since| since <= terms.ttl);
+        if self.rolling && terms.renewed && !unsettled {
             let what =
                 format!("{} lost {reason:?}, and a majority was always there", claim.short());
             self.report(now, "losses", what);
         }
         let woken = self.woken(client);
-        if let Some(what) = losses::told(claim, reason, self.forgotten, ended, woken, now) {
+        if let Some(what) = losses::told(claim, terms, reason, self.unguarded, ended, woken, now) {
             self.report(now, "losses", what);
         }
     }
@@ -288,6 +313,31 @@ impl Checks {
     ) {
         let woken = self.woken(client);
         if let Some(what) = waits::unreached(client, now - since, timeout, over, woken < since) {
+            self.report(now, "waits", what);
+        }
+    }
+
+    /// A client was told that others are configured in another way.
+    pub(super) fn disagreed(&mut self, client: usize, now: Duration) {
+        if self.one_configuration {
+            let what = format!("client {client} is told of another configuration; there is none");
+            self.report(now, "agreement", what);
+        }
+    }
+
+    /// Whether the one lock that there is could be taken.
+    pub(super) fn is_free(&mut self, is_free: bool, now: Duration) {
+        if is_free && !self.is_free {
+            self.freed_at = Some(now);
+        }
+        self.is_free = is_free;
+    }
+
+    /// A waiter has got the lock.
+    pub(super) fn waiter_served(&mut self, client: usize, since: Duration, now: Duration) {
+        if let Some(what) =
+            self.freed_at.and_then(|at| waits::overslept(client, at.max(since), now))
+        {
             self.report(now, "waits", what);
         }
     }

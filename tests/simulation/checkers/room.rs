@@ -12,7 +12,8 @@ pub(in super::super) fn open_to_others(
     owner: &str,
     until: Duration,
 ) -> Option<String> {
-    if !net.checks.promise_exclusion {
+    // Nodes that some clients do not use are free, and grant nothing to the others.
+    if !net.checks.promise_exclusion || !net.checks.one_configuration {
         return None;
     }
     let (now, all) = (net.now, net.nodes.len());

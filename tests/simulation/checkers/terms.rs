@@ -1,23 +1,27 @@
 //! A lock is valid for as long as its holder agreed to: no longer, and no shorter because of
 //! something that was heard of it.
 
-use crate::quorum::Time;
-use crate::simulation::claim::Claim;
+use crate::quorum::{Terms, Time};
 
-/// What is wrong with a lock of `claim` that says that it is valid until then: its holder asked for
-/// nothing beyond `wanted`, and it was valid until `promised` before.
-pub(super) fn broken(
-    claim: &Claim,
-    valid_until: Time,
-    wanted: Time,
-    promised: Time,
-) -> Option<String> {
-    let name = claim.short();
-    let longest = claim.terms.max_hold.map(|max_hold| claim.started.after(max_hold));
+/// What one holder of a lock agreed to.
+pub(in super::super) struct Agreed {
+    pub(in super::super) terms: Terms,
+    /// When it began.
+    pub(in super::super) since: Time,
+    /// It has asked for nothing beyond that.
+    pub(in super::super) wanted: Time,
+    /// The lock was valid until then before.
+    pub(in super::super) promised: Time,
+}
+
+/// What is wrong with a lock that says that it is valid until then.
+pub(super) fn broken(name: &str, valid_until: Time, agreed: &Agreed) -> Option<String> {
+    let Agreed { terms, since, wanted, promised } = *agreed;
+    let longest = terms.max_hold.map(|max_hold| since.after(max_hold));
     if longest.is_some_and(|longest| longest < valid_until) {
-        let max_hold = claim.terms.max_hold.unwrap_or_default();
+        let max_hold = terms.max_hold.unwrap_or_default();
         Some(format!("{name} is valid for longer than the {max_hold:?} that it may be held"))
-    } else if !claim.terms.renewed && wanted < valid_until {
+    } else if !terms.renewed && wanted < valid_until {
         let beyond = valid_until.since(wanted);
         Some(format!("{name} is not renewed, and is valid {beyond:?} longer than was asked for"))
     } else if valid_until < promised {

@@ -1,24 +1,24 @@
-//! The number of a grant is larger than that of every grant of its name before.
+//! The token of each holder is larger than that of every holder of its name before.
 
 use std::collections::BTreeMap;
 
+use crate::quorum::FencingToken;
 use crate::simulation::claim::Claim;
 
 #[derive(Default)]
 pub(super) struct Tokens {
-    /// The largest number of each name, and whose it was.
-    largest: BTreeMap<usize, (u64, String)>,
+    /// The largest token of each name, and whose it was.
+    largest: BTreeMap<usize, (Option<FencingToken>, String)>,
 }
 
 impl Tokens {
-    pub(super) fn granted(&mut self, claim: &Claim) -> Option<String> {
-        let (number, owner) = (claim.number, claim.short().to_owned());
-        let (before, whose) = self.largest.insert(claim.name, (number, owner.clone()))?;
-        (number <= before).then(|| {
-            format!(
-                "name {}: {owner} has the number {number}, and {whose} had {before}",
-                claim.name
-            )
+    /// `claim` is held by the one to whom it was handed as the `sequence`-th.
+    pub(super) fn granted(&mut self, claim: &Claim, sequence: u64) -> Option<String> {
+        let token = FencingToken::new(claim.number, sequence);
+        let owner = format!("{} {sequence}", claim.short());
+        let (before, whose) = self.largest.insert(claim.name, (token, owner.clone()))?;
+        (token <= before).then(|| {
+            format!("name {}: {owner} has {token:?}, and {whose} had {before:?}", claim.name)
         })
     }
 }

@@ -62,6 +62,7 @@ impl Network {
         for id in self.conns_between(client, node) {
             self.break_off(id);
         }
+        self.end_listening(client, node);
     }
 
     /// Breaks one connection. What was on its way runs later, or never.
@@ -90,15 +91,17 @@ impl Network {
                 self.tell_closed(id);
             }
         }
+        (0..self.links.len()).for_each(|client| self.end_listening(client, node));
     }
 
-    /// Sets the marks of nodes that were in use before, and have forgotten nothing.
+    /// Sets the marks of the first client's nodes, which were in use before, and have forgotten nothing.
     pub(in super::super) fn admit_all(&mut self, plan: &Plan) {
         let now = self.now;
-        for node in &mut self.nodes {
+        let setup = plan.setup(0);
+        for node in &mut self.nodes[..setup.nodes] {
             let reply = node.call(&look_request(MARK, None).eval(), now);
             let (look, _) = read_look(&value(&reply)).expect("a look");
-            let configuration = configuration(plan);
+            let configuration = configuration(setup, plan.quarantine);
             let mark = Mark { configuration, identity: look.identity, state: State::Admitted };
             node.call(&[b"SET".to_vec(), MARK.to_vec(), mark.to_string().into_bytes()], now);
         }

@@ -1,0 +1,77 @@
+//! What a caller is told who did not get the lock.
+
+use super::Coordinator;
+use crate::claim::Wanted;
+use crate::clock;
+use crate::error::{Error, ErrorKind, NodeFault};
+use crate::quorum::{Outcome, majority};
+use crate::tenancy::Tenancy;
+
+impl Coordinator {
+    /// `None` if the lock is held, and an error otherwise.
+    pub(super) fn refusal(
+        &self,
+        outcome: Outcome,
+        wanted: &Wanted,
+        faults: impl FnOnce() -> Vec<NodeFault>,
+    ) -> Result<Option<Tenancy>, Error> {
+        let Wanted { name, terms, .. } = wanted;
+        let ttl = terms.ttl;
+        let nodes = self.nodes.len();
+        let needed = majority(nodes);
+        let (kind, message) = match outcome {
+            Outcome::Granted { .. } | Outcome::Held => return Ok(None),
+            Outcome::WrongKind => (
+                ErrorKind::WrongKind,
+                format!(
+                    "{name} cannot be locked: the key \"{}\" on the nodes belongs to something \
+                     that is no lock; use another name or key_prefix",
+                    name.key().escape_ascii()
+                ),
+            ),
+            Outcome::Spent => (
+                ErrorKind::WrongKind,
+                format!(
+                    "{name} cannot be locked with a fencing token: the key \"{}\" on the nodes is \
+                     at the end of its range, or no number; find out who wrote it, for quorlock \
+                     gets there in centuries only, and use another name until it is gone",
+                    name.fence_key().escape_ascii()
+                ),
+            ),
+            Outcome::NotAdmitted => {
+                let now = clock::now();
+                let ready_in = self.set.ready_in(now).unwrap_or(self.settings.max_ttl());
+                let message = format!(
+                    "{name} was not granted: too many nodes may have forgotten locks that are held; \
+                     a majority grants locks again in {ready_in:.1?}"
+                );
+                (ErrorKind::Quarantined { ready_in }, message)
+            }
+            Outcome::NoQuorum => (
+                ErrorKind::NoQuorum,
+                format!("no quorum for {name}: {needed} of {nodes} nodes have to answer"),
+            ),
+            Outcome::Unconfirmed => (
+                ErrorKind::NoQuorum,
+                format!(
+                    "no quorum for {name}: {needed} of {nodes} nodes granted it, and too few of them \
+                     confirmed its fencing token in time"
+                ),
+            ),
+            Outcome::TooLate => (
+                ErrorKind::NoQuorum,
+                format!(
+                    "no quorum in time for {name}: {needed} of {nodes} nodes granted it, but so \
+                     late that its TTL of {ttl:?} was used up"
+                ),
+            ),
+        };
+        Err(Error::new(kind, message).with_faults(faults()))
+    }
+}
+
+impl Drop for Coordinator {
+    fn drop(&mut self) {
+        self.hub.close();
+    }
+}

@@ -1,0 +1,130 @@
+//! A connection that listens to channels.
+
+use std::mem::ManuallyDrop;
+use std::time::Duration;
+
+use redis::{Cmd, Value};
+
+use super::connection::{Connection, server_fault};
+use crate::clock;
+use crate::error::NodeFault;
+use crate::quorum::Time;
+
+/// The most channels in one command.
+const AT_ONCE: usize = 256;
+
+/// Why nothing can be listened to.
+pub(super) enum Deaf {
+    /// The connection is of no use any more. The node's worker tells what is wrong there.
+    Broken,
+    /// The server does not allow it.
+    Refused(NodeFault),
+}
+
+/// What comes over a connection that listens.
+enum Event {
+    Subscribed,
+    /// Something was published on that channel.
+    Message(Vec<u8>),
+    Refused(redis::ServerError),
+    /// The confirmation of an UNSUBSCRIBE, or nothing that concerns us.
+    Other,
+}
+
+/// Nothing but listening is done over it.
+pub(super) struct Listening {
+    connection: Connection,
+    timeout: Duration,
+}
+
+impl Listening {
+    pub(super) fn new(connection: Connection, timeout: Duration) -> Self {
+        Self { connection, timeout }
+    }
+
+    /// Listens to `channels`, too; returns once the server has confirmed all of them. What is published
+    /// meanwhile goes to `heard`.
+    ///
+    /// Done by hand: the crate takes a server's refusal for a confirmation.
+    pub(super) fn subscribe(
+        &mut self,
+        channels: &[Vec<u8>],
+        mut heard: impl FnMut(Vec<u8>),
+    ) -> Result<(), Deaf> {
+        self.read_timeout(self.timeout)?;
+        for channels in channels.chunks(AT_ONCE) {
+            self.write(redis::cmd("SUBSCRIBE").arg(channels))?;
+            let deadline = clock::now().after(self.timeout);
+            let mut confirmed = 0;
+            while confirmed < channels.len() {
+                match self.next_before(deadline)? {
+                    Event::Subscribed => confirmed += 1,
+                    Event::Message(channel) => heard(channel),
+                    Event::Refused(error) => {
+                        let fault = server_fault(&self.connection.address, error.into());
+                        return Err(Deaf::Refused(fault));
+                    }
+                    Event::Other => {}
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Does not wait for the confirmation: what comes before it does no harm.
+    pub(super) fn unsubscribe(&mut self, channels: &[Vec<u8>]) -> Result<(), Deaf> {
+        for channels in channels.chunks(AT_ONCE) {
+            self.write(redis::cmd("UNSUBSCRIBE").arg(channels))?;
+        }
+        Ok(())
+    }
+
+    /// The channel of the next message; `None` if there was none for that long.
+    pub(super) fn next(&mut self, within: Duration) -> Result<Option<Vec<u8>>, Deaf> {
+        self.read_timeout(within)?;
+        // Only so does the crate know that nobody waits for an answer: else it would take the next
+        // message for one that came too late, and drop it. Never dropped: that would unsubscribe.
+        let mut reading = ManuallyDrop::new(self.connection.connection.as_pubsub());
+        let message = reading.get_message();
+        match message {
+            Ok(message) => Ok(message.get_channel().ok()),
+            Err(error) if error.is_timeout() => Ok(None),
+            Err(_) => Err(Deaf::Broken),
+        }
+    }
+
+    fn write(&mut self, command: &Cmd) -> Result<(), Deaf> {
+        self.connection.write(&command.get_packed_command()).map_err(|_| Deaf::Broken)
+    }
+
+    fn read_timeout(&self, timeout: Duration) -> Result<(), Deaf> {
+        let set = self.connection.connection.set_read_timeout(Some(timeout));
+        set.map_err(|_| Deaf::Broken)
+    }
+
+    fn next_before(&mut self, deadline: Time) -> Result<Event, Deaf> {
+        if deadline <= clock::now() {
+            return Err(Deaf::Broken);
+        }
+        self.connection.connection.recv_response().map(event).map_err(|_| Deaf::Broken)
+    }
+}
+
+/// The two versions of the protocol differ only in the frame.
+fn event(value: Value) -> Event {
+    let (kind, channel) = match value {
+        Value::ServerError(error) => return Event::Refused(error),
+        Value::Push { kind, data } => (kind.to_string(), data.into_iter().next()),
+        Value::Array(parts) => {
+            let mut parts = parts.into_iter();
+            let Some(Value::BulkString(kind)) = parts.next() else { return Event::Other };
+            (String::from_utf8_lossy(&kind).into_owned(), parts.next())
+        }
+        _ => return Event::Other,
+    };
+    match (kind.as_str(), channel) {
+        ("subscribe", _) => Event::Subscribed,
+        ("message", Some(Value::BulkString(channel))) => Event::Message(channel),
+        _ => Event::Other,
+    }
+}

@@ -1,0 +1,288 @@
+//! The local queues of one client: threads that want the same lock wait here, and hand it on.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+
+use crossbeam_channel::{Receiver, Sender, bounded, never};
+use parking_lot::Mutex;
+
+use crate::claim::{Claim, Wanted};
+use crate::clock;
+use crate::held::Held;
+use crate::quorum::{Basis, Conclusion, LocalQueue, Patience, Ticket, Time, Turn, Wake};
+use crate::round::{Interrupts, Woken};
+use crate::tenancy::{Tenancy, Tenant};
+
+/// The lines of one client; a name has one for as long as somebody holds it or wants it.
+///
+/// Choosing a waiter, and a waiter's leaving, happen under one mutex. A [`Tenancy`] is never dropped
+/// under it, for that comes back here.
+#[derive(Default)]
+pub(crate) struct Queues(Mutex<Lines>);
+
+#[derive(Default)]
+struct Lines {
+    by_name: HashMap<Arc<Key>, Line>,
+    last_ticket: Ticket,
+}
+
+/// Of which lock a line is.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Key {
+    kind: &'static str,
+    name: Box<[u8]>,
+    /// Without local queues each caller has a line for itself.
+    alone: Option<Ticket>,
+}
+
+struct Line {
+    queue: LocalQueue<Slot>,
+    holder: Weak<Held>,
+}
+
+/// What is kept with each caller in line.
+struct Slot {
+    /// Wakes it up, if it has ever waited.
+    wake: Option<Sender<()>>,
+    /// The lock, if it was handed over.
+    handed: Option<Tenancy>,
+}
+
+/// Which line a lease belongs to, and its number there.
+#[derive(Clone)]
+pub(crate) struct Spot {
+    key: Arc<Key>,
+    lease: Ticket,
+}
+
+/// A caller's place in line. Dropping it leaves the line.
+pub(crate) struct Place<'a> {
+    queues: &'a Queues,
+    spot: Spot,
+    patience: Patience,
+    woken: Option<Receiver<()>>,
+}
+
+/// What there was to see for a caller in line.
+enum Looked {
+    Turn(Turn),
+    Given(Tenancy),
+    /// It was handed over, and lost since: to be dropped outside the mutex.
+    Lost(Tenancy),
+}
+
+/// What comes of standing in line.
+pub(crate) enum Next {
+    /// It is this caller's turn to ask the nodes; perhaps it has `waited` for it.
+    Ask { waited: bool },
+    /// The lock was handed over.
+    Given(Tenancy),
+    /// Held, by somebody of this process, or wanted by somebody who was there before.
+    Held,
+    /// Cancelled, or closed.
+    Stopped(Woken),
+}
+
+impl Queues {
+    /// A caller comes, who wants to wait in line for the lock, unless it wants to be `alone`.
+    pub(crate) fn enter(&self, wanted: &Wanted, patience: Patience, alone: bool) -> Place<'_> {
+        let mut lines = self.0.lock();
+        lines.last_ticket += 1;
+        let lease = lines.last_ticket;
+        let key = Arc::new(Key {
+            kind: wanted.kind.label(),
+            name: wanted.name.key().into(),
+            alone: alone.then_some(lease),
+        });
+        let queue = || LocalQueue::new(wanted.terms.mechanisms);
+        let line = lines.by_name.entry(key.clone());
+        let line = line.or_insert_with(|| Line { queue: queue(), holder: Weak::new() });
+        let slot = Slot { wake: None, handed: None };
+        line.queue.enter(lease, wanted.terms, patience == Patience::Once, slot);
+        drop(lines);
+        Place { queues: self, spot: Spot { key, lease }, patience, woken: None }
+    }
+
+    /// `tenant` gives `held` back: whether the lock was handed to the next in line.
+    pub(crate) fn hand_over(&self, held: &Arc<Held>, tenant: &Arc<Tenant>) -> bool {
+        let Spot { key, lease } = held.spot();
+        let handed_over = self.change(key, |Line { queue, .. }| {
+            let now = clock::now();
+            let passed = held.pass_on(tenant, |state| queue.hand_over(*lease, state, now));
+            let Some((ticket, tenancy)) = passed else { return (None, Wake::Nobody) };
+            let (mut tenancy, wake) = (Some(tenancy), Wake::One(ticket));
+            if let Some(slot) = queue.with(ticket) {
+                slot.handed = tenancy.take();
+            }
+            (Some(tenancy), wake)
+        });
+        handed_over.flatten().is_some()
+    }
+
+    /// The lease of that spot has been given back to the nodes, or was `lost`.
+    pub(crate) fn gone(&self, Spot { key, lease }: &Spot, lost: bool) {
+        self.change(key, |line| ((), line.queue.gone(*lease, lost, clock::now())));
+    }
+
+    /// Changes a line, wakes who has to look again for it, and forgets the line if nobody is left.
+    fn change<R>(&self, key: &Key, change: impl FnOnce(&mut Line) -> (R, Wake)) -> Option<R> {
+        let mut lines = self.0.lock();
+        let line = lines.by_name.get_mut(key)?;
+        let (result, wake) = change(line);
+        let woken = line.woken(wake);
+        if line.queue.is_idle() {
+            lines.by_name.remove(key);
+        }
+        drop(lines);
+        for wake in woken {
+            // Full: it is about to look anyway.
+            let _ = wake.try_send(());
+        }
+        Some(result)
+    }
+
+    /// For how many names there is a line.
+    #[cfg(all(test, feature = "embedded"))]
+    fn len(&self) -> usize {
+        self.0.lock().by_name.len()
+    }
+}
+
+impl Line {
+    fn woken(&mut self, wake: Wake) -> Vec<Sender<()>> {
+        match wake {
+            Wake::Nobody => Vec::new(),
+            Wake::One(ticket) => {
+                let slot = self.queue.with(ticket);
+                slot.and_then(|slot| slot.wake.clone()).into_iter().collect()
+            }
+            Wake::All => self.queue.all().filter_map(|slot| slot.wake.clone()).collect(),
+        }
+    }
+}
+
+impl Place<'_> {
+    /// Waits until it is this caller's turn, or the lock is handed over, as long as its patience lasts.
+    pub(crate) fn next(&mut self, interrupts: Interrupts<'_>) -> Next {
+        let mut waited = false;
+        loop {
+            let until = match self.look() {
+                Looked::Given(tenancy) => return Next::Given(tenancy),
+                Looked::Lost(tenancy) => {
+                    drop(tenancy);
+                    continue;
+                }
+                _ if waited && self.is_over() => return Next::Held,
+                Looked::Turn(Turn::Ask) => return Next::Ask { waited },
+                Looked::Turn(Turn::Held) => return Next::Held,
+                Looked::Turn(Turn::Wait(until)) => until,
+            };
+            let until = self.deadline().map_or(until, |deadline| deadline.min(until));
+            match interrupts.wait(self.woken.as_ref().unwrap_or(&never()), until) {
+                Woken::Decided | Woken::TimeUp => waited = true,
+                stopped => return Next::Stopped(stopped),
+            }
+        }
+    }
+
+    /// The nodes were asked, and did not grant the lock.
+    pub(crate) fn concluded(&self, conclusion: Conclusion) {
+        self.queues.change(&self.spot.key, |line| ((), line.queue.concluded(conclusion)));
+    }
+
+    /// The nodes have granted the lock, on that basis, until then; the number is for fencing.
+    pub(crate) fn won(&self, claim: Claim, basis: Basis, until: Time, number: u64) -> Tenancy {
+        let tenancy = Held::granted(claim, basis, until, number, self.spot.clone());
+        self.queues.change(&self.spot.key, |line| {
+            line.queue.won(self.spot.lease);
+            line.holder = Arc::downgrade(tenancy.held());
+            ((), Wake::Nobody)
+        });
+        // Only now: its end has to find it here.
+        tenancy.held().enter();
+        tenancy
+    }
+
+    fn look(&mut self) -> Looked {
+        let Self { queues, spot: Spot { key, lease: ticket }, woken, .. } = self;
+        let looked = queues.change(key, |Line { queue, holder }| {
+            if let Some(tenancy) = queue.with(*ticket).and_then(|slot| slot.handed.take()) {
+                let valid = !tenancy.held().remaining().is_zero();
+                queue.take(*ticket, valid);
+                let looked = if valid { Looked::Given(tenancy) } else { Looked::Lost(tenancy) };
+                return (looked, Wake::Nobody);
+            }
+            let held_until = holder.upgrade().and_then(|held| held.held_until());
+            let turn = queue.turn(*ticket, held_until, clock::now());
+            if matches!(turn, Turn::Wait(_))
+                && woken.is_none()
+                && let Some(slot) = queue.with(*ticket)
+            {
+                let (sender, receiver) = bounded(1);
+                slot.wake = Some(sender);
+                *woken = Some(receiver);
+            }
+            (Looked::Turn(turn), Wake::Nobody)
+        });
+        // A line is there for as long as there is anybody in it.
+        looked.unwrap_or(Looked::Turn(Turn::Ask))
+    }
+
+    fn deadline(&self) -> Option<Time> {
+        match self.patience {
+            Patience::Until(deadline) => Some(deadline),
+            Patience::Once | Patience::Forever => None,
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.deadline().is_some_and(|deadline| deadline <= clock::now())
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        let ticket = self.spot.lease;
+        let handed = self.queues.change(&self.spot.key, |Line { queue, .. }| {
+            let handed = queue.with(ticket).and_then(|slot| slot.handed.take());
+            (handed, queue.leave(ticket).1)
+        });
+        // Who was handed the lock gives it back as a holder does: to the next in line.
+        drop(handed);
+    }
+}
+
+#[cfg(all(test, feature = "embedded"))]
+mod tests {
+    use crate::{Quorlock, Renewal};
+
+    #[test]
+    fn a_line_ends_with_its_last_holder_and_waiter() {
+        let (locks, _nodes) = Quorlock::embedded(1).expect("ports are free");
+        let lines = || locks.coordinator().queues().len();
+        let guards: Vec<_> = (0..10)
+            .map(|i| locks.lock(format!("orders/{i}")).expect("the node is healthy"))
+            .collect();
+        assert_eq!(lines(), 10);
+        assert!(locks.try_lock("orders/0").expect("held is no error").is_none());
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| locks.lock("orders/0"));
+            while locks.coordinator().queues().0.lock().last_ticket < 12 {
+                std::thread::yield_now();
+            }
+            drop(guards);
+            drop(waiting.join().expect("no panic").expect("the node is healthy"));
+        });
+        assert_eq!(lines(), 0);
+        // One that is leaked leaves when it is lost.
+        let ttl = std::time::Duration::from_millis(400);
+        let mutex = locks.mutex("orders/42").ttl(ttl).renewal(Renewal::Manual);
+        let guard = mutex.lock().expect("the node is healthy");
+        let lost = guard.lost().clone();
+        std::mem::forget(guard);
+        assert_eq!(lines(), 1);
+        lost.recv().expect("it is told");
+        drop(locks.lock("orders/42").expect("the node is healthy"));
+        assert_eq!(lines(), 0);
+    }
+}

@@ -1,0 +1,60 @@
+//! One holder's time with a lock: what its guard owns.
+
+use std::ops::Deref;
+use std::sync::Arc;
+
+use crate::error::Error;
+use crate::held::Held;
+use crate::loss::LossNotice;
+use crate::quorum::FencingToken;
+
+/// What a lock keeps of its present holder, and nobody else gets.
+pub(crate) struct Tenant {
+    pub(crate) notice: LossNotice,
+    /// `None` without fencing.
+    pub(crate) token: Option<FencingToken>,
+}
+
+impl Tenant {
+    pub(crate) fn new(token: Option<FencingToken>) -> Arc<Self> {
+        Arc::new(Self { notice: LossNotice::new(), token })
+    }
+}
+
+/// The right of one holder to a lock that is held. Dropping it gives the lock back, to the next local
+/// waiter or to the nodes, and never waits on the network.
+pub(crate) struct Tenancy {
+    held: Arc<Held>,
+    tenant: Arc<Tenant>,
+}
+
+impl Tenancy {
+    pub(crate) fn new(held: Arc<Held>, tenant: Arc<Tenant>) -> Self {
+        Self { held, tenant }
+    }
+
+    pub(crate) fn held(&self) -> &Arc<Held> {
+        &self.held
+    }
+
+    /// Gives the lock back and waits until that is certain, which it is at once where the lock is
+    /// handed to a local waiter.
+    pub(crate) fn give_back_and_wait(self) -> Result<(), Error> {
+        // What is left to drop then is nobody's any more.
+        self.held.give_back_and_wait(&self.tenant)
+    }
+}
+
+impl Deref for Tenancy {
+    type Target = Tenant;
+
+    fn deref(&self) -> &Tenant {
+        &self.tenant
+    }
+}
+
+impl Drop for Tenancy {
+    fn drop(&mut self) {
+        self.held.give_back(&self.tenant);
+    }
+}

@@ -1,0 +1,133 @@
+//! The line of one client for one name, as `src/queue.rs` carries it.
+
+use std::rc::Rc;
+
+use super::caller::Caller;
+use super::client::{Client, Cx};
+use super::held::Held;
+use crate::quorum::{Conclusion, LocalQueue, Mechanisms, Terms, Ticket, Turn, Wake};
+
+pub(super) struct Line {
+    queue: LocalQueue<Slot>,
+    holder: Option<Rc<Held>>,
+}
+
+/// A caller in line.
+struct Slot {
+    caller: usize,
+    terms: Terms,
+    /// The lock, if it was handed over.
+    handed: Option<Rc<Held>>,
+}
+
+/// What there is to see for a caller in line.
+pub(super) enum Looked {
+    Turn(Turn),
+    Given(Rc<Held>),
+}
+
+impl Line {
+    pub(super) fn new(mechanisms: Mechanisms) -> Self {
+        Self { queue: LocalQueue::new(mechanisms), holder: None }
+    }
+}
+
+impl Client {
+    /// A caller comes, who wants the lock.
+    pub(super) fn stand_in_line(
+        &mut self,
+        cx: &mut Cx<'_>,
+        name: usize,
+        terms: Terms,
+        once: bool,
+        caller: usize,
+    ) -> Ticket {
+        let ticket = cx.net.fresh();
+        self.lines[name].queue.enter(ticket, terms, once, Slot { caller, terms, handed: None });
+        ticket
+    }
+
+    pub(super) fn look(&mut self, cx: &mut Cx<'_>, name: usize, ticket: Ticket) -> Looked {
+        if !cx.settings.local_queues {
+            return Looked::Turn(Turn::Ask);
+        }
+        let now = cx.now();
+        let Line { queue, holder } = &mut self.lines[name];
+        let held_until = holder.as_ref().and_then(|held| held.held_until(now));
+        if let Some(held) = queue.with(ticket).and_then(|slot| slot.handed.take()) {
+            let valid = held.held_until(now).is_some();
+            queue.take(ticket, valid);
+            if valid {
+                return Looked::Given(held);
+            }
+        }
+        Looked::Turn(queue.turn(ticket, held_until, now))
+    }
+
+    /// The nodes were asked by a caller, who did not get the lock.
+    pub(super) fn concluded(&mut self, cx: &mut Cx<'_>, name: usize, conclusion: Conclusion) {
+        let wake = self.lines[name].queue.concluded(conclusion);
+        self.wake(cx, name, wake);
+    }
+
+    /// A caller has got the lock from the nodes.
+    pub(super) fn won(&mut self, held: &Rc<Held>) {
+        let line = &mut self.lines[held.claim.name];
+        line.queue.won(held.ticket);
+        line.holder = Some(held.clone());
+    }
+
+    /// The holder gives the lock back: whether it was handed to the next in line.
+    pub(super) fn hand_over(&mut self, cx: &mut Cx<'_>, held: &Rc<Held>) -> bool {
+        if held.ended() || !cx.settings.local_queues {
+            return false;
+        }
+        let (name, now) = (held.claim.name, cx.now());
+        let queue = &mut self.lines[name].queue;
+        let chosen = queue.hand_over(held.ticket, &mut held.lease.borrow_mut(), now);
+        let Some((ticket, sequence)) = chosen else { return false };
+        let Some(slot) = queue.with(ticket) else { return false };
+        slot.handed = Some(held.clone());
+        held.handed_over(slot.terms, sequence, now);
+        let (who, caller) = (cx.client, slot.caller);
+        cx.net
+            .tell(|| format!("client {who}: {} is handed to caller {caller}", held.claim.short()));
+        held.sleep_anew(cx);
+        self.wake(cx, name, Wake::One(ticket));
+        true
+    }
+
+    /// The lock has been given back to the nodes, or was `lost`.
+    pub(super) fn gone(&mut self, cx: &mut Cx<'_>, held: &Rc<Held>, lost: bool) {
+        let name = held.claim.name;
+        let line = &mut self.lines[name];
+        line.holder.take_if(|holder| Rc::ptr_eq(holder, held));
+        let wake = line.queue.gone(held.ticket, lost, cx.now());
+        self.wake(cx, name, wake);
+    }
+
+    /// A caller wants the lock no longer, or has got it.
+    pub(super) fn leave(&mut self, cx: &mut Cx<'_>, name: usize, ticket: Ticket) {
+        let queue = &mut self.lines[name].queue;
+        let handed = queue.with(ticket).and_then(|slot| slot.handed.take());
+        let (gives_back, wake) = queue.leave(ticket);
+        self.wake(cx, name, wake);
+        if let Some(held) = handed.filter(|_| gives_back) {
+            held.drop_guard(self, cx);
+        }
+    }
+
+    fn wake(&mut self, cx: &mut Cx<'_>, name: usize, wake: Wake) {
+        let queue = &mut self.lines[name].queue;
+        let callers: Vec<_> = match wake {
+            Wake::Nobody => Vec::new(),
+            Wake::One(ticket) => queue.with(ticket).map(|slot| slot.caller).into_iter().collect(),
+            Wake::All => queue.all().map(|slot| slot.caller).collect(),
+        };
+        for caller in callers {
+            if let Some(note) = self.callers.get(caller).and_then(Caller::waits_in_line) {
+                cx.wake(note);
+            }
+        }
+    }
+}

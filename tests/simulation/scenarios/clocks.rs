@@ -1,0 +1,57 @@
+//! A node restarts empty, and its clock is set forward while it is in quarantine.
+
+use super::*;
+
+/// The first client holds a lock on just as many nodes as it takes, and is cut off from everybody: it
+/// neither renews nor repairs, and believes in the lock for another three seconds at least. One of those
+/// nodes restarts without its data, and then its clock is set.
+fn a_clock_is_set(seed: u64, nodes: usize) -> Plan {
+    let holder = Setup { nodes, ..client(seconds(5), Habit::Keeps) };
+    let other = Setup { habit: Habit::Contends, ..holder };
+    let mut plan = calm(seed, nodes, &[holder, other]);
+    let mut chance = Chance::new(seed);
+    let restart = seconds(5) + chance.ms(10..500);
+    let hour = seconds(3_600);
+    plan.faults = vec![
+        fault(seconds(5), seconds(15), Fault::Isolated { client: 0, split: 0 }),
+        at(restart, Fault::Amnesia { node: 0 }),
+        at(restart + chance.ms(50..1_000), Fault::WallClockForward { node: 0, by: hour }),
+    ];
+    if nodes > 1 {
+        let cut = Fault::Cut { client: 0, node: nodes - 1 };
+        plan.faults.push(fault(Duration::ZERO, seconds(15), cut));
+    }
+    plan
+}
+
+/// The other one waits for the end of the lock, or of the quarantine, and gets it then.
+fn the_lock_came_to_its_end(run: &Run) -> bool {
+    let lost = tells(run, "client 0", "is told that it is lost");
+    lost && first_grant(run, 1, seconds(5)).is_some_and(|granted| granted > ms(8_000))
+}
+
+const OF_THREE: Scenario =
+    Scenario { runs: 30, plan: |seed| a_clock_is_set(seed, 3), happened: the_lock_came_to_its_end };
+
+const SINGLE: Scenario =
+    Scenario { runs: 30, plan: |seed| a_clock_is_set(seed, 1), happened: the_lock_came_to_its_end };
+
+#[test]
+fn a_clock_that_is_set_during_a_quarantine_does_not_end_it() {
+    OF_THREE.holds(1);
+}
+
+#[test]
+fn without_the_sets_time_a_clock_that_is_set_ends_a_quarantine() {
+    OF_THREE.breaks(Mechanisms { ends_by_the_sets_time: false, ..ALL }, &["exclusion"]);
+}
+
+#[test]
+fn the_clock_of_a_single_node_does_not_end_its_quarantine() {
+    SINGLE.holds(1);
+}
+
+#[test]
+fn without_watching_the_clock_of_a_single_node_ends_its_quarantine() {
+    SINGLE.breaks(Mechanisms { few_clocks_are_watched: false, ..ALL }, &["exclusion"]);
+}

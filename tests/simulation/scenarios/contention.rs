@@ -1,0 +1,43 @@
+//! A lock that is held on just as many nodes as it takes, and wanted by others all the time.
+
+use super::*;
+
+/// The holder comes to the last two of five nodes late: contenders have left their numbers there. Some
+/// seconds later one of its three nodes goes away, for a minute.
+const SCENARIO: Scenario = Scenario {
+    runs: 20,
+    plan: |seed| {
+        let holder = Setup { nodes: 5, max_ttl: seconds(12), ..client(seconds(3), Habit::Keeps) };
+        let contender = Setup { habit: Habit::Contends, ..holder };
+        let mut plan = calm(seed, 5, &[holder, contender, contender]);
+        let away = seconds(10) + Chance::new(seed).ms(0..3_000);
+        plan.faults = vec![
+            fault(Duration::ZERO, seconds(4), Fault::Cut { client: 0, node: 3 }),
+            fault(Duration::ZERO, seconds(4), Fault::Cut { client: 0, node: 4 }),
+            fault(away, away + seconds(60), Fault::Down { node: 0 }),
+        ];
+        // A majority is always there, so nothing may cost the first client its lock.
+        plan.rolling = true;
+        plan
+    },
+    happened: |run| {
+        let contended =
+            ["node 3", "node 4"].iter().all(|node| tells(run, node, "acquire of client"));
+        let from = first_grant(run, 0, Duration::ZERO).filter(|from| *from < seconds(4));
+        let alone = from.is_some_and(|from| {
+            let mut others = run.grants.iter().filter(|grant| grant.client > 0);
+            !others.any(|grant| grant.at > from && grant.at < seconds(70))
+        });
+        contended && alone
+    },
+};
+
+#[test]
+fn a_bare_majority_among_contenders_outlives_the_loss_of_a_node() {
+    SCENARIO.holds(1);
+}
+
+#[test]
+fn without_repairs_among_contenders_one_lost_node_costs_the_lock() {
+    SCENARIO.breaks(Mechanisms { repair_among_contenders: false, ..ALL }, &["losses"]);
+}

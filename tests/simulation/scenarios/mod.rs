@@ -1,0 +1,126 @@
+//! Scripted runs. Each scenario is a mixture of troubles for the sake of which there is one certain
+//! rule, too rare to come up by chance: it is run many times, with other delays, and once more with the
+//! rule switched off.
+
+mod clocks;
+mod configurations;
+mod contention;
+mod flushes;
+mod long_locks;
+mod numbers;
+mod short_lives;
+
+use std::time::Duration;
+
+use super::chance::Chance;
+use super::faults::{Fault, Scheduled};
+use super::plan::Plan;
+use super::setup::{Habit, Setup};
+use super::switches::Switches;
+use super::world::{self, Run};
+use crate::quorum::Mechanisms;
+
+const ALL: Mechanisms = Mechanisms::ALL;
+
+struct Scenario {
+    /// How often it is run.
+    runs: u64,
+    plan: fn(u64) -> Plan,
+    /// Whether what it is about has happened in a run in which nothing is wrong.
+    happened: fn(&Run) -> bool,
+}
+
+impl Scenario {
+    /// With all rules in force nothing is wrong in any run; and in one out of `one_in` at least, what the
+    /// scenario is about does happen.
+    #[track_caller]
+    fn holds(&self, one_in: u64) {
+        let mut happened = 0;
+        for seed in 0..self.runs {
+            let plan = (self.plan)(seed);
+            let run = world::run(&plan, Switches::ALL_ON, true);
+            assert!(run.violation.is_none(), "{}", super::failed(&plan, Switches::ALL_ON));
+            happened += u64::from((self.happened)(&run));
+        }
+        let runs = self.runs;
+        println!("it happened in {happened} of {runs} runs");
+        assert!(happened * one_in >= runs, "it happened in {happened} of {runs} runs only");
+    }
+
+    /// Without a rule one of `checkers` finds something.
+    #[track_caller]
+    fn breaks(&self, mechanisms: Mechanisms, checkers: &'static [&'static str]) {
+        let switches = Switches { mechanisms, checkers, ..Switches::ALL_ON };
+        let broken = |seed| world::run(&(self.plan)(seed), switches, false).violation;
+        let found = (0..self.runs).find_map(|seed| Some((seed, broken(seed)?)));
+        let (seed, violation) = found.expect("nothing is found without it");
+        println!("seed {seed}: {violation}");
+    }
+}
+
+/// A set of nodes in use, and those clients, each with one thread. Nothing goes wrong, and clocks are
+/// nearly right.
+fn calm(seed: u64, nodes: usize, setups: &[Setup]) -> Plan {
+    let mut chance = Chance::new(seed);
+    let clients = setups.len();
+    Plan {
+        seed,
+        nodes,
+        callers: vec![1; clients],
+        names: 1,
+        ttl: setups[0].ttl,
+        node_timeout: setups[0].node_timeout,
+        rates_ppm: (0..clients + nodes).map(|_| chance.number(-4_500..4_501)).collect(),
+        wall_offsets: (0..nodes).map(|_| chance.number(0..100) as u64).collect(),
+        walls_agree: true,
+        local_queues: false,
+        fencing: true,
+        quarantine: true,
+        new_set: false,
+        wrong_rates: false,
+        rolling: false,
+        blips: false,
+        pair: false,
+        deleting: false,
+        latency_ms: 2,
+        flaky: 0,
+        sleepy: 0,
+        faults: Vec::new(),
+        setups: setups.to_vec(),
+    }
+}
+
+/// A client of three nodes.
+fn client(ttl: Duration, habit: Habit) -> Setup {
+    let node_timeout = Duration::from_millis(200);
+    Setup { nodes: 3, ttl, max_ttl: seconds(20), node_timeout, habit }
+}
+
+/// Something that goes wrong between those times.
+fn fault(from: Duration, until: Duration, fault: Fault) -> Scheduled {
+    Scheduled { at: from, lasts: until - from, fault }
+}
+
+/// Something that goes wrong in a moment.
+fn at(at: Duration, fault: Fault) -> Scheduled {
+    Scheduled { at, lasts: ms(10), fault }
+}
+
+const fn seconds(s: u64) -> Duration {
+    Duration::from_secs(s)
+}
+
+const fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+/// When `client` was first granted a lock from `since` on.
+fn first_grant(run: &Run, client: usize, since: Duration) -> Option<Duration> {
+    let mut grants = run.grants.iter().filter(|grant| grant.client == client);
+    grants.find_map(|grant| (grant.at >= since).then_some(grant.at))
+}
+
+/// Whether the story has a line with both.
+fn tells(run: &Run, who: &str, what: &str) -> bool {
+    run.story.iter().any(|line| line.contains(who) && line.contains(what))
+}

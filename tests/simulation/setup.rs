@@ -1,0 +1,59 @@
+//! What one client is set to, and what its threads do, where a plan does not leave that to chance.
+
+use std::time::Duration;
+
+use super::client::Cx;
+use crate::quorum::{Patience, Time};
+
+/// How a client is configured.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Setup {
+    /// It uses the first so many nodes.
+    pub(super) nodes: usize,
+    pub(super) ttl: Duration,
+    pub(super) max_ttl: Duration,
+    pub(super) node_timeout: Duration,
+    pub(super) habit: Habit,
+}
+
+/// What the threads of a client do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Habit {
+    /// Whatever users do.
+    Anything,
+    /// They take the first name and keep it; should they lose it, they take it again.
+    Keeps,
+    /// They want the first name all the time, each time for a moment.
+    Contends,
+    /// They try for the first name once, after that time, and give it back at once.
+    TriesOnce(Duration),
+}
+
+impl Habit {
+    /// When the first call is made, unless at once.
+    pub(super) fn begins(self) -> Duration {
+        match self {
+            Self::TriesOnce(after) => after,
+            Self::Anything | Self::Keeps | Self::Contends => Duration::ZERO,
+        }
+    }
+
+    /// With how much patience the next call is made, after so many; `None`: there is none.
+    pub(super) fn next(self, calls: u32, cx: &mut Cx<'_>) -> Option<Patience> {
+        match self {
+            Self::Anything => None,
+            Self::TriesOnce(_) => (calls == 0).then_some(Patience::Once),
+            Self::Keeps => Some(Patience::Forever),
+            Self::Contends => Some(Patience::Until(cx.now().after(cx.net.chance.ms(500..4_000)))),
+        }
+    }
+
+    /// Until when a lock is used that is granted now.
+    pub(super) fn until(self, now: Time) -> Option<Time> {
+        match self {
+            Self::Anything => None,
+            Self::Keeps => Some(now.after(Duration::from_secs(3_600))),
+            Self::Contends | Self::TriesOnce(_) => Some(now),
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! Releases are told to those who wait; and if they are not, it costs a moment and nothing else.
+//!
+//! Where only a message explains that a waiter got a lock, it is set to look so rarely that it would
+//! give up before.
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::thread;
+use std::time::Duration;
+
+use quorlock::{Builder, Guard, Quorlock};
+use redis::Value;
+use support::{Server, Servers, wait_until};
+
+/// Longer than anything takes on a busy machine, and shorter than the pause of [`rare_looks`].
+const LONG: Duration = Duration::from_secs(35);
+
+fn builder(urls: impl IntoIterator<Item = String>) -> Builder {
+    Quorlock::builder()
+        .restart_quarantine(false)
+        .nodes(urls)
+        .node_timeout(Duration::from_secs(5))
+        .max_ttl(Duration::from_secs(600))
+        .ttl(Duration::from_secs(600))
+}
+
+fn client(servers: &[Server]) -> Quorlock {
+    builder(servers.iter().map(Server::url)).build().expect("valid settings")
+}
+
+/// A client that looks by itself only every 45 s or more, once it is listening.
+fn rare_looks(urls: impl IntoIterator<Item = String>) -> Quorlock {
+    let most = Duration::from_secs(60);
+    let builder = builder(urls).backoff(Duration::from_millis(5), most);
+    builder.build().expect("valid settings")
+}
+
+/// How many connections of the server listen to something, of all clients.
+fn listeners(server: &Server) -> usize {
+    match server.command(&["CLIENT", "LIST", "TYPE", "pubsub"]) {
+        Value::BulkString(list) => {
+            list.split(|byte| *byte == b'\n').filter(|l| !l.is_empty()).count()
+        }
+        Value::VerbatimString { text, .. } => text.lines().count(),
+        other => panic!("a list of clients is text: {other:?}"),
+    }
+}
+
+/// Waits until the client has heard from those nodes that it is listening to that many locks.
+fn wait_listening(locks: &Quorlock, nodes: &[usize], count: usize) {
+    wait_until("the subscriptions", LONG, || {
+        let stats = locks.node_stats();
+        nodes.iter().all(|node| stats[*node].listened_to == count)
+    });
+}
+
+/// Gives `guard` back once `waiter` waits for its lock and listens to those nodes, and sees it taken over.
+fn hand_over(guard: Guard, name: &str, waiter: &Quorlock, nodes: &[usize]) -> Guard {
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| waiter.try_lock_for(name, LONG));
+        wait_listening(waiter, nodes, 1);
+        guard.unlock().expect("it was ours");
+        let next = waiting.join().expect("no panic").expect("a majority is there");
+        next.expect("it was given back long before")
+    })
+}
+
+#[test]
+fn a_lock_that_is_given_back_goes_to_a_waiter_at_once() {
+    for n in [1, 2, 3, 5] {
+        let servers = Servers::start(n);
+        let (one, other) = (rare_looks(servers.urls()), rare_looks(servers.urls()));
+        let all: Vec<_> = (0..n).collect();
+        let mut guard = one.lock("orders/42").expect("it is free");
+        for _ in 0..5 {
+            guard = hand_over(guard, "orders/42", &other, &all);
+            guard = hand_over(guard, "orders/42", &one, &all);
+        }
+        guard.unlock().expect("it was ours");
+        servers.wait_no_keys();
+    }
+}
+
+#[test]
+fn by_drop_as_well_and_in_one_process() {
+    let servers = Servers::start(3);
+    let locks = rare_looks(servers.urls());
+    let guard = locks.lock("orders/42").expect("it is free");
+    thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                let guard = locks.try_lock_for("orders/42", LONG).expect("three nodes");
+                drop(guard.expect("it is given back, and so does everybody"));
+            });
+        }
+        wait_listening(&locks, &[0, 1, 2], 1);
+        drop(guard);
+    });
+}
+
+#[test]
+fn a_dead_and_a_hung_node_are_not_missed() {
+    let mut servers = Servers::start(5);
+    let (one, other) = (rare_looks(servers.urls()), rare_looks(servers.urls()));
+    let guard = one.lock("orders/42").expect("it is free");
+    servers[1].kill();
+    servers[3].pause();
+    let guard = hand_over(guard, "orders/42", &other, &[0, 2, 4]);
+    let guard = hand_over(guard, "orders/42", &one, &[0, 2, 4]);
+    servers[3].resume();
+    servers[1].restart_empty();
+    guard.unlock().expect("it was ours");
+}
+
+/// Nobody publishes anything when a key ends by itself.
+#[test]
+fn a_lock_that_ends_by_its_time_is_found_by_its_time() {
+    let servers = Servers::start(3);
+    for server in servers.iter() {
+        server.command(&["SET", "quorlock:orders/42", "somebody else's", "PX", "1500"]);
+    }
+    let locks = rare_looks(servers.urls());
+    let guard = locks.try_lock_for("orders/42", LONG).expect("three nodes");
+    guard.expect("it has ended").unlock().expect("it is ours");
+}
+
+/// A waiter whose connection breaks may have missed something, and looks when it listens again.
+#[test]
+fn a_connection_that_is_killed_costs_nothing() {
+    let servers = Servers::start(3);
+    let (holder, waiter) = (client(&servers), rare_looks(servers.urls()));
+    for _ in 0..5 {
+        let guard = holder.lock("orders/42").expect("it is free");
+        thread::scope(|scope| {
+            let waiting = scope.spawn(|| waiter.try_lock_for("orders/42", LONG));
+            wait_listening(&waiter, &[0, 1, 2], 1);
+            for server in servers.iter() {
+                server.command(&["CLIENT", "KILL", "TYPE", "pubsub"]);
+            }
+            guard.unlock().expect("it was ours");
+            let guard = waiting.join().expect("no panic").expect("three nodes");
+            guard.expect("it is given back").unlock().expect("it is ours");
+        });
+    }
+}
+
+/// Clients as a user who may do `commands` and listen to `channels`, and no more.
+fn limited(servers: &[Server], commands: &[&str], channels: &[&str]) -> Vec<String> {
+    let needed = "+ping +time +info +eval +evalsha +set +get +del +type +pttl +pexpire";
+    let user = ["ACL", "SETUSER", "locker", "reset", "on", ">secret", "~*", "resetchannels"];
+    for server in servers {
+        let words = user.into_iter().chain(needed.split(' ')).chain(commands.iter().copied());
+        server.command(&words.chain(channels.iter().copied()).collect::<Vec<_>>());
+    }
+    servers.iter().map(|server| server.url().replace("://", "://locker:secret@")).collect()
+}
+
+/// All messages are lost: the subscriptions are confirmed, and nobody publishes.
+#[test]
+fn if_nothing_is_told_the_waiter_looks_by_itself() {
+    let servers = Servers::start(3);
+    let mute = limited(&servers, &["+subscribe", "+unsubscribe"], &["&*"]);
+    let [one, other] = [(); 2].map(|()| builder(mute.clone()).build().expect("valid settings"));
+    let mut guard = one.lock("orders/42").expect("it is free");
+    guard = hand_over(guard, "orders/42", &other, &[0, 1, 2]);
+    guard = hand_over(guard, "orders/42", &one, &[0, 1, 2]);
+    guard.unlock().expect("who may not publish gives back all the same");
+    servers.wait_no_keys();
+}
+
+#[test]
+fn a_user_who_may_not_listen_polls() {
+    let servers = Servers::start(3);
+    for (commands, channels) in [
+        (&["+publish"][..], &["&*"][..]),
+        (&["+publish", "+subscribe", "+unsubscribe"], &[]),
+        (&["+publish", "+subscribe", "+unsubscribe"], &["&{other:*"]),
+    ] {
+        let urls = limited(&servers, commands, channels);
+        let [one, other] = [(); 2].map(|()| builder(urls.clone()).build().expect("valid settings"));
+        let guard = one.lock("orders/42").expect("it is free");
+        let guard = thread::scope(|scope| {
+            let waiting = scope.spawn(|| other.try_lock_for("orders/42", LONG));
+            // It has tried, and would be listening, if it could.
+            wait_until("some tries", LONG, || {
+                other.node_stats().iter().all(|node| node.scripts > 9)
+            });
+            guard.unlock().expect("it was ours");
+            waiting.join().expect("no panic").expect("three nodes")
+        });
+        guard.expect("it was given back").unlock().expect("it was ours");
+        assert!(other.node_stats().iter().all(|node| node.listened_to == 0), "nobody listens");
+    }
+}
+
+#[test]
+fn the_documented_permissions_are_enough() {
+    let servers = Servers::start(3);
+    let commands = ["+publish", "+subscribe", "+unsubscribe"];
+    let urls = limited(&servers, &commands, &["&{quorlock:*"]);
+    let [one, other] = [(); 2].map(|()| rare_looks(urls.clone()));
+    let guard = one.lock("orders/42").expect("it is free");
+    hand_over(guard, "orders/42", &other, &[0, 1, 2]).unlock().expect("it was ours");
+}
+
+#[test]
+fn hundreds_of_waiters_share_one_connection_a_node_that_ends_when_nobody_waits() {
+    const NAMES: usize = 300;
+    let servers = Servers::start(3);
+    let (holder, waiter) = (client(&servers), rare_looks(servers.urls()));
+    assert!(servers.iter().all(|server| listeners(server) == 0));
+    let name = |i: usize| format!("orders/{i}");
+    let guards: BTreeMap<_, _> =
+        (0..NAMES).map(|i| (i, holder.lock(name(i)).expect("it is free"))).collect();
+    thread::scope(|scope| {
+        let waiting: Vec<_> = (0..NAMES)
+            .map(|i| {
+                let waiter = &waiter;
+                scope.spawn(move || waiter.try_lock_for(name(i), LONG))
+            })
+            .collect();
+        wait_listening(&waiter, &[0, 1, 2], NAMES);
+        assert!(servers.iter().all(|server| listeners(server) == 1), "one for all of them");
+        drop(guards);
+        for waiter in waiting {
+            let guard = waiter.join().expect("no panic").expect("three nodes");
+            guard.expect("it is given back").unlock().expect("it is ours");
+        }
+    });
+    wait_until("the end of the connections", LONG, || {
+        servers.iter().all(|server| listeners(server) == 0)
+    });
+    assert!(waiter.node_stats().iter().all(|node| node.listened_to == 0));
+    // And it begins anew.
+    let guard = holder.lock("orders/42").expect("it is free");
+    hand_over(guard, "orders/42", &waiter, &[0, 1, 2]).unlock().expect("it was ours");
+}
+
+#[test]
+fn the_end_of_a_client_ends_its_connections() {
+    let servers = Servers::start(3);
+    let holder = client(&servers);
+    let guard = holder.lock("orders/42").expect("it is free");
+    let waiter = rare_looks(servers.urls());
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| waiter.try_lock_for("orders/42", LONG));
+        wait_listening(&waiter, &[0, 1, 2], 1);
+        waiter.clone().close(Duration::from_secs(5)).expect("nothing is to be given back");
+        assert!(waiting.join().expect("no panic").is_err(), "it was closed");
+    });
+    drop(waiter);
+    wait_until("the end of the connections", LONG, || {
+        servers.iter().all(|server| listeners(server) == 0)
+    });
+    guard.unlock().expect("it was ours");
+}
