@@ -16,7 +16,8 @@ const PROCESSES: usize = 4;
 const THREADS: usize = 4;
 
 pub(crate) fn counter_in_a_file_loses_no_update() {
-    let total = if long() { 4_000 } else { 400 };
+    // So many that each process has several turns.
+    let total = if long() { 40_000 } else { 8_000 };
     let servers = Servers::start(5);
     let counted = count_in_processes(&roles::COUNT, &servers, total);
     assert_eq!(counted, total);
@@ -45,7 +46,8 @@ pub(crate) fn without_the_lock_updates_are_lost() {
 /// Each of them comes back with its data, and before the next one goes all processes have found it
 /// again: so there is a majority all the time, and it knows who holds the lock.
 pub(crate) fn counter_in_a_file_loses_no_update_while_masters_restart() {
-    let total = if long() { 4_000 } else { 400 };
+    // So many that several masters can go and come back meanwhile.
+    let total = if long() { 100_000 } else { 32_000 };
     let mut servers = Servers::start_with(5, &["--appendonly", "yes", "--appendfsync", "always"]);
     let mut counting = Counting::start(&roles::COUNT, &servers, total);
     let mut restarts = 0;
@@ -142,7 +144,7 @@ pub(crate) fn count<G>(
 }
 
 /// The number and the token.
-fn read(file: &Path) -> (usize, u64) {
+pub(crate) fn read(file: &Path) -> (usize, u64) {
     let text = fs::read_to_string(file).expect("the file is there");
     let (number, token) = text.split_once(' ').expect("there are two numbers in it");
     (number.parse().expect("a number"), token.parse().expect("a number"))
@@ -150,7 +152,7 @@ fn read(file: &Path) -> (usize, u64) {
 
 /// Overwrites both. It has the same width always, so that without a lock it is still a
 /// number that is read, only perhaps an old one.
-fn write(file: &Path, number: usize, token: u64) {
+pub(crate) fn write(file: &Path, number: usize, token: u64) {
     let file = File::options().write(true).open(file).expect("the file is there");
     file.write_all_at(format!("{number:010} {token:020}").as_bytes(), 0)
         .expect("it can be written");
@@ -158,15 +160,19 @@ fn write(file: &Path, number: usize, token: u64) {
 
 /// A file with a zero in it, removed on drop.
 #[derive(Debug)]
-struct Number(PathBuf);
+pub(crate) struct Number(PathBuf);
 
 impl Number {
-    fn create() -> Self {
+    pub(crate) fn create() -> Self {
         let name = format!("quorlock-number-{:016x}", rand::random::<u64>());
         let number = Self(std::env::temp_dir().join(name));
         File::create_new(&number.0).expect("a file can be made among the temporary ones");
         write(&number.0, 0, 0);
         number
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
     }
 }
 

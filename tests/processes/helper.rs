@@ -38,8 +38,27 @@ impl Helper {
         servers: &Servers,
         variables: &[(&str, &dyn AsRef<OsStr>)],
     ) -> Self {
-        let mut command =
-            Command::new(std::env::current_exe().expect("the path of this program is known"));
+        Self::start_at(role, servers, variables, None)
+    }
+
+    /// Like [`start_with`](Self::start_with), with a wall clock that is `wrong` by so much: as the
+    /// program faketime takes it.
+    pub(crate) fn start_at(
+        role: &Role,
+        servers: &Servers,
+        variables: &[(&str, &dyn AsRef<OsStr>)],
+        wrong: Option<&str>,
+    ) -> Self {
+        let program = std::env::current_exe().expect("the path of this program is known");
+        let mut command = match wrong {
+            None => Command::new(program),
+            Some(wrong) => {
+                let mut command = Command::new("faketime");
+                // Waits are on the monotonic clock, whose deadlines the kernel judges.
+                command.env("FAKETIME_DONT_FAKE_MONOTONIC", "1").args(["-f", wrong]).arg(program);
+                command
+            }
+        };
         command.env(ROLE, role.name).env("QUORLOCK_NODES", servers.urls().join(","));
         for (name, value) in variables {
             command.env(name, value);

@@ -10,6 +10,7 @@ mod helper;
 mod roles;
 #[path = "../support/mod.rs"]
 mod support;
+mod tokens;
 
 use libtest_mimic::{Arguments, Trial};
 
@@ -54,6 +55,7 @@ fn main() {
             "counter_in_a_file_loses_no_update_while_masters_restart",
             counting::counter_in_a_file_loses_no_update_while_masters_restart,
         ),
+        trial("tokens_rise_whatever_the_clocks_say", tokens::tokens_rise_whatever_the_clocks_say),
         trial("without_the_lock_updates_are_lost", counting::without_the_lock_updates_are_lost),
     ];
     libtest_mimic::run(&arguments, tests).exit();

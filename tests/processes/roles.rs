@@ -11,15 +11,16 @@ use quorlock::{Builder, Guard, Quorlock};
 
 use crate::counting;
 use crate::helper::{say, wait_for_go};
+use crate::tokens;
 
 /// Something that a helper process can do.
 #[derive(Debug)]
 pub(crate) struct Role {
     pub(crate) name: &'static str,
-    run: fn(),
+    pub(crate) run: fn(),
 }
 
-const ALL: [&Role; 12] = [
+const ALL: [&Role; 13] = [
     &IN_A_STATIC,
     &IN_A_LOCAL,
     &IN_A_THREAD,
@@ -32,6 +33,7 @@ const ALL: [&Role; 12] = [
     &PANIC,
     &COUNT,
     &COUNT_UNLOCKED,
+    &tokens::RISE,
 ];
 
 /// Does what `name` says, and returns.
@@ -221,8 +223,12 @@ pub(crate) static COUNT_UNLOCKED: Role =
 
 fn count<G>(lock: impl Fn() -> G + Sync, token: fn(&G) -> Option<u64>) {
     let file = PathBuf::from(env::var_os(FILE).expect("the test names a file"));
-    let times = env::var(TIMES).expect("the test says how often").parse().expect("a number");
+    let times = times();
     say("ready");
     wait_for_go();
     counting::count(&file, times, lock, token);
+}
+
+pub(crate) fn times() -> usize {
+    env::var(TIMES).expect("the test says how often").parse().expect("a number")
 }

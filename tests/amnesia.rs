@@ -1,0 +1,237 @@
+//! The attack that no Redis lock withstands: a majority of the masters forgets a lock that is held.
+//! Whoever wants it meanwhile does not get it, and the holder keeps it.
+
+mod support;
+
+use std::collections::BTreeSet;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, TryRecvError, bounded};
+use quorlock::{Builder, ErrorKind, Guard, Quorlock, Renewal};
+use redis::Value;
+use support::proxy::Proxy;
+use support::{Server, Servers, wait_until};
+
+/// Of the locks, and the longest that there is: so a quarantine lasts as long.
+const TTL: Duration = Duration::from_secs(10);
+/// Never to be waited for.
+const LIMIT: Duration = Duration::from_secs(60);
+const NAME: &str = "orders/42";
+/// How many of the five masters forget.
+const MAJORITY: usize = 3;
+
+fn builder(urls: &[String]) -> Builder {
+    Quorlock::builder()
+        .nodes(urls)
+        .ttl(TTL)
+        .max_ttl(TTL)
+        // A busy machine answers late.
+        .node_timeout(Duration::from_secs(2))
+        .no_quorum_timeout(LIMIT)
+}
+
+/// A client of a set that somebody has declared fit for use, so that no test waits for that.
+fn client(urls: &[String]) -> Quorlock {
+    let locks = builder(urls).build().expect("the settings are valid");
+    wait_until("all nodes are admitted", LIMIT, || {
+        locks.admit().is_ok() && locks.try_lock("any").is_ok_and(|guard| guard.is_some())
+    });
+    locks
+}
+
+fn wait_connected(locks: &Quorlock) {
+    wait_until("all nodes are connected", LIMIT, || {
+        locks.node_stats().iter().all(|node| node.connected)
+    });
+}
+
+fn lock(locks: &Quorlock) -> Guard {
+    locks.lock(NAME).expect("a majority is healthy")
+}
+
+/// A client that waits for the lock on a thread of its own.
+fn waiter(locks: Quorlock) -> Receiver<Guard> {
+    let (sender, receiver) = bounded(1);
+    thread::spawn(move || {
+        // The test is over, where nobody takes the guard.
+        let _ = sender.send(lock(&locks));
+    });
+    receiver
+}
+
+/// While `guard` is held for longer than any lock can be that is not renewed, and so for longer than a
+/// quarantine lasts, nobody else gets it; once it is given back, both others do.
+fn nobody_else_gets_it(urls: &[String], second: Quorlock, guard: Guard) {
+    let attacked = Instant::now();
+    let newcomer = builder(urls).build().expect("the settings are valid");
+    let waiting = [waiter(second.clone()), waiter(newcomer.clone())];
+    while attacked.elapsed() < TTL + TTL / 2 {
+        guard.check().expect("the holder keeps it");
+        for locks in [&second, &newcomer] {
+            match locks.try_lock(NAME) {
+                Ok(other) => assert!(other.is_none(), "two clients hold the lock"),
+                Err(error) => assert!(
+                    matches!(error.kind(), ErrorKind::Quarantined { .. } | ErrorKind::NoQuorum),
+                    "{error}"
+                ),
+            }
+        }
+        for waiting in &waiting {
+            assert_eq!(waiting.try_recv().err(), Some(TryRecvError::Empty), "two holders");
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+    let mut tokens = BTreeSet::from([guard.token()]);
+    guard.unlock().expect("it was ours until now");
+    let mut waiting = waiting.to_vec();
+    while !waiting.is_empty() {
+        let mut select = crossbeam_channel::Select::new();
+        for receiver in &waiting {
+            select.recv(receiver);
+        }
+        let first = select.ready_timeout(LIMIT).expect("the lock is free");
+        let next = waiting.remove(first).recv().expect("it got the lock");
+        assert!(next.token() > tokens.last().copied().flatten(), "tokens rise");
+        tokens.insert(next.token());
+        next.unlock().expect("it is ours");
+    }
+}
+
+#[test]
+fn three_of_five_masters_are_killed_and_come_back_empty() {
+    let mut servers = Servers::start(5);
+    let urls = servers.urls();
+    let (first, second) = (client(&urls), client(&urls));
+    let guard = lock(&first);
+    (0..MAJORITY).for_each(|node| servers[node].restart_empty());
+    nobody_else_gets_it(&urls, second, guard);
+}
+
+/// Without the quarantine that very attack makes two holders.
+#[test]
+fn without_the_quarantine_there_are_two_holders() {
+    let mut servers = Servers::start(5);
+    let build = || {
+        let builder = builder(&servers.urls()).restart_quarantine(false).renewal(Renewal::Manual);
+        builder.build().expect("the settings are valid")
+    };
+    let (first, second) = (build(), build());
+    wait_connected(&first);
+    let guard = first.mutex(NAME).lock().expect("a majority is healthy");
+    (0..MAJORITY).for_each(|node| servers[node].restart_empty());
+    let other = second.try_lock_for(NAME, LIMIT).expect("a majority is healthy");
+    assert!(other.is_some() && guard.check().is_ok(), "the attack has failed, and shows nothing");
+}
+
+#[test]
+fn three_of_five_masters_are_flushed() {
+    let servers = Servers::start(5);
+    let urls = servers.urls();
+    let (first, second) = (client(&urls), client(&urls));
+    let guard = lock(&first);
+    (0..MAJORITY).for_each(|node| {
+        servers[node].command(&["FLUSHALL"]);
+    });
+    nobody_else_gets_it(&urls, second, guard);
+}
+
+/// Flushed again and again, before any renewal and in quarantines: the holder keeps its lock.
+#[test]
+fn all_masters_are_flushed_time_and_again() {
+    let servers = Servers::start(5);
+    let urls = servers.urls();
+    let (first, second) = (client(&urls), client(&urls));
+    let guard = lock(&first);
+    let began = Instant::now();
+    while began.elapsed() < TTL * 3 / 2 {
+        for server in servers.iter() {
+            server.command(&["FLUSHALL"]);
+        }
+        guard.extend(TTL).expect("every master has forgotten it, and granted it to nobody");
+        assert!(!matches!(second.try_lock(NAME), Ok(Some(_))), "two clients hold the lock");
+    }
+    nobody_else_gets_it(&urls, second, guard);
+}
+
+/// The clients' connections stay open, to a proxy: nobody is told that there is another server behind
+/// it. Its holder renews by hand, so that no request is on its way during the restarts.
+#[test]
+fn restarts_are_hidden_behind_proxies() {
+    let mut servers = Servers::start(5);
+    let proxies: Vec<_> = servers.iter().map(|server| Proxy::start(server.port())).collect();
+    let urls: Vec<_> = proxies.iter().map(Proxy::url).collect();
+    let (first, second) = (client(&urls), client(&urls));
+    wait_connected(&first);
+    wait_connected(&second);
+    let mutex = first.mutex(NAME).renewal(Renewal::Manual);
+    let guard = mutex.lock().expect("a majority is healthy");
+    // The slower masters' answers are on their way.
+    wait_until("all masters have granted it", LIMIT, || {
+        servers.iter().all(|server| server.get("quorlock:orders/42").is_some())
+    });
+    let connections = || -> Vec<_> { proxies.iter().map(Proxy::accepted).collect() };
+    let before = connections();
+    (0..MAJORITY).for_each(|node| servers[node].restart_empty());
+    guard.extend(TTL).expect("three masters have forgotten it, and granted it to nobody");
+    assert!(!matches!(second.try_lock(NAME), Ok(Some(_))), "two clients hold the lock");
+    assert_eq!(connections(), before, "the restarts were not hidden");
+    guard.extend(TTL).expect("it is there again");
+    assert!(!matches!(second.try_lock(NAME), Ok(Some(_))), "two clients hold the lock");
+    guard.unlock().expect("it is ours");
+    drop(second.lock(NAME).expect("the quarantine ends"));
+}
+
+/// Replicas that were behind take the places of three masters.
+#[test]
+fn replicas_are_promoted_in_the_place_of_three_masters() {
+    let mut servers = Servers::start(5);
+    let proxies: Vec<_> = servers.iter().map(|server| Proxy::start(server.port())).collect();
+    let urls: Vec<_> = proxies.iter().map(Proxy::url).collect();
+    let (first, second) = (client(&urls), client(&urls));
+    let mark = servers[0].get("quorlock:{quorlock}:mark");
+    let replicas: Vec<_> = servers[..MAJORITY].iter().map(behind).collect();
+    let guard = lock(&first);
+    for (node, replica) in replicas.iter().enumerate() {
+        servers[node].kill();
+        replica.command(&["REPLICAOF", "NO", "ONE"]);
+        proxies[node].fail_over_to(replica.port());
+    }
+    assert_eq!(replicas[0].get("quorlock:orders/42"), None, "the replica was not behind");
+    assert!(mark.is_some() && replicas[0].get("quorlock:{quorlock}:mark").is_some());
+    nobody_else_gets_it(&urls, second, guard);
+}
+
+/// A replica that has what `master` has now, and learns no more.
+fn behind(master: &Server) -> Server {
+    let replica = Server::start();
+    replica.command(&["REPLICAOF", "127.0.0.1", &master.port().to_string()]);
+    wait_until("the replica is in step", LIMIT, || {
+        let Value::BulkString(info) = replica.command(&["INFO", "replication"]) else {
+            panic!("INFO is text")
+        };
+        let info = String::from_utf8_lossy(&info).into_owned();
+        info.contains("master_link_status:up") && info.contains("master_sync_in_progress:0")
+    });
+    // From a master that is not there, it keeps what it has.
+    replica.command(&["REPLICAOF", "127.0.0.1", "1"]);
+    replica
+}
+
+/// Their data is from before the lock, and with it the marks that say that they grant locks.
+#[test]
+fn three_of_five_masters_come_back_with_old_data() {
+    let mut servers = Servers::start(5);
+    let urls = servers.urls();
+    let (first, second) = (client(&urls), client(&urls));
+    for server in servers.iter() {
+        server.command(&["SAVE"]);
+    }
+    let guard = lock(&first);
+    for node in 0..MAJORITY {
+        servers[node].restart_with_data();
+        assert!(servers[node].get("quorlock:{quorlock}:mark").is_some(), "it came back empty");
+        assert_eq!(servers[node].get("quorlock:orders/42"), None, "its data is not old");
+    }
+    nobody_else_gets_it(&urls, second, guard);
+}
