@@ -31,9 +31,11 @@ fn client(servers: &[Server]) -> Quorlock {
 
 /// A client that looks by itself only every 45 s or more, once it is listening.
 fn rare_looks(urls: impl IntoIterator<Item = String>) -> Quorlock {
-    let most = Duration::from_secs(60);
-    let builder = builder(urls).backoff(Duration::from_millis(5), most);
-    builder.build().expect("valid settings")
+    rarely(builder(urls)).build().expect("valid settings")
+}
+
+fn rarely(builder: Builder) -> Builder {
+    builder.backoff(Duration::from_millis(5), Duration::from_secs(60))
 }
 
 /// How many connections of the server listen to something, of all clients.
@@ -85,7 +87,9 @@ fn a_lock_that_is_given_back_goes_to_a_waiter_at_once() {
 #[test]
 fn by_drop_as_well_and_in_one_process() {
     let servers = Servers::start(3);
-    let locks = rare_looks(servers.urls());
+    // In a line, all but the first would wait for their turn instead of a message.
+    let builder = rarely(builder(servers.urls())).local_queue(false);
+    let locks = builder.build().expect("valid settings");
     let guard = locks.lock("orders/42").expect("it is free");
     thread::scope(|scope| {
         for _ in 0..8 {
