@@ -7,7 +7,7 @@ use crate::clock;
 use crate::coordinator::Coordinator;
 use crate::error::{Error, ErrorKind, NodeFault};
 use crate::ident::{Name, owner_text};
-use crate::kinds::{Fence, Kind, MarkCheck, Repair, reply};
+use crate::kinds::{Fence, Kind, Repair, reply};
 use crate::node::{Ask, Node, Request, Sink};
 use crate::quorum::{
     Attempt, Basis, ConfirmVote, Confirmation, Duty, Extension, FencingToken, Release,
@@ -131,13 +131,10 @@ impl Claim {
         more: impl FnOnce() -> Time,
         interrupts: Interrupts<'_>,
     ) -> Woken {
-        let Wanted { kind, name, terms } = self.wanted.clone();
-        let (owner, set) = (self.owner.clone(), self.coordinator.set().clone());
-        let take = move |text: &str| {
-            let mark = MarkCheck { key: set.mark_key(), text };
-            kind.acquire(name.key(), mark, &owner, terms.ttl, proposal)
-        };
-        let ask = Ask::Taking(Arc::new(take));
+        let Wanted { kind, name, terms } = &self.wanted;
+        let mark_key = self.coordinator.set().mark_key();
+        let request = kind.acquire(name.key(), mark_key, &self.owner, terms.ttl, proposal);
+        let ask = Ask::Taking(Arc::new(request));
         let round = self.round();
         if let Some((first, until)) = first {
             round.with(|attempt| attempt.begin_with(first));

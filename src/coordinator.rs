@@ -201,7 +201,10 @@ impl Coordinator {
                 acquisition.tried(attempt, now, covered);
             });
             last = Some(claim.round().clone());
-            let ready_in = self.set.ready_in(now);
+            let ready_in = match conclusion {
+                Conclusion::NotAdmitted => self.set.ready_in(now),
+                _ => None,
+            };
             let step = match conclusion {
                 Conclusion::NotAdmitted => {
                     acquisition.not_admitted(ready_in, started, now, rand::random())

@@ -99,9 +99,10 @@ pub(crate) fn replicated_key(prefix: &[u8]) -> Vec<u8> {
     [prefix, b"{quorlock}:replicated"].concat()
 }
 
-/// A random number that no two attempts anywhere share.
+/// A random number that no two attempts anywhere share: the bits of a UUID, out of a generator of the
+/// thread's own, which asks the system for randomness now and then only.
 pub(crate) fn random_owner() -> u128 {
-    Uuid::new_v4().as_u128()
+    uuid::Builder::from_random_bytes(rand::random()).into_uuid().as_u128()
 }
 
 /// An owner id as it is written to the nodes.

@@ -15,11 +15,12 @@ pub(crate) trait Kind: fmt::Debug + Send + Sync {
     /// What it is called. Names of different kinds have different local queues.
     fn label(&self) -> &'static str;
 
-    /// `proposal`: a number for the grant; `None` without fencing.
+    /// Takes the lock under the mark that is written with the call, and that the node keeps at
+    /// `mark_key`. `proposal`: a number for the grant; `None` without fencing.
     fn acquire(
         &self,
         key: &[u8],
-        mark: MarkCheck<'_>,
+        mark_key: &[u8],
         owner: &str,
         ttl: Duration,
         proposal: Option<u64>,
@@ -31,15 +32,6 @@ pub(crate) trait Kind: fmt::Debug + Send + Sync {
     fn extend(&self, key: &[u8], owner: &str, ttl: Duration, repair: Repair<'_>) -> Request;
 
     fn release(&self, key: &[u8], owner: &str) -> Request;
-}
-
-/// What a node's mark has to be for the node to grant anything.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct MarkCheck<'a> {
-    /// Where the node keeps it.
-    pub(crate) key: &'a [u8],
-    /// Empty: it may be anything.
-    pub(crate) text: &'a str,
 }
 
 /// What an extension may do where our key is gone.
@@ -71,15 +63,6 @@ const KINDS: [&dyn Kind; 1] = [&mutex::MutexKind];
 #[cfg(all(test, feature = "embedded"))]
 pub(crate) const EXCLUSIVE: &dyn Kind = &mutex::MutexKind;
 
-fn number(number: u64) -> Vec<u8> {
-    number.to_string().into_bytes()
-}
-
-/// A duration as scripts take it. Settings are checked to be far below the limit.
-fn milliseconds(duration: Duration) -> Vec<u8> {
-    duration.as_millis().to_string().into_bytes()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -91,11 +74,10 @@ mod tests {
         let ttl = Duration::from_secs(1);
         for kind in KINDS {
             let fence = Some(Fence { number: 1, up_to: 2 });
-            let mark = MarkCheck { key: b"mark", text: "" };
             let repair = |fence| Repair { until_ms: 0, mark_key: b"mark", quarantine: true, fence };
             let calls = [
-                (true, kind.acquire(b"key", mark, "owner", ttl, Some(1))),
-                (false, kind.acquire(b"key", mark, "owner", ttl, None)),
+                (true, kind.acquire(b"key", b"mark", "owner", ttl, Some(1))),
+                (false, kind.acquire(b"key", b"mark", "owner", ttl, None)),
                 (true, kind.confirm(b"key", "owner", 1)),
                 (true, kind.extend(b"key", "owner", ttl, repair(fence))),
                 (false, kind.extend(b"key", "owner", ttl, repair(None))),
@@ -117,10 +99,5 @@ mod tests {
             fencing || !line.ends_with("(not given without fencing)")
         });
         stated.count()
-    }
-
-    #[test]
-    fn durations_are_whole_milliseconds() {
-        assert_eq!(milliseconds(Duration::from_secs(24 * 60 * 60)), b"86400000");
     }
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::Receiver;
 
-use super::{Kind, MarkCheck, Repair, milliseconds, number};
+use super::{Kind, Repair};
 use crate::claim::Wanted;
 use crate::client::Quorlock;
 use crate::clock;
@@ -13,7 +13,7 @@ use crate::config::Renewal;
 use crate::error::Error;
 use crate::guard::Guard;
 use crate::ident::{Name, fence_key, release_channel};
-use crate::node::{Request, Script};
+use crate::node::{Part, Request, Script};
 use crate::quorum::{Patience, Terms};
 
 static ACQUIRE: Script = Script::new(include_str!("../../lua/mutex/acquire.lua"));
@@ -35,50 +35,47 @@ impl Kind for MutexKind {
     fn acquire(
         &self,
         key: &[u8],
-        mark: MarkCheck<'_>,
+        mark_key: &[u8],
         owner: &str,
         ttl: Duration,
         proposal: Option<u64>,
     ) -> Request {
-        let mut arguments = vec![key.to_vec(), mark.key.to_vec()];
-        arguments.extend(proposal.map(|_| fence_key(key)));
-        let keys = arguments.len();
-        arguments.extend([owner.into(), milliseconds(ttl), mark.text.into()]);
+        let fence = proposal.map(|_| fence_key(key));
+        let mut parts = vec![Part::Bytes(key), Part::Bytes(mark_key)];
+        parts.extend(fence.as_deref().map(Part::Bytes));
+        let keys = parts.len();
+        parts.extend([Part::Bytes(owner.as_bytes()), ttl.into(), Part::Mark]);
         if let Some(proposal) = proposal {
-            arguments.extend([number(proposal), milliseconds(ttl + FENCE_OUTLIVES)]);
+            parts.extend([Part::from(proposal), Part::from(ttl + FENCE_OUTLIVES)]);
         }
-        Request::new(&ACQUIRE, keys, arguments)
+        Request::new(&ACQUIRE, keys, &parts)
     }
 
-    fn confirm(&self, key: &[u8], owner: &str, lock_number: u64) -> Request {
-        call(&CONFIRM, key, true, vec![owner.into(), number(lock_number)])
+    fn confirm(&self, key: &[u8], owner: &str, number: u64) -> Request {
+        let fence = fence_key(key);
+        let parts =
+            [Part::Bytes(key), Part::Bytes(&fence), Part::Bytes(owner.as_bytes()), number.into()];
+        Request::new(&CONFIRM, 2, &parts)
     }
 
     fn extend(&self, key: &[u8], owner: &str, ttl: Duration, repair: Repair<'_>) -> Request {
-        let mut arguments = vec![key.to_vec(), repair.mark_key.to_vec()];
-        arguments.extend(repair.fence.map(|_| fence_key(key)));
-        let keys = arguments.len();
-        let repair_until = repair.until_ms.to_string().into_bytes();
-        let quarantine = number(repair.quarantine.into());
-        arguments.extend([owner.into(), milliseconds(ttl), repair_until, quarantine]);
+        let fence = repair.fence.map(|_| fence_key(key));
+        let mut parts = vec![Part::Bytes(key), Part::Bytes(repair.mark_key)];
+        parts.extend(fence.as_deref().map(Part::Bytes));
+        let keys = parts.len();
+        let (until, quarantine) = (Part::Number(repair.until_ms), repair.quarantine.into());
+        parts.extend([Part::Bytes(owner.as_bytes()), ttl.into(), until, Part::Number(quarantine)]);
         if let Some(fence) = repair.fence {
-            arguments.extend([number(fence.number), number(fence.up_to)]);
+            parts.extend([Part::from(fence.number), Part::from(fence.up_to)]);
         }
-        Request::new(&EXTEND, keys, arguments)
+        Request::new(&EXTEND, keys, &parts)
     }
 
     fn release(&self, key: &[u8], owner: &str) -> Request {
-        call(&RELEASE, key, false, vec![owner.into(), release_channel(key)])
+        let channel = release_channel(key);
+        let parts = [Part::Bytes(key), Part::Bytes(owner.as_bytes()), Part::Bytes(&channel)];
+        Request::new(&RELEASE, 1, &parts)
     }
-}
-
-/// A call for the lock with that key, and for its fence if the call is `fenced`.
-fn call(script: &'static Script, key: &[u8], fenced: bool, arguments: Vec<Vec<u8>>) -> Request {
-    let mut all = vec![key.to_vec()];
-    all.extend(fenced.then(|| fence_key(key)));
-    let keys = all.len();
-    all.extend(arguments);
-    Request::new(script, keys, all)
 }
 
 /// An exclusive lock by name, from [`Quorlock::mutex`]: the same calls as on the [`Quorlock`],

@@ -1,24 +1,27 @@
 //! The script that looks at a node and changes its mark: its call, and how its reply reads.
 
-use super::request::{Request, Script, Value};
+use super::request::{Part, Request, Script, Value};
 use crate::quorum::{Change, Identity, Look, Role};
 
 static ADMIT: Script = Script::new(include_str!("../../lua/node/admit.lua"));
 
 /// A look at the node whose mark is at `key`, with that change.
 pub(crate) fn request(key: &[u8], change: Option<&Change>) -> Request {
-    let text = |text: Option<&str>| text.unwrap_or_default().as_bytes().to_vec();
     Request::new(
         &ADMIT,
         1,
-        vec![
-            key.to_vec(),
+        &[
+            Part::Bytes(key),
             text(change.and_then(|change| change.replaces.as_deref())),
             text(change.map(|change| change.new.as_str())),
             text(change.map(|change| change.run_id.as_str())),
             text(change.map(|change| change.repl_id.as_str())),
         ],
     )
+}
+
+fn text(text: Option<&str>) -> Part<'_> {
+    Part::Bytes(text.unwrap_or_default().as_bytes())
 }
 
 /// What was seen, and the node's clock in microseconds since 1970; `None` if no server that we know

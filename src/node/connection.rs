@@ -85,12 +85,12 @@ impl Connection {
         Ok(connection)
     }
 
-    /// Appends the call to what will be written: with the script's source the first time, by its hash
-    /// from then on.
+    /// Appends the call, under that mark, to what will be written: with the script's source the first
+    /// time, by its hash from then on.
     ///
     /// Asking by the hash first and sending the source after NOSCRIPT would turn the order around: a
     /// release whose script is unknown would run after the acquire of the next attempt.
-    pub(super) fn encode(&mut self, request: &Request, buffer: &mut Vec<u8>) -> Form {
+    pub(super) fn encode(&mut self, request: &Request, mark: &str, buffer: &mut Vec<u8>) -> Form {
         let script = request.script();
         let form = if self.known.iter().any(|known| std::ptr::eq(*known, script)) {
             Form::Sha
@@ -98,7 +98,7 @@ impl Connection {
             self.known.push(script);
             Form::Source
         };
-        request.write_to(buffer, form);
+        request.write_to(buffer, form, mark);
         form
     }
 

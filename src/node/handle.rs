@@ -12,7 +12,7 @@ use super::job::{Answer, Ask, Job, Release, Sink, Unanswered, Undelivered};
 use super::kept::Kept;
 use super::link::Link;
 use super::replicas::{Confirmer, Replicas};
-use super::request::{Request, Script, Value};
+use super::request::{Part, Request, Script, Value};
 use super::set::NodeSet;
 use super::subscriber::{Listeners, Subscriber};
 use super::worker::{Shared, Worker};
@@ -184,7 +184,7 @@ impl Node {
 
     /// Publishes a message on the channel `nudges`, if that is possible now.
     pub(crate) fn nudge(&self, nudges: &[u8]) {
-        let request = Request::new(&NUDGE, 0, vec![nudges.to_vec()]);
+        let request = Request::new(&NUDGE, 0, &[Part::Bytes(nudges)]);
         self.ask(Ask::Anyway(Arc::new(request)), &Arc::new(Unheard));
     }
 

@@ -38,10 +38,10 @@ pub(crate) enum Ask {
     Anyway(Arc<Request>),
     /// This, for a lock that is held: where the node serves holders.
     Holding(Arc<Request>),
-    /// For a lock that nobody holds: what comes out for the mark under which the node grants at the
-    /// moment at which it is written. So a copy that is sent again after a restart never comes with
-    /// the mark of before.
-    Taking(Arc<dyn Fn(&str) -> Request + Send + Sync>),
+    /// This, for a lock that nobody holds: under the mark under which the node grants at the moment at
+    /// which it is written. So a copy that is sent again after a restart never comes with the mark
+    /// of before.
+    Taking(Arc<Request>),
 }
 
 /// One request in a mailbox.
@@ -73,6 +73,11 @@ impl Job {
             Self::Ask { sink, .. } => Some(sink),
             Self::Release(Release { sink, .. }) => sink.as_ref(),
         }
+    }
+
+    /// Whether it wants a lock that nobody holds.
+    pub(super) fn is_taking(&self) -> bool {
+        matches!(self, Self::Ask { ask: Ask::Taking(_), .. })
     }
 
     /// Whether to write it now.

@@ -73,7 +73,7 @@ mod tests {
     }
 
     fn release(until: Option<Time>) -> Release {
-        let request = Arc::new(Request::new(&SCRIPT, 0, Vec::new()));
+        let request = Arc::new(Request::new(&SCRIPT, 0, &[]));
         Release { request, sink: None, until, unanswered: None }
     }
 

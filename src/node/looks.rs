@@ -32,7 +32,7 @@ impl Worker {
     fn look(&self, connection: &mut Connection, change: Option<&Change>) -> Result<(), Broken> {
         let request = admit::request(self.set.mark_key(), change);
         let mut buffer = Vec::new();
-        connection.encode(&request, &mut buffer);
+        connection.encode(&request, "", &mut buffer);
         let sent = clock::now();
         connection.write(&buffer)?;
         let deadline = clock::now().after(self.timeout + GRACE);

@@ -28,7 +28,7 @@ pub(crate) use connection::GRACE;
 pub(crate) use handle::Node;
 pub(crate) use job::{Answer, Ask, Sink, Undelivered};
 pub(crate) use replicas::Replicas;
-pub(crate) use request::{Request, Script, Value};
+pub(crate) use request::{Part, Request, Script, Value};
 pub(crate) use set::NodeSet;
 pub(crate) use subscriber::{Changes, Listeners};
 #[cfg(feature = "tls")]

@@ -2,68 +2,139 @@
 
 use std::fmt;
 use std::sync::OnceLock;
+use std::time::Duration;
 
 /// A Lua script out of `lua/`.
 #[derive(Debug)]
 pub(crate) struct Script {
     source: &'static str,
-    sha: OnceLock<String>,
+    /// `EVALSHA` and the hash, as they are written.
+    by_sha: OnceLock<Vec<u8>>,
 }
 
 impl Script {
     pub(crate) const fn new(source: &'static str) -> Self {
-        Self { source, sha: OnceLock::new() }
+        Self { source, by_sha: OnceLock::new() }
     }
 
-    fn sha(&self) -> &str {
-        self.sha.get_or_init(|| redis::Script::new(self.source).get_hash().to_owned())
+    fn by_sha(&self) -> &[u8] {
+        self.by_sha.get_or_init(|| {
+            let script = redis::Script::new(self.source);
+            let mut call = Vec::new();
+            write_bytes(&mut call, b"EVALSHA");
+            write_bytes(&mut call, script.get_hash().as_bytes());
+            call
+        })
     }
 }
 
-/// One call of a script, the same for all nodes it goes to.
+/// A key of a call, or another argument.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Part<'a> {
+    Bytes(&'a [u8]),
+    Number(i64),
+    /// The mark under which the node grants, which is known when the call is written; empty in a call
+    /// that is not written for a node.
+    Mark,
+}
+
+impl From<u64> for Part<'_> {
+    /// Numbers of locks are far below the limit.
+    fn from(number: u64) -> Self {
+        Self::Number(i64::try_from(number).unwrap_or(i64::MAX))
+    }
+}
+
+impl From<Duration> for Part<'_> {
+    /// In milliseconds, as scripts take it. Settings are checked to be far below the limit.
+    fn from(duration: Duration) -> Self {
+        Self::Number(i64::try_from(duration.as_millis()).unwrap_or(i64::MAX))
+    }
+}
+
+/// One call of a script, the same for all nodes it goes to. It is made for each attempt and each release,
+/// so it is packed at once, and by hand: in one piece of memory for all nodes.
 #[derive(Debug)]
 pub(crate) struct Request {
     script: &'static Script,
     keys: usize,
-    arguments: Vec<Vec<u8>>,
-    by_sha: Vec<u8>,
+    arguments: usize,
+    /// All that comes behind the script, as it is written: the number of keys, the keys, the rest.
+    packed: Vec<u8>,
+    /// Where in `packed` the mark belongs.
+    mark_at: Option<usize>,
 }
 
 impl Request {
-    /// A call with the keys first among `arguments`.
-    pub(crate) fn new(script: &'static Script, keys: usize, arguments: Vec<Vec<u8>>) -> Self {
-        let by_sha = packed("EVALSHA", script.sha(), keys, &arguments);
-        Self { script, keys, arguments, by_sha }
+    /// A call with the keys first among its `parts`.
+    pub(crate) fn new(script: &'static Script, keys: usize, parts: &[Part<'_>]) -> Self {
+        let arguments = parts.len().saturating_sub(keys);
+        // Enough for names and owners as they mostly are.
+        let mut packed = Vec::with_capacity(256);
+        write_bytes(&mut packed, itoa::Buffer::new().format(keys).as_bytes());
+        let mut mark_at = None;
+        for part in parts {
+            match part {
+                Part::Bytes(bytes) => write_bytes(&mut packed, bytes),
+                Part::Number(number) => {
+                    write_bytes(&mut packed, itoa::Buffer::new().format(*number).as_bytes());
+                }
+                Part::Mark => mark_at = Some(packed.len()),
+            }
+        }
+        Self { script, keys, arguments, packed, mark_at }
     }
 
     /// The script, and the numbers of KEYS and of ARGV that it is called with.
     #[cfg(test)]
     pub(crate) fn shape(&self) -> (&'static str, usize, usize) {
-        (self.script.source, self.keys, self.arguments.len() - self.keys)
+        (self.script.source, self.keys, self.arguments)
     }
 
-    /// The call as one command, with the script's source.
+    /// The call as one command, with the script's source, as a server reads it.
     #[cfg(all(test, feature = "embedded"))]
-    pub(crate) fn eval(&self) -> Vec<Vec<u8>> {
-        let keys = self.keys.to_string();
-        let head = ["EVAL", self.script.source, &keys].map(|part| part.as_bytes().to_vec());
-        head.into_iter().chain(self.arguments.iter().cloned()).collect()
+    pub(crate) fn eval(&self, mark: &str) -> Vec<Vec<u8>> {
+        let mut buffer = Vec::new();
+        self.write_to(&mut buffer, Form::Source, mark);
+        let command = redis::parse_redis_value(&buffer).expect("a command");
+        redis::from_redis_value(command).expect("a list of strings")
     }
 
     pub(super) fn script(&self) -> &'static Script {
         self.script
     }
 
-    /// Appends the call to what will be written to a node.
-    pub(super) fn write_to(&self, buffer: &mut Vec<u8>, form: Form) {
+    /// Appends the call to what will be written to a node that grants under `mark`.
+    pub(super) fn write_to(&self, buffer: &mut Vec<u8>, form: Form, mark: &str) {
+        // The command, the script, the number of keys.
+        write_head(buffer, b'*', 3 + self.keys + self.arguments);
         match form {
-            Form::Sha => buffer.extend_from_slice(&self.by_sha),
+            Form::Sha => buffer.extend_from_slice(self.script.by_sha()),
             Form::Source => {
-                let source = packed("EVAL", self.script.source, self.keys, &self.arguments);
-                buffer.extend_from_slice(&source);
+                write_bytes(buffer, b"EVAL");
+                write_bytes(buffer, self.script.source.as_bytes());
             }
         }
+        let (before, behind) = self.packed.split_at(self.mark_at.unwrap_or(self.packed.len()));
+        buffer.extend_from_slice(before);
+        if self.mark_at.is_some() {
+            write_bytes(buffer, mark.as_bytes());
+        }
+        buffer.extend_from_slice(behind);
     }
+}
+
+/// Appends a string as servers take it: its length, and itself.
+fn write_bytes(buffer: &mut Vec<u8>, bytes: &[u8]) {
+    write_head(buffer, b'$', bytes.len());
+    buffer.extend_from_slice(bytes);
+    buffer.extend_from_slice(b"\r\n");
+}
+
+fn write_head(buffer: &mut Vec<u8>, sign: u8, count: usize) {
+    buffer.push(sign);
+    buffer.extend_from_slice(itoa::Buffer::new().format(count).as_bytes());
+    buffer.extend_from_slice(b"\r\n");
 }
 
 /// How a script is named to the server.
@@ -73,10 +144,6 @@ pub(super) enum Form {
     Sha,
     /// With its source, which the server remembers until it restarts or is told to forget.
     Source,
-}
-
-fn packed(command: &str, script: &str, keys: usize, arguments: &[Vec<u8>]) -> Vec<u8> {
-    redis::cmd(command).arg(script).arg(keys).arg(arguments).get_packed_command()
 }
 
 /// What a script answered.
@@ -111,6 +178,48 @@ impl fmt::Display for Value {
             Self::Int(number) => number.fmt(f),
             Self::Text(text) | Self::Strange(text) => write!(f, "{text:.100}"),
             Self::List(values) => f.debug_list().entries(values.iter().take(10)).finish(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    static SCRIPT: Script = Script::new("return 1");
+
+    /// The `redis` crate writes the same.
+    #[test]
+    fn a_call_is_written_as_servers_read_it() {
+        let parts = [
+            Part::Bytes(b"key\r\n$1"),
+            Part::Bytes(b""),
+            Part::from(Duration::from_secs(24 * 60 * 60)),
+            Part::Mark,
+            Part::from(u64::MAX),
+            Part::Number(-1),
+        ];
+        let request = Request::new(&SCRIPT, 2, &parts);
+        assert_eq!(request.shape(), ("return 1", 2, 4));
+        let hash = redis::Script::new("return 1").get_hash().to_owned();
+        for (form, command, script) in
+            [(Form::Sha, "EVALSHA", hash.as_str()), (Form::Source, "EVAL", "return 1")]
+        {
+            for mark in ["", "quorlock 1 admitted"] {
+                let mut written = b"before".to_vec();
+                request.write_to(&mut written, form, mark);
+                let expected = redis::cmd(command)
+                    .arg(script)
+                    .arg(2)
+                    .arg(b"key\r\n$1")
+                    .arg("")
+                    .arg(86_400_000)
+                    .arg(mark)
+                    .arg(i64::MAX)
+                    .arg(-1)
+                    .get_packed_command();
+                assert_eq!(written, [b"before".as_slice(), &expected].concat());
+            }
         }
     }
 }

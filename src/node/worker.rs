@@ -1,5 +1,6 @@
 //! The thread of one node: takes jobs out of the mailbox, and keeps the connection.
 
+use std::cell::OnceCell;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -39,6 +40,13 @@ pub(super) struct Shared {
     pub(super) kept: Kept,
     pub(super) writes: AtomicU64,
     pub(super) scripts: AtomicU64,
+}
+
+/// What is known of the node at the moment at which a batch is written, as far as it was asked.
+#[derive(Default)]
+struct Moment {
+    mark: OnceCell<Result<String, Undelivered>>,
+    not_serving: OnceCell<Option<NodeFault>>,
 }
 
 pub(super) struct Worker {
@@ -201,25 +209,27 @@ impl Worker {
         }
     }
 
-    /// What to write for `job`, and under which mark it takes a lock; `None` if it must not go there now,
-    /// which its asker is told.
-    fn to_write(&self, job: &Job) -> Option<(Arc<Request>, Option<String>)> {
+    /// What to write for `job`, and under which mark; `None` if it must not go there now, which its asker is
+    /// told.
+    fn to_write<'a>(&self, job: &'a Job, moment: &'a Moment) -> Option<(&'a Request, &'a str)> {
         let refused = match job {
-            Job::Release(release) => return Some((release.request.clone(), None)),
-            Job::Ask { ask: Ask::Anyway(request), .. } => return Some((request.clone(), None)),
+            Job::Release(release) => return Some((&release.request, "")),
+            Job::Ask { ask: Ask::Anyway(request), .. } => return Some((request, "")),
             Job::Ask { ask: Ask::Holding(request), written, .. } => {
-                match self.set.not_serving(self.node) {
-                    None => return Some((request.clone(), None)),
+                match moment.not_serving.get_or_init(|| self.set.not_serving(self.node)) {
+                    None => return Some((request, "")),
                     Some(fault) => {
                         let failure = if *written { Failure::Unknown } else { Failure::NotSent };
-                        Undelivered { failure, fault }
+                        Undelivered { failure, fault: fault.clone() }
                     }
                 }
             }
-            Job::Ask { ask: Ask::Taking(request), .. } => match self.set.mark(self.node) {
-                Ok(mark) => return Some((Arc::new(request(&mark)), Some(mark))),
-                Err(refused) => refused,
-            },
+            Job::Ask { ask: Ask::Taking(request), .. } => {
+                match moment.mark.get_or_init(|| self.set.mark(self.node)) {
+                    Ok(mark) => return Some((request, mark)),
+                    Err(refused) => refused.clone(),
+                }
+            }
         };
         job.answer(self.node, Err(refused));
         None
@@ -244,13 +254,14 @@ impl Worker {
     ) -> Result<(), Broken> {
         let mut buffer = Vec::new();
         let mut forms = Vec::with_capacity(jobs.len());
+        let moment = Moment::default();
         jobs.retain_mut(|job| {
-            let Some((request, mark)) = self.to_write(job) else { return false };
+            let Some((request, mark)) = self.to_write(job, &moment) else { return false };
             if !job.sending(self.node) {
                 return false;
             }
+            forms.push(connection.encode(request, mark, &mut buffer));
             job.is_written();
-            forms.push((connection.encode(&request, &mut buffer), mark));
             true
         });
         if jobs.is_empty() {
@@ -267,11 +278,12 @@ impl Worker {
         let mut result = Ok(());
         let mut forgotten = Vec::new();
         let mut unanswered = std::mem::take(jobs).into_iter();
-        for (job, (form, mark)) in unanswered.by_ref().zip(forms) {
+        for (job, form) in unanswered.by_ref().zip(forms) {
             let answer = match connection.read(deadline) {
                 Ok(Reply::Value(value)) => {
-                    if mark.is_some() && is_not_admitted(&value) {
-                        self.set.doubt(self.node, mark.as_deref());
+                    if job.is_taking() && is_not_admitted(&value) {
+                        let mark = moment.mark.get().and_then(|mark| mark.as_deref().ok());
+                        self.set.doubt(self.node, mark);
                     } else if is_repaired_in_quarantine(&value) {
                         self.set.has_forgotten(self.node);
                     }
@@ -350,7 +362,7 @@ impl Worker {
         let mut buffer = Vec::new();
         for job in &jobs {
             if let Job::Release(release) = job {
-                connection.encode(&release.request, &mut buffer);
+                connection.encode(&release.request, "", &mut buffer);
             }
         }
         connection.last_words(&buffer);

@@ -7,8 +7,7 @@ use super::client::{Client, Cx, Note};
 use super::round::Round;
 use super::worker::{Outgoing, Worker};
 use crate::ident::owner_text;
-use crate::kinds::{EXCLUSIVE, Fence, MarkCheck, Repair, reply};
-use crate::node::Request;
+use crate::kinds::{EXCLUSIVE, Fence, Repair, reply};
 use crate::quorum::admission::Grants;
 use crate::quorum::{Attempt, Confirmation, Duty, Extension, Terms, Time, proposal};
 
@@ -76,10 +75,9 @@ impl Claim {
                 Grants::Always => Some("".into()),
                 Grants::Under(mark) => Some(mark.into()),
             };
-            let text = under.as_deref().unwrap_or_default();
-            let mark = MarkCheck { key: MARK, text };
-            let request = EXCLUSIVE.acquire(&self.key, mark, &self.owner, self.terms.ttl, proposed);
-            let outgoing = self.outgoing(cx, &request, "acquire");
+            let request = EXCLUSIVE.acquire(&self.key, MARK, &self.owner, self.terms.ttl, proposed);
+            let mark = under.as_deref().unwrap_or_default();
+            let outgoing = self.outgoing(cx, request.eval(mark), "acquire");
             worker.ask_for_grant(cx, outgoing, self.attempt.clone(), under);
         }
     }
@@ -96,7 +94,7 @@ impl Claim {
             Confirmation::new(cx.settings.nodes, self.answer_by, self.terms.mechanisms);
         let round = Rc::new(Round::new(confirmation, reply::confirm, waiter));
         let request = EXCLUSIVE.confirm(&self.key, &self.owner, number);
-        let outgoing = self.outgoing(cx, &request, "confirm");
+        let outgoing = self.outgoing(cx, request.eval(""), "confirm");
         for worker in &mut client.workers {
             worker.ask_for_holder(cx, outgoing.clone(), round.clone());
         }
@@ -123,7 +121,7 @@ impl Claim {
         for worker in &mut client.workers {
             let repair = self.repair(cx, worker, repair_until, 0);
             let request = EXCLUSIVE.extend(&self.key, &self.owner, ttl, repair);
-            let outgoing = self.outgoing(cx, &request, "extend");
+            let outgoing = self.outgoing(cx, request.eval(""), "extend");
             worker.ask_for_holder(cx, outgoing, round.clone());
         }
     }
@@ -142,7 +140,7 @@ impl Claim {
             if let Some(up_to) = up_to {
                 let repair = self.repair(cx, worker, Some(repair_until), *up_to);
                 let request = EXCLUSIVE.extend(&self.key, &self.owner, ttl, repair);
-                let outgoing = self.outgoing(cx, &request, "extend");
+                let outgoing = self.outgoing(cx, request.eval(""), "extend");
                 worker.ask_for_holder(cx, outgoing, round.clone());
             }
         }
@@ -165,16 +163,16 @@ impl Claim {
     }
 
     pub(super) fn release_call(&self, cx: &Cx<'_>) -> Outgoing {
-        self.outgoing(cx, &EXCLUSIVE.release(&self.key, &self.owner), "release")
+        self.outgoing(cx, EXCLUSIVE.release(&self.key, &self.owner).eval(""), "release")
     }
 
     pub(super) fn close(&self) -> Vec<Duty> {
         self.attempt.with(Attempt::close)
     }
 
-    fn outgoing(&self, cx: &Cx<'_>, request: &Request, what: &'static str) -> Outgoing {
+    fn outgoing(&self, cx: &Cx<'_>, command: Vec<Vec<u8>>, what: &'static str) -> Outgoing {
         Outgoing {
-            command: Rc::new(cx.net.switches.applied(request.eval())),
+            command: Rc::new(cx.net.switches.applied(command)),
             key: self.key.clone(),
             owner: Rc::new(self.owner.clone().into_bytes()),
             what,

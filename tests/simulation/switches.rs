@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::kinds::{EXCLUSIVE, Fence, MarkCheck, Repair};
+use crate::kinds::{EXCLUSIVE, Fence, Repair};
 use crate::quorum::Mechanisms;
 
 #[derive(Clone, Copy, Debug)]
@@ -39,14 +39,15 @@ impl Switches {
     pub(super) fn is_real(&self) -> bool {
         let ttl = Duration::from_secs(1);
         let fence = Some(Fence { number: 1, up_to: 1 });
-        let mark = MarkCheck { key: b"{quorlock}:mark", text: "" };
-        let repair = Repair { until_ms: 0, mark_key: b"{quorlock}:mark", quarantine: true, fence };
+        let mark = b"{quorlock}:mark";
+        let repair = Repair { until_ms: 0, mark_key: mark, quarantine: true, fence };
         let calls = [
             EXCLUSIVE.acquire(b"key", mark, "owner", ttl, Some(1)),
             EXCLUSIVE.confirm(b"key", "owner", 1),
             EXCLUSIVE.extend(b"key", "owner", ttl, repair),
             EXCLUSIVE.release(b"key", "owner"),
         ];
-        self.script.is_none() || calls.iter().any(|call| self.applied(call.eval()) != call.eval())
+        self.script.is_none()
+            || calls.iter().any(|call| self.applied(call.eval("")) != call.eval(""))
     }
 }

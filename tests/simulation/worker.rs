@@ -234,7 +234,7 @@ impl Worker {
             Next::Ask(change) if self.looks < LOOKS => {
                 self.looks += 1;
                 self.asked_at = cx.now();
-                let command = look_request(MARK, change.as_ref()).eval();
+                let command = look_request(MARK, change.as_ref()).eval("");
                 let what = if change.is_some() { "change" } else { "look" };
                 let nobody = b"none".to_vec();
                 let message = Message { command, key: MARK.to_vec(), owner: nobody, what };

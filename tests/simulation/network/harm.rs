@@ -99,7 +99,7 @@ impl Network {
         let now = self.now;
         let setup = plan.setup(0);
         for node in &mut self.nodes[..setup.nodes] {
-            let reply = node.call(&look_request(MARK, None).eval(), now);
+            let reply = node.call(&look_request(MARK, None).eval(""), now);
             let (look, _) = read_look(&value(&reply)).expect("a look");
             let configuration = configuration(setup, plan.quarantine);
             let mark = Mark { configuration, identity: look.identity, state: State::Admitted };
