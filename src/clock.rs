@@ -65,6 +65,11 @@ pub(crate) fn sleep(duration: Duration) {
     std::thread::sleep(duration);
 }
 
+/// Lets other threads run that want to.
+pub(crate) fn yield_now() {
+    std::thread::yield_now();
+}
+
 /// Spawns a thread that runs nothing but our own code; there may be thousands of them.
 pub(crate) fn spawn_small(
     name: String,

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver, select};
+use crossbeam_channel::{Receiver, TryRecvError, select};
 use parking_lot::{Condvar, Mutex};
 
 use crate::clock;
@@ -78,10 +78,12 @@ pub(crate) struct Interrupts<'a> {
 impl Interrupts<'_> {
     /// What has happened already.
     pub(crate) fn poll(&self) -> Woken {
-        select! {
-            recv(self.closed) -> _ => Woken::Closed,
-            recv(self.cancel) -> _ => Woken::Cancelled,
-            default => Woken::TimeUp,
+        if self.closed.try_recv() != Err(TryRecvError::Empty) {
+            Woken::Closed
+        } else if self.cancel.try_recv() != Err(TryRecvError::Empty) {
+            Woken::Cancelled
+        } else {
+            Woken::TimeUp
         }
     }
 

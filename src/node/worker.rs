@@ -172,6 +172,10 @@ impl Worker {
                 default(pause) => {}
             }
         }
+        // Whoever is about to ask does so first, and the caller who just asked gets to ask all nodes: twice
+        // as much goes into a write then, for a third less of everybody's processor time. Where
+        // nobody else wants to run it costs next to nothing.
+        clock::yield_now();
         let room = BATCH.saturating_sub(jobs.len());
         jobs.extend(self.mailbox.try_iter().take(room));
         Some(jobs)
