@@ -24,6 +24,9 @@ use crate::quorum::{Backoff, Failure, Time};
 /// The most jobs that go into one write.
 const BATCH: usize = 256;
 
+/// About as many bytes as a call has.
+const A_CALL: usize = 400;
+
 const RECONNECT: Backoff =
     Backoff { min: Duration::from_millis(20), max: Duration::from_millis(1_000) };
 
@@ -177,6 +180,7 @@ impl Worker {
         // nobody else wants to run it costs next to nothing.
         clock::yield_now();
         let room = BATCH.saturating_sub(jobs.len());
+        jobs.reserve(room.min(self.mailbox.len()));
         jobs.extend(self.mailbox.try_iter().take(room));
         Some(jobs)
     }
@@ -256,7 +260,7 @@ impl Worker {
         connection: &mut Connection,
         jobs: &mut Vec<Job>,
     ) -> Result<(), Broken> {
-        let mut buffer = Vec::new();
+        let mut buffer = Vec::with_capacity(jobs.len() * A_CALL);
         let mut forms = Vec::with_capacity(jobs.len());
         let moment = Moment::default();
         jobs.retain_mut(|job| {
