@@ -1,6 +1,5 @@
 //! The thread of one node: takes jobs out of the mailbox, and keeps the connection.
 
-use std::cell::OnceCell;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,11 +9,12 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, select};
 
 use super::address::Address;
 use super::connection::{Broken, Connection, GRACE, Reply, TIME};
-use super::job::{Ask, Job, Release, Undelivered};
+use super::job::{Job, Release, Undelivered};
 use super::kept::Kept;
 use super::link::Link;
+use super::moment::Moment;
 use super::replicas::Grant;
-use super::request::{Form, Request, Value};
+use super::request::{Form, Value};
 use super::set::NodeSet;
 use crate::clock;
 use crate::error::NodeFault;
@@ -43,13 +43,6 @@ pub(super) struct Shared {
     pub(super) kept: Kept,
     pub(super) writes: AtomicU64,
     pub(super) scripts: AtomicU64,
-}
-
-/// What is known of the node at the moment at which a batch is written, as far as it was asked.
-#[derive(Default)]
-struct Moment {
-    mark: OnceCell<Result<String, Undelivered>>,
-    not_serving: OnceCell<Option<NodeFault>>,
 }
 
 pub(super) struct Worker {
@@ -217,32 +210,6 @@ impl Worker {
         }
     }
 
-    /// What to write for `job`, and under which mark; `None` if it must not go there now, which its asker is
-    /// told.
-    fn to_write<'a>(&self, job: &'a Job, moment: &'a Moment) -> Option<(&'a Request, &'a str)> {
-        let refused = match job {
-            Job::Release(release) => return Some((&release.request, "")),
-            Job::Ask { ask: Ask::Anyway(request), .. } => return Some((request, "")),
-            Job::Ask { ask: Ask::Holding(request), written, .. } => {
-                match moment.not_serving.get_or_init(|| self.set.not_serving(self.node)) {
-                    None => return Some((request, "")),
-                    Some(fault) => {
-                        let failure = if *written { Failure::Unknown } else { Failure::NotSent };
-                        Undelivered { failure, fault: fault.clone() }
-                    }
-                }
-            }
-            Job::Ask { ask: Ask::Taking(request), .. } => {
-                match moment.mark.get_or_init(|| self.set.mark(self.node)) {
-                    Ok(mark) => return Some((request, mark)),
-                    Err(refused) => refused.clone(),
-                }
-            }
-        };
-        job.answer(self.node, Err(refused));
-        None
-    }
-
     /// The connection is of no use any more: tells all who wait for it.
     fn broken(&self, connection: Connection, jobs: Vec<Job>, broken: Broken) -> NodeFault {
         let fault = self.give_up(jobs, broken.fault);
@@ -262,9 +229,15 @@ impl Worker {
     ) -> Result<(), Broken> {
         let mut buffer = Vec::with_capacity(jobs.len() * A_CALL);
         let mut forms = Vec::with_capacity(jobs.len());
-        let moment = Moment::default();
+        let moment = Moment::of(&self.set, self.node);
         jobs.retain_mut(|job| {
-            let Some((request, mark)) = self.to_write(job, &moment) else { return false };
+            let (request, mark) = match moment.to_write(job) {
+                Ok(write) => write,
+                Err(refused) => {
+                    job.answer(self.node, Err(refused));
+                    return false;
+                }
+            };
             if !job.sending(self.node) {
                 return false;
             }
@@ -290,8 +263,7 @@ impl Worker {
             let answer = match connection.read(deadline) {
                 Ok(Reply::Value(value)) => {
                     if job.is_taking() && is_not_admitted(&value) {
-                        let mark = moment.mark.get().and_then(|mark| mark.as_deref().ok());
-                        self.set.doubt(self.node, mark);
+                        self.set.doubt(self.node, moment.mark());
                     } else if is_repaired_in_quarantine(&value) {
                         self.set.has_forgotten(self.node);
                     }
