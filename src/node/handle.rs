@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use crossbeam_channel::{Sender, TrySendError, bounded};
+use crossbeam_channel::bounded;
 
 use super::address::Address;
 use super::job::{Answer, Ask, Job, Release, Sink, Unanswered, Undelivered};
 use super::kept::Kept;
 use super::link::Link;
+use super::mailbox::{CAPACITY, Mailbox, Refused};
 use super::replicas::{Confirmer, Replicas};
 use super::request::{Part, Request, Script, Value};
 use super::set::NodeSet;
@@ -21,9 +22,8 @@ use crate::error::NodeFault;
 use crate::quorum::{Failure, Offset, Time};
 use crate::stats::NodeStats;
 
-/// The most jobs that wait for a worker. One caller has one at a time, so this is beyond what a
-/// process has threads.
-const MAILBOX: usize = 4_096;
+/// The most grants that wait for a node's replicas.
+const GRANTS: usize = 4_096;
 
 /// Has a subscriber of ours look at what it is to listen to.
 static NUDGE: Script = Script::new(include_str!("../../lua/node/nudge.lua"));
@@ -43,27 +43,12 @@ impl Sink for Unheard {
     fn answer(&self, _node: usize, _answer: Answer) {}
 }
 
-/// Asks nothing.
-struct Nobody;
-
-impl Sink for Nobody {
-    fn sending(&self, _node: usize) -> bool {
-        false
-    }
-
-    fn to_be_replicated(&self, _answer: &Value) -> bool {
-        false
-    }
-
-    fn answer(&self, _node: usize, _answer: Answer) {}
-}
-
-/// One master, by its mailbox. Dropping the last handle ends the worker once the mailbox is empty.
+/// One master, by its mailbox. Dropping it ends the worker once the mailbox is empty.
 pub(crate) struct Node {
     index: usize,
     address: Address,
     timeout: Duration,
-    mailbox: Sender<Job>,
+    mailbox: Arc<Mailbox>,
     shared: Arc<Shared>,
     set: Arc<NodeSet>,
     unanswered: Arc<AtomicUsize>,
@@ -80,7 +65,7 @@ impl Node {
         replicas: Option<Replicas>,
         unanswered: Arc<AtomicUsize>,
     ) -> io::Result<Self> {
-        let (mailbox, jobs) = bounded(MAILBOX);
+        let mailbox = set.mailbox(index).clone();
         let shared = Arc::new(Shared {
             link: Link::new(address.shown().clone(), timeout),
             kept: Kept::default(),
@@ -90,7 +75,7 @@ impl Node {
         let confirmer = match replicas {
             None => None,
             Some(replicas) => {
-                let (confirmer, grants) = bounded(MAILBOX);
+                let (confirmer, grants) = bounded(GRANTS);
                 let address = address.clone();
                 let run = Confirmer { node: index, address, timeout, replicas, grants };
                 clock::spawn(format!("quorlock-wait-{index}"), move || run.run())?;
@@ -101,7 +86,7 @@ impl Node {
             node: index,
             address: address.clone(),
             timeout,
-            mailbox: jobs,
+            mailbox: mailbox.clone(),
             shared: shared.clone(),
             set: set.clone(),
             confirmer,
@@ -121,9 +106,9 @@ impl Node {
             Some(fault) => fault,
             None => {
                 let job = Job::Ask { ask, sink: sink.clone(), written: false };
-                match self.mailbox.try_send(job) {
+                match self.mailbox.send(job) {
                     Ok(()) => return,
-                    Err(refused) => self.refused(&refused),
+                    Err(refused) => self.refused(refused).0,
                 }
             }
         };
@@ -153,21 +138,13 @@ impl Node {
         };
         // The worker alone moves releases to those that are kept, so that none is left there by a
         // reconnect that happens just now. Except when the mailbox is full.
-        match self.mailbox.try_send(Job::Release(release)) {
-            Ok(()) => {}
-            Err(refused) => {
-                let fault = self.refused(&refused);
-                let job = refused.into_inner();
-                job.answer(self.index, Err(Undelivered { failure: Failure::NotSent, fault }));
-                if let Job::Release(release) = job {
-                    self.shared.kept.keep(release, self.shared.link.node(), clock::now());
-                    // The worker may have emptied the mailbox meanwhile, and sleep. Whatever it
-                    // takes out of there has it look at what is kept; if there is still no room,
-                    // something else will do.
-                    let ask = Ask::Anyway(request.clone());
-                    let nudge = Job::Ask { ask, sink: Arc::new(Nobody), written: false };
-                    let _ = self.mailbox.try_send(nudge);
-                }
+        if let Err(refused) = self.mailbox.send(Job::Release(release)) {
+            let (fault, job) = self.refused(refused);
+            job.answer(self.index, Err(Undelivered { failure: Failure::NotSent, fault }));
+            if let Job::Release(release) = job {
+                self.shared.kept.keep(release, self.shared.link.node(), clock::now());
+                // The worker may have emptied the mailbox meanwhile, and sleep.
+                self.mailbox.nudge();
             }
         }
     }
@@ -220,16 +197,26 @@ impl Node {
         }
     }
 
-    fn refused(&self, refused: &TrySendError<Job>) -> NodeFault {
-        let what = match refused {
-            TrySendError::Full(_) => {
-                format!("{MAILBOX} requests wait for this node already; is the server overloaded?")
+    fn refused(&self, refused: Refused) -> (NodeFault, Job) {
+        let (what, job) = match refused {
+            Refused::Full(job) => {
+                let what = format!(
+                    "{CAPACITY} requests wait for this node already; is the server overloaded?"
+                );
+                (what, job)
             }
-            TrySendError::Disconnected(_) => {
-                "its worker thread has ended, which is a fault of quorlock; please report it"
-                    .to_owned()
+            Refused::Abandoned(job) => {
+                let what =
+                    "its worker thread has ended, which is a fault of quorlock; please report it";
+                (what.to_owned(), job)
             }
         };
-        NodeFault::new(self.shared.link.node(), what)
+        (NodeFault::new(self.shared.link.node(), what), job)
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.mailbox.close();
     }
 }

@@ -13,6 +13,7 @@ mod known;
 mod link;
 mod listening;
 mod looks;
+mod mailbox;
 mod moment;
 mod replicas;
 mod request;

@@ -4,11 +4,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver, Sender, bounded};
 use parking_lot::Mutex;
 
 use super::job::Undelivered;
 use super::known::Known;
+use super::mailbox::Mailbox;
 use crate::error::NodeFault;
 use crate::observe;
 use crate::quorum::{
@@ -26,8 +26,7 @@ pub(crate) struct NodeSet {
     known: Mutex<Known>,
     /// The nodes' clocks, as they were when they were last heard of.
     clocks: Vec<Mutex<Option<Offset>>>,
-    /// Wake a worker that sleeps. There is room for one message each; more would say no more.
-    nudges: Vec<(Sender<()>, Receiver<()>)>,
+    mailboxes: Vec<Arc<Mailbox>>,
 }
 
 impl NodeSet {
@@ -44,7 +43,7 @@ impl NodeSet {
             key,
             known: Mutex::new(known),
             clocks: names.iter().map(|_| Mutex::default()).collect(),
-            nudges: names.iter().map(|_| bounded(1)).collect(),
+            mailboxes: names.iter().map(|_| Arc::default()).collect(),
         })
     }
 
@@ -61,14 +60,9 @@ impl NodeSet {
         *self.clocks[node].lock() = Some(clock);
     }
 
-    /// Gets a message when there may be something to do about the node.
-    pub(super) fn nudged(&self, node: usize) -> &Receiver<()> {
-        &self.nudges[node].1
-    }
-
-    fn nudge(&self, node: usize) {
-        // Full: it is about to wake up.
-        let _ = self.nudges[node].0.try_send(());
+    /// What waits for the node's worker.
+    pub(super) fn mailbox(&self, node: usize) -> &Arc<Mailbox> {
+        &self.mailboxes[node]
     }
 
     /// The connection to the node is gone.
@@ -126,7 +120,8 @@ impl NodeSet {
         }
         if changed {
             // What was read last may be what the others were waiting for.
-            (0..self.nudges.len()).filter(|other| *other != node).for_each(|node| self.nudge(node));
+            let others = self.mailboxes.iter().enumerate().filter(|(other, _)| *other != node);
+            others.for_each(|(_, mailbox)| mailbox.nudge());
         }
     }
 
@@ -180,7 +175,7 @@ impl NodeSet {
     pub(crate) fn skip(&self, node: usize) -> bool {
         let skipped = self.known.lock().admission.skip(node);
         if skipped {
-            self.nudge(node);
+            self.mailboxes[node].nudge();
         }
         skipped
     }

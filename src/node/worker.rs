@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, select};
+use crossbeam_channel::Sender;
 
 use super::address::Address;
 use super::connection::{Broken, Connection, GRACE, Reply, TIME};
 use super::job::{Job, Release, Undelivered};
 use super::kept::Kept;
 use super::link::Link;
+use super::mailbox::{Found, Mailbox};
 use super::moment::Moment;
 use super::replicas::Grant;
 use super::request::{Form, Value};
@@ -49,7 +50,7 @@ pub(super) struct Worker {
     pub(super) node: usize,
     pub(super) address: Address,
     pub(super) timeout: Duration,
-    pub(super) mailbox: Receiver<Job>,
+    pub(super) mailbox: Arc<Mailbox>,
     pub(super) shared: Arc<Shared>,
     /// What is known of all nodes.
     pub(super) set: Arc<NodeSet>,
@@ -57,8 +58,14 @@ pub(super) struct Worker {
     pub(super) confirmer: Option<Sender<Grant>>,
 }
 
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.mailbox.abandon();
+    }
+}
+
 impl Worker {
-    /// Works until every sender of the mailbox is gone, and all that was in it is done; for releases
+    /// Works until the mailbox is closed, and all that was in it is done; for releases
     /// that a node which is down has to get, as long as [`LINGER`] allows.
     pub(super) fn run(self) {
         let mut tries = 0;
@@ -138,10 +145,14 @@ impl Worker {
         orphaned: &mut Option<Time>,
     ) -> ControlFlow<()> {
         while let Some(slice) = clock::slice(until) {
-            match self.mailbox.recv_timeout(slice) {
-                Ok(job) => self.undeliverable(job, Failure::NotSent, fault),
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => {
+            match self.mailbox.wait(slice) {
+                Found::Something => {
+                    for job in self.waiting() {
+                        self.undeliverable(job, Failure::NotSent, fault);
+                    }
+                }
+                Found::Nothing => {}
+                Found::Closed => {
                     let now = clock::now();
                     let unknown = orphaned.get_or_insert(now).after(LINGER);
                     if self.shared.kept.needed_until(unknown).is_none_or(|needed| needed <= now) {
@@ -162,19 +173,17 @@ impl Worker {
         let mut jobs: Vec<_> = kept.into_iter().map(Job::Release).collect();
         if jobs.is_empty() {
             let pause = look_at.map_or(IDLE, |at| clock::slice(at).unwrap_or_default());
-            select! {
-                recv(self.mailbox) -> job => jobs.push(job.ok()?),
-                recv(self.set.nudged(self.node)) -> _ => {}
-                default(pause) => {}
+            match self.mailbox.wait(pause) {
+                Found::Something => {}
+                Found::Nothing => return Some(jobs),
+                Found::Closed => return None,
             }
         }
         // Whoever is about to ask does so first, and the caller who just asked gets to ask all nodes: twice
         // as much goes into a write then, for a third less of everybody's processor time. Where
         // nobody else wants to run it costs next to nothing.
         clock::yield_now();
-        let room = BATCH.saturating_sub(jobs.len());
-        jobs.reserve(room.min(self.mailbox.len()));
-        jobs.extend(self.mailbox.try_iter().take(room));
+        self.mailbox.take(&mut jobs, BATCH);
         Some(jobs)
     }
 
@@ -338,7 +347,7 @@ impl Worker {
     /// runs the releases right after them, and no key stays behind. They are kept for the
     /// reconnect as well: nobody knows whether this arrived.
     fn send_last_words(&self, mut connection: Connection, fault: &NodeFault) {
-        let jobs: Vec<_> = self.mailbox.try_iter().take(BATCH).collect();
+        let jobs = self.waiting();
         let mut buffer = Vec::new();
         for job in &jobs {
             if let Job::Release(release) = job {
@@ -350,6 +359,12 @@ impl Worker {
         for job in jobs {
             self.undeliverable(job, Failure::NotSent, fault);
         }
+    }
+
+    fn waiting(&self) -> Vec<Job> {
+        let mut jobs = Vec::new();
+        self.mailbox.take(&mut jobs, BATCH);
+        jobs
     }
 
     fn too_many_grants(&self) -> Undelivered {

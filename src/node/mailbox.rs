@@ -1,0 +1,242 @@
+//! What waits for a node's worker.
+//!
+//! A queue of its own instead of a channel: the worker takes all that is there at once, and is woken
+//! after the lock that it needs for that is free. A channel's receiver is woken under a lock that it has
+//! to take first, which costs both sides a system call more for each request, and a change of threads.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+
+use super::job::Job;
+
+/// The most jobs that wait for a worker. One caller has one at a time, so this is beyond what a
+/// process has threads.
+pub(super) const CAPACITY: usize = 4_096;
+
+#[derive(Default)]
+pub(super) struct Mailbox {
+    state: Mutex<State>,
+    filled: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    jobs: VecDeque<Job>,
+    /// The worker sleeps, and nobody has woken it yet.
+    asleep: bool,
+    /// There may be something to do besides the jobs.
+    nudged: bool,
+    /// Nobody sends anything any more.
+    closed: bool,
+    /// Nobody takes anything any more.
+    abandoned: bool,
+}
+
+/// A job that is not in the mailbox.
+pub(super) enum Refused {
+    Full(Job),
+    Abandoned(Job),
+}
+
+/// What a wait has come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    /// A job, or a nudge.
+    Something,
+    Nothing,
+    /// There will never be anything.
+    Closed,
+}
+
+impl Mailbox {
+    pub(super) fn send(&self, job: Job) -> Result<(), Refused> {
+        let mut state = self.state.lock();
+        if state.abandoned {
+            return Err(Refused::Abandoned(job));
+        } else if state.jobs.len() >= CAPACITY {
+            return Err(Refused::Full(job));
+        }
+        state.jobs.push_back(job);
+        let asleep = std::mem::take(&mut state.asleep);
+        drop(state);
+        self.wake(asleep);
+        Ok(())
+    }
+
+    /// Has the worker look around.
+    pub(super) fn nudge(&self) {
+        self.change(|state| state.nudged = true);
+    }
+
+    /// What is there will still be taken, and nothing more is sent.
+    pub(super) fn close(&self) {
+        self.change(|state| state.closed = true);
+    }
+
+    /// The worker has ended, and nothing more is taken.
+    pub(super) fn abandon(&self) {
+        let mut left = VecDeque::new();
+        self.change(|state| {
+            state.abandoned = true;
+            left = std::mem::take(&mut state.jobs);
+        });
+        // Outside of the lock: what a job drops may send another one.
+        drop(left);
+    }
+
+    /// Waits until there is something, for `at_most`.
+    pub(super) fn wait(&self, at_most: Duration) -> Found {
+        let mut state = self.state.lock();
+        let found = state.found();
+        if found != Found::Nothing {
+            return found;
+        }
+        state.asleep = true;
+        self.filled.wait_for(&mut state, at_most);
+        state.asleep = false;
+        state.found()
+    }
+
+    /// Moves what is there to `jobs`, in order, as long as these are fewer than `most`.
+    pub(super) fn take(&self, jobs: &mut Vec<Job>, most: usize) {
+        let mut state = self.state.lock();
+        let room = most.saturating_sub(jobs.len()).min(state.jobs.len());
+        jobs.extend(state.jobs.drain(..room));
+    }
+
+    fn change(&self, change: impl FnOnce(&mut State)) {
+        let mut state = self.state.lock();
+        change(&mut state);
+        let asleep = std::mem::take(&mut state.asleep);
+        drop(state);
+        self.wake(asleep);
+    }
+
+    fn wake(&self, asleep: bool) {
+        if asleep {
+            self.filled.notify_one();
+        }
+    }
+}
+
+impl State {
+    fn found(&mut self) -> Found {
+        let nudged = std::mem::take(&mut self.nudged);
+        if nudged || !self.jobs.is_empty() {
+            Found::Something
+        } else if self.closed {
+            Found::Closed
+        } else {
+            Found::Nothing
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::thread;
+
+    use super::*;
+    use crate::node::job::Release;
+    use crate::node::{Request, Script};
+    use crate::quorum::Time;
+
+    static SCRIPT: Script = Script::new("return 1");
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    fn job(ms: u64) -> Job {
+        let until = Some(Time::from_start(Duration::from_millis(ms)));
+        let request = Arc::new(Request::new(&SCRIPT, 0, &[]));
+        Job::Release(Release { request, sink: None, until, unanswered: None })
+    }
+
+    fn taken(mailbox: &Mailbox, most: usize) -> Vec<Duration> {
+        let mut jobs = Vec::new();
+        mailbox.take(&mut jobs, most);
+        let when = |job: &Job| match job {
+            Job::Release(Release { until: Some(until), .. }) => {
+                until.since(Time::from_start(ms(0)))
+            }
+            _ => panic!("only releases were sent"),
+        };
+        jobs.iter().map(when).collect()
+    }
+
+    fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    #[test]
+    fn jobs_come_in_their_order_and_as_many_as_there_is_room_for() {
+        let mailbox = Mailbox::default();
+        for i in 0..5 {
+            assert!(mailbox.send(job(i)).is_ok());
+        }
+        assert_eq!(mailbox.wait(LONG), Found::Something);
+        assert_eq!(taken(&mailbox, 3), [ms(0), ms(1), ms(2)]);
+        assert_eq!(taken(&mailbox, 3), [ms(3), ms(4)]);
+        assert_eq!(mailbox.wait(Duration::ZERO), Found::Nothing);
+    }
+
+    #[test]
+    fn a_full_mailbox_gives_the_job_back_and_can_still_be_nudged() {
+        let mailbox = Mailbox::default();
+        for i in 0..CAPACITY {
+            assert!(mailbox.send(job(i as u64)).is_ok());
+        }
+        assert!(matches!(mailbox.send(job(0)), Err(Refused::Full(Job::Release(_)))));
+        assert_eq!(taken(&mailbox, usize::MAX).len(), CAPACITY);
+        mailbox.nudge();
+        assert_eq!(mailbox.wait(LONG), Found::Something);
+        assert_eq!(mailbox.wait(Duration::ZERO), Found::Nothing, "it was told once");
+    }
+
+    #[test]
+    fn what_is_there_is_taken_before_the_end() {
+        let mailbox = Mailbox::default();
+        assert!(mailbox.send(job(1)).is_ok());
+        mailbox.close();
+        assert_eq!(mailbox.wait(LONG), Found::Something);
+        assert_eq!(taken(&mailbox, 10), [ms(1)]);
+        assert_eq!(mailbox.wait(LONG), Found::Closed);
+        mailbox.abandon();
+        assert!(matches!(mailbox.send(job(2)), Err(Refused::Abandoned(_))));
+    }
+
+    /// Were one wake-up lost, a wait would take its whole minute.
+    #[test]
+    fn whoever_sleeps_is_woken_for_each_thing_there_is() {
+        const JOBS: usize = 20_000;
+        let mailbox = Mailbox::default();
+        thread::scope(|scope| {
+            let worker = scope.spawn(|| {
+                let mut count = 0;
+                while mailbox.wait(LONG) != Found::Closed {
+                    count += taken(&mailbox, 64).len();
+                }
+                count
+            });
+            let senders: Vec<_> = (0..2)
+                .map(|_| {
+                    scope.spawn(|| {
+                        for i in 0..JOBS {
+                            while mailbox.send(job(i as u64)).is_err() {
+                                thread::yield_now();
+                            }
+                            if i % 16 == 0 {
+                                thread::yield_now();
+                            }
+                        }
+                    })
+                })
+                .collect();
+            senders.into_iter().for_each(|sender| sender.join().expect("no panic"));
+            mailbox.close();
+            assert_eq!(worker.join().expect("no panic"), 2 * JOBS);
+        });
+    }
+}
