@@ -1,8 +1,11 @@
 //! What nodes publish, on its way to those who listen: it is delayed, and it gets lost.
 
+use std::time::Duration;
+
 use super::{Event, Network, SimNode};
 use crate::ident::release_channel;
 use crate::quorum::majority;
+use crate::simulation::checkers::Grant;
 use crate::simulation::client::Note;
 use crate::simulation::wake::News;
 
@@ -80,9 +83,12 @@ impl Network {
         }
     }
 
-    /// A waiter was told that enough nodes are free. Between two clients that is true.
+    /// A waiter was told that enough nodes are free. Between two clients that is true, unless it was told
+    /// of the lock before this one, which was given back just now.
     pub(in super::super) fn woken(&mut self, client: usize, name: usize) {
-        if !self.pair {
+        let on_its_way = Duration::from_millis(self.latency_ms) * 3;
+        let of_before = |grant: &Grant| self.now < grant.at + on_its_way;
+        if !self.pair || self.checks.grants.last().is_some_and(of_before) {
             return;
         }
         let (now, key) = (self.now, format!("name-{name}").into_bytes());
