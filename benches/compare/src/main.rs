@@ -1,0 +1,79 @@
+//! Measures, in one run and in turns, on servers that it starts itself: this library, the crates
+//! `redlock` and `rslock`, and what the protocol costs with nothing around it.
+//!
+//! `cargo run --release -p compare`, or with some of `uncontended throughput` for those scenarios alone;
+//! `--seconds N` is about how long each of them takes; `--quick` shows in seconds that each one runs.
+//!
+//! A benchmark is no test: where there is a goal, PASS or FAIL is printed beside the figure, and the
+//! exit status says nothing.
+
+use std::thread;
+use std::time::Duration;
+
+mod contestant;
+mod floor;
+mod packed;
+mod report;
+mod spent;
+mod throughput;
+mod turns;
+mod uncontended;
+mod wire;
+
+#[path = "../../../tests/support/cpu.rs"]
+mod cpu;
+#[path = "../../../tests/support/server.rs"]
+mod server;
+
+type Scenario = fn(&Settings);
+
+const SCENARIOS: [(&str, Scenario); 2] =
+    [("uncontended", uncontended::run), ("throughput", throughput::run)];
+
+/// How long everything may take.
+pub(crate) struct Settings {
+    /// One scenario, about.
+    seconds: f64,
+    turn: Duration,
+}
+
+impl Settings {
+    /// How many turns each has if `parts` share the scenario's time.
+    pub(crate) fn turns(&self, parts: usize) -> usize {
+        let turns = self.seconds / self.turn.as_secs_f64() / parts as f64;
+        (turns as usize).max(2)
+    }
+}
+
+fn main() {
+    let mut settings = Settings { seconds: 40.0, turn: Duration::from_millis(200) };
+    let mut chosen = Vec::new();
+    let mut arguments = std::env::args().skip(1);
+    while let Some(argument) = arguments.next() {
+        match &*argument {
+            "--quick" => settings = Settings { seconds: 1.0, turn: Duration::from_millis(50) },
+            "--seconds" => {
+                let seconds = arguments.next().and_then(|n| n.parse().ok());
+                settings.seconds = seconds.unwrap_or_else(|| usage());
+            }
+            name => match SCENARIOS.iter().find(|(known, _)| *known == name) {
+                Some(scenario) => chosen.push(*scenario),
+                None => usage(),
+            },
+        }
+    }
+    if chosen.is_empty() {
+        chosen.extend(SCENARIOS);
+    }
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    println!("{cores} cores; turns of {:?}", settings.turn);
+    for (_, scenario) in chosen {
+        scenario(&settings);
+    }
+}
+
+fn usage() -> ! {
+    let names: Vec<_> = SCENARIOS.iter().map(|(name, _)| *name).collect();
+    eprintln!("usage: compare [{}] [--seconds N] [--quick]", names.join("|"));
+    std::process::exit(2)
+}

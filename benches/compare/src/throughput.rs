@@ -1,0 +1,48 @@
+//! Many threads, each on a name of its own.
+
+use super::Settings;
+use super::contestant::{Contestant, Ending, Ours, all_on, bare};
+use super::packed::Packed;
+use super::report::{Goal, Row, table};
+use super::server::{Server, Servers};
+use super::turns::{Turn, interleave, on_own_names, ratio};
+
+const NODES: usize = 5;
+/// How many threads, and what share of the packed floor is the goal, with everything on and bare.
+const THREADS: [(usize, f64, f64); 2] = [(8, 0.9, 1.0), (64, 0.6, 0.7)];
+
+pub(crate) fn run(settings: &Settings) {
+    let servers = &Servers::start(NODES);
+    let ports: Vec<_> = servers.iter().map(Server::port).collect();
+    let contestants: [(&str, Box<dyn Contestant>); 4] = [
+        ("packed floor", Box::new(Packed::new(ports))),
+        ("quorlock, unlock", Box::new(Ours::new(servers, "a", all_on, Ending::Unlock))),
+        ("  bare, unlock", Box::new(Ours::new(servers, "b", bare, Ending::Unlock))),
+        ("quorlock, drop", Box::new(Ours::new(servers, "c", all_on, Ending::Drop))),
+    ];
+    for (threads, all_on, bare) in THREADS {
+        let turns = settings.turns(THREADS.len() * contestants.len());
+        let all = interleave(contestants.len(), turns, |i| {
+            on_own_names(servers, &*contestants[i].1, threads, settings.turn)
+        });
+        let goals = [None, Some(all_on), Some(bare), None];
+        let rows: Vec<_> = contestants
+            .iter()
+            .zip(&all)
+            .zip(goals)
+            .map(|(((name, _), turns), goal)| Row {
+                name,
+                turns,
+                ratio: ratio(turns, &all[0], Turn::per_second),
+                goal: goal.map(Goal::AtLeast),
+            })
+            .collect();
+        table(
+            &format!(
+                "Throughput, {threads} threads on names of their own, {NODES} nodes; ratio: locks \
+                 per second to the packed floor's"
+            ),
+            &rows,
+        );
+    }
+}

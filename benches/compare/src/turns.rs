@@ -1,0 +1,128 @@
+//! Turns: the machine is never the same for two seconds, so the contestants are measured one after the
+//! other in short turns, many times over, and what counts is the median of the ratios of neighbours.
+
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::contestant::Contestant;
+use super::server::Servers;
+use super::spent::Spent;
+
+/// What one contestant did in one turn.
+pub(crate) struct Turn {
+    /// How long each lock and its unlock took, sorted.
+    pub(crate) times: Vec<Duration>,
+    pub(crate) took: Duration,
+    pub(crate) spent: Spent,
+}
+
+/// All turns of one contestant.
+pub(crate) type Turns = Vec<Turn>;
+
+/// The turns of each of `contestants`, in their order.
+pub(crate) fn interleave(
+    contestants: usize,
+    turns: usize,
+    mut measure: impl FnMut(usize) -> Turn,
+) -> Vec<Turns> {
+    let mut all: Vec<Turns> = (0..contestants).map(|_| Turns::new()).collect();
+    for turn in 0..turns {
+        // Now this way round and now that, so that nobody profits from being the first.
+        let mut order: Vec<_> = (0..contestants).collect();
+        if turn % 2 == 1 {
+            order.reverse();
+        }
+        for i in order {
+            all[i].push(measure(i));
+        }
+    }
+    all
+}
+
+/// One turn: `threads` callers lock and unlock, each a name of its own, for as long as `span`.
+pub(crate) fn on_own_names(
+    servers: &Servers,
+    contestant: &dyn Contestant,
+    threads: usize,
+    span: Duration,
+) -> Turn {
+    /// What comes first on a fresh connection is no measure.
+    const WARM_UP: usize = 3;
+
+    let over = AtomicBool::new(false);
+    let ready = Barrier::new(threads + 1);
+    thread::scope(|scope| {
+        let callers: Vec<_> = (0..threads)
+            .map(|thread| {
+                let (over, ready) = (&over, &ready);
+                scope.spawn(move || {
+                    let mut caller = contestant.caller(&format!("own/{thread}"));
+                    (0..WARM_UP).for_each(|_| caller(&mut || {}));
+                    let mut times = Vec::new();
+                    ready.wait();
+                    ready.wait();
+                    while !over.load(Ordering::Relaxed) {
+                        let start = Instant::now();
+                        caller(&mut || {});
+                        times.push(start.elapsed());
+                    }
+                    times
+                })
+            })
+            .collect();
+        ready.wait();
+        let before = Spent::now(servers);
+        ready.wait();
+        let start = Instant::now();
+        thread::sleep(span);
+        over.store(true, Ordering::Relaxed);
+        let mut times: Vec<_> =
+            callers.into_iter().flat_map(|caller| caller.join().expect("a caller ends")).collect();
+        let took = start.elapsed();
+        times.sort_unstable();
+        Turn { times, took, spent: Spent::now(servers) - before }
+    })
+}
+
+impl Turn {
+    pub(crate) fn per_second(&self) -> f64 {
+        self.times.len() as f64 / self.took.as_secs_f64()
+    }
+
+    pub(crate) fn median_us(&self) -> f64 {
+        micros(quantile(&self.times, 0.5))
+    }
+}
+
+/// How long it took in all turns together, at that quantile, in microseconds.
+pub(crate) fn pooled_us(turns: &[Turn], share: f64) -> f64 {
+    let mut times: Vec<_> = turns.iter().flat_map(|turn| turn.times.iter().copied()).collect();
+    times.sort_unstable();
+    micros(quantile(&times, share))
+}
+
+/// The median over the turns.
+pub(crate) fn middle(turns: &[Turn], of: impl Fn(&Turn) -> f64) -> f64 {
+    quartiles(turns.iter().map(of).collect())[1]
+}
+
+/// Of `turns` to `others`, turn by turn: the median, and the quartiles around it.
+pub(crate) fn ratio(turns: &[Turn], others: &[Turn], of: impl Fn(&Turn) -> f64) -> [f64; 3] {
+    quartiles(turns.iter().zip(others).map(|(turn, other)| of(turn) / of(other)).collect())
+}
+
+pub(crate) fn quartiles(mut values: Vec<f64>) -> [f64; 3] {
+    values.sort_unstable_by(f64::total_cmp);
+    [0.25, 0.5, 0.75].map(|share| quantile(&values, share))
+}
+
+/// Not a number where there are no values.
+pub(crate) fn quantile<T: Copy>(sorted: &[T], share: f64) -> T {
+    sorted[((sorted.len() - 1) as f64 * share).round() as usize]
+}
+
+pub(crate) fn micros(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e6
+}

@@ -1,0 +1,54 @@
+//! One thread, and a lock that nobody else wants.
+
+use super::contestant::{Contestant, Ending, Ours, all_on, bare};
+use super::floor::Floor;
+use super::report::{Goal, Row, table};
+use quorlock::Builder;
+
+use super::Settings;
+use super::server::{Server, Servers};
+use super::turns::{Turn, interleave, on_own_names, ratio};
+
+const NODES: [usize; 4] = [1, 3, 5, 7];
+/// The goals are for as many.
+const USUAL: usize = 5;
+
+pub(crate) fn run(settings: &Settings) {
+    for nodes in NODES {
+        let servers = Servers::start(nodes);
+        measure(settings, &servers);
+    }
+}
+
+fn measure(settings: &Settings, servers: &Servers) {
+    let nodes = servers.len();
+    let ports: Vec<_> = servers.iter().map(Server::port).collect();
+    let ours = |prefix, build: fn(Builder) -> Builder, ending| {
+        Box::new(Ours::new(servers, prefix, build, ending)) as Box<dyn Contestant>
+    };
+    let contestants: [(&str, Box<dyn Contestant>, Option<f64>); 5] = [
+        ("floor", Box::new(Floor::new(ports)), None),
+        ("quorlock, unlock", ours("a", all_on, Ending::Unlock), Some(1.5)),
+        ("quorlock, drop", ours("b", all_on, Ending::Drop), Some(0.85)),
+        ("  bare, unlock", ours("c", bare, Ending::Unlock), None),
+        ("  bare, drop", ours("d", bare, Ending::Drop), None),
+    ];
+    let turns = settings.turns(NODES.len() * contestants.len());
+    let all = interleave(contestants.len(), turns, |i| {
+        on_own_names(servers, &*contestants[i].1, 1, settings.turn)
+    });
+    let rows: Vec<_> = contestants
+        .iter()
+        .zip(&all)
+        .map(|((name, _, goal), turns)| Row {
+            name,
+            turns,
+            ratio: ratio(turns, &all[0], Turn::median_us),
+            goal: goal.filter(|_| nodes == USUAL).map(Goal::AtMost),
+        })
+        .collect();
+    table(
+        &format!("Uncontended, one thread, {nodes} nodes; ratio: median time to the floor's"),
+        &rows,
+    );
+}

@@ -1,0 +1,163 @@
+//! Raw sockets to all nodes, and the two scripts of the Redlock algorithm: what the floors are made of.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, TcpStream};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+/// As the Redis documentation has them, but that both answer an integer of one digit: so each answer
+/// is four bytes, and reading it costs nothing.
+const ACQUIRE: &str = "if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return 1 \
+                       else return 0 end";
+const RELEASE: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then \
+                       return redis.call('DEL', KEYS[1]) else return 0 end";
+const ANSWER: usize = 4;
+
+const TTL_MS: &str = "30000";
+/// So many answers behind, a node counts as hung, and is not written to.
+const HUNG: usize = 256;
+/// Nothing waits for longer: the bench has hung then.
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// One connection to each node.
+pub(crate) struct Wire {
+    nodes: Vec<Node>,
+    scripts: Scripts,
+}
+
+/// The names by which nodes know the scripts.
+#[derive(Clone)]
+struct Scripts {
+    acquire: String,
+    release: String,
+}
+
+struct Node {
+    stream: TcpStream,
+    /// Answers to earlier requests that have not come yet.
+    behind: usize,
+    /// Answers to the present requests that have come.
+    came: usize,
+    asked: bool,
+    /// The bytes of an answer of which the rest has not come yet.
+    part: Vec<u8>,
+}
+
+impl Wire {
+    pub(crate) fn connect(ports: &[u16]) -> Self {
+        let mut scripts = None;
+        let nodes = ports.iter().map(|port| {
+            let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, *port)).expect("it listens");
+            stream.set_nodelay(true).expect("it is a socket");
+            stream.set_read_timeout(Some(LIMIT)).expect("it is no zero");
+            let acquire = load(&stream, ACQUIRE);
+            let release = load(&stream, RELEASE);
+            stream.set_nonblocking(true).expect("it is a socket");
+            scripts = Some(Scripts { acquire, release });
+            Node { stream, behind: 0, came: 0, asked: false, part: Vec::new() }
+        });
+        let nodes = nodes.collect();
+        Self { nodes, scripts: scripts.expect("there is a node") }
+    }
+
+    /// Appends the request to `bytes`.
+    pub(crate) fn acquire(&self, bytes: &mut Vec<u8>, key: &str, owner: &str) {
+        encode(bytes, &["EVALSHA", &self.scripts.acquire, "1", key, owner, TTL_MS]);
+    }
+
+    /// Appends the request to `bytes`.
+    pub(crate) fn release(&self, bytes: &mut Vec<u8>, key: &str, owner: &str) {
+        encode(bytes, &["EVALSHA", &self.scripts.release, "1", key, owner]);
+    }
+
+    /// Writes `requests` requests to all nodes, reads until a majority has answered all of them, and
+    /// says how many nodes said yes to each.
+    pub(crate) fn exchange(&mut self, bytes: &[u8], requests: usize) -> Vec<usize> {
+        let majority = self.nodes.len() / 2 + 1;
+        let mut yes = vec![0; requests];
+        for node in &mut self.nodes {
+            node.drain();
+            node.asked = node.behind < HUNG;
+            node.came = 0;
+            if node.asked {
+                node.stream.write_all(bytes).expect("there is room for so little");
+            }
+        }
+        while self.nodes.iter().filter(|node| node.came == requests).count() < majority {
+            self.wait(requests);
+            for node in &mut self.nodes {
+                if node.asked && node.came < requests {
+                    node.read(&mut yes);
+                }
+            }
+        }
+        for node in self.nodes.iter_mut().filter(|node| node.asked) {
+            node.behind += requests - node.came;
+        }
+        yes
+    }
+
+    /// Waits until a node has something to say of which the answer is not there yet.
+    fn wait(&self, requests: usize) {
+        let waiting = self.nodes.iter().filter(|node| node.asked && node.came < requests);
+        let mut polled: Vec<_> =
+            waiting.map(|node| PollFd::new(&node.stream, PollFlags::IN)).collect();
+        let limit = Timespec::try_from(LIMIT).expect("it is not long");
+        let ready = poll(&mut polled, Some(&limit)).expect("sockets can be waited for");
+        assert!(ready > 0, "no majority answered in {LIMIT:?}");
+    }
+}
+
+impl Node {
+    /// Reads what is there of the answers that nobody waits for any more.
+    fn drain(&mut self) {
+        while self.behind > 0 && self.take(&mut []) {}
+    }
+
+    /// Reads what is there.
+    fn read(&mut self, yes: &mut [usize]) {
+        self.take(yes);
+    }
+
+    /// One read; whether anything came.
+    fn take(&mut self, yes: &mut [usize]) -> bool {
+        let mut room = [0; 4096];
+        let some = match (&self.stream).read(&mut room) {
+            Ok(0) => panic!("a node has closed the connection"),
+            Ok(some) => some,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return false,
+            Err(error) => panic!("a node cannot be read from: {error}"),
+        };
+        self.part.extend_from_slice(&room[..some]);
+        let whole = self.part.len() / ANSWER;
+        for i in 0..whole {
+            let answer = &self.part[i * ANSWER..(i + 1) * ANSWER];
+            assert!(answer[0] == b':', "an error: {}", self.part.escape_ascii());
+            if self.behind > 0 {
+                self.behind -= 1;
+            } else {
+                yes[self.came] += usize::from(answer[1] == b'1');
+                self.came += 1;
+            }
+        }
+        self.part.drain(..whole * ANSWER);
+        true
+    }
+}
+
+fn load(mut stream: &TcpStream, script: &str) -> String {
+    let mut bytes = Vec::new();
+    encode(&mut bytes, &["SCRIPT", "LOAD", script]);
+    stream.write_all(&bytes).expect("it listens");
+    let mut answer = [0; "$40\r\n\r\n".len() + 40];
+    stream.read_exact(&mut answer).expect("it answers");
+    String::from_utf8(answer[5..45].to_vec()).expect("it is ASCII")
+}
+
+fn encode(bytes: &mut Vec<u8>, parts: &[&str]) {
+    write!(bytes, "*{}\r\n", parts.len()).expect("memory takes all");
+    for part in parts {
+        write!(bytes, "${}\r\n{part}\r\n", part.len()).expect("memory takes all");
+    }
+}
