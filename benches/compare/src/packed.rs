@@ -3,12 +3,15 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle, Thread};
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 
 use super::contestant::{Caller, Contestant};
 use super::wire::Wire;
 
+/// Nobody waits for longer: the thread has ended then.
+const LIMIT: Duration = Duration::from_secs(10);
 /// More than there are callers.
 const MAILBOX: usize = 1_024;
 
@@ -56,8 +59,10 @@ impl Contestant for Packed {
                 verdict.there.store(false, Ordering::Relaxed);
                 let request = Request { acquire, key, owner, verdict: verdict.clone() };
                 mailbox.send(request).expect("the thread is there");
+                let start = Instant::now();
                 while !verdict.there.load(Ordering::Acquire) {
-                    thread::park();
+                    thread::park_timeout(LIMIT);
+                    assert!(start.elapsed() < LIMIT, "the thread does not answer");
                 }
             };
             ask(true);

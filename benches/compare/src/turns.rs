@@ -50,6 +50,8 @@ pub(crate) fn on_own_names(
 ) -> Turn {
     /// What comes first on a fresh connection is no measure.
     const WARM_UP: usize = 3;
+    /// For the nodes that nobody waits for, lest they are still at it in the next one's turn.
+    const SETTLE: Duration = Duration::from_millis(10);
 
     let over = AtomicBool::new(false);
     let ready = Barrier::new(threads + 1);
@@ -73,6 +75,7 @@ pub(crate) fn on_own_names(
             })
             .collect();
         ready.wait();
+        thread::sleep(SETTLE);
         let before = Spent::now(servers);
         ready.wait();
         let start = Instant::now();
@@ -82,6 +85,7 @@ pub(crate) fn on_own_names(
             callers.into_iter().flat_map(|caller| caller.join().expect("a caller ends")).collect();
         let took = start.elapsed();
         times.sort_unstable();
+        thread::sleep(SETTLE);
         Turn { times, took, spent: Spent::now(servers) - before }
     })
 }

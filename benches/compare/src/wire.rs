@@ -2,7 +2,7 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -15,8 +15,10 @@ const RELEASE: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then \
 const ANSWER: usize = 4;
 
 const TTL_MS: &str = "30000";
-/// So many answers behind, a node counts as hung, and is not written to.
-const HUNG: usize = 256;
+/// Whoever is so many answers behind is waited for, lest its requests fill its socket; and whoever is
+/// waited for in vain for that long is hung, and not written to until it has caught up.
+const BEHIND: usize = 256;
+const HUNG: Duration = Duration::from_millis(100);
 /// Nothing waits for longer: the bench has hung then.
 const LIMIT: Duration = Duration::from_secs(10);
 
@@ -40,6 +42,7 @@ struct Node {
     /// Answers to the present requests that have come.
     came: usize,
     asked: bool,
+    hung: bool,
     /// The bytes of an answer of which the rest has not come yet.
     part: Vec<u8>,
 }
@@ -55,7 +58,7 @@ impl Wire {
             let release = load(&stream, RELEASE);
             stream.set_nonblocking(true).expect("it is a socket");
             scripts = Some(Scripts { acquire, release });
-            Node { stream, behind: 0, came: 0, asked: false, part: Vec::new() }
+            Node { stream, behind: 0, came: 0, asked: false, hung: false, part: Vec::new() }
         });
         let nodes = nodes.collect();
         Self { nodes, scripts: scripts.expect("there is a node") }
@@ -77,8 +80,8 @@ impl Wire {
         let majority = self.nodes.len() / 2 + 1;
         let mut yes = vec![0; requests];
         for node in &mut self.nodes {
-            node.drain();
-            node.asked = node.behind < HUNG;
+            node.catch_up();
+            node.asked = !node.hung;
             node.came = 0;
             if node.asked {
                 node.stream.write_all(bytes).expect("there is room for so little");
@@ -88,7 +91,7 @@ impl Wire {
             self.wait(requests);
             for node in &mut self.nodes {
                 if node.asked && node.came < requests {
-                    node.read(&mut yes);
+                    node.take(&mut yes);
                 }
             }
         }
@@ -101,23 +104,27 @@ impl Wire {
     /// Waits until a node has something to say of which the answer is not there yet.
     fn wait(&self, requests: usize) {
         let waiting = self.nodes.iter().filter(|node| node.asked && node.came < requests);
-        let mut polled: Vec<_> =
-            waiting.map(|node| PollFd::new(&node.stream, PollFlags::IN)).collect();
-        let limit = Timespec::try_from(LIMIT).expect("it is not long");
-        let ready = poll(&mut polled, Some(&limit)).expect("sockets can be waited for");
-        assert!(ready > 0, "no majority answered in {LIMIT:?}");
+        assert!(readable(waiting, LIMIT), "no majority answered in {LIMIT:?}");
     }
+}
+
+/// Whether one of them is to be read from within `limit`.
+fn readable<'a>(nodes: impl Iterator<Item = &'a Node>, limit: Duration) -> bool {
+    let mut polled: Vec<_> = nodes.map(|node| PollFd::new(&node.stream, PollFlags::IN)).collect();
+    let limit = Timespec::try_from(limit).expect("it is not long");
+    poll(&mut polled, Some(&limit)).expect("sockets can be waited for") > 0
 }
 
 impl Node {
     /// Reads what is there of the answers that nobody waits for any more.
-    fn drain(&mut self) {
+    fn catch_up(&mut self) {
         while self.behind > 0 && self.take(&mut []) {}
-    }
-
-    /// Reads what is there.
-    fn read(&mut self, yes: &mut [usize]) {
-        self.take(yes);
+        let start = Instant::now();
+        while self.behind >= BEHIND && !self.hung {
+            self.hung = !readable(std::iter::once(&*self), HUNG.saturating_sub(start.elapsed()));
+            self.take(&mut []);
+        }
+        self.hung &= self.behind > 0;
     }
 
     /// One read; whether anything came.
