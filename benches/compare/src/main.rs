@@ -12,6 +12,7 @@ use std::time::Duration;
 
 mod contestant;
 mod floor;
+mod others;
 mod packed;
 mod report;
 mod spent;

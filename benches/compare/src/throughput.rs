@@ -2,6 +2,7 @@
 
 use super::Settings;
 use super::contestant::{Contestant, Ending, Ours, all_on, bare};
+use super::others::{Redlock, Rslock};
 use super::packed::Packed;
 use super::report::{Goal, Row, table};
 use super::server::{Server, Servers};
@@ -14,10 +15,12 @@ const THREADS: [(usize, f64, f64); 2] = [(8, 0.9, 1.0), (64, 0.6, 0.7)];
 pub(crate) fn run(settings: &Settings) {
     let servers = &Servers::start(NODES);
     let ports: Vec<_> = servers.iter().map(Server::port).collect();
-    let contestants: [(&str, Box<dyn Contestant>); 4] = [
+    let contestants: [(&str, Box<dyn Contestant>); 6] = [
         ("packed floor", Box::new(Packed::new(ports))),
         ("quorlock, unlock", Box::new(Ours::new(servers, "a", all_on, Ending::Unlock))),
         ("  bare, unlock", Box::new(Ours::new(servers, "b", bare, Ending::Unlock))),
+        ("rslock", Box::new(Rslock::new(servers))),
+        ("redlock", Box::new(Redlock::new(servers))),
         ("quorlock, drop", Box::new(Ours::new(servers, "c", all_on, Ending::Drop))),
     ];
     for (threads, all_on, bare) in THREADS {
@@ -25,7 +28,7 @@ pub(crate) fn run(settings: &Settings) {
         let all = interleave(contestants.len(), turns, |i| {
             on_own_names(servers, &*contestants[i].1, threads, settings.turn)
         });
-        let goals = [None, Some(all_on), Some(bare), None];
+        let goals = [None, Some(all_on), Some(bare), None, None, None];
         let rows: Vec<_> = contestants
             .iter()
             .zip(&all)

@@ -2,6 +2,7 @@
 
 use super::contestant::{Contestant, Ending, Ours, all_on, bare};
 use super::floor::Floor;
+use super::others::{Redlock, Rslock};
 use super::report::{Goal, Row, table};
 use quorlock::Builder;
 
@@ -26,12 +27,14 @@ fn measure(settings: &Settings, servers: &Servers) {
     let ours = |prefix, build: fn(Builder) -> Builder, ending| {
         Box::new(Ours::new(servers, prefix, build, ending)) as Box<dyn Contestant>
     };
-    let contestants: [(&str, Box<dyn Contestant>, Option<f64>); 5] = [
+    let contestants: [(&str, Box<dyn Contestant>, Option<f64>); 7] = [
         ("floor", Box::new(Floor::new(ports)), None),
         ("quorlock, unlock", ours("a", all_on, Ending::Unlock), Some(1.5)),
         ("quorlock, drop", ours("b", all_on, Ending::Drop), Some(0.85)),
         ("  bare, unlock", ours("c", bare, Ending::Unlock), None),
         ("  bare, drop", ours("d", bare, Ending::Drop), None),
+        ("rslock", Box::new(Rslock::new(servers)), None),
+        ("redlock", Box::new(Redlock::new(servers)), None),
     ];
     let turns = settings.turns(NODES.len() * contestants.len());
     let all = interleave(contestants.len(), turns, |i| {

@@ -88,11 +88,12 @@ impl Wire {
             }
         }
         while self.nodes.iter().filter(|node| node.came == requests).count() < majority {
-            self.wait(requests);
-            for node in &mut self.nodes {
-                if node.asked && node.came < requests {
-                    node.take(&mut yes);
-                }
+            let waiting = self.nodes.iter_mut().filter(|node| node.asked && node.came < requests);
+            let mut waiting: Vec<_> = waiting.collect();
+            let ready = readable(&waiting, LIMIT);
+            assert!(ready.contains(&true), "no majority answered in {LIMIT:?}");
+            for (node, _) in waiting.iter_mut().zip(ready).filter(|(_, ready)| *ready) {
+                node.take(&mut yes);
             }
         }
         for node in self.nodes.iter_mut().filter(|node| node.asked) {
@@ -100,19 +101,15 @@ impl Wire {
         }
         yes
     }
-
-    /// Waits until a node has something to say of which the answer is not there yet.
-    fn wait(&self, requests: usize) {
-        let waiting = self.nodes.iter().filter(|node| node.asked && node.came < requests);
-        assert!(readable(waiting, LIMIT), "no majority answered in {LIMIT:?}");
-    }
 }
 
-/// Whether one of them is to be read from within `limit`.
-fn readable<'a>(nodes: impl Iterator<Item = &'a Node>, limit: Duration) -> bool {
-    let mut polled: Vec<_> = nodes.map(|node| PollFd::new(&node.stream, PollFlags::IN)).collect();
+/// Waits until there is something to read from one of them, and says from which.
+fn readable(nodes: &[&mut Node], limit: Duration) -> Vec<bool> {
+    let polled = nodes.iter().map(|node| PollFd::new(&node.stream, PollFlags::IN));
+    let mut polled: Vec<_> = polled.collect();
     let limit = Timespec::try_from(limit).expect("it is not long");
-    poll(&mut polled, Some(&limit)).expect("sockets can be waited for") > 0
+    poll(&mut polled, Some(&limit)).expect("sockets can be waited for");
+    polled.iter().map(|polled| !polled.revents().is_empty()).collect()
 }
 
 impl Node {
@@ -121,7 +118,7 @@ impl Node {
         while self.behind > 0 && self.take(&mut []) {}
         let start = Instant::now();
         while self.behind >= BEHIND && !self.hung {
-            self.hung = !readable(std::iter::once(&*self), HUNG.saturating_sub(start.elapsed()));
+            self.hung = !readable(&[self], HUNG.saturating_sub(start.elapsed()))[0];
             self.take(&mut []);
         }
         self.hung &= self.behind > 0;

@@ -1,0 +1,72 @@
+//! The crates `rslock` and `redlock`.
+
+use std::time::Duration;
+
+use redlock::RedLock;
+use rslock::LockManager;
+use tokio::runtime::Runtime;
+
+use super::contestant::{Caller, Contestant};
+use super::server::Servers;
+
+const TTL: Duration = Duration::from_secs(30);
+
+/// The crate `rslock`, which is asynchronous.
+///
+/// One manager for all callers, as its documentation has it: they share its connection to each node,
+/// which is what makes it fast. The connections live on a runtime with a thread for each core; callers
+/// are threads, and run their own calls with `block_on`, so that a call needs no further thread to be
+/// woken but the connections' tasks. Its guard releases nothing when it is dropped, so there is no lock
+/// and drop; and `release` waits for all nodes.
+pub(crate) struct Rslock {
+    manager: LockManager,
+    runtime: Runtime,
+}
+
+impl Rslock {
+    pub(crate) fn new(servers: &Servers) -> Self {
+        let mut runtime = tokio::runtime::Builder::new_multi_thread();
+        let runtime = runtime.enable_all().build().expect("threads can be started");
+        Self { manager: LockManager::new(servers.urls()), runtime }
+    }
+
+    /// With short pauses between tries: three of up to 200 ms are the default, and `acquire` begins
+    /// anew after them.
+    pub(crate) fn impatient(mut self, pause: Duration) -> Self {
+        self.manager.set_retry(u32::MAX, pause);
+        self
+    }
+}
+
+impl Contestant for Rslock {
+    fn caller<'a>(&'a self, name: &str) -> Caller<'a> {
+        let key = format!("rslock:{name}");
+        Box::new(move |inside| {
+            let acquire = self.manager.acquire(key.as_str(), TTL);
+            let guard = self.runtime.block_on(acquire).expect("it tries until it has the lock");
+            inside();
+            self.runtime.block_on(guard.release());
+        })
+    }
+}
+
+/// The crate `redlock`, which makes a connection for each request, and asks one node after the other.
+pub(crate) struct Redlock(RedLock);
+
+impl Redlock {
+    pub(crate) fn new(servers: &Servers) -> Self {
+        Self(RedLock::new(servers.urls()))
+    }
+}
+
+impl Contestant for Redlock {
+    fn caller<'a>(&'a self, name: &str) -> Caller<'a> {
+        let key = format!("redlock:{name}").into_bytes();
+        Box::new(move |inside| {
+            let ttl_ms = TTL.as_millis() as usize;
+            let guard = self.0.acquire(&key, ttl_ms).expect("all nodes are there");
+            inside();
+            drop(guard); // waits for all nodes, one after the other
+        })
+    }
+}
