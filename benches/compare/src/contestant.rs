@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use quorlock::{Builder, Quorlock, Renewal};
 
-use super::server::{Servers, wait_until};
+use super::server::wait_until;
 
 /// A way to lock names.
 pub(crate) trait Contestant: Sync {
@@ -43,12 +43,12 @@ pub(crate) fn bare(builder: Builder) -> Builder {
 impl Ours {
     /// `prefix` keeps clients apart whose settings differ.
     pub(crate) fn new(
-        servers: &Servers,
+        urls: Vec<String>,
         prefix: &str,
         settings: impl FnOnce(Builder) -> Builder,
         ending: Ending,
     ) -> Self {
-        let builder = Quorlock::builder().nodes(servers.urls()).key_prefix(format!("{prefix}:"));
+        let builder = Quorlock::builder().nodes(urls).key_prefix(format!("{prefix}:"));
         let locks = settings(builder).build().expect("valid settings");
         wait_connected(&locks);
         // Nothing is held on servers that have just been started.

@@ -1,7 +1,7 @@
 //! Measures, in one run and in turns, on servers that it starts itself: this library, the crates
 //! `redlock` and `rslock`, and what the protocol costs with nothing around it.
 //!
-//! `cargo run --release -p compare`, or with some of `uncontended throughput` for those scenarios alone;
+//! `cargo run --release -p compare`, with the names of some scenarios for those alone;
 //! `--seconds N` is about how long each of them takes; `--quick` shows in seconds that each one runs.
 //!
 //! A benchmark is no test: where there is a goal, PASS or FAIL is printed beside the figure, and the
@@ -10,12 +10,18 @@
 use std::thread;
 use std::time::Duration;
 
+mod burst;
+mod contest;
 mod contestant;
 mod floor;
+mod handover;
+mod hung;
 mod others;
 mod packed;
+mod process;
 mod report;
 mod spent;
+mod starvation;
 mod throughput;
 mod turns;
 mod uncontended;
@@ -28,8 +34,14 @@ mod server;
 
 type Scenario = fn(&Settings);
 
-const SCENARIOS: [(&str, Scenario); 2] =
-    [("uncontended", uncontended::run), ("throughput", throughput::run)];
+const SCENARIOS: [(&str, Scenario); 6] = [
+    ("uncontended", uncontended::run),
+    ("throughput", throughput::run),
+    ("hung", hung::run),
+    ("handover", handover::run),
+    ("burst", burst::run),
+    ("starvation", starvation::run),
+];
 
 /// How long everything may take.
 pub(crate) struct Settings {
@@ -47,9 +59,12 @@ impl Settings {
 }
 
 fn main() {
-    let mut settings = Settings { seconds: 40.0, turn: Duration::from_millis(200) };
+    let mut settings = Settings { seconds: 40.0, turn: Duration::from_millis(150) };
     let mut chosen = Vec::new();
-    let mut arguments = std::env::args().skip(1);
+    let mut arguments = std::env::args().skip(1).peekable();
+    if arguments.next_if(|argument| argument == process::ARGUMENT).is_some() {
+        return process::run(arguments);
+    }
     while let Some(argument) = arguments.next() {
         match &*argument {
             "--quick" => settings = Settings { seconds: 1.0, turn: Duration::from_millis(50) },

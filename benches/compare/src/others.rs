@@ -7,7 +7,6 @@ use rslock::LockManager;
 use tokio::runtime::Runtime;
 
 use super::contestant::{Caller, Contestant};
-use super::server::Servers;
 
 const TTL: Duration = Duration::from_secs(30);
 
@@ -24,10 +23,10 @@ pub(crate) struct Rslock {
 }
 
 impl Rslock {
-    pub(crate) fn new(servers: &Servers) -> Self {
+    pub(crate) fn new(urls: Vec<String>) -> Self {
         let mut runtime = tokio::runtime::Builder::new_multi_thread();
         let runtime = runtime.enable_all().build().expect("threads can be started");
-        Self { manager: LockManager::new(servers.urls()), runtime }
+        Self { manager: LockManager::new(urls), runtime }
     }
 
     /// With short pauses between tries: three of up to 200 ms are the default, and `acquire` begins
@@ -54,8 +53,8 @@ impl Contestant for Rslock {
 pub(crate) struct Redlock(RedLock);
 
 impl Redlock {
-    pub(crate) fn new(servers: &Servers) -> Self {
-        Self(RedLock::new(servers.urls()))
+    pub(crate) fn new(urls: Vec<String>) -> Self {
+        Self(RedLock::new(urls))
     }
 }
 

@@ -55,8 +55,8 @@ pub(crate) fn table(title: &str, rows: &[Row<'_>]) {
         let judged = goal.map(|goal| goal.judge(*ratio).to_string()).unwrap_or_default();
         println!(
             "{name:<18} {:>7.0} {:>8.0} {:>10.0} {:>10.2} {:>10.2} {:>9.1} {:>8.1}   {ratio:.3} ({lower:.3} to {upper:.3})  {judged}",
-            pooled_us(turns, 0.5),
-            pooled_us(turns, 0.99),
+            pooled_us(*turns, 0.5),
+            pooled_us(*turns, 0.99),
             middle(turns, Turn::per_second),
             per_lock(|turn| turn.spent.scripts),
             per_lock(|turn| turn.spent.commands),

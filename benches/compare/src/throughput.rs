@@ -17,11 +17,11 @@ pub(crate) fn run(settings: &Settings) {
     let ports: Vec<_> = servers.iter().map(Server::port).collect();
     let contestants: [(&str, Box<dyn Contestant>); 6] = [
         ("packed floor", Box::new(Packed::new(ports))),
-        ("quorlock, unlock", Box::new(Ours::new(servers, "a", all_on, Ending::Unlock))),
-        ("  bare, unlock", Box::new(Ours::new(servers, "b", bare, Ending::Unlock))),
-        ("rslock", Box::new(Rslock::new(servers))),
-        ("redlock", Box::new(Redlock::new(servers))),
-        ("quorlock, drop", Box::new(Ours::new(servers, "c", all_on, Ending::Drop))),
+        ("quorlock, unlock", Box::new(Ours::new(servers.urls(), "a", all_on, Ending::Unlock))),
+        ("  bare, unlock", Box::new(Ours::new(servers.urls(), "b", bare, Ending::Unlock))),
+        ("rslock", Box::new(Rslock::new(servers.urls()))),
+        ("redlock", Box::new(Redlock::new(servers.urls()))),
+        ("quorlock, drop", Box::new(Ours::new(servers.urls(), "c", all_on, Ending::Drop))),
     ];
     for (threads, all_on, bare) in THREADS {
         let turns = settings.turns(THREADS.len() * contestants.len());

@@ -18,16 +18,13 @@ pub(crate) struct Turn {
     pub(crate) spent: Spent,
 }
 
-/// All turns of one contestant.
-pub(crate) type Turns = Vec<Turn>;
-
 /// The turns of each of `contestants`, in their order.
-pub(crate) fn interleave(
+pub(crate) fn interleave<T>(
     contestants: usize,
     turns: usize,
-    mut measure: impl FnMut(usize) -> Turn,
-) -> Vec<Turns> {
-    let mut all: Vec<Turns> = (0..contestants).map(|_| Turns::new()).collect();
+    mut measure: impl FnMut(usize) -> T,
+) -> Vec<Vec<T>> {
+    let mut all: Vec<_> = (0..contestants).map(|_| Vec::new()).collect();
     for turn in 0..turns {
         // Now this way round and now that, so that nobody profits from being the first.
         let mut order: Vec<_> = (0..contestants).collect();
@@ -91,6 +88,7 @@ pub(crate) fn on_own_names(
 }
 
 impl Turn {
+    /// Locks and unlocks, of all callers.
     pub(crate) fn per_second(&self) -> f64 {
         self.times.len() as f64 / self.took.as_secs_f64()
     }
@@ -101,8 +99,8 @@ impl Turn {
 }
 
 /// How long it took in all turns together, at that quantile, in microseconds.
-pub(crate) fn pooled_us(turns: &[Turn], share: f64) -> f64 {
-    let mut times: Vec<_> = turns.iter().flat_map(|turn| turn.times.iter().copied()).collect();
+pub(crate) fn pooled_us<'a>(turns: impl IntoIterator<Item = &'a Turn>, share: f64) -> f64 {
+    let mut times: Vec<_> = turns.into_iter().flat_map(|turn| turn.times.iter().copied()).collect();
     times.sort_unstable();
     micros(quantile(&times, share))
 }
@@ -122,7 +120,7 @@ pub(crate) fn quartiles(mut values: Vec<f64>) -> [f64; 3] {
     [0.25, 0.5, 0.75].map(|share| quantile(&values, share))
 }
 
-/// Not a number where there are no values.
+/// Of some values, that there must be.
 pub(crate) fn quantile<T: Copy>(sorted: &[T], share: f64) -> T {
     sorted[((sorted.len() - 1) as f64 * share).round() as usize]
 }

@@ -25,7 +25,7 @@ fn measure(settings: &Settings, servers: &Servers) {
     let nodes = servers.len();
     let ports: Vec<_> = servers.iter().map(Server::port).collect();
     let ours = |prefix, build: fn(Builder) -> Builder, ending| {
-        Box::new(Ours::new(servers, prefix, build, ending)) as Box<dyn Contestant>
+        Box::new(Ours::new(servers.urls(), prefix, build, ending)) as Box<dyn Contestant>
     };
     let contestants: [(&str, Box<dyn Contestant>, Option<f64>); 7] = [
         ("floor", Box::new(Floor::new(ports)), None),
@@ -33,8 +33,8 @@ fn measure(settings: &Settings, servers: &Servers) {
         ("quorlock, drop", ours("b", all_on, Ending::Drop), Some(0.85)),
         ("  bare, unlock", ours("c", bare, Ending::Unlock), None),
         ("  bare, drop", ours("d", bare, Ending::Drop), None),
-        ("rslock", Box::new(Rslock::new(servers)), None),
-        ("redlock", Box::new(Redlock::new(servers)), None),
+        ("rslock", Box::new(Rslock::new(servers.urls())), None),
+        ("redlock", Box::new(Redlock::new(servers.urls())), None),
     ];
     let turns = settings.turns(NODES.len() * contestants.len());
     let all = interleave(contestants.len(), turns, |i| {

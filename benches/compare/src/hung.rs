@@ -1,0 +1,125 @@
+//! Masters that hang: their connections stay open, and nothing answers.
+
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::Settings;
+use super::contestant::{Caller, Contestant, Ending, Ours, all_on, wait_connected};
+use super::floor::Floor;
+use super::others::{Redlock, Rslock};
+use super::report::Goal;
+use super::server::{Server, Servers};
+use super::turns::{quantile, quartiles};
+
+const NODES: usize = 5;
+/// How many of them hang.
+const STATES: [usize; 3] = [0, 1, 2];
+/// The goals: to the healthy median, and to the healthy p99.
+const GOALS: [f64; 2] = [1.2, 3.0];
+/// How long is waited for a call that does not return.
+const BOUND: Duration = Duration::from_secs(3);
+
+/// How long each lock and its unlock took in one turn, sorted.
+type Times = Vec<Duration>;
+
+pub(crate) fn run(settings: &Settings) {
+    let mut servers = Servers::start(NODES);
+    let ports = servers.iter().map(Server::port).collect();
+    let ours = Ours::new(servers.urls(), "a", all_on, Ending::Unlock);
+    let floor = Floor::new(ports);
+    let rslock = Rslock::new(servers.urls());
+    let contestants: [(&str, &dyn Contestant); 3] =
+        [("quorlock", &ours), ("floor", &floor), ("rslock", &rslock)];
+
+    let span = settings.turn * 4;
+    // One turn of rslock takes longer: its calls take a second each while a master hangs.
+    let turns = settings.seconds / (span.as_secs_f64() * 3.0 + 2.0) / STATES.len() as f64;
+    let mut all: [[Vec<Times>; 3]; 3] = Default::default();
+    for _ in 0..(turns as usize).max(1) {
+        let mut callers = contestants.map(|(_, contestant)| contestant.caller("hung"));
+        callers.iter_mut().for_each(|caller| (0..20).for_each(|_| caller(&mut || {})));
+        for hung in STATES {
+            // The turn of the first contestant begins in the moment in which they hang.
+            servers.iter_mut().take(hung).for_each(Server::pause);
+            for (caller, times) in callers.iter_mut().zip(&mut all) {
+                times[hung].push(measure(caller, span));
+            }
+            servers.iter_mut().take(hung).for_each(Server::resume);
+            wait_connected(&ours.locks);
+        }
+    }
+
+    println!("\nMasters that hang, one thread, {NODES} nodes; lock + unlock, milliseconds");
+    println!("                                                       to the healthy ones");
+    println!("                  hung    locks   median       p99     median      p99");
+    for ((name, _), states) in contestants.iter().zip(&all) {
+        for (hung, turns) in states.iter().enumerate() {
+            show(name, hung, turns, &states[0]);
+        }
+    }
+    let redlock = Redlock::new(servers.urls());
+    for hung in STATES {
+        println!("{:<18} {hung:>3}   {}", "redlock", never_returns(&mut servers, &redlock, hung));
+    }
+}
+
+fn measure(caller: &mut Caller<'_>, span: Duration) -> Times {
+    let (begun, mut times) = (Instant::now(), Times::new());
+    while begun.elapsed() < span {
+        let start = Instant::now();
+        caller(&mut || {});
+        times.push(start.elapsed());
+    }
+    times.sort_unstable();
+    times
+}
+
+fn show(name: &str, hung: usize, turns: &[Times], healthy: &[Times]) {
+    let mut times = turns.concat();
+    times.sort_unstable();
+    let ms = |share| quantile(&times, share).as_secs_f64() * 1e3;
+    let ratio = |share| {
+        let ratios = turns.iter().zip(healthy).map(|(hung, healthy)| {
+            quantile(hung, share).as_secs_f64() / quantile(healthy, share).as_secs_f64()
+        });
+        quartiles(ratios.collect())[1]
+    };
+    let (median, p99) = (ratio(0.5), ratio(0.99));
+    let judged = match (name, hung) {
+        ("quorlock", 1..) => {
+            format!(
+                "{}, {}",
+                Goal::AtMost(GOALS[0]).judge(median),
+                Goal::AtMost(GOALS[1]).judge(p99)
+            )
+        }
+        _ => String::new(),
+    };
+    println!(
+        "{name:<18} {hung:>3} {:>8} {:>8.2} {:>9.2} {median:>10.2} {p99:>8.2}   {judged}",
+        times.len(),
+        ms(0.5),
+        ms(0.99),
+    );
+}
+
+/// One call on a thread of its own, for it may not return before the masters go on.
+fn never_returns(servers: &mut Servers, redlock: &Redlock, hung: usize) -> String {
+    servers.iter_mut().take(hung).for_each(Server::pause);
+    let (tell, told) = mpsc::channel();
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            let start = Instant::now();
+            redlock.caller("hung")(&mut || {});
+            // Nobody may listen any more.
+            let _ = tell.send(start.elapsed());
+        });
+        let took = told.recv_timeout(BOUND);
+        servers.iter_mut().take(hung).for_each(Server::resume);
+        match took {
+            Ok(took) => format!("one lock in {:.2} ms", took.as_secs_f64() * 1e3),
+            Err(_) => format!("never returns: stopped after {BOUND:?}"),
+        }
+    })
+}
