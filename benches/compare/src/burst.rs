@@ -5,12 +5,12 @@ use std::sync::{Barrier, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::Settings;
 use super::contestant::{Contestant, Ending, Ours, all_on};
 use super::others::Rslock;
 use super::report::Goal;
 use super::server::Servers;
 use super::turns::quantile;
+use super::{Pictures, Settings};
 
 const NODES: usize = 5;
 const CONTENDERS: usize = 32;
@@ -28,7 +28,7 @@ struct Round {
     last_ms: f64,
 }
 
-pub(crate) fn run(settings: &Settings) {
+pub(crate) fn run(settings: &Settings, _: &mut Pictures) {
     let servers = &Servers::start(NODES);
     let one = Ours::new(servers.urls(), "burst", all_on, Ending::Unlock);
     let each: Vec<_> = (0..CONTENDERS)

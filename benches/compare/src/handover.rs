@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::Settings;
 use super::contest::{Contest, contend};
 use super::contestant::{Caller, Contestant, Ending, Ours, all_on, bare};
 use super::others::{Redlock, Rslock};
@@ -12,7 +11,9 @@ use super::process::{Crowd, Kind};
 use super::report::Goal;
 use super::server::Servers;
 use super::spent::Spent;
+use super::svg::{Bar, Chart};
 use super::turns::{interleave, pooled_us, quartiles};
+use super::{Pictures, Settings};
 
 const NODES: usize = 5;
 const HOLD: Duration = Duration::from_millis(1);
@@ -34,10 +35,10 @@ impl Contestant for InMemory {
     }
 }
 
-pub(crate) fn run(settings: &Settings) {
+pub(crate) fn run(settings: &Settings, pictures: &mut Pictures) {
     let servers = &Servers::start(NODES);
     threads(settings, servers);
-    processes(settings, servers);
+    processes(settings, servers, pictures);
 }
 
 fn threads(settings: &Settings, servers: &Servers) {
@@ -75,7 +76,7 @@ fn threads(settings: &Settings, servers: &Servers) {
     }
 }
 
-fn processes(settings: &Settings, servers: &Servers) {
+fn processes(settings: &Settings, servers: &Servers, pictures: &mut Pictures) {
     let mut crowds = [
         ("quorlock", Kind::Quorlock),
         ("rslock", Kind::Rslock),
@@ -90,6 +91,7 @@ fn processes(settings: &Settings, servers: &Servers) {
         "\nOne name, held {HOLD:?}, {PROCESSES} processes with one thread each, {NODES} nodes"
     );
     header("to rslock's changes");
+    let mut bars = Vec::new();
     for ((name, _), contests) in crowds.iter().zip(&all) {
         let changes = middle(contests, Contest::changes_per_second);
         let ratio = changes / middle(&all[1], Contest::changes_per_second);
@@ -98,7 +100,16 @@ fn processes(settings: &Settings, servers: &Servers) {
             _ => String::new(),
         };
         row(name, contests, &format!("{ratio:.2}  {judged}"));
+        let label = format!("{changes:.0} a second");
+        bars.push(Bar { name: (*name).to_owned(), value: Some(changes), label });
     }
+    pictures.charts.push(Chart {
+        title: format!(
+            "One name, held 1 ms, {PROCESSES} processes: changes of holder, more is better"
+        ),
+        longest: bars.iter().filter_map(|bar| bar.value).fold(1.0, f64::max),
+        bars,
+    });
 }
 
 fn header(ratio: &str) {

@@ -2,18 +2,24 @@
 //! `redlock` and `rslock`, and what the protocol costs with nothing around it.
 //!
 //! `cargo run --release -p compare`, with the names of some scenarios for those alone;
-//! `--seconds N` is about how long each of them takes; `--quick` shows in seconds that each one runs.
+//! `--seconds N` is about how long each of them takes; `--quick` shows in seconds that each one runs;
+//! `--draw FOLDER` writes two pictures, of what was measured in this run.
 //!
 //! A benchmark is no test: where there is a goal, PASS or FAIL is printed beside the figure, and the
 //! exit status says nothing.
 
+use std::fs;
+use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
+
+use svg::{Chart, Plot};
 
 mod burst;
 mod contest;
 mod contestant;
 mod floor;
+mod growth;
 mod handover;
 mod hung;
 mod others;
@@ -22,6 +28,7 @@ mod process;
 mod report;
 mod spent;
 mod starvation;
+mod svg;
 mod throughput;
 mod turns;
 mod uncontended;
@@ -32,15 +39,16 @@ mod cpu;
 #[path = "../../../tests/support/server.rs"]
 mod server;
 
-type Scenario = fn(&Settings);
+type Scenario = fn(&Settings, &mut Pictures);
 
-const SCENARIOS: [(&str, Scenario); 6] = [
+const SCENARIOS: [(&str, Scenario); 7] = [
     ("uncontended", uncontended::run),
     ("throughput", throughput::run),
     ("hung", hung::run),
     ("handover", handover::run),
     ("burst", burst::run),
     ("starvation", starvation::run),
+    ("growth", growth::run),
 ];
 
 /// How long everything may take.
@@ -48,6 +56,15 @@ pub(crate) struct Settings {
     /// One scenario, about.
     seconds: f64,
     turn: Duration,
+    /// Just so long that each thing is done once.
+    quick: bool,
+}
+
+/// What is to be drawn.
+#[derive(Default)]
+pub(crate) struct Pictures {
+    charts: Vec<Chart>,
+    plots: Vec<Plot>,
 }
 
 impl Settings {
@@ -59,7 +76,9 @@ impl Settings {
 }
 
 fn main() {
-    let mut settings = Settings { seconds: 40.0, turn: Duration::from_millis(150) };
+    let turn = Duration::from_millis(150);
+    let mut settings = Settings { seconds: 40.0, turn, quick: false };
+    let mut folder = None;
     let mut chosen = Vec::new();
     let mut arguments = std::env::args().skip(1).peekable();
     if arguments.next_if(|argument| argument == process::ARGUMENT).is_some() {
@@ -67,7 +86,11 @@ fn main() {
     }
     while let Some(argument) = arguments.next() {
         match &*argument {
-            "--quick" => settings = Settings { seconds: 1.0, turn: Duration::from_millis(50) },
+            "--quick" => {
+                let turn = Duration::from_millis(50);
+                settings = Settings { seconds: 1.0, turn, quick: true };
+            }
+            "--draw" => folder = Some(PathBuf::from(arguments.next().unwrap_or_else(|| usage()))),
             "--seconds" => {
                 let seconds = arguments.next().and_then(|n| n.parse().ok());
                 settings.seconds = seconds.unwrap_or_else(|| usage());
@@ -83,13 +106,22 @@ fn main() {
     }
     let cores = thread::available_parallelism().map_or(1, usize::from);
     println!("{cores} cores; turns of {:?}", settings.turn);
+    let mut pictures = Pictures::default();
     for (_, scenario) in chosen {
-        scenario(&settings);
+        scenario(&settings, &mut pictures);
+    }
+    if let Some(folder) = folder {
+        for (name, picture) in [
+            ("speed.svg", svg::bars(&pictures.charts)),
+            ("growth.svg", svg::lines(&pictures.plots)),
+        ] {
+            fs::write(folder.join(name), picture).expect("the folder can be written to");
+        }
     }
 }
 
 fn usage() -> ! {
     let names: Vec<_> = SCENARIOS.iter().map(|(name, _)| *name).collect();
-    eprintln!("usage: compare [{}] [--seconds N] [--quick]", names.join("|"));
+    eprintln!("usage: compare [{}] [--seconds N] [--quick] [--draw FOLDER]", names.join("|"));
     std::process::exit(2)
 }

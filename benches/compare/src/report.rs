@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::svg::{Bar, short};
 use super::turns::{Turn, middle, pooled_us};
 
 /// One contestant in a table.
@@ -11,6 +12,18 @@ pub(crate) struct Row<'a> {
     /// To the one it is compared with: the median over the turns, and the quartiles around it.
     pub(crate) ratio: [f64; 3],
     pub(crate) goal: Option<Goal>,
+}
+
+impl Row<'_> {
+    /// Its ratio, in a picture.
+    pub(crate) fn bar(&self, unit: &str) -> Bar {
+        let [_, ratio, _] = self.ratio;
+        Bar {
+            name: self.name.to_owned(),
+            value: Some(ratio),
+            label: format!("{} {unit}", short(ratio)),
+        }
+    }
 }
 
 #[derive(Clone, Copy)]

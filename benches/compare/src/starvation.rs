@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use super::Settings;
 use super::contest::{Contest, contend};
 use super::contestant::{Ending, Ours, all_on};
 use super::process::{Crowd, Kind};
@@ -10,13 +9,14 @@ use super::report::Goal;
 use super::server::Servers;
 use super::spent::Spent;
 use super::turns::quantile;
+use super::{Pictures, Settings};
 
 const NODES: usize = 5;
 const HOLD: Duration = Duration::from_millis(1);
 /// In how many processes, with how many threads each.
 const CROWDS: [(usize, usize); 2] = [(4, 2), (8, 1)];
 
-pub(crate) fn run(settings: &Settings) {
+pub(crate) fn run(settings: &Settings, _: &mut Pictures) {
     let servers = &Servers::start(NODES);
     let span = Duration::from_secs_f64(settings.seconds / 4.0);
     println!("\nEight contenders for one name for {span:.0?}, held {HOLD:?}, {NODES} nodes");

@@ -1,18 +1,22 @@
 //! Many threads, each on a name of its own.
 
-use super::Settings;
 use super::contestant::{Contestant, Ending, Ours, all_on, bare};
 use super::others::{Redlock, Rslock};
 use super::packed::Packed;
 use super::report::{Goal, Row, table};
 use super::server::{Server, Servers};
+use super::svg::Chart;
 use super::turns::{Turn, interleave, on_own_names, ratio};
+use super::{Pictures, Settings};
 
 const NODES: usize = 5;
 /// How many threads, and what share of the packed floor is the goal, with everything on and bare.
 const THREADS: [(usize, f64, f64); 2] = [(8, 0.9, 1.0), (64, 0.6, 0.7)];
 
-pub(crate) fn run(settings: &Settings) {
+/// With as many threads it is in the picture.
+const DRAWN: usize = 64;
+
+pub(crate) fn run(settings: &Settings, pictures: &mut Pictures) {
     let servers = &Servers::start(NODES);
     let ports: Vec<_> = servers.iter().map(Server::port).collect();
     let contestants: [(&str, Box<dyn Contestant>); 6] = [
@@ -47,5 +51,15 @@ pub(crate) fn run(settings: &Settings) {
             ),
             &rows,
         );
+        if threads == DRAWN {
+            let drawn = rows.iter().filter(|row| !row.name.starts_with(' '));
+            pictures.charts.push(Chart {
+                title: format!(
+                    "Locks per second, {threads} threads on names of their own: more is better"
+                ),
+                longest: 1.0,
+                bars: drawn.map(|row| row.bar("x the packed floor")).collect(),
+            });
+        }
     }
 }

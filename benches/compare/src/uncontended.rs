@@ -6,22 +6,23 @@ use super::others::{Redlock, Rslock};
 use super::report::{Goal, Row, table};
 use quorlock::Builder;
 
-use super::Settings;
 use super::server::{Server, Servers};
+use super::svg::Chart;
 use super::turns::{Turn, interleave, on_own_names, ratio};
+use super::{Pictures, Settings};
 
 const NODES: [usize; 4] = [1, 3, 5, 7];
 /// The goals are for as many.
 const USUAL: usize = 5;
 
-pub(crate) fn run(settings: &Settings) {
+pub(crate) fn run(settings: &Settings, pictures: &mut Pictures) {
     for nodes in NODES {
         let servers = Servers::start(nodes);
-        measure(settings, &servers);
+        measure(settings, &servers, pictures);
     }
 }
 
-fn measure(settings: &Settings, servers: &Servers) {
+fn measure(settings: &Settings, servers: &Servers, pictures: &mut Pictures) {
     let nodes = servers.len();
     let ports: Vec<_> = servers.iter().map(Server::port).collect();
     let ours = |prefix, build: fn(Builder) -> Builder, ending| {
@@ -54,4 +55,14 @@ fn measure(settings: &Settings, servers: &Servers) {
         &format!("Uncontended, one thread, {nodes} nodes; ratio: median time to the floor's"),
         &rows,
     );
+    if nodes == USUAL {
+        let drawn = rows.iter().filter(|row| !row.name.starts_with(' '));
+        pictures.charts.push(Chart {
+            title: format!(
+                "Lock + unlock, one thread, {nodes} masters: median time, less is better"
+            ),
+            longest: 4.0,
+            bars: drawn.map(|row| row.bar("x the floor")).collect(),
+        });
+    }
 }
