@@ -22,17 +22,17 @@ pub(crate) fn run(settings: &Settings, pictures: &mut Pictures) {
     let contestants: [(&str, Box<dyn Contestant>); 6] = [
         ("packed floor", Box::new(Packed::new(ports))),
         ("quorlock, unlock", Box::new(Ours::new(servers.urls(), "a", all_on, Ending::Unlock))),
+        ("quorlock, drop", Box::new(Ours::new(servers.urls(), "c", all_on, Ending::Drop))),
         ("  bare, unlock", Box::new(Ours::new(servers.urls(), "b", bare, Ending::Unlock))),
         ("rslock", Box::new(Rslock::new(servers.urls()))),
         ("redlock", Box::new(Redlock::new(servers.urls()))),
-        ("quorlock, drop", Box::new(Ours::new(servers.urls(), "c", all_on, Ending::Drop))),
     ];
     for (threads, all_on, bare) in THREADS {
         let turns = settings.turns(THREADS.len() * contestants.len());
         let all = interleave(contestants.len(), turns, |i| {
             on_own_names(servers, &*contestants[i].1, threads, settings.turn)
         });
-        let goals = [None, Some(all_on), Some(bare), None, None, None];
+        let goals = [None, Some(all_on), None, Some(bare), None, None];
         let rows: Vec<_> = contestants
             .iter()
             .zip(&all)
