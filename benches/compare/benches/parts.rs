@@ -1,0 +1,118 @@
+//! What the parts take that need no network: `cargo bench -p compare`.
+//!
+//! The machines of the protocol are not public. But they are pure, and import nothing of the crate but
+//! themselves, so their very sources are built into this program. What else is measured is public.
+
+use std::hint::black_box;
+use std::time::Duration;
+
+use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
+use quorlock::Quorlock;
+use quorum::{
+    Attempt, Ballot, Basis, Conclusion, Lease, LocalQueue, Mechanisms, Offset, Terms, Time, Turn,
+    Vote,
+};
+use server::{Servers, wait_until};
+
+#[allow(dead_code, unreachable_pub, unused_imports, reason = "built for what is measured of it")]
+#[path = "../../../src/quorum/mod.rs"]
+mod quorum;
+#[path = "../../../tests/support/server.rs"]
+mod server;
+
+const NODES: usize = 5;
+const TTL: Duration = Duration::from_secs(30);
+
+fn at(ms: u64) -> Time {
+    Time::from_start(Duration::from_millis(ms))
+}
+
+fn terms() -> Terms {
+    Terms { ttl: TTL, renewed: true, max_hold: None, mechanisms: Mechanisms::ALL }
+}
+
+/// One attempt over all nodes, from its start to its end.
+fn attempts(criterion: &mut Criterion) {
+    let attempt = |vote: Vote| {
+        let mut attempt = Attempt::new(NODES, at(0), at(200), TTL, Mechanisms::ALL);
+        for node in 0..NODES {
+            assert!(attempt.sending(node, at(0)));
+        }
+        for node in 0..NODES {
+            attempt.vote(node, vote);
+            black_box(attempt.decided());
+        }
+        let conclusion = attempt.conclude(at(1));
+        (conclusion, attempt.close())
+    };
+    criterion.bench_function("attempt over 5 nodes, won", |bencher| {
+        bencher.iter(|| {
+            let (conclusion, duties) = attempt(black_box(Vote::Granted(1)));
+            assert!(matches!(conclusion, Conclusion::Won { .. }) && duties.len() == NODES);
+        });
+    });
+    criterion.bench_function("attempt over 5 nodes, refused", |bencher| {
+        bencher.iter(|| {
+            let (conclusion, duties) = attempt(black_box(Vote::Refused(Some(TTL))));
+            assert!(matches!(conclusion, Conclusion::Held { .. }) && duties.is_empty());
+        });
+    });
+}
+
+fn clocks(criterion: &mut Criterion) {
+    let offsets = [5, 3, 9, 1, 7].map(|us| Some(Offset::new(us, at(0), at(1))));
+    criterion.bench_function("time of the set, 5 nodes", |bencher| {
+        bencher.iter(|| quorum::set_time(black_box(&offsets), at(2)).expect("all are known"));
+    });
+}
+
+/// The lease of one holder goes to the next of eight in line, who stands in line again.
+fn hand_over(criterion: &mut Criterion) {
+    let held_with_a_line = || {
+        let mut queue = LocalQueue::new(Mechanisms::ALL);
+        queue.enter(0, terms(), false, ());
+        assert_eq!(queue.turn(0, None, at(0)), Turn::Ask);
+        queue.won(0);
+        for ticket in 1..=8 {
+            queue.enter(ticket, terms(), false, ());
+            assert!(matches!(queue.turn(ticket, Some(at(30_000)), at(0)), Turn::Wait(_)));
+        }
+        (queue, Lease::new(terms(), Basis::Majority, at(0), at(30_000)))
+    };
+    criterion.bench_function("hand-over to the first of 8 in line", |bencher| {
+        bencher.iter_batched_ref(
+            held_with_a_line,
+            |(queue, lease)| {
+                let handed = queue.hand_over(0, lease, at(1));
+                let (next, _) = handed.expect("it is held, and there is a line");
+                queue.take(next, true);
+                queue.enter(9, terms(), false, ());
+                queue.turn(9, Some(at(30_000)), at(1))
+            },
+            BatchSize::SmallInput,
+        );
+    });
+}
+
+/// Of a lock that is held on real servers, which are not asked.
+fn guards(criterion: &mut Criterion) {
+    let servers = Servers::start(NODES);
+    let locks = Quorlock::builder().restart_quarantine(false).nodes(servers.urls());
+    let locks = locks.build().expect("valid settings");
+    wait_until("all nodes to be connected", Duration::from_secs(10), || {
+        locks.node_stats().iter().all(|node| node.connected)
+    });
+    let guard = locks.lock("bench").expect("healthy nodes");
+    criterion.bench_function("guard.check", |bencher| bencher.iter(|| guard.check()));
+    criterion.bench_function("guard.remaining", |bencher| bencher.iter(|| guard.remaining()));
+    criterion.bench_function("guard.token", |bencher| bencher.iter(|| guard.token()));
+    criterion.bench_function("try_lock, held in this process", |bencher| {
+        bencher.iter(|| assert!(locks.try_lock("bench").expect("healthy nodes").is_none()));
+    });
+    criterion.bench_function("a name that is refused", |bencher| {
+        bencher.iter(|| locks.try_lock("").expect_err("names are not empty"));
+    });
+}
+
+criterion_group!(parts, attempts, clocks, hand_over, guards);
+criterion_main!(parts);
