@@ -10,6 +10,7 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
 
@@ -110,6 +111,8 @@ fn main() {
     for (_, scenario) in chosen {
         scenario(&settings, &mut pictures);
     }
+    let unconfirmed = contestant::UNCONFIRMED.load(Ordering::Relaxed);
+    println!("\nUnlocks of quorlock that were not confirmed in time: {unconfirmed}");
     if let Some(folder) = folder {
         for (name, picture) in [
             ("speed.svg", svg::bars(&pictures.charts)),
