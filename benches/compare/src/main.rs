@@ -78,7 +78,7 @@ impl Settings {
 
 fn main() {
     let turn = Duration::from_millis(150);
-    let mut settings = Settings { seconds: 40.0, turn, quick: false };
+    let mut settings = Settings { seconds: 30.0, turn, quick: false };
     let mut folder = None;
     let mut chosen = Vec::new();
     let mut arguments = std::env::args().skip(1).peekable();

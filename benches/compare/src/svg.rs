@@ -21,6 +21,8 @@ pub(crate) struct Bar {
 pub(crate) struct Plot {
     pub(crate) title: String,
     pub(crate) across: String,
+    /// Whether equal distances upwards are equal ratios.
+    pub(crate) logarithmic: bool,
     /// Each value of what lies across, as it is written there; they are drawn at equal distances.
     pub(crate) ticks: Vec<String>,
     /// Each with its name, and a value for each tick.
@@ -85,18 +87,27 @@ pub(crate) fn lines(plots: &[Plot]) -> String {
         text(&mut body, "head", 8.0, y, "start", &plot.title);
         y += ROW as f64;
         let values = plot.lines.iter().flat_map(|(_, values)| values);
-        let most = values.copied().fold(0.0, f64::max).max(f64::MIN_POSITIVE);
+        let most = values.clone().copied().fold(f64::MIN_POSITIVE, f64::max);
+        let least = match plot.logarithmic {
+            // The power of ten below.
+            true => 10_f64.powf(values.copied().fold(most, f64::min).log10().floor()),
+            false => 0.0,
+        };
         let bottom = y + HEIGHT;
         let last = (plot.ticks.len() - 1).max(1) as f64;
         let x_of = |i: usize| LEFT + i as f64 / last * PLOT;
-        let y_of = |value: f64| bottom - value / most * HEIGHT;
+        let share = |value: f64| match plot.logarithmic {
+            true => (value / least).ln() / (most / least).ln(),
+            false => value / most,
+        };
+        let y_of = |value: f64| bottom - share(value) * HEIGHT;
         _ = writeln!(
             body,
             r#"<path class="axis" fill="none" d="M{LEFT} {y}V{bottom}H{}"/>"#,
             LEFT + PLOT
         );
         text(&mut body, "small", LEFT - 6.0, y + 6.0, "end", &short(most));
-        text(&mut body, "small", LEFT - 6.0, bottom, "end", "0");
+        text(&mut body, "small", LEFT - 6.0, bottom, "end", &short(least));
         for (i, tick) in plot.ticks.iter().enumerate() {
             text(&mut body, "small", x_of(i), bottom + 16.0, "middle", tick);
         }
@@ -122,6 +133,7 @@ fn class(name: &str) -> &'static str {
 /// With as many digits as anybody wants to read.
 pub(crate) fn short(value: f64) -> String {
     match value {
+        0.0 => "0".to_owned(),
         10_000.0.. => format!("{:.0} k", value / 1e3),
         1_000.0.. => format!("{:.1} k", value / 1e3),
         10.0.. => format!("{value:.0}"),
