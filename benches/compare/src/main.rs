@@ -78,7 +78,7 @@ impl Settings {
 
 fn main() {
     let turn = Duration::from_millis(150);
-    let mut settings = Settings { seconds: 30.0, turn, quick: false };
+    let mut settings = Settings { seconds: 25.0, turn, quick: false };
     let mut folder = None;
     let mut chosen = Vec::new();
     let mut arguments = std::env::args().skip(1).peekable();
@@ -114,11 +114,14 @@ fn main() {
     let unconfirmed = contestant::UNCONFIRMED.load(Ordering::Relaxed);
     println!("\nUnlocks of quorlock that were not confirmed in time: {unconfirmed}");
     if let Some(folder) = folder {
-        for (name, picture) in [
-            ("speed.svg", svg::bars(&pictures.charts)),
-            ("growth.svg", svg::lines(&pictures.plots)),
-        ] {
+        let write = |name, picture: String| {
             fs::write(folder.join(name), picture).expect("the folder can be written to");
+        };
+        if !pictures.charts.is_empty() {
+            write("speed.svg", svg::bars(&pictures.charts));
+        }
+        if !pictures.plots.is_empty() {
+            write("growth.svg", svg::lines(&pictures.plots));
         }
     }
 }
