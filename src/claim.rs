@@ -49,6 +49,8 @@ pub(crate) struct Claim {
     wanted: Wanted,
     owner: String,
     started: Time,
+    /// How often our clock had stood still before that.
+    standstills: u64,
     asked: Asked,
     /// The number of the lock that was won; 0 without fencing.
     number: u64,
@@ -61,15 +63,18 @@ impl Claim {
         wanted: &Wanted,
         owner: u128,
         started: Time,
+        standstills: u64,
         answer_by: Time,
     ) -> Self {
         let Terms { ttl, mechanisms, .. } = wanted.terms;
+        coordinator.set().uses(ttl);
         let attempt = Attempt::new(coordinator.nodes().len(), started, answer_by, ttl, mechanisms);
         Self {
             coordinator: coordinator.clone(),
             wanted: wanted.clone(),
             owner: owner_text(owner),
             started,
+            standstills,
             asked: Asked {
                 attempt: Round::with_replicated(
                     attempt,
@@ -104,6 +109,11 @@ impl Claim {
 
     pub(crate) fn terms(&self) -> Terms {
         self.wanted.terms
+    }
+
+    /// How often our clock had stood still when the attempt began.
+    pub(crate) fn standstills(&self) -> u64 {
+        self.standstills
     }
 
     /// When the attempt began, before anything was sent.

@@ -85,7 +85,7 @@ impl Coordinator {
                 )])
             })
         });
-        let timetable = Timetable::start().map_err(|error| {
+        let timetable = Timetable::start(set.stood_still()).map_err(|error| {
             Error::config(format!("no thread could be started for renewals: {error}"))
         })?;
         let outlook = Outlook::new(settings.fall_back_after(), settings.attempt_timeout());
@@ -283,13 +283,15 @@ impl Coordinator {
             let order = asking_order(wanted.name.key(), &self.names);
             last.with(|last| acquisition.begins_with(&order, last, clock::now()))
         });
+        let standstills = self.set.standstills();
         let started = clock::now();
         let until = |now| acquisition.answer_by(now, self.settings.attempt_timeout());
         let answer_by = until(started);
-        let mut claim = Claim::new(self, wanted, owner, started, answer_by);
+        let mut claim = Claim::new(self, wanted, owner, started, standstills, answer_by);
+        // By them nodes are compared before they grant anything, and numbers are made.
+        stop_if(wait_for_clocks(&self.nodes, answer_by, interrupts), &wanted.name)?;
         let mut proposal = None;
         if self.settings.fencing {
-            stop_if(wait_for_clocks(&self.nodes, answer_by, interrupts), &wanted.name)?;
             let mechanisms = self.settings.mechanisms;
             proposal = Some(self.numbers.propose(&wanted.name, &self.nodes, mechanisms));
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::claim::Claim;
 use crate::clock;
@@ -89,13 +89,22 @@ impl Held {
         &self.spot
     }
 
+    /// The lease; it is over, if our own clock has stood still since the lock was asked for.
+    fn lease(&self) -> MutexGuard<'_, Lease> {
+        let mut lease = self.lease.lock();
+        if self.claim.standstills() != self.claim.coordinator().set().standstills() {
+            lease.stood_still();
+        }
+        lease
+    }
+
     /// What the lock rests on.
     pub(crate) fn basis(&self) -> Basis {
-        self.lease.lock().basis()
+        self.lease().basis()
     }
 
     pub(crate) fn remaining(&self) -> Duration {
-        self.lease.lock().remaining(clock::now())
+        self.lease().remaining(clock::now())
     }
 
     /// Until when it is certainly ours, as far as is known now; `None` if it is not.
@@ -107,7 +116,7 @@ impl Held {
     /// `Lost`, once the lock is not certainly ours any more.
     pub(crate) fn check(&self) -> Result<(), Error> {
         let now = clock::now();
-        let mut lease = self.lease.lock();
+        let mut lease = self.lease();
         let Some(reason) = lease.loss(now) else { return Ok(()) };
         let ended_ago = lease.ended_ago(now);
         drop(lease);
@@ -119,6 +128,10 @@ impl Held {
             LossReason::KeysGone => {
                 "its keys were gone from a majority of the nodes before its time".to_owned()
             }
+            LossReason::ClockStoodStill => {
+                "the clocks of most nodes went on further than ours, so its time may be over"
+                    .to_owned()
+            }
         }))
     }
 
@@ -127,7 +140,7 @@ impl Held {
         self.claim.coordinator().settings().check_ttl(ttl)?;
         self.check()?;
         let extension = self.extension(ttl);
-        self.lease.lock().extending(extension.ttl(), extension.valid_at_most());
+        self.lease().extending(extension.ttl(), extension.valid_at_most());
         let confirmed = self.confirm(extension, ttl, false);
         self.look_again();
         self.check()?;
@@ -142,16 +155,16 @@ impl Held {
 
     /// What is to be done about the lease, and when.
     pub(crate) fn next(&self, now: Time) -> Next {
-        self.lease.lock().next(now)
+        self.lease().next(now)
     }
 
     /// One round of renewal.
     pub(crate) fn renew(&self) {
         let ttl = self.claim.terms().ttl;
-        let known = self.lease.lock().is_unknown();
+        let known = self.lease().is_unknown();
         let confirmed = match self.hopeless() {
             Some(faults) => {
-                self.lease.lock().renewed(Renewed::Unknown, clock::now());
+                self.lease().renewed(Renewed::Unknown, clock::now());
                 Err(faults)
             }
             None => self.confirm(self.extension(ttl), ttl, true),
@@ -210,6 +223,11 @@ impl Held {
         if self.entry.lock().is_some() {
             self.enter();
         }
+        self.poke();
+    }
+
+    /// Has the renewal thread look at the lease again, if there is one.
+    pub(crate) fn poke(&self) {
         if let Some(poke) = &*self.poke.lock() {
             // Full: it is about to look anyway.
             let _ = poke.try_send(());
@@ -221,7 +239,7 @@ impl Held {
         let settings = self.claim.coordinator().settings();
         let nodes = self.claim.coordinator().nodes().len();
         let started = clock::now();
-        let ttl = self.lease.lock().ttl(ttl, started);
+        let ttl = self.lease().ttl(ttl, started);
         let answer_by = started.after(settings.node_timeout);
         let mechanisms = self.claim.terms().mechanisms;
         Extension::new(nodes, started, answer_by, ttl, self.basis(), mechanisms)
@@ -251,7 +269,7 @@ impl Held {
         let (answer_by, ttl) = (extension.answer_by(), extension.ttl());
         let round = Round::new(extension, reply::extend, coordinator.names());
         let (valid_until, repair_until) = {
-            let lease = self.lease.lock();
+            let lease = self.lease();
             (lease.valid_until(), lease.repair_until())
         };
         let mut rounds = self.rounds.lock();
@@ -267,7 +285,7 @@ impl Held {
         drop(rounds);
         let now = clock::now();
         let renewed = round.with(|extension| extension.result(now));
-        self.lease.lock().renewed(renewed, now);
+        self.lease().renewed(renewed, now);
         if matches!(renewed, Renewed::Until(_, Basis::Majority)) {
             coordinator.quorum_reached();
         }
@@ -297,7 +315,7 @@ impl Held {
             else {
                 return;
             };
-            let Some(repair_until) = self.lease.lock().repair_until() else { return };
+            let Some(repair_until) = self.lease().repair_until() else { return };
             round = Round::new(again, reply::extend, coordinator.names());
             let mut rounds = self.rounds.lock();
             if !self.claim.round().with(|attempt| rounds.begin(round.clone(), attempt)) {
@@ -312,7 +330,7 @@ impl Held {
     }
 
     fn longest_ttl(&self) -> Duration {
-        self.lease.lock().longest_ttl()
+        self.lease().longest_ttl()
     }
 
     fn lost(&self, why: &str) -> Error {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::error::NodeFault;
 use crate::ident::Name;
-use crate::quorum::LossReason;
+use crate::quorum::{ClockStep, LossReason};
 
 pub(crate) fn node_up(node: &Arc<str>) {
     tracing::info!(target: "quorlock", node = &**node, "node is up");
@@ -28,6 +28,40 @@ pub(crate) fn quarantined(fault: &NodeFault, ready_in: Option<Duration>) {
 
 pub(crate) fn admitted(node: &str) {
     tracing::info!(target: "quorlock", node, "node is admitted");
+}
+
+/// A node's wall clock was set, as this client has seen.
+pub(crate) fn clock_was_set(node: &str, step: ClockStep, max_ttl: Duration) {
+    match step {
+        ClockStep::Forward(by) => tracing::warn!(
+            target: "quorlock",
+            node,
+            direction = "forward",
+            ?by,
+            no_vote_for = ?max_ttl,
+            "the clock of this node was set forward: locks may have ended too early on it, so it \
+             grants none to anybody until all of them have ended anyway"
+        ),
+        ClockStep::Back(by) => tracing::warn!(
+            target: "quorlock",
+            node,
+            direction = "back",
+            ?by,
+            no_vote_for = ?Duration::ZERO,
+            "the clock of this node was set back: no lock ends too early on it, and it grants locks \
+             again as soon as its mark has the new time"
+        ),
+    }
+}
+
+/// Most of the nodes' clocks seem to have been set forward at once.
+pub(crate) fn stood_still(by: Duration) {
+    tracing::error!(
+        target: "quorlock",
+        ?by,
+        "the clocks of most nodes went on further than ours: this machine has stood still, or they \
+         were set; all locks that this client holds are lost"
+    );
 }
 
 /// For the sake of this node no lock is taken anywhere.

@@ -4,12 +4,12 @@
 //! starts when the first renewal is due. One thread a client sleeps until the first entry of the
 //! table is due. It also watches over locks that are not renewed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, select};
 use parking_lot::Mutex;
 
 use crate::clock;
@@ -27,6 +27,8 @@ pub(crate) struct Timetable {
 
 struct Entries {
     due: BTreeMap<Entry, Weak<Held>>,
+    /// Those that are renewed by a thread of their own.
+    threads: HashMap<u64, Weak<Held>>,
     last: u64,
     asleep_until: Time,
 }
@@ -35,13 +37,18 @@ struct Entries {
 pub(crate) type Entry = (Time, u64);
 
 impl Timetable {
-    /// Starts the thread.
-    pub(crate) fn start() -> io::Result<Arc<Self>> {
+    /// Starts the thread; `stood_still` has a message for it when all leases are over at once.
+    pub(crate) fn start(stood_still: Receiver<()>) -> io::Result<Arc<Self>> {
         let (wake, woken) = bounded(1);
-        let entries = Entries { due: BTreeMap::new(), last: 0, asleep_until: clock::now() };
+        let entries = Entries {
+            due: BTreeMap::new(),
+            threads: HashMap::new(),
+            last: 0,
+            asleep_until: clock::now(),
+        };
         let timetable = Arc::new(Self { entries: Mutex::new(entries), wake });
         let weak = Arc::downgrade(&timetable);
-        clock::spawn("quorlock-timer".to_owned(), move || run(&weak, &woken))?;
+        clock::spawn("quorlock-timer".to_owned(), move || run(&weak, &woken, &stood_still))?;
         Ok(timetable)
     }
 
@@ -67,6 +74,29 @@ impl Timetable {
         self.entries.lock().due.remove(&entry);
     }
 
+    /// Hands `held` over to a thread of its own.
+    fn has_thread(&self, held: &Weak<Held>) -> u64 {
+        let mut entries = self.entries.lock();
+        entries.last += 1;
+        let thread = entries.last;
+        entries.threads.insert(thread, held.clone());
+        thread
+    }
+
+    fn thread_ends(&self, thread: u64) {
+        self.entries.lock().threads.remove(&thread);
+    }
+
+    /// Has everything looked at now: takes out what waits, and wakes the threads.
+    fn all(&self) -> Vec<(Entry, Weak<Held>)> {
+        let mut entries = self.entries.lock();
+        let threads: Vec<_> = entries.threads.values().cloned().collect();
+        let due = std::mem::take(&mut entries.due).into_iter().collect();
+        drop(entries);
+        threads.iter().filter_map(Weak::upgrade).for_each(|held| held.poke());
+        due
+    }
+
     /// Takes out what is due, and says until when to sleep after that.
     fn due(&self, now: Time) -> (Vec<(Entry, Weak<Held>)>, Time) {
         /// Without any entry. New ones wake the thread if they are due before.
@@ -87,17 +117,26 @@ impl Timetable {
 }
 
 /// The life of the thread; ends with the timetable.
-fn run(timetable: &Weak<Timetable>, woken: &Receiver<()>) {
+fn run(timetable: &Weak<Timetable>, woken: &Receiver<()>, stood_still: &Receiver<()>) {
     loop {
         let Some((due, until)) = timetable.upgrade().map(|table| table.due(clock::now())) else {
             return;
         };
         look(due);
         while let Some(slice) = clock::slice(until) {
-            match woken.recv_timeout(slice) {
-                Ok(()) => break,
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return,
+            select! {
+                recv(woken) -> message => match message {
+                    Ok(()) => break,
+                    Err(_) => return,
+                },
+                recv(stood_still) -> message => {
+                    // With the last of the nodes its sender goes, and so does the timetable.
+                    if let (Ok(()), Some(table)) = (message, timetable.upgrade()) {
+                        look(table.all());
+                    }
+                    break;
+                }
+                default(slice) => {}
             }
         }
     }
@@ -144,8 +183,17 @@ fn renew_or_wait(held: &Arc<Held>) {
         return;
     }
     let (weak, poked) = (Arc::downgrade(held), held.poked());
-    if let Err(error) = clock::spawn_small(thread_name(held), move || keep_alive(&weak, &poked)) {
+    let timetable = held.claim().coordinator().timetable();
+    let (table, thread) = (Arc::downgrade(timetable), timetable.has_thread(&weak));
+    let run = move || {
+        keep_alive(&weak, &poked);
+        if let Some(table) = table.upgrade() {
+            table.thread_ends(thread);
+        }
+    };
+    if let Err(error) = clock::spawn_small(thread_name(held), run) {
         // Out of threads. So this one takes over, one lock after the other.
+        timetable.thread_ends(thread);
         observe::no_thread(&error);
         held.renew();
         held.enter();

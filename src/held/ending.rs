@@ -80,7 +80,7 @@ impl Held {
         if rounds.ended() || !Arc::ptr_eq(&current, tenant) {
             return None;
         }
-        let (ticket, sequence) = choose(&mut self.lease.lock())?;
+        let (ticket, sequence) = choose(&mut self.lease())?;
         let next = Tenant::new(self.claim.token(sequence));
         current.clone_from(&next);
         drop(current);

@@ -1,7 +1,7 @@
 //! The script that looks at a node and changes its mark: its call, and how its reply reads.
 
 use super::request::{Part, Request, Script, Value};
-use crate::quorum::{Change, Identity, Look, Role};
+use crate::quorum::{Change, Identity, Look, Offset, Role, Time};
 
 static ADMIT: Script = Script::new(include_str!("../../lua/node/admit.lua"));
 
@@ -24,9 +24,9 @@ fn text(text: Option<&str>) -> Part<'_> {
     Part::Bytes(text.unwrap_or_default().as_bytes())
 }
 
-/// What was seen, and the node's clock in microseconds since 1970; `None` if no server that we know
-/// answers like this.
-pub(crate) fn read(value: &Value) -> Option<(Look, u64)> {
+/// What was seen by a look that was sent and answered then; `None` if no server that we know answers like
+/// this.
+pub(crate) fn read(value: &Value, sent: Time, received: Time) -> Option<Look> {
     let Value::List(fields) = value else { return None };
     let [
         Value::Int(changed @ 0..=1),
@@ -49,6 +49,7 @@ pub(crate) fn read(value: &Value) -> Option<(Look, u64)> {
     };
     let seconds = seconds.parse::<u64>().ok()?;
     let time_us = seconds.checked_mul(1_000_000)?.checked_add(microseconds.parse().ok()?)?;
+    let time_us = i64::try_from(time_us).ok()?;
     let mark = match mark.as_slice() {
         [] => None,
         [Value::Text(mark)] => Some(mark.clone()),
@@ -59,10 +60,10 @@ pub(crate) fn read(value: &Value) -> Option<(Look, u64)> {
         role,
         identity: Identity::new(run_id, repl_id)?,
         promoted: repl_id2.bytes().any(|byte| byte != b'0'),
-        time_ms: time_us / 1_000,
+        clock: Offset::new(time_us, sent, received),
         mark,
     };
-    Some((look, time_us))
+    Some(look)
 }
 
 #[cfg(test)]
@@ -72,6 +73,13 @@ mod tests {
     const RUN: &str = "d45eaf70ea2b590722e768d829b50a108cf6c756";
     const REPL: &str = "b38e0e1ff43848f77ca38ccfe7b893db98d21826";
     const NONE: &str = "0000000000000000000000000000000000000000";
+
+    const SENT: Time = Time::from_start(std::time::Duration::from_secs(7));
+    const RECEIVED: Time = Time::from_start(std::time::Duration::from_secs(8));
+
+    fn seen(value: &Value) -> Option<Look> {
+        read(value, SENT, RECEIVED)
+    }
 
     fn text(text: &str) -> Value {
         Value::Text(text.to_owned())
@@ -112,19 +120,18 @@ mod tests {
     }
 
     #[test]
-    fn a_reply_is_a_look_and_a_time() {
-        let (look, time_us) = read(&reply(|_| {})).expect("a look");
-        assert_eq!(time_us, 1_795_238_850_040_566);
+    fn a_reply_is_a_look_with_a_time() {
+        let look = seen(&reply(|_| {})).expect("a look");
         let expected = Look {
             changed: false,
             role: Role::Master,
             identity: Identity::new(RUN, REPL).expect("ids"),
             promoted: false,
-            time_ms: 1_795_238_850_040,
+            clock: Offset::new(1_795_238_850_040_566, SENT, RECEIVED),
             mark: Some("some mark".to_owned()),
         };
         assert_eq!(look, expected);
-        let look = |change: fn(&mut Vec<Value>)| read(&reply(change)).expect("a look").0;
+        let look = |change: fn(&mut Vec<Value>)| seen(&reply(change)).expect("a look");
         assert!(look(|fields| fields[0] = Value::Int(1)).changed);
         assert_eq!(look(|fields| fields[1] = text("slave")).role, Role::Replica);
         assert_eq!(look(|fields| fields[1] = text("cluster")).role, Role::Cluster);
@@ -148,8 +155,8 @@ mod tests {
         ];
         for change in wrong {
             let value = reply(change);
-            assert_eq!(read(&value), None, "{value}");
+            assert_eq!(seen(&value), None, "{value}");
         }
-        assert_eq!(read(&Value::Int(1)), None);
+        assert_eq!(seen(&Value::Int(1)), None);
     }
 }

@@ -116,7 +116,9 @@ impl Known {
     pub(super) fn what(&self, node: usize, standing: &Standing) -> String {
         let key = self.key.escape_ascii();
         match standing {
-            Standing::Unknown => "it has to be looked at again before it may grant locks".to_owned(),
+            Standing::Unknown => "it has to be looked at again, or its clock compared with the others', \
+                                  before it may grant locks"
+                .to_owned(),
             Standing::Admitted => {
                 "it grants no locks to us, since other nodes of the set are in the way".to_owned()
             }
@@ -124,6 +126,7 @@ impl Known {
                 let why = match why {
                     Some(Forgot::Mark) => "it has no mark, so it is new, or was emptied",
                     Some(Forgot::Run) => "it was restarted",
+                    Some(Forgot::Clock { .. }) => "its clock was set forward",
                     Some(Forgot::Promotion) => "it was a replica, and was promoted",
                     None => "so its mark says",
                 };

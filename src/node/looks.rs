@@ -5,7 +5,7 @@ use super::connection::{Broken, Connection, GRACE, Reply};
 use super::worker::Worker;
 use crate::clock;
 use crate::error::NodeFault;
-use crate::quorum::{Change, NextLook, Offset, Time};
+use crate::quorum::{Change, NextLook, Time};
 
 /// The most looks in a row. Four are the most that there is to do: look, begin a quarantine, set its end,
 /// and once more if somebody was faster.
@@ -13,20 +13,19 @@ const STEPS: usize = 8;
 
 impl Worker {
     /// Looks at the node, and changes its mark, as long as there is something to do at once. When to come
-    /// back; `None`: when anything is heard of the node.
+    /// back at the latest.
     ///
     /// A server that is no master ends its connection: nothing is carried there.
-    pub(super) fn admit(&self, connection: &mut Connection) -> Result<Option<Time>, Broken> {
+    pub(super) fn admit(&self, connection: &mut Connection) -> Result<Time, Broken> {
         for _ in 0..STEPS {
             let now = clock::now();
             match self.set.next(self.node, now) {
-                None | Some(NextLook::Nothing) => return Ok(None),
-                Some(NextLook::Wait(until)) => return Ok(Some(until)),
-                Some(NextLook::Ask(change)) => self.look(connection, change.as_ref())?,
+                NextLook::Wait(until) => return Ok(until),
+                NextLook::Ask(change) => self.look(connection, change.as_ref())?,
             }
         }
         // Somebody is changing the mark all the time. Others shall have their turn meanwhile.
-        Ok(Some(clock::now()))
+        Ok(clock::now())
     }
 
     fn look(&self, connection: &mut Connection, change: Option<&Change>) -> Result<(), Broken> {
@@ -49,7 +48,7 @@ impl Worker {
             }
         };
         let now = clock::now();
-        let Some((look, time_us)) = admit::read(&value) else {
+        let Some(look) = admit::read(&value, sent, now) else {
             let what = format!(
                 "the look at the server was answered with {value}; is something else than Redis, or \
                  a proxy, in between?"
@@ -57,8 +56,6 @@ impl Worker {
             let fault = NodeFault::new(self.address.shown(), what);
             return Err(Broken { fault, closed: false, in_step: false });
         };
-        let time_us = i64::try_from(time_us).unwrap_or(i64::MAX);
-        self.set.set_clock(self.node, Offset::new(time_us, sent, now));
         self.set.looked(self.node, look, now);
         match self.set.no_master(self.node) {
             Some(fault) => Err(Broken { fault, closed: false, in_step: true }),

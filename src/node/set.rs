@@ -2,8 +2,10 @@
 //! workers, which look, and the callers, who want to know.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use crossbeam_channel::{Receiver, Sender, bounded};
 use parking_lot::Mutex;
 
 use super::job::Undelivered;
@@ -12,8 +14,8 @@ use super::mailbox::Mailbox;
 use crate::error::NodeFault;
 use crate::observe;
 use crate::quorum::{
-    Chance, Configuration, Grants, Look, Mechanisms, NextLook, Offset, SetTime, Standing, Time,
-    set_time,
+    Chance, ClockNews, Configuration, Grants, Look, Mechanisms, NextLook, Offset, SetTime,
+    Standing, Time, set_time,
 };
 
 /// How long after a look that a node refused to look again.
@@ -27,6 +29,13 @@ pub(crate) struct NodeSet {
     /// The nodes' clocks, as they were when they were last heard of.
     clocks: Vec<Mutex<Option<Offset>>>,
     mailboxes: Vec<Arc<Mailbox>>,
+    names: Arc<[Arc<str>]>,
+    max_ttl: Duration,
+    /// How often our own clock stood still; and a message when it did.
+    standstills: AtomicU64,
+    stood_still: (Sender<()>, Receiver<()>),
+    /// In milliseconds.
+    shortest_ttl: AtomicU64,
 }
 
 impl NodeSet {
@@ -44,6 +53,11 @@ impl NodeSet {
             known: Mutex::new(known),
             clocks: names.iter().map(|_| Mutex::default()).collect(),
             mailboxes: names.iter().map(|_| Arc::default()).collect(),
+            names: names.clone(),
+            max_ttl: configuration.max_ttl,
+            standstills: AtomicU64::new(0),
+            stood_still: bounded(1),
+            shortest_ttl: AtomicU64::new(u64::MAX),
         })
     }
 
@@ -58,6 +72,57 @@ impl NodeSet {
 
     pub(super) fn set_clock(&self, node: usize, clock: Offset) {
         *self.clocks[node].lock() = Some(clock);
+    }
+
+    /// The node's clock was read, with the answers to a batch. Whether the locks count that it has granted
+    /// in these.
+    pub(super) fn read_clock(&self, node: usize, clock: Offset) -> bool {
+        self.set_clock(node, clock);
+        let mut known = self.known.lock();
+        let counts = known.admission.read(node, clock);
+        let news = known.admission.take_clock_news();
+        drop(known);
+        self.tell_of_clocks(&news);
+        counts
+    }
+
+    fn tell_of_clocks(&self, news: &[ClockNews]) {
+        if news.is_empty() {
+            return;
+        }
+        for one in news {
+            match *one {
+                ClockNews::Doubt => {}
+                ClockNews::Set(node, step) => {
+                    observe::clock_was_set(&self.names[node], step, self.max_ttl)
+                }
+                ClockNews::StoodStill(by) => {
+                    self.standstills.fetch_add(1, Ordering::SeqCst);
+                    observe::stood_still(by);
+                    // Full: it is about to be taken.
+                    let _ = self.stood_still.0.try_send(());
+                }
+            }
+        }
+        self.mailboxes.iter().for_each(|mailbox| mailbox.nudge());
+    }
+
+    /// How often our own clock has stood still, so that no lease of before is worth anything.
+    pub(crate) fn standstills(&self) -> u64 {
+        self.standstills.load(Ordering::SeqCst)
+    }
+
+    /// Gets a message when that has become more.
+    pub(crate) fn stood_still(&self) -> Receiver<()> {
+        self.stood_still.1.clone()
+    }
+
+    /// Locks with that TTL are used from now on.
+    pub(crate) fn uses(&self, ttl: Duration) {
+        let ttl_ms = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX);
+        if self.shortest_ttl.fetch_min(ttl_ms, Ordering::Relaxed) > ttl_ms {
+            self.known.lock().admission.uses(ttl);
+        }
     }
 
     /// What waits for the node's worker.
@@ -80,35 +145,38 @@ impl NodeSet {
     /// The node has forgotten what it knew, whatever is known of it here.
     pub(super) fn has_forgotten(&self, node: usize) {
         let mut known = self.known.lock();
-        if known.admission.is_settled(node) {
+        if known.admission.settled_until(node).is_some() {
             known.admission.doubt(node, None);
         }
     }
 
-    /// What to do about the node now; `None`: nothing.
-    pub(super) fn next(&self, node: usize, now: Time) -> Option<NextLook> {
+    /// What to do about the node now.
+    pub(super) fn next(&self, node: usize, now: Time) -> NextLook {
         let mut known = self.known.lock();
-        if known.admission.is_settled(node) {
-            return None;
+        if let Some(until) = known.admission.settled_until(node).filter(|until| now < *until) {
+            return NextLook::Wait(until);
         }
         if let Some((_, since)) = &known.refusals[node] {
             let again = since.after(LOOK_AGAIN);
             if now < again {
-                return Some(NextLook::Wait(again));
+                return NextLook::Wait(again);
             }
         }
         let chance = Chance { id: rand::random(), jitter: rand::random() };
-        Some(known.admission.next(node, now, self.time(now), chance))
+        known.admission.next(node, now, self.time(now), chance)
     }
 
     /// The node has answered a look.
     pub(super) fn looked(&self, node: usize, look: Look, now: Time) {
+        self.set_clock(node, look.clock);
         let set_time = self.time(now);
         let mut known = self.known.lock();
         let changed = known.looked(node, look, now);
+        let clock_news = known.admission.take_clock_news();
         let news = known.news();
         let ready_in = known.admission.ready_in(now, set_time);
         drop(known);
+        self.tell_of_clocks(&clock_news);
         for (standing, fault) in news {
             match standing {
                 Standing::Admitted => observe::admitted(fault.node()),

@@ -31,9 +31,6 @@ const A_CALL: usize = 400;
 const RECONNECT: Backoff =
     Backoff { min: Duration::from_millis(20), max: Duration::from_millis(1_000) };
 
-/// How long a worker with nothing to do sleeps in one piece.
-const IDLE: Duration = Duration::from_secs(60);
-
 /// How long a worker whose client has gone goes on for a release of which nobody knows how long it
 /// is needed.
 const LINGER: Duration = Duration::from_secs(60);
@@ -101,14 +98,20 @@ impl Worker {
         // What answers may be another server, or the same one without what it knew.
         self.set.lost(self.node);
         let mut connection = Connection::open(&self.address, self.timeout)?;
-        if let Some(clock) = connection.clock() {
-            self.set.set_clock(self.node, clock);
-        }
         if let Some(policy) = connection.evicts() {
             self.shared.link.evicts(policy);
         }
         match self.admit(&mut connection) {
-            Ok(_) => Ok(connection),
+            Ok(_) => {
+                // Of a server that does not let us look. Else it is known by now, along with what there is
+                // to compare it with, and a caller that waits for it need not wait again.
+                if let Some(clock) =
+                    connection.clock().filter(|_| self.set.clock(self.node).is_none())
+                {
+                    self.set.set_clock(self.node, clock);
+                }
+                Ok(connection)
+            }
             Err(broken) => Err(broken.fault),
         }
     }
@@ -168,11 +171,11 @@ impl Worker {
     /// The jobs for the next write: the releases that were kept, then whatever is in the mailbox.
     /// Blocks while there is nothing to do, at most until the node has to be looked at; `None` once there
     /// will never be anything.
-    fn next_batch(&self, look_at: Option<Time>) -> Option<Vec<Job>> {
+    fn next_batch(&self, look_at: Time) -> Option<Vec<Job>> {
         let kept = self.shared.kept.take(BATCH, clock::now());
         let mut jobs: Vec<_> = kept.into_iter().map(Job::Release).collect();
         if jobs.is_empty() {
-            let pause = look_at.map_or(IDLE, |at| clock::slice(at).unwrap_or_default());
+            let pause = clock::slice(look_at).unwrap_or_default();
             match self.mailbox.wait(pause) {
                 Found::Something => {}
                 Found::Nothing => return Some(jobs),
@@ -228,9 +231,9 @@ impl Worker {
         fault
     }
 
-    /// Writes all of `jobs` at once and reads the answers in order, and the node's clock behind them. What is left in `jobs` has not
-    /// been answered: the rest, on a failure; the calls of scripts that the server has forgotten,
-    /// if all went well.
+    /// Writes all of `jobs` at once and reads the answers in order, and the node's clock behind them: what
+    /// is granted counts by that. What is left in `jobs` has not been answered: the rest, on a failure;
+    /// the calls of scripts that the server has forgotten, if all went well.
     fn exchange_once(
         &self,
         connection: &mut Connection,
@@ -266,28 +269,21 @@ impl Worker {
 
         let deadline = clock::now().after(self.timeout + GRACE);
         let mut result = Ok(());
-        let mut forgotten = Vec::new();
+        let (mut forgotten, mut granted) = (Vec::new(), Vec::new());
         let mut unanswered = std::mem::take(jobs).into_iter();
         for (job, form) in unanswered.by_ref().zip(forms) {
             let answer = match connection.read(deadline) {
                 Ok(Reply::Value(value)) => {
-                    if job.is_taking() && is_not_admitted(&value) {
+                    if job.is_taking() && is_granted(&value) {
+                        granted.push((job, value));
+                        continue;
+                    } else if job.is_taking() && is_not_admitted(&value) {
                         self.set.doubt(self.node, moment.mark());
                     } else if is_repaired_in_quarantine(&value) {
                         self.set.has_forgotten(self.node);
                     }
-                    if let (Some(confirmer), Some(sink)) =
-                        (&self.confirmer, job.to_be_replicated(&value))
-                    {
-                        let run_id = connection.run_id().to_owned();
-                        let grant = Grant { sink: sink.clone(), value, run_id };
-                        match confirmer.try_send(grant) {
-                            Ok(()) => continue,
-                            Err(_) => Err(self.too_many_grants()),
-                        }
-                    } else {
-                        Ok(value)
-                    }
+                    self.deliver(&job, value, connection);
+                    continue;
                 }
                 Ok(Reply::Error(fault)) => {
                     if matches!(job, Job::Release(_)) {
@@ -314,9 +310,39 @@ impl Worker {
         }
         forgotten.extend(unanswered);
         *jobs = forgotten;
-        result?;
-        self.set.set_clock(self.node, connection.read_clock(sent, deadline)?);
-        Ok(())
+        match result.and_then(|()| connection.read_clock(sent, deadline)) {
+            Ok(clock) => {
+                let counts = self.set.read_clock(self.node, clock);
+                for (job, value) in granted {
+                    if counts {
+                        self.deliver(&job, value, connection);
+                    } else {
+                        job.answer(self.node, Err(self.clock_was_set()));
+                    }
+                }
+                Ok(())
+            }
+            Err(broken) => {
+                jobs.extend(granted.into_iter().map(|(job, _)| job));
+                Err(broken)
+            }
+        }
+    }
+
+    /// Hands out an answer; behind the node's replicas, where it counts only with them.
+    fn deliver(&self, job: &Job, value: Value, connection: &Connection) {
+        let answer = match (&self.confirmer, job.to_be_replicated(&value)) {
+            (Some(confirmer), Some(sink)) => {
+                let run_id = connection.run_id().to_owned();
+                let grant = Grant { sink: sink.clone(), value, run_id };
+                match confirmer.try_send(grant) {
+                    Ok(()) => return,
+                    Err(_) => Err(self.too_many_grants()),
+                }
+            }
+            _ => Ok(value),
+        };
+        job.answer(self.node, answer);
     }
 
     /// Marks the link as down, tells the askers of jobs that were sent and will not be answered,
@@ -373,11 +399,23 @@ impl Worker {
         Undelivered { failure: Failure::Unknown, fault }
     }
 
+    fn clock_was_set(&self) -> Undelivered {
+        let what =
+            "its clock is not where it was expected, so locks may have ended too early on it";
+        let fault = NodeFault::new(self.shared.link.node(), what);
+        Undelivered { failure: Failure::NotAdmitted, fault }
+    }
+
     fn strange_server(&self) -> Undelivered {
         let what = "the server says that it does not know a script, which came with its source";
         let fault = NodeFault::new(self.shared.link.node(), what);
         Undelivered { failure: Failure::Unknown, fault }
     }
+}
+
+/// Whether an acquire was answered that the lock is ours, as `lua/README.md` states for all kinds of locks.
+fn is_granted(value: &Value) -> bool {
+    matches!(value, Value::List(parts) if parts.first() == Some(&Value::Int(1)))
 }
 
 /// Whether an acquire was answered that the node's mark is another one, as `lua/README.md` states for all

@@ -11,6 +11,9 @@ use super::mark::{Configuration, Mark, State};
 use super::set_time::SetTime;
 use super::{Mechanisms, Time, majority};
 
+mod clock;
+#[cfg(test)]
+mod clock_tests;
 mod look;
 #[cfg(test)]
 mod model;
@@ -23,6 +26,7 @@ mod teeth;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use clock::ClockNews;
 use look::Judgement;
 pub(crate) use look::{Forgot, Look, Role};
 use node::{Knowledge, Seen};
@@ -48,8 +52,6 @@ pub(crate) enum Next {
     Ask(Option<Change>),
     /// Ask again then, or when anything has been heard of any node.
     Wait(Time),
-    /// Nothing, until something is heard of it.
-    Nothing,
 }
 
 /// Chance, as the machine needs it.
@@ -95,6 +97,14 @@ pub(crate) struct Admission {
     nodes: Vec<Knowledge>,
     max_ttl: Duration,
     quarantine: bool,
+    /// Of the locks that this client takes.
+    shortest_ttl: Duration,
+    /// Since when a clock was not where it was expected, the last time: what was read of others before
+    /// says nothing.
+    doubt: Option<Time>,
+    /// It was told that this was our own clock.
+    stood_still: bool,
+    clock_news: Vec<ClockNews>,
 }
 
 impl Admission {
@@ -114,12 +124,19 @@ impl Admission {
             nodes: (0..configuration.nodes).map(at).collect(),
             max_ttl: configuration.max_ttl,
             quarantine: configuration.quarantine,
+            shortest_ttl: configuration.max_ttl,
+            doubt: None,
+            stood_still: false,
+            clock_news: Vec::new(),
         }
     }
 
     /// The node has answered a look.
     pub(crate) fn looked(&mut self, node: usize, look: Look, now: Time) {
+        let clock = look.clock;
         self.nodes[node].looked(look, now);
+        self.read(node, clock);
+        self.note_drift(node, now);
     }
 
     /// The node cannot be reached any more. What comes back in its place may be another server.
@@ -142,11 +159,14 @@ impl Admission {
         self.nodes[node].skip_quarantine()
     }
 
-    /// Whether there is nothing to do about `node` until something is heard of it.
-    pub(crate) fn is_settled(&self, node: usize) -> bool {
+    /// Until when there is nothing to do about `node`, if nothing is heard of it: its clock has to be read
+    /// again then.
+    pub(crate) fn settled_until(&self, node: usize) -> Option<Time> {
         let known = &self.nodes[node];
         let admitted = Judgement::Ours(State::Admitted);
-        !known.doubted && known.seen.as_ref().is_some_and(|seen| seen.judgement == admitted)
+        let is_admitted = known.seen.as_ref().is_some_and(|seen| seen.judgement == admitted);
+        (is_admitted && !known.doubted && known.clock.steady && self.is_fresh(node))
+            .then(|| self.reading_due(node))
     }
 
     /// What is different in the configuration of the clients that use `node`.
@@ -164,7 +184,8 @@ impl Admission {
         chance: Chance,
     ) -> Next {
         let known = &self.nodes[node];
-        let Some(seen) = known.seen.as_ref().filter(|_| !known.doubted) else {
+        let certain = !known.doubted && self.is_fresh(node);
+        let Some(seen) = known.seen.as_ref().filter(|_| certain) else {
             return Next::Ask(None);
         };
         if !self.mechanisms.changes_name_the_old_value
@@ -173,24 +194,31 @@ impl Admission {
             return self.change(node, new);
         }
         let (change, due) = match &seen.judgement {
-            Judgement::Ours(State::Admitted) => return Next::Nothing,
+            Judgement::Ours(State::Admitted) if known.clock.steady => {
+                let due = self.reading_due(node);
+                return if due <= now { Next::Ask(None) } else { Next::Wait(due) };
+            }
+            Judgement::Ours(State::Admitted) => (None, self.in_doubt_until(node)),
             Judgement::Replica | Judgement::Cluster | Judgement::Foreign(_) => (None, None),
             Judgement::Forgetful(_) => (Some(self.begun(chance.id)), None),
-            Judgement::Renamed(state) => (Some(*state), None),
+            Judgement::Renamed(state) | Judgement::Moved(state) => (Some(*state), None),
             Judgement::Ours(State::Quarantined { until_ms, id }) => {
                 self.next_of_quarantine(known, *until_ms, *id, now, set_time, chance)
             }
         };
         match change.filter(|_| self.may_write()) {
             Some(state) => {
-                let mark = known.mark(&seen.look, state);
-                self.change(node, mark.to_string())
+                let anew = matches!(seen.judgement, Judgement::Forgetful(_) | Judgement::Moved(_));
+                let noted_ms = known.clock.noted_ms.filter(|_| !anew);
+                match noted_ms.or_else(|| self.ahead_ms(node, now)) {
+                    Some(ahead_ms) => {
+                        let mark = known.mark(&seen.look, ahead_ms, state);
+                        self.change(node, mark.to_string())
+                    }
+                    None => seen.again(None, now),
+                }
             }
-            None => {
-                let again = seen.at.after(LOOK_AGAIN);
-                let then = due.map_or(again, |due| again.min(due));
-                if then <= now { Next::Ask(None) } else { Next::Wait(then) }
-            }
+            None => seen.again(due, now),
         }
     }
 
@@ -204,7 +232,7 @@ impl Admission {
         match &seen.judgement {
             judgement if !self.quarantine && judgement.is_readable() => Grants::Always,
             Judgement::Ours(State::Admitted) if !self.mechanisms.mark_is_compared => Grants::Always,
-            Judgement::Ours(State::Admitted) if !known.doubted => {
+            Judgement::Ours(State::Admitted) if !known.doubted && known.clock.steady => {
                 seen.look.mark.as_deref().map_or(Grants::Nothing, Grants::Under)
             }
             _ => Grants::Nothing,
@@ -238,12 +266,17 @@ impl Admission {
             Judgement::Cluster => Standing::Cluster,
             Judgement::Foreign(theirs) => Standing::Foreign(theirs.clone()),
             _ if known.doubted => Standing::Unknown,
+            Judgement::Ours(State::Admitted) if self.quarantine && !known.clock.steady => {
+                Standing::Unknown
+            }
             Judgement::Forgetful(_) if !self.quarantine => Standing::Admitted,
             Judgement::Forgetful(why) => Standing::Quarantined(Some(*why)),
-            Judgement::Renamed(State::Admitted) | Judgement::Ours(State::Admitted) => {
-                Standing::Admitted
+            Judgement::Renamed(state) | Judgement::Moved(state) | Judgement::Ours(state) => {
+                match state {
+                    State::Admitted => Standing::Admitted,
+                    State::Quarantined { .. } => Standing::Quarantined(known.forgot),
+                }
             }
-            Judgement::Renamed(_) | Judgement::Ours(_) => Standing::Quarantined(known.forgot),
         }
     }
 
@@ -263,15 +296,19 @@ impl Admission {
         if self.conflict().is_some() {
             return None;
         }
-        let waits = self.nodes.iter().filter_map(|known| {
+        let waits = self.nodes.iter().enumerate().filter_map(|(node, known)| {
             let seen = known.seen.as_ref()?;
             let state = match &seen.judgement {
-                Judgement::Renamed(state) | Judgement::Ours(state) => *state,
+                Judgement::Renamed(state) | Judgement::Moved(state) | Judgement::Ours(state) => {
+                    *state
+                }
                 Judgement::Forgetful(_) if self.quarantine => return Some(self.max_ttl),
                 judgement => return judgement.is_readable().then_some(Duration::ZERO),
             };
             match state {
-                State::Admitted => Some(Duration::ZERO),
+                State::Admitted => {
+                    Some(self.in_doubt_until(node).map_or(Duration::ZERO, |until| until.since(now)))
+                }
                 State::Quarantined { until_ms, id } => {
                     Some(self.left(known, until_ms, id, now, set_time))
                 }

@@ -14,7 +14,7 @@ pub(crate) enum Failure {
     /// reached; what it did before that, and what it knows, is unknown.
     Error,
     /// It was not sent, or not again, for the node may have forgotten locks and grants nothing to
-    /// newcomers for now.
+    /// newcomers for now; or it was granted, and does not count for the same reason.
     NotAdmitted,
 }
 

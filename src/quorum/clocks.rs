@@ -7,13 +7,14 @@ use super::{Time, majority};
 /// some moment between our request and its answer, which is all the uncertainty there is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Offset {
-    least_us: i64,
-    most_us: i64,
-    received: Time,
+    pub(super) least_us: i64,
+    pub(super) most_us: i64,
+    pub(super) sent: Time,
+    pub(super) received: Time,
 }
 
 /// Two clocks drift apart by no more than a part in so many.
-const DRIFT: u32 = 100;
+pub(super) const DRIFT: u32 = 100;
 
 impl Offset {
     /// A node whose clock said `server_us` was asked at `sent`, and had answered by `received`.
@@ -21,19 +22,24 @@ impl Offset {
         Self {
             least_us: server_us.saturating_sub(microseconds(received)),
             most_us: server_us.saturating_sub(microseconds(sent)),
+            sent,
             received,
         }
     }
 
-    /// What the node's clock says at `now`: less and less exactly, the longer ago it was heard of.
-    fn range(self, now: Time) -> ClockRange {
+    /// How far the node's clock is ahead at `now`, at least and at most, in microseconds: known less and
+    /// less exactly, the longer ago it was heard of.
+    pub(super) fn spread(self, now: Time) -> (i64, i64) {
         let drift = microseconds(Time::from_start(now.since(self.received) / DRIFT));
+        (self.least_us.saturating_sub(drift), self.most_us.saturating_add(drift))
+    }
+
+    /// What the node's clock says at `now`.
+    fn range(self, now: Time) -> ClockRange {
+        let (least_us, most_us) = self.spread(now);
         let at = |offset: i64| microseconds(now).saturating_add(offset);
         let ms = |us: i64| u64::try_from(us.div_euclid(1_000)).unwrap_or(0);
-        ClockRange {
-            least_ms: ms(at(self.least_us).saturating_sub(drift)),
-            most_ms: ms(at(self.most_us).saturating_add(drift).saturating_add(999)),
-        }
+        ClockRange { least_ms: ms(at(least_us)), most_ms: ms(at(most_us).saturating_add(999)) }
     }
 
     /// `time` by the node's clock, or somewhat before, in milliseconds.
@@ -41,8 +47,13 @@ impl Offset {
         microseconds(time).saturating_add(self.least_us).div_euclid(1_000)
     }
 
-    fn middle_us(self) -> i64 {
+    pub(super) fn middle_us(self) -> i64 {
         self.least_us.midpoint(self.most_us)
+    }
+
+    /// What the node's clock said when it was read, in milliseconds since 1970, or somewhat before.
+    pub(super) fn read_ms(self) -> u64 {
+        u64::try_from(self.at_least_ms(self.received)).unwrap_or(0)
     }
 }
 
@@ -72,7 +83,7 @@ pub(crate) const fn worth_waiting(known: usize, coming: usize, nodes: usize) -> 
     known < majority(nodes) && known + coming >= majority(nodes)
 }
 
-fn microseconds(time: Time) -> i64 {
+pub(super) fn microseconds(time: Time) -> i64 {
     i64::try_from(time.since(Time::default()).as_micros()).unwrap_or(i64::MAX)
 }
 
@@ -89,7 +100,8 @@ mod tests {
     }
 
     fn offset(us: i64) -> Option<Offset> {
-        Some(Offset { least_us: us, most_us: us, received: Time::default() })
+        let (sent, received) = (Time::default(), Time::default());
+        Some(Offset { least_us: us, most_us: us, sent, received })
     }
 
     #[test]

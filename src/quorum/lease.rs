@@ -16,6 +16,10 @@ pub enum LossReason {
     KeysGone,
     /// It was held for as long as `max_hold` allows.
     MaxHold,
+    /// The clocks of most nodes went on further than our own: this machine has stood still, as a virtual
+    /// machine does that is suspended, or those clocks were set. The time of the lock may be over, and
+    /// our own clock does not show it.
+    ClockStoodStill,
 }
 
 /// What holding a lock was agreed to mean.
@@ -131,6 +135,13 @@ impl Lease {
         match self.state {
             State::Lost(reason) => Some(reason),
             State::Held | State::Renewed | State::Unknown => None,
+        }
+    }
+
+    /// Our own clock has stood still, so nobody knows what is left of the validity.
+    pub(crate) fn stood_still(&mut self) {
+        if !matches!(self.state, State::Lost(_)) {
+            self.state = State::Lost(LossReason::ClockStoodStill);
         }
     }
 

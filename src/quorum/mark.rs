@@ -1,7 +1,7 @@
 //! The mark: what a node remembers of who may be granted locks there, as one line of text.
 //!
 //! ```text
-//! quorlock-mark 1 set=default nodes=3 max_ttl_ms=30000 quarantine=on index=- run=RUN repl=REPL admitted
+//! quorlock-mark 1 set=default nodes=3 max_ttl_ms=30000 quarantine=on index=- run=RUN repl=REPL ahead_ms=-12 admitted
 //! quorlock-mark 1 set=.. (as above) .. quarantined until_ms=1795238850123 id=00c0ffee00c0ffee
 //! ```
 //!
@@ -121,6 +121,8 @@ impl State {
 pub(crate) struct Mark {
     pub(crate) configuration: Configuration,
     pub(crate) identity: Identity,
+    /// How far the node's clock is ahead of the set's time, in milliseconds.
+    pub(crate) ahead_ms: i64,
     pub(crate) state: State,
 }
 
@@ -149,6 +151,7 @@ impl Mark {
             index: optional(field("index")?)?,
         };
         let identity = Identity::new(field("run")?, field("repl")?)?;
+        let ahead_ms = field("ahead_ms")?.parse().ok()?;
         let state = match words.next()? {
             "admitted" => State::Admitted,
             // Where there is no quarantine, nobody writes one.
@@ -160,7 +163,12 @@ impl Mark {
             _ => return None,
         };
         let in_set = configuration.index.is_none_or(|index| index < configuration.nodes);
-        (words.next().is_none() && in_set).then_some(Self { configuration, identity, state })
+        (words.next().is_none() && in_set).then_some(Self {
+            configuration,
+            identity,
+            ahead_ms,
+            state,
+        })
     }
 }
 
@@ -173,13 +181,13 @@ impl fmt::Display for Mark {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Configuration { set_name, nodes, max_ttl, quarantine, index } = &self.configuration;
         let Identity { run_id, repl_id } = &self.identity;
-        let max_ttl_ms = max_ttl.as_millis();
+        let (max_ttl_ms, ahead_ms) = (max_ttl.as_millis(), self.ahead_ms);
         let mode = if *quarantine { "on" } else { "off" };
         let index = index.map_or("-".to_owned(), |index| index.to_string());
         write!(
             f,
             "{HEAD} set={set_name} nodes={nodes} max_ttl_ms={max_ttl_ms} quarantine={mode} \
-             index={index} run={run_id} repl={repl_id} "
+             index={index} run={run_id} repl={repl_id} ahead_ms={ahead_ms} "
         )?;
         match self.state {
             State::Admitted => f.write_str("admitted"),

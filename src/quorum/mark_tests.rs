@@ -15,7 +15,8 @@ fn mark(state: State) -> Mark {
         quarantine: true,
         index: None,
     };
-    Mark { configuration, identity: Identity::new(RUN, REPL).expect("ids"), state }
+    let identity = Identity::new(RUN, REPL).expect("ids");
+    Mark { configuration, identity, ahead_ms: -12, state }
 }
 
 #[test]
@@ -23,13 +24,13 @@ fn the_text_is_as_documented() {
     let start = "quorlock-mark 1 set=default nodes=3 max_ttl_ms=30000 quarantine=on index=-";
     assert_eq!(
         mark(State::Admitted).to_string(),
-        format!("{start} run={RUN} repl={REPL} admitted")
+        format!("{start} run={RUN} repl={REPL} ahead_ms=-12 admitted")
     );
     let state = State::Quarantined { until_ms: Some(1_795_238_850_123), id: 0xc0_ffee };
     assert_eq!(
         mark(state).to_string(),
         format!(
-            "{start} run={RUN} repl={REPL} quarantined until_ms=1795238850123 id=0000000000c0ffee"
+            "{start} run={RUN} repl={REPL} ahead_ms=-12 quarantined until_ms=1795238850123 id=0000000000c0ffee"
         )
     );
     let state = State::Quarantined { until_ms: None, id: u64::MAX };
@@ -68,6 +69,10 @@ fn whatever_is_written_otherwise_is_no_mark_of_ours() {
         changed(RUN, ""),
         changed(RUN, "d45e-f70e"),
         changed(RUN, &"a".repeat(65)),
+        changed("ahead_ms=-12 ", ""),
+        changed("ahead_ms=-12", "ahead_ms=-012"),
+        changed("ahead_ms=-12", "ahead_ms=-0"),
+        changed("ahead_ms=-12", "ahead_ms=-"),
         changed("admitted", "Admitted"),
         changed("admitted", "admitted "),
         changed("admitted", "admitted\n"),
@@ -122,8 +127,8 @@ fn any_mark() -> impl Strategy<Value = Mark> {
             .prop_map(|(until_ms, id)| State::Quarantined { until_ms, id }),
     ];
     let set = ("[A-Za-z0-9._-]{1,64}", 1_usize..1_000, 1_u64.., any::<Option<usize>>());
-    (set, any::<bool>(), id, id, state).prop_map(
-        |((set_name, nodes, max_ttl_ms, index), quarantine, run, repl, state)| {
+    (set, any::<bool>(), id, id, any::<i64>(), state).prop_map(
+        |((set_name, nodes, max_ttl_ms, index), quarantine, run, repl, ahead_ms, state)| {
             let configuration = Configuration {
                 set_name,
                 nodes,
@@ -132,7 +137,7 @@ fn any_mark() -> impl Strategy<Value = Mark> {
                 index: index.map(|index| index % nodes),
             };
             let identity = Identity::new(&run, &repl).expect("made of letters and digits");
-            Mark { configuration, identity, state }
+            Mark { configuration, identity, ahead_ms, state }
         },
     )
 }

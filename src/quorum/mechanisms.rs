@@ -27,6 +27,12 @@ pub(crate) struct Mechanisms {
     pub(crate) few_clocks_are_watched: bool,
     /// Another configuration on one node concerns all of them.
     pub(crate) configuration_is_of_the_set: bool,
+    /// What a node grants counts only if its clock, read along with it, is where it has to be.
+    pub(crate) clocks_are_watched: bool,
+    /// A clock that was not watched is compared with what the node's mark says of it.
+    pub(crate) clocks_are_noted: bool,
+    /// If most of the clocks seem to be set forward at once, all leases are over.
+    pub(crate) own_clock_is_doubted: bool,
     /// Nodes in quarantine serve those who hold locks.
     pub(crate) holders_in_quarantine: bool,
     /// Each round of tries has an owner id of its own.
@@ -78,6 +84,9 @@ impl Mechanisms {
         ends_by_the_sets_time: true,
         few_clocks_are_watched: true,
         configuration_is_of_the_set: true,
+        clocks_are_watched: true,
+        clocks_are_noted: true,
+        own_clock_is_doubted: true,
         holders_in_quarantine: true,
         fresh_owner: true,
         release_silent: true,

@@ -25,6 +25,7 @@ mod lost_replies;
 pub(crate) mod mark;
 mod mechanisms;
 mod order;
+mod pace;
 mod release;
 mod rounds;
 pub(crate) mod set_time;
@@ -37,7 +38,7 @@ mod wake;
 
 pub(crate) use acquisition::{Acquisition, Outcome, Patience, Policy, Step};
 pub(crate) use admission::{
-    Admission, Chance, Change, Forgot, Grants, Look, Next as NextLook, Role, Standing,
+    Admission, Chance, Change, ClockNews, Forgot, Grants, Look, Next as NextLook, Role, Standing,
 };
 pub(crate) use attempt::{Attempt, Conclusion, Duty, Vote};
 pub(crate) use backoff::Backoff;
@@ -56,6 +57,7 @@ pub(crate) use local_queue::{LocalQueue, Ticket, Turn, Wake};
 pub(crate) use mark::{Configuration, Identity};
 pub(crate) use mechanisms::Mechanisms;
 pub(crate) use order::asking_order;
+pub(crate) use pace::Step as ClockStep;
 pub(crate) use release::{Release, ReleaseResult, ReleaseVote};
 pub(crate) use rounds::{OpenRound, Rounds};
 pub(crate) use set_time::SetTime;

@@ -169,6 +169,12 @@ impl Caller {
         };
         match std::mem::replace(&mut caller.doing, Doing::Nothing) {
             Doing::Nothing => {}
+            Doing::Thinking if client.waits_for_clocks(cx) => {
+                const MOMENT: Duration = Duration::from_millis(1);
+                let caller = &mut client.callers[index];
+                caller.doing = Doing::Thinking;
+                caller.remind(cx, cx.now().after(MOMENT));
+            }
             Doing::Thinking => Self::call(client, index, cx),
             Doing::Attempting(call, claim) => Self::answered(client, index, cx, call, claim),
             Doing::Confirming(call, claim, round) => {

@@ -20,6 +20,8 @@ pub(super) struct Claim {
     pub(super) owner: String,
     pub(super) terms: Terms,
     pub(super) started: Time,
+    /// How often the client's clock had stood still before that.
+    pub(super) standstills: u64,
     pub(super) answer_by: Time,
     pub(super) attempt: Rc<Round<Attempt>>,
     /// The number of the lock that was won; 0 without fencing.
@@ -49,6 +51,7 @@ impl Claim {
             owner,
             terms,
             started,
+            standstills: cx.shared.standstills.get(),
             answer_by,
             attempt: Rc::new(Round::new(attempt, reply::acquire, waiter)),
             number: 0,

@@ -19,7 +19,7 @@ use super::wake::{News, Session};
 use super::worker::Worker;
 use crate::embedded::Reply;
 use crate::quorum::mark::Configuration;
-use crate::quorum::{Duty, LastNumbers, Release, Time, drift};
+use crate::quorum::{Duty, LastNumbers, Release, Time, drift, worth_waiting};
 
 /// What a client's threads wait for.
 #[derive(Clone, Copy, Debug)]
@@ -37,7 +37,6 @@ pub(super) enum Note {
         node: usize,
         epoch: u64,
         conn: Option<ConnId>,
-        wall: Duration,
     },
     Closed {
         node: usize,
@@ -290,6 +289,15 @@ impl Client {
         });
     }
 
+    /// Whether it is worth waiting for the nodes' clocks before anything is asked.
+    pub(super) fn waits_for_clocks(&self, cx: &Cx<'_>) -> bool {
+        let clocks = cx.shared.offsets();
+        let known = clocks.iter().flatten().count();
+        let unknown = self.workers.iter().zip(&clocks).filter(|(_, clock)| clock.is_none());
+        let coming = unknown.filter(|(worker, _)| !worker.is_down()).count();
+        worth_waiting(known, coming, clocks.len())
+    }
+
     /// Whether no caller has anything to do.
     pub(super) fn is_idle(&self) -> bool {
         self.callers.iter().all(Caller::is_idle)
@@ -302,8 +310,8 @@ impl Client {
         self.with(net, |client, cx| match note {
             Note::Worker { node, epoch } => client.workers[node].timer(cx, epoch),
             Note::Look { node, epoch } => client.workers[node].look_due(cx, epoch),
-            Note::Connected { node, epoch, conn, wall } => {
-                client.workers[node].connected(cx, epoch, conn, wall);
+            Note::Connected { node, epoch, conn } => {
+                client.workers[node].connected(cx, epoch, conn);
             }
             Note::Closed { node, conn } => client.workers[node].closed(cx, conn),
             Note::Caller { caller, epoch } => Caller::go_on(client, caller, epoch, cx),
@@ -371,7 +379,11 @@ impl Client {
         let Self { index, clock, settings, phase, .. } = *self;
         let shared = self.shared.clone();
         let mut cx = Cx { net, client: index, clock, settings, phase, shared };
+        let before = cx.shared.standstills.get();
         f(self, &mut cx);
+        if cx.shared.standstills.get() != before {
+            self.held.values().for_each(|held| held.stood_still(&mut cx));
+        }
         self.report(net);
     }
 }

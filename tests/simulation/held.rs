@@ -75,6 +75,9 @@ impl Held {
             epoch: Cell::new(0),
             doing: RefCell::new(Doing::Sleeping),
         });
+        if held.claim.standstills != cx.shared.standstills.get() {
+            held.lease.borrow_mut().stood_still();
+        }
         client.held.insert(held.id, held.clone());
         client.won(&held);
         held.sleep(cx);
@@ -108,6 +111,12 @@ impl Held {
 
     pub(super) fn ended(&self) -> bool {
         self.rounds.borrow().ended()
+    }
+
+    /// The client's clock has stood still: the lease is over, and the thread is told.
+    pub(super) fn stood_still(&self, cx: &mut Cx<'_>) {
+        self.lease.borrow_mut().stood_still();
+        self.sleep_anew(cx);
     }
 
     /// The thread sleeps until the lease wants something.

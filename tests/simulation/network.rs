@@ -217,8 +217,7 @@ impl Network {
             });
             (there + self.delay(client, node), Some(self.conns.len() - 1))
         };
-        let wall = self.nodes[node].wall(self.now + there.min(timeout));
-        let note = Note::Connected { node, epoch, conn, wall };
+        let note = Note::Connected { node, epoch, conn };
         self.schedule(self.now + after, Event::ForClient { client, note });
     }
 

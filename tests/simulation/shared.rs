@@ -1,24 +1,18 @@
 //! What the threads of a client know together: which nodes may grant, and what their clocks say.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 use super::setup::Setup;
 use crate::quorum::admission::Admission;
 use crate::quorum::mark::Configuration;
-use crate::quorum::set_time::{ClockRange, SetTime};
-use crate::quorum::{Mechanisms, Offset, Time};
+use crate::quorum::set_time::SetTime;
+use crate::quorum::{ClockNews, Mechanisms, Offset, Time, set_time};
 
 pub(super) struct Shared {
     pub(super) admission: RefCell<Admission>,
-    clocks: RefCell<Vec<Option<Reading>>>,
-}
-
-/// What a node's clock said, to a question asked at `sent` whose answer came at `received`.
-#[derive(Clone, Copy, Debug)]
-struct Reading {
-    us: u64,
-    sent: Time,
-    received: Time,
+    clocks: RefCell<Vec<Option<Offset>>>,
+    /// How often the client's own clock has stood still, as far as it knows.
+    pub(super) standstills: Cell<u64>,
 }
 
 pub(super) fn configuration(setup: Setup, quarantine: bool) -> Configuration {
@@ -36,35 +30,33 @@ impl Shared {
         Self {
             admission: RefCell::new(Admission::new(configuration, false, mechanisms)),
             clocks: RefCell::new(vec![None; configuration.nodes]),
+            standstills: Cell::new(0),
         }
     }
 
-    pub(super) fn saw_clock(&self, node: usize, us: u64, sent: Time, received: Time) {
-        self.clocks.borrow_mut()[node] = Some(Reading { us, sent, received });
+    pub(super) fn saw_clock(&self, node: usize, offset: Offset) {
+        self.clocks.borrow_mut()[node] = Some(offset);
+    }
+
+    /// Whether there was any news of clocks, for whose sake the nodes have to be looked at.
+    pub(super) fn hear_of_clocks(&self) -> bool {
+        let news = self.admission.borrow_mut().take_clock_news();
+        if news.iter().any(|one| matches!(one, ClockNews::StoodStill(_))) {
+            self.standstills.set(self.standstills.get() + 1);
+        }
+        !news.is_empty()
     }
 
     pub(super) fn offset(&self, node: usize) -> Option<Offset> {
-        let Reading { us, sent, received } = self.clocks.borrow()[node]?;
-        Some(Offset::new(us as i64, sent, received))
+        self.clocks.borrow()[node]
     }
 
     pub(super) fn offsets(&self) -> Vec<Option<Offset>> {
-        (0..self.clocks.borrow().len()).map(|node| self.offset(node)).collect()
+        self.clocks.borrow().clone()
     }
 
     /// The set's time, as far as it is known.
     pub(super) fn set_time(&self, now: Time) -> Option<SetTime> {
-        let range = |reading: &Reading| {
-            let age = now.since(reading.received).as_micros() as u64;
-            let drift = age / 100 + 1_000;
-            let most = now.since(reading.sent).as_micros() as u64;
-            ClockRange {
-                least_ms: (reading.us + age - drift.min(age)) / 1_000,
-                most_ms: (reading.us + most + drift) / 1_000,
-            }
-        };
-        let clocks = self.clocks.borrow();
-        let ranges: Vec<_> = clocks.iter().map(|reading| reading.as_ref().map(range)).collect();
-        SetTime::of(&ranges)
+        set_time(&self.clocks.borrow(), now)
     }
 }

@@ -12,7 +12,7 @@ use super::round::{Asker, value};
 use crate::embedded::Reply;
 use crate::node::{GRACE, look_request, read_look};
 use crate::quorum::admission::{Chance, Grants, Next};
-use crate::quorum::{Backoff, Failure, Time};
+use crate::quorum::{Backoff, Failure, Offset, Time};
 
 const RECONNECT: Backoff =
     Backoff { min: Duration::from_millis(20), max: Duration::from_millis(1_000) };
@@ -63,6 +63,10 @@ fn not_admitted() -> Reply {
     Reply::List(vec![Reply::Int(-1), Reply::Int(0)])
 }
 
+fn is_granted(reply: &Reply) -> bool {
+    matches!(reply, Reply::List(parts) if parts.first() == Some(&Reply::Int(1)))
+}
+
 pub(super) struct Worker {
     node: usize,
     state: State,
@@ -71,6 +75,8 @@ pub(super) struct Worker {
     mailbox: VecDeque<Job>,
     /// Sent, and not answered.
     in_flight: VecDeque<Job>,
+    /// What the node has granted, while its clock is not read.
+    granted: Vec<(Job, Reply)>,
     reopened: bool,
     kept: VecDeque<Job>,
     tries: u32,
@@ -91,6 +97,7 @@ impl Worker {
             epoch: 0,
             mailbox: VecDeque::new(),
             in_flight: VecDeque::new(),
+            granted: Vec::new(),
             reopened: false,
             kept: VecDeque::new(),
             tries: 0,
@@ -167,19 +174,12 @@ impl Worker {
         cx.shared.offset(self.node).map_or(0, |offset| offset.at_least_ms(time))
     }
 
-    pub(super) fn connected(
-        &mut self,
-        cx: &mut Cx<'_>,
-        epoch: u64,
-        conn: Option<ConnId>,
-        wall: Duration,
-    ) {
+    pub(super) fn connected(&mut self, cx: &mut Cx<'_>, epoch: u64, conn: Option<ConnId>) {
         if epoch != self.epoch {
             return;
         }
         match conn.filter(|conn| cx.net.is_alive(*conn)) {
             Some(conn) => {
-                self.saw_clock(cx, wall);
                 self.tries = 0;
                 self.looks = 0;
                 self.reopened = matches!(self.state, State::Reopening);
@@ -203,19 +203,35 @@ impl Worker {
         } else if *reply == Reply::Int(3) {
             // A node has forgotten the key that it repaired.
             let mut admission = cx.shared.admission.borrow_mut();
-            if admission.is_settled(self.node) {
+            if admission.settled_until(self.node).is_some() {
                 admission.doubt(self.node, None);
             }
         }
-        self.answer(cx, &job, Ok(reply));
+        if job.under.is_some() && is_granted(reply) {
+            self.granted.push((job, reply.clone()));
+        } else {
+            self.answer(cx, &job, Ok(reply));
+        }
         if self.in_flight.is_empty() {
             self.saw_clock(cx, wall);
             self.work(cx);
         }
     }
 
-    fn saw_clock(&mut self, cx: &Cx<'_>, wall: Duration) {
-        cx.shared.saw_clock(self.node, wall.as_micros() as u64, self.asked_at, cx.now());
+    /// The node's clock came behind the answers; what was granted counts by that.
+    fn saw_clock(&mut self, cx: &mut Cx<'_>, wall: Duration) {
+        let offset = Offset::new(wall.as_micros() as i64, self.asked_at, cx.now());
+        cx.shared.saw_clock(self.node, offset);
+        let counts = cx.shared.admission.borrow_mut().read(self.node, offset);
+        if cx.shared.hear_of_clocks() {
+            for node in 0..cx.settings.nodes {
+                cx.remind(cx.now(), Note::Look { node, epoch: 0 });
+            }
+        }
+        for (job, reply) in std::mem::take(&mut self.granted) {
+            let answer = if counts { Ok(&reply) } else { Err(Failure::NotAdmitted) };
+            self.answer(cx, &job, answer);
+        }
     }
 
     /// It may be time to look at the node.
@@ -270,10 +286,13 @@ impl Worker {
     }
 
     fn looked(&mut self, cx: &mut Cx<'_>, reply: &Reply) {
-        let Some((look, time_us)) = read_look(&value(reply)) else { return self.give_up(cx) };
         let now = cx.now();
-        cx.shared.saw_clock(self.node, time_us, self.asked_at, now);
+        let Some(look) = read_look(&value(reply), self.asked_at, now) else {
+            return self.give_up(cx);
+        };
+        cx.shared.saw_clock(self.node, look.clock);
         cx.shared.admission.borrow_mut().looked(self.node, look, now);
+        cx.shared.hear_of_clocks();
         // Others may be able to go on, now that more is known of the set.
         for node in (0..cx.settings.nodes).filter(|node| *node != self.node) {
             cx.remind(now, Note::Look { node, epoch: 0 });
@@ -283,6 +302,9 @@ impl Worker {
 
     /// The connection was closed by the other side.
     pub(super) fn closed(&mut self, cx: &mut Cx<'_>, conn: ConnId) {
+        // What was granted is asked for again, since nobody knows the node's clock.
+        let granted = std::mem::take(&mut self.granted).into_iter().map(|(job, _)| job);
+        self.in_flight.extend(granted);
         // Who waits for nothing does not notice before it writes.
         if matches!(self.state, State::Up(current) if current == conn) && !self.in_flight.is_empty()
         {
@@ -394,6 +416,8 @@ impl Worker {
         self.state = State::Down;
         self.down = true;
         cx.shared.admission.borrow_mut().lost(self.node);
+        let granted = std::mem::take(&mut self.granted).into_iter().map(|(job, _)| job);
+        self.in_flight.extend(granted);
         for job in std::mem::take(&mut self.in_flight) {
             self.undeliverable(cx, job, Failure::Unknown);
         }

@@ -40,6 +40,8 @@ pub struct Server {
     /// `None` while the server is down.
     child: Option<Child>,
     paused: bool,
+    /// Its wall clock can be set.
+    clock: Option<FakeClock>,
 }
 
 impl Server {
@@ -56,7 +58,7 @@ impl Server {
     /// The helper's own commands log in with the password given by `--requirepass`;
     /// [`url`](Self::url) never carries it.
     pub fn start_with(options: &[&str]) -> Self {
-        let mut server = Self::launch(options);
+        let mut server = Self::launch(options, None);
         server.finish_start();
         server
     }
@@ -114,6 +116,14 @@ impl Server {
     pub fn restart_with_data(&mut self) {
         self.kill();
         self.restart();
+    }
+
+    /// Sets the wall clock of a server of [`Servers::start_with_clocks`] to so many seconds ahead of ours:
+    /// at once, for all that it does from now on.
+    #[track_caller]
+    pub fn set_clock(&self, ahead_s: i64) {
+        assert!(self.clock.is_some(), "its clock cannot be set");
+        self.home.set_clock(&format!("{ahead_s:+}s"));
     }
 
     /// Stops the process where it is: connections open and stay open, and nothing answers.
@@ -222,13 +232,14 @@ impl Server {
     }
 
     /// Starts the process without waiting for it, for many can start at the same time.
-    fn launch(options: &[&str]) -> Self {
+    fn launch(options: &[&str], clock: Option<FakeClock>) -> Self {
         let mut server = Self {
             port: Port::claim(),
             home: Home::create(),
             options: options.iter().map(ToString::to_string).collect(),
             child: None,
             paused: false,
+            clock,
         };
         server.spawn();
         server
@@ -276,7 +287,16 @@ impl Server {
         let binary = binary();
         // Redis logs to its standard output unless told otherwise, and what goes wrong before it
         // has read its options goes to its standard error.
-        let child = Command::new(&binary)
+        let mut command = Command::new(&binary);
+        if let Some(clock) = &self.clock {
+            self.home.set_clock("+0s");
+            command
+                .env("LD_PRELOAD", &clock.preload)
+                .env("FAKETIME_TIMESTAMP_FILE", self.home.clock())
+                .env("FAKETIME_NO_CACHE", "1")
+                .env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
+        }
+        let child = command
             .args(["--bind", HOST, "--daemonize", "no"])
             .args(listen)
             .args(["--save", "", "--appendonly", "no"])
@@ -380,9 +400,25 @@ impl Servers {
 
     /// Like [`start`](Self::start), with the options of [`Server::start_with`] for each of them.
     pub fn start_with(n: usize, options: &[&str]) -> Self {
-        let mut servers: Vec<_> = (0..n).map(|_| Server::launch(options)).collect();
+        let mut servers: Vec<_> = (0..n).map(|_| Server::launch(options, None)).collect();
         servers.iter_mut().for_each(Server::finish_start);
         Self(servers)
+    }
+
+    /// Like [`start`](Self::start), and their wall clocks can be set. `None`, with the reason printed, where
+    /// libfaketime is not installed.
+    pub fn start_with_clocks(n: usize) -> Option<Self> {
+        let Some(clock) = FakeClock::find() else {
+            eprintln!(
+                "LEFT OUT: there is no libfaketime, so no server's clock can be set; install it, for \
+                 example with `apt-get install faketime`"
+            );
+            return None;
+        };
+        let launch = |_| Server::launch(&[], Some(clock.clone()));
+        let mut servers: Vec<_> = (0..n).map(launch).collect();
+        servers.iter_mut().for_each(Server::finish_start);
+        Some(Self(servers))
     }
 
     /// The servers' addresses, in their order.
@@ -482,6 +518,25 @@ impl Port {
     }
 }
 
+/// What makes a process see another wall clock: libfaketime, and the C library in front of Redis' own
+/// allocator, which does not get along with it.
+#[derive(Clone, Debug)]
+struct FakeClock {
+    preload: String,
+}
+
+impl FakeClock {
+    fn find() -> Option<Self> {
+        let folders = fs::read_dir("/usr/lib").ok()?.flatten().map(|entry| entry.path());
+        let found = |folder: PathBuf| {
+            let (fake, c) = (folder.join("faketime/libfaketime.so.1"), folder.join("libc.so.6"));
+            (fake.exists() && c.exists())
+                .then(|| Self { preload: format!("{}:{}", fake.display(), c.display()) })
+        };
+        folders.into_iter().find_map(found)
+    }
+}
+
 /// A server's temporary directory, removed on drop: its log, and apart from that its data.
 #[derive(Debug)]
 struct Home(PathBuf);
@@ -506,6 +561,17 @@ impl Home {
     fn wipe_data(&self) {
         fs::remove_dir_all(self.data()).expect("a killed server's data can be removed");
         self.create_data();
+    }
+
+    fn clock(&self) -> PathBuf {
+        self.0.join("clock")
+    }
+
+    /// In one step, since the server reads it whenever it looks at its clock.
+    fn set_clock(&self, offset: &str) {
+        let new = self.0.join("clock.new");
+        fs::write(&new, offset).expect("a server's directory can be written to");
+        fs::rename(new, self.clock()).expect("a file can be renamed");
     }
 
     fn log(&self) -> PathBuf {

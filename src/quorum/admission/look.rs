@@ -1,5 +1,6 @@
 //! One look at a node, and what it says about whether the node may grant locks.
 
+use super::super::clocks::Offset;
 use super::super::mark::{Configuration, Identity, Mark, State};
 
 /// What the admission script has answered: the node as it was in one moment.
@@ -11,8 +12,8 @@ pub(crate) struct Look {
     pub(crate) identity: Identity,
     /// The server has an earlier replication id: it was promoted, and took over another one's data.
     pub(crate) promoted: bool,
-    /// The node's own clock, in milliseconds since 1970.
-    pub(crate) time_ms: u64,
+    /// The node's own clock.
+    pub(crate) clock: Offset,
     /// What is at the mark's key; `None` if nothing is.
     pub(crate) mark: Option<String>,
 }
@@ -32,6 +33,8 @@ pub(crate) enum Forgot {
     /// The mark is of an earlier run of the server. Even with its data back, the last of it may be
     /// missing.
     Run,
+    /// Its clock was set forward, so that keys have ended too early.
+    Clock,
     /// The server was promoted: it has what had reached it as a replica, which need not be all.
     Promotion,
 }
@@ -50,6 +53,9 @@ pub(super) enum Judgement {
     /// Ours, under the replication id that the server had before. Nothing was forgotten: the id
     /// changes as well when a first replica comes, or some time after the last one has left.
     Renamed(State),
+    /// Ours, and the clock is not where the mark says. No key of it ends too early for that, but from
+    /// now on the mark would hide a step.
+    Moved(State),
     /// Ours.
     Ours(State),
 }
@@ -82,7 +88,7 @@ impl Judgement {
 
     /// Whether the node's mark could be read, and is not somebody else's.
     pub(super) const fn is_readable(&self) -> bool {
-        matches!(self, Self::Forgetful(_) | Self::Renamed(_) | Self::Ours(_))
+        matches!(self, Self::Forgetful(_) | Self::Renamed(_) | Self::Moved(_) | Self::Ours(_))
     }
 }
 
@@ -90,6 +96,7 @@ impl Judgement {
 mod tests {
     use std::time::Duration;
 
+    use super::super::super::Time;
     use super::*;
 
     fn configuration() -> Configuration {
@@ -107,13 +114,15 @@ mod tests {
     }
 
     fn mark(configuration: Configuration, run: &str, repl: &str, state: State) -> Option<String> {
-        Some(Mark { configuration, identity: identity(run, repl), state }.to_string())
+        let identity = identity(run, repl);
+        Some(Mark { configuration, identity, ahead_ms: 0, state }.to_string())
     }
 
     /// A look at the run `r2` with the replication id `p2`.
     fn look(role: Role, promoted: bool, mark: Option<String>) -> Look {
         let identity = identity("r2", "p2");
-        Look { changed: false, role, identity, promoted, time_ms: 0, mark }
+        let clock = Offset::new(0, Time::default(), Time::default());
+        Look { changed: false, role, identity, promoted, clock, mark }
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! A small world for the admission machines: servers that restart, are flushed, promoted and have
 //! their clocks set, and clients whose requests are held up for as long as the story wants.
 
+use super::super::clocks::Offset;
 use super::super::mark::Identity;
 use super::super::set_time::ClockRange;
 use super::*;
@@ -27,6 +28,8 @@ pub(super) struct Server {
     /// How far its clock is ahead of true time.
     pub(super) clock_ms: i64,
     pub(super) forgot_at: Time,
+    /// The same of its keys, which may have ended too early by its clock.
+    set_at: Time,
 }
 
 impl Server {
@@ -43,9 +46,15 @@ impl Server {
         if let Some(change) = change.filter(|_| changed) {
             self.mark = Some(change.new.clone());
         }
-        let time_ms = clock(now).saturating_add_signed(self.clock_ms);
+        let clock = self.read(now, now, now);
         let (role, promoted, mark) = (self.role, self.promoted, self.mark.clone());
-        Look { changed, role, identity, promoted, time_ms, mark }
+        Look { changed, role, identity, promoted, clock, mark }
+    }
+
+    /// What its clock says, to a client that asked and was answered then by its own.
+    fn read(&self, now: Time, sent: Time, received: Time) -> Offset {
+        let time_ms = clock(now).saturating_add_signed(self.clock_ms);
+        Offset::new(time_ms.cast_signed() * 1_000, sent, received)
     }
 
     pub(super) fn is_admitted(&self) -> bool {
@@ -96,6 +105,7 @@ pub(super) struct World {
     pub(super) clients: Vec<Client>,
     /// Changes that somebody has sent and nobody waits for any more; they may arrive at any time.
     ghosts: Vec<(usize, u64, Change)>,
+    pub(super) mechanisms: Mechanisms,
     /// Nodes that were admitted too early.
     pub(super) early: Vec<String>,
     /// The next run id, replication id or name of a quarantine.
@@ -119,6 +129,7 @@ impl World {
             mark: None,
             clock_ms: 0,
             forgot_at: now,
+            set_at: now,
         };
         let client = |(i, configuration): (usize, &Configuration)| Client {
             admission: Admission::new(configuration, false, mechanisms),
@@ -132,6 +143,7 @@ impl World {
             servers: (0..nodes as u64).map(server).collect(),
             clients: clients.iter().enumerate().map(client).collect(),
             ghosts: Vec::new(),
+            mechanisms,
             early: Vec::new(),
             next_id: nodes as u64,
         }
@@ -194,7 +206,6 @@ impl World {
                 assert!(until > at, "a wait for what has been");
                 false
             }
-            Next::Nothing => false,
         }
     }
 
@@ -217,8 +228,10 @@ impl World {
         if let Some(Sent { at, answer: Some(look), .. }) =
             client.on_the_way[node].take_if(|sent| sent.answer.is_some())
         {
-            let ahead = |own: Time| look.time_ms.cast_signed() - clock(own).cast_signed();
+            let time_ms = look.clock.read_ms().cast_signed();
+            let ahead = |own: Time| time_ms - clock(own).cast_signed();
             client.clocks[node] = Some((ahead(received), ahead(at)));
+            let look = Look { clock: Offset::new(time_ms * 1_000, at, received), ..look };
             client.admission.looked(node, look, received);
         }
     }
@@ -270,6 +283,23 @@ impl World {
         self.servers[node].forgot_at = self.now;
     }
 
+    /// Its clock is set to so far ahead of true time. If that is forward, keys end too early.
+    ///
+    /// Before that everybody has seen where it was: a clock that is set forward, and back again before
+    /// anybody has looked, is a known limit, and no part of the model.
+    pub(super) fn set_clock(&mut self, node: usize, ahead_ms: i64) {
+        (0..self.clients.len()).for_each(|client| self.cut(client, node));
+        self.visit_all();
+        self.advance(Duration::from_millis(1));
+        let before = self.servers[node].clock_ms;
+        // What drift may explain to a client that has not looked for minutes is not noticed by it. And of
+        // one clock or two nobody knows which one is wrong.
+        if ahead_ms - before > 5_000 && self.servers.len() > 2 {
+            self.servers[node].set_at = self.now;
+        }
+        self.servers[node].clock_ms = ahead_ms;
+    }
+
     /// The server was a replica for a while, and is a master again, with another one's data. Clients
     /// have noticed, for it refused to write. (Those that did not ask it anything have not; that is a
     /// known limit, and no part of the model.)
@@ -296,11 +326,13 @@ impl World {
             Grants::Always => return client.reachable[node],
             Grants::Under(mark) => mark.to_owned(),
         };
-        let granted = client.reachable[node] && server.mark.as_ref() == Some(&mark);
-        if !granted {
+        if !client.reachable[node] || server.mark.as_ref() != Some(&mark) {
             client.admission.doubt(node, Some(&mark));
+            return false;
         }
-        granted
+        // The time comes with the answer.
+        let own = client.now(self.now);
+        client.admission.read(node, server.read(self.now, own, own))
     }
 
     /// Whether a majority grants to `client` now.
@@ -312,6 +344,11 @@ impl World {
     /// How long ago `node` may have forgotten locks.
     pub(super) fn forgot_ago(&self, node: usize) -> Duration {
         self.now.since(self.servers[node].forgot_at)
+    }
+
+    /// How long ago it may have let a lock end too early, for either reason.
+    pub(super) fn let_go_ago(&self, node: usize) -> Duration {
+        self.forgot_ago(node).min(self.now.since(self.servers[node].set_at))
     }
 
     /// The one rule: a node admits only when all that it may have forgotten has ended.

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use super::super::Time;
 use super::super::mark::{Configuration, Mark, State};
+use super::clock::NodeClock;
 use super::look::{Forgot, Judgement, Look};
+use super::{LOOK_AGAIN, Next};
 
 /// One node, as one client knows it.
 #[derive(Debug)]
@@ -24,6 +26,8 @@ pub(super) struct Knowledge {
     pub(super) begun: Option<u64>,
     /// The quarantine that is to be ended now.
     pub(super) skip: Option<u64>,
+    /// Its clock, whatever server and connection that was read from.
+    pub(super) clock: NodeClock,
     /// The mark that was asked for last.
     pub(super) asked_for: Option<String>,
     /// The quarantine that is watched, and since when.
@@ -39,9 +43,16 @@ pub(super) struct Seen {
 }
 
 impl Seen {
+    /// To look again when that is due, and soon in any case.
+    pub(super) fn again(&self, due: Option<Time>, now: Time) -> Next {
+        let again = self.at.after(LOOK_AGAIN);
+        let then = due.map_or(again, |due| again.min(due));
+        if then <= now { Next::Ask(None) } else { Next::Wait(then) }
+    }
+
     /// What the node's own clock says now, about.
     pub(super) fn node_time_ms(&self, now: Time) -> u64 {
-        self.look.time_ms.saturating_add(super::milliseconds(now.since(self.at)))
+        self.look.clock.read_ms().saturating_add(super::milliseconds(now.since(self.at)))
     }
 }
 
@@ -55,6 +66,7 @@ impl Knowledge {
             forgot: None,
             begun: None,
             skip: None,
+            clock: NodeClock::default(),
             asked_for: None,
             watch: None,
         }
@@ -62,10 +74,14 @@ impl Knowledge {
 
     pub(super) fn looked(&mut self, look: Look, now: Time) {
         let judgement = Judgement::of(&look, &self.configuration);
-        let quarantine = match &judgement {
-            Judgement::Ours(state) | Judgement::Renamed(state) => state.quarantine_id(),
+        let mark = match judgement {
+            Judgement::Ours(_) | Judgement::Renamed(_) => {
+                look.mark.as_deref().and_then(Mark::parse)
+            }
             _ => None,
         };
+        self.clock.noted_ms = mark.as_ref().map(|mark| mark.ahead_ms);
+        let quarantine = mark.and_then(|mark| mark.state.quarantine_id());
         // Looks need not be close together: a quarantine that is begun anew in between has another id.
         self.watch = quarantine.map(|id| match self.watch {
             Some((watched, since)) if watched == id => (id, since),
@@ -97,8 +113,8 @@ impl Knowledge {
     }
 
     /// The mark of this client's configuration for the server that was looked at.
-    pub(super) fn mark(&self, look: &Look, state: State) -> Mark {
+    pub(super) fn mark(&self, look: &Look, ahead_ms: i64, state: State) -> Mark {
         let configuration = self.configuration.clone();
-        Mark { configuration, identity: look.identity.clone(), state }
+        Mark { configuration, identity: look.identity.clone(), ahead_ms, state }
     }
 }

@@ -43,7 +43,8 @@ impl Admission {
         }
         let left = self.left(known, until_ms, id, now, set_time);
         if left.is_zero() || known.skip == Some(id) {
-            return (Some(State::Admitted), None);
+            // Not while its clock may have been set: then what it has forgotten is not over yet.
+            return (known.clock.steady.then_some(State::Admitted), None);
         }
         if let Some(set_time) = set_time {
             let end_ms = set_time.most_ms.saturating_add(milliseconds(self.quarantine_time()));

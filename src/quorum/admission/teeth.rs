@@ -115,7 +115,10 @@ fn without_the_sets_time_a_node_with_a_wrong_clock_admits_early() {
 #[test]
 fn a_single_node_that_is_not_watched_admits_early() {
     assert!(!early_by_a_clock_that_is_set(1, Mechanisms::ALL));
-    let without = Mechanisms { few_clocks_are_watched: false, ..Mechanisms::ALL };
+    // That the clock was set is noticed, too.
+    let all = Mechanisms { clocks_are_watched: false, ..Mechanisms::ALL };
+    assert!(!early_by_a_clock_that_is_set(1, all));
+    let without = Mechanisms { few_clocks_are_watched: false, ..all };
     assert!(early_by_a_clock_that_is_set(1, without));
 }
 
@@ -135,7 +138,10 @@ fn early_with_two_clocks(mechanisms: Mechanisms) -> bool {
 #[test]
 fn two_nodes_that_are_not_watched_admit_early() {
     assert!(!early_with_two_clocks(Mechanisms::ALL));
-    let without = Mechanisms { few_clocks_are_watched: false, ..Mechanisms::ALL };
+    // That a clock was set is noticed, too.
+    let all = Mechanisms { clocks_are_watched: false, clocks_are_noted: false, ..Mechanisms::ALL };
+    assert!(!early_with_two_clocks(all));
+    let without = Mechanisms { few_clocks_are_watched: false, ..all };
     assert!(early_with_two_clocks(without));
 }
 
@@ -155,7 +161,10 @@ fn two_configurations_side_by_side(mechanisms: Mechanisms) -> bool {
 #[test]
 fn without_the_verdict_on_the_set_two_configurations_live_side_by_side() {
     assert!(!two_configurations_side_by_side(Mechanisms::ALL));
-    let without = Mechanisms { configuration_is_of_the_set: false, ..Mechanisms::ALL };
+    // Without anybody else's word of its clock a node would not grant either.
+    let all = Mechanisms { clocks_are_noted: false, ..Mechanisms::ALL };
+    assert!(!two_configurations_side_by_side(all));
+    let without = Mechanisms { configuration_is_of_the_set: false, ..all };
     assert!(two_configurations_side_by_side(without));
 }
 

@@ -1,5 +1,6 @@
 //! Admission, rule by rule.
 
+use super::super::clocks::Offset;
 use super::super::mark::Identity;
 use super::model::{MAX_TTL, configuration};
 use super::*;
@@ -25,12 +26,20 @@ fn machine(configuration: &Configuration) -> Admission {
 fn look(run: &str, mark: Option<&str>) -> Look {
     let identity = Identity::new(run, "p1").expect("ids");
     let mark = mark.map(ToOwned::to_owned);
-    Look { changed: false, role: Role::Master, identity, promoted: false, time_ms: 0, mark }
+    // See `see`.
+    let clock = Offset::new(0, Time::default(), Time::default());
+    Look { changed: false, role: Role::Master, identity, promoted: false, clock, mark }
+}
+
+/// The answer comes, from a server whose clock is that of the machine's.
+fn see(machine: &mut Admission, node: usize, look: Look, now: Time) {
+    let time_us = i64::try_from(now.since(Time::default()).as_micros()).expect("short");
+    machine.looked(node, Look { clock: Offset::new(time_us, now, now), ..look }, now);
 }
 
 fn mark(configuration: &Configuration, run: &str, state: State) -> String {
     let identity = Identity::new(run, "p1").expect("ids");
-    Mark { configuration: configuration.clone(), identity, state }.to_string()
+    Mark { configuration: configuration.clone(), identity, ahead_ms: 0, state }.to_string()
 }
 
 fn quarantined(until_ms: Option<u64>) -> State {
@@ -43,9 +52,9 @@ fn one_of_three(state: State) -> (Configuration, Admission) {
     let mut machine = machine(&configuration);
     for (node, run) in ["r0", "r1"].into_iter().enumerate() {
         let admitted = mark(&configuration, run, State::Admitted);
-        machine.looked(node, look(run, Some(&admitted)), at(0));
+        see(&mut machine, node, look(run, Some(&admitted)), at(0));
     }
-    machine.looked(2, look("r2", Some(&mark(&configuration, "r2", state))), at(0));
+    see(&mut machine, 2, look("r2", Some(&mark(&configuration, "r2", state))), at(0));
     (configuration, machine)
 }
 
@@ -61,7 +70,7 @@ fn a_node_without_a_mark_is_quarantined_and_its_end_is_set_once_that_is_confirme
     let configuration = configuration(1);
     let mut machine = machine(&configuration);
     assert_eq!(machine.next(0, at(0), None, CHANCE), Next::Ask(None), "it has to be looked at");
-    machine.looked(0, look("r0", None), at(0));
+    see(&mut machine, 0, look("r0", None), at(0));
     let begun = mark(&configuration, "r0", quarantined(None));
     let change = Change {
         replaces: None,
@@ -70,7 +79,7 @@ fn a_node_without_a_mark_is_quarantined_and_its_end_is_set_once_that_is_confirme
         new: begun.clone(),
     };
     assert_eq!(machine.next(0, at(0), exactly(500), CHANCE), Next::Ask(Some(change)));
-    machine.looked(0, Look { changed: true, ..look("r0", Some(&begun)) }, at(1));
+    see(&mut machine, 0, Look { changed: true, ..look("r0", Some(&begun)) }, at(1));
     assert_eq!(machine.standing(0), Standing::Quarantined(Some(Forgot::Mark)));
     let ended = asks_for(machine.next(0, at(1), exactly(1_500), CHANCE));
     assert_eq!(ended, mark(&configuration, "r0", quarantined(Some(11_500))));
@@ -86,7 +95,7 @@ fn a_quarantine_is_looked_at_each_second_and_at_its_end() {
     assert_eq!(machine.next(2, at(0), exactly(8_000), late), Next::Wait(at(0).after(ms(450))));
     let admitted = mark(&configuration, "r2", State::Admitted);
     assert_eq!(asks_for(machine.next(2, at(0), exactly(8_400), CHANCE)), admitted);
-    assert_eq!(machine.next(0, at(0), exactly(8_400), CHANCE), Next::Nothing, "it is admitted");
+    assert_eq!(machine.next(0, at(0), exactly(8_400), CHANCE), Next::Wait(at(1)), "it is admitted");
 }
 
 #[test]
@@ -115,7 +124,7 @@ fn an_end_too_far_ahead_is_set_back_and_its_quarantine_stays_the_same() {
 fn who_has_watched_a_quarantine_for_its_full_time_ends_it_whatever_the_clocks_say() {
     let (configuration, mut machine) = one_of_three(quarantined(Some(9_000)));
     let seen = look("r2", Some(&mark(&configuration, "r2", quarantined(Some(9_000)))));
-    machine.looked(2, seen, at(9));
+    see(&mut machine, 2, seen, at(9));
     let stopped = exactly(0);
     assert_eq!(machine.next(2, at(9), stopped, CHANCE), Next::Wait(at(10)));
     let admitted = mark(&configuration, "r2", State::Admitted);
@@ -130,7 +139,7 @@ fn the_same_marks_are_left_alone_and_a_change_of_id_is_rewritten_as_it_is() {
         let before = mark(&configuration, "r0", state);
         let identity = Identity::new("r0", "p2").expect("ids");
         let renamed = Look { identity, ..look("r0", Some(&before)) };
-        machine.looked(0, renamed, at(0));
+        see(&mut machine, 0, renamed, at(0));
         let after = before.replace("repl=p1", "repl=p2");
         assert_eq!(asks_for(machine.next(0, at(0), exactly(0), CHANCE)), after);
     }
@@ -139,10 +148,10 @@ fn the_same_marks_are_left_alone_and_a_change_of_id_is_rewritten_as_it_is() {
 #[test]
 fn marks_are_written_once_a_majority_has_been_read() {
     let mut machine = machine(&configuration(3));
-    machine.looked(0, look("r0", None), at(0));
+    see(&mut machine, 0, look("r0", None), at(0));
     assert_eq!(machine.next(0, at(0), None, CHANCE), Next::Wait(at(1)));
     assert_eq!(machine.next(0, at(1), None, CHANCE), Next::Ask(None), "it may have changed");
-    machine.looked(1, look("r1", None), at(0));
+    see(&mut machine, 1, look("r1", None), at(0));
     assert!(asks_for(machine.next(0, at(0), None, CHANCE)).contains("quarantined"));
     machine.lost(1);
     assert_eq!(machine.next(0, at(0), None, CHANCE), Next::Wait(at(1)));
@@ -152,7 +161,7 @@ fn marks_are_written_once_a_majority_has_been_read() {
 fn another_configuration_anywhere_stops_everything_but_the_holders() {
     let (configuration, mut machine) = one_of_three(quarantined(Some(9_000)));
     let other = Configuration { max_ttl: MAX_TTL * 2, ..configuration };
-    machine.looked(1, look("r1", Some(&mark(&other, "r1", State::Admitted))), at(0));
+    see(&mut machine, 1, look("r1", Some(&mark(&other, "r1", State::Admitted))), at(0));
     assert_eq!(machine.conflict(), Some(1));
     assert_eq!(machine.standing(1), Standing::Foreign(Some(other)));
     assert_eq!(machine.grants(0), Grants::Nothing, "though the node itself is admitted");
@@ -178,9 +187,11 @@ fn one_server_under_two_addresses_is_no_set() {
     let configuration = configuration(3);
     let mut machine = machine(&configuration);
     let admitted = mark(&configuration, "r0", State::Admitted);
-    machine.looked(0, look("r0", Some(&admitted)), at(0));
+    see(&mut machine, 0, look("r0", Some(&admitted)), at(0));
+    let other = mark(&configuration, "r1", State::Admitted);
+    see(&mut machine, 1, look("r1", Some(&other)), at(0));
     assert!(matches!(machine.grants(0), Grants::Under(_)));
-    machine.looked(2, look("r0", Some(&admitted)), at(0));
+    see(&mut machine, 2, look("r0", Some(&admitted)), at(0));
     assert_eq!((machine.standing(0), machine.standing(2)), (Standing::Twin(2), Standing::Twin(0)));
     assert_eq!(machine.conflict(), Some(0));
     assert_eq!(machine.grants(0), Grants::Nothing);
@@ -189,7 +200,7 @@ fn one_server_under_two_addresses_is_no_set() {
     machine.lost(0);
     assert_eq!(machine.standing(2), Standing::Twin(0));
     let restarted = mark(&configuration, "r9", State::Admitted);
-    machine.looked(0, look("r9", Some(&restarted)), at(1));
+    see(&mut machine, 0, look("r9", Some(&restarted)), at(1));
     assert_eq!(machine.conflict(), None);
 }
 
@@ -200,7 +211,7 @@ fn replicas_and_clusters_have_no_vote_and_are_looked_at_again() {
         let configuration = configuration(1);
         let mut machine = machine(&configuration);
         let admitted = mark(&configuration, "r0", State::Admitted);
-        machine.looked(0, Look { role, ..look("r0", Some(&admitted)) }, at(0));
+        see(&mut machine, 0, Look { role, ..look("r0", Some(&admitted)) }, at(0));
         assert_eq!(machine.standing(0), standing);
         assert_eq!(machine.grants(0), Grants::Nothing);
         assert!(!machine.serves_holders(0));
@@ -222,7 +233,7 @@ fn doubt_ends_the_grants_until_the_node_has_been_looked_at() {
     assert_eq!(machine.grants(2), Grants::Nothing);
     assert_eq!(machine.next(2, at(0), None, CHANCE), Next::Ask(None));
     assert!(machine.serves_holders(2), "it is the same server");
-    machine.looked(2, look("r2", Some(&ours)), at(0));
+    see(&mut machine, 2, look("r2", Some(&ours)), at(0));
     assert_eq!(machine.grants(2), Grants::Under(&ours));
     machine.doubt(2, None);
     assert_eq!(machine.next(2, at(0), None, CHANCE), Next::Ask(None));
@@ -233,18 +244,18 @@ fn without_quarantine_all_nodes_grant_and_marks_only_tell_the_configuration() {
     let off = Configuration { quarantine: false, ..configuration(2) };
     let mut machine = machine(&off);
     assert_eq!(machine.grants(0), Grants::Nothing, "not over a connection that was not looked at");
-    machine.looked(0, look("r0", None), at(0));
+    see(&mut machine, 0, look("r0", None), at(0));
     assert_eq!(machine.grants(0), Grants::Always);
-    machine.looked(1, look("r1", Some(&mark(&off, "r0", State::Admitted))), at(0));
+    see(&mut machine, 1, look("r1", Some(&mark(&off, "r0", State::Admitted))), at(0));
     assert_eq!(machine.ready_in(at(0), None), Some(Duration::ZERO));
     for (node, run) in ["r0", "r1"].into_iter().enumerate() {
         let written = asks_for(machine.next(node, at(0), None, CHANCE));
         assert_eq!(written, mark(&off, run, State::Admitted));
-        machine.looked(node, look(run, Some(&written)), at(0));
-        assert_eq!(machine.next(node, at(0), None, CHANCE), Next::Nothing);
+        see(&mut machine, node, look(run, Some(&written)), at(0));
+        assert_eq!(machine.next(node, at(0), None, CHANCE), Next::Wait(at(1)));
         assert_eq!(machine.grants(node), Grants::Always);
     }
-    machine.looked(0, look("r0", Some(&mark(&configuration(2), "r0", State::Admitted))), at(0));
+    see(&mut machine, 0, look("r0", Some(&mark(&configuration(2), "r0", State::Admitted))), at(0));
     assert_eq!(machine.grants(1), Grants::Nothing, "others rely on the quarantine");
 }
 
@@ -255,11 +266,11 @@ fn it_is_told_when_a_majority_will_grant() {
     assert_eq!(machine.ready_in(at(0), set_time), Some(Duration::ZERO), "two of three do");
     let ready_in = |machine: &Admission| machine.ready_in(at(0), set_time);
     let waiting = |until, run| look(run, Some(&mark(&configuration, run, quarantined(until))));
-    machine.looked(1, waiting(Some(5_000), "r1"), at(0));
+    see(&mut machine, 1, waiting(Some(5_000), "r1"), at(0));
     assert_eq!(ready_in(&machine), Some(ms(3_000)), "the first of two is enough");
     machine.lost(0);
     assert_eq!(ready_in(&machine), Some(ms(7_000)), "it takes both");
-    machine.looked(1, waiting(None, "r1"), at(0));
+    see(&mut machine, 1, waiting(None, "r1"), at(0));
     assert_eq!(ready_in(&machine), Some(MAX_TTL));
     machine.lost(1);
     assert_eq!(ready_in(&machine), None, "nobody knows");
@@ -272,16 +283,16 @@ fn an_operator_ends_the_quarantine_that_was_seen_and_no_later_one() {
     let admitted = mark(&configuration, "r2", State::Admitted);
     assert_eq!(asks_for(machine.next(2, at(0), exactly(0), CHANCE)), admitted);
     let later = State::Quarantined { until_ms: Some(9_000), id: 8 };
-    machine.looked(2, look("r2", Some(&mark(&configuration, "r2", later))), at(0));
+    see(&mut machine, 2, look("r2", Some(&mark(&configuration, "r2", later))), at(0));
     assert_eq!(machine.next(2, at(0), exactly(0), CHANCE), Next::Wait(at(1)));
 }
 
 #[test]
 fn places_are_written_where_they_matter() {
     let mut machine = Admission::new(&configuration(1), true, Mechanisms::ALL);
-    machine.looked(0, look("r0", None), at(0));
+    see(&mut machine, 0, look("r0", None), at(0));
     assert!(asks_for(machine.next(0, at(0), None, CHANCE)).contains(" index=0 "));
     let unordered = mark(&configuration(1), "r0", State::Admitted);
-    machine.looked(0, look("r0", Some(&unordered)), at(0));
+    see(&mut machine, 0, look("r0", Some(&unordered)), at(0));
     assert!(matches!(machine.standing(0), Standing::Foreign(Some(_))));
 }

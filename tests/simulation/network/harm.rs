@@ -2,6 +2,7 @@
 
 use super::{Conn, ConnId, Event, LATEST, Network};
 use crate::node::{look_request, read_look};
+use crate::quorum::Time;
 use crate::quorum::mark::{Mark, State};
 use crate::simulation::claim::MARK;
 use crate::simulation::client::Note;
@@ -98,11 +99,18 @@ impl Network {
     pub(in super::super) fn admit_all(&mut self, plan: &Plan) {
         let now = self.now;
         let setup = plan.setup(0);
-        for node in &mut self.nodes[..setup.nodes] {
+        let mut offsets: Vec<_> =
+            plan.wall_offsets[..setup.nodes].iter().map(|ms| ms.cast_signed()).collect();
+        let ahead = offsets.clone();
+        offsets.sort_unstable();
+        let median = offsets[(setup.nodes - 1) / 2];
+        for (node, ahead) in self.nodes.iter_mut().zip(ahead) {
             let reply = node.call(&look_request(MARK, None).eval(""), now);
-            let (look, _) = read_look(&value(&reply)).expect("a look");
+            let anytime = Time::default();
+            let look = read_look(&value(&reply), anytime, anytime).expect("a look");
             let configuration = configuration(setup, plan.quarantine);
-            let mark = Mark { configuration, identity: look.identity, state: State::Admitted };
+            let (identity, state) = (look.identity, State::Admitted);
+            let mark = Mark { configuration, identity, ahead_ms: ahead - median, state };
             node.call(&[b"SET".to_vec(), MARK.to_vec(), mark.to_string().into_bytes()], now);
         }
     }

@@ -1,0 +1,243 @@
+//! Clocks that are set, case by case; `search.rs` mixes them with everything else.
+
+use super::super::pace::Step;
+use super::model::{MAX_TTL, World, configuration};
+use super::*;
+
+const HALF_A_MINUTE: i64 = 30_000;
+
+fn seconds(s: u64) -> Duration {
+    Duration::from_secs(s)
+}
+
+fn set_by(world: &mut World, node: usize, by_ms: i64) {
+    let ahead_ms = world.servers[node].clock_ms + by_ms;
+    world.set_clock(node, ahead_ms);
+}
+
+/// A client begins that knows nothing.
+fn newcomer(world: &mut World) -> usize {
+    let nodes = world.servers.len();
+    let client = World::new(nodes, &[configuration(nodes)], world.mechanisms).clients;
+    world.clients.extend(client);
+    world.clients.len() - 1
+}
+
+fn steps(world: &mut World, client: usize) -> Vec<(usize, i64)> {
+    let news = world.clients[client].admission.take_clock_news();
+    let ms = |by: Duration| i64::try_from(by.as_millis()).expect("short");
+    let steps = news.into_iter().filter_map(|one| match one {
+        ClockNews::Set(node, Step::Forward(by)) => Some((node, ms(by) / 1_000)),
+        ClockNews::Set(node, Step::Back(by)) => Some((node, -ms(by) / 1_000)),
+        ClockNews::Doubt | ClockNews::StoodStill(_) => None,
+    });
+    steps.collect()
+}
+
+fn stood_still(world: &mut World, client: usize) -> bool {
+    let news = world.clients[client].admission.take_clock_news();
+    news.iter().any(|one| matches!(one, ClockNews::StoodStill(_)))
+}
+
+/// The locks of a majority end early on a node whose clock is set. Does it grant one to somebody who has
+/// watched it, or to somebody who begins after that, within the time for which they could live?
+fn grants_after_a_step(watched: bool, mechanisms: Mechanisms) -> bool {
+    let mut world = World::settled(3, 2, mechanisms);
+    set_by(&mut world, 0, HALF_A_MINUTE);
+    let other = if watched { 1 } else { newcomer(&mut world) };
+    // The answer tells the time along with the grant; then it tries again, as soon as it may.
+    let mut granted = false;
+    for _ in 0..9 {
+        world.advance(seconds(1));
+        granted |= world.takes(other, 0);
+        world.visit(other);
+    }
+    assert!(!world.takes(other, 0) || granted);
+    world.run(MAX_TTL);
+    assert!(world.takes(other, 0) && world.takes(0, 0), "the vote comes back");
+    granted
+}
+
+#[test]
+fn a_node_whose_clock_is_set_forward_grants_nothing_until_all_its_locks_have_ended() {
+    assert!(!grants_after_a_step(true, Mechanisms::ALL));
+    assert!(!grants_after_a_step(false, Mechanisms::ALL));
+    let without = Mechanisms { clocks_are_watched: false, ..Mechanisms::ALL };
+    assert!(grants_after_a_step(true, without));
+    let without = Mechanisms { clocks_are_noted: false, ..Mechanisms::ALL };
+    assert!(grants_after_a_step(false, without));
+}
+
+#[test]
+fn everybody_is_told_by_how_much_and_in_which_direction() {
+    for by_ms in [HALF_A_MINUTE, -HALF_A_MINUTE, 2_000] {
+        let mut world = World::settled(3, 2, Mechanisms::ALL);
+        steps(&mut world, 0);
+        steps(&mut world, 1);
+        set_by(&mut world, 1, by_ms);
+        world.run(seconds(3));
+        for client in 0..2 {
+            let by = if by_ms > 0 { (by_ms - 50) / 1_000 } else { by_ms / 1_000 + 1 };
+            let told = steps(&mut world, client);
+            assert!(told == [(1, by)] || told == [(1, by_ms / 1_000)], "{told:?}");
+            assert!(!stood_still(&mut world, client));
+        }
+    }
+}
+
+#[test]
+fn a_node_whose_clock_is_set_back_grants_again_when_its_mark_says_so() {
+    let mut world = World::settled(3, 2, Mechanisms::ALL);
+    world.run(seconds(1));
+    let before = world.servers[0].mark.clone();
+    set_by(&mut world, 0, -HALF_A_MINUTE);
+    assert!(!world.takes(0, 0), "the mark would hide that it is set right again");
+    world.visit(0);
+    assert_ne!(world.servers[0].mark, before);
+    assert!(
+        world.servers[0]
+            .mark
+            .as_deref()
+            .is_some_and(|mark| mark.contains("ahead_ms=-30000 admitted"))
+    );
+    assert!(world.takes(0, 0));
+    // Set right again: what was granted in between ends early.
+    set_by(&mut world, 0, HALF_A_MINUTE);
+    let other = newcomer(&mut world);
+    world.visit(other);
+    assert!(!world.takes(other, 0));
+    world.visit(1);
+    assert!(!world.takes(1, 0));
+}
+
+/// Of three nodes one is down.
+#[test]
+fn one_clock_that_goes_on_shows_that_it_was_not_ours() {
+    for by_ms in [HALF_A_MINUTE, -HALF_A_MINUTE] {
+        let mut world = World::settled(3, 1, Mechanisms::ALL);
+        world.reach(0, 2, false);
+        set_by(&mut world, 0, by_ms);
+        world.run(seconds(2));
+        assert_eq!(world.takes(0, 0), by_ms < 0);
+        assert!(world.takes(0, 1), "nothing is wrong with it");
+    }
+}
+
+/// All nodes, or as many as there are to be reached, have gone on, and our own clock has not.
+fn we_stand_still(nodes: usize, reachable: usize, mechanisms: Mechanisms) -> bool {
+    let mut world = World::settled(nodes, 1, mechanisms);
+    (reachable..nodes).for_each(|node| world.reach(0, node, false));
+    world.clients[0].admission.take_clock_news();
+    (0..nodes).for_each(|node| set_by(&mut world, node, HALF_A_MINUTE));
+    assert!(!world.takes(0, 0), "what was granted across the gap does not count");
+    world.run(seconds(2));
+    let told = stood_still(&mut world, 0);
+    assert!(world.early.is_empty());
+    assert!((0..nodes).all(|node| world.servers[node].is_admitted()), "nobody is accused of it");
+    assert_eq!(world.locks(0), nodes > 1, "it takes locks again");
+    world.run(MAX_TTL);
+    assert!(world.locks(0));
+    told
+}
+
+#[test]
+fn if_all_clocks_are_set_at_once_it_is_us() {
+    for (nodes, reachable) in [(1, 1), (2, 2), (3, 3), (3, 2), (4, 4), (5, 3)] {
+        assert!(we_stand_still(nodes, reachable, Mechanisms::ALL), "{reachable} of {nodes}");
+    }
+    let without = Mechanisms { own_clock_is_doubted: false, ..Mechanisms::ALL };
+    assert!(!we_stand_still(3, 3, without));
+}
+
+/// With one node nobody can say whose clock it was, so who has seen it waits for the longest lock.
+#[test]
+fn a_single_node_grants_nothing_to_those_who_have_seen_its_clock_set() {
+    let mut world = World::settled(1, 1, Mechanisms::ALL);
+    set_by(&mut world, 0, HALF_A_MINUTE);
+    assert!(!world.takes(0, 0));
+    world.run(MAX_TTL - seconds(1));
+    assert!(!world.takes(0, 0));
+    assert!(world.clients[0].ready_in(world.now).is_some_and(|left| left <= seconds(1)));
+    world.run(seconds(2));
+    assert!(world.takes(0, 0));
+}
+
+#[test]
+fn of_two_nodes_the_one_that_was_set_is_found_out() {
+    for node in 0..2 {
+        let mut world = World::settled(2, 2, Mechanisms::ALL);
+        set_by(&mut world, node, HALF_A_MINUTE);
+        world.run(seconds(2));
+        assert!(!world.servers[node].is_admitted());
+        assert!(world.servers[1 - node].is_admitted());
+    }
+}
+
+/// A clock that runs one per cent fast, which validity allows for, is noted anew now and then.
+#[test]
+fn a_clock_that_drifts_is_not_accused() {
+    let mut world = World::settled(3, 2, Mechanisms::ALL);
+    steps(&mut world, 0);
+    for _ in 0..300 {
+        world.servers[2].clock_ms += 2;
+        world.run(Duration::from_millis(200));
+        assert!(world.servers[2].is_admitted());
+    }
+    assert_eq!(steps(&mut world, 0), []);
+    assert!(world.servers[2].mark.as_deref().is_some_and(|mark| !mark.contains("ahead_ms=0")));
+    let other = newcomer(&mut world);
+    world.visit(other);
+    assert!(world.takes(other, 2), "nor by somebody who begins now");
+}
+
+/// A clock that its time service sets right in small steps, faster than one per cent.
+#[test]
+fn a_clock_that_is_slewed_fast_is_found_out() {
+    let mut world = World::settled(3, 1, Mechanisms::ALL);
+    for _ in 0..100 {
+        world.servers[2].clock_ms += 2;
+        world.advance(Duration::from_millis(25));
+        world.takes(0, 2);
+    }
+    world.run(seconds(1));
+    assert!(!world.servers[2].is_admitted());
+}
+
+/// A clock is set while its node is in quarantine, and what its holders repair there ends too early.
+#[test]
+fn a_step_in_quarantine_begins_another_one() {
+    let mut world = World::settled(3, 2, Mechanisms::ALL);
+    world.restart(0, false);
+    world.run(MAX_TTL - seconds(1));
+    assert!(!world.servers[0].is_admitted());
+    set_by(&mut world, 0, HALF_A_MINUTE);
+    world.run(MAX_TTL - seconds(1));
+    assert!(!world.servers[0].is_admitted());
+    world.run(seconds(3));
+    assert!(world.servers[0].is_admitted());
+}
+
+/// The shorter the locks, the smaller the steps that matter.
+#[test]
+fn the_shortest_ttl_says_which_steps_matter() {
+    for (ttl, matters) in [(seconds(2), true), (seconds(10), false)] {
+        let mut world = World::settled(3, 1, Mechanisms::ALL);
+        world.clients[0].admission.uses(ttl);
+        world.run(seconds(2));
+        set_by(&mut world, 0, 40);
+        assert_eq!(!world.takes(0, 0), matters, "{ttl:?}");
+    }
+}
+
+#[test]
+fn clocks_are_read_often_enough() {
+    for (ttl, pause) in [(1, 1), (10, 1), (30, 3), (3_600, 10)] {
+        let configuration = Configuration { max_ttl: seconds(ttl), ..configuration(3) };
+        let mut world = World::new(3, &[configuration], Mechanisms::ALL);
+        world.run(seconds(ttl + 2));
+        assert!(world.takes(0, 0), "and its clock is read");
+        let now = world.clients[0].now(world.now);
+        let until = world.clients[0].admission.settled_until(0).expect("it is admitted");
+        assert_eq!(until.since(now), seconds(pause), "{ttl}");
+    }
+}

@@ -1,0 +1,209 @@
+//! Masters whose wall clocks are set while locks are held there: forward, which ends the keys of locks
+//! too early; back; and all of them at once, which is us. Left out where libfaketime is missing.
+
+mod support;
+
+use std::fmt::Write as _;
+use std::thread;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use quorlock::{Builder, Guard, LossReason, Quorlock, Renewal};
+use support::{Server, Servers, wait_until};
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Metadata, Subscriber};
+
+/// Of the locks, and the longest that there is: so a vote is missing for as long.
+const TTL: Duration = Duration::from_secs(5);
+/// Never to be waited for.
+const LIMIT: Duration = Duration::from_secs(60);
+const NAME: &str = "orders/42";
+
+static EVENTS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// Remembers every event as one line of text.
+struct Listener;
+
+struct Line(String);
+
+impl Visit for Line {
+    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+        write!(self.0, " {field}={value:?}").expect("a string takes everything");
+    }
+}
+
+impl Subscriber for Listener {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target() == "quorlock"
+    }
+
+    fn event(&self, event: &Event<'_>) {
+        let mut line = Line(event.metadata().level().to_string());
+        event.record(&mut line);
+        EVENTS.lock().push(line.0);
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
+
+fn listen() {
+    // The tests of this program share one, whoever is first.
+    let _ = tracing::subscriber::set_global_default(Listener);
+}
+
+#[track_caller]
+fn wait_told(words: &[&str]) {
+    wait_until(&format!("an event says {words:?}"), LIMIT, || {
+        let events = EVENTS.lock();
+        events.iter().any(|event| words.iter().all(|word| event.contains(word)))
+    });
+}
+
+fn builder(urls: &[String]) -> Builder {
+    Quorlock::builder()
+        .nodes(urls)
+        .ttl(TTL)
+        .max_ttl(TTL)
+        // A busy machine answers late.
+        .node_timeout(Duration::from_secs(2))
+        .no_quorum_timeout(LIMIT)
+}
+
+/// A client of a set that somebody has declared fit for use, so that no test waits for that.
+fn client(urls: &[String]) -> Quorlock {
+    let locks = builder(urls).build().expect("the settings are valid");
+    wait_until("all nodes are admitted", LIMIT, || {
+        locks.admit().is_ok() && locks.try_lock("any").is_ok_and(|guard| guard.is_some())
+    });
+    locks
+}
+
+/// The lock on the first two of three masters, just as many as it takes, and nobody renews it.
+fn bare_majority(locks: &Quorlock, servers: &mut Servers) -> Guard {
+    servers[2].pause();
+    let guard = locks.mutex(NAME).renewal(Renewal::Manual).lock().expect("a majority is healthy");
+    servers[2].resume();
+    wait_until("the last one to run what it was sent", LIMIT, || {
+        servers[2].command(&["DEL", &key(&servers[0])]) == redis::Value::Int(1)
+    });
+    guard
+}
+
+/// The key of the lock, which is the only one there that goes by itself.
+fn key(server: &Server) -> String {
+    server.keys().into_iter().find(|key| key.contains(NAME)).expect("the lock is held there")
+}
+
+fn mark(server: &Server) -> String {
+    server.get("quorlock:{quorlock}:mark").unwrap_or_default()
+}
+
+/// As long as `guard` is valid nobody else gets the lock.
+fn nobody_else_gets_it(guard: &Guard, others: &[Quorlock]) {
+    loop {
+        for locks in others {
+            let other = locks.try_lock(NAME);
+            if guard.check().is_err() {
+                return;
+            }
+            assert!(!matches!(other, Ok(Some(_))), "two clients hold the lock");
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// With one of the others down, it takes the vote of the one whose clock was set.
+fn its_vote_is_back(servers: &mut Servers, locks: &Quorlock) {
+    servers[2].kill();
+    let guard = locks.lock("another").expect("two of three");
+    guard.unlock().expect("two of three");
+}
+
+#[test]
+fn a_clock_that_is_set_forward_while_locks_are_held() {
+    listen();
+    let Some(mut servers) = Servers::start_with_clocks(3) else { return };
+    let urls = servers.urls();
+    let (first, second) = (client(&urls), client(&urls));
+    let guard = bare_majority(&first, &mut servers);
+    servers[0].set_clock(30);
+    assert_eq!(servers[0].get(&key(&servers[1])), None, "the key has ended, and the lock has not");
+    // One has watched the clock; the other one begins now.
+    let newcomer = builder(&urls).build().expect("the settings are valid");
+    nobody_else_gets_it(&guard, &[second.clone(), newcomer.clone()]);
+    drop(guard);
+    wait_told(&["WARN", "was set forward", "direction=\"forward\"", &urls[0], "by=29.9"]);
+    wait_told(&["WARN", "node is in quarantine", &urls[0]]);
+    wait_told(&["INFO", "node is admitted", &urls[0]]);
+    assert!(mark(&servers[0]).contains("ahead_ms=30"), "{}", mark(&servers[0]));
+    its_vote_is_back(&mut servers, &second);
+    its_vote_is_back(&mut servers, &newcomer);
+}
+
+/// The attack itself: where nobody may be kept from voting, it makes two holders.
+#[test]
+fn without_the_quarantine_there_are_two_holders() {
+    let Some(mut servers) = Servers::start_with_clocks(3) else { return };
+    let urls = servers.urls();
+    let build = || builder(&urls).restart_quarantine(false).build().expect("valid settings");
+    let (first, second) = (build(), build());
+    wait_until("all nodes are connected", LIMIT, || {
+        second.node_stats().iter().all(|node| node.connected)
+    });
+    let guard = bare_majority(&first, &mut servers);
+    servers[0].set_clock(30);
+    let other = second.try_lock_for(NAME, LIMIT).expect("a majority is healthy");
+    assert!(other.is_some() && guard.check().is_ok(), "the attack has failed, and shows nothing");
+}
+
+#[test]
+fn a_clock_that_is_set_back_while_locks_are_held() {
+    listen();
+    let Some(mut servers) = Servers::start_with_clocks(3) else { return };
+    let urls = servers.urls();
+    let (first, second) = (client(&urls), client(&urls));
+    let guard = bare_majority(&first, &mut servers);
+    servers[0].set_clock(-30);
+    let newcomer = builder(&urls).build().expect("the settings are valid");
+    wait_told(&["WARN", "was set back", "direction=\"back\"", &urls[0]]);
+    wait_until("the mark says so", LIMIT, || mark(&servers[0]).contains("ahead_ms=-30"));
+    assert!(mark(&servers[0]).ends_with(" admitted"), "no lock ends too early for it");
+    nobody_else_gets_it(&guard, &[second.clone(), newcomer.clone()]);
+    its_vote_is_back(&mut servers, &second);
+    its_vote_is_back(&mut servers, &newcomer);
+}
+
+/// A machine that was suspended sees all clocks go on at once. Its locks may be somebody else's by then;
+/// the nodes have done nothing wrong.
+#[test]
+fn if_all_clocks_are_set_forward_the_locks_are_lost_and_the_nodes_are_not_accused() {
+    listen();
+    let Some(servers) = Servers::start_with_clocks(3) else { return };
+    let urls = servers.urls();
+    let locks = client(&urls);
+    // One is renewed by a thread of its own by then, the other one is not.
+    let renewed = locks.lock(NAME).expect("all are healthy");
+    thread::sleep(TTL / 2);
+    let fresh = locks.lock("another").expect("all are healthy");
+    let marks: Vec<_> = servers.iter().map(mark).collect();
+    servers.iter().for_each(|server| server.set_clock(3));
+    for guard in [&renewed, &fresh] {
+        assert_eq!(guard.lost().recv_timeout(LIMIT), Ok(LossReason::ClockStoodStill));
+        let error = guard.check().expect_err("it is lost");
+        assert!(error.to_string().contains("the clocks of most nodes"), "{error}");
+    }
+    wait_told(&["ERROR", "the clocks of most nodes went on further than ours", "by=2.9"]);
+    locks.lock("a third").expect("nobody is accused").unlock().expect("all are healthy");
+    assert_eq!(servers.iter().map(mark).collect::<Vec<_>>(), marks);
+}
