@@ -5,6 +5,7 @@
 
 mod address;
 mod admit;
+mod answers;
 mod connection;
 mod handle;
 mod job;

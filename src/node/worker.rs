@@ -8,6 +8,7 @@ use std::time::Duration;
 use crossbeam_channel::Sender;
 
 use super::address::Address;
+use super::answers::{is_granted, is_not_admitted, is_repaired_in_quarantine};
 use super::connection::{Broken, Connection, GRACE, Reply, TIME};
 use super::job::{Job, Release, Undelivered};
 use super::kept::Kept;
@@ -15,7 +16,7 @@ use super::link::Link;
 use super::mailbox::{Found, Mailbox};
 use super::moment::Moment;
 use super::replicas::Grant;
-use super::request::{Form, Value};
+use super::request::Form;
 use super::set::NodeSet;
 use crate::clock;
 use crate::error::NodeFault;
@@ -329,22 +330,6 @@ impl Worker {
         }
     }
 
-    /// Hands out an answer; behind the node's replicas, where it counts only with them.
-    fn deliver(&self, job: &Job, value: Value, connection: &Connection) {
-        let answer = match (&self.confirmer, job.to_be_replicated(&value)) {
-            (Some(confirmer), Some(sink)) => {
-                let run_id = connection.run_id().to_owned();
-                let grant = Grant { sink: sink.clone(), value, run_id };
-                match confirmer.try_send(grant) {
-                    Ok(()) => return,
-                    Err(_) => Err(self.too_many_grants()),
-                }
-            }
-            _ => Ok(value),
-        };
-        job.answer(self.node, answer);
-    }
-
     /// Marks the link as down, tells the askers of jobs that were sent and will not be answered,
     /// and keeps the releases.
     fn give_up(&self, jobs: Vec<Job>, fault: NodeFault) -> NodeFault {
@@ -392,39 +377,4 @@ impl Worker {
         self.mailbox.take(&mut jobs, BATCH);
         jobs
     }
-
-    fn too_many_grants(&self) -> Undelivered {
-        let what = "too many locks wait for this node's replicas already";
-        let fault = NodeFault::new(self.shared.link.node(), what);
-        Undelivered { failure: Failure::Unknown, fault }
-    }
-
-    fn clock_was_set(&self) -> Undelivered {
-        let what =
-            "its clock is not where it was expected, so locks may have ended too early on it";
-        let fault = NodeFault::new(self.shared.link.node(), what);
-        Undelivered { failure: Failure::NotAdmitted, fault }
-    }
-
-    fn strange_server(&self) -> Undelivered {
-        let what = "the server says that it does not know a script, which came with its source";
-        let fault = NodeFault::new(self.shared.link.node(), what);
-        Undelivered { failure: Failure::Unknown, fault }
-    }
-}
-
-/// Whether an acquire was answered that the lock is ours, as `lua/README.md` states for all kinds of locks.
-fn is_granted(value: &Value) -> bool {
-    matches!(value, Value::List(parts) if parts.first() == Some(&Value::Int(1)))
-}
-
-/// Whether an acquire was answered that the node's mark is another one, as `lua/README.md` states for all
-/// kinds of locks.
-fn is_not_admitted(value: &Value) -> bool {
-    matches!(value, Value::List(parts) if parts.first() == Some(&Value::Int(-1)))
-}
-
-/// Whether an extension was answered that the node has forgotten our key, and grants nothing to newcomers.
-fn is_repaired_in_quarantine(value: &Value) -> bool {
-    *value == Value::Int(3)
 }

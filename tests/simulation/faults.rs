@@ -36,6 +36,11 @@ pub(super) enum Fault {
         node: usize,
         by: Duration,
     },
+    /// The node's wall clock is set forward, which ends its keys; it is reached as before.
+    ClockJumps {
+        node: usize,
+        by: Duration,
+    },
     /// Nothing gets through between them, and nobody is told.
     Cut {
         client: usize,
@@ -96,7 +101,7 @@ impl Fault {
     pub(super) fn forgets(&self, quarantine: bool) -> bool {
         match self {
             Self::WallClockForward { .. } => true,
-            Self::Amnesia { .. } | Self::Flushed { .. } => !quarantine,
+            Self::Amnesia { .. } | Self::Flushed { .. } | Self::ClockJumps { .. } => !quarantine,
             _ => false,
         }
     }
@@ -105,7 +110,10 @@ impl Fault {
 impl Fault {
     /// Whether a node's wall clock is set.
     pub(super) fn steps(&self) -> bool {
-        matches!(self, Self::WallClockBack { .. } | Self::WallClockForward { .. })
+        matches!(
+            self,
+            Self::WallClockBack { .. } | Self::WallClockForward { .. } | Self::ClockJumps { .. }
+        )
     }
 }
 
@@ -116,7 +124,7 @@ impl fmt::Display for Fault {
             Self::Down { node } => write!(f, "node {node} is stopped, and keeps its data"),
             Self::Amnesia { node } => write!(f, "node {node} is stopped, and loses its data"),
             Self::Flushed { node } => write!(f, "node {node} is flushed"),
-            Self::WallClockForward { node, by } => {
+            Self::WallClockForward { node, by } | Self::ClockJumps { node, by } => {
                 write!(f, "the wall clock of node {node} is set forward by {by:?}")
             }
             Self::Cut { client, node } => write!(f, "client {client} and node {node} are cut off"),
@@ -152,6 +160,7 @@ pub(super) fn begin(world: &mut World, fault: &Fault) {
     match *fault {
         Fault::Amnesia { node }
         | Fault::Flushed { node }
+        | Fault::ClockJumps { node, .. }
         | Fault::WallClockForward { node, .. } => {
             world.forgets(node);
             world.net.checks.unguarded |= fault.forgets(world.plan.quarantine);
@@ -172,6 +181,7 @@ pub(super) fn begin(world: &mut World, fault: &Fault) {
             world.net.nodes[node].set_forward(by);
             cut_off(world, node);
         }
+        Fault::ClockJumps { node, by } => world.net.nodes[node].set_forward(by),
         Fault::Cut { client, node } => world.net.link(client, node).cut += 1,
         Fault::Isolated { client, split } => {
             (split..nodes).for_each(|node| world.net.link(client, node).cut += 1);
@@ -217,6 +227,7 @@ pub(super) fn end(world: &mut World, fault: &Fault) {
         Fault::Reset { .. }
         | Fault::ResetAll { .. }
         | Fault::Deleted { .. }
+        | Fault::ClockJumps { .. }
         | Fault::WallClockBack { .. } => {}
     }
 }

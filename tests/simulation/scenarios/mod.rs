@@ -6,6 +6,7 @@ mod clocks;
 mod configurations;
 mod contention;
 mod flushes;
+mod jumps;
 mod long_locks;
 mod numbers;
 mod short_lives;

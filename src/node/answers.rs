@@ -1,0 +1,62 @@
+//! What a node's answers mean to its worker, before it hands them out.
+
+use super::connection::Connection;
+use super::job::{Job, Undelivered};
+use super::replicas::Grant;
+use super::request::Value;
+use super::worker::Worker;
+use crate::error::NodeFault;
+use crate::quorum::Failure;
+
+impl Worker {
+    /// Hands out an answer; behind the node's replicas, where it counts only with them.
+    pub(super) fn deliver(&self, job: &Job, value: Value, connection: &Connection) {
+        let answer = match (&self.confirmer, job.to_be_replicated(&value)) {
+            (Some(confirmer), Some(sink)) => {
+                let run_id = connection.run_id().to_owned();
+                let grant = Grant { sink: sink.clone(), value, run_id };
+                match confirmer.try_send(grant) {
+                    Ok(()) => return,
+                    Err(_) => Err(self.too_many_grants()),
+                }
+            }
+            _ => Ok(value),
+        };
+        job.answer(self.node, answer);
+    }
+
+    pub(super) fn too_many_grants(&self) -> Undelivered {
+        let what = "too many locks wait for this node's replicas already";
+        let fault = NodeFault::new(self.shared.link.node(), what);
+        Undelivered { failure: Failure::Unknown, fault }
+    }
+
+    pub(super) fn clock_was_set(&self) -> Undelivered {
+        let what =
+            "its clock is not where it was expected, so locks may have ended too early on it";
+        let fault = NodeFault::new(self.shared.link.node(), what);
+        Undelivered { failure: Failure::NotAdmitted, fault }
+    }
+
+    pub(super) fn strange_server(&self) -> Undelivered {
+        let what = "the server says that it does not know a script, which came with its source";
+        let fault = NodeFault::new(self.shared.link.node(), what);
+        Undelivered { failure: Failure::Unknown, fault }
+    }
+}
+
+/// Whether an acquire was answered that the lock is ours, as `lua/README.md` states for all kinds of locks.
+pub(super) fn is_granted(value: &Value) -> bool {
+    matches!(value, Value::List(parts) if parts.first() == Some(&Value::Int(1)))
+}
+
+/// Whether an acquire was answered that the node's mark is another one, as `lua/README.md` states for all
+/// kinds of locks.
+pub(super) fn is_not_admitted(value: &Value) -> bool {
+    matches!(value, Value::List(parts) if parts.first() == Some(&Value::Int(-1)))
+}
+
+/// Whether an extension was answered that the node has forgotten our key, and grants nothing to newcomers.
+pub(super) fn is_repaired_in_quarantine(value: &Value) -> bool {
+    *value == Value::Int(3)
+}
