@@ -187,6 +187,9 @@ fn a_clock_that_is_set_back_while_locks_are_held() {
     wait_until("the mark says so", LIMIT, || ahead_ms(&servers[0]) < -29_000);
     assert!(mark(&servers[0]).ends_with(" admitted"), "no lock ends too early for it");
     nobody_else_gets_it(&guard, &[second.clone(), newcomer.clone()]);
+    for server in &servers[1..] {
+        assert!((-500..500).contains(&ahead_ms(server)), "nothing was wrong with it");
+    }
     its_vote_is_back(&mut servers, &second);
     its_vote_is_back(&mut servers, &newcomer);
 }

@@ -47,8 +47,10 @@ pub(super) struct NodeClock {
     pub(super) noted_ms: Option<i64>,
     /// It is where the mark says, and has gone on from there at our pace.
     pub(super) steady: bool,
-    /// It was not where we expected it, and nobody knows yet whose clock that was; since when.
-    stepped: Option<(Step, Time)>,
+    /// Since when it is in doubt: it is new to us, or was not watched for long, or took a step.
+    since: Time,
+    /// It was not where we expected it, and nobody knows yet whose clock that was.
+    stepped: Option<Step>,
     /// It was told that it is not where its mark says.
     told: bool,
 }
@@ -60,6 +62,15 @@ enum Place {
     Noted,
     Ahead(Duration),
     Behind(Duration),
+}
+
+/// What the time of the set is, compared with our own: between the lowest and the highest of the clocks
+/// that may be in the middle, with the nodes that were not heard. Each is known between two bounds, in
+/// microseconds.
+#[derive(Clone, Copy, Debug)]
+struct Reference {
+    lowest: (i64, i64),
+    highest: (i64, i64),
 }
 
 impl Admission {
@@ -78,11 +89,15 @@ impl Admission {
         let mut fits = true;
         match &mut clock.pace {
             Some(pace) if self.mechanisms.clocks_are_watched => {
-                clock.steady &= !pace.is_old(now, slack);
+                if clock.steady && pace.is_old(now, slack) {
+                    clock.steady = false;
+                    clock.since = now;
+                }
                 if let Some(step) = pace.read(offset, slack) {
                     fits = false;
                     clock.steady = false;
-                    clock.stepped = Some((step, now));
+                    clock.stepped = Some(step);
+                    clock.since = now;
                     // Nodes that are asked because of a doubt confirm it, and make no new one.
                     let confirms = doubt.zip(before).is_some_and(|(doubt, it)| it.sent < doubt);
                     if !confirms {
@@ -94,7 +109,10 @@ impl Admission {
                 }
             }
             Some(_) => {}
-            None => clock.pace = Some(Pace::new(offset)),
+            None => {
+                clock.pace = Some(Pace::new(offset));
+                clock.since = now;
+            }
         }
         self.judge_clocks(now);
         fits && self.nodes[node].clock.steady || !self.quarantine
@@ -127,7 +145,7 @@ impl Admission {
             if known.clock.steady || known.seen.is_none() {
                 continue;
             }
-            let stepped = known.clock.stepped.map(|(step, _)| step);
+            let stepped = known.clock.stepped;
             let place = self.place(node, now);
             let step = match place {
                 Place::Unknown => continue,
@@ -183,55 +201,68 @@ impl Admission {
         if reference.is_none() && (0..self.nodes.len()).any(|it| others(it) && in_doubt(it)) {
             return None;
         }
+        let clock = &self.nodes[node].clock;
         let noted = reference.or_else(|| self.reference(now, 1, others));
-        let reference_us = noted.map(|(least, most)| least.midpoint(most)).or_else(|| {
+        let (from, to) = match noted {
+            Some(Reference { lowest, highest }) => (lowest.0, highest.1),
             // Nobody has noted anything: this is how it begins.
-            let clocks = self.nodes.iter().filter_map(|known| known.clock.reading);
-            lower_median(clocks.map(Offset::middle_us).collect())
-        });
-        let (least, most) = self.nodes[node].clock.reading?.spread(now);
-        let exact = most.saturating_sub(least) < EXACT.as_micros().try_into().unwrap_or(i64::MAX);
-        exact.then_some((least.midpoint(most) - reference_us?).div_euclid(1_000))
+            None => {
+                let clocks = self.nodes.iter().filter_map(|known| known.clock.reading);
+                let mut clocks: Vec<_> = clocks.map(Offset::middle_us).collect();
+                clocks.sort_unstable();
+                let middle = *clocks.get(clocks.len().checked_sub(1)? / 2)?;
+                (middle, middle)
+            }
+        };
+        let (least, most) = clock.reading?.spread(now);
+        let width = most.saturating_sub(least).max(to.saturating_sub(from));
+        let exact = width < EXACT.as_micros().try_into().unwrap_or(i64::MAX);
+        (exact || self.is_doubted_enough(node, now))
+            .then_some((least.midpoint(most) - from.midpoint(to)).div_euclid(1_000))
     }
 
     /// Until when a node is in doubt for the sake of which nobody can be asked.
     pub(super) fn in_doubt_until(&self, node: usize) -> Option<Time> {
-        let (step, since) = self.nodes[node].clock.stepped?;
-        let alone = self.nodes.len() == 1 && matches!(step, Step::Forward(_));
-        alone.then(|| since.after(self.max_ttl))
+        let clock = &self.nodes[node].clock;
+        let alone = self.nodes.len() == 1 && matches!(clock.stepped, Some(Step::Forward(_)));
+        alone.then(|| clock.since.after(self.max_ttl))
+    }
+
+    /// Whether all locks have ended that were there when the doubt began, whatever its reason was.
+    fn is_doubted_enough(&self, node: usize, now: Time) -> bool {
+        self.nodes[node].clock.since.after(self.max_ttl) <= now
     }
 
     /// Where the clock of a node in doubt is.
     fn place(&self, node: usize, now: Time) -> Place {
         let stepped = self.nodes[node].clock.stepped;
-        if self.in_doubt_until(node).is_some_and(|until| now < until) {
-            return Place::Unknown;
-        }
-        // Whatever it was, all locks of that time have ended.
-        if stepped.is_some_and(|(_, since)| since.after(self.max_ttl) <= now) {
+        if stepped.is_none() && !self.mechanisms.clocks_are_noted {
             return Place::Noted;
         }
-        match self.reference_for(node, now) {
-            _ if stepped.is_none() && !self.mechanisms.clocks_are_noted => Place::Noted,
-            None => Place::Unknown,
-            Some(reference) => self.compared(node, reference, self.apart(), now),
+        let alone = self.in_doubt_until(node).is_some();
+        let reference = self.reference_for(node, now).filter(|_| !alone);
+        let place = reference
+            .map_or(Place::Unknown, |reference| self.compared(node, reference, self.apart(), now));
+        match place {
+            Place::Unknown if self.is_doubted_enough(node, now) => Place::Noted,
+            place => place,
         }
     }
 
     /// What the node's clock is to be compared with: a majority that is not in doubt. If it is in doubt
     /// itself, one other clock that has gone on at our pace shows that it was not ours; and if none has,
     /// it was.
-    fn reference_for(&self, node: usize, now: Time) -> Option<(i64, i64)> {
-        let majority = majority(self.nodes.len());
+    fn reference_for(&self, node: usize, now: Time) -> Option<Reference> {
+        let all = self.nodes.len();
         if self.nodes[node].clock.stepped.is_none() {
-            return self.reference(now, majority, |it| self.nodes[it].clock.stepped.is_none());
+            return self.reference(now, all, |it| self.nodes[it].clock.stepped.is_none());
         }
         let steady = |other: usize| other != node && self.nodes[other].clock.steady;
-        self.reference(now, 1, steady).or_else(|| self.reference(now, majority, |_| true))
+        self.reference(now, 1, steady).or_else(|| self.reference(now, all, |_| true))
     }
 
-    /// Where the node's clock is, if the set's is between those two; off by more than `apart`.
-    fn compared(&self, node: usize, reference: (i64, i64), apart: Duration, now: Time) -> Place {
+    /// Where the node's clock is, compared with the set; off by more than `apart`.
+    fn compared(&self, node: usize, reference: Reference, apart: Duration, now: Time) -> Place {
         let clock = &self.nodes[node].clock;
         let (Some(reading), Some(noted_ms), true) =
             (clock.reading, clock.noted_ms, self.is_fresh(node))
@@ -240,22 +271,31 @@ impl Admission {
         };
         let (least, most) = reading.spread(now);
         let noted_us = noted_ms.saturating_mul(1_000);
+        let (least, most) = (least.saturating_sub(noted_us), most.saturating_sub(noted_us));
         let us = |us: i64| Duration::from_micros(u64::try_from(us).unwrap_or(0));
-        let ahead = us(least.saturating_sub(noted_us).saturating_sub(reference.1));
-        let behind = us(reference.0.saturating_sub(most.saturating_sub(noted_us)));
-        if ahead > apart {
-            Place::Ahead(ahead)
-        } else if behind > apart {
-            Place::Behind(behind)
+        let ahead_of = |other: (i64, i64)| us(least.saturating_sub(other.1));
+        let behind = |other: (i64, i64)| us(other.0.saturating_sub(most));
+        let Reference { lowest, highest } = reference;
+        if ahead_of(highest) > apart {
+            Place::Ahead(ahead_of(highest))
+        } else if behind(lowest) > apart {
+            Place::Behind(behind(lowest))
+        } else if ahead_of(lowest) > apart || behind(highest) > apart {
+            Place::Unknown
         } else {
             Place::Noted
         }
     }
 
-    /// How far the set is ahead of our own clock, at least and at most, in microseconds: the median of
-    /// what those nodes say (`of`) whose clocks have been read since the doubt, each by what is noted of
-    /// it. `None` if they are too few.
-    fn reference(&self, now: Time, few: usize, of: impl Fn(usize) -> bool) -> Option<(i64, i64)> {
+    /// How far the set is ahead of our own clock, by those nodes (`of`) whose clocks have been read since
+    /// the doubt, each by what is noted of it: the median of so many nodes in all, of which the others
+    /// may say anything. `None` if they are too few.
+    fn reference(
+        &self,
+        now: Time,
+        at_least: usize,
+        of: impl Fn(usize) -> bool,
+    ) -> Option<Reference> {
         let says = |node: usize| {
             let clock = &self.nodes[node].clock;
             let noted_us = clock.noted_ms?.saturating_mul(1_000);
@@ -263,18 +303,20 @@ impl Admission {
             Some((least.saturating_sub(noted_us), most.saturating_sub(noted_us)))
         };
         let nodes = (0..self.nodes.len()).filter(|node| of(*node) && self.is_fresh(*node));
-        let says: Vec<_> = nodes.filter_map(says).collect();
-        if says.len() < few {
-            return None;
-        }
-        let least = lower_median(says.iter().map(|(least, _)| *least).collect())?;
-        Some((least, lower_median(says.iter().map(|(_, most)| *most).collect())?))
+        let (mut least, mut most): (Vec<_>, Vec<_>) = nodes.filter_map(says).unzip();
+        least.sort_unstable();
+        most.sort_unstable();
+        let all = at_least.max(least.len());
+        let highest = all.checked_sub(1)? / 2;
+        let lowest = highest.checked_sub(all - least.len())?;
+        let at = |i: usize| Some((*least.get(i)?, *most.get(i)?));
+        Some(Reference { lowest: at(lowest)?, highest: at(highest)? })
     }
 
     /// If a majority of the clocks was set forward at once, it was ours that stood still.
     fn suspect_ourselves(&mut self) {
         let forward = self.nodes.iter().filter_map(|known| match known.clock.stepped {
-            Some((Step::Forward(by), _)) => Some(by),
+            Some(Step::Forward(by)) => Some(by),
             _ => None,
         });
         let forward: Vec<_> = forward.collect();
@@ -296,10 +338,4 @@ impl Admission {
     fn apart(&self) -> Duration {
         self.slack().max(APART)
     }
-}
-
-/// The one in the middle; of an even number, the lower one of the two.
-fn lower_median(mut values: Vec<i64>) -> Option<i64> {
-    values.sort_unstable();
-    values.get(values.len().checked_sub(1)? / 2).copied()
 }

@@ -110,6 +110,38 @@ fn a_node_whose_clock_is_set_back_grants_again_when_its_mark_says_so() {
     assert!(!world.takes(1, 0));
 }
 
+/// A process begins, and hears of the node first whose clock was set back, and then of one that is right.
+#[test]
+fn of_two_clocks_of_three_nobody_is_accused() {
+    let mut world = World::settled(3, 1, Mechanisms::ALL);
+    set_by(&mut world, 0, -HALF_A_MINUTE);
+    let other = newcomer(&mut world);
+    world.reach(other, 2, false);
+    world.visit(other);
+    assert!(!world.takes(other, 0) && !world.takes(other, 1), "one of them was set");
+    assert!(world.servers[1].is_admitted());
+    world.reach(other, 2, true);
+    world.visit(other);
+    assert!((0..3).all(|node| world.takes(other, node) && world.servers[node].is_admitted()));
+}
+
+/// The same, and the third one stays away: then all locks have ended that may have been let go.
+#[test]
+fn a_doubt_that_nobody_can_end_ends_with_the_locks() {
+    let mut world = World::settled(3, 1, Mechanisms::ALL);
+    set_by(&mut world, 0, HALF_A_MINUTE);
+    let other = newcomer(&mut world);
+    world.reach(other, 2, false);
+    for _ in 0..9 {
+        world.visit(other);
+        assert!(!world.locks(other));
+        world.advance(seconds(1));
+    }
+    world.advance(seconds(2));
+    world.visit(other);
+    assert!(world.locks(other));
+}
+
 /// Of three nodes one is down.
 #[test]
 fn one_clock_that_goes_on_shows_that_it_was_not_ours() {

@@ -34,7 +34,7 @@ const NEWCOMER: Scenario = Scenario {
     runs: 30,
     plan: |seed| {
         let mut plan = a_clock_jumps(seed);
-        plan.faults.push(fault(ms(10), JUMP + ms(50), Fault::Crashed { client: 1 }));
+        plan.faults.push(fault(Duration::ZERO, JUMP + ms(50), Fault::Crashed { client: 1 }));
         plan
     },
     happened: the_lock_came_to_its_end,
