@@ -228,16 +228,21 @@ fn a_promoted_server_names_the_id_that_it_had_as_a_replica() {
 }
 
 #[test]
-fn a_server_out_of_memory_can_be_looked_at() {
+fn a_server_out_of_memory_can_be_looked_at_and_put_into_quarantine() {
     let server = Server::start();
     let seen = look(&server);
     assert!(change(&server, &seen, "", "one").changed);
     server.command(&["CONFIG", "SET", "maxmemory", "1"]);
     assert_eq!(look(&server).mark.as_deref(), Some("one"));
-    let error = try_run(&server, ADMIT, ["one", "two", &seen.run, &seen.repl])
+    let deletes = "redis.call('DEL', KEYS[1])";
+    assert!(ADMIT.contains(deletes));
+    let without = ADMIT.replace(deletes, "");
+    let error = try_run(&server, &without, ["one", "two", &seen.run, &seen.repl])
         .expect_err("nothing can be written");
     assert_eq!(error.code(), Some("OOM"));
     assert_eq!(server.get(KEY).as_deref(), Some("one"));
+    assert!(change(&server, &seen, "one", "two").changed);
+    assert_eq!(server.get(KEY).as_deref(), Some("two"));
 }
 
 #[test]

@@ -38,6 +38,9 @@ if type(mark) == 'table' then
   mark = redis.call('TYPE', KEYS[1]).ok
 elseif ARGV[2] ~= '' and mark == (ARGV[1] ~= '' and ARGV[1])
   and role == 'master' and run == ARGV[3] and repl == ARGV[4] then
+  -- A server that is out of memory sets nothing, unless the script has deleted something before. And if it
+  -- does not do so even then, no mark is as good as that of a quarantine.
+  redis.call('DEL', KEYS[1])
   redis.call('SET', KEYS[1], ARGV[2])
   mark = ARGV[2]
   changed = 1
