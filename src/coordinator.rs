@@ -220,7 +220,9 @@ impl Coordinator {
             }
             // Before any wait: what this attempt got must be free for others.
             drop(claim);
-            place.concluded(conclusion);
+            if !acquisition.cut_short(conclusion, now) {
+                place.concluded(conclusion);
+            }
             self.note(quorum, started, faults);
             let outcome = match step {
                 Step::Finish(outcome) => Some(outcome),

@@ -65,7 +65,11 @@ pub(crate) struct Place<'a> {
 
 /// What there was to see for a caller in line.
 enum Looked {
-    Turn(Turn),
+    Turn {
+        turn: Turn,
+        /// See [`LocalQueue::is_held`].
+        is_held: bool,
+    },
     Given(Tenancy),
     /// It was handed over, and lost since: to be dropped outside the mutex.
     Lost(Tenancy),
@@ -172,10 +176,13 @@ impl Place<'_> {
                     drop(tenancy);
                     continue;
                 }
-                _ if waited && self.is_over() => return Next::Held,
-                Looked::Turn(Turn::Ask) => return Next::Ask { waited },
-                Looked::Turn(Turn::Held) => return Next::Held,
-                Looked::Turn(Turn::Wait(until)) => until,
+                Looked::Turn { is_held: true, .. } if waited && self.is_over() => return Next::Held,
+                Looked::Turn { is_held: false, .. } if waited && self.is_over() => {
+                    return Next::Ask { waited };
+                }
+                Looked::Turn { turn: Turn::Ask, .. } => return Next::Ask { waited },
+                Looked::Turn { turn: Turn::Held, .. } => return Next::Held,
+                Looked::Turn { turn: Turn::Wait(until), .. } => until,
             };
             let until = self.deadline().map_or(until, |deadline| deadline.min(until));
             match interrupts.wait(self.woken.as_ref().unwrap_or(&never()), until) {
@@ -213,7 +220,9 @@ impl Place<'_> {
                 return (looked, Wake::Nobody);
             }
             let held_until = holder.upgrade().and_then(|held| held.held_until());
-            let turn = queue.turn(*ticket, held_until, clock::now());
+            let now = clock::now();
+            let is_held = queue.is_held(held_until, now);
+            let turn = queue.turn(*ticket, held_until, now);
             if matches!(turn, Turn::Wait(_))
                 && woken.is_none()
                 && let Some(slot) = queue.with(*ticket)
@@ -222,10 +231,10 @@ impl Place<'_> {
                 slot.wake = Some(sender);
                 *woken = Some(receiver);
             }
-            (Looked::Turn(turn), Wake::Nobody)
+            (Looked::Turn { turn, is_held }, Wake::Nobody)
         });
         // A line is there for as long as there is anybody in it.
-        looked.unwrap_or(Looked::Turn(Turn::Ask))
+        looked.unwrap_or(Looked::Turn { turn: Turn::Ask, is_held: false })
     }
 
     fn deadline(&self) -> Option<Time> {

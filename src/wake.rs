@@ -202,8 +202,9 @@ impl Listeners for Hub {
     }
 
     fn refused(&self, node: usize, fault: &NodeFault) {
-        let told = &mut self.state.lock().subscribers[node].told_refused;
-        if !std::mem::replace(told, true) {
+        // Outside the mutex: a subscriber of our events may take locks itself.
+        let told = std::mem::replace(&mut self.state.lock().subscribers[node].told_refused, true);
+        if !told {
             observe::not_listening(fault);
         }
     }

@@ -433,3 +433,20 @@ fn no_quorum_is_told_to_everybody_in_line() {
         assert_eq!(error.kind(), ErrorKind::NoQuorum, "{error}");
     });
 }
+
+/// Nobody knows whether the lock is held, so nobody says so.
+#[test]
+fn who_waits_behind_somebody_that_hears_nothing_is_not_told_that_the_lock_is_held() {
+    let mut servers = Servers::start(3);
+    let locks = client(&servers);
+    (0..3).for_each(|i| servers[i].pause());
+    thread::scope(|scope| {
+        let first = waits(scope, || locks.lock(NAME));
+        let second = locks.try_lock_for(NAME, NODE_TIMEOUT / 10);
+        let error = second.expect_err("no node has said anything");
+        assert_eq!(error.kind(), ErrorKind::NoQuorum, "{error}");
+        (0..3).for_each(|i| servers[i].resume());
+        drop(first.join().expect("no panic").expect("the nodes are back"));
+    });
+    servers.wait_no_keys();
+}

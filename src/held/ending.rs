@@ -61,9 +61,10 @@ impl Held {
     fn hand_over(self: &Arc<Self>, tenant: &Arc<Tenant>) -> bool {
         let handed_over = self.queues().hand_over(self, tenant);
         if handed_over {
-            tenant.notice.given_back();
-            // The next one may hold it for less long.
+            // The next one may hold it for less long. First, for what a callback owns that is not called
+            // any more may do anything when it is dropped.
             self.look_again();
+            tenant.notice.given_back();
         }
         handed_over
     }

@@ -226,8 +226,9 @@ impl Acquisition {
     }
 
     /// The attempt had no time to hear enough answers, since the caller's deadline ended it. That
-    /// says nothing about the nodes, so an earlier, complete attempt knows better.
-    fn cut_short(&self, conclusion: Conclusion, now: Time) -> bool {
+    /// says nothing about the nodes, so an earlier, complete attempt knows better, and others need
+    /// not be told.
+    pub(crate) fn cut_short(&self, conclusion: Conclusion, now: Time) -> bool {
         let over = matches!(self.policy.patience, Patience::Until(deadline) if deadline <= now);
         over && matches!(conclusion, Conclusion::Unreachable | Conclusion::Unconfirmed)
     }

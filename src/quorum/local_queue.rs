@@ -163,6 +163,12 @@ impl<W> LocalQueue<W> {
         }
     }
 
+    /// Whether the lock is known to be somebody's, here or elsewhere, so that who has no time left can be
+    /// told so. If not, it asks once more, without any time, and reports what it sees: too few nodes.
+    pub(crate) fn is_held(&self, held_until: Option<Time>, now: Time) -> bool {
+        held_until.is_some_and(|until| now < until) || self.word == Word::Held
+    }
+
     /// The nodes were asked by somebody in line, who did not get the lock.
     pub(crate) fn concluded(&mut self, conclusion: Conclusion) -> Wake {
         let word = match conclusion {

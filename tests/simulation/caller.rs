@@ -309,13 +309,13 @@ impl Caller {
                 cx.net.checks.granted(&held.claim, sequence, until, now);
                 Self::finish(client, index, cx, &call, outcome, Some(held));
             }
-            Looked::Turn(Turn::Held) => {
+            Looked::Turn(Turn::Held, _) => {
                 Self::finish(client, index, cx, &call, Outcome::Held, None);
             }
-            Looked::Turn(_) if waited && over => {
+            Looked::Turn(_, true) if waited && over => {
                 Self::finish(client, index, cx, &call, Outcome::Held, None);
             }
-            Looked::Turn(Turn::Ask) => {
+            Looked::Turn(turn, _) if turn == Turn::Ask || waited && over => {
                 if waited {
                     call.acquisition.waited_in_line();
                     call.last = None;
@@ -323,7 +323,8 @@ impl Caller {
                 }
                 Self::attempt(client, index, cx, call);
             }
-            Looked::Turn(Turn::Wait(mut until)) => {
+            Looked::Turn(Turn::Ask, _) => unreachable!("the case before"),
+            Looked::Turn(Turn::Wait(mut until), _) => {
                 if let Patience::Until(deadline) = call.patience {
                     until = until.min(deadline);
                 }
@@ -521,7 +522,9 @@ impl Caller {
         if !cx.net.switches.keeps_lost_attempts {
             client.release(cx, &claim, call.terms.ttl);
         }
-        client.concluded(cx, call.name, conclusion);
+        if !call.acquisition.cut_short(conclusion, now) {
+            client.concluded(cx, call.name, conclusion);
+        }
         let (who, now) = (cx.client, cx.net.now);
         let held = matches!(conclusion, Conclusion::Held { .. });
         if settled || held {

@@ -22,7 +22,8 @@ struct Slot {
 
 /// What there is to see for a caller in line.
 pub(super) enum Looked {
-    Turn(Turn),
+    /// What it has to do, and whether the lock is known to be held.
+    Turn(Turn, bool),
     Given(Rc<Held>),
 }
 
@@ -49,7 +50,7 @@ impl Client {
 
     pub(super) fn look(&mut self, cx: &mut Cx<'_>, name: usize, ticket: Ticket) -> Looked {
         if !cx.settings.local_queues {
-            return Looked::Turn(Turn::Ask);
+            return Looked::Turn(Turn::Ask, false);
         }
         let now = cx.now();
         let Line { queue, holder } = &mut self.lines[name];
@@ -61,7 +62,8 @@ impl Client {
                 return Looked::Given(held);
             }
         }
-        Looked::Turn(queue.turn(ticket, held_until, now))
+        let is_held = queue.is_held(held_until, now);
+        Looked::Turn(queue.turn(ticket, held_until, now), is_held)
     }
 
     /// The nodes were asked by a caller, who did not get the lock.
