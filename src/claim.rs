@@ -107,6 +107,11 @@ impl Claim {
         &self.wanted.name
     }
 
+    /// The owner id, as the nodes have it.
+    pub(crate) fn owner(&self) -> &str {
+        &self.owner
+    }
+
     pub(crate) fn terms(&self) -> Terms {
         self.wanted.terms
     }
@@ -232,21 +237,24 @@ impl Claim {
         }
     }
 
-    /// Gives everything back without waiting; keys may live for `longest_ttl` from now on at most.
-    pub(crate) fn release(&self, longest_ttl: Duration) {
+    /// Gives everything back without waiting; keys may live for `longest_ttl` from now on at most. The
+    /// answers go to `sink`.
+    pub(crate) fn release(&self, longest_ttl: Duration, sink: Option<&Arc<dyn Sink>>) {
         let duties = self.close();
         if !duties.is_empty() {
-            self.send_releases(&self.release_request(), &duties, longest_ttl, None);
+            self.send_releases(&self.release_request(), &duties, longest_ttl, sink);
         }
     }
 
     /// Gives everything back, and waits until a majority is certainly without our keys. With
-    /// `no_wait` it does not. Calls `sent` when the releases are on their way.
+    /// `no_wait` it does not. Calls `sent` when the releases are on their way. The answers go through
+    /// what `sink` makes of whoever waits for them.
     pub(crate) fn release_and_wait(
         &self,
         longest_ttl: Duration,
         basis: Basis,
         no_wait: bool,
+        sink: impl FnOnce(Arc<dyn Sink>) -> Arc<dyn Sink>,
         sent: impl FnOnce(),
     ) -> Result<ReleaseResult, Error> {
         let duties = self.close();
@@ -258,7 +266,7 @@ impl Claim {
         );
         round.expect(0..nodes.len());
         let request = self.release_request();
-        let sink: Arc<dyn Sink> = round.clone();
+        let sink = sink(round.clone());
         self.send_releases(&request, &duties, longest_ttl, Some(&sink));
         for (i, node) in nodes.iter().enumerate() {
             if duties.iter().all(|duty| duty.node != i) {
@@ -317,6 +325,6 @@ impl Claim {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        self.release(self.wanted.terms.ttl);
+        self.release(self.wanted.terms.ttl, None);
     }
 }

@@ -295,7 +295,8 @@ impl Builder {
     /// It is handed over only while it is certain to be held, with half the TTL left, between locks that
     /// are renewed and have the same TTL; others are given back and taken anew. When it has gone from hand
     /// to hand for 100 ms it goes back to the nodes, and this process stays away for 4 ms, so that others
-    /// get in.
+    /// get in. Where others are known to wait, it goes back as soon as each thread that was in line has had
+    /// it once.
     ///
     /// Defaults to on: a thousand threads then cost the nodes no more than one, and changing hands takes
     /// microseconds. Switch it off where each thread has to compete with those of other processes for

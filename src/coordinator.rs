@@ -41,7 +41,7 @@ pub(crate) struct Coordinator {
     /// What all calls together know of the quorum.
     outlook: Mutex<Outlook>,
     numbers: Numbers,
-    queues: Queues,
+    queues: Arc<Queues>,
     hub: Arc<Hub>,
 }
 
@@ -91,6 +91,7 @@ impl Coordinator {
         let outlook = Outlook::new(settings.fall_back_after(), settings.attempt_timeout());
         let (open, closed) = bounded(0);
         let nudges = ident::nudge_channel(&settings.key_prefix, ident::random_owner());
+        let queues = Queues::new(settings.mechanisms);
         let hub = Hub::new(names.len(), nudges, settings.mechanisms);
         Ok(Arc::new(Self {
             nodes: nodes.collect::<Result<_, _>>()?,
@@ -103,7 +104,7 @@ impl Coordinator {
             closed,
             outlook: Mutex::new(outlook),
             numbers: Numbers::default(),
-            queues: Queues::default(),
+            queues,
             hub,
         }))
     }
@@ -136,8 +137,12 @@ impl Coordinator {
         &self.timetable
     }
 
-    pub(crate) fn queues(&self) -> &Queues {
+    pub(crate) fn queues(&self) -> &Arc<Queues> {
         &self.queues
+    }
+
+    pub(crate) fn hub(&self) -> &Arc<Hub> {
+        &self.hub
     }
 
     /// How many releases could be answered, and have not been yet.
@@ -169,6 +174,15 @@ impl Coordinator {
         // Left on every way out of here, after what was tried has been given back.
         let mut place = self.queues.enter(wanted, patience, !self.settings.local_queue);
         let mut waiting: Option<Waiting> = None;
+        if patience != Patience::Once
+            && self.hub.is_busy()
+            && let Some(known) = self.hub.wait_too(channel(wanted), &self.nodes)
+        {
+            // Others of this process have waited for it: as a rule, this one will have to.
+            acquisition.expects(self.queues.others(wanted.name.key()));
+            acquisition.is_contended();
+            waiting = Some(known);
+        }
         let mut last = None;
         loop {
             match place.next(interrupts) {
@@ -177,6 +191,16 @@ impl Coordinator {
                     last = None;
                 }
                 queue::Next::Ask { waited: false } => {}
+                queue::Next::GiveWay(until, last_owner) => {
+                    let waiting =
+                        waiting.get_or_insert_with(|| self.wait(wanted, &mut acquisition));
+                    waiting.gives_way(last_owner);
+                    let cued = wake::pause(Some(waiting), &mut acquisition, until, interrupts);
+                    place.gave_way(
+                        cued.or_else(|woken| stop_if(woken, &wanted.name).map(|()| false))?,
+                    );
+                    continue;
+                }
                 queue::Next::Stopped(woken) => stop_if(woken, &wanted.name)?,
                 queue::Next::Held => return Ok(None),
                 queue::Next::Given(tenancy) => {
@@ -235,8 +259,7 @@ impl Coordinator {
                     }
                     let held = matches!(conclusion, Conclusion::Held { .. });
                     if held && waiting.is_none() {
-                        let channel = ident::release_channel(wanted.name.key());
-                        waiting = Some(self.hub.wait(channel, &self.nodes));
+                        waiting = Some(self.wait(wanted, &mut acquisition));
                     }
                     let waiting = waiting.as_ref().filter(|_| held);
                     let cued = wake::pause(waiting, &mut acquisition, until, interrupts);
@@ -249,6 +272,12 @@ impl Coordinator {
                 return self.refusal(outcome, wanted, faults);
             }
         }
+    }
+
+    /// From now on the caller hears of releases.
+    fn wait(&self, wanted: &Wanted, acquisition: &mut Acquisition) -> Waiting {
+        acquisition.expects(self.queues.others(wanted.name.key()));
+        self.hub.wait(channel(wanted), &self.nodes)
     }
 
     /// `Config`, if a node is in a state for whose sake no lock may be taken anywhere.
@@ -281,9 +310,13 @@ impl Coordinator {
         interrupts: Interrupts<'_>,
     ) -> Result<Tried, Error> {
         let owner = acquisition.owner(ident::random_owner());
-        let first = last.and_then(|last| {
+        let first = acquisition.begins_alone().then(|| {
             let order = asking_order(wanted.name.key(), &self.names);
-            last.with(|last| acquisition.begins_with(&order, last, clock::now()))
+            let answered = |node: usize| match &last {
+                Some(last) => last.with(|last| last.has_vote_of(node)),
+                None => self.nodes[node].fault().is_none(),
+            };
+            acquisition.begins_with(&order, answered, clock::now())
         });
         let standstills = self.set.standstills();
         let started = clock::now();
@@ -298,7 +331,7 @@ impl Coordinator {
             proposal = Some(self.numbers.propose(&wanted.name, &self.nodes, mechanisms));
         }
         let more = || until(clock::now());
-        stop_if(claim.attempt(proposal, first, more, interrupts), &wanted.name)?;
+        stop_if(claim.attempt(proposal, first.flatten(), more, interrupts), &wanted.name)?;
         let answer_by = claim.round().with(|attempt| attempt.answer_by());
         self.numbers.saw(&wanted.name, claim.round().with(|attempt| attempt.largest_number()));
         let round = claim.round();
@@ -332,6 +365,11 @@ impl Coordinator {
             None => {}
         }
     }
+}
+
+/// On which the nodes tell of the lock's releases.
+fn channel(wanted: &Wanted) -> Vec<u8> {
+    ident::release_channel(wanted.name.key())
 }
 
 /// Turns a wait that was interrupted into its error.

@@ -6,6 +6,7 @@ mod client;
 mod clock;
 mod config;
 mod coordinator;
+mod ears;
 #[cfg(feature = "embedded")]
 pub mod embedded;
 mod error;

@@ -9,21 +9,29 @@ use parking_lot::Mutex;
 use crate::claim::{Claim, Wanted};
 use crate::clock;
 use crate::held::Held;
-use crate::quorum::{Basis, Conclusion, LocalQueue, Patience, Ticket, Time, Turn, Wake};
+use crate::quorum::{
+    Basis, Conclusion, LocalQueue, Mechanisms, Patience, Ticket, Time, Turn, Wake,
+};
 use crate::round::{Interrupts, Woken};
 use crate::tenancy::{Tenancy, Tenant};
+use manners::{Manner, Manners};
+
+mod manners;
 
 /// The lines of one client; a name has one for as long as somebody holds it or wants it.
 ///
 /// Choosing a waiter, and a waiter's leaving, happen under one mutex. A [`Tenancy`] is never dropped
 /// under it, for that comes back here.
-#[derive(Default)]
-pub(crate) struct Queues(Mutex<Lines>);
+pub(crate) struct Queues {
+    lines: Mutex<Lines>,
+    mechanisms: Mechanisms,
+}
 
 #[derive(Default)]
 struct Lines {
     by_name: HashMap<Arc<Key>, Line>,
     last_ticket: Ticket,
+    manners: Manners,
 }
 
 /// Of which lock a line is.
@@ -61,6 +69,10 @@ pub(crate) struct Place<'a> {
     spot: Spot,
     patience: Patience,
     woken: Option<Receiver<()>>,
+    /// It has left the lock to others, so it knows that they want it.
+    gave_way: bool,
+    /// Somebody else had the lock when the nodes were asked.
+    refused: bool,
 }
 
 /// What there was to see for a caller in line.
@@ -70,6 +82,7 @@ enum Looked {
         /// See [`LocalQueue::is_held`].
         is_held: bool,
     },
+    GiveWay(Time, Option<Arc<str>>),
     Given(Tenancy),
     /// It was handed over, and lost since: to be dropped outside the mutex.
     Lost(Tenancy),
@@ -79,6 +92,9 @@ enum Looked {
 pub(crate) enum Next {
     /// It is this caller's turn to ask the nodes; perhaps it has `waited` for it.
     Ask { waited: bool },
+    /// To leave the lock to others until then, or until one of them gives it back, which is not that owner:
+    /// see [`Courtesy`].
+    GiveWay(Time, Option<Arc<str>>),
     /// The lock was handed over.
     Given(Tenancy),
     /// Held, by somebody of this process, or wanted by somebody who was there before.
@@ -88,9 +104,24 @@ pub(crate) enum Next {
 }
 
 impl Queues {
+    pub(crate) fn new(mechanisms: Mechanisms) -> Arc<Self> {
+        Arc::new(Self { lines: Mutex::default(), mechanisms })
+    }
+
+    /// A node has told so many `others` of a release of the lock with that key.
+    pub(crate) fn heard(&self, key: &[u8], others: u32) {
+        self.lines.lock().manners.heard(key, others, self.mechanisms);
+    }
+
+    /// How many others wait for the lock with that key, as far as is known.
+    pub(crate) fn others(&self, key: &[u8]) -> u32 {
+        let mut lines = self.lines.lock();
+        lines.manners.of(key).map_or(0, |manner| manner.courtesy.others(clock::now()))
+    }
+
     /// A caller comes, who wants to wait in line for the lock, unless it wants to be `alone`.
     pub(crate) fn enter(&self, wanted: &Wanted, patience: Patience, alone: bool) -> Place<'_> {
-        let mut lines = self.0.lock();
+        let mut lines = self.lines.lock();
         lines.last_ticket += 1;
         let lease = lines.last_ticket;
         let key = Arc::new(Key {
@@ -98,21 +129,23 @@ impl Queues {
             name: wanted.name.key().into(),
             alone: alone.then_some(lease),
         });
-        let queue = || LocalQueue::new(wanted.terms.mechanisms);
+        let queue = || LocalQueue::new(self.mechanisms);
         let line = lines.by_name.entry(key.clone());
         let line = line.or_insert_with(|| Line { queue: queue(), holder: Weak::new() });
         let slot = Slot { wake: None, handed: None };
         line.queue.enter(lease, wanted.terms, patience == Patience::Once, slot);
         drop(lines);
-        Place { queues: self, spot: Spot { key, lease }, patience, woken: None }
+        let spot = Spot { key, lease };
+        Place { queues: self, spot, patience, woken: None, gave_way: false, refused: false }
     }
 
     /// `tenant` gives `held` back: whether the lock was handed to the next in line.
     pub(crate) fn hand_over(&self, held: &Arc<Held>, tenant: &Arc<Tenant>) -> bool {
         let Spot { key, lease } = held.spot();
-        let handed_over = self.change(key, |Line { queue, .. }| {
+        let handed_over = self.change(key, |Line { queue, .. }, manner| {
             let now = clock::now();
-            let passed = held.pass_on(tenant, |state| queue.hand_over(*lease, state, now));
+            let others = manner.is_some_and(|manner| manner.courtesy.others_wait(now));
+            let passed = held.pass_on(tenant, |state| queue.hand_over(*lease, state, others, now));
             let Some((ticket, tenancy)) = passed else { return (None, Wake::Nobody) };
             let (mut tenancy, wake) = (Some(tenancy), Wake::One(ticket));
             if let Some(slot) = queue.with(ticket) {
@@ -123,19 +156,34 @@ impl Queues {
         handed_over.flatten().is_some()
     }
 
-    /// The lease of that spot has been given back to the nodes, or was `lost`.
-    pub(crate) fn gone(&self, Spot { key, lease }: &Spot, lost: bool) {
-        self.change(key, |line| ((), line.queue.gone(*lease, lost, clock::now())));
+    /// The lease of that spot, which was that `owner`'s, has been given back to the nodes, or was `lost`.
+    pub(crate) fn gone(&self, Spot { key, lease }: &Spot, owner: &str, lost: bool) {
+        let now = clock::now();
+        self.change(key, |line, manner| {
+            let others = manner.is_some_and(|Manner { courtesy, last_owner }| {
+                if !lost {
+                    courtesy.given_back(now);
+                    *last_owner = Some(owner.into());
+                }
+                courtesy.others_wait(now)
+            });
+            ((), line.queue.gone(*lease, lost, others, now))
+        });
     }
 
     /// Changes a line, wakes who has to look again for it, and forgets the line if nobody is left.
-    fn change<R>(&self, key: &Key, change: impl FnOnce(&mut Line) -> (R, Wake)) -> Option<R> {
-        let mut lines = self.0.lock();
-        let line = lines.by_name.get_mut(key)?;
-        let (result, wake) = change(line);
+    fn change<R>(
+        &self,
+        key: &Key,
+        change: impl FnOnce(&mut Line, Option<&mut Manner>) -> (R, Wake),
+    ) -> Option<R> {
+        let mut lines = self.lines.lock();
+        let Lines { by_name, manners, .. } = &mut *lines;
+        let line = by_name.get_mut(key)?;
+        let (result, wake) = change(line, manners.of(&key.name));
         let woken = line.woken(wake);
         if line.queue.is_idle() {
-            lines.by_name.remove(key);
+            by_name.remove(key);
         }
         drop(lines);
         for wake in woken {
@@ -148,7 +196,7 @@ impl Queues {
     /// For how many names there is a line.
     #[cfg(all(test, feature = "embedded"))]
     fn len(&self) -> usize {
-        self.0.lock().by_name.len()
+        self.lines.lock().by_name.len()
     }
 }
 
@@ -176,7 +224,15 @@ impl Place<'_> {
                     drop(tenancy);
                     continue;
                 }
-                Looked::Turn { is_held: true, .. } if waited && self.is_over() => return Next::Held,
+                Looked::GiveWay(..) if waited && self.is_over() => return Next::Held,
+                Looked::GiveWay(until, last_owner) => {
+                    let until = self.deadline().map_or(until, |deadline| deadline.min(until));
+                    return Next::GiveWay(until, last_owner);
+                }
+                Looked::Turn { .. } if self.gave_way && self.is_over() => return Next::Held,
+                Looked::Turn { is_held: true, .. } if waited && self.is_over() => {
+                    return Next::Held;
+                }
                 Looked::Turn { is_held: false, .. } if waited && self.is_over() => {
                     return Next::Ask { waited };
                 }
@@ -192,16 +248,41 @@ impl Place<'_> {
         }
     }
 
+    /// It has left the lock to others, until its time was over or a release was told (`cued`).
+    pub(crate) fn gave_way(&mut self, cued: bool) {
+        self.gave_way = true;
+        self.queues.change(&self.spot.key, |_, manner| {
+            if let Some(manner) = manner {
+                manner.courtesy.gave_way(cued);
+            }
+            ((), Wake::Nobody)
+        });
+    }
+
     /// The nodes were asked, and did not grant the lock.
-    pub(crate) fn concluded(&self, conclusion: Conclusion) {
-        self.queues.change(&self.spot.key, |line| ((), line.queue.concluded(conclusion)));
+    pub(crate) fn concluded(&mut self, conclusion: Conclusion) {
+        self.gave_way = false;
+        self.refused |= matches!(conclusion, Conclusion::Held { .. });
+        self.queues.change(&self.spot.key, |line, manner| {
+            if let (Some(manner), Conclusion::Held { .. }) = (manner, conclusion) {
+                manner.courtesy.refused();
+            }
+            ((), line.queue.concluded(conclusion))
+        });
     }
 
     /// The nodes have granted the lock, on that basis, until then; the number is for fencing.
     pub(crate) fn won(&self, claim: Claim, basis: Basis, until: Time, number: u64) -> Tenancy {
         let tenancy = Held::granted(claim, basis, until, number, self.spot.clone());
-        self.queues.change(&self.spot.key, |line| {
+        if self.refused {
+            // Whoever had it is likely to want it again.
+            self.queues.heard(&self.spot.key.name, 0);
+        }
+        self.queues.change(&self.spot.key, |line, manner| {
             line.queue.won(self.spot.lease);
+            if let Some(manner) = manner {
+                manner.courtesy.granted(clock::now());
+            }
             line.holder = Arc::downgrade(tenancy.held());
             ((), Wake::Nobody)
         });
@@ -211,8 +292,8 @@ impl Place<'_> {
     }
 
     fn look(&mut self) -> Looked {
-        let Self { queues, spot: Spot { key, lease: ticket }, woken, .. } = self;
-        let looked = queues.change(key, |Line { queue, holder }| {
+        let Self { queues, spot: Spot { key, lease: ticket }, woken, patience, .. } = self;
+        let looked = queues.change(key, |Line { queue, holder }, manner| {
             if let Some(tenancy) = queue.with(*ticket).and_then(|slot| slot.handed.take()) {
                 let valid = !tenancy.held().remaining().is_zero();
                 queue.take(*ticket, valid);
@@ -223,6 +304,13 @@ impl Place<'_> {
             let now = clock::now();
             let is_held = queue.is_held(held_until, now);
             let turn = queue.turn(*ticket, held_until, now);
+            if turn == Turn::Ask
+                && *patience != Patience::Once
+                && let Some(Manner { courtesy, last_owner }) = manner
+                && let Some(until) = courtesy.away_until(now)
+            {
+                return (Looked::GiveWay(until, last_owner.clone()), Wake::Nobody);
+            }
             if matches!(turn, Turn::Wait(_))
                 && woken.is_none()
                 && let Some(slot) = queue.with(*ticket)
@@ -252,7 +340,7 @@ impl Place<'_> {
 impl Drop for Place<'_> {
     fn drop(&mut self) {
         let ticket = self.spot.lease;
-        let handed = self.queues.change(&self.spot.key, |Line { queue, .. }| {
+        let handed = self.queues.change(&self.spot.key, |Line { queue, .. }, _| {
             let handed = queue.with(ticket).and_then(|slot| slot.handed.take());
             (handed, queue.leave(ticket).1)
         });
@@ -276,7 +364,7 @@ mod tests {
         assert!(locks.try_lock("orders/0").expect("held is no error").is_none());
         std::thread::scope(|scope| {
             let waiting = scope.spawn(|| locks.lock("orders/0"));
-            while locks.coordinator().queues().0.lock().last_ticket < 12 {
+            while locks.coordinator().queues().lines.lock().last_ticket < 12 {
                 std::thread::yield_now();
             }
             drop(guards);

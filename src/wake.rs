@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded, never};
@@ -15,8 +16,12 @@ use crate::quorum::{Acquisition, Attempt, Cue, Mechanisms, Time, Watch};
 use crate::round::{Interrupts, Woken};
 
 /// How long a channel is listened to after its last waiter has left, lest locks that are waited for
-/// again and again cost a subscription each time. The connection ends with the last channel.
-const LINGER: Duration = Duration::from_secs(2);
+/// again and again cost a subscription each time. Not for long: whoever gives the lock back believes
+/// that somebody waits.
+const LINGER: Duration = Duration::from_millis(200);
+
+/// How long the connections live on after the last channel.
+const STAY: Duration = Duration::from_secs(2);
 
 /// All waiters of one client. One connection a node serves them, however many locks they wait for.
 pub(crate) struct Hub {
@@ -24,12 +29,15 @@ pub(crate) struct Hub {
     /// The channel by which the client wakes its own subscribers.
     nudges: Vec<u8>,
     mechanisms: Mechanisms,
+    /// There are channels: for those who need not know more.
+    busy: AtomicBool,
     state: Mutex<State>,
 }
 
 struct State {
     channels: HashMap<Vec<u8>, Channel>,
     subscribers: Vec<Subscribed>,
+    unused_since: Option<Time>,
     closed: bool,
 }
 
@@ -52,6 +60,8 @@ struct Channel {
 
 struct Waiter {
     watch: Mutex<Watch>,
+    /// What is told of this one's release is no news: it was ours.
+    ours: Mutex<Option<Arc<str>>>,
     cue: Sender<()>,
     cued: Receiver<()>,
 }
@@ -72,21 +82,42 @@ impl Waiter {
 impl Hub {
     pub(crate) fn new(nodes: usize, nudges: Vec<u8>, mechanisms: Mechanisms) -> Arc<Self> {
         let subscribers = vec![Subscribed::default(); nodes];
-        let state = State { channels: HashMap::new(), subscribers, closed: false };
-        Arc::new(Self { nodes, nudges, mechanisms, state: Mutex::new(state) })
+        let state =
+            State { channels: HashMap::new(), subscribers, unused_since: None, closed: false };
+        Arc::new(Self {
+            nodes,
+            nudges,
+            mechanisms,
+            busy: AtomicBool::new(false),
+            state: Mutex::new(state),
+        })
+    }
+
+    /// Whether there is any channel.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.busy.load(Ordering::Relaxed)
+    }
+
+    /// As [`wait`](Self::wait), if somebody waits for it already, or has a moment ago.
+    pub(crate) fn wait_too(self: &Arc<Self>, channel: Vec<u8>, nodes: &[Node]) -> Option<Waiting> {
+        let known = self.state.lock().channels.contains_key(&channel);
+        known.then(|| self.wait(channel, nodes))
     }
 
     /// From now on the caller hears of releases on `channel`, as soon as the `nodes` confirm it.
     pub(crate) fn wait(self: &Arc<Self>, channel: Vec<u8>, nodes: &[Node]) -> Waiting {
         let (cue, cued) = bounded(1);
         let watch = Mutex::new(Watch::new(self.nodes, self.mechanisms));
-        let waiter = Arc::new(Waiter { watch, cue, cued });
+        let waiter = Arc::new(Waiter { watch, ours: Mutex::default(), cue, cued });
         let mut state = self.state.lock();
-        let State { channels, subscribers, .. } = &mut *state;
+        self.busy.store(true, Ordering::Relaxed);
+        let State { channels, subscribers, unused_since, .. } = &mut *state;
+        *unused_since = None;
         let mut is_new = false;
         let entry = channels.entry(channel.clone()).or_insert_with(|| {
             is_new = true;
-            Channel { waiters: Vec::new(), unused_since: None, listening: vec![false; self.nodes] }
+            let listening = vec![false; self.nodes];
+            Channel { waiters: Vec::new(), unused_since: None, listening }
         });
         entry.waiters.push(waiter.clone());
         entry.unused_since = None;
@@ -111,6 +142,12 @@ impl Hub {
             }
         }
         Waiting { hub: self.clone(), channel, waiter }
+    }
+
+    /// Whether that channel is listened to on the node, and how many wait for it here.
+    pub(crate) fn listens(&self, node: usize, channel: &[u8]) -> (bool, u64) {
+        let known = |channel: &Channel| (channel.listening[node], channel.waiters.len() as u64);
+        self.state.lock().channels.get(channel).map_or((false, 0), known)
     }
 
     /// Has the subscribers end.
@@ -138,10 +175,13 @@ impl Hub {
 impl State {
     fn changes(&mut self, node: usize, anew: bool, now: Time) -> Option<Changes> {
         self.sweep(now);
-        let Self { channels, subscribers, closed } = self;
+        let Self { channels, subscribers, unused_since, closed } = self;
         let subscriber = &mut subscribers[node];
         let changed = std::mem::take(&mut subscriber.changed);
-        if *closed || channels.is_empty() {
+        if channels.is_empty() {
+            unused_since.get_or_insert(now);
+        }
+        if *closed || unused_since.is_some_and(|since| now.since(since) >= STAY) {
             subscriber.runs = false;
             return None;
         }
@@ -171,7 +211,10 @@ impl State {
 
 impl Listeners for Hub {
     fn changes(&self, node: usize, anew: bool) -> Option<Changes> {
-        self.state.lock().changes(node, anew, clock::now())
+        let mut state = self.state.lock();
+        let changes = state.changes(node, anew, clock::now());
+        self.busy.store(!state.channels.is_empty(), Ordering::Relaxed);
+        changes
     }
 
     fn listening(&self, node: usize, channels: &[Vec<u8>]) {
@@ -194,10 +237,13 @@ impl Listeners for Hub {
         }
     }
 
-    fn heard(&self, node: usize, channel: &[u8]) {
-        let state = self.state.lock();
-        if let Some(channel) = state.channels.get(channel) {
-            channel.waiters.iter().for_each(|waiter| waiter.tell(|watch| watch.released(node)));
+    fn heard(&self, node: usize, channel: &[u8], owner: &[u8]) {
+        let is_ours = |waiter: &Arc<Waiter>| {
+            waiter.ours.lock().as_ref().is_some_and(|ours| ours.as_bytes() == owner)
+        };
+        if let Some(channel) = self.state.lock().channels.get(channel) {
+            let others = channel.waiters.iter().filter(|waiter| !is_ours(waiter));
+            others.for_each(|waiter| waiter.tell(|watch| watch.released(node)));
         }
     }
 
@@ -218,6 +264,12 @@ pub(crate) struct Waiting {
 }
 
 impl Waiting {
+    /// The caller, whose process had the lock as `last_owner`, leaves it to others.
+    pub(crate) fn gives_way(&self, last_owner: Option<Arc<str>>) {
+        *self.waiter.ours.lock() = last_owner;
+        self.waiter.watch.lock().attempt_begins();
+    }
+
     /// See [`Watch::attempt_begins`].
     pub(crate) fn attempt_begins(&self) {
         self.waiter.watch.lock().attempt_begins();
@@ -268,10 +320,22 @@ pub(crate) fn pause(
         Woken::TimeUp => Ok(()),
         woken => Err(woken),
     };
-    let cue = match waiting {
-        None => sleep(until).map(|()| None)?,
-        Some(waiting) => waiting.sleep(until, interrupts)?,
-    };
-    let Some(cue) = cue else { return Ok(false) };
-    sleep(acquisition.cued(cue, clock::now(), rand::random())).map(|()| true)
+    let Some(waiting) = waiting else { return sleep(until).map(|()| false) };
+    let (mut until, mut cued) = (until, false);
+    // Each turn takes a release.
+    while let Some(cue) = waiting.sleep(until, interrupts)? {
+        cued = true;
+        let now = clock::now();
+        until = acquisition.cued(cue, now, rand::random());
+        if until <= now {
+            break;
+        } else if cue == Cue::Listening {
+            sleep(until)?;
+            break;
+        }
+        // It is the turn of others, who waited for longer. If nobody gives it back until then, perhaps
+        // there is nobody.
+        waiting.waiter.watch.lock().lets_others();
+    }
+    Ok(cued)
 }

@@ -116,6 +116,27 @@ fn only_the_owner_extends_and_releases() {
 }
 
 #[test]
+fn a_release_says_how_many_were_told_of_it() {
+    let server = Server::start();
+    let client = redis::Client::open(server.url()).expect("a valid URL");
+    let mut listeners: Vec<_> =
+        (0..2).map(|_| client.get_connection().expect("the server is up")).collect();
+    let mut listening: Vec<_> = listeners.iter_mut().map(|one| one.as_pubsub()).collect();
+    for told in [2, 1, 0] {
+        listening.truncate(told);
+        listening.iter_mut().for_each(|one| one.subscribe("free").expect("it may"));
+        server.command(&["SET", "k", "me"]);
+        let told = i64::try_from(told).expect("it is small");
+        let answer = match told {
+            0 => Value::Int(1),
+            told => Value::Array(vec![Value::Int(1), Value::Int(told)]),
+        };
+        assert_eq!(run(&server, RELEASE, &["me", "free"]), answer);
+        assert_eq!(run(&server, RELEASE, &["me", "free"]), Value::Int(0), "nothing to be told");
+    }
+}
+
+#[test]
 fn data_that_is_no_lock_is_no_fault_of_the_node() {
     let server = Server::start();
     server.command(&["RPUSH", "k", "data"]);

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::thread;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use quorlock::{Builder, Guard, Quorlock};
 use redis::Value;
 use support::{Server, Servers, wait_until};
@@ -258,4 +259,34 @@ fn the_end_of_a_client_ends_its_connections() {
         servers.iter().all(|server| listeners(server) == 0)
     });
     guard.unlock().expect("it was ours");
+}
+
+/// Each one takes the lock again as soon as it has given it back. What follows a release on the same
+/// connection is the first at every node, so whoever has it could keep it.
+#[test]
+fn clients_that_take_a_lock_again_and_again_take_turns() {
+    const EACH: usize = 100;
+    let servers = Servers::start(3);
+    let clients = [(); 4].map(|()| builder(servers.urls()).build().expect("valid settings"));
+    let served = Mutex::new(Vec::new());
+    thread::scope(|scope| {
+        for (i, locks) in clients.iter().enumerate() {
+            let served = &served;
+            scope.spawn(move || {
+                while served.lock().len() < EACH * 4 {
+                    let guard = locks.lock("orders/42").expect("three nodes");
+                    thread::sleep(Duration::from_millis(1));
+                    served.lock().push(i);
+                    drop(guard);
+                }
+            });
+        }
+    });
+    let served = served.into_inner();
+    for i in 0..clients.len() {
+        let turns: Vec<_> = served.iter().enumerate().filter(|(_, who)| **who == i).collect();
+        assert!(turns.len() > EACH / 3, "client {i} was served {} times: {served:?}", turns.len());
+        let between = turns.windows(2).map(|two| two[1].0 - two[0].0).max();
+        assert!(between < Some(EACH), "client {i} waited for {between:?} others: {served:?}");
+    }
 }

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use super::Held;
+use crate::ears::Ears;
 use crate::error::Error;
 use crate::loss::Callbacks;
+use crate::node::Sink;
 use crate::observe;
 use crate::queue::Queues;
 use crate::quorum::{Lease, LossReason, ReleaseResult, Ticket};
@@ -19,8 +21,8 @@ impl Held {
 
     /// Gives back what the lost lock has left on the nodes.
     pub(crate) fn clear_away(&self, reason: LossReason) {
-        self.claim.release(self.longest_ttl());
-        self.queues().gone(&self.spot, true);
+        self.claim.release(self.longest_ttl(), None);
+        self.queues().gone(&self.spot, self.claim.owner(), true);
         observe::lost(self.claim.name(), reason);
     }
 
@@ -31,9 +33,9 @@ impl Held {
         }
         if self.end(Some(tenant)).is_some() {
             tenant.notice.given_back();
-            self.claim.release(self.longest_ttl());
+            self.claim.release(self.longest_ttl(), Some(&self.ears(None)));
             // Behind the releases, for who is next asks the same nodes over the same connections.
-            self.queues().gone(&self.spot, false);
+            self.queues().gone(&self.spot, self.claim.owner(), false);
         }
     }
 
@@ -46,9 +48,10 @@ impl Held {
         if self.end(Some(tenant)).is_some() {
             tenant.notice.given_back();
         }
-        let sent = || self.queues().gone(&self.spot, lost.is_err());
+        let sent = || self.queues().gone(&self.spot, self.claim.owner(), lost.is_err());
         let (longest_ttl, basis, no_wait) = (self.longest_ttl(), self.basis(), lost.is_err());
-        let released = self.claim.release_and_wait(longest_ttl, basis, no_wait, sent);
+        let sink = |round| self.ears(Some(round));
+        let released = self.claim.release_and_wait(longest_ttl, basis, no_wait, sink, sent);
         lost?;
         if released? == ReleaseResult::WasLost {
             return Err(self.lost("its keys were gone from the nodes before it was given back"));
@@ -89,7 +92,14 @@ impl Held {
         Some((ticket, Tenancy::new(self.clone(), next)))
     }
 
-    fn queues(&self) -> &Queues {
+    /// Hears whether somebody elsewhere is told of the release.
+    fn ears(&self, inner: Option<Arc<dyn Sink>>) -> Arc<dyn Sink> {
+        let coordinator = self.claim.coordinator();
+        let (queues, hub) = (coordinator.queues().clone(), coordinator.hub().clone());
+        Arc::new(Ears { queues, hub, key: self.claim.name().key().into(), inner })
+    }
+
+    fn queues(&self) -> &Arc<Queues> {
         self.claim.coordinator().queues()
     }
 

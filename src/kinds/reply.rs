@@ -50,7 +50,22 @@ pub(crate) fn release(value: &Value) -> Result<ReleaseVote, Unexpected> {
     match value {
         Value::Int(1) => Ok(ReleaseVote::Deleted),
         Value::Int(0) => Ok(ReleaseVote::NotOurs),
+        Value::List(values) => match values.as_slice() {
+            [Value::Int(1), Value::Int(1..)] => Ok(ReleaseVote::Deleted),
+            _ => Err(Unexpected),
+        },
         _ => Err(Unexpected),
+    }
+}
+
+/// How many connections a node has told of the release that it answers.
+pub(crate) fn told(value: &Value) -> u64 {
+    match value {
+        Value::List(values) => match values.as_slice() {
+            [Value::Int(1), Value::Int(told)] => u64::try_from(*told).unwrap_or(0),
+            _ => 0,
+        },
+        _ => 0,
     }
 }
 
@@ -98,5 +113,15 @@ mod tests {
         assert_eq!(extend(&pair(2, Value::Int(9))), Err(Unexpected));
         assert_eq!(confirm(&Value::Int(2)), Err(Unexpected));
         assert_eq!(release(&Value::Text("OK".into())), Err(Unexpected));
+        assert_eq!(release(&Value::Int(3)), Err(Unexpected));
+        assert_eq!(release(&pair(1, Value::Int(0))), Err(Unexpected));
+    }
+
+    #[test]
+    fn a_release_says_how_many_were_told() {
+        assert_eq!((release(&Value::Int(0)), told(&Value::Int(0))), (Ok(ReleaseVote::NotOurs), 0));
+        assert_eq!((release(&Value::Int(1)), told(&Value::Int(1))), (Ok(ReleaseVote::Deleted), 0));
+        let three = pair(1, Value::Int(3));
+        assert_eq!((release(&three), told(&three)), (Ok(ReleaseVote::Deleted), 3));
     }
 }

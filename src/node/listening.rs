@@ -21,11 +21,16 @@ pub(super) enum Deaf {
     Refused(NodeFault),
 }
 
+/// Something that was published.
+pub(super) struct Message {
+    pub(super) channel: Vec<u8>,
+    pub(super) text: Vec<u8>,
+}
+
 /// What comes over a connection that listens.
 enum Event {
     Subscribed,
-    /// Something was published on that channel.
-    Message(Vec<u8>),
+    Message(Message),
     Refused(redis::ServerError),
     /// The confirmation of an UNSUBSCRIBE, or nothing that concerns us.
     Other,
@@ -49,7 +54,7 @@ impl Listening {
     pub(super) fn subscribe(
         &mut self,
         channels: &[Vec<u8>],
-        mut heard: impl FnMut(Vec<u8>),
+        mut heard: impl FnMut(Message),
     ) -> Result<(), Deaf> {
         self.read_timeout(self.timeout)?;
         for channels in channels.chunks(AT_ONCE) {
@@ -59,7 +64,7 @@ impl Listening {
             while confirmed < channels.len() {
                 match self.next_before(deadline)? {
                     Event::Subscribed => confirmed += 1,
-                    Event::Message(channel) => heard(channel),
+                    Event::Message(message) => heard(message),
                     Event::Refused(error) => {
                         let fault = server_fault(&self.connection.address, error.into());
                         return Err(Deaf::Refused(fault));
@@ -79,15 +84,18 @@ impl Listening {
         Ok(())
     }
 
-    /// The channel of the next message; `None` if there was none for that long.
-    pub(super) fn next(&mut self, within: Duration) -> Result<Option<Vec<u8>>, Deaf> {
+    /// The next message; `None` if there was none for that long.
+    pub(super) fn next(&mut self, within: Duration) -> Result<Option<Message>, Deaf> {
         self.read_timeout(within)?;
         // Only so does the crate know that nobody waits for an answer: else it would take the next
         // message for one that came too late, and drop it. Never dropped: that would unsubscribe.
         let mut reading = ManuallyDrop::new(self.connection.connection.as_pubsub());
         let message = reading.get_message();
         match message {
-            Ok(message) => Ok(message.get_channel().ok()),
+            Ok(message) => {
+                let text = message.get_payload_bytes().to_vec();
+                Ok(message.get_channel().ok().map(|channel| Message { channel, text }))
+            }
             Err(error) if error.is_timeout() => Ok(None),
             Err(_) => Err(Deaf::Broken),
         }
@@ -112,19 +120,21 @@ impl Listening {
 
 /// The two versions of the protocol differ only in the frame.
 fn event(value: Value) -> Event {
-    let (kind, channel) = match value {
+    let (kind, mut parts) = match value {
         Value::ServerError(error) => return Event::Refused(error),
-        Value::Push { kind, data } => (kind.to_string(), data.into_iter().next()),
+        Value::Push { kind, data } => (kind.to_string(), data.into_iter()),
         Value::Array(parts) => {
             let mut parts = parts.into_iter();
             let Some(Value::BulkString(kind)) = parts.next() else { return Event::Other };
-            (String::from_utf8_lossy(&kind).into_owned(), parts.next())
+            (String::from_utf8_lossy(&kind).into_owned(), parts)
         }
         _ => return Event::Other,
     };
-    match (kind.as_str(), channel) {
-        ("subscribe", _) => Event::Subscribed,
-        ("message", Some(Value::BulkString(channel))) => Event::Message(channel),
+    match (kind.as_str(), parts.next(), parts.next()) {
+        ("subscribe", ..) => Event::Subscribed,
+        ("message", Some(Value::BulkString(channel)), Some(Value::BulkString(text))) => {
+            Event::Message(Message { channel, text })
+        }
         _ => Event::Other,
     }
 }

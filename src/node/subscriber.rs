@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::address::Address;
 use super::connection::Connection;
-use super::listening::{Deaf, Listening};
+use super::listening::{Deaf, Listening, Message};
 use crate::clock;
 use crate::error::NodeFault;
 use crate::quorum::Backoff;
@@ -41,7 +41,8 @@ pub(crate) trait Listeners: Send + Sync {
     /// What the node publishes is not heard any more.
     fn deaf(&self, node: usize);
 
-    fn heard(&self, node: usize, channel: &[u8]);
+    /// `text` was published there.
+    fn heard(&self, node: usize, channel: &[u8], text: &[u8]);
 
     /// The node does not let us listen.
     fn refused(&self, node: usize, fault: &NodeFault);
@@ -90,7 +91,7 @@ impl Subscriber {
             };
         };
         let mut listening = Listening::new(connection, self.timeout);
-        listening.subscribe(std::slice::from_ref(&self.nudges), |_| {})?;
+        listening.subscribe(std::slice::from_ref(&self.nudges), |_| ())?;
         *tries = 0;
         let mut anew = true;
         loop {
@@ -101,8 +102,8 @@ impl Subscriber {
             let look_at = clock::now().after(LOOK);
             while let Some(left) = clock::slice(look_at) {
                 match listening.next(left)? {
-                    Some(channel) if channel != self.nudges => {
-                        self.listeners.heard(self.node, &channel);
+                    Some(Message { channel, text }) if channel != self.nudges => {
+                        self.listeners.heard(self.node, &channel, &text);
                     }
                     _ => break,
                 }
@@ -117,7 +118,9 @@ impl Subscriber {
             return Ok(ControlFlow::Break(()));
         };
         if !subscribe.is_empty() {
-            let heard = |channel: Vec<u8>| self.listeners.heard(self.node, &channel);
+            let heard = |Message { channel, text }: Message| {
+                self.listeners.heard(self.node, &channel, &text);
+            };
             listening.subscribe(&subscribe, heard)?;
             self.listeners.listening(self.node, &subscribe);
         }

@@ -8,8 +8,14 @@ use super::{Backoff, Cue, Mechanisms};
 /// longest pause is not longer.
 const POLL: Duration = Duration::from_secs(1);
 
-/// Contenders that are woken together, or have split the nodes among them, try again within that time;
-/// twice as long with each try in vain, up to the most.
+/// Who would be next is left that time, or what an attempt takes, before those behind it try; and so many
+/// of them at most are waited for.
+const SLOT: Duration = Duration::from_micros(200);
+const LONGEST_SLOT: Duration = Duration::from_millis(2);
+const MOST_SLOTS: u32 = 8;
+
+/// Contenders that have split the nodes among them, or are woken together again and again, try again
+/// within that time; twice as long with each try in vain, up to the most.
 const SPREAD: Duration = Duration::from_micros(500);
 const MOST_SPREAD: Duration = Duration::from_millis(4);
 
@@ -30,8 +36,13 @@ pub(crate) struct Contention {
     covered: bool,
     /// Attempts in a row that some node granted.
     splits: u32,
-    /// Attempts in a row that were made for a cue.
+    /// Attempts in a row that were made since nodes are listened to again.
     cued: u32,
+    /// Releases that were told since the wait began.
+    seen: u32,
+    /// How many of them are for others, who waited before.
+    expected: u32,
+    elders_first: bool,
     /// The next attempt begins with one node.
     begins_alone: bool,
     /// How long the last attempt took.
@@ -45,6 +56,9 @@ impl Contention {
             covered: false,
             splits: 0,
             cued: 0,
+            seen: 0,
+            expected: 0,
+            elders_first: mechanisms.elders_first,
             begins_alone: false,
             took: Duration::ZERO,
         }
@@ -71,12 +85,38 @@ impl Contention {
         }
     }
 
+    /// Others of this process have waited for the lock a moment ago, so it is likely to be held, or wanted.
+    pub(crate) const fn is_contended(&mut self) {
+        self.begins_alone = true;
+    }
+
+    /// Whether the next attempt is to begin with one node.
+    pub(crate) const fn begins_alone(&self) -> bool {
+        self.ordered && self.begins_alone
+    }
+
+    /// The wait begins, behind so many `others`: the first of them has the lock, or is about to.
+    pub(crate) fn expects(&mut self, others: u32) {
+        self.expected = if self.elders_first { others.saturating_sub(1) } else { 0 };
+    }
+
     /// How long to wait after `cue`, lest everybody who was woken asks at one instant, and again.
+    ///
+    /// Whoever had the lock before, and was told then how many others wait, leaves it to them first: it
+    /// tries a moment later, the longer the more of them are still to come. If they are gone, that moment
+    /// is lost. Whoever does not know of others tries at once.
     pub(crate) fn cued(&mut self, cue: Cue, random: f64) -> Duration {
-        let pause = if self.cued == 0 { Duration::ZERO } else { spread(self.cued, random) };
-        self.cued = self.cued.saturating_add(1);
-        self.begins_alone |= cue == Cue::Released;
-        pause
+        if cue == Cue::Listening {
+            let pause = if self.cued == 0 { Duration::ZERO } else { spread(self.cued, random) };
+            self.cued = self.cued.saturating_add(1);
+            return pause;
+        }
+        self.begins_alone = true;
+        let ahead = self.expected.saturating_sub(self.seen).min(MOST_SLOTS);
+        self.seen = self.seen.saturating_add(1);
+        let slot = self.took.clamp(SLOT, LONGEST_SLOT);
+        let part = random.clamp(0.0, 1.0) / 2.0;
+        if ahead == 0 { Duration::ZERO } else { slot.mul_f64(f64::from(ahead) + part) }
     }
 
     /// The wait has ended with its time, and without a cue.
@@ -84,8 +124,8 @@ impl Contention {
         self.cued = 0;
     }
 
-    /// The node that the next attempt asks alone at first: of those that answered the last one, the first
-    /// in `order`. `None`: it asks all of them.
+    /// The node that the next attempt asks alone at first: of those that `answered` the last one, or can be
+    /// expected to answer, the first in `order`. `None`: it asks all of them.
     ///
     /// It costs a second round trip. But if many are woken by one release, one node decides among them,
     /// with one request each; asked all at once, the nodes would be shared out so that nobody gets enough.
@@ -94,7 +134,7 @@ impl Contention {
         order: &[usize],
         answered: impl Fn(usize) -> bool,
     ) -> Option<usize> {
-        let alone = self.ordered && self.begins_alone && order.len() > 1;
+        let alone = self.begins_alone() && order.len() > 1;
         order.iter().copied().find(|node| alone && answered(*node))
     }
 
@@ -200,12 +240,62 @@ mod tests {
     }
 
     #[test]
-    fn the_first_cue_is_followed_at_once_and_those_that_follow_are_spread() {
+    fn subscriptions_that_come_and_go_do_not_make_a_waiter_spin() {
         let mut contention = contention();
-        assert_eq!(contention.cued(Cue::Released, 1.0), Duration::ZERO);
-        let pauses = [(); 5].map(|()| contention.cued(Cue::Released, 1.0));
+        assert_eq!(contention.cued(Cue::Listening, 1.0), Duration::ZERO);
+        let pauses = [(); 5].map(|()| contention.cued(Cue::Listening, 1.0));
         assert_eq!(pauses, [1, 2, 4, 4, 4].map(Duration::from_millis));
         contention.slept();
-        assert_eq!(contention.cued(Cue::Released, 1.0), Duration::ZERO);
+        assert_eq!(contention.cued(Cue::Listening, 1.0), Duration::ZERO);
+    }
+
+    #[test]
+    fn who_knows_of_others_lets_them_go_first() {
+        let mut contention = contention();
+        contention.expects(1);
+        assert_eq!(contention.cued(Cue::Released, 1.0), Duration::ZERO, "it was the other one's");
+        contention.tried(false, MOMENT, true);
+        contention.expects(5);
+        let pauses = [(); 5].map(|()| contention.cued(Cue::Released, 0.0));
+        assert_eq!(pauses, [3, 2, 1, 0, 0].map(Duration::from_millis));
+        contention.expects(u32::MAX);
+        assert!(contention.cued(Cue::Released, 1.0) < Duration::from_millis(9), "they may be gone");
+    }
+
+    /// Eight contenders, each of which comes again at once when it was served. Each release is told to all
+    /// that wait, and goes to the one that tries first; the longest wait, in releases.
+    fn longest_wait(mechanisms: Mechanisms) -> u32 {
+        let mut random = 1_u64;
+        let mut chance = move || {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            f64::from((random >> 32) as u32) / f64::from(u32::MAX)
+        };
+        let new = |others| {
+            let mut contention = Contention::new(true, mechanisms);
+            contention.expects(others);
+            contention
+        };
+        let mut waiting = [(); 8].map(|()| new(0));
+        let mut longest = 0;
+        for _ in 0..10_000 {
+            // Who tries at the same time as others is as likely to come first as they are.
+            let tries = |one: &mut Contention, chance: &mut dyn FnMut() -> f64| {
+                one.cued(Cue::Released, chance()) + (SLOT / 2).mul_f64(chance())
+            };
+            let at: Vec<_> = waiting.iter_mut().map(|one| tries(one, &mut chance)).collect();
+            let first = (0..8).min_by_key(|i| at[*i]).expect("there are eight");
+            longest = longest.max(waiting[first].seen);
+            waiting[first] = new(7);
+        }
+        longest
+    }
+
+    /// The tooth.
+    #[test]
+    fn without_elders_first_somebody_waits_for_ever_so_long() {
+        let most = longest_wait(Mechanisms::ALL);
+        assert!(most < 25, "{most}");
+        let without = longest_wait(Mechanisms { elders_first: false, ..Mechanisms::ALL });
+        assert!(without > 50, "{without}");
     }
 }

@@ -15,6 +15,10 @@ use super::{Conclusion, Lease, Mechanisms, Terms, Time};
 /// against the pause after it, and short against what a waiter elsewhere takes for being left out.
 const TURN: Duration = Duration::from_millis(100);
 
+/// How long it goes at least where others are known to wait: so long that no more than half of the time
+/// is lost on the way from process to process, if the lock is held shortly.
+const SHORT_TURN: Duration = Duration::from_millis(2);
+
 /// How long a process stays away from the nodes after its turn, if it wants the lock again. Others are
 /// told of the release within about a millisecond, and those who poll do it every few.
 const PAUSE: Duration = Duration::from_millis(4);
@@ -56,6 +60,8 @@ pub(crate) struct LocalQueue<W> {
     /// When a holder first left the lock to another one of this process, which has not let go of it
     /// since. What the first one did with it is its own matter.
     turn_began: Option<Time>,
+    /// Who was in line by then: of them, the last one to come.
+    turn_is_of: Ticket,
     /// Its turn is over, and others come first until then.
     away_until: Option<Time>,
 }
@@ -105,6 +111,7 @@ impl<W> LocalQueue<W> {
             holder: None,
             word: Word::Nothing,
             turn_began: None,
+            turn_is_of: 0,
             away_until: None,
         }
     }
@@ -193,21 +200,30 @@ impl<W> LocalQueue<W> {
 
     /// The holder gives that lease back. Whom it is handed to instead, and the how-manieth that is;
     /// `None`: nobody, so it has to be given back to the nodes.
+    ///
+    /// Where `others_wait` elsewhere, each of those in line has it once. Who comes later comes after them.
     pub(crate) fn hand_over(
         &mut self,
         lease: Ticket,
         state: &mut Lease,
+        others_wait: bool,
         now: Time,
     ) -> Option<(Ticket, u64)> {
-        let over = self.turn_is_over(now);
+        let long = self.turn_is_over(now);
+        let (began, of) = (self.turn_began, self.turn_is_of);
+        let last = self.line.back().map_or(0, |waiter| waiter.ticket);
         let holder = self.holder.as_mut().filter(|holder| holder.lease == lease)?;
         // Those who ask the nodes just now do not hear of it.
         let next = self.line.iter_mut().find(|waiter| waiter.doing == Doing::Waiting)?;
+        let short = others_wait && next.ticket > of;
+        let over = long || short && began.is_some_and(|began| now.since(began) >= SHORT_TURN);
         if over || !state.hand_over(next.terms, now) {
             return None;
         }
         next.doing = Doing::Chosen;
-        self.turn_began.get_or_insert(now);
+        if began.is_none() {
+            (self.turn_began, self.turn_is_of) = (Some(now), last);
+        }
         holder.handed_over += 1;
         Some((next.ticket, holder.handed_over))
     }
@@ -234,19 +250,21 @@ impl<W> LocalQueue<W> {
         (chosen && self.mechanisms.chosen_who_leaves_passes_on, wake)
     }
 
-    /// That lease has been given back to the nodes, or was `lost`.
-    pub(crate) fn gone(&mut self, lease: Ticket, lost: bool, now: Time) -> Wake {
+    /// That lease has been given back to the nodes, or was `lost`. If `others_wait` who are told of it,
+    /// leaving it to them is not a matter of this line: see `Courtesy`.
+    pub(crate) fn gone(&mut self, lease: Ticket, lost: bool, others_wait: bool, now: Time) -> Wake {
         let over = self.turn_is_over(now);
         if self.holder.take_if(|holder| holder.lease == lease).is_none() {
             return Wake::Nobody;
         }
-        if lost {
+        if lost || others_wait {
             self.turn_began = None;
         } else if over {
             self.turn_began = None;
             self.away_until = Some(now.after(PAUSE));
-        } else {
-            self.turn_began.get_or_insert(now);
+        } else if self.turn_began.is_none() {
+            let last = self.line.back().map_or(0, |waiter| waiter.ticket);
+            (self.turn_began, self.turn_is_of) = (Some(now), last);
         }
         self.first()
     }

@@ -142,7 +142,7 @@ impl Process {
     fn give_back(&mut self) {
         let now = self.now;
         let Some((ticket, lease)) = self.lease.as_mut().filter(|_| !self.untaken) else { return };
-        match self.queue.hand_over(*ticket, lease, now) {
+        match self.queue.hand_over(*ticket, lease, false, now) {
             Some((chosen, sequence)) => {
                 let token = (*ticket, sequence);
                 assert!(token > self.last_token && sequence <= LAST_SEQUENCE);
@@ -162,7 +162,7 @@ impl Process {
 
     fn gone(&mut self, lost: bool) {
         let Some((ticket, _)) = self.lease.take() else { return };
-        let wake = self.queue.gone(ticket, lost, self.now);
+        let wake = self.queue.gone(ticket, lost, false, self.now);
         self.wake(wake);
     }
 

@@ -58,12 +58,12 @@ fn the_first_in_line_asks_and_the_others_wait() {
 fn a_lease_passes_in_the_order_of_the_line_with_numbers_of_its_own() {
     let mut queue = held_by_1(Mechanisms::ALL, &[2, 3]);
     let mut lease = lease(terms());
-    assert_eq!(queue.hand_over(1, &mut lease, at(1)), Some((2, 1)));
+    assert_eq!(queue.hand_over(1, &mut lease, false, at(1)), Some((2, 1)));
     queue.take(2, true);
-    assert_eq!(queue.hand_over(1, &mut lease, at(2)), Some((3, 2)));
+    assert_eq!(queue.hand_over(1, &mut lease, false, at(2)), Some((3, 2)));
     queue.take(3, true);
-    assert_eq!(queue.hand_over(1, &mut lease, at(3)), None, "nobody waits");
-    assert_eq!(queue.gone(1, false, at(3)), Wake::Nobody);
+    assert_eq!(queue.hand_over(1, &mut lease, false, at(3)), None, "nobody waits");
+    assert_eq!(queue.gone(1, false, false, at(3)), Wake::Nobody);
     assert!(queue.is_idle());
 }
 
@@ -80,14 +80,14 @@ fn a_lease_passes_only_to_who_would_have_asked_for_the_same() {
         // Nor does one behind it overtake.
         queue.enter(3, holder, false, ());
         assert!(matches!(queue.turn(3, Some(at(3_000)), at(0)), Turn::Wait(_)));
-        assert_eq!(queue.hand_over(1, &mut lease(holder), at(1)), None, "{waiter:?}");
-        assert_eq!(queue.gone(1, false, at(1)), Wake::One(2));
+        assert_eq!(queue.hand_over(1, &mut lease(holder), false, at(1)), None, "{waiter:?}");
+        assert_eq!(queue.gone(1, false, false, at(1)), Wake::One(2));
         assert_eq!(queue.turn(2, None, at(1)), Turn::Ask, "at once: the turn is not over");
     }
     // What rests on the first node alone is not passed on either.
     let mut queue = held_by_1(Mechanisms::ALL, &[2]);
     let mut weak = Lease::new(terms(), Basis::FirstNode, at(0), at(3_000));
-    assert_eq!(queue.hand_over(1, &mut weak, at(1)), None);
+    assert_eq!(queue.hand_over(1, &mut weak, false, at(1)), None);
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn the_longest_hold_counts_anew_for_each_holder() {
     queue.enter(2, long, false, ());
     assert!(matches!(queue.turn(2, Some(at(60)), at(0)), Turn::Wait(_)));
     let mut lease = Lease::new(terms(), Basis::Majority, at(0), at(3_000));
-    assert_eq!(queue.hand_over(1, &mut lease, at(50)), Some((2, 1)));
+    assert_eq!(queue.hand_over(1, &mut lease, false, at(50)), Some((2, 1)));
     assert_eq!(lease.loss(at(1_049)), None);
     assert_eq!(lease.loss(at(1_050)), Some(LossReason::MaxHold));
 }
@@ -143,9 +143,9 @@ fn without_passing_on_the_lock_goes_with_the_one_who_leaves() {
     let run = |mechanisms| {
         let mut queue = held_by_1(mechanisms, &[2, 3]);
         let mut lease = lease(terms());
-        assert_eq!(queue.hand_over(1, &mut lease, at(1)), Some((2, 1)));
+        assert_eq!(queue.hand_over(1, &mut lease, false, at(1)), Some((2, 1)));
         let (gives_back, _) = queue.leave(2);
-        gives_back.then(|| queue.hand_over(1, &mut lease, at(1)))
+        gives_back.then(|| queue.hand_over(1, &mut lease, false, at(1)))
     };
     assert_eq!(run(Mechanisms::ALL), Some(Some((3, 2))));
     let without = Mechanisms { chosen_who_leaves_passes_on: false, ..Mechanisms::ALL };
@@ -162,7 +162,7 @@ fn without_an_end_of_turns_a_process_never_lets_go() {
             let now = at(*ticket);
             queue.enter(*ticket, terms(), false, ());
             assert!(matches!(queue.turn(*ticket, Some(at(3_000)), now), Turn::Wait(_)));
-            let handed = queue.hand_over(1, &mut lease, now).is_some();
+            let handed = queue.hand_over(1, &mut lease, false, now).is_some();
             queue.take(*ticket, handed);
             handed
         });
@@ -170,7 +170,7 @@ fn without_an_end_of_turns_a_process_never_lets_go() {
     };
     let (count, mut queue) = hand_overs(Mechanisms::ALL);
     assert_eq!(count, 100, "from 2 ms on, for 100 ms");
-    assert_eq!(queue.gone(1, false, at(102)), Wake::One(102));
+    assert_eq!(queue.gone(1, false, false, at(102)), Wake::One(102));
     assert_eq!(queue.turn(102, None, at(102)), Turn::Wait(at(106)), "others come first");
     queue.enter(900, terms(), true, ());
     assert_eq!(queue.turn(900, None, at(102)), Turn::Held, "nor does a try barge in");
@@ -186,7 +186,7 @@ fn a_lease_has_as_many_tokens_as_there_are_sequences_and_no_more() {
     for ticket in 2.. {
         queue.enter(ticket, terms(), false, ());
         assert!(matches!(queue.turn(ticket, Some(at(3_000)), at(1)), Turn::Wait(_)));
-        match queue.hand_over(1, &mut lease, at(1)) {
+        match queue.hand_over(1, &mut lease, false, at(1)) {
             Some((chosen, sequence)) => {
                 assert_eq!((chosen, sequence), (ticket, ticket - 1));
                 queue.take(ticket, true);
@@ -205,10 +205,10 @@ fn the_first_in_line_asks_as_soon_as_the_lease_is_over() {
     let mut queue = held_by_1(Mechanisms::ALL, &[2]);
     assert_eq!(queue.turn(2, Some(at(3_000)), at(2_500)), Turn::Wait(at(3_000)));
     assert_eq!(queue.turn(2, Some(at(3_000)), at(3_000)), Turn::Ask);
-    assert_eq!(queue.gone(1, true, at(3_000)), Wake::One(2));
+    assert_eq!(queue.gone(1, true, false, at(3_000)), Wake::One(2));
     assert_eq!(queue.turn(2, None, at(3_000)), Turn::Ask);
     queue.won(2);
-    assert_eq!(queue.gone(1, true, at(3_002)), Wake::Nobody, "that is another lease");
+    assert_eq!(queue.gone(1, true, false, at(3_002)), Wake::Nobody, "that is another lease");
     assert!(!queue.is_idle());
 }
 
@@ -247,8 +247,8 @@ fn while_the_lock_cannot_be_had_everybody_asks() {
 fn who_was_handed_a_lock_that_was_lost_since_keeps_its_place() {
     let mut queue = held_by_1(Mechanisms::ALL, &[2, 3]);
     let mut lease = lease(terms());
-    assert_eq!(queue.hand_over(1, &mut lease, at(1)), Some((2, 1)));
-    queue.gone(1, true, at(2));
+    assert_eq!(queue.hand_over(1, &mut lease, false, at(1)), Some((2, 1)));
+    queue.gone(1, true, false, at(2));
     queue.take(2, false);
     assert_eq!(queue.turn(2, None, at(2)), Turn::Ask);
     assert!(matches!(queue.turn(3, None, at(2)), Turn::Wait(_)));

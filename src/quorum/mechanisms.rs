@@ -69,6 +69,10 @@ pub(crate) struct Mechanisms {
     pub(crate) wake_by_majority: bool,
     /// After a split vote one node is asked first, and the others with its grant.
     pub(crate) ordered_tries: bool,
+    /// Who gives a lock back for which others wait leaves it to them.
+    pub(crate) gives_way: bool,
+    /// Who has waited for longer goes before who has not, where many are told of a release.
+    pub(crate) elders_first: bool,
 }
 
 impl Mechanisms {
@@ -105,6 +109,8 @@ impl Mechanisms {
         try_once_subscribed: true,
         wake_by_majority: true,
         ordered_tries: true,
+        gives_way: true,
+        elders_first: true,
     };
 
     /// The number of yeses that win, out of `nodes`.

@@ -66,6 +66,13 @@ impl Watch {
         }
     }
 
+    /// The release that was told is left to others: the next one is to be told anew.
+    pub(crate) fn lets_others(&mut self) {
+        for node in &mut self.nodes {
+            (node.told, node.hinted, node.granted) = (false, false, false);
+        }
+    }
+
     /// The subscription on `node` is confirmed.
     pub(crate) fn listening(&mut self, node: usize) {
         let node = &mut self.nodes[node];

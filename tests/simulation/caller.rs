@@ -419,10 +419,10 @@ impl Caller {
         let names: Vec<_> = (0..cx.settings.nodes).map(|node| format!("node-{node}")).collect();
         let order = asking_order(format!("name-{}", call.name).as_bytes(), &names);
         let now = cx.now();
-        let first = call
-            .last
-            .take()
-            .and_then(|last| last.with(|last| call.acquisition.begins_with(&order, last, now)));
+        let first = call.last.take().and_then(|last| {
+            let answered = |node: usize| last.with(|last| last.has_vote_of(node));
+            call.acquisition.begins_with(&order, answered, now)
+        });
         let random = cx.net.chance.owner();
         let owner = call.acquisition.owner(random);
         let answer_by = call.acquisition.answer_by(cx.now(), cx.settings.node_timeout);

@@ -86,7 +86,7 @@ impl Client {
         }
         let (name, now) = (held.claim.name, cx.now());
         let queue = &mut self.lines[name].queue;
-        let chosen = queue.hand_over(held.ticket, &mut held.lease.borrow_mut(), now);
+        let chosen = queue.hand_over(held.ticket, &mut held.lease.borrow_mut(), false, now);
         let Some((ticket, sequence)) = chosen else { return false };
         let Some(slot) = queue.with(ticket) else { return false };
         slot.handed = Some(held.clone());
@@ -104,7 +104,7 @@ impl Client {
         let name = held.claim.name;
         let line = &mut self.lines[name];
         line.holder.take_if(|holder| Rc::ptr_eq(holder, held));
-        let wake = line.queue.gone(held.ticket, lost, cx.now());
+        let wake = line.queue.gone(held.ticket, lost, false, cx.now());
         self.wake(cx, name, wake);
     }
 
