@@ -174,15 +174,6 @@ impl Coordinator {
         // Left on every way out of here, after what was tried has been given back.
         let mut place = self.queues.enter(wanted, patience, !self.settings.local_queue);
         let mut waiting: Option<Waiting> = None;
-        if patience != Patience::Once
-            && self.hub.is_busy()
-            && let Some(known) = self.hub.wait_too(channel(wanted), &self.nodes)
-        {
-            // Others of this process have waited for it: as a rule, this one will have to.
-            acquisition.expects(self.queues.others(wanted.name.key()));
-            acquisition.is_contended();
-            waiting = Some(known);
-        }
         let mut last = None;
         loop {
             match place.next(interrupts) {
@@ -207,6 +198,16 @@ impl Coordinator {
                     self.check_agreement(&wanted.name)?;
                     return Ok(Some(tenancy));
                 }
+            }
+            if patience != Patience::Once
+                && waiting.is_none()
+                && self.hub.is_busy()
+                && let Some(known) = self.hub.wait_too(channel(wanted), &self.nodes)
+            {
+                // Others of this process have waited for it: as a rule, this one will have to.
+                acquisition.expects(self.queues.others(wanted.name.key()));
+                acquisition.is_contended();
+                waiting = Some(known);
             }
             if let Some(waiting) = &waiting {
                 waiting.attempt_begins();

@@ -93,7 +93,7 @@ pub(crate) enum Next {
     /// It is this caller's turn to ask the nodes; perhaps it has `waited` for it.
     Ask { waited: bool },
     /// To leave the lock to others until then, or until one of them gives it back, which is not that owner:
-    /// see [`Courtesy`].
+    /// see `Courtesy`.
     GiveWay(Time, Option<Arc<str>>),
     /// The lock was handed over.
     Given(Tenancy),
