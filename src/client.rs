@@ -150,6 +150,9 @@ impl Quorlock {
     /// Takes the exclusive lock `name` if it becomes free within `timeout`; `None` if somebody else
     /// holds it until then. A `timeout` of zero is a [`try_lock`](Self::try_lock).
     ///
+    /// A client that has just given the lock back, and knows that others wait for it, leaves it to them for
+    /// up to 8 ms.
+    ///
     /// # Errors
     ///
     /// Those of [`try_lock`](Self::try_lock), at the latest after `timeout`.

@@ -19,8 +19,10 @@ struct Heard {
     covered: bool,
     /// The node was listened to before, and then was not.
     missed: bool,
-    /// It has told of a release since the last attempt began.
+    /// It has told of a release since the last attempt began, or since one was left to others.
     told: bool,
+    /// It told of the release that was left to others.
+    left: bool,
     /// It told so before that attempt, which did not ask it.
     hinted: bool,
     /// It granted the last attempt, which has been given back since.
@@ -51,7 +53,7 @@ impl Watch {
         self.resubscribed = false;
         for node in &mut self.nodes {
             node.covered = node.listening;
-            node.hinted = std::mem::take(&mut node.told);
+            node.hinted = std::mem::take(&mut node.told) | std::mem::take(&mut node.left);
             node.granted = false;
         }
     }
@@ -66,10 +68,11 @@ impl Watch {
         }
     }
 
-    /// The release that was told is left to others: the next one is to be told anew.
+    /// The release that was told is left to others: the next one is to be told anew. If they do not come,
+    /// and the next attempt finds that it has not reached one node yet, it still holds.
     pub(crate) fn lets_others(&mut self) {
         for node in &mut self.nodes {
-            (node.told, node.hinted, node.granted) = (false, false, false);
+            node.left = std::mem::take(&mut node.told) | std::mem::take(&mut node.hinted);
         }
     }
 
@@ -236,6 +239,28 @@ mod tests {
         watch.attempt_ended(&granted(3, &[]));
         watch.released(2);
         assert_eq!(watch.cue(), None, "all were asked");
+    }
+
+    #[test]
+    fn what_was_left_to_others_holds_until_it_has_reached_all_nodes() {
+        let mut watch = watch(3, &[], Mechanisms::ALL);
+        assert_eq!(woken_by(&mut watch, &[0, 1]), Some(2));
+        watch.lets_others();
+        assert_eq!(watch.cue(), None, "it is theirs");
+        // Nobody has come, and 2 has not been told by the holder yet.
+        let mut alone = granted(3, &[]);
+        alone.begin_with(2);
+        alone.vote(2, Vote::Refused(None));
+        watch.attempt_begins();
+        watch.attempt_ended(&alone);
+        assert_eq!(watch.cue(), None);
+        watch.released(2);
+        assert_eq!(watch.cue(), Some(Cue::Released));
+        watch.lets_others();
+        watch.released(2);
+        assert_eq!(watch.cue(), None, "one of three, of the next one");
+        watch.released(1);
+        assert_eq!(watch.cue(), Some(Cue::Released));
     }
 
     #[test]

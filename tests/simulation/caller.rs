@@ -53,6 +53,8 @@ enum Pause {
     Time,
     /// That time, or a cue.
     TimeOrCue(Time),
+    /// The same; a release is left to others until then.
+    Left(Time),
     /// There was a cue, and it takes a moment.
     Cued,
 }
@@ -376,7 +378,12 @@ impl Caller {
             {
                 news(watch);
                 let cue = watch.cue();
-                if cue.is_some() && matches!(caller.doing, Doing::Pausing(_, Pause::TimeOrCue(_))) {
+                if cue.is_some()
+                    && matches!(
+                        caller.doing,
+                        Doing::Pausing(_, Pause::TimeOrCue(_) | Pause::Left(_))
+                    )
+                {
                     cx.wake(note);
                 }
             }
@@ -386,7 +393,7 @@ impl Caller {
     /// The time is over, or there is a cue, or the moment after one has passed.
     fn waited(client: &mut Client, index: usize, cx: &mut Cx<'_>, mut call: Call, pause: Pause) {
         let now = cx.now();
-        if let Pause::TimeOrCue(until) = pause {
+        if let Pause::TimeOrCue(until) | Pause::Left(until) = pause {
             let cue = call.watch.as_ref().and_then(Watch::cue);
             let wait = cue.map(|cue| {
                 // Who was refused by one node alone goes by that one's word.
@@ -394,7 +401,12 @@ impl Caller {
                 if cue == Cue::Released && !call.last.as_ref().is_some_and(alone) {
                     cx.net.woken(cx.client, call.name);
                 }
-                (call.acquisition.cued(cue, now, cx.net.chance.share()), Pause::Cued)
+                let at = call.acquisition.cued(cue, now, cx.net.chance.share());
+                if cue == Cue::Listening || at <= now {
+                    return (at, Pause::Cued);
+                }
+                call.watch.iter_mut().for_each(Watch::lets_others);
+                (at, Pause::Left(at))
             });
             if let Some((at, pause)) = wait.or((now < until).then_some((until, pause))) {
                 let caller = &mut client.callers[index];
@@ -402,7 +414,7 @@ impl Caller {
                 return caller.remind(cx, at);
             }
         }
-        let cued = matches!(pause, Pause::Cued);
+        let cued = matches!(pause, Pause::Cued | Pause::Left(_));
         call.attempts += u32::from(!cued && !call.hurries);
         match call.acquisition.waited(now, cued) {
             Some(outcome) => Self::finish(client, index, cx, &call, outcome, None),
@@ -538,6 +550,9 @@ impl Caller {
             Step::Wait(until) => {
                 if held && call.watch.is_none() {
                     call.watch = Some(client.watch(cx));
+                    // Whatever it has been told of others, nobody may sleep for long while the lock is free.
+                    let others = if cx.net.pair { 1 } else { cx.net.chance.below(5) };
+                    call.acquisition.expects(u32::try_from(others).unwrap_or(0));
                     call.waits_since = cx.net.now;
                 }
                 // A few tries are quick, after split votes.

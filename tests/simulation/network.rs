@@ -112,7 +112,7 @@ pub(super) struct Network {
     latency_ms: u64,
     flaky: usize,
     sleepy: usize,
-    pair: bool,
+    pub(super) pair: bool,
     longest_nap: Duration,
     /// Faults are over.
     pub(super) calm: bool,
