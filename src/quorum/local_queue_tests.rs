@@ -253,3 +253,23 @@ fn who_was_handed_a_lock_that_was_lost_since_keeps_its_place() {
     assert_eq!(queue.turn(2, None, at(2)), Turn::Ask);
     assert!(matches!(queue.turn(3, None, at(2)), Turn::Wait(_)));
 }
+
+/// A process with many threads is one among others, and all of them have been waiting.
+#[test]
+fn where_others_wait_each_one_in_line_has_it_once() {
+    let mut queue = held_by_1(Mechanisms::ALL, &[2, 3]);
+    let mut lease = lease(terms());
+    let comes = |queue: &mut LocalQueue<()>, ticket, now| {
+        queue.enter(ticket, terms(), false, ());
+        assert!(matches!(queue.turn(ticket, Some(at(3_000)), now), Turn::Wait(_)));
+    };
+    for (ticket, now) in [(2, at(1)), (3, at(2)), (4, at(2))] {
+        let handed = queue.hand_over(1, &mut lease, true, now);
+        assert_eq!(handed, Some((ticket, ticket - 1)), "the way to others takes longer than 1 ms");
+        queue.take(ticket, true);
+        comes(&mut queue, ticket + 2, now);
+    }
+    assert_eq!(queue.hand_over(1, &mut lease, true, at(3)), None, "5 has come since it began");
+    assert_eq!(queue.gone(1, false, true, at(3)), Wake::One(5));
+    assert_eq!(queue.turn(5, None, at(3)), Turn::Ask, "whether to give way is asked elsewhere");
+}
