@@ -126,7 +126,7 @@ impl Known {
                 let why = match why {
                     Some(Forgot::Mark) => "it has no mark, so it is new, or was emptied",
                     Some(Forgot::Run) => "it was restarted",
-                    Some(Forgot::Clock { .. }) => "its clock was set forward",
+                    Some(Forgot::Clock) => "its clock was set forward",
                     Some(Forgot::Promotion) => "it was a replica, and was promoted",
                     None => "so its mark says",
                 };
