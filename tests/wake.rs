@@ -7,11 +7,12 @@ mod support;
 
 use std::collections::BTreeMap;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use quorlock::{Builder, Guard, Quorlock};
 use redis::Value;
+use support::proxy::Proxy;
 use support::{Server, Servers, wait_until};
 
 /// Longer than anything takes on a busy machine, and shorter than the pause of [`rare_looks`].
@@ -171,6 +172,29 @@ fn if_nothing_is_told_the_waiter_looks_by_itself() {
     guard = hand_over(guard, "orders/42", &other, &[0, 1, 2]);
     guard = hand_over(guard, "orders/42", &one, &[0, 1, 2]);
     guard.unlock().expect("who may not publish gives back all the same");
+    servers.wait_no_keys();
+}
+
+/// A network that loses every message to those who listen, and nothing else.
+#[test]
+fn if_every_message_is_lost_the_waiter_looks_by_itself() {
+    const HAND_OVERS: usize = 4;
+    let servers = Servers::start(3);
+    let proxies: Vec<_> = servers.iter().map(|server| Proxy::start(server.port())).collect();
+    let urls = || proxies.iter().map(Proxy::url);
+    let [one, other] = [(); 2].map(|()| builder(urls()).build().expect("valid settings"));
+    proxies.iter().for_each(Proxy::swallow_messages);
+    let mut guard = one.lock("orders/42").expect("it is free");
+    let begun = Instant::now();
+    for turn in 0..HAND_OVERS {
+        let waiter = if turn % 2 == 0 { &other } else { &one };
+        guard = hand_over(guard, "orders/42", waiter, &[0, 1, 2]);
+    }
+    // Each takes the pause between two looks, a second, and what a busy machine adds.
+    assert!(begun.elapsed() < LONG, "it took {:?}", begun.elapsed());
+    guard.unlock().expect("it was ours");
+    let swallowed: Vec<_> = proxies.iter().map(Proxy::swallowed).collect();
+    assert!(swallowed.iter().all(|count| *count >= HAND_OVERS), "{swallowed:?}");
     servers.wait_no_keys();
 }
 

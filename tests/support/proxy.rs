@@ -22,7 +22,13 @@ struct Shared {
     /// How often all connections have been cut.
     cuts: AtomicUsize,
     ended: AtomicBool,
+    /// Whether messages to those who listen are lost on their way, and how many were.
+    swallows: AtomicBool,
+    swallowed: AtomicUsize,
 }
+
+/// How a message of a server to those who listen begins. Nothing else that it says to us does.
+const MESSAGE: &[u8] = b"*3\r\n$7\r\nmessage\r\n";
 
 /// Which side has ended a connection.
 enum Gone {
@@ -40,6 +46,8 @@ impl Proxy {
             accepted: AtomicUsize::new(0),
             cuts: AtomicUsize::new(0),
             ended: AtomicBool::new(false),
+            swallows: AtomicBool::new(false),
+            swallowed: AtomicUsize::new(0),
         });
         let serving = shared.clone();
         thread::spawn(move || {
@@ -62,6 +70,16 @@ impl Proxy {
     /// How many connections there have been.
     pub fn accepted(&self) -> usize {
         self.shared.accepted.load(Ordering::SeqCst)
+    }
+
+    /// Loses each message to those who listen from now on.
+    pub fn swallow_messages(&self) {
+        self.shared.swallows.store(true, Ordering::SeqCst);
+    }
+
+    /// How many messages were lost.
+    pub fn swallowed(&self) -> usize {
+        self.shared.swallowed.load(Ordering::SeqCst)
     }
 
     /// Has another server stand behind it, and cuts all connections, as a failover does.
@@ -87,7 +105,7 @@ impl Shared {
         while goes_on() {
             let server = (Ipv4Addr::LOCALHOST, self.server.load(Ordering::SeqCst));
             match TcpStream::connect(server) {
-                Ok(server) => match pump(client, &server, goes_on) {
+                Ok(server) => match self.pump(client, &server, goes_on) {
                     Gone::Client => return,
                     Gone::Server => {}
                 },
@@ -95,32 +113,46 @@ impl Shared {
             }
         }
     }
+
+    fn pump(&self, client: &TcpStream, server: &TcpStream, goes_on: impl Fn() -> bool) -> Gone {
+        for stream in [client, server] {
+            stream.set_nodelay(true).expect("it is a socket");
+            stream.set_read_timeout(Some(TURN)).expect("it is no zero");
+        }
+        while goes_on() {
+            if pass(client, server, |_| true).is_err() {
+                return Gone::Client;
+            }
+            if pass(server, client, |bytes| self.lets_through(bytes)).is_err() {
+                return Gone::Server;
+            }
+        }
+        Gone::Client
+    }
+
+    fn lets_through(&self, bytes: &[u8]) -> bool {
+        let lost = self.swallows.load(Ordering::SeqCst) && bytes.starts_with(MESSAGE);
+        if lost {
+            self.swallowed.fetch_add(1, Ordering::SeqCst);
+        }
+        !lost
+    }
 }
 
-fn pump(client: &TcpStream, server: &TcpStream, goes_on: impl Fn() -> bool) -> Gone {
-    for stream in [client, server] {
-        stream.set_nodelay(true).expect("it is a socket");
-        stream.set_read_timeout(Some(TURN)).expect("it is no zero");
-    }
-    while goes_on() {
-        if pass(client, server).is_err() {
-            return Gone::Client;
-        }
-        if pass(server, client).is_err() {
-            return Gone::Server;
-        }
-    }
-    Gone::Client
-}
-
-/// Passes on what has come; an error once `from` has been closed. What cannot be written is lost, as
-/// it is on the way to a server that has just gone.
-fn pass(mut from: &TcpStream, mut to: &TcpStream) -> io::Result<()> {
+/// Passes on what has come, if it is `wanted`; an error once `from` has been closed. What cannot be written
+/// is lost, as it is on the way to a server that has just gone.
+fn pass(
+    mut from: &TcpStream,
+    mut to: &TcpStream,
+    wanted: impl Fn(&[u8]) -> bool,
+) -> io::Result<()> {
     let mut bytes = [0; 65_536];
     match from.read(&mut bytes) {
         Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
         Ok(some) => {
-            let _ = to.write_all(&bytes[..some]);
+            if wanted(&bytes[..some]) {
+                let _ = to.write_all(&bytes[..some]);
+            }
             Ok(())
         }
         Err(error)
