@@ -193,8 +193,8 @@ impl Builder {
     }
 
     /// Whether a node that may have forgotten locks, since it is new, or was restarted, emptied or
-    /// promoted, grants none for [`max_ttl`](Self::max_ttl). Locks that are held go on meanwhile, and are
-    /// renewed there.
+    /// promoted, or since its wall clock was set forward, grants none for [`max_ttl`](Self::max_ttl). Locks
+    /// that are held go on meanwhile, and are renewed there.
     ///
     /// Defaults to on: otherwise restarts of a majority within one TTL, or a flush, let a second client
     /// have a lock that is held. The price is that a new set grants its first lock after `max_ttl`, unless
