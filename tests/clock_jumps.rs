@@ -3,16 +3,12 @@
 
 mod support;
 
-use std::fmt::Write as _;
 use std::thread;
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use quorlock::{Builder, Guard, LossReason, Quorlock, Renewal};
+use support::events::{self, told};
 use support::{Server, Servers, wait_until};
-use tracing::field::{Field, Visit};
-use tracing::span::{Attributes, Id, Record};
-use tracing::{Event, Metadata, Subscriber};
 
 /// Of the locks, and the longest that there is: so a vote is missing for as long.
 const TTL: Duration = Duration::from_secs(5);
@@ -20,54 +16,9 @@ const TTL: Duration = Duration::from_secs(5);
 const LIMIT: Duration = Duration::from_secs(60);
 const NAME: &str = "orders/42";
 
-static EVENTS: Mutex<Vec<String>> = Mutex::new(Vec::new());
-
-/// Remembers every event as one line of text.
-struct Listener;
-
-struct Line(String);
-
-impl Visit for Line {
-    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
-        write!(self.0, " {field}={value:?}").expect("a string takes everything");
-    }
-}
-
-impl Subscriber for Listener {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.target() == "quorlock"
-    }
-
-    fn event(&self, event: &Event<'_>) {
-        let mut line = Line(event.metadata().level().to_string());
-        event.record(&mut line);
-        EVENTS.lock().push(line.0);
-    }
-
-    fn new_span(&self, _: &Attributes<'_>) -> Id {
-        Id::from_u64(1)
-    }
-
-    fn record(&self, _: &Id, _: &Record<'_>) {}
-
-    fn record_follows_from(&self, _: &Id, _: &Id) {}
-
-    fn enter(&self, _: &Id) {}
-
-    fn exit(&self, _: &Id) {}
-}
-
-fn listen() {
-    // The tests of this program share one, whoever is first.
-    let _ = tracing::subscriber::set_global_default(Listener);
-}
-
 #[track_caller]
 fn wait_told(words: &[&str]) {
-    wait_until(&format!("an event says {words:?}"), LIMIT, || {
-        let events = EVENTS.lock();
-        events.iter().any(|event| words.iter().all(|word| event.contains(word)))
-    });
+    wait_until(&format!("an event says {words:?}"), LIMIT, || told(words) > 0);
 }
 
 fn builder(urls: &[String]) -> Builder {
@@ -139,7 +90,7 @@ fn its_vote_is_back(servers: &mut Servers, locks: &Quorlock) {
 
 #[test]
 fn a_clock_that_is_set_forward_while_locks_are_held() {
-    listen();
+    events::remember();
     let Some(mut servers) = Servers::start_with_clocks(3) else { return };
     let urls = servers.urls();
     let (first, second) = (client(&urls), client(&urls));
@@ -176,7 +127,7 @@ fn without_the_quarantine_there_are_two_holders() {
 
 #[test]
 fn a_clock_that_is_set_back_while_locks_are_held() {
-    listen();
+    events::remember();
     let Some(mut servers) = Servers::start_with_clocks(3) else { return };
     let urls = servers.urls();
     let (first, second) = (client(&urls), client(&urls));
@@ -198,7 +149,7 @@ fn a_clock_that_is_set_back_while_locks_are_held() {
 /// the nodes have done nothing wrong.
 #[test]
 fn if_all_clocks_are_set_forward_the_locks_are_lost_and_the_nodes_are_not_accused() {
-    listen();
+    events::remember();
     let Some(servers) = Servers::start_with_clocks(3) else { return };
     let urls = servers.urls();
     let locks = client(&urls);

@@ -2,57 +2,11 @@
 
 mod support;
 
-use std::fmt::Write as _;
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use quorlock::Quorlock;
+use support::events::{self, told};
 use support::{Server, Servers, wait_until};
-use tracing::field::{Field, Visit};
-use tracing::span::{Attributes, Id, Record};
-use tracing::{Event, Metadata, Subscriber};
-
-static EVENTS: Mutex<Vec<String>> = Mutex::new(Vec::new());
-
-/// Remembers every event as one line of text.
-struct Listener;
-
-struct Line(String);
-
-impl Visit for Line {
-    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
-        write!(self.0, " {field}={value:?}").expect("a string takes everything");
-    }
-}
-
-impl Subscriber for Listener {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.target() == "quorlock"
-    }
-
-    fn event(&self, event: &Event<'_>) {
-        let mut line = Line(event.metadata().level().to_string());
-        event.record(&mut line);
-        EVENTS.lock().push(line.0);
-    }
-
-    fn new_span(&self, _: &Attributes<'_>) -> Id {
-        Id::from_u64(1)
-    }
-
-    fn record(&self, _: &Id, _: &Record<'_>) {}
-
-    fn record_follows_from(&self, _: &Id, _: &Id) {}
-
-    fn enter(&self, _: &Id) {}
-
-    fn exit(&self, _: &Id) {}
-}
-
-fn told(words: &[&str]) -> usize {
-    let events = EVENTS.lock();
-    events.iter().filter(|event| words.iter().all(|word| event.contains(word))).count()
-}
 
 fn wait_told(words: &[&str]) {
     wait_until(&format!("an event says {words:?}"), Duration::from_secs(20), || told(words) > 0);
@@ -60,7 +14,7 @@ fn wait_told(words: &[&str]) {
 
 #[test]
 fn nodes_and_quorums_that_come_and_go_are_told_once() {
-    tracing::subscriber::set_global_default(Listener).expect("nobody else listens");
+    events::remember();
     let mut servers = Servers::start_with(3, &["--requirepass", "secret"]);
     let urls = servers.urls().into_iter().map(|url| url.replace("://", "://:secret@"));
     // Fresh servers have forgotten nothing, and need not be waited for.
@@ -79,14 +33,14 @@ fn nodes_and_quorums_that_come_and_go_are_told_once() {
         drop(locks.try_lock_for("orders/42", Duration::from_micros(5_300)));
     }
     drop(guard);
-    assert_eq!(told(&["WARN"]), 0, "{:?}", EVENTS.lock());
+    assert_eq!(told(&["WARN"]), 0, "{:?}", events::all());
 
     servers.iter_mut().take(2).for_each(Server::kill);
     for _ in 0..5 {
         locks.try_lock("orders/42").expect_err("one of three");
     }
     wait_told(&["WARN", "node is down", &url, "reason="]);
-    assert_eq!(told(&["WARN", "no quorum can be reached", &url]), 1, "{:?}", EVENTS.lock());
+    assert_eq!(told(&["WARN", "no quorum can be reached", &url]), 1, "{:?}", events::all());
 
     servers.iter_mut().take(2).for_each(Server::restart_empty);
     locks.lock("orders/42").expect("they are back").unlock().expect("they are back");
@@ -94,7 +48,7 @@ fn nodes_and_quorums_that_come_and_go_are_told_once() {
     wait_until("each return is told", Duration::from_secs(20), || {
         told(&["INFO", "node is up", &url]) == 2
     });
-    assert_eq!(told(&["node is down", &url]), 1, "{:?}", EVENTS.lock());
+    assert_eq!(told(&["node is down", &url]), 1, "{:?}", events::all());
 
     // Where nobody may listen, locks work all the same, and each node says so once.
     let user = ["ACL", "SETUSER", "mute", "on", ">secret", "~*", "&*", "+@all", "-subscribe"];
@@ -111,5 +65,5 @@ fn nodes_and_quorums_that_come_and_go_are_told_once() {
     let silent = ["WARN", "does not tell of releases", "lacks a permission"];
     wait_until("each node to be told", Duration::from_secs(20), || told(&silent) == servers.len());
     guard.unlock().expect("three of three");
-    assert_eq!(told(&["secret"]), 0, "{:?}", EVENTS.lock());
+    assert_eq!(told(&["secret"]), 0, "{:?}", events::all());
 }

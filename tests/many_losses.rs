@@ -7,10 +7,8 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use quorlock::{Guard, LossReason, Quorlock, Renewal};
+use support::events::Listener;
 use support::{Server, wait_until};
-use tracing::field::{Field, Visit};
-use tracing::span::{Attributes, Id, Record};
-use tracing::{Event, Metadata, Subscriber};
 
 const LIMIT: Duration = Duration::from_secs(30);
 const LOCKS: usize = 20;
@@ -26,57 +24,27 @@ static TOLD: Mutex<Vec<usize>> = Mutex::new(Vec::new());
 
 /// Whoever hears of the first loss holds up the thread that notices losses, until all the others are
 /// to be noticed at once.
-struct Listener;
-
-#[derive(Default)]
-struct Text(String);
-
-impl Visit for Text {
-    fn record_debug(&mut self, _: &Field, value: &dyn std::fmt::Debug) {
-        self.0 += &format!("{value:?} ");
+fn heard(event: &str) {
+    if !event.contains("was lost") {
+        return;
     }
-}
-
-impl Subscriber for Listener {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.target() == "quorlock"
+    let others = OTHER_GUARDS.lock().clone();
+    if event.contains("\"first\"") {
+        wait_until("all the others have ended", LIMIT, || {
+            others.iter().all(|guard| guard.remaining().is_zero())
+        });
+    } else {
+        let told = others.iter().filter(|guard| !guard.lost().is_empty()).count();
+        TOLD.lock().push(told);
     }
-
-    fn event(&self, event: &Event<'_>) {
-        let mut text = Text::default();
-        event.record(&mut text);
-        if !text.0.contains("was lost") {
-            return;
-        }
-        let others = OTHER_GUARDS.lock().clone();
-        if text.0.contains("\"first\"") {
-            wait_until("all the others have ended", LIMIT, || {
-                others.iter().all(|guard| guard.remaining().is_zero())
-            });
-        } else {
-            let told = others.iter().filter(|guard| !guard.lost().is_empty()).count();
-            TOLD.lock().push(told);
-        }
-    }
-
-    fn new_span(&self, _: &Attributes<'_>) -> Id {
-        Id::from_u64(1)
-    }
-
-    fn record(&self, _: &Id, _: &Record<'_>) {}
-
-    fn record_follows_from(&self, _: &Id, _: &Id) {}
-
-    fn enter(&self, _: &Id) {}
-
-    fn exit(&self, _: &Id) {}
 }
 
 /// With a thousand of them it takes as long to give back what they have left as to tell them, and a
 /// holder that still works is what cannot wait; be they renewed or not.
 #[test]
 fn all_holders_are_told_before_anything_is_given_back() {
-    tracing::subscriber::set_global_default(Listener).expect("nobody else listens");
+    let listener = Listener(|event| heard(&event));
+    tracing::subscriber::set_global_default(listener).expect("nobody else listens");
     let server = Server::start();
     // Fresh servers have forgotten nothing, and need not be waited for.
     let locks = Quorlock::builder()

@@ -11,6 +11,7 @@
 )]
 
 pub mod cpu;
+pub mod events;
 pub mod fake;
 pub mod proxy;
 pub mod server;

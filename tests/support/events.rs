@@ -1,0 +1,62 @@
+//! The events of the library, each as one line of text. A program that listens hears all its tests.
+
+use std::fmt::Write as _;
+
+use parking_lot::Mutex;
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Metadata, Subscriber};
+
+static EVENTS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// Gives every event to that function.
+pub struct Listener(pub fn(String));
+
+struct Line(String);
+
+impl Visit for Line {
+    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+        write!(self.0, " {field}={value:?}").expect("a string takes everything");
+    }
+}
+
+impl Subscriber for Listener {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target() == "quorlock"
+    }
+
+    fn event(&self, event: &Event<'_>) {
+        let mut line = Line(event.metadata().level().to_string());
+        event.record(&mut line);
+        self.0(line.0);
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
+
+/// Remembers every event from now on.
+pub fn remember() {
+    // The tests of a program share one, whoever is first.
+    let _ = tracing::subscriber::set_global_default(Listener(|line| EVENTS.lock().push(line)));
+}
+
+/// How many events have all those words in them.
+pub fn told(words: &[&str]) -> usize {
+    let events = EVENTS.lock();
+    events.iter().filter(|event| words.iter().all(|word| event.contains(word))).count()
+}
+
+/// All that was told.
+pub fn all() -> Vec<String> {
+    EVENTS.lock().clone()
+}
