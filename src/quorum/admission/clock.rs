@@ -50,7 +50,7 @@ pub(super) struct NodeClock {
     /// Since when it is in doubt: it is new to us, or was not watched for long, or took a step.
     since: Time,
     /// It was not where we expected it, and nobody knows yet whose clock that was.
-    stepped: Option<Step>,
+    pub(super) stepped: Option<Step>,
     /// It was told that it is not where its mark says.
     told: bool,
 }

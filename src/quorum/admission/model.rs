@@ -285,11 +285,15 @@ impl World {
 
     /// Its clock is set to so far ahead of true time. If that is forward, keys end too early.
     ///
-    /// Before that everybody has seen where it was: a clock that is set forward, and back again before
-    /// anybody has looked, is a known limit, and no part of the model.
+    /// Before that everybody has seen where it was, and has found out: a clock that is set forward, and back
+    /// again before anybody has looked, or back and forward while nobody can say whose clock it was, is a
+    /// known limit, and no part of the model.
     pub(super) fn set_clock(&mut self, node: usize, ahead_ms: i64) {
         (0..self.clients.len()).for_each(|client| self.cut(client, node));
         self.visit_all();
+        if self.clients.iter().any(|it| it.admission.nodes[node].clock.stepped.is_some()) {
+            return;
+        }
         self.advance(Duration::from_millis(1));
         let before = self.servers[node].clock_ms;
         // What drift may explain to a client that has not looked for minutes is not noticed by it. And of
