@@ -100,6 +100,7 @@ impl Server {
             // queued up in its sockets meanwhile.
             child.kill().expect("a child of ours can be killed");
             child.wait().expect("a killed child can be waited for");
+            self.clear_up_after(child.id());
         }
         self.paused = false;
     }
@@ -357,6 +358,17 @@ impl Server {
         }
     }
 
+    /// A process that is killed leaves behind what libfaketime has made under its id, and the next one with
+    /// that id would not start.
+    fn clear_up_after(&self, pid: u32) {
+        if self.clock.is_some() {
+            for name in ["sem.faketime_sem_", "faketime_shm_"] {
+                // It need not be there.
+                let _ = fs::remove_file(format!("/dev/shm/{name}{pid}"));
+            }
+        }
+    }
+
     fn password(&self) -> Option<&str> {
         self.option("--requirepass")
     }
@@ -382,6 +394,7 @@ impl Drop for Server {
         if let Some(mut child) = self.child.take() {
             let _ = child.kill();
             let _ = child.wait();
+            self.clear_up_after(child.id());
         }
     }
 }
