@@ -83,7 +83,7 @@ fn hand_over(criterion: &mut Criterion) {
         bencher.iter_batched_ref(
             held_with_a_line,
             |(queue, lease)| {
-                let handed = queue.hand_over(0, lease, at(1));
+                let handed = queue.hand_over(0, lease, false, at(1));
                 let (next, _) = handed.expect("it is held, and there is a line");
                 queue.take(next, true);
                 queue.enter(9, terms(), false, ());
