@@ -129,7 +129,7 @@ impl Worker {
         let nothing = under.is_none();
         let job = Job { outgoing, asker: Some(asker), release: None, under };
         if nothing && !self.is_down() {
-            self.answer(cx, &job, Ok(&not_admitted()));
+            self.answer(cx, &job, Err(Failure::NotAdmitted));
         } else {
             self.take(cx, job);
         }
@@ -386,7 +386,7 @@ impl Worker {
                 }
             });
             if !admitted {
-                self.answer(cx, job, Ok(&not_admitted()));
+                self.answer(cx, job, Err(Failure::NotAdmitted));
             }
             admitted && job.asker.as_ref().is_none_or(|asker| asker.sending(node, now))
         });
