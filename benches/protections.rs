@@ -8,6 +8,8 @@
 
 #![allow(clippy::print_stdout, reason = "a benchmark's figures go to whoever runs it")]
 
+use std::io::{BufRead, BufReader, Write};
+use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -58,7 +60,33 @@ fn main() {
         let turns = take_turns(&servers, &clients, threads);
         report(threads, &turns);
         compare(&turns, i);
+        let [acquires, confirms] = extra_rounds(&servers[0], &clients[VARIANTS.len() - 1], threads);
+        let share = 100.0 * confirms as f64 / acquires as f64;
+        println!("Extra rounds for numbers: {confirms} of {acquires} locks, {share:.2} %");
     }
+}
+
+/// How often a node is asked for a lock in one turn, and how often it is told the lock's number in a
+/// second round, since too few nodes had answered that.
+fn extra_rounds(server: &Server, locks: &Quorlock, threads: usize) -> [usize; 2] {
+    let mut monitor = TcpStream::connect(("127.0.0.1", server.port())).expect("it is up");
+    monitor.write_all(b"MONITOR\r\n").expect("it reads");
+    let listening = monitor.try_clone().expect("a socket can be cloned");
+    let calls =
+        [include_str!("../lua/mutex/acquire.lua"), include_str!("../lua/mutex/confirm.lua")]
+            .map(|source| format!("\"EVALSHA\" \"{}\"", redis::Script::new(source).get_hash()));
+    let counting = thread::spawn(move || {
+        let mut counts = [0; 2];
+        for line in BufReader::new(listening).lines().map_while(Result::ok) {
+            for (count, call) in counts.iter_mut().zip(&calls) {
+                *count += usize::from(line.contains(call));
+            }
+        }
+        counts
+    });
+    lock_all_the_time(locks, threads);
+    monitor.shutdown(Shutdown::Both).expect("it is open");
+    counting.join().expect("no panic")
 }
 
 /// The blocks of each variant, in the order of their turns.
@@ -97,27 +125,8 @@ struct Block {
 
 impl Block {
     fn measure(servers: &Servers, locks: &Quorlock, threads: usize) -> Self {
-        let over = AtomicBool::new(false);
         let (before, start) = (Spent::now(servers, locks), Instant::now());
-        let mut times: Vec<_> = thread::scope(|scope| {
-            let lock_all_the_time = |thread| {
-                let over = &over;
-                scope.spawn(move || {
-                    let mutex = locks.mutex(format!("bench/{thread}"));
-                    let mut times = Vec::new();
-                    while !over.load(Ordering::Relaxed) {
-                        let start = Instant::now();
-                        mutex.lock().and_then(Guard::unlock).expect("healthy nodes");
-                        times.push(start.elapsed());
-                    }
-                    times
-                })
-            };
-            let workers: Vec<_> = (0..threads).map(lock_all_the_time).collect();
-            thread::sleep(SPAN);
-            over.store(true, Ordering::Relaxed);
-            workers.into_iter().flat_map(|worker| worker.join().expect("a worker ends")).collect()
-        });
+        let mut times = lock_all_the_time(locks, threads);
         let (took, after) = (start.elapsed(), Spent::now(servers, locks));
         times.sort_unstable();
         let pairs = times.len() as f64;
@@ -132,6 +141,30 @@ impl Block {
             times,
         }
     }
+}
+
+/// Has so many threads take locks of their own and give them back, for a turn. How long each took.
+fn lock_all_the_time(locks: &Quorlock, threads: usize) -> Vec<Duration> {
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let work = |thread| {
+            let over = &over;
+            scope.spawn(move || {
+                let mutex = locks.mutex(format!("bench/{thread}"));
+                let mut times = Vec::new();
+                while !over.load(Ordering::Relaxed) {
+                    let start = Instant::now();
+                    mutex.lock().and_then(Guard::unlock).expect("healthy nodes");
+                    times.push(start.elapsed());
+                }
+                times
+            })
+        };
+        let workers: Vec<_> = (0..threads).map(work).collect();
+        thread::sleep(SPAN);
+        over.store(true, Ordering::Relaxed);
+        workers.into_iter().flat_map(|worker| worker.join().expect("a worker ends")).collect()
+    })
 }
 
 /// What has been spent so far: processor time in seconds, scripts and writes to all nodes.
