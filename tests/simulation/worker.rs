@@ -386,6 +386,7 @@ impl Worker {
                 }
             });
             if !admitted {
+                // No word of the node: a copy that was sent before may have been granted.
                 self.answer(cx, job, Err(Failure::NotAdmitted));
             }
             admitted && job.asker.as_ref().is_none_or(|asker| asker.sending(node, now))
