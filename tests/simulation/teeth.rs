@@ -154,7 +154,7 @@ fn without_passing_on_by_those_who_leave() {
     let in_line = |plan: &mut Plan| {
         plan.names = 1;
         plan.local_queues = true;
-        plan.callers.iter_mut().for_each(|callers| *callers = 3);
+        plan.callers.iter_mut().for_each(|callers| *callers = 6);
     };
     is_found_where("passing on", in_line, switches, &["progress", "waits"]);
 }
