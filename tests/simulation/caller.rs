@@ -6,7 +6,7 @@ mod using;
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::checkers::{Grant, unlocked};
+use super::checkers::unlocked;
 use super::claim::Claim;
 use super::client::{Client, Cx, Note, Phase};
 use super::held::Held;
@@ -606,10 +606,8 @@ impl Caller {
         match held {
             None => Self::rest(client, index, cx),
             Some(held) => {
-                cx.net.checks.grants.push(Grant { at: now, client: who });
-                if call.watch.is_some() {
-                    cx.net.checks.waiter_served(who, call.waits_since, now);
-                }
+                let waits_since = call.watch.is_some().then_some(call.waits_since);
+                cx.net.checks.served(who, waits_since, now);
                 let usage = Self::usage(index, cx, &held);
                 Self::hold(client, index, cx, held, usage);
             }

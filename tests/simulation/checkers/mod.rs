@@ -333,11 +333,16 @@ impl Checks {
         self.is_free = is_free;
     }
 
-    /// A waiter has got the lock.
-    pub(super) fn waiter_served(&mut self, client: usize, since: Duration, now: Duration) {
-        if let Some(what) =
-            self.freed_at.and_then(|at| waits::overslept(client, at.max(since), now))
-        {
+    /// A client has got the lock, and had waited for it since then, or not at all.
+    pub(super) fn served(&mut self, client: usize, waits_since: Option<Duration>, now: Duration) {
+        self.grants.push(Grant { at: now, client });
+        // That it was free is over: it may be given back and taken without ever being quite free.
+        let overslept = self
+            .freed_at
+            .take()
+            .zip(waits_since)
+            .and_then(|(at, since)| waits::overslept(client, at.max(since), now));
+        if let Some(what) = overslept {
             self.report(now, "waits", what);
         }
     }
