@@ -6,7 +6,7 @@ use super::world;
 use crate::quorum::Mechanisms;
 
 /// Within so many seeds each of them has to be found.
-const SEEDS: u64 = 400;
+const SEEDS: u64 = 800;
 
 /// Under `switches` one of `checkers` finds something.
 #[track_caller]
