@@ -264,9 +264,10 @@ impl Worker {
         // In the same write and, as a rule, in the same read: it costs the server a microsecond.
         buffer.extend_from_slice(TIME);
         let sent = clock::now();
-        connection.write(&buffer)?;
+        // Before it is written: whoever sees what it has done finds it counted.
         self.shared.writes.fetch_add(1, Ordering::Relaxed);
         self.shared.scripts.fetch_add(jobs.len() as u64, Ordering::Relaxed);
+        connection.write(&buffer)?;
 
         let deadline = clock::now().after(self.timeout + GRACE);
         let mut result = Ok(());
