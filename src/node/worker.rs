@@ -120,16 +120,33 @@ impl Worker {
     /// Carries jobs over `connection` until it breaks, which marks the link as down, or (`Break`)
     /// there will be no more.
     fn serve(&self, mut connection: Connection) -> ControlFlow<(), NodeFault> {
+        let mut reopened = false;
         loop {
             self.shared.link.busy();
             let admitted = self.admit(&mut connection);
-            self.shared.link.idle();
             let due = match admitted {
                 Ok(due) => due,
+                // As in `exchange`: were the node down for that, a release that comes now would be kept,
+                // and the end of a process does not wait for those.
+                Err(broken) if broken.closed && !reopened => {
+                    reopened = true;
+                    let opened = self.open();
+                    self.shared.link.idle();
+                    match opened {
+                        Ok(new) => connection = new,
+                        Err(fault) => {
+                            return ControlFlow::Continue(self.give_up(Vec::new(), fault));
+                        }
+                    }
+                    continue;
+                }
                 Err(broken) => {
+                    self.shared.link.idle();
                     return ControlFlow::Continue(self.broken(connection, Vec::new(), broken));
                 }
             };
+            self.shared.link.idle();
+            reopened = false;
             let Some(jobs) = self.next_batch(due) else { return ControlFlow::Break(()) };
             self.shared.link.busy();
             let exchanged = self.exchange(connection, jobs);
