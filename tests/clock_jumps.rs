@@ -155,7 +155,11 @@ fn if_all_clocks_are_set_forward_the_locks_are_lost_and_the_nodes_are_not_accuse
     let locks = client(&urls);
     // One is renewed by a thread of its own by then, the other one is not.
     let renewed = locks.lock(NAME).expect("all are healthy");
-    thread::sleep(TTL / 2);
+    let mut left = renewed.remaining();
+    wait_until("a renewal", LIMIT, || {
+        let before = std::mem::replace(&mut left, renewed.remaining());
+        left > before
+    });
     let fresh = locks.lock("another").expect("all are healthy");
     let marks: Vec<_> = servers.iter().map(mark).collect();
     servers.iter().for_each(|server| server.set_clock(3));

@@ -14,12 +14,14 @@
 )]
 #![allow(clippy::print_stderr, reason = "the log of a server belongs to a failed test's output")]
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io;
 use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::ops::{Deref, DerefMut};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -511,6 +513,10 @@ struct Port {
     _claim: UdpSocket,
 }
 
+/// The numbers that this process has had. None is used again: what a client has left to do on a server
+/// that is gone it still tries for a while, and must not do on the server of another test.
+static USED: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
+
 impl Port {
     /// Below the range from which systems pick the source ports of outgoing connections: while a
     /// server is down, such a connection could take its port, or even connect to itself.
@@ -527,7 +533,8 @@ impl Port {
         let claim = UdpSocket::bind((Ipv4Addr::LOCALHOST, number)).ok()?;
         // For strangers, who know nothing of the claim.
         TcpListener::bind((Ipv4Addr::LOCALHOST, number)).ok()?;
-        Some(Self { number, _claim: claim })
+        let is_new = USED.lock().unwrap_or_else(PoisonError::into_inner).insert(number);
+        is_new.then_some(Self { number, _claim: claim })
     }
 }
 
