@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, TryRecvError, bounded};
 use quorlock::{Builder, ErrorKind, Guard, Quorlock, Renewal};
 use redis::Value;
+use support::clients::{admitted, wait_connected};
 use support::proxy::Proxy;
 use support::{Server, Servers, wait_until};
 
@@ -31,19 +32,8 @@ fn builder(urls: &[String]) -> Builder {
         .no_quorum_timeout(LIMIT)
 }
 
-/// A client of a set that somebody has declared fit for use, so that no test waits for that.
 fn client(urls: &[String]) -> Quorlock {
-    let locks = builder(urls).build().expect("the settings are valid");
-    wait_until("all nodes are admitted", LIMIT, || {
-        locks.admit().is_ok() && locks.try_lock("any").is_ok_and(|guard| guard.is_some())
-    });
-    locks
-}
-
-fn wait_connected(locks: &Quorlock) {
-    wait_until("all nodes are connected", LIMIT, || {
-        locks.node_stats().iter().all(|node| node.connected)
-    });
+    admitted(builder(urls))
 }
 
 fn lock(locks: &Quorlock) -> Guard {

@@ -7,6 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use quorlock::{Builder, Guard, LossReason, Quorlock, Renewal};
+use support::clients::admitted;
 use support::events::{self, told};
 use support::{Server, Servers, wait_until};
 
@@ -31,13 +32,8 @@ fn builder(urls: &[String]) -> Builder {
         .no_quorum_timeout(LIMIT)
 }
 
-/// A client of a set that somebody has declared fit for use, so that no test waits for that.
 fn client(urls: &[String]) -> Quorlock {
-    let locks = builder(urls).build().expect("the settings are valid");
-    wait_until("all nodes are admitted", LIMIT, || {
-        locks.admit().is_ok() && locks.try_lock("any").is_ok_and(|guard| guard.is_some())
-    });
-    locks
+    admitted(builder(urls))
 }
 
 /// The lock on the first two of three masters, just as many as it takes, and nobody renews it.

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use quorlock::{Builder, ErrorKind, Guard, Quorlock};
 use redis::Value;
+use support::clients::connected;
 use support::{Server, Servers, fake, wait_until};
 
 /// Never to be waited for.
@@ -35,16 +36,8 @@ fn settings(servers: &Servers) -> Builder {
         .node_timeout(NODE_TIMEOUT)
 }
 
-fn build(builder: Builder) -> Quorlock {
-    let locks = builder.build().expect("the settings are valid");
-    wait_until("all nodes are connected", LIMIT, || {
-        locks.node_stats().iter().all(|node| node.connected)
-    });
-    locks
-}
-
 fn client(servers: &Servers) -> Quorlock {
-    build(settings(servers))
+    connected(settings(servers))
 }
 
 /// The number of a holder; a token is that times 4096, before any hand-over.
@@ -265,7 +258,7 @@ fn the_end_of_the_range_is_an_error_and_no_number_is_given_twice() {
     servers.wait_no_keys();
     // Other names have nothing to do with it, and without fencing neither has this one.
     locks.lock("orders/43").and_then(Guard::unlock).expect("three of three");
-    let unfenced = build(settings(&servers).fencing(false));
+    let unfenced = connected(settings(&servers).fencing(false));
     unfenced.lock(NAME).and_then(Guard::unlock).expect("three of three");
 
     // What is on one node alone is in nobody's way.
@@ -299,7 +292,7 @@ fn the_number_is_kept_for_a_day_after_the_lock() {
 #[test]
 fn without_fencing_there_is_no_fence_and_no_token() {
     let servers = Servers::start(3);
-    let locks = build(settings(&servers).fencing(false));
+    let locks = connected(settings(&servers).fencing(false));
     let guard = lock(&locks);
     assert_eq!(guard.token(), None);
     wait_until("all nodes have the key", LIMIT, || {

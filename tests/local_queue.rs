@@ -10,6 +10,7 @@ use std::{fs, mem};
 
 use crossbeam_channel::bounded;
 use quorlock::{Builder, ErrorKind, Guard, LossReason, Quorlock, Renewal};
+use support::clients::connected;
 use support::{Servers, wait_until};
 
 /// Never to be waited for.
@@ -33,16 +34,8 @@ fn settings(servers: &Servers) -> Builder {
         .node_timeout(NODE_TIMEOUT)
 }
 
-fn build(builder: Builder) -> Quorlock {
-    let locks = builder.build().expect("the settings are valid");
-    wait_until("all nodes are connected", LIMIT, || {
-        locks.node_stats().iter().all(|node| node.connected)
-    });
-    locks
-}
-
 fn client(servers: &Servers) -> Quorlock {
-    build(settings(servers))
+    connected(settings(servers))
 }
 
 /// How many scripts the nodes have run for this client.
@@ -348,7 +341,7 @@ fn another_process_gets_in_however_many_threads_hand_the_lock_on() {
     let locks = client(&servers);
     // Who asks all the time: so it finds the moment in which the lock is free.
     let often = Duration::from_millis(1);
-    let other = build(settings(&servers).backoff(often, often));
+    let other = connected(settings(&servers).backoff(often, often));
     let over = AtomicBool::new(false);
     thread::scope(|scope| {
         for _ in 0..4 {
@@ -395,7 +388,7 @@ fn a_lock_with_other_terms_is_not_handed_over() {
 #[test]
 fn without_local_queues_every_thread_asks_the_nodes() {
     let servers = Servers::start(3);
-    let locks = build(settings(&servers).local_queue(false));
+    let locks = connected(settings(&servers).local_queue(false));
     thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
@@ -413,7 +406,7 @@ fn without_local_queues_every_thread_asks_the_nodes() {
 fn no_quorum_is_told_to_everybody_in_line() {
     let mut servers = Servers::start(3);
     let patience = NODE_TIMEOUT * 2;
-    let locks = build(settings(&servers).no_quorum_timeout(patience));
+    let locks = connected(settings(&servers).no_quorum_timeout(patience));
     (0..3).for_each(|i| servers[i].kill());
     thread::scope(|scope| {
         let calls: Vec<_> = (0..16)

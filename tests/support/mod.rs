@@ -10,6 +10,7 @@
     reason = "compiled into every test program, and each uses only a part of it"
 )]
 
+pub mod clients;
 pub mod cpu;
 pub mod events;
 pub mod fake;

@@ -1,0 +1,35 @@
+//! Clients whose nodes are ready before a test goes on.
+
+use std::time::Duration;
+
+use quorlock::{Builder, Quorlock};
+
+use super::wait_until;
+
+/// Never to be waited for.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// A client that is connected to all nodes.
+#[track_caller]
+pub fn connected(builder: Builder) -> Quorlock {
+    let locks = builder.build().expect("the settings are valid");
+    wait_connected(&locks);
+    locks
+}
+
+#[track_caller]
+pub fn wait_connected(locks: &Quorlock) {
+    wait_until("all nodes are connected", LIMIT, || {
+        locks.node_stats().iter().all(|node| node.connected)
+    });
+}
+
+/// A client of a set that somebody has declared fit for use, so that no test waits for that.
+#[track_caller]
+pub fn admitted(builder: Builder) -> Quorlock {
+    let locks = builder.build().expect("the settings are valid");
+    wait_until("all nodes are admitted", LIMIT, || {
+        locks.admit().is_ok() && locks.try_lock("any").is_ok_and(|guard| guard.is_some())
+    });
+    locks
+}
