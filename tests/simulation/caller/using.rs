@@ -3,12 +3,29 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::{Caller, Doing, Unlock, Use};
+use super::{Caller, Doing};
 use crate::kinds::reply;
-use crate::quorum::{Basis, Release};
+use crate::quorum::{Basis, Release, Time};
 use crate::simulation::client::{Client, Cx, Phase};
 use crate::simulation::held::Held;
 use crate::simulation::round::Round;
+
+/// What was known of a lock when its holder began to give it back.
+pub(super) struct Unlock {
+    /// It was valid, until then.
+    pub(super) valid_until: Option<Time>,
+    /// Its keys had been deleted.
+    pub(super) gone: bool,
+}
+
+/// What it does with the lock.
+#[derive(Clone, Copy)]
+pub(super) struct Use {
+    pub(super) until: Time,
+    /// Asks for so much more, once.
+    pub(super) extend: Option<Duration>,
+    pub(super) unlock: bool,
+}
 
 impl Caller {
     /// What to do with the lock.

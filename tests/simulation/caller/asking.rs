@@ -1,0 +1,165 @@
+//! One attempt of a call: the nodes are asked, and what their answers come to.
+
+use super::call::Call;
+use super::waiting::Pause;
+use super::{BACKOFF, Caller, Doing};
+use crate::quorum::{
+    Attempt, Ballot, Conclusion, Judged, Judgement, Outcome, Outlook, Quorum, Step, Watch,
+    asking_order,
+};
+use crate::simulation::claim::Claim;
+use crate::simulation::client::{Client, Cx};
+use crate::simulation::held::Held;
+
+impl Caller {
+    /// Asks all nodes once, or one of them first.
+    pub(super) fn attempt(client: &mut Client, index: usize, cx: &mut Cx<'_>, mut call: Call) {
+        call.asked += 1;
+        if let Some(watch) = &mut call.watch {
+            watch.attempt_begins();
+        }
+        let names: Vec<_> = (0..cx.settings.nodes).map(|node| format!("node-{node}")).collect();
+        let order = asking_order(format!("name-{}", call.name).as_bytes(), &names);
+        let now = cx.now();
+        let first = call.last.take().and_then(|last| {
+            let answered = |node: usize| last.with(|last| last.has_vote_of(node));
+            call.acquisition.begins_with(&order, answered, now)
+        });
+        let random = cx.net.chance.owner();
+        let owner = call.acquisition.owner(random);
+        let answer_by = call.acquisition.answer_by(cx.now(), cx.settings.node_timeout);
+        client.callers[index].epoch = cx.net.fresh();
+        let note = client.callers[index].note();
+        let claim = Claim::new(client, cx, call.name, call.terms, owner, answer_by, note);
+        match first {
+            Some((first, until)) => {
+                claim.attempt.with(|attempt| attempt.begin_with(first));
+                claim.ask(client, cx, |node| node == first);
+                cx.remind(until.min(answer_by), note);
+            }
+            None => {
+                claim.ask(client, cx, |_| true);
+                cx.remind(answer_by, note);
+            }
+        }
+        client.callers[index].doing = Doing::Attempting(call, claim);
+    }
+
+    /// The verdict is there, or the time for it is over.
+    pub(super) fn answered(
+        client: &mut Client,
+        index: usize,
+        cx: &mut Cx<'_>,
+        call: Call,
+        mut claim: Claim,
+    ) {
+        let alone = claim.attempt.with(|attempt| attempt.alone());
+        let answer_by = call.acquisition.answer_by(cx.now(), cx.settings.node_timeout);
+        if let Some(first) = alone.filter(|_| claim.attempt.reopen(answer_by)) {
+            claim.answer_by = answer_by;
+            claim.ask(client, cx, |node| node != first);
+            cx.remind(answer_by, client.callers[index].note());
+            client.callers[index].doing = Doing::Attempting(call, claim);
+            return;
+        }
+        // The time of the node that was asked alone may be over since the others were asked.
+        if cx.now() < claim.answer_by && !claim.attempt.with(|attempt| attempt.decided()) {
+            client.callers[index].doing = Doing::Attempting(call, claim);
+            return;
+        }
+        let decided = claim.attempt.with(|attempt| attempt.decided());
+        match claim.attempt.with(Attempt::number_to_write_back).filter(|_| decided) {
+            Some(number) => {
+                client.callers[index].epoch = cx.net.fresh();
+                let note = client.callers[index].note();
+                let round = claim.write_back(client, cx, number, note);
+                cx.remind(claim.answer_by, note);
+                client.callers[index].doing = Doing::Confirming(call, claim, round);
+            }
+            None => Self::conclude(client, index, cx, call, claim),
+        }
+    }
+
+    /// All that is to be heard of an attempt was heard.
+    pub(super) fn conclude(
+        client: &mut Client,
+        index: usize,
+        cx: &mut Cx<'_>,
+        mut call: Call,
+        mut claim: Claim,
+    ) {
+        claim.saw_numbers(client);
+        let now = cx.now();
+        let outlook = Outlook::new(None, cx.settings.node_timeout);
+        let judged = claim.attempt.with(|attempt| outlook.judge(attempt, now));
+        let Judged::Concluded(Judgement { conclusion, quorum, .. }) = judged else {
+            panic!("nobody falls back here: {judged:?}");
+        };
+        if Self::disagrees(cx) {
+            // A node was heard of meanwhile. A lock that was won all the same is given back.
+            client.release(cx, &claim, call.terms.ttl);
+            client.leave(cx, call.name, call.ticket);
+            return Self::refused(client, index, cx);
+        }
+        claim.attempt.with(|attempt| {
+            let covered = call.watch.as_mut().is_some_and(|watch| {
+                watch.attempt_ended(attempt);
+                watch.is_covered()
+            });
+            call.acquisition.tried(attempt, now, covered);
+        });
+        call.last = Some(claim.attempt.clone());
+        let (random, set_time) = (cx.net.chance.share(), cx.shared.set_time(now));
+        let ready_in = cx.shared.admission.borrow().ready_in(now, set_time);
+        let (step, settled) = if conclusion == Conclusion::NotAdmitted {
+            let step = call.acquisition.not_admitted(ready_in, claim.started, now, random);
+            (step, ready_in.is_some())
+        } else {
+            let step = call.acquisition.concluded(conclusion, claim.started, now, random);
+            (step, quorum == Quorum::Reached)
+        };
+        if let Step::Finish(outcome @ Outcome::Granted { valid_until, number }) = step {
+            claim.number = number;
+            claim.granted_at = cx.net.now;
+            let held = Held::begin(client, cx, claim, valid_until, call.ticket);
+            let now = cx.net.now;
+            let until = cx.clock.when(valid_until);
+            cx.net.checks.granted(&held.claim, 0, until, now);
+            return Self::finish(client, index, cx, &call, outcome, Some(held));
+        }
+        if !cx.net.switches.keeps_lost_attempts {
+            client.release(cx, &claim, call.terms.ttl);
+        }
+        if !call.acquisition.cut_short(conclusion, now) {
+            client.concluded(cx, call.name, conclusion);
+        }
+        let (who, now) = (cx.client, cx.net.now);
+        let held = matches!(conclusion, Conclusion::Held { .. });
+        if settled || held {
+            call.reached = now;
+        } else if matches!(step, Step::Wait(_)) {
+            let timeout = cx.settings.no_quorum_timeout;
+            cx.net.checks.unreached(who, call.reached, timeout, false, now);
+        }
+        match step {
+            Step::Finish(outcome) => Self::finish(client, index, cx, &call, outcome, None),
+            Step::Wait(until) => {
+                if held && call.watch.is_none() {
+                    call.watch = Some(client.watch(cx));
+                    // Whatever it has been told of others, nobody may sleep for long while the lock is free.
+                    let others = if cx.net.pair { 1 } else { cx.net.chance.below(5) };
+                    call.acquisition.expects(u32::try_from(others).unwrap_or(0));
+                    call.waits_since = cx.net.now;
+                }
+                // A few tries are quick, after split votes.
+                call.hurries = until.since(cx.now()) < BACKOFF.min;
+                let cue = call.watch.as_ref().and_then(Watch::cue);
+                let pause = if held { Pause::TimeOrCue(until) } else { Pause::Time };
+                let until = if held && cue.is_some() { cx.now() } else { until };
+                let caller = &mut client.callers[index];
+                caller.doing = Doing::Pausing(call, pause);
+                caller.remind(cx, until);
+            }
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! A call that wants a lock: how it begins, and how it ends.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use super::{BACKOFF, Caller, Doing};
+use crate::quorum::{Acquisition, Attempt, Outcome, Patience, Policy, Terms, Ticket, Time, Watch};
+use crate::simulation::client::{Client, Cx, Phase};
+use crate::simulation::held::Held;
+use crate::simulation::round::Round;
+use crate::simulation::setup::Habit;
+
+/// A call that wants a lock.
+pub(super) struct Call {
+    pub(super) acquisition: Acquisition,
+    pub(super) patience: Patience,
+    pub(super) name: usize,
+    pub(super) terms: Terms,
+    pub(super) began: Duration,
+    /// Attempts after a full pause.
+    pub(super) attempts: u32,
+    /// Its place in line.
+    pub(super) ticket: Ticket,
+    /// When it gives up, whatever it is waiting for.
+    pub(super) cancelled_at: Option<Time>,
+    pub(super) hurries: bool,
+    /// All attempts.
+    pub(super) asked: u32,
+    /// What was heard, once it waits.
+    pub(super) watch: Option<Watch>,
+    pub(super) waits_since: Duration,
+    /// The last attempt.
+    pub(super) last: Option<Rc<Round<Attempt>>>,
+    /// When the nodes have settled an attempt last.
+    pub(super) reached: Duration,
+}
+
+impl Caller {
+    /// Begins a call, if there is one to make.
+    pub(super) fn call(client: &mut Client, index: usize, cx: &mut Cx<'_>) {
+        let now = cx.now();
+        let rolling = cx.settings.rolling;
+        let first = cx.client == 0 && index == 0;
+        let (name, patience, renewed) = match cx.phase {
+            Phase::Draining => return,
+            Phase::Probing => {
+                let name = client.callers[index].to_probe;
+                if name == cx.settings.names {
+                    return;
+                }
+                client.callers[index].to_probe += 1;
+                let longest = cx.settings.longest_ttl.mul_f64(1.02) + cx.settings.max_ttl;
+                let enough = longest + Duration::from_secs(5);
+                (name, Patience::Until(now.after(enough)), true)
+            }
+            Phase::Working if cx.settings.habit != Habit::Anything => {
+                let calls = &mut client.callers[index].calls;
+                *calls += 1;
+                let Some(patience) = cx.settings.habit.next(*calls - 1, cx) else { return };
+                (0, patience, true)
+            }
+            Phase::Working if rolling && first => (0, Patience::Forever, true),
+            Phase::Working => {
+                let chance = &mut cx.net.chance;
+                let name = if rolling { 1 } else { chance.below(cx.settings.names) };
+                let patience = match chance.below(4) {
+                    0 => Patience::Once,
+                    1 => Patience::Forever,
+                    _ => Patience::Until(now.after(chance.ms(10..4_000))),
+                };
+                (name, patience, !chance.one_in(3))
+            }
+        };
+        let mechanisms = cx.net.switches.mechanisms;
+        let acquisition = Acquisition::new(Policy {
+            patience,
+            backoff: BACKOFF,
+            no_quorum_timeout: cx.settings.no_quorum_timeout,
+            ordered: true,
+            mechanisms,
+        });
+        let limited = !rolling
+            && cx.settings.habit == Habit::Anything
+            && cx.phase == Phase::Working
+            && cx.net.chance.one_in(5);
+        let share = cx.net.chance.pick(&[0.5, 1.5, 3.0]);
+        let max_hold = limited.then(|| cx.settings.ttl.mul_f64(share));
+        let terms = Terms { ttl: cx.settings.ttl, renewed, max_hold, mechanisms };
+        let terms = terms.ending_with_the_hold();
+        let began = cx.net.now;
+        let cancels = cx.phase == Phase::Working && !rolling && cx.net.chance.one_in(4);
+        let cancelled_at = cancels.then(|| now.after(cx.net.chance.ms(1..500)));
+        if Self::disagrees(cx) {
+            return Self::refused(client, index, cx);
+        }
+        let ticket = client.stand_in_line(cx, name, terms, patience == Patience::Once, index);
+        let call = Call {
+            acquisition,
+            patience,
+            name,
+            terms,
+            began,
+            attempts: 1,
+            hurries: false,
+            asked: 0,
+            ticket,
+            cancelled_at,
+            reached: began,
+            watch: None,
+            waits_since: began,
+            last: None,
+        };
+        Self::next(client, index, cx, call, false);
+    }
+
+    /// Whether a node is in a state for whose sake no lock may be taken anywhere.
+    pub(super) fn disagrees(cx: &Cx<'_>) -> bool {
+        cx.shared.admission.borrow().conflict().is_some()
+    }
+
+    /// Tells a caller that its client is configured in another way than others.
+    pub(super) fn refused(client: &mut Client, index: usize, cx: &mut Cx<'_>) {
+        let (who, now) = (cx.client, cx.net.now);
+        cx.net.tell(|| format!("client {who}, caller {index}: Config"));
+        cx.net.checks.disagreed(who, now);
+        let caller = &mut client.callers[index];
+        if cx.phase == Phase::Working {
+            caller.doing = Doing::Thinking;
+            let at = cx.now().after(cx.net.chance.ms(100..1_000));
+            caller.remind(cx, at);
+        }
+    }
+
+    pub(super) fn finish(
+        client: &mut Client,
+        index: usize,
+        cx: &mut Cx<'_>,
+        call: &Call,
+        outcome: Outcome,
+        held: Option<Rc<Held>>,
+    ) {
+        client.leave(cx, call.name, call.ticket);
+        let who = cx.client;
+        let what = held
+            .as_ref()
+            .map_or(format!("{outcome:?}"), |held| format!("granted to {}", held.claim.short()));
+        cx.net.tell(|| format!("client {who}, caller {index}: name {}: {what}", call.name));
+        let bound = match call.patience {
+            Patience::Once => Some(cx.net.now.saturating_sub(call.began))
+                // Nodes that are found to be ready are asked again at once.
+                .map(|took| (took, cx.settings.node_timeout * call.asked.min(2))),
+            Patience::Until(deadline) => {
+                let deadline = cx.clock.when(deadline);
+                Some((cx.net.now, deadline))
+            }
+            Patience::Forever => None,
+        };
+        let now = cx.net.now;
+        cx.net.checks.call_ended(who, call.began, bound, now);
+        cx.net.checks.attempted(who, call.attempts, now - call.began, BACKOFF.min, now);
+        let no_quorum =
+            matches!(outcome, Outcome::NoQuorum | Outcome::TooLate | Outcome::Unconfirmed);
+        if no_quorum && call.patience == Patience::Forever {
+            let timeout = cx.settings.no_quorum_timeout;
+            cx.net.checks.unreached(who, call.reached, timeout, true, now);
+        }
+        if cx.phase == Phase::Probing {
+            cx.net.checks.probed(who, call.name, held.is_some(), now);
+        }
+        match held {
+            None => Self::rest(client, index, cx),
+            Some(held) => {
+                let waits_since = call.watch.is_some().then_some(call.waits_since);
+                cx.net.checks.served(who, waits_since, now);
+                let usage = Self::usage(index, cx, &held);
+                Self::hold(client, index, cx, held, usage);
+            }
+        }
+    }
+}
