@@ -17,7 +17,7 @@ use super::claim::Claim;
 use super::client::{Client, Cx, Note, Phase};
 use super::held::Held;
 use super::round::Round;
-use crate::quorum::{Attempt, Backoff, Confirmation, Extension, Release, Ticket, Time};
+use crate::quorum::{Attempt, Backoff, Confirmation, Extension, Release, Time};
 
 const BACKOFF: Backoff = Backoff { min: Duration::from_millis(5), max: Duration::from_millis(150) };
 
@@ -58,15 +58,13 @@ impl Caller {
         matches!(self.doing, Doing::Nothing)
     }
 
-    /// What it was trying to get, and its place in the line of a name.
-    pub(super) fn into_parts(self) -> (Option<Claim>, Option<(usize, Ticket)>) {
+    /// What it was trying to get, and its call.
+    pub(super) fn into_parts(self) -> (Option<Claim>, Option<Call>) {
         match self.doing {
             Doing::Attempting(call, claim) | Doing::Confirming(call, claim, _) => {
-                (Some(claim), Some((call.name, call.ticket)))
+                (Some(claim), Some(call))
             }
-            Doing::Pausing(call, _) | Doing::Waiting(call) => {
-                (None, Some((call.name, call.ticket)))
-            }
+            Doing::Pausing(call, _) | Doing::Waiting(call) => (None, Some(call)),
             _ => (None, None),
         }
     }
@@ -164,7 +162,8 @@ impl Caller {
             Phase::Probing if caller.to_probe == cx.settings.names => Doing::Nothing,
             Phase::Working | Phase::Probing => Doing::Thinking,
         };
-        let think = if cx.net.chance.one_in(3) { cx.net.chance.ms(0..400) } else { Duration::ZERO };
+        let thinks = cx.settings.habit.thinks() && cx.net.chance.one_in(3);
+        let think = if thinks { cx.net.chance.ms(0..400) } else { Duration::ZERO };
         let at = cx.now().after(think);
         caller.remind(cx, at);
     }

@@ -10,16 +10,17 @@ use super::claim::Claim;
 use super::clock::Clock;
 use super::held::Held;
 use super::line::Line;
+use super::manners::Ears;
 use super::network::{ConnId, Event, Network};
 use super::plan::Plan;
-use super::round::{Asker, Round};
+use super::round::Asker;
 use super::setup::Habit;
 use super::shared::{Shared, configuration};
 use super::wake::{News, Session};
 use super::worker::Worker;
 use crate::embedded::Reply;
 use crate::quorum::mark::Configuration;
-use crate::quorum::{Duty, LastNumbers, Release, Time, drift, worth_waiting};
+use crate::quorum::{Duty, LastNumbers, Time, drift, worth_waiting};
 
 /// What a client's threads wait for.
 #[derive(Clone, Copy, Debug)]
@@ -113,9 +114,8 @@ impl Cx<'_> {
     /// Wakes a thread up, which takes a moment, and sometimes more.
     pub(super) fn wake(&mut self, note: Note) {
         self.net.perhaps_pause(self.client);
-        let chance = &mut self.net.chance;
-        let moment = if chance.one_in(50) { chance.ms(0..20) } else { Duration::from_micros(50) };
-        let at = self.net.now + moment;
+        let late = self.net.straggles().then(|| self.net.chance.ms(0..20));
+        let at = self.net.now + late.unwrap_or(Duration::from_micros(50));
         self.net.schedule(at, Event::ForClient { client: self.client, note });
     }
 }
@@ -197,7 +197,7 @@ impl Client {
         self.running = true;
         self.process = net.fresh();
         self.numbers = LastNumbers::default();
-        self.sessions = vec![Session::default(); self.settings.nodes];
+        self.sessions = (0..self.settings.nodes).map(|_| Session::default()).collect();
         self.shared = Rc::new(Shared::new(&self.configuration, net.switches.mechanisms));
         let (how_many, mechanisms) = (self.how_many, net.switches.mechanisms);
         self.with(net, |client, cx| {
@@ -230,12 +230,12 @@ impl Client {
                 held.drop_guard(client, cx);
             }
             for caller in std::mem::take(&mut client.callers) {
-                let (claim, place) = caller.into_parts();
+                let (claim, call) = caller.into_parts();
                 if let Some(claim) = claim {
                     client.release(cx, &claim, claim.terms.ttl);
                 }
-                if let Some((name, ticket)) = place {
-                    client.leave(cx, name, ticket);
+                if let Some(mut call) = call {
+                    call.leave(client, cx);
                 }
             }
         });
@@ -340,20 +340,26 @@ impl Client {
         self.send_releases(cx, claim, &duties, longest_ttl, None);
     }
 
+    /// The same for a lock that was held: the answers say who else waits for it.
+    pub(super) fn give_back(&mut self, cx: &mut Cx<'_>, claim: &Claim, longest_ttl: Duration) {
+        let duties = claim.close();
+        let ears = Ears { shared: cx.shared.clone(), name: claim.name, inner: None };
+        self.send_releases(cx, claim, &duties, longest_ttl, Some(&(Rc::new(ears) as _)));
+    }
+
     pub(super) fn send_releases(
         &mut self,
         cx: &mut Cx<'_>,
         claim: &Claim,
         duties: &[Duty],
         longest_ttl: Duration,
-        round: Option<&Rc<Round<Release>>>,
+        sink: Option<&Rc<dyn Asker>>,
     ) {
         cx.net.checks.gives_up(cx.client, &claim.owner, cx.net.now);
         let gone_at = cx.now().after(longest_ttl).after(drift(longest_ttl));
         for duty in duties {
             let until = (!duty.ghost).then_some(gone_at);
-            let asker = round.cloned().map(|round| -> Rc<dyn Asker> { round });
-            self.workers[duty.node].release(cx, claim.release_call(cx), asker, until);
+            self.workers[duty.node].release(cx, claim.release_call(cx), sink.cloned(), until);
         }
     }
 

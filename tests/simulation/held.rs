@@ -57,6 +57,7 @@ impl Held {
         claim: Claim,
         valid_until: Time,
         ticket: Ticket,
+        refused: bool,
     ) -> Rc<Self> {
         let lease = Lease::new(claim.terms, Basis::Majority, claim.started, valid_until);
         let rounds = Rounds::new(claim.terms.mechanisms);
@@ -79,7 +80,7 @@ impl Held {
             held.lease.borrow_mut().stood_still();
         }
         client.held.insert(held.id, held.clone());
-        client.won(&held);
+        client.won(cx, &held, refused);
         held.sleep(cx);
         held
     }
@@ -321,7 +322,7 @@ impl Held {
         let first = self.end(client, cx);
         if first {
             let longest_ttl = self.lease.borrow().longest_ttl();
-            client.release(cx, &self.claim, longest_ttl);
+            client.give_back(cx, &self.claim, longest_ttl);
             client.gone(cx, self, false);
         }
         first

@@ -5,7 +5,9 @@ use std::rc::Rc;
 use super::caller::Caller;
 use super::client::{Client, Cx};
 use super::held::Held;
-use crate::quorum::{Conclusion, LocalQueue, Mechanisms, Terms, Ticket, Turn, Wake};
+use super::manners::Manner;
+use super::wake::owner_number;
+use crate::quorum::{Conclusion, LocalQueue, Mechanisms, Terms, Ticket, Time, Turn, Wake};
 
 pub(super) struct Line {
     queue: LocalQueue<Slot>,
@@ -24,6 +26,8 @@ struct Slot {
 pub(super) enum Looked {
     /// What it has to do, and whether the lock is known to be held.
     Turn(Turn, bool),
+    /// To leave the lock to others until then, or until one of them gives it back, which is not that owner.
+    GiveWay(Time, Option<u128>),
     Given(Rc<Held>),
 }
 
@@ -48,7 +52,26 @@ impl Client {
         ticket
     }
 
-    pub(super) fn look(&mut self, cx: &mut Cx<'_>, name: usize, ticket: Ticket) -> Looked {
+    /// What there is to see for a caller, who perhaps wants the lock now or not at all (`once`).
+    pub(super) fn look(
+        &mut self,
+        cx: &mut Cx<'_>,
+        name: usize,
+        ticket: Ticket,
+        once: bool,
+    ) -> Looked {
+        let looked = self.look_at_line(cx, name, ticket);
+        if matches!(looked, Looked::Turn(Turn::Ask, _))
+            && !once
+            && let Some(Manner { courtesy, last_owner }) = cx.shared.manners.borrow_mut().of(name)
+            && let Some(until) = courtesy.away_until(cx.now())
+        {
+            return Looked::GiveWay(until, *last_owner);
+        }
+        looked
+    }
+
+    fn look_at_line(&mut self, cx: &mut Cx<'_>, name: usize, ticket: Ticket) -> Looked {
         if !cx.settings.local_queues {
             return Looked::Turn(Turn::Ask, false);
         }
@@ -66,14 +89,35 @@ impl Client {
         Looked::Turn(queue.turn(ticket, held_until, now), is_held)
     }
 
+    /// A caller has left the lock to others, until its time was over or a release was told (`cued`).
+    pub(super) fn gave_way(&mut self, cx: &mut Cx<'_>, name: usize, cued: bool) {
+        if let Some(manner) = cx.shared.manners.borrow_mut().of(name) {
+            manner.courtesy.gave_way(cued);
+        }
+    }
+
     /// The nodes were asked by a caller, who did not get the lock.
     pub(super) fn concluded(&mut self, cx: &mut Cx<'_>, name: usize, conclusion: Conclusion) {
+        if let (Some(manner), Conclusion::Held { .. }) =
+            (cx.shared.manners.borrow_mut().of(name), conclusion)
+        {
+            manner.courtesy.refused();
+        }
         let wake = self.lines[name].queue.concluded(conclusion);
         self.wake(cx, name, wake);
     }
 
-    /// A caller has got the lock from the nodes.
-    pub(super) fn won(&mut self, held: &Rc<Held>) {
+    /// A caller has got the lock from the nodes, who may have been `refused` before.
+    pub(super) fn won(&mut self, cx: &mut Cx<'_>, held: &Rc<Held>, refused: bool) {
+        let (name, now) = (held.claim.name, cx.now());
+        let mut manners = cx.shared.manners.borrow_mut();
+        if refused {
+            // Whoever had it is likely to want it again.
+            manners.heard(name, 0, now);
+        }
+        if let Some(manner) = manners.of(name) {
+            manner.courtesy.granted(now);
+        }
         let line = &mut self.lines[held.claim.name];
         line.queue.won(held.ticket);
         line.holder = Some(held.clone());
@@ -86,7 +130,8 @@ impl Client {
         }
         let (name, now) = (held.claim.name, cx.now());
         let queue = &mut self.lines[name].queue;
-        let chosen = queue.hand_over(held.ticket, &mut held.lease.borrow_mut(), false, now);
+        let others = cx.shared.manners.borrow().others_wait(name, now);
+        let chosen = queue.hand_over(held.ticket, &mut held.lease.borrow_mut(), others, now);
         let Some((ticket, sequence)) = chosen else { return false };
         let Some(slot) = queue.with(ticket) else { return false };
         slot.handed = Some(held.clone());
@@ -101,10 +146,17 @@ impl Client {
 
     /// The lock has been given back to the nodes, or was `lost`.
     pub(super) fn gone(&mut self, cx: &mut Cx<'_>, held: &Rc<Held>, lost: bool) {
-        let name = held.claim.name;
+        let (name, now) = (held.claim.name, cx.now());
+        if let Some(Manner { courtesy, last_owner }) = cx.shared.manners.borrow_mut().of(name)
+            && !lost
+        {
+            courtesy.given_back(now);
+            *last_owner = owner_number(held.claim.owner.as_bytes());
+        }
+        let others = cx.shared.manners.borrow().others_wait(name, now);
         let line = &mut self.lines[name];
         line.holder.take_if(|holder| Rc::ptr_eq(holder, held));
-        let wake = line.queue.gone(held.ticket, lost, false, cx.now());
+        let wake = line.queue.gone(held.ticket, lost, others, now);
         self.wake(cx, name, wake);
     }
 

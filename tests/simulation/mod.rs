@@ -3,8 +3,8 @@
 //!
 //! It contains no rule of the protocol: what it has of its own is a network, nodes' processes,
 //! clocks, users that take locks, and checkers that know what users may rely on. `worker.rs`,
-//! `round.rs`, `claim.rs`, `held.rs`, `line.rs` and `caller.rs` carry requests and answers as the files of the
-//! same, or a like, name in `src/` do with threads.
+//! `round.rs`, `claim.rs`, `held.rs`, `line.rs`, `manners.rs`, `wake.rs` and `caller.rs` carry requests
+//! and answers as the files of the same, or a like, name in `src/` do with threads.
 //!
 //! A plan comes from a seed, or it is one of `scenarios/`: scripted, with other delays for each seed.
 //!
@@ -27,6 +27,7 @@ mod clock;
 mod faults;
 mod held;
 mod line;
+mod manners;
 mod network;
 mod node;
 mod plan;

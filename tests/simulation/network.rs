@@ -34,10 +34,19 @@ pub(super) enum Event {
         conn: ConnId,
     },
     /// A connection that is to listen reaches the node.
+    Listen {
+        client: usize,
+        node: usize,
+        session: u64,
+    },
+    /// Over such a connection: releases of the lock of that name are to be told from now on, or not any
+    /// more.
     Subscribe {
         client: usize,
         node: usize,
         session: u64,
+        name: usize,
+        on: bool,
     },
     /// Something for a client alone.
     ForClient {
@@ -110,6 +119,7 @@ pub(super) struct Network {
     pub(super) switches: Switches,
     pub(super) events: u64,
     latency_ms: u64,
+    stragglers: usize,
     flaky: usize,
     sleepy: usize,
     pub(super) pair: bool,
@@ -134,11 +144,13 @@ impl Network {
             links: vec![vec![Link::default(); plan.nodes]; clients],
             conns: Vec::new(),
             listeners: vec![vec![listen::Listener::default(); plan.nodes]; clients],
-            names: plan.names,
+            // The last one of the plan, and those who keep away from it.
+            names: plan.names + 1,
             checks: Checks::default(),
             switches,
             events: 0,
             latency_ms: plan.latency_ms,
+            stragglers: plan.stragglers,
             flaky: plan.flaky,
             sleepy: plan.sleepy,
             pair: plan.pair,
@@ -184,7 +196,7 @@ impl Network {
     }
 
     fn delay(&mut self, client: usize, node: usize) -> Duration {
-        let delay = if self.chance.one_in(50) {
+        let delay = if self.straggles() {
             self.chance.ms(1..60)
         } else {
             self.chance.ms(0..self.latency_ms)
@@ -255,18 +267,6 @@ impl Network {
         }
     }
 
-    fn happens(&mut self, one_in: usize) -> bool {
-        one_in > 0 && !self.calm && self.chance.one_in(one_in)
-    }
-
-    /// A process is about to do something: perhaps it is stopped right now.
-    pub(super) fn perhaps_pause(&mut self, client: usize) {
-        if self.happens(self.sleepy) {
-            let lasts = self.longest_nap.mul_f64(self.chance.share());
-            self.schedule(self.now, Event::Pause { client, lasts });
-        }
-    }
-
     pub(super) fn client_of(&self, conn: ConnId) -> usize {
         self.conns[conn].client
     }
@@ -278,7 +278,7 @@ impl Network {
 
     pub(super) fn close_all(&mut self, client: usize) {
         self.conns.iter_mut().filter(|conn| conn.client == client).for_each(|c| c.open = false);
-        self.listeners[client].fill(listen::Listener::default());
+        (0..self.nodes.len()).for_each(|node| self.stop_listening(client, node));
     }
 
     /// A request arrives.

@@ -64,9 +64,14 @@ impl SimNode {
         self.engine.subscribe(channel);
     }
 
-    /// The channels on which something was published since this was asked last.
-    pub(super) fn take_published(&mut self) -> Vec<Vec<u8>> {
-        self.engine.take_published().into_iter().map(|message| message.channel).collect()
+    pub(super) fn unsubscribe(&mut self, channel: &[u8]) {
+        self.engine.unsubscribe(channel);
+    }
+
+    /// What was published since this was asked last: on which channel, and the text.
+    pub(super) fn take_published(&mut self) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let published = self.engine.take_published().into_iter();
+        published.map(|message| (message.channel, message.text)).collect()
     }
 
     pub(super) fn value(&mut self, key: &[u8], now: Duration) -> Option<Vec<u8>> {

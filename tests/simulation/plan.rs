@@ -43,6 +43,8 @@ pub(super) struct Plan {
     pub(super) deleting: bool,
     /// Up to so many milliseconds each message takes, as a rule.
     pub(super) latency_ms: u64,
+    /// One message out of so many takes much longer, and one thread that is woken up; 0: none does.
+    pub(super) stragglers: usize,
     /// One message out of so many resets its connection, and arrives late, or never; 0: none does.
     pub(super) flaky: usize,
     /// A process stops one out of so many times when it is about to do something; 0: it never does.
@@ -50,6 +52,10 @@ pub(super) struct Plan {
     /// Callers of one client that want the same lock stand in line.
     pub(super) local_queues: bool,
     pub(super) faults: Vec<Scheduled>,
+    /// How long it goes on at least before everything is healed.
+    pub(super) lasts: Duration,
+    /// Everybody wants the same lock all the time; so many others have it at most while somebody waits.
+    pub(super) turns: Option<u32>,
     /// What each client is set to, if that is not the same for all.
     pub(super) setups: Vec<Setup>,
 }
@@ -102,10 +108,13 @@ impl Plan {
             pair: false,
             deleting,
             latency_ms: if quiet { 2 } else { chance.pick(&[2, 2, 2, 20]) },
+            stragglers: 50,
             flaky: if quiet { 0 } else { chance.pick(&[0, 300, 30, 30]) },
             sleepy: if quiet { 0 } else { chance.pick(&[0, 0, 1_000, 100]) },
             local_queues: true,
             faults: Vec::new(),
+            lasts: FAULTS_END,
+            turns: None,
             setups: Vec::new(),
         };
         if !quiet && chance.one_in(8) {

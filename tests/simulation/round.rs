@@ -14,7 +14,7 @@ pub(super) trait Asker {
     fn sending(&self, node: usize, now: Time) -> bool;
 
     /// The one answer of a node; whom to wake, if that decided it.
-    fn answer(&self, node: usize, answer: Result<&Reply, Failure>) -> Option<Note>;
+    fn answer(&self, node: usize, answer: Result<&Reply, Failure>, now: Time) -> Option<Note>;
 }
 
 pub(super) struct Round<B: Ballot> {
@@ -52,7 +52,7 @@ impl<B: Ballot> Asker for Round<B> {
         self.with(|ballot| ballot.sending(node, now))
     }
 
-    fn answer(&self, node: usize, answer: Result<&Reply, Failure>) -> Option<Note> {
+    fn answer(&self, node: usize, answer: Result<&Reply, Failure>, _now: Time) -> Option<Note> {
         let vote = match answer {
             Err(failure) => Err(failure),
             Ok(reply) => (self.read)(&value(reply)).map_err(|Unexpected| Failure::Unknown),

@@ -25,6 +25,8 @@ pub(super) enum Habit {
     Keeps,
     /// They want the first name all the time, each time for a moment.
     Contends,
+    /// They want the first name all the time, have it shortly, and want it again at once.
+    Insists,
     /// They try for the first name once, after that time, and give it back at once.
     TriesOnce(Duration),
 }
@@ -34,7 +36,7 @@ impl Habit {
     pub(super) fn begins(self) -> Duration {
         match self {
             Self::TriesOnce(after) => after,
-            Self::Anything | Self::Keeps | Self::Contends => Duration::ZERO,
+            Self::Anything | Self::Keeps | Self::Contends | Self::Insists => Duration::ZERO,
         }
     }
 
@@ -43,7 +45,7 @@ impl Habit {
         match self {
             Self::Anything => None,
             Self::TriesOnce(_) => (calls == 0).then_some(Patience::Once),
-            Self::Keeps => Some(Patience::Forever),
+            Self::Keeps | Self::Insists => Some(Patience::Forever),
             Self::Contends => Some(Patience::Until(cx.now().after(cx.net.chance.ms(500..4_000)))),
         }
     }
@@ -54,6 +56,12 @@ impl Habit {
             Self::Anything => None,
             Self::Keeps => Some(now.after(Duration::from_secs(3_600))),
             Self::Contends | Self::TriesOnce(_) => Some(now),
+            Self::Insists => Some(now.after(Duration::from_micros(300))),
         }
+    }
+
+    /// Whether they think before they want something again.
+    pub(super) fn thinks(self) -> bool {
+        self != Self::Insists
     }
 }

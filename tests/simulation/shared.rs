@@ -1,8 +1,11 @@
-//! What the threads of a client know together: which nodes may grant, and what their clocks say.
+//! What the threads of a client know together: which nodes may grant, what their clocks say, and who
+//! else wants the locks.
 
 use std::cell::{Cell, RefCell};
 
+use super::manners::Manners;
 use super::setup::Setup;
+use super::wake::Channels;
 use crate::quorum::admission::Admission;
 use crate::quorum::mark::Configuration;
 use crate::quorum::set_time::SetTime;
@@ -13,6 +16,8 @@ pub(super) struct Shared {
     clocks: RefCell<Vec<Option<Offset>>>,
     /// How often the client's own clock has stood still, as far as it knows.
     pub(super) standstills: Cell<u64>,
+    pub(super) channels: RefCell<Channels>,
+    pub(super) manners: RefCell<Manners>,
 }
 
 pub(super) fn configuration(setup: Setup, quarantine: bool) -> Configuration {
@@ -31,6 +36,8 @@ impl Shared {
             admission: RefCell::new(Admission::new(configuration, false, mechanisms)),
             clocks: RefCell::new(vec![None; configuration.nodes]),
             standstills: Cell::new(0),
+            channels: RefCell::default(),
+            manners: RefCell::new(Manners::new(mechanisms)),
         }
     }
 

@@ -17,6 +17,9 @@ use crate::quorum::{Backoff, Failure, Offset, Time};
 const RECONNECT: Backoff =
     Backoff { min: Duration::from_millis(20), max: Duration::from_millis(1_000) };
 
+/// How long a worker takes until it looks into its mailbox.
+const WAKES_UP: Duration = Duration::from_micros(20);
+
 /// What is to be sent: a message, as often as it takes.
 #[derive(Clone)]
 pub(super) struct Outgoing {
@@ -154,8 +157,13 @@ impl Worker {
         if self.is_down() {
             self.undeliverable(cx, job, Failure::NotSent);
         } else {
+            if self.mailbox.is_empty() {
+                // It lets those run first who woke it, and writes all that waits by then at once: a
+                // release, and the request of whoever wants the lock again.
+                let at = cx.now().after(WAKES_UP);
+                cx.remind(at, Note::Look { node: self.node, epoch: 0 });
+            }
             self.mailbox.push_back(job);
-            self.work(cx);
         }
     }
 
@@ -441,7 +449,9 @@ impl Worker {
     }
 
     fn answer(&self, cx: &mut Cx<'_>, job: &Job, answer: Result<&Reply, Failure>) {
-        if let Some(waiter) = job.asker.as_ref().and_then(|asker| asker.answer(self.node, answer)) {
+        let (node, now) = (self.node, cx.now());
+        let waiter = job.asker.as_ref().and_then(|asker| asker.answer(node, answer, now));
+        if let Some(waiter) = waiter {
             cx.wake(waiter);
         }
     }

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use super::checkers::{Grant, Violation, kept_back, leaked};
+use super::checkers::{Grant, Turns, Violation, kept_back, leaked};
 use super::client::{Client, Phase};
 use super::faults;
 use super::network::{Event, LATEST, Network};
-use super::plan::{FAULTS_END, Plan};
+use super::plan::Plan;
 use super::switches::Switches;
 
 /// Far more than any run needs whose threads do not spin.
@@ -51,6 +51,7 @@ pub(super) fn run(plan: &Plan, switches: Switches, told: bool) -> Run {
     world.net.checks.rolling = plan.rolling;
     world.net.checks.blips = plan.blips;
     world.net.checks.ttl = plan.ttl;
+    world.net.checks.turns = Turns::new(plan.callers.len(), plan.turns);
     world.net.checks.only = switches.checkers;
     world.net.checks.one_configuration = plan.one_configuration();
     // Their keys end when they should not.
@@ -74,7 +75,7 @@ pub(super) fn run(plan: &Plan, switches: Switches, told: bool) -> Run {
 impl World {
     fn all(&mut self) {
         let ends = self.plan.faults.iter().map(|scheduled| scheduled.at + scheduled.lasts);
-        let healed = ends.max().unwrap_or_default().max(FAULTS_END);
+        let healed = ends.max().unwrap_or_default().max(self.plan.lasts);
         self.until(healed);
         self.net.calm = true;
         // The last of the paused processes goes on, and what was late arrives.
@@ -179,7 +180,10 @@ impl World {
                 self.net.schedule(at, Event::Resume { client });
             }
             Event::Resume { client } => self.clients[client].resume(&mut self.net),
-            Event::Subscribe { client, node, session } => self.net.subscribe(client, node, session),
+            Event::Listen { client, node, session } => self.net.listens(client, node, session),
+            Event::Subscribe { client, node, session, name, on } => {
+                self.net.subscribe(client, node, session, name, on);
+            }
             Event::AtNode { conn, late } => self.net.at_node(conn, late),
             Event::AtClient { conn } => {
                 let client = self.net.client_of(conn);

@@ -4,27 +4,36 @@ use super::call::Call;
 use super::waiting::Pause;
 use super::{BACKOFF, Caller, Doing};
 use crate::quorum::{
-    Attempt, Ballot, Conclusion, Judged, Judgement, Outcome, Outlook, Quorum, Step, Watch,
+    Attempt, Ballot, Conclusion, Judged, Judgement, Outcome, Outlook, Patience, Quorum, Step,
     asking_order,
 };
 use crate::simulation::claim::Claim;
 use crate::simulation::client::{Client, Cx};
 use crate::simulation::held::Held;
+use crate::simulation::wake::Waiting;
 
 impl Caller {
     /// Asks all nodes once, or one of them first.
     pub(super) fn attempt(client: &mut Client, index: usize, cx: &mut Cx<'_>, mut call: Call) {
         call.asked += 1;
-        if let Some(watch) = &mut call.watch {
-            watch.attempt_begins();
+        let known = cx.shared.channels.borrow().is_known(call.name);
+        if call.patience != Patience::Once && call.waiting.is_none() && known {
+            // Others of its process have waited for it: as a rule, this one will have to.
+            call.wait(client, cx);
+            call.acquisition.is_contended();
+        }
+        if let Some(waiting) = &mut call.waiting {
+            waiting.watch.attempt_begins();
         }
         let names: Vec<_> = (0..cx.settings.nodes).map(|node| format!("node-{node}")).collect();
         let order = asking_order(format!("name-{}", call.name).as_bytes(), &names);
         let now = cx.now();
-        let first = call.last.take().and_then(|last| {
-            let answered = |node: usize| last.with(|last| last.has_vote_of(node));
-            call.acquisition.begins_with(&order, answered, now)
-        });
+        let last = call.last.take();
+        let answered = |node: usize| match &last {
+            Some(last) => last.with(|last| last.has_vote_of(node)),
+            None => !client.workers[node].is_down(),
+        };
+        let first = call.acquisition.begins_with(&order, answered, now);
         let random = cx.net.chance.owner();
         let owner = call.acquisition.owner(random);
         let answer_by = call.acquisition.answer_by(cx.now(), cx.settings.node_timeout);
@@ -98,11 +107,11 @@ impl Caller {
         if Self::disagrees(cx) {
             // A node was heard of meanwhile. A lock that was won all the same is given back.
             client.release(cx, &claim, call.terms.ttl);
-            client.leave(cx, call.name, call.ticket);
+            call.leave(client, cx);
             return Self::refused(client, index, cx);
         }
         claim.attempt.with(|attempt| {
-            let covered = call.watch.as_mut().is_some_and(|watch| {
+            let covered = call.waiting.as_mut().is_some_and(|Waiting { watch, .. }| {
                 watch.attempt_ended(attempt);
                 watch.is_covered()
             });
@@ -121,16 +130,18 @@ impl Caller {
         if let Step::Finish(outcome @ Outcome::Granted { valid_until, number }) = step {
             claim.number = number;
             claim.granted_at = cx.net.now;
-            let held = Held::begin(client, cx, claim, valid_until, call.ticket);
+            let held = Held::begin(client, cx, claim, valid_until, call.ticket, call.refused);
             let now = cx.net.now;
             let until = cx.clock.when(valid_until);
             cx.net.checks.granted(&held.claim, 0, until, now);
-            return Self::finish(client, index, cx, &call, outcome, Some(held));
+            return Self::finish(client, index, cx, call, outcome, Some(held));
         }
         if !cx.net.switches.keeps_lost_attempts {
             client.release(cx, &claim, call.terms.ttl);
         }
         if !call.acquisition.cut_short(conclusion, now) {
+            call.gave_way = false;
+            call.refused |= matches!(conclusion, Conclusion::Held { .. });
             client.concluded(cx, call.name, conclusion);
         }
         let (who, now) = (cx.client, cx.net.now);
@@ -142,23 +153,15 @@ impl Caller {
             cx.net.checks.unreached(who, call.reached, timeout, false, now);
         }
         match step {
-            Step::Finish(outcome) => Self::finish(client, index, cx, &call, outcome, None),
+            Step::Finish(outcome) => Self::finish(client, index, cx, call, outcome, None),
             Step::Wait(until) => {
-                if held && call.watch.is_none() {
-                    call.watch = Some(client.watch(cx));
-                    // Whatever it has been told of others, nobody may sleep for long while the lock is free.
-                    let others = if cx.net.pair { 1 } else { cx.net.chance.below(5) };
-                    call.acquisition.expects(u32::try_from(others).unwrap_or(0));
-                    call.waits_since = cx.net.now;
+                if held && call.waiting.is_none() {
+                    call.wait(client, cx);
                 }
                 // A few tries are quick, after split votes.
                 call.hurries = until.since(cx.now()) < BACKOFF.min;
-                let cue = call.watch.as_ref().and_then(Watch::cue);
                 let pause = if held { Pause::TimeOrCue(until) } else { Pause::Time };
-                let until = if held && cue.is_some() { cx.now() } else { until };
-                let caller = &mut client.callers[index];
-                caller.doing = Doing::Pausing(call, pause);
-                caller.remind(cx, until);
+                Self::pause(client, index, cx, call, pause, until);
             }
         }
     }

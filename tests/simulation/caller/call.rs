@@ -4,14 +4,15 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use super::{BACKOFF, Caller, Doing};
-use crate::quorum::{Acquisition, Attempt, Outcome, Patience, Policy, Terms, Ticket, Time, Watch};
+use crate::quorum::{Acquisition, Attempt, Outcome, Patience, Policy, Terms, Ticket, Time};
 use crate::simulation::client::{Client, Cx, Phase};
 use crate::simulation::held::Held;
 use crate::simulation::round::Round;
 use crate::simulation::setup::Habit;
+use crate::simulation::wake::Waiting;
 
 /// A call that wants a lock.
-pub(super) struct Call {
+pub(in super::super) struct Call {
     pub(super) acquisition: Acquisition,
     pub(super) patience: Patience,
     pub(super) name: usize,
@@ -26,13 +27,44 @@ pub(super) struct Call {
     pub(super) hurries: bool,
     /// All attempts.
     pub(super) asked: u32,
-    /// What was heard, once it waits.
-    pub(super) watch: Option<Watch>,
+    /// What is heard of releases, once it waits for them.
+    pub(super) waiting: Option<Waiting>,
     pub(super) waits_since: Duration,
+    /// It leaves the lock to others at the moment; or it has done so since it asked the nodes last.
+    pub(super) gives_way: bool,
+    pub(super) gave_way: bool,
+    /// Somebody else had the lock when the nodes were asked.
+    pub(super) refused: bool,
     /// The last attempt.
     pub(super) last: Option<Rc<Round<Attempt>>>,
     /// When the nodes have settled an attempt last.
     pub(super) reached: Duration,
+}
+
+impl Call {
+    /// From now on it hears of releases.
+    pub(super) fn wait(&mut self, client: &mut Client, cx: &mut Cx<'_>) {
+        let others = cx.shared.manners.borrow().others(self.name, cx.now());
+        self.acquisition.expects(others);
+        self.waiting = Some(client.wait(cx, self.name));
+        self.waits_since = cx.net.now;
+    }
+
+    /// It waits for nothing any more.
+    pub(in super::super) fn leave(&mut self, client: &mut Client, cx: &mut Cx<'_>) {
+        if self.waiting.take().is_some() {
+            client.stop_waiting(cx, self.name);
+        }
+        client.leave(cx, self.name, self.ticket);
+    }
+
+    /// Until then, or until it runs out of patience.
+    pub(super) fn at_most(&self, until: Time) -> Time {
+        match self.patience {
+            Patience::Until(deadline) => until.min(deadline),
+            Patience::Once | Patience::Forever => until,
+        }
+    }
 }
 
 impl Caller {
@@ -106,8 +138,11 @@ impl Caller {
             ticket,
             cancelled_at,
             reached: began,
-            watch: None,
+            waiting: None,
             waits_since: began,
+            gives_way: false,
+            gave_way: false,
+            refused: false,
             last: None,
         };
         Self::next(client, index, cx, call, false);
@@ -135,11 +170,12 @@ impl Caller {
         client: &mut Client,
         index: usize,
         cx: &mut Cx<'_>,
-        call: &Call,
+        mut call: Call,
         outcome: Outcome,
         held: Option<Rc<Held>>,
     ) {
-        client.leave(cx, call.name, call.ticket);
+        let waits_since = call.waiting.is_some().then_some(call.waits_since);
+        call.leave(client, cx);
         let who = cx.client;
         let what = held
             .as_ref()
@@ -170,7 +206,6 @@ impl Caller {
         match held {
             None => Self::rest(client, index, cx),
             Some(held) => {
-                let waits_since = call.watch.is_some().then_some(call.waits_since);
                 cx.net.checks.served(who, waits_since, now);
                 let usage = Self::usage(index, cx, &held);
                 Self::hold(client, index, cx, held, usage);

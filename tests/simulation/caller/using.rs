@@ -8,7 +8,8 @@ use crate::kinds::reply;
 use crate::quorum::{Basis, Release, Time};
 use crate::simulation::client::{Client, Cx, Phase};
 use crate::simulation::held::Held;
-use crate::simulation::round::Round;
+use crate::simulation::manners::Ears;
+use crate::simulation::round::{Asker, Round};
 
 /// What was known of a lock when its holder began to give it back.
 pub(super) struct Unlock {
@@ -40,6 +41,7 @@ impl Caller {
             return Use { until: now, extend: None, unlock };
         }
         if let Some(until) = settings.habit.until(now) {
+            let unlock = unlock && settings.habit.thinks();
             return Use { until, extend: None, unlock };
         }
         if settings.rolling && *client == 0 && index == 0 {
@@ -149,7 +151,9 @@ impl Caller {
         let round = Rc::new(Round::new(release, reply::release, note));
         let call = held.claim.release_call(cx);
         let longest_ttl = held.lease.borrow().longest_ttl();
-        client.send_releases(cx, &held.claim, &duties, longest_ttl, Some(&round));
+        let inner: Option<Rc<dyn Asker>> = Some(round.clone());
+        let ears = Ears { shared: cx.shared.clone(), name: held.claim.name, inner };
+        client.send_releases(cx, &held.claim, &duties, longest_ttl, Some(&(Rc::new(ears) as _)));
         for node in 0..cx.settings.nodes {
             if duties.iter().all(|duty| duty.node != node) {
                 client.workers[node].ask(cx, call.clone(), round.clone());

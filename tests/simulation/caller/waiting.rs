@@ -4,10 +4,11 @@ use std::rc::Rc;
 
 use super::call::Call;
 use super::{Caller, Doing};
-use crate::quorum::{Attempt, Cue, Outcome, Patience, Time, Turn, Watch};
+use crate::quorum::{Attempt, Cue, Outcome, Patience, Time, Turn};
 use crate::simulation::client::{Client, Cx};
 use crate::simulation::line::Looked;
 use crate::simulation::round::Round;
+use crate::simulation::wake::Waiting;
 
 /// What ends a pause.
 #[derive(Clone, Copy)]
@@ -35,13 +36,14 @@ impl Caller {
         // At its time, or at the very instant at which something wakes it.
         let cancelled = |at| at <= now || cx.net.chance.one_in(8);
         if waited && call.cancelled_at.is_some_and(cancelled) {
-            return Self::finish(client, index, cx, &call, Outcome::Held, None);
+            return Self::finish(client, index, cx, call, Outcome::Held, None);
         }
         let over = matches!(call.patience, Patience::Until(deadline) if deadline <= now);
-        match client.look(cx, call.name, call.ticket) {
+        let once = call.patience == Patience::Once;
+        match client.look(cx, call.name, call.ticket, once) {
             Looked::Given(held) if Self::disagrees(cx) => {
                 held.drop_guard(client, cx);
-                client.leave(cx, call.name, call.ticket);
+                call.leave(client, cx);
                 Self::refused(client, index, cx);
             }
             Looked::Given(held) => {
@@ -50,13 +52,16 @@ impl Caller {
                 let until = cx.clock.when(valid_until);
                 let (sequence, now) = (held.sequence.get(), cx.net.now);
                 cx.net.checks.granted(&held.claim, sequence, until, now);
-                Self::finish(client, index, cx, &call, outcome, Some(held));
+                Self::finish(client, index, cx, call, outcome, Some(held));
             }
-            Looked::Turn(Turn::Held, _) => {
-                Self::finish(client, index, cx, &call, Outcome::Held, None);
+            Looked::GiveWay(until, last_owner) if !(waited && over) => {
+                Self::give_way(client, index, cx, call, until, last_owner);
             }
-            Looked::Turn(_, true) if waited && over => {
-                Self::finish(client, index, cx, &call, Outcome::Held, None);
+            Looked::GiveWay(..) | Looked::Turn(Turn::Held, _) => {
+                Self::finish(client, index, cx, call, Outcome::Held, None);
+            }
+            Looked::Turn(_, is_held) if over && (call.gave_way || waited && is_held) => {
+                Self::finish(client, index, cx, call, Outcome::Held, None);
             }
             Looked::Turn(turn, _) if turn == Turn::Ask || waited && over => {
                 if waited {
@@ -67,10 +72,8 @@ impl Caller {
                 Self::attempt(client, index, cx, call);
             }
             Looked::Turn(Turn::Ask, _) => unreachable!("the case before"),
-            Looked::Turn(Turn::Wait(mut until), _) => {
-                if let Patience::Until(deadline) = call.patience {
-                    until = until.min(deadline);
-                }
+            Looked::Turn(Turn::Wait(until), _) => {
+                let mut until = call.at_most(until);
                 if let Some(at) = call.cancelled_at {
                     until = until.min(at);
                 }
@@ -81,26 +84,64 @@ impl Caller {
         }
     }
 
+    /// It leaves the lock to others until then, or until one of them gives it back, which is not that
+    /// owner.
+    fn give_way(
+        client: &mut Client,
+        index: usize,
+        cx: &mut Cx<'_>,
+        mut call: Call,
+        until: Time,
+        last_owner: Option<u128>,
+    ) {
+        if call.waiting.is_none() {
+            call.wait(client, cx);
+        }
+        call.gives_way = true;
+        call.waiting.iter_mut().for_each(|waiting| waiting.gives_way(last_owner));
+        let who = cx.client;
+        cx.net.tell(|| format!("client {who}, caller {index}: gives way"));
+        let until = call.at_most(until);
+        Self::pause(client, index, cx, call, Pause::TimeOrCue(until), until);
+    }
+
+    /// It pauses until then, or goes on at once if there is a cue already for which it would wait.
+    pub(super) fn pause(
+        client: &mut Client,
+        index: usize,
+        cx: &mut Cx<'_>,
+        call: Call,
+        pause: Pause,
+        until: Time,
+    ) {
+        let cue = call.waiting.as_ref().and_then(|waiting| waiting.watch.cue());
+        let cued = matches!(pause, Pause::TimeOrCue(_)) && cue.is_some();
+        let caller = &mut client.callers[index];
+        caller.doing = Doing::Pausing(call, pause);
+        caller.remind(cx, if cued { cx.now() } else { until });
+    }
+
     /// Something was told of a lock, or of all.
     pub(in super::super) fn tell_all(
         client: &mut Client,
         cx: &mut Cx<'_>,
         name: Option<usize>,
-        news: impl Fn(&mut Watch),
+        news: impl Fn(&mut Waiting),
     ) {
         for caller in &mut client.callers {
             let note = caller.note();
             let (Doing::Attempting(call, ..)
             | Doing::Confirming(call, ..)
-            | Doing::Pausing(call, _)) = &mut caller.doing
+            | Doing::Pausing(call, _)
+            | Doing::Waiting(call)) = &mut caller.doing
             else {
                 continue;
             };
-            if let Some(watch) = &mut call.watch
+            if let Some(waiting) = &mut call.waiting
                 && name.is_none_or(|name| call.name == name)
             {
-                news(watch);
-                let cue = watch.cue();
+                news(waiting);
+                let cue = waiting.watch.cue();
                 if cue.is_some()
                     && matches!(
                         caller.doing,
@@ -123,7 +164,7 @@ impl Caller {
     ) {
         let now = cx.now();
         if let Pause::TimeOrCue(until) | Pause::Left(until) = pause {
-            let cue = call.watch.as_ref().and_then(Watch::cue);
+            let cue = call.waiting.as_ref().and_then(|waiting| waiting.watch.cue());
             let wait = cue.map(|cue| {
                 // Who was refused by one node alone goes by that one's word.
                 let alone = |last: &Rc<Round<Attempt>>| last.with(|last| last.alone().is_some());
@@ -134,7 +175,7 @@ impl Caller {
                 if cue == Cue::Listening || at <= now {
                     return (at, Pause::Cued);
                 }
-                call.watch.iter_mut().for_each(Watch::lets_others);
+                call.waiting.iter_mut().for_each(|waiting| waiting.watch.lets_others());
                 (at, Pause::Left(at))
             });
             if let Some((at, pause)) = wait.or((now < until).then_some((until, pause))) {
@@ -144,9 +185,14 @@ impl Caller {
             }
         }
         let cued = matches!(pause, Pause::Cued | Pause::Left(_));
+        if std::mem::take(&mut call.gives_way) {
+            call.gave_way = true;
+            client.gave_way(cx, call.name, cued);
+            return Self::next(client, index, cx, call, false);
+        }
         call.attempts += u32::from(!cued && !call.hurries);
         match call.acquisition.waited(now, cued) {
-            Some(outcome) => Self::finish(client, index, cx, &call, outcome, None),
+            Some(outcome) => Self::finish(client, index, cx, call, outcome, None),
             None => Self::next(client, index, cx, call, false),
         }
     }

@@ -10,6 +10,7 @@ mod releases;
 mod room;
 mod terms;
 mod tokens;
+mod turns;
 mod waits;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,6 +21,7 @@ pub(super) use leaks::{Ran, kept_back, leaked};
 pub(super) use releases::unlocked;
 pub(super) use room::open_to_others;
 pub(super) use terms::Agreed;
+pub(super) use turns::Turns;
 
 use self::exclusion::Exclusion;
 use self::leaks::Leaks;
@@ -58,9 +60,12 @@ pub(super) struct Checks {
     leaks: Leaks,
     tokens: Tokens,
     load: Load,
+    pub(super) turns: Turns,
     /// Which process made which owner id.
     owners: BTreeMap<String, u64>,
     crashed: BTreeSet<u64>,
+    /// Owners whose key was set again on some node.
+    repaired: BTreeSet<Vec<u8>>,
     /// Owners that want nothing any more: whose they are, and since when.
     given_up: BTreeMap<String, (usize, Duration)>,
     /// When each client was last paused until.
@@ -208,8 +213,16 @@ impl Checks {
         }
     }
 
+    /// Whether some node was given the key of that owner again.
+    pub(super) fn is_repaired(&self, owner: &str) -> bool {
+        self.repaired.contains(owner.as_bytes())
+    }
+
     /// A node ran a request.
     pub(super) fn ran(&mut self, ran: &Ran<'_>, now: Duration) {
+        if ran.what == "extend" && ran.ended.is_none() && ran.ends.is_some() {
+            self.repaired.insert(ran.owner.to_vec());
+        }
         // Who has no good clock, or whose clock was set, cannot be told of an end.
         let ended = self.exclusion.ended_at(ran.owner).filter(|_| self.promise_exclusion);
         if let Some(what) = self.leaks.ran(ran, ended.filter(|_| !ran.set_back), now) {
@@ -336,6 +349,9 @@ impl Checks {
     /// A client has got the lock, and had waited for it since then, or not at all.
     pub(super) fn served(&mut self, client: usize, waits_since: Option<Duration>, now: Duration) {
         self.grants.push(Grant { at: now, client });
+        if let Some(what) = self.turns.served(client, now) {
+            self.report(now, "turns", what);
+        }
         // That it was free is over: it may be given back and taken without ever being quite free.
         let overslept = self
             .freed_at

@@ -11,6 +11,23 @@ use crate::simulation::round::value;
 use crate::simulation::shared::configuration;
 
 impl Network {
+    /// Whether something takes much longer than as a rule.
+    pub(in super::super) fn straggles(&mut self) -> bool {
+        self.stragglers > 0 && self.chance.one_in(self.stragglers)
+    }
+
+    pub(super) fn happens(&mut self, one_in: usize) -> bool {
+        one_in > 0 && !self.calm && self.chance.one_in(one_in)
+    }
+
+    /// A process is about to do something: perhaps it is stopped right now.
+    pub(in super::super) fn perhaps_pause(&mut self, client: usize) {
+        if self.happens(self.sleepy) {
+            let lasts = self.longest_nap.mul_f64(self.chance.share());
+            self.schedule(self.now, Event::Pause { client, lasts });
+        }
+    }
+
     /// One reason less for them to be cut off.
     pub(in super::super) fn mend(&mut self, client: usize, node: usize) {
         self.links[client][node].cut -= 1;

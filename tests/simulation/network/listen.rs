@@ -1,5 +1,6 @@
 //! What nodes publish, on its way to those who listen: it is delayed, and it gets lost.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::{Event, Network, SimNode};
@@ -7,84 +8,141 @@ use crate::ident::release_channel;
 use crate::quorum::majority;
 use crate::simulation::checkers::Grant;
 use crate::simulation::client::Note;
-use crate::simulation::wake::News;
+use crate::simulation::wake::{News, owner_number};
 
 /// A connection over which a client listens to a node.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Listener {
     session: u64,
     /// The node knows of it.
-    subscribed: bool,
+    open: bool,
+    /// What it is told of.
+    names: BTreeSet<usize>,
     incarnation: u64,
+    /// When the last request arrives.
+    last_request: Duration,
+}
+
+fn channel(name: usize) -> Vec<u8> {
+    release_channel(format!("name-{name}").as_bytes())
 }
 
 impl Network {
     /// A client begins to listen to a node, if it gets through; which connection that is.
     pub(in super::super) fn listen(&mut self, client: usize, node: usize) -> u64 {
+        self.stop_listening(client, node);
         let session = self.fresh();
         let incarnation = self.nodes[node].incarnation;
-        self.listeners[client][node] = Listener { session, subscribed: false, incarnation };
+        self.listeners[client][node] = Listener { session, incarnation, ..Listener::default() };
         if self.nodes[node].down > 0 {
             self.tell_listener(client, node, News::Closed);
         } else {
             let at = self.now + self.delay(client, node);
-            self.schedule(at, Event::Subscribe { client, node, session });
+            self.schedule(at, Event::Listen { client, node, session });
         }
         session
     }
 
-    /// The subscription reaches the node.
-    pub(in super::super) fn subscribe(&mut self, client: usize, node: usize, session: u64) {
+    /// The connection reaches the node.
+    pub(in super::super) fn listens(&mut self, client: usize, node: usize, session: u64) {
+        if self.reaches(client, node, session) {
+            self.listeners[client][node].open = true;
+            self.tell_listener(client, node, News::Open);
+        }
+    }
+
+    /// Whether something that comes over that connection reaches the node.
+    fn reaches(&self, client: usize, node: usize, session: u64) -> bool {
         let SimNode { hung, incarnation, .. } = self.nodes[node];
+        let known = &self.listeners[client][node];
+        let same = known.session == session && known.incarnation == incarnation;
+        same && self.links[client][node].cut == 0 && hung == 0
+    }
+
+    /// The client wants to be told of releases of that lock, or not any more. One request comes after
+    /// the other.
+    pub(in super::super) fn ask_to_tell(
+        &mut self,
+        client: usize,
+        node: usize,
+        name: usize,
+        on: bool,
+    ) {
+        let at = self.now + self.delay(client, node);
         let known = &mut self.listeners[client][node];
-        let link = &self.links[client][node];
-        let arrives = link.cut == 0 && hung == 0 && incarnation == known.incarnation;
-        if known.session != session || !arrives {
+        known.last_request = at.max(known.last_request);
+        let (at, session) = (known.last_request, known.session);
+        self.schedule(at, Event::Subscribe { client, node, session, name, on });
+    }
+
+    /// That reaches the node.
+    pub(in super::super) fn subscribe(
+        &mut self,
+        client: usize,
+        node: usize,
+        session: u64,
+        name: usize,
+        on: bool,
+    ) {
+        if !self.is_listening(client, node, session) || !self.reaches(client, node, session) {
             return;
         }
-        known.subscribed = true;
-        for name in 0..self.names {
-            self.nodes[node].subscribe(&release_channel(format!("name-{name}").as_bytes()));
+        let names = &mut self.listeners[client][node].names;
+        if on {
+            if names.insert(name) {
+                self.nodes[node].subscribe(&channel(name));
+            }
+            self.tell_listener(client, node, News::Listening(name));
+        } else if names.remove(&name) {
+            self.nodes[node].unsubscribe(&channel(name));
         }
-        self.tell_listener(client, node, News::Confirmed);
     }
 
     /// Whether the connection is as good as the client believes.
     pub(in super::super) fn is_listening(&self, client: usize, node: usize, session: u64) -> bool {
         let known = &self.listeners[client][node];
         let same = known.incarnation == self.nodes[node].incarnation;
-        known.session == session && known.subscribed && same
+        known.session == session && known.open && same
     }
 
+    /// The connection ends; the node tells so many fewer.
     pub(in super::super) fn stop_listening(&mut self, client: usize, node: usize) {
-        self.listeners[client][node].subscribed = false;
+        let known = &mut self.listeners[client][node];
+        known.open = false;
+        let names = std::mem::take(&mut known.names);
+        let at = &mut self.nodes[node];
+        if known.incarnation == at.incarnation {
+            names.into_iter().for_each(|name| at.unsubscribe(&channel(name)));
+        }
     }
 
     /// Those who listened to the node over that link see the connection end.
     pub(super) fn end_listening(&mut self, client: usize, node: usize) {
         if self.listeners[client][node].session > 0 {
-            self.listeners[client][node].subscribed = false;
+            self.stop_listening(client, node);
             self.tell_listener(client, node, News::Closed);
         }
     }
 
     /// What the node has just published goes to all who listen.
     pub(super) fn deliver_published(&mut self, node: usize) {
-        for channel in self.nodes[node].take_published() {
-            let is_of =
-                |name: &usize| release_channel(format!("name-{name}").as_bytes()) == channel;
+        for (published_on, owner) in self.nodes[node].take_published() {
+            let is_of = |name: &usize| channel(*name) == published_on;
             let Some(name) = (0..self.names).find(is_of) else { continue };
+            let Some(owner) = owner_number(&owner) else { continue };
             for client in 0..self.links.len() {
-                let session = self.listeners[client][node].session;
-                if self.is_listening(client, node, session) && !self.happens(self.flaky) {
-                    self.tell_listener(client, node, News::Released(name));
+                let Listener { session, ref names, .. } = self.listeners[client][node];
+                let told = names.contains(&name) && self.is_listening(client, node, session);
+                if told && !self.happens(self.flaky) {
+                    self.tell_listener(client, node, News::Released(name, owner));
                 }
             }
         }
     }
 
     /// A waiter was told that enough nodes are free. Between two clients that is true, unless it was told
-    /// of the lock before this one, which was given back just now.
+    /// of the lock before this one, which was given back just now; or a node that it was granted for a
+    /// while has been given the holder's key again.
     pub(in super::super) fn woken(&mut self, client: usize, name: usize) {
         let on_its_way = Duration::from_millis(self.latency_ms) * 3;
         let of_before = |grant: &Grant| self.now < grant.at + on_its_way;
@@ -100,6 +158,7 @@ impl Network {
             |owner: &&String| owners.iter().filter(|other| other == owner).count() >= needed;
         if let Some(owner) = owners.iter().find(holds)
             && self.checks.given_up(owner).is_some()
+            && !self.checks.is_repaired(owner)
         {
             let short = &owner[..4];
             let what = format!("client {client} was woken while a majority still has {short}");

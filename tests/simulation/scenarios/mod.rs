@@ -10,12 +10,13 @@ mod jumps;
 mod long_locks;
 mod numbers;
 mod short_lives;
+mod turns;
 
 use std::time::Duration;
 
 use super::chance::Chance;
 use super::faults::{Fault, Scheduled};
-use super::plan::Plan;
+use super::plan::{FAULTS_END, Plan};
 use super::setup::{Habit, Setup};
 use super::switches::Switches;
 use super::world::{self, Run};
@@ -84,9 +85,12 @@ fn calm(seed: u64, nodes: usize, setups: &[Setup]) -> Plan {
         pair: false,
         deleting: false,
         latency_ms: 2,
+        stragglers: 50,
         flaky: 0,
         sleepy: 0,
         faults: Vec::new(),
+        lasts: FAULTS_END,
+        turns: None,
         setups: setups.to_vec(),
     }
 }
