@@ -104,7 +104,8 @@ fn one_seed_is_one_run() {
     let seed = from_environment("QUORLOCK_SIM_SEED");
     let plan = Plan::from_seed(seed.unwrap_or(7));
     let [first, second] = [(); 2].map(|()| world::run(&plan, Switches::ALL_ON, true).story);
-    assert!(first.len() > 100 && first == second);
+    assert!(first == second);
+    assert!(first.len() > 100 || seed.is_some(), "the clients do nothing");
     if seed.is_some() {
         println!("{plan:#?}\n{}", first.join("\n"));
     }
