@@ -187,9 +187,10 @@ impl Coordinator {
                         waiting.get_or_insert_with(|| self.wait(wanted, &mut acquisition));
                     waiting.gives_way(last_owner);
                     let cued = wake::pause(Some(waiting), &mut acquisition, until, interrupts);
-                    place.gave_way(
-                        cued.or_else(|woken| stop_if(woken, &wanted.name).map(|()| false))?,
-                    );
+                    let cued =
+                        cued.or_else(|woken| stop_if(woken, &wanted.name).map(|()| false))?;
+                    // Whose release is still on its way from most nodes has come all the same.
+                    place.gave_way(cued || waiting.has_heard());
                     continue;
                 }
                 queue::Next::Stopped(woken) => stop_if(woken, &wanted.name)?,

@@ -248,12 +248,12 @@ impl Place<'_> {
         }
     }
 
-    /// It has left the lock to others, until its time was over or a release was told (`cued`).
-    pub(crate) fn gave_way(&mut self, cued: bool) {
+    /// It has left the lock to others, until its time was over; a release was told meanwhile (`heard`), or not.
+    pub(crate) fn gave_way(&mut self, heard: bool) {
         self.gave_way = true;
         self.queues.change(&self.spot.key, |_, manner| {
             if let Some(manner) = manner {
-                manner.courtesy.gave_way(cued);
+                manner.courtesy.gave_way(heard);
             }
             ((), Wake::Nobody)
         });

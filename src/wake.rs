@@ -270,6 +270,11 @@ impl Waiting {
         self.waiter.watch.lock().attempt_begins();
     }
 
+    /// See [`Watch::has_heard`].
+    pub(crate) fn has_heard(&self) -> bool {
+        self.waiter.watch.lock().has_heard()
+    }
+
     /// See [`Watch::attempt_begins`].
     pub(crate) fn attempt_begins(&self) {
         self.waiter.watch.lock().attempt_begins();

@@ -79,11 +79,11 @@ impl Courtesy {
         self.away_until.filter(|until| now < *until)
     }
 
-    /// That is over, by its time or since a release was told (`cued`).
-    pub(crate) fn gave_way(&mut self, cued: bool) {
+    /// That is over; some node has told of a release meanwhile (`heard`), so that somebody is there.
+    pub(crate) fn gave_way(&mut self, heard: bool) {
         self.away_until = None;
-        self.waited = !cued;
-        if cued {
+        self.waited = !heard;
+        if heard {
             self.in_vain = 0;
         }
     }

@@ -99,6 +99,12 @@ impl Watch {
         self.nodes[node].told = true;
     }
 
+    /// Whether any node has told of a release since the last attempt began, or since one was left to others:
+    /// somebody is there.
+    pub(crate) fn has_heard(&self) -> bool {
+        self.nodes.iter().any(|node| node.told)
+    }
+
     /// Whether to try again now.
     pub(crate) fn cue(&self) -> Option<Cue> {
         let told = self.count(|node| node.told);
@@ -261,6 +267,16 @@ mod tests {
         assert_eq!(watch.cue(), None, "one of three, of the next one");
         watch.released(1);
         assert_eq!(watch.cue(), Some(Cue::Released));
+    }
+
+    #[test]
+    fn one_message_is_no_cue_but_shows_that_somebody_is_there() {
+        let mut watch = watch(3, &[], Mechanisms::ALL);
+        assert!(!watch.has_heard());
+        watch.released(1);
+        assert!(watch.has_heard() && watch.cue().is_none());
+        watch.attempt_begins();
+        assert!(!watch.has_heard());
     }
 
     #[test]

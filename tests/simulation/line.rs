@@ -89,10 +89,10 @@ impl Client {
         Looked::Turn(queue.turn(ticket, held_until, now), is_held)
     }
 
-    /// A caller has left the lock to others, until its time was over or a release was told (`cued`).
-    pub(super) fn gave_way(&mut self, cx: &mut Cx<'_>, name: usize, cued: bool) {
+    /// A caller has left the lock to others, until its time was over or a release was told (`heard`).
+    pub(super) fn gave_way(&mut self, cx: &mut Cx<'_>, name: usize, heard: bool) {
         if let Some(manner) = cx.shared.manners.borrow_mut().of(name) {
-            manner.courtesy.gave_way(cued);
+            manner.courtesy.gave_way(heard);
         }
     }
 

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use super::call::Call;
 use super::{Caller, Doing};
-use crate::quorum::{Attempt, Cue, Outcome, Patience, Time, Turn};
+use crate::quorum::{Attempt, Cue, Outcome, Patience, Time, Turn, Watch};
 use crate::simulation::client::{Client, Cx};
 use crate::simulation::line::Looked;
 use crate::simulation::round::Round;
@@ -187,7 +187,8 @@ impl Caller {
         let cued = matches!(pause, Pause::Cued | Pause::Left(_));
         if std::mem::take(&mut call.gives_way) {
             call.gave_way = true;
-            client.gave_way(cx, call.name, cued);
+            let watch = call.waiting.as_ref().map(|waiting| &waiting.watch);
+            client.gave_way(cx, call.name, cued || watch.is_some_and(Watch::has_heard));
             return Self::next(client, index, cx, call, false);
         }
         call.attempts += u32::from(!cued && !call.hurries);
