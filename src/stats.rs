@@ -8,9 +8,10 @@ pub struct NodeStats {
     pub node: String,
     /// Whether the connection is up.
     pub connected: bool,
-    /// Writes to the connection. Each carries all scripts that were waiting.
+    /// Writes to the connection. Each carries all requests that were waiting.
     pub writes: u64,
-    /// Script calls in those writes.
+    /// Requests in those writes. Each is a call of a script, unless there were several: one call then makes
+    /// all of them that it can.
     pub scripts: u64,
     /// Releases that wait for the node to come back.
     pub kept_releases: usize,

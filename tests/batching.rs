@@ -1,40 +1,123 @@
-//! Group commit: what waits for a node goes out in one write.
+//! Group commit: what waits for a node goes out in one write, and its scripts run in one call.
 
 mod support;
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use quorlock::Quorlock;
-use support::{Servers, wait_until};
+use quorlock::{Builder, Error, ErrorKind, Quorlock};
+use support::clients::connected;
+use support::{Server, Servers};
+
+const THREADS: usize = 64;
+
+/// With time for a healthy node to answer on a busy machine. Fresh servers have forgotten nothing, and need
+/// not be waited for.
+fn builder(urls: impl IntoIterator<Item = String>) -> Builder {
+    Quorlock::builder().restart_quarantine(false).nodes(urls).node_timeout(Duration::from_secs(5))
+}
+
+/// Each thread takes the lock that `name` says so many times, which is free then; the error of each thread,
+/// if it met one.
+fn lock_in_threads(
+    locks: &Quorlock,
+    times: usize,
+    name: impl Fn(usize) -> String + Sync,
+) -> Vec<Option<Error>> {
+    let work = |i| {
+        let name = name(i);
+        let turn = || locks.try_lock(&name)?.expect("it is free").unlock();
+        (0..times).find_map(|_| turn().err())
+    };
+    let work = &work;
+    thread::scope(|scope| {
+        let threads: Vec<_> = (0..THREADS).map(|i| scope.spawn(move || work(i))).collect();
+        threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
+    })
+}
+
+/// How often the server was called to run a script.
+fn calls_of_scripts(server: &Server) -> u64 {
+    let info = server.command(&["INFO", "commandstats"]);
+    let info: String = redis::from_redis_value(info).expect("text");
+    let calls = info.lines().filter(|line| line.starts_with("cmdstat_eval")).map(|line| {
+        let (_, calls) = line.split_once(":calls=").expect("a count");
+        calls.split(',').next().and_then(|calls| calls.parse::<u64>().ok()).expect("a number")
+    });
+    calls.sum()
+}
 
 #[test]
-fn many_threads_share_writes() {
+fn many_threads_share_writes_and_calls() {
     let servers = Servers::start(3);
-    // Long enough for a healthy node to answer on a busy machine.
-    // Fresh servers have forgotten nothing, and need not be waited for.
-    let builder = Quorlock::builder()
-        .restart_quarantine(false)
-        .nodes(servers.urls())
-        .node_timeout(Duration::from_secs(5));
-    let locks = builder.build().expect("valid settings");
-    wait_until("all nodes are connected", Duration::from_secs(20), || {
-        locks.node_stats().iter().all(|node| node.connected)
-    });
-    thread::scope(|scope| {
-        for i in 0..64 {
-            let locks = &locks;
-            scope.spawn(move || {
-                for _ in 0..20 {
-                    let guard = locks.lock(format!("orders/{i}")).expect("three of three");
-                    guard.unlock().expect("three of three");
-                }
-            });
-        }
-    });
-    for node in locks.node_stats() {
+    let locks = connected(builder(servers.urls()));
+    assert!(lock_in_threads(&locks, 20, |i| format!("orders/{i}")).iter().all(Option::is_none));
+    for (node, server) in locks.node_stats().into_iter().zip(&*servers) {
         // Some acquires are not sent at all: those of locks that were given back before their turn.
         assert!(node.writes > 0 && node.scripts > node.writes * 3 / 2, "{node:?}");
+        let calls = calls_of_scripts(server);
+        assert!(node.scripts > calls * 3 / 2, "{node:?}: {calls} calls");
     }
+    servers.wait_no_keys();
+}
+
+/// The server forgets the scripts now and then, in the middle of it all.
+#[test]
+fn a_batch_whose_script_was_forgotten_is_made_again() {
+    let servers = Servers::start(3);
+    let locks = connected(builder(servers.urls()));
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                for server in &*servers {
+                    server.command(&["SCRIPT", "FLUSH"]);
+                }
+            }
+        });
+        let errors = lock_in_threads(&locks, 20, |i| format!("orders/{i}"));
+        over.store(true, Ordering::Relaxed);
+        assert!(errors.iter().all(Option::is_none), "{errors:?}");
+    });
+    servers.wait_no_keys();
+}
+
+fn limited(servers: &Servers, rules: &str) -> Vec<String> {
+    for server in &**servers {
+        let user = ["ACL", "SETUSER", "locker", "on", ">secret"];
+        server.command(&user.into_iter().chain(rules.split(' ')).collect::<Vec<_>>());
+    }
+    servers.urls().into_iter().map(|url| url.replace("://", "://locker:secret@")).collect()
+}
+
+/// A server refuses all of a batch for one key in it that the user may not touch.
+#[test]
+fn one_call_that_is_refused_takes_no_other_along() {
+    let servers = Servers::start(3);
+    let rules = "~quorlock:mine/* ~{quorlock:mine/* ~*{quorlock}:mark &* +@all";
+    let locks = connected(builder(limited(&servers, rules)));
+    let is_mine = |i: usize| !i.is_multiple_of(8);
+    let name = |i| if is_mine(i) { format!("mine/{i}") } else { format!("others/{i}") };
+    for (i, error) in lock_in_threads(&locks, 20, name).into_iter().enumerate() {
+        match error {
+            None => assert!(is_mine(i), "{i}"),
+            Some(error) => {
+                assert!(!is_mine(i), "{error}");
+                assert_eq!(error.kind(), ErrorKind::NoQuorum);
+                assert!(error.to_string().contains("lacks a permission"), "{error}");
+            }
+        }
+    }
+    servers.wait_no_keys();
+}
+
+/// Only a batch uses MGET, so a list of permissions that is older than batches still does.
+#[test]
+fn without_the_permission_that_batches_need_calls_are_made_one_by_one() {
+    let servers = Servers::start(3);
+    let locks = connected(builder(limited(&servers, "~* &* +@all -mget")));
+    let errors = lock_in_threads(&locks, 20, |i| format!("orders/{i}"));
+    assert!(errors.iter().all(Option::is_none), "{errors:?}");
     servers.wait_no_keys();
 }

@@ -16,10 +16,23 @@ use crate::ident::{Name, fence_key, release_channel};
 use crate::node::{Part, Request, Script};
 use crate::quorum::{Patience, Terms};
 
-static ACQUIRE: Script = Script::new(include_str!("../../lua/mutex/acquire.lua"));
+static ACQUIRE: Script =
+    Script::batched(include_str!("../../lua/mutex/acquire.lua"), "acquire", &BATCH);
 static CONFIRM: Script = Script::new(include_str!("../../lua/mutex/confirm.lua"));
-static EXTEND: Script = Script::new(include_str!("../../lua/mutex/extend.lua"));
-static RELEASE: Script = Script::new(include_str!("../../lua/mutex/release.lua"));
+static EXTEND: Script =
+    Script::batched(include_str!("../../lua/mutex/extend.lua"), "extend", &BATCH);
+static RELEASE: Script =
+    Script::batched(include_str!("../../lua/mutex/release.lua"), "release", &BATCH);
+
+/// The scripts themselves are part of it, so that there is one text of each.
+static BATCH: Script = Script::new(concat!(
+    "local function acquire(KEYS, ARGV)\n",
+    include_str!("../../lua/mutex/acquire.lua"),
+    "end\nlocal function extend(KEYS, ARGV)\n",
+    include_str!("../../lua/mutex/extend.lua"),
+    "end\n",
+    include_str!("../../lua/mutex/batch.lua"),
+));
 
 /// How much longer than the lock its fence lives; the other scripts have it as `DAY`.
 const FENCE_OUTLIVES: Duration = Duration::from_secs(24 * 60 * 60);

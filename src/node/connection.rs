@@ -91,15 +91,19 @@ impl Connection {
     /// Asking by the hash first and sending the source after NOSCRIPT would turn the order around: a
     /// release whose script is unknown would run after the acquire of the next attempt.
     pub(super) fn encode(&mut self, request: &Request, mark: &str, buffer: &mut Vec<u8>) -> Form {
-        let script = request.script();
-        let form = if self.known.iter().any(|known| std::ptr::eq(*known, script)) {
+        let form = self.form(request.script());
+        request.write_to(buffer, form, mark);
+        form
+    }
+
+    /// How `script` is named in the call of it that is written next.
+    pub(super) fn form(&mut self, script: &'static Script) -> Form {
+        if self.known.iter().any(|known| std::ptr::eq(*known, script)) {
             Form::Sha
         } else {
             self.known.push(script);
             Form::Source
-        };
-        request.write_to(buffer, form, mark);
-        form
+        }
     }
 
     /// The server does not know its scripts any more (SCRIPT FLUSH).
@@ -140,18 +144,20 @@ impl Connection {
             // No script of ours answers anything else. One answer too many would shift all later
             // ones by one, and a refusal could be taken for a grant.
             Reply::Value(value) if !matches!(value, Value::Int(_) | Value::List(_)) => {
-                let what = format!(
-                    "a script was answered with {value}, which none says; is something else than \
-                     Redis, or a proxy, in between?"
-                );
-                Err(Broken {
-                    fault: NodeFault::new(self.address.shown(), what),
-                    closed: false,
-                    in_step: false,
-                })
+                Err(self.strange(&value))
             }
             reply => Ok(reply),
         }
+    }
+
+    /// A script was answered with that, which none says.
+    pub(super) fn strange(&self, value: &Value) -> Broken {
+        let what = format!(
+            "a script was answered with {value}, which none says; is something else than Redis, or a \
+             proxy, in between?"
+        );
+        let fault = NodeFault::new(self.address.shown(), what);
+        Broken { fault, closed: false, in_step: false }
     }
 
     fn read_any(&mut self, deadline: Time) -> Result<Reply, Broken> {

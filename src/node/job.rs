@@ -75,6 +75,16 @@ impl Job {
         }
     }
 
+    pub(super) fn request(&self) -> &Request {
+        match self {
+            Self::Ask {
+                ask: Ask::Anyway(request) | Ask::Holding(request) | Ask::Taking(request),
+                ..
+            }
+            | Self::Release(Release { request, .. }) => request,
+        }
+    }
+
     /// Whether it wants a lock that nobody holds.
     pub(super) fn is_taking(&self) -> bool {
         matches!(self, Self::Ask { ask: Ask::Taking(_), .. })

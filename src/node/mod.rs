@@ -6,7 +6,9 @@
 mod address;
 mod admit;
 mod answers;
+mod batch;
 mod connection;
+mod exchange;
 mod handle;
 mod job;
 mod kept;

@@ -26,29 +26,29 @@ impl<'a> Moment<'a> {
         self.mark.get()?.as_deref().ok()
     }
 
-    /// What to write for `job`, and under which mark; an error if it must not go there now.
-    pub(super) fn to_write<'b>(
-        &'b self,
-        job: &'b Job,
-    ) -> Result<(&'b Request, &'b str), Undelivered> {
+    /// An error if `job` must not go to the node now.
+    pub(super) fn allows(&self, job: &Job) -> Result<(), Undelivered> {
         match job {
-            Job::Release(release) => Ok((&release.request, "")),
-            Job::Ask { ask: Ask::Anyway(request), .. } => Ok((request, "")),
-            Job::Ask { ask: Ask::Holding(request), written, .. } => {
+            Job::Release(_) | Job::Ask { ask: Ask::Anyway(_), .. } => Ok(()),
+            Job::Ask { ask: Ask::Holding(_), written, .. } => {
                 match self.not_serving.get_or_init(|| self.set.not_serving(self.node)) {
-                    None => Ok((request, "")),
+                    None => Ok(()),
                     Some(fault) => {
                         let failure = if *written { Failure::Unknown } else { Failure::NotSent };
                         Err(Undelivered { failure, fault: fault.clone() })
                     }
                 }
             }
-            Job::Ask { ask: Ask::Taking(request), .. } => {
-                match self.mark.get_or_init(|| self.set.mark(self.node)) {
-                    Ok(mark) => Ok((request, mark)),
-                    Err(refused) => Err(refused.clone()),
-                }
+            Job::Ask { ask: Ask::Taking(_), .. } => {
+                let mark = self.mark.get_or_init(|| self.set.mark(self.node));
+                mark.as_ref().map(|_| ()).map_err(Undelivered::clone)
             }
         }
+    }
+
+    /// What to write for a job that is allowed, and under which mark.
+    pub(super) fn to_write<'b>(&'b self, job: &'b Job) -> (&'b Request, &'b str) {
+        let mark = self.mark().filter(|_| job.is_taking());
+        (job.request(), mark.unwrap_or_default())
     }
 }

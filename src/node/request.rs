@@ -8,13 +8,29 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(crate) struct Script {
     source: &'static str,
+    /// What makes several calls of it in one step, and its name there.
+    batch: Option<(&'static str, &'static Script)>,
     /// `EVALSHA` and the hash, as they are written.
     by_sha: OnceLock<Vec<u8>>,
 }
 
 impl Script {
     pub(crate) const fn new(source: &'static str) -> Self {
-        Self { source, by_sha: OnceLock::new() }
+        Self { source, batch: None, by_sha: OnceLock::new() }
+    }
+
+    /// A script of which, and of others, `batch` can make several calls in one step. It knows this one by
+    /// that name, and is called as the header of `lua/mutex/batch.lua` states.
+    pub(crate) const fn batched(
+        source: &'static str,
+        name: &'static str,
+        batch: &'static Script,
+    ) -> Self {
+        Self { source, batch: Some((name, batch)), by_sha: OnceLock::new() }
+    }
+
+    pub(super) fn batch(&self) -> Option<(&'static str, &'static Script)> {
+        self.batch
     }
 
     fn by_sha(&self) -> &[u8] {
@@ -25,6 +41,20 @@ impl Script {
             write_bytes(&mut call, script.get_hash().as_bytes());
             call
         })
+    }
+
+    /// Appends the beginning of a call: all that stands before so many keys and other arguments.
+    pub(super) fn write_to(&self, buffer: &mut Vec<u8>, form: Form, keys: usize, arguments: usize) {
+        // The command, the script, the number of keys.
+        write_head(buffer, b'*', 3 + keys + arguments);
+        match form {
+            Form::Sha => buffer.extend_from_slice(self.by_sha()),
+            Form::Source => {
+                write_bytes(buffer, b"EVAL");
+                write_bytes(buffer, self.source.as_bytes());
+            }
+        }
+        write_number(buffer, keys);
     }
 }
 
@@ -59,8 +89,10 @@ pub(crate) struct Request {
     script: &'static Script,
     keys: usize,
     arguments: usize,
-    /// All that comes behind the script, as it is written: the number of keys, the keys, the rest.
+    /// The keys and the other arguments, as they are written.
     packed: Vec<u8>,
+    /// Where in `packed` the other arguments begin.
+    arguments_at: usize,
     /// Where in `packed` the mark belongs.
     mark_at: Option<usize>,
 }
@@ -71,18 +103,18 @@ impl Request {
         let arguments = parts.len().saturating_sub(keys);
         // Enough for names and owners as they mostly are.
         let mut packed = Vec::with_capacity(256);
-        write_bytes(&mut packed, itoa::Buffer::new().format(keys).as_bytes());
-        let mut mark_at = None;
-        for part in parts {
+        let (mut arguments_at, mut mark_at) = (0, None);
+        for (i, part) in parts.iter().enumerate() {
             match part {
                 Part::Bytes(bytes) => write_bytes(&mut packed, bytes),
-                Part::Number(number) => {
-                    write_bytes(&mut packed, itoa::Buffer::new().format(*number).as_bytes());
-                }
+                Part::Number(number) => write_number(&mut packed, *number),
                 Part::Mark => mark_at = Some(packed.len()),
             }
+            if i + 1 == keys {
+                arguments_at = packed.len();
+            }
         }
-        Self { script, keys, arguments, packed, mark_at }
+        Self { script, keys, arguments, packed, arguments_at, mark_at }
     }
 
     /// The script, and the numbers of KEYS and of ARGV that it is called with.
@@ -104,28 +136,39 @@ impl Request {
         self.script
     }
 
+    /// How many keys and how many other arguments a call has.
+    pub(super) fn counts(&self) -> (usize, usize) {
+        (self.keys, self.arguments)
+    }
+
     /// Appends the call to what will be written to a node that grants under `mark`.
     pub(super) fn write_to(&self, buffer: &mut Vec<u8>, form: Form, mark: &str) {
-        // The command, the script, the number of keys.
-        write_head(buffer, b'*', 3 + self.keys + self.arguments);
-        match form {
-            Form::Sha => buffer.extend_from_slice(self.script.by_sha()),
-            Form::Source => {
-                write_bytes(buffer, b"EVAL");
-                write_bytes(buffer, self.script.source.as_bytes());
-            }
-        }
-        let (before, behind) = self.packed.split_at(self.mark_at.unwrap_or(self.packed.len()));
-        buffer.extend_from_slice(before);
+        self.script.write_to(buffer, form, self.keys, self.arguments);
+        self.write_keys(buffer);
+        self.write_arguments(buffer, mark);
+    }
+
+    pub(super) fn write_keys(&self, buffer: &mut Vec<u8>) {
+        buffer.extend_from_slice(&self.packed[..self.arguments_at]);
+    }
+
+    pub(super) fn write_arguments(&self, buffer: &mut Vec<u8>, mark: &str) {
+        let mark_at = self.mark_at.unwrap_or(self.packed.len());
+        buffer.extend_from_slice(&self.packed[self.arguments_at..mark_at]);
         if self.mark_at.is_some() {
             write_bytes(buffer, mark.as_bytes());
         }
-        buffer.extend_from_slice(behind);
+        buffer.extend_from_slice(&self.packed[mark_at..]);
     }
 }
 
+/// Appends a number as servers take it: as a string.
+pub(super) fn write_number(buffer: &mut Vec<u8>, number: impl itoa::Integer) {
+    write_bytes(buffer, itoa::Buffer::new().format(number).as_bytes());
+}
+
 /// Appends a string as servers take it: its length, and itself.
-fn write_bytes(buffer: &mut Vec<u8>, bytes: &[u8]) {
+pub(super) fn write_bytes(buffer: &mut Vec<u8>, bytes: &[u8]) {
     write_head(buffer, b'$', bytes.len());
     buffer.extend_from_slice(bytes);
     buffer.extend_from_slice(b"\r\n");

@@ -2,32 +2,25 @@
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use crossbeam_channel::Sender;
 
 use super::address::Address;
-use super::answers::{is_granted, is_not_admitted, is_repaired_in_quarantine};
-use super::connection::{Broken, Connection, GRACE, Reply, TIME};
+use super::connection::{Broken, Connection};
 use super::job::{Job, Release, Undelivered};
 use super::kept::Kept;
 use super::link::Link;
 use super::mailbox::{Found, Mailbox};
-use super::moment::Moment;
 use super::replicas::Grant;
-use super::request::Form;
 use super::set::NodeSet;
 use crate::clock;
 use crate::error::NodeFault;
-use crate::observe;
 use crate::quorum::{Backoff, Failure, Time};
 
 /// The most jobs that go into one write.
 const BATCH: usize = 256;
-
-/// About as many bytes as a call has.
-const A_CALL: usize = 400;
 
 const RECONNECT: Backoff =
     Backoff { min: Duration::from_millis(20), max: Duration::from_millis(1_000) };
@@ -95,7 +88,7 @@ impl Worker {
         }
     }
 
-    fn open(&self) -> Result<Connection, NodeFault> {
+    pub(super) fn open(&self) -> Result<Connection, NodeFault> {
         // What answers may be another server, or the same one without what it knew.
         self.set.lost(self.node);
         let mut connection = Connection::open(&self.address, self.timeout)?;
@@ -208,40 +201,13 @@ impl Worker {
         Some(jobs)
     }
 
-    /// Sends `jobs` and hands out the answers. Gives a good connection back; if there is none, the
-    /// link is marked as down and every job has been told so.
-    fn exchange(
-        &self,
-        mut connection: Connection,
-        mut jobs: Vec<Job>,
-    ) -> Result<Connection, NodeFault> {
-        let mut reconnected = false;
-        loop {
-            match self.exchange_once(&mut connection, &mut jobs) {
-                Ok(()) if jobs.is_empty() => return Ok(connection),
-                // Not executed. It goes out again, with the sources, when it is known what else the
-                // server has forgotten.
-                Ok(()) => {
-                    if let Err(broken) = self.admit(&mut connection) {
-                        return Err(self.broken(connection, jobs, broken));
-                    }
-                }
-                // A server that was restarted, or that closes idle connections, is no reason to
-                // fail: each request may be sent again, since it sets and never increments.
-                Err(broken) if broken.closed && !reconnected => {
-                    reconnected = true;
-                    match self.open() {
-                        Ok(new) => connection = new,
-                        Err(fault) => return Err(self.give_up(jobs, fault)),
-                    }
-                }
-                Err(broken) => return Err(self.broken(connection, jobs, broken)),
-            }
-        }
-    }
-
     /// The connection is of no use any more: tells all who wait for it.
-    fn broken(&self, connection: Connection, jobs: Vec<Job>, broken: Broken) -> NodeFault {
+    pub(super) fn broken(
+        &self,
+        connection: Connection,
+        jobs: Vec<Job>,
+        broken: Broken,
+    ) -> NodeFault {
         let fault = self.give_up(jobs, broken.fault);
         if broken.in_step {
             self.send_last_words(connection, &fault);
@@ -249,108 +215,9 @@ impl Worker {
         fault
     }
 
-    /// Writes all of `jobs` at once and reads the answers in order, and the node's clock behind them: what
-    /// is granted counts by that. What is left in `jobs` has not been answered: the rest, on a failure;
-    /// the calls of scripts that the server has forgotten, if all went well.
-    fn exchange_once(
-        &self,
-        connection: &mut Connection,
-        jobs: &mut Vec<Job>,
-    ) -> Result<(), Broken> {
-        let mut buffer = Vec::with_capacity(jobs.len() * A_CALL);
-        let mut forms = Vec::with_capacity(jobs.len());
-        let moment = Moment::of(&self.set, self.node);
-        jobs.retain_mut(|job| {
-            let (request, mark) = match moment.to_write(job) {
-                Ok(write) => write,
-                Err(refused) => {
-                    job.answer(self.node, Err(refused));
-                    return false;
-                }
-            };
-            if !job.sending(self.node) {
-                return false;
-            }
-            forms.push(connection.encode(request, mark, &mut buffer));
-            job.is_written();
-            true
-        });
-        if jobs.is_empty() {
-            return Ok(());
-        }
-        // In the same write and, as a rule, in the same read: it costs the server a microsecond.
-        buffer.extend_from_slice(TIME);
-        let sent = clock::now();
-        // Before it is written: whoever sees what it has done finds it counted.
-        self.shared.writes.fetch_add(1, Ordering::Relaxed);
-        self.shared.scripts.fetch_add(jobs.len() as u64, Ordering::Relaxed);
-        connection.write(&buffer)?;
-
-        let deadline = clock::now().after(self.timeout + GRACE);
-        let mut result = Ok(());
-        let (mut forgotten, mut granted) = (Vec::new(), Vec::new());
-        let mut unanswered = std::mem::take(jobs).into_iter();
-        for (job, form) in unanswered.by_ref().zip(forms) {
-            let answer = match connection.read(deadline) {
-                Ok(Reply::Value(value)) => {
-                    if job.is_taking() && is_granted(&value) {
-                        granted.push((job, value));
-                        continue;
-                    } else if job.is_taking() && is_not_admitted(&value) {
-                        self.set.doubt(self.node, moment.mark());
-                    } else if is_repaired_in_quarantine(&value) {
-                        self.set.has_forgotten(self.node);
-                    }
-                    self.deliver(&job, value, connection);
-                    continue;
-                }
-                Ok(Reply::Error(fault)) => {
-                    if matches!(job, Job::Release(_)) {
-                        observe::release_refused(&fault);
-                    }
-                    Err(Undelivered { failure: Failure::Error, fault })
-                }
-                Ok(Reply::NoScript) if form == Form::Sha => {
-                    forgotten.push(job);
-                    continue;
-                }
-                Ok(Reply::NoScript) => Err(self.strange_server()),
-                Err(broken) => {
-                    result = Err(broken);
-                    forgotten.push(job);
-                    break;
-                }
-            };
-            job.answer(self.node, answer);
-        }
-        if !forgotten.is_empty() {
-            connection.forget_scripts();
-            self.set.doubt(self.node, None);
-        }
-        forgotten.extend(unanswered);
-        *jobs = forgotten;
-        match result.and_then(|()| connection.read_clock(sent, deadline)) {
-            Ok(clock) => {
-                let counts = self.set.read_clock(self.node, clock);
-                for (job, value) in granted {
-                    if counts {
-                        self.deliver(&job, value, connection);
-                    } else {
-                        job.answer(self.node, Err(self.clock_was_set()));
-                    }
-                }
-                Ok(())
-            }
-            Err(broken) => {
-                jobs.extend(granted.into_iter().map(|(job, _)| job));
-                Err(broken)
-            }
-        }
-    }
-
     /// Marks the link as down, tells the askers of jobs that were sent and will not be answered,
     /// and keeps the releases.
-    fn give_up(&self, jobs: Vec<Job>, fault: NodeFault) -> NodeFault {
+    pub(super) fn give_up(&self, jobs: Vec<Job>, fault: NodeFault) -> NodeFault {
         self.set.lost(self.node);
         // Before anybody is told, so that who asks again at once is not queued here once more.
         self.shared.link.set_down(fault.clone());

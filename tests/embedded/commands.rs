@@ -38,6 +38,7 @@ const FAMILIES: &[&[&str]] = &[
         "SET k v NX|PX XX|KEEPTTL",
         "GET k",
         "GETDEL k",
+        "MGET k k",
         "STRLEN k",
         "INCR|DECR k",
         "INCRBY k i",

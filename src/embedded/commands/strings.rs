@@ -9,6 +9,11 @@ pub(super) const COMMANDS: &[Command] = &[
     command("SET", -3, set),
     command("GET", 2, get),
     command("GETDEL", 2, get_del),
+    command("MGET", -2, |state, words| {
+        // What is no string counts as nothing.
+        let text = |key: &Bytes| state.keyspace.text(key).ok().flatten();
+        Ok(Reply::List(words.iter().map(|key| Reply::bulk_or_nil(text(key))).collect()))
+    }),
     command("STRLEN", 2, |state, words| {
         Ok(Reply::count(state.keyspace.text(&words[0])?.map_or(0, Vec::len)))
     }),

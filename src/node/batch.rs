@@ -1,0 +1,112 @@
+//! Group commit on the server: calls of scripts that go out in one write are made by one call, as far as
+//! their scripts allow. To start a script costs a server about as much as two commands in it, and what
+//! all of them need is read once.
+
+use super::request::{Form, Request, Script, Value, write_bytes, write_number};
+
+/// Fewer calls are made one by one: it would cost more to take them apart than it saves.
+const WORTH_IT: usize = 3;
+
+/// A run's script, and how many keys, arguments and calls there are.
+const RUN_HEAD: usize = 4;
+
+/// One call in a write, and how many of the requests it makes.
+pub(super) struct Call {
+    pub(super) requests: usize,
+    pub(super) form: Form,
+}
+
+impl Call {
+    pub(super) fn is_batch(&self) -> bool {
+        self.requests > 1
+    }
+
+    /// The answers to its requests, where `None` says that the request has to go out by itself; an error
+    /// if no script of ours answers like that.
+    pub(super) fn answers(&self, value: Value) -> Result<Vec<Option<Value>>, Value> {
+        match value {
+            // The mark is another one.
+            Value::Int(0) => Ok(vec![None; self.requests]),
+            Value::List(answers) if answers.len() == self.requests => {
+                let done = |answer: &Value| !matches!(answer, Value::Text(text) if text == "alone");
+                Ok(answers.into_iter().map(|answer| Some(answer).filter(done)).collect())
+            }
+            strange => Err(strange),
+        }
+    }
+}
+
+/// Appends the calls of `requests`, in order, to what will be written to a node that keeps its mark at
+/// `mark_key`; with each the mark under which it is to be granted. If not `together`, each is a call of
+/// its own. `form` says how a script is named.
+pub(super) fn write(
+    requests: &[(&Request, &str)],
+    mark_key: &[u8],
+    together: bool,
+    mut form: impl FnMut(&'static Script) -> Form,
+    buffer: &mut Vec<u8>,
+) -> Vec<Call> {
+    let mut calls = Vec::new();
+    for run in requests.chunk_by(|(a, _), (b, _)| have_one_batch(a, b)) {
+        match run[0].0.script().batch() {
+            Some((_, batch)) if together && run.len() >= WORTH_IT => {
+                let form = form(batch);
+                write_batch(run, batch, mark_key, form, buffer);
+                calls.push(Call { requests: run.len(), form });
+            }
+            _ => calls.extend(run.iter().map(|(request, mark)| {
+                let form = form(request.script());
+                request.write_to(buffer, form, mark);
+                Call { requests: 1, form }
+            })),
+        }
+    }
+    calls
+}
+
+fn have_one_batch(a: &Request, b: &Request) -> bool {
+    match (a.script().batch(), b.script().batch()) {
+        (Some((_, a)), Some((_, b))) => std::ptr::eq(a, b),
+        _ => false,
+    }
+}
+
+/// Whether one head does for both.
+fn are_alike(a: &Request, b: &Request) -> bool {
+    std::ptr::eq(a.script(), b.script()) && a.counts() == b.counts()
+}
+
+/// One call that makes all of `requests`, as `lua/mutex/batch.lua` takes it.
+fn write_batch(
+    requests: &[(&Request, &str)],
+    batch: &Script,
+    mark_key: &[u8],
+    form: Form,
+    buffer: &mut Vec<u8>,
+) {
+    // They are written at one moment, so there is one mark.
+    let mark = requests.iter().map(|(_, mark)| *mark).find(|mark| !mark.is_empty());
+    let runs = || requests.chunk_by(|(a, _), (b, _)| are_alike(a, b));
+    let (mut keys, mut arguments) = (1, 1 + runs().count() * RUN_HEAD);
+    for (request, _) in requests {
+        let (its_keys, its_arguments) = request.counts();
+        keys += its_keys;
+        arguments += its_arguments;
+    }
+    batch.write_to(buffer, form, keys, arguments);
+    write_bytes(buffer, mark_key);
+    requests.iter().for_each(|(request, _)| request.write_keys(buffer));
+    write_bytes(buffer, mark.unwrap_or_default().as_bytes());
+    for run in runs() {
+        let request = run[0].0;
+        let (keys, arguments) = request.counts();
+        let name = request.script().batch().map_or("", |(name, _)| name);
+        write_bytes(buffer, name.as_bytes());
+        [keys, arguments, run.len()].into_iter().for_each(|count| write_number(buffer, count));
+        run.iter().for_each(|(request, _)| request.write_arguments(buffer, ""));
+    }
+}
+
+#[cfg(all(test, feature = "embedded"))]
+#[path = "batch_tests.rs"]
+mod tests;

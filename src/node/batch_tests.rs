@@ -1,0 +1,188 @@
+//! A batch answers what its calls answer one by one, and leaves what they leave.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::embedded::{Engine, Reply};
+use crate::ident::{fence_key, release_channel};
+use crate::kinds::{EXCLUSIVE, Fence, Repair};
+
+const NOW: Duration = Duration::from_secs(1_700_000_000);
+const MARK_KEY: &[u8] = b"{quorlock}:mark";
+const MARK: &str = "the mark";
+const NAMES: [&[u8]; 3] = [b"a", b"b", b"c"];
+const OWNERS: [&str; 3] = ["one", "two", "three"];
+
+#[derive(Clone, Debug)]
+enum Call {
+    Acquire { name: usize, owner: usize, proposal: Option<u64>, ttl: u64 },
+    Extend { name: usize, owner: usize, number: Option<u64>, ttl: u64, late: bool },
+    Release { name: usize, owner: usize },
+    Confirm { name: usize, owner: usize },
+}
+
+impl Call {
+    fn request(&self) -> Request {
+        let ms = Duration::from_millis;
+        match *self {
+            Self::Acquire { name, owner, proposal, ttl } => {
+                EXCLUSIVE.acquire(NAMES[name], MARK_KEY, OWNERS[owner], ms(ttl), proposal)
+            }
+            Self::Extend { name, owner, number, ttl, late } => {
+                let until_ms = NOW.as_millis() as i64 + if late { -1 } else { 1_000_000 };
+                let fence = number.map(|number| Fence { number, up_to: number });
+                let repair = Repair { until_ms, mark_key: MARK_KEY, quarantine: true, fence };
+                EXCLUSIVE.extend(NAMES[name], OWNERS[owner], ms(ttl), repair)
+            }
+            Self::Release { name, owner } => EXCLUSIVE.release(NAMES[name], OWNERS[owner]),
+            Self::Confirm { name, owner } => EXCLUSIVE.confirm(NAMES[name], OWNERS[owner], 7),
+        }
+    }
+}
+
+fn a_call() -> impl Strategy<Value = Call> {
+    let number = || prop_oneof![Just(None), (1_u64..40).prop_map(Some)];
+    let ttl = || 1_000_u64..60_000;
+    let (name, owner) = (|| 0..NAMES.len(), || 0..OWNERS.len());
+    prop_oneof![
+        5 => (name(), owner(), number(), ttl())
+            .prop_map(|(name, owner, proposal, ttl)| Call::Acquire { name, owner, proposal, ttl }),
+        5 => (name(), owner()).prop_map(|(name, owner)| Call::Release { name, owner }),
+        3 => (name(), owner(), number(), ttl(), any::<bool>()).prop_map(
+            |(name, owner, number, ttl, late)| Call::Extend { name, owner, number, ttl, late }
+        ),
+        1 => (name(), owner()).prop_map(|(name, owner)| Call::Confirm { name, owner }),
+    ]
+}
+
+/// What may be on a node already.
+fn a_command() -> impl Strategy<Value = Vec<Vec<u8>>> {
+    let key = prop_oneof![
+        (0..NAMES.len()).prop_map(|name| NAMES[name].to_vec()),
+        (0..NAMES.len()).prop_map(|name| fence_key(NAMES[name])),
+    ];
+    let value = prop_oneof![Just("one"), Just("two"), Just("12"), Just("no number")];
+    (key, value, any::<bool>()).prop_map(|(key, value, text)| {
+        if text {
+            vec![b"SET".to_vec(), key, value.into(), b"PX".to_vec(), b"30000".to_vec()]
+        } else {
+            vec![b"HSET".to_vec(), key, b"field".to_vec(), value.into()]
+        }
+    })
+}
+
+/// A node with that on it, where somebody listens for the releases of the first name.
+fn node(commands: &[Vec<Vec<u8>>]) -> Engine {
+    let mut engine = Engine::new(&"a".repeat(40));
+    let mark = [b"SET", MARK_KEY, MARK.as_bytes()].map(<[u8]>::to_vec);
+    for command in commands.iter().map(Vec::as_slice).chain([mark.as_slice()]) {
+        engine.call(command, NOW);
+    }
+    engine.subscribe(&release_channel(NAMES[0]));
+    engine
+}
+
+/// The first commands in `buffer`.
+fn commands(mut buffer: &[u8], count: usize) -> Vec<Vec<Vec<u8>>> {
+    let mut parser = redis::Parser::new();
+    let commands = (0..count).map(|_| {
+        let command = parser.parse_value(&mut buffer).expect("a command");
+        redis::from_redis_value(command).expect("a list of strings")
+    });
+    commands.collect()
+}
+
+fn value(reply: Reply) -> Value {
+    match reply {
+        Reply::Int(number) => Value::Int(number),
+        Reply::Bulk(text) => Value::Text(String::from_utf8(text).expect("text")),
+        Reply::List(replies) => Value::List(replies.into_iter().map(value).collect()),
+        other => panic!("no script answers {other:?}"),
+    }
+}
+
+/// What the requests are answered when they are written as `together` says; `None`: make it alone.
+fn run(
+    engine: &mut Engine,
+    requests: &[Request],
+    mark: &str,
+    together: bool,
+) -> Vec<Option<Value>> {
+    let mut buffer = Vec::new();
+    let marked: Vec<_> = requests.iter().map(|request| (request, mark)).collect();
+    let calls = write(&marked, MARK_KEY, together, |_| Form::Source, &mut buffer);
+    let mut answers = Vec::new();
+    for (call, command) in calls.iter().zip(commands(&buffer, calls.len())) {
+        match engine.call(&command, NOW) {
+            reply if call.is_batch() => answers.extend(call.answers(value(reply)).expect("ours")),
+            Reply::Error(_) => answers.push(None),
+            reply => answers.push(Some(value(reply))),
+        }
+    }
+    answers
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_batch_does_what_its_calls_do(
+        there in prop::collection::vec(a_command(), 0..4),
+        calls in prop::collection::vec(a_call(), 1..24),
+    ) {
+        let requests: Vec<_> = calls.iter().map(Call::request).collect();
+        let (mut one_by_one, mut together) = (node(&there), node(&there));
+        let expected = run(&mut one_by_one, &requests, MARK, false);
+        prop_assert_eq!(run(&mut together, &requests, MARK, true), expected);
+        prop_assert_eq!(together.keys(NOW), one_by_one.keys(NOW));
+        prop_assert_eq!(together.take_published(), one_by_one.take_published());
+    }
+
+    #[test]
+    fn a_batch_under_another_mark_does_nothing(
+        there in prop::collection::vec(a_command(), 0..4),
+        calls in prop::collection::vec(a_call(), WORTH_IT..24),
+    ) {
+        let batched = |call: &Call| !matches!(call, Call::Confirm { .. });
+        let requests: Vec<_> = calls.iter().filter(|c| batched(c)).map(Call::request).collect();
+        prop_assume!(requests.len() >= WORTH_IT);
+        let mut engine = node(&there);
+        let before = engine.keys(NOW);
+        let answers = run(&mut engine, &requests, "another mark", true);
+        prop_assert_eq!(answers, vec![None; requests.len()]);
+        prop_assert_eq!(engine.keys(NOW), before);
+    }
+}
+
+#[test]
+fn few_calls_are_made_one_by_one_and_many_at_once() {
+    let release = |owner: &str| EXCLUSIVE.release(NAMES[0], owner);
+    let confirm = || EXCLUSIVE.confirm(NAMES[0], OWNERS[0], 7);
+    let sizes = |requests: &[Request], together| -> Vec<_> {
+        let marked: Vec<_> = requests.iter().map(|request| (request, "")).collect();
+        let calls = write(&marked, MARK_KEY, together, |_| Form::Sha, &mut Vec::new());
+        calls.iter().map(|call| call.requests).collect()
+    };
+    let few: Vec<_> = (0..WORTH_IT - 1).map(|_| release("one")).collect();
+    assert_eq!(sizes(&few, true), vec![1; WORTH_IT - 1]);
+    let many: Vec<_> = (0..WORTH_IT).map(|_| release("one")).collect();
+    assert_eq!(sizes(&many, true), [WORTH_IT]);
+    assert_eq!(sizes(&many, false), vec![1; WORTH_IT]);
+    // What is in no batch stays where it is.
+    let mixed: Vec<_> = many.into_iter().chain([confirm()]).chain(few).collect();
+    assert_eq!(sizes(&mixed, true).first(), Some(&WORTH_IT));
+    assert_eq!(sizes(&mixed, true).len(), 1 + 1 + (WORTH_IT - 1));
+}
+
+#[test]
+fn what_no_batch_answers_is_no_answer() {
+    let call = super::Call { requests: 2, form: Form::Sha };
+    let list = |values: &[i64]| Value::List(values.iter().copied().map(Value::Int).collect());
+    assert_eq!(call.answers(list(&[1, 0])), Ok(vec![Some(Value::Int(1)), Some(Value::Int(0))]));
+    assert_eq!(call.answers(Value::Int(0)), Ok(vec![None, None]));
+    for strange in [list(&[1]), list(&[1, 0, 1]), Value::Int(1), Value::Text("alone".into())] {
+        assert_eq!(call.answers(strange.clone()), Err(strange));
+    }
+}

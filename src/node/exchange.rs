@@ -1,0 +1,238 @@
+//! One write to a node, and the answers to it.
+
+use std::sync::atomic::Ordering;
+
+use super::answers::{is_granted, is_not_admitted, is_repaired_in_quarantine};
+use super::batch::{self, Call};
+use super::connection::{Broken, Connection, GRACE, Reply, TIME};
+use super::job::{Job, Undelivered};
+use super::moment::Moment;
+use super::request::{Form, Value};
+use super::worker::Worker;
+use crate::clock;
+use crate::error::NodeFault;
+use crate::observe;
+use crate::quorum::Failure;
+
+/// About as many bytes as a call has.
+const A_CALL: usize = 400;
+
+/// What became of jobs that were written.
+#[derive(Default)]
+struct Outcome {
+    /// What is granted, once it is known whether the node's clock took a step.
+    granted: Vec<(Job, Value)>,
+    /// What has to go out again, since it was not executed or not answered.
+    again: Vec<Job>,
+    /// The server does not know its scripts any more.
+    forgotten: bool,
+    /// A batch did not do all of its calls, and each goes out by itself.
+    apart: bool,
+}
+
+/// What a round of writing leaves to be done.
+enum Left {
+    Nothing,
+    /// The jobs that are left go out once more; the calls one by one, if so.
+    Again {
+        apart: bool,
+    },
+}
+
+impl Worker {
+    /// Sends `jobs` and hands out the answers. Gives a good connection back; if there is none, the
+    /// link is marked as down and every job has been told so.
+    pub(super) fn exchange(
+        &self,
+        mut connection: Connection,
+        mut jobs: Vec<Job>,
+    ) -> Result<Connection, NodeFault> {
+        let (mut reconnected, mut together) = (false, true);
+        loop {
+            match self.exchange_once(&mut connection, &mut jobs, together) {
+                Ok(Left::Nothing) => return Ok(connection),
+                // Not executed, or not for certain. It goes out again, with the sources where need be, when it
+                // is known what else the server has forgotten.
+                Ok(Left::Again { apart }) => {
+                    together &= !apart;
+                    if let Err(broken) = self.admit(&mut connection) {
+                        return Err(self.broken(connection, jobs, broken));
+                    }
+                }
+                // A server that was restarted, or that closes idle connections, is no reason to
+                // fail: each request may be sent again, since it sets and never increments.
+                Err(broken) if broken.closed && !reconnected => {
+                    reconnected = true;
+                    match self.open() {
+                        Ok(new) => connection = new,
+                        Err(fault) => return Err(self.give_up(jobs, fault)),
+                    }
+                }
+                Err(broken) => return Err(self.broken(connection, jobs, broken)),
+            }
+        }
+    }
+
+    /// Writes all of `jobs` at once and reads the answers in order, and the node's clock behind them: what
+    /// is granted counts by that. What is left in `jobs` has not been answered: the rest, on a failure;
+    /// what has to go out again, if all went well.
+    fn exchange_once(
+        &self,
+        connection: &mut Connection,
+        jobs: &mut Vec<Job>,
+        together: bool,
+    ) -> Result<Left, Broken> {
+        let moment = Moment::of(&self.set, self.node);
+        jobs.retain_mut(|job| match moment.allows(job) {
+            Ok(()) if job.sending(self.node) => {
+                job.is_written();
+                true
+            }
+            Ok(()) => false,
+            Err(refused) => {
+                job.answer(self.node, Err(refused));
+                false
+            }
+        });
+        if jobs.is_empty() {
+            return Ok(Left::Nothing);
+        }
+        let mut buffer = Vec::with_capacity(jobs.len() * A_CALL);
+        let requests: Vec<_> = jobs.iter().map(|job| moment.to_write(job)).collect();
+        let mark_key = self.set.mark_key();
+        let form = |script| connection.form(script);
+        let calls = batch::write(&requests, mark_key, together, form, &mut buffer);
+        // In the same write and, as a rule, in the same read: it costs the server a microsecond.
+        buffer.extend_from_slice(TIME);
+        let sent = clock::now();
+        // Before it is written: whoever sees what it has done finds it counted.
+        self.shared.writes.fetch_add(1, Ordering::Relaxed);
+        self.shared.scripts.fetch_add(jobs.len() as u64, Ordering::Relaxed);
+        connection.write(&buffer)?;
+
+        let deadline = clock::now().after(self.timeout + GRACE);
+        let mut unanswered = std::mem::take(jobs).into_iter();
+        let mut outcome = Outcome::default();
+        let mut result = Ok(());
+        for call in calls {
+            let answered = match connection.read(deadline) {
+                Ok(reply) if call.is_batch() => self.take_apart(
+                    &call,
+                    reply,
+                    &mut unanswered,
+                    &mut outcome,
+                    &moment,
+                    connection,
+                ),
+                Ok(reply) => {
+                    if let Some(job) = unanswered.next() {
+                        self.settle(job, reply, call.form, &mut outcome, &moment, connection);
+                    }
+                    Ok(())
+                }
+                Err(broken) => Err(broken),
+            };
+            if answered.is_err() {
+                result = answered;
+                break;
+            }
+        }
+        if outcome.forgotten {
+            connection.forget_scripts();
+            self.set.doubt(self.node, None);
+        }
+        *jobs = outcome.again;
+        jobs.extend(unanswered);
+        match result.and_then(|()| connection.read_clock(sent, deadline)) {
+            Ok(clock) => {
+                let counts = self.set.read_clock(self.node, clock);
+                for (job, value) in outcome.granted {
+                    if counts {
+                        self.deliver(&job, value, connection);
+                    } else {
+                        job.answer(self.node, Err(self.clock_was_set()));
+                    }
+                }
+                Ok(match jobs.is_empty() {
+                    true => Left::Nothing,
+                    false => Left::Again { apart: outcome.apart },
+                })
+            }
+            Err(broken) => {
+                jobs.extend(outcome.granted.into_iter().map(|(job, _)| job));
+                Err(broken)
+            }
+        }
+    }
+
+    /// Settles the jobs of a batch, which are the next that are `unanswered`.
+    fn take_apart(
+        &self,
+        call: &Call,
+        reply: Reply,
+        unanswered: &mut impl Iterator<Item = Job>,
+        outcome: &mut Outcome,
+        moment: &Moment<'_>,
+        connection: &Connection,
+    ) -> Result<(), Broken> {
+        let answers = match reply {
+            Reply::Value(value) => {
+                call.answers(value).map_err(|strange| connection.strange(&strange))?
+            }
+            // Nothing was done: the script is unknown, or one of the names is out of bounds for the user.
+            Reply::NoScript | Reply::Error(_) => {
+                outcome.forgotten |= matches!(reply, Reply::NoScript);
+                vec![None; call.requests]
+            }
+        };
+        for (answer, job) in answers.into_iter().zip(unanswered) {
+            match answer {
+                Some(value) => {
+                    let reply = Reply::Value(value);
+                    self.settle(job, reply, call.form, outcome, moment, connection);
+                }
+                None => {
+                    outcome.apart = true;
+                    outcome.again.push(job);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Hands out what was answered to `job`, or notes what is still to be done about it.
+    fn settle(
+        &self,
+        job: Job,
+        reply: Reply,
+        form: Form,
+        outcome: &mut Outcome,
+        moment: &Moment<'_>,
+        connection: &Connection,
+    ) {
+        match reply {
+            Reply::Value(value) if job.is_taking() && is_granted(&value) => {
+                outcome.granted.push((job, value));
+            }
+            Reply::Value(value) => {
+                if job.is_taking() && is_not_admitted(&value) {
+                    self.set.doubt(self.node, moment.mark());
+                } else if is_repaired_in_quarantine(&value) {
+                    self.set.has_forgotten(self.node);
+                }
+                self.deliver(&job, value, connection);
+            }
+            Reply::NoScript if form == Form::Sha => {
+                outcome.forgotten = true;
+                outcome.again.push(job);
+            }
+            Reply::NoScript => job.answer(self.node, Err(self.strange_server())),
+            Reply::Error(fault) => {
+                if matches!(job, Job::Release(_)) {
+                    observe::release_refused(&fault);
+                }
+                job.answer(self.node, Err(Undelivered { failure: Failure::Error, fault }));
+            }
+        }
+    }
+}
