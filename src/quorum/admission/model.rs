@@ -304,6 +304,18 @@ impl World {
         self.servers[node].clock_ms = ahead_ms;
     }
 
+    /// Whether all clients know marks that say where a node's clock is, and those of a majority are.
+    pub(super) fn is_noted(&self, node: usize) -> bool {
+        self.clients.iter().all(|client| {
+            let noted = client.admission.nodes.iter().map(|known| known.clock.noted_ms);
+            let off: Vec<_> =
+                noted.zip(&self.servers).map(|(noted, it)| Some(noted? - it.clock_ms)).collect();
+            let Some(here) = off[node] else { return true };
+            let same = off.iter().flatten().filter(|there| (**there - here).abs() <= 100);
+            same.count() >= majority(off.len())
+        })
+    }
+
     /// The server was a replica for a while, and is a master again, with another one's data. Clients
     /// have noticed, for it refused to write. (Those that did not ask it anything have not; that is a
     /// known limit, and no part of the model.)
