@@ -43,9 +43,9 @@ pub struct Builder {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Renewal {
-    /// Each time a third of the TTL is gone, by a thread that is started when it is first due. The
-    /// lock is lost only if a majority of the nodes cannot be reached for the rest of the TTL, or
-    /// lost its data.
+    /// Each time a quarter to a third of the TTL is gone, another part for each lock, by a thread that is
+    /// started when it is first due. The lock is lost only if a majority of the nodes cannot be reached
+    /// for the rest of the TTL, or lost its data.
     #[default]
     Auto,
     /// Only by [`Guard::extend`](crate::Guard::extend): the lock ends with its TTL. The end is told

@@ -66,6 +66,7 @@ impl Held {
         claim.won(number);
         let tenant = Tenant::new(claim.token(0));
         let lease = Lease::new(claim.terms(), basis, claim.started(), valid_until);
+        let lease = lease.hurried(rand::random());
         let rounds = Rounds::new(claim.terms().mechanisms);
         let (poke, poked) = bounded(1);
         let held = Arc::new(Self {

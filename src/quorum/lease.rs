@@ -90,6 +90,8 @@ pub(crate) struct Lease {
     /// The end that `max_hold` sets.
     ends_at: Option<Time>,
     renew_at: Time,
+    /// How much earlier than it is due it is renewed, each time.
+    haste: Duration,
     /// The longest time any of our keys was asked to live for.
     longest_ttl: Duration,
 }
@@ -106,10 +108,20 @@ impl Lease {
             valid_until: Time::default(),
             ends_at,
             renew_at: Time::default(),
+            haste: Duration::ZERO,
             longest_ttl: terms.ttl,
         };
         lease.set_valid_until(valid_until);
         lease
+    }
+
+    /// The same lease, renewed earlier each time, by up to a twelfth of the TTL; `part` is in `0.0..1.0`.
+    /// Locks that were taken at one instant would be renewed at one, again and again, and all others
+    /// would have to wait for that. With a part of its own for each they drift apart.
+    pub(crate) fn hurried(mut self, part: f64) -> Self {
+        self.haste = (self.terms.ttl / 12).mul_f64(part.clamp(0.0, 1.0));
+        self.set_valid_until(self.valid_until);
+        self
     }
 
     /// Whether the last renewal was not confirmed.
@@ -218,7 +230,8 @@ impl Lease {
                 }
                 self.set_valid_until(until.max(self.valid_until));
                 // However long it is valid: nodes that lost the key have to be found and repaired.
-                self.renew_at = self.renew_at.min(now.after(self.terms.ttl / 3));
+                let due = now.after((self.terms.ttl / 3).saturating_sub(self.haste));
+                self.renew_at = self.renew_at.min(due);
             }
             Renewed::Unknown => {
                 self.state = State::Unknown;
@@ -256,10 +269,11 @@ impl Lease {
         true
     }
 
-    /// A renewal is due when a third of the TTL is gone: two more tries have room before the end.
+    /// A renewal is due when a third of the TTL is gone, or somewhat earlier: two more tries have room
+    /// before the end.
     fn set_valid_until(&mut self, until: Time) {
         self.valid_until = self.ends_at.map_or(until, |ends_at| until.min(ends_at));
-        self.renew_at = until.before(self.terms.ttl * 2 / 3);
+        self.renew_at = until.before(self.terms.ttl * 2 / 3 + self.haste);
     }
 
     /// After a round that was not confirmed: soon, but not at once.

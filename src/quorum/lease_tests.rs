@@ -131,3 +131,20 @@ fn a_manual_lease_is_only_watched() {
     lease.renewed(Renewed::Until(at(4_000), Basis::Majority), at(1_000));
     assert_eq!(lease.next(at(1_000)), Next::End(at(4_000)));
 }
+
+#[test]
+fn leases_of_one_instant_are_renewed_apart() {
+    let due = |lease: &mut Lease, now| match lease.next(now) {
+        Next::Renew(due) => due,
+        other => panic!("renewed while it is held: {other:?}"),
+    };
+    let mut on_time = lease().hurried(0.0);
+    assert_eq!(due(&mut on_time, at(0)), at(1_000));
+    let mut early = lease().hurried(1.0);
+    assert_eq!(due(&mut early, at(0)), at(750));
+    // Each time, so that they drift apart; also where an extension has made it valid for longer.
+    for until in [3_750, 60_000] {
+        early.renewed(Renewed::Until(at(until), Basis::Majority), at(750));
+        assert_eq!(due(&mut early, at(750)), at(1_500), "until {until}");
+    }
+}
