@@ -59,10 +59,12 @@ impl Held {
         ticket: Ticket,
         refused: bool,
     ) -> Rc<Self> {
-        let lease = Lease::new(claim.terms, Basis::Majority, claim.started, valid_until);
+        let id = cx.net.fresh();
+        let lease = Lease::new(claim.terms, Basis::Majority, claim.started, valid_until)
+            .hurried((id % 8) as f64 / 7.0);
         let rounds = Rounds::new(claim.terms.mechanisms);
         let held = Rc::new(Self {
-            id: cx.net.fresh(),
+            id,
             wanted: Cell::new(claim.started.after(claim.terms.ttl)),
             promised: Cell::new(lease.valid_until()),
             asked_at: Cell::new(cx.now()),
