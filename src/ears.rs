@@ -24,6 +24,12 @@ impl Sink for Ears {
         self.inner.as_ref().is_none_or(|inner| inner.sending(node))
     }
 
+    fn unsent(&self, node: usize) {
+        if let Some(inner) = &self.inner {
+            inner.unsent(node);
+        }
+    }
+
     fn to_be_replicated(&self, answer: &Value) -> bool {
         self.inner.as_ref().is_some_and(|inner| inner.to_be_replicated(answer))
     }

@@ -256,6 +256,10 @@ impl<B: Ballot + 'static> Sink for Round<B> {
         self.state.lock().ballot.sending(node, now)
     }
 
+    fn unsent(&self, node: usize) {
+        self.state.lock().ballot.unsent(node);
+    }
+
     fn to_be_replicated(&self, answer: &Value) -> bool {
         (self.read)(answer).is_ok_and(|vote| (self.replicated)(&vote))
     }

@@ -10,8 +10,8 @@ pub struct NodeStats {
     pub connected: bool,
     /// Writes to the connection. Each carries all requests that were waiting.
     pub writes: u64,
-    /// Requests in those writes. Each is a call of a script, unless there were several: one call then makes
-    /// all of them that it can.
+    /// Requests in those writes, each as often as it was written. Each is a call of a script, unless there
+    /// were several: one call then makes all of them that it can.
     pub scripts: u64,
     /// Releases that wait for the node to come back.
     pub kept_releases: usize,

@@ -8,9 +8,11 @@ use std::time::Duration;
 
 use quorlock::{Builder, Error, ErrorKind, Quorlock};
 use support::clients::connected;
-use support::{Server, Servers};
+use support::{Server, Servers, wait_until};
 
 const THREADS: usize = 64;
+/// Never to be waited for.
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// With time for a healthy node to answer on a busy machine. Fresh servers have forgotten nothing, and need
 /// not be waited for.
@@ -110,6 +112,71 @@ fn one_call_that_is_refused_takes_no_other_along() {
         }
     }
     servers.wait_no_keys();
+}
+
+/// What was not run is not taken for a first copy, whose reply was lost: "not ours" would say nothing then.
+#[test]
+fn a_lock_that_was_lost_is_no_success_beside_calls_that_are_refused() {
+    let servers = Servers::start(3);
+    let rules = "~quorlock:mine/* ~{quorlock:mine/* ~*{quorlock}:mark &* +@all";
+    let locks = connected(builder(limited(&servers, rules)));
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for i in 0..THREADS {
+            let (locks, over) = (&locks, &over);
+            scope.spawn(move || {
+                let name = if i.is_multiple_of(4) { "others" } else { "mine" };
+                while !over.load(Ordering::Relaxed) {
+                    if let Ok(Some(guard)) = locks.try_lock(format!("{name}/{i}")) {
+                        drop(guard);
+                    }
+                }
+            });
+        }
+        let mut wrong = 0;
+        for i in 0..20 {
+            let name = format!("mine/gone/{i}");
+            let guard = locks.lock(&name).expect("a majority grants it");
+            let key = format!("quorlock:{name}");
+            for server in &*servers {
+                // An acquire that is still on its way must not come after that.
+                wait_until("the key is there", LIMIT, || server.get(&key).is_some());
+                server.command(&["DEL", &key]);
+            }
+            let lost = guard.unlock().is_err_and(|error| error.kind() == ErrorKind::Lost);
+            wrong += usize::from(!lost);
+        }
+        over.store(true, Ordering::Relaxed);
+        assert_eq!(wrong, 0, "of 20 locks that were gone");
+    });
+}
+
+/// Who gives a lock back without waiting, and wants it again at once, is behind its own release.
+fn a_lock_that_was_dropped_is_free(servers: &Servers, urls: Vec<String>) {
+    let locks = connected(builder(urls));
+    let work = |i| {
+        (0..50).all(|_| locks.try_lock(format!("orders/{i}")).is_ok_and(|guard| guard.is_some()))
+    };
+    let work = &work;
+    thread::scope(|scope| {
+        let threads: Vec<_> = (0..THREADS).map(|i| scope.spawn(move || work(i))).collect();
+        let free = threads.into_iter().map(|thread| thread.join().expect("no panic"));
+        assert_eq!(free.filter(|free| !free).count(), 0, "threads that found their lock held");
+    });
+    servers.wait_no_keys();
+}
+
+#[test]
+fn releases_come_before_what_is_behind_them() {
+    let servers = Servers::start(3);
+    a_lock_that_was_dropped_is_free(&servers, servers.urls());
+}
+
+#[test]
+fn releases_come_before_what_is_behind_them_without_the_permission_that_batches_need() {
+    let servers = Servers::start(3);
+    let urls = limited(&servers, "~* &* +@all -mget");
+    a_lock_that_was_dropped_is_free(&servers, urls);
 }
 
 /// Only a batch uses MGET, so a list of permissions that is older than batches still does.

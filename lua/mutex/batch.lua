@@ -1,7 +1,8 @@
 -- Makes several calls of the other scripts in one step, one after the other: what waits for a node while
--- the one before it is answered. To start a script costs a server as much as two or three commands in it.
+-- the one before it is answered. To start a script costs a server as much as two commands in it.
 --
--- acquire and extend, the scripts of those names as functions, are put before this.
+-- acquire, extend and release, the scripts of those names as functions, are put before this. No error ends
+-- it: who gets one knows that nothing was done.
 --
 -- KEYS[1]  the node's mark
 -- ARGV[1]  the mark under which the node grants; empty: under any, or no call takes a lock
@@ -11,7 +12,7 @@
 -- each, with an empty mark.
 --
 -- Replies:
---   0        nothing was done: the mark is another one
+--   0        nothing was done: the mark is another one, or cannot be read
 --   {r, ..}  the reply of each call, or 'alone' if it failed, which it may have done half-way: it is to be
 --            made again, as a call of its own
 
@@ -36,26 +37,32 @@ local function make(script, keys, arguments, calls)
   end
 end
 
--- As release.lua does it, but all keys are read at once, and deleted at once.
-local function release(calls)
+-- As release does it, but all keys are read at once, and deleted at once.
+local function release_all(keys, arguments, calls)
   local owners = redis.pcall('MGET', unpack(KEYS, key, key + calls - 1))
-  local ours, gone = {}, {}
+  if owners.err then
+    return make(release, keys, arguments, calls) -- a permission is missing
+  end
+  local ours, deleted_by = {}, {}
   for i = 1, calls do
-    local name, owner, channel = KEYS[key], ARGV[argument], ARGV[argument + 1]
-    local reply = 0
-    if owners.err then
-      reply = 'alone'
-    elseif owners[i] == owner and not gone[name] then
-      gone[name] = true
+    local name = KEYS[key + i - 1]
+    if owners[i] == ARGV[argument + 2 * i - 2] and not deleted_by[name] then
+      deleted_by[name] = i
       ours[#ours + 1] = name
-      local told = redis.pcall('PUBLISH', channel, owner)
-      reply = type(told) == 'number' and told > 0 and { 1, told } or 1
+    end
+  end
+  local deleted = #ours == 0 or redis.pcall('DEL', unpack(ours))
+  for i = 1, calls do
+    local reply = 0
+    if deleted_by[KEYS[key]] == i then
+      reply = 'alone'
+      if type(deleted) == 'number' then
+        local told = redis.pcall('PUBLISH', ARGV[argument + 1], ARGV[argument])
+        reply = type(told) == 'number' and told > 0 and { 1, told } or 1
+      end
     end
     replies[#replies + 1] = reply
     key, argument = key + 1, argument + 2
-  end
-  if #ours > 0 then
-    redis.call('DEL', unpack(ours))
   end
 end
 
@@ -64,7 +71,7 @@ while argument <= #ARGV do
   local arguments, calls = tonumber(ARGV[argument + 2]), tonumber(ARGV[argument + 3])
   argument = argument + 4
   if script == 'release' then
-    release(calls)
+    release_all(keys, arguments, calls)
   else
     make(script == 'acquire' and acquire or extend, keys, arguments, calls)
   end

@@ -30,6 +30,8 @@ static BATCH: Script = Script::new(concat!(
     include_str!("../../lua/mutex/acquire.lua"),
     "end\nlocal function extend(KEYS, ARGV)\n",
     include_str!("../../lua/mutex/extend.lua"),
+    "end\nlocal function release(KEYS, ARGV)\n",
+    include_str!("../../lua/mutex/release.lua"),
     "end\n",
     include_str!("../../lua/mutex/batch.lua"),
 ));

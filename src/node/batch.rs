@@ -1,6 +1,9 @@
 //! Group commit on the server: calls of scripts that go out in one write are made by one call, as far as
 //! their scripts allow. To start a script costs a server about as much as two commands in it, and what
 //! all of them need is read once.
+//!
+//! What is not made may be made again: so there is one batch in a write, and nothing behind it that
+//! would run before what has to come first.
 
 use super::request::{Form, Request, Script, Value, write_bytes, write_number};
 
@@ -16,20 +19,31 @@ pub(super) struct Call {
     pub(super) form: Form,
 }
 
+/// What a batch has answered.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Answers {
+    /// No call was made, for the node's mark is another one.
+    NothingDone,
+    /// To each call; `None`: it failed, in whatever state, and has to go out by itself.
+    Each(Vec<Option<Value>>),
+}
+
 impl Call {
     pub(super) fn is_batch(&self) -> bool {
         self.requests > 1
     }
 
-    /// The answers to its requests, where `None` says that the request has to go out by itself; an error
-    /// if no script of ours answers like that.
-    pub(super) fn answers(&self, value: Value) -> Result<Vec<Option<Value>>, Value> {
+    /// What was answered, if that is an answer of a batch of ours.
+    pub(super) fn answers(&self, value: Value) -> Result<Answers, Value> {
+        let alone = |answer: &Value| matches!(answer, Value::Text(text) if text == "alone");
+        let ours = |answer: &Value| matches!(answer, Value::Int(_) | Value::List(_));
         match value {
-            // The mark is another one.
-            Value::Int(0) => Ok(vec![None; self.requests]),
-            Value::List(answers) if answers.len() == self.requests => {
-                let done = |answer: &Value| !matches!(answer, Value::Text(text) if text == "alone");
-                Ok(answers.into_iter().map(|answer| Some(answer).filter(done)).collect())
+            Value::Int(0) => Ok(Answers::NothingDone),
+            Value::List(answers)
+                if answers.len() == self.requests
+                    && answers.iter().all(|answer| ours(answer) || alone(answer)) =>
+            {
+                Ok(Answers::Each(answers.into_iter().map(|it| Some(it).filter(ours)).collect()))
             }
             strange => Err(strange),
         }

@@ -116,7 +116,10 @@ fn run(
     let mut answers = Vec::new();
     for (call, command) in calls.iter().zip(commands(&buffer, calls.len())) {
         match engine.call(&command, NOW) {
-            reply if call.is_batch() => answers.extend(call.answers(value(reply)).expect("ours")),
+            reply if call.is_batch() => match call.answers(value(reply)).expect("ours") {
+                Answers::NothingDone => answers.extend(vec![None; call.requests]),
+                Answers::Each(each) => answers.extend(each),
+            },
             Reply::Error(_) => answers.push(None),
             reply => answers.push(Some(value(reply))),
         }
@@ -180,9 +183,18 @@ fn few_calls_are_made_one_by_one_and_many_at_once() {
 fn what_no_batch_answers_is_no_answer() {
     let call = super::Call { requests: 2, form: Form::Sha };
     let list = |values: &[i64]| Value::List(values.iter().copied().map(Value::Int).collect());
-    assert_eq!(call.answers(list(&[1, 0])), Ok(vec![Some(Value::Int(1)), Some(Value::Int(0))]));
-    assert_eq!(call.answers(Value::Int(0)), Ok(vec![None, None]));
-    for strange in [list(&[1]), list(&[1, 0, 1]), Value::Int(1), Value::Text("alone".into())] {
+    let each = |answers: [Option<i64>; 2]| {
+        Ok(Answers::Each(answers.map(|answer| answer.map(Value::Int)).into()))
+    };
+    let text = |text: &str| Value::Text(text.to_owned());
+    assert_eq!(call.answers(list(&[1, 0])), each([Some(1), Some(0)]));
+    assert_eq!(
+        call.answers(Value::List(vec![text("alone"), Value::Int(2)])),
+        each([None, Some(2)])
+    );
+    assert_eq!(call.answers(Value::Int(0)), Ok(Answers::NothingDone));
+    let other = Value::List(vec![Value::Int(1), text("OK")]);
+    for strange in [list(&[1]), list(&[1, 0, 1]), Value::Int(1), text("alone"), other] {
         assert_eq!(call.answers(strange.clone()), Err(strange));
     }
 }

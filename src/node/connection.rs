@@ -1,5 +1,6 @@
 //! One connection to one master: bytes out, answers in.
 
+use std::error::Error;
 use std::io;
 use std::time::Duration;
 
@@ -366,8 +367,8 @@ fn setup_refused(error: &RedisError) -> String {
 pub(super) fn server_fault(address: &Address, error: RedisError) -> NodeFault {
     let what = match error.code() {
         Some("NOAUTH" | "WRONGPASS") => WRONG_LOGIN.to_owned(),
-        Some("NOPERM") => lacks_permission(&error),
-        Some("ERR") if error.detail().is_some_and(is_refused_in_script) => lacks_permission(&error),
+        Some("NOPERM") => needs_permission(&error),
+        Some("ERR") if error.detail().is_some_and(is_refused_in_script) => needs_permission(&error),
         Some("READONLY") => format!("the server is a replica, not a master ({error})"),
         Some("LOADING") => "the server is still loading its data; it will answer soon".to_owned(),
         Some("MOVED" | "ASK" | "CROSSSLOT" | "CLUSTERDOWN") => CLUSTER.to_owned(),
@@ -377,8 +378,14 @@ pub(super) fn server_fault(address: &Address, error: RedisError) -> NodeFault {
     NodeFault::caused_by(address.shown(), what, error)
 }
 
-fn lacks_permission(error: &RedisError) -> String {
+fn needs_permission(error: &RedisError) -> String {
     format!("the user lacks a permission ({error}); lua/README.md lists the commands it needs")
+}
+
+/// Whether a server refused a command for its user's permissions, before it did anything.
+pub(super) fn lacks_permission(fault: &NodeFault) -> bool {
+    let error = fault.source().and_then(|error| error.downcast_ref::<RedisError>());
+    error.is_some_and(|error| error.code() == Some("NOPERM"))
 }
 
 /// Servers have no code for what their access list refuses to a script.

@@ -3,8 +3,8 @@
 use std::sync::atomic::Ordering;
 
 use super::answers::{is_granted, is_not_admitted, is_repaired_in_quarantine};
-use super::batch::{self, Call};
-use super::connection::{Broken, Connection, GRACE, Reply, TIME};
+use super::batch::{self, Answers, Call};
+use super::connection::{Broken, Connection, GRACE, Reply, TIME, lacks_permission};
 use super::job::{Job, Undelivered};
 use super::moment::Moment;
 use super::request::{Form, Value};
@@ -97,6 +97,9 @@ impl Worker {
         if jobs.is_empty() {
             return Ok(Left::Nothing);
         }
+        // What goes out by itself comes first: should the batch have to be made again, nothing that came
+        // behind a release in it has run before that.
+        jobs.sort_by_key(|job| job.request().script().batch().is_some());
         let mut buffer = Vec::with_capacity(jobs.len() * A_CALL);
         let requests: Vec<_> = jobs.iter().map(|job| moment.to_write(job)).collect();
         let mark_key = self.set.mark_key();
@@ -179,21 +182,29 @@ impl Worker {
             Reply::Value(value) => {
                 call.answers(value).map_err(|strange| connection.strange(&strange))?
             }
-            // Nothing was done: the script is unknown, or one of the names is out of bounds for the user.
-            Reply::NoScript | Reply::Error(_) => {
-                outcome.forgotten |= matches!(reply, Reply::NoScript);
-                vec![None; call.requests]
+            Reply::NoScript => {
+                outcome.forgotten = true;
+                Answers::NothingDone
             }
+            // The user may not touch one of the keys; no script of ours says so of itself.
+            Reply::Error(fault) if lacks_permission(&fault) => Answers::NothingDone,
+            Reply::Error(_) => Answers::Each(vec![None; call.requests]),
         };
-        for (answer, job) in answers.into_iter().zip(unanswered) {
-            match answer {
-                Some(value) => {
-                    let reply = Reply::Value(value);
-                    self.settle(job, reply, call.form, outcome, moment, connection);
-                }
-                None => {
-                    outcome.apart = true;
-                    outcome.again.push(job);
+        let jobs = unanswered.take(call.requests);
+        match answers {
+            Answers::NothingDone => {
+                outcome.apart = true;
+                outcome.again.extend(jobs.inspect(|job| job.is_unsent(self.node)));
+            }
+            Answers::Each(answers) => {
+                for (job, answer) in jobs.zip(answers) {
+                    if let Some(value) = answer {
+                        let reply = Reply::Value(value);
+                        self.settle(job, reply, call.form, outcome, moment, connection);
+                    } else {
+                        outcome.apart = true;
+                        outcome.again.push(job);
+                    }
                 }
             }
         }
@@ -223,6 +234,7 @@ impl Worker {
                 self.deliver(&job, value, connection);
             }
             Reply::NoScript if form == Form::Sha => {
+                job.is_unsent(self.node);
                 outcome.forgotten = true;
                 outcome.again.push(job);
             }

@@ -36,6 +36,8 @@ impl Sink for Unheard {
         true
     }
 
+    fn unsent(&self, _node: usize) {}
+
     fn to_be_replicated(&self, _answer: &Value) -> bool {
         false
     }

@@ -24,6 +24,9 @@ pub(crate) trait Sink: Send + Sync {
     /// without an answer.
     fn sending(&self, node: usize) -> bool;
 
+    /// That copy has certainly not run, nor will it.
+    fn unsent(&self, node: usize);
+
     /// Whether this answer counts only once the node's replicas have it, too.
     fn to_be_replicated(&self, answer: &Value) -> bool;
 
@@ -93,6 +96,13 @@ impl Job {
     /// Whether to write it now.
     pub(super) fn sending(&self, node: usize) -> bool {
         self.sink().is_none_or(|sink| sink.sending(node))
+    }
+
+    /// The copy that was written last has certainly not run, nor will it.
+    pub(super) fn is_unsent(&self, node: usize) {
+        if let Some(sink) = self.sink() {
+            sink.unsent(node);
+        }
     }
 
     /// A copy is being written.

@@ -339,6 +339,11 @@ impl Ballot for Attempt {
         send
     }
 
+    fn unsent(&mut self, node: usize) {
+        let sent = &mut self.slots[node].sent;
+        *sent = sent.saturating_sub(1);
+    }
+
     fn vote(&mut self, node: usize, vote: Vote) {
         let open = self.slots[node].answer == Answer::Open;
         self.slots[node].answer = Answer::Voted(vote);

@@ -221,3 +221,18 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_copy_that_did_not_run_needs_no_release() {
+    let mut attempt =
+        Attempt::new(3, Time::default(), at(200), Duration::from_secs(10), Mechanisms::ALL);
+    for node in 0..3 {
+        assert!(attempt.sending(node, at(0)));
+    }
+    attempt.unsent(0);
+    attempt.unsent(1);
+    assert!(attempt.sending(1, at(1)));
+    attempt.vote(1, Vote::Refused(None));
+    let duties: Vec<_> = attempt.close().iter().map(|duty| duty.node).collect();
+    assert_eq!(duties, [2], "of the third nobody knows");
+}

@@ -27,6 +27,9 @@ pub(crate) trait Ballot: Send {
     /// A copy is about to be written to `node`. `false`: do not send it, the ballot is over.
     fn sending(&mut self, node: usize, now: Time) -> bool;
 
+    /// The last copy that was sent to `node` has certainly not run, nor will it.
+    fn unsent(&mut self, node: usize);
+
     /// `node` answered.
     fn vote(&mut self, node: usize, vote: Self::Vote);
 

@@ -43,6 +43,8 @@ impl Ballot for Confirmation {
         now < self.answer_by
     }
 
+    fn unsent(&mut self, _node: usize) {}
+
     fn vote(&mut self, _node: usize, vote: ConfirmVote) {
         match vote {
             ConfirmVote::NotOurs if self.mechanisms.fence_only_where_ours => self.tally.no(),

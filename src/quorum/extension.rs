@@ -233,6 +233,10 @@ impl Ballot for Extension {
         send
     }
 
+    fn unsent(&mut self, node: usize) {
+        self.sent[node] = self.sent[node].saturating_sub(1);
+    }
+
     fn vote(&mut self, node: usize, vote: ExtensionVote) {
         self.first_heard |= node == 0;
         self.heard[node] = match vote {

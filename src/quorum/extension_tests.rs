@@ -157,3 +157,22 @@ fn on_the_first_node_alone_it_lasts_until_a_majority_takes_over_or_contradicts()
     assert_eq!(on_first(&[NOT_OURS, None, None]), Renewed::Gone);
     assert_eq!(on_first(&[None, REPAIRED, None]), Renewed::Unknown);
 }
+
+#[test]
+fn a_second_copy_is_doubtful_unless_the_first_did_not_run() {
+    let ttl = Duration::from_millis(10_000);
+    let (start, answer_by) = (Time::default(), Time::default().after(ttl));
+    for (first_ran, doubtful) in [(true, true), (false, false)] {
+        let new = Extension::new(3, start, answer_by, ttl, Basis::Majority, Mechanisms::ALL);
+        let mut extension = new;
+        for node in 0..3 {
+            assert!(extension.sending(node, start));
+            if !first_ran {
+                extension.unsent(node);
+            }
+            assert!(extension.sending(node, start));
+            extension.vote(node, ExtensionVote::Extended);
+        }
+        assert_eq!(extension.is_doubtful(start), doubtful);
+    }
+}

@@ -82,6 +82,11 @@ impl Ballot for Release {
         true
     }
 
+    fn unsent(&mut self, node: usize) {
+        let sent = &mut self.slots[node].sent;
+        *sent = sent.saturating_sub(1);
+    }
+
     fn vote(&mut self, node: usize, vote: ReleaseVote) {
         if node >= self.deciding {
             return;
@@ -164,6 +169,17 @@ mod tests {
         answer(&mut release, 1, 1, ReleaseVote::Deleted);
         answer(&mut release, 2, 1, ReleaseVote::Deleted);
         assert_eq!(release.result(), ReleaseResult::Released);
+    }
+
+    #[test]
+    fn not_ours_after_a_copy_that_did_not_run_is_a_loss() {
+        let mut release = release_of(&[0, 1, 2], &[3, 4]);
+        assert!(release.sending(0, Time::default()));
+        release.unsent(0);
+        answer(&mut release, 0, 1, ReleaseVote::NotOurs);
+        answer(&mut release, 1, 1, ReleaseVote::Deleted);
+        answer(&mut release, 2, 1, ReleaseVote::Deleted);
+        assert_eq!(release.result(), ReleaseResult::WasLost);
     }
 
     #[test]
