@@ -1,5 +1,9 @@
 //! What a node's answers mean to its worker, before it hands them out.
 
+use std::error::Error;
+
+use redis::RedisError;
+
 use super::connection::Connection;
 use super::job::{Job, Undelivered};
 use super::replicas::Grant;
@@ -59,4 +63,10 @@ pub(super) fn is_not_admitted(value: &Value) -> bool {
 /// Whether an extension was answered that the node has forgotten our key, and grants nothing to newcomers.
 pub(super) fn is_repaired_in_quarantine(value: &Value) -> bool {
     *value == Value::Int(3)
+}
+
+/// Whether a server refused a command for its user's permissions, before it did anything.
+pub(super) fn lacks_permission(fault: &NodeFault) -> bool {
+    let error = fault.source().and_then(|error| error.downcast_ref::<RedisError>());
+    error.is_some_and(|error| error.code() == Some("NOPERM"))
 }

@@ -1,6 +1,5 @@
 //! One connection to one master: bytes out, answers in.
 
-use std::error::Error;
 use std::io;
 use std::time::Duration;
 
@@ -380,12 +379,6 @@ pub(super) fn server_fault(address: &Address, error: RedisError) -> NodeFault {
 
 fn needs_permission(error: &RedisError) -> String {
     format!("the user lacks a permission ({error}); lua/README.md lists the commands it needs")
-}
-
-/// Whether a server refused a command for its user's permissions, before it did anything.
-pub(super) fn lacks_permission(fault: &NodeFault) -> bool {
-    let error = fault.source().and_then(|error| error.downcast_ref::<RedisError>());
-    error.is_some_and(|error| error.code() == Some("NOPERM"))
 }
 
 /// Servers have no code for what their access list refuses to a script.

@@ -2,9 +2,9 @@
 
 use std::sync::atomic::Ordering;
 
-use super::answers::{is_granted, is_not_admitted, is_repaired_in_quarantine};
+use super::answers::{is_granted, is_not_admitted, is_repaired_in_quarantine, lacks_permission};
 use super::batch::{self, Answers, Call};
-use super::connection::{Broken, Connection, GRACE, Reply, TIME, lacks_permission};
+use super::connection::{Broken, Connection, GRACE, Reply, TIME};
 use super::job::{Job, Undelivered};
 use super::moment::Moment;
 use super::request::{Form, Value};
