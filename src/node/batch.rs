@@ -5,6 +5,7 @@
 //! What is not made may be made again: so there is one batch in a write, and nothing behind it that
 //! would run before what has to come first.
 
+use super::job::Job;
 use super::request::{Form, Request, Script, Value, write_bytes, write_number};
 
 /// Fewer calls are made one by one: it would cost more to take them apart than it saves.
@@ -48,6 +49,12 @@ impl Call {
             strange => Err(strange),
         }
     }
+}
+
+/// Moves what may go into a batch behind what goes out by itself: should the batch have to be made again,
+/// nothing that came behind a release in it has run before that.
+pub(super) fn put_last(jobs: &mut [Job]) {
+    jobs.sort_by_key(|job| job.request().script().batch().is_some());
 }
 
 /// Appends the calls of `requests`, in order, to what will be written to a node that keeps its mark at

@@ -97,9 +97,7 @@ impl Worker {
         if jobs.is_empty() {
             return Ok(Left::Nothing);
         }
-        // What goes out by itself comes first: should the batch have to be made again, nothing that came
-        // behind a release in it has run before that.
-        jobs.sort_by_key(|job| job.request().script().batch().is_some());
+        batch::put_last(jobs);
         let mut buffer = Vec::with_capacity(jobs.len() * A_CALL);
         let requests: Vec<_> = jobs.iter().map(|job| moment.to_write(job)).collect();
         let mark_key = self.set.mark_key();

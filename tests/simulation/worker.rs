@@ -1,5 +1,6 @@
-//! A client's side of one node, as `src/node/worker.rs` does it: batches, timeouts, last words,
-//! reconnects, releases that are kept. Transport only.
+//! A client's side of one node, as `src/node/` does it: shared writes, timeouts, last words, reconnects,
+//! releases that are kept. Transport only. Calls that share a write are made one by one here, which is
+//! what a batch does: see `src/node/batch_tests.rs`.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
