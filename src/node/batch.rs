@@ -5,7 +5,6 @@
 //! What is not made may be made again: so there is one batch in a write, and nothing behind it that
 //! would run before what has to come first.
 
-use super::job::Job;
 use super::request::{Form, Request, Script, Value, write_bytes, write_number};
 
 /// Fewer calls are made one by one: it would cost more to take them apart than it saves.
@@ -15,14 +14,14 @@ const WORTH_IT: usize = 3;
 const RUN_HEAD: usize = 4;
 
 /// One call in a write, and how many of the requests it makes.
-pub(super) struct Call {
-    pub(super) requests: usize,
+pub(crate) struct Call {
+    pub(crate) requests: usize,
     pub(super) form: Form,
 }
 
 /// What a batch has answered.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Answers {
+pub(crate) enum Answers {
     /// No call was made, for the node's mark is another one.
     NothingDone,
     /// To each call; `None`: it failed, in whatever state, and has to go out by itself.
@@ -30,12 +29,12 @@ pub(super) enum Answers {
 }
 
 impl Call {
-    pub(super) fn is_batch(&self) -> bool {
+    pub(crate) fn is_batch(&self) -> bool {
         self.requests > 1
     }
 
     /// What was answered, if that is an answer of a batch of ours.
-    pub(super) fn answers(&self, value: Value) -> Result<Answers, Value> {
+    pub(crate) fn answers(&self, value: Value) -> Result<Answers, Value> {
         let alone = |answer: &Value| matches!(answer, Value::Text(text) if text == "alone");
         let ours = |answer: &Value| matches!(answer, Value::Int(_) | Value::List(_));
         match value {
@@ -53,8 +52,8 @@ impl Call {
 
 /// Moves what may go into a batch behind what goes out by itself: should the batch have to be made again,
 /// nothing that came behind a release in it has run before that.
-pub(super) fn put_last(jobs: &mut [Job]) {
-    jobs.sort_by_key(|job| job.request().script().batch().is_some());
+pub(crate) fn put_last<T>(jobs: &mut [T], request: impl Fn(&T) -> &Request) {
+    jobs.sort_by_key(|job| request(job).script().batch().is_some());
 }
 
 /// Appends the calls of `requests`, in order, to what will be written to a node that keeps its mark at
@@ -126,6 +125,24 @@ fn write_batch(
         [keys, arguments, run.len()].into_iter().for_each(|count| write_number(buffer, count));
         run.iter().for_each(|(request, _)| request.write_arguments(buffer, ""));
     }
+}
+
+/// What is written for `requests`, as [`write`] does it, as commands with the scripts' sources; and which
+/// calls they are.
+#[cfg(all(test, feature = "embedded"))]
+pub(crate) fn evals(
+    requests: &[(&Request, &str)],
+    mark_key: &[u8],
+    together: bool,
+) -> Vec<(Call, Vec<Vec<u8>>)> {
+    let mut buffer = Vec::new();
+    let calls = write(requests, mark_key, together, |_| Form::Source, &mut buffer);
+    let (mut parser, mut left) = (redis::Parser::new(), buffer.as_slice());
+    let command = |call| {
+        let command = parser.parse_value(&mut left).expect("a command");
+        (call, redis::from_redis_value(command).expect("a list of strings"))
+    };
+    calls.into_iter().map(command).collect()
 }
 
 #[cfg(all(test, feature = "embedded"))]

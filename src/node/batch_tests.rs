@@ -9,6 +9,7 @@ use super::*;
 use crate::embedded::{Engine, Reply};
 use crate::ident::{fence_key, release_channel};
 use crate::kinds::{EXCLUSIVE, Fence, Repair};
+use crate::node::job::Job;
 use crate::node::{Answer, Ask, Sink};
 
 const NOW: Duration = Duration::from_secs(1_700_000_000);
@@ -86,16 +87,6 @@ fn node(commands: &[Vec<Vec<u8>>]) -> Engine {
     engine
 }
 
-/// The first commands in `buffer`.
-fn commands(mut buffer: &[u8], count: usize) -> Vec<Vec<Vec<u8>>> {
-    let mut parser = redis::Parser::new();
-    let commands = (0..count).map(|_| {
-        let command = parser.parse_value(&mut buffer).expect("a command");
-        redis::from_redis_value(command).expect("a list of strings")
-    });
-    commands.collect()
-}
-
 fn value(reply: Reply) -> Value {
     match reply {
         Reply::Int(number) => Value::Int(number),
@@ -112,11 +103,9 @@ fn run(
     mark: &str,
     together: bool,
 ) -> Vec<Option<Value>> {
-    let mut buffer = Vec::new();
     let marked: Vec<_> = requests.iter().map(|request| (request, mark)).collect();
-    let calls = write(&marked, MARK_KEY, together, |_| Form::Source, &mut buffer);
     let mut answers = Vec::new();
-    for (call, command) in calls.iter().zip(commands(&buffer, calls.len())) {
+    for (call, command) in evals(&marked, MARK_KEY, together) {
         match engine.call(&command, NOW) {
             reply if call.is_batch() => match call.answers(value(reply)).expect("ours") {
                 Answers::NothingDone => answers.extend(vec![None; call.requests]),
@@ -194,7 +183,7 @@ fn the_batch_is_the_last_of_a_write() {
         written: false,
     };
     let mut jobs: Vec<_> = requests.iter().map(job).collect();
-    put_last(&mut jobs);
+    put_last(&mut jobs, Job::request);
     let marked: Vec<_> = jobs.iter().map(|job| (job.request(), "")).collect();
     let calls = write(&marked, MARK_KEY, true, |_| Form::Sha, &mut Vec::new());
     assert_eq!(calls.iter().map(|call| call.requests).collect::<Vec<_>>(), [1, 6]);

@@ -97,7 +97,7 @@ impl Worker {
         if jobs.is_empty() {
             return Ok(Left::Nothing);
         }
-        batch::put_last(jobs);
+        batch::put_last(jobs, Job::request);
         let mut buffer = Vec::with_capacity(jobs.len() * A_CALL);
         let requests: Vec<_> = jobs.iter().map(|job| moment.to_write(job)).collect();
         let mark_key = self.set.mark_key();

@@ -29,6 +29,8 @@ mod worker;
 pub(crate) use address::Address;
 #[cfg(all(test, feature = "embedded"))]
 pub(crate) use admit::{read as read_look, request as look_request};
+#[cfg(all(test, feature = "embedded"))]
+pub(crate) use batch::{Answers, Call, evals, put_last};
 pub(crate) use connection::GRACE;
 pub(crate) use handle::Node;
 pub(crate) use job::{Answer, Ask, Sink, Undelivered};

@@ -4,10 +4,12 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use super::client::{Client, Cx, Note};
+use super::network::Part;
 use super::round::Round;
 use super::worker::{Outgoing, Worker};
 use crate::ident::owner_text;
 use crate::kinds::{EXCLUSIVE, Fence, Repair, reply};
+use crate::node::Request;
 use crate::quorum::admission::Grants;
 use crate::quorum::{Attempt, Confirmation, Duty, Extension, Terms, Time, proposal};
 
@@ -79,8 +81,7 @@ impl Claim {
                 Grants::Under(mark) => Some(mark.into()),
             };
             let request = EXCLUSIVE.acquire(&self.key, MARK, &self.owner, self.terms.ttl, proposed);
-            let mark = under.as_deref().unwrap_or_default();
-            let outgoing = self.outgoing(cx, request.eval(mark), "acquire");
+            let outgoing = self.outgoing(request, "acquire");
             worker.ask_for_grant(cx, outgoing, self.attempt.clone(), under);
         }
     }
@@ -97,7 +98,7 @@ impl Claim {
             Confirmation::new(cx.settings.nodes, self.answer_by, self.terms.mechanisms);
         let round = Rc::new(Round::new(confirmation, reply::confirm, waiter));
         let request = EXCLUSIVE.confirm(&self.key, &self.owner, number);
-        let outgoing = self.outgoing(cx, request.eval(""), "confirm");
+        let outgoing = self.outgoing(request, "confirm");
         for worker in &mut client.workers {
             worker.ask_for_holder(cx, outgoing.clone(), round.clone());
         }
@@ -124,7 +125,7 @@ impl Claim {
         for worker in &mut client.workers {
             let repair = self.repair(cx, worker, repair_until, 0);
             let request = EXCLUSIVE.extend(&self.key, &self.owner, ttl, repair);
-            let outgoing = self.outgoing(cx, request.eval(""), "extend");
+            let outgoing = self.outgoing(request, "extend");
             worker.ask_for_holder(cx, outgoing, round.clone());
         }
     }
@@ -143,7 +144,7 @@ impl Claim {
             if let Some(up_to) = up_to {
                 let repair = self.repair(cx, worker, Some(repair_until), *up_to);
                 let request = EXCLUSIVE.extend(&self.key, &self.owner, ttl, repair);
-                let outgoing = self.outgoing(cx, request.eval(""), "extend");
+                let outgoing = self.outgoing(request, "extend");
                 worker.ask_for_holder(cx, outgoing, round.clone());
             }
         }
@@ -165,20 +166,17 @@ impl Claim {
         }
     }
 
-    pub(super) fn release_call(&self, cx: &Cx<'_>) -> Outgoing {
-        self.outgoing(cx, EXCLUSIVE.release(&self.key, &self.owner).eval(""), "release")
+    pub(super) fn release_call(&self) -> Outgoing {
+        self.outgoing(EXCLUSIVE.release(&self.key, &self.owner), "release")
     }
 
     pub(super) fn close(&self) -> Vec<Duty> {
         self.attempt.with(Attempt::close)
     }
 
-    fn outgoing(&self, cx: &Cx<'_>, command: Vec<Vec<u8>>, what: &'static str) -> Outgoing {
-        Outgoing {
-            command: Rc::new(cx.net.switches.applied(command)),
-            key: self.key.clone(),
-            owner: Rc::new(self.owner.clone().into_bytes()),
-            what,
-        }
+    fn outgoing(&self, request: Request, what: &'static str) -> Outgoing {
+        let owner = Rc::new(self.owner.clone().into_bytes());
+        let part = Part { key: self.key.clone(), owner, what };
+        Outgoing { request: Rc::new(request), part }
     }
 }

@@ -359,7 +359,7 @@ impl Client {
         let gone_at = cx.now().after(longest_ttl).after(drift(longest_ttl));
         for duty in duties {
             let until = (!duty.ghost).then_some(gone_at);
-            self.workers[duty.node].release(cx, claim.release_call(cx), sink.cloned(), until);
+            self.workers[duty.node].release(cx, claim.release_call(), sink.cloned(), until);
         }
     }
 

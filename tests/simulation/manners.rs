@@ -62,6 +62,12 @@ impl Asker for Ears {
         self.inner.as_ref().is_none_or(|inner| inner.sending(node, now))
     }
 
+    fn unsent(&self, node: usize) {
+        if let Some(inner) = &self.inner {
+            inner.unsent(node);
+        }
+    }
+
     fn answer(&self, node: usize, answer: Result<&Reply, Failure>, now: Time) -> Option<Note> {
         let told = answer.map_or(0, |reply| reply::told(&value(reply)));
         if told > 0 {

@@ -41,6 +41,7 @@ mod teeth;
 mod wake;
 mod worker;
 mod world;
+mod writing;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -70,30 +71,32 @@ fn many_seeds_without_a_violation() {
     let next = AtomicU64::new(first);
     // Each run has a thread for itself, and nothing in common with another one.
     let work = || {
-        let (mut events, mut grants) = (0, 0);
+        let (mut events, mut grants, mut batches) = (0, 0, 0);
         loop {
             let seed = next.fetch_add(1, Ordering::Relaxed);
             if seed >= first + seeds {
-                return (events, grants);
+                return (events, grants, batches);
             }
             let plan = Plan::from_seed(seed);
             let run = world::run(&plan, Switches::ALL_ON, false);
             assert!(run.violation.is_none(), "{}", failed(&plan, Switches::ALL_ON));
             events += run.events;
             grants += run.grants.len();
+            batches += run.batches;
         }
     };
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let (events, grants) = std::thread::scope(|scope| {
+    let (events, grants, batches) = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
         let done = threads.into_iter().map(|thread| thread.join());
         let done = done.collect::<Result<Vec<_>, _>>().expect("a violation; it is told above");
-        done.into_iter().fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
+        done.into_iter().fold((0, 0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1, sum.2 + one.2))
     });
     assert!(grants as u64 > seeds, "the clients do nothing");
+    assert!(batches as u64 > seeds, "nobody makes calls together");
     let took = started.elapsed().as_secs_f64();
     println!(
-        "{seeds} seeds, {events} events, {grants} grants in {took:.1} s: {:.0} events a second",
+        "{seeds} seeds, {events} events, {grants} grants, {batches} batches in {took:.1} s: {:.0} events a second",
         events as f64 / took
     );
 }

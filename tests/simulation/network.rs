@@ -2,19 +2,19 @@
 
 mod harm;
 mod listen;
+mod running;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
 use std::time::Duration;
 
 use super::chance::Chance;
-use super::checkers::{Checks, Ran, open_to_others};
-use super::claim::MARK;
+use super::checkers::Checks;
 use super::client::Note;
 use super::node::SimNode;
 use super::plan::Plan;
 use super::switches::Switches;
 use crate::embedded::Reply;
-use crate::quorum::majority;
 
 /// How late things can be that nobody waits for.
 pub(super) const LATEST: Duration = Duration::from_secs(3);
@@ -67,12 +67,18 @@ pub(super) enum Event {
     },
 }
 
-/// A call of a script, as it goes over the network.
+/// A call of a script, as it goes over the network: for one request, or for all of a batch.
 #[derive(Debug)]
 pub(super) struct Message {
     pub(super) command: Vec<Vec<u8>>,
-    pub(super) key: Vec<u8>,
-    pub(super) owner: Vec<u8>,
+    pub(super) parts: Vec<Part>,
+}
+
+/// What one request is about.
+#[derive(Clone, Debug)]
+pub(super) struct Part {
+    pub(super) key: Rc<Vec<u8>>,
+    pub(super) owner: Rc<Vec<u8>>,
     pub(super) what: &'static str,
 }
 
@@ -118,6 +124,8 @@ pub(super) struct Network {
     pub(super) checks: Checks,
     pub(super) switches: Switches,
     pub(super) events: u64,
+    /// How many batches were run.
+    pub(super) batches: usize,
     latency_ms: u64,
     stragglers: usize,
     flaky: usize,
@@ -149,6 +157,7 @@ impl Network {
             checks: Checks::default(),
             switches,
             events: 0,
+            batches: 0,
             latency_ms: plan.latency_ms,
             stragglers: plan.stragglers,
             flaky: plan.flaky,
@@ -305,78 +314,6 @@ impl Network {
             self.nodes[node].waiting.push(id);
         } else {
             self.run(id);
-        }
-    }
-
-    fn run(&mut self, id: ConnId) {
-        let conn = &mut self.conns[id];
-        let Some(Message { command, key, owner, what }) = conn.requests.pop_front() else { return };
-        let (client, node, open) = (conn.client, conn.node, conn.open && conn.reset.is_none());
-        let now = self.now;
-        let wall = self.nodes[node].wall(now);
-        let at = &mut self.nodes[node];
-        let before = at.value(&key, now);
-        let ended = (before.as_deref() == Some(&*owner)).then(|| at.end_ms(&key, now));
-        let reply = at.call(&command, now);
-        let ours = at.value(&key, now).as_deref() == Some(&*owner);
-        let ends = ours.then(|| at.end_ms(&key, now));
-        let set_back = at.was_set_back;
-        let ran = Ran { node, key: &key, owner: &owner, what, ghost: !open, ended, ends, set_back };
-        self.checks.ran(&ran, now);
-        if let Reply::Error(text) = &reply {
-            self.checks.report(now, "errors", format!("node {node} answers {what} with {text}"));
-        }
-        self.look_for_room(before);
-        self.deliver_published(node);
-        self.look_whether_free(&key);
-        self.tell(|| {
-            let ghost = if open { "" } else { " (a ghost)" };
-            let owner = String::from_utf8_lossy(&owner[..4]).into_owned();
-            let answer = match &reply {
-                // Looks say much; whether a change was made comes first.
-                Reply::List(said) if what == "change" => match said.first() {
-                    Some(Reply::Int(1)) => String::new(),
-                    _ => ": not made".to_owned(),
-                },
-                _ if what == "look" => String::new(),
-                reply => format!(" as {owner}: {reply:?}"),
-            };
-            format!("node {node}: {what} of client {client}{answer}{ghost}")
-        });
-        if open {
-            let at = (now + self.delay(client, node)).max(self.conns[id].last_reply);
-            let conn = &mut self.conns[id];
-            conn.last_reply = at;
-            conn.replies.push_back((reply, wall));
-            self.schedule(at, Event::AtClient { conn: id });
-            // It has run, and nobody will know.
-            if self.happens(self.flaky) {
-                self.break_off(id);
-            }
-        }
-    }
-
-    /// A node has run something, where somebody's key was before.
-    fn look_for_room(&mut self, before: Option<Vec<u8>>) {
-        let owner = before.and_then(|owner| String::from_utf8(owner).ok());
-        let lease = owner.and_then(|owner| {
-            let (name, until) = self.checks.lease_of(&owner)?;
-            Some((name, owner, until))
-        });
-        if let Some((name, owner, until)) = lease.filter(|(.., until)| *until > self.now) {
-            let found = open_to_others(self, name, &owner, until);
-            let now = self.now;
-            found.into_iter().for_each(|what| self.checks.report(now, "exclusion", what));
-        }
-    }
-
-    /// Notes since when a lock could be taken.
-    fn look_whether_free(&mut self, key: &[u8]) {
-        if self.pair && key != MARK {
-            let now = self.now;
-            let holders = self.nodes.iter_mut().filter_map(|node| node.value(key, now));
-            let taken = holders.count();
-            self.checks.is_free(self.nodes.len() - taken >= majority(self.nodes.len()), now);
         }
     }
 

@@ -13,6 +13,9 @@ use crate::quorum::{Attempt, Ballot, Extension, Failure, OpenRound, Time};
 pub(super) trait Asker {
     fn sending(&self, node: usize, now: Time) -> bool;
 
+    /// That copy has certainly not run.
+    fn unsent(&self, node: usize);
+
     /// The one answer of a node; whom to wake, if that decided it.
     fn answer(&self, node: usize, answer: Result<&Reply, Failure>, now: Time) -> Option<Note>;
 }
@@ -50,6 +53,10 @@ impl Round<Attempt> {
 impl<B: Ballot> Asker for Round<B> {
     fn sending(&self, node: usize, now: Time) -> bool {
         self.with(|ballot| ballot.sending(node, now))
+    }
+
+    fn unsent(&self, node: usize) {
+        self.with(|ballot| ballot.unsent(node));
     }
 
     fn answer(&self, node: usize, answer: Result<&Reply, Failure>, _now: Time) -> Option<Note> {

@@ -1,6 +1,5 @@
 //! A client's side of one node, as `src/node/` does it: shared writes, timeouts, last words, reconnects,
-//! releases that are kept. Transport only. Calls that share a write are made one by one here, which is
-//! what a batch does: see `src/node/batch_tests.rs`.
+//! releases that are kept. Transport only. What goes into one write is up to `writing.rs`.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -8,10 +7,11 @@ use std::time::Duration;
 
 use super::claim::MARK;
 use super::client::{Cx, Note};
-use super::network::{ConnId, Message};
+use super::network::{ConnId, Message, Part};
 use super::round::{Asker, value};
+use super::writing;
 use crate::embedded::Reply;
-use crate::node::{GRACE, look_request, read_look};
+use crate::node::{Call, GRACE, Request, look_request, put_last, read_look};
 use crate::quorum::admission::{Chance, Grants, Next};
 use crate::quorum::{Backoff, Failure, Offset, Time};
 
@@ -21,33 +21,20 @@ const RECONNECT: Backoff =
 /// How long a worker takes until it looks into its mailbox.
 const WAKES_UP: Duration = Duration::from_micros(20);
 
-/// What is to be sent: a message, as often as it takes.
+/// What is to be sent, as often as it takes.
 #[derive(Clone)]
 pub(super) struct Outgoing {
-    pub(super) command: Rc<Vec<Vec<u8>>>,
-    pub(super) key: Rc<Vec<u8>>,
-    pub(super) owner: Rc<Vec<u8>>,
-    pub(super) what: &'static str,
+    pub(super) request: Rc<Request>,
+    pub(super) part: Part,
 }
 
-impl Outgoing {
-    fn message(&self) -> Message {
-        Message {
-            command: self.command.to_vec(),
-            key: self.key.to_vec(),
-            owner: self.owner.to_vec(),
-            what: self.what,
-        }
-    }
-}
-
-struct Job {
-    outgoing: Outgoing,
+pub(super) struct Job {
+    pub(super) outgoing: Outgoing,
     asker: Option<Rc<dyn Asker>>,
     /// A release, and until when it is needed (`None`: nobody knows).
     release: Option<Option<Time>>,
     /// An acquisition, and the mark that it comes with.
-    under: Option<Rc<str>>,
+    pub(super) under: Option<Rc<str>>,
 }
 
 enum State {
@@ -77,8 +64,12 @@ pub(super) struct Worker {
     /// Invalidates what was scheduled before.
     epoch: u64,
     mailbox: VecDeque<Job>,
-    /// Sent, and not answered.
+    /// Sent, and not answered; and the calls that make them.
     in_flight: VecDeque<Job>,
+    calls: VecDeque<Call>,
+    /// Answered, but not done: they go out again, one by one.
+    again: Vec<Job>,
+    together: bool,
     /// What the node has granted, while its clock is not read.
     granted: Vec<(Job, Reply)>,
     reopened: bool,
@@ -101,6 +92,9 @@ impl Worker {
             epoch: 0,
             mailbox: VecDeque::new(),
             in_flight: VecDeque::new(),
+            calls: VecDeque::new(),
+            again: Vec::new(),
+            together: true,
             granted: Vec::new(),
             reopened: false,
             kept: VecDeque::new(),
@@ -206,7 +200,37 @@ impl Worker {
             State::Up(current) if current == conn => {}
             _ => return,
         }
-        let Some(job) = self.in_flight.pop_front() else { return };
+        let Some(call) = self.calls.pop_front() else { return };
+        let jobs: Vec<_> = self.in_flight.drain(..call.requests).collect();
+        match writing::answers(&call, reply) {
+            None => {
+                jobs.iter().filter_map(|job| job.asker.as_ref()).for_each(|a| a.unsent(self.node));
+                self.again.extend(jobs);
+            }
+            Some(answers) => {
+                for (job, answer) in jobs.into_iter().zip(answers) {
+                    match answer {
+                        Some(reply) => self.settle(cx, job, reply),
+                        None => self.again.push(job),
+                    }
+                }
+            }
+        }
+        if self.calls.is_empty() {
+            self.saw_clock(cx, wall);
+            self.in_flight.extend(std::mem::take(&mut self.again));
+            if self.in_flight.is_empty() {
+                self.work(cx);
+            } else {
+                self.together = false;
+                self.state = State::Looking(conn);
+                self.look(cx);
+            }
+        }
+    }
+
+    /// Hands out what was answered to `job`.
+    fn settle(&mut self, cx: &mut Cx<'_>, job: Job, reply: &Reply) {
         if let Some(mark) = job.under.as_deref().filter(|_| *reply == not_admitted()) {
             cx.shared.admission.borrow_mut().doubt(self.node, Some(mark));
         } else if *reply == Reply::Int(3) {
@@ -220,10 +244,6 @@ impl Worker {
             self.granted.push((job, reply.clone()));
         } else {
             self.answer(cx, &job, Ok(reply));
-        }
-        if self.in_flight.is_empty() {
-            self.saw_clock(cx, wall);
-            self.work(cx);
         }
     }
 
@@ -262,7 +282,8 @@ impl Worker {
                 let command = look_request(MARK, change.as_ref()).eval("");
                 let what = if change.is_some() { "change" } else { "look" };
                 let nobody = b"none".to_vec();
-                let message = Message { command, key: MARK.to_vec(), owner: nobody, what };
+                let part = Part { key: Rc::new(MARK.to_vec()), owner: Rc::new(nobody), what };
+                let message = Message { command, parts: vec![part] };
                 cx.net.send(conn, message);
                 self.epoch = cx.net.fresh();
                 let note = Note::Worker { node: self.node, epoch: self.epoch };
@@ -309,11 +330,17 @@ impl Worker {
         self.look(cx);
     }
 
-    /// The connection was closed by the other side.
-    pub(super) fn closed(&mut self, cx: &mut Cx<'_>, conn: ConnId) {
-        // What was granted is asked for again, since nobody knows the node's clock.
+    /// What is not done goes out again: and what was granted, since nobody knows the node's clock.
+    fn take_back(&mut self) {
+        self.calls.clear();
+        self.in_flight.extend(std::mem::take(&mut self.again));
         let granted = std::mem::take(&mut self.granted).into_iter().map(|(job, _)| job);
         self.in_flight.extend(granted);
+    }
+
+    /// The connection was closed by the other side.
+    pub(super) fn closed(&mut self, cx: &mut Cx<'_>, conn: ConnId) {
+        self.take_back();
         // Who waits for nothing does not notice before it writes.
         if matches!(self.state, State::Up(current) if current == conn) && !self.in_flight.is_empty()
         {
@@ -341,8 +368,10 @@ impl Worker {
             State::Up(conn) | State::Looking(conn) => {
                 // Behind the requests, on the same connection: what runs later is undone at once.
                 let releases = self.mailbox.iter().filter(|job| job.release.is_some());
-                let last_words: Vec<_> = releases.map(|job| job.outgoing.message()).collect();
-                last_words.into_iter().for_each(|message| cx.net.send(conn, message));
+                let last_words: Vec<_> = releases.collect();
+                for (_, message) in writing::messages(&last_words, false, cx.net.switches) {
+                    cx.net.send(conn, message);
+                }
                 cx.net.close(conn);
                 self.give_up(cx);
             }
@@ -379,6 +408,7 @@ impl Worker {
         self.kept.retain(|job| !matches!(job.release, Some(Some(until)) if until <= now));
         let jobs: VecDeque<_> = self.kept.drain(..).chain(self.mailbox.drain(..)).collect();
         self.reopened = false;
+        self.together = true;
         self.exchange(cx, jobs);
     }
 
@@ -414,8 +444,12 @@ impl Worker {
             return self.closed(cx, conn);
         }
         self.asked_at = now;
-        for job in &self.in_flight {
-            cx.net.send(conn, job.outgoing.message());
+        let jobs = self.in_flight.make_contiguous();
+        put_last(jobs, |job| &job.outgoing.request);
+        let jobs: Vec<_> = jobs.iter().collect();
+        for (call, message) in writing::messages(&jobs, self.together, cx.net.switches) {
+            self.calls.push_back(call);
+            cx.net.send(conn, message);
         }
         let note = Note::Worker { node, epoch: self.epoch };
         cx.remind(now.after(cx.settings.node_timeout + GRACE), note);
@@ -426,8 +460,7 @@ impl Worker {
         self.state = State::Down;
         self.down = true;
         cx.shared.admission.borrow_mut().lost(self.node);
-        let granted = std::mem::take(&mut self.granted).into_iter().map(|(job, _)| job);
-        self.in_flight.extend(granted);
+        self.take_back();
         for job in std::mem::take(&mut self.in_flight) {
             self.undeliverable(cx, job, Failure::Unknown);
         }

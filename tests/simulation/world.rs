@@ -26,6 +26,8 @@ pub(super) struct Run {
     pub(super) violation: Option<Violation>,
     pub(super) story: Vec<String>,
     pub(super) events: u64,
+    /// How many batches were run.
+    pub(super) batches: usize,
     pub(super) grants: Vec<Grant>,
 }
 
@@ -68,6 +70,7 @@ pub(super) fn run(plan: &Plan, switches: Switches, told: bool) -> Run {
         violation,
         story: world.net.story(),
         events: world.net.events,
+        batches: world.net.batches,
         grants: world.net.checks.grants,
     }
 }

@@ -149,7 +149,7 @@ impl Caller {
         let duties = held.claim.close();
         let release = Release::new(cx.settings.nodes, &duties, Basis::Majority);
         let round = Rc::new(Round::new(release, reply::release, note));
-        let call = held.claim.release_call(cx);
+        let call = held.claim.release_call();
         let longest_ttl = held.lease.borrow().longest_ttl();
         let inner: Option<Rc<dyn Asker>> = Some(round.clone());
         let ears = Ears { shared: cx.shared.clone(), name: held.claim.name, inner };

@@ -1,0 +1,105 @@
+//! What a node does when it runs a request, under the eyes of the checkers.
+
+use super::{ConnId, Event, Message, Network, Part};
+use crate::embedded::Reply;
+use crate::quorum::majority;
+use crate::simulation::checkers::{Ran, open_to_others};
+use crate::simulation::claim::MARK;
+
+impl Network {
+    /// The next request on the connection.
+    pub(super) fn run(&mut self, id: ConnId) {
+        let conn = &mut self.conns[id];
+        let Some(Message { command, parts }) = conn.requests.pop_front() else { return };
+        let (client, node, open) = (conn.client, conn.node, conn.open && conn.reset.is_none());
+        let now = self.now;
+        let wall = self.nodes[node].wall(now);
+        let at = &mut self.nodes[node];
+        let before: Vec<_> = parts
+            .iter()
+            .map(|Part { key, owner, .. }| {
+                let value = at.value(key, now);
+                let ended = (value.as_ref() == Some(&**owner)).then(|| at.end_ms(key, now));
+                (value, ended)
+            })
+            .collect();
+        let reply = at.call(&command, now);
+        let set_back = at.was_set_back;
+        for (Part { key, owner, what }, (_, ended)) in parts.iter().zip(&before) {
+            let at = &mut self.nodes[node];
+            let ours = at.value(key, now).as_ref() == Some(&**owner);
+            let ends = ours.then(|| at.end_ms(key, now));
+            let (ghost, ended) = (!open, *ended);
+            let ran = Ran { node, key, owner, what, ghost, ended, ends, set_back };
+            self.checks.ran(&ran, now);
+        }
+        if let Reply::Error(text) = &reply {
+            let what = parts.iter().map(|part| part.what).collect::<Vec<_>>().join(", ");
+            self.checks.report(now, "errors", format!("node {node} answers {what} with {text}"));
+        }
+        before.into_iter().for_each(|(value, _)| self.look_for_room(value));
+        self.deliver_published(node);
+        parts.iter().for_each(|part| self.look_whether_free(&part.key));
+        self.tell_of(node, client, open, &parts, &reply);
+        if open {
+            let at = (now + self.delay(client, node)).max(self.conns[id].last_reply);
+            let conn = &mut self.conns[id];
+            conn.last_reply = at;
+            conn.replies.push_back((reply, wall));
+            self.schedule(at, Event::AtClient { conn: id });
+            // It has run, and nobody will know.
+            if self.happens(self.flaky) {
+                self.break_off(id);
+            }
+        }
+    }
+
+    fn tell_of(&mut self, node: usize, client: usize, open: bool, parts: &[Part], reply: &Reply) {
+        self.batches += usize::from(parts.len() > 1);
+        for (i, Part { owner, what, .. }) in parts.iter().enumerate() {
+            self.tell(|| {
+                let ghost = if open { "" } else { " (a ghost)" };
+                let owner = String::from_utf8_lossy(&owner[..4]).into_owned();
+                let reply = match reply {
+                    Reply::List(replies) if parts.len() > 1 => &replies[i],
+                    reply => reply,
+                };
+                let answer = match reply {
+                    // Looks say much; whether a change was made comes first.
+                    Reply::List(said) if *what == "change" => match said.first() {
+                        Some(Reply::Int(1)) => String::new(),
+                        _ => ": not made".to_owned(),
+                    },
+                    _ if *what == "look" => String::new(),
+                    reply => format!(" as {owner}: {reply:?}"),
+                };
+                let batch = if parts.len() > 1 { " in a batch" } else { "" };
+                format!("node {node}: {what} of client {client}{batch}{answer}{ghost}")
+            });
+        }
+    }
+
+    /// A node has run something, where somebody's key was before.
+    fn look_for_room(&mut self, before: Option<Vec<u8>>) {
+        let owner = before.and_then(|owner| String::from_utf8(owner).ok());
+        let lease = owner.and_then(|owner| {
+            let (name, until) = self.checks.lease_of(&owner)?;
+            Some((name, owner, until))
+        });
+        if let Some((name, owner, until)) = lease.filter(|(.., until)| *until > self.now) {
+            let found = open_to_others(self, name, &owner, until);
+            let now = self.now;
+            found.into_iter().for_each(|what| self.checks.report(now, "exclusion", what));
+        }
+    }
+
+    /// Notes since when a lock could be taken.
+    fn look_whether_free(&mut self, key: &[u8]) {
+        if self.pair && key != MARK {
+            let now = self.now;
+            let holders = self.nodes.iter_mut().filter_map(|node| node.value(key, now));
+            let taken = holders.count();
+            self.checks.is_free(self.nodes.len() - taken >= majority(self.nodes.len()), now);
+        }
+    }
+}
