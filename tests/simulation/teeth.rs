@@ -111,6 +111,13 @@ fn without_the_rule_that_renewal_never_shortens_a_key() {
     is_found("renewal never shortens", switches, &["exclusion"]);
 }
 
+#[test]
+fn without_the_owner_in_the_releases_of_a_batch() {
+    let script = Some(("owners[i] == ARGV[argument + 2 * i - 2] and", "owners[i] and"));
+    let switches = Switches { script, ..Switches::ALL_ON };
+    is_found("owner in batches", switches, &["exclusion"]);
+}
+
 /// Case 1 of the field's bugs: what the last try was granted blocks the next one.
 #[test]
 fn with_lost_attempts_that_are_not_given_back() {
