@@ -69,6 +69,8 @@ pub(crate) struct Place<'a> {
     spot: Spot,
     patience: Patience,
     woken: Option<Receiver<()>>,
+    /// It has waited since it asked the nodes last, behind others who reached them.
+    waited: bool,
     /// It has left the lock to others, so it knows that they want it.
     gave_way: bool,
     /// Somebody else had the lock when the nodes were asked.
@@ -136,7 +138,8 @@ impl Queues {
         line.queue.enter(lease, wanted.terms, patience == Patience::Once, slot);
         drop(lines);
         let spot = Spot { key, lease };
-        Place { queues: self, spot, patience, woken: None, gave_way: false, refused: false }
+        let (waited, gave_way, refused) = (false, false, false);
+        Place { queues: self, spot, patience, woken: None, waited, gave_way, refused }
     }
 
     /// `tenant` gives `held` back: whether the lock was handed to the next in line.
@@ -216,7 +219,6 @@ impl Line {
 impl Place<'_> {
     /// Waits until it is this caller's turn, or the lock is handed over, as long as its patience lasts.
     pub(crate) fn next(&mut self, interrupts: Interrupts<'_>) -> Next {
-        let mut waited = false;
         loop {
             let until = match self.look() {
                 Looked::Given(tenancy) => return Next::Given(tenancy),
@@ -224,28 +226,34 @@ impl Place<'_> {
                     drop(tenancy);
                     continue;
                 }
-                Looked::GiveWay(..) if waited && self.is_over() => return Next::Held,
+                Looked::GiveWay(..) if self.waited && self.is_over() => return Next::Held,
                 Looked::GiveWay(until, last_owner) => {
                     let until = self.deadline().map_or(until, |deadline| deadline.min(until));
                     return Next::GiveWay(until, last_owner);
                 }
                 Looked::Turn { .. } if self.gave_way && self.is_over() => return Next::Held,
-                Looked::Turn { is_held: true, .. } if waited && self.is_over() => {
+                Looked::Turn { is_held: true, .. } if self.waited && self.is_over() => {
                     return Next::Held;
                 }
-                Looked::Turn { is_held: false, .. } if waited && self.is_over() => {
-                    return Next::Ask { waited };
+                Looked::Turn { is_held: false, .. } if self.waited && self.is_over() => {
+                    return self.asks();
                 }
-                Looked::Turn { turn: Turn::Ask, .. } => return Next::Ask { waited },
+                Looked::Turn { turn: Turn::Ask, .. } => return self.asks(),
                 Looked::Turn { turn: Turn::Held, .. } => return Next::Held,
                 Looked::Turn { turn: Turn::Wait(until), .. } => until,
             };
             let until = self.deadline().map_or(until, |deadline| deadline.min(until));
             match interrupts.wait(self.woken.as_ref().unwrap_or(&never()), until) {
-                Woken::Decided | Woken::TimeUp => waited = true,
+                Woken::Decided | Woken::TimeUp => self.waited = true,
                 stopped => return Next::Stopped(stopped),
             }
         }
+    }
+
+    /// Also after it has left the lock to others behind that: that took a moment, and the wait may have
+    /// been long.
+    fn asks(&mut self) -> Next {
+        Next::Ask { waited: std::mem::take(&mut self.waited) }
     }
 
     /// It has left the lock to others, until its time was over; a release was told meanwhile (`heard`), or not.
@@ -350,36 +358,4 @@ impl Drop for Place<'_> {
 }
 
 #[cfg(all(test, feature = "embedded"))]
-mod tests {
-    use crate::{Quorlock, Renewal};
-
-    #[test]
-    fn a_line_ends_with_its_last_holder_and_waiter() {
-        let (locks, _nodes) = Quorlock::embedded(1).expect("ports are free");
-        let lines = || locks.coordinator().queues().len();
-        let guards: Vec<_> = (0..10)
-            .map(|i| locks.lock(format!("orders/{i}")).expect("the node is healthy"))
-            .collect();
-        assert_eq!(lines(), 10);
-        assert!(locks.try_lock("orders/0").expect("held is no error").is_none());
-        std::thread::scope(|scope| {
-            let waiting = scope.spawn(|| locks.lock("orders/0"));
-            while locks.coordinator().queues().lines.lock().last_ticket < 12 {
-                std::thread::yield_now();
-            }
-            drop(guards);
-            drop(waiting.join().expect("no panic").expect("the node is healthy"));
-        });
-        assert_eq!(lines(), 0);
-        // One that is leaked leaves when it is lost.
-        let ttl = std::time::Duration::from_millis(400);
-        let mutex = locks.mutex("orders/42").ttl(ttl).renewal(Renewal::Manual);
-        let guard = mutex.lock().expect("the node is healthy");
-        let lost = guard.lost().clone();
-        std::mem::forget(guard);
-        assert_eq!(lines(), 1);
-        lost.recv().expect("it is told");
-        drop(locks.lock("orders/42").expect("the node is healthy"));
-        assert_eq!(lines(), 0);
-    }
-}
+mod tests;

@@ -32,6 +32,8 @@ pub(in super::super) struct Call {
     pub(super) waits_since: Duration,
     /// It leaves the lock to others at the moment; or it has done so since it asked the nodes last.
     pub(super) gives_way: bool,
+    /// It has waited in line, and asks the nodes once it has given way.
+    pub(super) waited: bool,
     pub(super) gave_way: bool,
     /// Somebody else had the lock when the nodes were asked.
     pub(super) refused: bool,
@@ -141,6 +143,7 @@ impl Caller {
             waiting: None,
             waits_since: began,
             gives_way: false,
+            waited: false,
             gave_way: false,
             refused: false,
             last: None,

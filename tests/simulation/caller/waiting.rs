@@ -55,6 +55,7 @@ impl Caller {
                 Self::finish(client, index, cx, call, outcome, Some(held));
             }
             Looked::GiveWay(until, last_owner) if !(waited && over) => {
+                call.waited |= waited;
                 Self::give_way(client, index, cx, call, until, last_owner);
             }
             Looked::GiveWay(..) | Looked::Turn(Turn::Held, _) => {
@@ -64,7 +65,7 @@ impl Caller {
                 Self::finish(client, index, cx, call, Outcome::Held, None);
             }
             Looked::Turn(turn, _) if turn == Turn::Ask || waited && over => {
-                if waited {
+                if std::mem::take(&mut call.waited) || waited {
                     call.acquisition.waited_in_line();
                     call.last = None;
                     call.reached = cx.net.now;
