@@ -56,6 +56,9 @@ struct Channel {
     unused_since: Option<Time>,
     /// On which nodes it is listened to.
     listening: Vec<bool>,
+    /// What was heard since the waiter asked the nodes that has left last; and what is no news.
+    since: Watch,
+    ours: Option<Arc<str>>,
 }
 
 struct Waiter {
@@ -106,9 +109,6 @@ impl Hub {
 
     /// From now on the caller hears of releases on `channel`, as soon as the `nodes` confirm it.
     pub(crate) fn wait(self: &Arc<Self>, channel: Vec<u8>, nodes: &[Node]) -> Waiting {
-        let (cue, cued) = bounded(1);
-        let watch = Mutex::new(Watch::new(self.nodes, self.mechanisms));
-        let waiter = Arc::new(Waiter { watch, ours: Mutex::default(), cue, cued });
         let mut state = self.state.lock();
         self.busy.store(true, Ordering::Relaxed);
         let State { channels, subscribers, unused_since, .. } = &mut *state;
@@ -117,13 +117,15 @@ impl Hub {
         let entry = channels.entry(channel.clone()).or_insert_with(|| {
             is_new = true;
             let listening = vec![false; self.nodes];
-            Channel { waiters: Vec::new(), unused_since: None, listening }
+            let since = Watch::new(self.nodes, self.mechanisms);
+            Channel { waiters: Vec::new(), unused_since: None, listening, since, ours: None }
         });
+        let (cue, cued) = bounded(1);
+        let watch = Mutex::new(entry.since.passed_on());
+        let ours = Mutex::new(entry.ours.clone());
+        let waiter = Arc::new(Waiter { watch, ours, cue, cued });
         entry.waiters.push(waiter.clone());
         entry.unused_since = None;
-        for node in (0..self.nodes).filter(|node| entry.listening[*node]) {
-            waiter.watch.lock().listening(node);
-        }
         let mut start = Vec::new();
         let mut nudge = Vec::new();
         for (subscriber, node) in subscribers.iter_mut().zip(nodes).filter(|_| is_new) {
@@ -165,6 +167,8 @@ impl Hub {
         let mut state = self.state.lock();
         if let Some(channel) = state.channels.get_mut(name) {
             channel.waiters.retain(|other| !Arc::ptr_eq(other, waiter));
+            channel.since = waiter.watch.lock().clone();
+            channel.ours = waiter.ours.lock().clone();
             if channel.waiters.is_empty() {
                 channel.unused_since = Some(clock::now());
             }
@@ -222,6 +226,7 @@ impl Listeners for Hub {
         for name in channels {
             if let Some(channel) = state.channels.get_mut(name) {
                 channel.listening[node] = true;
+                channel.since.listening(node);
                 channel
                     .waiters
                     .iter()
@@ -233,16 +238,19 @@ impl Listeners for Hub {
     fn deaf(&self, node: usize) {
         for channel in self.state.lock().channels.values_mut() {
             channel.listening[node] = false;
+            channel.since.deaf(node);
             channel.waiters.iter().for_each(|waiter| waiter.tell(|watch| watch.deaf(node)));
         }
     }
 
     fn heard(&self, node: usize, channel: &[u8], owner: &[u8]) {
-        let is_ours = |waiter: &Arc<Waiter>| {
-            waiter.ours.lock().as_ref().is_some_and(|ours| ours.as_bytes() == owner)
-        };
-        if let Some(channel) = self.state.lock().channels.get(channel) {
-            let others = channel.waiters.iter().filter(|waiter| !is_ours(waiter));
+        let is_news =
+            |ours: &Option<Arc<str>>| ours.as_ref().is_none_or(|ours| ours.as_bytes() != owner);
+        if let Some(channel) = self.state.lock().channels.get_mut(channel) {
+            if is_news(&channel.ours) {
+                channel.since.released(node);
+            }
+            let others = channel.waiters.iter().filter(|waiter| is_news(&waiter.ours.lock()));
             others.for_each(|waiter| waiter.tell(|watch| watch.released(node)));
         }
     }
@@ -267,7 +275,12 @@ impl Waiting {
     /// The caller, whose process had the lock as `last_owner`, leaves it to others.
     pub(crate) fn gives_way(&self, last_owner: Option<Arc<str>>) {
         *self.waiter.ours.lock() = last_owner;
-        self.waiter.watch.lock().attempt_begins();
+        self.waiter.watch.lock().gives_way();
+    }
+
+    /// The caller has the lock, as that `owner`.
+    pub(crate) fn won(&self, owner: &str) {
+        *self.waiter.ours.lock() = Some(owner.into());
     }
 
     /// See [`Watch::has_heard`].

@@ -15,8 +15,11 @@ pub(crate) enum Cue {
 struct Heard {
     /// The subscription is confirmed.
     listening: bool,
-    /// It was confirmed before the last attempt began, so that no release since has gone unheard.
+    /// It was confirmed before the last attempt that asked the node began, so that no release since has gone
+    /// unheard.
     covered: bool,
+    /// It was confirmed before the attempt began that is being made.
+    confirmed: bool,
     /// The node was listened to before, and then was not.
     missed: bool,
     /// It has told of a release since the last attempt began, or since one was left to others.
@@ -33,7 +36,7 @@ struct Heard {
 ///
 /// A message is a hint and no more: it never grants anything, and if all are lost, the wait ends with
 /// the poll interval.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Watch {
     nodes: Vec<Heard>,
     mechanisms: Mechanisms,
@@ -41,28 +44,50 @@ pub(crate) struct Watch {
     resubscribed: bool,
     /// The last attempt asked that node alone.
     alone: Option<usize>,
+    /// The lock is left to others, who are not there yet.
+    away: bool,
 }
 
 impl Watch {
     pub(crate) fn new(nodes: usize, mechanisms: Mechanisms) -> Self {
-        Self { nodes: vec![Heard::default(); nodes], mechanisms, resubscribed: false, alone: None }
+        let nodes = vec![Heard::default(); nodes];
+        Self { nodes, mechanisms, resubscribed: false, alone: None, away: false }
+    }
+
+    /// The watch of a caller that waits for the lock from now on, where this one was kept up since its own
+    /// caller asked the nodes last.
+    pub(crate) fn passed_on(&self) -> Self {
+        Self { alone: None, away: false, ..self.clone() }
+    }
+
+    /// The lock was given back by the caller's own process, and is left to others. Only their release is a
+    /// reason to try.
+    pub(crate) fn gives_way(&mut self) {
+        self.lets_others();
+        self.away = true;
+        self.resubscribed = false;
+        self.nodes.iter_mut().for_each(|node| node.granted = false);
     }
 
     /// An attempt is about to be made. What is told from now on may be news to it.
     pub(crate) fn attempt_begins(&mut self) {
         self.resubscribed = false;
+        self.away = false;
         for node in &mut self.nodes {
-            node.covered = node.listening;
+            node.confirmed = node.listening;
             node.hinted = std::mem::take(&mut node.told) | std::mem::take(&mut node.left);
             node.granted = false;
         }
     }
 
     /// It was in vain, and is given back on those nodes that had granted it. It may have asked one node
-    /// only.
+    /// only: then a release on the others may have come before anybody listened.
     pub(crate) fn attempt_ended(&mut self, attempt: &Attempt) {
         self.alone = attempt.alone();
         for (i, node) in self.nodes.iter_mut().enumerate() {
+            if self.alone.is_none_or(|alone| alone == i) || !self.mechanisms.covers_who_was_asked {
+                node.covered = node.confirmed;
+            }
             node.granted = attempt.is_granted_by(i);
             node.hinted &= self.alone.is_some_and(|alone| alone != i);
         }
@@ -91,7 +116,7 @@ impl Watch {
         let node = &mut self.nodes[node];
         node.missed |= node.listening;
         node.listening = false;
-        node.covered = false;
+        (node.covered, node.confirmed) = (false, false);
     }
 
     /// `node` tells that it was given the lock back.
@@ -119,7 +144,7 @@ impl Watch {
         let resubscribed = self.resubscribed && self.mechanisms.try_once_subscribed;
         if late || told > 0 && free >= needed {
             Some(Cue::Released)
-        } else if resubscribed || listening && !self.is_covered() {
+        } else if resubscribed || listening && !self.is_covered() && !self.away {
             Some(Cue::Listening)
         } else {
             None
@@ -288,9 +313,66 @@ mod tests {
         watch.listening(1);
         assert_eq!((watch.cue(), watch.is_covered()), (Some(Cue::Listening), false));
         watch.attempt_begins();
+        watch.attempt_ended(&granted(3, &[]));
         assert_eq!((watch.cue(), watch.is_covered()), (None, true));
         watch.listening(2);
         assert_eq!(watch.cue(), None, "the third is not needed");
+    }
+
+    /// Two of three nodes have told of a release before this one listened, and the third, which it asks
+    /// alone, knows nothing of it yet.
+    fn told_too_early(mechanisms: Mechanisms) -> Watch {
+        let mut watch = Watch::new(3, mechanisms);
+        (0..3).for_each(|node| watch.listening(node));
+        let mut alone = granted(3, &[]);
+        alone.begin_with(2);
+        alone.vote(2, Vote::Refused(None));
+        watch.attempt_begins();
+        watch.attempt_ended(&alone);
+        watch
+    }
+
+    #[test]
+    fn there_is_one_more_try_for_the_nodes_that_were_never_asked() {
+        let mut watch = told_too_early(Mechanisms::ALL);
+        assert_eq!((watch.cue(), watch.is_covered()), (Some(Cue::Listening), false));
+        watch.gives_way();
+        assert_eq!(watch.cue(), None, "it is theirs");
+        watch.attempt_begins();
+        watch.attempt_ended(&granted(3, &[]));
+        assert_eq!((watch.cue(), watch.is_covered()), (None, true));
+        // From now on all are listened to, whomever it asks.
+        let mut alone = granted(3, &[]);
+        alone.begin_with(0);
+        watch.attempt_begins();
+        watch.attempt_ended(&alone);
+        assert_eq!((watch.cue(), watch.is_covered()), (None, true));
+    }
+
+    /// The next one of its process knows all that it has heard.
+    #[test]
+    fn a_watch_that_is_kept_up_is_as_good_as_ones_own() {
+        let mut before = watch(3, &[0, 1, 2], Mechanisms::ALL);
+        before.released(0);
+        let mut watch = before.passed_on();
+        watch.gives_way();
+        let mut alone = granted(3, &[]);
+        alone.begin_with(2);
+        watch.attempt_begins();
+        watch.attempt_ended(&alone);
+        assert_eq!((watch.cue(), watch.is_covered()), (None, true));
+        watch.released(1);
+        watch.released(2);
+        assert_eq!(watch.cue(), Some(Cue::Released));
+    }
+
+    /// The tooth: the one message that is still to come is not enough.
+    #[test]
+    fn without_that_try_it_sleeps_through_what_came_before_it_listened() {
+        let mechanisms = Mechanisms { covers_who_was_asked: false, ..Mechanisms::ALL };
+        let mut watch = told_too_early(mechanisms);
+        watch.released(2);
+        assert_eq!((watch.cue(), watch.is_covered()), (None, true));
     }
 
     /// The tooth: the release between the last try and the confirmation is slept through.

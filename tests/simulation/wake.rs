@@ -52,14 +52,14 @@ pub(super) fn owner_number(text: &[u8]) -> Option<u128> {
 pub(super) struct Waiting {
     pub(super) watch: Watch,
     /// What is told of this one's release is no news: it was ours.
-    ours: Option<u128>,
+    pub(super) ours: Option<u128>,
 }
 
 impl Waiting {
     /// The caller, whose process had the lock as `last_owner`, leaves it to others.
     pub(super) fn gives_way(&mut self, last_owner: Option<u128>) {
         self.ours = last_owner;
-        self.watch.attempt_begins();
+        self.watch.gives_way();
     }
 }
 
@@ -72,6 +72,9 @@ struct Channel {
     unused_since: Option<Time>,
     /// On which nodes it is listened to.
     listening: Vec<bool>,
+    /// What was heard since the waiter asked the nodes that has left last; and what is no news.
+    since: Watch,
+    ours: Option<u128>,
 }
 
 impl Channels {
@@ -111,19 +114,19 @@ impl Client {
     /// A caller waits for releases of that lock from now on.
     pub(super) fn wait(&mut self, cx: &mut Cx<'_>, name: usize) -> Waiting {
         let nodes = cx.settings.nodes;
-        let mut watch = Watch::new(nodes, cx.net.switches.mechanisms);
+        let mechanisms = cx.net.switches.mechanisms;
         let shared = cx.shared.clone();
         let mut channels = shared.channels.borrow_mut();
         let sessions = &mut self.sessions;
         let channel = channels.0.entry(name).or_insert_with(|| {
             // Some may not have noticed that it was gone for a while: it is to be confirmed anew.
             sessions.iter_mut().for_each(|session| _ = session.names.remove(&name));
-            Channel { waiters: 0, unused_since: None, listening: vec![false; nodes] }
+            let (listening, since) = (vec![false; nodes], Watch::new(nodes, mechanisms));
+            Channel { waiters: 0, unused_since: None, listening, since, ours: None }
         });
         channel.waiters += 1;
         channel.unused_since = None;
-        let listening = channel.listening.iter().enumerate().filter(|(_, listening)| **listening);
-        listening.for_each(|(node, _)| watch.listening(node));
+        let waiting = Waiting { watch: channel.since.passed_on(), ours: channel.ours };
         drop(channels);
         for node in 0..nodes {
             if self.sessions[node].id == 0 {
@@ -132,14 +135,15 @@ impl Client {
                 self.follow(cx, node);
             }
         }
-        Waiting { watch, ours: None }
+        waiting
     }
 
     /// It waits no longer.
-    pub(super) fn stop_waiting(&mut self, cx: &mut Cx<'_>, name: usize) {
+    pub(super) fn stop_waiting(&mut self, cx: &mut Cx<'_>, name: usize, waiting: Waiting) {
         let shared = cx.shared.clone();
         if let Some(channel) = shared.channels.borrow_mut().0.get_mut(&name) {
             channel.waiters -= 1;
+            (channel.since, channel.ours) = (waiting.watch, waiting.ours);
             if channel.waiters > 0 {
                 return;
             }
@@ -204,11 +208,17 @@ impl Client {
                 known.unconfirmed -= 1;
                 if let Some(channel) = shared.channels.borrow_mut().0.get_mut(&name) {
                     channel.listening[node] = true;
+                    channel.since.listening(node);
                 }
                 Caller::tell_all(self, cx, Some(name), |waiting| waiting.watch.listening(node));
                 self.follow(cx, node);
             }
             News::Released(name, owner) => {
+                if let Some(channel) = shared.channels.borrow_mut().0.get_mut(&name)
+                    && channel.ours != Some(owner)
+                {
+                    channel.since.released(node);
+                }
                 Caller::tell_all(self, cx, Some(name), |waiting| {
                     if waiting.ours != Some(owner) {
                         waiting.watch.released(node);
@@ -232,6 +242,7 @@ impl Client {
                 self.later(cx, node, pause, News::Reopen);
                 for channel in shared.channels.borrow_mut().0.values_mut() {
                     channel.listening[node] = false;
+                    channel.since.deaf(node);
                 }
                 Caller::tell_all(self, cx, None, |waiting| waiting.watch.deaf(node));
             }
