@@ -239,9 +239,6 @@ impl Coordinator {
             };
             if let Step::Finish(Outcome::Granted { valid_until, number }) = step {
                 self.note(quorum, started, faults);
-                if let Some(waiting) = &waiting {
-                    waiting.won(claim.owner());
-                }
                 if basis == Basis::FirstNode {
                     observe::fell_back(&wanted.name, &self.names[0]);
                 }

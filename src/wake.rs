@@ -56,9 +56,8 @@ struct Channel {
     unused_since: Option<Time>,
     /// On which nodes it is listened to.
     listening: Vec<bool>,
-    /// What was heard since the waiter asked the nodes that has left last; and what is no news.
+    /// What was heard since the waiter asked the nodes that has left last.
     since: Watch,
-    ours: Option<Arc<str>>,
 }
 
 struct Waiter {
@@ -118,12 +117,11 @@ impl Hub {
             is_new = true;
             let listening = vec![false; self.nodes];
             let since = Watch::new(self.nodes, self.mechanisms);
-            Channel { waiters: Vec::new(), unused_since: None, listening, since, ours: None }
+            Channel { waiters: Vec::new(), unused_since: None, listening, since }
         });
         let (cue, cued) = bounded(1);
         let watch = Mutex::new(entry.since.passed_on());
-        let ours = Mutex::new(entry.ours.clone());
-        let waiter = Arc::new(Waiter { watch, ours, cue, cued });
+        let waiter = Arc::new(Waiter { watch, ours: Mutex::default(), cue, cued });
         entry.waiters.push(waiter.clone());
         entry.unused_since = None;
         let mut start = Vec::new();
@@ -168,7 +166,6 @@ impl Hub {
         if let Some(channel) = state.channels.get_mut(name) {
             channel.waiters.retain(|other| !Arc::ptr_eq(other, waiter));
             channel.since = waiter.watch.lock().clone();
-            channel.ours = waiter.ours.lock().clone();
             if channel.waiters.is_empty() {
                 channel.unused_since = Some(clock::now());
             }
@@ -244,13 +241,13 @@ impl Listeners for Hub {
     }
 
     fn heard(&self, node: usize, channel: &[u8], owner: &[u8]) {
-        let is_news =
-            |ours: &Option<Arc<str>>| ours.as_ref().is_none_or(|ours| ours.as_bytes() != owner);
+        let is_ours = |waiter: &Arc<Waiter>| {
+            waiter.ours.lock().as_ref().is_some_and(|ours| ours.as_bytes() == owner)
+        };
         if let Some(channel) = self.state.lock().channels.get_mut(channel) {
-            if is_news(&channel.ours) {
-                channel.since.released(node);
-            }
-            let others = channel.waiters.iter().filter(|waiter| is_news(&waiter.ours.lock()));
+            // Our own as well: who joins while it is under way has to be woken by it.
+            channel.since.released(node);
+            let others = channel.waiters.iter().filter(|waiter| !is_ours(waiter));
             others.for_each(|waiter| waiter.tell(|watch| watch.released(node)));
         }
     }
@@ -276,11 +273,6 @@ impl Waiting {
     pub(crate) fn gives_way(&self, last_owner: Option<Arc<str>>) {
         *self.waiter.ours.lock() = last_owner;
         self.waiter.watch.lock().gives_way();
-    }
-
-    /// The caller has the lock, as that `owner`.
-    pub(crate) fn won(&self, owner: &str) {
-        *self.waiter.ours.lock() = Some(owner.into());
     }
 
     /// See [`Watch::has_heard`].

@@ -52,7 +52,7 @@ pub(super) fn owner_number(text: &[u8]) -> Option<u128> {
 pub(super) struct Waiting {
     pub(super) watch: Watch,
     /// What is told of this one's release is no news: it was ours.
-    pub(super) ours: Option<u128>,
+    ours: Option<u128>,
 }
 
 impl Waiting {
@@ -72,9 +72,8 @@ struct Channel {
     unused_since: Option<Time>,
     /// On which nodes it is listened to.
     listening: Vec<bool>,
-    /// What was heard since the waiter asked the nodes that has left last; and what is no news.
+    /// What was heard since the waiter asked the nodes that has left last.
     since: Watch,
-    ours: Option<u128>,
 }
 
 impl Channels {
@@ -122,11 +121,11 @@ impl Client {
             // Some may not have noticed that it was gone for a while: it is to be confirmed anew.
             sessions.iter_mut().for_each(|session| _ = session.names.remove(&name));
             let (listening, since) = (vec![false; nodes], Watch::new(nodes, mechanisms));
-            Channel { waiters: 0, unused_since: None, listening, since, ours: None }
+            Channel { waiters: 0, unused_since: None, listening, since }
         });
         channel.waiters += 1;
         channel.unused_since = None;
-        let waiting = Waiting { watch: channel.since.passed_on(), ours: channel.ours };
+        let waiting = Waiting { watch: channel.since.passed_on(), ours: None };
         drop(channels);
         for node in 0..nodes {
             if self.sessions[node].id == 0 {
@@ -143,7 +142,7 @@ impl Client {
         let shared = cx.shared.clone();
         if let Some(channel) = shared.channels.borrow_mut().0.get_mut(&name) {
             channel.waiters -= 1;
-            (channel.since, channel.ours) = (waiting.watch, waiting.ours);
+            channel.since = waiting.watch;
             if channel.waiters > 0 {
                 return;
             }
@@ -214,9 +213,7 @@ impl Client {
                 self.follow(cx, node);
             }
             News::Released(name, owner) => {
-                if let Some(channel) = shared.channels.borrow_mut().0.get_mut(&name)
-                    && channel.ours != Some(owner)
-                {
+                if let Some(channel) = shared.channels.borrow_mut().0.get_mut(&name) {
                     channel.since.released(node);
                 }
                 Caller::tell_all(self, cx, Some(name), |waiting| {

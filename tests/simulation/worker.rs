@@ -340,6 +340,10 @@ impl Worker {
 
     /// The connection was closed by the other side.
     pub(super) fn closed(&mut self, cx: &mut Cx<'_>, conn: ConnId) {
+        match self.state {
+            State::Up(current) | State::Looking(current) if current == conn => {}
+            _ => return,
+        }
         self.take_back();
         // Who waits for nothing does not notice before it writes.
         if matches!(self.state, State::Up(current) if current == conn) && !self.in_flight.is_empty()

@@ -10,7 +10,7 @@ use crate::quorum::{
 use crate::simulation::claim::Claim;
 use crate::simulation::client::{Client, Cx};
 use crate::simulation::held::Held;
-use crate::simulation::wake::{Waiting, owner_number};
+use crate::simulation::wake::Waiting;
 
 impl Caller {
     /// Asks all nodes once, or one of them first.
@@ -134,9 +134,6 @@ impl Caller {
             let now = cx.net.now;
             let until = cx.clock.when(valid_until);
             cx.net.checks.granted(&held.claim, 0, until, now);
-            if let Some(waiting) = &mut call.waiting {
-                waiting.ours = owner_number(held.claim.owner.as_bytes());
-            }
             return Self::finish(client, index, cx, call, outcome, Some(held));
         }
         if !cx.net.switches.keeps_lost_attempts {
