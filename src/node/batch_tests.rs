@@ -9,8 +9,6 @@ use super::*;
 use crate::embedded::{Engine, Reply};
 use crate::ident::{fence_key, release_channel};
 use crate::kinds::{EXCLUSIVE, Fence, Repair};
-use crate::node::job::Job;
-use crate::node::{Answer, Ask, Sink};
 
 const NOW: Duration = Duration::from_secs(1_700_000_000);
 const MARK_KEY: &[u8] = b"{quorlock}:mark";
@@ -177,37 +175,15 @@ fn the_batch_is_the_last_of_a_write() {
     let releases = [0, 1, 2, 0, 1, 2].map(|name| EXCLUSIVE.release(NAMES[name], OWNERS[0]));
     let mut requests: Vec<_> = releases.into_iter().map(Arc::new).collect();
     requests.insert(3, Arc::new(confirm));
-    let job = |request: &Arc<Request>| Job::Ask {
-        ask: Ask::Anyway(request.clone()),
-        sink: Arc::new(Nobody),
-        written: false,
-    };
-    let mut jobs: Vec<_> = requests.iter().map(job).collect();
-    put_last(&mut jobs, Job::request);
-    let marked: Vec<_> = jobs.iter().map(|job| (job.request(), "")).collect();
+    let mut written = requests.clone();
+    put_last(&mut written, |request| request);
+    let marked: Vec<_> = written.iter().map(|request| (&**request, "")).collect();
     let calls = write(&marked, MARK_KEY, true, |_| Form::Sha, &mut Vec::new());
     assert_eq!(calls.iter().map(|call| call.requests).collect::<Vec<_>>(), [1, 6]);
     // In the order in which they came.
     requests.remove(3);
-    let in_batch = jobs.iter().skip(1).map(|job| std::ptr::from_ref(job.request()));
+    let in_batch = written.iter().skip(1).map(Arc::as_ptr);
     assert!(in_batch.eq(requests.iter().map(Arc::as_ptr)));
-}
-
-/// Asks, and does not listen.
-struct Nobody;
-
-impl Sink for Nobody {
-    fn sending(&self, _node: usize) -> bool {
-        true
-    }
-
-    fn unsent(&self, _node: usize) {}
-
-    fn to_be_replicated(&self, _answer: &Value) -> bool {
-        false
-    }
-
-    fn answer(&self, _node: usize, _answer: Answer) {}
 }
 
 #[test]

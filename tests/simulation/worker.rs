@@ -340,14 +340,17 @@ impl Worker {
 
     /// The connection was closed by the other side.
     pub(super) fn closed(&mut self, cx: &mut Cx<'_>, conn: ConnId) {
-        match self.state {
-            State::Up(current) | State::Looking(current) if current == conn => {}
+        let is_up = match self.state {
+            State::Up(current) if current == conn => true,
+            State::Looking(current) if current == conn => false,
             _ => return,
-        }
+        };
         self.take_back();
-        // Who waits for nothing does not notice before it writes.
-        if matches!(self.state, State::Up(current) if current == conn) && !self.in_flight.is_empty()
-        {
+        if !is_up {
+            cx.net.close(conn);
+            self.give_up(cx);
+        } else if !self.in_flight.is_empty() {
+            // Who waits for nothing does not notice before it writes.
             cx.net.close(conn);
             cx.shared.admission.borrow_mut().lost(self.node);
             if self.reopened {
@@ -356,9 +359,6 @@ impl Worker {
                 self.state = State::Reopening;
                 self.open(cx);
             }
-        } else if matches!(self.state, State::Looking(current) if current == conn) {
-            cx.net.close(conn);
-            self.give_up(cx);
         }
     }
 
