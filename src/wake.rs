@@ -56,8 +56,6 @@ struct Channel {
     unused_since: Option<Time>,
     /// On which nodes it is listened to.
     listening: Vec<bool>,
-    /// What was heard since the waiter asked the nodes that has left last.
-    since: Watch,
 }
 
 struct Waiter {
@@ -108,6 +106,9 @@ impl Hub {
 
     /// From now on the caller hears of releases on `channel`, as soon as the `nodes` confirm it.
     pub(crate) fn wait(self: &Arc<Self>, channel: Vec<u8>, nodes: &[Node]) -> Waiting {
+        let (cue, cued) = bounded(1);
+        let watch = Mutex::new(Watch::new(self.nodes, self.mechanisms));
+        let waiter = Arc::new(Waiter { watch, ours: Mutex::default(), cue, cued });
         let mut state = self.state.lock();
         self.busy.store(true, Ordering::Relaxed);
         let State { channels, subscribers, unused_since, .. } = &mut *state;
@@ -116,14 +117,13 @@ impl Hub {
         let entry = channels.entry(channel.clone()).or_insert_with(|| {
             is_new = true;
             let listening = vec![false; self.nodes];
-            let since = Watch::new(self.nodes, self.mechanisms);
-            Channel { waiters: Vec::new(), unused_since: None, listening, since }
+            Channel { waiters: Vec::new(), unused_since: None, listening }
         });
-        let (cue, cued) = bounded(1);
-        let watch = Mutex::new(entry.since.passed_on());
-        let waiter = Arc::new(Waiter { watch, ours: Mutex::default(), cue, cued });
         entry.waiters.push(waiter.clone());
         entry.unused_since = None;
+        for node in (0..self.nodes).filter(|node| entry.listening[*node]) {
+            waiter.watch.lock().listening(node);
+        }
         let mut start = Vec::new();
         let mut nudge = Vec::new();
         for (subscriber, node) in subscribers.iter_mut().zip(nodes).filter(|_| is_new) {
@@ -165,7 +165,6 @@ impl Hub {
         let mut state = self.state.lock();
         if let Some(channel) = state.channels.get_mut(name) {
             channel.waiters.retain(|other| !Arc::ptr_eq(other, waiter));
-            channel.since = waiter.watch.lock().clone();
             if channel.waiters.is_empty() {
                 channel.unused_since = Some(clock::now());
             }
@@ -223,7 +222,6 @@ impl Listeners for Hub {
         for name in channels {
             if let Some(channel) = state.channels.get_mut(name) {
                 channel.listening[node] = true;
-                channel.since.listening(node);
                 channel
                     .waiters
                     .iter()
@@ -235,7 +233,6 @@ impl Listeners for Hub {
     fn deaf(&self, node: usize) {
         for channel in self.state.lock().channels.values_mut() {
             channel.listening[node] = false;
-            channel.since.deaf(node);
             channel.waiters.iter().for_each(|waiter| waiter.tell(|watch| watch.deaf(node)));
         }
     }
@@ -244,9 +241,7 @@ impl Listeners for Hub {
         let is_ours = |waiter: &Arc<Waiter>| {
             waiter.ours.lock().as_ref().is_some_and(|ours| ours.as_bytes() == owner)
         };
-        if let Some(channel) = self.state.lock().channels.get_mut(channel) {
-            // Our own as well: who joins while it is under way has to be woken by it.
-            channel.since.released(node);
+        if let Some(channel) = self.state.lock().channels.get(channel) {
             let others = channel.waiters.iter().filter(|waiter| !is_ours(waiter));
             others.for_each(|waiter| waiter.tell(|watch| watch.released(node)));
         }
@@ -272,7 +267,7 @@ impl Waiting {
     /// The caller, whose process had the lock as `last_owner`, leaves it to others.
     pub(crate) fn gives_way(&self, last_owner: Option<Arc<str>>) {
         *self.waiter.ours.lock() = last_owner;
-        self.waiter.watch.lock().gives_way();
+        self.waiter.watch.lock().attempt_begins();
     }
 
     /// See [`Watch::has_heard`].

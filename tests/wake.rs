@@ -105,20 +105,6 @@ fn by_drop_as_well_and_in_one_process() {
     });
 }
 
-/// Releases of one's own process are news to those who have not asked behind them.
-#[test]
-fn from_one_to_the_other_in_one_process() {
-    let servers = Servers::start(3);
-    let other = rare_looks(servers.urls());
-    let builder = rarely(builder(servers.urls())).local_queue(false);
-    let locks = builder.build().expect("valid settings");
-    let mut guard = other.lock("orders/42").expect("it is free");
-    for _ in 0..10 {
-        guard = hand_over(guard, "orders/42", &locks, &[0, 1, 2]);
-    }
-    guard.unlock().expect("it was ours");
-}
-
 #[test]
 fn a_dead_and_a_hung_node_are_not_missed() {
     let mut servers = Servers::start(5);

@@ -65,8 +65,6 @@ pub(crate) struct Mechanisms {
     pub(crate) turns_end: bool,
     /// Who waits tries once more when the nodes are listened to.
     pub(crate) try_once_subscribed: bool,
-    /// That try is for the nodes that were asked.
-    pub(crate) covers_who_was_asked: bool,
     /// Who waits is woken when a majority of the nodes is free, not by the first message.
     pub(crate) wake_by_majority: bool,
     /// After a split vote one node is asked first, and the others with its grant.
@@ -109,7 +107,6 @@ impl Mechanisms {
         chosen_who_leaves_passes_on: true,
         turns_end: true,
         try_once_subscribed: true,
-        covers_who_was_asked: true,
         wake_by_majority: true,
         ordered_tries: true,
         gives_way: true,

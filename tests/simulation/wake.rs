@@ -59,7 +59,7 @@ impl Waiting {
     /// The caller, whose process had the lock as `last_owner`, leaves it to others.
     pub(super) fn gives_way(&mut self, last_owner: Option<u128>) {
         self.ours = last_owner;
-        self.watch.gives_way();
+        self.watch.attempt_begins();
     }
 }
 
@@ -72,8 +72,6 @@ struct Channel {
     unused_since: Option<Time>,
     /// On which nodes it is listened to.
     listening: Vec<bool>,
-    /// What was heard since the waiter asked the nodes that has left last.
-    since: Watch,
 }
 
 impl Channels {
@@ -113,19 +111,19 @@ impl Client {
     /// A caller waits for releases of that lock from now on.
     pub(super) fn wait(&mut self, cx: &mut Cx<'_>, name: usize) -> Waiting {
         let nodes = cx.settings.nodes;
-        let mechanisms = cx.net.switches.mechanisms;
+        let mut watch = Watch::new(nodes, cx.net.switches.mechanisms);
         let shared = cx.shared.clone();
         let mut channels = shared.channels.borrow_mut();
         let sessions = &mut self.sessions;
         let channel = channels.0.entry(name).or_insert_with(|| {
             // Some may not have noticed that it was gone for a while: it is to be confirmed anew.
             sessions.iter_mut().for_each(|session| _ = session.names.remove(&name));
-            let (listening, since) = (vec![false; nodes], Watch::new(nodes, mechanisms));
-            Channel { waiters: 0, unused_since: None, listening, since }
+            Channel { waiters: 0, unused_since: None, listening: vec![false; nodes] }
         });
         channel.waiters += 1;
         channel.unused_since = None;
-        let waiting = Waiting { watch: channel.since.passed_on(), ours: None };
+        let listening = channel.listening.iter().enumerate().filter(|(_, listening)| **listening);
+        listening.for_each(|(node, _)| watch.listening(node));
         drop(channels);
         for node in 0..nodes {
             if self.sessions[node].id == 0 {
@@ -134,15 +132,14 @@ impl Client {
                 self.follow(cx, node);
             }
         }
-        waiting
+        Waiting { watch, ours: None }
     }
 
     /// It waits no longer.
-    pub(super) fn stop_waiting(&mut self, cx: &mut Cx<'_>, name: usize, waiting: Waiting) {
+    pub(super) fn stop_waiting(&mut self, cx: &mut Cx<'_>, name: usize) {
         let shared = cx.shared.clone();
         if let Some(channel) = shared.channels.borrow_mut().0.get_mut(&name) {
             channel.waiters -= 1;
-            channel.since = waiting.watch;
             if channel.waiters > 0 {
                 return;
             }
@@ -207,15 +204,11 @@ impl Client {
                 known.unconfirmed -= 1;
                 if let Some(channel) = shared.channels.borrow_mut().0.get_mut(&name) {
                     channel.listening[node] = true;
-                    channel.since.listening(node);
                 }
                 Caller::tell_all(self, cx, Some(name), |waiting| waiting.watch.listening(node));
                 self.follow(cx, node);
             }
             News::Released(name, owner) => {
-                if let Some(channel) = shared.channels.borrow_mut().0.get_mut(&name) {
-                    channel.since.released(node);
-                }
                 Caller::tell_all(self, cx, Some(name), |waiting| {
                     if waiting.ours != Some(owner) {
                         waiting.watch.released(node);
@@ -239,7 +232,6 @@ impl Client {
                 self.later(cx, node, pause, News::Reopen);
                 for channel in shared.channels.borrow_mut().0.values_mut() {
                     channel.listening[node] = false;
-                    channel.since.deaf(node);
                 }
                 Caller::tell_all(self, cx, None, |waiting| waiting.watch.deaf(node));
             }

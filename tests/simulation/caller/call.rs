@@ -54,8 +54,8 @@ impl Call {
 
     /// It waits for nothing any more.
     pub(in super::super) fn leave(&mut self, client: &mut Client, cx: &mut Cx<'_>) {
-        if let Some(waiting) = self.waiting.take() {
-            client.stop_waiting(cx, self.name, waiting);
+        if self.waiting.take().is_some() {
+            client.stop_waiting(cx, self.name);
         }
         client.leave(cx, self.name, self.ticket);
     }
