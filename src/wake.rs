@@ -331,16 +331,21 @@ pub(crate) fn pause(
     while let Some(cue) = waiting.sleep(until, interrupts)? {
         cued = true;
         let now = clock::now();
-        until = acquisition.cued(cue, now, rand::random());
+        let at = acquisition.cued(cue, now, rand::random());
+        until = if cue == Cue::Perhaps { at.min(until) } else { at };
         if until <= now {
             break;
-        } else if cue == Cue::Listening {
-            sleep(until)?;
-            break;
         }
-        // It is the turn of others, who waited for longer. If nobody gives it back until then, perhaps
-        // there is nobody.
-        waiting.waiter.watch.lock().lets_others();
+        match cue {
+            Cue::Listening => {
+                sleep(until)?;
+                break;
+            }
+            // It is the turn of others, who waited for longer. If nobody gives it back until then, perhaps
+            // there is nobody.
+            Cue::Released => waiting.waiter.watch.lock().lets_others(),
+            Cue::Perhaps => waiting.waiter.watch.lock().tries_soon(),
+        }
     }
     Ok(cued)
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use quorlock::{Builder, Error, ErrorKind, Quorlock};
 use support::clients::connected;
-use support::{Server, Servers, wait_until};
+use support::{Servers, wait_until};
 
 const THREADS: usize = 64;
 /// Never to be waited for.
@@ -39,17 +39,6 @@ fn lock_in_threads(
     })
 }
 
-/// How often the server was called to run a script.
-fn calls_of_scripts(server: &Server) -> u64 {
-    let info = server.command(&["INFO", "commandstats"]);
-    let info: String = redis::from_redis_value(info).expect("text");
-    let calls = info.lines().filter(|line| line.starts_with("cmdstat_eval")).map(|line| {
-        let (_, calls) = line.split_once(":calls=").expect("a count");
-        calls.split(',').next().and_then(|calls| calls.parse::<u64>().ok()).expect("a number")
-    });
-    calls.sum()
-}
-
 #[test]
 fn many_threads_share_writes_and_calls() {
     let servers = Servers::start(3);
@@ -58,7 +47,7 @@ fn many_threads_share_writes_and_calls() {
     for (node, server) in locks.node_stats().into_iter().zip(&*servers) {
         // Some acquires are not sent at all: those of locks that were given back before their turn.
         assert!(node.writes > 0 && node.scripts > node.writes * 3 / 2, "{node:?}");
-        let calls = calls_of_scripts(server);
+        let calls = server.script_calls();
         assert!(node.scripts > calls * 3 / 2, "{node:?}: {calls} calls");
     }
     servers.wait_no_keys();

@@ -310,14 +310,7 @@ fn case_20_a_timed_wait_goes_on_trying() {
     let locks = build(quick(&servers));
     // Of another process, so that the waiter has to ask the nodes.
     let guard = build(quick(&servers)).lock("orders/42").expect("three of three");
-    let calls = || servers[0].command(&["INFO", "commandstats"]);
-    let tries = || {
-        let redis::Value::BulkString(text) = calls() else { panic!("INFO answers with text") };
-        let text = String::from_utf8_lossy(&text).into_owned();
-        let line = text.lines().find(|line| line.starts_with("cmdstat_evalsha:calls="));
-        let calls = line.and_then(|line| line["cmdstat_evalsha:calls=".len()..].split(',').next());
-        calls.and_then(|calls| calls.parse::<u64>().ok()).unwrap_or(0)
-    };
+    let tries = || servers[0].script_calls();
     let before = tries();
     thread::scope(|scope| {
         let waiting = scope.spawn(|| locks.try_lock_for("orders/42", AGES));

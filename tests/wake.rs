@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crossbeam_channel::bounded;
 use parking_lot::Mutex;
 use quorlock::{Builder, Guard, Quorlock};
 use redis::Value;
@@ -102,6 +103,63 @@ fn by_drop_as_well_and_in_one_process() {
         }
         wait_listening(&locks, &[0, 1, 2], 1);
         drop(guard);
+    });
+}
+
+/// In one process, without a line: some waiter's connections are there already, and it knows of others.
+#[test]
+fn from_another_client_to_one_of_several_threads() {
+    let servers = Servers::start(3);
+    let locks = rarely(builder(servers.urls())).local_queue(false).build().expect("valid settings");
+    let asked = || locks.node_stats().iter().map(|node| node.scripts).sum::<u64>();
+    let other = rare_looks(servers.urls());
+    let first = other.lock("orders/42").expect("it is free");
+    let mut guard = hand_over(first, "orders/42", &locks, &[0, 1, 2]);
+    for _ in 0..10 {
+        let before = asked();
+        guard = thread::scope(|scope| {
+            let next = scope.spawn(|| locks.try_lock_for("orders/42", LONG));
+            wait_until("a try", LONG, || asked() > before);
+            guard.unlock().expect("it was ours");
+            let next = next.join().expect("no panic").expect("three nodes");
+            next.expect("it was given back long before")
+        });
+    }
+    guard.unlock().expect("it was ours");
+}
+
+/// Who joins others of its process asks one node alone. If that one is given the lock back last, and the
+/// rest have told of it before, one message of three is all that is still to come.
+#[test]
+fn the_word_of_the_node_that_has_refused_alone_is_enough() {
+    const NAME: &str = "orders/42";
+    let servers = Servers::start(3);
+    let locks = rarely(builder(servers.urls())).local_queue(false).build().expect("valid settings");
+    for server in servers.iter() {
+        server.command(&["SET", "quorlock:orders/42", "somebody else's"]);
+    }
+    assert!(locks.try_lock(NAME).expect("three nodes").is_none(), "it is held");
+    let calls = || servers.iter().map(Server::script_calls).collect::<Vec<_>>();
+    let (cancel, cancelled) = bounded(1);
+    thread::scope(|scope| {
+        let before = calls();
+        let first = scope.spawn(|| locks.lock_cancellable(NAME, &cancelled));
+        wait_until("a try, and another that is covered", LONG, || {
+            calls().iter().zip(&before).all(|(now, before)| *now >= before + 2)
+        });
+        wait_listening(&locks, &[0, 1, 2], 1);
+        let before = calls();
+        let second = scope.spawn(|| locks.try_lock_for(NAME, LONG));
+        wait_until("another try", LONG, || calls() != before);
+        cancel.send(()).expect("it listens");
+        first.join().expect("no panic").expect_err("it is cancelled");
+        let now = calls();
+        let asked: Vec<_> = (0..3).filter(|node| now[*node] > before[*node]).collect();
+        let [last] = asked[..] else { panic!("one node is asked alone: {asked:?}") };
+        servers.iter().for_each(|server| _ = server.command(&["DEL", "quorlock:orders/42"]));
+        servers[last].command(&["PUBLISH", "{quorlock:orders/42}:released", "somebody else's"]);
+        let guard = second.join().expect("no panic").expect("three nodes");
+        guard.expect("it was given back").unlock().expect("it is ours");
     });
 }
 

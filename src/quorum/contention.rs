@@ -23,6 +23,9 @@ const MOST_SPREAD: Duration = Duration::from_millis(4);
 /// somebody who holds the lock, on other nodes than those that grant it.
 const QUICK_TRIES: u32 = 3;
 
+/// How long to wait for a majority to tell of a release once that node has that refused alone.
+const DOUBT: Duration = Duration::from_millis(5);
+
 /// How much longer than the last attempt a node may take that is asked alone, and how long at least.
 const PATIENCE: u32 = 4;
 const LEAST_PATIENCE: Duration = Duration::from_millis(20);
@@ -112,6 +115,9 @@ impl Contention {
             return pause;
         }
         self.begins_alone = true;
+        if cue == Cue::Perhaps {
+            return DOUBT;
+        }
         let ahead = self.expected.saturating_sub(self.seen).min(MOST_SLOTS);
         self.seen = self.seen.saturating_add(1);
         let slot = self.took.clamp(SLOT, LONGEST_SLOT);
@@ -256,6 +262,7 @@ mod tests {
         assert_eq!(contention.cued(Cue::Released, 1.0), Duration::ZERO, "it was the other one's");
         contention.tried(false, MOMENT, true);
         contention.expects(5);
+        assert_eq!(contention.cued(Cue::Perhaps, 0.0), DOUBT, "which takes nobody's turn");
         let pauses = [(); 5].map(|()| contention.cued(Cue::Released, 0.0));
         assert_eq!(pauses, [3, 2, 1, 0, 0].map(Duration::from_millis));
         contention.expects(u32::MAX);

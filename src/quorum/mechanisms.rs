@@ -65,6 +65,8 @@ pub(crate) struct Mechanisms {
     pub(crate) turns_end: bool,
     /// Who waits tries once more when the nodes are listened to.
     pub(crate) try_once_subscribed: bool,
+    /// Who was refused by one node alone tries again when that one tells of a release.
+    pub(crate) heeds_who_refused: bool,
     /// Who waits is woken when a majority of the nodes is free, not by the first message.
     pub(crate) wake_by_majority: bool,
     /// After a split vote one node is asked first, and the others with its grant.
@@ -107,6 +109,7 @@ impl Mechanisms {
         chosen_who_leaves_passes_on: true,
         turns_end: true,
         try_once_subscribed: true,
+        heeds_who_refused: true,
         wake_by_majority: true,
         ordered_tries: true,
         gives_way: true,

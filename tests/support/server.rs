@@ -197,6 +197,18 @@ impl Server {
         command.query(&mut connection)
     }
 
+    /// How often it was called to run a script.
+    #[track_caller]
+    pub fn script_calls(&self) -> u64 {
+        let info = self.command(&["INFO", "commandstats"]);
+        let info: String = redis::from_redis_value(info).expect("text");
+        let calls = info.lines().filter(|line| line.starts_with("cmdstat_eval")).map(|line| {
+            let (_, calls) = line.split_once(":calls=").expect("a count");
+            calls.split(',').next().and_then(|calls| calls.parse::<u64>().ok()).expect("a number")
+        });
+        calls.sum()
+    }
+
     /// All keys of database 0 but the fences, which outlive their locks by a day; sorted, and bytes
     /// that are not text are replaced.
     #[track_caller]

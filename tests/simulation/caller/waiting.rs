@@ -176,7 +176,12 @@ impl Caller {
                 if cue == Cue::Listening || at <= now {
                     return (at, Pause::Cued);
                 }
-                call.waiting.iter_mut().for_each(|waiting| waiting.watch.lets_others());
+                let watch = call.waiting.as_mut().map(|waiting| &mut waiting.watch);
+                if cue == Cue::Perhaps {
+                    watch.into_iter().for_each(Watch::tries_soon);
+                    return (at.min(until), Pause::Left(at.min(until)));
+                }
+                watch.into_iter().for_each(Watch::lets_others);
                 (at, Pause::Left(at))
             });
             if let Some((at, pause)) = wait.or((now < until).then_some((until, pause))) {
