@@ -80,7 +80,11 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 impl Acquisition {
     pub(crate) fn new(policy: Policy) -> Self {
         Self {
-            contention: Contention::new(policy.ordered, policy.mechanisms),
+            // One node after the others takes twice as long, and who does not wait gains nothing by it.
+            contention: Contention::new(
+                policy.ordered && policy.patience != Patience::Once,
+                policy.mechanisms,
+            ),
             policy,
             owner: None,
             tries: 0,
@@ -118,15 +122,15 @@ impl Acquisition {
         self.contention.is_contended();
     }
 
-    /// Whom the next attempt asks alone at first, and until when: of those that `answered` the last
-    /// one, the first in the lock's `order`. `None`: it asks all at once.
+    /// Whom the next attempt asks alone at first, and until when: of those that it may rely on
+    /// (`relies_on`), the first in the lock's `order`. `None`: it asks all at once.
     pub(crate) fn begins_with(
         &self,
         order: &[usize],
-        answered: impl Fn(usize) -> bool,
+        relies_on: impl Fn(usize) -> bool,
         now: Time,
     ) -> Option<(usize, Time)> {
-        let node = self.contention.begins_with(order, answered)?;
+        let node = self.contention.begins_with(order, relies_on)?;
         Some((node, now.after(self.contention.patience())))
     }
 

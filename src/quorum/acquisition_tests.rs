@@ -32,6 +32,17 @@ fn one_try_tells_what_it_saw() {
     }
 }
 
+/// One node first, and then the others, may take twice the time of an attempt.
+#[test]
+fn one_try_asks_all_nodes_at_once_whatever_is_known_of_others() {
+    for (patience, first) in [(Patience::Once, None), (Patience::Forever, Some((1, at(20))))] {
+        let mut acquisition = acquisition(patience);
+        acquisition.is_contended();
+        assert_eq!(acquisition.begins_alone(), first.is_some());
+        assert_eq!(acquisition.begins_with(&[1, 0, 2], |_| true, at(0)), first);
+    }
+}
+
 /// Case 20 of the field's bugs: a timed wait that tries twice and then gives up.
 #[test]
 fn a_timed_wait_goes_on_to_its_deadline() {
