@@ -214,7 +214,7 @@ impl Coordinator {
                 waiting.attempt_begins();
             }
             let Tried { claim, started, answer_by, judgement } =
-                self.attempt(wanted, &mut acquisition, last.take(), interrupts)?;
+                self.attempt(wanted, &mut acquisition, last.take(), waiting.as_ref(), interrupts)?;
             let Judgement { conclusion, basis, quorum } = judgement;
             // A node may have been heard of meanwhile. A lock that was won all the same is given back.
             self.check_agreement(&wanted.name)?;
@@ -309,6 +309,7 @@ impl Coordinator {
         wanted: &Wanted,
         acquisition: &mut Acquisition,
         last: Option<Arc<Round<Attempt>>>,
+        waiting: Option<&Waiting>,
         interrupts: Interrupts<'_>,
     ) -> Result<Tried, Error> {
         let owner = acquisition.owner(ident::random_owner());
@@ -318,7 +319,8 @@ impl Coordinator {
                 Some(last) => last.with(|last| last.has_vote_of(node)),
                 None => self.nodes[node].fault().is_none(),
             };
-            acquisition.begins_with(&order, answered, clock::now())
+            let hears = |node: usize| waiting.is_none_or(|waiting| waiting.hears(node));
+            acquisition.begins_with(&order, |node| answered(node) && hears(node), clock::now())
         });
         let standstills = self.set.standstills();
         let started = clock::now();

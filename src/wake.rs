@@ -275,6 +275,11 @@ impl Waiting {
         self.waiter.watch.lock().has_heard()
     }
 
+    /// See [`Watch::hears`].
+    pub(crate) fn hears(&self, node: usize) -> bool {
+        self.waiter.watch.lock().hears(node)
+    }
+
     /// See [`Watch::attempt_begins`].
     pub(crate) fn attempt_begins(&self) {
         self.waiter.watch.lock().attempt_begins();

@@ -60,6 +60,11 @@ fn wait_listening(locks: &Quorlock, nodes: &[usize], count: usize) {
     });
 }
 
+/// How many requests the client has made of all nodes.
+fn requests(locks: &Quorlock) -> u64 {
+    locks.node_stats().iter().map(|node| node.scripts).sum()
+}
+
 /// Gives `guard` back once `waiter` waits for its lock and listens to those nodes, and sees it taken over.
 fn hand_over(guard: Guard, name: &str, waiter: &Quorlock, nodes: &[usize]) -> Guard {
     thread::scope(|scope| {
@@ -106,20 +111,19 @@ fn by_drop_as_well_and_in_one_process() {
     });
 }
 
-/// In one process, without a line: some waiter's connections are there already, and it knows of others.
+/// In one process, without a line: each is listening before it asks, and told of what its own process did.
 #[test]
-fn from_another_client_to_one_of_several_threads() {
+fn from_thread_to_thread_of_one_client() {
     let servers = Servers::start(3);
     let locks = rarely(builder(servers.urls())).local_queue(false).build().expect("valid settings");
-    let asked = || locks.node_stats().iter().map(|node| node.scripts).sum::<u64>();
     let other = rare_looks(servers.urls());
     let first = other.lock("orders/42").expect("it is free");
     let mut guard = hand_over(first, "orders/42", &locks, &[0, 1, 2]);
     for _ in 0..10 {
-        let before = asked();
+        let before = requests(&locks);
         guard = thread::scope(|scope| {
             let next = scope.spawn(|| locks.try_lock_for("orders/42", LONG));
-            wait_until("a try", LONG, || asked() > before);
+            wait_until("a try", LONG, || requests(&locks) > before);
             guard.unlock().expect("it was ours");
             let next = next.join().expect("no panic").expect("three nodes");
             next.expect("it was given back long before")
@@ -128,39 +132,100 @@ fn from_another_client_to_one_of_several_threads() {
     guard.unlock().expect("it was ours");
 }
 
+/// Has a caller wait for a lock that is held, and listen to those nodes, and then a `second` one; tells which
+/// nodes that one has `asked` first. On a busy machine it may be too late to see that it was one of them.
+fn join_a_waiter<R: Send>(
+    servers: &[Server],
+    locks: &Quorlock,
+    nodes: &[usize],
+    second: impl FnOnce() -> R + Send,
+    asked: impl FnOnce(&[usize]),
+) -> R {
+    servers.iter().for_each(|server| _ = server.command(&["SET", HELD, "somebody else's"]));
+    assert!(locks.try_lock("orders/42").expect("three nodes").is_none(), "it is held");
+    let calls = || servers.iter().map(Server::script_calls).collect::<Vec<_>>();
+    let (cancel, cancelled) = bounded(1);
+    thread::scope(|scope| {
+        let before = requests(locks);
+        let first = scope.spawn(|| locks.lock_cancellable("orders/42", &cancelled));
+        wait_listening(locks, nodes, 1);
+        // Each of which takes a majority.
+        wait_until("a try, and one once listening", LONG, || requests(locks) >= before + 4);
+        let (before, mut now) = (calls(), Vec::new());
+        let second = scope.spawn(second);
+        wait_until("another try", LONG, || {
+            now = calls();
+            now != before
+        });
+        cancel.send(()).expect("it listens");
+        first.join().expect("no panic").expect_err("it is cancelled");
+        let grown = (0..servers.len()).filter(|node| now[*node] > before[*node]);
+        asked(&grown.collect::<Vec<_>>());
+        second.join().expect("no panic")
+    })
+}
+
+const HELD: &str = "quorlock:orders/42";
+
 /// Who joins others of its process asks one node alone. If that one is given the lock back last, and the
 /// rest have told of it before, one message of three is all that is still to come.
 #[test]
 fn the_word_of_the_node_that_has_refused_alone_is_enough() {
-    const NAME: &str = "orders/42";
+    /// Much longer than it takes, and much shorter than the pause of a client that looks rarely.
+    const AT_MOST: Duration = Duration::from_secs(5);
     let servers = Servers::start(3);
-    let locks = rarely(builder(servers.urls())).local_queue(false).build().expect("valid settings");
-    for server in servers.iter() {
-        server.command(&["SET", "quorlock:orders/42", "somebody else's"]);
-    }
-    assert!(locks.try_lock(NAME).expect("three nodes").is_none(), "it is held");
-    let calls = || servers.iter().map(Server::script_calls).collect::<Vec<_>>();
-    let (cancel, cancelled) = bounded(1);
-    thread::scope(|scope| {
-        let before = calls();
-        let first = scope.spawn(|| locks.lock_cancellable(NAME, &cancelled));
-        wait_until("a try, and another that is covered", LONG, || {
-            calls().iter().zip(&before).all(|(now, before)| *now >= before + 2)
+    let tell = |server: &Server| {
+        server.command(&["PUBLISH", "{quorlock:orders/42}:released", "somebody else's"]);
+    };
+    // If that node did not answer in time, all were asked.
+    let is_enough = (0..5).any(|_| {
+        let builder = rarely(builder(servers.urls())).local_queue(false);
+        let locks = builder.build().expect("valid settings");
+        let (granted, is_granted) = bounded(1);
+        let mut is_enough = false;
+        let second = || {
+            let guard = locks.try_lock_for("orders/42", LONG).expect("three nodes");
+            granted.send(()).expect("there is room");
+            guard
+        };
+        let guard = join_a_waiter(&servers, &locks, &[0, 1, 2], second, |asked| {
+            servers.iter().for_each(|server| _ = server.command(&["DEL", HELD]));
+            tell(&servers[asked[0]]);
+            is_enough = is_granted.recv_timeout(AT_MOST).is_ok();
+            servers.iter().for_each(tell);
         });
-        wait_listening(&locks, &[0, 1, 2], 1);
-        let before = calls();
-        let second = scope.spawn(|| locks.try_lock_for(NAME, LONG));
-        wait_until("another try", LONG, || calls() != before);
-        cancel.send(()).expect("it listens");
-        first.join().expect("no panic").expect_err("it is cancelled");
-        let now = calls();
-        let asked: Vec<_> = (0..3).filter(|node| now[*node] > before[*node]).collect();
-        let [last] = asked[..] else { panic!("one node is asked alone: {asked:?}") };
-        servers.iter().for_each(|server| _ = server.command(&["DEL", "quorlock:orders/42"]));
-        servers[last].command(&["PUBLISH", "{quorlock:orders/42}:released", "somebody else's"]);
-        let guard = second.join().expect("no panic").expect("three nodes");
         guard.expect("it was given back").unlock().expect("it is ours");
+        is_enough
     });
+    assert!(is_enough, "it slept through a release");
+}
+
+/// Who would rely on it could not know when to try again.
+#[test]
+fn a_node_that_is_not_heard_is_not_asked_alone() {
+    let servers = Servers::start(3);
+    let mute = ["+publish", "+unsubscribe"];
+    let all = [&mute[..], &["+subscribe"]].concat();
+    // One of the three would be asked first.
+    for deaf in 0..3 {
+        let urls = limited(&servers, &all, &["&*"]);
+        limited(&servers[deaf..=deaf], &mute, &["&*"]);
+        let heard: Vec<_> = (0..3).filter(|node| *node != deaf).collect();
+        let is_passed_over = (0..5).any(|_| {
+            let builder = rarely(builder(urls.clone())).local_queue(false);
+            let locks = builder.build().expect("valid settings");
+            let (cancel, cancelled) = bounded(1);
+            let mut is_passed_over = false;
+            let second = || locks.lock_cancellable("orders/42", &cancelled).map(drop);
+            let ended = join_a_waiter(&servers, &locks, &heard, second, |asked| {
+                is_passed_over = !asked.contains(&deaf);
+                cancel.send(()).expect("it listens");
+            });
+            ended.expect_err("it is cancelled");
+            is_passed_over
+        });
+        assert!(is_passed_over, "node {deaf} is asked alone");
+    }
 }
 
 #[test]

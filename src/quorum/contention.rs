@@ -23,8 +23,11 @@ const MOST_SPREAD: Duration = Duration::from_millis(4);
 /// somebody who holds the lock, on other nodes than those that grant it.
 const QUICK_TRIES: u32 = 3;
 
-/// How long to wait for a majority to tell of a release once that node has that refused alone.
+/// How long to wait for a majority to tell of a release, once that node has that refused alone; and up to
+/// half as long again, apart from each other. Twice as long each further time, up to the most: what it
+/// was given back may be what others like us got there, while somebody holds the other nodes.
 const DOUBT: Duration = Duration::from_millis(5);
+const MOST_DOUBTS: u32 = 5;
 
 /// How much longer than the last attempt a node may take that is asked alone, and how long at least.
 const PATIENCE: u32 = 4;
@@ -41,6 +44,8 @@ pub(crate) struct Contention {
     splits: u32,
     /// Attempts in a row that were made since nodes are listened to again.
     cued: u32,
+    /// Releases in a row that were told by too few.
+    doubted: u32,
     /// Releases that were told since the wait began.
     seen: u32,
     /// How many of them are for others, who waited before.
@@ -59,6 +64,7 @@ impl Contention {
             covered: false,
             splits: 0,
             cued: 0,
+            doubted: 0,
             seen: 0,
             expected: 0,
             elders_first: mechanisms.elders_first,
@@ -115,14 +121,19 @@ impl Contention {
             return pause;
         }
         self.begins_alone = true;
-        if cue == Cue::Perhaps {
-            return DOUBT;
-        }
-        let ahead = self.expected.saturating_sub(self.seen).min(MOST_SLOTS);
-        self.seen = self.seen.saturating_add(1);
-        let slot = self.took.clamp(SLOT, LONGEST_SLOT);
         let part = random.clamp(0.0, 1.0) / 2.0;
-        if ahead == 0 { Duration::ZERO } else { slot.mul_f64(f64::from(ahead) + part) }
+        let ahead = self.expected.saturating_sub(self.seen).min(MOST_SLOTS);
+        let slot = self.took.clamp(SLOT, LONGEST_SLOT);
+        let slots = if ahead == 0 { 0.0 } else { f64::from(ahead) + part };
+        let turn = slot.mul_f64(slots);
+        if cue == Cue::Perhaps {
+            let doubt = DOUBT * 2_u32.pow(self.doubted);
+            self.doubted = MOST_DOUBTS.min(self.doubted + 1);
+            return turn + doubt.mul_f64(1.0 + part);
+        }
+        self.doubted = 0;
+        self.seen = self.seen.saturating_add(1);
+        turn
     }
 
     /// The wait has ended with its time, and without a cue.
@@ -130,18 +141,18 @@ impl Contention {
         self.cued = 0;
     }
 
-    /// The node that the next attempt asks alone at first: of those that `answered` the last one, or can be
-    /// expected to answer, the first in `order`. `None`: it asks all of them.
+    /// The node that the next attempt asks alone at first: of those that answered the last one, or can be
+    /// expected to answer, and are heard (`relies_on`), the first in `order`. `None`: it asks all of them.
     ///
     /// It costs a second round trip. But if many are woken by one release, one node decides among them,
     /// with one request each; asked all at once, the nodes would be shared out so that nobody gets enough.
     pub(crate) fn begins_with(
         &self,
         order: &[usize],
-        answered: impl Fn(usize) -> bool,
+        relies_on: impl Fn(usize) -> bool,
     ) -> Option<usize> {
         let alone = self.begins_alone() && order.len() > 1;
-        order.iter().copied().find(|node| alone && answered(*node))
+        order.iter().copied().find(|node| alone && relies_on(*node))
     }
 
     /// How long that node may take before the others are asked all the same: it may have begun to hang.
@@ -262,11 +273,23 @@ mod tests {
         assert_eq!(contention.cued(Cue::Released, 1.0), Duration::ZERO, "it was the other one's");
         contention.tried(false, MOMENT, true);
         contention.expects(5);
-        assert_eq!(contention.cued(Cue::Perhaps, 0.0), DOUBT, "which takes nobody's turn");
+        let doubt = contention.cued(Cue::Perhaps, 0.0);
+        assert_eq!(doubt, DOUBT + MOMENT * 4 * 3 / 4, "which takes nobody's turn");
         let pauses = [(); 5].map(|()| contention.cued(Cue::Released, 0.0));
         assert_eq!(pauses, [3, 2, 1, 0, 0].map(Duration::from_millis));
         contention.expects(u32::MAX);
         assert!(contention.cued(Cue::Released, 1.0) < Duration::from_millis(9), "they may be gone");
+    }
+
+    /// Those who are refused by one node alone hear of each other as of the holder.
+    #[test]
+    fn the_word_of_one_node_is_doubted_the_more_the_more_often_it_comes() {
+        let mut contention = contention();
+        let pauses = [(); 7].map(|()| contention.cued(Cue::Perhaps, 0.0));
+        assert_eq!(pauses, [5, 10, 20, 40, 80, 160, 160].map(Duration::from_millis));
+        assert_eq!(contention.begins_with(&[2, 0, 1], |_| true), Some(2));
+        contention.cued(Cue::Released, 0.0);
+        assert_eq!(contention.cued(Cue::Perhaps, 1.0), DOUBT * 3 / 2, "apart from each other");
     }
 
     /// Eight contenders, each of which comes again at once when it was served. Each release is told to all

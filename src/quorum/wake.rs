@@ -10,7 +10,7 @@ pub(crate) enum Cue {
     /// Only now, or once more, enough nodes are listened to: what they said before that went unheard.
     Listening,
     /// The node that has refused the last attempt alone tells of a release. The others were not asked, and
-    /// may have told of theirs before anybody listened.
+    /// may have told of theirs before this waiter came.
     Perhaps,
 }
 
@@ -42,22 +42,19 @@ pub(crate) struct Watch {
     mechanisms: Mechanisms,
     /// A subscription was lost and is there again.
     resubscribed: bool,
-    /// The last attempt asked that node alone.
+    /// The last attempt was refused by that node alone, and none is about to be made in any case.
     alone: Option<usize>,
-    /// Another attempt is about to be made in any case.
-    soon: bool,
 }
 
 impl Watch {
     pub(crate) fn new(nodes: usize, mechanisms: Mechanisms) -> Self {
-        let nodes = vec![Heard::default(); nodes];
-        Self { nodes, mechanisms, resubscribed: false, alone: None, soon: true }
+        Self { nodes: vec![Heard::default(); nodes], mechanisms, resubscribed: false, alone: None }
     }
 
     /// An attempt is about to be made. What is told from now on may be news to it.
     pub(crate) fn attempt_begins(&mut self) {
         self.resubscribed = false;
-        self.soon = true;
+        self.alone = None;
         for node in &mut self.nodes {
             node.covered = node.listening;
             node.hinted = std::mem::take(&mut node.told) | std::mem::take(&mut node.left);
@@ -69,7 +66,6 @@ impl Watch {
     /// only.
     pub(crate) fn attempt_ended(&mut self, attempt: &Attempt) {
         self.alone = attempt.alone();
-        self.soon = false;
         for (i, node) in self.nodes.iter_mut().enumerate() {
             node.granted = attempt.is_granted_by(i);
             node.hinted &= self.alone.is_some_and(|alone| alone != i);
@@ -79,15 +75,18 @@ impl Watch {
     /// The release that was told is left to others: the next one is to be told anew. If they do not come,
     /// and the next attempt finds that it has not reached one node yet, it still holds.
     pub(crate) fn lets_others(&mut self) {
-        self.soon = true;
+        self.alone = None;
         for node in &mut self.nodes {
             node.left = std::mem::take(&mut node.told) | std::mem::take(&mut node.hinted);
         }
     }
 
-    /// After [`Cue::Perhaps`]: unless enough nodes tell before that, there is an attempt in a moment.
+    /// After [`Cue::Perhaps`]: the next attempt is made in a moment, or once enough nodes tell.
     pub(crate) fn tries_soon(&mut self) {
-        self.soon = true;
+        self.alone = None;
+        for node in &mut self.nodes {
+            node.told |= std::mem::take(&mut node.hinted);
+        }
     }
 
     /// The subscription on `node` is confirmed.
@@ -131,7 +130,7 @@ impl Watch {
         let answered = self.alone.is_some_and(|alone| self.nodes[alone].told);
         let listening = self.count(|node| node.listening) >= self.needed();
         let resubscribed = self.resubscribed && self.mechanisms.try_once_subscribed;
-        let perhaps = answered && !self.soon && self.mechanisms.heeds_who_refused;
+        let perhaps = answered && self.mechanisms.heeds_who_refused;
         if answered && hinted >= needed || told > 0 && free >= needed {
             Some(Cue::Released)
         } else if resubscribed || listening && !self.is_covered() {
@@ -141,6 +140,12 @@ impl Watch {
         } else {
             None
         }
+    }
+
+    /// Whether what `node` tells is heard: who is refused there alone relies on it. Before a majority is
+    /// listened to, nothing is relied on.
+    pub(crate) fn hears(&self, node: usize) -> bool {
+        self.nodes[node].listening || self.count(|node| node.listening) < self.needed()
     }
 
     /// Whether a release that lets somebody in is told by enough nodes, so that there is no need to look

@@ -33,7 +33,9 @@ impl Caller {
             Some(last) => last.with(|last| last.has_vote_of(node)),
             None => !client.workers[node].is_down(),
         };
-        let first = call.acquisition.begins_with(&order, answered, now);
+        let hears = |node| call.waiting.as_ref().is_none_or(|waiting| waiting.watch.hears(node));
+        let relies_on = |node| answered(node) && hears(node);
+        let first = call.acquisition.begins_with(&order, relies_on, now);
         let random = cx.net.chance.owner();
         let owner = call.acquisition.owner(random);
         let answer_by = call.acquisition.answer_by(cx.now(), cx.settings.node_timeout);
