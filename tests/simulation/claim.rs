@@ -22,6 +22,8 @@ pub(super) struct Claim {
     pub(super) owner: String,
     pub(super) terms: Terms,
     pub(super) started: Time,
+    /// The same, in true time.
+    pub(super) began: Duration,
     /// How often the client's clock had stood still before that.
     pub(super) standstills: u64,
     pub(super) answer_by: Time,
@@ -53,6 +55,7 @@ impl Claim {
             owner,
             terms,
             started,
+            began: cx.net.now,
             standstills: cx.shared.standstills.get(),
             answer_by,
             attempt: Rc::new(Round::new(attempt, reply::acquire, waiter)),

@@ -84,6 +84,8 @@ pub(super) struct Checks {
     pub(super) forgotten: bool,
     /// The same, and the node has not been in quarantine for it.
     pub(super) unguarded: bool,
+    /// When somebody has deleted the keys of which name last.
+    deleted_at: BTreeMap<usize, Duration>,
     /// The clients are configured alike.
     pub(super) one_configuration: bool,
     /// The clocks are good enough for it.
@@ -188,6 +190,7 @@ impl Checks {
     pub(super) fn deleted(&mut self, name: usize, now: Duration) {
         self.forgotten = true;
         self.unguarded = true;
+        self.deleted_at.insert(name, now);
         // Renewals find out: the one that is due within a third of the TTL, or the one after. Nobody else
         // asks; and a lock that is valid until it has to end is not renewed.
         let by = now + self.ttl + Duration::from_millis(300);
@@ -203,8 +206,10 @@ impl Checks {
             let what = format!("{} was handed out {:?} after its end", claim.short(), now - until);
             self.report(now, "terms", what);
         }
-        // Whose keys were deleted hands the lock on, until it finds out.
-        if sequence > 0 && !self.promise_exclusion {
+        // Whose keys were deleted hands the lock on, until it finds out; or it has not heard yet that the
+        // lock was its own, when somebody else is granted it.
+        let is_deleted = self.deleted_at.get(&claim.name).is_some_and(|at| claim.began <= *at);
+        if is_deleted || sequence > 0 && !self.promise_exclusion {
             return;
         }
         let found = self.tokens.granted(claim, sequence);
