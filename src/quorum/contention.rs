@@ -24,8 +24,8 @@ const MOST_SPREAD: Duration = Duration::from_millis(4);
 const QUICK_TRIES: u32 = 3;
 
 /// How long to wait for a majority to tell of a release, once that node has that refused alone; and up to
-/// half as long again, apart from each other. Twice as long each further time, up to the most: what it
-/// was given back may be what others like us got there, while somebody holds the other nodes.
+/// half as long again, apart from each other. Twice as long each further time, so many times at most: the
+/// word may be of somebody who got that node only, while the holder keeps the others.
 const DOUBT: Duration = Duration::from_millis(5);
 const MOST_DOUBTS: u32 = 5;
 
@@ -139,6 +139,10 @@ impl Contention {
     /// The wait has ended with its time, and without a cue.
     pub(crate) const fn slept(&mut self) {
         self.cued = 0;
+        // Not between the quick tries after a split vote, which may be what that word has led to.
+        if self.splits == 0 {
+            self.doubted = 0;
+        }
     }
 
     /// The node that the next attempt asks alone at first: of those that answered the last one, or can be
@@ -290,6 +294,12 @@ mod tests {
         assert_eq!(contention.begins_with(&[2, 0, 1], |_| true), Some(2));
         contention.cued(Cue::Released, 0.0);
         assert_eq!(contention.cued(Cue::Perhaps, 1.0), DOUBT * 3 / 2, "apart from each other");
+        contention.tried(true, MOMENT, true);
+        contention.slept();
+        assert_eq!(contention.cued(Cue::Perhaps, 0.0), DOUBT * 2, "it had one node again");
+        contention.tried(false, MOMENT, true);
+        contention.slept();
+        assert_eq!(contention.cued(Cue::Perhaps, 0.0), DOUBT, "that was long ago");
     }
 
     /// Eight contenders, each of which comes again at once when it was served. Each release is told to all

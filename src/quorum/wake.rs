@@ -10,7 +10,7 @@ pub(crate) enum Cue {
     /// Only now, or once more, enough nodes are listened to: what they said before that went unheard.
     Listening,
     /// The node that has refused the last attempt alone tells of a release. The others were not asked, and
-    /// may have told of theirs before this waiter came.
+    /// may have told of theirs before that.
     Perhaps,
 }
 
@@ -42,7 +42,7 @@ pub(crate) struct Watch {
     mechanisms: Mechanisms,
     /// A subscription was lost and is there again.
     resubscribed: bool,
-    /// The last attempt was refused by that node alone, and none is about to be made in any case.
+    /// The last attempt was refused by that node alone, and it is not settled when to make the next one.
     alone: Option<usize>,
 }
 

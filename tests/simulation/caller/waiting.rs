@@ -173,15 +173,15 @@ impl Caller {
                     cx.net.woken(cx.client, call.name);
                 }
                 let at = call.acquisition.cued(cue, now, cx.net.chance.share());
+                let at = if cue == Cue::Perhaps { at.min(until) } else { at };
                 if cue == Cue::Listening || at <= now {
                     return (at, Pause::Cued);
                 }
                 let watch = call.waiting.as_mut().map(|waiting| &mut waiting.watch);
-                if cue == Cue::Perhaps {
-                    watch.into_iter().for_each(Watch::tries_soon);
-                    return (at.min(until), Pause::Left(at.min(until)));
+                match cue {
+                    Cue::Perhaps => watch.into_iter().for_each(Watch::tries_soon),
+                    _ => watch.into_iter().for_each(Watch::lets_others),
                 }
-                watch.into_iter().for_each(Watch::lets_others);
                 (at, Pause::Left(at))
             });
             if let Some((at, pause)) = wait.or((now < until).then_some((until, pause))) {

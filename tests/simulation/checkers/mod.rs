@@ -206,13 +206,13 @@ impl Checks {
             let what = format!("{} was handed out {:?} after its end", claim.short(), now - until);
             self.report(now, "terms", what);
         }
-        // Whose keys were deleted hands the lock on, until it finds out; or it has not heard yet that the
-        // lock was its own, when somebody else is granted it.
-        let is_deleted = self.deleted_at.get(&claim.name).is_some_and(|at| claim.began <= *at);
-        if is_deleted || sequence > 0 && !self.promise_exclusion {
+        // Whose keys were deleted hands the lock on, until it finds out.
+        if sequence > 0 && !self.promise_exclusion {
             return;
         }
-        let found = self.tokens.granted(claim, sequence);
+        // Or it has not heard yet that the lock was its own, when somebody else is granted it.
+        let is_deleted = self.deleted_at.get(&claim.name).is_some_and(|at| claim.began <= *at);
+        let found = self.tokens.granted(claim, sequence).filter(|_| !is_deleted);
         if let Some(what) = found.filter(|_| self.promise_tokens) {
             self.report(now, "tokens", what);
         }

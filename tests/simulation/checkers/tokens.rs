@@ -16,9 +16,15 @@ impl Tokens {
     pub(super) fn granted(&mut self, claim: &Claim, sequence: u64) -> Option<String> {
         let token = FencingToken::new(claim.number, sequence);
         let owner = format!("{} {sequence}", claim.short());
-        let (before, whose) = self.largest.insert(claim.name, (token, owner.clone()))?;
-        (token <= before).then(|| {
-            format!("name {}: {owner} has {token:?}, and {whose} had {before:?}", claim.name)
-        })
+        let name = claim.name;
+        match self.largest.get(&name) {
+            Some((before, whose)) if token <= *before => {
+                Some(format!("name {name}: {owner} has {token:?}, and {whose} had {before:?}"))
+            }
+            _ => {
+                self.largest.insert(name, (token, owner));
+                None
+            }
+        }
     }
 }
