@@ -336,21 +336,14 @@ pub(crate) fn pause(
     while let Some(cue) = waiting.sleep(until, interrupts)? {
         cued = true;
         let now = clock::now();
-        let at = acquisition.cued(cue, now, rand::random());
-        until = if cue == Cue::Perhaps { at.min(until) } else { at };
+        until = acquisition.cued(cue, until, now, rand::random());
         if until <= now {
             break;
+        } else if cue == Cue::Listening {
+            sleep(until)?;
+            break;
         }
-        match cue {
-            Cue::Listening => {
-                sleep(until)?;
-                break;
-            }
-            // It is the turn of others, who waited for longer. If nobody gives it back until then, perhaps
-            // there is nobody.
-            Cue::Released => waiting.waiter.watch.lock().lets_others(),
-            Cue::Perhaps => waiting.waiter.watch.lock().tries_soon(),
-        }
+        waiting.waiter.watch.lock().waits_after(cue);
     }
     Ok(cued)
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use quorlock::{Builder, ErrorKind, Guard, Quorlock};
 use redis::Value;
-use support::clients::connected;
+use support::clients::{connected, requests};
 use support::{Server, Servers, fake, wait_until};
 
 /// Never to be waited for.
@@ -59,10 +59,6 @@ fn set_fence(server: &Server, number: u64) {
 fn known_by(servers: &[Server], number: u64) -> usize {
     let knows = |server: &&Server| server.get(KEY).is_some() && fence(server) >= Some(number);
     servers.iter().filter(knows).count()
-}
-
-fn scripts(locks: &Quorlock) -> u64 {
-    locks.node_stats().iter().map(|node| node.scripts).sum()
 }
 
 fn lock(locks: &Quorlock) -> Guard {
@@ -137,8 +133,8 @@ fn a_lock_and_its_release_cost_no_further_round() {
         wait_until("all nodes have the key", LIMIT, || known_by(&servers, number(&guard)) == 5);
         guard.unlock().expect("five of five");
         // That of a slower node may still be on its way.
-        wait_until("all scripts are sent", LIMIT, || scripts(&locks) >= 10 * pair);
-        assert_eq!(scripts(&locks), 10 * pair);
+        wait_until("all scripts are sent", LIMIT, || requests(&locks) >= 10 * pair);
+        assert_eq!(requests(&locks), 10 * pair);
     }
 }
 
@@ -151,7 +147,7 @@ fn a_number_that_too_few_nodes_know_is_written_back() {
         let numbers = [one, two, three].map(|number| AHEAD + 10 * number);
         servers.iter().zip(numbers).for_each(|(server, number)| set_fence(server, number));
         let locks = client(&servers); // which has seen none of them
-        let before = scripts(&locks);
+        let before = requests(&locks);
         let guard = lock(&locks);
         let number = number(&guard);
         let known = known_by(&servers, number);
@@ -160,7 +156,7 @@ fn a_number_that_too_few_nodes_know_is_written_back() {
         sorted.sort_unstable();
         // The largest of two answers: which two is a matter of speed.
         assert!(number == sorted[1] + 1 || number == sorted[2] + 1, "{number} {numbers:?}");
-        let told = scripts(&locks) - before;
+        let told = requests(&locks) - before;
         assert!(told <= 6, "an acquire and a confirmation a node at most: {told}");
         guard.unlock().expect("three of three");
         let next = client(&servers);
@@ -185,16 +181,16 @@ fn the_write_back_is_one_round_and_not_needed_again() {
     });
     servers.wait_no_keys();
 
-    let before = scripts(&locks);
+    let before = requests(&locks);
     let guard = lock(&locks);
-    assert_eq!(scripts(&locks) - before, 4, "acquire and confirm on two nodes");
+    assert_eq!(requests(&locks) - before, 4, "acquire and confirm on two nodes");
     assert_eq!(number(&guard), AHEAD + 1_001);
     assert_eq!(known_by(&servers[1..], AHEAD + 1_001), 2);
     guard.unlock().expect("two of three");
 
-    let before = scripts(&locks);
+    let before = requests(&locks);
     let guard = lock(&locks);
-    assert_eq!(scripts(&locks) - before, 2, "they agree on what is proposed");
+    assert_eq!(requests(&locks) - before, 2, "they agree on what is proposed");
     assert_eq!(number(&guard), AHEAD + 1_002);
     guard.unlock().expect("two of three");
 }

@@ -11,7 +11,7 @@ use std::{fs, mem};
 
 use crossbeam_channel::bounded;
 use quorlock::{Builder, ErrorKind, Guard, LossReason, Quorlock, Renewal};
-use support::clients::connected;
+use support::clients::{connected, requests};
 use support::{Servers, wait_until};
 
 /// Never to be waited for.
@@ -37,11 +37,6 @@ fn settings(servers: &Servers) -> Builder {
 
 fn client(servers: &Servers) -> Quorlock {
     connected(settings(servers))
-}
-
-/// How many scripts the nodes have run for this client.
-fn scripts(locks: &Quorlock) -> u64 {
-    locks.node_stats().iter().map(|node| node.scripts).sum()
 }
 
 /// Whether the lock came from another thread of the process, and not from the nodes.
@@ -105,7 +100,7 @@ fn a_hand_over_needs_no_node() {
     let locks = client(&servers);
     let guard = locked(locks.lock(NAME));
     // A majority is enough for the lock; the third node may be asked a moment later.
-    wait_until("all nodes were asked", LIMIT, || scripts(&locks) == 3);
+    wait_until("all nodes were asked", LIMIT, || requests(&locks) == 3);
     thread::scope(|scope| {
         let next = waits(scope, || locked(locks.lock(NAME)));
         (0..3).for_each(|i| servers[i].pause());
@@ -113,7 +108,7 @@ fn a_hand_over_needs_no_node() {
         guard.unlock().expect("the next one has it");
         let next = next.join().expect("no panic");
         assert!(was_handed_over(&next));
-        assert_eq!(scripts(&locks), 3);
+        assert_eq!(requests(&locks), 3);
         (0..3).for_each(|i| servers[i].resume());
         next.unlock().expect("it was ours all the time");
     });
@@ -202,7 +197,7 @@ fn sixty_four_threads_cost_the_nodes_less_than_a_message_a_lock() {
     let servers = Servers::start(3);
     let locks = client(&servers);
     let inside = parking_lot::Mutex::new(0);
-    let before = scripts(&locks);
+    let before = requests(&locks);
     thread::scope(|scope| {
         for _ in 0..64 {
             scope.spawn(|| {
@@ -214,7 +209,7 @@ fn sixty_four_threads_cost_the_nodes_less_than_a_message_a_lock() {
         }
     });
     assert_eq!(inside.into_inner(), 64 * 40);
-    let asked = scripts(&locks) - before;
+    let asked = requests(&locks) - before;
     assert!(asked < 64 * 40, "the nodes ran {asked} scripts");
     servers.wait_no_keys();
 }

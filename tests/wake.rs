@@ -13,6 +13,7 @@ use crossbeam_channel::bounded;
 use parking_lot::Mutex;
 use quorlock::{Builder, Guard, Quorlock};
 use redis::Value;
+use support::clients::requests;
 use support::proxy::Proxy;
 use support::{Server, Servers, wait_until};
 
@@ -58,11 +59,6 @@ fn wait_listening(locks: &Quorlock, nodes: &[usize], count: usize) {
         let stats = locks.node_stats();
         nodes.iter().all(|node| stats[*node].listened_to == count)
     });
-}
-
-/// How many requests the client has made of all nodes.
-fn requests(locks: &Quorlock) -> u64 {
-    locks.node_stats().iter().map(|node| node.scripts).sum()
 }
 
 /// Gives `guard` back once `waiter` waits for its lock and listens to those nodes, and sees it taken over.
@@ -132,8 +128,9 @@ fn from_thread_to_thread_of_one_client() {
     guard.unlock().expect("it was ours");
 }
 
-/// Has a caller wait for a lock that is held, and listen to those nodes, and then a `second` one; tells which
-/// nodes that one has `asked` first. On a busy machine it may be too late to see that it was one of them.
+/// Has a caller wait for a lock that is held, and listen to those nodes, and a `second` one as soon as it has
+/// given up; tells which nodes that one has `asked` first. On a busy machine it may be too late to see that
+/// it was one of them.
 fn join_a_waiter<R: Send>(
     servers: &[Server],
     locks: &Quorlock,
@@ -150,19 +147,15 @@ fn join_a_waiter<R: Send>(
     thread::scope(|scope| {
         let first = scope.spawn(|| locks.lock_cancellable("orders/42", &cancelled));
         wait_listening(locks, nodes, 1);
-        wait_until("the end of its tries", LONG, || {
-            let before = calls();
-            thread::sleep(Duration::from_millis(200));
-            calls() == before
-        });
+        // From here on, no try but the second's. Its channel is listened to for a moment longer.
+        cancel.send(()).expect("it listens");
+        first.join().expect("no panic").expect_err("it is cancelled");
         let (before, mut now) = (calls(), Vec::new());
         let second = scope.spawn(second);
         wait_until("another try", LONG, || {
             now = calls();
             now != before
         });
-        cancel.send(()).expect("it listens");
-        first.join().expect("no panic").expect_err("it is cancelled");
         let grown = (0..servers.len()).filter(|node| now[*node] > before[*node]);
         asked(&grown.collect::<Vec<_>>());
         second.join().expect("no panic")
@@ -171,7 +164,7 @@ fn join_a_waiter<R: Send>(
 
 const HELD: &str = "quorlock:orders/42";
 
-/// Who joins others of its process asks one node alone. If that one is given the lock back last, and the
+/// Who comes where its process has waited a moment ago asks one node alone. If that one is given the lock back last, and the
 /// rest have told of it before, one message of three is all that is still to come.
 #[test]
 fn the_word_of_the_node_that_has_refused_alone_is_enough() {

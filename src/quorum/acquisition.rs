@@ -145,12 +145,14 @@ impl Acquisition {
         self.contention.expects(others);
     }
 
-    /// The wait has ended early, by `cue`: when to make the next attempt.
-    pub(crate) fn cued(&mut self, cue: Cue, now: Time, random: f64) -> Time {
+    /// The wait, which was to last until `until`, has ended early, by `cue`: when to make the next attempt.
+    pub(crate) fn cued(&mut self, cue: Cue, until: Time, now: Time, random: f64) -> Time {
         let at = now.after(self.contention.cued(cue, random));
-        match self.policy.patience {
-            Patience::Until(deadline) => at.min(deadline),
-            Patience::Once | Patience::Forever => at,
+        match (cue, self.policy.patience) {
+            // A doubt puts nothing off.
+            (Cue::Perhaps, _) => at.min(until),
+            (_, Patience::Until(deadline)) => at.min(deadline),
+            (_, Patience::Once | Patience::Forever) => at,
         }
     }
 

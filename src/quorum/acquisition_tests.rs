@@ -43,6 +43,14 @@ fn one_try_asks_all_nodes_at_once_whatever_is_known_of_others() {
     }
 }
 
+#[test]
+fn the_doubt_of_one_nodes_word_puts_nothing_off() {
+    for (until, expected) in [(at(1_000), at(5)), (at(3), at(3))] {
+        let mut acquisition = acquisition(Patience::Forever);
+        assert_eq!(acquisition.cued(Cue::Perhaps, until, at(0), 0.0), expected);
+    }
+}
+
 /// Case 20 of the field's bugs: a timed wait that tries twice and then gives up.
 #[test]
 fn a_timed_wait_goes_on_to_its_deadline() {

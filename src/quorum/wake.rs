@@ -74,18 +74,26 @@ impl Watch {
 
     /// The release that was told is left to others: the next one is to be told anew. If they do not come,
     /// and the next attempt finds that it has not reached one node yet, it still holds.
-    pub(crate) fn lets_others(&mut self) {
+    fn lets_others(&mut self) {
         self.alone = None;
         for node in &mut self.nodes {
             node.left = std::mem::take(&mut node.told) | std::mem::take(&mut node.hinted);
         }
     }
 
-    /// After [`Cue::Perhaps`]: the next attempt is made in a moment, or once enough nodes tell.
-    pub(crate) fn tries_soon(&mut self) {
-        self.alone = None;
-        for node in &mut self.nodes {
-            node.told |= std::mem::take(&mut node.hinted);
+    /// There will be an attempt in a moment because of `cue`, or at another one before.
+    pub(crate) fn waits_after(&mut self, cue: Cue) {
+        match cue {
+            // It is the turn of others, who waited for longer. If nobody gives it back until then, perhaps
+            // there is nobody.
+            Cue::Released => self.lets_others(),
+            Cue::Perhaps => {
+                self.alone = None;
+                for node in &mut self.nodes {
+                    node.told |= std::mem::take(&mut node.hinted);
+                }
+            }
+            Cue::Listening => {}
         }
     }
 

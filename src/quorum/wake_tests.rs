@@ -123,7 +123,7 @@ fn the_word_of_the_node_that_refused_alone_is_enough_after_a_moment() {
     let mut watch = joined(Mechanisms::ALL);
     watch.released(2);
     assert_eq!(watch.cue(), Some(Cue::Perhaps));
-    watch.tries_soon();
+    watch.waits_after(Cue::Perhaps);
     assert_eq!(watch.cue(), None, "the moment has begun");
     watch.released(1);
     assert_eq!(watch.cue(), Some(Cue::Released), "and need not end");
@@ -166,7 +166,7 @@ fn nobody_relies_on_the_word_of_a_node_that_is_not_heard() {
 fn what_was_left_to_others_holds_until_it_has_reached_all_nodes() {
     let mut watch = watch(3, &[], Mechanisms::ALL);
     assert_eq!(woken_by(&mut watch, &[0, 1]), Some(2));
-    watch.lets_others();
+    watch.waits_after(Cue::Released);
     assert_eq!(watch.cue(), None, "it is theirs");
     // Nobody has come, and 2 has not been told by the holder yet.
     let alone = refused_by(2);
@@ -175,7 +175,7 @@ fn what_was_left_to_others_holds_until_it_has_reached_all_nodes() {
     assert_eq!(watch.cue(), None);
     watch.released(2);
     assert_eq!(watch.cue(), Some(Cue::Released));
-    watch.lets_others();
+    watch.waits_after(Cue::Released);
     watch.released(2);
     assert_eq!(watch.cue(), None, "one of three, of the next one");
     watch.released(1);

@@ -33,3 +33,8 @@ pub fn admitted(builder: Builder) -> Quorlock {
     });
     locks
 }
+
+/// How many requests the client has made, of all nodes.
+pub fn requests(locks: &Quorlock) -> u64 {
+    locks.node_stats().iter().map(|node| node.scripts).sum()
+}

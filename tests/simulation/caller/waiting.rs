@@ -172,16 +172,11 @@ impl Caller {
                 if cue == Cue::Released && !call.last.as_ref().is_some_and(alone) {
                     cx.net.woken(cx.client, call.name);
                 }
-                let at = call.acquisition.cued(cue, now, cx.net.chance.share());
-                let at = if cue == Cue::Perhaps { at.min(until) } else { at };
+                let at = call.acquisition.cued(cue, until, now, cx.net.chance.share());
                 if cue == Cue::Listening || at <= now {
                     return (at, Pause::Cued);
                 }
-                let watch = call.waiting.as_mut().map(|waiting| &mut waiting.watch);
-                match cue {
-                    Cue::Perhaps => watch.into_iter().for_each(Watch::tries_soon),
-                    _ => watch.into_iter().for_each(Watch::lets_others),
-                }
+                call.waiting.iter_mut().for_each(|waiting| waiting.watch.waits_after(cue));
                 (at, Pause::Left(at))
             });
             if let Some((at, pause)) = wait.or((now < until).then_some((until, pause))) {
