@@ -66,9 +66,8 @@ impl Claim {
         standstills: u64,
         answer_by: Time,
     ) -> Self {
-        let Terms { ttl, mechanisms, .. } = wanted.terms;
-        coordinator.set().uses(ttl);
-        let attempt = Attempt::new(coordinator.nodes().len(), started, answer_by, ttl, mechanisms);
+        let Terms { ttl, allowance, .. } = wanted.terms;
+        let attempt = Attempt::new(coordinator.nodes().len(), started, answer_by, ttl, allowance);
         Self {
             coordinator: coordinator.clone(),
             wanted: wanted.clone(),
@@ -179,7 +178,7 @@ impl Claim {
         let Wanted { kind, name, terms } = &self.wanted;
         let nodes = self.nodes();
         let round = Round::with_replicated(
-            Confirmation::new(nodes.len(), answer_by, terms.mechanisms),
+            Confirmation::new(nodes.len(), answer_by, terms.allowance.mechanisms),
             reply::confirm,
             |vote| *vote == ConfirmVote::Confirmed,
             self.coordinator.names(),

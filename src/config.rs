@@ -99,6 +99,7 @@ impl Default for Builder {
             settings: Settings {
                 ttl: Duration::from_secs(30),
                 max_ttl: None,
+                clock_tolerance: Duration::from_millis(100),
                 set_name: "default".to_owned(),
                 restart_quarantine: true,
                 node_timeout: Duration::from_millis(200),
@@ -160,8 +161,9 @@ impl Builder {
         self
     }
 
-    /// How long a lock lives without being extended: at least 20 ms and twice the
-    /// [`node_timeout`](Self::node_timeout), at most 24 hours, in whole milliseconds.
+    /// How long a lock lives without being extended: at least twice the
+    /// [`node_timeout`](Self::node_timeout), and four times the
+    /// [`clock_tolerance`](Self::clock_tolerance); at most 24 hours, in whole milliseconds.
     ///
     /// Defaults to 30 s, as in Redisson and most others. It is how long a lock stays taken after
     /// its holder crashed, and how long a holder may be cut off before it loses the lock.
@@ -180,6 +182,25 @@ impl Builder {
     /// restart.
     pub fn max_ttl(mut self, max_ttl: Duration) -> Self {
         self.settings.max_ttl = Some(max_ttl);
+        self
+    }
+
+    /// By how much a master's wall clock may be set forward at once without costing it its vote: at least
+    /// 10 ms, in whole milliseconds. A step ends the keys of locks early, so every lock is valid for that much less than
+    /// its TTL: [`Guard::remaining`](crate::Guard::remaining). A master whose clock takes a larger step
+    /// forward grants no locks, to anybody, until all its locks have ended
+    /// ([`max_ttl`](Self::max_ttl)).
+    ///
+    /// What a master grants counts only if its clock can be read exactly enough to be sure of that: the
+    /// round trip to a master must stay below a third of it, or the vote is missing at times. The TTL is
+    /// at least four times as long.
+    ///
+    /// All clients of the nodes must agree on it: those with another value get
+    /// [`Config`](crate::ErrorKind::Config). Defaults to 100 ms: a network's round trip is far below, and
+    /// what a time service corrects at once is, too. Set it lower for TTLs below 400 ms, and higher where
+    /// masters are far away.
+    pub fn clock_tolerance(mut self, tolerance: Duration) -> Self {
+        self.settings.clock_tolerance = tolerance;
         self
     }
 

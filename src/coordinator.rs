@@ -332,7 +332,7 @@ impl Coordinator {
         let mut proposal = None;
         if self.settings.fencing {
             let mechanisms = self.settings.mechanisms;
-            proposal = Some(self.numbers.propose(&wanted.name, &self.nodes, mechanisms));
+            proposal = Some(self.numbers.propose(&wanted.name, &self.set, mechanisms));
         }
         let more = || until(clock::now());
         stop_if(claim.attempt(proposal, first.flatten(), more, interrupts), &wanted.name)?;

@@ -67,7 +67,7 @@ impl Held {
         let tenant = Tenant::new(claim.token(0));
         let lease = Lease::new(claim.terms(), basis, claim.started(), valid_until);
         let lease = lease.hurried(rand::random());
-        let rounds = Rounds::new(claim.terms().mechanisms);
+        let rounds = Rounds::new(claim.terms().allowance.mechanisms);
         let (poke, poked) = bounded(1);
         let held = Arc::new(Self {
             claim,
@@ -242,8 +242,8 @@ impl Held {
         let started = clock::now();
         let ttl = self.lease().ttl(ttl, started);
         let answer_by = started.after(settings.node_timeout);
-        let mechanisms = self.claim.terms().mechanisms;
-        Extension::new(nodes, started, answer_by, ttl, self.basis(), mechanisms)
+        let allowance = self.claim.terms().allowance;
+        Extension::new(nodes, started, answer_by, ttl, self.basis(), allowance)
     }
 
     /// Puts `extension` to the nodes, and another one for `ttl` if connections broke under it.

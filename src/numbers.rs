@@ -1,4 +1,4 @@
-//! The numbers that are proposed for grants: what this process has seen, and the masters' time.
+//! The numbers that are proposed for grants: what this process has seen, and the set's time.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 
 use crate::clock;
 use crate::ident::Name;
-use crate::node::Node;
+use crate::node::{Node, NodeSet};
 use crate::quorum::{LastNumbers, Mechanisms, Time, proposal, worth_waiting};
 use crate::round::{Interrupts, Woken};
 
@@ -17,10 +17,9 @@ pub(crate) struct Numbers(Mutex<LastNumbers>);
 
 impl Numbers {
     /// The number to propose for a grant of `name`.
-    pub(crate) fn propose(&self, name: &Name, nodes: &[Node], mechanisms: Mechanisms) -> u64 {
-        let offsets: Vec<_> = nodes.iter().map(Node::clock).collect();
+    pub(crate) fn propose(&self, name: &Name, set: &NodeSet, mechanisms: Mechanisms) -> u64 {
         let last = self.0.lock().last(name.key());
-        proposal(last, &offsets, clock::now(), mechanisms)
+        proposal(last, set.time_us(clock::now()), mechanisms)
     }
 
     /// A node has answered that number for `name`; 0 is none.

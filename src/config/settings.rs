@@ -6,10 +6,14 @@ use super::{Fallback, Renewal};
 use crate::error::Error;
 use crate::ident;
 use crate::node::{GRACE, Replicas};
-use crate::quorum::{Backoff, Configuration, Mechanisms};
+use crate::quorum::{Allowance, Backoff, Configuration, Mechanisms};
 
-/// Of a shorter lease the allowance for drift would leave next to nothing.
-const SHORTEST_TTL: Duration = Duration::from_millis(20);
+/// A TTL is at least so many clock tolerances long: of a shorter one the allowance for steps would leave
+/// too little.
+const TOLERANCES: u32 = 4;
+
+/// Marks are rounded to milliseconds, and no clock is read much faster.
+const SHORTEST_TOLERANCE: Duration = Duration::from_millis(10);
 
 /// Longer leases are more likely seconds taken for milliseconds than meant.
 const LONGEST_TTL: Duration = Duration::from_secs(24 * 60 * 60);
@@ -28,6 +32,7 @@ pub(crate) struct Settings {
     pub(crate) ttl: Duration,
     /// `None`: as [`max_ttl`](Self::max_ttl) says.
     pub(crate) max_ttl: Option<Duration>,
+    pub(crate) clock_tolerance: Duration,
     pub(crate) set_name: String,
     pub(crate) restart_quarantine: bool,
     pub(crate) node_timeout: Duration,
@@ -84,10 +89,17 @@ impl Settings {
                 self.set_name.escape_debug()
             )));
         }
+        let tolerance = self.clock_tolerance;
+        if tolerance < SHORTEST_TOLERANCE || tolerance > LONGEST_TTL || !is_whole_ms(tolerance) {
+            return Err(Error::config(format!(
+                "clock_tolerance is {tolerance:?}; it must be whole milliseconds, and at least \
+                 {SHORTEST_TOLERANCE:?}"
+            )));
+        }
         self.check_max_hold(self.max_hold)?;
         self.check_ttl(self.ttl)?;
         let max_ttl = self.max_ttl();
-        if max_ttl > LONGEST_TTL || !max_ttl.subsec_nanos().is_multiple_of(1_000_000) {
+        if max_ttl > LONGEST_TTL || !is_whole_ms(max_ttl) {
             return Err(Error::config(format!(
                 "max_ttl is {max_ttl:?}; it must be whole milliseconds, and {LONGEST_TTL:?} at most"
             )));
@@ -106,9 +118,15 @@ impl Settings {
             set_name: self.set_name.clone(),
             nodes,
             max_ttl: self.max_ttl(),
+            clock_tolerance: self.clock_tolerance,
             quarantine: self.restart_quarantine,
             index: None,
         }
+    }
+
+    /// What every validity is shortened by.
+    pub(crate) fn allowance(&self) -> Allowance {
+        Allowance { clock_tolerance: self.clock_tolerance, mechanisms: self.mechanisms }
     }
 
     /// How long one try for a lock may take: for the answers, and for the replicas behind them.
@@ -144,10 +162,18 @@ impl Settings {
     /// A TTL below twice the node timeout could be used up by a single slow try.
     pub(crate) fn check_ttl(&self, ttl: Duration) -> Result<(), Error> {
         let attempt = self.attempt_timeout();
-        if ttl < attempt.saturating_mul(2).max(SHORTEST_TTL) {
+        if ttl < attempt.saturating_mul(2) {
             return Err(Error::config(format!(
-                "the TTL is {ttl:?}; it must be at least {SHORTEST_TTL:?}, and at least twice the \
-                 node_timeout (and that of wait_replicas) of {attempt:?}"
+                "the TTL is {ttl:?}; it must be at least twice the node_timeout (and that of \
+                 wait_replicas) of {attempt:?}"
+            )));
+        }
+        if ttl < self.clock_tolerance.saturating_mul(TOLERANCES) {
+            return Err(Error::config(format!(
+                "the TTL is {ttl:?}; it must be at least {TOLERANCES} times the clock_tolerance of \
+                 {:?}, by which every validity is shortened; for shorter locks set a smaller \
+                 clock_tolerance on all clients of the set",
+                self.clock_tolerance
             )));
         }
         if ttl > LONGEST_TTL {
@@ -162,11 +188,16 @@ impl Settings {
                 self.max_ttl()
             )));
         }
-        if !ttl.subsec_nanos().is_multiple_of(1_000_000) {
+        if !is_whole_ms(ttl) {
             return Err(Error::config(format!(
                 "the TTL is {ttl:?}; Redis counts in whole milliseconds"
             )));
         }
         Ok(())
     }
+}
+
+/// Redis counts in these.
+fn is_whole_ms(duration: Duration) -> bool {
+    duration.subsec_nanos().is_multiple_of(1_000_000)
 }

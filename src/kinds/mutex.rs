@@ -239,7 +239,7 @@ impl Mutex {
             ttl: self.ttl,
             renewed: self.renewal == Renewal::Auto,
             max_hold: self.max_hold,
-            mechanisms: settings.mechanisms,
+            allowance: settings.allowance(),
         };
         let terms = terms.ending_with_the_hold();
         let wanted = Wanted { kind: &MutexKind, name: self.name.clone()?, terms };

@@ -10,7 +10,7 @@ use super::replicas::Grant;
 use super::request::Value;
 use super::worker::Worker;
 use crate::error::NodeFault;
-use crate::quorum::Failure;
+use crate::quorum::{Failure, Offset};
 
 impl Worker {
     /// Hands out an answer; behind the node's replicas, where it counts only with them.
@@ -40,6 +40,18 @@ impl Worker {
             "its clock is not where it was expected, so locks may have ended too early on it";
         let fault = NodeFault::new(self.shared.link.node(), what);
         Undelivered { failure: Failure::NotAdmitted, fault }
+    }
+
+    pub(super) fn clock_is_in_doubt(&self, clock: Offset) -> Undelivered {
+        let (took, tolerance) = (clock.round_trip(), self.set.clock_tolerance());
+        let what = format!(
+            "it granted the lock, but its clock may have been set forward by more than the \
+             clock_tolerance of {tolerance:?}: to read it took {took:.1?}; find out why the server \
+             or the network is slow, or raise clock_tolerance for all clients of the set"
+        );
+        // It has answered, and nothing is wrong with what it remembers.
+        let fault = NodeFault::new(self.shared.link.node(), what);
+        Undelivered { failure: Failure::Error, fault }
     }
 
     pub(super) fn strange_server(&self) -> Undelivered {

@@ -12,7 +12,10 @@ use super::worker::Worker;
 use crate::clock;
 use crate::error::NodeFault;
 use crate::observe;
-use crate::quorum::Failure;
+use crate::quorum::{ClockVerdict, Failure, Offset, Time};
+
+/// How often a clock is read once more whose answer took so long that it says too little.
+const READ_AGAIN: usize = 2;
 
 /// About as many bytes as a call has.
 const A_CALL: usize = 400;
@@ -144,14 +147,17 @@ impl Worker {
         }
         *jobs = outcome.again;
         jobs.extend(unanswered);
-        match result.and_then(|()| connection.read_clock(sent, deadline)) {
-            Ok(clock) => {
-                let counts = self.set.read_clock(self.node, clock);
+        let clock = result.and_then(|()| connection.read_clock(sent, deadline));
+        let grants = !outcome.granted.is_empty();
+        match clock.and_then(|clock| self.judge_clock(connection, clock, grants, deadline)) {
+            Ok((clock, verdict)) => {
                 for (job, value) in outcome.granted {
-                    if counts {
-                        self.deliver(&job, value, connection);
-                    } else {
-                        job.answer(self.node, Err(self.clock_was_set()));
+                    match verdict {
+                        ClockVerdict::Fits => self.deliver(&job, value, connection),
+                        ClockVerdict::Moved => job.answer(self.node, Err(self.clock_was_set())),
+                        ClockVerdict::Doubtful => {
+                            job.answer(self.node, Err(self.clock_is_in_doubt(clock)));
+                        }
                     }
                 }
                 Ok(match jobs.is_empty() {
@@ -164,6 +170,29 @@ impl Worker {
                 Err(broken)
             }
         }
+    }
+
+    /// What the clock says, as it was read along with a write. If it leaves a doubt about what was granted,
+    /// since the answer took long, it is read again: what it has not gained by then, it had not gained
+    /// before.
+    fn judge_clock(
+        &self,
+        connection: &mut Connection,
+        mut clock: Offset,
+        grants: bool,
+        deadline: Time,
+    ) -> Result<(Offset, ClockVerdict), Broken> {
+        let mut verdict = self.set.read_clock(self.node, clock);
+        for _ in 0..READ_AGAIN {
+            if verdict != ClockVerdict::Doubtful || !grants {
+                break;
+            }
+            let sent = clock::now();
+            connection.write(TIME)?;
+            clock = connection.read_clock(sent, deadline)?;
+            verdict = self.set.read_clock(self.node, clock);
+        }
+        Ok((clock, verdict))
     }
 
     /// Settles the jobs of a batch, which are the next that are `unanswered`.

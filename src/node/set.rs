@@ -14,8 +14,8 @@ use super::mailbox::Mailbox;
 use crate::error::NodeFault;
 use crate::observe;
 use crate::quorum::{
-    Chance, ClockNews, Configuration, Grants, Look, Mechanisms, NextLook, Offset, SetTime,
-    Standing, Time, set_time,
+    Chance, ClockNews, ClockVerdict, Configuration, Grants, Look, Mechanisms, NextLook, Offset,
+    SetTime, Standing, Time, set_time,
 };
 
 /// How long after a look that a node refused to look again.
@@ -31,11 +31,12 @@ pub(crate) struct NodeSet {
     mailboxes: Vec<Arc<Mailbox>>,
     names: Arc<[Arc<str>]>,
     max_ttl: Duration,
+    clock_tolerance: Duration,
+    /// Clients may fall back to the first node.
+    ordered: bool,
     /// How often our own clock stood still; and a message when it did.
     standstills: AtomicU64,
     stood_still: (Sender<()>, Receiver<()>),
-    /// In milliseconds.
-    shortest_ttl: AtomicU64,
 }
 
 impl NodeSet {
@@ -55,9 +56,10 @@ impl NodeSet {
             mailboxes: names.iter().map(|_| Arc::default()).collect(),
             names: names.clone(),
             max_ttl: configuration.max_ttl,
+            clock_tolerance: configuration.clock_tolerance,
+            ordered,
             standstills: AtomicU64::new(0),
             stood_still: bounded(1),
-            shortest_ttl: AtomicU64::new(u64::MAX),
         })
     }
 
@@ -76,14 +78,14 @@ impl NodeSet {
 
     /// The node's clock was read, with the answers to a batch. Whether the locks count that it has granted
     /// in these.
-    pub(super) fn read_clock(&self, node: usize, clock: Offset) -> bool {
+    pub(super) fn read_clock(&self, node: usize, clock: Offset) -> ClockVerdict {
         self.set_clock(node, clock);
         let mut known = self.known.lock();
-        let counts = known.admission.read(node, clock);
+        let verdict = known.admission.read(node, clock);
         let news = known.admission.take_clock_news();
         drop(known);
         self.tell_of_clocks(&news);
-        counts
+        verdict
     }
 
     fn tell_of_clocks(&self, news: &[ClockNews]) {
@@ -117,12 +119,9 @@ impl NodeSet {
         self.stood_still.1.clone()
     }
 
-    /// Locks with that TTL are used from now on.
-    pub(crate) fn uses(&self, ttl: Duration) {
-        let ttl_ms = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX);
-        if self.shortest_ttl.fetch_min(ttl_ms, Ordering::Relaxed) > ttl_ms {
-            self.known.lock().admission.uses(ttl);
-        }
+    /// By how much a node's clock may be set forward without harm.
+    pub(super) fn clock_tolerance(&self) -> Duration {
+        self.clock_tolerance
     }
 
     /// What waits for the node's worker.
@@ -222,6 +221,11 @@ impl NodeSet {
     pub(crate) fn ready_in(&self, now: Time) -> Option<Duration> {
         let set_time = self.time(now);
         self.known.lock().admission.ready_in(now, set_time)
+    }
+
+    /// The set's time, for the numbers of locks: see `Admission::time_us`.
+    pub(crate) fn time_us(&self, now: Time) -> Option<i64> {
+        self.known.lock().admission.time_us(now, self.ordered)
     }
 
     /// Whether the node grants locks to us.

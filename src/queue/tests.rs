@@ -4,7 +4,7 @@ use std::time::Duration;
 use super::*;
 use crate::ident::Name;
 use crate::kinds::EXCLUSIVE;
-use crate::quorum::Terms;
+use crate::quorum::{Allowance, Terms};
 use crate::{Quorlock, Renewal};
 
 #[test]
@@ -45,7 +45,7 @@ fn who_gives_way_behind_a_wait_in_line_has_waited_all_the_same() {
         ttl: Duration::from_secs(30),
         renewed: true,
         max_hold: None,
-        mechanisms: Mechanisms::ALL,
+        allowance: Allowance::FOR_DRIFT,
     };
     let name = Name::new(b"quorlock:", b"orders/42").expect("a good name");
     let wanted = Wanted { kind: EXCLUSIVE, name, terms };

@@ -26,7 +26,7 @@ mod teeth;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use clock::ClockNews;
+pub(crate) use clock::{ClockNews, ClockVerdict};
 use look::Judgement;
 pub(crate) use look::{Forgot, Look, Role};
 use node::{Knowledge, Seen};
@@ -97,8 +97,8 @@ pub(crate) struct Admission {
     nodes: Vec<Knowledge>,
     max_ttl: Duration,
     quarantine: bool,
-    /// Of the locks that this client takes.
-    shortest_ttl: Duration,
+    /// By how much a clock may be set forward without harm: what every validity allows for.
+    clock_tolerance: Duration,
     /// Since when a clock was not where it was expected, the last time: what was read of others before
     /// says nothing.
     doubt: Option<Time>,
@@ -124,7 +124,7 @@ impl Admission {
             nodes: (0..configuration.nodes).map(at).collect(),
             max_ttl: configuration.max_ttl,
             quarantine: configuration.quarantine,
-            shortest_ttl: configuration.max_ttl,
+            clock_tolerance: configuration.clock_tolerance,
             doubt: None,
             stood_still: false,
             clock_news: Vec::new(),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::fencing::number_of;
 use super::tally::{Tally, Verdict};
-use super::{Ballot, Failure, Heard, Mechanisms, Time, validity};
+use super::{Allowance, Ballot, Failure, Heard, Time, validity};
 
 /// A node's answer to `acquire`. The shape is the wire contract of every kind of lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,7 +97,7 @@ pub(crate) struct Attempt {
     started: Time,
     answer_by: Time,
     ttl: Duration,
-    mechanisms: Mechanisms,
+    allowance: Allowance,
     slots: Vec<Slot>,
     tally: Tally,
     /// The number that is being written back, and whether a majority has confirmed it.
@@ -118,15 +118,15 @@ impl Attempt {
         started: Time,
         answer_by: Time,
         ttl: Duration,
-        mechanisms: Mechanisms,
+        allowance: Allowance,
     ) -> Self {
         Self {
             started,
             answer_by,
             ttl,
-            mechanisms,
+            allowance,
             slots: vec![Slot::NEW; nodes],
-            tally: Tally::new(nodes, mechanisms.quorum(nodes)),
+            tally: Tally::new(nodes, allowance.mechanisms.quorum(nodes)),
             chosen: None,
             confirmed: false,
             expired: false,
@@ -150,7 +150,7 @@ impl Attempt {
         if std::mem::replace(&mut self.closed, true) {
             return Vec::new();
         }
-        let silent_too = self.mechanisms.release_silent;
+        let silent_too = self.allowance.mechanisms.release_silent;
         (0..self.slots.len())
             .zip(&self.slots)
             .filter_map(|(node, slot)| {
@@ -214,7 +214,7 @@ impl Attempt {
             let answered = matches!(answer, Answer::Voted(_) | Answer::Failed(Failure::Error));
             answered || answer.is_not_admitted()
         });
-        reached >= self.mechanisms.quorum(self.slots.len())
+        reached >= self.allowance.mechanisms.quorum(self.slots.len())
     }
 
     /// The number that has to be written back before the lock may be used: it was won, and too few nodes
@@ -246,7 +246,7 @@ impl Attempt {
                 conclusion => conclusion,
             };
         }
-        let needed = self.mechanisms.quorum(self.slots.len());
+        let needed = self.allowance.mechanisms.quorum(self.slots.len());
         let no_vote = if self.expired {
             self.count(|answer| answer.is_failure() || *answer == Answer::Open)
         } else {
@@ -285,7 +285,7 @@ impl Attempt {
     }
 
     fn conclude_won(&self, now: Time, number: u64) -> Conclusion {
-        let valid_until = validity::valid_until(self.started, now, self.ttl, self.mechanisms);
+        let valid_until = self.allowance.valid_until(self.started, now, self.ttl);
         if valid_until.since(now) < validity::minimum(self.ttl) {
             return Conclusion::TooLate;
         }
@@ -294,7 +294,7 @@ impl Attempt {
 
     /// The lock's number. Once it is being written back it stays what it is.
     fn number(&self) -> u64 {
-        let needed = self.mechanisms.quorum(self.slots.len());
+        let needed = self.allowance.mechanisms.quorum(self.slots.len());
         self.chosen.unwrap_or_else(|| number_of(self.numbers(), needed))
     }
 
@@ -303,8 +303,8 @@ impl Attempt {
         let number = self.number();
         let known_by = self.numbers().filter(|known| *known >= number).count();
         self.confirmed
-            || known_by >= self.mechanisms.quorum(self.slots.len())
-            || !self.mechanisms.fence_write_back
+            || known_by >= self.allowance.mechanisms.quorum(self.slots.len())
+            || !self.allowance.mechanisms.fence_write_back
     }
 
     /// What the nodes that granted have answered.
@@ -378,7 +378,7 @@ impl Ballot for Attempt {
             // Lost for certain. But whether to somebody else, or because there is no quorum, is known
             // only when as many nodes have voted, or so many have failed that they cannot.
             Verdict::Lost => {
-                let needed = self.mechanisms.quorum(self.slots.len());
+                let needed = self.allowance.mechanisms.quorum(self.slots.len());
                 let failed = self.count(|answer| answer.is_failure());
                 let open = self.count(|answer| *answer == Answer::Open);
                 let voted = self.slots.len() - failed - open;

@@ -13,7 +13,7 @@ fn at(ms: u64) -> Time {
 }
 
 fn attempt(nodes: usize) -> Attempt {
-    Attempt::new(nodes, at(0), at(200), TTL, Mechanisms::ALL)
+    Attempt::new(nodes, at(0), at(200), TTL, Allowance::FOR_DRIFT)
 }
 
 fn sent_to_all(nodes: usize) -> Attempt {
@@ -225,7 +225,7 @@ proptest! {
 #[test]
 fn a_copy_that_did_not_run_needs_no_release() {
     let mut attempt =
-        Attempt::new(3, Time::default(), at(200), Duration::from_secs(10), Mechanisms::ALL);
+        Attempt::new(3, Time::default(), at(200), Duration::from_secs(10), Allowance::FOR_DRIFT);
     for node in 0..3 {
         assert!(attempt.sending(node, at(0)));
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::tally::{Tally, Verdict};
-use super::{Ballot, Basis, Failure, Mechanisms, Renewed, Time, validity};
+use super::{Allowance, Ballot, Basis, Failure, Renewed, Time};
 
 /// A node's answer to `extend`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +56,7 @@ pub(crate) struct Extension {
     started: Time,
     answer_by: Time,
     ttl: Duration,
-    mechanisms: Mechanisms,
+    allowance: Allowance,
     basis: Basis,
     present: Tally,
     missing: Tally,
@@ -85,14 +85,14 @@ impl Extension {
         answer_by: Time,
         ttl: Duration,
         basis: Basis,
-        mechanisms: Mechanisms,
+        allowance: Allowance,
     ) -> Self {
-        let needed = mechanisms.quorum(nodes);
+        let needed = allowance.mechanisms.quorum(nodes);
         Self {
             started,
             answer_by,
             ttl,
-            mechanisms,
+            allowance,
             basis,
             present: Tally::new(nodes, needed),
             // So many nodes without our key that no majority can have it.
@@ -133,7 +133,7 @@ impl Extension {
             self.sound_until = Some(self.valid_at_most());
         }
         let sound = self.sound_until.is_some_and(|until| now < until);
-        if !sound || self.tries_left == 0 || !self.mechanisms.repair_among_contenders {
+        if !sound || self.tries_left == 0 || !self.allowance.mechanisms.repair_among_contenders {
             return None;
         }
         let nodes = self.heard.len();
@@ -146,7 +146,7 @@ impl Extension {
         if up_to.iter().all(Option::is_none) {
             return None;
         }
-        let again = Self::new(nodes, now, answer_by, self.ttl, self.basis, self.mechanisms);
+        let again = Self::new(nodes, now, answer_by, self.ttl, self.basis, self.allowance);
         let mut again =
             Self { sound_until: self.sound_until, tries_left: self.tries_left - 1, ..again };
         for (node, _) in up_to.iter().enumerate().filter(|(_, up_to)| up_to.is_none()) {
@@ -157,12 +157,12 @@ impl Extension {
 
     /// The end of validity that this round can lead to, whatever the nodes answer.
     pub(crate) fn valid_at_most(&self) -> Time {
-        validity::valid_until(self.started, self.started, self.ttl, self.mechanisms)
+        self.allowance.valid_until(self.started, self.started, self.ttl)
     }
 
     /// What the round says, as far as it has been heard.
     pub(crate) fn result(&self, now: Time) -> Renewed {
-        let until = validity::valid_until(self.started, now, self.ttl, self.mechanisms);
+        let until = self.allowance.valid_until(self.started, now, self.ttl);
         if self.present.verdict() == Verdict::Won {
             return Renewed::Until(until, Basis::Majority);
         }
@@ -248,7 +248,7 @@ impl Ballot for Extension {
         };
         let kept = match vote {
             ExtensionVote::Extended => true,
-            ExtensionVote::RepairedInQuarantine => self.mechanisms.holders_in_quarantine,
+            ExtensionVote::RepairedInQuarantine => self.allowance.mechanisms.holders_in_quarantine,
             _ => false,
         };
         self.first_repaired |= node == 0 && self.heard[0] == Heard::Ours && !kept;

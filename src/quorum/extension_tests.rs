@@ -1,5 +1,6 @@
 //! Rounds of extension, answer by answer.
 
+use super::super::Mechanisms;
 use super::*;
 
 fn round(votes: &[Option<ExtensionVote>]) -> Renewed {
@@ -14,7 +15,8 @@ fn round_with(mechanisms: Mechanisms, basis: Basis, votes: &[Option<ExtensionVot
     let ttl = Duration::from_millis(10_000);
     let start = Time::default();
     let answer_by = start.after(ttl);
-    let mut extension = Extension::new(votes.len(), start, answer_by, ttl, basis, mechanisms);
+    let mut extension =
+        Extension::new(votes.len(), start, answer_by, ttl, basis, Allowance::for_drift(mechanisms));
     for (node, vote) in votes.iter().enumerate() {
         match vote {
             Some(vote) => extension.vote(node, *vote),
@@ -70,7 +72,8 @@ fn nodes_that_have_forgotten_our_key_and_granted_nothing_since_confirm() {
 fn a_key_that_is_there_at_the_second_sending_confirms_nothing() {
     for basis in [Basis::Majority, Basis::FirstNode] {
         let (start, ttl) = (Time::default(), Duration::from_secs(10));
-        let mut extension = Extension::new(3, start, start.after(ttl), ttl, basis, Mechanisms::ALL);
+        let mut extension =
+            Extension::new(3, start, start.after(ttl), ttl, basis, Allowance::FOR_DRIFT);
         (0..3).for_each(|node| assert!(extension.sending(node, start)));
         extension.fail(2, Failure::Unknown);
         for node in [0, 1] {
@@ -88,7 +91,7 @@ fn a_key_that_is_there_at_the_second_sending_confirms_nothing() {
 fn a_majority_that_can_still_confirm_is_waited_for() {
     let (start, ttl) = (Time::default(), Duration::from_secs(10));
     let mut extension =
-        Extension::new(3, start, start.after(ttl), ttl, Basis::Majority, Mechanisms::ALL);
+        Extension::new(3, start, start.after(ttl), ttl, Basis::Majority, Allowance::FOR_DRIFT);
     extension.fail(0, Failure::NotSent);
     extension.vote(1, ExtensionVote::Extended);
     assert!(!extension.decided());
@@ -101,7 +104,7 @@ fn contended(votes: &[Option<ExtensionVote>]) -> Option<Vec<Option<u64>>> {
     let (start, ttl) = (Time::default(), Duration::from_secs(10));
     let answer_by = start.after(ttl);
     let mut round =
-        Extension::new(votes.len(), start, answer_by, ttl, Basis::Majority, Mechanisms::ALL);
+        Extension::new(votes.len(), start, answer_by, ttl, Basis::Majority, Allowance::FOR_DRIFT);
     for (node, vote) in votes.iter().enumerate() {
         vote.iter().for_each(|vote| round.vote(node, *vote));
     }
@@ -129,7 +132,7 @@ fn what_contenders_left_is_repaired_again_while_a_majority_is_present() {
 fn a_node_that_contenders_keep_taking_is_tried_a_few_times_while_the_round_is_valid() {
     let (start, ttl) = (Time::default(), Duration::from_secs(10));
     let answer_by = start.after(ttl);
-    let mut round = Extension::new(3, start, answer_by, ttl, Basis::Majority, Mechanisms::ALL);
+    let mut round = Extension::new(3, start, answer_by, ttl, Basis::Majority, Allowance::FOR_DRIFT);
     round.vote(0, ExtensionVote::Extended);
     round.vote(1, ExtensionVote::Extended);
     round.vote(2, ExtensionVote::NotOurs);
@@ -163,7 +166,7 @@ fn a_second_copy_is_doubtful_unless_the_first_did_not_run() {
     let ttl = Duration::from_millis(10_000);
     let (start, answer_by) = (Time::default(), Time::default().after(ttl));
     for (first_ran, doubtful) in [(true, true), (false, false)] {
-        let new = Extension::new(3, start, answer_by, ttl, Basis::Majority, Mechanisms::ALL);
+        let new = Extension::new(3, start, answer_by, ttl, Basis::Majority, Allowance::FOR_DRIFT);
         let mut extension = new;
         for node in 0..3 {
             assert!(extension.sending(node, start));

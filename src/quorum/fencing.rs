@@ -10,8 +10,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::mem;
 
-use super::clocks::masters_time_us;
-use super::{Mechanisms, Offset, Time};
+use super::Mechanisms;
 
 /// The largest number that there is: so large that a token fits into 63 bits, and small enough to be
 /// exact as one of Lua's floating-point numbers.
@@ -87,18 +86,13 @@ pub(super) fn number_of(answers: impl Iterator<Item = u64> + Clone, needed: usiz
 }
 
 /// The number that a request proposes: above the `last` one that this process has seen of the name,
-/// and no less than the masters' time in units of 10 microseconds.
+/// and no less than the set's time in units of 10 microseconds.
 ///
-/// The time is for nodes that have forgotten their numbers: as long as their clocks agree about as
-/// well as a lock lives, a number from before is smaller. Otherwise their own numbers do.
-pub(crate) fn proposal(
-    last: u64,
-    offsets: &[Option<Offset>],
-    now: Time,
-    mechanisms: Mechanisms,
-) -> u64 {
-    let time = if mechanisms.fence_clock_floor { masters_time_us(offsets, now) } else { None };
-    let time = time.and_then(|us| u64::try_from(us / 10).ok()).unwrap_or(0);
+/// The time is for nodes that have forgotten their numbers: a number from before is smaller, for the
+/// set's time goes on whichever nodes forget. Otherwise their own numbers do.
+pub(crate) fn proposal(last: u64, set_time_us: Option<i64>, mechanisms: Mechanisms) -> u64 {
+    let time_us = set_time_us.filter(|_| mechanisms.fence_clock_floor);
+    let time = time_us.and_then(|us| u64::try_from(us / 10).ok()).unwrap_or(0);
     last.saturating_add(1).max(time)
 }
 
@@ -139,8 +133,6 @@ impl LastNumbers {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use proptest::prelude::*;
 
     use super::*;
@@ -170,18 +162,15 @@ mod tests {
     }
 
     #[test]
-    fn a_proposal_is_above_what_was_seen_and_not_behind_the_masters_time() {
-        let at = |ms| Time::from_start(Duration::from_millis(ms));
-        let offsets = [Some(Offset::new(5_000_000, at(0), at(0)))];
-        let proposed = |last, offsets: &[_]| proposal(last, offsets, at(1), Mechanisms::ALL);
-        assert_eq!(proposed(7, &offsets), 500_100);
-        assert_eq!(proposed(500_100, &offsets), 500_101);
-        assert_eq!(proposed(7, &[None]), 8);
-        assert_eq!(proposed(0, &[None]), 1);
-        let before_1970 = [Some(Offset::new(-5_000_000, at(0), at(0)))];
-        assert_eq!(proposed(0, &before_1970), 1);
+    fn a_proposal_is_above_what_was_seen_and_not_behind_the_sets_time() {
+        let proposed = |last, time_us| proposal(last, time_us, Mechanisms::ALL);
+        assert_eq!(proposed(7, Some(5_001_000)), 500_100);
+        assert_eq!(proposed(500_100, Some(5_001_000)), 500_101);
+        assert_eq!(proposed(7, None), 8);
+        assert_eq!(proposed(0, None), 1);
+        assert_eq!(proposed(0, Some(-5_000_000)), 1, "before 1970");
         // A node refuses it, in place of giving a number twice.
-        assert_eq!(proposed(LARGEST_NUMBER, &offsets), LARGEST_NUMBER + 1);
+        assert_eq!(proposed(LARGEST_NUMBER, Some(5_001_000)), LARGEST_NUMBER + 1);
     }
 
     proptest! {

@@ -79,12 +79,17 @@ struct Client {
 impl Client {
     /// A client whose own clock says `now` while the masters' say `now_us`.
     fn new(owner: u128, nodes: usize, now: Time, now_us: i64, mechanisms: Mechanisms) -> Self {
-        let offsets = vec![Some(Offset::new(now_us, now, now)); nodes];
         Self {
             owner,
             now,
-            attempt: Attempt::new(nodes, now, now.after(TTL), TTL, mechanisms),
-            proposal: proposal(0, &offsets, now, mechanisms),
+            attempt: Attempt::new(
+                nodes,
+                now,
+                now.after(TTL),
+                TTL,
+                Allowance::for_drift(mechanisms),
+            ),
+            proposal: proposal(0, Some(now_us), mechanisms),
             heard: vec![false; nodes],
             mechanisms,
         }
@@ -231,7 +236,9 @@ fn survives_two_losses_among_contenders(mechanisms: Mechanisms) -> bool {
     }
 
     let (now, answer_by) = (holder.now, holder.now.after(TTL));
-    let round = || Extension::new(5, now, answer_by, TTL, Basis::Majority, mechanisms);
+    let round = || {
+        Extension::new(5, now, answer_by, TTL, Basis::Majority, Allowance::for_drift(mechanisms))
+    };
     let mut first = round();
     for (i, node) in nodes.iter_mut().enumerate() {
         first.vote(i, node.extend(1, number, number));

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use super::validity::ttl_lasting;
-use super::{Basis, Mechanisms, Time};
+use super::{Allowance, Basis, Time};
 
 /// Why a lock was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -30,14 +29,15 @@ pub(crate) struct Terms {
     pub(crate) renewed: bool,
     /// The longest that it may be held in all.
     pub(crate) max_hold: Option<Duration>,
-    pub(crate) mechanisms: Mechanisms,
+    /// What its validity is shortened by.
+    pub(crate) allowance: Allowance,
 }
 
 impl Terms {
     /// These terms, with a TTL no longer than the longest hold needs: the key of a holder that crashed
     /// is in nobody's way after that.
     pub(crate) fn ending_with_the_hold(self) -> Self {
-        let needed = self.max_hold.map_or(Duration::MAX, ttl_lasting);
+        let needed = self.max_hold.map_or(Duration::MAX, |hold| self.allowance.ttl_lasting(hold));
         Self { ttl: self.ttl.min(needed), ..self }
     }
 }
@@ -170,13 +170,15 @@ impl Lease {
     /// How long the keys shall live from `now` on, where `wanted` is asked for: no longer than the
     /// longest hold needs.
     pub(crate) fn ttl(&self, wanted: Duration, now: Time) -> Duration {
-        self.ends_at.map_or(wanted, |ends_at| wanted.min(ttl_lasting(ends_at.since(now))))
+        self.ends_at.map_or(wanted, |ends_at| {
+            wanted.min(self.terms.allowance.ttl_lasting(ends_at.since(now)))
+        })
     }
 
     /// Until when a node that lost the key may be given it again, if nobody else has taken it since:
     /// while the lock is certainly ours.
     pub(crate) fn repair_until(&self) -> Option<Time> {
-        self.terms.mechanisms.repair.then_some(self.valid_until)
+        self.terms.allowance.mechanisms.repair.then_some(self.valid_until)
     }
 
     /// How long ago the validity ended.
@@ -218,7 +220,7 @@ impl Lease {
     /// A lease that had ended before is not revived: somebody else may have had the lock since.
     /// And a validity that is there already, from a longer extension, is not cut.
     pub(crate) fn renewed(&mut self, renewed: Renewed, now: Time) {
-        if self.loss(now).is_some() && self.terms.mechanisms.lost_stays_lost {
+        if self.loss(now).is_some() && self.terms.allowance.mechanisms.lost_stays_lost {
             return;
         }
         match renewed {
@@ -236,7 +238,7 @@ impl Lease {
             Renewed::Unknown => {
                 self.state = State::Unknown;
                 self.renew_at = now.after(self.retry_pause());
-                if !self.terms.mechanisms.unknown_does_not_extend {
+                if !self.terms.allowance.mechanisms.unknown_does_not_extend {
                     self.set_valid_until(now.after(self.terms.ttl));
                 }
             }
@@ -252,11 +254,12 @@ impl Lease {
     /// Half the TTL has to be left. A renewal is due when a third is gone, so with less left the nodes
     /// are in trouble, and it is better to ask them anew.
     pub(crate) fn hand_over(&mut self, terms: Terms, now: Time) -> bool {
-        let mechanisms = self.terms.mechanisms;
+        let mechanisms = self.terms.allowance.mechanisms;
         let same = self.terms.renewed && terms.renewed && self.terms.ttl == terms.ttl;
         let lost = self.loss(now).is_some();
         let held = !lost && self.state != State::Unknown && self.basis == Basis::Majority;
-        let enough = self.valid_until.since(now) >= terms.ttl / 2;
+        let keys_left = self.valid_until.since(now) + terms.allowance.clock_tolerance;
+        let enough = keys_left >= terms.ttl / 2;
         let allowed = (held || !mechanisms.hand_over_only_while_held)
             && (enough || !mechanisms.hand_over_needs_validity);
         if !same || !allowed {
@@ -273,7 +276,9 @@ impl Lease {
     /// before the end.
     fn set_valid_until(&mut self, until: Time) {
         self.valid_until = self.ends_at.map_or(until, |ends_at| until.min(ends_at));
-        self.renew_at = until.before(self.terms.ttl * 2 / 3 + self.haste);
+        // The keys live on for as much longer as clocks may be set.
+        let left = self.terms.ttl * 2 / 3 + self.haste;
+        self.renew_at = until.before(left.saturating_sub(self.terms.allowance.clock_tolerance));
     }
 
     /// After a round that was not confirmed: soon, but not at once.

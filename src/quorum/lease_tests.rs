@@ -9,7 +9,7 @@ fn ms(ms: u64) -> Duration {
 }
 
 fn terms() -> Terms {
-    Terms { ttl: ms(3_000), renewed: true, max_hold: None, mechanisms: Mechanisms::ALL }
+    Terms { ttl: ms(3_000), renewed: true, max_hold: None, allowance: Allowance::FOR_DRIFT }
 }
 
 fn lease() -> Lease {
@@ -116,7 +116,7 @@ fn an_extension_beyond_the_hold_is_valid_to_its_very_end() {
     let longest = Terms { max_hold: Some(ms(9_900)), ..terms() };
     let mut lease = Lease::new(longest, Basis::Majority, at(0), at(2_968));
     let ttl = lease.ttl(ms(60_000), at(123));
-    let valid_until = super::super::validity::valid_until(at(123), at(123), ttl, Mechanisms::ALL);
+    let valid_until = Allowance::FOR_DRIFT.valid_until(at(123), at(123), ttl);
     lease.extending(ttl, valid_until);
     lease.renewed(Renewed::Until(valid_until, Basis::Majority), at(124));
     assert_eq!(lease.valid_until(), at(9_900));

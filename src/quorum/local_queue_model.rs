@@ -2,14 +2,14 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use super::super::{Basis, Renewed};
+use super::super::{Allowance, Basis, Renewed};
 use super::*;
 
 const TTL: Duration = Duration::from_secs(3);
 const HELD: Conclusion = Conclusion::Held { remaining: None };
 
 fn terms() -> Terms {
-    Terms { ttl: TTL, renewed: true, max_hold: None, mechanisms: Mechanisms::ALL }
+    Terms { ttl: TTL, renewed: true, max_hold: None, allowance: Allowance::FOR_DRIFT }
 }
 
 /// What happens to a line.
@@ -183,7 +183,8 @@ impl Process {
             Step::Wins(n) if self.can_win(n) => {
                 self.gone(true);
                 let ticket = self.callers.remove(n).ticket;
-                let terms = Terms { mechanisms: self.queue.mechanisms, ..terms() };
+                let terms =
+                    Terms { allowance: Allowance::for_drift(self.queue.mechanisms), ..terms() };
                 let until = self.now.after(TTL);
                 self.lease = Some((ticket, Lease::new(terms, Basis::Majority, self.now, until)));
                 // A number for each grant: here, the ticket.

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use super::super::{Basis, LossReason, Renewed};
+use super::super::{Allowance, Basis, LossReason, Renewed};
 use super::*;
 
 const TTL: Duration = Duration::from_secs(3);
@@ -10,7 +10,7 @@ fn at(ms: u64) -> Time {
 }
 
 fn terms() -> Terms {
-    Terms { ttl: TTL, renewed: true, max_hold: None, mechanisms: Mechanisms::ALL }
+    Terms { ttl: TTL, renewed: true, max_hold: None, allowance: Allowance::FOR_DRIFT }
 }
 
 /// A lease that was asked for at 0, and that nobody has renewed.
@@ -109,7 +109,7 @@ fn the_longest_hold_counts_anew_for_each_holder() {
 #[test]
 fn without_the_minimum_of_validity_a_lock_is_handed_out_at_its_end() {
     let left = |mechanisms| {
-        let terms = Terms { mechanisms, ..terms() };
+        let terms = Terms { allowance: Allowance::for_drift(mechanisms), ..terms() };
         let mut lease = lease(terms);
         lease.hand_over(terms, at(2_999)).then(|| lease.remaining(at(2_999)))
     };
@@ -125,7 +125,7 @@ fn without_the_minimum_of_validity_a_lock_is_handed_out_at_its_end() {
 #[test]
 fn without_the_look_at_the_state_a_lost_lock_is_handed_over() {
     let valid = |mechanisms, renewed| {
-        let terms = Terms { mechanisms, ..terms() };
+        let terms = Terms { allowance: Allowance::for_drift(mechanisms), ..terms() };
         let mut lease = lease(terms);
         lease.renewed(renewed, at(1_000));
         lease.hand_over(terms, at(1_001)) && !lease.remaining(at(1_001)).is_zero()
@@ -157,7 +157,7 @@ fn without_passing_on_the_lock_goes_with_the_one_who_leaves() {
 fn without_an_end_of_turns_a_process_never_lets_go() {
     let hand_overs = |mechanisms| {
         let mut queue = held_by_1(mechanisms, &[]);
-        let mut lease = lease(Terms { mechanisms, ..terms() });
+        let mut lease = lease(Terms { allowance: Allowance::for_drift(mechanisms), ..terms() });
         let all = (2..400).take_while(|ticket| {
             let now = at(*ticket);
             queue.enter(*ticket, terms(), false, ());

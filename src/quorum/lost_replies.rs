@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use super::validity::valid_until;
 use super::*;
 
 const NODES: usize = 5;
@@ -76,8 +75,9 @@ impl Story<'_> {
     /// The first millisecond, if any, at which the lease is valid and a majority of the nodes is free;
     /// and how many rounds there were.
     fn free_while_valid(&self) -> (Option<u64>, usize) {
-        let terms = Terms { ttl: TTL, renewed: true, max_hold: None, mechanisms: Mechanisms::ALL };
-        let granted = valid_until(at(0), at(0), TTL, Mechanisms::ALL);
+        let terms =
+            Terms { ttl: TTL, renewed: true, max_hold: None, allowance: Allowance::FOR_DRIFT };
+        let granted = Allowance::FOR_DRIFT.valid_until(at(0), at(0), TTL);
         let mut lease = Lease::new(terms, Basis::Majority, at(0), granted);
         let node = Node { until: at(0).after(TTL), never_shortens: self.never_shortens };
         let mut nodes = [node; NODES];
@@ -118,7 +118,7 @@ impl Story<'_> {
         let now = at(ms);
         let answer_by = now.after(TIMEOUT);
         let mut extension =
-            Extension::new(NODES, now, answer_by, ttl, lease.basis(), Mechanisms::ALL);
+            Extension::new(NODES, now, answer_by, ttl, lease.basis(), Allowance::FOR_DRIFT);
         let mut requests = Vec::new();
         for node in 0..NODES {
             assert!(extension.sending(node, now));

@@ -1,8 +1,8 @@
 //! The mark: what a node remembers of who may be granted locks there, as one line of text.
 //!
 //! ```text
-//! quorlock-mark 1 set=default nodes=3 max_ttl_ms=30000 quarantine=on index=- run=RUN repl=REPL ahead_ms=-12 admitted
-//! quorlock-mark 1 set=.. (as above) .. quarantined until_ms=1795238850123 id=00c0ffee00c0ffee
+//! quorlock-mark 2 set=default nodes=3 max_ttl_ms=30000 clock_tolerance_ms=100 quarantine=on index=- run=RUN repl=REPL ahead_ms=-12 admitted
+//! quorlock-mark 2 set=.. (as above) .. quarantined until_ms=1795238850123 id=00c0ffee00c0ffee
 //! ```
 //!
 //! Scripts compare it as a whole, so one state has exactly one text: what is not written just like
@@ -12,7 +12,7 @@ use std::fmt;
 use std::time::Duration;
 
 /// What a mark begins with: whose it is, and the number of its format.
-const HEAD: &str = "quorlock-mark 1";
+const HEAD: &str = "quorlock-mark 2";
 
 /// The longest set name.
 const LONGEST_SET_NAME: usize = 64;
@@ -31,6 +31,9 @@ pub(crate) struct Configuration {
     /// The longest that a lock lives without being extended, in whole milliseconds: how long a node
     /// that has forgotten its locks grants nothing.
     pub(crate) max_ttl: Duration,
+    /// By how much a node's clock may be set forward without costing it its vote, in whole milliseconds:
+    /// every validity is shortened by it.
+    pub(crate) clock_tolerance: Duration,
     /// Whether nodes that may have forgotten locks are kept from granting at all.
     pub(crate) quarantine: bool,
     /// The node's place in the configuration, where it matters which one is the first.
@@ -57,6 +60,11 @@ impl Configuration {
         compare("the name of the set", self.set_name.clone(), theirs.set_name.clone());
         compare("the number of nodes", self.nodes.to_string(), theirs.nodes.to_string());
         compare("max_ttl", format!("{:?}", self.max_ttl), format!("{:?}", theirs.max_ttl));
+        compare(
+            "clock_tolerance",
+            format!("{:?}", self.clock_tolerance),
+            format!("{:?}", theirs.clock_tolerance),
+        );
         compare("restart_quarantine", mode(self.quarantine), mode(theirs.quarantine));
         compare("fallback", mode(self.index.is_some()), mode(theirs.index.is_some()));
         if let (Some(ours), Some(theirs)) = (self.index, theirs.index) {
@@ -121,7 +129,7 @@ impl State {
 pub(crate) struct Mark {
     pub(crate) configuration: Configuration,
     pub(crate) identity: Identity,
-    /// How far the node's clock is ahead of the set's time, in milliseconds.
+    /// How far the node's clock is ahead of the set's time at least, in milliseconds.
     pub(crate) ahead_ms: i64,
     pub(crate) state: State,
 }
@@ -142,6 +150,9 @@ impl Mark {
             nodes: field("nodes")?.parse().ok().filter(|nodes| *nodes > 0)?,
             max_ttl: Duration::from_millis(
                 field("max_ttl_ms")?.parse().ok().filter(|ttl| *ttl > 0)?,
+            ),
+            clock_tolerance: Duration::from_millis(
+                field("clock_tolerance_ms")?.parse().ok().filter(|tolerance| *tolerance > 0)?,
             ),
             quarantine: match field("quarantine")? {
                 "on" => true,
@@ -179,15 +190,18 @@ fn optional<T: std::str::FromStr>(text: &str) -> Option<Option<T>> {
 
 impl fmt::Display for Mark {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Configuration { set_name, nodes, max_ttl, quarantine, index } = &self.configuration;
+        let Configuration { set_name, nodes, max_ttl, clock_tolerance, quarantine, index } =
+            &self.configuration;
         let Identity { run_id, repl_id } = &self.identity;
-        let (max_ttl_ms, ahead_ms) = (max_ttl.as_millis(), self.ahead_ms);
+        let (max_ttl_ms, tolerance_ms) = (max_ttl.as_millis(), clock_tolerance.as_millis());
+        let ahead_ms = self.ahead_ms;
         let mode = if *quarantine { "on" } else { "off" };
         let index = index.map_or("-".to_owned(), |index| index.to_string());
         write!(
             f,
-            "{HEAD} set={set_name} nodes={nodes} max_ttl_ms={max_ttl_ms} quarantine={mode} \
-             index={index} run={run_id} repl={repl_id} ahead_ms={ahead_ms} "
+            "{HEAD} set={set_name} nodes={nodes} max_ttl_ms={max_ttl_ms} \
+             clock_tolerance_ms={tolerance_ms} quarantine={mode} index={index} run={run_id} \
+             repl={repl_id} ahead_ms={ahead_ms} "
         )?;
         match self.state {
             State::Admitted => f.write_str("admitted"),

@@ -12,6 +12,7 @@ fn mark(state: State) -> Mark {
         set_name: "default".to_owned(),
         nodes: 3,
         max_ttl: Duration::from_secs(30),
+        clock_tolerance: Duration::from_millis(100),
         quarantine: true,
         index: None,
     };
@@ -21,7 +22,7 @@ fn mark(state: State) -> Mark {
 
 #[test]
 fn the_text_is_as_documented() {
-    let start = "quorlock-mark 1 set=default nodes=3 max_ttl_ms=30000 quarantine=on index=-";
+    let start = "quorlock-mark 2 set=default nodes=3 max_ttl_ms=30000 clock_tolerance_ms=100 quarantine=on index=-";
     assert_eq!(
         mark(State::Admitted).to_string(),
         format!("{start} run={RUN} repl={REPL} ahead_ms=-12 admitted")
@@ -51,8 +52,8 @@ fn whatever_is_written_otherwise_is_no_mark_of_ours() {
         String::new(),
         "1".to_owned(),
         "list".to_owned(),
-        changed("quorlock-mark 1", "quorlock-mark 2"),
-        changed("quorlock-mark 1 ", "quorlock-mark 1  "),
+        changed("quorlock-mark 2", "quorlock-mark 1"),
+        changed("quorlock-mark 2 ", "quorlock-mark 2  "),
         changed("quorlock-mark", "Quorlock-mark"),
         changed("set=default", "set="),
         changed("set=default", "set=a=b"),
@@ -63,6 +64,8 @@ fn whatever_is_written_otherwise_is_no_mark_of_ours() {
         changed("nodes=3", "nodes=99999999999999999999"),
         changed("max_ttl_ms=30000", "max_ttl_ms=0"),
         changed("max_ttl_ms=30000", "max_ttl_ms=30s"),
+        changed(" clock_tolerance_ms=100", ""),
+        changed("clock_tolerance_ms=100", "clock_tolerance_ms=0"),
         changed("quarantine=on", "quarantine=yes"),
         changed("index=-", "index=3"),
         changed("index=-", "index="),
@@ -106,14 +109,18 @@ fn differences_name_the_setting_and_both_values() {
     let ours = mark(State::Admitted).configuration;
     let theirs = Configuration {
         max_ttl: Duration::from_secs(60),
+        clock_tolerance: Duration::from_secs(1),
         quarantine: false,
         index: Some(0),
         ..ours.clone()
     };
     let text = ours.differences(&theirs).join("; ");
-    for part in
-        ["max_ttl is 30s here and 60s there", "restart_quarantine is on", "fallback is off here"]
-    {
+    for part in [
+        "max_ttl is 30s here and 60s there",
+        "clock_tolerance is 100ms here and 1s there",
+        "restart_quarantine is on",
+        "fallback is off here",
+    ] {
         assert!(text.contains(part), "{text}");
     }
     assert_eq!(ours.differences(&ours), Vec::<String>::new());
@@ -126,13 +133,21 @@ fn any_mark() -> impl Strategy<Value = Mark> {
         (any::<Option<u64>>(), any::<u64>())
             .prop_map(|(until_ms, id)| State::Quarantined { until_ms, id }),
     ];
-    let set = ("[A-Za-z0-9._-]{1,64}", 1_usize..1_000, 1_u64.., any::<Option<usize>>());
+    let set = ("[A-Za-z0-9._-]{1,64}", 1_usize..1_000, 1_u64.., 1_u64.., any::<Option<usize>>());
     (set, any::<bool>(), id, id, any::<i64>(), state).prop_map(
-        |((set_name, nodes, max_ttl_ms, index), quarantine, run, repl, ahead_ms, state)| {
+        |(
+            (set_name, nodes, max_ttl_ms, tolerance_ms, index),
+            quarantine,
+            run,
+            repl,
+            ahead_ms,
+            state,
+        )| {
             let configuration = Configuration {
                 set_name,
                 nodes,
                 max_ttl: Duration::from_millis(max_ttl_ms),
+                clock_tolerance: Duration::from_millis(tolerance_ms),
                 quarantine: quarantine || state != State::Admitted,
                 index: index.map(|index| index % nodes),
             };

@@ -8,6 +8,8 @@ pub(crate) struct Mechanisms {
     pub(crate) majority: bool,
     /// The validity is shortened by what two clocks may drift apart.
     pub(crate) drift: bool,
+    /// The validity is shortened by what a node's clock may be set forward unnoticed.
+    pub(crate) clock_tolerance: bool,
     /// The validity is shortened by the time that the attempt itself took.
     pub(crate) elapsed: bool,
     /// A node that may have forgotten locks grants nothing for a while.
@@ -29,6 +31,8 @@ pub(crate) struct Mechanisms {
     pub(crate) configuration_is_of_the_set: bool,
     /// What a node grants counts only if its clock, read along with it, is where it has to be.
     pub(crate) clocks_are_watched: bool,
+    /// A clock that may have been set by more than the tolerance counts as one that was.
+    pub(crate) doubt_has_no_vote: bool,
     /// A clock that was not watched is compared with what the node's mark says of it.
     pub(crate) clocks_are_noted: bool,
     /// If most of the clocks seem to be set forward at once, all leases are over.
@@ -53,8 +57,10 @@ pub(crate) struct Mechanisms {
     pub(crate) fence_write_back: bool,
     /// Nodes that do not hold our key cannot confirm its number.
     pub(crate) fence_only_where_ours: bool,
-    /// Numbers are never behind the masters' time.
+    /// Numbers are never behind the set's time.
     pub(crate) fence_clock_floor: bool,
+    /// The set's time is made of clocks that are corrected by what the nodes' marks say of them.
+    pub(crate) time_is_corrected: bool,
     /// A lease is handed to another thread only while it is known to be ours.
     pub(crate) hand_over_only_while_held: bool,
     /// And only with enough validity left.
@@ -81,6 +87,7 @@ impl Mechanisms {
     pub(crate) const ALL: Self = Self {
         majority: true,
         drift: true,
+        clock_tolerance: true,
         elapsed: true,
         quarantine: true,
         full_max_ttl: true,
@@ -91,6 +98,7 @@ impl Mechanisms {
         few_clocks_are_watched: true,
         configuration_is_of_the_set: true,
         clocks_are_watched: true,
+        doubt_has_no_vote: true,
         clocks_are_noted: true,
         own_clock_is_doubted: true,
         holders_in_quarantine: true,
@@ -104,6 +112,7 @@ impl Mechanisms {
         fence_write_back: true,
         fence_only_where_ours: true,
         fence_clock_floor: true,
+        time_is_corrected: true,
         hand_over_only_while_held: true,
         hand_over_needs_validity: true,
         chosen_who_leaves_passes_on: true,

@@ -10,6 +10,7 @@ mod attempt;
 mod backoff;
 mod ballot;
 mod basis;
+mod clock_tracker;
 mod clocks;
 mod confirmation;
 mod contention;
@@ -26,7 +27,6 @@ mod lost_replies;
 pub(crate) mod mark;
 mod mechanisms;
 mod order;
-mod pace;
 mod release;
 mod rounds;
 pub(crate) mod set_time;
@@ -39,12 +39,14 @@ mod wake;
 
 pub(crate) use acquisition::{Acquisition, Outcome, Patience, Policy, Step};
 pub(crate) use admission::{
-    Admission, Chance, Change, ClockNews, Forgot, Grants, Look, Next as NextLook, Role, Standing,
+    Admission, Chance, Change, ClockNews, ClockVerdict, Forgot, Grants, Look, Next as NextLook,
+    Role, Standing,
 };
 pub(crate) use attempt::{Attempt, Conclusion, Duty, Vote};
 pub(crate) use backoff::Backoff;
 pub(crate) use ballot::{Ballot, Failure};
 pub(crate) use basis::Basis;
+pub(crate) use clock_tracker::Step as ClockStep;
 pub(crate) use clocks::{Offset, set_time, worth_waiting};
 pub(crate) use confirmation::{ConfirmVote, Confirmation};
 pub(crate) use contention::Contention;
@@ -59,11 +61,10 @@ pub(crate) use local_queue::{LocalQueue, Ticket, Turn, Wake};
 pub(crate) use mark::{Configuration, Identity};
 pub(crate) use mechanisms::Mechanisms;
 pub(crate) use order::asking_order;
-pub(crate) use pace::Step as ClockStep;
 pub(crate) use release::{Release, ReleaseResult, ReleaseVote};
 pub(crate) use rounds::{OpenRound, Rounds};
 pub(crate) use set_time::SetTime;
 pub(crate) use tally::majority;
 pub(crate) use time::Time;
-pub(crate) use validity::drift;
+pub(crate) use validity::{Allowance, drift};
 pub(crate) use wake::{Cue, Watch};

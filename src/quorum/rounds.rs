@@ -78,7 +78,7 @@ mod tests {
     use std::rc::Rc;
     use std::time::Duration;
 
-    use super::super::{Ballot, Basis, ExtensionVote, Failure, Time, Vote};
+    use super::super::{Allowance, Ballot, Basis, ExtensionVote, Failure, Time, Vote};
     use super::*;
 
     const TTL: Duration = Duration::from_secs(10);
@@ -93,14 +93,14 @@ mod tests {
 
     fn round() -> Shared {
         let (start, by) = (Time::default(), Time::default().after(TTL));
-        let all = Mechanisms::ALL;
+        let all = Allowance::FOR_DRIFT;
         Rc::new(RefCell::new(Extension::new(3, start, by, TTL, Basis::Majority, all)))
     }
 
     /// An attempt that two of three nodes granted and one refused.
     fn won() -> Attempt {
         let (start, by) = (Time::default(), Time::default().after(TTL));
-        let mut attempt = Attempt::new(3, start, by, TTL, Mechanisms::ALL);
+        let mut attempt = Attempt::new(3, start, by, TTL, Allowance::FOR_DRIFT);
         for (node, vote) in
             [Vote::Granted(0), Vote::Granted(0), Vote::Refused(None)].into_iter().enumerate()
         {

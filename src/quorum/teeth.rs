@@ -46,7 +46,8 @@ fn attempt(
     now: Time,
     mechanisms: Mechanisms,
 ) -> (Attempt, Conclusion) {
-    let mut attempt = Attempt::new(nodes.len(), now, now.after(TTL), TTL, mechanisms);
+    let mut attempt =
+        Attempt::new(nodes.len(), now, now.after(TTL), TTL, Allowance::for_drift(mechanisms));
     for &node in reached {
         assert!(attempt.sending(node, now));
         let vote = nodes[node].acquire(owner, now);
@@ -93,7 +94,7 @@ fn without_the_drift_allowance_a_lock_outlives_its_keys() {
 
 /// The nodes grant at once, and their answers take 4 s.
 fn validity_after_slow_answers(mechanisms: Mechanisms) -> Duration {
-    let mut attempt = Attempt::new(3, at(0), at(5_000), TTL, mechanisms);
+    let mut attempt = Attempt::new(3, at(0), at(5_000), TTL, Allowance::for_drift(mechanisms));
     for node in 0..3 {
         assert!(attempt.sending(node, at(0)));
         attempt.vote(node, Vote::Granted(0));
@@ -147,7 +148,7 @@ fn without_a_fresh_owner_a_late_release_gives_the_lock_away() {
 /// A node granted, and its answer was lost on the way back.
 fn keys_left_behind_by_a_lost_reply(mechanisms: Mechanisms) -> usize {
     let mut nodes = [Node::default(); 3];
-    let mut attempt = Attempt::new(3, at(0), at(200), TTL, mechanisms);
+    let mut attempt = Attempt::new(3, at(0), at(200), TTL, Allowance::for_drift(mechanisms));
     let mut replies = HashMap::new();
     for (node, server) in nodes.iter_mut().enumerate() {
         assert!(attempt.sending(node, at(0)));

@@ -13,34 +13,53 @@ pub(crate) fn drift(ttl: Duration) -> Duration {
     (ttl / 100).saturating_add(Duration::from_millis(2))
 }
 
-/// The end of validity of a lock whose keys live for `ttl`, asked for at `started` (*before* the
-/// first byte was sent) and granted by `decided`.
-///
-/// A node's key starts to live at the earliest when the request was sent, so counting from there
-/// allows for every delay on the way, the caller's own pauses included.
-pub(crate) fn valid_until(
-    started: Time,
-    decided: Time,
-    ttl: Duration,
-    mechanisms: Mechanisms,
-) -> Time {
-    let from = if mechanisms.elapsed { started } else { decided };
-    let drift = if mechanisms.drift { drift(ttl) } else { Duration::ZERO };
-    from.after(ttl.saturating_sub(drift))
-}
-
-/// The shortest TTL whose validity lasts for `needed`, in the whole milliseconds in which Redis counts.
-pub(crate) fn ttl_lasting(needed: Duration) -> Duration {
-    // drift() takes a hundredth of the TTL, and 2 ms.
-    let exact = needed.saturating_add(Duration::from_millis(2)).saturating_mul(100) / 99;
-    let whole_ms = u64::try_from(exact.as_millis()).unwrap_or(u64::MAX).saturating_add(1);
-    Duration::from_millis(whole_ms)
-}
-
 /// The least validity that is worth handing out: a tenth of the TTL. With less left, the lock would
 /// be gone before the caller could do anything with it, so the try counts as lost.
 pub(crate) fn minimum(ttl: Duration) -> Duration {
     ttl / 10
+}
+
+/// What every validity is shortened by, besides the time that the attempt took.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Allowance {
+    /// By how much a node's clock may be set forward without anybody's noticing, which ends its keys
+    /// early. The same for all clients of a set.
+    pub(crate) clock_tolerance: Duration,
+    pub(crate) mechanisms: Mechanisms,
+}
+
+impl Allowance {
+    /// Clocks drift, and nobody sets them.
+    #[cfg(test)]
+    pub(crate) const FOR_DRIFT: Self = Self::for_drift(Mechanisms::ALL);
+
+    #[cfg(test)]
+    pub(crate) const fn for_drift(mechanisms: Mechanisms) -> Self {
+        Self { clock_tolerance: Duration::ZERO, mechanisms }
+    }
+
+    /// The end of validity of a lock whose keys live for `ttl`, asked for at `started` (*before* the
+    /// first byte was sent) and granted by `decided`.
+    ///
+    /// A node's key starts to live at the earliest when the request was sent, so counting from there
+    /// allows for every delay on the way, the caller's own pauses included.
+    pub(crate) fn valid_until(self, started: Time, decided: Time, ttl: Duration) -> Time {
+        let Self { clock_tolerance, mechanisms } = self;
+        let from = if mechanisms.elapsed { started } else { decided };
+        let drift = if mechanisms.drift { drift(ttl) } else { Duration::ZERO };
+        let steps = if mechanisms.clock_tolerance { clock_tolerance } else { Duration::ZERO };
+        from.after(ttl.saturating_sub(drift).saturating_sub(steps))
+    }
+
+    /// The shortest TTL whose validity lasts for `needed`, in the whole milliseconds in which Redis
+    /// counts.
+    pub(crate) fn ttl_lasting(self, needed: Duration) -> Duration {
+        // drift() takes a hundredth of the TTL, and 2 ms.
+        let less = self.clock_tolerance.saturating_add(Duration::from_millis(2));
+        let exact = needed.saturating_add(less).saturating_mul(100) / 99;
+        let whole_ms = u64::try_from(exact.as_millis()).unwrap_or(u64::MAX).saturating_add(1);
+        Duration::from_millis(whole_ms)
+    }
 }
 
 #[cfg(test)]
@@ -53,20 +72,28 @@ mod tests {
         Time::from_start(Duration::from_millis(ms))
     }
 
+    const MECHANISMS: Mechanisms = Mechanisms::ALL;
+
     #[test]
-    fn counts_from_before_the_first_send_and_allows_for_drift() {
-        let until = valid_until(at(1_000), at(1_400), Duration::from_secs(10), Mechanisms::ALL);
-        assert_eq!(until, at(1_000 + 10_000 - 100 - 2));
+    fn counts_from_before_the_first_send_and_allows_for_drift_and_steps() {
+        let clock_tolerance = Duration::from_millis(100);
+        let allowance = Allowance { clock_tolerance, mechanisms: MECHANISMS };
+        let until = allowance.valid_until(at(1_000), at(1_400), Duration::from_secs(10));
+        assert_eq!(until, at(1_000 + 10_000 - 100 - 2 - 100));
     }
 
     proptest! {
         #[test]
-        fn a_ttl_that_lasts_lasts_and_is_not_a_millisecond_too_long(needed_us in 0..u64::MAX / 1_000) {
+        fn a_ttl_that_lasts_lasts_and_is_not_a_millisecond_too_long(
+            needed_us in 0..u64::MAX / 1_000, tolerance_ms in 0..10_000_u64,
+        ) {
             let needed = Duration::from_micros(needed_us);
-            let lasts = |ttl: Duration| ttl.saturating_sub(drift(ttl)) >= needed;
-            let ttl = ttl_lasting(needed);
+            let clock_tolerance = Duration::from_millis(tolerance_ms);
+            let allowance = Allowance { clock_tolerance, mechanisms: MECHANISMS };
+            let lasts = |ttl| allowance.valid_until(at(7), at(7), ttl) >= at(7).after(needed);
+            let ttl = allowance.ttl_lasting(needed);
             prop_assert!(lasts(ttl));
-            prop_assert!(!lasts(ttl - Duration::from_millis(2)));
+            prop_assert!(needed.is_zero() || !lasts(ttl - Duration::from_millis(2)));
         }
 
         /// Case 14 of the field's bugs: `ttl - drift - elapsed` in unsigned numbers wrapped around
@@ -74,12 +101,16 @@ mod tests {
         #[test]
         fn validity_never_exceeds_what_is_left(
             ttl_us in 0..u64::MAX, started_us in 0..u64::MAX, elapsed_us in 0..u64::MAX,
+            tolerance_us in 0..u64::MAX,
         ) {
             let ttl = Duration::from_micros(ttl_us);
+            let clock_tolerance = Duration::from_micros(tolerance_us);
+            let allowance = Allowance { clock_tolerance, mechanisms: MECHANISMS };
             let started = Time::from_start(Duration::from_micros(started_us));
             let now = started.after(Duration::from_micros(elapsed_us));
-            let left = valid_until(started, now, ttl, Mechanisms::ALL).since(now);
-            prop_assert!(left <= ttl.saturating_sub(now.since(started)).saturating_sub(drift(ttl)));
+            let left = allowance.valid_until(started, now, ttl).since(now);
+            let less = now.since(started).saturating_add(drift(ttl)).saturating_add(clock_tolerance);
+            prop_assert!(left <= ttl.saturating_sub(less));
         }
     }
 }

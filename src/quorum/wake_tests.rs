@@ -1,12 +1,12 @@
 use std::time::Duration;
 
-use super::super::{Ballot, Time, Vote};
+use super::super::{Allowance, Ballot, Time, Vote};
 use super::*;
 
 /// An attempt that those nodes have granted, and the others not.
 fn granted(nodes: usize, by: &[usize]) -> Attempt {
     let (until, ttl) = (Time::default(), Duration::from_secs(1));
-    let mut attempt = Attempt::new(nodes, until, until, ttl, Mechanisms::ALL);
+    let mut attempt = Attempt::new(nodes, until, until, ttl, Allowance::FOR_DRIFT);
     by.iter().for_each(|node| attempt.vote(*node, Vote::Granted(0)));
     attempt
 }

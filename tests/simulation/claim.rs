@@ -46,7 +46,7 @@ impl Claim {
     ) -> Self {
         let started = cx.now();
         let attempt =
-            Attempt::new(cx.settings.nodes, started, answer_by, terms.ttl, terms.mechanisms);
+            Attempt::new(cx.settings.nodes, started, answer_by, terms.ttl, terms.allowance);
         let owner = owner_text(owner);
         cx.net.checks.claimed(&owner, client.process);
         Self {
@@ -73,7 +73,7 @@ impl Claim {
     pub(super) fn ask(&self, client: &mut Client, cx: &mut Cx<'_>, whom: impl Fn(usize) -> bool) {
         let proposed = cx.settings.fencing.then(|| {
             let last = client.numbers.last(&self.key);
-            proposal(last, &cx.shared.offsets(), cx.now(), self.terms.mechanisms)
+            proposal(last, cx.shared.time_us(cx.now()), self.terms.allowance.mechanisms)
         });
         let shared = cx.shared.clone();
         for (node, worker) in client.workers.iter_mut().enumerate().filter(|(node, _)| whom(*node))
@@ -98,7 +98,7 @@ impl Claim {
         waiter: Note,
     ) -> Rc<Round<Confirmation>> {
         let confirmation =
-            Confirmation::new(cx.settings.nodes, self.answer_by, self.terms.mechanisms);
+            Confirmation::new(cx.settings.nodes, self.answer_by, self.terms.allowance.mechanisms);
         let round = Rc::new(Round::new(confirmation, reply::confirm, waiter));
         let request = EXCLUSIVE.confirm(&self.key, &self.owner, number);
         let outgoing = self.outgoing(request, "confirm");

@@ -67,6 +67,7 @@ pub(super) struct Settings {
     pub(super) names: usize,
     pub(super) ttl: Duration,
     pub(super) longest_ttl: Duration,
+    pub(super) clock_tolerance: Duration,
     pub(super) node_timeout: Duration,
     pub(super) no_quorum_timeout: Duration,
     /// The first caller of all keeps its lock.
@@ -154,6 +155,7 @@ impl Client {
             names: plan.names,
             ttl: setup.ttl,
             longest_ttl: plan.longest_ttl(),
+            clock_tolerance: setup.clock_tolerance,
             node_timeout: setup.node_timeout,
             no_quorum_timeout: Duration::from_secs(3),
             rolling: plan.rolling,
@@ -291,7 +293,7 @@ impl Client {
 
     /// Whether it is worth waiting for the nodes' clocks before anything is asked.
     pub(super) fn waits_for_clocks(&self, cx: &Cx<'_>) -> bool {
-        let clocks = cx.shared.offsets();
+        let clocks: Vec<_> = (0..self.workers.len()).map(|node| cx.shared.offset(node)).collect();
         let known = clocks.iter().flatten().count();
         let unknown = self.workers.iter().zip(&clocks).filter(|(_, clock)| clock.is_none());
         let coming = unknown.filter(|(worker, _)| !worker.is_down()).count();

@@ -94,6 +94,12 @@ pub(super) enum Fault {
         node: usize,
         by: Duration,
     },
+    /// A client whose clocks were wrong has left a number of the first name on the node that is so far
+    /// ahead of the time.
+    LargeNumber {
+        node: usize,
+        by: Duration,
+    },
 }
 
 impl Fault {
@@ -149,6 +155,9 @@ impl fmt::Display for Fault {
             Self::WallClockBack { node, by } => {
                 write!(f, "the wall clock of node {node} is set back by {by:?}")
             }
+            Self::LargeNumber { node, by } => {
+                write!(f, "node {node} has a number that is {by:?} ahead of the time")
+            }
         }
     }
 }
@@ -198,6 +207,10 @@ pub(super) fn begin(world: &mut World, fault: &Fault) {
         Fault::Dropped { client } => world.clients[client].drop_all(&mut world.net),
         Fault::Deleted { name } => world.net.delete(name),
         Fault::WallClockBack { node, by } => world.net.nodes[node].set_back(by),
+        Fault::LargeNumber { node, by } => {
+            let now = world.net.now;
+            world.net.nodes[node].leave_number(b"{name-0}:fence", by, now);
+        }
     }
 }
 
@@ -228,7 +241,8 @@ pub(super) fn end(world: &mut World, fault: &Fault) {
         | Fault::ResetAll { .. }
         | Fault::Deleted { .. }
         | Fault::ClockJumps { .. }
-        | Fault::WallClockBack { .. } => {}
+        | Fault::WallClockBack { .. }
+        | Fault::LargeNumber { .. } => {}
     }
 }
 

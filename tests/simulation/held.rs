@@ -62,7 +62,7 @@ impl Held {
         let id = cx.net.fresh();
         let lease = Lease::new(claim.terms, Basis::Majority, claim.started, valid_until)
             .hurried((id % 8) as f64 / 7.0);
-        let rounds = Rounds::new(claim.terms.mechanisms);
+        let rounds = Rounds::new(claim.terms.allowance.mechanisms);
         let held = Rc::new(Self {
             id,
             wanted: Cell::new(claim.started.after(claim.terms.ttl)),
@@ -237,10 +237,10 @@ impl Held {
         self.asked_at.set(started);
         let ttl = self.lease.borrow().ttl(ttl, started);
         let answer_by = started.after(cx.settings.node_timeout);
-        let mechanisms = self.claim.terms.mechanisms;
+        let allowance = self.claim.terms.allowance;
         let basis = self.lease.borrow().basis();
         let extension =
-            Extension::new(cx.settings.nodes, started, answer_by, ttl, basis, mechanisms);
+            Extension::new(cx.settings.nodes, started, answer_by, ttl, basis, allowance);
         if by_holder {
             self.lease.borrow_mut().extending(ttl, extension.valid_at_most());
             self.promised.set(self.lease.borrow().valid_until());

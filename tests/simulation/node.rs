@@ -55,6 +55,13 @@ impl SimNode {
         self.offset += by;
     }
 
+    /// Has it keep a number under that key, made of a time so far ahead.
+    pub(super) fn leave_number(&mut self, key: &[u8], by: Duration, now: Duration) {
+        let number = (self.wall(now) + by).as_micros() / 10;
+        let number = number.to_string().into_bytes();
+        self.call(&[b"SET".to_vec(), key.to_vec(), number], now);
+    }
+
     pub(super) fn call(&mut self, command: &[Vec<u8>], now: Duration) -> Reply {
         let wall = self.wall(now);
         self.engine.call(command, wall)

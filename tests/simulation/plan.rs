@@ -19,6 +19,7 @@ pub(super) struct Plan {
     pub(super) callers: Vec<usize>,
     pub(super) names: usize,
     pub(super) ttl: Duration,
+    pub(super) clock_tolerance: Duration,
     pub(super) node_timeout: Duration,
     /// The rates of the clocks, in millionths too fast, of the clients and then of the nodes.
     pub(super) rates_ppm: Vec<i64>,
@@ -95,6 +96,7 @@ impl Plan {
             callers,
             names: chance.pick(&[1, 1, 2]),
             ttl,
+            clock_tolerance: Duration::from_millis(100),
             node_timeout: Duration::from_millis(200),
             rates_ppm,
             wall_offsets,
@@ -141,8 +143,9 @@ impl Plan {
 
     /// What a client is set to.
     pub(super) fn setup(&self, client: usize) -> Setup {
-        let Self { nodes, ttl, node_timeout, .. } = *self;
-        let usual = Setup { nodes, ttl, max_ttl: ttl * 4, node_timeout, habit: Habit::Anything };
+        let Self { nodes, ttl, clock_tolerance, node_timeout, .. } = *self;
+        let (max_ttl, habit) = (ttl * 4, Habit::Anything);
+        let usual = Setup { nodes, ttl, max_ttl, clock_tolerance, node_timeout, habit };
         self.setups.get(client).copied().unwrap_or(usual)
     }
 

@@ -12,6 +12,7 @@ pub(super) struct Setup {
     pub(super) nodes: usize,
     pub(super) ttl: Duration,
     pub(super) max_ttl: Duration,
+    pub(super) clock_tolerance: Duration,
     pub(super) node_timeout: Duration,
     pub(super) habit: Habit,
 }

@@ -25,6 +25,7 @@ pub(super) fn configuration(setup: Setup, quarantine: bool) -> Configuration {
         set_name: "default".to_owned(),
         nodes: setup.nodes,
         max_ttl: setup.max_ttl,
+        clock_tolerance: setup.clock_tolerance,
         quarantine,
         index: None,
     }
@@ -58,8 +59,9 @@ impl Shared {
         self.clocks.borrow()[node]
     }
 
-    pub(super) fn offsets(&self) -> Vec<Option<Offset>> {
-        self.clocks.borrow().clone()
+    /// The set's time, for the numbers of locks.
+    pub(super) fn time_us(&self, now: Time) -> Option<i64> {
+        self.admission.borrow().time_us(now, false)
     }
 
     /// The set's time, as far as it is known.

@@ -13,10 +13,13 @@ use super::writing;
 use crate::embedded::Reply;
 use crate::node::{Call, GRACE, Request, look_request, put_last, read_look};
 use crate::quorum::admission::{Chance, Grants, Next};
-use crate::quorum::{Backoff, Failure, Offset, Time};
+use crate::quorum::{Backoff, ClockVerdict, Failure, Offset, Time};
 
 const RECONNECT: Backoff =
     Backoff { min: Duration::from_millis(20), max: Duration::from_millis(1_000) };
+
+/// How often a clock is read again that was read too slowly, as `src/node/exchange.rs` does it.
+const READ_AGAIN: usize = 2;
 
 /// How long a worker takes until it looks into its mailbox.
 const WAKES_UP: Duration = Duration::from_micros(20);
@@ -79,6 +82,8 @@ pub(super) struct Worker {
     asked_at: Time,
     /// Jobs fail at once.
     down: bool,
+    /// How often the clock was read again, since what was granted was in doubt.
+    rereads: usize,
     /// The looks that were made one after the other.
     looks: usize,
     look_epoch: u64,
@@ -101,6 +106,7 @@ impl Worker {
             tries: 0,
             asked_at: Time::default(),
             down: false,
+            rereads: 0,
             looks: 0,
             look_epoch: 0,
         };
@@ -200,7 +206,12 @@ impl Worker {
             State::Up(current) if current == conn => {}
             _ => return,
         }
-        let Some(call) = self.calls.pop_front() else { return };
+        let Some(call) = self.calls.pop_front() else {
+            if !self.granted.is_empty() && self.saw_clock(cx, conn, wall) {
+                self.done(cx, conn);
+            }
+            return;
+        };
         let jobs: Vec<_> = self.in_flight.drain(..call.requests).collect();
         match writing::answers(&call, reply) {
             None => {
@@ -216,16 +227,21 @@ impl Worker {
                 }
             }
         }
-        if self.calls.is_empty() {
-            self.saw_clock(cx, wall);
-            self.in_flight.extend(std::mem::take(&mut self.again));
-            if self.in_flight.is_empty() {
-                self.work(cx);
-            } else {
-                self.together = false;
-                self.state = State::Looking(conn);
-                self.look(cx);
-            }
+        if self.calls.is_empty() && self.saw_clock(cx, conn, wall) {
+            self.done(cx, conn);
+        }
+    }
+
+    /// All that was written has been answered; what has to go out again does so.
+    fn done(&mut self, cx: &mut Cx<'_>, conn: ConnId) {
+        self.rereads = 0;
+        self.in_flight.extend(std::mem::take(&mut self.again));
+        if self.in_flight.is_empty() {
+            self.work(cx);
+        } else {
+            self.together = false;
+            self.state = State::Looking(conn);
+            self.look(cx);
         }
     }
 
@@ -247,25 +263,38 @@ impl Worker {
         }
     }
 
-    /// The node's clock came behind the answers; what was granted counts by that.
-    fn saw_clock(&mut self, cx: &mut Cx<'_>, wall: Duration) {
+    /// The node's clock came behind the answers; what was granted counts by that. `false`: it is read once
+    /// more first.
+    fn saw_clock(&mut self, cx: &mut Cx<'_>, conn: ConnId, wall: Duration) -> bool {
         let offset = Offset::new(wall.as_micros() as i64, self.asked_at, cx.now());
         cx.shared.saw_clock(self.node, offset);
-        let counts = cx.shared.admission.borrow_mut().read(self.node, offset);
+        let verdict = cx.shared.admission.borrow_mut().read(self.node, offset);
         if cx.shared.hear_of_clocks() {
             for node in 0..cx.settings.nodes {
                 cx.remind(cx.now(), Note::Look { node, epoch: 0 });
             }
         }
+        let doubtful = verdict == ClockVerdict::Doubtful && !self.granted.is_empty();
+        if doubtful && self.rereads < READ_AGAIN {
+            self.rereads += 1;
+            self.asked_at = cx.now();
+            cx.net.send(conn, Message { command: vec![b"TIME".to_vec()], parts: Vec::new() });
+            return false;
+        }
         for (job, reply) in std::mem::take(&mut self.granted) {
-            let answer = if counts { Ok(&reply) } else { Err(Failure::NotAdmitted) };
+            let answer = match verdict {
+                ClockVerdict::Fits => Ok(&reply),
+                ClockVerdict::Moved => Err(Failure::NotAdmitted),
+                ClockVerdict::Doubtful => Err(Failure::Error),
+            };
             self.answer(cx, &job, answer);
         }
+        true
     }
 
     /// It may be time to look at the node.
     pub(super) fn look_due(&mut self, cx: &mut Cx<'_>, epoch: u64) {
-        if (epoch == 0 || epoch == self.look_epoch) && self.in_flight.is_empty() {
+        if epoch == 0 || epoch == self.look_epoch {
             self.work(cx);
         }
     }
@@ -333,6 +362,7 @@ impl Worker {
     /// What is not done goes out again: and what was granted, since nobody knows the node's clock.
     fn take_back(&mut self) {
         self.calls.clear();
+        self.rereads = 0;
         self.in_flight.extend(std::mem::take(&mut self.again));
         let granted = std::mem::take(&mut self.granted).into_iter().map(|(job, _)| job);
         self.in_flight.extend(granted);
@@ -392,7 +422,7 @@ impl Worker {
     /// Looks at the node, or sends what waits, if nothing else is under way.
     fn work(&mut self, cx: &mut Cx<'_>) {
         let State::Up(conn) = self.state else { return };
-        if !self.in_flight.is_empty() {
+        if !self.in_flight.is_empty() || !self.granted.is_empty() {
             return;
         }
         if cx.net.is_alive(conn) {

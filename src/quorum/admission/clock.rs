@@ -1,29 +1,45 @@
 //! Which nodes' clocks can be relied on: one that is set forward lets locks end too early.
 //!
-//! Each answer of a node tells its time, which has to be where our own clock expects it ([`Pace`]). Where
-//! it is not, the node grants nothing to us until all nodes have been asked anew, since one reading
-//! cannot tell whose clock it was. Then its clock is compared with the others', by what their marks say
-//! of how far each of them is ahead of the set: so it is with a process that has just begun, too. Keys
-//! that ended early count as forgotten ones: the node goes into quarantine, for everybody.
+//! Each answer of a node tells its time, which has to be where our own clock expects it
+//! ([`ClockTracker`]). A grant counts only if the node's clock *cannot* have been set forward by more than
+//! the set's clock tolerance, which every validity allows for. Doubt counts against the vote. Where a
+//! clock certainly was set, the node grants nothing to us until all nodes have been asked anew, since one
+//! reading cannot tell whose clock it was. Then its clock is compared with the others', by what their
+//! marks say of how far each of them is ahead of the set: so it is with a process that has just begun,
+//! too. Keys that ended early count as forgotten ones: the node goes into quarantine, for everybody.
 
 use std::time::Duration;
 
-use super::super::clocks::Offset;
-use super::super::pace::{Pace, Step};
-use super::super::{Time, majority, validity};
+use super::super::clock_tracker::{ClockTracker, Reading, Step};
+use super::super::clocks::{Offset, median, microseconds};
+use super::super::{Time, majority};
 use super::Admission;
 use super::look::{Forgot, Judgement};
 
-/// How far two clocks may move apart unnoticed while nobody is there who would note it. Clocks that are
-/// kept right stay well below; and a node is not accused for what its time service does all day.
-const APART: Duration = Duration::from_millis(50);
+/// A clock that has moved away from its mark by this part of the tolerance is noted anew, and by no less
+/// than marks are rounded.
+const NOTE_ANEW: u32 = 8;
+const ROUNDING: Duration = Duration::from_millis(2);
 
-/// What is noted is known as exactly as this, or it is read again: an answer took too long.
-const EXACT: Duration = Duration::from_millis(500);
+/// A clock that no answer has told of is read again after so many times the tolerance. Two clocks drift
+/// apart by a fifth of the tolerance in that time, if both are as wrong as they may be.
+const READ_AGAIN: u32 = 10;
 
-/// Between these times a clock is read again that no answer has told of: in a tenth of the shortest TTL.
-const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
+/// Between these times, in any case.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+
+/// What a reading of a node's clock says of the locks that the node has granted along with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ClockVerdict {
+    /// They count.
+    Fits,
+    /// They do not: the clock may have been set by more than the tolerance, and one that was read
+    /// faster could tell.
+    Doubtful,
+    /// They do not: the clock was set, or has to be compared with the others first.
+    Moved,
+}
 
 /// What there is to tell about clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,18 +57,37 @@ pub(crate) enum ClockNews {
 #[derive(Debug, Default)]
 pub(super) struct NodeClock {
     /// Kept while the node cannot be reached: it may be set meanwhile.
-    pace: Option<Pace>,
+    tracker: Option<ClockTracker>,
     reading: Option<Offset>,
-    /// How far it is ahead of the set, in milliseconds, as the node's mark says.
+    /// The last reading did not fit for certain, so the tracker has not taken it in.
+    doubtful: bool,
+    /// How far it is ahead of the set at least, in milliseconds, as the node's mark says.
     pub(super) noted_ms: Option<i64>,
     /// It is where the mark says, and has gone on from there at our pace.
     pub(super) steady: bool,
-    /// Since when it is in doubt: it is new to us, or was not watched for long, or took a step.
+    /// Since when it is in doubt: it is new to us, or was not tracked for a while, or took a step.
     since: Time,
     /// It was not where we expected it, and nobody knows yet whose clock that was.
     pub(super) stepped: Option<Step>,
     /// It was told that it is not where its mark says.
     told: bool,
+}
+
+impl NodeClock {
+    /// How far it is ahead of our own at `now`, at least and at most, in microseconds.
+    fn bounds_us(&self, now: Time) -> Option<(i64, i64)> {
+        match (&self.tracker, self.doubtful) {
+            (Some(tracker), false) => Some(tracker.bounds_us(now)),
+            _ => Some(self.reading?.spread(now)),
+        }
+    }
+
+    /// The same, of the set by this node's word.
+    fn set_bounds_us(&self, now: Time) -> Option<(i64, i64)> {
+        let noted_us = self.noted_ms?.saturating_mul(1_000);
+        let (least, most) = self.bounds_us(now)?;
+        Some((least.saturating_sub(noted_us), most.saturating_sub(noted_us)))
+    }
 }
 
 /// Where a clock is, compared with the set.
@@ -73,49 +108,74 @@ struct Reference {
     highest: (i64, i64),
 }
 
-impl Admission {
-    /// Locks with that TTL are in use from now on. The shorter they live, the smaller are the steps of a
-    /// clock that matter.
-    pub(crate) fn uses(&mut self, ttl: Duration) {
-        self.shortest_ttl = self.shortest_ttl.min(ttl);
-    }
+/// How far a clock is off from what its mark says, in whichever way the set's time is wrong.
+struct Off {
+    /// At least so far ahead, or behind.
+    ahead: Duration,
+    behind: Duration,
+    /// Perhaps so far ahead, or behind.
+    perhaps_ahead: Duration,
+    perhaps_behind: Duration,
+}
 
+impl Admission {
     /// The node's clock was read, with the answers to what was sent along with the question. Whether locks
     /// that it has granted in these count.
-    pub(crate) fn read(&mut self, node: usize, offset: Offset) -> bool {
-        let (now, slack, doubt) = (offset.received, self.slack(), self.doubt);
+    pub(crate) fn read(&mut self, node: usize, offset: Offset) -> ClockVerdict {
+        let (now, tolerance, doubt) = (offset.received, self.clock_tolerance, self.doubt);
         let clock = &mut self.nodes[node].clock;
         let before = clock.reading.replace(offset);
-        let mut fits = true;
-        match &mut clock.pace {
-            Some(pace) if self.mechanisms.clocks_are_watched => {
-                if clock.steady && pace.is_old(now, slack) {
+        clock.doubtful = false;
+        let reading = match &mut clock.tracker {
+            Some(tracker) if self.mechanisms.clocks_are_watched => tracker.read(offset, tolerance),
+            Some(tracker) => {
+                *tracker = ClockTracker::new(offset);
+                Reading::Fits
+            }
+            None => {
+                clock.tracker = Some(ClockTracker::new(offset));
+                clock.since = now;
+                Reading::Fits
+            }
+        };
+        let mut verdict = ClockVerdict::Fits;
+        match reading {
+            Reading::Fits => {}
+            Reading::Doubtful if !self.mechanisms.doubt_has_no_vote => {}
+            Reading::Doubtful => {
+                verdict = ClockVerdict::Doubtful;
+                if clock.tracker.is_some_and(|tracker| tracker.is_old(now, tolerance)) {
+                    // What it was before says nothing any more.
+                    clock.tracker = Some(ClockTracker::new(offset));
                     clock.steady = false;
                     clock.since = now;
-                }
-                if let Some(step) = pace.read(offset, slack) {
-                    fits = false;
-                    clock.steady = false;
-                    clock.stepped = Some(step);
-                    clock.since = now;
-                    // Nodes that are asked because of a doubt confirm it, and make no new one.
-                    let confirms = doubt.zip(before).is_some_and(|(doubt, it)| it.sent < doubt);
-                    if !confirms {
-                        self.doubt = Some(now);
-                        self.stood_still = false;
-                    }
-                    self.clock_news.push(ClockNews::Doubt);
-                    self.suspect_ourselves();
+                } else {
+                    clock.doubtful = true;
                 }
             }
-            Some(_) => {}
-            None => {
-                clock.pace = Some(Pace::new(offset));
+            Reading::Stepped(step) => {
+                verdict = ClockVerdict::Moved;
+                clock.steady = false;
+                clock.stepped = Some(step);
                 clock.since = now;
+                // Nodes that are asked because of a doubt confirm it, and make no new one.
+                let confirms = doubt.zip(before).is_some_and(|(doubt, it)| it.sent < doubt);
+                if !confirms {
+                    self.doubt = Some(now);
+                    self.stood_still = false;
+                }
+                self.clock_news.push(ClockNews::Doubt);
+                self.suspect_ourselves();
             }
         }
         self.judge_clocks(now);
-        fits && self.nodes[node].clock.steady || !self.quarantine
+        if !self.quarantine {
+            return ClockVerdict::Fits;
+        }
+        match verdict {
+            ClockVerdict::Fits if !self.nodes[node].clock.steady => ClockVerdict::Moved,
+            verdict => verdict,
+        }
     }
 
     /// What there is to tell, since this was asked last.
@@ -132,7 +192,7 @@ impl Admission {
 
     /// When a node's clock has to be read again at the latest.
     pub(super) fn reading_due(&self, node: usize) -> Time {
-        let pause = (self.shortest_ttl / 10).clamp(SHORTEST_PAUSE, LONGEST_PAUSE);
+        let pause = (self.clock_tolerance * READ_AGAIN).clamp(SHORTEST_PAUSE, LONGEST_PAUSE);
         let reading = self.nodes[node].clock.reading;
         reading.map_or_else(Time::default, |reading| reading.received.after(pause))
     }
@@ -150,7 +210,8 @@ impl Admission {
             let step = match place {
                 Place::Unknown => continue,
                 Place::Ahead(by) => Some(Step::Forward(by)),
-                Place::Behind(by) => Some(Step::Back(by)),
+                // By little, it has drifted.
+                Place::Behind(by) => Some(Step::Back(by)).filter(|_| by > self.clock_tolerance),
                 // Somebody was faster, and its mark says so already.
                 Place::Noted => stepped.filter(|_| !self.stood_still),
             };
@@ -174,13 +235,16 @@ impl Admission {
     }
 
     /// The node was looked at. A clock that has moved away from the set little by little is noted anew,
-    /// before a process that has just begun would take that for a step.
+    /// before a process that has just begun would take that for a step. Not while that may have been a
+    /// step: the mark would hide it.
     pub(super) fn note_drift(&mut self, node: usize, now: Time) {
-        let steady = self.nodes[node].clock.steady && self.mechanisms.clocks_are_noted;
+        let clock = &self.nodes[node].clock;
+        let steady = clock.steady && !clock.doubtful && self.mechanisms.clocks_are_noted;
+        let has_gained = clock.tracker.is_some_and(|tracker| tracker.has_gained());
         let reference = self.reference_for(node, now).filter(|_| steady);
-        let moved = reference.is_some_and(|reference| {
-            let place = self.compared(node, reference, self.apart() / 2, now);
-            matches!(place, Place::Ahead(_) | Place::Behind(_))
+        let moved = reference.and_then(|it| self.off_mark(node, it, now)).is_some_and(|off| {
+            let much = self.noted_anew();
+            off.behind > much || off.ahead > much && !has_gained
         });
         if let Some(seen) = self.nodes[node].seen.as_mut().filter(|_| moved && self.quarantine)
             && let Judgement::Ours(state) = seen.judgement
@@ -189,8 +253,10 @@ impl Admission {
         }
     }
 
-    /// How far the node's clock is ahead of the set now, in milliseconds, for its mark; `None` while what
-    /// there is to compare it with is in doubt itself.
+    /// How far the node's clock is ahead of the set now at least, in milliseconds, for its mark; `None`
+    /// while what there is to compare it with is in doubt itself.
+    ///
+    /// At least, for a mark that is too high would hide a step.
     pub(super) fn ahead_ms(&self, node: usize, now: Time) -> Option<i64> {
         let others = |other: usize| other != node && self.nodes[other].clock.noted_ms.is_some();
         let in_doubt = |other: usize| {
@@ -201,24 +267,36 @@ impl Admission {
         if reference.is_none() && (0..self.nodes.len()).any(|it| others(it) && in_doubt(it)) {
             return None;
         }
-        let clock = &self.nodes[node].clock;
         let noted = reference.or_else(|| self.reference(now, 1, others));
         let (from, to) = match noted {
             Some(Reference { lowest, highest }) => (lowest.0, highest.1),
             // Nobody has noted anything: this is how it begins.
             None => {
                 let clocks = self.nodes.iter().filter_map(|known| known.clock.reading);
-                let mut clocks: Vec<_> = clocks.map(Offset::middle_us).collect();
-                clocks.sort_unstable();
-                let middle = *clocks.get(clocks.len().checked_sub(1)? / 2)?;
+                let middle = median(clocks.map(Offset::middle_us))?;
                 (middle, middle)
             }
         };
-        let (least, most) = clock.reading?.spread(now);
-        let width = most.saturating_sub(least).max(to.saturating_sub(from));
-        let exact = width < EXACT.as_micros().try_into().unwrap_or(i64::MAX);
+        let (least, most) = self.nodes[node].clock.bounds_us(now)?;
+        let width = most.saturating_sub(least).saturating_add(to.saturating_sub(from));
+        let exact = width < i64::try_from(self.clock_tolerance.as_micros()).unwrap_or(i64::MAX);
         (exact || self.is_doubted_enough(node, now))
-            .then_some((least.midpoint(most) - from.midpoint(to)).div_euclid(1_000))
+            .then_some(least.saturating_sub(to).div_euclid(1_000))
+    }
+
+    /// The set's time in microseconds since 1970: the median over the last known clocks of all nodes, each
+    /// corrected by what its mark says it is ahead of the set. So it does not depend on which nodes were
+    /// heard last, and a clock that is wrong all the time does not move it. `None` unless the clocks of a
+    /// majority are known; with `any`, of one node at least.
+    pub(crate) fn time_us(&self, now: Time, any: bool) -> Option<i64> {
+        let corrected = self.nodes.iter().filter_map(|known| {
+            let noted_us = known.clock.noted_ms?.saturating_mul(1_000);
+            let ahead_us = if self.mechanisms.time_is_corrected { noted_us } else { 0 };
+            Some(known.clock.reading?.middle_us().saturating_sub(ahead_us))
+        });
+        let enough = any || corrected.clone().count() >= majority(self.nodes.len());
+        let middle_us = median(corrected).filter(|_| enough)?;
+        Some(microseconds(now).saturating_add(middle_us))
     }
 
     /// Until when a node is in doubt for the sake of which nobody can be asked.
@@ -241,8 +319,7 @@ impl Admission {
         }
         let alone = self.in_doubt_until(node).is_some();
         let reference = self.reference_for(node, now).filter(|_| !alone);
-        let place = reference
-            .map_or(Place::Unknown, |reference| self.compared(node, reference, self.apart(), now));
+        let place = reference.map_or(Place::Unknown, |it| self.compared(node, it, now));
         match place {
             Place::Unknown if self.is_doubted_enough(node, now) => Place::Noted,
             place => place,
@@ -257,34 +334,48 @@ impl Admission {
         if self.nodes[node].clock.stepped.is_none() {
             return self.reference(now, all, |it| self.nodes[it].clock.stepped.is_none());
         }
-        let steady = |other: usize| other != node && self.nodes[other].clock.steady;
+        let steady = |other: usize| {
+            let clock = &self.nodes[other].clock;
+            other != node && clock.steady && !clock.doubtful
+        };
         self.reference(now, 1, steady).or_else(|| self.reference(now, all, |_| true))
     }
 
-    /// Where the node's clock is, compared with the set; off by more than `apart`.
-    fn compared(&self, node: usize, reference: Reference, apart: Duration, now: Time) -> Place {
-        let clock = &self.nodes[node].clock;
-        let (Some(reading), Some(noted_ms), true) =
-            (clock.reading, clock.noted_ms, self.is_fresh(node))
-        else {
-            return Place::Unknown;
-        };
-        let (least, most) = reading.spread(now);
-        let noted_us = noted_ms.saturating_mul(1_000);
-        let (least, most) = (least.saturating_sub(noted_us), most.saturating_sub(noted_us));
-        let us = |us: i64| Duration::from_micros(u64::try_from(us).unwrap_or(0));
-        let ahead_of = |other: (i64, i64)| us(least.saturating_sub(other.1));
-        let behind = |other: (i64, i64)| us(other.0.saturating_sub(most));
-        let Reference { lowest, highest } = reference;
-        if ahead_of(highest) > apart {
-            Place::Ahead(ahead_of(highest))
-        } else if behind(lowest) > apart {
-            Place::Behind(behind(lowest))
-        } else if ahead_of(lowest) > apart || behind(highest) > apart {
+    /// Where the node's clock is, compared with the set.
+    fn compared(&self, node: usize, reference: Reference, now: Time) -> Place {
+        let Some(off) = self.off_mark(node, reference, now) else { return Place::Unknown };
+        let tolerance = self.clock_tolerance;
+        let noted_anew = self.noted_anew();
+        if off.ahead > tolerance {
+            Place::Ahead(off.ahead)
+        } else if off.behind > noted_anew {
+            Place::Behind(off.behind)
+        } else if off.perhaps_ahead > tolerance - noted_anew && self.mechanisms.doubt_has_no_vote
+            || off.perhaps_behind > tolerance
+        {
             Place::Unknown
         } else {
             Place::Noted
         }
+    }
+
+    /// A clock that is off from its mark by more is noted anew.
+    fn noted_anew(&self) -> Duration {
+        (self.clock_tolerance / NOTE_ANEW).max(ROUNDING)
+    }
+
+    /// How far the node's clock is off from what its mark says; `None` if it has to be read first.
+    fn off_mark(&self, node: usize, reference: Reference, now: Time) -> Option<Off> {
+        let (least, most) =
+            self.nodes[node].clock.set_bounds_us(now).filter(|_| self.is_fresh(node))?;
+        let us = |us: i64| Duration::from_micros(u64::try_from(us).unwrap_or(0));
+        let Reference { lowest, highest } = reference;
+        Some(Off {
+            ahead: us(least.saturating_sub(highest.1)),
+            behind: us(lowest.0.saturating_sub(most)),
+            perhaps_ahead: us(most.saturating_sub(lowest.0)),
+            perhaps_behind: us(highest.0.saturating_sub(most)),
+        })
     }
 
     /// How far the set is ahead of our own clock, by those nodes (`of`) whose clocks have been read since
@@ -296,14 +387,9 @@ impl Admission {
         at_least: usize,
         of: impl Fn(usize) -> bool,
     ) -> Option<Reference> {
-        let says = |node: usize| {
-            let clock = &self.nodes[node].clock;
-            let noted_us = clock.noted_ms?.saturating_mul(1_000);
-            let (least, most) = clock.reading?.spread(now);
-            Some((least.saturating_sub(noted_us), most.saturating_sub(noted_us)))
-        };
         let nodes = (0..self.nodes.len()).filter(|node| of(*node) && self.is_fresh(*node));
-        let (mut least, mut most): (Vec<_>, Vec<_>) = nodes.filter_map(says).unzip();
+        let bounds = nodes.filter_map(|node| self.nodes[node].clock.set_bounds_us(now));
+        let (mut least, mut most): (Vec<_>, Vec<_>) = bounds.unzip();
         least.sort_unstable();
         most.sort_unstable();
         let all = at_least.max(least.len());
@@ -326,16 +412,5 @@ impl Admission {
             let by = forward.into_iter().min().unwrap_or_default();
             self.clock_news.push(ClockNews::StoodStill(by));
         }
-    }
-
-    /// What a clock may gain beyond its rate before it matters: half of what the validity of the shortest
-    /// lock allows for. The other half is left for the rates of clocks, which are far below it.
-    fn slack(&self) -> Duration {
-        validity::drift(self.shortest_ttl) / 2
-    }
-
-    /// The same for what is noted.
-    fn apart(&self) -> Duration {
-        self.slack().max(APART)
     }
 }

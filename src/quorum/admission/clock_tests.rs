@@ -1,6 +1,6 @@
 //! Clocks that are set, case by case; `search.rs` mixes them with everything else.
 
-use super::super::pace::Step;
+use super::super::clock_tracker::Step;
 use super::model::{MAX_TTL, World, configuration};
 use super::*;
 
@@ -249,27 +249,110 @@ fn a_step_in_quarantine_begins_another_one() {
     assert!(world.servers[0].is_admitted());
 }
 
-/// The shorter the locks, the smaller the steps that matter.
+/// What every validity allows for costs nobody a vote; more does, for as long as any lock can live.
 #[test]
-fn the_shortest_ttl_says_which_steps_matter() {
-    for (ttl, matters) in [(seconds(2), true), (seconds(10), false)] {
-        let mut world = World::settled(3, 1, Mechanisms::ALL);
-        world.clients[0].admission.uses(ttl);
+fn the_sets_tolerance_says_which_steps_matter() {
+    let votes_after = |by_ms, mechanisms| {
+        let mut world = World::settled(3, 1, mechanisms);
         world.run(seconds(2));
-        set_by(&mut world, 0, 40);
-        assert_eq!(!world.takes(0, 0), matters, "{ttl:?}");
+        set_by(&mut world, 0, by_ms);
+        let set_at = world.now;
+        // It was read half a second ago, so five milliseconds may be drift.
+        world.advance(Duration::from_millis(500));
+        let mut votes = world.takes(0, 0);
+        while world.now < set_at.after(MAX_TTL - seconds(1)) {
+            world.advance(Duration::from_millis(200));
+            votes |= world.takes(0, 0);
+            world.visit(0);
+        }
+        votes
+    };
+    for (by_ms, votes) in [(94, true), (101, false), (104, false), (107, false)] {
+        assert_eq!(votes_after(by_ms, Mechanisms::ALL), votes, "{by_ms}");
     }
+    assert!(votes_after(101, Mechanisms { doubt_has_no_vote: false, ..Mechanisms::ALL }));
+}
+
+/// A clock that has moved by little is not noted anew before it is certain that it was drift: a process
+/// that begins after another step would count from there.
+#[test]
+fn two_small_steps_are_not_hidden_by_a_new_note() {
+    let mut world = World::settled(3, 1, Mechanisms::ALL);
+    world.run(seconds(2));
+    set_by(&mut world, 0, 60);
+    world.run(seconds(1));
+    set_by(&mut world, 0, 60);
+    let other = newcomer(&mut world);
+    world.visit(other);
+    assert!(!world.takes(other, 0));
 }
 
 #[test]
 fn clocks_are_read_often_enough() {
-    for (ttl, pause) in [(1, 1), (10, 1), (30, 3), (3_600, 10)] {
-        let configuration = Configuration { max_ttl: seconds(ttl), ..configuration(3) };
+    let ms = Duration::from_millis;
+    for (tolerance, pause) in [(10, 100), (50, 500), (100, 1_000), (1_000, 10_000), (5_000, 10_000)]
+    {
+        let configuration = Configuration { clock_tolerance: ms(tolerance), ..configuration(3) };
         let mut world = World::new(3, &[configuration], Mechanisms::ALL);
-        world.run(seconds(ttl + 2));
+        world.run(MAX_TTL + seconds(2));
         assert!(world.takes(0, 0), "and its clock is read");
         let now = world.clients[0].now(world.now);
         let until = world.clients[0].admission.settled_until(0).expect("it is admitted");
-        assert_eq!(until.since(now), seconds(pause), "{ttl}");
+        assert_eq!(until.since(now), ms(pause), "{tolerance}");
     }
+}
+
+/// The set's time, as that client knows it, in milliseconds since the true one.
+fn time_ms(world: &World, client: usize) -> Option<i64> {
+    let client = &world.clients[client];
+    let time_us = client.admission.time_us(client.now(world.now), false)?;
+    let now_us = i64::try_from(world.now.since(Time::default()).as_micros()).expect("short");
+    Some((time_us - now_us).div_euclid(1_000))
+}
+
+/// Two of five masters are a minute ahead: whichever of them a client knows, the set's time is the same.
+#[test]
+fn the_sets_time_does_not_depend_on_which_nodes_are_heard() {
+    for mechanisms in [Mechanisms::ALL, Mechanisms { time_is_corrected: false, ..Mechanisms::ALL }]
+    {
+        let mut world = World::new(5, &[configuration(5)], mechanisms);
+        (0..2).for_each(|node| world.servers[node].clock_ms = 60_000);
+        world.run(MAX_TTL * 3);
+        let [first, second] = [[3, 4], [1, 2]].map(|away| {
+            let other = newcomer(&mut world);
+            away.into_iter().for_each(|node| world.reach(other, node, false));
+            world.visit(other);
+            time_ms(&world, other).expect("a majority is known")
+        });
+        assert_eq!((first - second).abs() < 100, mechanisms.time_is_corrected, "{first} {second}");
+        // One of them forgets, and is known only with those whose clocks are right.
+        world.restart(0, false);
+        world.reach(0, 3, false);
+        world.reach(0, 4, false);
+        world.run(MAX_TTL * 2);
+        let other = newcomer(&mut world);
+        [1, 2].into_iter().for_each(|node| world.reach(other, node, false));
+        world.visit(other);
+        let third = time_ms(&world, other).expect("a majority is known");
+        assert_eq!((first - third).abs() < 100, mechanisms.time_is_corrected, "{first} {third}");
+    }
+}
+
+#[test]
+fn the_sets_time_takes_the_clocks_of_a_majority() {
+    let mut world = World::settled(5, 1, Mechanisms::ALL);
+    let other = newcomer(&mut world);
+    (1..5).for_each(|node| world.reach(other, node, false));
+    world.visit(other);
+    assert_eq!(time_ms(&world, other), None);
+    world.reach(other, 3, true);
+    world.visit(other);
+    assert_eq!(time_ms(&world, other), None);
+    world.reach(other, 4, true);
+    world.visit(other);
+    assert!(time_ms(&world, other).is_some_and(|ms| ms.abs() < 100));
+    // What was known of a node goes on while it cannot be reached.
+    world.reach(other, 4, false);
+    world.advance(seconds(60));
+    assert!(time_ms(&world, other).is_some_and(|ms| ms.abs() < 100));
 }

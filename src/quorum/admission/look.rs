@@ -104,6 +104,7 @@ mod tests {
             set_name: "default".to_owned(),
             nodes: 3,
             max_ttl: Duration::from_secs(30),
+            clock_tolerance: Duration::from_millis(100),
             quarantine: true,
             index: None,
         }
@@ -175,6 +176,7 @@ mod tests {
             Configuration { set_name: "other".to_owned(), ..configuration() },
             Configuration { nodes: 5, ..configuration() },
             Configuration { max_ttl: Duration::from_millis(29_999), ..configuration() },
+            Configuration { clock_tolerance: Duration::from_millis(99), ..configuration() },
             Configuration { quarantine: false, ..configuration() },
             Configuration { index: Some(0), ..configuration() },
         ];

@@ -7,12 +7,14 @@ use super::super::set_time::ClockRange;
 use super::*;
 
 pub(super) const MAX_TTL: Duration = Duration::from_millis(10_000);
+pub(super) const TOLERANCE: Duration = Duration::from_millis(100);
 
 pub(super) fn configuration(nodes: usize) -> Configuration {
     Configuration {
         set_name: "default".to_owned(),
         nodes,
         max_ttl: MAX_TTL,
+        clock_tolerance: TOLERANCE,
         quarantine: true,
         index: None,
     }
@@ -296,9 +298,9 @@ impl World {
         }
         self.advance(Duration::from_millis(1));
         let before = self.servers[node].clock_ms;
-        // What drift may explain to a client that has not looked for minutes is not noticed by it. And of
-        // one clock or two nobody knows which one is wrong.
-        if ahead_ms - before > 5_000 && self.servers.len() > 2 {
+        // Of one clock or two nobody knows which one is wrong.
+        let matters = i64::try_from(TOLERANCE.as_millis()).expect("short");
+        if ahead_ms - before > matters && self.servers.len() > 2 {
             self.servers[node].set_at = self.now;
         }
         self.servers[node].clock_ms = ahead_ms;
@@ -348,7 +350,8 @@ impl World {
         }
         // The time comes with the answer.
         let own = client.now(self.now);
-        client.admission.read(node, server.read(self.now, own, own))
+        let verdict = client.admission.read(node, server.read(self.now, own, own));
+        verdict == ClockVerdict::Fits
     }
 
     /// Whether a majority grants to `client` now.

@@ -1,6 +1,6 @@
 //! For each mechanism of admission: what goes wrong without it.
 
-use super::super::{Basis, Extension, ExtensionVote, Renewed};
+use super::super::{Allowance, Basis, Extension, ExtensionVote, Renewed};
 use super::model::{MAX_TTL, World, configuration};
 use super::*;
 
@@ -186,7 +186,7 @@ fn a_holder_outlives_one_restart_after_the_other(mechanisms: Mechanisms) -> bool
                 start.after(MAX_TTL),
                 MAX_TTL,
                 Basis::Majority,
-                mechanisms,
+                Allowance::for_drift(mechanisms),
             );
             for (node, has_key) in has_key.iter_mut().enumerate() {
                 if !world.clients[0].admission.serves_holders(node) {

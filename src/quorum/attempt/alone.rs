@@ -48,7 +48,7 @@ impl Attempt {
 mod tests {
     use std::time::Duration;
 
-    use super::super::super::{Ballot, Conclusion, Failure, Judged, Mechanisms, Outlook, Quorum};
+    use super::super::super::{Allowance, Ballot, Conclusion, Failure, Judged, Outlook, Quorum};
     use super::*;
 
     const TIMEOUT: Duration = Duration::from_millis(200);
@@ -59,7 +59,7 @@ mod tests {
 
     fn attempt() -> Attempt {
         let ttl = Duration::from_secs(10);
-        let mut attempt = Attempt::new(3, at(0), at(200), ttl, Mechanisms::ALL);
+        let mut attempt = Attempt::new(3, at(0), at(200), ttl, Allowance::FOR_DRIFT);
         attempt.begin_with(1);
         assert!(attempt.sending(1, at(0)) && !attempt.decided());
         attempt

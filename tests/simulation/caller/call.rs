@@ -4,7 +4,9 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use super::{BACKOFF, Caller, Doing};
-use crate::quorum::{Acquisition, Attempt, Outcome, Patience, Policy, Terms, Ticket, Time};
+use crate::quorum::{
+    Acquisition, Allowance, Attempt, Outcome, Patience, Policy, Terms, Ticket, Time,
+};
 use crate::simulation::client::{Client, Cx, Phase};
 use crate::simulation::held::Held;
 use crate::simulation::round::Round;
@@ -119,7 +121,9 @@ impl Caller {
             && cx.net.chance.one_in(5);
         let share = cx.net.chance.pick(&[0.5, 1.5, 3.0]);
         let max_hold = limited.then(|| cx.settings.ttl.mul_f64(share));
-        let terms = Terms { ttl: cx.settings.ttl, renewed, max_hold, mechanisms };
+        let clock_tolerance = cx.settings.clock_tolerance;
+        let allowance = Allowance { clock_tolerance, mechanisms };
+        let terms = Terms { ttl: cx.settings.ttl, renewed, max_hold, allowance };
         let terms = terms.ending_with_the_hold();
         let began = cx.net.now;
         let cancels = cx.phase == Phase::Working && !rolling && cx.net.chance.one_in(4);

@@ -10,6 +10,8 @@ mod jumps;
 mod long_locks;
 mod numbers;
 mod short_lives;
+mod skews;
+mod steps;
 mod turns;
 
 use std::time::Duration;
@@ -71,6 +73,7 @@ fn calm(seed: u64, nodes: usize, setups: &[Setup]) -> Plan {
         callers: vec![1; clients],
         names: 1,
         ttl: setups[0].ttl,
+        clock_tolerance: setups[0].clock_tolerance,
         node_timeout: setups[0].node_timeout,
         rates_ppm: (0..clients + nodes).map(|_| chance.number(-4_500..4_501)).collect(),
         wall_offsets: (0..nodes).map(|_| chance.number(0..100) as u64).collect(),
@@ -97,8 +100,8 @@ fn calm(seed: u64, nodes: usize, setups: &[Setup]) -> Plan {
 
 /// A client of three nodes.
 fn client(ttl: Duration, habit: Habit) -> Setup {
-    let node_timeout = Duration::from_millis(200);
-    Setup { nodes: 3, ttl, max_ttl: seconds(20), node_timeout, habit }
+    let (clock_tolerance, node_timeout) = (ms(100), ms(200));
+    Setup { nodes: 3, ttl, max_ttl: seconds(20), clock_tolerance, node_timeout, habit }
 }
 
 /// Something that goes wrong between those times.

@@ -1,0 +1,80 @@
+//! The wall clock of a node is set forward by little, while clients use locks of very different lengths.
+
+use super::*;
+
+/// The first client holds a lock on just as many nodes as it takes, and is cut off at `cut`: it believes
+/// in the lock until its TTL is nearly over. The clock of one of those nodes is set forward `by` so much.
+fn a_step(seed: u64, holder: Setup, others: Setup, by: Duration) -> Plan {
+    let mut plan = calm(seed, 3, &[holder, others]);
+    let (cut, end) = (seconds(5), seconds(20));
+    let step = cut + Chance::new(seed).ms(0..50);
+    plan.faults = vec![
+        fault(Duration::ZERO, end, Fault::Cut { client: 0, node: 2 }),
+        fault(cut, end, Fault::Isolated { client: 0, split: 0 }),
+        at(step, Fault::ClockJumps { node: 0, by }),
+    ];
+    plan
+}
+
+fn setup(ttl: Duration, max_ttl: Duration, habit: Habit) -> Setup {
+    Setup { max_ttl, ..client(ttl, habit) }
+}
+
+/// The other client gets the lock once it has come to its end.
+fn the_lock_changed_hands(run: &Run) -> bool {
+    let lost = tells(run, "client 0", "is told that it is lost");
+    lost && first_grant(run, 1, seconds(5)).is_some()
+}
+
+/// The other client has watched the clock, and its own locks live for minutes: what is a small part of
+/// their allowance for drift is more than a short lock has left.
+const LONG_AND_SHORT: Scenario = Scenario {
+    runs: 30,
+    plan: |seed| {
+        let max_ttl = seconds(600);
+        let by = Chance::new(seed).ms(2_300..2_900);
+        let holder = setup(seconds(3), max_ttl, Habit::Keeps);
+        a_step(seed, holder, setup(max_ttl, max_ttl, Habit::Contends), by)
+    },
+    happened: the_lock_changed_hands,
+};
+
+/// The same with a step of little more than a tenth of a second.
+const SMALL_STEP: Scenario = Scenario {
+    runs: 60,
+    plan: |seed| {
+        let max_ttl = seconds(30);
+        let holder = setup(seconds(1), max_ttl, Habit::Keeps);
+        a_step(seed, holder, setup(max_ttl, max_ttl, Habit::Contends), ms(140))
+    },
+    happened: the_lock_changed_hands,
+};
+
+/// All locks are short, and the other client begins after the step: it has nothing to compare the clock
+/// with but the node's mark.
+const NEWCOMER: Scenario = Scenario {
+    runs: 60,
+    plan: |seed| {
+        let max_ttl = seconds(20);
+        let holder = setup(seconds(1), max_ttl, Habit::Keeps);
+        let mut plan = a_step(seed, holder, setup(seconds(1), max_ttl, Habit::Contends), ms(45));
+        plan.faults.push(fault(Duration::ZERO, ms(5_200), Fault::Crashed { client: 1 }));
+        plan
+    },
+    happened: the_lock_changed_hands,
+};
+
+#[test]
+fn a_step_that_is_small_for_long_locks_does_not_end_a_short_one() {
+    LONG_AND_SHORT.holds(1);
+}
+
+#[test]
+fn a_step_of_a_tenth_of_a_second_does_not_end_a_short_lock() {
+    SMALL_STEP.holds(1);
+}
+
+#[test]
+fn a_process_that_begins_after_a_small_step_does_not_end_a_short_lock() {
+    NEWCOMER.holds(1);
+}
