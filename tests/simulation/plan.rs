@@ -134,11 +134,67 @@ impl Plan {
         } else {
             plan.anything(&mut chance)
         };
+        plan.keep_away_long_enough();
         plan.local_queues = !chance.one_in(4);
         if !quiet && chance.one_in(12) {
             plan.become_a_pair();
+        } else if !quiet && !plan.new_set {
+            if chance.one_in(3) {
+                plan.mix_lengths(&mut chance);
+            }
+            if nodes >= 3 && chance.one_in(3) {
+                plan.step_a_clock(&mut chance);
+            }
+            plan.begin_late(&mut chance);
         }
         plan
+    }
+
+    /// Locks of very different lengths side by side, up to the longest that there may be.
+    fn mix_lengths(&mut self, chance: &mut Chance) {
+        let usual = self.setup(0);
+        let max_ttl = Duration::from_secs(chance.pick(&[4, 8, 20]));
+        let shortest = self.clock_tolerance.max(self.node_timeout / 2) * 4;
+        let lengths = [shortest, Duration::from_secs(1), Duration::from_secs(3), max_ttl];
+        let setup = |_| Setup { ttl: chance.pick(&lengths), max_ttl, ..usual };
+        self.setups = (0..self.callers.len()).map(setup).collect();
+        self.ttl = self.setups.iter().map(|setup| setup.ttl).min().unwrap_or(self.ttl);
+        self.keep_away_long_enough();
+    }
+
+    /// The wall clock of one node is set forward, by little more or less than what matters or by much,
+    /// while it is reached as ever; and nothing else makes nodes forget locks.
+    fn step_a_clock(&mut self, chance: &mut Chance) {
+        self.faults.retain(|it| !it.fault.forgets(false) && !it.fault.steps());
+        let node = chance.below((self.nodes - 1) / 2);
+        let tolerance_ms = self.clock_tolerance.as_millis() as u64;
+        let around = chance.ms(tolerance_ms * 4 / 5..tolerance_ms * 3 / 2);
+        let much = chance.ms(1..20_000);
+        let by = if chance.one_in(2) { around } else { much };
+        let at = chance.ms(1_000..FAULTS_END.as_millis() as u64);
+        let lasts = Duration::from_millis(1);
+        self.faults.push(Scheduled { at, lasts, fault: Fault::ClockJumps { node, by } });
+    }
+
+    /// Some processes begin later than others.
+    fn begin_late(&mut self, chance: &mut Chance) {
+        for client in 0..self.callers.len() {
+            if chance.one_in(6) {
+                let lasts = chance.ms(1..FAULTS_END.as_millis() as u64);
+                let fault = Fault::Crashed { client };
+                self.faults.push(Scheduled { at: Duration::ZERO, lasts, fault });
+            }
+        }
+    }
+
+    /// Nodes that forget, and are in no quarantine for it, are away for longer than any lock lives.
+    fn keep_away_long_enough(&mut self) {
+        let (away, quarantine) = (self.away(), self.quarantine);
+        for scheduled in &mut self.faults {
+            if scheduled.fault.forgets(quarantine) {
+                scheduled.lasts = scheduled.lasts.max(away);
+            }
+        }
     }
 
     /// What a client is set to.
@@ -176,12 +232,15 @@ impl Plan {
         (1..self.callers.len()).all(|client| of(client) == of(0))
     }
 
-    /// Whether numbers have to rise, whatever happens: while no node forgets, or while the masters'
-    /// clocks agree.
+    /// Whether numbers have to rise, whatever nodes forget: while a majority keeps its marks (which is seen
+    /// when one forgets), or while the masters' clocks agree.
     pub(super) fn promises_tokens(&self) -> bool {
-        let forgets = self.faults.iter().any(|scheduled| scheduled.fault.forgets(false));
-        let steps = self.faults.iter().any(|scheduled| scheduled.fault.steps());
-        self.fencing && !self.wrong_rates && (!forgets || self.walls_agree && !steps)
+        self.fencing && !self.wrong_rates
+    }
+
+    /// Whether the masters' clocks agree as well as a lock lives.
+    pub(super) fn clocks_agree(&self) -> bool {
+        self.walls_agree && !self.faults.iter().any(|scheduled| scheduled.fault.steps())
     }
 
     /// How long a node that lost its data is kept away, so that no lock it has forgotten is valid
@@ -239,20 +298,13 @@ impl Plan {
     fn anything(&self, chance: &mut Chance) -> Vec<Scheduled> {
         let end = FAULTS_END.as_millis() as u64;
         let many = chance.pick(&[3, 8, 20, 40]);
-        let mut faults: Vec<_> = (0..many)
-            .map(|_| {
-                let at = chance.ms(0..end);
-                let most = chance.pick(&[50, 500, 3_000, 3_000, 8_000]);
-                let lasts = chance.ms(1..most);
-                Scheduled { at, lasts, fault: self.fault(chance) }
-            })
-            .collect();
-        for scheduled in &mut faults {
-            if scheduled.fault.forgets(self.quarantine) {
-                scheduled.lasts = scheduled.lasts.max(self.away());
-            }
-        }
-        faults
+        let one = |_| {
+            let at = chance.ms(0..end);
+            let most = chance.pick(&[50, 500, 3_000, 3_000, 8_000]);
+            let lasts = chance.ms(1..most);
+            Scheduled { at, lasts, fault: self.fault(chance) }
+        };
+        (0..many).map(one).collect()
     }
 
     fn fault(&self, chance: &mut Chance) -> Fault {

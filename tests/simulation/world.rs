@@ -3,11 +3,13 @@
 use std::time::Duration;
 
 use super::checkers::{Grant, Turns, Violation, kept_back, leaked};
+use super::claim::MARK;
 use super::client::{Client, Phase};
 use super::faults;
 use super::network::{Event, LATEST, Network};
 use super::plan::Plan;
 use super::switches::Switches;
+use crate::quorum::majority;
 
 /// Far more than any run needs whose threads do not spin.
 const MOST_EVENTS: u64 = 3_000_000;
@@ -121,6 +123,12 @@ impl World {
         let away_until = &mut self.net.nodes[node].away_until;
         *away_until = until.max(*away_until);
         self.net.checks.forgotten = true;
+        // The set's time goes on through the marks of the others.
+        let now = self.net.now;
+        let others = self.net.nodes.iter_mut().enumerate().filter(|(other, _)| *other != node);
+        let marks = others.filter_map(|(_, other)| other.value(MARK, now)).count();
+        let goes_on = self.plan.quarantine && marks >= majority(self.plan.nodes);
+        self.net.checks.promise_tokens &= goes_on || self.plan.clocks_agree();
     }
 
     fn phase(&mut self, phase: Phase) {

@@ -47,7 +47,8 @@ impl Caller {
         if settings.rolling && *client == 0 && index == 0 {
             return Use { until: now.after(hour), extend: None, unlock };
         }
-        let extend = chance.one_in(4).then(|| ttl.mul_f64(chance.pick(&[0.5, 1.0, 4.0, 4.0])));
+        let asks = |share| ttl.mul_f64(share).min(settings.max_ttl);
+        let extend = chance.one_in(4).then(|| asks(chance.pick(&[0.5, 1.0, 4.0, 4.0])));
         let until = match chance.below(4) {
             // Who is told of the end when it comes.
             0 if !held.terms.get().renewed => now.after(hour),

@@ -37,8 +37,8 @@ const SCENARIO: Scenario = Scenario {
 fn tokens_rise_although_the_masters_clocks_disagree_and_one_has_forgotten() {
     SCENARIO.holds(1);
 }
+
 #[test]
-fn dbg_story() {
-    let run = world::run(&(SCENARIO.plan)(1), Switches::ALL_ON, true);
-    println!("{}", run.story.join("\n"));
+fn without_the_marks_a_token_falls_by_what_the_clocks_differ() {
+    SCENARIO.breaks(Mechanisms { time_is_corrected: false, ..ALL }, &["tokens"]);
 }

@@ -57,8 +57,25 @@ const NEWCOMER: Scenario = Scenario {
     plan: |seed| {
         let max_ttl = seconds(20);
         let holder = setup(seconds(1), max_ttl, Habit::Keeps);
-        let mut plan = a_step(seed, holder, setup(seconds(1), max_ttl, Habit::Contends), ms(45));
+        let by = Chance::new(seed).ms(45..95);
+        let mut plan = a_step(seed, holder, setup(seconds(1), max_ttl, Habit::Contends), by);
         plan.faults.push(fault(Duration::ZERO, ms(5_200), Fault::Crashed { client: 1 }));
+        plan
+    },
+    happened: the_lock_changed_hands,
+};
+
+/// The step is somewhat larger than what every validity allows for, and the way to that node is so long
+/// that no reading of its clock is certain of that.
+const IN_DOUBT: Scenario = Scenario {
+    runs: 120,
+    plan: |seed| {
+        let clock_tolerance = ms(400);
+        let (ttl, max_ttl) = (seconds(2), seconds(20));
+        let holder = Setup { clock_tolerance, ..setup(ttl, max_ttl, Habit::Keeps) };
+        let mut plan = a_step(seed, holder, Setup { habit: Habit::Contends, ..holder }, ms(505));
+        let slow = Fault::Slow { client: 1, node: 0, by: ms(54) };
+        plan.faults.push(fault(Duration::ZERO, seconds(20), slow));
         plan
     },
     happened: the_lock_changed_hands,
@@ -70,6 +87,11 @@ fn a_step_that_is_small_for_long_locks_does_not_end_a_short_one() {
 }
 
 #[test]
+fn without_the_watch_a_step_that_is_small_for_long_locks_ends_a_short_one() {
+    LONG_AND_SHORT.breaks(Mechanisms { clocks_are_watched: false, ..ALL }, &["exclusion"]);
+}
+
+#[test]
 fn a_step_of_a_tenth_of_a_second_does_not_end_a_short_lock() {
     SMALL_STEP.holds(1);
 }
@@ -77,4 +99,19 @@ fn a_step_of_a_tenth_of_a_second_does_not_end_a_short_lock() {
 #[test]
 fn a_process_that_begins_after_a_small_step_does_not_end_a_short_lock() {
     NEWCOMER.holds(1);
+}
+
+#[test]
+fn without_the_tolerance_in_each_validity_a_small_step_makes_two_holders() {
+    NEWCOMER.breaks(Mechanisms { clock_tolerance: false, ..ALL }, &["exclusion"]);
+}
+
+#[test]
+fn doubt_about_a_step_counts_against_the_vote() {
+    IN_DOUBT.holds(1);
+}
+
+#[test]
+fn without_the_doubt_a_step_that_nobody_is_certain_of_makes_two_holders() {
+    IN_DOUBT.breaks(Mechanisms { doubt_has_no_vote: false, ..ALL }, &["exclusion"]);
 }
