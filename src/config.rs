@@ -81,7 +81,7 @@ pub enum Fallback {
     /// lock is lost. A lock that is not renewed stays on the first node alone.
     ///
     /// Its [`FencingToken`](crate::FencingToken) is the first node's: larger than earlier ones as far as
-    /// the masters' clocks agree.
+    /// the masters' clocks are known, and agree.
     ///
     /// For jobs that had better run twice than not at all.
     SingleNode {

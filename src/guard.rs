@@ -73,10 +73,12 @@ impl Guard {
     /// [`fencing(false)`](crate::Builder::fencing).
     ///
     /// A storage that keeps the largest token it has seen, and refuses writes with a smaller one, is
-    /// safe from a holder that does not know yet that its lock is lost. It is so as long as a majority
-    /// of the masters keep their data, or else their clocks agree to within the time that a lock
-    /// lives, so that numbers made from the time are larger than those that were forgotten. The nodes
-    /// keep a name's number for 24 hours after its last use.
+    /// safe from a holder that does not know yet that its lock is lost. It is so without condition as long
+    /// as each master of the majority that knew the last number keeps it: for 24 hours after the lock's
+    /// last use. Once one of them has forgotten it, it rests on the set's time, by which new numbers are
+    /// made: the median of the masters' clocks, each corrected by what the master's mark says it is ahead.
+    /// That goes on whichever masters forget, and whatever their clocks say, unless a majority of them
+    /// loses its marks at once; then their clocks have to agree.
     #[must_use]
     pub fn token(&self) -> Option<FencingToken> {
         self.tenancy.token
@@ -85,9 +87,10 @@ impl Guard {
     /// How much longer the lock is certainly ours, clock drift allowed for; zero once it may be
     /// somebody else's.
     ///
-    /// It is `TTL - time since the request was sent - drift`, and the drift is 1 % of the TTL and
-    /// 2 ms: the validity time of the Redlock algorithm (Redis documentation, "Distributed Locks
-    /// with Redis"). Judged by a clock that goes on while the machine is suspended, where the
+    /// It is `TTL - time since the request was sent - drift - clock tolerance`. The drift is 1 % of the TTL
+    /// and 2 ms: the validity time of the Redlock algorithm (Redis documentation, "Distributed Locks
+    /// with Redis"). The [`clock_tolerance`](crate::Builder::clock_tolerance) is by how much a master's
+    /// clock may be set forward, which ends its keys early. Judged by a clock that goes on while the machine is suspended, where the
     /// system has one.
     #[must_use]
     pub fn remaining(&self) -> Duration {

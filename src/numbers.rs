@@ -30,7 +30,7 @@ impl Numbers {
     }
 }
 
-/// Waits until the masters' time is known, where it is not yet and that is worth it: until `until` at
+/// Waits until the set's time is known, where it is not yet and that is worth it: until `until` at
 /// most. Before that no node grants anything to us either, since its clock has to be compared with others.
 pub(crate) fn wait_for_clocks(nodes: &[Node], until: Time, interrupts: Interrupts<'_>) -> Woken {
     const PAUSE: Duration = Duration::from_micros(200);

@@ -73,7 +73,7 @@ fn one_server_twice() {
 #[test]
 fn durations_out_of_range() {
     let ttl = |ttl| three().ttl(ttl);
-    rejected(ttl(Duration::ZERO), &["TTL is 0ns", "at least 20ms"]);
+    rejected(ttl(Duration::ZERO), &["TTL is 0ns", "at least twice the node_timeout"]);
     rejected(ttl(Duration::MAX), &["the most", "milliseconds"]);
     rejected(ttl(Duration::from_secs(86_401)), &["the most"]);
     rejected(
@@ -83,6 +83,15 @@ fn durations_out_of_range() {
     rejected(ttl(Duration::from_micros(500_500)), &["whole milliseconds"]);
     rejected(three().node_timeout(Duration::ZERO), &["node_timeout is 0ns", "at least 1 ms"]);
     rejected(three().node_timeout(Duration::MAX), &["twice the node_timeout"]);
+    let tolerance = |tolerance| three().clock_tolerance(tolerance);
+    for wrong in [Duration::ZERO, Duration::from_millis(9), Duration::from_micros(100_500)] {
+        rejected(tolerance(wrong), &["clock_tolerance is", "whole milliseconds", "at least 10ms"]);
+    }
+    rejected(tolerance(Duration::MAX), &["clock_tolerance is"]);
+    rejected(
+        tolerance(Duration::from_millis(101)).ttl(Duration::from_millis(403)),
+        &["the TTL is 403ms", "4 times the clock_tolerance of 101ms"],
+    );
     rejected(three().backoff(Duration::ZERO, Duration::ZERO), &["backoff"]);
     rejected(three().backoff(Duration::from_secs(2), Duration::from_secs(1)), &["backoff"]);
     rejected(three().key_prefix("p".repeat(2_000)), &["key_prefix has 2000 bytes"]);

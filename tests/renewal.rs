@@ -471,7 +471,8 @@ fn no_key_lives_longer_than_the_longest_hold_needs() {
     let none_lives_longer = || {
         for server in servers.iter() {
             let left = server.pttl(KEY);
-            assert!(left <= 20_300, "a key lives for {left} ms");
+            // One per cent, 2 ms, and the clock tolerance of 100 ms.
+            assert!(left <= 20_400, "a key lives for {left} ms");
         }
     };
     none_lives_longer();

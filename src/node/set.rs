@@ -167,10 +167,12 @@ impl NodeSet {
 
     /// The node has answered a look.
     pub(super) fn looked(&self, node: usize, look: Look, now: Time) {
-        self.set_clock(node, look.clock);
-        let set_time = self.time(now);
+        let clock = look.clock;
         let mut known = self.known.lock();
         let changed = known.looked(node, look, now);
+        // Only now: a caller that waits for the nodes' clocks asks for the set's time next.
+        self.set_clock(node, clock);
+        let set_time = self.time(now);
         let clock_news = known.admission.take_clock_news();
         let news = known.news();
         let ready_in = known.admission.ready_in(now, set_time);

@@ -14,6 +14,7 @@ use super::{Mechanisms, Time, majority};
 mod clock;
 #[cfg(test)]
 mod clock_tests;
+mod comparison;
 mod look;
 #[cfg(test)]
 mod model;

@@ -31,7 +31,7 @@ pub(super) const LAST_SEQUENCE: u64 = SEQUENCES - 1;
 /// names cannot be compared.
 ///
 /// It is never 0, and fits into a signed 64-bit integer, as databases have them, for centuries. Most of
-/// it is the masters' time; nothing should be read out of that.
+/// it is the set's time; nothing should be read out of that.
 ///
 /// # Examples
 ///

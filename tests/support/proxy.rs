@@ -25,6 +25,8 @@ struct Shared {
     /// Whether messages to those who listen are lost on their way, and how many were.
     swallows: AtomicBool,
     swallowed: AtomicUsize,
+    /// By how many milliseconds answers are late.
+    delay_ms: AtomicUsize,
 }
 
 /// How a message of a server to those who listen begins. Nothing else that it says to us does.
@@ -48,6 +50,7 @@ impl Proxy {
             ended: AtomicBool::new(false),
             swallows: AtomicBool::new(false),
             swallowed: AtomicUsize::new(0),
+            delay_ms: AtomicUsize::new(0),
         });
         let serving = shared.clone();
         thread::spawn(move || {
@@ -75,6 +78,11 @@ impl Proxy {
     /// Loses each message to those who listen from now on.
     pub fn swallow_messages(&self) {
         self.shared.swallows.store(true, Ordering::SeqCst);
+    }
+
+    /// Takes that much longer for each answer from now on.
+    pub fn delay(&self, by: Duration) {
+        self.shared.delay_ms.store(by.as_millis() as usize, Ordering::SeqCst);
     }
 
     /// How many messages were lost.
@@ -131,6 +139,7 @@ impl Shared {
     }
 
     fn lets_through(&self, bytes: &[u8]) -> bool {
+        thread::sleep(Duration::from_millis(self.delay_ms.load(Ordering::SeqCst) as u64));
         let lost = self.swallows.load(Ordering::SeqCst) && bytes.starts_with(MESSAGE);
         if lost {
             self.swallowed.fetch_add(1, Ordering::SeqCst);

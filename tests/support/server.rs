@@ -125,8 +125,15 @@ impl Server {
     /// at once, for all that it does from now on.
     #[track_caller]
     pub fn set_clock(&self, ahead_s: i64) {
+        self.set_clock_ms(ahead_s * 1_000);
+    }
+
+    /// The same in milliseconds.
+    #[track_caller]
+    pub fn set_clock_ms(&self, ahead_ms: i64) {
         assert!(self.clock.is_some(), "its clock cannot be set");
-        self.home.set_clock(&format!("{ahead_s:+}s"));
+        let (sign, ms) = (if ahead_ms < 0 { '-' } else { '+' }, ahead_ms.unsigned_abs());
+        self.home.set_clock(&format!("{sign}{}.{:03}s", ms / 1_000, ms % 1_000));
     }
 
     /// Stops the process where it is: connections open and stay open, and nothing answers.
@@ -304,7 +311,10 @@ impl Server {
         // has read its options goes to its standard error.
         let mut command = Command::new(&binary);
         if let Some(clock) = &self.clock {
-            self.home.set_clock("+0s");
+            // It is the machine's, and goes on over restarts.
+            if !self.home.clock().exists() {
+                self.home.set_clock("+0s");
+            }
             command
                 .env("LD_PRELOAD", &clock.preload)
                 .env("FAKETIME_TIMESTAMP_FILE", self.home.clock())

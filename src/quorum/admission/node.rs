@@ -81,6 +81,7 @@ impl Knowledge {
             _ => None,
         };
         self.clock.noted_ms = mark.as_ref().map(|mark| mark.ahead_ms);
+        self.clock.last_noted_ms = self.clock.noted_ms.or(self.clock.last_noted_ms);
         let quarantine = mark.and_then(|mark| mark.state.quarantine_id());
         // Looks need not be close together: a quarantine that is begun anew in between has another id.
         self.watch = quarantine.map(|id| match self.watch {

@@ -1,0 +1,179 @@
+//! Steps of a master's wall clock that are small for one client and large for another; and masters whose
+//! clocks disagree all the time. Left out where libfaketime is missing.
+//!
+//! `QUORLOCK_ROUNDS=20` has each test made so often.
+
+mod support;
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use quorlock::{Builder, FencingToken, Guard, Quorlock, Renewal};
+use support::clients::admitted;
+use support::{Server, Servers, wait_until};
+
+/// Never to be waited for.
+const LIMIT: Duration = Duration::from_secs(60);
+const NAME: &str = "orders/42";
+
+fn rounds() -> usize {
+    let rounds = std::env::var("QUORLOCK_ROUNDS").ok();
+    rounds.map_or(1, |rounds| rounds.parse().expect("QUORLOCK_ROUNDS is a number"))
+}
+
+/// Makes as many rounds as are asked for; none of them may end with what is found.
+#[track_caller]
+fn never<T: std::fmt::Debug>(round: impl Fn() -> Option<Option<T>>) {
+    let mut found = Vec::new();
+    let rounds = rounds();
+    for _ in 0..rounds {
+        let Some(one) = round() else { return };
+        found.extend(one);
+    }
+    println!("{} of {rounds} rounds", found.len());
+    assert!(found.is_empty(), "in {} of {rounds} rounds: {found:?}", found.len());
+}
+
+fn builder(urls: &[String], ttl: Duration, max_ttl: Duration) -> Builder {
+    Quorlock::builder()
+        .nodes(urls)
+        .ttl(ttl)
+        .max_ttl(max_ttl)
+        // A busy machine answers late.
+        .node_timeout((ttl / 2).min(Duration::from_secs(2)))
+        .no_quorum_timeout(LIMIT)
+}
+
+/// The lock on the first two of three masters, just as many as it takes, and nobody renews it.
+fn bare_majority(locks: &Quorlock, servers: &mut Servers) -> Guard {
+    servers[2].pause();
+    let guard = locks.mutex(NAME).renewal(Renewal::Manual).lock().expect("a majority is healthy");
+    servers[2].resume();
+    let key = servers[0].keys().into_iter().find(|key| key.ends_with(NAME));
+    let key = key.expect("the lock is held there");
+    wait_until("the last one to run what it was sent", LIMIT, || {
+        servers[2].command(&["DEL", &key]) == redis::Value::Int(1)
+    });
+    guard
+}
+
+/// For how long two guards were valid at once, by their own word, if they were.
+fn both_valid(guard: &Guard, other: &Quorlock) -> Option<Duration> {
+    while guard.check().is_ok() {
+        if let Ok(Some(second)) = other.try_lock(NAME) {
+            let (first, second) = (guard.remaining(), second.remaining());
+            return Some(first.min(second)).filter(|both| !both.is_zero());
+        }
+    }
+    None
+}
+
+/// The clock of the first of three masters is set forward while a lock is held there, by a client with a
+/// short TTL; another one, with its own TTL, wants the lock. `begins_after`: its process does.
+fn a_step(ttl: Duration, other_ttl: Duration, step_ms: i64, begins_after: bool) {
+    never(|| {
+        let mut servers = Servers::start_with_clocks(3)?;
+        let urls = servers.urls();
+        let max_ttl = ttl.max(other_ttl);
+        let first = admitted(builder(&urls, ttl, max_ttl));
+        let build = || {
+            let locks = builder(&urls, other_ttl, max_ttl).build().expect("valid settings");
+            // It has seen all clocks.
+            drop(locks.lock("another").expect("all are healthy"));
+            locks
+        };
+        let watches = (!begins_after).then(build);
+        let guard = bare_majority(&first, &mut servers);
+        let step = Duration::from_millis(step_ms.unsigned_abs());
+        if step > ttl / 2 {
+            // It ends the key at once.
+            wait_until("less is left than the step", LIMIT, || guard.remaining() < step);
+        }
+        servers[0].set_clock_ms(step_ms);
+        let other = watches.unwrap_or_else(build);
+        Some(both_valid(&guard, &other))
+    });
+}
+
+#[test]
+fn a_step_that_is_small_for_a_client_with_long_locks_does_not_end_a_short_one() {
+    a_step(Duration::from_secs(12), Duration::from_secs(3_600), 9_000, false);
+}
+
+#[test]
+fn a_step_of_a_tenth_of_a_second_does_not_end_a_lock_of_a_second() {
+    a_step(Duration::from_secs(1), Duration::from_secs(30), 140, false);
+}
+
+#[test]
+fn a_step_below_the_tolerance_is_part_of_every_validity() {
+    a_step(Duration::from_secs(1), Duration::from_secs(1), 45, true);
+}
+
+/// Two of five masters are a minute ahead. The first holder has the lock on those and a third one; then
+/// only the first master restarts empty; and the next holder has it on that one and the other two.
+#[test]
+fn tokens_rise_although_the_masters_clocks_disagree_and_one_of_them_forgets() {
+    never(|| {
+        let mut servers = Servers::start_with_clocks(5)?;
+        (0..2).for_each(|node| servers[node].set_clock(60));
+        let urls = servers.urls();
+        let ttl = Duration::from_secs(2);
+        let build = || builder(&urls, ttl, ttl).build().expect("valid settings");
+        drop(admitted(builder(&urls, ttl, ttl)));
+        let first = token_without(&mut servers, &[3, 4], build);
+        servers[0].restart_empty();
+        let second = token_without(&mut servers, &[1, 2], build);
+        Some((second <= first).then_some((first, second)))
+    });
+}
+
+/// The token of a process that has just begun, and reaches all but those masters.
+fn token_without(
+    servers: &mut [Server],
+    away: &[usize],
+    build: impl Fn() -> Quorlock,
+) -> Option<FencingToken> {
+    away.iter().for_each(|node| servers[*node].pause());
+    let locks = build();
+    let guard = locks.lock(NAME).expect("three of five are healthy");
+    let token = guard.token();
+    guard.unlock().expect("three of five are healthy");
+    drop(locks);
+    away.iter().for_each(|node| servers[*node].resume());
+    token
+}
+
+/// A master that is slow to answer is not known exactly enough; and the reason says what to do.
+#[test]
+fn a_round_trip_beyond_the_tolerance_is_told_with_the_setting() {
+    let servers = Servers::start(1);
+    let proxy = support::proxy::Proxy::start(servers[0].port());
+    let locks = Quorlock::builder()
+        .nodes([proxy.url()])
+        .ttl(Duration::from_secs(5))
+        .max_ttl(Duration::from_secs(5))
+        .clock_tolerance(Duration::from_millis(50))
+        .node_timeout(Duration::from_secs(2))
+        .no_quorum_timeout(Duration::from_secs(1))
+        .build()
+        .expect("valid settings");
+    wait_until("the master is admitted", LIMIT, || {
+        locks.admit().is_ok() && locks.try_lock("any").is_ok_and(|guard| guard.is_some())
+    });
+    proxy.delay(Duration::from_millis(80));
+    let began = Instant::now();
+    let error = loop {
+        match locks.try_lock(NAME) {
+            Err(error) => break error,
+            Ok(_) => assert!(began.elapsed() < LIMIT, "nobody minds"),
+        }
+    };
+    assert_eq!(error.kind(), quorlock::ErrorKind::NoQuorum, "{error}");
+    assert!(error.to_string().contains("clock_tolerance of 50ms"), "{error}");
+    proxy.delay(Duration::ZERO);
+    wait_until("its vote to come back", LIMIT, || {
+        thread::yield_now();
+        locks.try_lock(NAME).is_ok_and(|guard| guard.is_some())
+    });
+}
