@@ -142,7 +142,7 @@ mod tests {
     use super::*;
     use crate::node::job::Release;
     use crate::node::{Request, Script};
-    use crate::quorum::Time;
+    use crate::quorum::{Late, Mechanisms, Repetition, Time};
 
     static SCRIPT: Script = Script::new("return 1");
 
@@ -151,7 +151,8 @@ mod tests {
     fn job(ms: u64) -> Job {
         let until = Some(Time::from_start(Duration::from_millis(ms)));
         let request = Arc::new(Request::new(&SCRIPT, 0, &[]));
-        Job::Release(Release { request, sink: None, until, unanswered: None })
+        let late = Repetition::new(Late::default(), Time::default(), Mechanisms::ALL);
+        Job::Release(Release { request, sink: None, until, repetition: late, unanswered: None })
     }
 
     fn taken(mailbox: &Mailbox, most: usize) -> Vec<Duration> {
