@@ -30,13 +30,29 @@ struct Set {
     proxies: Vec<Proxy>,
 }
 
-/// What the user may do besides what every user needs.
+/// What the user may do.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum User {
-    /// All there is.
+    /// Everything.
     Default,
-    /// Nothing, so that it cannot end connections.
+    /// What `lua/README.md` has as an example.
+    Documented,
+    /// The same, but for ending connections.
     Limited,
+}
+
+impl User {
+    /// The user's words for `ACL`, if it is not there anyway.
+    fn words(self) -> Option<Vec<&'static str>> {
+        let readme = include_str!("../lua/README.md");
+        let line = readme.lines().find(|line| line.starts_with("ACL SETUSER locker on >password "));
+        let words = line.expect("the example").split(' ');
+        match self {
+            Self::Default => None,
+            Self::Documented => Some(words.collect()),
+            Self::Limited => Some(words.filter(|word| !word.starts_with("+client|")).collect()),
+        }
+    }
 }
 
 impl Set {
@@ -47,19 +63,12 @@ impl Set {
     }
 
     fn client(&self, user: User, change: impl FnOnce(Builder) -> Builder) -> Quorlock {
-        if user == User::Limited {
-            for server in self.servers.iter() {
-                let may = "on >secret ~* &* +ping +time +info +eval +evalsha +set +get +mget +del +type \
-                           +pttl +pexpire +publish +subscribe +unsubscribe";
-                let words: Vec<_> =
-                    ["ACL", "SETUSER", "locker"].into_iter().chain(may.split(' ')).collect();
-                server.command(&words);
-            }
+        if let Some(words) = user.words() {
+            self.servers.iter().for_each(|server| drop(server.command(&words)));
         }
-        let urls = self.proxies.iter().map(|proxy| match user {
-            User::Default => proxy.url(),
-            User::Limited => proxy.url().replace("://", "://locker:secret@"),
-        });
+        let login = user.words().map_or("", |_| "locker:password@");
+        let urls =
+            self.proxies.iter().map(|proxy| proxy.url().replace("://", &format!("://{login}")));
         let builder = Quorlock::builder().nodes(urls).ttl(TTL).max_ttl(TTL);
         admitted(change(builder.renewal(Renewal::Manual)))
     }
@@ -143,10 +152,9 @@ fn with_a_late_acquisition(set: &Set, locks: &Quorlock, name: &str) {
     set.let_go();
 }
 
-#[test]
-fn a_late_acquisition_takes_nothing() {
+fn late_acquisitions_take_nothing(user: User) {
     let set = Set::start();
-    let locks = set.client(User::Default, |builder| builder);
+    let locks = set.client(user, |builder| builder);
     let names = (0..rounds()).map(|round| format!("acquired-{round}"));
     let taken = |name: &String| {
         with_a_late_acquisition(&set, &locks, name);
@@ -154,6 +162,16 @@ fn a_late_acquisition_takes_nothing() {
     };
     let taken = names.filter(taken).count();
     assert_eq!(taken, 0, "{taken} of {} locks are taken again", rounds());
+}
+
+#[test]
+fn a_late_acquisition_takes_nothing() {
+    late_acquisitions_take_nothing(User::Default);
+}
+
+#[test]
+fn the_documented_permissions_are_enough_to_end_old_connections() {
+    late_acquisitions_take_nothing(User::Documented);
 }
 
 /// It is given back again, long before its time.

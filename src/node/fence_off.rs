@@ -66,7 +66,7 @@ impl Worker {
     /// Ends the old connections to the server that answers over this new one, as far as that is permitted.
     pub(super) fn fence_off(&self, connection: &mut Connection) -> Result<(), Broken> {
         let run = connection.run_id().to_owned();
-        let ids = self.old.lock().to_end(&run, clock::now());
+        let ids = self.old.lock().to_end(&run, connection.count.by_server, clock::now());
         if !ids.is_empty() {
             let over = connection.end_others(&ids, clock::now().after(self.timeout))?;
             let mut old = self.old.lock();
