@@ -329,7 +329,8 @@ impl Claim {
             let until = (!duty.ghost).then_some(gone_at);
             let raise = duty.late.raises_to.map(|to| Raise { to, lasts: longest_ttl });
             let raising = raise.map(|raise| self.release_request(Some(raise)));
-            let repetition = Repetition::new(duty.late, gone_at, self.terms().mechanisms);
+            let repetition = || Repetition::new(duty.late, gone_at, self.terms().mechanisms);
+            let repetition = duty.late.is_something().then(|| Box::new(repetition()));
             let request = raising.as_ref().unwrap_or(request);
             self.nodes()[duty.node].release(request, sink.cloned(), until, repetition);
         }

@@ -66,7 +66,7 @@ impl Worker {
     /// Ends the old connections to the server that answers over this new one, as far as that is permitted.
     pub(super) fn fence_off(&self, connection: &mut Connection) -> Result<(), Broken> {
         let run = connection.run_id().to_owned();
-        let ids = self.old.lock().to_end(&run, connection.count.by_server, clock::now());
+        let ids = self.old.lock().that_have_to_end(&run, connection.count.by_server, clock::now());
         if !ids.is_empty() {
             let over = connection.end_others(&ids, clock::now().after(self.timeout))?;
             let mut old = self.old.lock();
@@ -82,8 +82,10 @@ impl Worker {
 
     /// The node has answered that release; it is repeated, if something may still run behind it.
     pub(super) fn answered(&self, mut release: Release, connection: &Connection) {
-        let via = connection.count.via;
-        if let Some(due) = release.repetition.answered(via, clock::now(), rand::random::<f64>) {
+        let (via, now) = (connection.count.via, clock::now());
+        let repetition = release.repetition.as_mut();
+        let due = repetition.and_then(|it| it.answered(via, now, rand::random::<f64>));
+        if let Some(due) = due {
             self.shared.kept.repeat(release, due, self.shared.link.node());
         }
     }

@@ -122,7 +122,7 @@ impl Node {
 
     /// Has the node forget a lock, now or when it comes back. Never blocks, and never gets lost
     /// while the key can be there, which is until `until`, if that is known. It is repeated as
-    /// `repetition` says.
+    /// `repetition` says, if something may follow it.
     ///
     /// Whoever waits for the answer is told at once if the node is down.
     pub(crate) fn release(
@@ -130,7 +130,7 @@ impl Node {
         request: &Arc<Request>,
         sink: Option<Arc<dyn Sink>>,
         until: Option<Time>,
-        repetition: Repetition,
+        repetition: Option<Box<Repetition>>,
     ) {
         let mut sink = sink;
         let fault = self.shared.link.fault();

@@ -65,8 +65,8 @@ pub(super) struct Release {
     pub(super) sink: Option<Arc<dyn Sink>>,
     /// When the key is gone by itself; `None` if that cannot be told.
     pub(super) until: Option<Time>,
-    /// Whether it is done when it is answered.
-    pub(super) repetition: Repetition,
+    /// Of one that may not be done when it is answered.
+    pub(super) repetition: Option<Box<Repetition>>,
     /// Present until the release is answered, or the node turns out to be down. That it is written
     /// is not enough: the server may have closed the connection, or have forgotten the script.
     pub(super) unanswered: Option<Unanswered>,

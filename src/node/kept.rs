@@ -89,8 +89,10 @@ impl Kept {
     /// if there is none.
     pub(super) fn needed_until(&self, unknown: Time) -> Option<Time> {
         let kept = self.0.lock();
-        let all = kept.undelivered.iter().chain(kept.repeated.values());
-        all.map(|release| release.until.unwrap_or(unknown)).max()
+        let until = |release: &Release| release.until.unwrap_or(unknown);
+        let needed = kept.undelivered.iter().chain(kept.repeated.values()).map(until).max();
+        drop(kept);
+        needed
     }
 
     /// How many have not been delivered.
@@ -109,7 +111,6 @@ mod tests {
 
     use super::*;
     use crate::node::{Request, Script};
-    use crate::quorum::{Late, Mechanisms, Repetition};
 
     static SCRIPT: Script = Script::new("return 1");
 
@@ -119,8 +120,7 @@ mod tests {
 
     fn release(until: Option<Time>) -> Release {
         let request = Arc::new(Request::new(&SCRIPT, 0, &[]));
-        let repetition = Repetition::new(Late::default(), at(0), Mechanisms::ALL);
-        Release { request, sink: None, until, repetition, unanswered: None }
+        Release { request, sink: None, until, repetition: None, unanswered: None }
     }
 
     #[test]

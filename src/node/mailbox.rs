@@ -142,7 +142,7 @@ mod tests {
     use super::*;
     use crate::node::job::Release;
     use crate::node::{Request, Script};
-    use crate::quorum::{Late, Mechanisms, Repetition, Time};
+    use crate::quorum::Time;
 
     static SCRIPT: Script = Script::new("return 1");
 
@@ -151,8 +151,7 @@ mod tests {
     fn job(ms: u64) -> Job {
         let until = Some(Time::from_start(Duration::from_millis(ms)));
         let request = Arc::new(Request::new(&SCRIPT, 0, &[]));
-        let late = Repetition::new(Late::default(), Time::default(), Mechanisms::ALL);
-        Job::Release(Release { request, sink: None, until, repetition: late, unanswered: None })
+        Job::Release(Release { request, sink: None, until, repetition: None, unanswered: None })
     }
 
     fn taken(mailbox: &Mailbox, most: usize) -> Vec<Duration> {

@@ -51,7 +51,7 @@ impl OldConnections {
 
     /// Which connections are to be ended on the server whose run that is, over the connection with the id
     /// `own`. Not that one: some proxy has several of ours share it, and it would be none to be ended.
-    pub(crate) fn to_end(&mut self, run: &str, own: Option<u64>, now: Time) -> Vec<u64> {
+    pub(crate) fn that_have_to_end(&mut self, run: &str, own: Option<u64>, now: Time) -> Vec<u64> {
         self.old.retain(|old| now < old.until);
         if !self.mechanisms.old_connections_are_ended {
             return Vec::new();
@@ -94,10 +94,10 @@ mod tests {
         let mut old = old();
         assert_eq!(old.opened("run", at(0)), Via { connection: 1, fenced: true });
         old.given_up("run", Some(7), at(1));
-        assert_eq!(old.to_end("run", None, at(1)), [7]);
+        assert_eq!(old.that_have_to_end("run", None, at(1)), [7]);
         assert_eq!(old.opened("run", at(1)), Via { connection: 2, fenced: false });
         old.given_up("run", Some(8), at(2));
-        assert_eq!(old.to_end("run", None, at(2)), [7, 8]);
+        assert_eq!(old.that_have_to_end("run", None, at(2)), [7, 8]);
         old.ended("run", 7);
         assert!(!old.opened("run", at(2)).fenced);
         old.ended("run", 8);
@@ -108,10 +108,10 @@ mod tests {
     fn ids_are_of_one_run_of_the_server() {
         let mut old = old();
         old.given_up("run", Some(7), at(1));
-        assert_eq!(old.to_end("other", None, at(1)), []);
+        assert_eq!(old.that_have_to_end("other", None, at(1)), []);
         assert!(old.opened("other", at(1)).fenced, "that process has ended");
         // A proxy leads back to the first one.
-        assert_eq!(old.to_end("run", None, at(1)), [7]);
+        assert_eq!(old.that_have_to_end("run", None, at(1)), [7]);
         assert!(!old.opened("run", at(1)).fenced);
     }
 
@@ -119,7 +119,7 @@ mod tests {
     fn a_connection_that_is_shared_ends_nothing() {
         let mut old = old();
         old.given_up("run", Some(7), at(1));
-        assert_eq!(old.to_end("run", Some(7), at(1)), []);
+        assert_eq!(old.that_have_to_end("run", Some(7), at(1)), []);
         assert!(!old.opened("run", at(1)).fenced);
     }
 
@@ -127,7 +127,7 @@ mod tests {
     fn without_an_id_only_time_ends_it() {
         let mut old = old();
         old.given_up("run", None, at(1));
-        assert_eq!(old.to_end("run", None, at(1)), []);
+        assert_eq!(old.that_have_to_end("run", None, at(1)), []);
         assert!(!old.opened("run", at(1).after(LATEST).before(Duration::from_secs(1))).fenced);
         assert!(old.opened("run", at(1).after(LATEST)).fenced);
     }
@@ -139,7 +139,7 @@ mod tests {
             old.given_up("run", Some(id), at(1));
         }
         assert_eq!(old.old.len(), MOST);
-        for id in old.to_end("run", None, at(1)) {
+        for id in old.that_have_to_end("run", None, at(1)) {
             old.ended("run", id);
         }
         assert_eq!(old.old.len(), 1, "what stands for many stays");
@@ -152,7 +152,7 @@ mod tests {
         let without = Mechanisms { old_connections_are_ended: false, ..Mechanisms::ALL };
         let mut old = OldConnections::new(without);
         old.given_up("run", Some(7), at(1));
-        assert_eq!(old.to_end("run", None, at(1)), []);
+        assert_eq!(old.that_have_to_end("run", None, at(1)), []);
         assert!(!old.opened("run", at(1)).fenced);
     }
 }

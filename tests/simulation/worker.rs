@@ -205,7 +205,8 @@ impl Worker {
                 self.tries = 0;
                 self.looks = 0;
                 self.reopened = matches!(self.state, State::Reopening);
-                let ids = self.old.to_end(&cx.net.run_of(conn), Some(conn as u64), cx.now());
+                let ids =
+                    self.old.that_have_to_end(&cx.net.run_of(conn), Some(conn as u64), cx.now());
                 if ids.is_empty() {
                     return self.fenced_off(cx, conn);
                 }
