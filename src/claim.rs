@@ -7,13 +7,19 @@ use crate::clock;
 use crate::coordinator::Coordinator;
 use crate::error::{Error, ErrorKind, NodeFault};
 use crate::ident::{Name, owner_text};
-use crate::kinds::{Fence, Kind, Repair, reply};
+use crate::kinds::{Fence, Kind, Raise, Repair, reply};
 use crate::node::{Ask, Node, Request, Sink};
 use crate::quorum::{
     Attempt, Basis, ConfirmVote, Confirmation, Duty, Extension, FencingToken, Release,
-    ReleaseResult, Terms, Time, Vote, drift,
+    ReleaseResult, Repetition, Terms, Time, Vote, drift,
 };
 use crate::round::{Interrupts, Round, Woken};
+
+/// Why the answer of a node to a release does not count.
+const UNCERTAIN: &str = "it has answered, but a request that was sent before, over a connection that \
+                         broke, may still arrive there and set the key again, so it is told again; \
+                         with the permissions +client|id and +client|kill such connections are ended \
+                         on the server (lua/README.md)";
 
 /// Which lock is wanted, and on what terms.
 #[derive(Clone, Debug)]
@@ -241,7 +247,7 @@ impl Claim {
     pub(crate) fn release(&self, longest_ttl: Duration, sink: Option<&Arc<dyn Sink>>) {
         let duties = self.close();
         if !duties.is_empty() {
-            self.send_releases(&self.release_request(), &duties, longest_ttl, sink);
+            self.send_releases(&self.release_request(None), &duties, longest_ttl, sink);
         }
     }
 
@@ -259,12 +265,12 @@ impl Claim {
         let duties = self.close();
         let nodes = self.nodes();
         let round = Round::new(
-            Release::new(nodes.len(), &duties, basis),
+            Release::new(nodes.len(), &duties, basis, self.terms().allowance.mechanisms),
             reply::release,
             self.coordinator.names(),
         );
         round.expect(0..nodes.len());
-        let request = self.release_request();
+        let request = self.release_request(None);
         let sink = sink(round.clone());
         self.send_releases(&request, &duties, longest_ttl, Some(&sink));
         for (i, node) in nodes.iter().enumerate() {
@@ -281,12 +287,15 @@ impl Claim {
         match round.with(|release| release.result()) {
             ReleaseResult::Unconfirmed => {
                 let message = format!(
-                    "{} was given back, but too few nodes confirmed it in time; they are told again \
-                     when they come back, and its keys end with their TTL at the latest",
+                    "{} was given back, but too few nodes confirmed it for certain in time; they are \
+                     told again, and its keys end with their TTL at the latest",
                     self.wanted.name
                 );
-                Err(Error::new(ErrorKind::NoQuorum, message)
-                    .with_faults(round.faults(nodes, answer_by)))
+                let mut faults = round.faults(nodes, answer_by);
+                for node in round.with(|release| release.uncertain()) {
+                    faults.push(NodeFault::new(&self.coordinator.names()[node], UNCERTAIN));
+                }
+                Err(Error::new(ErrorKind::NoQuorum, message).with_faults(faults))
             }
             result => Ok(result),
         }
@@ -298,12 +307,12 @@ impl Claim {
 
     /// Nothing more is sent for the attempt from here on.
     fn close(&self) -> Vec<Duty> {
-        self.round().with(Attempt::close)
+        self.round().with(|attempt| attempt.close(self.number))
     }
 
-    fn release_request(&self) -> Arc<Request> {
+    fn release_request(&self, raise: Option<Raise>) -> Arc<Request> {
         let Wanted { kind, name, .. } = &self.wanted;
-        Arc::new(kind.release(name.key(), &self.owner))
+        Arc::new(kind.release(name.key(), &self.owner, raise))
     }
 
     fn send_releases(
@@ -317,7 +326,13 @@ impl Claim {
         let gone_at = clock::now().after(longest_ttl).after(drift(longest_ttl));
         for duty in duties {
             let until = (!duty.ghost).then_some(gone_at);
-            self.nodes()[duty.node].release(request, sink.cloned(), until);
+            let raise = duty.late.raises_to.map(|to| Raise { to, lasts: longest_ttl });
+            let raising = raise.map(|raise| self.release_request(Some(raise)));
+            let repetition =
+                || Repetition::new(duty.late, gone_at, self.terms().allowance.mechanisms);
+            let repetition = duty.late.is_something().then(|| Box::new(repetition()));
+            let request = raising.as_ref().unwrap_or(request);
+            self.nodes()[duty.node].release(request, sink.cloned(), until, repetition);
         }
     }
 }

@@ -75,6 +75,7 @@ impl Coordinator {
                 &set,
                 settings.replicas(),
                 unanswered.clone(),
+                settings.mechanisms,
             )
             .map_err(|error| {
                 let message = "no thread could be started for a node; raise the limit of threads";

@@ -6,6 +6,7 @@ use crate::ident::release_channel;
 use crate::kinds::reply;
 use crate::node::{Answer, Sink, Value};
 use crate::queue::Queues;
+use crate::quorum::Via;
 use crate::wake::Hub;
 
 /// Passes the answers to a release on to whoever waits for them, if anybody does.
@@ -20,8 +21,8 @@ pub(crate) struct Ears {
 }
 
 impl Sink for Ears {
-    fn sending(&self, node: usize) -> bool {
-        self.inner.as_ref().is_none_or(|inner| inner.sending(node))
+    fn sending(&self, node: usize, via: Via) -> bool {
+        self.inner.as_ref().is_none_or(|inner| inner.sending(node, via))
     }
 
     fn unsent(&self, node: usize) {

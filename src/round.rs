@@ -11,7 +11,7 @@ use crate::clock;
 use crate::error::NodeFault;
 use crate::kinds::reply::Unexpected;
 use crate::node::{Answer, Ask, Node, Sink, Undelivered, Value};
-use crate::quorum::{Ballot, Failure, Time};
+use crate::quorum::{Ballot, Failure, Time, Via};
 
 /// How long after its start a round without a quorum is reported at the earliest, if not all nodes
 /// were heard: a connection that is refused is refused within this.
@@ -251,9 +251,9 @@ impl<B: Ballot + 'static> Round<B> {
 }
 
 impl<B: Ballot + 'static> Sink for Round<B> {
-    fn sending(&self, node: usize) -> bool {
+    fn sending(&self, node: usize, via: Via) -> bool {
         let now = clock::now();
-        self.state.lock().ballot.sending(node, now)
+        self.state.lock().ballot.sending(node, via, now)
     }
 
     fn unsent(&self, node: usize) {

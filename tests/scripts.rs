@@ -136,6 +136,33 @@ fn a_release_says_how_many_were_told_of_it() {
     }
 }
 
+/// Behind it a repair that is late finds somebody else's number.
+#[test]
+fn a_release_that_raises_the_fence_keeps_late_repairs_out() {
+    let server = Server::start();
+    let repair = || fenced_extend(&server, &["me", "60000", ALWAYS, "0", "7", "7"]);
+    assert_eq!(repair(), Value::Int(2));
+    assert_eq!(run(&server, RELEASE, &["me", "free"]), Value::Int(1));
+    assert_eq!(repair(), Value::Int(2), "nothing was raised");
+    assert_eq!(fenced(&server, RELEASE, &["me", "free", "8", "90000"]), Value::Int(1));
+    assert_eq!((fence(&server), server.get("k")), (8, None));
+    assert!(server.pttl(FENCE) <= 90_000);
+    assert_eq!(repair(), pair(-2, Value::Int(8)));
+    assert_eq!(server.get("k"), None);
+    // Whether or not our key is there; and it never falls.
+    assert_eq!(fenced(&server, RELEASE, &["me", "free", "9", "90000"]), Value::Int(0));
+    assert_eq!(fenced(&server, RELEASE, &["me", "free", "5", "90000"]), Value::Int(0));
+    assert_eq!(fence(&server), 9);
+    let largest = LARGEST.to_string();
+    assert_eq!(fenced(&server, RELEASE, &["me", "free", &largest, "90000"]), Value::Int(0));
+    assert_eq!(fence(&server), LARGEST);
+    // No extension gets past something else under its key either.
+    server.command(&["DEL", FENCE]);
+    server.command(&["RPUSH", FENCE, "data"]);
+    assert_eq!(fenced(&server, RELEASE, &["me", "free", "9", "90000"]), Value::Int(0));
+    assert_eq!(server.command(&["LLEN", FENCE]), Value::Int(1));
+}
+
 #[test]
 fn data_that_is_no_lock_is_no_fault_of_the_node() {
     let server = Server::start();

@@ -1,25 +1,43 @@
 -- Gives an exclusive lock back on one node, if it is still ours there, and tells those who wait for it.
 --
 -- KEYS[1]  the lock
+-- KEYS[2]  the lock's fence, which keeps the largest number of a grant (given only to raise it)
 -- ARGV[1]  the owner id that took it
 -- ARGV[2]  the channel on which its releases are told
+-- ARGV[3]  the number that the fence has at least from now on (given only to raise it)
+-- ARGV[4]  the fence's TTL in milliseconds, if it is raised (given only to raise it)
 --
 -- Replies:
 --   1        our key was there and is deleted
 --   {1, n}   the same, and so many connections were told of it
 --   0        our key was not there
 
+-- The fence is raised where an extension of the lock may still be under way: it finds the fence above
+-- what it may go up to then, and does not set the key again.
+
 -- pcall: another kind's key under that name is not ours either, and no fault of the node.
 local owner = redis.pcall('GET', KEYS[1])
+local reply = 0
 if owner == ARGV[1] then
   redis.call('DEL', KEYS[1])
+  reply = 1
   -- pcall: the lock is given back, whether or not we may say so. Who waits looks now and then.
   local told = redis.pcall('PUBLISH', ARGV[2], ARGV[1])
   if type(told) == 'number' and told > 0 then
-    return {1, told}
+    reply = {1, told}
   end
-  return 1
 elseif type(owner) == 'table' and not string.find(owner.err, 'WRONGTYPE', 1, true) then
   return owner -- a permission is missing
 end
-return 0
+if KEYS[2] then
+  -- pcall: something else under the fence's key is no fault of the node, and no extension gets past it.
+  local known = redis.pcall('GET', KEYS[2])
+  if type(known) == 'table' then
+    if not string.find(known.err, 'WRONGTYPE', 1, true) then
+      return known -- a permission is missing
+    end
+  elseif (tonumber(known or 0) or 0) < tonumber(ARGV[3]) then
+    redis.call('SET', KEYS[2], ARGV[3], 'PX', ARGV[4])
+  end
+end
+return reply

@@ -116,6 +116,18 @@ impl Connection {
             (b"CLIENT", [what, _]) if what.eq_ignore_ascii_case(b"SETNAME") => {
                 self.reply(&Reply::ok())
             }
+            (b"CLIENT", [what]) if what.eq_ignore_ascii_case(b"ID") => {
+                self.reply(&Reply::Int(self.id.number().cast_signed()))
+            }
+            (b"CLIENT", [what, by, id]) if is_kill_by_id(what, by) => {
+                let id = std::str::from_utf8(id).ok().and_then(|id| id.parse().ok());
+                let Some(id) = id.filter(|id| *id > 0) else {
+                    let wrong = "ERR client-id should be greater than 0";
+                    return self.reply(&Reply::Error(wrong.to_owned()));
+                };
+                let ended = self.machine.end_other(self.id, id).ok_or(Ended)?;
+                self.reply(&Reply::Int(ended.into()))
+            }
             _ => {
                 let reply = self.machine.run(self.id, words).ok_or(Ended)?;
                 self.reply(&reply)
@@ -159,6 +171,10 @@ impl Drop for Connection {
     fn drop(&mut self) {
         self.machine.disconnect(self.id);
     }
+}
+
+fn is_kill_by_id(what: &[u8], by: &[u8]) -> bool {
+    what.eq_ignore_ascii_case(b"KILL") && by.eq_ignore_ascii_case(b"ID")
 }
 
 fn confirmation(name: &str, channel: Reply, count: usize) -> Reply {

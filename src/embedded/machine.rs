@@ -24,6 +24,13 @@ pub(super) type Output = Arc<Mutex<TcpStream>>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Id(u64);
 
+impl Id {
+    /// As `CLIENT ID` answers it.
+    pub(super) const fn number(self) -> u64 {
+        self.0
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Up,
@@ -139,7 +146,7 @@ impl Machine {
             phase: Phase::Up,
             clock: Clock::default(),
             connections: BTreeMap::new(),
-            next_id: 0,
+            next_id: 1,
         };
         Self { inner: Mutex::new(inner), changed: Condvar::new() }
     }
@@ -220,6 +227,20 @@ impl Machine {
 
     pub(super) fn disconnect(&self, id: Id) {
         self.inner.lock().remove(id);
+    }
+
+    /// Ends another connection, so that nothing runs any more that came over it. Whether it was there;
+    /// `None` once the connection that wants it has ended.
+    pub(super) fn end_other(&self, id: Id, other: u64) -> Option<bool> {
+        let mut inner = self.turn(id)?;
+        let ended = inner.connections.get(&Id(other)).filter(|_| other != id.0);
+        let stream = ended.map(|connection| connection.stream.shutdown(Shutdown::Both));
+        if stream.is_some() {
+            inner.remove(Id(other));
+        }
+        drop(inner);
+        self.changed.notify_all();
+        Some(stream.is_some())
     }
 
     /// Waits until the node can run something for this connection; `None` once that has ended.

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::Receiver;
 
-use super::{Kind, Repair};
+use super::{Kind, Raise, Repair};
 use crate::claim::Wanted;
 use crate::client::Quorlock;
 use crate::clock;
@@ -86,10 +86,16 @@ impl Kind for MutexKind {
         Request::new(&EXTEND, keys, &parts)
     }
 
-    fn release(&self, key: &[u8], owner: &str) -> Request {
-        let channel = release_channel(key);
-        let parts = [Part::Bytes(key), Part::Bytes(owner.as_bytes()), Part::Bytes(&channel)];
-        Request::new(&RELEASE, 1, &parts)
+    fn release(&self, key: &[u8], owner: &str, raise: Option<Raise>) -> Request {
+        let (channel, fence) = (release_channel(key), raise.map(|_| fence_key(key)));
+        let mut parts = vec![Part::Bytes(key)];
+        parts.extend(fence.as_deref().map(Part::Bytes));
+        let keys = parts.len();
+        parts.extend([Part::Bytes(owner.as_bytes()), Part::Bytes(&channel)]);
+        if let Some(Raise { to, lasts }) = raise {
+            parts.extend([Part::from(to), Part::from(lasts + FENCE_OUTLIVES)]);
+        }
+        Request::new(&RELEASE, keys, &parts)
     }
 }
 

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::embedded::{Engine, Reply};
 use crate::ident::{fence_key, release_channel};
-use crate::kinds::{EXCLUSIVE, Fence, Repair};
+use crate::kinds::{EXCLUSIVE, Fence, Raise, Repair};
 
 const NOW: Duration = Duration::from_secs(1_700_000_000);
 const MARK_KEY: &[u8] = b"{quorlock}:mark";
@@ -20,7 +20,7 @@ const OWNERS: [&str; 3] = ["one", "two", "three"];
 enum Call {
     Acquire { name: usize, owner: usize, proposal: Option<u64>, ttl: u64 },
     Extend { name: usize, owner: usize, number: Option<u64>, ttl: u64, late: bool },
-    Release { name: usize, owner: usize },
+    Release { name: usize, owner: usize, raise: Option<u64> },
     Confirm { name: usize, owner: usize },
 }
 
@@ -37,7 +37,10 @@ impl Call {
                 let repair = Repair { until_ms, mark_key: MARK_KEY, quarantine: true, fence };
                 EXCLUSIVE.extend(NAMES[name], OWNERS[owner], ms(ttl), repair)
             }
-            Self::Release { name, owner } => EXCLUSIVE.release(NAMES[name], OWNERS[owner]),
+            Self::Release { name, owner, raise } => {
+                let raise = raise.map(|to| Raise { to, lasts: ms(9_000) });
+                EXCLUSIVE.release(NAMES[name], OWNERS[owner], raise)
+            }
             Self::Confirm { name, owner } => EXCLUSIVE.confirm(NAMES[name], OWNERS[owner], 7),
         }
     }
@@ -50,7 +53,10 @@ fn a_call() -> impl Strategy<Value = Call> {
     prop_oneof![
         5 => (name(), owner(), number(), ttl())
             .prop_map(|(name, owner, proposal, ttl)| Call::Acquire { name, owner, proposal, ttl }),
-        5 => (name(), owner()).prop_map(|(name, owner)| Call::Release { name, owner }),
+        5 => (name(), owner())
+            .prop_map(|(name, owner)| Call::Release { name, owner, raise: None }),
+        1 => (name(), owner(), number())
+            .prop_map(|(name, owner, raise)| Call::Release { name, owner, raise }),
         3 => (name(), owner(), number(), ttl(), any::<bool>()).prop_map(
             |(name, owner, number, ttl, late)| Call::Extend { name, owner, number, ttl, late }
         ),
@@ -150,7 +156,7 @@ proptest! {
 
 #[test]
 fn few_calls_are_made_one_by_one_and_many_at_once() {
-    let release = |owner: &str| EXCLUSIVE.release(NAMES[0], owner);
+    let release = |owner: &str| EXCLUSIVE.release(NAMES[0], owner, None);
     let confirm = || EXCLUSIVE.confirm(NAMES[0], OWNERS[0], 7);
     let sizes = |requests: &[Request], together| -> Vec<_> {
         let marked: Vec<_> = requests.iter().map(|request| (request, "")).collect();
@@ -172,7 +178,7 @@ fn few_calls_are_made_one_by_one_and_many_at_once() {
 #[test]
 fn the_batch_is_the_last_of_a_write() {
     let confirm = EXCLUSIVE.confirm(NAMES[0], OWNERS[0], 7);
-    let releases = [0, 1, 2, 0, 1, 2].map(|name| EXCLUSIVE.release(NAMES[name], OWNERS[0]));
+    let releases = [0, 1, 2, 0, 1, 2].map(|name| EXCLUSIVE.release(NAMES[name], OWNERS[0], None));
     let mut requests: Vec<_> = releases.into_iter().map(Arc::new).collect();
     requests.insert(3, Arc::new(confirm));
     let mut written = requests.clone();

@@ -6,6 +6,7 @@ use std::time::Duration;
 use redis::{Client, ErrorKind, RedisError, ServerError, ServerErrorKind};
 
 use super::address::Address;
+use super::fence_off::{CLIENT_ID, Count};
 use super::request::{Form, Request, Script, Value};
 #[cfg(feature = "tls")]
 use super::tls;
@@ -35,6 +36,8 @@ pub(super) struct Connection {
     clock: Option<Offset>,
     /// Which run of which server this is.
     run_id: String,
+    /// Which connection this is.
+    pub(super) count: Count,
     /// The policy by which the server may drop keys of locks when its memory is full.
     evicts: Option<String>,
     /// Nothing was read yet, so that the TLS handshake may not be over.
@@ -78,6 +81,7 @@ impl Connection {
             known: Vec::new(),
             clock: None,
             run_id: String::new(),
+            count: Count::default(),
             evicts: None,
             fresh: true,
         };
@@ -160,7 +164,7 @@ impl Connection {
         Broken { fault, closed: false, in_step: false }
     }
 
-    fn read_any(&mut self, deadline: Time) -> Result<Reply, Broken> {
+    pub(super) fn read_any(&mut self, deadline: Time) -> Result<Reply, Broken> {
         loop {
             if deadline <= clock::now() {
                 let error = io::Error::from(io::ErrorKind::WouldBlock);
@@ -195,6 +199,7 @@ impl Connection {
         for section in ["server", "cluster", "memory"] {
             redis::cmd("INFO").arg(section).write_packed_command(&mut commands);
         }
+        commands.extend_from_slice(CLIENT_ID);
         let sent = clock::now();
         self.write(&commands).map_err(|broken| broken.fault)?;
         self.read_text(deadline)?;
@@ -202,6 +207,7 @@ impl Connection {
         let server = self.read_text(deadline)?;
         let cluster = self.read_text(deadline)?;
         let memory = self.read_text(deadline)?;
+        self.count.by_server = self.read_client_id(deadline).map_err(|broken| broken.fault)?;
         self.run_id = field(&server, "run_id").unwrap_or_default().to_owned();
         let limited = field(&memory, "maxmemory").is_some_and(|bytes| bytes != "0");
         let policy = field(&memory, "maxmemory_policy").filter(|policy| *policy != "noeviction");

@@ -66,6 +66,7 @@ impl Worker {
                 // fail: each request may be sent again, since it sets and never increments.
                 Err(broken) if broken.closed && !reconnected => {
                     reconnected = true;
+                    self.leaves(&connection, &jobs);
                     match self.open() {
                         Ok(new) => connection = new,
                         Err(fault) => return Err(self.give_up(jobs, fault)),
@@ -87,7 +88,7 @@ impl Worker {
     ) -> Result<Left, Broken> {
         let moment = Moment::of(&self.set, self.node);
         jobs.retain_mut(|job| match moment.allows(job) {
-            Ok(()) if job.sending(self.node) => {
+            Ok(()) if job.sending(self.node, connection.count.via) => {
                 job.is_written();
                 true
             }
@@ -259,6 +260,9 @@ impl Worker {
                     self.set.has_forgotten(self.node);
                 }
                 self.deliver(&job, value, connection);
+                if let Job::Release(release) = job {
+                    self.answered(release, connection);
+                }
             }
             Reply::NoScript if form == Form::Sha => {
                 job.is_unsent(self.node);

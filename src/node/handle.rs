@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crossbeam_channel::bounded;
+use parking_lot::Mutex;
 
 use super::address::Address;
 use super::job::{Answer, Ask, Job, Release, Sink, Unanswered, Undelivered};
@@ -19,7 +20,7 @@ use super::subscriber::{Listeners, Subscriber};
 use super::worker::{Shared, Worker};
 use crate::clock;
 use crate::error::NodeFault;
-use crate::quorum::{Failure, Offset, Time};
+use crate::quorum::{Failure, Mechanisms, Offset, OldConnections, Repetition, Time, Via};
 use crate::stats::NodeStats;
 
 /// The most grants that wait for a node's replicas.
@@ -32,7 +33,7 @@ static NUDGE: Script = Script::new(include_str!("../../lua/node/nudge.lua"));
 struct Unheard;
 
 impl Sink for Unheard {
-    fn sending(&self, _node: usize) -> bool {
+    fn sending(&self, _node: usize, _via: Via) -> bool {
         true
     }
 
@@ -66,6 +67,7 @@ impl Node {
         set: &Arc<NodeSet>,
         replicas: Option<Replicas>,
         unanswered: Arc<AtomicUsize>,
+        mechanisms: Mechanisms,
     ) -> io::Result<Self> {
         let mailbox = set.mailbox(index).clone();
         let shared = Arc::new(Shared {
@@ -91,6 +93,7 @@ impl Node {
             mailbox: mailbox.clone(),
             shared: shared.clone(),
             set: set.clone(),
+            old: Mutex::new(OldConnections::new(mechanisms)),
             confirmer,
         };
         clock::spawn(format!("quorlock-node-{index}"), move || worker.run())?;
@@ -118,7 +121,8 @@ impl Node {
     }
 
     /// Has the node forget a lock, now or when it comes back. Never blocks, and never gets lost
-    /// while the key can be there, which is until `until`, if that is known.
+    /// while the key can be there, which is until `until`, if that is known. It is repeated as
+    /// `repetition` says, if something may follow it.
     ///
     /// Whoever waits for the answer is told at once if the node is down.
     pub(crate) fn release(
@@ -126,6 +130,7 @@ impl Node {
         request: &Arc<Request>,
         sink: Option<Arc<dyn Sink>>,
         until: Option<Time>,
+        repetition: Option<Box<Repetition>>,
     ) {
         let mut sink = sink;
         let fault = self.shared.link.fault();
@@ -136,6 +141,7 @@ impl Node {
             request: request.clone(),
             sink,
             until,
+            repetition,
             unanswered: fault.is_none().then(|| Unanswered::counted(&self.unanswered)),
         };
         // The worker alone moves releases to those that are kept, so that none is left there by a

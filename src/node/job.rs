@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::request::{Request, Value};
 use crate::error::NodeFault;
-use crate::quorum::{Failure, Time};
+use crate::quorum::{Failure, Repetition, Time, Via};
 
 /// A node's answer, or why there is none.
 pub(crate) type Answer = Result<Value, Undelivered>;
@@ -20,9 +20,9 @@ pub(crate) struct Undelivered {
 /// Whoever asked a node something. Called on the worker threads (on the caller's own when the node
 /// is known to be down), so it must be quick and never block.
 pub(crate) trait Sink: Send + Sync {
-    /// A copy is about to be written to the node. `false`: it is not wanted any more; it is dropped
-    /// without an answer.
-    fn sending(&self, node: usize) -> bool;
+    /// A copy is about to be written to the node, over that connection. `false`: it is not wanted any
+    /// more; it is dropped without an answer.
+    fn sending(&self, node: usize, via: Via) -> bool;
 
     /// That copy has certainly not run, nor will it.
     fn unsent(&self, node: usize);
@@ -65,9 +65,19 @@ pub(super) struct Release {
     pub(super) sink: Option<Arc<dyn Sink>>,
     /// When the key is gone by itself; `None` if that cannot be told.
     pub(super) until: Option<Time>,
+    /// Of one that may not be done when it is answered.
+    pub(super) repetition: Option<Box<Repetition>>,
     /// Present until the release is answered, or the node turns out to be down. That it is written
     /// is not enough: the server may have closed the connection, or have forgotten the script.
     pub(super) unanswered: Option<Unanswered>,
+}
+
+impl Release {
+    /// Nobody waits for its answer any more.
+    pub(super) fn is_unheard(&mut self) {
+        self.sink = None;
+        self.unanswered = None;
+    }
 }
 
 impl Job {
@@ -94,8 +104,8 @@ impl Job {
     }
 
     /// Whether to write it now.
-    pub(super) fn sending(&self, node: usize) -> bool {
-        self.sink().is_none_or(|sink| sink.sending(node))
+    pub(super) fn sending(&self, node: usize, via: Via) -> bool {
+        self.sink().is_none_or(|sink| sink.sending(node, via))
     }
 
     /// The copy that was written last has certainly not run, nor will it.

@@ -1,6 +1,6 @@
-//! Releases that wait for a node to come back.
+//! Releases that a node has still to be told, or to be told again.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -12,46 +12,92 @@ use crate::quorum::Time;
 /// The most releases that are kept for one node. What is beyond it goes by the keys' own TTL.
 const CAPACITY: usize = 65_536;
 
-/// The releases of one node that could not be delivered, in the order in which they came. Each is
-/// kept while its key can still be there.
+/// The releases of one node that could not be delivered, in the order in which they came, each kept while
+/// its key can still be there; and those that are repeated, since something may still run behind them.
 #[derive(Default)]
-pub(super) struct Kept(Mutex<VecDeque<Release>>);
+pub(super) struct Kept(Mutex<Waiting>);
+
+#[derive(Default)]
+struct Waiting {
+    undelivered: VecDeque<Release>,
+    /// By when they are due, and in their order.
+    repeated: BTreeMap<(Time, u64), Release>,
+    /// Numbers those.
+    last: u64,
+}
 
 impl Kept {
     /// Keeps `release`; its asker has been told, and nobody waits for its answer any more.
     pub(super) fn keep(&self, mut release: Release, node: &Arc<str>, now: Time) {
-        release.sink = None;
-        release.unanswered = None;
+        release.is_unheard();
         let mut kept = self.0.lock();
-        if kept.len() >= CAPACITY {
-            kept.retain(|release| can_be_there(release, now));
+        if kept.undelivered.len() >= CAPACITY {
+            kept.undelivered.retain(|release| can_be_there(release, now));
         }
-        let dropped = (kept.len() >= CAPACITY).then(|| kept.pop_front());
-        kept.push_back(release);
+        let full = kept.undelivered.len() >= CAPACITY;
+        let dropped = full.then(|| kept.undelivered.pop_front());
+        kept.undelivered.push_back(release);
         drop(kept);
         if dropped.is_some() {
             observe::release_dropped(node);
         }
     }
 
-    /// Takes out up to `most` releases whose keys can still be there.
+    /// Keeps `release`, which was delivered, and is to be delivered again at `due`.
+    pub(super) fn repeat(&self, mut release: Release, due: Time, node: &Arc<str>) {
+        release.is_unheard();
+        let mut kept = self.0.lock();
+        let dropped = (kept.repeated.len() >= CAPACITY).then(|| kept.repeated.pop_last());
+        kept.last += 1;
+        let place = (due, kept.last);
+        kept.repeated.insert(place, release);
+        drop(kept);
+        if dropped.is_some() {
+            observe::release_dropped(node);
+        }
+    }
+
+    /// Nothing can run any more behind what is delivered from now on: once more each, and that is it.
+    pub(super) fn repeat_now(&self, now: Time) {
+        let mut kept = self.0.lock();
+        let repeated = std::mem::take(&mut kept.repeated);
+        kept.repeated = repeated.into_iter().map(|((_, i), it)| ((now, i), it)).collect();
+    }
+
+    /// Takes out up to `most` releases: those whose keys can still be there, and those that are due again.
     pub(super) fn take(&self, most: usize, now: Time) -> Vec<Release> {
         let mut kept = self.0.lock();
-        let some = most.min(kept.len());
-        let mut taken: Vec<_> = kept.drain(..some).collect();
+        let some = most.min(kept.undelivered.len());
+        let mut taken: Vec<_> = kept.undelivered.drain(..some).collect();
+        while taken.len() < most
+            && let Some(first) = kept.repeated.first_entry()
+            && first.key().0 <= now
+        {
+            taken.push(first.remove());
+        }
         drop(kept);
         taken.retain(|release| can_be_there(release, now));
         taken
     }
 
+    /// When the next one is due that is repeated.
+    pub(super) fn next_due(&self) -> Option<Time> {
+        self.0.lock().repeated.first_key_value().map(|((due, _), _)| *due)
+    }
+
     /// Until when one of them may be of use, `unknown` for those of which that is not known; `None`
     /// if there is none.
     pub(super) fn needed_until(&self, unknown: Time) -> Option<Time> {
-        self.0.lock().iter().map(|release| release.until.unwrap_or(unknown)).max()
+        let kept = self.0.lock();
+        let until = |release: &Release| release.until.unwrap_or(unknown);
+        let needed = kept.undelivered.iter().chain(kept.repeated.values()).map(until).max();
+        drop(kept);
+        needed
     }
 
+    /// How many have not been delivered.
     pub(super) fn len(&self) -> usize {
-        self.0.lock().len()
+        self.0.lock().undelivered.len()
     }
 }
 
@@ -74,7 +120,7 @@ mod tests {
 
     fn release(until: Option<Time>) -> Release {
         let request = Arc::new(Request::new(&SCRIPT, 0, &[]));
-        Release { request, sink: None, until, unanswered: None }
+        Release { request, sink: None, until, repetition: None, unanswered: None }
     }
 
     #[test]
@@ -97,5 +143,21 @@ mod tests {
         assert_eq!(kept.len(), CAPACITY);
         kept.keep(release(None), &node, at(100));
         assert_eq!(kept.len(), 2);
+        (0..=CAPACITY).for_each(|_| kept.repeat(release(None), at(100), &node));
+        assert_eq!(kept.take(usize::MAX, at(100)).len(), 2 + CAPACITY);
+    }
+
+    #[test]
+    fn a_release_is_repeated_when_it_is_due_or_when_once_more_is_enough() {
+        let (kept, node) = (Kept::default(), Arc::from("redis://a"));
+        kept.repeat(release(None), at(300), &node);
+        kept.repeat(release(None), at(200), &node);
+        assert_eq!((kept.next_due(), kept.len()), (Some(at(200)), 0));
+        assert_eq!(kept.take(10, at(199)).len(), 0);
+        assert_eq!(kept.take(10, at(200)).len(), 1);
+        assert_eq!(kept.needed_until(at(900)), Some(at(900)));
+        kept.repeat_now(at(210));
+        assert_eq!(kept.take(10, at(210)).len(), 1);
+        assert_eq!((kept.next_due(), kept.needed_until(at(900))), (None, None));
     }
 }

@@ -9,6 +9,7 @@ mod answers;
 mod batch;
 mod connection;
 mod exchange;
+mod fence_off;
 mod handle;
 mod job;
 mod kept;

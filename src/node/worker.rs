@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use crossbeam_channel::Sender;
+use parking_lot::Mutex;
 
 use super::address::Address;
 use super::connection::{Broken, Connection};
@@ -17,7 +18,7 @@ use super::replicas::Grant;
 use super::set::NodeSet;
 use crate::clock;
 use crate::error::NodeFault;
-use crate::quorum::{Backoff, Failure, Time};
+use crate::quorum::{Backoff, Failure, OldConnections, Time};
 
 /// The most jobs that go into one write.
 const BATCH: usize = 256;
@@ -26,7 +27,7 @@ const RECONNECT: Backoff =
     Backoff { min: Duration::from_millis(20), max: Duration::from_millis(1_000) };
 
 /// How long a worker whose client has gone goes on for a release of which nobody knows how long it
-/// is needed.
+/// is needed, or that is repeated.
 const LINGER: Duration = Duration::from_secs(60);
 
 /// What a worker shares with the handle of its node.
@@ -45,6 +46,8 @@ pub(super) struct Worker {
     pub(super) shared: Arc<Shared>,
     /// What is known of all nodes.
     pub(super) set: Arc<NodeSet>,
+    /// The connections that were given up, and may still deliver what was written over them.
+    pub(super) old: Mutex<OldConnections>,
     /// Takes the grants that count once they are replicated.
     pub(super) confirmer: Option<Sender<Grant>>,
 }
@@ -69,7 +72,7 @@ impl Worker {
                 Ok(connection) => {
                     self.shared.link.set_up();
                     tries = 0;
-                    match self.serve(connection) {
+                    match self.serve(connection, &mut orphaned) {
                         ControlFlow::Continue(fault) => fault,
                         ControlFlow::Break(()) => return,
                     }
@@ -95,7 +98,8 @@ impl Worker {
         if let Some(policy) = connection.evicts() {
             self.shared.link.evicts(policy);
         }
-        match self.admit(&mut connection) {
+        let fenced_off = self.fence_off(&mut connection);
+        match fenced_off.and_then(|()| self.admit(&mut connection)) {
             Ok(_) => {
                 // Of a server that does not let us look. Else it is known by now, along with what there is
                 // to compare it with, and a caller that waits for it need not wait again.
@@ -112,7 +116,11 @@ impl Worker {
 
     /// Carries jobs over `connection` until it breaks, which marks the link as down, or (`Break`)
     /// there will be no more.
-    fn serve(&self, mut connection: Connection) -> ControlFlow<(), NodeFault> {
+    fn serve(
+        &self,
+        mut connection: Connection,
+        orphaned: &mut Option<Time>,
+    ) -> ControlFlow<(), NodeFault> {
         let mut reopened = false;
         loop {
             self.shared.link.busy();
@@ -140,7 +148,9 @@ impl Worker {
             };
             self.shared.link.idle();
             reopened = false;
-            let Some(jobs) = self.next_batch(due) else { return ControlFlow::Break(()) };
+            let Some(jobs) = self.next_batch(due, orphaned) else {
+                return ControlFlow::Break(());
+            };
             self.shared.link.busy();
             let exchanged = self.exchange(connection, jobs);
             self.shared.link.idle();
@@ -167,9 +177,7 @@ impl Worker {
                 }
                 Found::Nothing => {}
                 Found::Closed => {
-                    let now = clock::now();
-                    let unknown = orphaned.get_or_insert(now).after(LINGER);
-                    if self.shared.kept.needed_until(unknown).is_none_or(|needed| needed <= now) {
+                    if !self.lingers(orphaned) {
                         return ControlFlow::Break(());
                     }
                     clock::sleep(slice);
@@ -179,17 +187,29 @@ impl Worker {
         ControlFlow::Continue(())
     }
 
+    /// Whether to go on for the releases that are kept, although the client has gone.
+    fn lingers(&self, orphaned: &mut Option<Time>) -> bool {
+        let now = clock::now();
+        let unknown = orphaned.get_or_insert(now).after(LINGER);
+        self.shared.kept.needed_until(unknown).is_some_and(|needed| now < needed)
+    }
+
     /// The jobs for the next write: the releases that were kept, then whatever is in the mailbox.
-    /// Blocks while there is nothing to do, at most until the node has to be looked at; `None` once there
-    /// will never be anything.
-    fn next_batch(&self, look_at: Time) -> Option<Vec<Job>> {
+    /// Blocks while there is nothing to do, at most until the node has to be looked at, or a release to be
+    /// repeated; `None` once there will never be anything.
+    fn next_batch(&self, look_at: Time, orphaned: &mut Option<Time>) -> Option<Vec<Job>> {
         let kept = self.shared.kept.take(BATCH, clock::now());
         let mut jobs: Vec<_> = kept.into_iter().map(Job::Release).collect();
         if jobs.is_empty() {
-            let pause = clock::slice(look_at).unwrap_or_default();
+            let due = self.shared.kept.next_due().map_or(look_at, |due| due.min(look_at));
+            let pause = clock::slice(due).unwrap_or_default();
             match self.mailbox.wait(pause) {
                 Found::Something => {}
                 Found::Nothing => return Some(jobs),
+                Found::Closed if self.lingers(orphaned) => {
+                    clock::sleep(pause);
+                    return Some(jobs);
+                }
                 Found::Closed => return None,
             }
         }
@@ -208,6 +228,7 @@ impl Worker {
         jobs: Vec<Job>,
         broken: Broken,
     ) -> NodeFault {
+        self.leaves(&connection, &jobs);
         let fault = self.give_up(jobs, broken.fault);
         if broken.in_step {
             self.send_last_words(connection, &fault);

@@ -1,12 +1,14 @@
 //! One attempt to take a lock: N nodes are asked once, under one owner id.
 
 mod alone;
+mod slot;
 
 use std::time::Duration;
 
+use self::slot::{Answer, Slot};
 use super::fencing::number_of;
 use super::tally::{Tally, Verdict};
-use super::{Allowance, Ballot, Failure, Heard, Time, validity};
+use super::{Allowance, Ballot, Failure, Heard, Late, Time, Via, validity};
 
 /// A node's answer to `acquire`. The shape is the wire contract of every kind of lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,40 +56,8 @@ pub(crate) struct Duty {
     /// A copy of the request is unanswered: it may still run at any later time (a "ghost"), so the
     /// time at which its key ends is not known.
     pub(crate) ghost: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Answer {
-    Open,
-    Voted(Vote),
-    Failed(Failure),
-}
-
-impl Answer {
-    /// The node says nothing of the lock: it cannot, or need not any more.
-    const fn is_failure(self) -> bool {
-        matches!(self, Self::Failed(failure) if !matches!(failure, Failure::NotAdmitted))
-    }
-
-    /// The node grants nothing to newcomers, by its own word or by what is known of it.
-    const fn is_not_admitted(self) -> bool {
-        matches!(self, Self::Voted(Vote::NotAdmitted) | Self::Failed(Failure::NotAdmitted))
-    }
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Slot {
-    answer: Answer,
-    /// Copies of the request that were written to the node.
-    sent: u32,
-    /// The node said that our key is there, and has not said otherwise since.
-    ours: bool,
-    /// Repairs of the lock, once it was held, that the node has not answered.
-    repairs: u32,
-}
-
-impl Slot {
-    const NEW: Self = Self { answer: Answer::Open, sent: 0, ours: false, repairs: 0 };
+    /// Which requests those are.
+    pub(crate) late: Late,
 }
 
 /// One attempt: counts the votes, says when the matter is settled, and knows at every moment which
@@ -125,7 +95,7 @@ impl Attempt {
             answer_by,
             ttl,
             allowance,
-            slots: vec![Slot::NEW; nodes],
+            slots: vec![Slot::new(); nodes],
             tally: Tally::new(nodes, allowance.mechanisms.quorum(nodes)),
             chosen: None,
             confirmed: false,
@@ -145,8 +115,9 @@ impl Attempt {
     /// nodes returned must get a release. The second call returns nothing.
     ///
     /// Every node to which a copy was sent is on the list unless it answered "no" to each: the
-    /// silent ones too, since a timeout is not a refusal.
-    pub(crate) fn close(&mut self) -> Vec<Duty> {
+    /// silent ones too, since a timeout is not a refusal. `number` is that of the lock that was won;
+    /// 0 if there is none.
+    pub(crate) fn close(&mut self, number: u64) -> Vec<Duty> {
         if std::mem::replace(&mut self.closed, true) {
             return Vec::new();
         }
@@ -154,10 +125,9 @@ impl Attempt {
         (0..self.slots.len())
             .zip(&self.slots)
             .filter_map(|(node, slot)| {
-                let answered = u32::from(matches!(slot.answer, Answer::Voted(_)));
-                let granted = slot.ours;
-                let ghost = slot.sent > answered || slot.repairs > 0;
-                (granted || ghost && silent_too).then_some(Duty { node, granted, ghost })
+                let (granted, late) = (slot.ours, slot.late(number, self.allowance.mechanisms));
+                let ghost = late.is_something() || slot.repairs > 0;
+                (granted || ghost && silent_too).then_some(Duty { node, granted, ghost, late })
             })
             .collect()
     }
@@ -180,6 +150,18 @@ impl Attempt {
                 Some(Heard::NotAsked) => {}
             }
             slot.repairs -= 1;
+        }
+    }
+
+    /// A round that [`repairing`](Self::repairing) announced is not looked at any more. For each node: the
+    /// oldest connection over which a copy may still run, and the largest fence under which that sets
+    /// the key again.
+    pub(crate) fn repairs_left(&mut self, left: &[(Option<u64>, u64)]) {
+        for (slot, (oldest, up_to)) in self.slots.iter_mut().zip(left) {
+            if let Some(oldest) = *oldest {
+                slot.extensions = Some(slot.extensions.map_or(oldest, |known| known.min(oldest)));
+                slot.repair_up_to = slot.repair_up_to.max(*up_to);
+            }
         }
     }
 
@@ -331,22 +313,22 @@ impl Attempt {
 impl Ballot for Attempt {
     type Vote = Vote;
 
-    fn sending(&mut self, node: usize, now: Time) -> bool {
+    fn sending(&mut self, node: usize, via: Via, now: Time) -> bool {
         let send = !self.closed && !self.expired && now < self.answer_by;
         if send {
-            self.slots[node].sent += 1;
+            self.slots[node].copies.sending(via);
         }
         send
     }
 
     fn unsent(&mut self, node: usize) {
-        let sent = &mut self.slots[node].sent;
-        *sent = sent.saturating_sub(1);
+        self.slots[node].copies.unsent();
     }
 
     fn vote(&mut self, node: usize, vote: Vote) {
         let open = self.slots[node].answer == Answer::Open;
         self.slots[node].answer = Answer::Voted(vote);
+        self.slots[node].copies.answered();
         self.slots[node].ours = matches!(vote, Vote::Granted(_));
         if open && !self.expired {
             match vote {

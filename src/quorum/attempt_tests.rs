@@ -18,7 +18,7 @@ fn attempt(nodes: usize) -> Attempt {
 
 fn sent_to_all(nodes: usize) -> Attempt {
     let mut attempt = attempt(nodes);
-    (0..nodes).for_each(|node| assert!(attempt.sending(node, at(0))));
+    (0..nodes).for_each(|node| assert!(attempt.sending(node, Via::unfenced(1), at(0))));
     attempt
 }
 
@@ -50,7 +50,11 @@ fn step(attempt: &mut Attempt, words: &[&str]) -> String {
     match words[0] {
         "nodes" => *attempt = sent_to_all(node()),
         "quiet" => *attempt = self::attempt(node()),
-        "send" => return yes_or_no(attempt.sending(node(), at(number(2)))),
+        // Each over a connection of its own.
+        "send" => {
+            let via = Via::unfenced(number(2) + 2);
+            return yes_or_no(attempt.sending(node(), via, at(number(2))));
+        }
         "granted" => attempt.vote(node(), Vote::Granted(number(2))),
         "refused" if words[2] == "forever" => attempt.vote(node(), Vote::Refused(None)),
         "refused" => {
@@ -67,7 +71,7 @@ fn step(attempt: &mut Attempt, words: &[&str]) -> String {
         "failed" => attempt.fail(node(), Failure::Unknown),
         "expire" => attempt.expire(),
         "conclude" => return conclusion(attempt.conclude(at(number(1))), at(number(1))),
-        "close" => return duties(&attempt.close()),
+        "close" => return duties(&attempt.close(0)),
         other => panic!("unknown input {other}"),
     }
     if attempt.decided() { "decided" } else { "pending" }.to_owned()
@@ -209,12 +213,12 @@ proptest! {
         let mut attempt = attempt(answers.len());
         let asked = answers.len().min(asked);
         for &(node, _) in &answers[..asked] {
-            prop_assert!(attempt.sending(node, at(0)));
+            prop_assert!(attempt.sending(node, Via::unfenced(1), at(0)));
         }
         let heard = asked.min(heard);
         answers[..heard].iter().for_each(|&(node, said)| tell(&mut attempt, node, said));
 
-        let cleaned: Vec<_> = attempt.close().iter().map(|duty| duty.node).collect();
+        let cleaned: Vec<_> = attempt.close(0).iter().map(|duty| duty.node).collect();
         for (i, &(node, said)) in answers.iter().enumerate() {
             let said_no = i < heard && matches!(said, Said::Vote(_)) && !granted(said);
             prop_assert_eq!(cleaned.contains(&node), i < asked && !said_no, "node {}", node);
@@ -227,12 +231,12 @@ fn a_copy_that_did_not_run_needs_no_release() {
     let mut attempt =
         Attempt::new(3, Time::default(), at(200), Duration::from_secs(10), Allowance::FOR_DRIFT);
     for node in 0..3 {
-        assert!(attempt.sending(node, at(0)));
+        assert!(attempt.sending(node, Via::unfenced(1), at(0)));
     }
     attempt.unsent(0);
     attempt.unsent(1);
-    assert!(attempt.sending(1, at(1)));
+    assert!(attempt.sending(1, Via::unfenced(2), at(1)));
     attempt.vote(1, Vote::Refused(None));
-    let duties: Vec<_> = attempt.close().iter().map(|duty| duty.node).collect();
+    let duties: Vec<_> = attempt.close(0).iter().map(|duty| duty.node).collect();
     assert_eq!(duties, [2], "of the third nobody knows");
 }

@@ -1,6 +1,6 @@
 //! What all votes over the nodes have in common.
 
-use super::Time;
+use super::{Time, Via};
 
 /// Why a node has no vote in a ballot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,8 +24,9 @@ pub(crate) trait Ballot: Send {
     /// What a node that answered says.
     type Vote;
 
-    /// A copy is about to be written to `node`. `false`: do not send it, the ballot is over.
-    fn sending(&mut self, node: usize, now: Time) -> bool;
+    /// A copy is about to be written to `node`, over that connection. `false`: do not send it, the
+    /// ballot is over.
+    fn sending(&mut self, node: usize, via: Via, now: Time) -> bool;
 
     /// The last copy that was sent to `node` has certainly not run, nor will it.
     fn unsent(&mut self, node: usize);

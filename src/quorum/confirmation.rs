@@ -1,7 +1,7 @@
 //! Telling the nodes the number of a lock that was won, where too few of them know it.
 
 use super::tally::{Tally, Verdict};
-use super::{Ballot, Failure, Mechanisms, Time};
+use super::{Ballot, Failure, Mechanisms, Time, Via};
 
 /// A node's answer to `confirm`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +38,7 @@ impl Confirmation {
 impl Ballot for Confirmation {
     type Vote = ConfirmVote;
 
-    fn sending(&mut self, _node: usize, now: Time) -> bool {
+    fn sending(&mut self, _node: usize, _via: Via, now: Time) -> bool {
         // A copy that runs later does no harm: behind the release the key is not ours.
         now < self.answer_by
     }
@@ -97,7 +97,15 @@ mod tests {
     #[test]
     fn nothing_is_sent_after_its_time() {
         let mut confirmation = confirmation();
-        assert!(confirmation.sending(0, Time::from_start(Duration::from_millis(199))));
-        assert!(!confirmation.sending(0, Time::from_start(Duration::from_millis(200))));
+        assert!(confirmation.sending(
+            0,
+            Via::unfenced(1),
+            Time::from_start(Duration::from_millis(199))
+        ));
+        assert!(!confirmation.sending(
+            0,
+            Via::unfenced(1),
+            Time::from_start(Duration::from_millis(200))
+        ));
     }
 }

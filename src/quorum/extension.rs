@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::tally::{Tally, Verdict};
-use super::{Allowance, Ballot, Basis, Failure, Renewed, Time};
+use super::{Allowance, Ballot, Basis, Copies, Failure, Renewed, Time, Via};
 
 /// A node's answer to `extend`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,8 +62,9 @@ pub(crate) struct Extension {
     missing: Tally,
     heard: Vec<Heard>,
     told: Vec<bool>,
-    /// Copies of the request that were written to each node.
-    sent: Vec<u32>,
+    copies: Vec<Copies>,
+    /// Where this round repairs although the node knows a number above ours: up to which.
+    up_to: Vec<u64>,
     /// How many nodes have our key, and may have got it in this very round.
     doubtful: usize,
     /// The numbers of the nodes that are free, and know a number above ours.
@@ -99,7 +100,8 @@ impl Extension {
             missing: Tally::new(nodes, nodes + 1 - needed),
             heard: vec![Heard::Nothing; nodes],
             told: vec![false; nodes],
-            sent: vec![0; nodes],
+            copies: vec![Copies::default(); nodes],
+            up_to: vec![0; nodes],
             doubtful: 0,
             above: vec![None; nodes],
             sound_until: None,
@@ -147,8 +149,12 @@ impl Extension {
             return None;
         }
         let again = Self::new(nodes, now, answer_by, self.ttl, self.basis, self.allowance);
-        let mut again =
-            Self { sound_until: self.sound_until, tries_left: self.tries_left - 1, ..again };
+        let mut again = Self {
+            sound_until: self.sound_until,
+            tries_left: self.tries_left - 1,
+            up_to: up_to.iter().map(|up_to| up_to.unwrap_or(0)).collect(),
+            ..again
+        };
         for (node, _) in up_to.iter().enumerate().filter(|(_, up_to)| up_to.is_none()) {
             again.fail(node, Failure::NotSent);
         }
@@ -214,7 +220,17 @@ impl Extension {
     }
 
     fn sent_twice(&self, node: usize) -> bool {
-        self.sent[node] > 1
+        self.copies[node].sent() > 1
+    }
+
+    /// For each node: the oldest connection over which a copy may still run, and the largest fence above
+    /// our number under which that sets the key again.
+    pub(crate) fn left(&self) -> Vec<(Option<u64>, u64)> {
+        self.copies
+            .iter()
+            .map(|copies| copies.unanswered())
+            .zip(self.up_to.iter().copied())
+            .collect()
     }
 
     /// Whether all that can be heard has been asked for.
@@ -226,18 +242,21 @@ impl Extension {
 impl Ballot for Extension {
     type Vote = ExtensionVote;
 
-    fn sending(&mut self, node: usize, now: Time) -> bool {
+    fn sending(&mut self, node: usize, via: Via, now: Time) -> bool {
         // Also after a majority has confirmed: the slower nodes shall have it, too.
         let send = !self.closed && now < self.answer_by;
-        self.sent[node] += u32::from(send);
+        if send {
+            self.copies[node].sending(via);
+        }
         send
     }
 
     fn unsent(&mut self, node: usize) {
-        self.sent[node] = self.sent[node].saturating_sub(1);
+        self.copies[node].unsent();
     }
 
     fn vote(&mut self, node: usize, vote: ExtensionVote) {
+        self.copies[node].answered();
         self.first_heard |= node == 0;
         self.heard[node] = match vote {
             ExtensionVote::Extended

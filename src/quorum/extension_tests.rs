@@ -74,10 +74,10 @@ fn a_key_that_is_there_at_the_second_sending_confirms_nothing() {
         let (start, ttl) = (Time::default(), Duration::from_secs(10));
         let mut extension =
             Extension::new(3, start, start.after(ttl), ttl, basis, Allowance::FOR_DRIFT);
-        (0..3).for_each(|node| assert!(extension.sending(node, start)));
+        (0..3).for_each(|node| assert!(extension.sending(node, Via::unfenced(1), start)));
         extension.fail(2, Failure::Unknown);
         for node in [0, 1] {
-            assert!(extension.sending(node, start), "over a new connection");
+            assert!(extension.sending(node, Via::unfenced(2), start), "over a new connection");
             extension.vote(node, ExtensionVote::Extended);
         }
         assert!(extension.decided());
@@ -169,11 +169,11 @@ fn a_second_copy_is_doubtful_unless_the_first_did_not_run() {
         let new = Extension::new(3, start, answer_by, ttl, Basis::Majority, Allowance::FOR_DRIFT);
         let mut extension = new;
         for node in 0..3 {
-            assert!(extension.sending(node, start));
+            assert!(extension.sending(node, Via::unfenced(1), start));
             if !first_ran {
                 extension.unsent(node);
             }
-            assert!(extension.sending(node, start));
+            assert!(extension.sending(node, Via::unfenced(2), start));
             extension.vote(node, ExtensionVote::Extended);
         }
         assert_eq!(extension.is_doubtful(start), doubtful);

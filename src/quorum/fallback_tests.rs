@@ -1,6 +1,6 @@
 //! Stories of clients that may fall back, and of those that may not.
 
-use super::super::{Allowance, Failure, Vote};
+use super::super::{Allowance, Failure, Via, Vote};
 use super::*;
 
 const TTL: Duration = Duration::from_secs(10);
@@ -33,7 +33,7 @@ fn long_without() -> Outlook {
 /// An attempt of three nodes that begins at 1 s, and whose caller gives it `time`.
 fn attempt_of(time: Duration) -> Attempt {
     let mut attempt = Attempt::new(3, at(1_000), at(1_000).after(time), TTL, Allowance::FOR_DRIFT);
-    (0..3).for_each(|node| assert!(attempt.sending(node, at(1_000))));
+    (0..3).for_each(|node| assert!(attempt.sending(node, Via::unfenced(1), at(1_000))));
     attempt
 }
 
@@ -121,7 +121,7 @@ fn without_a_quorum_the_first_node_decides_alone_once_all_were_heard() {
 #[test]
 fn a_slow_node_that_knows_of_another_holder_is_heard_before_the_first_decides_alone() {
     let mut attempt = Attempt::new(5, at(1_000), at(1_200), TTL, Allowance::FOR_DRIFT);
-    (0..5).for_each(|node| assert!(attempt.sending(node, at(1_000))));
+    (0..5).for_each(|node| assert!(attempt.sending(node, Via::unfenced(1), at(1_000))));
     attempt.vote(0, GRANTED);
     (1..4).for_each(|node| attempt.fail(node, Failure::NotSent));
     let outlook = long_without();

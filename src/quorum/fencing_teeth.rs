@@ -102,7 +102,7 @@ impl Client {
 
     /// The request reaches `node`; the first answer that comes back counts.
     fn ask_one(&mut self, nodes: &mut [Node], node: usize, answered: bool) {
-        assert!(self.attempt.sending(node, self.now));
+        assert!(self.attempt.sending(node, Via::unfenced(1), self.now));
         let vote = nodes[node].acquire(self.owner, self.proposal);
         if answered && !std::mem::replace(&mut self.heard[node], true) {
             self.attempt.vote(node, vote);

@@ -121,7 +121,7 @@ impl Story<'_> {
             Extension::new(NODES, now, answer_by, ttl, lease.basis(), Allowance::FOR_DRIFT);
         let mut requests = Vec::new();
         for node in 0..NODES {
-            assert!(extension.sending(node, now));
+            assert!(extension.sending(node, Via::unfenced(1), now));
             let Fate { request, reply } = (self.fate)(ms, index, node);
             requests.extend(request.map(|delay| (node, at(ms + delay), reply)));
         }

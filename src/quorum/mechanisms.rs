@@ -43,6 +43,14 @@ pub(crate) struct Mechanisms {
     pub(crate) fresh_owner: bool,
     /// Nodes that were asked and did not answer get a release as well.
     pub(crate) release_silent: bool,
+    /// What connects anew ends the connections on the server that were given up before.
+    pub(crate) old_connections_are_ended: bool,
+    /// A release that something may still follow is not certain, and does not count.
+    pub(crate) only_certain_releases_count: bool,
+    /// A release behind an unanswered extension raises the fence, so that no late repair is made.
+    pub(crate) releases_raise_the_fence: bool,
+    /// A release that something may still follow is repeated.
+    pub(crate) releases_are_repeated: bool,
     /// A renewal that was not confirmed leaves the validity as it is.
     pub(crate) unknown_does_not_extend: bool,
     /// A confirmation that comes after the end of validity revives nothing.
@@ -104,6 +112,10 @@ impl Mechanisms {
         holders_in_quarantine: true,
         fresh_owner: true,
         release_silent: true,
+        old_connections_are_ended: true,
+        only_certain_releases_count: true,
+        releases_raise_the_fence: true,
+        releases_are_repeated: true,
         unknown_does_not_extend: true,
         lost_stays_lost: true,
         renewal_stops_before_release: true,

@@ -20,12 +20,14 @@ mod fallback;
 mod fencing;
 #[cfg(test)]
 mod fencing_teeth;
+mod late;
 mod lease;
 mod local_queue;
 #[cfg(test)]
 mod lost_replies;
 pub(crate) mod mark;
 mod mechanisms;
+mod old_connections;
 mod order;
 mod release;
 mod rounds;
@@ -55,11 +57,13 @@ pub(crate) use extension::{Extension, ExtensionVote, Heard};
 pub(crate) use fallback::{Judged, Judgement, News, Outlook, Quorum};
 pub use fencing::FencingToken;
 pub(crate) use fencing::{LARGEST_NUMBER, LastNumbers, proposal};
+pub(crate) use late::{Copies, Late, Repetition, Via};
 pub use lease::LossReason;
 pub(crate) use lease::{Lease, Next, Renewed, Terms};
 pub(crate) use local_queue::{LocalQueue, Ticket, Turn, Wake};
 pub(crate) use mark::{Configuration, Identity};
 pub(crate) use mechanisms::Mechanisms;
+pub(crate) use old_connections::OldConnections;
 pub(crate) use order::asking_order;
 pub(crate) use release::{Release, ReleaseResult, ReleaseVote};
 pub(crate) use rounds::{OpenRound, Rounds};

@@ -1,7 +1,7 @@
 //! Giving a lock back, and what the nodes' answers say about how it was held.
 
 use super::tally::{Tally, Verdict};
-use super::{Ballot, Basis, Duty, Failure, Time, majority};
+use super::{Ballot, Basis, Duty, Failure, Late, Mechanisms, Time, Via, majority};
 
 /// A node's answer to `release`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,15 +28,24 @@ pub(crate) enum ReleaseResult {
 struct Slot {
     /// The node is known to have held our key.
     granted: bool,
-    /// Copies of the release that were written to the node.
+    /// Copies of the release that were written to the node, and over which connection the last one was.
     sent: u32,
+    via: Option<Via>,
+    /// What the release may be followed by.
+    late: Late,
+    /// The node has answered, and something may follow.
+    uncertain: bool,
 }
 
 /// One release, sent to all nodes: those that may hold our key must get it, and the others can
 /// confirm that they hold none. So a majority can confirm whichever minority hangs, and whoever
 /// asks that majority next finds the lock free.
+///
+/// An answer counts only if it is certain: if nothing that was sent for the lock before, over an earlier
+/// connection, can run behind the release and set the key again.
 #[derive(Debug)]
 pub(crate) struct Release {
+    mechanisms: Mechanisms,
     slots: Vec<Slot>,
     /// So many of the first nodes have a say.
     deciding: usize,
@@ -49,10 +58,11 @@ pub(crate) struct Release {
 
 impl Release {
     /// A release after which the nodes in `duties` hold no key of ours; the others hold none.
-    pub(crate) fn new(nodes: usize, duties: &[Duty], basis: Basis) -> Self {
+    pub(crate) fn new(nodes: usize, duties: &[Duty], basis: Basis, mechanisms: Mechanisms) -> Self {
         let mut slots = vec![Slot::default(); nodes];
         for duty in duties {
             slots[duty.node].granted = duty.granted;
+            slots[duty.node].late = duty.late;
         }
         // The nodes that decide: all of them, or the first one.
         let (deciding, needed) = match basis {
@@ -60,7 +70,13 @@ impl Release {
             Basis::FirstNode => (1, 1),
         };
         let intact = slots.iter().take(deciding).filter(|slot| slot.granted).count();
-        Self { slots, deciding, needed, without_key: Tally::new(deciding, needed), intact }
+        let without_key = Tally::new(deciding, needed);
+        Self { mechanisms, slots, deciding, needed, without_key, intact }
+    }
+
+    /// The nodes that have answered, and on which something may set the key again.
+    pub(crate) fn uncertain(&self) -> Vec<usize> {
+        (0..self.slots.len()).filter(|node| self.slots[*node].uncertain).collect()
     }
 
     pub(crate) fn result(&self) -> ReleaseResult {
@@ -77,8 +93,9 @@ impl Release {
 impl Ballot for Release {
     type Vote = ReleaseVote;
 
-    fn sending(&mut self, node: usize, _now: Time) -> bool {
+    fn sending(&mut self, node: usize, via: Via, _now: Time) -> bool {
         self.slots[node].sent += 1;
+        self.slots[node].via = Some(via);
         true
     }
 
@@ -88,10 +105,20 @@ impl Ballot for Release {
     }
 
     fn vote(&mut self, node: usize, vote: ReleaseVote) {
+        let slot = &mut self.slots[node];
+        let certain = match slot.via {
+            Some(via) => slot.late.is_over(via),
+            None => !slot.late.is_something(),
+        };
+        slot.uncertain = !certain && self.mechanisms.only_certain_releases_count;
         if node >= self.deciding {
             return;
         }
-        self.without_key.yes();
+        if slot.uncertain {
+            self.without_key.no();
+        } else {
+            self.without_key.yes();
+        }
         let slot = self.slots[node];
         // "Not ours" to a second copy says nothing: the first one, whose reply was lost, may have
         // deleted the key.
@@ -116,15 +143,17 @@ mod tests {
     use super::*;
 
     fn release_of(granted: &[usize], ghosts: &[usize]) -> Release {
-        let duty = |granted| move |&node: &usize| Duty { node, granted, ghost: !granted };
+        let duty = |granted| {
+            move |&node: &usize| Duty { node, granted, ghost: !granted, late: Late::default() }
+        };
         let duties: Vec<_> =
             granted.iter().map(duty(true)).chain(ghosts.iter().map(duty(false))).collect();
-        Release::new(5, &duties, Basis::Majority)
+        Release::new(5, &duties, Basis::Majority, Mechanisms::ALL)
     }
 
     fn answer(release: &mut Release, node: usize, copies: u32, vote: ReleaseVote) {
         for _ in 0..copies {
-            assert!(release.sending(node, Time::default()));
+            assert!(release.sending(node, Via::unfenced(2), Time::default()));
         }
         release.vote(node, vote);
     }
@@ -174,12 +203,42 @@ mod tests {
     #[test]
     fn not_ours_after_a_copy_that_did_not_run_is_a_loss() {
         let mut release = release_of(&[0, 1, 2], &[3, 4]);
-        assert!(release.sending(0, Time::default()));
+        assert!(release.sending(0, Via::unfenced(2), Time::default()));
         release.unsent(0);
         answer(&mut release, 0, 1, ReleaseVote::NotOurs);
         answer(&mut release, 1, 1, ReleaseVote::Deleted);
         answer(&mut release, 2, 1, ReleaseVote::Deleted);
         assert_eq!(release.result(), ReleaseResult::WasLost);
+    }
+
+    /// Of five nodes, two have an `acquire` out over an earlier connection.
+    fn behind_late_requests(late: Late, mechanisms: Mechanisms) -> Release {
+        let late = |node| if node < 3 { late } else { Late::default() };
+        let duties = [0, 1, 2, 3, 4].map(|node| Duty {
+            node,
+            granted: true,
+            ghost: node < 3,
+            late: late(node),
+        });
+        let mut release = Release::new(5, &duties, Basis::Majority, mechanisms);
+        (0..5).for_each(|node| answer(&mut release, node, 1, ReleaseVote::Deleted));
+        release
+    }
+
+    #[test]
+    fn what_something_may_follow_confirms_nothing() {
+        let late = Late { acquires: Some(1), ..Late::default() };
+        let release = behind_late_requests(late, Mechanisms::ALL);
+        assert!(release.decided());
+        assert_eq!(release.result(), ReleaseResult::Unconfirmed);
+        assert_eq!(release.uncertain(), [0, 1, 2]);
+        let without = Mechanisms { only_certain_releases_count: false, ..Mechanisms::ALL };
+        let release = behind_late_requests(late, without);
+        assert_eq!((release.result(), release.uncertain()), (ReleaseResult::Released, vec![]));
+        // In order, on the same connection.
+        let late = Late { acquires: Some(2), ..Late::default() };
+        let release = behind_late_requests(late, Mechanisms::ALL);
+        assert_eq!((release.result(), release.uncertain()), (ReleaseResult::Released, vec![]));
     }
 
     #[test]

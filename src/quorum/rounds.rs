@@ -38,7 +38,11 @@ impl<R: OpenRound> Rounds<R> {
         self.hear(attempt);
         // Who has not answered so many rounds will not answer the first of them.
         let surplus = (self.open.len() + 1).saturating_sub(OPEN_ROUNDS);
-        self.open.drain(..surplus);
+        for round in self.open.drain(..surplus) {
+            // So that no copy goes out of which the lock's end does not know.
+            round.with(Extension::close);
+            attempt.repairs_left(&round.with(|extension| extension.left()));
+        }
         self.open.push(round);
         attempt.repairing();
         true
@@ -50,7 +54,14 @@ impl<R: OpenRound> Rounds<R> {
         for round in &self.open {
             attempt.repaired(&round.with(Extension::news));
         }
-        self.open.retain(|round| !round.with(|extension| extension.all_told()));
+        self.open.retain(|round| {
+            let all_told = round.with(|extension| extension.all_told());
+            if all_told {
+                // One that was answered may have been written before, over another connection.
+                attempt.repairs_left(&round.with(|extension| extension.left()));
+            }
+            !all_told
+        });
     }
 
     /// The lock is given back, or was lost: no round begins any more, and nothing more is sent for
@@ -63,7 +74,9 @@ impl<R: OpenRound> Rounds<R> {
             self.open.iter().for_each(|round| round.with(Extension::close));
         }
         self.hear(attempt);
-        self.open.clear();
+        for round in self.open.drain(..) {
+            attempt.repairs_left(&round.with(|extension| extension.left()));
+        }
         true
     }
 
@@ -78,7 +91,7 @@ mod tests {
     use std::rc::Rc;
     use std::time::Duration;
 
-    use super::super::{Allowance, Ballot, Basis, ExtensionVote, Failure, Time, Vote};
+    use super::super::{Allowance, Ballot, Basis, ExtensionVote, Failure, Time, Via, Vote};
     use super::*;
 
     const TTL: Duration = Duration::from_secs(10);
@@ -104,14 +117,14 @@ mod tests {
         for (node, vote) in
             [Vote::Granted(0), Vote::Granted(0), Vote::Refused(None)].into_iter().enumerate()
         {
-            assert!(attempt.sending(node, start));
+            assert!(attempt.sending(node, Via::unfenced(1), start));
             attempt.vote(node, vote);
         }
         attempt
     }
 
     fn copy_goes_out(round: &Shared) -> bool {
-        round.with(|extension| extension.sending(0, Time::default()))
+        round.with(|extension| extension.sending(0, Via::unfenced(1), Time::default()))
     }
 
     #[test]
@@ -149,7 +162,7 @@ mod tests {
             extension.vote(2, ExtensionVote::Repaired);
         });
         assert!(rounds.end(&mut attempt));
-        let duties = attempt.close();
+        let duties = attempt.close(0);
         let all = duties.iter().map(|duty| (duty.node, duty.ghost)).collect::<Vec<_>>();
         assert_eq!(all, [(0, false), (1, true), (2, false)]);
     }

@@ -49,7 +49,7 @@ fn attempt(
     let mut attempt =
         Attempt::new(nodes.len(), now, now.after(TTL), TTL, Allowance::for_drift(mechanisms));
     for &node in reached {
-        assert!(attempt.sending(node, now));
+        assert!(attempt.sending(node, Via::unfenced(1), now));
         let vote = nodes[node].acquire(owner, now);
         attempt.vote(node, vote);
     }
@@ -96,7 +96,7 @@ fn without_the_drift_allowance_a_lock_outlives_its_keys() {
 fn validity_after_slow_answers(mechanisms: Mechanisms) -> Duration {
     let mut attempt = Attempt::new(3, at(0), at(5_000), TTL, Allowance::for_drift(mechanisms));
     for node in 0..3 {
-        assert!(attempt.sending(node, at(0)));
+        assert!(attempt.sending(node, Via::unfenced(1), at(0)));
         attempt.vote(node, Vote::Granted(0));
     }
     match attempt.conclude(at(4_000)) {
@@ -127,7 +127,7 @@ fn a_late_release_deletes_a_later_grant(mechanisms: Mechanisms) -> bool {
     let first = acquisition.owner(1);
     let (mut lost, conclusion) = attempt(&mut nodes, &[0], first, at(0), mechanisms);
     assert!(!won(conclusion));
-    assert_eq!(lost.close().len(), 1);
+    assert_eq!(lost.close(0).len(), 1);
 
     let second = acquisition.owner(2);
     nodes[0].0 = None; // its key ended, or somebody forced it
@@ -151,12 +151,12 @@ fn keys_left_behind_by_a_lost_reply(mechanisms: Mechanisms) -> usize {
     let mut attempt = Attempt::new(3, at(0), at(200), TTL, Allowance::for_drift(mechanisms));
     let mut replies = HashMap::new();
     for (node, server) in nodes.iter_mut().enumerate() {
-        assert!(attempt.sending(node, at(0)));
+        assert!(attempt.sending(node, Via::unfenced(1), at(0)));
         replies.insert(node, server.acquire(1, at(0)));
     }
     attempt.vote(0, replies[&0]);
     attempt.expire();
-    for duty in attempt.close() {
+    for duty in attempt.close(0) {
         nodes[duty.node].release(1);
     }
     nodes.iter().filter(|node| node.0.is_some()).count()

@@ -135,6 +135,25 @@ fn a_node_that_is_killed_while_it_hangs_runs_nothing() {
     assert_eq!(node.keys(), Vec::<Vec<u8>>::new());
 }
 
+/// As on a server: what was sent over it does not run any more.
+#[test]
+fn a_connection_ends_another_one() {
+    let nodes = one();
+    let node = &nodes[0];
+    let (mut old, mut new) = (connect(&node.url()), connect(&node.url()));
+    let Value::Int(id) = run(&mut old, &["CLIENT", "ID"]) else { panic!("an id is a number") };
+    assert_ne!(run(&mut new, &["CLIENT", "ID"]), Value::Int(id));
+    let id = id.to_string();
+    assert_eq!(run(&mut new, &["CLIENT", "KILL", "ID", &id]), Value::Int(1));
+    assert_eq!(run(&mut new, &["CLIENT", "KILL", "ID", &id]), Value::Int(0), "it is gone");
+    // It may notice only when the answer does not come.
+    let _ = old.send_packed_command(&redis::cmd("INCR").arg("k").get_packed_command());
+    assert_eq!(answer_within(&mut old, LIMIT), None);
+    assert_eq!(node.keys(), Vec::<Vec<u8>>::new());
+    let wrong = try_run(&mut new, &["CLIENT", "KILL", "ID", "0"]);
+    assert!(matches!(wrong, Ok(Value::ServerError(_))), "{wrong:?}");
+}
+
 #[test]
 fn clocks_can_be_moved() {
     let nodes = one();

@@ -164,6 +164,7 @@ impl Caller {
         };
         let thinks = cx.settings.habit.thinks() && cx.net.chance.one_in(3);
         let think = if thinks { cx.net.chance.ms(0..400) } else { Duration::ZERO };
+        let think = cx.settings.habit.rests().unwrap_or(think);
         let at = cx.now().after(think);
         caller.remind(cx, at);
     }

@@ -8,7 +8,7 @@ use super::network::Part;
 use super::round::Round;
 use super::worker::{Outgoing, Worker};
 use crate::ident::owner_text;
-use crate::kinds::{EXCLUSIVE, Fence, Repair, reply};
+use crate::kinds::{EXCLUSIVE, Fence, Raise, Repair, reply};
 use crate::node::Request;
 use crate::quorum::admission::Grants;
 use crate::quorum::{Attempt, Confirmation, Duty, Extension, Terms, Time, proposal};
@@ -48,7 +48,7 @@ impl Claim {
         let attempt =
             Attempt::new(cx.settings.nodes, started, answer_by, terms.ttl, terms.allowance);
         let owner = owner_text(owner);
-        cx.net.checks.claimed(&owner, client.process);
+        cx.net.checks.claimed(&owner, client.process, cx.settings.may_end);
         Self {
             name,
             key: Rc::new(format!("name-{name}").into_bytes()),
@@ -169,12 +169,12 @@ impl Claim {
         }
     }
 
-    pub(super) fn release_call(&self) -> Outgoing {
-        self.outgoing(EXCLUSIVE.release(&self.key, &self.owner), "release")
+    pub(super) fn release_call(&self, raise: Option<Raise>) -> Outgoing {
+        self.outgoing(EXCLUSIVE.release(&self.key, &self.owner, raise), "release")
     }
 
     pub(super) fn close(&self) -> Vec<Duty> {
-        self.attempt.with(Attempt::close)
+        self.attempt.with(|attempt| attempt.close(self.number))
     }
 
     fn outgoing(&self, request: Request, what: &'static str) -> Outgoing {

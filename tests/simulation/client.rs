@@ -19,8 +19,9 @@ use super::shared::{Shared, configuration};
 use super::wake::{News, Session};
 use super::worker::Worker;
 use crate::embedded::Reply;
+use crate::kinds::Raise;
 use crate::quorum::mark::Configuration;
-use crate::quorum::{Duty, LastNumbers, Time, drift, worth_waiting};
+use crate::quorum::{Duty, LastNumbers, Repetition, Time, drift, worth_waiting};
 
 /// What a client's threads wait for.
 #[derive(Clone, Copy, Debug)]
@@ -78,6 +79,8 @@ pub(super) struct Settings {
     /// How long a quarantine lasts.
     pub(super) max_ttl: Duration,
     pub(super) habit: Habit,
+    /// Its user may end connections on the servers.
+    pub(super) may_end: bool,
 }
 
 /// What the callers do.
@@ -164,6 +167,7 @@ impl Client {
             local_queues: plan.local_queues,
             max_ttl: plan.longest_ttl(),
             habit: setup.habit,
+            may_end: plan.may_end[index],
         };
         let configuration = configuration(setup, plan.quarantine);
         let started = Duration::from_secs(1_000 * (index as u64 + 1));
@@ -361,7 +365,10 @@ impl Client {
         let gone_at = cx.now().after(longest_ttl).after(drift(longest_ttl));
         for duty in duties {
             let until = (!duty.ghost).then_some(gone_at);
-            self.workers[duty.node].release(cx, claim.release_call(), sink.cloned(), until);
+            let raise = duty.late.raises_to.map(|to| Raise { to, lasts: longest_ttl });
+            let call = claim.release_call(raise);
+            let repetition = Repetition::new(duty.late, gone_at, claim.terms.allowance.mechanisms);
+            self.workers[duty.node].release(cx, call, sink.cloned(), until, repetition);
         }
     }
 

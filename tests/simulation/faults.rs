@@ -73,6 +73,12 @@ pub(super) enum Fault {
     ResetAll {
         client: usize,
     },
+    /// What the client writes over its present connections to all nodes but the first `split` arrives when
+    /// this ends. Connections that it makes meanwhile work.
+    Held {
+        client: usize,
+        split: usize,
+    },
     /// The process does not run (SIGSTOP, a swapping machine).
     Paused {
         client: usize,
@@ -153,6 +159,11 @@ impl fmt::Display for Fault {
                 write!(f, "the connection between client {client} and node {node} is reset")
             }
             Self::ResetAll { client } => write!(f, "all connections of client {client} are reset"),
+            Self::Held { client, split } => write!(
+                f,
+                "what client {client} writes over its present connections is held up, for all nodes \
+                 but the first {split}"
+            ),
             Self::Paused { client } => write!(f, "client {client} is paused"),
             Self::Crashed { client } => write!(f, "client {client} is killed"),
             Self::Dropped { client } => write!(f, "client {client} drops its locks"),
@@ -211,6 +222,7 @@ pub(super) fn begin(world: &mut World, fault: &Fault) {
         Fault::Slow { client, node, by } => world.net.link(client, node).slow += by,
         Fault::Reset { client, node } => world.net.reset(client, node),
         Fault::ResetAll { client } => (0..nodes).for_each(|node| world.net.reset(client, node)),
+        Fault::Held { client, split } => world.net.hold(client, split),
         Fault::Paused { client } => world.clients[client].pause(),
         Fault::Crashed { client } => world.clients[client].crash(&mut world.net),
         Fault::Dropped { client } => world.clients[client].drop_all(&mut world.net),
@@ -243,6 +255,7 @@ pub(super) fn end(world: &mut World, fault: &Fault) {
             (0..nodes).for_each(|node| world.net.hear_again(client, node));
         }
         Fault::Slow { client, node, by } => world.net.link(client, node).slow -= by,
+        Fault::Held { client, split } => world.net.let_go(client, split),
         Fault::Paused { client } => world.clients[client].resume(&mut world.net),
         Fault::Crashed { client } => world.clients[client].start(&mut world.net),
         Fault::Dropped { client } => world.clients[client].begin_anew(&mut world.net),

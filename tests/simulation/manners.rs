@@ -9,7 +9,7 @@ use super::round::{Asker, value};
 use super::shared::Shared;
 use crate::embedded::Reply;
 use crate::kinds::reply;
-use crate::quorum::{Courtesy, Failure, Mechanisms, Time};
+use crate::quorum::{Courtesy, Failure, Mechanisms, Time, Via};
 
 /// By name; one that nobody else waits for is not in here.
 pub(super) struct Manners {
@@ -58,8 +58,8 @@ pub(super) struct Ears {
 }
 
 impl Asker for Ears {
-    fn sending(&self, node: usize, now: Time) -> bool {
-        self.inner.as_ref().is_none_or(|inner| inner.sending(node, now))
+    fn sending(&self, node: usize, via: Via, now: Time) -> bool {
+        self.inner.as_ref().is_none_or(|inner| inner.sending(node, via, now))
     }
 
     fn unsent(&self, node: usize) {

@@ -108,6 +108,10 @@ struct Conn {
     last_reply: Duration,
     stalled_requests: usize,
     stalled_replies: usize,
+    /// What was written over it is kept on its way, until that is over.
+    held: bool,
+    /// The node has ended it: nothing that was written over it runs any more.
+    ended: bool,
 }
 
 pub(super) struct Network {
@@ -235,6 +239,8 @@ impl Network {
                 last_reply: Duration::ZERO,
                 stalled_requests: 0,
                 stalled_replies: 0,
+                held: false,
+                ended: false,
             });
             (there + self.delay(client, node), Some(self.conns.len() - 1))
         };
@@ -290,9 +296,21 @@ impl Network {
         (0..self.nodes.len()).for_each(|node| self.stop_listening(client, node));
     }
 
+    /// The process of the node to which the connection leads.
+    pub(super) fn run_of(&self, conn: ConnId) -> String {
+        let Conn { node, incarnation, .. } = self.conns[conn];
+        format!("{node}-{incarnation}")
+    }
+
     /// A request arrives.
     pub(super) fn at_node(&mut self, id: ConnId, late: bool) {
         let conn = &mut self.conns[id];
+        if conn.ended {
+            return;
+        } else if conn.held {
+            conn.stalled_requests += 1;
+            return;
+        }
         if let (Some(fate), false) = (conn.reset, late) {
             match fate {
                 None => conn.requests.clear(),

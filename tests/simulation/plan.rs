@@ -57,6 +57,8 @@ pub(super) struct Plan {
     pub(super) lasts: Duration,
     /// Everybody wants the same lock all the time; so many others have it at most while somebody waits.
     pub(super) turns: Option<u32>,
+    /// Which clients' users may end connections on the servers.
+    pub(super) may_end: Vec<bool>,
     /// What each client is set to, if that is not the same for all.
     pub(super) setups: Vec<Setup>,
 }
@@ -117,6 +119,7 @@ impl Plan {
             faults: Vec::new(),
             lasts: FAULTS_END,
             turns: None,
+            may_end: Vec::new(),
             setups: Vec::new(),
         };
         if !quiet && chance.one_in(8) {
@@ -135,6 +138,7 @@ impl Plan {
             plan.anything(&mut chance)
         };
         plan.keep_away_long_enough();
+        plan.hold_up(!quiet);
         plan.local_queues = !chance.one_in(4);
         if !quiet && chance.one_in(12) {
             plan.become_a_pair();
@@ -197,6 +201,23 @@ impl Plan {
         }
     }
 
+    /// Some clients may end connections, and some of what they write is held up on its way, for longer than
+    /// a lock lives.
+    fn hold_up(&mut self, often: bool) {
+        // Its own chance: what else there is in the plan stays.
+        let mut chance = Chance::new(self.seed ^ 0x01d);
+        self.may_end = self.callers.iter().map(|_| chance.one_in(2)).collect();
+        let times = if often { chance.pick(&[0, 0, 2, 8]) } else { 0 };
+        for _ in 0..times {
+            let at = chance.ms(0..FAULTS_END.as_millis() as u64);
+            let most = chance.pick(&[400, 1_000, 3_000, 8_000]);
+            let client = chance.below(self.callers.len());
+            let split = chance.below(self.nodes);
+            let fault = Fault::Held { client, split };
+            self.faults.push(Scheduled { at, lasts: chance.ms(200..most), fault });
+        }
+    }
+
     /// What a client is set to.
     pub(super) fn setup(&self, client: usize) -> Setup {
         let Self { nodes, ttl, clock_tolerance, node_timeout, .. } = *self;
@@ -210,6 +231,7 @@ impl Plan {
     pub(super) fn become_a_pair(&mut self) {
         self.pair = true;
         self.callers = vec![1, 1];
+        self.may_end.resize(2, true);
         self.names = 1;
         self.ttl = Duration::from_secs(5);
         self.latency_ms = 30;

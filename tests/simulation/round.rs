@@ -7,11 +7,11 @@ use super::client::Note;
 use crate::embedded::Reply;
 use crate::kinds::reply::Unexpected;
 use crate::node::Value;
-use crate::quorum::{Attempt, Ballot, Extension, Failure, OpenRound, Time};
+use crate::quorum::{Attempt, Ballot, Extension, Failure, OpenRound, Time, Via};
 
 /// Whoever asked the nodes something.
 pub(super) trait Asker {
-    fn sending(&self, node: usize, now: Time) -> bool;
+    fn sending(&self, node: usize, via: Via, now: Time) -> bool;
 
     /// That copy has certainly not run.
     fn unsent(&self, node: usize);
@@ -51,8 +51,8 @@ impl Round<Attempt> {
 }
 
 impl<B: Ballot> Asker for Round<B> {
-    fn sending(&self, node: usize, now: Time) -> bool {
-        self.with(|ballot| ballot.sending(node, now))
+    fn sending(&self, node: usize, via: Via, now: Time) -> bool {
+        self.with(|ballot| ballot.sending(node, via, now))
     }
 
     fn unsent(&self, node: usize) {

@@ -28,6 +28,8 @@ pub(super) enum Habit {
     Contends,
     /// They want the first name all the time, have it shortly, and want it again at once.
     Insists,
+    /// They want the first name, have it for so long, unlock it, and rest for as long.
+    Works(Duration),
     /// They try for the first name once, after that time, and give it back at once.
     TriesOnce(Duration),
 }
@@ -37,7 +39,9 @@ impl Habit {
     pub(super) fn begins(self) -> Duration {
         match self {
             Self::TriesOnce(after) => after,
-            Self::Anything | Self::Keeps | Self::Contends | Self::Insists => Duration::ZERO,
+            Self::Anything | Self::Keeps | Self::Contends | Self::Insists | Self::Works(_) => {
+                Duration::ZERO
+            }
         }
     }
 
@@ -46,7 +50,7 @@ impl Habit {
         match self {
             Self::Anything => None,
             Self::TriesOnce(_) => (calls == 0).then_some(Patience::Once),
-            Self::Keeps | Self::Insists => Some(Patience::Forever),
+            Self::Keeps | Self::Insists | Self::Works(_) => Some(Patience::Forever),
             Self::Contends => Some(Patience::Until(cx.now().after(cx.net.chance.ms(500..4_000)))),
         }
     }
@@ -58,7 +62,21 @@ impl Habit {
             Self::Keeps => Some(now.after(Duration::from_secs(3_600))),
             Self::Contends | Self::TriesOnce(_) => Some(now),
             Self::Insists => Some(now.after(Duration::from_micros(300))),
+            Self::Works(time) => Some(now.after(time)),
         }
+    }
+
+    /// How long they rest when they have had a lock, if that is not left to chance.
+    pub(super) fn rests(self) -> Option<Duration> {
+        match self {
+            Self::Works(time) => Some(time),
+            _ => None,
+        }
+    }
+
+    /// Whether they wait until it is given back.
+    pub(super) fn unlocks(self) -> bool {
+        matches!(self, Self::Works(_))
     }
 
     /// Whether they think before they want something again.

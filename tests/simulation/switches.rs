@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::kinds::{EXCLUSIVE, Fence, Repair};
+use crate::kinds::{EXCLUSIVE, Fence, Raise, Repair};
 use crate::node::evals;
 use crate::quorum::Mechanisms;
 
@@ -46,7 +46,8 @@ impl Switches {
             EXCLUSIVE.acquire(b"key", mark, "owner", ttl, Some(1)),
             EXCLUSIVE.confirm(b"key", "owner", 1),
             EXCLUSIVE.extend(b"key", "owner", ttl, repair),
-            EXCLUSIVE.release(b"key", "owner"),
+            EXCLUSIVE.release(b"key", "owner", None),
+            EXCLUSIVE.release(b"key", "owner", Some(Raise { to: 2, lasts: ttl })),
         ];
         let releases = [(&calls[3], ""); 5];
         let batch = evals(&releases, mark, true).into_iter().map(|(_, command)| command);

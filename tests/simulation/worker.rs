@@ -13,7 +13,9 @@ use super::writing;
 use crate::embedded::Reply;
 use crate::node::{Call, GRACE, Request, look_request, put_last, read_look};
 use crate::quorum::admission::{Chance, Grants, Next};
-use crate::quorum::{Backoff, ClockVerdict, Failure, Offset, Time};
+use crate::quorum::{
+    Backoff, ClockVerdict, Failure, Offset, OldConnections, Repetition, Time, Via,
+};
 
 const RECONNECT: Backoff =
     Backoff { min: Duration::from_millis(20), max: Duration::from_millis(1_000) };
@@ -36,14 +38,24 @@ pub(super) struct Job {
     asker: Option<Rc<dyn Asker>>,
     /// A release, and until when it is needed (`None`: nobody knows).
     release: Option<Option<Time>>,
+    /// Whether it is done when it is answered.
+    repetition: Option<Repetition>,
     /// An acquisition, and the mark that it comes with.
     pub(super) under: Option<Rc<str>>,
+}
+
+impl Job {
+    fn asks(outgoing: Outgoing, asker: Rc<dyn Asker>, under: Option<Rc<str>>) -> Self {
+        Self { outgoing, asker: Some(asker), release: None, repetition: None, under }
+    }
 }
 
 enum State {
     /// The first connection is being made; jobs wait.
     Connecting,
     Up(ConnId),
+    /// The connection is there, and ends those of before.
+    FencingOff(ConnId, Vec<u64>),
     /// The connection is there, and the node is looked at before it is asked anything.
     Looking(ConnId),
     /// The connection was closed in an exchange; it is opened once more.
@@ -77,6 +89,10 @@ pub(super) struct Worker {
     granted: Vec<(Job, Reply)>,
     reopened: bool,
     kept: VecDeque<Job>,
+    /// Releases that are delivered again, and when.
+    repeated: Vec<(Time, Job)>,
+    old: OldConnections,
+    via: Via,
     tries: u32,
     /// When it began to connect, or wrote what is not answered.
     asked_at: Time,
@@ -103,6 +119,9 @@ impl Worker {
             granted: Vec::new(),
             reopened: false,
             kept: VecDeque::new(),
+            repeated: Vec::new(),
+            old: OldConnections::new(cx.net.switches.mechanisms),
+            via: Via { connection: 0, fenced: false },
             tries: 0,
             asked_at: Time::default(),
             down: false,
@@ -119,7 +138,7 @@ impl Worker {
     }
 
     pub(super) fn ask(&mut self, cx: &mut Cx<'_>, outgoing: Outgoing, asker: Rc<dyn Asker>) {
-        self.take(cx, Job { outgoing, asker: Some(asker), release: None, under: None });
+        self.take(cx, Job::asks(outgoing, asker, None));
     }
 
     /// Asks for a grant under a mark; `None`: the node grants nothing to us.
@@ -131,7 +150,7 @@ impl Worker {
         under: Option<Rc<str>>,
     ) {
         let nothing = under.is_none();
-        let job = Job { outgoing, asker: Some(asker), release: None, under };
+        let job = Job::asks(outgoing, asker, under);
         if nothing && !self.is_down() {
             self.answer(cx, &job, Err(Failure::NotAdmitted));
         } else {
@@ -149,7 +168,7 @@ impl Worker {
         if cx.shared.admission.borrow().serves_holders(self.node) {
             self.ask(cx, outgoing, asker);
         } else {
-            let job = Job { outgoing, asker: Some(asker), release: None, under: None };
+            let job = Job::asks(outgoing, asker, None);
             self.undeliverable(cx, job, Failure::NotSent);
         }
     }
@@ -174,8 +193,10 @@ impl Worker {
         outgoing: Outgoing,
         asker: Option<Rc<dyn Asker>>,
         until: Option<Time>,
+        repetition: Repetition,
     ) {
-        self.take(cx, Job { outgoing, asker, release: Some(until), under: None });
+        let (release, repetition) = (Some(until), Some(repetition));
+        self.take(cx, Job { outgoing, asker, release, repetition, under: None });
     }
 
     /// That time in milliseconds of the node's own clock, or somewhat before; 0 if it is not known.
@@ -192,18 +213,52 @@ impl Worker {
                 self.tries = 0;
                 self.looks = 0;
                 self.reopened = matches!(self.state, State::Reopening);
-                self.state = State::Looking(conn);
-                self.look(cx);
+                let ids =
+                    self.old.that_have_to_end(&cx.net.run_of(conn), Some(conn as u64), cx.now());
+                if ids.is_empty() {
+                    return self.fenced_off(cx, conn);
+                }
+                let mut command = vec![b"CLIENT".to_vec()];
+                command.extend(ids.iter().map(|id| id.to_string().into_bytes()));
+                cx.net.send(conn, Message { command, parts: Vec::new() });
+                self.state = State::FencingOff(conn, ids);
+                self.epoch = cx.net.fresh();
+                let note = Note::Worker { node: self.node, epoch: self.epoch };
+                cx.remind(cx.now().after(cx.settings.node_timeout), note);
             }
             None => self.give_up(cx),
         }
     }
 
+    /// The old connections are ended, as far as that is permitted.
+    fn fenced_off(&mut self, cx: &mut Cx<'_>, conn: ConnId) {
+        let now = cx.now();
+        self.via = self.old.opened(&cx.net.run_of(conn), now);
+        if self.via.fenced {
+            self.repeated.iter_mut().for_each(|(due, _)| *due = now);
+        }
+        self.state = State::Looking(conn);
+        self.look(cx);
+    }
+
+    /// The connection is given up; what is in flight was written over it.
+    fn leaves(&mut self, cx: &Cx<'_>, conn: ConnId) {
+        if !(self.in_flight.is_empty() && self.again.is_empty() && self.granted.is_empty()) {
+            let id = cx.settings.may_end.then_some(conn as u64);
+            self.old.given_up(&cx.net.run_of(conn), id, cx.now());
+        }
+    }
+
     /// A reply came.
     pub(super) fn replied(&mut self, cx: &mut Cx<'_>, conn: ConnId, reply: &Reply, wall: Duration) {
-        match self.state {
-            State::Looking(current) if current == conn => return self.looked(cx, reply),
-            State::Up(current) if current == conn => {}
+        match &self.state {
+            State::Looking(current) if *current == conn => return self.looked(cx, reply),
+            State::FencingOff(current, ids) if *current == conn => {
+                let run = cx.net.run_of(conn);
+                ids.iter().for_each(|id| self.old.ended(&run, *id));
+                return self.fenced_off(cx, conn);
+            }
+            State::Up(current) if *current == conn => {}
             _ => return,
         }
         let Some(call) = self.calls.pop_front() else {
@@ -260,6 +315,19 @@ impl Worker {
             self.granted.push((job, reply.clone()));
         } else {
             self.answer(cx, &job, Ok(reply));
+            self.repeat(cx, job);
+        }
+    }
+
+    /// A release was answered; it is repeated, if something may still run behind it.
+    fn repeat(&mut self, cx: &mut Cx<'_>, mut job: Job) {
+        let (via, now) = (self.via, cx.now());
+        let mut random = || cx.net.chance.share();
+        let due = job.repetition.as_mut().and_then(|it| it.answered(via, now, &mut random));
+        if let Some(due) = due {
+            job.asker = None;
+            self.repeated.push((due, job));
+            cx.remind(due, Note::Look { node: self.node, epoch: 0 });
         }
     }
 
@@ -372,10 +440,11 @@ impl Worker {
     pub(super) fn closed(&mut self, cx: &mut Cx<'_>, conn: ConnId) {
         let is_up = match self.state {
             State::Up(current) if current == conn => true,
-            State::Looking(current) if current == conn => false,
+            State::Looking(current) | State::FencingOff(current, _) if current == conn => false,
             _ => return,
         };
         self.take_back();
+        self.leaves(cx, conn);
         if !is_up {
             cx.net.close(conn);
             self.give_up(cx);
@@ -399,7 +468,12 @@ impl Worker {
         }
         match self.state {
             State::Down => self.open(cx),
+            State::FencingOff(conn, _) => {
+                cx.net.close(conn);
+                self.give_up(cx);
+            }
             State::Up(conn) | State::Looking(conn) => {
+                self.leaves(cx, conn);
                 // Behind the requests, on the same connection: what runs later is undone at once.
                 let releases = self.mailbox.iter().filter(|job| job.release.is_some());
                 let last_words: Vec<_> = releases.collect();
@@ -440,7 +514,9 @@ impl Worker {
     fn send_waiting(&mut self, cx: &mut Cx<'_>) {
         let now = cx.now();
         self.kept.retain(|job| !matches!(job.release, Some(Some(until)) if until <= now));
-        let jobs: VecDeque<_> = self.kept.drain(..).chain(self.mailbox.drain(..)).collect();
+        let due = self.repeated.extract_if(.., |(due, _)| *due <= now).map(|(_, job)| job);
+        let mut jobs: VecDeque<_> = self.kept.drain(..).chain(due).collect();
+        jobs.extend(self.mailbox.drain(..));
         self.reopened = false;
         self.together = true;
         self.exchange(cx, jobs);
@@ -448,7 +524,7 @@ impl Worker {
 
     fn exchange(&mut self, cx: &mut Cx<'_>, mut jobs: VecDeque<Job>) {
         let State::Up(conn) = self.state else { return };
-        let (node, now) = (self.node, cx.now());
+        let (node, via, now) = (self.node, self.via, cx.now());
         jobs.retain(|job| {
             // A node may have forgotten its locks since this was asked for.
             let admitted = job.under.as_deref().is_none_or(|mark| {
@@ -462,7 +538,7 @@ impl Worker {
                 // No word of the node: a copy that was sent before may have been granted.
                 self.answer(cx, job, Err(Failure::NotAdmitted));
             }
-            admitted && job.asker.as_ref().is_none_or(|asker| asker.sending(node, now))
+            admitted && job.asker.as_ref().is_none_or(|asker| asker.sending(node, via, now))
         });
         self.in_flight = jobs;
         self.epoch = cx.net.fresh();

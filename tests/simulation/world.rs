@@ -55,6 +55,7 @@ pub(super) fn run(plan: &Plan, switches: Switches, told: bool) -> Run {
     world.net.checks.rolling = plan.rolling;
     world.net.checks.blips = plan.blips;
     world.net.checks.ttl = plan.ttl;
+    world.net.checks.fencing = plan.fencing;
     world.net.checks.turns = Turns::new(plan.callers.len(), plan.turns);
     world.net.checks.only = switches.checkers;
     world.net.checks.one_configuration = plan.one_configuration();

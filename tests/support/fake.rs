@@ -35,6 +35,8 @@ pub fn redis(version: &str, reply: impl Fn(&str) -> Vec<u8> + Clone + Send + 'st
         "PING" => b"+PONG\r\n".to_vec(),
         "TIME" => b"*2\r\n$10\r\n1700000000\r\n$1\r\n0\r\n".to_vec(),
         "INFO" => info.clone(),
+        // ID, and KILL.
+        "CLIENT" => b":1\r\n".to_vec(),
         "HELLO" => b"%1\r\n+proto\r\n:3\r\n".to_vec(),
         other => reply(other),
     })

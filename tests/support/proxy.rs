@@ -1,7 +1,7 @@
 //! A TCP proxy in front of a server: what stands behind it can change, and clients need not notice.
 
 use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicUsize, Ordering};
 use std::thread;
@@ -27,6 +27,10 @@ struct Shared {
     swallowed: AtomicUsize,
     /// By how many milliseconds answers are late.
     delay_ms: AtomicUsize,
+    /// What clients write over so many of the first connections is held up.
+    held: AtomicUsize,
+    /// How many of these their clients have closed, while they have not been let go.
+    given_up: AtomicUsize,
 }
 
 /// How a message of a server to those who listen begins. Nothing else that it says to us does.
@@ -51,6 +55,8 @@ impl Proxy {
             swallows: AtomicBool::new(false),
             swallowed: AtomicUsize::new(0),
             delay_ms: AtomicUsize::new(0),
+            held: AtomicUsize::new(0),
+            given_up: AtomicUsize::new(0),
         });
         let serving = shared.clone();
         thread::spawn(move || {
@@ -58,9 +64,9 @@ impl Proxy {
                 if serving.ended.load(Ordering::SeqCst) {
                     return;
                 }
-                serving.accepted.fetch_add(1, Ordering::SeqCst);
+                let number = serving.accepted.fetch_add(1, Ordering::SeqCst);
                 let serving = serving.clone();
-                thread::spawn(move || serving.carry(&client));
+                thread::spawn(move || serving.carry(&client, number));
             }
         });
         Self { port, shared }
@@ -90,6 +96,26 @@ impl Proxy {
         self.shared.swallowed.load(Ordering::SeqCst)
     }
 
+    /// Holds up what clients write over the present connections. New ones work.
+    pub fn hold(&self) {
+        self.shared.held.store(self.accepted(), Ordering::SeqCst);
+    }
+
+    /// How many connections that are held up their clients have given up.
+    pub fn given_up(&self) -> usize {
+        self.shared.given_up.load(Ordering::SeqCst)
+    }
+
+    /// Delivers what was held up, as a network does whose packets were lost for a while. It has run when
+    /// this returns, whether or not the client has closed the connection meanwhile; or the server has
+    /// refused it.
+    pub fn let_go(&self) {
+        self.shared.held.store(0, Ordering::SeqCst);
+        while self.given_up() > 0 {
+            thread::sleep(TURN);
+        }
+    }
+
     /// Has another server stand behind it, and cuts all connections, as a failover does.
     pub fn fail_over_to(&self, server: u16) {
         self.shared.server.store(server, Ordering::SeqCst);
@@ -106,14 +132,14 @@ impl Drop for Proxy {
 }
 
 impl Shared {
-    fn carry(&self, client: &TcpStream) {
+    fn carry(&self, client: &TcpStream, number: usize) {
         let cuts = self.cuts.load(Ordering::SeqCst);
         let goes_on =
             || !self.ended.load(Ordering::SeqCst) && self.cuts.load(Ordering::SeqCst) == cuts;
         while goes_on() {
             let server = (Ipv4Addr::LOCALHOST, self.server.load(Ordering::SeqCst));
             match TcpStream::connect(server) {
-                Ok(server) => match self.pump(client, &server, goes_on) {
+                Ok(server) => match self.pump(client, &server, number, goes_on) {
                     Gone::Client => return,
                     Gone::Server => {}
                 },
@@ -122,20 +148,61 @@ impl Shared {
         }
     }
 
-    fn pump(&self, client: &TcpStream, server: &TcpStream, goes_on: impl Fn() -> bool) -> Gone {
+    fn pump(
+        &self,
+        client: &TcpStream,
+        mut server: &TcpStream,
+        number: usize,
+        goes_on: impl Fn() -> bool,
+    ) -> Gone {
         for stream in [client, server] {
             stream.set_nodelay(true).expect("it is a socket");
             stream.set_read_timeout(Some(TURN)).expect("it is no zero");
         }
+        let mut held = Vec::new();
         while goes_on() {
-            if pass(client, server, |_| true).is_err() {
+            let open = keep(client, &mut held);
+            // Asked behind the read, which may have begun before.
+            if self.holds(number) {
+                if open.is_err() {
+                    self.deliver_late(server, &held, number, goes_on);
+                    return Gone::Client;
+                }
+            } else if open.is_err() {
                 return Gone::Client;
+            } else {
+                // What cannot be written is lost, as it is on the way to a server that has just gone.
+                let _ = server.write_all(&std::mem::take(&mut held));
             }
             if pass(server, client, |bytes| self.lets_through(bytes)).is_err() {
                 return Gone::Server;
             }
         }
         Gone::Client
+    }
+
+    fn holds(&self, number: usize) -> bool {
+        number < self.held.load(Ordering::SeqCst)
+    }
+
+    /// The client has gone: what it has written is delivered when it is let go, and has run when the server
+    /// closes the connection in turn.
+    fn deliver_late(
+        &self,
+        mut server: &TcpStream,
+        held: &[u8],
+        number: usize,
+        goes_on: impl Fn() -> bool,
+    ) {
+        self.given_up.fetch_add(1, Ordering::SeqCst);
+        while self.holds(number) && goes_on() {
+            thread::sleep(TURN);
+        }
+        let delivered = server.write_all(held).and_then(|()| server.shutdown(Shutdown::Write));
+        if delivered.is_ok() {
+            while goes_on() && keep(server, &mut Vec::new()).is_ok() {}
+        }
+        self.given_up.fetch_sub(1, Ordering::SeqCst);
     }
 
     fn lets_through(&self, bytes: &[u8]) -> bool {
@@ -150,18 +217,22 @@ impl Shared {
 
 /// Passes on what has come, if it is `wanted`; an error once `from` has been closed. What cannot be written
 /// is lost, as it is on the way to a server that has just gone.
-fn pass(
-    mut from: &TcpStream,
-    mut to: &TcpStream,
-    wanted: impl Fn(&[u8]) -> bool,
-) -> io::Result<()> {
+fn pass(from: &TcpStream, mut to: &TcpStream, wanted: impl Fn(&[u8]) -> bool) -> io::Result<()> {
+    let mut bytes = Vec::new();
+    keep(from, &mut bytes)?;
+    if wanted(&bytes) {
+        let _ = to.write_all(&bytes);
+    }
+    Ok(())
+}
+
+/// Appends what has come to `kept`; an error once `from` has been closed.
+fn keep(mut from: &TcpStream, kept: &mut Vec<u8>) -> io::Result<()> {
     let mut bytes = [0; 65_536];
     match from.read(&mut bytes) {
         Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
         Ok(some) => {
-            if wanted(&bytes[..some]) {
-                let _ = to.write_all(&bytes[..some]);
-            }
+            kept.extend_from_slice(&bytes[..some]);
             Ok(())
         }
         Err(error)

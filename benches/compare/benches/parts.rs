@@ -10,7 +10,7 @@ use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use quorlock::Quorlock;
 use quorum::{
     Attempt, Ballot, Basis, Conclusion, Lease, LocalQueue, Mechanisms, Offset, Terms, Time, Turn,
-    Vote,
+    Via, Vote,
 };
 use server::{Servers, wait_until};
 
@@ -33,17 +33,18 @@ fn terms() -> Terms {
 
 /// One attempt over all nodes, from its start to its end.
 fn attempts(criterion: &mut Criterion) {
+    let via = Via { connection: 1, fenced: true };
     let attempt = |vote: Vote| {
         let mut attempt = Attempt::new(NODES, at(0), at(200), TTL, Mechanisms::ALL);
         for node in 0..NODES {
-            assert!(attempt.sending(node, at(0)));
+            assert!(attempt.sending(node, via, at(0)));
         }
         for node in 0..NODES {
             attempt.vote(node, vote);
             black_box(attempt.decided());
         }
         let conclusion = attempt.conclude(at(1));
-        (conclusion, attempt.close())
+        (conclusion, attempt.close(1))
     };
     criterion.bench_function("attempt over 5 nodes, won", |bencher| {
         bencher.iter(|| {

@@ -48,7 +48,9 @@ impl Attempt {
 mod tests {
     use std::time::Duration;
 
-    use super::super::super::{Allowance, Ballot, Conclusion, Failure, Judged, Outlook, Quorum};
+    use super::super::super::{
+        Allowance, Ballot, Conclusion, Failure, Judged, Outlook, Quorum, Via,
+    };
     use super::*;
 
     const TIMEOUT: Duration = Duration::from_millis(200);
@@ -61,7 +63,7 @@ mod tests {
         let ttl = Duration::from_secs(10);
         let mut attempt = Attempt::new(3, at(0), at(200), ttl, Allowance::FOR_DRIFT);
         attempt.begin_with(1);
-        assert!(attempt.sending(1, at(0)) && !attempt.decided());
+        assert!(attempt.sending(1, Via::unfenced(1), at(0)) && !attempt.decided());
         attempt
     }
 
@@ -77,7 +79,7 @@ mod tests {
         };
         assert_eq!(judgement.conclusion, Conclusion::Held { remaining });
         assert_eq!(judgement.quorum, Quorum::Untold, "one node is no majority");
-        assert!(attempt.close().is_empty(), "nobody has anything of it");
+        assert!(attempt.close(0).is_empty(), "nobody has anything of it");
     }
 
     #[test]
@@ -86,7 +88,7 @@ mod tests {
         attempt.vote(1, Vote::Granted(7));
         assert!(attempt.decided() && attempt.goes_on(at(300)) && !attempt.decided());
         assert_eq!(attempt.answer_by(), at(300));
-        assert!(attempt.sending(0, at(250)));
+        assert!(attempt.sending(0, Via::unfenced(1), at(250)));
         attempt.vote(0, Vote::Granted(7));
         assert!(attempt.decided());
         assert!(matches!(attempt.conclude(at(2)), Conclusion::Won { number: 7, .. }));

@@ -41,7 +41,7 @@ impl Caller {
             return Use { until: now, extend: None, unlock };
         }
         if let Some(until) = settings.habit.until(now) {
-            let unlock = unlock && settings.habit.thinks();
+            let unlock = unlock && settings.habit.thinks() || settings.habit.unlocks();
             return Use { until, extend: None, unlock };
         }
         if settings.rolling && *client == 0 && index == 0 {
@@ -148,9 +148,14 @@ impl Caller {
         client.callers[index].epoch = cx.net.fresh();
         let note = client.callers[index].note();
         let duties = held.claim.close();
-        let release = Release::new(cx.settings.nodes, &duties, Basis::Majority);
+        let release = Release::new(
+            cx.settings.nodes,
+            &duties,
+            Basis::Majority,
+            held.claim.terms.allowance.mechanisms,
+        );
         let round = Rc::new(Round::new(release, reply::release, note));
-        let call = held.claim.release_call();
+        let call = held.claim.release_call(None);
         let longest_ttl = held.lease.borrow().longest_ttl();
         let inner: Option<Rc<dyn Asker>> = Some(round.clone());
         let ears = Ears { shared: cx.shared.clone(), name: held.claim.name, inner };

@@ -9,6 +9,8 @@ use crate::simulation::network::Network;
 /// How long after everything is well a client may need to connect again, and to give back what it had
 /// to keep.
 const SOON: Duration = Duration::from_secs(4);
+/// The longest pause between two repetitions of a release.
+const REPEATED: Duration = Duration::from_secs(10);
 /// By how much a client can be wrong about a node's clock that it has not heard of for a while.
 const LATE: Duration = Duration::from_millis(200);
 
@@ -29,10 +31,11 @@ pub(in super::super) struct Ran<'a> {
 
 #[derive(Default)]
 pub(super) struct Leaks {
-    /// Which owners have been released on which node.
+    /// Which owners have been released on which node, and of which the client has heard so.
     released: BTreeSet<(usize, Vec<u8>)>,
-    /// Whether the last to set a key on a node was a ghost.
-    ghosts: BTreeMap<(usize, Vec<u8>), bool>,
+    answered: BTreeSet<(usize, Vec<u8>)>,
+    /// Whether the last to set a key on a node was a ghost, and when that was.
+    ghosts: BTreeMap<(usize, Vec<u8>), (bool, Duration)>,
 }
 
 impl Leaks {
@@ -53,20 +56,41 @@ impl Leaks {
         }
         let owner = (ran.node, ran.owner.to_vec());
         if ran.what == "release" {
+            if !ran.ghost {
+                self.answered.insert(owner.clone());
+            }
             self.released.insert(owner);
             return None;
         }
         ran.ends?;
-        self.ghosts.insert((ran.node, ran.key.to_vec()), ran.ghost);
+        self.ghosts.insert((ran.node, ran.key.to_vec()), (ran.ghost, now));
         let behind = ran.what == "extend" && !ran.ghost && self.released.contains(&owner);
         behind.then(|| {
             format!("node {} ran an extension of {} behind its release", ran.node, short())
         })
     }
 
-    /// Whether nobody but a dead connection set that key, behind everything else: it goes by its TTL.
-    pub(super) fn is_ghost(&self, node: usize, key: &[u8]) -> bool {
-        self.ghosts.get(&(node, key.to_vec())).is_none_or(|ghost| *ghost)
+    /// Over a connection that was given up, a request has set a key behind a release.
+    pub(super) fn came_late(&self, ran: &Ran<'_>, may_end: bool, fencing: bool) -> Option<String> {
+        if !ran.ghost || ran.ends.is_none() || ran.ended.is_some() {
+            return None;
+        }
+        let owner = (ran.node, ran.owner.to_vec());
+        let never = ran.what == "extend" && fencing && self.released.contains(&owner)
+            || may_end && self.answered.contains(&owner);
+        let short = String::from_utf8_lossy(&ran.owner[..4]);
+        never.then(|| {
+            format!(
+                "node {} was given to {short} by a late {} behind its release",
+                ran.node, ran.what
+            )
+        })
+    }
+
+    /// Since when nobody but a dead connection has that key, behind everything else.
+    pub(super) fn is_ghost(&self, node: usize, key: &[u8]) -> Option<Duration> {
+        let (ghost, at) = self.ghosts.get(&(node, key.to_vec()))?;
+        ghost.then_some(*at)
     }
 }
 
@@ -82,8 +106,13 @@ pub(in super::super) fn kept_back(net: &mut Network, names: usize) -> Option<Str
             let Some(owner) = net.nodes[node].value(&key, now) else { continue };
             let owner = String::from_utf8_lossy(&owner).into_owned();
             let Some((client, since)) = net.checks.given_up(&owner) else { continue };
-            let since = since.max(net.troubled_at(client, node));
-            if since + SOON < now && !net.checks.leaks.is_ghost(node, &key) {
+            let mut since = since.max(net.troubled_at(client, node));
+            if !net.checks.may_end.contains(owner.as_bytes()) {
+                // It is given back again, and again.
+                let ghost = net.checks.leaks.is_ghost(node, &key);
+                since = ghost.map_or(since, |at| since.max(at + REPEATED));
+            }
+            if since + SOON < now {
                 let short = &owner[..4];
                 return Some(format!(
                     "node {node} has name {name} as {short}, for {:?}",
@@ -107,7 +136,10 @@ pub(in super::super) fn leaked(net: &mut Network, names: usize) -> Option<String
             let key = format!("name-{name}").into_bytes();
             let Some(owner) = net.nodes[node].value(&key, now) else { continue };
             let owner = String::from_utf8_lossy(&owner).into_owned();
-            if !net.checks.leaks.is_ghost(node, &key) && !net.checks.is_orphan(&owner) {
+            let ghost = net.checks.leaks.is_ghost(node, &key);
+            let excused =
+                |at| !net.checks.may_end.contains(owner.as_bytes()) && now < at + REPEATED + SOON;
+            if !ghost.is_some_and(excused) && !net.checks.is_orphan(&owner) {
                 return Some(format!("node {node} still has name {name}, as {}", &owner[..4]));
             }
         }

@@ -18,7 +18,7 @@ use std::fmt;
 use std::time::Duration;
 
 pub(super) use leaks::{Ran, kept_back, leaked};
-pub(super) use releases::unlocked;
+pub(super) use releases::{comes_back, unlocked};
 pub(super) use room::open_to_others;
 pub(super) use terms::Agreed;
 pub(super) use turns::Turns;
@@ -63,6 +63,12 @@ pub(super) struct Checks {
     pub(super) turns: Turns,
     /// Which process made which owner id.
     owners: BTreeMap<String, u64>,
+    /// Those of clients whose users may end connections, so that nothing of theirs comes late.
+    pub(super) may_end: BTreeSet<Vec<u8>>,
+    /// Those of which it was said that their locks are given back.
+    pub(super) given_back: BTreeSet<Vec<u8>>,
+    /// Fences keep late extensions out.
+    pub(super) fencing: bool,
     crashed: BTreeSet<u64>,
     /// Owners whose key was set again on some node.
     repaired: BTreeSet<Vec<u8>>,
@@ -112,7 +118,10 @@ impl Checks {
         }
     }
 
-    pub(super) fn claimed(&mut self, owner: &str, process: u64) {
+    pub(super) fn claimed(&mut self, owner: &str, process: u64, may_end: bool) {
+        if may_end {
+            self.may_end.insert(owner.as_bytes().to_vec());
+        }
         self.owners.insert(owner.to_owned(), process);
     }
 
@@ -230,6 +239,10 @@ impl Checks {
         }
         // Who has no good clock, or whose clock was set, cannot be told of an end.
         let ended = self.exclusion.ended_at(ran.owner).filter(|_| self.promise_exclusion);
+        let late = self.leaks.came_late(ran, self.may_end.contains(ran.owner), self.fencing);
+        if let Some(what) = late.filter(|_| !self.forgotten && !ran.set_back) {
+            self.report(now, "late", what);
+        }
         if let Some(what) = self.leaks.ran(ran, ended.filter(|_| !ran.set_back), now) {
             self.report(now, "leaks", what);
         }

@@ -1,8 +1,24 @@
 //! What a holder is told when it gives a lock back.
 
-use crate::quorum::ReleaseResult;
+use crate::quorum::{ReleaseResult, majority};
 use crate::simulation::claim::Claim;
 use crate::simulation::network::Network;
+
+/// A late request has given `owner` the key on a node: of a lock that was said to be given back no majority
+/// comes back.
+pub(in super::super) fn comes_back(net: &mut Network, key: &[u8], owner: &[u8]) {
+    if !net.checks.given_back.contains(owner) || net.checks.forgotten {
+        return;
+    }
+    let (now, all) = (net.now, net.nodes.len());
+    let values = net.nodes.iter_mut().map(|node| node.value(key, now));
+    let back = values.filter(|value| value.as_deref() == Some(owner)).count();
+    if back >= majority(all) {
+        let short = String::from_utf8_lossy(&owner[..4]);
+        let what = format!("{short} was given back, and has {back} of {all} nodes again");
+        net.checks.report(now, "late", what);
+    }
+}
 
 /// A lock was given back, with that result. `valid`: it says that it would still be valid. `gone`: somebody
 /// had deleted its keys. `calm`:
@@ -20,7 +36,10 @@ pub(in super::super) fn unlocked(
     let mut theirs = 0;
     for node in 0..all {
         let ours = net.nodes[node].value(&key, now).as_deref() == Some(claim.owner.as_bytes());
-        theirs += usize::from(!ours || net.checks.leaks.is_ghost(node, &key));
+        theirs += usize::from(!ours);
+    }
+    if result == ReleaseResult::Released {
+        net.checks.given_back.insert(claim.owner.clone().into_bytes());
     }
     let name = claim.short();
     match result {

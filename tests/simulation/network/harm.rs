@@ -67,6 +67,26 @@ impl Network {
         }
     }
 
+    /// Keeps what a client writes over its present connections to those nodes on its way. New ones work.
+    pub(in super::super) fn hold(&mut self, client: usize, from: usize) {
+        let theirs = self.conns.iter_mut().filter(|conn| conn.client == client && conn.open);
+        theirs.filter(|conn| conn.node >= from).for_each(|conn| conn.held = true);
+    }
+
+    /// Delivers it, whoever has closed those connections meanwhile.
+    pub(in super::super) fn let_go(&mut self, client: usize, from: usize) {
+        for id in 0..self.conns.len() {
+            let conn = &mut self.conns[id];
+            let concerned = conn.client == client && conn.node >= from;
+            if !concerned || !std::mem::take(&mut conn.held) {
+                continue;
+            }
+            let (node, requests) = (conn.node, std::mem::take(&mut conn.stalled_requests));
+            let at = self.now + self.delay(client, node);
+            (0..requests).for_each(|_| self.schedule(at, Event::AtNode { conn: id, late: true }));
+        }
+    }
+
     fn conns_between(&self, client: usize, node: usize) -> Vec<ConnId> {
         let between = |id: &ConnId| {
             let conn = &self.conns[*id];

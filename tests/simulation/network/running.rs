@@ -1,9 +1,11 @@
 //! What a node does when it runs a request, under the eyes of the checkers.
 
-use super::{ConnId, Event, Message, Network, Part};
+use std::time::Duration;
+
+use super::{Conn, ConnId, Event, Message, Network, Part};
 use crate::embedded::Reply;
 use crate::quorum::majority;
-use crate::simulation::checkers::{Ran, open_to_others};
+use crate::simulation::checkers::{Ran, comes_back, open_to_others};
 use crate::simulation::claim::MARK;
 
 impl Network {
@@ -14,6 +16,10 @@ impl Network {
         let (client, node, open) = (conn.client, conn.node, conn.open && conn.reset.is_none());
         let now = self.now;
         let wall = self.nodes[node].wall(now);
+        if command[0] == b"CLIENT" {
+            let ended = self.end_others(node, &command[1..]);
+            return self.answer(id, open, ended, wall);
+        }
         let at = &mut self.nodes[node];
         let before: Vec<_> = parts
             .iter()
@@ -32,6 +38,9 @@ impl Network {
             let (ghost, ended) = (!open, *ended);
             let ran = Ran { node, key, owner, what, ghost, ended, ends, set_back };
             self.checks.ran(&ran, now);
+            if ghost && ended.is_none() && ours {
+                comes_back(self, key, owner);
+            }
         }
         if let Reply::Error(text) = &reply {
             let what = parts.iter().map(|part| part.what).collect::<Vec<_>>().join(", ");
@@ -41,6 +50,25 @@ impl Network {
         self.deliver_published(node);
         parts.iter().for_each(|part| self.look_whether_free(&part.key));
         self.tell_of(node, client, open, &parts, &reply);
+        self.answer(id, open, reply, wall);
+    }
+
+    /// Ends those connections to the node, if they are still there.
+    fn end_others(&mut self, node: usize, ids: &[Vec<u8>]) -> Reply {
+        for id in ids {
+            let id: ConnId = String::from_utf8_lossy(id).parse().expect("an id of ours");
+            let conn = &mut self.conns[id];
+            conn.ended = true;
+            conn.requests.clear();
+            let client = conn.client;
+            self.tell(|| format!("node {node}: client {client} ends its connection {id}"));
+        }
+        Reply::Int(1)
+    }
+
+    fn answer(&mut self, id: ConnId, open: bool, reply: Reply, wall: Duration) {
+        let Conn { client, node, .. } = self.conns[id];
+        let now = self.now;
         if open {
             let at = (now + self.delay(client, node)).max(self.conns[id].last_reply);
             let conn = &mut self.conns[id];

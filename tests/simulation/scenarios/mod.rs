@@ -7,6 +7,7 @@ mod configurations;
 mod contention;
 mod flushes;
 mod jumps;
+mod late;
 mod long_locks;
 mod numbers;
 mod short_lives;
@@ -94,6 +95,7 @@ fn calm(seed: u64, nodes: usize, setups: &[Setup]) -> Plan {
         faults: Vec::new(),
         lasts: FAULTS_END,
         turns: None,
+        may_end: vec![true; clients],
         setups: setups.to_vec(),
     }
 }

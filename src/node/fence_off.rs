@@ -1,0 +1,92 @@
+//! What connects anew ends the connections on the server that were given up before, so that nothing runs
+//! any more that was written over them.
+
+use super::connection::{Broken, Connection, Reply};
+use super::job::{Job, Release};
+use super::request::Value;
+use super::worker::Worker;
+use crate::clock;
+use crate::quorum::{Time, Via};
+
+/// Asks a server which of its connections this is.
+pub(super) const CLIENT_ID: &[u8] = b"*2\r\n$6\r\nCLIENT\r\n$2\r\nID\r\n";
+
+/// Which connection it is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Count {
+    /// By the server's count, if we may know: an id is never given to another one.
+    pub(super) by_server: Option<u64>,
+    /// By our own.
+    pub(super) via: Via,
+}
+
+impl Default for Count {
+    fn default() -> Self {
+        Self { by_server: None, via: Via { connection: 0, fenced: false } }
+    }
+}
+
+impl Connection {
+    /// The answer to [`CLIENT_ID`].
+    pub(super) fn read_client_id(&mut self, deadline: Time) -> Result<Option<u64>, Broken> {
+        Ok(match self.read_any(deadline)? {
+            Reply::Value(Value::Int(id)) => u64::try_from(id).ok(),
+            // The user may not ask.
+            _ => None,
+        })
+    }
+
+    /// Ends other connections to the server, by its count; which of them are certainly over now.
+    fn end_others(&mut self, ids: &[u64], deadline: Time) -> Result<Vec<u64>, Broken> {
+        let mut commands = Vec::new();
+        for id in ids {
+            redis::cmd("CLIENT").arg(&["KILL", "ID"]).arg(*id).write_packed_command(&mut commands);
+        }
+        self.write(&commands)?;
+        let mut over = Vec::new();
+        for id in ids {
+            // How many it has ended: none, if that one is not there any more. An error: we may not.
+            if let Reply::Value(Value::Int(0 | 1)) = self.read_any(deadline)? {
+                over.push(*id);
+            }
+        }
+        Ok(over)
+    }
+}
+
+impl Worker {
+    /// That connection is given up, and `unanswered` was written over it.
+    pub(super) fn leaves(&self, connection: &Connection, unanswered: &[Job]) {
+        if !unanswered.is_empty() {
+            let id = connection.count.by_server;
+            self.old.lock().given_up(connection.run_id(), id, clock::now());
+        }
+    }
+
+    /// Ends the old connections to the server that answers over this new one, as far as that is permitted.
+    pub(super) fn fence_off(&self, connection: &mut Connection) -> Result<(), Broken> {
+        let run = connection.run_id().to_owned();
+        let ids = self.old.lock().that_have_to_end(&run, connection.count.by_server, clock::now());
+        if !ids.is_empty() {
+            let over = connection.end_others(&ids, clock::now().after(self.timeout))?;
+            let mut old = self.old.lock();
+            over.into_iter().for_each(|id| old.ended(&run, id));
+        }
+        let now = clock::now();
+        connection.count.via = self.old.lock().opened(&run, now);
+        if connection.count.via.fenced {
+            self.shared.kept.repeat_now(now);
+        }
+        Ok(())
+    }
+
+    /// The node has answered that release; it is repeated, if something may still run behind it.
+    pub(super) fn answered(&self, mut release: Release, connection: &Connection) {
+        let (via, now) = (connection.count.via, clock::now());
+        let repetition = release.repetition.as_mut();
+        let due = repetition.and_then(|it| it.answered(via, now, rand::random::<f64>));
+        if let Some(due) = due {
+            self.shared.kept.repeat(release, due, self.shared.link.node());
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Connections to one node that were given up while requests on them were unanswered.
+
+use std::collections::VecDeque;
+
+use super::late::{LATEST, Via};
+use super::{Mechanisms, Time};
+
+/// The most of them that are known one by one.
+const MOST: usize = 16;
+
+/// Counts the connections to one node, and knows of which earlier ones something may still run there.
+///
+/// What connects anew ends the old connections on the server first: what the server says is ended, or not
+/// there any more, runs nothing. A server's ids are never used twice, but they are of one run of it.
+#[derive(Debug)]
+pub(crate) struct OldConnections {
+    mechanisms: Mechanisms,
+    opened: u64,
+    old: VecDeque<Old>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Old {
+    /// The run of the server that it led to; `None`: any.
+    run: Option<String>,
+    /// Its id there, if we may know it.
+    id: Option<u64>,
+    /// From then on nothing arrives over it any more.
+    until: Time,
+}
+
+impl OldConnections {
+    pub(crate) const fn new(mechanisms: Mechanisms) -> Self {
+        Self { mechanisms, opened: 0, old: VecDeque::new() }
+    }
+
+    /// A connection to that run of the server, with that id there, was given up at `now`, and not all
+    /// that was written over it was answered.
+    pub(crate) fn given_up(&mut self, run: &str, id: Option<u64>, now: Time) {
+        let run = (!run.is_empty()).then(|| run.to_owned());
+        let id = id.filter(|_| run.is_some());
+        self.old.push_back(Old { run, id, until: now.after(LATEST) });
+        if self.old.len() > MOST {
+            self.old.pop_front();
+            // It stands for both from now on, and nobody can end both.
+            if let Some(first) = self.old.front_mut() {
+                (first.run, first.id) = (None, None);
+            }
+        }
+    }
+
+    /// Which connections are to be ended on the server whose run that is, over the connection with the id
+    /// `own`. Not that one: some proxy has several of ours share it, and it would be none to be ended.
+    pub(crate) fn that_have_to_end(&mut self, run: &str, own: Option<u64>, now: Time) -> Vec<u64> {
+        self.old.retain(|old| now < old.until);
+        if !self.mechanisms.old_connections_are_ended {
+            return Vec::new();
+        }
+        let of_this_run = self.old.iter().filter(|old| old.run.as_deref() == Some(run));
+        of_this_run.filter_map(|old| old.id).filter(|id| Some(*id) != own).collect()
+    }
+
+    /// That server has ended the connection, or does not have it any more.
+    pub(crate) fn ended(&mut self, run: &str, id: u64) {
+        self.old.retain(|old| old.run.as_deref() != Some(run) || old.id != Some(id));
+    }
+
+    /// There is another connection, to that run of the server.
+    pub(crate) fn opened(&mut self, run: &str, now: Time) -> Via {
+        self.old.retain(|old| now < old.until);
+        self.opened += 1;
+        // Another run is another process; the one that may have had the requests is gone.
+        let concerns = |old: &Old| run.is_empty() || old.run.as_deref().is_none_or(|of| of == run);
+        Via { connection: self.opened, fenced: !self.old.iter().any(concerns) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn at(s: u64) -> Time {
+        Time::from_start(Duration::from_secs(s))
+    }
+
+    fn old() -> OldConnections {
+        OldConnections::new(Mechanisms::ALL)
+    }
+
+    #[test]
+    fn a_connection_is_fenced_once_the_earlier_ones_are_ended() {
+        let mut old = old();
+        assert_eq!(old.opened("run", at(0)), Via { connection: 1, fenced: true });
+        old.given_up("run", Some(7), at(1));
+        assert_eq!(old.that_have_to_end("run", None, at(1)), [7]);
+        assert_eq!(old.opened("run", at(1)), Via { connection: 2, fenced: false });
+        old.given_up("run", Some(8), at(2));
+        assert_eq!(old.that_have_to_end("run", None, at(2)), [7, 8]);
+        old.ended("run", 7);
+        assert!(!old.opened("run", at(2)).fenced);
+        old.ended("run", 8);
+        assert!(old.opened("run", at(2)).fenced);
+    }
+
+    #[test]
+    fn ids_are_of_one_run_of_the_server() {
+        let mut old = old();
+        old.given_up("run", Some(7), at(1));
+        assert_eq!(old.that_have_to_end("other", None, at(1)), []);
+        assert!(old.opened("other", at(1)).fenced, "that process has ended");
+        // A proxy leads back to the first one.
+        assert_eq!(old.that_have_to_end("run", None, at(1)), [7]);
+        assert!(!old.opened("run", at(1)).fenced);
+    }
+
+    #[test]
+    fn a_connection_that_is_shared_ends_nothing() {
+        let mut old = old();
+        old.given_up("run", Some(7), at(1));
+        assert_eq!(old.that_have_to_end("run", Some(7), at(1)), []);
+        assert!(!old.opened("run", at(1)).fenced);
+    }
+
+    #[test]
+    fn without_an_id_only_time_ends_it() {
+        let mut old = old();
+        old.given_up("run", None, at(1));
+        assert_eq!(old.that_have_to_end("run", None, at(1)), []);
+        assert!(!old.opened("run", at(1).after(LATEST).before(Duration::from_secs(1))).fenced);
+        assert!(old.opened("run", at(1).after(LATEST)).fenced);
+    }
+
+    #[test]
+    fn there_are_never_more_than_there_is_room_for_and_none_is_forgotten() {
+        let mut old = old();
+        for id in 0..3 * MOST as u64 {
+            old.given_up("run", Some(id), at(1));
+        }
+        assert_eq!(old.old.len(), MOST);
+        for id in old.that_have_to_end("run", None, at(1)) {
+            old.ended("run", id);
+        }
+        assert_eq!(old.old.len(), 1, "what stands for many stays");
+        assert!(!old.opened("run", at(1)).fenced);
+        assert!(!old.opened("other", at(1)).fenced);
+    }
+
+    #[test]
+    fn without_the_mechanism_none_is_ended() {
+        let without = Mechanisms { old_connections_are_ended: false, ..Mechanisms::ALL };
+        let mut old = OldConnections::new(without);
+        old.given_up("run", Some(7), at(1));
+        assert_eq!(old.that_have_to_end("run", None, at(1)), []);
+        assert!(!old.opened("run", at(1)).fenced);
+    }
+}
