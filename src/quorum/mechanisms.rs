@@ -55,6 +55,9 @@ pub(crate) struct Mechanisms {
     pub(crate) fence_only_where_ours: bool,
     /// Numbers are never behind the masters' time.
     pub(crate) fence_clock_floor: bool,
+    /// Where clients may fall back to the first node, a majority wins nothing while that node can be
+    /// reached and does not grant.
+    pub(crate) first_node_must_grant: bool,
     /// A lease is handed to another thread only while it is known to be ours.
     pub(crate) hand_over_only_while_held: bool,
     /// And only with enough validity left.
@@ -104,6 +107,7 @@ impl Mechanisms {
         fence_write_back: true,
         fence_only_where_ours: true,
         fence_clock_floor: true,
+        first_node_must_grant: true,
         hand_over_only_while_held: true,
         hand_over_needs_validity: true,
         chosen_who_leaves_passes_on: true,

@@ -14,6 +14,8 @@ pub(super) struct SimNode {
     /// How many reasons there are for it to hang, and to be down.
     pub(super) hung: u32,
     pub(super) down: u32,
+    /// And to be out of memory.
+    pub(super) full: u32,
     /// Counts the processes; connections to an earlier one are dead.
     pub(super) incarnation: u64,
     /// Connections with a request to run, once it does not hang any more, in order.
@@ -34,6 +36,7 @@ impl SimNode {
             rate_ppm,
             hung: 0,
             down: 0,
+            full: 0,
             incarnation: 0,
             waiting: Vec::new(),
             was_set_back: false,
@@ -57,6 +60,7 @@ impl SimNode {
 
     pub(super) fn call(&mut self, command: &[Vec<u8>], now: Duration) -> Reply {
         let wall = self.wall(now);
+        self.engine.set_full(self.full > 0);
         self.engine.call(command, wall)
     }
 

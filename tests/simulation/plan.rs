@@ -56,6 +56,8 @@ pub(super) struct Plan {
     pub(super) lasts: Duration,
     /// Everybody wants the same lock all the time; so many others have it at most while somebody waits.
     pub(super) turns: Option<u32>,
+    /// After how long without a majority clients fall back to the first node; `None`: they never do.
+    pub(super) fall_back_after: Option<Duration>,
     /// What each client is set to, if that is not the same for all.
     pub(super) setups: Vec<Setup>,
 }
@@ -115,6 +117,7 @@ impl Plan {
             faults: Vec::new(),
             lasts: FAULTS_END,
             turns: None,
+            fall_back_after: None,
             setups: Vec::new(),
         };
         if !quiet && chance.one_in(8) {
@@ -136,13 +139,48 @@ impl Plan {
         if !quiet && chance.one_in(12) {
             plan.become_a_pair();
         }
+        // By chance of its own, so that all other plans are what they would be without.
+        let mut chance = Chance::new(seed ^ 0xfa11_bac4);
+        let may = !quiet && !plan.pair && !plan.new_set && plan.nodes >= 3;
+        if may && chance.one_in(6) {
+            plan.may_fall_back(&mut chance);
+        }
         plan
+    }
+
+    /// All clients may fall back to the first node. Some reach nothing else for a while; and meanwhile it
+    /// restarts empty, fills up, is flushed, has its clock set, and comes and goes.
+    pub(super) fn may_fall_back(&mut self, chance: &mut Chance) {
+        self.fall_back_after = Some(chance.ms(1..600));
+        let end = FAULTS_END.as_millis() as u64;
+        for _ in 0..chance.pick(&[2, 4, 8]) {
+            let at = chance.ms(0..end);
+            let lasts = chance.ms(500..8_000);
+            for client in 0..self.callers.len() {
+                if chance.one_in(2) {
+                    let lasts = lasts.mul_f64(0.5 + chance.share() / 2.0);
+                    let fault = Fault::Isolated { client, split: 1 };
+                    self.faults.push(Scheduled { at, lasts, fault });
+                }
+            }
+            let fault = match chance.below(6) {
+                0 => Fault::Amnesia { node: 0 },
+                1 => Fault::Flushed { node: 0 },
+                2 => Fault::Down { node: 0 },
+                3 => Fault::ClockJumps { node: 0, by: chance.ms(100..100_000) },
+                _ => Fault::Full { node: 0 },
+            };
+            let at = at + chance.ms(300..3_000);
+            let lasts = chance.ms(10..3_000);
+            self.faults.push(Scheduled { at, lasts, fault });
+        }
     }
 
     /// What a client is set to.
     pub(super) fn setup(&self, client: usize) -> Setup {
-        let Self { nodes, ttl, node_timeout, .. } = *self;
-        let usual = Setup { nodes, ttl, max_ttl: ttl * 4, node_timeout, habit: Habit::Anything };
+        let Self { nodes, ttl, node_timeout, fall_back_after, .. } = *self;
+        let (max_ttl, habit) = (ttl * 4, Habit::Anything);
+        let usual = Setup { nodes, ttl, max_ttl, node_timeout, fall_back_after, habit };
         self.setups.get(client).copied().unwrap_or(usual)
     }
 
@@ -178,7 +216,9 @@ impl Plan {
     pub(super) fn promises_tokens(&self) -> bool {
         let forgets = self.faults.iter().any(|scheduled| scheduled.fault.forgets(false));
         let steps = self.faults.iter().any(|scheduled| scheduled.fault.steps());
-        self.fencing && !self.wrong_rates && (!forgets || self.walls_agree && !steps)
+        // The first node's number is known to no majority.
+        let falls_back = (0..self.callers.len()).any(|it| self.setup(it).fall_back_after.is_some());
+        self.fencing && !falls_back && !self.wrong_rates && (!forgets || self.walls_agree && !steps)
     }
 
     /// How long a node that lost its data is kept away, so that no lock it has forgotten is valid

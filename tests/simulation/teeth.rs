@@ -204,3 +204,9 @@ fn without_counting_the_nodes_that_are_free() {
     let switches = Switches { mechanisms, ..Switches::ALL_ON };
     is_found_where("counting", Plan::become_a_pair, switches, &["load"]);
 }
+
+#[test]
+fn without_the_first_nodes_grant_where_clients_fall_back() {
+    let mechanisms = Mechanisms { first_node_must_grant: false, ..ALL };
+    without("the first node's grant", mechanisms, &["exclusion"]);
+}

@@ -17,6 +17,8 @@ pub(super) struct Unlock {
     pub(super) valid_until: Option<Time>,
     /// Its keys had been deleted.
     pub(super) gone: bool,
+    /// What it rested on.
+    pub(super) basis: Basis,
 }
 
 /// What it does with the lock.
@@ -147,7 +149,8 @@ impl Caller {
         client.callers[index].epoch = cx.net.fresh();
         let note = client.callers[index].note();
         let duties = held.claim.close();
-        let release = Release::new(cx.settings.nodes, &duties, Basis::Majority);
+        let basis = held.lease.borrow().basis();
+        let release = Release::new(cx.settings.nodes, &duties, basis);
         let round = Rc::new(Round::new(release, reply::release, note));
         let call = held.claim.release_call();
         let longest_ttl = held.lease.borrow().longest_ttl();
@@ -162,7 +165,7 @@ impl Caller {
         client.gone(cx, held, !valid);
         cx.remind(cx.now().after(cx.settings.node_timeout), note);
         client.callers[index].doing =
-            Doing::Unlocking(held.clone(), round, Unlock { valid_until, gone });
+            Doing::Unlocking(held.clone(), round, Unlock { valid_until, gone, basis });
     }
 
     fn tell_end(index: usize, cx: &mut Cx<'_>, held: &Held, what: &str) {

@@ -45,6 +45,21 @@ impl fmt::Display for Violation {
     }
 }
 
+/// On what terms a lock is held.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Kept {
+    pub(super) terms: Terms,
+    /// It rests on the first node alone.
+    pub(super) on_first: bool,
+}
+
+impl Kept {
+    /// Whether the nodes are asked for it again and again.
+    fn is_watched(self) -> bool {
+        self.terms.renewed && self.terms.max_hold.is_none()
+    }
+}
+
 /// A lock that was granted.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Grant {
@@ -151,18 +166,17 @@ impl Checks {
         lock: u64,
         client: usize,
         claim: &Claim,
-        terms: Terms,
+        kept: Kept,
         until: Duration,
         now: Duration,
     ) -> bool {
-        let watched = terms.renewed && terms.max_hold.is_none();
         let before = self.exclusion.until(lock);
-        let found = self.exclusion.lease(lock, client, claim, watched, until, now);
+        let found = self.exclusion.lease(lock, client, claim, kept, until, now);
         if let Some(what) = found.filter(|_| self.promise_exclusion) {
             self.report(now, "exclusion", what);
         }
         self.losses.lease(lock, client, until);
-        if let Some(what) = self.losses.goes_on(lock, now).filter(|_| watched) {
+        if let Some(what) = self.losses.goes_on(lock, now).filter(|_| kept.is_watched()) {
             self.report(now, "losses", what);
         }
         until > now && before != Some(until)
@@ -179,6 +193,11 @@ impl Checks {
         if let Some(what) = terms::broken(claim.short(), valid_until, agreed) {
             self.report(now, "terms", what);
         }
+    }
+
+    /// Whether the lease of that owner rests on the first node alone.
+    pub(super) fn rests_on_first(&self, owner: &str) -> bool {
+        self.exclusion.rests_on_first(owner)
     }
 
     /// The name and the end of the lease that this owner has.
@@ -225,6 +244,9 @@ impl Checks {
 
     /// A node ran a request.
     pub(super) fn ran(&mut self, ran: &Ran<'_>, now: Duration) {
+        if ran.node == 0 && ran.ends.is_some() {
+            self.exclusion.is_on_first(ran.owner, ran.closed_until);
+        }
         if ran.what == "extend" && ran.ended.is_none() && ran.ends.is_some() {
             self.repaired.insert(ran.owner.to_vec());
         }
@@ -258,7 +280,7 @@ impl Checks {
         &mut self,
         client: usize,
         claim: &Claim,
-        terms: Terms,
+        Kept { terms, on_first }: Kept,
         reason: LossReason,
         ended: Duration,
         now: Duration,
@@ -273,7 +295,9 @@ impl Checks {
             self.report(now, "losses", what);
         }
         let woken = self.woken(client);
-        if let Some(what) = losses::told(claim, terms, reason, self.unguarded, ended, woken, now) {
+        // A lock of the fallback ends when somebody else has it elsewhere, be it for a moment.
+        let gone = self.unguarded || on_first;
+        if let Some(what) = losses::told(claim, terms, reason, gone, ended, woken, now) {
             self.report(now, "losses", what);
         }
     }

@@ -5,6 +5,7 @@
 mod clocks;
 mod configurations;
 mod contention;
+mod fallback;
 mod flushes;
 mod jumps;
 mod long_locks;
@@ -91,6 +92,7 @@ fn calm(seed: u64, nodes: usize, setups: &[Setup]) -> Plan {
         faults: Vec::new(),
         lasts: FAULTS_END,
         turns: None,
+        fall_back_after: None,
         setups: setups.to_vec(),
     }
 }
@@ -98,7 +100,8 @@ fn calm(seed: u64, nodes: usize, setups: &[Setup]) -> Plan {
 /// A client of three nodes.
 fn client(ttl: Duration, habit: Habit) -> Setup {
     let node_timeout = Duration::from_millis(200);
-    Setup { nodes: 3, ttl, max_ttl: seconds(20), node_timeout, habit }
+    let max_ttl = seconds(20);
+    Setup { nodes: 3, ttl, max_ttl, node_timeout, fall_back_after: None, habit }
 }
 
 /// Something that goes wrong between those times.
