@@ -98,17 +98,20 @@ impl Guard {
     ///
     /// # Errors
     ///
-    /// [`Lost`](crate::ErrorKind::Lost) once [`remaining`](Self::remaining) is zero.
+    /// [`Lost`](crate::ErrorKind::Lost) once [`remaining`](Self::remaining) is zero. From then on
+    /// [`lost`](Self::lost) has its message.
     pub fn check(&self) -> Result<(), Error> {
         self.held().check()
     }
 
     /// Gets one message when the lock is lost: at the end of its validity, and never before that
-    /// without a reason. Ends without a message when the lock is given back.
+    /// without a reason. There is one message for each loss, whoever sees it first: [`check`](Self::check),
+    /// [`extend`](Self::extend), an [`unlock`](Self::unlock) that says
+    /// [`Lost`](crate::ErrorKind::Lost), and the drop of a guard whose time is over send it as well. Ends
+    /// without a message when the lock is given back and had not been lost.
     ///
     /// Made for `crossbeam_channel::select!`. There is one message in all: who reads a second time, or
-    /// from a clone, finds the channel ended, which then says nothing. What decides is the clock, so [`check`](Self::check)
-    /// may know a loss a moment before the message is there.
+    /// from a clone, finds the channel ended, which then says nothing.
     ///
     /// # Examples
     ///
@@ -130,7 +133,8 @@ impl Guard {
     }
 
     /// Has `callback` called when the lock is lost, on a thread of its own; at once, on this one, if
-    /// it is lost already. Never called once the lock was given back.
+    /// it is lost already. Called once for each loss, as [`lost`](Self::lost) has its one message; never
+    /// called once the lock was given back.
     ///
     /// It may block, panic, unlock or drop the guard: that holds up nothing else. A callback that owns
     /// the guard keeps it: such a lock is held until it is lost.

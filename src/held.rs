@@ -114,13 +114,14 @@ impl Held {
         (!left.is_zero() && !self.has_ended()).then(|| now.after(left))
     }
 
-    /// `Lost`, once the lock is not certainly ours any more.
+    /// `Lost`, once the lock is not certainly ours any more. Whoever sees that first tells it.
     pub(crate) fn check(&self) -> Result<(), Error> {
         let now = clock::now();
         let mut lease = self.lease();
         let Some(reason) = lease.loss(now) else { return Ok(()) };
         let ended_ago = lease.ended_ago(now);
         drop(lease);
+        self.tell_holder(reason);
         Err(self.lost(&match reason {
             LossReason::Expired => format!("its validity ended {ended_ago:?} ago"),
             LossReason::MaxHold => {
