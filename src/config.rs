@@ -307,7 +307,8 @@ impl Builder {
     /// with a [`FencingToken`](crate::FencingToken) of its own.
     ///
     /// It is handed over only while it is certain to be held, with half the TTL left, between locks that
-    /// are renewed and have the same TTL; others are given back and taken anew. When it has gone from hand
+    /// are renewed and have the same TTL, and not where it was extended beyond that TTL; others are given
+    /// back and taken anew. When it has gone from hand
     /// to hand for 100 ms it goes back to the nodes, and this process stays away for 4 ms, so that others
     /// get in. Where others are known to wait, it goes back as soon as each thread that was in line has had
     /// it once.

@@ -156,7 +156,8 @@ impl Guard {
     /// [`Config`](crate::ErrorKind::Config) if `ttl` is out of the range that
     /// [`Builder::ttl`](crate::Builder::ttl) states; [`Lost`](crate::ErrorKind::Lost) if the lock is
     /// lost; [`NoQuorum`](crate::ErrorKind::NoQuorum) if too few nodes confirmed: then the lock is not
-    /// held for longer than before (and for less, if less was asked for).
+    /// held for longer than before (and for less, if less was asked for). With an even number of nodes it is
+    /// so, too, for a moment after the clock of one of them was set forward.
     pub fn extend(&self, ttl: Duration) -> Result<(), Error> {
         self.held().extend(ttl)
     }

@@ -142,7 +142,7 @@ impl Held {
         self.claim.coordinator().settings().check_ttl(ttl)?;
         self.check()?;
         let extension = self.extension(ttl);
-        self.lease().extending(extension.ttl(), extension.valid_at_most());
+        self.lease().extending(extension.ttl(), clock::now(), extension.valid_at_most());
         let confirmed = self.confirm(extension, ttl, false);
         self.look_again();
         self.check()?;
@@ -291,7 +291,7 @@ impl Held {
         if matches!(renewed, Renewed::Until(_, Basis::Majority)) {
             coordinator.quorum_reached();
         }
-        if matches!(renewed, Renewed::Until(..)) {
+        if renewed != Renewed::Gone {
             self.repair_again(&round, ttl, patient);
         }
         if renewed == Renewed::Unknown {

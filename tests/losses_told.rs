@@ -21,7 +21,6 @@ const LONG: Duration = Duration::from_secs(60);
 /// Of locks that are lost for that.
 const SHORT: Duration = Duration::from_millis(400);
 const NAME: &str = "orders/42";
-const KEY: &str = "quorlock:orders/42";
 
 fn rounds() -> u32 {
     let rounds = std::env::var("QUORLOCK_ROUNDS");
@@ -69,8 +68,13 @@ impl Told {
     }
 }
 
-fn delete_keys(servers: &Servers) {
-    servers.iter().for_each(|server| drop(server.command(&["DEL", KEY])));
+/// Deletes the keys of that lock, which was just granted, from all nodes.
+fn delete_keys(servers: &Servers, name: &str) {
+    let key = format!("quorlock:{name}");
+    wait_until("all nodes have the key", LIMIT, || {
+        servers.iter().all(|server| server.get(&key).is_some())
+    });
+    servers.iter().for_each(|server| drop(server.command(&["DEL", &key])));
 }
 
 fn is_lost(result: Result<(), Error>) {
@@ -82,13 +86,12 @@ fn is_lost(result: Result<(), Error>) {
 fn is_told_of_keys(finds: impl Fn(Guard)) {
     let servers = Servers::start(3);
     let locks = client(&servers, LONG);
-    let untold = (0..rounds()).filter(|_| {
-        let guard = locks.lock(NAME).expect("all are healthy");
+    let untold = (0..rounds()).filter(|round| {
+        // Each time another one, on which nothing is left of the one before.
+        let name = format!("orders/{round}");
+        let guard = locks.lock(&name).expect("all are healthy");
         let told = listen(&guard);
-        wait_until("all nodes have the key", LIMIT, || {
-            servers.iter().all(|server| server.get(KEY).is_some())
-        });
-        delete_keys(&servers);
+        delete_keys(&servers, &name);
         finds(guard);
         !told.is_told_once(LossReason::KeysGone)
     });
@@ -174,11 +177,8 @@ fn a_callback_that_blocks_holds_up_no_unlock() {
     let locks = client(&servers, LONG);
     let guard = locks.lock(NAME).expect("all are healthy");
     let (go, gone) = crossbeam_channel::bounded::<()>(0);
-    guard.on_lost(move |_| drop(gone.recv()));
-    wait_until("all nodes have the key", LIMIT, || {
-        servers.iter().all(|server| server.get(KEY).is_some())
-    });
-    delete_keys(&servers);
+    guard.on_lost(move |_| assert!(gone.recv().is_err(), "nothing is sent"));
+    delete_keys(&servers, NAME);
     is_lost(guard.unlock());
     drop(go);
 }

@@ -60,6 +60,12 @@ pub(super) fn is_not_admitted(value: &Value) -> bool {
     matches!(value, Value::List(parts) if parts.first() == Some(&Value::Int(-1)))
 }
 
+/// Whether whoever holds a lock was answered that its key is there, as `lua/README.md` states for all kinds of
+/// locks.
+pub(super) fn is_kept(value: &Value) -> bool {
+    *value == Value::Int(1)
+}
+
 /// Whether an extension was answered that the node has forgotten our key, and grants nothing to newcomers.
 pub(super) fn is_repaired_in_quarantine(value: &Value) -> bool {
     *value == Value::Int(3)

@@ -2,7 +2,9 @@
 
 use std::sync::atomic::Ordering;
 
-use super::answers::{is_granted, is_not_admitted, is_repaired_in_quarantine, lacks_permission};
+use super::answers::{
+    is_granted, is_kept, is_not_admitted, is_repaired_in_quarantine, lacks_permission,
+};
 use super::batch::{self, Answers, Call};
 use super::connection::{Broken, Connection, GRACE, Reply, TIME};
 use super::job::{Job, Undelivered};
@@ -20,8 +22,8 @@ const A_CALL: usize = 400;
 /// What became of jobs that were written.
 #[derive(Default)]
 struct Outcome {
-    /// What is granted, once it is known whether the node's clock took a step.
-    granted: Vec<(Job, Value)>,
+    /// What depends on whether the node's clock took a step: grants, and what is said against holders.
+    by_the_clock: Vec<(Job, Value)>,
     /// What has to go out again, since it was not executed or not answered.
     again: Vec<Job>,
     /// The server does not know its scripts any more.
@@ -147,12 +149,15 @@ impl Worker {
         match result.and_then(|()| connection.read_clock(sent, deadline)) {
             Ok(clock) => {
                 let counts = self.set.read_clock(self.node, clock);
-                for (job, value) in outcome.granted {
-                    if counts {
-                        self.deliver(&job, value, connection);
-                    } else {
+                for (job, value) in outcome.by_the_clock {
+                    if !counts && job.is_taking() {
                         job.answer(self.node, Err(self.clock_was_set()));
+                        continue;
                     }
+                    if !counts {
+                        job.clock_moved(self.node);
+                    }
+                    self.deliver(&job, value, connection);
                 }
                 Ok(match jobs.is_empty() {
                     true => Left::Nothing,
@@ -160,7 +165,7 @@ impl Worker {
                 })
             }
             Err(broken) => {
-                jobs.extend(outcome.granted.into_iter().map(|(job, _)| job));
+                jobs.extend(outcome.by_the_clock.into_iter().map(|(job, _)| job));
                 Err(broken)
             }
         }
@@ -221,7 +226,7 @@ impl Worker {
     ) {
         match reply {
             Reply::Value(value) if job.is_taking() && is_granted(&value) => {
-                outcome.granted.push((job, value));
+                outcome.by_the_clock.push((job, value));
             }
             Reply::Value(value) => {
                 if job.is_taking() && is_not_admitted(&value) {
@@ -229,7 +234,11 @@ impl Worker {
                 } else if is_repaired_in_quarantine(&value) {
                     self.set.has_forgotten(self.node);
                 }
-                self.deliver(&job, value, connection);
+                if job.is_holding() && !is_kept(&value) {
+                    outcome.by_the_clock.push((job, value));
+                } else {
+                    self.deliver(&job, value, connection);
+                }
             }
             Reply::NoScript if form == Form::Sha => {
                 job.is_unsent(self.node);

@@ -33,6 +33,8 @@ pub(crate) struct Mechanisms {
     pub(crate) clocks_are_noted: bool,
     /// If most of the clocks seem to be set forward at once, all leases are over.
     pub(crate) own_clock_is_doubted: bool,
+    /// A node whose clock has just moved says nothing against those who hold locks.
+    pub(crate) moved_clocks_do_not_deny: bool,
     /// Nodes in quarantine serve those who hold locks.
     pub(crate) holders_in_quarantine: bool,
     /// Each round of tries has an owner id of its own.
@@ -62,6 +64,8 @@ pub(crate) struct Mechanisms {
     pub(crate) hand_over_only_while_held: bool,
     /// And only with enough validity left.
     pub(crate) hand_over_needs_validity: bool,
+    /// And only if its keys do not live for longer than the new holder would have asked for.
+    pub(crate) hand_over_keeps_to_terms: bool,
     /// Who was handed a lease, and does not want it any more, gives it back.
     pub(crate) chosen_who_leaves_passes_on: bool,
     /// A process lets go of a lock that its threads hand to each other.
@@ -96,6 +100,7 @@ impl Mechanisms {
         clocks_are_watched: true,
         clocks_are_noted: true,
         own_clock_is_doubted: true,
+        moved_clocks_do_not_deny: true,
         holders_in_quarantine: true,
         fresh_owner: true,
         release_silent: true,
@@ -110,6 +115,7 @@ impl Mechanisms {
         first_node_must_grant: true,
         hand_over_only_while_held: true,
         hand_over_needs_validity: true,
+        hand_over_keeps_to_terms: true,
         chosen_who_leaves_passes_on: true,
         turns_end: true,
         try_once_subscribed: true,

@@ -185,7 +185,7 @@ pub(crate) static HOLD_AND_HEAR: Role = Role {
         let guard = locks.lock(NAME).expect("healthy nodes");
         let lost = guard.lost().clone();
         let (call, called) = mpsc::channel();
-        guard.on_lost(move |reason| drop(call.send(reason)));
+        guard.on_lost(move |reason| call.send(reason).expect("somebody listens"));
         say("held");
         wait_for_go();
         while guard.check().is_ok() {

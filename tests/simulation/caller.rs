@@ -136,13 +136,12 @@ impl Caller {
             Doing::Waiting(call) => Self::next(client, index, cx, call, true),
             Doing::Holding(held, usage) => Self::used(client, index, cx, held, usage),
             Doing::Extending(held, round, usage, ttl, again) => {
-                let confirmed = held.conclude(cx, &round);
+                held.conclude(cx, &round);
                 let doubtful = !again && round.with(|round| round.is_doubtful(cx.now()));
                 if doubtful && Self::extend(client, index, cx, &held, ttl, usage, true) {
                     return;
-                } else if confirmed {
-                    held.repair_again(client, cx, &round);
                 }
+                held.repair_again(client, cx, &round);
                 held.sleep_anew(cx);
                 Self::hold(client, index, cx, held, usage);
             }

@@ -182,6 +182,8 @@ impl Held {
                     held.hear_out(cx, round);
                 } else if !again && round.with(|round| round.is_doubtful(cx.now())) {
                     held.renew(client, cx, true);
+                } else if let Some(again) = held.repair_again(client, cx, &round) {
+                    held.hear_out(cx, again);
                 } else {
                     held.look(client, cx);
                 }
@@ -251,7 +253,7 @@ impl Held {
         let extension =
             Extension::new(cx.settings.nodes, started, answer_by, ttl, basis, mechanisms);
         if by_holder {
-            self.lease.borrow_mut().extending(ttl, extension.valid_at_most());
+            self.lease.borrow_mut().extending(ttl, started, extension.valid_at_most());
             self.promised.set(self.lease.borrow().valid_until());
         }
         let (valid_until, repair_until) =

@@ -98,6 +98,11 @@ impl SimNode {
         if self.value(key, now).as_deref() != Some(owner) {
             return self.away_until;
         }
+        self.away_until.max(self.key_until(key, now))
+    }
+
+    /// Until when, in true time, the key that is there lives.
+    pub(super) fn key_until(&mut self, key: &[u8], now: Duration) -> Duration {
         let end_ms = self.end_ms(key, now);
         if end_ms < 0 {
             return Duration::MAX;
@@ -106,7 +111,7 @@ impl SimNode {
         let end = Duration::from_millis(end_ms as u64 + 1);
         let left = end.saturating_sub(self.wall(now)).as_micros() as i128;
         let left = left * 1_000_000 / (1_000_000 + i128::from(self.rate_ppm));
-        self.away_until.max(now + Duration::from_micros(left as u64))
+        now + Duration::from_micros(left as u64)
     }
 
     /// The process ends; the next one begins with its data, or without.

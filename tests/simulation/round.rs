@@ -16,6 +16,9 @@ pub(super) trait Asker {
     /// That copy has certainly not run.
     fn unsent(&self, node: usize);
 
+    /// The node's clock, read right behind the answer that comes next, is not where it has to be.
+    fn clock_moved(&self, _node: usize) {}
+
     /// The one answer of a node; whom to wake, if that decided it.
     fn answer(&self, node: usize, answer: Result<&Reply, Failure>, now: Time) -> Option<Note>;
 }
@@ -60,6 +63,10 @@ impl<B: Ballot> Asker for Round<B> {
 
     fn unsent(&self, node: usize) {
         self.with(|ballot| ballot.unsent(node));
+    }
+
+    fn clock_moved(&self, node: usize) {
+        self.with(|ballot| ballot.clock_moved(node));
     }
 
     fn answer(&self, node: usize, answer: Result<&Reply, Failure>, _now: Time) -> Option<Note> {

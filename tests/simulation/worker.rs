@@ -35,6 +35,8 @@ pub(super) struct Job {
     release: Option<Option<Time>>,
     /// An acquisition, and the mark that it comes with.
     pub(super) under: Option<Rc<str>>,
+    /// It is asked for a lock that is held.
+    holding: bool,
 }
 
 enum State {
@@ -70,8 +72,8 @@ pub(super) struct Worker {
     /// Answered, but not done: they go out again, one by one.
     again: Vec<Job>,
     together: bool,
-    /// What the node has granted, while its clock is not read.
-    granted: Vec<(Job, Reply)>,
+    /// What the node has granted, or says against holders, while its clock is not read.
+    by_the_clock: Vec<(Job, Reply)>,
     reopened: bool,
     kept: VecDeque<Job>,
     tries: u32,
@@ -95,7 +97,7 @@ impl Worker {
             calls: VecDeque::new(),
             again: Vec::new(),
             together: true,
-            granted: Vec::new(),
+            by_the_clock: Vec::new(),
             reopened: false,
             kept: VecDeque::new(),
             tries: 0,
@@ -113,7 +115,8 @@ impl Worker {
     }
 
     pub(super) fn ask(&mut self, cx: &mut Cx<'_>, outgoing: Outgoing, asker: Rc<dyn Asker>) {
-        self.take(cx, Job { outgoing, asker: Some(asker), release: None, under: None });
+        let asker = Some(asker);
+        self.take(cx, Job { outgoing, asker, release: None, under: None, holding: false });
     }
 
     /// Asks for a grant under a mark; `None`: the node grants nothing to us.
@@ -125,7 +128,7 @@ impl Worker {
         under: Option<Rc<str>>,
     ) {
         let nothing = under.is_none();
-        let job = Job { outgoing, asker: Some(asker), release: None, under };
+        let job = Job { outgoing, asker: Some(asker), release: None, under, holding: false };
         if nothing && !self.is_down() {
             self.answer(cx, &job, Err(Failure::NotAdmitted));
         } else {
@@ -140,10 +143,11 @@ impl Worker {
         outgoing: Outgoing,
         asker: Rc<dyn Asker>,
     ) {
+        let asker = Some(asker);
+        let job = Job { outgoing, asker, release: None, under: None, holding: true };
         if cx.shared.admission.borrow().serves_holders(self.node) {
-            self.ask(cx, outgoing, asker);
+            self.take(cx, job);
         } else {
-            let job = Job { outgoing, asker: Some(asker), release: None, under: None };
             self.undeliverable(cx, job, Failure::NotSent);
         }
     }
@@ -169,7 +173,8 @@ impl Worker {
         asker: Option<Rc<dyn Asker>>,
         until: Option<Time>,
     ) {
-        self.take(cx, Job { outgoing, asker, release: Some(until), under: None });
+        let release = Some(until);
+        self.take(cx, Job { outgoing, asker, release, under: None, holding: false });
     }
 
     /// That time in milliseconds of the node's own clock, or somewhat before; 0 if it is not known.
@@ -240,14 +245,16 @@ impl Worker {
                 admission.doubt(self.node, None);
             }
         }
-        if job.under.is_some() && is_granted(reply) {
-            self.granted.push((job, reply.clone()));
+        let denies = job.holding && *reply != Reply::Int(1) && !matches!(reply, Reply::Error(_));
+        if job.under.is_some() && is_granted(reply) || denies {
+            self.by_the_clock.push((job, reply.clone()));
         } else {
             self.answer(cx, &job, Ok(reply));
         }
     }
 
-    /// The node's clock came behind the answers; what was granted counts by that.
+    /// The node's clock came behind the answers; what was granted counts by that, and what is said against
+    /// holders.
     fn saw_clock(&mut self, cx: &mut Cx<'_>, wall: Duration) {
         let offset = Offset::new(wall.as_micros() as i64, self.asked_at, cx.now());
         cx.shared.saw_clock(self.node, offset);
@@ -257,8 +264,10 @@ impl Worker {
                 cx.remind(cx.now(), Note::Look { node, epoch: 0 });
             }
         }
-        for (job, reply) in std::mem::take(&mut self.granted) {
-            let answer = if counts { Ok(&reply) } else { Err(Failure::NotAdmitted) };
+        for (job, reply) in std::mem::take(&mut self.by_the_clock) {
+            let moved = job.asker.as_ref().filter(|_| !counts && job.holding);
+            moved.into_iter().for_each(|asker| asker.clock_moved(self.node));
+            let answer = if counts || job.holding { Ok(&reply) } else { Err(Failure::NotAdmitted) };
             self.answer(cx, &job, answer);
         }
     }
@@ -334,8 +343,8 @@ impl Worker {
     fn take_back(&mut self) {
         self.calls.clear();
         self.in_flight.extend(std::mem::take(&mut self.again));
-        let granted = std::mem::take(&mut self.granted).into_iter().map(|(job, _)| job);
-        self.in_flight.extend(granted);
+        let jobs = std::mem::take(&mut self.by_the_clock).into_iter().map(|(job, _)| job);
+        self.in_flight.extend(jobs);
     }
 
     /// The connection was closed by the other side.

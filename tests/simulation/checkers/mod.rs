@@ -20,7 +20,7 @@ use std::time::Duration;
 pub(super) use leaks::{Ran, kept_back, leaked};
 pub(super) use releases::unlocked;
 pub(super) use room::open_to_others;
-pub(super) use terms::Agreed;
+pub(super) use terms::{Agreed, outlives};
 pub(super) use turns::Turns;
 
 use self::exclusion::Exclusion;
