@@ -72,20 +72,21 @@ pub enum Fallback {
     ///
     /// While the first node answers and does not grant, nobody gets a lock: somebody may hold it there
     /// alone. A first node that was restarted or emptied, or whose clock was set, is waited for until its
-    /// quarantine is over; one that is out of memory, or refuses its user a command, is `NoQuorum`.
+    /// quarantine is over; one that is out of memory, refuses its user a command, or says that it is loading,
+    /// busy, or takes no writes, is `NoQuorum`.
     ///
     /// **Two clients hold one lock** where one holds it by the first node alone, and the first node cannot
     /// be reached by another one, who is granted it by a majority of the others. So it is where the network
     /// is cut between the first node and the others, with clients on both sides: for as long as it is cut.
-    /// And so it is where the first node dies, hangs, or is loading, busy, or a replica for now, just when
-    /// the others come back: until the holder's lock, which cannot be renewed, ends with its TTL.
+    /// And so it is where the first node dies or hangs just when the others come back: until the holder's
+    /// lock, which cannot be renewed, ends with its TTL.
     ///
     /// Nobody falls back to a first node that restarted during the outage, before a majority is back. It may
     /// have forgotten locks. And a single empty node tells nobody how other clients are configured, nor how
     /// far its clock is from those of the set: whoever put it into service on that knowledge could let two
     /// configurations live side by side, and hide a step of its clock.
     ///
-    /// Only nodes that cannot be reached count as missing, and those that are loading, busy, or take
+    /// For falling back only nodes that cannot be reached count as missing, and those that are loading, busy, or take
     /// no writes for now. A node that answers with an error, since it is out of memory or its user
     /// lacks a permission, is there, and may know of another holder: with a majority of such nodes the
     /// calls go on to report `NoQuorum` with the reason, and nobody falls back.

@@ -5,6 +5,8 @@
 
 mod support;
 
+use std::io::Write;
+use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use quorlock::{Builder, ErrorKind, Fallback, Mode, Quorlock, Renewal};
@@ -43,7 +45,11 @@ fn is_outvoted(servers: &mut Servers, harm: &dyn Fn(&mut Server), words: &str) -
     assert_eq!(guard.mode(), Mode::Fallback);
     harm(&mut servers[0]);
     servers.iter_mut().skip(1).for_each(Server::resume);
-    wait_connected(&second);
+    // One that is busy does not come back.
+    let comes_back = usize::from(words == "BUSY")..;
+    wait_until("the others are back", LIMIT, || {
+        second.node_stats()[comes_back.clone()].iter().all(|node| node.connected)
+    });
     let (began, mut told) = (Instant::now(), false);
     while began.elapsed() < TRIED {
         match second.try_lock(NAME) {
@@ -93,6 +99,19 @@ fn a_first_node_that_is_flushed_is_not_outvoted() {
 fn a_first_node_that_is_full_is_not_outvoted() {
     let fill = |first: &mut Server| drop(first.command(&["CONFIG", "SET", "maxmemory", "1"]));
     nobody_is_outvoted(false, fill, "out of memory");
+}
+
+/// A long script of somebody else's; the server answers that it is busy, until it is killed.
+#[test]
+fn a_first_node_that_is_busy_is_not_outvoted() {
+    let occupy = |first: &mut Server| {
+        first.command(&["CONFIG", "SET", "lua-time-limit", "10"]);
+        let mut stream = TcpStream::connect(("127.0.0.1", first.port())).expect("it listens");
+        stream.write_all(b"EVAL \"while true do end\" 0\r\n").expect("it reads");
+        let busy = || first.try_command(&[b"PING"]).is_err_and(|it| it.code() == Some("BUSY"));
+        wait_until("the server is busy", LIMIT, busy);
+    };
+    nobody_is_outvoted(false, occupy, "BUSY");
 }
 
 #[test]

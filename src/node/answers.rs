@@ -71,6 +71,12 @@ pub(super) fn is_repaired_in_quarantine(value: &Value) -> bool {
     *value == Value::Int(3)
 }
 
+/// Whether that is a server's own word, and not what became of the way to it.
+pub(super) fn is_servers_word(fault: &NodeFault) -> bool {
+    let error = fault.source().and_then(|error| error.downcast_ref::<RedisError>());
+    error.is_some_and(|error| error.code().is_some())
+}
+
 /// Whether a server refused a command for its user's permissions, before it did anything.
 pub(super) fn lacks_permission(fault: &NodeFault) -> bool {
     let error = fault.source().and_then(|error| error.downcast_ref::<RedisError>());

@@ -110,6 +110,8 @@ pub(crate) struct Attempt {
     closed: bool,
     /// The node that is asked alone, while the others are not asked.
     alone: Option<usize>,
+    /// The first node can be reached, if it has failed, and says that it can do nothing for now.
+    first_says_no: bool,
 }
 
 impl Attempt {
@@ -135,6 +137,7 @@ impl Attempt {
             expired: false,
             closed: false,
             alone: None,
+            first_says_no: false,
         }
     }
 

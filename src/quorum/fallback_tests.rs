@@ -110,6 +110,12 @@ fn nothing_is_won_past_a_first_node_that_answers_and_does_not_grant() {
         let mut attempt = granted_by_the_others(without, says);
         assert!(is_won(concluded(may().judge(&mut attempt, at(1_005))).0), "{says:?}");
     }
+    for failure in [Failure::NotSent, Failure::Unknown] {
+        let mut attempt = granted_by_the_others(Mechanisms::ALL, Err(failure));
+        attempt.first_says_no(true);
+        let judged = concluded(may().judge(&mut attempt, at(1_005)));
+        assert_eq!(judged, (UNREACHABLE, Basis::Majority, Quorum::Failing), "it is busy");
+    }
 }
 
 #[test]

@@ -18,6 +18,12 @@ pub(crate) enum FirstWord {
 }
 
 impl Attempt {
+    /// Whether the first node, if it has failed, is known to be there: it says that it is loading, busy, or
+    /// takes no writes for now.
+    pub(crate) fn first_says_no(&mut self, says_no: bool) {
+        self.first_says_no = says_no;
+    }
+
     /// What the first node has said so far.
     ///
     /// A node that can be reached and grants nothing may have forgotten the key of somebody who fell back
@@ -27,6 +33,9 @@ impl Attempt {
         let word = match self.slots[0].answer {
             Answer::Open => return FirstWord::Open,
             Answer::Voted(Vote::Granted(_)) => return FirstWord::Granted,
+            Answer::Failed(Failure::NotSent | Failure::Unknown) if self.first_says_no => {
+                Conclusion::Unreachable
+            }
             Answer::Failed(Failure::NotSent | Failure::Unknown) => return FirstWord::Unreachable,
             Answer::Voted(Vote::Refused(remaining)) => {
                 return FirstWord::NotGranted(Conclusion::Held { remaining });
