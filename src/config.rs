@@ -65,13 +65,28 @@ pub enum Fallback {
     ///
     /// **Weaker, and it says so**: [`Guard::mode`](crate::Guard::mode) is
     /// [`Fallback`](crate::Mode::Fallback), and an event tells. Clients that fall back exclude each
-    /// other, since all of them name the same first node. But where the network is cut so that one
-    /// client reaches only the first node and another one a majority of the others, **both get the
-    /// lock**. So do they if one of the clients does not have this setting: those that have it ask
-    /// the first node before they believe a majority, which costs the node timeout while it hangs,
-    /// and grants nothing where the caller's own deadline is over before.
+    /// other, since all of them name the same first node. They also ask it before they believe a majority
+    /// of the others. That costs the node timeout while it hangs, and grants nothing where the caller's own
+    /// deadline is over before. Clients without this setting would not ask it, so all clients of the nodes
+    /// must agree on it: the others get [`Config`](crate::ErrorKind::Config).
     ///
-    /// Only nodes that cannot be reached count as missing, and those that are loading, busy, or take
+    /// While the first node answers and does not grant, nobody gets a lock: somebody may hold it there
+    /// alone. A first node that was restarted or emptied, or whose clock was set, is waited for until its
+    /// quarantine is over; one that is out of memory, refuses its user a command, or says that it is loading,
+    /// busy, or takes no writes, is `NoQuorum`.
+    ///
+    /// **Two clients hold one lock** where one holds it by the first node alone, and the first node cannot
+    /// be reached by another one, who is granted it by a majority of the others. So it is where the network
+    /// is cut between the first node and the others, with clients on both sides: for as long as it is cut.
+    /// And so it is where the first node dies or hangs just when the others come back: until the holder's
+    /// lock, which cannot be renewed, ends with its TTL.
+    ///
+    /// Nobody falls back to a first node that restarted during the outage, before a majority is back. It may
+    /// have forgotten locks. And a single empty node tells nobody how other clients are configured, nor how
+    /// far its clock is from those of the set: whoever put it into service on that knowledge could let two
+    /// configurations live side by side, and hide a step of its clock.
+    ///
+    /// For falling back only nodes that cannot be reached count as missing, and those that are loading, busy, or take
     /// no writes for now. A node that answers with an error, since it is out of memory or its user
     /// lacks a permission, is there, and may know of another holder: with a majority of such nodes the
     /// calls go on to report `NoQuorum` with the reason, and nobody falls back.
@@ -314,7 +329,8 @@ impl Builder {
     /// with a [`FencingToken`](crate::FencingToken) of its own.
     ///
     /// It is handed over only while it is certain to be held, with half the TTL left, between locks that
-    /// are renewed and have the same TTL; others are given back and taken anew. When it has gone from hand
+    /// are renewed and have the same TTL, and not where it was extended beyond that TTL; others are given
+    /// back and taken anew. When it has gone from hand
     /// to hand for 100 ms it goes back to the nodes, and this process stays away for 4 ms, so that others
     /// get in. Where others are known to wait, it goes back as soon as each thread that was in line has had
     /// it once.

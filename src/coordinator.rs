@@ -342,7 +342,12 @@ impl Coordinator {
         let round = claim.round();
         let judgement = loop {
             let outlook = *self.outlook.lock();
-            let woken = match round.with(|attempt| outlook.judge(attempt, clock::now())) {
+            let first_says_no = self.nodes[0].says_no();
+            let judged = round.with(|attempt| {
+                attempt.first_says_no(first_says_no);
+                outlook.judge(attempt, clock::now())
+            });
+            let woken = match judged {
                 Judged::HearFirst => round.hear_first(answer_by, interrupts),
                 Judged::HearAll => round.hear_all(answer_by, interrupts),
                 Judged::Concluded(judgement) => break judgement,

@@ -101,17 +101,20 @@ impl Guard {
     ///
     /// # Errors
     ///
-    /// [`Lost`](crate::ErrorKind::Lost) once [`remaining`](Self::remaining) is zero.
+    /// [`Lost`](crate::ErrorKind::Lost) once [`remaining`](Self::remaining) is zero. From then on
+    /// [`lost`](Self::lost) has its message.
     pub fn check(&self) -> Result<(), Error> {
         self.held().check()
     }
 
     /// Gets one message when the lock is lost: at the end of its validity, and never before that
-    /// without a reason. Ends without a message when the lock is given back.
+    /// without a reason. There is one message for each loss, whoever sees it first: [`check`](Self::check),
+    /// [`extend`](Self::extend), an [`unlock`](Self::unlock) that says
+    /// [`Lost`](crate::ErrorKind::Lost), and the drop of a guard whose time is over send it as well. Ends
+    /// without a message when the lock is given back and had not been lost.
     ///
     /// Made for `crossbeam_channel::select!`. There is one message in all: who reads a second time, or
-    /// from a clone, finds the channel ended, which then says nothing. What decides is the clock, so [`check`](Self::check)
-    /// may know a loss a moment before the message is there.
+    /// from a clone, finds the channel ended, which then says nothing.
     ///
     /// # Examples
     ///
@@ -133,7 +136,8 @@ impl Guard {
     }
 
     /// Has `callback` called when the lock is lost, on a thread of its own; at once, on this one, if
-    /// it is lost already. Never called once the lock was given back.
+    /// it is lost already. Called once for each loss, as [`lost`](Self::lost) has its one message; never
+    /// called once the lock was given back.
     ///
     /// It may block, panic, unlock or drop the guard: that holds up nothing else. A callback that owns
     /// the guard keeps it: such a lock is held until it is lost.
@@ -155,7 +159,8 @@ impl Guard {
     /// [`Config`](crate::ErrorKind::Config) if `ttl` is out of the range that
     /// [`Builder::ttl`](crate::Builder::ttl) states; [`Lost`](crate::ErrorKind::Lost) if the lock is
     /// lost; [`NoQuorum`](crate::ErrorKind::NoQuorum) if too few nodes confirmed: then the lock is not
-    /// held for longer than before (and for less, if less was asked for).
+    /// held for longer than before (and for less, if less was asked for). With an even number of nodes it is
+    /// so, too, for a moment after the clock of one of them was set forward.
     pub fn extend(&self, ttl: Duration) -> Result<(), Error> {
         self.held().extend(ttl)
     }

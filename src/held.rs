@@ -114,13 +114,14 @@ impl Held {
         (!left.is_zero() && !self.has_ended()).then(|| now.after(left))
     }
 
-    /// `Lost`, once the lock is not certainly ours any more.
+    /// `Lost`, once the lock is not certainly ours any more. Whoever sees that first tells it.
     pub(crate) fn check(&self) -> Result<(), Error> {
         let now = clock::now();
         let mut lease = self.lease();
         let Some(reason) = lease.loss(now) else { return Ok(()) };
         let ended_ago = lease.ended_ago(now);
         drop(lease);
+        self.tell_holder(reason);
         Err(self.lost(&match reason {
             LossReason::Expired => format!("its validity ended {ended_ago:?} ago"),
             LossReason::MaxHold => {
@@ -141,7 +142,7 @@ impl Held {
         self.claim.coordinator().settings().check_ttl(ttl)?;
         self.check()?;
         let extension = self.extension(ttl);
-        self.lease().extending(extension.ttl(), extension.valid_at_most());
+        self.lease().extending(extension.ttl(), clock::now(), extension.valid_at_most());
         let confirmed = self.confirm(extension, ttl, false);
         self.look_again();
         self.check()?;
@@ -290,7 +291,7 @@ impl Held {
         if matches!(renewed, Renewed::Until(_, Basis::Majority)) {
             coordinator.quorum_reached();
         }
-        if matches!(renewed, Renewed::Until(..)) {
+        if renewed != Renewed::Gone {
             self.repair_again(&round, ttl, patient);
         }
         if renewed == Renewed::Unknown {

@@ -1,15 +1,19 @@
 //! Telling the holder that its lock is lost.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use parking_lot::Mutex;
 
+use crate::clock;
+use crate::observe;
 use crate::quorum::LossReason;
 
 type Callback = Box<dyn FnOnce(LossReason) + Send>;
 
-/// The one message about the end of a lock: sent on a loss, never sent once it was given back.
+/// The one message about the end of a lock: sent on a loss, by whoever sees it first, and never sent once
+/// the lock was given back.
 pub(crate) struct LossNotice {
     state: Mutex<State>,
     lost: Receiver<LossReason>,
@@ -49,23 +53,20 @@ impl LossNotice {
         callback(reason);
     }
 
-    /// The lock is lost: sends the message, and hands out what is to be called. Nothing is called
-    /// here, since a callback may block, panic, or come back to this very lock.
-    pub(crate) fn lost(&self, reason: LossReason) -> Callbacks {
+    /// The lock is lost: sends the message, and hands out what is to be called; `None` if it was told
+    /// before, or given back. Nothing is called here, since a callback may block, panic, or come back to
+    /// this very lock.
+    pub(crate) fn lost(&self, reason: LossReason) -> Option<Callbacks> {
         let mut state = self.state.lock();
         if !matches!(*state, State::Open { .. }) {
-            return Callbacks { reason, callbacks: Vec::new() };
+            return None;
         }
         let before = std::mem::replace(&mut *state, State::Lost(reason));
         drop(state);
-        match before {
-            State::Open { lost, callbacks } => {
-                // There is room for the one message.
-                let _ = lost.try_send(reason);
-                Callbacks { reason, callbacks }
-            }
-            State::Lost(_) | State::GivenBack => Callbacks { reason, callbacks: Vec::new() },
-        }
+        let State::Open { lost, callbacks } = before else { return None };
+        // There is room for the one message.
+        let _ = lost.try_send(reason);
+        Some(Callbacks { reason, callbacks })
     }
 
     /// The lock was given back: there will be no message.
@@ -88,8 +89,26 @@ pub(crate) struct Callbacks {
 }
 
 impl Callbacks {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.callbacks.is_empty()
+    /// Calls them on a thread of their own: they may block, and need any amount of stack. Gives them back
+    /// if there is no thread to be had.
+    pub(crate) fn call_apart(self) -> Result<(), Self> {
+        if self.callbacks.is_empty() {
+            return Ok(());
+        }
+        let callbacks = Arc::new(Mutex::new(Some(self)));
+        let theirs = callbacks.clone();
+        let run = move || {
+            let callbacks = theirs.lock().take();
+            callbacks.into_iter().for_each(Self::call);
+        };
+        match clock::spawn("quorlock-lost".to_owned(), run) {
+            Ok(_) => Ok(()),
+            Err(error) => {
+                observe::no_thread(&error);
+                let left = callbacks.lock().take();
+                left.map_or(Ok(()), Err)
+            }
+        }
     }
 
     /// Calls them one after the other; one that panics does not stop the others.

@@ -31,6 +31,8 @@ struct Entries {
     threads: HashMap<u64, Weak<Held>>,
     last: u64,
     asleep_until: Time,
+    /// Callbacks about losses for which there was no thread.
+    callbacks: Vec<Callbacks>,
 }
 
 /// A place in the timetable: when, and the how-manieth.
@@ -45,6 +47,7 @@ impl Timetable {
             threads: HashMap::new(),
             last: 0,
             asleep_until: clock::now(),
+            callbacks: Vec::new(),
         };
         let timetable = Arc::new(Self { entries: Mutex::new(entries), wake });
         let weak = Arc::downgrade(&timetable);
@@ -72,6 +75,17 @@ impl Timetable {
 
     pub(crate) fn strike(&self, entry: Entry) {
         self.entries.lock().due.remove(&entry);
+    }
+
+    /// Has them called by the thread of the timetable: whoever has seen the loss must not be held up.
+    pub(crate) fn leave(&self, callbacks: Callbacks) {
+        self.entries.lock().callbacks.push(callbacks);
+        // Full: it is about to look anyway.
+        let _ = self.wake.try_send(());
+    }
+
+    fn left(&self) -> Vec<Callbacks> {
+        std::mem::take(&mut self.entries.lock().callbacks)
     }
 
     /// Hands `held` over to a thread of its own.
@@ -119,10 +133,11 @@ impl Timetable {
 /// The life of the thread; ends with the timetable.
 fn run(timetable: &Weak<Timetable>, woken: &Receiver<()>, stood_still: &Receiver<()>) {
     loop {
-        let Some((due, until)) = timetable.upgrade().map(|table| table.due(clock::now())) else {
-            return;
-        };
+        let Some(table) = timetable.upgrade() else { return };
+        let ((due, until), left) = (table.due(clock::now()), table.left());
+        drop(table);
         look(due);
+        left.into_iter().for_each(Callbacks::call);
         while let Some(slice) = clock::slice(until) {
             select! {
                 recv(woken) -> message => match message {
@@ -163,11 +178,13 @@ fn look(due: Vec<(Entry, Weak<Held>)>) {
     }
     let mut left = Vec::with_capacity(lost.len());
     for (held, reason, callbacks) in lost {
+        let first = callbacks.is_some();
         whatever_happens(|| call(callbacks));
-        left.push((held, reason));
+        left.push((held, reason, first));
     }
     others.iter().for_each(|held| whatever_happens(|| renew_or_wait(held)));
-    left.iter().for_each(|(held, reason)| whatever_happens(|| held.clear_away(*reason)));
+    left.iter()
+        .for_each(|(held, reason, first)| whatever_happens(|| held.clear_away(*reason, *first)));
 }
 
 /// A subscriber of our events that panics must not end the renewals of all.
@@ -220,8 +237,9 @@ fn keep_alive(held: &Weak<Held>, poked: &Receiver<()>) {
             }
             Next::Over(reason) => {
                 if let Some(callbacks) = lock.lose(reason) {
+                    let first = callbacks.is_some();
                     call(callbacks);
-                    lock.clear_away(reason);
+                    lock.clear_away(reason, first);
                 }
                 return;
             }
@@ -238,23 +256,10 @@ fn keep_alive(held: &Weak<Held>, poked: &Receiver<()>) {
     }
 }
 
-/// On a thread of their own: they may block, and need any amount of stack.
-fn call(callbacks: Callbacks) {
-    if callbacks.is_empty() {
-        return;
-    }
-    let callbacks = Arc::new(Mutex::new(Some(callbacks)));
-    let theirs = callbacks.clone();
-    let run = move || {
-        if let Some(callbacks) = theirs.lock().take() {
-            callbacks.call();
-        }
-    };
-    if let Err(error) = clock::spawn("quorlock-lost".to_owned(), run) {
-        observe::no_thread(&error);
-        if let Some(callbacks) = callbacks.lock().take() {
-            callbacks.call();
-        }
+/// On a thread of their own, or on this one if there is none to be had.
+fn call(callbacks: Option<Callbacks>) {
+    if let Some(Err(callbacks)) = callbacks.map(Callbacks::call_apart) {
+        callbacks.call();
     }
 }
 

@@ -264,6 +264,10 @@ impl<B: Ballot + 'static> Sink for Round<B> {
         (self.read)(answer).is_ok_and(|vote| (self.replicated)(&vote))
     }
 
+    fn clock_moved(&self, node: usize) {
+        self.state.lock().ballot.clock_moved(node);
+    }
+
     fn answer(&self, node: usize, answer: Answer) {
         let vote = answer.and_then(|value| {
             (self.read)(&value).map_err(|Unexpected| self.unexpected(node, &value))

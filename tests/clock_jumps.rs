@@ -168,3 +168,37 @@ fn if_all_clocks_are_set_forward_the_locks_are_lost_and_the_nodes_are_not_accuse
     locks.lock("a third").expect("nobody is accused").unlock().expect("all are healthy");
     assert_eq!(servers.iter().map(mark).collect::<Vec<_>>(), marks);
 }
+
+/// One of two nodes is half of them, and it takes both. The holder renews its lock, and nothing else happens.
+/// `QUORLOCK_ROUNDS` says how often that is tried.
+#[test]
+fn one_clock_that_is_set_forward_takes_the_lock_from_no_holder_on_two_masters() {
+    let rounds = std::env::var("QUORLOCK_ROUNDS");
+    let rounds: u32 = rounds.map_or(2, |rounds| rounds.parse().expect("a number"));
+    // Renewed so often that the clock is read with the renewals, and not before them.
+    const SHORT_TTL: Duration = Duration::from_secs(3);
+    let mut lost = Vec::new();
+    for round in 0..rounds {
+        let Some(servers) = Servers::start_with_clocks(2) else { return };
+        let urls = servers.urls();
+        let locks = admitted(builder(&urls).ttl(SHORT_TTL).node_timeout(SHORT_TTL / 2));
+        let guard = locks.lock(NAME).expect("both are healthy");
+        servers[0].set_clock(30);
+        let has_key = || servers[0].get(&key(&servers[1])).is_some();
+        assert!(!has_key(), "the key has not ended too early");
+        if round % 2 == 1 {
+            // The holder itself is the first to ask. Not every node confirms it in time, and no more.
+            let _ = guard.extend(SHORT_TTL);
+        }
+        // For longer than it is valid without a renewal.
+        if let Ok(reason) = guard.lost().recv_timeout(SHORT_TTL + SHORT_TTL / 4) {
+            lost.push(reason);
+            continue;
+        }
+        guard.check().expect("nothing was told");
+        wait_until("it is repaired there", LIMIT, has_key);
+        guard.extend(SHORT_TTL).expect("both have it again");
+        guard.unlock().expect("it was ours until now");
+    }
+    assert!(lost.is_empty(), "lost in {} of {rounds} rounds: {lost:?}", lost.len());
+}

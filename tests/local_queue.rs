@@ -150,8 +150,6 @@ fn the_longest_hold_counts_from_the_hand_over() {
     let locks = client(&servers);
     let mutex = locks.mutex(NAME).ttl(SHORT_TTL);
     let guard = locked(mutex.clone().max_hold(Some(Duration::from_secs(500))).lock());
-    // Its keys live to the very end of its hold, so that nothing is due for minutes.
-    guard.extend(Duration::from_secs(600)).expect("three healthy nodes");
     thread::scope(|scope| {
         let brief = mutex.max_hold(Some(SHORT_TTL));
         let next = waits(scope, move || locked(brief.lock()));
@@ -447,4 +445,44 @@ fn who_waits_behind_somebody_that_hears_nothing_is_not_told_that_the_lock_is_hel
         drop(first.join().expect("no panic").expect("the nodes are back"));
     });
     servers.wait_no_keys();
+}
+
+/// Should the next one be killed, the keys are in everybody's way for no longer than it would have asked for.
+/// `QUORLOCK_ROUNDS` says how often that is tried.
+#[test]
+fn keys_that_outlive_the_terms_of_the_next_one_are_not_handed_over() {
+    const LONG: Duration = Duration::from_secs(300);
+    let rounds = std::env::var("QUORLOCK_ROUNDS");
+    let rounds: u32 = rounds.map_or(3, |rounds| rounds.parse().expect("a number"));
+    let servers = Servers::start(3);
+    let locks = client(&servers);
+    let left_to_the_next = |extends: bool| {
+        let guard = locked(locks.lock(NAME));
+        if extends {
+            guard.extend(LONG).expect("three healthy nodes");
+        }
+        thread::scope(|scope| {
+            let limited = locks.mutex(NAME).max_hold(Some(TTL + TTL / 4));
+            let next = waits(scope, move || locked(limited.lock()));
+            guard.unlock().expect("it was ours all the time");
+            let next = next.join().expect("no panic");
+            let ttl = i64::try_from(TTL.as_millis()).expect("short");
+            let keeps_to_it = || servers.iter().all(|server| server.pttl(KEY) <= ttl);
+            if was_handed_over(&next) {
+                return (true, keeps_to_it());
+            }
+            // The last node may not have run the release yet.
+            wait_until("the keys to be those of the next one", LIMIT, keeps_to_it);
+            (false, true)
+        })
+    };
+    let mut too_long = 0;
+    for _ in 0..rounds {
+        assert_eq!(left_to_the_next(false), (true, true), "nothing was extended");
+        too_long += u32::from(!left_to_the_next(true).1);
+    }
+    assert_eq!(
+        too_long, 0,
+        "keys outlive the terms of who has them in {too_long} of {rounds} rounds"
+    );
 }

@@ -41,12 +41,27 @@ impl Coordinator {
             Outcome::NotAdmitted => {
                 let now = clock::now();
                 let ready_in = self.set.ready_in(now).unwrap_or(self.settings.max_ttl());
-                let message = format!(
-                    "{name} was not granted: too many nodes may have forgotten locks that are held; \
-                     a majority grants locks again in {ready_in:.1?}"
-                );
+                let message = if self.settings.fall_back_after().is_some() {
+                    format!(
+                        "{name} was not granted: the first node, to which clients may fall back, or \
+                         too many of the others may have forgotten locks that are held; locks are \
+                         granted again in {ready_in:.1?}"
+                    )
+                } else {
+                    format!(
+                        "{name} was not granted: too many nodes may have forgotten locks that are \
+                         held; a majority grants locks again in {ready_in:.1?}"
+                    )
+                };
                 (ErrorKind::Quarantined { ready_in }, message)
             }
+            Outcome::NoQuorum if self.settings.fall_back_after().is_some() => (
+                ErrorKind::NoQuorum,
+                format!(
+                    "no quorum for {name}: {needed} of {nodes} nodes have to answer, and the first \
+                     one must not answer with an error, since clients may fall back to it"
+                ),
+            ),
             Outcome::NoQuorum => (
                 ErrorKind::NoQuorum,
                 format!("no quorum for {name}: {needed} of {nodes} nodes have to answer"),

@@ -102,8 +102,18 @@ impl Engine {
         self.state.lock().keyspace.entries().map(live).collect()
     }
 
+    /// From now on the node is out of memory, or is not any more.
+    #[cfg(test)]
+    pub(crate) fn set_full(&mut self, full: bool) {
+        self.state.lock().full = full;
+    }
+
     fn set_time(&mut self, now: Duration) {
         let mut state = self.state.lock();
+        #[cfg(test)]
+        {
+            state.wrote = false;
+        }
         state.keyspace.set_time(now);
         state.identity.started.get_or_insert(now.as_secs());
     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::Held;
+use crate::clock;
 use crate::ears::Ears;
 use crate::error::Error;
 use crate::loss::Callbacks;
@@ -13,17 +14,37 @@ use crate::quorum::{Lease, LossReason, ReleaseResult, Ticket};
 use crate::tenancy::{Tenancy, Tenant};
 
 impl Held {
-    /// The lease is over: tells the holder, and hands out who is to be called. `None` if it had been
-    /// given back, or told, before. Otherwise [`clear_away`](Self::clear_away) is still to be done.
-    pub(crate) fn lose(&self, reason: LossReason) -> Option<Callbacks> {
+    /// The lease is over: tells the holder, and hands out who is to be called, unless somebody else has
+    /// told it. `None` if it had ended before. Otherwise [`clear_away`](Self::clear_away) is still to be
+    /// done.
+    pub(crate) fn lose(&self, reason: LossReason) -> Option<Option<Callbacks>> {
         self.end(None).map(|tenant| tenant.notice.lost(reason))
     }
 
-    /// Gives back what the lost lock has left on the nodes.
-    pub(crate) fn clear_away(&self, reason: LossReason) {
+    /// Gives back what the lost lock has left on the nodes. Whoever was the `first` to tell the holder
+    /// tells it as an event, too.
+    pub(crate) fn clear_away(&self, reason: LossReason, first: bool) {
         self.claim.release(self.longest_ttl(), None);
         self.queues().gone(&self.spot, self.claim.owner(), true);
+        if first {
+            observe::lost(self.claim.name(), reason);
+        }
+    }
+
+    /// The holder itself has seen that the lock is lost, before the timetable has: there is one message for
+    /// each loss, however it is found. Calls nothing here, since the holder must not be held up.
+    fn tell(&self, tenant: &Tenant, reason: LossReason) {
+        let Some(callbacks) = tenant.notice.lost(reason) else { return };
+        if let Err(callbacks) = callbacks.call_apart() {
+            self.claim.coordinator().timetable().leave(callbacks);
+        }
         observe::lost(self.claim.name(), reason);
+    }
+
+    /// The present holder has seen it.
+    pub(super) fn tell_holder(&self, reason: LossReason) {
+        let tenant = self.tenant.lock().clone();
+        self.tell(&tenant, reason);
     }
 
     /// `tenant` gives the lock back without waiting.
@@ -31,11 +52,15 @@ impl Held {
         if self.hand_over(tenant) {
             return;
         }
+        let lost = self.lease().loss(clock::now());
+        if let Some(reason) = lost {
+            self.tell(tenant, reason);
+        }
         if self.end(Some(tenant)).is_some() {
             tenant.notice.given_back();
             self.claim.release(self.longest_ttl(), Some(&self.ears(None)));
             // Behind the releases, for who is next asks the same nodes over the same connections.
-            self.queues().gone(&self.spot, self.claim.owner(), false);
+            self.queues().gone(&self.spot, self.claim.owner(), lost.is_some());
         }
     }
 
@@ -45,18 +70,19 @@ impl Held {
         if lost.is_ok() && self.hand_over(tenant) {
             return Ok(());
         }
-        if self.end(Some(tenant)).is_some() {
-            tenant.notice.given_back();
-        }
+        self.end(Some(tenant));
         let sent = || self.queues().gone(&self.spot, self.claim.owner(), lost.is_err());
         let (longest_ttl, basis, no_wait) = (self.longest_ttl(), self.basis(), lost.is_err());
         let sink = |round| self.ears(Some(round));
         let released = self.claim.release_and_wait(longest_ttl, basis, no_wait, sink, sent);
         lost?;
-        if released? == ReleaseResult::WasLost {
+        if matches!(released, Ok(ReleaseResult::WasLost)) {
+            self.tell(tenant, LossReason::KeysGone);
             return Err(self.lost("its keys were gone from the nodes before it was given back"));
         }
-        Ok(())
+        // Not before that is known: there would be no message about the loss.
+        tenant.notice.given_back();
+        released.map(|_| ())
     }
 
     /// Hands the lock of `tenant` to the next thread of this process that waits for it, if there is

@@ -72,9 +72,21 @@ pub(super) fn is_not_admitted(value: &Value) -> bool {
     matches!(value, Value::List(parts) if parts.first() == Some(&Value::Int(-1)))
 }
 
+/// Whether whoever holds a lock was answered that its key is there, as `lua/README.md` states for all kinds of
+/// locks.
+pub(super) fn is_kept(value: &Value) -> bool {
+    *value == Value::Int(1)
+}
+
 /// Whether an extension was answered that the node has forgotten our key, and grants nothing to newcomers.
 pub(super) fn is_repaired_in_quarantine(value: &Value) -> bool {
     *value == Value::Int(3)
+}
+
+/// Whether that is a server's own word, and not what became of the way to it.
+pub(super) fn is_servers_word(fault: &NodeFault) -> bool {
+    let error = fault.source().and_then(|error| error.downcast_ref::<RedisError>());
+    error.is_some_and(|error| error.code().is_some())
 }
 
 /// Whether a server refused a command for its user's permissions, before it did anything.

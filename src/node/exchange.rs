@@ -2,7 +2,9 @@
 
 use std::sync::atomic::Ordering;
 
-use super::answers::{is_granted, is_not_admitted, is_repaired_in_quarantine, lacks_permission};
+use super::answers::{
+    is_granted, is_kept, is_not_admitted, is_repaired_in_quarantine, lacks_permission,
+};
 use super::batch::{self, Answers, Call};
 use super::connection::{Broken, Connection, GRACE, Reply, TIME};
 use super::job::{Job, Undelivered};
@@ -23,8 +25,8 @@ const A_CALL: usize = 400;
 /// What became of jobs that were written.
 #[derive(Default)]
 struct Outcome {
-    /// What is granted, once it is known whether the node's clock took a step.
-    granted: Vec<(Job, Value)>,
+    /// What depends on whether the node's clock took a step: grants, and what is said against holders.
+    by_the_clock: Vec<(Job, Value)>,
     /// What has to go out again, since it was not executed or not answered.
     again: Vec<Job>,
     /// The server does not know its scripts any more.
@@ -149,17 +151,23 @@ impl Worker {
         *jobs = outcome.again;
         jobs.extend(unanswered);
         let clock = result.and_then(|()| connection.read_clock(sent, deadline));
-        let grants = !outcome.granted.is_empty();
-        match clock.and_then(|clock| self.judge_clock(connection, clock, grants, deadline)) {
+        let takes = outcome.by_the_clock.iter().any(|(job, _)| job.is_taking());
+        match clock.and_then(|clock| self.judge_clock(connection, clock, takes, deadline)) {
             Ok((clock, verdict)) => {
-                for (job, value) in outcome.granted {
-                    match verdict {
-                        ClockVerdict::Fits => self.deliver(&job, value, connection),
-                        ClockVerdict::Moved => job.answer(self.node, Err(self.clock_was_set())),
-                        ClockVerdict::Doubtful => {
-                            job.answer(self.node, Err(self.clock_is_in_doubt(clock)));
-                        }
+                for (job, value) in outcome.by_the_clock {
+                    let refused = match verdict {
+                        ClockVerdict::Fits => None,
+                        ClockVerdict::Moved => Some(self.clock_was_set()),
+                        ClockVerdict::Doubtful => Some(self.clock_is_in_doubt(clock)),
+                    };
+                    if let Some(refused) = refused.filter(|_| job.is_taking()) {
+                        job.answer(self.node, Err(refused));
+                        continue;
                     }
+                    if verdict == ClockVerdict::Moved {
+                        job.clock_moved(self.node);
+                    }
+                    self.deliver(&job, value, connection);
                 }
                 Ok(match jobs.is_empty() {
                     true => Left::Nothing,
@@ -167,7 +175,7 @@ impl Worker {
                 })
             }
             Err(broken) => {
-                jobs.extend(outcome.granted.into_iter().map(|(job, _)| job));
+                jobs.extend(outcome.by_the_clock.into_iter().map(|(job, _)| job));
                 Err(broken)
             }
         }
@@ -251,7 +259,7 @@ impl Worker {
     ) {
         match reply {
             Reply::Value(value) if job.is_taking() && is_granted(&value) => {
-                outcome.granted.push((job, value));
+                outcome.by_the_clock.push((job, value));
             }
             Reply::Value(value) => {
                 if job.is_taking() && is_not_admitted(&value) {
@@ -259,9 +267,13 @@ impl Worker {
                 } else if is_repaired_in_quarantine(&value) {
                     self.set.has_forgotten(self.node);
                 }
-                self.deliver(&job, value, connection);
-                if let Job::Release(release) = job {
-                    self.answered(release, connection);
+                if job.is_holding() && !is_kept(&value) {
+                    outcome.by_the_clock.push((job, value));
+                } else {
+                    self.deliver(&job, value, connection);
+                    if let Job::Release(release) = job {
+                        self.answered(release, connection);
+                    }
                 }
             }
             Reply::NoScript if form == Form::Sha => {

@@ -9,6 +9,7 @@ use crossbeam_channel::bounded;
 use parking_lot::Mutex;
 
 use super::address::Address;
+use super::answers::is_servers_word;
 use super::job::{Answer, Ask, Job, Release, Sink, Unanswered, Undelivered};
 use super::kept::Kept;
 use super::link::Link;
@@ -176,6 +177,12 @@ impl Node {
     /// What is wrong with the node, if it is known to be down.
     pub(crate) fn fault(&self) -> Option<NodeFault> {
         self.shared.link.fault()
+    }
+
+    /// Whether the node is known to be down by its own word: it answers, and says that it is loading, busy, or
+    /// takes no writes.
+    pub(crate) fn says_no(&self) -> bool {
+        self.fault().is_some_and(|fault| is_servers_word(&fault))
     }
 
     /// Why the node has not answered for as long as `waited`. That is no fault of it if it was not

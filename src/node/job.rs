@@ -30,6 +30,9 @@ pub(crate) trait Sink: Send + Sync {
     /// Whether this answer counts only once the node's replicas have it, too.
     fn to_be_replicated(&self, answer: &Value) -> bool;
 
+    /// The node's clock, read right behind the answer that comes next, is not where it has to be.
+    fn clock_moved(&self, _node: usize) {}
+
     /// The one answer of the node.
     fn answer(&self, node: usize, answer: Answer);
 }
@@ -101,6 +104,18 @@ impl Job {
     /// Whether it wants a lock that nobody holds.
     pub(super) fn is_taking(&self) -> bool {
         matches!(self, Self::Ask { ask: Ask::Taking(_), .. })
+    }
+
+    /// Whether it is asked for a lock that is held.
+    pub(super) fn is_holding(&self) -> bool {
+        matches!(self, Self::Ask { ask: Ask::Holding(_), .. })
+    }
+
+    /// The node's clock is not where it has to be, and the answer came before it was read.
+    pub(super) fn clock_moved(&self, node: usize) {
+        if let Some(sink) = self.sink() {
+            sink.clock_moved(node);
+        }
     }
 
     /// Whether to write it now.

@@ -292,12 +292,14 @@ impl Admission {
     }
 
     /// In how much time a majority of the nodes will grant locks, if those that wait for nothing but
-    /// the end of their quarantine are enough for that.
+    /// the end of their quarantine are enough for that. Where clients may fall back, nothing is granted
+    /// before the first node grants as well, unless it cannot be reached.
     pub(crate) fn ready_in(&self, now: Time, set_time: Option<SetTime>) -> Option<Duration> {
         if self.conflict().is_some() {
             return None;
         }
-        let waits = self.nodes.iter().enumerate().filter_map(|(node, known)| {
+        let wait_for = |node: usize| {
+            let known = &self.nodes[node];
             let seen = known.seen.as_ref()?;
             let state = match &seen.judgement {
                 Judgement::Renamed(state) | Judgement::Moved(state) | Judgement::Ours(state) => {
@@ -314,10 +316,12 @@ impl Admission {
                     Some(self.left(known, until_ms, id, now, set_time))
                 }
             }
-        });
-        let mut waits: Vec<_> = waits.collect();
+        };
+        let mut waits: Vec<_> = (0..self.nodes.len()).filter_map(wait_for).collect();
         waits.sort_unstable();
-        waits.get(majority(self.nodes.len()) - 1).copied()
+        let majority = waits.get(majority(self.nodes.len()) - 1).copied()?;
+        let falls_back = self.nodes[0].configuration.index.is_some();
+        Some(majority.max(wait_for(0).filter(|_| falls_back).unwrap_or_default()))
     }
 
     /// Whether any mark may be written: those of a majority have been read, and none of them, nor any

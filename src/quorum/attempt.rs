@@ -1,6 +1,7 @@
 //! One attempt to take a lock: N nodes are asked once, under one owner id.
 
 mod alone;
+mod first;
 mod slot;
 
 use std::time::Duration;
@@ -9,6 +10,8 @@ use self::slot::{Answer, Slot};
 use super::fencing::number_of;
 use super::tally::{Tally, Verdict};
 use super::{Allowance, Ballot, Failure, Heard, Late, Time, Via, validity};
+
+pub(crate) use first::FirstWord;
 
 /// A node's answer to `acquire`. The shape is the wire contract of every kind of lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,6 +80,8 @@ pub(crate) struct Attempt {
     closed: bool,
     /// The node that is asked alone, while the others are not asked.
     alone: Option<usize>,
+    /// The first node can be reached, if it has failed, and says that it can do nothing for now.
+    first_says_no: bool,
 }
 
 impl Attempt {
@@ -102,6 +107,7 @@ impl Attempt {
             expired: false,
             closed: false,
             alone: None,
+            first_says_no: false,
         }
     }
 
@@ -173,19 +179,6 @@ impl Attempt {
         self.answer_by
     }
 
-    /// How long the key of somebody else lives that the first node said is there.
-    pub(crate) fn first_refused(&self) -> Option<Option<Duration>> {
-        match self.slots[0].answer {
-            Answer::Voted(Vote::Refused(remaining)) => Some(remaining),
-            _ => None,
-        }
-    }
-
-    /// Whether the first node has given neither a vote nor a failure.
-    pub(crate) fn first_is_silent(&self) -> bool {
-        self.slots[0].answer == Answer::Open
-    }
-
     pub(crate) fn some_are_silent(&self) -> bool {
         self.count(|answer| *answer == Answer::Open) > 0
     }
@@ -251,18 +244,6 @@ impl Attempt {
             never
         } else {
             Conclusion::Unreachable
-        }
-    }
-
-    /// What came of it if the first node's word is enough, since no majority can be reached: won if
-    /// that node granted. Somebody else's key, wherever it is, is in the way as ever.
-    pub(crate) fn conclude_alone(&self, now: Time) -> Conclusion {
-        let refused = self.count(|answer| matches!(answer, Answer::Voted(Vote::Refused(_))));
-        match self.slots[0].answer {
-            // No majority knows its number: it rises as far as this node's does, and the clocks agree.
-            Answer::Voted(Vote::Granted(number)) if refused == 0 => self.conclude_won(now, number),
-            Answer::Voted(Vote::Refused(remaining)) => Conclusion::Held { remaining },
-            _ => Conclusion::Unreachable,
         }
     }
 

@@ -51,6 +51,11 @@ const MORE_REPAIRS: u32 = 5;
 /// once: it has forgotten our key, as a restart does, and has granted it to nobody since. Otherwise a
 /// majority that restarts within the time between two renewals would end the lock, which is kept from
 /// everybody else all the same.
+///
+/// A node whose clock has just moved says nothing against the holder either. Our key may have ended there
+/// before its time, and what it grants does not count for anybody (`Admission::read`). So it is as if it
+/// had not answered: the validity decides by time, and the next round repairs the node, by its new clock.
+/// That lasts until our key is found there again, for the clock may be where it has to be by then.
 #[derive(Debug)]
 pub(crate) struct Extension {
     started: Time,
@@ -65,16 +70,23 @@ pub(crate) struct Extension {
     copies: Vec<Copies>,
     /// Where this round repairs although the node knows a number above ours: up to which.
     up_to: Vec<u64>,
-    /// How many nodes have our key, and may have got it in this very round.
+    /// How many nodes have our key, and may have got it in this very round; or are without it, and their
+    /// clocks have moved.
     doubtful: usize,
+    /// The nodes whose clocks have moved, now or when they lost our key.
+    moved: Vec<bool>,
+    /// Those that were without our key in this round, and whether for that reason; `Some(false)` if it was
+    /// there.
+    gone_by_the_clock: Vec<Option<bool>>,
     /// The numbers of the nodes that are free, and know a number above ours.
     above: Vec<Option<u64>>,
     /// The end of validity of the round, this one or one before, that a majority confirmed by presence.
     sound_until: Option<Time>,
     /// How many further rounds may go back to this one.
     tries_left: u32,
-    /// The first node had lost our key.
+    /// The first node had lost our key; or it had it all the time.
     first_repaired: bool,
+    first_kept: bool,
     first_heard: bool,
     closed: bool,
 }
@@ -103,10 +115,13 @@ impl Extension {
             copies: vec![Copies::default(); nodes],
             up_to: vec![0; nodes],
             doubtful: 0,
+            moved: vec![false; nodes],
+            gone_by_the_clock: vec![None; nodes],
             above: vec![None; nodes],
             sound_until: None,
             tries_left: MORE_REPAIRS,
             first_repaired: false,
+            first_kept: false,
             first_heard: false,
             closed: false,
         }
@@ -126,12 +141,17 @@ impl Extension {
     /// began, and as long as it is valid. Contenders do so all the time, and if their numbers kept us
     /// out, a lock that many want could never be repaired. Who is granted it there after this answer
     /// raises the number again, and this repair is refused; then there is another one.
+    ///
+    /// Nodes whose clocks have moved count here: nobody's majority has any of them, nor of those that are
+    /// present, so there is none without them.
     pub(crate) fn repair_again(
         &mut self,
         now: Time,
         answer_by: Time,
     ) -> Option<(Self, Vec<Option<u64>>)> {
-        if self.present.verdict() == Verdict::Won {
+        let by_the_clock =
+            self.gone_by_the_clock.iter().filter(|gone| **gone == Some(true)).count();
+        if self.present.wins_with(by_the_clock) {
             self.sound_until = Some(self.valid_at_most());
         }
         let sound = self.sound_until.is_some_and(|until| now < until);
@@ -183,8 +203,10 @@ impl Extension {
     /// The lock rests on the first node, and on nobody else having it elsewhere. The other nodes are
     /// repaired meanwhile; once a majority of them confirms, it rests on that.
     fn result_alone(&self, until: Time) -> Renewed {
-        let others = self.heard.iter().filter(|heard| **heard == Heard::NotOurs).count();
+        let counted = self.heard.iter().zip(&self.moved).filter(|(_, moved)| !**moved);
+        let others = counted.filter(|(heard, _)| **heard == Heard::NotOurs).count();
         match self.heard[0] {
+            _ if others == 0 && self.moved[0] && !self.first_kept => Renewed::Unknown,
             Heard::NotOurs | Heard::Free => Renewed::Gone,
             _ if others > 0 || self.first_repaired => Renewed::Gone,
             Heard::Ours if self.sent_twice(0) => Renewed::Unknown,
@@ -202,8 +224,9 @@ impl Extension {
         self.ttl
     }
 
-    /// Whether the round was not confirmed because requests were sent twice: another round, whose
-    /// requests go over connections that are there by now, may well be.
+    /// Whether the round was not confirmed because requests were sent twice, or clocks have moved: another
+    /// round, whose requests go over connections that are there by now, and by the clocks as they are now,
+    /// may well be.
     pub(crate) fn is_doubtful(&self, now: Time) -> bool {
         self.doubtful > 0 && self.result(now) == Renewed::Unknown
     }
@@ -217,6 +240,19 @@ impl Extension {
             new.then_some(*heard)
         });
         news.collect()
+    }
+
+    /// The nodes in `moved` had lost our key when their clocks moved, in an earlier round, which excuses them
+    /// until then.
+    pub(crate) fn moved_before(&mut self, moved: &[Option<Time>]) {
+        for (now, before) in self.moved.iter_mut().zip(moved) {
+            *now |= before.is_some_and(|until| self.started < until);
+        }
+    }
+
+    /// Of each node that has answered: whether our key was gone since its clock had moved.
+    pub(crate) fn gone_by_the_clock(&self) -> Vec<Option<bool>> {
+        self.gone_by_the_clock.clone()
     }
 
     fn sent_twice(&self, node: usize) -> bool {
@@ -255,6 +291,10 @@ impl Ballot for Extension {
         self.copies[node].unsent();
     }
 
+    fn clock_moved(&mut self, node: usize) {
+        self.moved[node] = self.allowance.mechanisms.moved_clocks_do_not_deny;
+    }
+
     fn vote(&mut self, node: usize, vote: ExtensionVote) {
         self.copies[node].answered();
         self.first_heard |= node == 0;
@@ -270,7 +310,10 @@ impl Ballot for Extension {
             ExtensionVote::RepairedInQuarantine => self.allowance.mechanisms.holders_in_quarantine,
             _ => false,
         };
-        self.first_repaired |= node == 0 && self.heard[0] == Heard::Ours && !kept;
+        let moved = self.moved[node] && !kept;
+        self.first_repaired |= node == 0 && self.heard[0] == Heard::Ours && !kept && !moved;
+        self.first_kept |= node == 0 && kept;
+        self.gone_by_the_clock[node] = (kept || moved).then_some(moved);
         self.above[node] = match vote {
             ExtensionVote::FreeAbove(number) => Some(number),
             _ => None,
@@ -285,6 +328,11 @@ impl Ballot for Extension {
             }
             _ if kept => {
                 self.present.yes();
+                self.missing.no();
+            }
+            _ if moved => {
+                self.doubtful += 1;
+                self.present.no();
                 self.missing.no();
             }
             _ => {

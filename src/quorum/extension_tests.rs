@@ -179,3 +179,49 @@ fn a_second_copy_is_doubtful_unless_the_first_did_not_run() {
         assert_eq!(extension.is_doubtful(start), doubtful);
     }
 }
+
+/// With two nodes or four, half of them are without our key when one clock was set forward, and when one
+/// more has an answer to give.
+#[test]
+fn a_node_whose_clock_has_moved_neither_confirms_nor_denies() {
+    let round = |mechanisms, basis, votes: &[Option<ExtensionVote>]| {
+        let (start, ttl) = (Time::default(), Duration::from_secs(10));
+        let mut round = Extension::new(
+            votes.len(),
+            start,
+            start.after(ttl),
+            ttl,
+            basis,
+            Allowance::for_drift(mechanisms),
+        );
+        round.clock_moved(0);
+        for (node, vote) in votes.iter().enumerate() {
+            match vote {
+                Some(vote) => round.vote(node, *vote),
+                None => round.fail(node, Failure::Unknown),
+            }
+        }
+        assert!(round.decided(), "all nodes were heard");
+        (round.result(start), round.is_doubtful(start))
+    };
+    let without = Mechanisms { moved_clocks_do_not_deny: false, ..Mechanisms::ALL };
+    for said in [ExtensionVote::Free, ExtensionVote::FreeAbove(7), ExtensionVote::Repaired] {
+        let said = Some(said);
+        let both = [said, EXTENDED];
+        assert_eq!(round(Mechanisms::ALL, Basis::Majority, &both), (Renewed::Unknown, true));
+        assert_eq!(round(without, Basis::Majority, &both), (Renewed::Gone, false));
+        let four = [said, EXTENDED, EXTENDED, None];
+        assert_eq!(round(Mechanisms::ALL, Basis::Majority, &four), (Renewed::Unknown, true));
+        let first = [said, None, None];
+        assert_eq!(round(Mechanisms::ALL, Basis::FirstNode, &first).0, Renewed::Unknown);
+        assert_eq!(round(without, Basis::FirstNode, &first).0, Renewed::Gone);
+        let others = [said, NOT_OURS, None];
+        assert_eq!(round(Mechanisms::ALL, Basis::FirstNode, &others).0, Renewed::Gone);
+    }
+    // Our key was there, and nobody else's can have been.
+    let there = round(Mechanisms::ALL, Basis::Majority, &[EXTENDED, EXTENDED]).0;
+    assert!(matches!(there, Renewed::Until(_, Basis::Majority)));
+    // The other nodes' words count as ever.
+    let gone = round(Mechanisms::ALL, Basis::Majority, &[REPAIRED, REPAIRED, NOT_OURS]).0;
+    assert_eq!(gone, Renewed::Gone);
+}

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::attempt::FirstWord;
 use super::{Attempt, Ballot, Basis, Conclusion, Time};
 
 /// What an attempt needs next.
@@ -83,19 +84,23 @@ impl Outlook {
             Judged::Concluded(Judgement { conclusion, basis: Basis::Majority, quorum })
         };
         match conclusion {
-            // Somebody may have fallen back to the first node. Where that is done, its word is heard.
+            // Somebody may have fallen back to the first node. Where that is done, its word is heard, and
+            // nothing is won without its grant, unless it cannot be reached.
             Conclusion::Won { .. } if self.fall_back_after.is_some() => {
-                if let Some(remaining) = attempt.first_refused() {
-                    by_majority(Conclusion::Held { remaining }, Quorum::Reached)
-                } else if !attempt.first_is_silent() {
-                    by_majority(conclusion, Quorum::Reached)
-                } else if !over {
-                    Judged::HearFirst
-                } else if cut_short {
+                match attempt.first_word() {
+                    // It answers, and not with a vote.
+                    FirstWord::NotGranted(Conclusion::Unreachable) => {
+                        by_majority(Conclusion::Unreachable, Quorum::Failing)
+                    }
+                    FirstWord::NotGranted(instead) => by_majority(instead, Quorum::Reached),
+                    FirstWord::Open if !over => Judged::HearFirst,
                     // It had no time to speak, so nobody may say that it has nothing to say.
-                    by_majority(Conclusion::Unreachable, Quorum::Untold)
-                } else {
-                    by_majority(conclusion, Quorum::Reached)
+                    FirstWord::Open if cut_short => {
+                        by_majority(Conclusion::Unreachable, Quorum::Untold)
+                    }
+                    FirstWord::Granted | FirstWord::Unreachable | FirstWord::Open => {
+                        by_majority(conclusion, Quorum::Reached)
+                    }
                 }
             }
             Conclusion::Unreachable if cut_short && !decided => {

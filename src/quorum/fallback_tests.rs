@@ -1,6 +1,6 @@
 //! Stories of clients that may fall back, and of those that may not.
 
-use super::super::{Allowance, Failure, Via, Vote};
+use super::super::{Allowance, Failure, Mechanisms, Via, Vote};
 use super::*;
 
 const TTL: Duration = Duration::from_secs(10);
@@ -67,19 +67,54 @@ fn the_first_node_is_heard_before_a_majority_of_the_others_is_believed() {
     assert!(is_won(concluded(never().judge(&mut attempt, at(1_006))).0));
 }
 
+/// A majority of the others has granted, and the first node says that.
+fn granted_by_the_others(mechanisms: Mechanisms, says: Result<Vote, Failure>) -> Attempt {
+    let until = at(1_000).after(TIMEOUT);
+    let mut attempt = Attempt::new(3, at(1_000), until, TTL, Allowance::for_drift(mechanisms));
+    (0..3).for_each(|node| assert!(attempt.sending(node, Via::unfenced(1), at(1_000))));
+    attempt.vote(1, GRANTED);
+    attempt.vote(2, GRANTED);
+    match says {
+        Ok(vote) => attempt.vote(0, vote),
+        Err(failure) => attempt.fail(0, failure),
+    }
+    attempt
+}
+
 #[test]
-fn a_first_node_that_has_nothing_to_say_is_in_nobodys_way() {
-    for says in [Some(GRANTED), Some(Vote::NotAdmitted), Some(Vote::WrongKind), None] {
-        let mut attempt = attempt();
-        attempt.vote(1, GRANTED);
-        attempt.vote(2, GRANTED);
-        match says {
-            Some(vote) => attempt.vote(0, vote),
-            None => attempt.fail(0, Failure::NotSent),
-        }
+fn a_first_node_that_grants_or_cannot_be_reached_is_in_nobodys_way() {
+    for says in [Ok(GRANTED), Err(Failure::NotSent), Err(Failure::Unknown)] {
+        let mut attempt = granted_by_the_others(Mechanisms::ALL, says);
         let (conclusion, basis, quorum) = concluded(may().judge(&mut attempt, at(1_005)));
         assert!(is_won(conclusion), "{says:?}");
         assert_eq!((basis, quorum), (Basis::Majority, Quorum::Reached));
+    }
+}
+
+/// It may have forgotten the key of somebody who has fallen back to it, or be unable to say that it is
+/// there; and the majority of the others knows nothing of that holder.
+#[test]
+fn nothing_is_won_past_a_first_node_that_answers_and_does_not_grant() {
+    let without = Mechanisms { first_node_must_grant: false, ..Mechanisms::ALL };
+    for (says, conclusion, quorum) in [
+        (Ok(Vote::NotAdmitted), Conclusion::NotAdmitted, Quorum::Reached),
+        (Err(Failure::NotAdmitted), Conclusion::NotAdmitted, Quorum::Reached),
+        (Err(Failure::Error), UNREACHABLE, Quorum::Failing),
+        (Ok(Vote::WrongKind), Conclusion::WrongKind, Quorum::Reached),
+        (Ok(Vote::Spent), Conclusion::Spent, Quorum::Reached),
+    ] {
+        let mut attempt = granted_by_the_others(Mechanisms::ALL, says);
+        let judged = concluded(may().judge(&mut attempt, at(1_005)));
+        assert_eq!(judged, (conclusion, Basis::Majority, quorum), "{says:?}");
+        assert!(is_won(concluded(never().judge(&mut attempt, at(1_005))).0), "nobody is there");
+        let mut attempt = granted_by_the_others(without, says);
+        assert!(is_won(concluded(may().judge(&mut attempt, at(1_005))).0), "{says:?}");
+    }
+    for failure in [Failure::NotSent, Failure::Unknown] {
+        let mut attempt = granted_by_the_others(Mechanisms::ALL, Err(failure));
+        attempt.first_says_no(true);
+        let judged = concluded(may().judge(&mut attempt, at(1_005)));
+        assert_eq!(judged, (UNREACHABLE, Basis::Majority, Quorum::Failing), "it is busy");
     }
 }
 

@@ -94,6 +94,8 @@ pub(crate) struct Lease {
     haste: Duration,
     /// The longest time any of our keys was asked to live for.
     longest_ttl: Duration,
+    /// Until when any of them was asked to live.
+    keys_until: Time,
 }
 
 impl Lease {
@@ -110,6 +112,7 @@ impl Lease {
             renew_at: Time::default(),
             haste: Duration::ZERO,
             longest_ttl: terms.ttl,
+            keys_until: started.after(terms.ttl),
         };
         lease.set_valid_until(valid_until);
         lease
@@ -204,12 +207,13 @@ impl Lease {
         }
     }
 
-    /// The caller asks for `ttl` from now on, which would be valid until `until` at most.
+    /// The caller asks for `ttl` from `now` on, which would be valid until `until` at most.
     ///
     /// Who asks for less gets less at once: no key is cut short, but the caller said that it will
     /// not use the lock any longer.
-    pub(crate) fn extending(&mut self, ttl: Duration, until: Time) {
+    pub(crate) fn extending(&mut self, ttl: Duration, now: Time, until: Time) {
         self.longest_ttl = self.longest_ttl.max(ttl);
+        self.keys_until = self.keys_until.max(now.after(ttl));
         if until < self.valid_until {
             self.set_valid_until(until);
         }
@@ -251,6 +255,8 @@ impl Lease {
     ///
     /// It can while a majority's last word on it was that it is ours, and if the new holder would have
     /// asked for the same keys. Without renewal it would not: it counts on a TTL from its own start on.
+    /// And keys that were extended beyond what the new holder would ask for would be in everybody's way,
+    /// should it crash.
     /// Half the TTL has to be left. A renewal is due when a third is gone, so with less left the nodes
     /// are in trouble, and it is better to ask them anew.
     pub(crate) fn hand_over(&mut self, terms: Terms, now: Time) -> bool {
@@ -260,8 +266,10 @@ impl Lease {
         let held = !lost && self.state != State::Unknown && self.basis == Basis::Majority;
         let keys_left = self.valid_until.since(now) + terms.allowance.clock_tolerance;
         let enough = keys_left >= terms.ttl / 2;
+        let in_time = self.keys_until <= now.after(terms.ttl);
         let allowed = (held || !mechanisms.hand_over_only_while_held)
-            && (enough || !mechanisms.hand_over_needs_validity);
+            && (enough || !mechanisms.hand_over_needs_validity)
+            && (in_time || !mechanisms.hand_over_keeps_to_terms);
         if !same || !allowed {
             return false;
         }

@@ -1,3 +1,4 @@
+use super::super::Mechanisms;
 use super::*;
 
 fn at(ms: u64) -> Time {
@@ -68,7 +69,7 @@ fn a_majority_without_our_key_is_a_loss_before_the_end() {
 #[test]
 fn asking_for_less_cuts_the_validity_before_anything_is_sent() {
     let mut lease = lease();
-    lease.extending(ms(100), at(300));
+    lease.extending(ms(100), at(200), at(300));
     assert_eq!(lease.remaining(at(200)), ms(100));
     assert_eq!(lease.longest_ttl(), ms(3_000), "the keys live on");
 }
@@ -76,7 +77,7 @@ fn asking_for_less_cuts_the_validity_before_anything_is_sent() {
 #[test]
 fn a_longer_extension_is_not_cut_by_the_renewals_after_it() {
     let mut lease = lease();
-    lease.extending(ms(60_000), at(60_000));
+    lease.extending(ms(60_000), at(0), at(60_000));
     lease.renewed(Renewed::Until(at(60_000), Basis::Majority), at(10));
     assert_eq!(lease.next(at(10)), Next::Renew(at(1_010)), "the keys have to be looked after");
     lease.renewed(Renewed::Until(at(5_000), Basis::Majority), at(2_000));
@@ -117,7 +118,7 @@ fn an_extension_beyond_the_hold_is_valid_to_its_very_end() {
     let mut lease = Lease::new(longest, Basis::Majority, at(0), at(2_968));
     let ttl = lease.ttl(ms(60_000), at(123));
     let valid_until = Allowance::FOR_DRIFT.valid_until(at(123), at(123), ttl);
-    lease.extending(ttl, valid_until);
+    lease.extending(ttl, at(123), valid_until);
     lease.renewed(Renewed::Until(valid_until, Basis::Majority), at(124));
     assert_eq!(lease.valid_until(), at(9_900));
     assert_eq!(lease.loss(at(9_900)), Some(LossReason::MaxHold));
@@ -147,4 +148,30 @@ fn leases_of_one_instant_are_renewed_apart() {
         early.renewed(Renewed::Until(at(until), Basis::Majority), at(750));
         assert_eq!(due(&mut early, at(750)), at(1_500), "until {until}");
     }
+}
+
+/// The new holder would have asked for keys of 3 s. Were it killed, they would be there for a minute.
+#[test]
+fn keys_that_outlive_the_new_holders_terms_are_not_handed_over() {
+    let limited = Terms { max_hold: Some(ms(4_000)), ..terms() };
+    for new in [terms(), limited] {
+        assert!(lease().hand_over(new, at(10)), "nothing was extended");
+        let mut lease = lease();
+        // It may have happened, even if nobody confirms it.
+        lease.extending(ms(60_000), at(10), at(59_408));
+        assert!(!lease.hand_over(new, at(20)));
+        lease.renewed(Renewed::Until(at(59_408), Basis::Majority), at(30));
+        assert!(!lease.hand_over(new, at(40)));
+        assert!(!lease.hand_over(new, at(57_009)));
+        assert!(lease.hand_over(new, at(57_010)), "the last 3 s of them");
+    }
+    let mechanisms = Mechanisms { hand_over_keeps_to_terms: false, ..Mechanisms::ALL };
+    let mut without = Lease::new(
+        Terms { allowance: Allowance::for_drift(mechanisms), ..terms() },
+        Basis::Majority,
+        at(0),
+        at(3_000),
+    );
+    without.extending(ms(60_000), at(10), at(59_408));
+    assert!(without.hand_over(terms(), at(20)));
 }

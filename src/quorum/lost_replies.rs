@@ -102,7 +102,7 @@ impl Story<'_> {
             if let Some(ttl) = ttl {
                 let round = self.send(ms, rounds.len(), lease.ttl(ttl, now), &lease);
                 if asked.is_some() {
-                    lease.extending(ttl, round.extension.valid_at_most());
+                    lease.extending(ttl, now, round.extension.valid_at_most());
                 }
                 rounds.push(round);
             }

@@ -37,6 +37,8 @@ pub(crate) struct Mechanisms {
     pub(crate) clocks_are_noted: bool,
     /// If most of the clocks seem to be set forward at once, all leases are over.
     pub(crate) own_clock_is_doubted: bool,
+    /// A node whose clock has just moved says nothing against those who hold locks.
+    pub(crate) moved_clocks_do_not_deny: bool,
     /// Nodes in quarantine serve those who hold locks.
     pub(crate) holders_in_quarantine: bool,
     /// Each round of tries has an owner id of its own.
@@ -69,10 +71,15 @@ pub(crate) struct Mechanisms {
     pub(crate) fence_clock_floor: bool,
     /// The set's time is made of clocks that are corrected by what the nodes' marks say of them.
     pub(crate) time_is_corrected: bool,
+    /// Where clients may fall back to the first node, a majority wins nothing while that node can be
+    /// reached and does not grant.
+    pub(crate) first_node_must_grant: bool,
     /// A lease is handed to another thread only while it is known to be ours.
     pub(crate) hand_over_only_while_held: bool,
     /// And only with enough validity left.
     pub(crate) hand_over_needs_validity: bool,
+    /// And only if its keys do not live for longer than the new holder would have asked for.
+    pub(crate) hand_over_keeps_to_terms: bool,
     /// Who was handed a lease, and does not want it any more, gives it back.
     pub(crate) chosen_who_leaves_passes_on: bool,
     /// A process lets go of a lock that its threads hand to each other.
@@ -109,6 +116,7 @@ impl Mechanisms {
         doubt_has_no_vote: true,
         clocks_are_noted: true,
         own_clock_is_doubted: true,
+        moved_clocks_do_not_deny: true,
         holders_in_quarantine: true,
         fresh_owner: true,
         release_silent: true,
@@ -125,8 +133,10 @@ impl Mechanisms {
         fence_only_where_ours: true,
         fence_clock_floor: true,
         time_is_corrected: true,
+        first_node_must_grant: true,
         hand_over_only_while_held: true,
         hand_over_needs_validity: true,
+        hand_over_keeps_to_terms: true,
         chosen_who_leaves_passes_on: true,
         turns_end: true,
         try_once_subscribed: true,

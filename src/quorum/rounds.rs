@@ -1,6 +1,6 @@
 //! The rounds of extension of one held lock, and their end: no extension follows a release.
 
-use super::{Attempt, Extension, Mechanisms};
+use super::{Attempt, Extension, Mechanisms, Time};
 
 /// Rounds whose late answers are waited for.
 const OPEN_ROUNDS: usize = 8;
@@ -22,11 +22,14 @@ pub(crate) struct Rounds<R> {
     /// The lock has been given back, or was lost.
     ended: bool,
     open: Vec<R>,
+    /// The nodes that lost the key when their clocks moved, and have not been found with it since: until
+    /// when that excuses them. It is no longer than a TTL, in which they grant nothing to anybody.
+    moved: Vec<Option<Time>>,
 }
 
 impl<R: OpenRound> Rounds<R> {
     pub(crate) fn new(mechanisms: Mechanisms) -> Self {
-        Self { mechanisms, ended: false, open: Vec::new() }
+        Self { mechanisms, ended: false, open: Vec::new(), moved: Vec::new() }
     }
 
     /// `round` is about to be put to all nodes, for the lock that `attempt` won. `false`: it must
@@ -36,6 +39,7 @@ impl<R: OpenRound> Rounds<R> {
             return false;
         }
         self.hear(attempt);
+        round.with(|extension| extension.moved_before(&self.moved));
         // Who has not answered so many rounds will not answer the first of them.
         let surplus = (self.open.len() + 1).saturating_sub(OPEN_ROUNDS);
         for round in self.open.drain(..surplus) {
@@ -52,7 +56,17 @@ impl<R: OpenRound> Rounds<R> {
     /// need a release in the end.
     pub(crate) fn hear(&mut self, attempt: &mut Attempt) {
         for round in &self.open {
-            attempt.repaired(&round.with(Extension::news));
+            let (news, gone, until) = round
+                .with(|round| (round.news(), round.gone_by_the_clock(), round.valid_at_most()));
+            attempt.repaired(&news);
+            self.moved.resize(news.len(), None);
+            for (node, _) in news.iter().enumerate().filter(|(_, heard)| heard.is_some()) {
+                self.moved[node] = match gone[node] {
+                    Some(true) => self.moved[node].or(Some(until)),
+                    Some(false) => None,
+                    None => self.moved[node],
+                };
+            }
         }
         self.open.retain(|round| {
             let all_told = round.with(|extension| extension.all_told());
@@ -91,7 +105,9 @@ mod tests {
     use std::rc::Rc;
     use std::time::Duration;
 
-    use super::super::{Allowance, Ballot, Basis, ExtensionVote, Failure, Time, Via, Vote};
+    use super::super::{
+        Allowance, Ballot, Basis, ExtensionVote, Failure, Renewed, Time, Via, Vote,
+    };
     use super::*;
 
     const TTL: Duration = Duration::from_secs(10);
@@ -174,5 +190,38 @@ mod tests {
             assert!(rounds.begin(round(), &mut attempt));
         }
         assert_eq!(rounds.open.len(), OPEN_ROUNDS);
+    }
+
+    /// By the next round the node's clock is read again, and where it has to be; and a contender, whose grant
+    /// did not count, has left a larger number there.
+    #[test]
+    fn a_key_that_a_clock_has_ended_is_excused_until_it_is_found_again_and_no_longer() {
+        let start = Time::default();
+        let round_at = |at: Time| {
+            let by = at.after(TTL);
+            let all = Allowance::FOR_DRIFT;
+            Rc::new(RefCell::new(Extension::new(2, at, by, TTL, Basis::Majority, all)))
+        };
+        let mut attempt = Attempt::new(2, start, start.after(TTL), TTL, Allowance::FOR_DRIFT);
+        let mut rounds = Rounds::new(Mechanisms::ALL);
+        let mut ask = |at: Time, moved: bool, vote: ExtensionVote| {
+            let round = round_at(at);
+            assert!(rounds.begin(round.clone(), &mut attempt));
+            round.with(|round| {
+                (0..2).for_each(|node| assert!(round.sending(node, Via::unfenced(1), at)));
+                if moved {
+                    round.clock_moved(0);
+                }
+                round.vote(0, vote);
+                round.vote(1, ExtensionVote::Extended);
+                (round.result(at), round.repair_again(at, at.after(TTL)).map(|(_, up_to)| up_to))
+            })
+        };
+        let (above, soon) = (ExtensionVote::FreeAbove(7), start.after(TTL / 2));
+        assert_eq!(ask(start, true, ExtensionVote::Free), (Renewed::Unknown, None));
+        assert_eq!(ask(soon, false, above), (Renewed::Unknown, Some(vec![Some(7), None])));
+        assert_eq!(ask(start.after(TTL), false, above), (Renewed::Gone, None), "for long enough");
+        assert!(matches!(ask(soon, false, ExtensionVote::Extended).0, Renewed::Until(..)));
+        assert_eq!(ask(soon, false, above), (Renewed::Gone, None), "that was found again");
     }
 }

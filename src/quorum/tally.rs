@@ -39,6 +39,11 @@ impl Tally {
         self.no += 1;
     }
 
+    /// Whether so many more votes for it are enough.
+    pub(crate) const fn wins_with(&self, more: usize) -> bool {
+        self.yes + more >= self.needed
+    }
+
     /// The verdict; once it is not `Pending` further votes do not change it.
     ///
     /// Success and failure have thresholds of their own: with four nodes two noes settle it, since

@@ -168,6 +168,31 @@ pub(crate) fn a_holder_that_was_stopped_past_its_lease_knows_when_it_wakes() {
     }
 }
 
+/// The thread that would tell of the end wakes up together with the holder, which looks and drops the guard.
+pub(crate) fn a_stopped_holder_that_looks_first_is_told_of_its_loss() {
+    const KEY: &str = "quorlock:orders/42";
+    let rounds = std::env::var("QUORLOCK_ROUNDS");
+    let rounds: u32 = rounds.map_or(3, |rounds| rounds.parse().expect("a number"));
+
+    let servers = Servers::start(3);
+    let mut told = Vec::new();
+    for _ in 0..rounds {
+        let mut holder = Helper::start(&roles::HOLD_AND_HEAR, &servers);
+        holder.expect("held");
+        holder.stop();
+        wait_until("the end of the lease", PROMPT, || {
+            servers.iter().all(|server| server.get(KEY).is_none())
+        });
+        // It is there when the holder wakes up, so that nothing else comes first.
+        holder.go();
+        holder.wake();
+        told.push(holder.hear());
+        holder.finish_within(SHORT);
+    }
+    let untold = told.iter().filter(|told| *told != "1 message, 1 call").count();
+    assert_eq!(untold, 0, "{untold} of {rounds} losses were not told once: {told:?}");
+}
+
 /// A hung master finds a renewal in its receive buffer when it wakes up, long after the lease has ended,
 /// and nobody is left who could give that lock back.
 pub(crate) fn a_renewal_that_runs_late_takes_no_lock_for_a_killed_holder() {

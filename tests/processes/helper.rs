@@ -84,10 +84,14 @@ impl Helper {
     /// Waits until the helper [says](say) `word`.
     #[track_caller]
     pub(crate) fn expect(&self, word: &str) {
-        match self.words.recv_timeout(PROMPT) {
-            Ok(said) => assert_eq!(said, word, "from the helper \"{}\"", self.role),
-            Err(error) => panic!("no \"{word}\" from the helper \"{}\": {error}", self.role),
-        }
+        assert_eq!(self.hear(), word, "from the helper \"{}\"", self.role);
+    }
+
+    /// Waits for the next thing that the helper [says](say).
+    #[track_caller]
+    pub(crate) fn hear(&self) -> String {
+        let said = self.words.recv_timeout(PROMPT);
+        said.unwrap_or_else(|error| panic!("nothing from the helper \"{}\": {error}", self.role))
     }
 
     /// Has a helper go on that [waits](wait_for_go) for it.

@@ -43,6 +43,10 @@ fn main() {
             endings::a_holder_that_was_stopped_past_its_lease_knows_when_it_wakes,
         ),
         trial(
+            "a_stopped_holder_that_looks_first_is_told_of_its_loss",
+            endings::a_stopped_holder_that_looks_first_is_told_of_its_loss,
+        ),
+        trial(
             "a_renewal_that_runs_late_takes_no_lock_for_a_killed_holder",
             endings::a_renewal_that_runs_late_takes_no_lock_for_a_killed_holder,
         ),

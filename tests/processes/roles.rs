@@ -3,7 +3,7 @@
 use std::env;
 use std::panic;
 use std::path::PathBuf;
-use std::sync::OnceLock;
+use std::sync::{OnceLock, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ pub(crate) struct Role {
     pub(crate) run: fn(),
 }
 
-const ALL: [&Role; 13] = [
+const ALL: [&Role; 14] = [
     &IN_A_STATIC,
     &IN_A_LOCAL,
     &IN_A_THREAD,
@@ -30,6 +30,7 @@ const ALL: [&Role; 13] = [
     &GIVE_UP,
     &HOLD,
     &HOLD_AND_CHECK,
+    &HOLD_AND_HEAR,
     &PANIC,
     &COUNT,
     &COUNT_UNLOCKED,
@@ -172,6 +173,29 @@ pub(crate) static HOLD_AND_CHECK: Role = Role {
         drop(guard);
         say("dropped");
         wait_for_go();
+    },
+};
+
+/// Takes the lock and says `held`. Told to go on, it checks the lock, drops it as soon as it is lost, and
+/// says what it was told of that: `1 message, 1 call`.
+pub(crate) static HOLD_AND_HEAR: Role = Role {
+    name: "hold and hear",
+    run: || {
+        let locks = locks(HELD_TTL);
+        let guard = locks.lock(NAME).expect("healthy nodes");
+        let lost = guard.lost().clone();
+        let (call, called) = mpsc::channel();
+        guard.on_lost(move |reason| call.send(reason).expect("somebody listens"));
+        say("held");
+        wait_for_go();
+        while guard.check().is_ok() {
+            std::hint::spin_loop();
+        }
+        drop(guard);
+        // Both end when nobody is left who could tell of anything.
+        let messages = lost.iter().count();
+        let calls = called.iter().count();
+        say(&format!("{messages} message, {calls} call"));
     },
 };
 

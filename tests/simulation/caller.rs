@@ -37,6 +37,8 @@ enum Doing {
     Thinking,
     Attempting(Call, Claim),
     Confirming(Call, Claim, Rc<Round<Confirmation>>),
+    /// The verdict is there, and more nodes have to be heard.
+    Hearing(Call, Claim),
     Pausing(Call, Pause),
     /// It stands in line behind others of its client.
     Waiting(Call),
@@ -61,9 +63,9 @@ impl Caller {
     /// What it was trying to get, and its call.
     pub(super) fn into_parts(self) -> (Option<Claim>, Option<Call>) {
         match self.doing {
-            Doing::Attempting(call, claim) | Doing::Confirming(call, claim, _) => {
-                (Some(claim), Some(call))
-            }
+            Doing::Attempting(call, claim)
+            | Doing::Confirming(call, claim, _)
+            | Doing::Hearing(call, claim) => (Some(claim), Some(call)),
             Doing::Pausing(call, _) | Doing::Waiting(call) => (None, Some(call)),
             _ => (None, None),
         }
@@ -86,6 +88,7 @@ impl Caller {
             Doing::Thinking | Doing::Nothing => caller.doing = Doing::Thinking,
             Doing::Attempting(..)
             | Doing::Confirming(..)
+            | Doing::Hearing(..)
             | Doing::Pausing(..)
             | Doing::Waiting(_)
             | Doing::Extending(..)
@@ -128,25 +131,26 @@ impl Caller {
                 }
                 Self::conclude(client, index, cx, call, claim);
             }
+            Doing::Hearing(call, claim) => Self::conclude(client, index, cx, call, claim),
             Doing::Pausing(call, pause) => Self::waited(client, index, cx, call, pause),
             Doing::Waiting(call) => Self::next(client, index, cx, call, true),
             Doing::Holding(held, usage) => Self::used(client, index, cx, held, usage),
             Doing::Extending(held, round, usage, ttl, again) => {
-                let confirmed = held.conclude(cx, &round);
+                held.conclude(cx, &round);
                 let doubtful = !again && round.with(|round| round.is_doubtful(cx.now()));
                 if doubtful && Self::extend(client, index, cx, &held, ttl, usage, true) {
                     return;
-                } else if confirmed {
-                    held.repair_again(client, cx, &round);
                 }
+                held.repair_again(client, cx, &round);
                 held.sleep_anew(cx);
                 Self::hold(client, index, cx, held, usage);
             }
-            Doing::Unlocking(held, round, Unlock { valid_until, gone }) => {
+            Doing::Unlocking(held, round, Unlock { valid_until, gone, basis }) => {
                 let result = round.with(|release| release.result());
                 let valid = valid_until.is_some_and(|until| cx.now() < until);
                 let calm = cx.phase == Phase::Probing;
-                if let Some(what) = unlocked(cx.net, &held.claim, result, valid, gone, calm) {
+                let what = unlocked(cx.net, &held.claim, basis, result, valid, gone, calm);
+                if let Some(what) = what {
                     cx.net.checks.report(cx.net.now, "releases", what);
                 }
                 Self::rest(client, index, cx);

@@ -32,6 +32,8 @@ pub(super) struct Claim {
     pub(super) number: u64,
     /// When that was, in true time.
     pub(super) granted_at: Duration,
+    /// The first node was not reached then.
+    pub(super) without_first: bool,
 }
 
 impl Claim {
@@ -61,6 +63,7 @@ impl Claim {
             attempt: Rc::new(Round::new(attempt, reply::acquire, waiter)),
             number: 0,
             granted_at: Duration::ZERO,
+            without_first: false,
         }
     }
 

@@ -78,6 +78,7 @@ pub(super) struct Settings {
     pub(super) local_queues: bool,
     /// How long a quarantine lasts.
     pub(super) max_ttl: Duration,
+    pub(super) fall_back_after: Option<Duration>,
     pub(super) habit: Habit,
     /// Its user may end connections on the servers.
     pub(super) may_end: bool,
@@ -150,6 +151,12 @@ pub(super) struct Client {
     pub(super) ending: BTreeMap<u64, Rc<Held>>,
 }
 
+fn shared(configuration: &Configuration, settings: Settings, net: &Network) -> Rc<Shared> {
+    let Settings { fall_back_after, node_timeout, .. } = settings;
+    let mechanisms = net.switches.mechanisms;
+    Rc::new(Shared::new(configuration, fall_back_after, node_timeout, mechanisms))
+}
+
 impl Client {
     pub(super) fn new(index: usize, plan: &Plan, net: &mut Network) -> Self {
         let setup = plan.setup(index);
@@ -166,6 +173,7 @@ impl Client {
             quarantine: plan.quarantine,
             local_queues: plan.local_queues,
             max_ttl: plan.longest_ttl(),
+            fall_back_after: setup.fall_back_after,
             habit: setup.habit,
             may_end: plan.may_end[index],
         };
@@ -185,7 +193,7 @@ impl Client {
             callers: Vec::new(),
             sessions: Vec::new(),
             numbers: LastNumbers::default(),
-            shared: Rc::new(Shared::new(&configuration, net.switches.mechanisms)),
+            shared: shared(&configuration, settings, net),
             configuration,
             lines: Vec::new(),
             held: BTreeMap::new(),
@@ -204,7 +212,7 @@ impl Client {
         self.process = net.fresh();
         self.numbers = LastNumbers::default();
         self.sessions = (0..self.settings.nodes).map(|_| Session::default()).collect();
-        self.shared = Rc::new(Shared::new(&self.configuration, net.switches.mechanisms));
+        self.shared = shared(&self.configuration, self.settings, net);
         let (how_many, mechanisms) = (self.how_many, net.switches.mechanisms);
         self.with(net, |client, cx| {
             // The last one of the plan, and those who keep away from it.
@@ -379,7 +387,7 @@ impl Client {
             let valid = !held.lease.borrow().remaining(self.clock.at(net.now)).is_zero();
             let until = if valid { until } else { until.min(net.now) };
             let (claim, now) = (&held.claim, net.now);
-            if net.checks.lease(*id, self.index, claim, held.terms.get(), until, now)
+            if net.checks.lease(*id, self.index, claim, held.kept(), until, now)
                 && let Some(what) = open_to_others(net, claim.name, &claim.owner, until)
             {
                 net.checks.report(now, "exclusion", what);

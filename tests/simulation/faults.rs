@@ -95,6 +95,10 @@ pub(super) enum Fault {
     Deleted {
         name: usize,
     },
+    /// The node is out of memory: it sets no new key, and says so.
+    Full {
+        node: usize,
+    },
     /// The node's wall clock is set back.
     WallClockBack {
         node: usize,
@@ -167,6 +171,7 @@ impl fmt::Display for Fault {
             Self::Paused { client } => write!(f, "client {client} is paused"),
             Self::Crashed { client } => write!(f, "client {client} is killed"),
             Self::Dropped { client } => write!(f, "client {client} drops its locks"),
+            Self::Full { node } => write!(f, "node {node} is out of memory"),
             Self::Deleted { name } => write!(f, "the keys of name {name} are deleted"),
             Self::WallClockBack { node, by } => {
                 write!(f, "the wall clock of node {node} is set back by {by:?}")
@@ -198,6 +203,7 @@ pub(super) fn begin(world: &mut World, fault: &Fault) {
     }
     match *fault {
         Fault::Hung { node } => world.net.nodes[node].hung += 1,
+        Fault::Full { node } => world.net.nodes[node].full += 1,
         Fault::Down { node } => world.net.stop(node, true),
         Fault::Amnesia { node } => world.net.stop(node, false),
         Fault::Flushed { node } => {
@@ -241,6 +247,7 @@ pub(super) fn end(world: &mut World, fault: &Fault) {
     let nodes = world.net.nodes.len();
     match *fault {
         Fault::Hung { node } => world.net.resume(node),
+        Fault::Full { node } => world.net.nodes[node].full -= 1,
         Fault::Down { node } | Fault::Amnesia { node } => world.net.start(node),
         Fault::Flushed { .. } if world.plan.quarantine => {}
         Fault::Flushed { node } | Fault::WallClockForward { node, .. } => {

@@ -5,13 +5,14 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::checkers::Agreed;
+use super::checkers::{Agreed, Kept};
 use super::claim::Claim;
 use super::client::{Client, Cx, Note};
 use super::round::Round;
 use crate::kinds::reply;
 use crate::quorum::{
-    Basis, Extension, Lease, LossReason, Next, Renewed, Rounds, Terms, Ticket, Time, majority,
+    Basis, Extension, Lease, LossReason, Next, Quorum, Renewed, Rounds, Terms, Ticket, Time,
+    majority,
 };
 
 /// How long the answers are listened to that a verdict did not need: mostly, all are there by then.
@@ -55,12 +56,13 @@ impl Held {
         client: &mut Client,
         cx: &mut Cx<'_>,
         claim: Claim,
+        basis: Basis,
         valid_until: Time,
         ticket: Ticket,
         refused: bool,
     ) -> Rc<Self> {
         let id = cx.net.fresh();
-        let lease = Lease::new(claim.terms, Basis::Majority, claim.started, valid_until)
+        let lease = Lease::new(claim.terms, basis, claim.started, valid_until)
             .hurried((id % 8) as f64 / 7.0);
         let rounds = Rounds::new(claim.terms.allowance.mechanisms);
         let held = Rc::new(Self {
@@ -101,6 +103,12 @@ impl Held {
             wanted: self.wanted.get(),
             promised: self.promised.get(),
         }
+    }
+
+    /// On what terms it is held, for the checkers.
+    pub(super) fn kept(&self) -> Kept {
+        let on_first = self.lease.borrow().basis() == Basis::FirstNode;
+        Kept { terms: self.terms.get(), on_first }
     }
 
     /// Another caller has it from now on, as the `sequence`-th to whom it was handed.
@@ -174,6 +182,8 @@ impl Held {
                     held.hear_out(cx, round);
                 } else if !again && round.with(|round| round.is_doubtful(cx.now())) {
                     held.renew(client, cx, true);
+                } else if let Some(again) = held.repair_again(client, cx, &round) {
+                    held.hear_out(cx, again);
                 } else {
                     held.look(client, cx);
                 }
@@ -207,7 +217,8 @@ impl Held {
     /// Whether so many nodes are known to be down that no majority can confirm.
     fn is_hopeless(&self, client: &Client, cx: &Cx<'_>) -> bool {
         let up = client.workers.iter().filter(|worker| !worker.is_down()).count();
-        !self.rounds.borrow().ended() && up < majority(cx.settings.nodes)
+        let on_majority = self.lease.borrow().basis() == Basis::Majority;
+        !self.rounds.borrow().ended() && on_majority && up < majority(cx.settings.nodes)
     }
 
     fn renew(self: &Rc<Self>, client: &mut Client, cx: &mut Cx<'_>, again: bool) {
@@ -242,7 +253,7 @@ impl Held {
         let extension =
             Extension::new(cx.settings.nodes, started, answer_by, ttl, basis, allowance);
         if by_holder {
-            self.lease.borrow_mut().extending(ttl, extension.valid_at_most());
+            self.lease.borrow_mut().extending(ttl, started, extension.valid_at_most());
             self.promised.set(self.lease.borrow().valid_until());
         }
         let (valid_until, repair_until) =
@@ -265,6 +276,9 @@ impl Held {
         let now = cx.now();
         let renewed = round.with(|extension| extension.result(now));
         self.lease.borrow_mut().renewed(renewed, now);
+        if matches!(renewed, Renewed::Until(_, Basis::Majority)) {
+            cx.shared.note_quorum(Quorum::Reached, now, now);
+        }
         matches!(renewed, Renewed::Until(..))
     }
 
@@ -337,7 +351,7 @@ impl Held {
             cx.net.tell(|| {
                 format!("client {who}: {} is told that it is lost: {reason:?}", self.claim.short())
             });
-            cx.net.checks.told(who, &self.claim, self.terms.get(), reason, ended, cx.net.now);
+            cx.net.checks.told(who, &self.claim, self.kept(), reason, ended, cx.net.now);
             let longest_ttl = self.lease.borrow().longest_ttl();
             client.release(cx, &self.claim, longest_ttl);
             client.gone(cx, self, true);

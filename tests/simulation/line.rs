@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use super::caller::Caller;
+use super::checkers::outlives;
 use super::client::{Client, Cx};
 use super::held::Held;
 use super::manners::Manner;
@@ -135,10 +136,14 @@ impl Client {
         let Some((ticket, sequence)) = chosen else { return false };
         let Some(slot) = queue.with(ticket) else { return false };
         slot.handed = Some(held.clone());
-        held.handed_over(slot.terms, sequence, now);
+        let terms = slot.terms;
+        held.handed_over(terms, sequence, now);
         let (who, caller) = (cx.client, slot.caller);
         cx.net
             .tell(|| format!("client {who}: {} is handed to caller {caller}", held.claim.short()));
+        if let Some(what) = outlives(cx.net, &held.claim, terms) {
+            cx.net.checks.report(cx.net.now, "terms", what);
+        }
         held.sleep_anew(cx);
         self.wake(cx, name, Wake::One(ticket));
         true

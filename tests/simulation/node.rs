@@ -14,6 +14,8 @@ pub(super) struct SimNode {
     /// How many reasons there are for it to hang, and to be down.
     pub(super) hung: u32,
     pub(super) down: u32,
+    /// And to be out of memory.
+    pub(super) full: u32,
     /// Counts the processes; connections to an earlier one are dead.
     pub(super) incarnation: u64,
     /// Connections with a request to run, once it does not hang any more, in order.
@@ -34,6 +36,7 @@ impl SimNode {
             rate_ppm,
             hung: 0,
             down: 0,
+            full: 0,
             incarnation: 0,
             waiting: Vec::new(),
             was_set_back: false,
@@ -64,6 +67,7 @@ impl SimNode {
 
     pub(super) fn call(&mut self, command: &[Vec<u8>], now: Duration) -> Reply {
         let wall = self.wall(now);
+        self.engine.set_full(self.full > 0);
         self.engine.call(command, wall)
     }
 
@@ -101,6 +105,11 @@ impl SimNode {
         if self.value(key, now).as_deref() != Some(owner) {
             return self.away_until;
         }
+        self.away_until.max(self.key_until(key, now))
+    }
+
+    /// Until when, in true time, the key that is there lives.
+    pub(super) fn key_until(&mut self, key: &[u8], now: Duration) -> Duration {
         let end_ms = self.end_ms(key, now);
         if end_ms < 0 {
             return Duration::MAX;
@@ -109,7 +118,7 @@ impl SimNode {
         let end = Duration::from_millis(end_ms as u64 + 1);
         let left = end.saturating_sub(self.wall(now)).as_micros() as i128;
         let left = left * 1_000_000 / (1_000_000 + i128::from(self.rate_ppm));
-        self.away_until.max(now + Duration::from_micros(left as u64))
+        now + Duration::from_micros(left as u64)
     }
 
     /// The process ends; the next one begins with its data, or without.

@@ -59,6 +59,8 @@ pub(super) struct Plan {
     pub(super) turns: Option<u32>,
     /// Which clients' users may end connections on the servers.
     pub(super) may_end: Vec<bool>,
+    /// After how long without a majority clients fall back to the first node; `None`: they never do.
+    pub(super) fall_back_after: Option<Duration>,
     /// What each client is set to, if that is not the same for all.
     pub(super) setups: Vec<Setup>,
 }
@@ -120,6 +122,7 @@ impl Plan {
             lasts: FAULTS_END,
             turns: None,
             may_end: Vec::new(),
+            fall_back_after: None,
             setups: Vec::new(),
         };
         if !quiet && chance.one_in(8) {
@@ -150,6 +153,12 @@ impl Plan {
                 plan.step_a_clock(&mut chance);
             }
             plan.begin_late(&mut chance);
+        }
+        // By chance of its own, so that all other plans are what they would be without.
+        let mut chance = Chance::new(seed ^ 0xfa11_bac4);
+        let may = !quiet && !plan.pair && !plan.new_set && plan.nodes >= 3;
+        if may && chance.one_in(6) {
+            plan.may_fall_back(&mut chance);
         }
         plan
     }
@@ -218,11 +227,40 @@ impl Plan {
         }
     }
 
+    /// All clients may fall back to the first node. Some reach nothing else for a while; and meanwhile it
+    /// restarts empty, fills up, is flushed, has its clock set, and comes and goes.
+    pub(super) fn may_fall_back(&mut self, chance: &mut Chance) {
+        self.fall_back_after = Some(chance.ms(1..600));
+        let end = FAULTS_END.as_millis() as u64;
+        for _ in 0..chance.pick(&[2, 4, 8]) {
+            let at = chance.ms(0..end);
+            let lasts = chance.ms(500..8_000);
+            for client in 0..self.callers.len() {
+                if chance.one_in(2) {
+                    let lasts = lasts.mul_f64(0.5 + chance.share() / 2.0);
+                    let fault = Fault::Isolated { client, split: 1 };
+                    self.faults.push(Scheduled { at, lasts, fault });
+                }
+            }
+            let fault = match chance.below(6) {
+                0 => Fault::Amnesia { node: 0 },
+                1 => Fault::Flushed { node: 0 },
+                2 => Fault::Down { node: 0 },
+                3 => Fault::ClockJumps { node: 0, by: chance.ms(100..100_000) },
+                _ => Fault::Full { node: 0 },
+            };
+            let at = at + chance.ms(300..3_000);
+            let lasts = chance.ms(10..3_000);
+            self.faults.push(Scheduled { at, lasts, fault });
+        }
+    }
+
     /// What a client is set to.
     pub(super) fn setup(&self, client: usize) -> Setup {
-        let Self { nodes, ttl, clock_tolerance, node_timeout, .. } = *self;
+        let Self { nodes, ttl, clock_tolerance, node_timeout, fall_back_after, .. } = *self;
         let (max_ttl, habit) = (ttl * 4, Habit::Anything);
-        let usual = Setup { nodes, ttl, max_ttl, clock_tolerance, node_timeout, habit };
+        let usual =
+            Setup { nodes, ttl, max_ttl, clock_tolerance, node_timeout, fall_back_after, habit };
         self.setups.get(client).copied().unwrap_or(usual)
     }
 
@@ -257,7 +295,9 @@ impl Plan {
     /// Whether numbers have to rise, whatever nodes forget: while a majority keeps its marks (which is seen
     /// when one forgets), or while the masters' clocks agree.
     pub(super) fn promises_tokens(&self) -> bool {
-        self.fencing && !self.wrong_rates
+        // The first node's number is known to no majority.
+        let falls_back = (0..self.callers.len()).any(|it| self.setup(it).fall_back_after.is_some());
+        self.fencing && !falls_back && !self.wrong_rates
     }
 
     /// Whether the masters' clocks agree as well as a lock lives.

@@ -16,6 +16,9 @@ pub(super) trait Asker {
     /// That copy has certainly not run.
     fn unsent(&self, node: usize);
 
+    /// The node's clock, read right behind the answer that comes next, is not where it has to be.
+    fn clock_moved(&self, _node: usize) {}
+
     /// The one answer of a node; whom to wake, if that decided it.
     fn answer(&self, node: usize, answer: Result<&Reply, Failure>, now: Time) -> Option<Note>;
 }
@@ -25,6 +28,8 @@ pub(super) struct Round<B: Ballot> {
     read: fn(&Value) -> Result<B::Vote, Unexpected>,
     waiter: Note,
     told: Cell<bool>,
+    /// The first node has answered, be it with an error, or is known to grant nothing.
+    pub(super) reached_first: Cell<bool>,
 }
 
 impl<B: Ballot> Round<B> {
@@ -33,7 +38,8 @@ impl<B: Ballot> Round<B> {
         read: fn(&Value) -> Result<B::Vote, Unexpected>,
         waiter: Note,
     ) -> Self {
-        Self { ballot: RefCell::new(ballot), read, waiter, told: Cell::new(false) }
+        let (told, reached_first) = (Cell::new(false), Cell::new(false));
+        Self { ballot: RefCell::new(ballot), read, waiter, told, reached_first }
     }
 
     pub(super) fn with<R>(&self, f: impl FnOnce(&mut B) -> R) -> R {
@@ -59,11 +65,19 @@ impl<B: Ballot> Asker for Round<B> {
         self.with(|ballot| ballot.unsent(node));
     }
 
+    fn clock_moved(&self, node: usize) {
+        self.with(|ballot| ballot.clock_moved(node));
+    }
+
     fn answer(&self, node: usize, answer: Result<&Reply, Failure>, _now: Time) -> Option<Note> {
         let vote = match answer {
             Err(failure) => Err(failure),
+            Ok(Reply::Error(_)) => Err(Failure::Error),
             Ok(reply) => (self.read)(&value(reply)).map_err(|Unexpected| Failure::Unknown),
         };
+        if node == 0 && !matches!(vote, Err(Failure::NotSent | Failure::Unknown)) {
+            self.reached_first.set(true);
+        }
         self.with(|ballot| match vote {
             Ok(vote) => ballot.vote(node, vote),
             Err(failure) => ballot.fail(node, failure),

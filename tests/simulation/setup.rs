@@ -14,6 +14,8 @@ pub(super) struct Setup {
     pub(super) max_ttl: Duration,
     pub(super) clock_tolerance: Duration,
     pub(super) node_timeout: Duration,
+    /// After how long without a majority it falls back to the first node; `None`: never.
+    pub(super) fall_back_after: Option<Duration>,
     pub(super) habit: Habit,
 }
 
@@ -24,6 +26,8 @@ pub(super) enum Habit {
     Anything,
     /// They take the first name and keep it; should they lose it, they take it again.
     Keeps,
+    /// The same, after that time.
+    KeepsFrom(Duration),
     /// They want the first name all the time, each time for a moment.
     Contends,
     /// They want the first name all the time, have it shortly, and want it again at once.
@@ -38,7 +42,7 @@ impl Habit {
     /// When the first call is made, unless at once.
     pub(super) fn begins(self) -> Duration {
         match self {
-            Self::TriesOnce(after) => after,
+            Self::TriesOnce(after) | Self::KeepsFrom(after) => after,
             Self::Anything | Self::Keeps | Self::Contends | Self::Insists | Self::Works(_) => {
                 Duration::ZERO
             }
@@ -50,7 +54,9 @@ impl Habit {
         match self {
             Self::Anything => None,
             Self::TriesOnce(_) => (calls == 0).then_some(Patience::Once),
-            Self::Keeps | Self::Insists | Self::Works(_) => Some(Patience::Forever),
+            Self::Keeps | Self::KeepsFrom(_) | Self::Insists | Self::Works(_) => {
+                Some(Patience::Forever)
+            }
             Self::Contends => Some(Patience::Until(cx.now().after(cx.net.chance.ms(500..4_000)))),
         }
     }
@@ -59,7 +65,7 @@ impl Habit {
     pub(super) fn until(self, now: Time) -> Option<Time> {
         match self {
             Self::Anything => None,
-            Self::Keeps => Some(now.after(Duration::from_secs(3_600))),
+            Self::Keeps | Self::KeepsFrom(_) => Some(now.after(Duration::from_secs(3_600))),
             Self::Contends | Self::TriesOnce(_) => Some(now),
             Self::Insists => Some(now.after(Duration::from_micros(300))),
             Self::Works(time) => Some(now.after(time)),

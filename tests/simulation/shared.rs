@@ -2,6 +2,7 @@
 //! else wants the locks.
 
 use std::cell::{Cell, RefCell};
+use std::time::Duration;
 
 use super::manners::Manners;
 use super::setup::Setup;
@@ -9,7 +10,7 @@ use super::wake::Channels;
 use crate::quorum::admission::Admission;
 use crate::quorum::mark::Configuration;
 use crate::quorum::set_time::SetTime;
-use crate::quorum::{ClockNews, Mechanisms, Offset, Time, set_time};
+use crate::quorum::{ClockNews, Mechanisms, Offset, Outlook, Quorum, Time, set_time};
 
 pub(super) struct Shared {
     pub(super) admission: RefCell<Admission>,
@@ -18,6 +19,8 @@ pub(super) struct Shared {
     pub(super) standstills: Cell<u64>,
     pub(super) channels: RefCell<Channels>,
     pub(super) manners: RefCell<Manners>,
+    /// What all calls together know of the quorum.
+    outlook: RefCell<Outlook>,
 }
 
 pub(super) fn configuration(setup: Setup, quarantine: bool) -> Configuration {
@@ -27,19 +30,36 @@ pub(super) fn configuration(setup: Setup, quarantine: bool) -> Configuration {
         max_ttl: setup.max_ttl,
         clock_tolerance: setup.clock_tolerance,
         quarantine,
-        index: None,
+        // Where it matters, each node's mark says which one it is.
+        index: setup.fall_back_after.map(|_| 0),
     }
 }
 
 impl Shared {
-    pub(super) fn new(configuration: &Configuration, mechanisms: Mechanisms) -> Self {
+    pub(super) fn new(
+        configuration: &Configuration,
+        fall_back_after: Option<Duration>,
+        node_timeout: Duration,
+        mechanisms: Mechanisms,
+    ) -> Self {
+        let ordered = fall_back_after.is_some();
         Self {
-            admission: RefCell::new(Admission::new(configuration, false, mechanisms)),
+            admission: RefCell::new(Admission::new(configuration, ordered, mechanisms)),
+            outlook: RefCell::new(Outlook::new(fall_back_after, node_timeout)),
             clocks: RefCell::new(vec![None; configuration.nodes]),
             standstills: Cell::new(0),
             channels: RefCell::default(),
             manners: RefCell::new(Manners::new(mechanisms)),
         }
+    }
+
+    pub(super) fn outlook(&self) -> Outlook {
+        *self.outlook.borrow()
+    }
+
+    /// An attempt that began at `started` has shown that much of the quorum.
+    pub(super) fn note_quorum(&self, quorum: Quorum, started: Time, now: Time) {
+        self.outlook.borrow_mut().note(quorum, started, now);
     }
 
     pub(super) fn saw_clock(&self, node: usize, offset: Offset) {

@@ -204,3 +204,23 @@ fn without_counting_the_nodes_that_are_free() {
     let switches = Switches { mechanisms, ..Switches::ALL_ON };
     is_found_where("counting", Plan::become_a_pair, switches, &["load"]);
 }
+
+#[test]
+fn without_the_first_nodes_grant_where_clients_fall_back() {
+    let mechanisms = Mechanisms { first_node_must_grant: false, ..ALL };
+    without("the first node's grant", mechanisms, &["exclusion"]);
+}
+
+/// Whoever was killed with a lock that was handed on would keep everybody out for as long as the one before
+/// has asked for.
+#[test]
+fn without_keeping_to_the_terms_of_who_is_handed_the_lock() {
+    let mechanisms = Mechanisms { hand_over_keeps_to_terms: false, ..ALL };
+    let switches = Switches { mechanisms, ..Switches::ALL_ON };
+    let in_line = |plan: &mut Plan| {
+        plan.names = 1;
+        plan.local_queues = true;
+        plan.callers.iter_mut().for_each(|callers| *callers = 4);
+    };
+    is_found_where("keeping to the terms", in_line, switches, &["terms"]);
+}

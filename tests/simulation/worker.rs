@@ -42,11 +42,14 @@ pub(super) struct Job {
     repetition: Option<Repetition>,
     /// An acquisition, and the mark that it comes with.
     pub(super) under: Option<Rc<str>>,
+    /// It is asked for a lock that is held.
+    holding: bool,
 }
 
 impl Job {
     fn asks(outgoing: Outgoing, asker: Rc<dyn Asker>, under: Option<Rc<str>>) -> Self {
-        Self { outgoing, asker: Some(asker), release: None, repetition: None, under }
+        let asker = Some(asker);
+        Self { outgoing, asker, release: None, repetition: None, under, holding: false }
     }
 }
 
@@ -85,8 +88,8 @@ pub(super) struct Worker {
     /// Answered, but not done: they go out again, one by one.
     again: Vec<Job>,
     together: bool,
-    /// What the node has granted, while its clock is not read.
-    granted: Vec<(Job, Reply)>,
+    /// What the node has granted, or says against holders, while its clock is not read.
+    by_the_clock: Vec<(Job, Reply)>,
     reopened: bool,
     kept: VecDeque<Job>,
     /// Releases that are delivered again, and when.
@@ -116,7 +119,7 @@ impl Worker {
             calls: VecDeque::new(),
             again: Vec::new(),
             together: true,
-            granted: Vec::new(),
+            by_the_clock: Vec::new(),
             reopened: false,
             kept: VecDeque::new(),
             repeated: Vec::new(),
@@ -165,10 +168,10 @@ impl Worker {
         outgoing: Outgoing,
         asker: Rc<dyn Asker>,
     ) {
+        let job = Job { holding: true, ..Job::asks(outgoing, asker, None) };
         if cx.shared.admission.borrow().serves_holders(self.node) {
-            self.ask(cx, outgoing, asker);
+            self.take(cx, job);
         } else {
-            let job = Job::asks(outgoing, asker, None);
             self.undeliverable(cx, job, Failure::NotSent);
         }
     }
@@ -196,7 +199,8 @@ impl Worker {
         repetition: Repetition,
     ) {
         let (release, repetition) = (Some(until), Some(repetition));
-        self.take(cx, Job { outgoing, asker, release, repetition, under: None });
+        let job = Job { outgoing, asker, release, repetition, under: None, holding: false };
+        self.take(cx, job);
     }
 
     /// That time in milliseconds of the node's own clock, or somewhat before; 0 if it is not known.
@@ -243,7 +247,7 @@ impl Worker {
 
     /// The connection is given up; what is in flight was written over it.
     fn leaves(&mut self, cx: &Cx<'_>, conn: ConnId) {
-        if !(self.in_flight.is_empty() && self.again.is_empty() && self.granted.is_empty()) {
+        if !(self.in_flight.is_empty() && self.again.is_empty() && self.by_the_clock.is_empty()) {
             let id = cx.settings.may_end.then_some(conn as u64);
             self.old.given_up(&cx.net.run_of(conn), id, cx.now());
         }
@@ -262,7 +266,7 @@ impl Worker {
             _ => return,
         }
         let Some(call) = self.calls.pop_front() else {
-            if !self.granted.is_empty() && self.saw_clock(cx, conn, wall) {
+            if !self.by_the_clock.is_empty() && self.saw_clock(cx, conn, wall) {
                 self.done(cx, conn);
             }
             return;
@@ -311,8 +315,9 @@ impl Worker {
                 admission.doubt(self.node, None);
             }
         }
-        if job.under.is_some() && is_granted(reply) {
-            self.granted.push((job, reply.clone()));
+        let denies = job.holding && *reply != Reply::Int(1) && !matches!(reply, Reply::Error(_));
+        if job.under.is_some() && is_granted(reply) || denies {
+            self.by_the_clock.push((job, reply.clone()));
         } else {
             self.answer(cx, &job, Ok(reply));
             self.repeat(cx, job);
@@ -331,8 +336,8 @@ impl Worker {
         }
     }
 
-    /// The node's clock came behind the answers; what was granted counts by that. `false`: it is read once
-    /// more first.
+    /// The node's clock came behind the answers; what was granted counts by that, and what is said against
+    /// holders. `false`: it is read once more first.
     fn saw_clock(&mut self, cx: &mut Cx<'_>, conn: ConnId, wall: Duration) -> bool {
         let offset = Offset::new(wall.as_micros() as i64, self.asked_at, cx.now());
         cx.shared.saw_clock(self.node, offset);
@@ -342,18 +347,21 @@ impl Worker {
                 cx.remind(cx.now(), Note::Look { node, epoch: 0 });
             }
         }
-        let doubtful = verdict == ClockVerdict::Doubtful && !self.granted.is_empty();
-        if doubtful && self.rereads < READ_AGAIN {
+        let takes = self.by_the_clock.iter().any(|(job, _)| job.under.is_some());
+        if verdict == ClockVerdict::Doubtful && takes && self.rereads < READ_AGAIN {
             self.rereads += 1;
             self.asked_at = cx.now();
             cx.net.send(conn, Message { command: vec![b"TIME".to_vec()], parts: Vec::new() });
             return false;
         }
-        for (job, reply) in std::mem::take(&mut self.granted) {
+        for (job, reply) in std::mem::take(&mut self.by_the_clock) {
+            if let Some(asker) = job.asker.as_ref().filter(|_| verdict == ClockVerdict::Moved) {
+                asker.clock_moved(self.node);
+            }
             let answer = match verdict {
-                ClockVerdict::Fits => Ok(&reply),
-                ClockVerdict::Moved => Err(Failure::NotAdmitted),
-                ClockVerdict::Doubtful => Err(Failure::Error),
+                ClockVerdict::Moved if !job.holding => Err(Failure::NotAdmitted),
+                ClockVerdict::Doubtful if !job.holding => Err(Failure::Error),
+                _ => Ok(&reply),
             };
             self.answer(cx, &job, answer);
         }
@@ -432,8 +440,8 @@ impl Worker {
         self.calls.clear();
         self.rereads = 0;
         self.in_flight.extend(std::mem::take(&mut self.again));
-        let granted = std::mem::take(&mut self.granted).into_iter().map(|(job, _)| job);
-        self.in_flight.extend(granted);
+        let jobs = std::mem::take(&mut self.by_the_clock).into_iter().map(|(job, _)| job);
+        self.in_flight.extend(jobs);
     }
 
     /// The connection was closed by the other side.
@@ -496,7 +504,7 @@ impl Worker {
     /// Looks at the node, or sends what waits, if nothing else is under way.
     fn work(&mut self, cx: &mut Cx<'_>) {
         let State::Up(conn) = self.state else { return };
-        if !self.in_flight.is_empty() || !self.granted.is_empty() {
+        if !self.in_flight.is_empty() || !self.by_the_clock.is_empty() {
             return;
         }
         if cx.net.is_alive(conn) {

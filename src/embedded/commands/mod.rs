@@ -22,6 +22,12 @@ pub(super) struct State {
     pub(super) keyspace: Keyspace,
     pub(super) identity: Identity,
     pub(super) channels: Channels,
+    /// The node is out of memory.
+    #[cfg(test)]
+    pub(super) full: bool,
+    /// The present script has written something, after which a server lets it go on.
+    #[cfg(test)]
+    pub(super) wrote: bool,
 }
 
 /// Which run of which node this is.
@@ -100,7 +106,24 @@ impl State {
         if !command.takes(words.len()) {
             return Err(Fault::of("ERR Wrong number of args calling Redis command from script"));
         }
+        #[cfg(test)]
+        self.check_memory(command)?;
         (command.run)(self, rest)
+    }
+
+    /// A server that is out of memory refuses what could need more, unless the script has written before.
+    #[cfg(test)]
+    fn check_memory(&mut self, command: &Command) -> Result<(), Fault> {
+        match command.name {
+            "SET" if self.full && !self.wrote => {
+                Err(Fault::of("OOM command not allowed when used memory > 'maxmemory'."))
+            }
+            "SET" | "DEL" | "PEXPIRE" => {
+                self.wrote = true;
+                Ok(())
+            }
+            _ => Ok(()),
+        }
     }
 }
 

@@ -276,6 +276,21 @@ fn it_is_told_when_a_majority_will_grant() {
     assert_eq!(ready_in(&machine), None, "nobody knows");
 }
 
+/// Where clients may fall back, a majority without the first node's grant wins nothing.
+#[test]
+fn where_clients_fall_back_the_first_node_is_waited_for_as_well() {
+    let mut machine = Admission::new(&configuration(3), true, Mechanisms::ALL);
+    for node in 0..3 {
+        let configuration = Configuration { index: Some(node), ..configuration(3) };
+        let state = if node == 0 { quarantined(Some(9_000)) } else { State::Admitted };
+        let run = format!("r{node}");
+        see(&mut machine, node, look(&run, Some(&mark(&configuration, &run, state))), at(0));
+    }
+    assert_eq!(machine.ready_in(at(0), exactly(2_000)), Some(ms(7_000)));
+    machine.lost(0);
+    assert_eq!(machine.ready_in(at(0), exactly(2_000)), Some(Duration::ZERO), "it is not there");
+}
+
 #[test]
 fn an_operator_ends_the_quarantine_that_was_seen_and_no_later_one() {
     let (configuration, mut machine) = one_of_three(quarantined(Some(9_000)));

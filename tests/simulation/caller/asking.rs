@@ -3,8 +3,10 @@
 use super::call::Call;
 use super::waiting::Pause;
 use super::{BACKOFF, Caller, Doing};
+use std::time::Duration;
+
 use crate::quorum::{
-    Attempt, Ballot, Conclusion, Judged, Judgement, Outcome, Outlook, Patience, Quorum, Step,
+    Attempt, Ballot, Basis, Conclusion, Judged, Judgement, Outcome, Patience, Quorum, Step,
     asking_order,
 };
 use crate::simulation::claim::Claim;
@@ -101,10 +103,13 @@ impl Caller {
     ) {
         claim.saw_numbers(client);
         let now = cx.now();
-        let outlook = Outlook::new(None, cx.settings.node_timeout);
+        let outlook = cx.shared.outlook();
         let judged = claim.attempt.with(|attempt| outlook.judge(attempt, now));
-        let Judged::Concluded(Judgement { conclusion, quorum, .. }) = judged else {
-            panic!("nobody falls back here: {judged:?}");
+        let Judged::Concluded(Judgement { conclusion, basis, quorum }) = judged else {
+            // It looks again and again, as a thread does, until the answers are there or their time is over.
+            const MOMENT: Duration = Duration::from_millis(1);
+            client.callers[index].doing = Doing::Hearing(call, claim);
+            return client.callers[index].remind(cx, now.after(MOMENT));
         };
         if Self::disagrees(cx) {
             // A node was heard of meanwhile. A lock that was won all the same is given back.
@@ -132,7 +137,14 @@ impl Caller {
         if let Step::Finish(outcome @ Outcome::Granted { valid_until, number }) = step {
             claim.number = number;
             claim.granted_at = cx.net.now;
-            let held = Held::begin(client, cx, claim, valid_until, call.ticket, call.refused);
+            claim.without_first = !claim.attempt.reached_first.get();
+            cx.shared.note_quorum(quorum, claim.started, now);
+            if basis == Basis::FirstNode {
+                let (who, short) = (cx.client, claim.short());
+                cx.net.tell(|| format!("client {who}, caller {index}: {short} falls back"));
+            }
+            let (ticket, refused) = (call.ticket, call.refused);
+            let held = Held::begin(client, cx, claim, basis, valid_until, ticket, refused);
             let now = cx.net.now;
             let until = cx.clock.when(valid_until);
             cx.net.checks.granted(&held.claim, 0, until, now);
@@ -146,6 +158,7 @@ impl Caller {
             call.refused |= matches!(conclusion, Conclusion::Held { .. });
             client.concluded(cx, call.name, conclusion);
         }
+        cx.shared.note_quorum(quorum, claim.started, now);
         let (who, now) = (cx.client, cx.net.now);
         let held = matches!(conclusion, Conclusion::Held { .. });
         if settled || held {

@@ -112,7 +112,8 @@ impl Caller {
             patience,
             backoff: BACKOFF,
             no_quorum_timeout: cx.settings.no_quorum_timeout,
-            ordered: true,
+            // Whoever may fall back hears the first node of the configuration in any case.
+            ordered: cx.settings.fall_back_after.is_none(),
             mechanisms,
         });
         let limited = !rolling

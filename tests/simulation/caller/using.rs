@@ -17,6 +17,8 @@ pub(super) struct Unlock {
     pub(super) valid_until: Option<Time>,
     /// Its keys had been deleted.
     pub(super) gone: bool,
+    /// What it rested on.
+    pub(super) basis: Basis,
 }
 
 /// What it does with the lock.
@@ -148,12 +150,9 @@ impl Caller {
         client.callers[index].epoch = cx.net.fresh();
         let note = client.callers[index].note();
         let duties = held.claim.close();
-        let release = Release::new(
-            cx.settings.nodes,
-            &duties,
-            Basis::Majority,
-            held.claim.terms.allowance.mechanisms,
-        );
+        let basis = held.lease.borrow().basis();
+        let mechanisms = held.claim.terms.allowance.mechanisms;
+        let release = Release::new(cx.settings.nodes, &duties, basis, mechanisms);
         let round = Rc::new(Round::new(release, reply::release, note));
         let call = held.claim.release_call(None);
         let longest_ttl = held.lease.borrow().longest_ttl();
@@ -168,7 +167,7 @@ impl Caller {
         client.gone(cx, held, !valid);
         cx.remind(cx.now().after(cx.settings.node_timeout), note);
         client.callers[index].doing =
-            Doing::Unlocking(held.clone(), round, Unlock { valid_until, gone });
+            Doing::Unlocking(held.clone(), round, Unlock { valid_until, gone, basis });
     }
 
     fn tell_end(index: usize, cx: &mut Cx<'_>, held: &Held, what: &str) {

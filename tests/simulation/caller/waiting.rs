@@ -133,6 +133,7 @@ impl Caller {
             let note = caller.note();
             let (Doing::Attempting(call, ..)
             | Doing::Confirming(call, ..)
+            | Doing::Hearing(call, _)
             | Doing::Pausing(call, _)
             | Doing::Waiting(call)) = &mut caller.doing
             else {

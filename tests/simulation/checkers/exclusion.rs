@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::Kept;
 use crate::simulation::claim::Claim;
 
 #[derive(Default)]
@@ -10,6 +11,8 @@ pub(super) struct Exclusion {
     leases: BTreeMap<u64, Lease>,
     /// Until when each owner's lock was valid by its own word.
     ends: BTreeMap<Vec<u8>, Duration>,
+    /// Until when the first node would keep each owner's key, as it was set there last.
+    on_first_until: BTreeMap<Vec<u8>, Duration>,
 }
 
 struct Lease {
@@ -18,6 +21,11 @@ struct Lease {
     owner: String,
     watched: bool,
     until: Duration,
+    began: Duration,
+    /// It rests on the first node alone.
+    on_first: bool,
+    /// The first node was not reached when it was granted.
+    without_first: bool,
 }
 
 impl Exclusion {
@@ -30,18 +38,22 @@ impl Exclusion {
         lock: u64,
         client: usize,
         claim: &Claim,
-        watched: bool,
+        kept: Kept,
         until: Duration,
         now: Duration,
     ) -> Option<String> {
+        let (watched, on_first) = (kept.is_watched(), kept.on_first);
         let mine = self.leases.entry(lock).or_insert_with(|| Lease {
             client,
             name: claim.name,
             owner: claim.owner.clone(),
             watched,
             until,
+            began: now,
+            on_first,
+            without_first: claim.without_first,
         });
-        mine.watched = watched;
+        (mine.watched, mine.on_first) = (watched, on_first);
         self.ends.insert(claim.owner.clone().into_bytes(), until);
         let lapsed = std::mem::replace(&mut mine.until, until);
         if lapsed < now && until > now {
@@ -55,10 +67,13 @@ impl Exclusion {
         if until <= now {
             return None;
         }
-        let other = self
-            .leases
-            .iter()
-            .find(|(id, lease)| **id != lock && lease.name == claim.name && lease.until > now);
+        let mine = &self.leases[&lock];
+        let other = self.leases.iter().find(|(id, lease)| {
+            **id != lock
+                && lease.name == claim.name
+                && lease.until > now
+                && !self.is_fallbacks_price(mine, lease)
+        });
         other.map(|(_, other)| {
             format!(
                 "name {} is held by client {client} as {}, valid for another {:?}, and by client \
@@ -71,6 +86,34 @@ impl Exclusion {
                 other.until - now,
             )
         })
+    }
+
+    /// Whether nobody has promised that these two do not live side by side: one rests on the first node
+    /// alone and the other one on a majority, and that node was out of the other one's reach.
+    ///
+    /// It was so when a majority granted the later one. Or the key of the earlier one has run out on the
+    /// first node, where it was not renewed, before somebody fell back to that node.
+    fn is_fallbacks_price(&self, one: &Lease, other: &Lease) -> bool {
+        let (alone, by_majority) = match (one.on_first, other.on_first) {
+            (true, false) => (one, other),
+            (false, true) => (other, one),
+            _ => return false,
+        };
+        if alone.began <= by_majority.began {
+            return by_majority.without_first;
+        }
+        let until = self.on_first_until.get(by_majority.owner.as_bytes());
+        until.is_none_or(|until| *until <= alone.began)
+    }
+
+    /// The first node has the key of that owner, and keeps it until then.
+    pub(super) fn is_on_first(&mut self, owner: &[u8], until: Duration) {
+        self.on_first_until.insert(owner.to_vec(), until);
+    }
+
+    /// Whether the lease of that owner rests on the first node alone.
+    pub(super) fn rests_on_first(&self, owner: &str) -> bool {
+        self.leases.values().any(|lease| lease.on_first && lease.owner == owner)
     }
 
     /// The name and the end of the lease that this owner has.

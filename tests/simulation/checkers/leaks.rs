@@ -25,6 +25,8 @@ pub(in super::super) struct Ran<'a> {
     /// When the owner's key ended, and when it ends now, by the node's clock; `None`: it has none.
     pub(in super::super) ended: Option<i64>,
     pub(in super::super) ends: Option<i64>,
+    /// Until when the node grants the lock to nobody else, in true time.
+    pub(in super::super) closed_until: Duration,
     /// The node's clock was set back at some time.
     pub(in super::super) set_back: bool,
 }

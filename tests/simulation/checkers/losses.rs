@@ -52,7 +52,7 @@ impl Losses {
 }
 
 /// A holder was told of a loss, whose validity ended at `ended`; its process last began to run at
-/// `woken`. Keys were `gone` for good, or never. What is wrong with it.
+/// `woken`. Keys may have been `gone` for good, or never. What is wrong with it.
 pub(super) fn told(
     claim: &Claim,
     terms: Terms,

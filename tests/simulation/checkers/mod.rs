@@ -20,7 +20,7 @@ use std::time::Duration;
 pub(super) use leaks::{Ran, kept_back, leaked};
 pub(super) use releases::{comes_back, unlocked};
 pub(super) use room::open_to_others;
-pub(super) use terms::Agreed;
+pub(super) use terms::{Agreed, outlives};
 pub(super) use turns::Turns;
 
 use self::exclusion::Exclusion;
@@ -42,6 +42,21 @@ pub(super) struct Violation {
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} after {:.4} s: {}", self.checker, self.at.as_secs_f64(), self.what)
+    }
+}
+
+/// On what terms a lock is held.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Kept {
+    pub(super) terms: Terms,
+    /// It rests on the first node alone.
+    pub(super) on_first: bool,
+}
+
+impl Kept {
+    /// Whether the nodes are asked for it again and again.
+    fn is_watched(self) -> bool {
+        self.terms.renewed && self.terms.max_hold.is_none()
     }
 }
 
@@ -160,18 +175,17 @@ impl Checks {
         lock: u64,
         client: usize,
         claim: &Claim,
-        terms: Terms,
+        kept: Kept,
         until: Duration,
         now: Duration,
     ) -> bool {
-        let watched = terms.renewed && terms.max_hold.is_none();
         let before = self.exclusion.until(lock);
-        let found = self.exclusion.lease(lock, client, claim, watched, until, now);
+        let found = self.exclusion.lease(lock, client, claim, kept, until, now);
         if let Some(what) = found.filter(|_| self.promise_exclusion) {
             self.report(now, "exclusion", what);
         }
         self.losses.lease(lock, client, until);
-        if let Some(what) = self.losses.goes_on(lock, now).filter(|_| watched) {
+        if let Some(what) = self.losses.goes_on(lock, now).filter(|_| kept.is_watched()) {
             self.report(now, "losses", what);
         }
         until > now && before != Some(until)
@@ -188,6 +202,11 @@ impl Checks {
         if let Some(what) = terms::broken(claim.short(), valid_until, agreed) {
             self.report(now, "terms", what);
         }
+    }
+
+    /// Whether the lease of that owner rests on the first node alone.
+    pub(super) fn rests_on_first(&self, owner: &str) -> bool {
+        self.exclusion.rests_on_first(owner)
     }
 
     /// The name and the end of the lease that this owner has.
@@ -234,6 +253,9 @@ impl Checks {
 
     /// A node ran a request.
     pub(super) fn ran(&mut self, ran: &Ran<'_>, now: Duration) {
+        if ran.node == 0 && ran.ends.is_some() {
+            self.exclusion.is_on_first(ran.owner, ran.closed_until);
+        }
         if ran.what == "extend" && ran.ended.is_none() && ran.ends.is_some() {
             self.repaired.insert(ran.owner.to_vec());
         }
@@ -271,7 +293,7 @@ impl Checks {
         &mut self,
         client: usize,
         claim: &Claim,
-        terms: Terms,
+        Kept { terms, on_first }: Kept,
         reason: LossReason,
         ended: Duration,
         now: Duration,
@@ -286,7 +308,9 @@ impl Checks {
             self.report(now, "losses", what);
         }
         let woken = self.woken(client);
-        if let Some(what) = losses::told(claim, terms, reason, self.unguarded, ended, woken, now) {
+        // A lock of the fallback ends when somebody else has it elsewhere, be it for a moment.
+        let gone = self.unguarded || on_first;
+        if let Some(what) = losses::told(claim, terms, reason, gone, ended, woken, now) {
             self.report(now, "losses", what);
         }
     }

@@ -1,6 +1,6 @@
 //! What a holder is told when it gives a lock back.
 
-use crate::quorum::{ReleaseResult, majority};
+use crate::quorum::{Basis, ReleaseResult, majority};
 use crate::simulation::claim::Claim;
 use crate::simulation::network::Network;
 
@@ -26,12 +26,14 @@ pub(in super::super) fn comes_back(net: &mut Network, key: &[u8], owner: &[u8]) 
 pub(in super::super) fn unlocked(
     net: &mut Network,
     claim: &Claim,
+    basis: Basis,
     result: ReleaseResult,
     valid: bool,
     gone: bool,
     calm: bool,
 ) -> Option<String> {
-    let (now, all) = (net.now, net.nodes.len());
+    let deciding = if basis == Basis::FirstNode { 1 } else { net.nodes.len() };
+    let (now, all) = (net.now, deciding);
     let key = format!("name-{}", claim.name).into_bytes();
     let mut theirs = 0;
     for node in 0..all {

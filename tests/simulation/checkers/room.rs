@@ -16,9 +16,15 @@ pub(in super::super) fn open_to_others(
     if !net.checks.promise_exclusion || !net.checks.one_configuration {
         return None;
     }
-    let (now, all) = (net.now, net.nodes.len());
+    // Of a lock of the fallback, the first node alone.
+    let deciding = if net.checks.rests_on_first(owner) { 1 } else { net.nodes.len() };
+    let (now, all) = (net.now, deciding);
     let key = format!("name-{name}").into_bytes();
-    let ends = net.nodes.iter_mut().map(|node| node.closed_until(&key, owner.as_bytes(), now));
+    let ends = net
+        .nodes
+        .iter_mut()
+        .take(deciding)
+        .map(|node| node.closed_until(&key, owner.as_bytes(), now));
     let mut ends: Vec<_> = ends.collect();
     let free = ends.iter().filter(|end| **end < until).count();
     ends.sort_unstable();

@@ -2,6 +2,8 @@
 //! something that was heard of it.
 
 use crate::quorum::{Terms, Time};
+use crate::simulation::claim::Claim;
+use crate::simulation::network::{LATEST, Network};
 
 /// What one holder of a lock agreed to.
 pub(in super::super) struct Agreed {
@@ -29,4 +31,29 @@ pub(super) fn broken(name: &str, valid_until: Time, agreed: &Agreed) -> Option<S
     } else {
         None
     }
+}
+
+/// A lock was handed to somebody on those terms, who would have asked the nodes for keys of that life. What is
+/// wrong with the keys that it got: should it crash, they are in everybody's way until they end.
+pub(in super::super) fn outlives(net: &mut Network, claim: &Claim, terms: Terms) -> Option<String> {
+    if !net.checks.promise_exclusion {
+        return None;
+    }
+    // What the one before has asked for may have run as late as that.
+    let most = net.now + terms.ttl.mul_f64(1.02) + LATEST;
+    let (now, owner) = (net.now, claim.owner.as_bytes());
+    for (node, at) in net.nodes.iter_mut().enumerate().filter(|(_, node)| !node.was_set_back) {
+        if at.value(&claim.key, now).as_deref() != Some(owner) {
+            continue;
+        }
+        let until = at.key_until(&claim.key, now);
+        if until > most {
+            let (short, left) = (claim.short(), until - now);
+            return Some(format!(
+                "{short} is handed to somebody who asks for {:?}, and lives on node {node} for {left:?}",
+                terms.ttl
+            ));
+        }
+    }
+    None
 }

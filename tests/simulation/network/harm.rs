@@ -141,11 +141,12 @@ impl Network {
         let ahead = offsets.clone();
         offsets.sort_unstable();
         let median = offsets[(setup.nodes - 1) / 2];
-        for (node, ahead) in self.nodes.iter_mut().zip(ahead) {
+        for (place, (node, ahead)) in self.nodes.iter_mut().zip(ahead).enumerate() {
             let reply = node.call(&look_request(MARK, None).eval(""), now);
             let anytime = Time::default();
             let look = read_look(&value(&reply), anytime, anytime).expect("a look");
-            let configuration = configuration(setup, plan.quarantine);
+            let mut configuration = configuration(setup, plan.quarantine);
+            configuration.index = configuration.index.map(|_| place);
             let (identity, state) = (look.identity, State::Admitted);
             let mark = Mark { configuration, identity, ahead_ms: ahead - median, state };
             node.call(&[b"SET".to_vec(), MARK.to_vec(), mark.to_string().into_bytes()], now);

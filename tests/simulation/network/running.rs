@@ -36,13 +36,16 @@ impl Network {
             let ours = at.value(key, now).as_ref() == Some(&**owner);
             let ends = ours.then(|| at.end_ms(key, now));
             let (ghost, ended) = (!open, *ended);
-            let ran = Ran { node, key, owner, what, ghost, ended, ends, set_back };
+            let closed_until = at.closed_until(key, owner, now);
+            let ran = Ran { node, key, owner, what, ghost, ended, ends, closed_until, set_back };
             self.checks.ran(&ran, now);
             if ghost && ended.is_none() && ours {
                 comes_back(self, key, owner);
             }
         }
-        if let Reply::Error(text) = &reply {
+        if let Reply::Error(text) = &reply
+            && self.nodes[node].full == 0
+        {
             let what = parts.iter().map(|part| part.what).collect::<Vec<_>>().join(", ");
             self.checks.report(now, "errors", format!("node {node} answers {what} with {text}"));
         }

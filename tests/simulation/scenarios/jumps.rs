@@ -59,3 +59,55 @@ fn a_process_that_begins_after_the_jump_sees_it_too() {
 fn without_the_note_a_process_that_begins_after_the_jump_is_granted_the_lock() {
     NEWCOMER.breaks(Mechanisms { clocks_are_noted: false, ..ALL }, &["exclusion"]);
 }
+
+/// The holder renews, and one clock jumps. With four nodes it reaches the last one just then, which has not
+/// got its key yet.
+fn a_holder_is_there(seed: u64, nodes: usize) -> Plan {
+    let holder = Setup { nodes, ..client(seconds(5), Habit::Keeps) };
+    let other = Setup { habit: Habit::Contends, ..holder };
+    let mut plan = calm(seed, nodes, &[holder, other]);
+    let mut chance = Chance::new(seed);
+    let by = chance.ms(5_000..3_600_000);
+    let jump = JUMP + chance.ms(0..2_000);
+    plan.faults = vec![at(jump, Fault::ClockJumps { node: 0, by })];
+    if nodes > 2 {
+        let cut = Fault::Cut { client: 0, node: nodes - 1 };
+        plan.faults.push(fault(Duration::ZERO, jump - chance.ms(0..1_000), cut));
+    }
+    plan
+}
+
+/// The first client had the lock before, and keeps it until all is over.
+fn it_keeps_the_lock(run: &Run) -> bool {
+    let grants = |client| run.grants.iter().filter(move |grant| grant.client == client);
+    let held = grants(0).any(|grant| grant.at < JUMP);
+    held && !tells(run, "client 0", "is told that it is lost")
+}
+
+const TWO: Scenario =
+    Scenario { runs: 30, plan: |seed| a_holder_is_there(seed, 2), happened: it_keeps_the_lock };
+
+const FOUR: Scenario =
+    Scenario { runs: 30, plan: |seed| a_holder_is_there(seed, 4), happened: it_keeps_the_lock };
+
+const DENYING: Mechanisms = Mechanisms { moved_clocks_do_not_deny: false, ..ALL };
+
+#[test]
+fn a_clock_that_jumps_takes_the_lock_from_no_holder_on_two_nodes() {
+    TWO.holds(1);
+}
+
+#[test]
+fn a_moved_clock_that_denies_takes_the_lock_from_its_holder_on_two_nodes() {
+    TWO.breaks(DENYING, &["losses"]);
+}
+
+#[test]
+fn a_clock_that_jumps_takes_the_lock_from_no_holder_on_four_nodes() {
+    FOUR.holds(1);
+}
+
+#[test]
+fn a_moved_clock_that_denies_takes_the_lock_from_its_holder_on_four_nodes() {
+    FOUR.breaks(DENYING, &["losses"]);
+}

@@ -5,6 +5,7 @@
 mod clocks;
 mod configurations;
 mod contention;
+mod fallback;
 mod flushes;
 mod jumps;
 mod late;
@@ -96,6 +97,7 @@ fn calm(seed: u64, nodes: usize, setups: &[Setup]) -> Plan {
         lasts: FAULTS_END,
         turns: None,
         may_end: vec![true; clients],
+        fall_back_after: None,
         setups: setups.to_vec(),
     }
 }
@@ -103,7 +105,8 @@ fn calm(seed: u64, nodes: usize, setups: &[Setup]) -> Plan {
 /// A client of three nodes.
 fn client(ttl: Duration, habit: Habit) -> Setup {
     let (clock_tolerance, node_timeout) = (ms(100), ms(200));
-    Setup { nodes: 3, ttl, max_ttl: seconds(20), clock_tolerance, node_timeout, habit }
+    let max_ttl = seconds(20);
+    Setup { nodes: 3, ttl, max_ttl, clock_tolerance, node_timeout, fall_back_after: None, habit }
 }
 
 /// Something that goes wrong between those times.

@@ -1,0 +1,152 @@
+//! A lock of the fallback, and a majority that comes back while the first node is there and does not grant:
+//! it has forgotten the lock, or cannot say that it is there. Nobody else gets the lock.
+//!
+//! `QUORLOCK_ROUNDS` says how often each case is tried.
+
+mod support;
+
+use std::io::Write;
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use quorlock::{Builder, ErrorKind, Fallback, Mode, Quorlock, Renewal};
+use support::clients::{admitted, wait_connected};
+use support::{Server, Servers, wait_until};
+
+const LIMIT: Duration = Duration::from_secs(60);
+/// Of the locks, and the longest that there is: so a quarantine lasts as long.
+const TTL: Duration = Duration::from_secs(10);
+/// How long the majority is there, with clients that want the lock, while it is held.
+const TRIED: Duration = Duration::from_millis(1_500);
+const NAME: &str = "orders/42";
+
+fn rounds() -> u32 {
+    let rounds = std::env::var("QUORLOCK_ROUNDS");
+    rounds.map_or(2, |rounds| rounds.parse().expect("a number"))
+}
+
+fn builder(servers: &Servers) -> Builder {
+    Quorlock::builder()
+        .nodes(servers.urls())
+        .ttl(TTL)
+        .max_ttl(TTL)
+        .node_timeout(Duration::from_secs(1))
+        .no_quorum_timeout(LIMIT)
+        .fallback(Fallback::SingleNode { after: Duration::from_millis(300) })
+}
+
+/// One client falls back to the first of three nodes, `harm` comes to that node, and the others come back.
+/// Whether another client was granted the lock while the first one's was valid, and what it was told else.
+fn is_outvoted(servers: &mut Servers, harm: &dyn Fn(&mut Server), words: &str) -> bool {
+    let (first, second) = (admitted(builder(servers)), admitted(builder(servers)));
+    servers.iter_mut().skip(1).for_each(Server::pause);
+    // Not renewed: what it has is what the first node was asked for at the beginning.
+    let guard = first.mutex(NAME).renewal(Renewal::Manual).lock().expect("it falls back");
+    assert_eq!(guard.mode(), Mode::Fallback);
+    harm(&mut servers[0]);
+    servers.iter_mut().skip(1).for_each(Server::resume);
+    // One that is busy does not come back.
+    let comes_back = usize::from(words == "BUSY")..;
+    wait_until("the others are back", LIMIT, || {
+        second.node_stats()[comes_back.clone()].iter().all(|node| node.connected)
+    });
+    let (began, mut told) = (Instant::now(), false);
+    while began.elapsed() < TRIED {
+        match second.try_lock(NAME) {
+            Ok(Some(other)) => {
+                assert!(guard.check().is_ok(), "the attack was too slow, and shows nothing");
+                other.check().expect("it was granted a moment ago");
+                return true;
+            }
+            Ok(None) => {}
+            Err(error) => {
+                let known = [ErrorKind::NoQuorum];
+                let quarantined = matches!(error.kind(), ErrorKind::Quarantined { .. });
+                assert!(quarantined || known.contains(&error.kind()), "{error}");
+                told |= error.to_string().contains(words);
+            }
+        }
+    }
+    guard.check().expect("it was not renewed, and its time is not over");
+    assert!(told, "nobody was told of {words:?}");
+    false
+}
+
+/// The two guards of each round, of as many as are asked for.
+#[track_caller]
+fn nobody_is_outvoted(clocks: bool, harm: impl Fn(&mut Server), words: &str) {
+    let (rounds, mut outvoted) = (rounds(), 0);
+    for _ in 0..rounds {
+        let servers = if clocks { Servers::start_with_clocks(3) } else { Some(Servers::start(3)) };
+        let Some(mut servers) = servers else { return };
+        outvoted += u32::from(is_outvoted(&mut servers, &harm, words));
+    }
+    assert_eq!(outvoted, 0, "two valid guards in {outvoted} of {rounds} rounds");
+}
+
+#[test]
+fn a_first_node_that_restarts_empty_is_not_outvoted() {
+    nobody_is_outvoted(false, Server::restart_empty, "may have forgotten locks");
+}
+
+#[test]
+fn a_first_node_that_is_flushed_is_not_outvoted() {
+    let flush = |first: &mut Server| drop(first.command(&["FLUSHALL"]));
+    nobody_is_outvoted(false, flush, "may have forgotten locks");
+}
+
+#[test]
+fn a_first_node_that_is_full_is_not_outvoted() {
+    let fill = |first: &mut Server| drop(first.command(&["CONFIG", "SET", "maxmemory", "1"]));
+    nobody_is_outvoted(false, fill, "out of memory");
+}
+
+/// A long script of somebody else's; the server answers that it is busy, until it is killed.
+#[test]
+fn a_first_node_that_is_busy_is_not_outvoted() {
+    let occupy = |first: &mut Server| {
+        first.command(&["CONFIG", "SET", "lua-time-limit", "10"]);
+        let mut stream = TcpStream::connect(("127.0.0.1", first.port())).expect("it listens");
+        stream.write_all(b"EVAL \"while true do end\" 0\r\n").expect("it reads");
+        let busy = || first.try_command(&[b"PING"]).is_err_and(|it| it.code() == Some("BUSY"));
+        wait_until("the server is busy", LIMIT, busy);
+    };
+    nobody_is_outvoted(false, occupy, "BUSY");
+}
+
+#[test]
+fn a_first_node_whose_clock_is_set_forward_is_not_outvoted() {
+    nobody_is_outvoted(true, |first| first.set_clock(30), "may have");
+}
+
+/// `lock()` waits the first node's quarantine out, and gets the lock then.
+#[test]
+fn who_waits_gets_the_lock_after_the_first_nodes_quarantine() {
+    let mut servers = Servers::start(3);
+    let locks = admitted(builder(&servers));
+    servers[0].restart_empty();
+    wait_connected(&locks);
+    wait_until("the first node is in quarantine", LIMIT, || {
+        matches!(
+            locks.try_lock(NAME).map_err(|error| error.kind()),
+            Err(ErrorKind::Quarantined { .. })
+        )
+    });
+    let guard = locks.lock(NAME).expect("the quarantine ends");
+    assert_eq!(guard.mode(), Mode::Quorum);
+    guard.unlock().expect("all are there");
+}
+
+/// Clients with a fallback and clients without it are kept apart, for those without do not ask the first
+/// node before they believe a majority of the others.
+#[test]
+fn clients_with_and_without_a_fallback_do_not_share_a_set() {
+    let servers = Servers::start(3);
+    let with = admitted(builder(&servers));
+    let guard = with.lock(NAME).expect("all are there");
+    let without = builder(&servers).fallback(Fallback::Never).build().expect("valid settings");
+    let error = without.lock(NAME).expect_err("others are configured in another way");
+    assert_eq!(error.kind(), ErrorKind::Config);
+    assert!(error.to_string().contains("fallback is off here and on there"), "{error}");
+    guard.unlock().expect("it is ours");
+}

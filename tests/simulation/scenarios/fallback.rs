@@ -1,0 +1,101 @@
+//! Clients that fall back to the first node, and what happens to that node while somebody holds a lock
+//! there alone.
+
+use super::*;
+
+/// When the first client wants the lock, and something happens to the first node; and when the others come
+/// back for the second client.
+const WANTED: Duration = seconds(3);
+const HARMED: Duration = seconds(5);
+const BACK: Duration = seconds(6);
+
+/// Both clients reach nothing but the first node for a while. The first one falls back to it and keeps the
+/// lock; it never reaches the others again. The second one does, and wants the lock all the time.
+fn harmed(seed: u64, harm: Fault, lasts: Duration) -> Plan {
+    let fall_back_after = Some(ms(500));
+    let holder = Setup { fall_back_after, ..client(seconds(5), Habit::KeepsFrom(WANTED)) };
+    let other = Setup { habit: Habit::Contends, ..holder };
+    let mut plan = calm(seed, 3, &[holder, other]);
+    let mut chance = Chance::new(seed);
+    plan.faults = vec![
+        fault(seconds(2), seconds(20), Fault::Isolated { client: 0, split: 1 }),
+        fault(seconds(2), BACK, Fault::Isolated { client: 1, split: 1 }),
+    ];
+    let harmed = HARMED + chance.ms(0..500);
+    plan.faults.push(fault(harmed, harmed + lasts, harm));
+    plan
+}
+
+/// The first client has fallen back, and the second one is granted nothing before all is healed. (It is now
+/// and then, where it connects to the others sooner than to the first node.)
+fn the_holder_is_respected(run: &Run) -> bool {
+    let held = run.grants.iter().any(|grant| grant.client == 0 && grant.at < HARMED);
+    let first = first_grant(run, 1, HARMED);
+    held && tells(run, "client 0", "falls back") && first.is_none_or(|first| first > seconds(20))
+}
+
+const RESTARTS: Scenario = Scenario {
+    runs: 30,
+    plan: |seed| harmed(seed, Fault::Amnesia { node: 0 }, ms(20)),
+    happened: the_holder_is_respected,
+};
+
+const IS_FLUSHED: Scenario = Scenario {
+    runs: 30,
+    plan: |seed| harmed(seed, Fault::Flushed { node: 0 }, ms(20)),
+    happened: the_holder_is_respected,
+};
+
+const IS_FULL: Scenario = Scenario {
+    runs: 30,
+    plan: |seed| harmed(seed, Fault::Full { node: 0 }, seconds(13)),
+    happened: the_holder_is_respected,
+};
+
+const CLOCK_JUMPS: Scenario = Scenario {
+    runs: 30,
+    plan: |seed| harmed(seed, Fault::ClockJumps { node: 0, by: seconds(60) }, ms(20)),
+    happened: |run| tells(run, "client 0", "falls back"),
+};
+
+const OUTVOTED: Mechanisms = Mechanisms { first_node_must_grant: false, ..ALL };
+
+#[test]
+fn a_majority_does_not_outvote_a_first_node_that_restarts() {
+    RESTARTS.holds(2);
+}
+
+#[test]
+fn without_its_grant_a_majority_outvotes_a_first_node_that_restarts() {
+    RESTARTS.breaks(OUTVOTED, &["exclusion"]);
+}
+
+#[test]
+fn a_majority_does_not_outvote_a_first_node_that_is_flushed() {
+    IS_FLUSHED.holds(2);
+}
+
+#[test]
+fn without_its_grant_a_majority_outvotes_a_first_node_that_is_flushed() {
+    IS_FLUSHED.breaks(OUTVOTED, &["exclusion"]);
+}
+
+#[test]
+fn a_majority_does_not_outvote_a_first_node_that_is_full() {
+    IS_FULL.holds(2);
+}
+
+#[test]
+fn without_its_grant_a_majority_outvotes_a_first_node_that_is_full() {
+    IS_FULL.breaks(OUTVOTED, &["exclusion"]);
+}
+
+#[test]
+fn a_majority_does_not_outvote_a_first_node_whose_clock_jumps() {
+    CLOCK_JUMPS.holds(1);
+}
+
+#[test]
+fn without_its_grant_a_majority_outvotes_a_first_node_whose_clock_jumps() {
+    CLOCK_JUMPS.breaks(OUTVOTED, &["exclusion"]);
+}
