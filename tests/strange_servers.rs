@@ -114,8 +114,7 @@ fn garbage_ends_no_worker() {
     }
 }
 
-/// No timeout of the connection ends this one; the callers' own do, and then the node counts as one
-/// that is down.
+/// Each byte comes in time, and the answer does not.
 #[test]
 fn dribbled_bytes_hold_no_caller() {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
@@ -150,7 +149,7 @@ fn dribbled_bytes_hold_no_caller() {
     let locks = builder.node_timeout(Duration::from_millis(100)).build().expect("valid settings");
     wait_until("the node counts as down", LIMIT, || {
         let error = locks.try_lock("orders/42").expect_err("no answer is ever complete");
-        error.to_string().contains("kept its worker waiting")
+        error.to_string().contains("its answer began, and was not complete in time")
     });
     let start = Instant::now();
     let error = locks.close(Duration::from_millis(100)).expect_err("a release waits for the node");

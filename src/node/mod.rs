@@ -9,12 +9,14 @@ mod answers;
 mod batch;
 mod connection;
 mod exchange;
+mod faults;
 mod handle;
 mod job;
 mod kept;
 mod known;
 mod link;
 mod listening;
+mod login;
 mod looks;
 mod mailbox;
 mod moment;
@@ -24,6 +26,7 @@ mod set;
 mod subscriber;
 #[cfg(feature = "tls")]
 mod tls;
+mod wire;
 mod worker;
 
 pub(crate) use address::Address;
