@@ -108,6 +108,11 @@ impl Connection {
         self.known.clear();
     }
 
+    /// The server refused its source, and may not know it.
+    pub(super) fn forget(&mut self, script: &'static Script) {
+        self.known.retain(|known| !std::ptr::eq(*known, script));
+    }
+
     pub(super) fn run_id(&self) -> &str {
         &self.run_id
     }

@@ -23,7 +23,9 @@ pub fn server(reply: impl Fn(&str) -> Vec<u8> + Clone + Send + 'static) -> Strin
 
 /// Whether it is the admission's.
 pub fn is_look(words: &[String]) -> bool {
-    words[0].to_uppercase().starts_with("EVAL") && words[3].ends_with("{quorlock}:mark")
+    let command = words[0].to_uppercase();
+    // A batch names it as well, and more keys.
+    command.starts_with("EVAL") && words[2] == "1" && words[3].ends_with("{quorlock}:mark")
 }
 
 /// What became of answers without end.
@@ -87,6 +89,17 @@ pub fn redis(version: &str, reply: impl Fn(&str) -> Vec<u8> + Clone + Send + 'st
     server(move |command| handshake(&version, command).unwrap_or_else(|| reply(command)))
 }
 
+/// The same with a current version, where `reply` is given all words of the command.
+pub fn redis_of_words(reply: impl Fn(&[String]) -> Vec<u8> + Clone + Send + 'static) -> String {
+    serve(move |words, writer| {
+        let answer = match words[0].to_uppercase().as_str() {
+            _ if is_look(words) => admit(&words[5]),
+            command => handshake("7.0.15", command).unwrap_or_else(|| reply(words)),
+        };
+        writer.write_all(&answer).ok()
+    })
+}
+
 fn handshake(version: &str, command: &str) -> Option<Vec<u8>> {
     Some(match command {
         "PING" => b"+PONG\r\n".to_vec(),
@@ -114,6 +127,7 @@ fn info(version: &str) -> Vec<u8> {
 
 /// Until the other side leaves, or says something that is no Redis command.
 fn talk(stream: TcpStream, reply: Reply<'_>) -> Option<()> {
+    stream.set_nodelay(true).ok()?;
     let mut writer = stream.try_clone().ok()?;
     let mut reader = BufReader::new(stream);
     loop {
