@@ -19,6 +19,7 @@ use crate::quorum::{
     Acquisition, Attempt, Basis, Conclusion, Judged, Judgement, News, Outcome, Outlook, Patience,
     Policy, Quorum, Step, Time, asking_order, majority,
 };
+use crate::random::random;
 use crate::renewal::Timetable;
 use crate::round::{Interrupts, Round, Woken};
 use crate::stats::NodeStats;
@@ -233,9 +234,9 @@ impl Coordinator {
             };
             let step = match conclusion {
                 Conclusion::NotAdmitted => {
-                    acquisition.not_admitted(ready_in, started, now, rand::random())
+                    acquisition.not_admitted(ready_in, started, now, random())
                 }
-                _ => acquisition.concluded(conclusion, started, now, rand::random()),
+                _ => acquisition.concluded(conclusion, started, now, random()),
             };
             if let Step::Finish(Outcome::Granted { valid_until, number }) = step {
                 self.note(quorum, started, faults);

@@ -24,6 +24,7 @@ pub mod operations {
 }
 mod queue;
 mod quorum;
+mod random;
 mod renewal;
 mod round;
 #[cfg(all(test, feature = "embedded"))]
