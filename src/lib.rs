@@ -22,6 +22,7 @@ mod observe;
 pub mod operations {
     #![doc = include_str!("../OPERATIONS.md")]
 }
+mod process;
 mod queue;
 mod quorum;
 mod random;
