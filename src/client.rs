@@ -13,7 +13,9 @@ use crate::error::{Error, ErrorKind};
 use crate::exit;
 use crate::guard::Guard;
 use crate::kinds::Mutex;
+use crate::loss;
 use crate::node::{Address, Node};
+use crate::process::Process;
 use crate::skip;
 use crate::stats::NodeStats;
 
@@ -25,8 +27,10 @@ use crate::stats::NodeStats;
 /// The end of the last clone waits until all releases that are queued are answered, at most the
 /// node timeout. So does the normal end of the process, for clones in statics.
 ///
-/// A `fork` without `exec` takes no threads along, so the child must build its own `Quorlock`. In
-/// async code, wrap the blocking calls in `tokio::task::spawn_blocking` or the like.
+/// A `fork` without `exec` takes no threads along. So fork first, and build the `Quorlock` in the child: one
+/// that was built before is of no use there, and no other can be built then. Each call fails at once, with
+/// [`Closed`](ErrorKind::Closed), and drops do nothing, those of guards included: the parent's locks stay the
+/// parent's. In async code, wrap the blocking calls in `tokio::task::spawn_blocking` or the like.
 ///
 /// # Examples
 ///
@@ -50,6 +54,8 @@ pub struct Quorlock {
 /// Ends with the last clone, while guards may keep the coordinator alive for longer.
 struct Shared {
     coordinator: Arc<Coordinator>,
+    /// Whether its end waits for the releases that are queued.
+    waits: bool,
     /// Those that were started along with this client, and end after it.
     #[cfg(feature = "embedded")]
     nodes: std::sync::OnceLock<crate::embedded::Nodes>,
@@ -62,10 +68,13 @@ impl Quorlock {
     }
 
     pub(crate) fn start(addresses: Vec<Address>, settings: Settings) -> Result<Self, Error> {
-        let coordinator = Coordinator::start(addresses, settings)?;
+        let process = Process::builds()?;
+        loss::prepare();
+        let coordinator = Coordinator::start(process, addresses, settings)?;
         exit::wait_for(coordinator.unanswered(), coordinator.settings().flush_timeout());
         let shared = Shared {
             coordinator,
+            waits: true,
             #[cfg(feature = "embedded")]
             nodes: std::sync::OnceLock::new(),
         };
@@ -246,6 +255,7 @@ impl Quorlock {
     /// # Ok::<(), quorlock::Error>(())
     /// ```
     pub fn admit(&self) -> Result<(), Error> {
+        self.coordinator().process.check()?;
         skip::admit(self.coordinator())
     }
 
@@ -254,19 +264,25 @@ impl Quorlock {
     /// until their guards are dropped.
     ///
     /// Waits up to `timeout` until what was given back before is free: until its releases are
-    /// answered by all nodes that can be reached, and those are a majority.
+    /// answered by all nodes that can be reached, and those are a majority. If this is the last clone, its
+    /// end waits no longer than that.
     ///
     /// # Errors
     ///
     /// [`NoQuorum`](ErrorKind::NoQuorum) if that was not so in time: some keys end with their TTL
     /// only. The client is closed all the same.
     pub fn close(self, timeout: Duration) -> Result<(), Error> {
-        let coordinator = self.coordinator();
-        coordinator.close();
+        let coordinator = self.coordinator().clone();
+        coordinator.process.check()?;
         let until = clock::now().after(timeout);
-        if exit::flush(coordinator.unanswered(), until)
-            && clock::poll(until, || coordinator.majority_told())
-        {
+        coordinator.close();
+        let told = exit::flush(coordinator.unanswered(), until)
+            && clock::poll(until, || coordinator.majority_told());
+        if let Some(mut last) = Arc::into_inner(self.shared) {
+            // How long it may take was for the caller to say.
+            last.waits = false;
+        }
+        if told {
             return Ok(());
         }
         let message = format!(
@@ -280,7 +296,11 @@ impl Quorlock {
     /// Figures about each node, in the order of the configuration.
     #[must_use]
     pub fn node_stats(&self) -> Vec<NodeStats> {
-        self.coordinator().node_stats()
+        let coordinator = self.coordinator();
+        match coordinator.process.is_this() {
+            true => coordinator.node_stats(),
+            false => coordinator.names().iter().map(|name| NodeStats::unknown(name)).collect(),
+        }
     }
 }
 
@@ -292,7 +312,14 @@ impl fmt::Debug for Quorlock {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        let until = clock::now().after(self.coordinator.settings().flush_timeout());
-        exit::flush(self.coordinator.unanswered(), until);
+        if !self.coordinator.process.is_this() {
+            // It is the parent's, and never dropped here.
+            std::mem::forget(self.coordinator.clone());
+            #[cfg(feature = "embedded")]
+            std::mem::forget(self.nodes.get().cloned());
+        } else if self.waits {
+            let until = clock::now().after(self.coordinator.settings().flush_timeout());
+            exit::flush(self.coordinator.unanswered(), until);
+        }
     }
 }

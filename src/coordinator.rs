@@ -14,11 +14,13 @@ use crate::ident::{self, Name};
 use crate::node::{Address, Node, NodeSet};
 use crate::numbers::{Numbers, wait_for_clocks};
 use crate::observe;
+use crate::process::Process;
 use crate::queue::{self, Queues};
 use crate::quorum::{
     Acquisition, Attempt, Basis, Conclusion, Judged, Judgement, News, Outcome, Outlook, Patience,
     Policy, Quorum, Step, Time, asking_order, majority,
 };
+use crate::random::random;
 use crate::renewal::Timetable;
 use crate::round::{Interrupts, Round, Woken};
 use crate::stats::NodeStats;
@@ -29,6 +31,8 @@ mod refusal;
 
 /// The nodes and all that is shared by the clones of one client and the locks it gave out.
 pub(crate) struct Coordinator {
+    /// Whose threads work for it.
+    pub(crate) process: Process,
     nodes: Vec<Node>,
     set: Arc<NodeSet>,
     names: Arc<[Arc<str>]>,
@@ -55,7 +59,11 @@ struct Tried {
 
 impl Coordinator {
     /// Starts the workers.
-    pub(crate) fn start(addresses: Vec<Address>, settings: Settings) -> Result<Arc<Self>, Error> {
+    pub(crate) fn start(
+        process: Process,
+        addresses: Vec<Address>,
+        settings: Settings,
+    ) -> Result<Arc<Self>, Error> {
         let names: Arc<[Arc<str>]> =
             addresses.iter().map(|address| address.shown().clone()).collect();
         let set = NodeSet::new(
@@ -95,6 +103,7 @@ impl Coordinator {
         let queues = Queues::new(settings.mechanisms);
         let hub = Hub::new(names.len(), nudges, settings.mechanisms);
         Ok(Arc::new(Self {
+            process,
             nodes: nodes.collect::<Result<_, _>>()?,
             set,
             names,
@@ -159,6 +168,7 @@ impl Coordinator {
         patience: Patience,
         cancel: Option<&Receiver<()>>,
     ) -> Result<Option<Tenancy>, Error> {
+        self.process.check()?;
         let never = never();
         let interrupts = Interrupts { cancel: cancel.unwrap_or(&never), closed: &self.closed };
         stop_if(interrupts.poll(), &wanted.name)?;
@@ -234,9 +244,9 @@ impl Coordinator {
             };
             let step = match conclusion {
                 Conclusion::NotAdmitted => {
-                    acquisition.not_admitted(ready_in, started, now, rand::random())
+                    acquisition.not_admitted(ready_in, started, now, random())
                 }
-                _ => acquisition.concluded(conclusion, started, now, rand::random()),
+                _ => acquisition.concluded(conclusion, started, now, random()),
             };
             if let Step::Finish(Outcome::Granted { valid_until, number }) = step {
                 self.note(quorum, started, faults);
@@ -281,17 +291,6 @@ impl Coordinator {
     fn wait(&self, wanted: &Wanted, acquisition: &mut Acquisition) -> Waiting {
         acquisition.expects(self.queues.others(wanted.name.key()));
         self.hub.wait(channel(wanted), &self.nodes)
-    }
-
-    /// `Config`, if a node is in a state for whose sake no lock may be taken anywhere.
-    fn check_agreement(&self, name: &Name) -> Result<(), Error> {
-        match self.set.conflict() {
-            None => Ok(()),
-            Some(faults) => {
-                let message = format!("{name} cannot be locked: the nodes are not one set of ours");
-                Err(Error::config(message).with_faults(faults))
-            }
-        }
     }
 
     /// Ends all waiting calls, and every later one.

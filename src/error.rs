@@ -51,7 +51,8 @@ pub enum ErrorKind {
     Lost,
     /// The caller's own cancel channel fired.
     Cancelled,
-    /// The [`Quorlock`](crate::Quorlock) was closed.
+    /// The [`Quorlock`](crate::Quorlock) was closed; or this process is a child, by `fork`, of one that had
+    /// built one.
     Closed,
     /// On so many nodes the name belongs to something that is no lock that it can never be locked; or
     /// there is no number left for its [`FencingToken`](crate::FencingToken).

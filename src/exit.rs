@@ -11,6 +11,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use crate::clock;
+use crate::process::Process;
 use crate::quorum::Time;
 
 struct Client {
@@ -41,6 +42,10 @@ pub(crate) fn flush(unanswered: &AtomicUsize, until: Time) -> bool {
 }
 
 extern "C" fn at_exit() {
+    // A child by fork has its parent's hook, and its parent's list, which somebody may just have locked.
+    if !Process::has_built() {
+        return;
+    }
     let clients = std::mem::take(&mut *CLIENTS.lock());
     let start = clock::now();
     for Client { unanswered, timeout } in clients {

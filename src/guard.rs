@@ -8,6 +8,8 @@ use crossbeam_channel::Receiver;
 
 use crate::error::{Error, ErrorKind};
 use crate::held::Held;
+use crate::loss;
+use crate::process::Process;
 use crate::quorum::{Basis, FencingToken, LossReason};
 use crate::tenancy::Tenancy;
 
@@ -51,6 +53,11 @@ impl Guard {
         self.tenancy.held()
     }
 
+    /// The process that holds it; not this one, in a child of it.
+    fn process(&self) -> Process {
+        self.held().claim().coordinator().process
+    }
+
     /// The name of the lock, without the key prefix.
     #[must_use]
     pub fn name(&self) -> &[u8] {
@@ -60,7 +67,8 @@ impl Guard {
     /// What the lock rests on, as far as is known now.
     #[must_use]
     pub fn mode(&self) -> Mode {
-        match self.held().basis() {
+        let is_ours = self.process().is_this();
+        match if is_ours { self.held().basis() } else { Basis::Majority } {
             Basis::FirstNode => Mode::Fallback,
             Basis::Majority if self.held().claim().coordinator().nodes().len() == 1 => {
                 Mode::SingleNode
@@ -94,7 +102,10 @@ impl Guard {
     /// system has one.
     #[must_use]
     pub fn remaining(&self) -> Duration {
-        self.held().remaining()
+        match self.process().is_this() {
+            true => self.held().remaining(),
+            false => Duration::ZERO,
+        }
     }
 
     /// Makes sure that the lock is still ours.
@@ -104,6 +115,7 @@ impl Guard {
     /// [`Lost`](crate::ErrorKind::Lost) once [`remaining`](Self::remaining) is zero. From then on
     /// [`lost`](Self::lost) has its message.
     pub fn check(&self) -> Result<(), Error> {
+        self.process().check()?;
         self.held().check()
     }
 
@@ -132,7 +144,10 @@ impl Guard {
     /// ```
     #[must_use]
     pub fn lost(&self) -> &Receiver<LossReason> {
-        self.tenancy.notice.receiver()
+        match self.process().is_this() {
+            true => self.tenancy.notice.receiver(),
+            false => loss::ended().unwrap_or(self.tenancy.notice.receiver()),
+        }
     }
 
     /// Has `callback` called when the lock is lost, on a thread of its own; at once, on this one, if
@@ -142,7 +157,9 @@ impl Guard {
     /// It may block, panic, unlock or drop the guard: that holds up nothing else. A callback that owns
     /// the guard keeps it: such a lock is held until it is lost.
     pub fn on_lost(&self, callback: impl FnOnce(LossReason) + Send + 'static) {
-        self.tenancy.notice.call(Box::new(callback));
+        if self.process().is_this() {
+            self.tenancy.notice.call(Box::new(callback));
+        }
     }
 
     /// Has the lock live for `ttl` from now on at least, but not beyond its
@@ -162,6 +179,7 @@ impl Guard {
     /// held for longer than before (and for less, if less was asked for). With an even number of nodes it is
     /// so, too, for a moment after the clock of one of them was set forward.
     pub fn extend(&self, ttl: Duration) -> Result<(), Error> {
+        self.process().check()?;
         self.held().extend(ttl)
     }
 
@@ -177,6 +195,7 @@ impl Guard {
     /// ours until now, and may stay taken until its TTL is over. In both cases the lock is given
     /// back as far as the nodes can be reached.
     pub fn unlock(self) -> Result<(), Error> {
+        self.process().check()?;
         self.tenancy.give_back_and_wait()
     }
 

@@ -16,6 +16,7 @@ use crate::queue::Spot;
 use crate::quorum::{
     Basis, Extension, Lease, LossReason, Next, OpenRound, Renewed, Rounds, Time, majority,
 };
+use crate::random::random;
 use crate::renewal::Entry;
 use crate::round::Round;
 use crate::tenancy::{Tenancy, Tenant};
@@ -66,7 +67,7 @@ impl Held {
         claim.won(number);
         let tenant = Tenant::new(claim.token(0));
         let lease = Lease::new(claim.terms(), basis, claim.started(), valid_until);
-        let lease = lease.hurried(rand::random());
+        let lease = lease.hurried(random());
         let rounds = Rounds::new(claim.terms().allowance.mechanisms);
         let (poke, poked) = bounded(1);
         let held = Arc::new(Self {

@@ -5,6 +5,7 @@ use std::fmt;
 use uuid::Uuid;
 
 use crate::error::Error;
+use crate::random::random;
 
 /// The longest name, in bytes: as long as the longest path on Linux, which is a popular name.
 const LONGEST: usize = 4_096;
@@ -99,10 +100,9 @@ pub(crate) fn replicated_key(prefix: &[u8]) -> Vec<u8> {
     [prefix, b"{quorlock}:replicated"].concat()
 }
 
-/// A random number that no two attempts anywhere share: the bits of a UUID, out of a generator of the
-/// thread's own, which asks the system for randomness now and then only.
+/// A random number that no two attempts anywhere share: the bits of a UUID.
 pub(crate) fn random_owner() -> u128 {
-    uuid::Builder::from_random_bytes(rand::random()).into_uuid().as_u128()
+    uuid::Builder::from_random_bytes(random()).into_uuid().as_u128()
 }
 
 /// An owner id as it is written to the nodes.

@@ -22,8 +22,10 @@ mod observe;
 pub mod operations {
     #![doc = include_str!("../OPERATIONS.md")]
 }
+mod process;
 mod queue;
 mod quorum;
+mod random;
 mod renewal;
 mod round;
 #[cfg(all(test, feature = "embedded"))]

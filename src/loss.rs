@@ -1,7 +1,7 @@
 //! Telling the holder that its lock is lost.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use parking_lot::Mutex;
@@ -79,6 +79,18 @@ impl LossNotice {
             drop(before);
         }
     }
+}
+
+/// A channel that has ended, for a child by fork: the senders of the others' may be locked there.
+static ENDED: OnceLock<Receiver<LossReason>> = OnceLock::new();
+
+/// To be called before there is any lock.
+pub(crate) fn prepare() {
+    ENDED.get_or_init(|| bounded(1).1);
+}
+
+pub(crate) fn ended() -> Option<&'static Receiver<LossReason>> {
+    ENDED.get()
 }
 
 /// What is to be called about a loss.

@@ -19,3 +19,17 @@ pub struct NodeStats {
     /// lately. None of them: no connection for that either.
     pub listened_to: usize,
 }
+
+impl NodeStats {
+    /// Those of a node that nothing is known of.
+    pub(crate) fn unknown(node: &str) -> Self {
+        Self {
+            node: node.to_owned(),
+            connected: false,
+            writes: 0,
+            scripts: 0,
+            kept_releases: 0,
+            listened_to: 0,
+        }
+    }
+}

@@ -13,6 +13,7 @@ use crate::error::NodeFault;
 use crate::node::{Changes, Listeners, Node};
 use crate::observe;
 use crate::quorum::{Acquisition, Attempt, Cue, Mechanisms, Time, Watch};
+use crate::random::random;
 use crate::round::{Interrupts, Woken};
 
 /// How long a channel is listened to after its last waiter has left, lest locks that are waited for
@@ -336,7 +337,7 @@ pub(crate) fn pause(
     while let Some(cue) = waiting.sleep(until, interrupts)? {
         cued = true;
         let now = clock::now();
-        until = acquisition.cued(cue, until, now, rand::random());
+        until = acquisition.cued(cue, until, now, random());
         if until <= now {
             break;
         } else if cue == Cue::Listening {

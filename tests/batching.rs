@@ -2,13 +2,14 @@
 
 mod support;
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use quorlock::{Builder, Error, ErrorKind, Quorlock};
+use quorlock::{Builder, Error, ErrorKind, Guard, Quorlock};
 use support::clients::connected;
-use support::{Servers, wait_until};
+use support::{Server, Servers, fake, wait_until};
 
 const THREADS: usize = 64;
 /// Never to be waited for.
@@ -176,4 +177,76 @@ fn without_the_permission_that_batches_need_calls_are_made_one_by_one() {
     let errors = lock_in_threads(&locks, 20, |i| format!("orders/{i}"));
     assert!(errors.iter().all(Option::is_none), "{errors:?}");
     servers.wait_no_keys();
+}
+
+/// How often a script was called at a server, refused calls included.
+fn script_calls(server: &Server) -> u64 {
+    let info = server.command(&["INFO", "commandstats"]);
+    let info: String = redis::from_redis_value(info).expect("text");
+    let scripts = info.lines().filter(|line| line.starts_with("cmdstat_eval"));
+    let figures = scripts.flat_map(|line| line.split([':', ',']));
+    let counts = figures.filter_map(|figure| {
+        figure.strip_prefix("calls=").or_else(|| figure.strip_prefix("rejected_calls="))
+    });
+    counts.map(|count| count.parse::<u64>().expect("a number")).sum()
+}
+
+/// The locks that this many guards hold, given back in as few writes as possible.
+const MANY: usize = 200;
+
+fn many(locks: &Quorlock) -> Vec<Guard> {
+    let lock = |i| locks.try_lock(format!("orders/{i}")).expect("it answers").expect("it is free");
+    (0..MANY).map(lock).collect()
+}
+
+/// Each call is refused once: not once again for each other one.
+#[test]
+fn a_source_that_is_refused_is_not_sent_again_and_again() {
+    let mut server = Server::start();
+    server.command(&["ACL", "SETUSER", "locker", "on", ">secret", "~*", "&*", "+@all"]);
+    let url = server.url().replace("://", "://locker:secret@");
+    let locks = connected(builder([url]).max_ttl(LIMIT).ttl(LIMIT).node_timeout(LIMIT / 4));
+    let guards = many(&locks);
+    // The scripts that give back were not needed yet, and the one that takes stays known.
+    server.command(&["ACL", "SETUSER", "locker", "-eval"]);
+    let (calls, scripts) = (script_calls(&server), locks.node_stats()[0].scripts);
+    server.pause();
+    drop(guards);
+    server.resume();
+    // The first one may be in one write with them; the second is behind all that came of it.
+    let behind = [0, 1].map(|i| locks.try_lock(format!("behind/{i}")));
+    let calls = script_calls(&server) - calls;
+    let scripts = locks.node_stats()[0].scripts - scripts;
+    let most = 4 * MANY as u64;
+    assert!(calls >= MANY as u64, "{calls} calls of scripts");
+    assert!(calls < most && scripts < most, "{calls} calls of scripts, for {scripts} requests");
+    server.command(&["ACL", "SETUSER", "locker", "+eval"]);
+    for taken in behind {
+        let guard = taken.expect("its script is known").expect("it is free");
+        guard.unlock().expect("the source goes out again, and is let in");
+    }
+}
+
+/// Something in between, for example, that sends the calls of a script to any of several servers.
+#[test]
+fn a_server_that_forgets_each_script_at_once_costs_a_few_calls_for_each() {
+    let calls = Arc::new(AtomicU64::new(0));
+    let counted = calls.clone();
+    let url = fake::redis_of_words(move |words| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        let answer = match (words[0].as_str(), words[1].as_str()) {
+            ("EVAL", include_str!("../lua/mutex/acquire.lua")) => "*2\r\n:1\r\n:0\r\n",
+            ("EVAL", include_str!("../lua/mutex/release.lua")) => ":1\r\n",
+            ("EVAL", _) => ":0\r\n", // a batch, which does nothing
+            _ => "-NOSCRIPT No matching script\r\n",
+        };
+        answer.as_bytes().to_vec()
+    });
+    let locks = connected(builder([url]).max_ttl(LIMIT).ttl(LIMIT).fencing(false));
+    let guards = many(&locks);
+    let before = calls.load(Ordering::SeqCst);
+    drop(guards);
+    locks.try_lock("behind").expect("it answers").expect("it is free").unlock().expect("it is");
+    let calls = calls.load(Ordering::SeqCst) - before;
+    assert!(calls < 5 * MANY as u64, "{calls} calls");
 }

@@ -114,8 +114,7 @@ fn garbage_ends_no_worker() {
     }
 }
 
-/// No timeout of the connection ends this one; the callers' own do, and then the node counts as one
-/// that is down.
+/// Each byte comes in time, and the answer does not.
 #[test]
 fn dribbled_bytes_hold_no_caller() {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
@@ -150,7 +149,7 @@ fn dribbled_bytes_hold_no_caller() {
     let locks = builder.node_timeout(Duration::from_millis(100)).build().expect("valid settings");
     wait_until("the node counts as down", LIMIT, || {
         let error = locks.try_lock("orders/42").expect_err("no answer is ever complete");
-        error.to_string().contains("kept its worker waiting")
+        error.to_string().contains("its answer began, and was not complete in time")
     });
     let start = Instant::now();
     let error = locks.close(Duration::from_millis(100)).expect_err("a release waits for the node");
@@ -216,4 +215,38 @@ fn a_majority_that_was_given_up_is_not_waited_for() {
     let error = impatient.try_lock("orders/42").expect_err("one of three");
     assert_eq!(error.node_faults().len(), 2, "{error}");
     assert!(error.node_faults().iter().all(|fault| !fault.what().contains("yet")), "{error}");
+}
+
+/// The time that `close` was given is all that it takes, with the end of the last clone; that of a clone that
+/// is just dropped is the node timeout.
+#[test]
+fn the_end_of_a_client_keeps_its_time() {
+    let timeout = Duration::from_secs(10);
+    let mut servers = Servers::start(3);
+    let builder = Quorlock::builder()
+        .restart_quarantine(false)
+        .max_ttl(Duration::from_secs(600))
+        .nodes(servers.urls())
+        .ttl(timeout * 3)
+        .node_timeout(timeout);
+    let client = || {
+        let locks = builder.clone().build().expect("valid settings");
+        wait_until("all nodes are connected", LIMIT, || {
+            locks.node_stats().iter().all(|node| node.connected)
+        });
+        locks
+    };
+    let (closed, dropped) = (client(), client());
+    let guards = [&closed, &dropped].map(|locks| locks.lock(format!("{locks:p}")).expect("free"));
+    servers.iter_mut().take(2).for_each(|server| server.pause());
+    drop(guards);
+
+    let start = Instant::now();
+    let error = closed.close(Duration::from_millis(100)).expect_err("one of three knows");
+    assert_eq!(error.kind(), ErrorKind::NoQuorum, "{error}");
+    assert!(start.elapsed() < timeout / 2, "close took {:?}", start.elapsed());
+
+    let start = Instant::now();
+    drop(dropped);
+    assert!(start.elapsed() < timeout * 2, "the drop took {:?}", start.elapsed());
 }

@@ -1,6 +1,17 @@
-//! What the types promise to threads.
+//! What is promised to threads.
 
-use quorlock::{Builder, Error, Guard, Mutex, Quorlock};
+mod support;
+
+use std::cell::RefCell;
+use std::collections::HashSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc::{Sender, channel};
+use std::thread;
+use std::time::Duration;
+
+use quorlock::{Builder, Error, FencingToken, Guard, Mutex, Quorlock};
+use support::Servers;
+use support::clients::connected;
 
 fn sent<T: Send + 'static>() {}
 fn shared<T: Send + Sync + Clone + 'static>() {}
@@ -12,4 +23,66 @@ fn clients_are_shared_and_guards_are_sent() {
     shared::<Builder>();
     shared::<Error>();
     sent::<Guard>();
+}
+
+/// Locks when its thread ends.
+struct AtEnd {
+    locks: Quorlock,
+    told: Sender<Result<FencingToken, String>>,
+}
+
+impl Drop for AtEnd {
+    fn drop(&mut self) {
+        let locks = &self.locks;
+        let lock = || {
+            let guard = locks.lock("orders/42")?;
+            let token = guard.token().expect("there is fencing");
+            guard.unlock()?;
+            // Another one, which is only dropped.
+            drop(locks.try_lock("orders/43")?);
+            Ok(token)
+        };
+        let result = catch_unwind(AssertUnwindSafe(lock));
+        let result = result.map_err(|_| "a panic".to_owned());
+        let result = result.and_then(|result| result.map_err(|error: Error| error.to_string()));
+        self.told.send(result).expect("it is waited for");
+    }
+}
+
+thread_local! {
+    static BEFORE: RefCell<Option<AtEnd>> = const { RefCell::new(None) };
+    static AFTER: RefCell<Option<AtEnd>> = const { RefCell::new(None) };
+}
+
+/// In destructors of thread-locals, which run in any order, also where the thread has not locked before; and
+/// threads that want the same lock wait for each other there as anywhere.
+#[test]
+fn a_thread_that_ends_may_lock() {
+    const THREADS: usize = 8;
+    let servers = Servers::start(3);
+    let locks = connected(
+        Quorlock::builder()
+            .restart_quarantine(false)
+            .nodes(servers.urls())
+            .node_timeout(Duration::from_secs(5)),
+    );
+    let (told, tokens) = channel();
+    thread::scope(|scope| {
+        for i in 0..THREADS {
+            let end = || AtEnd { locks: locks.clone(), told: told.clone() };
+            let (before, after) = (end(), end());
+            let locks = &locks;
+            scope.spawn(move || {
+                BEFORE.with(|end| *end.borrow_mut() = Some(before));
+                if i % 2 == 0 {
+                    locks.lock("orders/44").expect("three nodes").unlock().expect("three nodes");
+                }
+                AFTER.with(|end| *end.borrow_mut() = Some(after));
+            });
+        }
+    });
+    drop(told);
+    let tokens: Result<HashSet<_>, _> = tokens.iter().collect();
+    assert_eq!(tokens.expect("no thread failed").len(), 2 * THREADS);
+    servers.wait_no_keys();
 }

@@ -79,6 +79,15 @@ fn one_place_reads_clocks_sleeps_and_spawns() {
 }
 
 #[test]
+fn one_place_knows_chance() {
+    none_says(
+        &outside(files("src", "rs"), "src/random.rs"),
+        &["rand::"],
+        "random numbers come from random.rs: those of `rand` panic in destructors of thread-locals",
+    );
+}
+
+#[test]
 fn leases_run_on_the_clock_that_goes_on_while_the_machine_is_suspended() {
     let clock = files("src", "rs").into_iter().find(|(path, _)| path.ends_with("clock.rs"));
     let (_, text) = clock.expect("there is a clock");

@@ -4,10 +4,22 @@ use super::Coordinator;
 use crate::claim::Wanted;
 use crate::clock;
 use crate::error::{Error, ErrorKind, NodeFault};
+use crate::ident::Name;
 use crate::quorum::{Outcome, majority};
 use crate::tenancy::Tenancy;
 
 impl Coordinator {
+    /// `Config`, if a node is in a state for whose sake no lock may be taken anywhere.
+    pub(super) fn check_agreement(&self, name: &Name) -> Result<(), Error> {
+        match self.set.conflict() {
+            None => Ok(()),
+            Some(faults) => {
+                let message = format!("{name} cannot be locked: the nodes are not one set of ours");
+                Err(Error::config(message).with_faults(faults))
+            }
+        }
+    }
+
     /// `None` if the lock is held, and an error otherwise.
     pub(super) fn refusal(
         &self,

@@ -1,14 +1,13 @@
 //! Node URLs: parsing, and showing them without what is secret.
 
+#[cfg(feature = "tls")]
+use std::io;
 use std::sync::Arc;
-use std::time::Duration;
 
-use redis::io::tcp::TcpSettings;
-use redis::io::tcp::socket2::TcpKeepalive;
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
 
 #[cfg(feature = "tls")]
-use super::tls::Certificates;
+use super::tls::{Certificates, Connector};
 use crate::error::Error;
 
 const SCHEMES: [&str; 7] =
@@ -20,6 +19,9 @@ const SCHEMES: [&str; 7] =
 #[derive(Clone)]
 pub(crate) struct Address {
     info: ConnectionInfo,
+    /// How to talk TLS, where that is done.
+    #[cfg(feature = "tls")]
+    tls: Option<Connector>,
     shown: Arc<str>,
 }
 
@@ -84,14 +86,10 @@ impl Address {
         if info.redis_settings().db() < 0 {
             return Err(wrong("has a negative database number"));
         }
-        // Where a firewall forgets idle connections, this keeps them, or has their end noticed.
-        let keepalive = TcpKeepalive::new()
-            .with_time(Duration::from_secs(15))
-            .with_interval(Duration::from_secs(5));
-        let tcp = TcpSettings::default().set_nodelay(true).set_keepalive(keepalive);
-        let login = info.redis_settings().clone().set_skip_set_lib_name();
         Ok(Self {
-            info: info.set_tcp_settings(tcp).set_redis_settings(login),
+            info,
+            #[cfg(feature = "tls")]
+            tls: None,
             shown: shown.as_str().into(),
         })
     }
@@ -99,10 +97,16 @@ impl Address {
     /// Reached with these certificates, if by TLS at all.
     #[cfg(feature = "tls")]
     pub(crate) fn with_certificates(mut self, with: &Certificates) -> Result<Self, Error> {
-        if self.is_tls() {
-            self.info = with.for_node(self.info)?;
+        if let ConnectionAddr::TcpTls { host, .. } = self.info.addr() {
+            self.tls = Some(with.for_node(host)?);
         }
         Ok(self)
+    }
+
+    /// The beginning of a conversation in TLS, if it is one.
+    #[cfg(feature = "tls")]
+    pub(super) fn tls(&self) -> io::Result<Option<rustls::ClientConnection>> {
+        self.tls.as_ref().map(Connector::connect).transpose()
     }
 
     pub(super) fn is_tls(&self) -> bool {

@@ -16,6 +16,7 @@ const RUN_HEAD: usize = 4;
 /// One call in a write, and how many of the requests it makes.
 pub(crate) struct Call {
     pub(crate) requests: usize,
+    pub(super) script: &'static Script,
     pub(super) form: Form,
 }
 
@@ -72,12 +73,13 @@ pub(super) fn write(
             Some((_, batch)) if together && run.len() >= WORTH_IT => {
                 let form = form(batch);
                 write_batch(run, batch, mark_key, form, buffer);
-                calls.push(Call { requests: run.len(), form });
+                calls.push(Call { requests: run.len(), script: batch, form });
             }
             _ => calls.extend(run.iter().map(|(request, mark)| {
-                let form = form(request.script());
+                let script = request.script();
+                let form = form(script);
                 request.write_to(buffer, form, mark);
-                Call { requests: 1, form }
+                Call { requests: 1, script, form }
             })),
         }
     }

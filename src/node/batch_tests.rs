@@ -194,7 +194,8 @@ fn the_batch_is_the_last_of_a_write() {
 
 #[test]
 fn what_no_batch_answers_is_no_answer() {
-    let call = super::Call { requests: 2, form: Form::Sha };
+    static BATCH: Script = Script::new("return 1");
+    let call = super::Call { requests: 2, script: &BATCH, form: Form::Sha };
     let list = |values: &[i64]| Value::List(values.iter().copied().map(Value::Int).collect());
     let each = |answers: [Option<i64>; 2]| {
         Ok(Answers::Each(answers.map(|answer| answer.map(Value::Int)).into()))

@@ -1,15 +1,15 @@
 //! One connection to one master: bytes out, answers in.
 
-use std::io;
 use std::time::Duration;
 
-use redis::{Client, ErrorKind, RedisError, ServerError, ServerErrorKind};
+use redis::{RedisError, ServerError, ServerErrorKind};
 
 use super::address::Address;
+use super::faults::{CLUSTER, broken_fault, connect_fault, not_redis, server_fault, tls_fault};
 use super::fence_off::{CLIENT_ID, Count};
+use super::login::log_in;
 use super::request::{Form, Request, Script, Value};
-#[cfg(feature = "tls")]
-use super::tls;
+use super::wire::{Unread, Wire};
 use crate::clock;
 use crate::error::NodeFault;
 use crate::quorum::{Offset, Time};
@@ -28,8 +28,10 @@ pub(super) const TIME: &[u8] = b"*1\r\n$4\r\nTIME\r\n";
 const LAST_WORDS_TIMEOUT: Duration = Duration::from_millis(10);
 
 pub(super) struct Connection {
-    pub(super) connection: redis::Connection,
+    pub(super) wire: Wire,
     pub(super) address: Address,
+    /// The longest that the server may take for a write.
+    timeout: Duration,
     /// The scripts whose source was sent here, so that the server knows them by their hash.
     known: Vec<&'static Script>,
     /// The server's clock, as it was when the connection was made.
@@ -66,18 +68,13 @@ impl Connection {
     /// Connects, logs in and makes sure that what answers is a server that we can use. Each step
     /// takes `timeout` at most.
     pub(super) fn open(address: &Address, timeout: Duration) -> Result<Self, NodeFault> {
-        let connection = Client::open(address.info().clone())
-            .and_then(|client| client.get_connection_with_timeout(timeout))
-            .and_then(|connection| {
-                // The crate resets both to "none" after the login.
-                connection.set_read_timeout(Some(timeout + GRACE))?;
-                connection.set_write_timeout(Some(timeout))?;
-                Ok(connection)
-            })
-            .map_err(|error| connect_fault(address, error))?;
+        let mut wire = Wire::connect(address, timeout, timeout + GRACE)
+            .map_err(|error| connect_fault(address, Unread::Failed(error.into())))?;
+        log_in(&mut wire, address, clock::now().after(timeout))?;
         let mut connection = Self {
-            connection,
+            wire,
             address: address.clone(),
+            timeout,
             known: Vec::new(),
             clock: None,
             run_id: String::new(),
@@ -115,6 +112,11 @@ impl Connection {
         self.known.clear();
     }
 
+    /// The server refused its source, and may not know it.
+    pub(super) fn forget(&mut self, script: &'static Script) {
+        self.known.retain(|known| !std::ptr::eq(*known, script));
+    }
+
     pub(super) fn run_id(&self) -> &str {
         &self.run_id
     }
@@ -128,21 +130,27 @@ impl Connection {
     }
 
     pub(super) fn write(&mut self, bytes: &[u8]) -> Result<(), Broken> {
-        let written = self.connection.send_packed_command(bytes);
-        written.map_err(|error| {
+        let until = clock::now().after(self.timeout);
+        self.wire.write(bytes, until).map_err(|error| {
             // Who does not like our certificate says so, and closes: the reason is still to be read.
             let closed = error.is_connection_dropped();
             let reason = if closed && self.fresh && self.address.is_tls() {
-                self.connection.recv_response().err().filter(|error| tls_fault(error).is_some())
+                let failed = |unread| match unread {
+                    Unread::Failed(error) => Some(error),
+                    Unread::Excess(_) => None,
+                };
+                let read = self.wire.read(until).err().and_then(failed);
+                read.filter(|error| tls_fault(error).is_some())
             } else {
                 None
             };
-            Broken { in_step: false, ..self.broken(reason.unwrap_or(error)) }
+            let unread = Unread::Failed(reason.unwrap_or(error));
+            Broken { in_step: false, ..self.broken(unread) }
         })
     }
 
-    /// The next answer of a script. The server has until `deadline` for it; a read in progress then
-    /// may take another timeout, since the `redis` crate bounds single reads only.
+    /// The next answer of a script. The server has until `deadline` for all of it; a read in progress
+    /// then may take another timeout.
     pub(super) fn read(&mut self, deadline: Time) -> Result<Reply, Broken> {
         match self.read_any(deadline)? {
             // No script of ours answers anything else. One answer too many would shift all later
@@ -166,18 +174,14 @@ impl Connection {
 
     pub(super) fn read_any(&mut self, deadline: Time) -> Result<Reply, Broken> {
         loop {
-            if deadline <= clock::now() {
-                let error = io::Error::from(io::ErrorKind::WouldBlock);
-                return Err(self.broken(RedisError::from(error)));
-            }
-            let response = self.connection.recv_response();
+            let response = self.wire.read(deadline);
             self.fresh &= response.is_err();
             return match response {
                 // Not an answer to anything.
                 Ok(redis::Value::Push { .. }) => continue,
                 Ok(redis::Value::ServerError(error)) => self.server_error(error),
                 Ok(value) => Ok(Reply::Value(value.into())),
-                Err(error) => Err(self.broken(error)),
+                Err(unread) => Err(self.broken(unread)),
             };
         }
     }
@@ -186,8 +190,8 @@ impl Connection {
     /// is in its receive buffer runs when it wakes up, in this order.
     pub(super) fn last_words(mut self, bytes: &[u8]) {
         // Any failure leaves things as they are: the same bytes are kept for the reconnect.
-        if self.connection.set_write_timeout(Some(LAST_WORDS_TIMEOUT)).is_ok() {
-            let _ = self.connection.send_packed_command(bytes);
+        if self.wire.set_write_timeout(LAST_WORDS_TIMEOUT).is_ok() {
+            let _ = self.wire.write(bytes, clock::now().after(LAST_WORDS_TIMEOUT));
         }
     }
 
@@ -268,29 +272,13 @@ impl Connection {
         Ok(Reply::Error(fault))
     }
 
-    fn broken(&self, error: RedisError) -> Broken {
-        let silent = error.is_timeout();
-        let closed = error.is_connection_dropped();
-        let fault = if error.kind() == ErrorKind::Parse {
-            not_redis(&self.address)
-        } else {
-            let shaking_hands = self.fresh && self.address.is_tls();
-            let what = if silent && shaking_hands {
-                "no answer to the TLS handshake in time; check that the port is one for TLS, and \
-                 that the server does not hang"
-                    .to_owned()
-            } else if silent {
-                "no answer in time; the server hangs or is overloaded, or the network is cut"
-                    .to_owned()
-            } else if let Some(what) = tls_fault(&error) {
-                what
-            } else if closed && shaking_hands {
-                CLOSED_IN_HANDSHAKE.to_owned()
-            } else {
-                format!("the connection broke ({error}); was the server stopped?")
-            };
-            NodeFault::caused_by(self.address.shown(), what, error)
+    fn broken(&self, unread: Unread) -> Broken {
+        let (silent, closed) = match &unread {
+            Unread::Failed(error) => (error.is_timeout(), error.is_connection_dropped()),
+            Unread::Excess(_) => (false, false),
         };
+        let shaking_hands = self.fresh && self.address.is_tls();
+        let fault = broken_fault(&self.address, unread, shaking_hands, self.wire.has_begun());
         Broken { fault, closed, in_step: silent }
     }
 }
@@ -300,9 +288,6 @@ fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
     let value = |line: &'a str| line.strip_prefix(name)?.strip_prefix(':');
     info.lines().find_map(value).map(str::trim)
 }
-
-const CLUSTER: &str = "the server is part of a Redis Cluster, where a lock and the node's mark would \
-                       be on different servers; name independent masters";
 
 /// What a server's clock says: seconds, and microseconds of the next one.
 fn microseconds(time: &Value) -> Option<i64> {
@@ -314,85 +299,6 @@ fn microseconds(time: &Value) -> Option<i64> {
 
 /// What a server says while it can do nothing, for a time.
 const PASSING: [&str; 5] = ["LOADING", "BUSY", "MISCONF", "NOREPLICAS", "READONLY"];
-
-fn not_redis(address: &Address) -> NodeFault {
-    let what = "what answers there does not speak the Redis protocol; check host and port (a port \
-                that wants TLS looks like this, too)";
-    NodeFault::new(address.shown(), what)
-}
-
-#[cfg(feature = "tls")]
-fn tls_fault(error: &RedisError) -> Option<String> {
-    tls::fault(error)
-}
-
-#[cfg(not(feature = "tls"))]
-fn tls_fault(_: &RedisError) -> Option<String> {
-    None
-}
-
-const CLOSED_IN_HANDSHAKE: &str = "the server closed the connection in the TLS handshake; if it \
-                                   wants a client certificate, set tls_client_cert, and check \
-                                   whether the port is one for TLS";
-
-fn connect_fault(address: &Address, error: RedisError) -> NodeFault {
-    let what = if let Some(what) = tls_fault(&error) {
-        what
-    } else if error.is_connection_refusal() {
-        "connection refused; is the server running, and the port right?".to_owned()
-    } else if error.is_timeout() {
-        "no answer to the connection in time; is the host reachable, the server not hung, and the \
-         port one for TLS just if the URL says so?"
-            .to_owned()
-    } else if error.is_connection_dropped() && address.is_tls() {
-        CLOSED_IN_HANDSHAKE.to_owned()
-    } else {
-        match error.kind() {
-            ErrorKind::Parse => return not_redis(address),
-            ErrorKind::Io => format!("cannot connect ({error}); check host and port"),
-            // A server may quote the command that it refuses, and with it the password.
-            ErrorKind::AuthenticationFailed => return NodeFault::new(address.shown(), WRONG_LOGIN),
-            _ => return NodeFault::new(address.shown(), setup_refused(&error)),
-        }
-    };
-    NodeFault::caused_by(address.shown(), what, error)
-}
-
-fn setup_refused(error: &RedisError) -> String {
-    match error.code() {
-        Some("NOAUTH" | "WRONGPASS" | "NOPERM") => WRONG_LOGIN.to_owned(),
-        code => format!(
-            "the server refused the login, the protocol version or the database number of the URL \
-             ({})",
-            code.unwrap_or("no reason given")
-        ),
-    }
-}
-
-pub(super) fn server_fault(address: &Address, error: RedisError) -> NodeFault {
-    let what = match error.code() {
-        Some("NOAUTH" | "WRONGPASS") => WRONG_LOGIN.to_owned(),
-        Some("NOPERM") => needs_permission(&error),
-        Some("ERR") if error.detail().is_some_and(is_refused_in_script) => needs_permission(&error),
-        Some("READONLY") => format!("the server is a replica, not a master ({error})"),
-        Some("LOADING") => "the server is still loading its data; it will answer soon".to_owned(),
-        Some("MOVED" | "ASK" | "CROSSSLOT" | "CLUSTERDOWN") => CLUSTER.to_owned(),
-        Some("OOM") => format!("the server is out of memory ({error}); raise maxmemory"),
-        _ => format!("the server answered with an error: {error}"),
-    };
-    NodeFault::caused_by(address.shown(), what, error)
-}
-
-fn needs_permission(error: &RedisError) -> String {
-    format!("the user lacks a permission ({error}); lua/README.md lists the commands it needs")
-}
-
-/// Servers have no code for what their access list refuses to a script.
-fn is_refused_in_script(detail: &str) -> bool {
-    ["executing the script can't", "ACL failure in script"].iter().any(|says| detail.contains(says))
-}
-
-const WRONG_LOGIN: &str = "the server refused the login; check user and password in the URL";
 
 fn parse_version(text: &str) -> Option<(u32, u32)> {
     let mut parts = text.split('.').map(str::parse);

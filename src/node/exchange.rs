@@ -9,7 +9,7 @@ use super::batch::{self, Answers, Call};
 use super::connection::{Broken, Connection, GRACE, Reply, TIME};
 use super::job::{Job, Undelivered};
 use super::moment::Moment;
-use super::request::{Form, Value};
+use super::request::{Form, Script, Value};
 use super::worker::Worker;
 use crate::clock;
 use crate::error::NodeFault;
@@ -31,17 +31,40 @@ struct Outcome {
     again: Vec<Job>,
     /// The server does not know its scripts any more.
     forgotten: bool,
+    /// Scripts whose source the server refused: it may not know them behind that.
+    refused: Vec<&'static Script>,
+    /// One of those was called behind that, in vain.
+    without_source: bool,
     /// A batch did not do all of its calls, and each goes out by itself.
     apart: bool,
+}
+
+impl Outcome {
+    /// The server does not know the script, and did nothing.
+    fn is_unknown(&mut self, script: &'static Script) {
+        if self.refused.iter().any(|refused| std::ptr::eq(*refused, script)) {
+            self.without_source = true;
+        } else {
+            self.forgotten = true;
+        }
+    }
+}
+
+/// How jobs are written. What goes out again goes out another way each time, so it ends after a few.
+#[derive(Clone, Copy)]
+struct Manner {
+    /// Calls are made in batches.
+    together: bool,
+    forgotten_before: bool,
+    /// Each call has its source, since the server forgets it at once, or refuses it to some.
+    with_source: bool,
 }
 
 /// What a round of writing leaves to be done.
 enum Left {
     Nothing,
-    /// The jobs that are left go out once more; the calls one by one, if so.
-    Again {
-        apart: bool,
-    },
+    /// The jobs that are left go out once more, in that manner.
+    Again(Manner),
 }
 
 impl Worker {
@@ -52,14 +75,15 @@ impl Worker {
         mut connection: Connection,
         mut jobs: Vec<Job>,
     ) -> Result<Connection, NodeFault> {
-        let (mut reconnected, mut together) = (false, true);
+        let mut reconnected = false;
+        let mut manner = Manner { together: true, forgotten_before: false, with_source: false };
         loop {
-            match self.exchange_once(&mut connection, &mut jobs, together) {
+            match self.exchange_once(&mut connection, &mut jobs, manner) {
                 Ok(Left::Nothing) => return Ok(connection),
                 // Not executed, or not for certain. It goes out again, with the sources where need be, when it
                 // is known what else the server has forgotten.
-                Ok(Left::Again { apart }) => {
-                    together &= !apart;
+                Ok(Left::Again(next)) => {
+                    manner = next;
                     if let Err(broken) = self.admit(&mut connection) {
                         return Err(self.broken(connection, jobs, broken));
                     }
@@ -86,7 +110,7 @@ impl Worker {
         &self,
         connection: &mut Connection,
         jobs: &mut Vec<Job>,
-        together: bool,
+        manner: Manner,
     ) -> Result<Left, Broken> {
         let moment = Moment::of(&self.set, self.node);
         jobs.retain_mut(|job| match moment.allows(job) {
@@ -107,8 +131,11 @@ impl Worker {
         let mut buffer = Vec::with_capacity(jobs.len() * A_CALL);
         let requests: Vec<_> = jobs.iter().map(|job| moment.to_write(job)).collect();
         let mark_key = self.set.mark_key();
-        let form = |script| connection.form(script);
-        let calls = batch::write(&requests, mark_key, together, form, &mut buffer);
+        let form = |script| match connection.form(script) {
+            Form::Sha if !manner.with_source => Form::Sha,
+            _ => Form::Source,
+        };
+        let calls = batch::write(&requests, mark_key, manner.together, form, &mut buffer);
         // In the same write and, as a rule, in the same read: it costs the server a microsecond.
         buffer.extend_from_slice(TIME);
         let sent = clock::now();
@@ -148,6 +175,9 @@ impl Worker {
             connection.forget_scripts();
             self.set.doubt(self.node, None);
         }
+        for script in &outcome.refused {
+            connection.forget(script);
+        }
         *jobs = outcome.again;
         jobs.extend(unanswered);
         let clock = result.and_then(|()| connection.read_clock(sent, deadline));
@@ -171,7 +201,12 @@ impl Worker {
                 }
                 Ok(match jobs.is_empty() {
                     true => Left::Nothing,
-                    false => Left::Again { apart: outcome.apart },
+                    false => Left::Again(Manner {
+                        together: manner.together && !outcome.apart,
+                        forgotten_before: manner.forgotten_before || outcome.forgotten,
+                        with_source: outcome.without_source
+                            || manner.forgotten_before && outcome.forgotten,
+                    }),
                 })
             }
             Err(broken) => {
@@ -222,9 +257,17 @@ impl Worker {
                 outcome.forgotten = true;
                 Answers::NothingDone
             }
-            // The user may not touch one of the keys; no script of ours says so of itself.
-            Reply::Error(fault) if lacks_permission(&fault) => Answers::NothingDone,
-            Reply::Error(_) => Answers::Each(vec![None; call.requests]),
+            Reply::Error(fault) => {
+                // The user may not touch one of the keys; no script of ours says so of itself.
+                let answers = match lacks_permission(&fault) {
+                    true => Answers::NothingDone,
+                    false => Answers::Each(vec![None; call.requests]),
+                };
+                if call.form == Form::Source {
+                    outcome.refused.push(call.script);
+                }
+                answers
+            }
         };
         let jobs = unanswered.take(call.requests);
         match answers {
@@ -278,11 +321,14 @@ impl Worker {
             }
             Reply::NoScript if form == Form::Sha => {
                 job.is_unsent(self.node);
-                outcome.forgotten = true;
+                outcome.is_unknown(job.request().script());
                 outcome.again.push(job);
             }
             Reply::NoScript => job.answer(self.node, Err(self.strange_server())),
             Reply::Error(fault) => {
+                if form == Form::Source {
+                    outcome.refused.push(job.request().script());
+                }
                 if matches!(job, Job::Release(_)) {
                     observe::release_refused(&fault);
                 }

@@ -7,6 +7,7 @@ use super::request::Value;
 use super::worker::Worker;
 use crate::clock;
 use crate::quorum::{Time, Via};
+use crate::random::random;
 
 /// Asks a server which of its connections this is.
 pub(super) const CLIENT_ID: &[u8] = b"*2\r\n$6\r\nCLIENT\r\n$2\r\nID\r\n";
@@ -84,7 +85,7 @@ impl Worker {
     pub(super) fn answered(&self, mut release: Release, connection: &Connection) {
         let (via, now) = (connection.count.via, clock::now());
         let repetition = release.repetition.as_mut();
-        let due = repetition.and_then(|it| it.answered(via, now, rand::random::<f64>));
+        let due = repetition.and_then(|it| it.answered(via, now, random::<f64>));
         if let Some(due) = due {
             self.shared.kept.repeat(release, due, self.shared.link.node());
         }

@@ -22,7 +22,7 @@ pub(super) struct Link {
     /// It was told that the server may drop keys.
     told_evicts: AtomicBool,
     /// A worker that waits for longer than this is held by something that no timeout of its own
-    /// ends: a server that dribbles bytes, or a name lookup.
+    /// ends: a name lookup.
     patience: Duration,
 }
 
@@ -84,8 +84,7 @@ impl Link {
         let busy = Duration::from_micros(now_us().saturating_sub(since));
         (since > 0 && busy > self.patience).then(|| {
             let what = format!(
-                "it has kept its worker waiting for {busy:.1?}, by sending bytes one by one or by a \
-                 name that is not resolved"
+                "it has kept its worker waiting for {busy:.1?}; is its name resolved that slowly?"
             );
             NodeFault::new(&self.node, what)
         })

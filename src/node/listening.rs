@@ -1,11 +1,12 @@
 //! A connection that listens to channels.
 
-use std::mem::ManuallyDrop;
 use std::time::Duration;
 
 use redis::{Cmd, Value};
 
-use super::connection::{Connection, server_fault};
+use super::connection::Connection;
+use super::faults::server_fault;
+use super::wire::Unread;
 use crate::clock;
 use crate::error::NodeFault;
 use crate::quorum::Time;
@@ -87,17 +88,17 @@ impl Listening {
     /// The next message; `None` if there was none for that long.
     pub(super) fn next(&mut self, within: Duration) -> Result<Option<Message>, Deaf> {
         self.read_timeout(within)?;
-        // Only so does the crate know that nobody waits for an answer: else it would take the next
-        // message for one that came too late, and drop it. Never dropped: that would unsubscribe.
-        let mut reading = ManuallyDrop::new(self.connection.connection.as_pubsub());
-        let message = reading.get_message();
-        match message {
-            Ok(message) => {
-                let text = message.get_payload_bytes().to_vec();
-                Ok(message.get_channel().ok().map(|channel| Message { channel, text }))
+        let until = clock::now().after(within);
+        loop {
+            match self.connection.wire.read(until) {
+                Ok(value) => {
+                    if let Event::Message(message) = event(value) {
+                        return Ok(Some(message));
+                    }
+                }
+                Err(Unread::Failed(error)) if error.is_timeout() => return Ok(None),
+                Err(_) => return Err(Deaf::Broken),
             }
-            Err(error) if error.is_timeout() => Ok(None),
-            Err(_) => Err(Deaf::Broken),
         }
     }
 
@@ -105,16 +106,12 @@ impl Listening {
         self.connection.write(&command.get_packed_command()).map_err(|_| Deaf::Broken)
     }
 
-    fn read_timeout(&self, timeout: Duration) -> Result<(), Deaf> {
-        let set = self.connection.connection.set_read_timeout(Some(timeout));
-        set.map_err(|_| Deaf::Broken)
+    fn read_timeout(&mut self, timeout: Duration) -> Result<(), Deaf> {
+        self.connection.wire.set_read_timeout(timeout).map_err(|_| Deaf::Broken)
     }
 
     fn next_before(&mut self, deadline: Time) -> Result<Event, Deaf> {
-        if deadline <= clock::now() {
-            return Err(Deaf::Broken);
-        }
-        self.connection.connection.recv_response().map(event).map_err(|_| Deaf::Broken)
+        self.connection.wire.read(deadline).map(event).map_err(|_| Deaf::Broken)
     }
 }
 

@@ -38,6 +38,7 @@ impl Worker {
         let value = match connection.read(deadline)? {
             Reply::Value(value) => value,
             Reply::Error(fault) => {
+                connection.forget(request.script());
                 // It is up, and may serve holders as well as before.
                 self.set.refused(self.node, fault, clock::now());
                 return Ok(());

@@ -9,6 +9,7 @@ mod answers;
 mod batch;
 mod connection;
 mod exchange;
+mod faults;
 mod fence_off;
 mod handle;
 mod job;
@@ -16,6 +17,7 @@ mod kept;
 mod known;
 mod link;
 mod listening;
+mod login;
 mod looks;
 mod mailbox;
 mod moment;
@@ -25,6 +27,7 @@ mod set;
 mod subscriber;
 #[cfg(feature = "tls")]
 mod tls;
+mod wire;
 mod worker;
 
 pub(crate) use address::Address;

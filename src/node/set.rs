@@ -17,6 +17,7 @@ use crate::quorum::{
     Chance, ClockNews, ClockVerdict, Configuration, Grants, Look, Mechanisms, NextLook, Offset,
     SetTime, Standing, Time, set_time,
 };
+use crate::random::random;
 
 /// How long after a look that a node refused to look again.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
@@ -161,7 +162,7 @@ impl NodeSet {
                 return NextLook::Wait(again);
             }
         }
-        let chance = Chance { id: rand::random(), jitter: rand::random() };
+        let chance = Chance { id: random(), jitter: random() };
         known.admission.next(node, now, self.time(now), chance)
     }
 

@@ -10,6 +10,7 @@ use super::listening::{Deaf, Listening, Message};
 use crate::clock;
 use crate::error::NodeFault;
 use crate::quorum::Backoff;
+use crate::random::random;
 
 /// How long a subscriber sleeps at most before it looks at what it is to listen to. As a rule it is
 /// nudged; but the node may not let us publish, or be too slow.
@@ -64,7 +65,7 @@ impl Subscriber {
         loop {
             let pause = match self.listen(&mut tries) {
                 Ok(()) => return,
-                Err(Deaf::Broken) => RECONNECT.pause(tries, rand::random()),
+                Err(Deaf::Broken) => RECONNECT.pause(tries, random()),
                 Err(Deaf::Refused(fault)) => {
                     self.listeners.refused(self.node, &fault);
                     REFUSED

@@ -4,11 +4,12 @@ use std::error::Error as StdError;
 use std::io;
 use std::sync::Arc;
 
-use redis::{Client, ClientTlsConfig, ConnectionInfo, RedisError, TlsCertificates};
+use redis::RedisError;
+use rustls::client::Resumption;
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::{AlertDescription, CertificateError, ClientConfig, RootCertStore};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{AlertDescription, CertificateError, ClientConfig, ClientConnection, RootCertStore};
 
 use crate::error::Error;
 
@@ -64,17 +65,47 @@ impl Certificates {
         Ok(())
     }
 
-    /// The same address, reached with these certificates. They have been checked.
-    pub(super) fn for_node(&self, info: ConnectionInfo) -> Result<ConnectionInfo, Error> {
+    /// How to talk to the node on that host. The certificates have been checked.
+    pub(super) fn for_node(&self, host: &str) -> Result<Connector, Error> {
         install_provider();
-        let client_tls = self
-            .client
-            .clone()
-            .map(|(client_cert, client_key)| ClientTlsConfig { client_cert, client_key });
-        let certificates = TlsCertificates { client_tls, root_cert: self.ca.clone() };
-        let client = Client::build_with_tls(info, certificates)
-            .map_err(|_| Error::config("the TLS certificates cannot be used"))?;
-        Ok(client.get_connection_info().clone())
+        let unusable = || Error::config("the TLS certificates cannot be used");
+        let mut roots = RootCertStore::empty();
+        match &self.ca {
+            Some(ca) => {
+                for certificate in chain(ca).ok_or_else(unusable)? {
+                    roots.add(certificate).map_err(|_| unusable())?;
+                }
+            }
+            None => roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned()),
+        }
+        let config = ClientConfig::builder().with_root_certificates(roots);
+        let mut config = match &self.client {
+            None => config.with_no_client_auth(),
+            Some((certificate, key)) => {
+                let chain = chain(certificate).ok_or_else(unusable)?;
+                let key = PrivateKeyDer::from_pem_slice(key).map_err(|_| unusable())?;
+                config.with_client_auth_cert(chain, key).map_err(|_| unusable())?
+            }
+        };
+        // Each connection shows its certificates: they are made seldom.
+        config.resumption = Resumption::disabled();
+        let host = ServerName::try_from(host).map_err(|_| {
+            Error::config(format!("\"{host}\" cannot be the name of a host with TLS"))
+        })?;
+        Ok(Connector { config: Arc::new(config), host: host.to_owned() })
+    }
+}
+
+/// What makes TLS connections to one host.
+#[derive(Clone)]
+pub(super) struct Connector {
+    config: Arc<ClientConfig>,
+    host: ServerName<'static>,
+}
+
+impl Connector {
+    pub(super) fn connect(&self) -> io::Result<ClientConnection> {
+        ClientConnection::new(self.config.clone(), self.host.clone()).map_err(io::Error::other)
     }
 }
 
@@ -84,8 +115,7 @@ fn chain(pem: &[u8]) -> Option<Vec<CertificateDer<'static>>> {
     (!chain.is_empty()).then_some(chain)
 }
 
-/// The `redis` crate uses the process's default cryptography. An application that has chosen one
-/// keeps it.
+/// An application that has chosen the process's default cryptography keeps it.
 fn install_provider() {
     if CryptoProvider::get_default().is_none() {
         // The only failure is that somebody else was faster.

@@ -19,6 +19,7 @@ use super::set::NodeSet;
 use crate::clock;
 use crate::error::NodeFault;
 use crate::quorum::{Backoff, Failure, OldConnections, Time};
+use crate::random::random;
 
 /// The most jobs that go into one write.
 const BATCH: usize = 256;
@@ -82,7 +83,7 @@ impl Worker {
                     fault
                 }
             };
-            let pause = RECONNECT.pause(tries, rand::random());
+            let pause = RECONNECT.pause(tries, random());
             tries = tries.saturating_add(1);
             let retry_at = clock::now().after(pause);
             if self.turn_away_until(retry_at, &fault, &mut orphaned).is_break() {

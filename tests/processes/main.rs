@@ -6,6 +6,7 @@
 
 mod counting;
 mod endings;
+mod forking;
 mod helper;
 mod roles;
 #[path = "../support/mod.rs"]
@@ -53,6 +54,14 @@ fn main() {
         trial(
             "a_panicking_thread_and_a_normal_exit_release",
             endings::a_panicking_thread_and_a_normal_exit_release,
+        ),
+        trial(
+            "a_child_has_no_part_in_its_parents_locks",
+            forking::a_child_has_no_part_in_its_parents_locks,
+        ),
+        trial(
+            "children_of_a_process_that_has_not_locked_yet_lock_as_any_other",
+            forking::children_of_a_process_that_has_not_locked_yet_lock_as_any_other,
         ),
         trial("counter_in_a_file_loses_no_update", counting::counter_in_a_file_loses_no_update),
         trial(

@@ -10,6 +10,7 @@ use std::time::Duration;
 use quorlock::{Builder, Guard, Quorlock};
 
 use crate::counting;
+use crate::forking;
 use crate::helper::{say, wait_for_go};
 use crate::tokens;
 
@@ -20,7 +21,7 @@ pub(crate) struct Role {
     pub(crate) run: fn(),
 }
 
-const ALL: [&Role; 14] = [
+const ALL: [&Role; 16] = [
     &IN_A_STATIC,
     &IN_A_LOCAL,
     &IN_A_THREAD,
@@ -34,6 +35,8 @@ const ALL: [&Role; 14] = [
     &PANIC,
     &COUNT,
     &COUNT_UNLOCKED,
+    &forking::FORK,
+    &forking::FORK_FIRST,
     &tokens::RISE,
 ];
 
@@ -58,6 +61,10 @@ fn locks(ttl: Duration) -> Quorlock {
         .restart_quarantine(false)
         .max_ttl(Duration::from_secs(600));
     builder.ttl(ttl).node_timeout(ttl / 2).build().expect("valid settings")
+}
+
+pub(crate) fn in_static() -> &'static Quorlock {
+    LOCKS.get_or_init(|| locks(SHORT_TTL))
 }
 
 /// In less than this a short process is over, which waits for no TTL and for no hung node.

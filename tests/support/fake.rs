@@ -4,25 +4,80 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 /// Listens on a free port and answers every command with what `reply` makes of its first word, in
 /// upper case. Only in the admission it agrees with whatever is to be its mark. Lives as long as the
 /// test program; its threads sleep unless somebody connects.
 pub fn server(reply: impl Fn(&str) -> Vec<u8> + Clone + Send + 'static) -> String {
-    serve(move |words| match words[0].to_uppercase().as_str() {
-        "EVAL" | "EVALSHA" if words[3].ends_with("{quorlock}:mark") => admit(&words[5]),
-        command => reply(command),
+    serve(move |words, writer| {
+        let answer = match words[0].to_uppercase().as_str() {
+            _ if is_look(words) => admit(&words[5]),
+            command => reply(command),
+        };
+        writer.write_all(&answer).ok()
     })
 }
 
-fn serve(reply: impl Fn(&[String]) -> Vec<u8> + Clone + Send + 'static) -> String {
+/// Whether it is the admission's.
+pub fn is_look(words: &[String]) -> bool {
+    let command = words[0].to_uppercase();
+    // A batch names it as well, and more keys.
+    command.starts_with("EVAL") && words[2] == "1" && words[3].ends_with("{quorlock}:mark")
+}
+
+/// What became of answers without end.
+#[derive(Default)]
+pub struct Flood {
+    /// The connections over which one is sent now, and those over which one was sent before.
+    pub now: AtomicUsize,
+    pub before: AtomicUsize,
+}
+
+/// A server as [`redis`] makes one. Only what `floods` picks is answered by `begin`, and by `more` again
+/// and again as long as somebody reads.
+pub fn flooding(
+    floods: impl Fn(&[String]) -> bool + Clone + Send + 'static,
+    begin: &'static str,
+    more: &'static str,
+    reply: impl Fn(&str) -> Vec<u8> + Clone + Send + 'static,
+) -> (String, Arc<Flood>) {
+    let flood = Arc::new(Flood::default());
+    let counted = flood.clone();
+    let url = serve(move |words, writer| {
+        if floods(words) {
+            counted.now.fetch_add(1, Ordering::SeqCst);
+            let mut read = writer.write_all(begin.as_bytes());
+            let more = more.repeat(16 * 1024);
+            while read.is_ok() {
+                read = writer.write_all(more.as_bytes());
+            }
+            counted.before.fetch_add(1, Ordering::SeqCst);
+            counted.now.fetch_sub(1, Ordering::SeqCst);
+            return None;
+        }
+        let answer = match words[0].to_uppercase().as_str() {
+            _ if is_look(words) => admit(&words[5]),
+            command => handshake("7.0.15", command).unwrap_or_else(|| reply(command)),
+        };
+        writer.write_all(&answer).ok()
+    });
+    (url, flood)
+}
+
+type Reply<'a> = &'a dyn Fn(&[String], &mut TcpStream) -> Option<()>;
+
+fn serve(
+    reply: impl Fn(&[String], &mut TcpStream) -> Option<()> + Clone + Send + 'static,
+) -> String {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
     let port = listener.local_addr().expect("it is bound").port();
     thread::spawn(move || {
         for stream in listener.incoming().flatten() {
             let reply = reply.clone();
-            thread::spawn(move || talk(stream, reply));
+            thread::spawn(move || talk(stream, &reply));
         }
     });
     format!("redis://127.0.0.1:{port}")
@@ -30,15 +85,30 @@ fn serve(reply: impl Fn(&[String]) -> Vec<u8> + Clone + Send + 'static) -> Strin
 
 /// Takes part in the handshake as a server of that version does; `reply` answers all else.
 pub fn redis(version: &str, reply: impl Fn(&str) -> Vec<u8> + Clone + Send + 'static) -> String {
-    let info = info(version);
-    server(move |command| match command {
+    let version = version.to_owned();
+    server(move |command| handshake(&version, command).unwrap_or_else(|| reply(command)))
+}
+
+/// The same with a current version, where `reply` is given all words of the command.
+pub fn redis_of_words(reply: impl Fn(&[String]) -> Vec<u8> + Clone + Send + 'static) -> String {
+    serve(move |words, writer| {
+        let answer = match words[0].to_uppercase().as_str() {
+            _ if is_look(words) => admit(&words[5]),
+            command => handshake("7.0.15", command).unwrap_or_else(|| reply(words)),
+        };
+        writer.write_all(&answer).ok()
+    })
+}
+
+fn handshake(version: &str, command: &str) -> Option<Vec<u8>> {
+    Some(match command {
         "PING" => b"+PONG\r\n".to_vec(),
         "TIME" => b"*2\r\n$10\r\n1700000000\r\n$1\r\n0\r\n".to_vec(),
-        "INFO" => info.clone(),
+        "INFO" => info(version),
         // ID, and KILL.
         "CLIENT" => b":1\r\n".to_vec(),
         "HELLO" => b"%1\r\n+proto\r\n:3\r\n".to_vec(),
-        other => reply(other),
+        _ => return None,
     })
 }
 
@@ -58,7 +128,8 @@ fn info(version: &str) -> Vec<u8> {
 }
 
 /// Until the other side leaves, or says something that is no Redis command.
-fn talk(stream: TcpStream, reply: impl Fn(&[String]) -> Vec<u8>) -> Option<()> {
+fn talk(stream: TcpStream, reply: Reply<'_>) -> Option<()> {
+    stream.set_nodelay(true).ok()?;
     let mut writer = stream.try_clone().ok()?;
     let mut reader = BufReader::new(stream);
     loop {
@@ -69,7 +140,7 @@ fn talk(stream: TcpStream, reply: impl Fn(&[String]) -> Vec<u8>) -> Option<()> {
             reader.read_exact(&mut word).ok()?;
             words.push(String::from_utf8_lossy(&word[..length]).into_owned());
         }
-        writer.write_all(&reply(&words)).ok()?;
+        reply(&words, &mut writer)?;
     }
 }
 

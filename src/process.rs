@@ -1,0 +1,49 @@
+//! Which process this is: a child made by `fork` has all of its parent's memory, and none of its threads.
+//!
+//! What another thread held at that moment, a lock in memory for example, nobody gives back in the child.
+//! So it must not touch anything of a client that was built before: whatever users call, and whatever
+//! they drop, asks first. Nor can it build a client: `parking_lot` has one table of sleeping threads for the
+//! whole process, and the child's still names its parent's, whose memory is reused for its own.
+
+use std::process;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::error::{Error, ErrorKind};
+
+/// The process that built the first client; 0 before that.
+static BUILDER: AtomicU32 = AtomicU32::new(0);
+
+/// The process that built a client.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Process(u32);
+
+impl Process {
+    /// This one, which builds a client; `Closed`, in a child of one that has built one.
+    pub(crate) fn builds() -> Result<Self, Error> {
+        let me = process::id();
+        match BUILDER.compare_exchange(0, me, Ordering::SeqCst, Ordering::SeqCst) {
+            Ok(_) => Ok(Self(me)),
+            Err(builder) => Self(builder).check().map(|()| Self(me)),
+        }
+    }
+
+    /// Whether this one has built a client.
+    pub(crate) fn has_built() -> bool {
+        BUILDER.load(Ordering::SeqCst) == process::id()
+    }
+
+    pub(crate) fn is_this(self) -> bool {
+        self.0 == process::id()
+    }
+
+    /// `Closed`, in a child of it.
+    pub(crate) fn check(self) -> Result<(), Error> {
+        if self.is_this() {
+            return Ok(());
+        }
+        let message = "this process is a child, by fork, of one that had built a Quorlock, and has none \
+                       of its threads and connections; fork first and build the Quorlock in the child, \
+                       or have the child start a program (exec). The parent's locks stay the parent's";
+        Err(Error::new(ErrorKind::Closed, message))
+    }
+}

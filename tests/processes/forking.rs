@@ -1,0 +1,171 @@
+//! Processes that are made by `fork`, while other threads of their parent are anywhere.
+
+use std::cell::RefCell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use fork::Fork;
+use quorlock::{Builder, ErrorKind, Guard, Mutex, Quorlock};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
+
+use crate::helper::{Helper, PROMPT, say};
+use crate::roles::{Role, in_static};
+use crate::support::Servers;
+
+const ROUNDS: usize = 60;
+const BUSY_THREADS: usize = 4;
+
+/// A child that has not ended by then waits for something that never comes.
+const HANGS: Duration = Duration::from_secs(10);
+/// What is refused waits for nothing; but the machine may be busy.
+const AT_ONCE: Duration = Duration::from_secs(5);
+
+pub(crate) fn a_child_has_no_part_in_its_parents_locks() {
+    let servers = Servers::start(3);
+    let helper = Helper::start(&FORK, &servers);
+    helper.expect("0 hung, 0 failed");
+    helper.finish_within(PROMPT);
+    servers.wait_no_keys();
+}
+
+pub(crate) fn children_of_a_process_that_has_not_locked_yet_lock_as_any_other() {
+    let servers = Servers::start(3);
+    let helper = Helper::start(&FORK_FIRST, &servers);
+    helper.expect("0 hung, 0 failed");
+    helper.finish_within(PROMPT);
+    servers.wait_no_keys();
+}
+
+/// Forks again and again while threads lock, and says what has become of the children.
+pub(crate) static FORK: Role = Role {
+    name: "fork",
+    run: || {
+        let locks = in_static();
+        drop(locks.lock("all is connected").expect("healthy nodes"));
+        let over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            for i in 0..BUSY_THREADS {
+                let (locks, over) = (&locks, &over);
+                scope.spawn(move || {
+                    while !over.load(Ordering::Relaxed) {
+                        drop(locks.lock(format!("busy/{i}")).expect("healthy nodes"));
+                        drop(locks.lock("busy").expect("healthy nodes"));
+                        let _ = locks.node_stats();
+                    }
+                });
+            }
+            let mut tally = Tally::default();
+            for round in 0..ROUNDS {
+                let name = format!("orders/{round}");
+                let guard = Some(locks.lock(&name).expect("healthy nodes"));
+                // What the child takes out is still here.
+                let guard = RefCell::new(guard);
+                tally.fork(|| {
+                    let guard = guard.take().expect("it is there");
+                    let (client, handle) = (locks.clone(), locks.mutex(&name));
+                    refused(&guard, &client, &handle);
+                    match round % 3 {
+                        0 => drop((guard, client, handle)),
+                        1 => closed(guard.unlock()),
+                        _ => closed(client.close(HANGS)),
+                    }
+                });
+                let guard = guard.take().expect("it is there");
+                guard.check().expect("nobody but us can give it back");
+                guard.unlock().expect("it is ours");
+            }
+            over.store(true, Ordering::Relaxed);
+            tally.say();
+        });
+    },
+};
+
+/// Forks before it has built a client.
+pub(crate) static FORK_FIRST: Role = Role {
+    name: "fork first",
+    run: || {
+        let lock = || {
+            let locks = in_static();
+            let guard = locks.lock("orders/42").expect("healthy nodes");
+            guard.unlock().expect("healthy nodes");
+            // Only the end of the process waits for what is dropped.
+            drop(locks.lock("orders/43").expect("healthy nodes"));
+        };
+        let mut tally = Tally::default();
+        (0..5).for_each(|_| tally.fork(lock));
+        lock();
+        tally.say();
+    },
+};
+
+/// What has become of children.
+#[derive(Default)]
+struct Tally {
+    hung: usize,
+    failed: usize,
+}
+
+impl Tally {
+    /// Has a child do that and end as a program does that returns from `main`; waits for it.
+    fn fork(&mut self, run: impl FnOnce()) {
+        match fork::fork().expect("there is room for a process") {
+            Fork::Child => {
+                let start = Instant::now();
+                let done = catch_unwind(AssertUnwindSafe(run)).is_ok();
+                process::exit((!done || start.elapsed() > AT_ONCE).into());
+            }
+            Fork::Parent(pid) => match ended(Pid::from_raw(pid).expect("it is a process")) {
+                None => self.hung += 1,
+                Some(0) => {}
+                Some(_) => self.failed += 1,
+            },
+        }
+    }
+
+    fn say(&self) {
+        say(&format!("{} hung, {} failed", self.hung, self.failed));
+    }
+}
+
+fn refused(guard: &Guard, client: &Quorlock, handle: &Mutex) {
+    closed(client.try_lock("orders/0").map(drop));
+    closed(client.lock("others").map(drop));
+    closed(handle.try_lock_for(HANGS).map(drop));
+    closed(client.admit());
+    closed(Builder::from_env().and_then(|builder| builder.build()).map(drop));
+    closed(guard.check());
+    closed(guard.extend(HANGS));
+    assert_eq!(guard.remaining(), Duration::ZERO);
+    assert!(guard.lost().recv().is_err(), "it has ended");
+    guard.on_lost(|_| panic!("nobody calls it"));
+    assert!(client.node_stats().iter().all(|node| !node.connected));
+    assert!(format!("{guard:?} {client:?} {handle:?}").contains("orders/"));
+}
+
+fn closed(result: Result<(), quorlock::Error>) {
+    let error = result.expect_err("a child has no part in it");
+    assert_eq!(error.kind(), ErrorKind::Closed, "{error}");
+    assert!(error.to_string().contains("fork"), "{error}");
+}
+
+/// With which code the process ended; `None` if it had to be killed.
+fn ended(pid: Pid) -> Option<i32> {
+    let start = Instant::now();
+    let mut killed = false;
+    loop {
+        let waited = waitpid(Some(pid), WaitOptions::NOHANG).expect("it is a child of ours");
+        if let Some((_, status)) = waited {
+            // By a signal of its own, that is.
+            let code = status.exit_status().or(status.terminating_signal());
+            return code.filter(|_| !killed);
+        }
+        if !killed && start.elapsed() > HANGS {
+            killed = true;
+            kill_process(pid, Signal::KILL).expect("it is a child of ours");
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+}
