@@ -264,8 +264,8 @@ impl<B: Ballot + 'static> Sink for Round<B> {
         (self.read)(answer).is_ok_and(|vote| (self.replicated)(&vote))
     }
 
-    fn clock_moved(&self, node: usize) {
-        self.state.lock().ballot.clock_moved(node);
+    fn clock_moved(&self, node: usize, seen_at: Time) {
+        self.state.lock().ballot.clock_moved(node, seen_at);
     }
 
     fn answer(&self, node: usize, answer: Answer) {

@@ -183,19 +183,23 @@ impl Worker {
         let clock = result.and_then(|()| connection.read_clock(sent, deadline));
         let takes = outcome.by_the_clock.iter().any(|(job, _)| job.is_taking());
         match clock.and_then(|clock| self.judge_clock(connection, clock, takes, deadline)) {
-            Ok((clock, verdict)) => {
+            Ok((read, verdict)) => {
                 for (job, value) in outcome.by_the_clock {
                     let refused = match verdict {
                         ClockVerdict::Fits => None,
                         ClockVerdict::Moved => Some(self.clock_was_set()),
-                        ClockVerdict::Doubtful => Some(self.clock_is_in_doubt(clock)),
+                        ClockVerdict::Doubtful => Some(self.clock_is_in_doubt(read)),
                     };
                     if let Some(refused) = refused.filter(|_| job.is_taking()) {
                         job.answer(self.node, Err(refused));
                         continue;
                     }
-                    if verdict == ClockVerdict::Moved {
-                        job.clock_moved(self.node);
+                    let seen_at = match verdict {
+                        ClockVerdict::Moved => Some(clock::now()),
+                        _ => self.set.ahead_at(self.node),
+                    };
+                    if let Some(seen_at) = seen_at {
+                        job.clock_moved(self.node, seen_at);
                     }
                     self.deliver(&job, value, connection);
                 }

@@ -30,8 +30,8 @@ pub(crate) trait Sink: Send + Sync {
     /// Whether this answer counts only once the node's replicas have it, too.
     fn to_be_replicated(&self, answer: &Value) -> bool;
 
-    /// The node's clock, read right behind the answer that comes next, is not where it has to be.
-    fn clock_moved(&self, _node: usize) {}
+    /// The node's clock was seen not to be where it had to be, at that time; the answer comes next.
+    fn clock_moved(&self, _node: usize, _seen_at: Time) {}
 
     /// The one answer of the node.
     fn answer(&self, node: usize, answer: Answer);
@@ -111,10 +111,10 @@ impl Job {
         matches!(self, Self::Ask { ask: Ask::Holding(_), .. })
     }
 
-    /// The node's clock is not where it has to be, and the answer came before it was read.
-    pub(super) fn clock_moved(&self, node: usize) {
+    /// The node's clock was seen not to be where it had to be, at that time; the answer comes next.
+    pub(super) fn clock_moved(&self, node: usize, seen_at: Time) {
         if let Some(sink) = self.sink() {
-            sink.clock_moved(node);
+            sink.clock_moved(node, seen_at);
         }
     }
 

@@ -89,6 +89,11 @@ impl NodeSet {
         verdict
     }
 
+    /// When the node's clock was last found to be set forward.
+    pub(super) fn ahead_at(&self, node: usize) -> Option<Time> {
+        self.known.lock().admission.ahead_at(node)
+    }
+
     fn tell_of_clocks(&self, news: &[ClockNews]) {
         if news.is_empty() {
             return;

@@ -31,9 +31,9 @@ pub(crate) trait Ballot: Send {
     /// The last copy that was sent to `node` has certainly not run, nor will it.
     fn unsent(&mut self, node: usize);
 
-    /// The clock of `node`, read right behind the answer that comes next, is not where it has to be: it may
-    /// have been set, so that keys have ended there before their time.
-    fn clock_moved(&mut self, _node: usize) {}
+    /// The clock of `node` was seen not to be where it had to be, at that time: right behind the answer that
+    /// comes next, or before. It may have been set, so that keys have ended there before their time.
+    fn clock_moved(&mut self, _node: usize, _seen_at: Time) {}
 
     /// `node` answered.
     fn vote(&mut self, node: usize, vote: Self::Vote);

@@ -291,8 +291,11 @@ impl Ballot for Extension {
         self.copies[node].unsent();
     }
 
-    fn clock_moved(&mut self, node: usize) {
-        self.moved[node] = self.allowance.mechanisms.moved_clocks_do_not_deny;
+    /// What was seen longer ago than the keys live is no reason any more: a node that has lost our key since
+    /// then was found with it, or repaired, in a round before.
+    fn clock_moved(&mut self, node: usize, seen_at: Time) {
+        let lately = self.started < seen_at.after(self.ttl);
+        self.moved[node] |= lately && self.allowance.mechanisms.moved_clocks_do_not_deny;
     }
 
     fn vote(&mut self, node: usize, vote: ExtensionVote) {

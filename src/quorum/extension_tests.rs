@@ -194,7 +194,7 @@ fn a_node_whose_clock_has_moved_neither_confirms_nor_denies() {
             basis,
             Allowance::for_drift(mechanisms),
         );
-        round.clock_moved(0);
+        round.clock_moved(0, start);
         for (node, vote) in votes.iter().enumerate() {
             match vote {
                 Some(vote) => round.vote(node, *vote),

@@ -210,7 +210,7 @@ mod tests {
             round.with(|round| {
                 (0..2).for_each(|node| assert!(round.sending(node, Via::unfenced(1), at)));
                 if moved {
-                    round.clock_moved(0);
+                    round.clock_moved(0, at);
                 }
                 round.vote(0, vote);
                 round.vote(1, ExtensionVote::Extended);

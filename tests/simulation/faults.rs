@@ -195,9 +195,7 @@ pub(super) fn begin(world: &mut World, fault: &Fault) {
             if fault.ends_keys_early(world.plan.clock_tolerance) =>
         {
             world.forgets(node);
-            // A holder of just as many nodes as it takes may lose its lock to a step: contenders have left
-            // larger numbers there since.
-            world.net.checks.unguarded |= fault.forgets(world.plan.quarantine) || fault.steps();
+            world.net.checks.unguarded |= fault.forgets(world.plan.quarantine);
         }
         _ => {}
     }

@@ -268,6 +268,8 @@ impl Plan {
     /// end them.
     pub(super) fn become_a_pair(&mut self) {
         self.pair = true;
+        self.setups.clear();
+        self.fall_back_after = None;
         self.callers = vec![1, 1];
         self.may_end.resize(2, true);
         self.names = 1;

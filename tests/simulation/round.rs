@@ -16,8 +16,8 @@ pub(super) trait Asker {
     /// That copy has certainly not run.
     fn unsent(&self, node: usize);
 
-    /// The node's clock, read right behind the answer that comes next, is not where it has to be.
-    fn clock_moved(&self, _node: usize) {}
+    /// The node's clock was seen not to be where it had to be, at that time.
+    fn clock_moved(&self, _node: usize, _seen_at: Time) {}
 
     /// The one answer of a node; whom to wake, if that decided it.
     fn answer(&self, node: usize, answer: Result<&Reply, Failure>, now: Time) -> Option<Note>;
@@ -65,8 +65,8 @@ impl<B: Ballot> Asker for Round<B> {
         self.with(|ballot| ballot.unsent(node));
     }
 
-    fn clock_moved(&self, node: usize) {
-        self.with(|ballot| ballot.clock_moved(node));
+    fn clock_moved(&self, node: usize, seen_at: Time) {
+        self.with(|ballot| ballot.clock_moved(node, seen_at));
     }
 
     fn answer(&self, node: usize, answer: Result<&Reply, Failure>, _now: Time) -> Option<Note> {

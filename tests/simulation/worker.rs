@@ -355,8 +355,12 @@ impl Worker {
             return false;
         }
         for (job, reply) in std::mem::take(&mut self.by_the_clock) {
-            if let Some(asker) = job.asker.as_ref().filter(|_| verdict == ClockVerdict::Moved) {
-                asker.clock_moved(self.node);
+            let seen_at = match verdict {
+                ClockVerdict::Moved => Some(cx.now()),
+                _ => cx.shared.admission.borrow().ahead_at(self.node),
+            };
+            if let Some((asker, seen_at)) = job.asker.as_ref().zip(seen_at) {
+                asker.clock_moved(self.node, seen_at);
             }
             let answer = match verdict {
                 ClockVerdict::Moved if !job.holding => Err(Failure::NotAdmitted),

@@ -9,8 +9,8 @@ use std::time::Duration;
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use quorlock::Quorlock;
 use quorum::{
-    Attempt, Ballot, Basis, Conclusion, Lease, LocalQueue, Mechanisms, Offset, Terms, Time, Turn,
-    Via, Vote,
+    Allowance, Attempt, Ballot, Basis, Conclusion, Lease, LocalQueue, Mechanisms, Offset, Terms,
+    Time, Turn, Via, Vote,
 };
 use server::{Servers, wait_until};
 
@@ -22,20 +22,22 @@ mod server;
 
 const NODES: usize = 5;
 const TTL: Duration = Duration::from_secs(30);
+const ALLOWANCE: Allowance =
+    Allowance { clock_tolerance: Duration::from_millis(100), mechanisms: Mechanisms::ALL };
 
 fn at(ms: u64) -> Time {
     Time::from_start(Duration::from_millis(ms))
 }
 
 fn terms() -> Terms {
-    Terms { ttl: TTL, renewed: true, max_hold: None, mechanisms: Mechanisms::ALL }
+    Terms { ttl: TTL, renewed: true, max_hold: None, allowance: ALLOWANCE }
 }
 
 /// One attempt over all nodes, from its start to its end.
 fn attempts(criterion: &mut Criterion) {
     let via = Via { connection: 1, fenced: true };
     let attempt = |vote: Vote| {
-        let mut attempt = Attempt::new(NODES, at(0), at(200), TTL, Mechanisms::ALL);
+        let mut attempt = Attempt::new(NODES, at(0), at(200), TTL, ALLOWANCE);
         for node in 0..NODES {
             assert!(attempt.sending(node, via, at(0)));
         }

@@ -67,6 +67,8 @@ pub(super) struct NodeClock {
     since: Time,
     /// It was not where we expected it, and nobody knows yet whose clock that was.
     pub(super) stepped: Option<Step>,
+    /// When it was last found ahead of where it had to be, by us or by its mark.
+    ahead_at: Option<Time>,
     /// It was told that it is not where its mark says.
     told: bool,
 }
@@ -120,6 +122,9 @@ impl Admission {
                 verdict = ClockVerdict::Moved;
                 clock.steady = false;
                 clock.stepped = Some(step);
+                if matches!(step, Step::Forward(_)) {
+                    clock.ahead_at = Some(now);
+                }
                 clock.since = now;
                 // Nodes that are asked because of a doubt confirm it, and make no new one.
                 let confirms = doubt.zip(before).is_some_and(|(doubt, it)| it.sent < doubt);
@@ -139,6 +144,11 @@ impl Admission {
             ClockVerdict::Fits if !self.nodes[node].clock.steady => ClockVerdict::Moved,
             verdict => verdict,
         }
+    }
+
+    /// When the node's clock was last found to be set forward, so that keys have ended there early.
+    pub(crate) fn ahead_at(&self, node: usize) -> Option<Time> {
+        self.nodes[node].clock.ahead_at
     }
 
     /// What there is to tell, since this was asked last.
@@ -188,6 +198,7 @@ impl Admission {
                 && let Judgement::Ours(state) | Judgement::Renamed(state) = seen.judgement
             {
                 if matches!(place, Place::Ahead(_)) {
+                    known.clock.ahead_at = Some(now);
                     known.forgot = Some(Forgot::Clock);
                     seen.judgement = Judgement::Forgetful(Forgot::Clock);
                 } else {
