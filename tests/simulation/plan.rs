@@ -156,7 +156,8 @@ impl Plan {
         }
         // By chance of its own, so that all other plans are what they would be without.
         let mut chance = Chance::new(seed ^ 0xfa11_bac4);
-        let may = !quiet && !plan.pair && !plan.new_set && plan.nodes >= 3;
+        // Nor in a crowd: clients that may fall back do not begin with one node.
+        let may = !quiet && !plan.pair && !plan.new_set && plan.nodes >= 3 && plan.latency_ms < 30;
         if may && chance.one_in(6) {
             plan.may_fall_back(&mut chance);
         }
@@ -294,8 +295,8 @@ impl Plan {
         (1..self.callers.len()).all(|client| of(client) == of(0))
     }
 
-    /// Whether numbers have to rise, whatever nodes forget: while a majority keeps its marks (which is seen
-    /// when one forgets), or while the masters' clocks agree.
+    /// Whether numbers have to rise, whatever nodes forget: while nobody sets clocks and a majority keeps its
+    /// marks (which is seen when one forgets), or while the masters' clocks agree.
     pub(super) fn promises_tokens(&self) -> bool {
         // The first node's number is known to no majority.
         let falls_back = (0..self.callers.len()).any(|it| self.setup(it).fall_back_after.is_some());

@@ -128,7 +128,8 @@ impl World {
         let now = self.net.now;
         let others = self.net.nodes.iter_mut().enumerate().filter(|(other, _)| *other != node);
         let marks = others.filter_map(|(_, other)| other.value(MARK, now)).count();
-        let goes_on = self.plan.quarantine && marks >= majority(self.plan.nodes);
+        let steps = self.plan.faults.iter().any(|scheduled| scheduled.fault.steps());
+        let goes_on = self.plan.quarantine && !steps && marks >= majority(self.plan.nodes);
         self.net.checks.promise_tokens &= goes_on || self.plan.clocks_agree();
     }
 

@@ -59,7 +59,8 @@ pub(super) struct NodeClock {
     pub(super) doubtful: bool,
     /// How far it is ahead of the set at least, in milliseconds, as the node's mark says.
     pub(super) noted_ms: Option<i64>,
-    /// The same of the last mark that there was: a node that forgets it goes on with the same clock.
+    /// The same of the last mark that there was, of an earlier run too: a node that forgets it, or restarts,
+    /// goes on with the same clock.
     pub(super) last_noted_ms: Option<i64>,
     /// It is where the mark says, and has gone on from there at our pace.
     pub(super) steady: bool,

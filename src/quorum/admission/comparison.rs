@@ -73,9 +73,8 @@ impl Admission {
             Some(Reference { lowest, highest }) => (lowest.0, highest.1),
             // Nobody has noted anything: this is how it begins.
             None => {
-                let clocks = self.nodes.iter().filter_map(|known| known.clock.reading);
-                let middle = median(clocks.map(Offset::middle_us))?;
-                (middle, middle)
+                let middle_us = self.ahead_of_us(true)?;
+                (middle_us, middle_us)
             }
         };
         let (least, most) = self.nodes[node].clock.bounds_us(now)?;
@@ -87,22 +86,25 @@ impl Admission {
 
     /// The set's time in microseconds since 1970: the median over the last known clocks of all nodes, each
     /// corrected by what its mark says it is ahead of the set. So it does not depend on which nodes were
-    /// heard last, and a clock that is wrong all the time does not move it. Where a majority has never
-    /// had marks, the clocks themselves have to do. `None` unless the clocks of a majority are known; with
-    /// `any`, of one node at least.
+    /// heard last, and a clock that is wrong all the time does not move it. `None` unless the clocks of a
+    /// majority are known; with `any`, of one node at least.
     pub(crate) fn time_us(&self, now: Time, any: bool) -> Option<i64> {
+        Some(microseconds(now).saturating_add(self.ahead_of_us(any)?))
+    }
+
+    /// How far the set's time is ahead of our own clock, in microseconds. Where too few nodes have ever had
+    /// marks, the clocks themselves have to do.
+    fn ahead_of_us(&self, any: bool) -> Option<i64> {
         let enough = |known: usize| known >= majority(self.nodes.len()) || any && known > 0;
         let corrected = self.nodes.iter().filter_map(|known| {
             let correction_us = known.clock.last_noted_ms?.saturating_mul(1_000);
             Some(known.clock.reading?.middle_us().saturating_sub(correction_us))
         });
+        if enough(corrected.clone().count()) && self.mechanisms.time_is_corrected {
+            return median(corrected);
+        }
         let readings = self.nodes.iter().filter_map(|known| known.clock.reading);
-        let middle_us = if enough(corrected.clone().count()) && self.mechanisms.time_is_corrected {
-            median(corrected)
-        } else {
-            median(readings.clone().map(Offset::middle_us)).filter(|_| enough(readings.count()))
-        };
-        Some(microseconds(now).saturating_add(middle_us?))
+        median(readings.clone().map(Offset::middle_us)).filter(|_| enough(readings.count()))
     }
 
     /// What the node's clock is to be compared with: a majority that is not in doubt. If it is in doubt

@@ -81,7 +81,12 @@ impl Knowledge {
             _ => None,
         };
         self.clock.noted_ms = mark.as_ref().map(|mark| mark.ahead_ms);
-        self.clock.last_noted_ms = self.clock.noted_ms.or(self.clock.last_noted_ms);
+        // Also the mark of an earlier run: a server that restarts goes on with the machine's clock.
+        let noted_ms =
+            look.mark.as_deref().and_then(Mark::parse).and_then(|mark| {
+                (mark.configuration == self.configuration).then_some(mark.ahead_ms)
+            });
+        self.clock.last_noted_ms = noted_ms.or(self.clock.last_noted_ms);
         let quarantine = mark.and_then(|mark| mark.state.quarantine_id());
         // Looks need not be close together: a quarantine that is begun anew in between has another id.
         self.watch = quarantine.map(|id| match self.watch {
