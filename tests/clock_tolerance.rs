@@ -5,11 +5,13 @@
 
 mod support;
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use quorlock::{Builder, FencingToken, Guard, Quorlock, Renewal};
 use support::clients::admitted;
+use support::events::{self, told};
 use support::{Server, Servers, wait_until};
 
 /// Never to be waited for.
@@ -176,4 +178,67 @@ fn a_round_trip_beyond_the_tolerance_is_told_with_the_setting() {
         thread::yield_now();
         locks.try_lock(NAME).is_ok_and(|guard| guard.is_some())
     });
+}
+
+/// For how long the machine is kept busy; `QUORLOCK_LOAD_SECONDS=60` by hand.
+fn load_lasts() -> Duration {
+    let seconds = std::env::var("QUORLOCK_LOAD_SECONDS").ok();
+    Duration::from_secs(seconds.map_or(3, |seconds| seconds.parse().expect("a number")))
+}
+
+/// All cores are busy, each round trip takes some 30 ms, and processes come and go: nobody takes that for
+/// a clock that was set.
+#[test]
+fn a_busy_machine_on_a_slow_network_costs_no_master_its_vote() {
+    events::remember();
+    let servers = Servers::start(3);
+    let proxies: Vec<_> =
+        servers.iter().map(|server| support::proxy::Proxy::start(server.port())).collect();
+    let urls: Vec<_> = proxies.iter().map(support::proxy::Proxy::url).collect();
+    let ttl = Duration::from_secs(10);
+    let build = || builder(&urls, ttl, ttl).build().expect("valid settings");
+    let locks = admitted(builder(&urls, ttl, ttl));
+    proxies.iter().for_each(|proxy| proxy.delay(Duration::from_millis(27)));
+    let accused = |url: &String| {
+        ["was set", "in quarantine"].map(|what| told(&[what, url])).into_iter().sum::<usize>()
+    };
+    let before: Vec<_> = urls.iter().map(accused).collect();
+    let until = Instant::now() + load_lasts();
+    let goes_on = || Instant::now() < until;
+    let (grants, doubts) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let take = |locks: &Quorlock, name: String| match locks.try_lock(name) {
+        Ok(guard) => grants.fetch_add(usize::from(guard.is_some()), Ordering::Relaxed),
+        Err(error) => {
+            println!("{error}");
+            doubts.fetch_add(1, Ordering::Relaxed)
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(|| {
+                while goes_on() {
+                    std::hint::spin_loop()
+                }
+            });
+        }
+        for caller in 0..4 {
+            let (locks, take) = (locks.clone(), &take);
+            scope.spawn(move || {
+                while goes_on() {
+                    take(&locks, format!("caller-{caller}"));
+                }
+            });
+        }
+        scope.spawn(|| {
+            while goes_on() {
+                let newcomer = build();
+                let guard = newcomer.lock("newcomer").expect("all are healthy");
+                drop(guard);
+            }
+        });
+    });
+    let (grants, doubts) = (grants.into_inner(), doubts.into_inner());
+    println!("{grants} grants, {doubts} attempts without a quorum");
+    assert_eq!(urls.iter().map(accused).collect::<Vec<_>>(), before);
+    assert!(grants > 10 * doubts, "{doubts} attempts without a quorum beside {grants} grants");
 }

@@ -60,7 +60,7 @@ pub fn flooding(
         }
         let answer = match words[0].to_uppercase().as_str() {
             _ if is_look(words) => admit(&words[5]),
-            command => handshake("7.0.15", command).unwrap_or_else(|| reply(command)),
+            command => handshake("7.0.15", words).unwrap_or_else(|| reply(command)),
         };
         writer.write_all(&answer).ok()
     });
@@ -86,7 +86,13 @@ fn serve(
 /// Takes part in the handshake as a server of that version does; `reply` answers all else.
 pub fn redis(version: &str, reply: impl Fn(&str) -> Vec<u8> + Clone + Send + 'static) -> String {
     let version = version.to_owned();
-    server(move |command| handshake(&version, command).unwrap_or_else(|| reply(command)))
+    serve(move |words, writer| {
+        let answer = match words[0].to_uppercase().as_str() {
+            _ if is_look(words) => admit(&words[5]),
+            command => handshake(&version, words).unwrap_or_else(|| reply(command)),
+        };
+        writer.write_all(&answer).ok()
+    })
 }
 
 /// The same with a current version, where `reply` is given all words of the command.
@@ -94,18 +100,22 @@ pub fn redis_of_words(reply: impl Fn(&[String]) -> Vec<u8> + Clone + Send + 'sta
     serve(move |words, writer| {
         let answer = match words[0].to_uppercase().as_str() {
             _ if is_look(words) => admit(&words[5]),
-            command => handshake("7.0.15", command).unwrap_or_else(|| reply(words)),
+            _ => handshake("7.0.15", words).unwrap_or_else(|| reply(words)),
         };
         writer.write_all(&answer).ok()
     })
 }
 
-fn handshake(version: &str, command: &str) -> Option<Vec<u8>> {
-    Some(match command {
+fn handshake(version: &str, words: &[String]) -> Option<Vec<u8>> {
+    static CONNECTIONS: AtomicUsize = AtomicUsize::new(1);
+    Some(match words[0].to_uppercase().as_str() {
         "PING" => b"+PONG\r\n".to_vec(),
         "TIME" => b"*2\r\n$10\r\n1700000000\r\n$1\r\n0\r\n".to_vec(),
         "INFO" => info(version),
-        // ID, and KILL.
+        // Each connection has an id of its own, and can be ended by it.
+        "CLIENT" if words[1] == "ID" => {
+            format!(":{}\r\n", CONNECTIONS.fetch_add(1, Ordering::SeqCst)).into_bytes()
+        }
         "CLIENT" => b":1\r\n".to_vec(),
         "HELLO" => b"%1\r\n+proto\r\n:3\r\n".to_vec(),
         _ => return None,
@@ -123,7 +133,8 @@ pub fn admit(mark: &str) -> Vec<u8> {
 }
 
 fn info(version: &str) -> Vec<u8> {
-    let text = format!("# Server\r\nredis_version:{version}\r\n");
+    let run_id = "a".repeat(40);
+    let text = format!("# Server\r\nredis_version:{version}\r\nrun_id:{run_id}\r\n");
     format!("${}\r\n{text}\r\n", text.len()).into_bytes()
 }
 
