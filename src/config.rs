@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::node::Address;
 #[cfg(feature = "tls")]
 use crate::node::Certificates;
-use crate::quorum::{Backoff, Mechanisms};
+use crate::quorum::Backoff;
 
 mod settings;
 #[cfg(feature = "tls")]
@@ -30,7 +30,7 @@ pub(crate) use settings::Settings;
 /// # drop(locks);
 /// # Ok::<(), quorlock::Error>(())
 /// ```
-#[derive(Clone)]
+#[derive(Clone, Default)]
 #[must_use = "a builder does nothing until `build` is called"]
 pub struct Builder {
     nodes: Vec<String>,
@@ -103,34 +103,6 @@ pub enum Fallback {
         /// For how long no majority must have been reached.
         after: Duration,
     },
-}
-
-impl Default for Builder {
-    fn default() -> Self {
-        Self {
-            nodes: Vec::new(),
-            #[cfg(feature = "tls")]
-            certificates: Certificates::default(),
-            settings: Settings {
-                ttl: Duration::from_secs(30),
-                max_ttl: None,
-                clock_tolerance: Duration::from_millis(100),
-                set_name: "default".to_owned(),
-                restart_quarantine: true,
-                node_timeout: Duration::from_millis(200),
-                no_quorum_timeout: Duration::from_secs(10),
-                renewal: Renewal::Auto,
-                max_hold: None,
-                backoff: Backoff { min: Duration::from_millis(5), max: Duration::from_millis(100) },
-                fallback: Fallback::Never,
-                wait_replicas: None,
-                fencing: true,
-                local_queue: true,
-                key_prefix: b"quorlock:".to_vec(),
-                mechanisms: Mechanisms::ALL,
-            },
-        }
-    }
 }
 
 impl Builder {

@@ -48,6 +48,29 @@ pub(crate) struct Settings {
     pub(crate) mechanisms: Mechanisms,
 }
 
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            ttl: Duration::from_secs(30),
+            max_ttl: None,
+            clock_tolerance: Duration::from_millis(100),
+            set_name: "default".to_owned(),
+            restart_quarantine: true,
+            node_timeout: Duration::from_millis(200),
+            no_quorum_timeout: Duration::from_secs(10),
+            renewal: Renewal::Auto,
+            max_hold: None,
+            backoff: Backoff { min: Duration::from_millis(5), max: Duration::from_millis(100) },
+            fallback: Fallback::Never,
+            wait_replicas: None,
+            fencing: true,
+            local_queue: true,
+            key_prefix: b"quorlock:".to_vec(),
+            mechanisms: Mechanisms::ALL,
+        }
+    }
+}
+
 impl Settings {
     /// How long the end of a client or of the process may wait for releases to be answered: until a
     /// worker that waits for a silent node gives up and sends its last words.
