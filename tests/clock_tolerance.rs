@@ -3,6 +3,8 @@
 //!
 //! `QUORLOCK_ROUNDS=20` has each test made so often.
 
+#![allow(clippy::print_stdout, reason = "whoever asks for many rounds wants to see figures")]
+
 mod support;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
