@@ -230,8 +230,10 @@ impl Lease {
         match renewed {
             Renewed::Until(until, basis) => {
                 self.state = State::Renewed;
-                // Rounds may overlap: an older one does not take a majority's word back.
-                if self.basis == Basis::FirstNode {
+                // Rounds may overlap: an older one does not take a majority's word back. And a majority's
+                // keys have to live for as long as the lock is said to be valid: an extension in the
+                // fallback may have reached further on the first node alone.
+                if self.basis == Basis::FirstNode && until >= self.valid_until {
                     self.basis = basis;
                 }
                 self.set_valid_until(until.max(self.valid_until));

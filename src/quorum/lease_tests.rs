@@ -175,3 +175,15 @@ fn keys_that_outlive_the_new_holders_terms_are_not_handed_over() {
     without.extending(ms(60_000), at(10), at(59_408));
     assert!(without.hand_over(terms(), at(20)));
 }
+
+/// In the fallback the first node's key lives for a minute; those of the others, which come back, for a TTL.
+#[test]
+fn a_lock_rests_on_a_majority_only_once_its_keys_live_as_long_as_it_is_valid() {
+    let mut lease = Lease::new(terms(), Basis::FirstNode, at(0), at(2_968));
+    lease.extending(ms(60_000), at(10), at(59_000));
+    lease.renewed(Renewed::Until(at(59_000), Basis::FirstNode), at(20));
+    lease.renewed(Renewed::Until(at(4_000), Basis::Majority), at(1_000));
+    assert_eq!((lease.basis(), lease.valid_until()), (Basis::FirstNode, at(59_000)));
+    lease.renewed(Renewed::Until(at(59_500), Basis::Majority), at(56_500));
+    assert_eq!((lease.basis(), lease.valid_until()), (Basis::Majority, at(59_500)));
+}

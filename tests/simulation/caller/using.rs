@@ -49,7 +49,9 @@ impl Caller {
         if settings.rolling && *client == 0 && index == 0 {
             return Use { until: now.after(hour), extend: None, unlock };
         }
-        let asks = |share| ttl.mul_f64(share).min(settings.max_ttl);
+        // No shorter ones are allowed.
+        let shortest = settings.clock_tolerance.max(settings.node_timeout / 2) * 4;
+        let asks = |share| ttl.mul_f64(share).max(shortest).min(settings.max_ttl);
         let extend = chance.one_in(4).then(|| asks(chance.pick(&[0.5, 1.0, 4.0, 4.0])));
         let until = match chance.below(4) {
             // Who is told of the end when it comes.
