@@ -196,7 +196,9 @@ impl Worker {
                     }
                     let seen_at = match verdict {
                         ClockVerdict::Moved => Some(clock::now()),
-                        _ => self.set.ahead_at(self.node),
+                        // Grants, of which there are many, need not know.
+                        _ if job.is_holding() => self.set.ahead_at(self.node),
+                        _ => None,
                     };
                     if let Some(seen_at) = seen_at {
                         job.clock_moved(self.node, seen_at);
