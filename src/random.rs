@@ -1,7 +1,6 @@
 //! Random numbers: for owners of locks, which no two attempts anywhere may share, and for pauses.
 
 use std::cell::RefCell;
-use std::process;
 
 use rand::distr::{Distribution, StandardUniform};
 use rand::rngs::{StdRng, SysRng};
@@ -13,12 +12,11 @@ const RESEED_AFTER: u32 = 4_096;
 struct Generator {
     numbers: StdRng,
     left: u32,
-    process: u32,
 }
 
 impl Generator {
     fn new() -> Self {
-        Self { numbers: seeded(), left: RESEED_AFTER, process: process::id() }
+        Self { numbers: seeded(), left: RESEED_AFTER }
     }
 }
 
@@ -40,15 +38,24 @@ where
 {
     let number = GENERATOR.try_with(|generator| {
         let mut generator = generator.borrow_mut();
-        // A child after a fork has the same generator as its parent: it must not make the same owners.
-        if generator.left == 0 || generator.process != process::id() {
+        // A child after a fork has the same generator as its parent, and makes nothing with it: only
+        // clients call this, and a child whose parent has built one can neither use nor build one.
+        if generator.left == 0 {
             *generator = Generator::new();
         }
         generator.left -= 1;
         generator.numbers.random()
     });
     // Where thread-locals are destroyed whatever they hold.
-    number.unwrap_or_else(|_| seeded().random())
+    number.unwrap_or_else(|_| random_afresh())
+}
+
+/// A random number that shares nothing with those of this thread.
+pub(crate) fn random_afresh<T>() -> T
+where
+    StandardUniform: Distribution<T>,
+{
+    seeded().random()
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use super::engine::Engine;
 use super::keyspace::Bytes;
 use super::reply::Reply;
 use crate::clock;
-use crate::random::random;
+use crate::random::random_afresh;
 
 /// The most connections a node has at a time.
 const MOST_CONNECTIONS: usize = 1_000;
@@ -284,6 +284,6 @@ impl Machine {
 
 /// Forty hexadecimal digits that no other run has.
 fn fresh_run_id() -> String {
-    let bytes: [u8; 20] = random();
+    let bytes: [u8; 20] = random_afresh();
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
