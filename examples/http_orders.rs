@@ -7,7 +7,8 @@
 //! - `404`, `405`: there is no such item, or that is no `POST`.
 //! - `409`: the item is sold out.
 //! - `423`: somebody else held the lock all the time. That is no failure, for nothing is broken.
-//! - `503` with `Retry-After`: nobody can tell who may sell, since too few masters can be reached.
+//! - `503` with `Retry-After`: nobody can tell who may sell, since too few masters can be reached, or
+//!   too few may grant locks yet, because they have just been started.
 //!
 //! ```text
 //! cargo run --example http_orders              # a demonstration with clients of its own
@@ -28,7 +29,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use std::{env, thread};
 
 use masters::{Failure, Masters};
@@ -121,7 +122,12 @@ impl Service {
             // The message says which master is at fault: for our log, not for customers.
             ErrorKind::NoQuorum | ErrorKind::Lost => {
                 println!("  service: {error}");
-                Answer::TryAgain
+                Answer::TryAgain { after: Duration::from_secs(1) }
+            }
+            // Masters that were restarted may have forgotten locks that are still held.
+            ErrorKind::Quarantined { ready_in } => {
+                println!("  service: {error}");
+                Answer::TryAgain { after: ready_in }
             }
             _ => {
                 eprintln!("  service: {error}");
@@ -164,7 +170,7 @@ enum Answer {
     NotAnOrder,
     SoldOut,
     Busy,
-    TryAgain,
+    TryAgain { after: Duration },
     Failed,
 }
 
@@ -176,13 +182,19 @@ impl Answer {
             Self::NotAnOrder => (405, "orders are made with POST\n"),
             Self::SoldOut => (409, "sold out\n"),
             Self::Busy => (423, "others are ordering this item; try again\n"),
-            Self::TryAgain => (503, "no orders can be taken at the moment; try again later\n"),
+            Self::TryAgain { .. } => {
+                (503, "no orders can be taken at the moment; try again later\n")
+            }
             Self::Failed => (500, "this is our fault\n"),
         };
         let response = Response::from_string(text).with_status_code(status);
         let extra = match self {
             Self::NotAnOrder => Header::from_bytes("Allow", "POST"),
-            Self::TryAgain => Header::from_bytes("Retry-After", "1"),
+            Self::TryAgain { after } => {
+                // Whole seconds, rounded up: sooner would be in vain.
+                let seconds = (after.as_secs() + u64::from(after.subsec_nanos() > 0)).max(1);
+                Header::from_bytes("Retry-After", seconds.to_string())
+            }
             _ => return response,
         };
         match extra {
@@ -237,10 +249,16 @@ fn demonstrate(address: SocketAddr, shop: &Shop, masters: &mut Masters) -> Resul
     }
     println!("\nA power cut takes {} of the masters", masters.kill_majority());
     for (item, _) in STOCK {
-        let reply = order(address, item)?;
-        expect(&reply, 503)?;
-        if reply.header("Retry-After").is_none() {
-            return Err("a 503 came without Retry-After".into());
+        expect_later(&order(address, item)?)?;
+    }
+
+    println!("\nThey are back, and have forgotten who holds what");
+    masters.restart_empty();
+    let deadline = Instant::now() + PATIENCE * 10;
+    // Before the service has reached them again, 1 s is what it says.
+    while expect_later(&order(address, "chair")?)? <= 1 {
+        if deadline < Instant::now() {
+            return Err("the quarantine was not seen".into());
         }
     }
     println!("\nEverything was sold, nothing twice, and without a quorum nothing at all.");
@@ -280,6 +298,14 @@ fn expect(reply: &Reply, status: u16) -> Result<(), Failure> {
         return Ok(());
     }
     Err(format!("the answer should have had status {status}: {}", reply.text).into())
+}
+
+/// Makes sure of a 503, and returns after how many seconds the customer is told to try again.
+fn expect_later(reply: &Reply) -> Result<u64, Failure> {
+    expect(reply, 503)?;
+    let seconds = reply.header("Retry-After").ok_or("a 503 came without Retry-After")?;
+    println!("  Retry-After: {seconds}");
+    Ok(seconds.parse()?)
 }
 
 /// One order over a connection of its own.

@@ -5,7 +5,7 @@
 //! any case no longer than the node timeout.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Once, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -24,12 +24,6 @@ static CLIENTS: Mutex<Vec<Client>> = Mutex::new(Vec::new());
 /// From now on the process, when it ends by returning from `main` or by `exit`, waits up to
 /// `timeout` for this client's releases.
 pub(crate) fn wait_for(unanswered: &Arc<AtomicUsize>, timeout: Duration) {
-    static HOOK: Once = Once::new();
-    HOOK.call_once(|| {
-        // No room for another hook (the C library guarantees 32): the drop of the client still
-        // waits, only clients in statics lose.
-        let _ = shutdown_hooks::add_shutdown_hook(at_exit);
-    });
     let mut clients = CLIENTS.lock();
     clients.retain(|client| client.unanswered.strong_count() > 0);
     clients.push(Client { unanswered: Arc::downgrade(unanswered), timeout });
@@ -41,7 +35,16 @@ pub(crate) fn flush(unanswered: &AtomicUsize, until: Time) -> bool {
     clock::poll(until, || unanswered.load(Ordering::SeqCst) == 0)
 }
 
-extern "C" fn at_exit() {
+dtor::declarative::dtor! {
+    /// Called by the C library in `exit`, after `main` has returned, or when the library that this crate is
+    /// part of is unloaded. The threads of this process still run then.
+    #[dtor(unsafe)]
+    fn at_exit() {
+        wait_for_all();
+    }
+}
+
+fn wait_for_all() {
     // A child by fork has its parent's hook, and its parent's list, which somebody may just have locked.
     if !Process::has_built() {
         return;

@@ -8,7 +8,7 @@ use std::process::Command;
 #[cfg(feature = "embedded")]
 use quorlock::embedded::Nodes;
 use quorlock::{Builder, Error, Quorlock};
-use server::Servers;
+use server::{Server, Servers};
 
 #[path = "../../tests/support/server.rs"]
 mod server;
@@ -122,6 +122,21 @@ impl Masters {
         };
         let majority = masters / 2 + 1;
         (0..majority).filter_map(|_| self.kill_one()).count()
+    }
+
+    /// Starts those of our masters that were killed, without the locks that they had.
+    pub(crate) fn restart_empty(&mut self) {
+        match self {
+            Self::Ours(servers) => {
+                servers.iter_mut().filter(|server| !server.is_up()).for_each(Server::restart_empty);
+            }
+            #[cfg(feature = "embedded")]
+            Self::Embedded(nodes, killed) => {
+                nodes[..*killed].iter().for_each(quorlock::embedded::Node::restart_empty);
+                *killed = 0;
+            }
+            Self::Yours => {}
+        }
     }
 }
 
