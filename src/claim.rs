@@ -8,6 +8,7 @@ use crate::coordinator::Coordinator;
 use crate::error::{Error, ErrorKind, NodeFault};
 use crate::ident::{Name, owner_text};
 use crate::kinds::{Fence, Kind, Raise, Repair, reply};
+use crate::manual;
 use crate::node::{Ask, Node, Request, Sink};
 use crate::quorum::{
     Attempt, Basis, ConfirmVote, Confirmation, Duty, Extension, FencingToken, Release,
@@ -19,7 +20,7 @@ use crate::round::{Interrupts, Round, Woken};
 const UNCERTAIN: &str = "it has answered, but a request that was sent before, over a connection that \
                          broke, may still arrive there and set the key again, so it is told again; \
                          with the permissions +client|id and +client|kill such connections are ended \
-                         on the server (lua/README.md)";
+                         on the server";
 
 /// Which lock is wanted, and on what terms.
 #[derive(Clone, Debug)]
@@ -293,7 +294,8 @@ impl Claim {
                 );
                 let mut faults = round.faults(nodes, answer_by);
                 for node in round.with(|release| release.uncertain()) {
-                    faults.push(NodeFault::new(&self.coordinator.names()[node], UNCERTAIN));
+                    let what = format!("{UNCERTAIN}: {}", manual::ACCESS_LISTS);
+                    faults.push(NodeFault::new(&self.coordinator.names()[node], what));
                 }
                 Err(Error::new(ErrorKind::NoQuorum, message).with_faults(faults))
             }

@@ -1,4 +1,8 @@
 #![forbid(unsafe_code)]
+// On docs.rs each item says which feature it needs.
+#![cfg_attr(docsrs, feature(doc_cfg))]
+// The page has no files beside it. Of two targets of one link the first counts, so these hide the README's.
+#![doc = include_str!("../docs/pictures.md")]
 #![doc = include_str!("../README.md")]
 
 mod claim;
@@ -16,6 +20,7 @@ mod held;
 mod ident;
 mod kinds;
 mod loss;
+mod manual;
 mod node;
 mod numbers;
 mod observe;

@@ -261,8 +261,8 @@ fn a_cluster_is_recognised() {
 
 #[test]
 fn the_documented_permissions_are_enough() {
-    let readme = include_str!("../lua/README.md");
-    let line = readme.lines().find(|line| line.starts_with("ACL SETUSER")).expect("an example");
+    let manual = include_str!("../OPERATIONS.md");
+    let line = manual.lines().find(|line| line.starts_with("ACL SETUSER")).expect("an example");
     let server = Server::start();
     server.command(&line.split(' ').collect::<Vec<_>>());
     let client =

@@ -85,9 +85,9 @@ fn another_database() {
     servers.iter().for_each(|server| server.wait_no_keys_in(3));
 }
 
-/// The commands that `lua/README.md` says have to be allowed, for everything that has no condition.
+/// The commands that `OPERATIONS.md` says have to be allowed, for everything that has no condition.
 fn documented() -> Vec<&'static str> {
-    let text = include_str!("../lua/README.md");
+    let text = include_str!("../OPERATIONS.md");
     let (_, list) = text.split_once("has to allow: ").expect("the list of commands");
     let (list, _) = list.split_once('.').expect("the end of the list");
     let commands: Vec<_> = list.split('`').skip(1).step_by(2).collect();
@@ -95,9 +95,9 @@ fn documented() -> Vec<&'static str> {
     commands
 }
 
-/// The keys that the example in `lua/README.md` allows.
+/// The keys that the example in `OPERATIONS.md` allows.
 fn documented_keys() -> Vec<&'static str> {
-    let text = include_str!("../lua/README.md");
+    let text = include_str!("../OPERATIONS.md");
     let example = text.lines().find(|line| line.starts_with("ACL SETUSER")).expect("the example");
     let keys: Vec<_> = example.split(' ').filter(|word| word.starts_with('~')).collect();
     assert_eq!(keys.len(), 2, "{example}");
@@ -141,7 +141,7 @@ fn a_key_that_the_user_may_not_touch() {
     drop(limited_user(&server, &documented()));
     let url = server.url().replace("://", "://locker:secret@");
     let locks = builder([url]).key_prefix("other:").build().expect("the settings are valid");
-    refused(&locks, &["lacks a permission", "lua/README.md"]);
+    refused(&locks, &["lacks a permission", "/operations/index.html#access-lists"]);
 }
 
 /// Who may not touch the fences can lock without them.
@@ -149,7 +149,7 @@ fn a_key_that_the_user_may_not_touch() {
 fn fences_that_the_user_may_not_touch() {
     let server = Server::start();
     let locks = limited_user_on(&server, &["~quorlock:*"], &documented());
-    refused(&locks, &["lacks a permission", "lua/README.md"]);
+    refused(&locks, &["lacks a permission", "/operations/index.html#access-lists"]);
     let url = server.url().replace("://", "://locker:secret@");
     let locks = builder([url]).fencing(false).build().expect("the settings are valid");
     everything(&locks).expect("no fence is touched");
@@ -163,7 +163,7 @@ fn every_command_of_the_list_is_needed_and_missed_aloud() {
         let rest: Vec<_> = documented().into_iter().filter(|one| *one != missing).collect();
         let locks = limited_user(&server, &rest);
         let Err(error) = everything(&locks) else { panic!("{missing} is not needed") };
-        said(&error, &["lacks a permission", "lua/README.md"]);
+        said(&error, &["lacks a permission", "/operations/index.html#access-lists"]);
         drop(locks);
         server.command(&["FLUSHALL"]);
     }

@@ -35,7 +35,7 @@ struct Set {
 enum User {
     /// Everything.
     Default,
-    /// What `lua/README.md` has as an example.
+    /// What `OPERATIONS.md` has as an example.
     Documented,
     /// The same, but for ending connections.
     Limited,
@@ -44,8 +44,8 @@ enum User {
 impl User {
     /// The user's words for `ACL`, if it is not there anyway.
     fn words(self) -> Option<Vec<&'static str>> {
-        let readme = include_str!("../lua/README.md");
-        let line = readme.lines().find(|line| line.starts_with("ACL SETUSER locker on >password "));
+        let manual = include_str!("../OPERATIONS.md");
+        let line = manual.lines().find(|line| line.starts_with("ACL SETUSER locker on >password "));
         let words = line.expect("the example").split(' ');
         match self {
             Self::Default => None,

@@ -129,6 +129,65 @@ fn scripts_state_their_contract() {
     }
 }
 
+/// The file that has them is not at hand where the crate comes from a registry.
+#[test]
+fn messages_link_to_sections_of_the_manual_that_exist() {
+    let manual = include_str!("../OPERATIONS.md");
+    let headings = manual.lines().filter_map(|line| line.strip_prefix("## "));
+    let anchors: Vec<_> = headings.map(anchor).collect();
+    let links = include_str!("../src/manual.rs").split("section!(\"").skip(1);
+    let links: Vec<_> = links.filter_map(|rest| rest.split('"').next()).collect();
+    assert!(!links.is_empty());
+    for link in links {
+        assert!(anchors.iter().any(|anchor| anchor == link), "no section has #{link}: {anchors:?}");
+    }
+    let sources = outside(files("src", "rs"), "src/lib.rs");
+    none_says(&sources, &["OPERATIONS.md", "README.md"], "messages link to the published manual");
+}
+
+/// The name that rustdoc gives a heading on its page.
+fn anchor(heading: &str) -> String {
+    let kept = heading.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+    kept.collect::<String>().to_lowercase().replace(' ', "-")
+}
+
+/// `docs/pictures.md` has the pictures of the README as text, for the crate's page.
+#[cfg(unix)]
+#[test]
+fn the_published_page_has_the_pictures() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let output = std::process::Command::new("bash").arg(root.join("scripts/pictures.sh")).output();
+    let made = output.expect("there is bash").stdout;
+    let made = String::from_utf8(made).expect("text");
+    assert!(made == include_str!("../docs/pictures.md"), "scripts/pictures.sh >docs/pictures.md");
+    for (path, _) in files("docs", "svg") {
+        let name = path.file_stem().and_then(|stem| stem.to_str()).expect("a name");
+        let readme = include_str!("../README.md");
+        assert!(readme.contains(&format!("][{name}]")), "the README does not show {name}");
+        assert!(
+            readme.contains(&format!("\n[{name}]: docs/{name}.svg\n")),
+            "{name} is not defined"
+        );
+        assert!(made.contains(&format!("[{name}]: data:")), "{name}");
+    }
+}
+
+/// What a line of code that begins with `#` hides from rustdoc's page it shows on every other one.
+#[test]
+fn the_readme_hides_no_lines() {
+    let hidden = include_str!("../README.md")
+        .lines()
+        .find(|line| line.starts_with("# ") && line.ends_with([';', '}', '{', ')', ']']));
+    assert_eq!(hidden, None);
+}
+
+/// No compiler sees the tests in an example of the documentation.
+#[test]
+fn the_unit_test_in_the_readme_is_one_that_runs() {
+    let code = include_str!("embedded/readme.rs");
+    assert!(include_str!("../README.md").contains(&format!("```rust,no_run\n{code}```\n")));
+}
+
 #[test]
 fn files_stay_small() {
     for (path, text) in files("src", "rs") {

@@ -7,6 +7,7 @@ use super::address::Address;
 use super::tls;
 use super::wire::Unread;
 use crate::error::NodeFault;
+use crate::manual;
 
 pub(super) fn not_redis(address: &Address) -> NodeFault {
     let what = "what answers there does not speak the Redis protocol; check host and port (a port \
@@ -110,7 +111,10 @@ pub(super) fn server_fault(address: &Address, error: RedisError) -> NodeFault {
 }
 
 fn needs_permission(error: &RedisError) -> String {
-    format!("the user lacks a permission ({error}); lua/README.md lists the commands it needs")
+    format!(
+        "the user lacks a permission ({error}); it needs those listed at {}",
+        manual::ACCESS_LISTS
+    )
 }
 
 /// Servers have no code for what their access list refuses to a script.

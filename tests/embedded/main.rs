@@ -10,4 +10,5 @@ mod commands;
 mod differential;
 mod looks;
 mod nodes;
+mod readme;
 mod scripts;
