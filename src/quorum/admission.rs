@@ -210,10 +210,10 @@ impl Admission {
         match change.filter(|_| self.may_write()) {
             Some(state) => {
                 let anew = matches!(seen.judgement, Judgement::Forgetful(_) | Judgement::Moved(_));
-                let noted_ms = known.clock.noted_ms.filter(|_| !anew);
-                match noted_ms.or_else(|| self.ahead_ms(node, now)) {
-                    Some(ahead_ms) => {
-                        let mark = known.mark(&seen.look, ahead_ms, state);
+                let noted = known.clock.noted.filter(|_| !anew);
+                match noted.or_else(|| self.to_note(node, now)) {
+                    Some(noted) => {
+                        let mark = known.mark(&seen.look, noted, state);
                         self.change(node, mark.to_string())
                     }
                     None => seen.again(None, now),

@@ -105,10 +105,12 @@ impl ClockTracker {
         now.since(self.at) / DRIFT > tolerance / 4
     }
 
-    /// Whether it certainly gained more than drift explains since some earlier reading: then it is not
-    /// known yet what is drift, and what was a step.
-    pub(super) fn has_gained(&self) -> bool {
-        self.least_ns > self.lowest_most_ns
+    /// By somebody else's word the clock may have been there before, in microseconds ahead of ours: what it
+    /// gains counts from there.
+    pub(super) fn has_been_at(&mut self, least_us: i64, now: Time) {
+        let drift = nanoseconds(now.since(self.at) / DRIFT);
+        let least_ns = least_us.saturating_mul(1_000).saturating_sub(drift);
+        self.lowest_least_ns = self.lowest_least_ns.min(least_ns);
     }
 
     /// What is known at `now`, with the drift since the last reading.

@@ -1,7 +1,7 @@
 //! The mark: what a node remembers of who may be granted locks there, as one line of text.
 //!
 //! ```text
-//! quorlock-mark 2 set=default nodes=3 max_ttl_ms=30000 clock_tolerance_ms=100 quarantine=on index=- run=RUN repl=REPL ahead_ms=-12 admitted
+//! quorlock-mark 2 set=default nodes=3 max_ttl_ms=30000 clock_tolerance_ms=100 quarantine=on index=- run=RUN repl=REPL ahead_ms=-12 noted_at_ms=1795238820123 admitted
 //! quorlock-mark 2 set=.. (as above) .. quarantined until_ms=1795238850123 id=00c0ffee00c0ffee
 //! ```
 //!
@@ -129,9 +129,17 @@ impl State {
 pub(crate) struct Mark {
     pub(crate) configuration: Configuration,
     pub(crate) identity: Identity,
-    /// How far the node's clock is ahead of the set's time at least, in milliseconds.
-    pub(crate) ahead_ms: i64,
+    pub(crate) noted: Noted,
     pub(crate) state: State,
+}
+
+/// What a mark says of the node's clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Noted {
+    /// How far it is ahead of the set's time at least, in milliseconds.
+    pub(crate) ahead_ms: i64,
+    /// The set's time when that was noted, in milliseconds since 1970.
+    pub(crate) at_ms: u64,
 }
 
 impl Mark {
@@ -163,6 +171,7 @@ impl Mark {
         };
         let identity = Identity::new(field("run")?, field("repl")?)?;
         let ahead_ms = field("ahead_ms")?.parse().ok()?;
+        let noted = Noted { ahead_ms, at_ms: field("noted_at_ms")?.parse().ok()? };
         let state = match words.next()? {
             "admitted" => State::Admitted,
             // Where there is no quarantine, nobody writes one.
@@ -174,12 +183,7 @@ impl Mark {
             _ => return None,
         };
         let in_set = configuration.index.is_none_or(|index| index < configuration.nodes);
-        (words.next().is_none() && in_set).then_some(Self {
-            configuration,
-            identity,
-            ahead_ms,
-            state,
-        })
+        (words.next().is_none() && in_set).then_some(Self { configuration, identity, noted, state })
     }
 }
 
@@ -194,14 +198,14 @@ impl fmt::Display for Mark {
             &self.configuration;
         let Identity { run_id, repl_id } = &self.identity;
         let (max_ttl_ms, tolerance_ms) = (max_ttl.as_millis(), clock_tolerance.as_millis());
-        let ahead_ms = self.ahead_ms;
+        let Noted { ahead_ms, at_ms } = self.noted;
         let mode = if *quarantine { "on" } else { "off" };
         let index = index.map_or("-".to_owned(), |index| index.to_string());
         write!(
             f,
             "{HEAD} set={set_name} nodes={nodes} max_ttl_ms={max_ttl_ms} \
              clock_tolerance_ms={tolerance_ms} quarantine={mode} index={index} run={run_id} \
-             repl={repl_id} ahead_ms={ahead_ms} "
+             repl={repl_id} ahead_ms={ahead_ms} noted_at_ms={at_ms} "
         )?;
         match self.state {
             State::Admitted => f.write_str("admitted"),

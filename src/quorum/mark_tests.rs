@@ -17,7 +17,7 @@ fn mark(state: State) -> Mark {
         index: None,
     };
     let identity = Identity::new(RUN, REPL).expect("ids");
-    Mark { configuration, identity, ahead_ms: -12, state }
+    Mark { configuration, identity, noted: Noted { ahead_ms: -12, at_ms: 17 }, state }
 }
 
 #[test]
@@ -25,13 +25,13 @@ fn the_text_is_as_documented() {
     let start = "quorlock-mark 2 set=default nodes=3 max_ttl_ms=30000 clock_tolerance_ms=100 quarantine=on index=-";
     assert_eq!(
         mark(State::Admitted).to_string(),
-        format!("{start} run={RUN} repl={REPL} ahead_ms=-12 admitted")
+        format!("{start} run={RUN} repl={REPL} ahead_ms=-12 noted_at_ms=17 admitted")
     );
     let state = State::Quarantined { until_ms: Some(1_795_238_850_123), id: 0xc0_ffee };
     assert_eq!(
         mark(state).to_string(),
         format!(
-            "{start} run={RUN} repl={REPL} ahead_ms=-12 quarantined until_ms=1795238850123 id=0000000000c0ffee"
+            "{start} run={RUN} repl={REPL} ahead_ms=-12 noted_at_ms=17 quarantined until_ms=1795238850123 id=0000000000c0ffee"
         )
     );
     let state = State::Quarantined { until_ms: None, id: u64::MAX };
@@ -76,6 +76,8 @@ fn whatever_is_written_otherwise_is_no_mark_of_ours() {
         changed("ahead_ms=-12", "ahead_ms=-012"),
         changed("ahead_ms=-12", "ahead_ms=-0"),
         changed("ahead_ms=-12", "ahead_ms=-"),
+        changed(" noted_at_ms=17", ""),
+        changed("noted_at_ms=17", "noted_at_ms=-17"),
         changed("admitted", "Admitted"),
         changed("admitted", "admitted "),
         changed("admitted", "admitted\n"),
@@ -134,13 +136,13 @@ fn any_mark() -> impl Strategy<Value = Mark> {
             .prop_map(|(until_ms, id)| State::Quarantined { until_ms, id }),
     ];
     let set = ("[A-Za-z0-9._-]{1,64}", 1_usize..1_000, 1_u64.., 1_u64.., any::<Option<usize>>());
-    (set, any::<bool>(), id, id, any::<i64>(), state).prop_map(
+    (set, any::<bool>(), id, id, any::<(i64, u64)>(), state).prop_map(
         |(
             (set_name, nodes, max_ttl_ms, tolerance_ms, index),
             quarantine,
             run,
             repl,
-            ahead_ms,
+            (ahead_ms, at_ms),
             state,
         )| {
             let configuration = Configuration {
@@ -152,7 +154,8 @@ fn any_mark() -> impl Strategy<Value = Mark> {
                 index: index.map(|index| index % nodes),
             };
             let identity = Identity::new(&run, &repl).expect("made of letters and digits");
-            Mark { configuration, identity, ahead_ms, state }
+            let noted = Noted { ahead_ms, at_ms };
+            Mark { configuration, identity, noted, state }
         },
     )
 }

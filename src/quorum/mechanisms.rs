@@ -35,6 +35,10 @@ pub(crate) struct Mechanisms {
     pub(crate) doubt_has_no_vote: bool,
     /// A clock that was not watched is compared with what the node's mark says of it.
     pub(crate) clocks_are_noted: bool,
+    /// A clock that has gained is noted no faster than clocks may drift.
+    pub(crate) marks_rise_slowly: bool,
+    /// What a clock had gained before it was read first counts along with what it gains later.
+    pub(crate) trackers_begin_at_marks: bool,
     /// If most of the clocks seem to be set forward at once, all leases are over.
     pub(crate) own_clock_is_doubted: bool,
     /// A node whose clock has just moved says nothing against those who hold locks.
@@ -115,6 +119,8 @@ impl Mechanisms {
         clocks_are_watched: true,
         doubt_has_no_vote: true,
         clocks_are_noted: true,
+        marks_rise_slowly: true,
+        trackers_begin_at_marks: true,
         own_clock_is_doubted: true,
         moved_clocks_do_not_deny: true,
         holders_in_quarantine: true,

@@ -214,7 +214,13 @@ pub(super) fn begin(world: &mut World, fault: &Fault) {
             world.net.nodes[node].set_forward(by);
             cut_off(world, node);
         }
-        Fault::ClockJumps { node, by } => world.net.nodes[node].set_forward(by),
+        Fault::ClockJumps { node, by } => {
+            let (now, within) = (world.net.now, world.plan.away());
+            if world.net.nodes[node].step(by, now, within) > world.plan.clock_tolerance {
+                world.forgets(node);
+                world.net.checks.unguarded |= fault.forgets(world.plan.quarantine);
+            }
+        }
         Fault::Cut { client, node } => world.net.link(client, node).cut += 1,
         Fault::Isolated { client, split } => {
             (split..nodes).for_each(|node| world.net.link(client, node).cut += 1);

@@ -22,6 +22,8 @@ pub(super) struct SimNode {
     pub(super) waiting: Vec<ConnId>,
     /// Its wall clock was set back at some time.
     pub(super) was_set_back: bool,
+    /// When its wall clock was set forward while it was reached, and by how much.
+    steps: Vec<(Duration, Duration)>,
     /// It has forgotten locks, and nobody reaches it until then.
     pub(super) away_until: Duration,
 }
@@ -40,6 +42,7 @@ impl SimNode {
             incarnation: 0,
             waiting: Vec::new(),
             was_set_back: false,
+            steps: Vec::new(),
             away_until: Duration::ZERO,
         }
     }
@@ -56,6 +59,14 @@ impl SimNode {
 
     pub(super) fn set_forward(&mut self, by: Duration) {
         self.offset += by;
+    }
+
+    /// It is set forward while it is reached. By how much it was in all, within such a time.
+    pub(super) fn step(&mut self, by: Duration, now: Duration, within: Duration) -> Duration {
+        self.set_forward(by);
+        self.steps.push((now, by));
+        self.steps.retain(|(at, _)| *at + within > now);
+        self.steps.iter().map(|(_, by)| *by).sum()
     }
 
     /// Has it keep a number under that key, made of a time so far ahead.

@@ -188,6 +188,15 @@ impl Plan {
         let at = chance.ms(1_000..FAULTS_END.as_millis() as u64);
         let lasts = Duration::from_millis(1);
         self.faults.push(Scheduled { at, lasts, fault: Fault::ClockJumps { node, by } });
+        // And by several steps that are below the tolerance each. By chance of its own, so that all else is
+        // what it would be without.
+        let mut chance = Chance::new(self.seed ^ 0x57e9);
+        let mut at = chance.ms(1_000..FAULTS_END.as_millis() as u64);
+        for _ in 0..chance.pick(&[0, 0, 2, 5, 10]) {
+            let by = chance.ms(tolerance_ms / 5..tolerance_ms);
+            self.faults.push(Scheduled { at, lasts, fault: Fault::ClockJumps { node, by } });
+            at += chance.ms(50..2_000);
+        }
     }
 
     /// Some processes begin later than others.

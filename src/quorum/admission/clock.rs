@@ -12,9 +12,10 @@ use std::time::Duration;
 
 use super::super::clock_tracker::{ClockTracker, Reading, Step};
 use super::super::clocks::Offset;
+use super::super::mark::Noted;
 use super::super::{Time, majority};
 use super::Admission;
-use super::comparison::Place;
+use super::comparison::{Place, ROUNDING};
 use super::look::{Forgot, Judgement};
 
 /// A clock that no answer has told of is read again after so many times the tolerance. Two clocks drift
@@ -53,12 +54,12 @@ pub(crate) enum ClockNews {
 #[derive(Debug, Default)]
 pub(super) struct NodeClock {
     /// Kept while the node cannot be reached: it may be set meanwhile.
-    tracker: Option<ClockTracker>,
+    pub(super) tracker: Option<ClockTracker>,
     pub(super) reading: Option<Offset>,
     /// The last reading did not fit for certain, so the tracker has not taken it in.
     pub(super) doubtful: bool,
-    /// How far it is ahead of the set at least, in milliseconds, as the node's mark says.
-    pub(super) noted_ms: Option<i64>,
+    /// How far it is ahead of the set at least, as the node's mark says.
+    pub(super) noted: Option<Noted>,
     /// The same of the last mark that there was, of an earlier run too: a node that forgets it, or restarts,
     /// goes on with the same clock.
     pub(super) last_noted_ms: Option<i64>,
@@ -210,16 +211,13 @@ impl Admission {
     }
 
     /// The node was looked at. A clock that has moved away from the set little by little is noted anew,
-    /// before a process that has just begun would take that for a step. Not while that may have been a
-    /// step: the mark would hide it.
+    /// before a process that has just begun would take that for a step.
     pub(super) fn note_drift(&mut self, node: usize, now: Time) {
-        let clock = &self.nodes[node].clock;
-        let steady = clock.steady && !clock.doubtful && self.mechanisms.clocks_are_noted;
-        let has_gained = clock.tracker.is_some_and(|tracker| tracker.has_gained());
-        let reference = self.reference_for(node, now).filter(|_| steady);
+        let certain = !self.nodes[node].clock.doubtful && self.mechanisms.clocks_are_noted;
+        let reference = self.reference_for(node, now).filter(|_| certain);
         let moved = reference.and_then(|it| self.off_mark(node, it, now)).is_some_and(|off| {
             let much = self.noted_anew();
-            off.behind > much || off.ahead > much && !has_gained
+            off.behind > much || off.ahead > much && self.may_rise(node, now) >= ROUNDING
         });
         if let Some(seen) = self.nodes[node].seen.as_mut().filter(|_| moved && self.quarantine)
             && let Judgement::Ours(state) = seen.judgement
@@ -241,7 +239,7 @@ impl Admission {
     }
 
     /// Where the clock of a node in doubt is.
-    fn place(&self, node: usize, now: Time) -> Place {
+    fn place(&mut self, node: usize, now: Time) -> Place {
         let stepped = self.nodes[node].clock.stepped;
         if stepped.is_none() && !self.mechanisms.clocks_are_noted {
             return Place::Noted;
@@ -249,9 +247,14 @@ impl Admission {
         let alone = self.in_doubt_until(node).is_some();
         let reference = self.reference_for(node, now).filter(|_| !alone);
         let place = reference.map_or(Place::Unknown, |it| self.compared(node, it, now));
-        match place {
-            Place::Unknown if self.is_doubted_enough(node, now) => Place::Noted,
-            place => place,
+        match (place, reference) {
+            // All locks have been granted since it is tracked.
+            (Place::Unknown, _) if self.is_doubted_enough(node, now) => Place::Noted,
+            (Place::Noted, Some(reference)) => {
+                self.goes_on_from_mark(node, reference, now);
+                place
+            }
+            (place, _) => place,
         }
     }
 

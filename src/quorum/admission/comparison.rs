@@ -5,15 +5,18 @@
 
 use std::time::Duration;
 
-use super::super::clocks::{Offset, median, microseconds};
+use super::super::clocks::{DRIFT, Offset, median, microseconds};
+use super::super::mark::Noted;
 use super::super::{Time, majority};
 use super::Admission;
 use super::clock::NodeClock;
+use super::look::Judgement;
+use super::node::Seen;
 
 /// A clock that has moved away from its mark by this part of the tolerance is noted anew, and by no less
 /// than marks are rounded.
 const NOTE_ANEW: u32 = 8;
-const ROUNDING: Duration = Duration::from_millis(2);
+pub(super) const ROUNDING: Duration = Duration::from_millis(2);
 
 /// Where a clock is, compared with the set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,19 +50,67 @@ impl NodeClock {
     /// How far the set is ahead of our own clock at `now` by this node's word, at least and at most, in
     /// microseconds.
     fn set_bounds_us(&self, now: Time) -> Option<(i64, i64)> {
-        let noted_us = self.noted_ms?.saturating_mul(1_000);
+        let noted_us = self.noted?.ahead_ms.saturating_mul(1_000);
         let (least, most) = self.bounds_us(now)?;
         Some((least.saturating_sub(noted_us), most.saturating_sub(noted_us)))
     }
 }
 
 impl Admission {
-    /// How far the node's clock is ahead of the set now at least, in milliseconds, for its mark; `None`
-    /// while what there is to compare it with is in doubt itself.
+    /// What the node's mark is to say of its clock now; `None` while that is in doubt.
+    ///
+    /// A clock that has gained is noted little by little: by the time that a step of less than the
+    /// tolerance is in the mark, the locks have gone on by as much as they allow for drift, or are over. So
+    /// several such steps add up against the mark, whoever has begun between them. After a quarantine all
+    /// locks are over.
+    pub(super) fn to_note(&self, node: usize, now: Time) -> Option<Noted> {
+        let ahead_ms = self.ahead_ms(node, now)?;
+        let at_ms = u64::try_from(self.time_us(now, false)? / 1_000).ok()?;
+        let is_moved = |seen: &Seen| matches!(seen.judgement, Judgement::Moved(_));
+        let moved = self.nodes[node].seen.as_ref().is_some_and(is_moved);
+        let noted = self.nodes[node].clock.noted.filter(|_| moved);
+        let highest = noted.map_or(i64::MAX, |noted| {
+            let rise = i64::try_from(self.may_rise(node, now).as_millis()).unwrap_or(i64::MAX);
+            noted.ahead_ms.saturating_add(rise)
+        });
+        Some(Noted { ahead_ms: ahead_ms.min(highest), at_ms })
+    }
+
+    /// By how much the node's mark may rise now: by what clocks drift in the time since it was noted, and by
+    /// no more at once than what is noted anew.
+    pub(super) fn may_rise(&self, node: usize, now: Time) -> Duration {
+        if !self.mechanisms.marks_rise_slowly {
+            return Duration::MAX;
+        }
+        let since = || {
+            let noted_us = self.nodes[node].clock.noted?.at_ms.saturating_mul(1_000);
+            u64::try_from(self.time_us(now, false)?).ok()?.checked_sub(noted_us)
+        };
+        (Duration::from_micros(since().unwrap_or(0)) / DRIFT).min(self.noted_anew())
+    }
+
+    /// The node's clock is where its mark says, nearly: from there on it is tracked. So what it had gained
+    /// before it was read first counts along with what it gains from now on.
+    ///
+    /// When a lock was granted that is still held, the clock may have been behind its mark by what is not
+    /// noted anew yet, and the mark may have risen by as much at once.
+    pub(super) fn goes_on_from_mark(&mut self, node: usize, reference: Reference, now: Time) {
+        let before = i64::try_from((self.noted_anew() * 2).as_micros()).unwrap_or(i64::MAX);
+        let clock = &mut self.nodes[node].clock;
+        if let (Some(tracker), Some(noted)) = (&mut clock.tracker, clock.noted)
+            && self.mechanisms.trackers_begin_at_marks
+        {
+            let marked_us = reference.lowest.0.saturating_add(noted.ahead_ms.saturating_mul(1_000));
+            tracker.has_been_at(marked_us.saturating_sub(before), now);
+        }
+    }
+
+    /// How far the node's clock is ahead of the set now at least, in milliseconds; `None` while what there
+    /// is to compare it with is in doubt itself.
     ///
     /// At least, for a mark that is too high would hide a step.
-    pub(super) fn ahead_ms(&self, node: usize, now: Time) -> Option<i64> {
-        let others = |other: usize| other != node && self.nodes[other].clock.noted_ms.is_some();
+    fn ahead_ms(&self, node: usize, now: Time) -> Option<i64> {
+        let others = |other: usize| other != node && self.nodes[other].clock.noted.is_some();
         let in_doubt = |other: usize| {
             let known = &self.nodes[other];
             known.clock.stepped.is_some() || known.seen.is_some() && !self.is_fresh(other)
@@ -131,7 +182,8 @@ impl Admission {
             Place::Ahead(off.ahead)
         } else if off.behind > noted_anew {
             Place::Behind(off.behind)
-        } else if off.perhaps_ahead > tolerance - noted_anew && self.mechanisms.doubt_has_no_vote
+        } else if off.perhaps_ahead > tolerance - noted_anew * 2
+            && self.mechanisms.doubt_has_no_vote
             || off.perhaps_behind > tolerance
         {
             Place::Unknown

@@ -97,6 +97,7 @@ mod tests {
     use std::time::Duration;
 
     use super::super::super::Time;
+    use super::super::super::mark::Noted;
     use super::*;
 
     fn configuration() -> Configuration {
@@ -116,7 +117,8 @@ mod tests {
 
     fn mark(configuration: Configuration, run: &str, repl: &str, state: State) -> Option<String> {
         let identity = identity(run, repl);
-        Some(Mark { configuration, identity, ahead_ms: 0, state }.to_string())
+        let noted = Noted { ahead_ms: 0, at_ms: 0 };
+        Some(Mark { configuration, identity, noted, state }.to_string())
     }
 
     /// A look at the run `r2` with the replication id `p2`.

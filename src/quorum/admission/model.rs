@@ -309,7 +309,11 @@ impl World {
     /// Whether all clients know marks that say where a node's clock is, and those of a majority are.
     pub(super) fn is_noted(&self, node: usize) -> bool {
         self.clients.iter().all(|client| {
-            let noted = client.admission.nodes.iter().map(|known| known.clock.noted_ms);
+            let noted = client
+                .admission
+                .nodes
+                .iter()
+                .map(|known| known.clock.noted.map(|noted| noted.ahead_ms));
             let off: Vec<_> =
                 noted.zip(&self.servers).map(|(noted, it)| Some(noted? - it.clock_ms)).collect();
             let Some(here) = off[node] else { return true };

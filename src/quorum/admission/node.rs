@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::super::Time;
-use super::super::mark::{Configuration, Mark, State};
+use super::super::mark::{Configuration, Mark, Noted, State};
 use super::clock::NodeClock;
 use super::look::{Forgot, Judgement, Look};
 use super::{LOOK_AGAIN, Next};
@@ -80,12 +80,11 @@ impl Knowledge {
             }
             _ => None,
         };
-        self.clock.noted_ms = mark.as_ref().map(|mark| mark.ahead_ms);
+        self.clock.noted = mark.as_ref().map(|mark| mark.noted);
         // Also the mark of an earlier run: a server that restarts goes on with the machine's clock.
-        let noted_ms =
-            look.mark.as_deref().and_then(Mark::parse).and_then(|mark| {
-                (mark.configuration == self.configuration).then_some(mark.ahead_ms)
-            });
+        let noted_ms = look.mark.as_deref().and_then(Mark::parse).and_then(|mark| {
+            (mark.configuration == self.configuration).then_some(mark.noted.ahead_ms)
+        });
         self.clock.last_noted_ms = noted_ms.or(self.clock.last_noted_ms);
         let quarantine = mark.and_then(|mark| mark.state.quarantine_id());
         // Looks need not be close together: a quarantine that is begun anew in between has another id.
@@ -119,8 +118,8 @@ impl Knowledge {
     }
 
     /// The mark of this client's configuration for the server that was looked at.
-    pub(super) fn mark(&self, look: &Look, ahead_ms: i64, state: State) -> Mark {
+    pub(super) fn mark(&self, look: &Look, noted: Noted, state: State) -> Mark {
         let configuration = self.configuration.clone();
-        Mark { configuration, identity: look.identity.clone(), ahead_ms, state }
+        Mark { configuration, identity: look.identity.clone(), noted, state }
     }
 }

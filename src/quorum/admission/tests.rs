@@ -1,7 +1,7 @@
 //! Admission, rule by rule.
 
 use super::super::clocks::Offset;
-use super::super::mark::Identity;
+use super::super::mark::{Identity, Noted};
 use super::model::{MAX_TTL, configuration};
 use super::*;
 
@@ -39,7 +39,8 @@ fn see(machine: &mut Admission, node: usize, look: Look, now: Time) {
 
 fn mark(configuration: &Configuration, run: &str, state: State) -> String {
     let identity = Identity::new(run, "p1").expect("ids");
-    Mark { configuration: configuration.clone(), identity, ahead_ms: 0, state }.to_string()
+    let noted = Noted { ahead_ms: 0, at_ms: 0 };
+    Mark { configuration: configuration.clone(), identity, noted, state }.to_string()
 }
 
 fn quarantined(until_ms: Option<u64>) -> State {

@@ -3,7 +3,7 @@
 use super::{Conn, ConnId, Event, LATEST, Network};
 use crate::node::{look_request, read_look};
 use crate::quorum::Time;
-use crate::quorum::mark::{Mark, State};
+use crate::quorum::mark::{Mark, Noted, State};
 use crate::simulation::claim::MARK;
 use crate::simulation::client::Note;
 use crate::simulation::plan::Plan;
@@ -148,7 +148,8 @@ impl Network {
             let mut configuration = configuration(setup, plan.quarantine);
             configuration.index = configuration.index.map(|_| place);
             let (identity, state) = (look.identity, State::Admitted);
-            let mark = Mark { configuration, identity, ahead_ms: ahead - median, state };
+            let noted = Noted { ahead_ms: ahead - median, at_ms: 0 };
+            let mark = Mark { configuration, identity, noted, state };
             node.call(&[b"SET".to_vec(), MARK.to_vec(), mark.to_string().into_bytes()], now);
         }
     }

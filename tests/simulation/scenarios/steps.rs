@@ -81,6 +81,69 @@ const IN_DOUBT: Scenario = Scenario {
     happened: the_lock_changed_hands,
 };
 
+/// The clock gains by many steps, each far below the tolerance, and processes come and go: each of them
+/// sees one step at most. Together the steps are more than a lock has left that was there before the first.
+const MANY_SMALL_STEPS: Scenario = Scenario {
+    runs: 30,
+    plan: |seed| {
+        let (ttl, max_ttl) = (seconds(12), seconds(12));
+        let setup = |habit| setup(ttl, max_ttl, habit);
+        let (cut, end, every) = (seconds(5), seconds(20), ms(1_500));
+        let mut chance = Chance::new(seed);
+        let mut plan =
+            calm(seed, 3, &[setup(Habit::Keeps), setup(Habit::Contends), setup(Habit::Contends)]);
+        plan.faults = vec![
+            fault(Duration::ZERO, end, Fault::Cut { client: 0, node: 2 }),
+            fault(cut, end, Fault::Isolated { client: 0, split: 0 }),
+            fault(Duration::ZERO, cut, Fault::Crashed { client: 2 }),
+        ];
+        for step in 0..8 {
+            let begin = cut + every * step;
+            plan.faults.push(at(begin, Fault::ClockJumps { node: 0, by: chance.ms(60..75) }));
+            let away =
+                fault(begin + ms(1_400), begin + every + ms(50), Fault::Crashed { client: 2 });
+            plan.faults.push(away);
+        }
+        plan
+    },
+    happened: the_lock_changed_hands,
+};
+
+#[test]
+fn small_steps_do_not_add_up_behind_processes_that_come_and_go() {
+    MANY_SMALL_STEPS.holds(1);
+}
+
+#[test]
+fn without_marks_that_rise_slowly_small_steps_make_two_holders() {
+    MANY_SMALL_STEPS.breaks(Mechanisms { marks_rise_slowly: false, ..ALL }, &["exclusion"]);
+}
+
+/// One step before a process begins, which counts from there, and one after it.
+const BEFORE_AND_AFTER: Scenario = Scenario {
+    runs: 60,
+    plan: |seed| {
+        let (clock_tolerance, by) = (ms(400), ms(280));
+        let holder = Setup { clock_tolerance, ..setup(seconds(2), seconds(20), Habit::Keeps) };
+        let mut plan = a_step(seed, holder, Setup { habit: Habit::Contends, ..holder }, by);
+        plan.faults.push(fault(Duration::ZERO, ms(5_100), Fault::Crashed { client: 1 }));
+        let again = ms(5_200) + Chance::new(seed).ms(0..200);
+        plan.faults.push(at(again, Fault::ClockJumps { node: 0, by }));
+        plan
+    },
+    happened: the_lock_changed_hands,
+};
+
+#[test]
+fn a_step_before_a_process_begins_and_one_after_it_add_up() {
+    BEFORE_AND_AFTER.holds(1);
+}
+
+#[test]
+fn without_what_a_clock_had_gained_before_two_steps_make_two_holders() {
+    BEFORE_AND_AFTER.breaks(Mechanisms { trackers_begin_at_marks: false, ..ALL }, &["exclusion"]);
+}
+
 #[test]
 fn a_step_that_is_small_for_long_locks_does_not_end_a_short_one() {
     LONG_AND_SHORT.holds(1);
