@@ -37,21 +37,16 @@ impl Connection {
         })
     }
 
-    /// Ends other connections to the server, by its count; which of them are certainly over now.
-    fn end_others(&mut self, ids: &[u64], deadline: Time) -> Result<Vec<u64>, Broken> {
+    /// Ends other connections to the server, by its count; for each of them whether it is certainly over now.
+    fn end_others(&mut self, ids: &[u64], deadline: Time) -> Result<Vec<bool>, Broken> {
         let mut commands = Vec::new();
         for id in ids {
             redis::cmd("CLIENT").arg(&["KILL", "ID"]).arg(*id).write_packed_command(&mut commands);
         }
         self.write(&commands)?;
-        let mut over = Vec::new();
-        for id in ids {
-            // How many it has ended: none, if that one is not there any more. An error: we may not.
-            if let Reply::Value(Value::Int(0 | 1)) = self.read_any(deadline)? {
-                over.push(*id);
-            }
-        }
-        Ok(over)
+        // How many it has ended: none, if that one is not there any more. An error: we may not.
+        let is_over = |reply| matches!(reply, Reply::Value(Value::Int(0 | 1)));
+        ids.iter().map(|_| Ok(is_over(self.read_any(deadline)?))).collect()
     }
 }
 
@@ -71,7 +66,12 @@ impl Worker {
         if !ids.is_empty() {
             let over = connection.end_others(&ids, clock::now().after(self.timeout))?;
             let mut old = self.old.lock();
-            over.into_iter().for_each(|id| old.ended(&run, id));
+            for (id, over) in ids.into_iter().zip(over) {
+                match over {
+                    true => old.ended(&run, id),
+                    false => old.cannot_be_ended(&run, id),
+                }
+            }
         }
         let now = clock::now();
         connection.count.via = self.old.lock().opened(&run, now);

@@ -23,10 +23,18 @@ pub(crate) struct OldConnections {
 struct Old {
     /// The run of the server that it led to; `None`: any.
     run: Option<String>,
-    /// Its id there, if we may know it.
+    /// Its id there, if we may know it, and it can be ended.
     id: Option<u64>,
-    /// From then on nothing arrives over it any more.
+    /// From then on nothing arrives over it any more, as a rule. A server that hangs, or something between
+    /// us and it, may keep what it has for longer: what can be ended does not count as over before that.
     until: Time,
+}
+
+impl Old {
+    /// Whether something may still arrive over it at that run of the server.
+    fn may_deliver(&self, run: &str, now: Time) -> bool {
+        now < self.until || self.id.is_some() && self.run.as_deref() == Some(run)
+    }
 }
 
 impl OldConnections {
@@ -44,7 +52,7 @@ impl OldConnections {
             self.old.pop_front();
             // It stands for both from now on, and nobody can end both.
             if let Some(first) = self.old.front_mut() {
-                (first.run, first.id) = (None, None);
+                *first = Old { run: None, id: None, until: now.after(LATEST) };
             }
         }
     }
@@ -52,12 +60,21 @@ impl OldConnections {
     /// Which connections are to be ended on the server whose run that is, over the connection with the id
     /// `own`. Not that one: some proxy has several of ours share it, and it would be none to be ended.
     pub(crate) fn that_have_to_end(&mut self, run: &str, own: Option<u64>, now: Time) -> Vec<u64> {
-        self.old.retain(|old| now < old.until);
+        self.old.retain(|old| old.may_deliver(run, now));
         if !self.mechanisms.old_connections_are_ended {
             return Vec::new();
         }
+        if let Some(own) = own {
+            self.cannot_be_ended(run, own);
+        }
         let of_this_run = self.old.iter().filter(|old| old.run.as_deref() == Some(run));
-        of_this_run.filter_map(|old| old.id).filter(|id| Some(*id) != own).collect()
+        of_this_run.filter_map(|old| old.id).collect()
+    }
+
+    /// That server does not let us end the connection.
+    pub(crate) fn cannot_be_ended(&mut self, run: &str, id: u64) {
+        let that = |old: &&mut Old| old.run.as_deref() == Some(run) && old.id == Some(id);
+        self.old.iter_mut().filter(that).for_each(|old| old.id = None);
     }
 
     /// That server has ended the connection, or does not have it any more.
@@ -67,7 +84,7 @@ impl OldConnections {
 
     /// There is another connection, to that run of the server.
     pub(crate) fn opened(&mut self, run: &str, now: Time) -> Via {
-        self.old.retain(|old| now < old.until);
+        self.old.retain(|old| old.may_deliver(run, now));
         self.opened += 1;
         // Another run is another process; the one that may have had the requests is gone.
         let concerns = |old: &Old| run.is_empty() || old.run.as_deref().is_none_or(|of| of == run);
@@ -130,6 +147,18 @@ mod tests {
         assert_eq!(old.that_have_to_end("run", None, at(1)), []);
         assert!(!old.opened("run", at(1).after(LATEST).before(Duration::from_secs(1))).fenced);
         assert!(old.opened("run", at(1).after(LATEST)).fenced);
+    }
+
+    #[test]
+    fn what_can_be_ended_is_not_over_before_it_was() {
+        let mut old = old();
+        old.given_up("run", Some(7), at(1));
+        let late = at(1).after(LATEST * 2);
+        assert!(old.opened("other", at(2)).fenced);
+        assert_eq!(old.that_have_to_end("run", None, late), [7]);
+        assert!(!old.opened("run", late).fenced);
+        old.cannot_be_ended("run", 7);
+        assert!(old.opened("run", late).fenced, "then time decides");
     }
 
     #[test]
