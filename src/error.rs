@@ -63,7 +63,8 @@ pub enum ErrorKind {
     /// built one.
     Closed,
     /// On so many nodes the name belongs to something that is no lock that it can never be locked; or
-    /// there is no number left for its [`FencingToken`](crate::FencingToken).
+    /// there is no number left for its [`FencingToken`](crate::FencingToken), or what the nodes keep as
+    /// that number is none.
     WrongKind,
 }
 

@@ -55,6 +55,10 @@ impl Coordinator {
         let ttl = terms.ttl;
         let nodes = self.nodes.len();
         let needed = majority(nodes);
+        let so_many = match nodes {
+            1 => "the one node".to_owned(),
+            _ => format!("{needed} of {nodes} nodes"),
+        };
         let (kind, message) = match outcome {
             Outcome::Granted { .. } | Outcome::Held => return Ok(None),
             Outcome::WrongKind => (
@@ -108,25 +112,24 @@ impl Coordinator {
             Outcome::NoQuorum if self.settings.fall_back_after().is_some() => (
                 ErrorKind::NoQuorum,
                 format!(
-                    "no quorum for {name}: {needed} of {nodes} nodes have to answer, and the first \
+                    "no quorum for {name}: {so_many} must answer, and the first \
                      one must not answer with an error, since clients may fall back to it"
                 ),
             ),
-            Outcome::NoQuorum => (
-                ErrorKind::NoQuorum,
-                format!("no quorum for {name}: {needed} of {nodes} nodes have to answer"),
-            ),
+            Outcome::NoQuorum => {
+                (ErrorKind::NoQuorum, format!("no quorum for {name}: {so_many} must answer"))
+            }
             Outcome::Unconfirmed => (
                 ErrorKind::NoQuorum,
                 format!(
-                    "no quorum for {name}: {needed} of {nodes} nodes granted it, and too few of them \
+                    "no quorum for {name}: {so_many} granted it, and too few of them \
                      confirmed its fencing token in time"
                 ),
             ),
             Outcome::TooLate => (
                 ErrorKind::NoQuorum,
                 format!(
-                    "no quorum in time for {name}: {needed} of {nodes} nodes granted it, but so \
+                    "no quorum in time for {name}: {so_many} granted it, but so \
                      late that its TTL of {} was used up",
                     exact(ttl)
                 ),

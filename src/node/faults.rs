@@ -183,7 +183,7 @@ fn passing_fault(code: Option<&str>, error: &RedisError) -> String {
              log, and make room on the disk"
         }
         Some("OOM") => "the server is out of memory (OOM); raise maxmemory",
-        _ => return format!("the server answered with an error: {error}"),
+        _ => return format!("the server answered with an error: {}", words(error)),
     };
     what.to_owned()
 }
@@ -205,7 +205,14 @@ pub(super) fn login_refused(code: Option<&str>, address: &Address) -> &'static s
 }
 
 fn needs_permission(error: &RedisError) -> String {
-    format!("the user lacks a permission ({error}); lua/README.md lists the commands it needs")
+    let words = words(error);
+    format!("the user lacks a permission ({words}); lua/README.md lists the commands it needs")
+}
+
+/// The server's own words.
+fn words(error: &RedisError) -> String {
+    let words = [error.code().unwrap_or("ERR"), error.detail().unwrap_or_default()];
+    words.join(" ").trim().to_owned()
 }
 
 /// Servers have no code for what their access list refuses to a script.
