@@ -201,10 +201,14 @@ fn servers_that_only_look_like_redis() {
     let old = client([fake::redis("6.0.16", |_| Vec::new())]);
     for_good("Redis 6.0", &old, &["Redis 6.0.16", "6.2 or newer"]);
     let sentinel = Server::start_with(&["--sentinel"]);
-    let sentinel = client([sentinel.url()]);
-    for_good("a Sentinel", &sentinel, &["is a Sentinel", "name the masters themselves"]);
+    let sentinel_client = client([sentinel.url()]);
+    let words = ["a Sentinel", "name the masters themselves"];
+    for_good("a Sentinel", &sentinel_client, &words);
+    for_good("database 3 of a Sentinel", &client([format!("{}/3", sentinel.url())]), &words);
     let cluster = Server::start_with(&["--cluster-enabled", "yes"]);
-    for_good("a cluster", &client([cluster.url()]), &["Redis Cluster", "independent masters"]);
+    let words = ["Redis Cluster", "independent masters"];
+    for_good("a cluster", &client([cluster.url()]), &words);
+    for_good("database 3 of a cluster", &client([format!("{}/3", cluster.url())]), &words);
 }
 
 /// That ends by itself, or by whoever looks after the server.
@@ -370,6 +374,25 @@ fn a_node_that_has_had_no_time_is_not_blamed() {
     let locks = builder([url.clone()]).node_timeout(Duration::from_millis(100)).build();
     let error = refused(&locks.expect("valid settings"));
     told("a host that does not answer", &error, ErrorKind::NoQuorum, &["the server", &url]);
+}
+
+/// `try_lock` says so within the node timeout; `lock` goes on for as long as it was told to.
+#[test]
+fn a_hung_majority() {
+    let timeout = Duration::from_millis(250);
+    let mut servers = Servers::start(3);
+    let builder = builder(servers.urls()).node_timeout(timeout).no_quorum_timeout(timeout * 6);
+    let locks = support::clients::connected(builder);
+    servers.iter_mut().take(2).for_each(Server::pause);
+    let urls = servers.urls();
+    let words = ["no answer", &urls[0], &urls[1]];
+    let start = Instant::now();
+    told("a hung majority: try_lock", &refused(&locks), ErrorKind::NoQuorum, &words);
+    assert!(start.elapsed() < timeout * 6, "{:?}", start.elapsed());
+    let start = Instant::now();
+    let error = locks.lock("orders/42").expect_err("one of three answers");
+    told("a hung majority: lock", &error, ErrorKind::NoQuorum, &words);
+    assert!(start.elapsed() >= timeout * 6, "it gave up after {:?}", start.elapsed());
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use redis::{ProtocolVersion, ServerError, Value};
 
 use super::address::Address;
-use super::faults::{connect_fault, login_refused};
+use super::faults::{CLUSTER, connect_fault, login_refused};
 use super::wire::{Unread, Wire};
 use crate::error::{Cause, NodeFault};
 use crate::quorum::Time;
@@ -91,6 +91,12 @@ fn refused(said: Said, error: &ServerError, address: &Address) -> String {
             "the user may not choose database {database} of the URL; allow it with +select, or use \
              database 0: redis://host:port/0"
         ),
+        // Neither a Sentinel nor a Cluster has databases, and this comes before they are told by what they are.
+        Said::Select if details.contains("unknown command") => format!(
+            "the server knows no databases, and the URL names {database}; is it a Sentinel? Then name the \
+             masters themselves"
+        ),
+        Said::Select if details.contains("cluster mode") => CLUSTER.to_owned(),
         Said::Select => format!(
             "the server has no database {database}, which the URL names; raise `databases` there, or \
              use database 0: redis://host:port/0"
