@@ -16,6 +16,7 @@ use crate::kinds::Mutex;
 use crate::loss;
 use crate::node::{Address, Node};
 use crate::process::Process;
+use crate::quorum::exact;
 use crate::skip;
 use crate::stats::NodeStats;
 
@@ -26,6 +27,10 @@ use crate::stats::NodeStats;
 ///
 /// The end of the last clone waits until all releases that are queued are answered, at most the
 /// node timeout. So does the normal end of the process, for clones in statics.
+///
+/// [`std::process::exit`] runs no destructors, so it gives back no lock whose guard is still there: such a
+/// lock ends with its TTL, for nobody renews it any more. What guards have given back before is still
+/// answered, as at the end of `main`. Drop the guards first, or return from `main`.
 ///
 /// A `fork` without `exec` takes no threads along. So fork first, and build the `Quorlock` in the child: one
 /// that was built before is of no use there, and no other can be built then. Each call fails at once, with
@@ -133,8 +138,10 @@ impl Quorlock {
     ///
     /// # Errors
     ///
-    /// [`Config`](ErrorKind::Config) for a bad name, or if clients with other settings use the nodes, or
-    /// two of the nodes are one server; [`NoQuorum`](ErrorKind::NoQuorum) if too few
+    /// [`InvalidName`](ErrorKind::InvalidName) for a name that cannot be locked; [`Config`](ErrorKind::Config)
+    /// if clients with other settings use the nodes, two of the nodes are one server, or so many of them
+    /// reject this client that no majority is left, which is told at once;
+    /// [`NoQuorum`](ErrorKind::NoQuorum) if too few
     /// nodes could be reached for too long, [`WrongKind`](ErrorKind::WrongKind) if the name
     /// belongs to something that is no lock, [`Closed`](ErrorKind::Closed) after
     /// [`close`](Self::close).
@@ -241,8 +248,8 @@ impl Quorlock {
     /// # Errors
     ///
     /// [`NoQuorum`](ErrorKind::NoQuorum) if no majority of the nodes could be reached and admitted in
-    /// time, [`Config`](ErrorKind::Config) if clients with other settings use them. Each with a cause for
-    /// every node.
+    /// time, [`Config`](ErrorKind::Config) if clients with other settings use them, or if they reject this
+    /// client. Each with a cause for every node.
     ///
     /// # Examples
     ///
@@ -286,8 +293,9 @@ impl Quorlock {
             return Ok(());
         }
         let message = format!(
-            "closed, but within {timeout:?} too few nodes could be told of the locks that were given \
-             back; their keys end with their TTL"
+            "closed, but within {} too few nodes could be told of the locks that were given back; \
+             their keys end with their TTL",
+            exact(timeout)
         );
         let faults = coordinator.nodes().iter().filter_map(Node::fault).collect();
         Err(Error::new(ErrorKind::NoQuorum, message).with_faults(faults))

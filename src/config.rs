@@ -72,8 +72,8 @@ pub enum Fallback {
     ///
     /// While the first node answers and does not grant, nobody gets a lock: somebody may hold it there
     /// alone. A first node that was restarted or emptied, or whose clock was set, is waited for until its
-    /// quarantine is over; one that is out of memory, refuses its user a command, or says that it is loading,
-    /// busy, or takes no writes, is `NoQuorum`.
+    /// quarantine is over; one that is out of memory, or says that it is loading, busy, or takes no writes, is
+    /// `NoQuorum`; one that refuses the login or a command is [`Config`](crate::ErrorKind::Config).
     ///
     /// **Two clients hold one lock** where one holds it by the first node alone, and the first node cannot
     /// be reached by another one, who is granted it by a majority of the others. So it is where the network
@@ -87,9 +87,9 @@ pub enum Fallback {
     /// configurations live side by side, and hide a step of its clock.
     ///
     /// For falling back only nodes that cannot be reached count as missing, and those that are loading, busy, or take
-    /// no writes for now. A node that answers with an error, since it is out of memory or its user
-    /// lacks a permission, is there, and may know of another holder: with a majority of such nodes the
-    /// calls go on to report `NoQuorum` with the reason, and nobody falls back.
+    /// no writes for now. A node that answers with an error, since it is out of memory, refuses the login,
+    /// or its user lacks a permission, is there, and may know of another holder: with a majority of such
+    /// nodes the calls report `NoQuorum`, or `Config`, with the reason, and nobody falls back.
     ///
     /// The renewal takes the lock on the other nodes as they come back: with a majority the mode
     /// turns into `Quorum`; if somebody else has it on one of them, be it for the moment of a try, the
@@ -223,7 +223,9 @@ impl Builder {
         self
     }
 
-    /// How long [`lock`](Quorlock::lock) goes on trying while no majority can be reached.
+    /// How long [`lock`](Quorlock::lock) goes on trying while no majority can be reached; and so do the
+    /// calls with a deadline, if that is not over before. A majority that rejects this client is not waited
+    /// for: that is [`Config`](crate::ErrorKind::Config) at once.
     ///
     /// Defaults to 10 s: long enough for restarts and most elections of a network's route, short
     /// enough for somebody to be told.
@@ -371,9 +373,9 @@ impl Builder {
 impl std::fmt::Debug for Builder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         // Neither the URLs nor the certificates: they hold passwords and a key.
-        f.debug_struct("Builder")
-            .field("nodes", &self.nodes.len())
-            .field("settings", &self.settings)
-            .finish()
+        let mut shown = f.debug_struct("Builder");
+        shown.field("nodes", &self.nodes.len());
+        self.settings.show(&mut shown);
+        shown.finish()
     }
 }

@@ -9,8 +9,9 @@ use parking_lot::Mutex;
 use crate::claim::{Claim, Wanted};
 use crate::clock;
 use crate::config::Settings;
-use crate::error::{Error, ErrorKind, NodeFault};
-use crate::ident::{self, Name};
+use crate::endless::EndlessKeys;
+use crate::error::{Error, NodeFault};
+use crate::ident;
 use crate::node::{Address, Node, NodeSet};
 use crate::numbers::{Numbers, wait_for_clocks};
 use crate::observe;
@@ -22,12 +23,14 @@ use crate::quorum::{
 };
 use crate::random::random;
 use crate::renewal::Timetable;
-use crate::round::{Interrupts, Round, Woken};
+use crate::round::{Interrupts, Round};
 use crate::stats::NodeStats;
 use crate::tenancy::Tenancy;
 use crate::wake::{self, Hub, Waiting};
 
 mod refusal;
+
+use refusal::stop_if;
 
 /// The nodes and all that is shared by the clones of one client and the locks it gave out.
 pub(crate) struct Coordinator {
@@ -45,6 +48,7 @@ pub(crate) struct Coordinator {
     /// What all calls together know of the quorum.
     outlook: Mutex<Outlook>,
     numbers: Numbers,
+    endless: EndlessKeys,
     queues: Arc<Queues>,
     hub: Arc<Hub>,
 }
@@ -86,12 +90,9 @@ impl Coordinator {
                 settings.mechanisms,
             )
             .map_err(|error| {
-                let message = "no thread could be started for a node; raise the limit of threads";
-                Error::config(message).with_faults(vec![NodeFault::caused_by(
-                    &node,
-                    "no worker thread",
-                    error,
-                )])
+                Error::config(format!(
+                    "no thread could be started for {node} ({error}); raise the limit of threads"
+                ))
             })
         });
         let timetable = Timetable::start(set.stood_still()).map_err(|error| {
@@ -114,6 +115,7 @@ impl Coordinator {
             closed,
             outlook: Mutex::new(outlook),
             numbers: Numbers::default(),
+            endless: EndlessKeys::default(),
             queues,
             hub,
         }))
@@ -237,6 +239,7 @@ impl Coordinator {
                     waiting.as_ref().is_some_and(|waiting| waiting.attempt_ended(attempt));
                 acquisition.tried(attempt, now, covered);
             });
+            self.tell_of_endless_keys(&claim);
             last = Some(claim.round().clone());
             let ready_in = match conclusion {
                 Conclusion::NotAdmitted => self.set.ready_in(now),
@@ -353,8 +356,13 @@ impl Coordinator {
             };
             stop_if(woken, &wanted.name)?;
         };
-        if judgement.conclusion == Conclusion::Unreachable {
-            round.hear_out(answer_by);
+        match judgement.conclusion {
+            Conclusion::Unreachable => round.hear_out(answer_by),
+            // Whoever has to change something shall hear of all of it.
+            Conclusion::Rejected => {
+                stop_if(round.hear_all(answer_by, interrupts), &wanted.name)?;
+            }
+            _ => {}
         }
         Ok(Tried { claim, started, answer_by, judgement })
     }
@@ -379,19 +387,4 @@ impl Coordinator {
 /// On which the nodes tell of the lock's releases.
 fn channel(wanted: &Wanted) -> Vec<u8> {
     ident::release_channel(wanted.name.key())
-}
-
-/// Turns a wait that was interrupted into its error.
-fn stop_if(woken: Woken, name: &Name) -> Result<(), Error> {
-    match woken {
-        Woken::Decided | Woken::TimeUp => Ok(()),
-        Woken::Cancelled => {
-            let message = format!("waiting for {name} was cancelled");
-            Err(Error::new(ErrorKind::Cancelled, message))
-        }
-        Woken::Closed => {
-            let message = format!("{name} cannot be locked: this Quorlock was closed");
-            Err(Error::new(ErrorKind::Closed, message))
-        }
-    }
 }

@@ -34,9 +34,17 @@ struct Inner {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// A setting or an argument is wrong: a bad URL, an empty name, a TTL out of range; or clients with
-    /// other settings use the same nodes. Trying again does not help.
+    /// The client or its set of nodes is not set up as it must be: a URL is bad, a TTL is out of range;
+    /// clients with other settings use the same nodes, or two of the nodes are one server. Or so many nodes
+    /// reject this client that no majority is left: they refuse its login, its user lacks a permission, they
+    /// are older than Redis 6.2, or cannot run scripts as Redis does.
+    ///
+    /// Trying again does not help until somebody has changed something. The client goes on looking at such
+    /// nodes, so it need not be built anew if they are what is changed.
     Config,
+    /// The name is none that can be locked: it is empty, longer than 4096 bytes, or the name of a key of
+    /// quorlock's own. So the call is wrong, and not the configuration.
+    InvalidName,
     /// Too few nodes could be reached in time to decide anything. [`Error::node_faults`] says what
     /// is wrong with each of them.
     NoQuorum,
@@ -55,7 +63,8 @@ pub enum ErrorKind {
     /// built one.
     Closed,
     /// On so many nodes the name belongs to something that is no lock that it can never be locked; or
-    /// there is no number left for its [`FencingToken`](crate::FencingToken).
+    /// there is no number left for its [`FencingToken`](crate::FencingToken), or what the nodes keep as
+    /// that number is none.
     WrongKind,
 }
 
@@ -66,6 +75,10 @@ impl Error {
 
     pub(crate) fn config(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Config, message)
+    }
+
+    pub(crate) fn invalid_name(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::InvalidName, message)
     }
 
     pub(crate) fn with_faults(mut self, faults: Vec<NodeFault>) -> Self {
@@ -90,29 +103,25 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0.message)?;
-        for (i, fault) in self.0.faults.iter().enumerate() {
-            f.write_str(if i == 0 { ": " } else { "; " })?;
-            fault.fmt(f)?;
+        match self.0.faults.as_slice() {
+            [] => Ok(()),
+            faults => write!(f, ": {}", Grouped(faults)),
         }
-        Ok(())
     }
 }
 
+/// What programs show that return it from `main`: the kind, and the whole message as it reads.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Error")
             .field("kind", &self.0.kind)
-            .field("message", &self.0.message)
-            .field("node_faults", &self.0.faults)
+            .field("message", &format_args!("{self}"))
             .finish()
     }
 }
 
-impl StdError for Error {
-    fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        self.0.faults.first().map(|fault| fault as &(dyn StdError + 'static))
-    }
-}
+/// Without a source: the message has all of it, and whoever prints a chain of sources would print it twice.
+impl StdError for Error {}
 
 /// What was wrong with one node.
 #[derive(Clone)]
@@ -121,21 +130,38 @@ pub struct NodeFault(Arc<FaultInner>);
 struct FaultInner {
     node: Arc<str>,
     what: String,
-    source: Option<Box<dyn StdError + Send + Sync>>,
+    cause: Cause,
+}
+
+/// Where a fault comes from, as far as it matters for what follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// The way to the node, or what is not known of it.
+    Way,
+    /// The server's own word.
+    Server,
+    /// The server's own word, before it did anything: the user may not do that.
+    NoPermission,
+    /// The server is not fit for use, or does not let us use it, until somebody changes that.
+    Unfit,
 }
 
 impl NodeFault {
     pub(crate) fn new(node: &Arc<str>, what: impl Into<String>) -> Self {
-        Self(Arc::new(FaultInner { node: node.clone(), what: what.into(), source: None }))
+        Self::caused_by(Cause::Way, node, what)
     }
 
-    pub(crate) fn caused_by(
-        node: &Arc<str>,
-        what: impl Into<String>,
-        source: impl StdError + Send + Sync + 'static,
-    ) -> Self {
-        let source = Some(Box::new(source) as Box<dyn StdError + Send + Sync>);
-        Self(Arc::new(FaultInner { node: node.clone(), what: what.into(), source }))
+    pub(crate) fn caused_by(cause: Cause, node: &Arc<str>, what: impl Into<String>) -> Self {
+        Self(Arc::new(FaultInner { node: node.clone(), what: what.into(), cause }))
+    }
+
+    pub(crate) fn cause(&self) -> Cause {
+        self.0.cause
+    }
+
+    /// Whether the node rejects us until somebody changes something, so that waiting does not help.
+    pub(crate) fn is_for_good(&self) -> bool {
+        matches!(self.0.cause, Cause::NoPermission | Cause::Unfit)
     }
 
     /// The node, as it was configured, without user and password.
@@ -163,8 +189,50 @@ impl fmt::Debug for NodeFault {
     }
 }
 
-impl StdError for NodeFault {
-    fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        self.0.source.as_deref().map(|source| source as &(dyn StdError + 'static))
+/// Without a source, as [`Error`] is.
+impl StdError for NodeFault {}
+
+/// Several faults as one text. Nodes that have the same one are named together.
+pub(crate) struct Grouped<'a>(pub(crate) &'a [NodeFault]);
+
+impl fmt::Display for Grouped<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, fault) in self.0.iter().enumerate() {
+            let same = |other: &&NodeFault| other.what() == fault.what();
+            if self.0[..i].iter().any(|other| same(&other)) {
+                continue;
+            }
+            f.write_str(if i == 0 { "" } else { "; " })?;
+            let mut nodes = self.0.iter().filter(same).map(NodeFault::node);
+            while let Some(node) = nodes.next() {
+                f.write_str(node)?;
+                f.write_str(match nodes.clone().count() {
+                    0 => ": ",
+                    1 => " and ",
+                    _ => ", ",
+                })?;
+            }
+            f.write_str(fault.what())?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_with_the_same_fault_are_named_together_and_in_order() {
+        let fault = |(node, what): &(&str, &str)| NodeFault::new(&Arc::from(*node), *what);
+        let shown = |faults: &[(&str, &str)]| {
+            let faults: Vec<_> = faults.iter().map(fault).collect();
+            Grouped(&faults).to_string()
+        };
+        assert_eq!(shown(&[]), "");
+        assert_eq!(shown(&[("a", "down")]), "a: down");
+        assert_eq!(shown(&[("a", "down"), ("b", "full")]), "a: down; b: full");
+        assert_eq!(shown(&[("a", "down"), ("b", "full"), ("c", "down")]), "a and c: down; b: full");
+        assert_eq!(shown(&[("a", "x"), ("b", "x"), ("c", "x")]), "a, b and c: x");
     }
 }

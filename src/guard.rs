@@ -18,7 +18,8 @@ use crate::tenancy::Tenancy;
 /// It owns all it needs, so it can be stored, returned and sent to another thread, and it may
 /// outlive the [`Quorlock`](crate::Quorlock) that gave it out. Dropping it, also by a panic, gives
 /// the lock back without waiting on the network; [`unlock`](Self::unlock) waits and reports. The lock of
-/// a process that is killed, or aborts (`panic = "abort"`), ends with its TTL. A guard that is leaked
+/// a process that is killed, aborts (`panic = "abort"`), or calls [`std::process::exit`] with the guard
+/// still there, ends with its TTL. So does that of a guard in a `static`, which is never dropped. A guard that is leaked
 /// with [`std::mem::forget`] holds its lock for as long as the process lives, if it is renewed.
 ///
 /// The lock is renewed while it is held, unless [`Renewal::Manual`](crate::Renewal) says otherwise.
@@ -212,7 +213,7 @@ impl Guard {
 impl fmt::Debug for Guard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Guard")
-            .field("name", &self.held().claim().name().to_string())
+            .field("name", self.held().claim().name())
             .field("mode", &self.mode())
             .field("token", &self.token())
             .field("remaining", &self.remaining())

@@ -14,7 +14,7 @@ use crate::node::Node;
 use crate::observe;
 use crate::queue::Spot;
 use crate::quorum::{
-    Basis, Extension, Lease, LossReason, Next, OpenRound, Renewed, Rounds, Time, majority,
+    Basis, Extension, Lease, LossReason, Next, OpenRound, Renewed, Rounds, Time, majority, rounded,
 };
 use crate::random::random;
 use crate::renewal::Entry;
@@ -124,10 +124,11 @@ impl Held {
         drop(lease);
         self.tell_holder(reason);
         Err(self.lost(&match reason {
-            LossReason::Expired => format!("its validity ended {ended_ago:?} ago"),
-            LossReason::MaxHold => {
-                format!("it was held for as long as max_hold allows, which ended {ended_ago:?} ago")
-            }
+            LossReason::Expired => format!("its validity ended {} ago", rounded(ended_ago)),
+            LossReason::MaxHold => format!(
+                "it was held for as long as max_hold allows, which ended {} ago",
+                rounded(ended_ago)
+            ),
             LossReason::KeysGone => {
                 "its keys were gone from a majority of the nodes before its time".to_owned()
             }

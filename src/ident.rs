@@ -14,7 +14,7 @@ const LONGEST: usize = 4_096;
 const AUXILIARY: [&[u8]; 4] = [b":fence", b":mark", b":offset", b":replicated"];
 
 /// The name of a lock: any bytes that are not empty, not too long, and no key of our own.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Name {
     /// The prefix and the name.
     key: Vec<u8>,
@@ -24,10 +24,10 @@ pub(crate) struct Name {
 impl Name {
     pub(crate) fn new(prefix: &[u8], name: &[u8]) -> Result<Self, Error> {
         if name.is_empty() {
-            return Err(Error::config("the name of a lock must not be empty"));
+            return Err(Error::invalid_name("the name of a lock must not be empty"));
         }
         if name.len() > LONGEST {
-            return Err(Error::config(format!(
+            return Err(Error::invalid_name(format!(
                 "the name of the lock has {} bytes; {LONGEST} is the most (use a hash of it)",
                 name.len()
             )));
@@ -35,8 +35,9 @@ impl Name {
         let key = [prefix, name].concat();
         let name = Self { key, prefix: prefix.len() };
         match AUXILIARY.iter().find(|end| name.key.contains(&b'{') && name.key.ends_with(end)) {
-            Some(end) => Err(Error::config(format!(
-                "{name} cannot be locked: keys with braces that end in \"{}\" are quorlock's own",
+            Some(end) => Err(Error::invalid_name(format!(
+                "{name} cannot be locked: keys with braces that end in \"{}\" are quorlock's own; \
+                 use another name",
                 end.escape_ascii()
             ))),
             None => Ok(name),
@@ -52,26 +53,39 @@ impl Name {
         fence_key(&self.key)
     }
 
+    /// The name alone, as people read it, and not too long.
+    pub(crate) fn text(&self) -> String {
+        const SHOWN: usize = 80;
+        let text = text(self.as_bytes());
+        match text.char_indices().nth(SHOWN) {
+            Some((end, _)) => format!("{}..", &text[..end]),
+            None => text,
+        }
+    }
+
     pub(crate) fn as_bytes(&self) -> &[u8] {
         &self.key[self.prefix..]
     }
 }
 
-/// For messages: quoted, escaped, and not too long.
+/// For sentences.
 impl fmt::Display for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const SHOWN: usize = 80;
-        let name = self.as_bytes();
-        let dots = if name.len() > SHOWN { ".." } else { "" };
-        match std::str::from_utf8(name) {
-            Ok(text) => {
-                write!(f, "lock \"{}{dots}\"", text.chars().take(SHOWN).collect::<String>())
-            }
-            Err(_) => {
-                let shown = &name[..name.len().min(SHOWN)];
-                write!(f, "lock \"{}{dots}\"", shown.escape_ascii())
-            }
-        }
+        write!(f, "lock \"{}\"", self.text())
+    }
+}
+
+impl fmt::Debug for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{}\"", self.text())
+    }
+}
+
+/// A name or a key as people read and type it: escaped where it is no text.
+pub(crate) fn text(bytes: &[u8]) -> String {
+    match std::str::from_utf8(bytes) {
+        Ok(text) if !text.contains(char::is_control) => text.to_owned(),
+        _ => bytes.escape_ascii().to_string(),
     }
 }
 
@@ -147,5 +161,9 @@ mod tests {
         assert!(shown(b"orders/42").is_ok_and(|text| text == "lock \"orders/42\""));
         assert!(shown(b"\xff").is_ok_and(|text| text == "lock \"\\xff\""));
         assert!(shown(&[b'a'; 4_096]).is_ok_and(|text| text.len() < 100));
+        let umlauts = "\u{e4}".repeat(80);
+        let expected = format!("lock \"{umlauts}\"");
+        assert!(shown(umlauts.as_bytes()).is_ok_and(|text| text == expected), "none is left out");
+        assert!(shown(b"two\nlines").is_ok_and(|text| text == "lock \"two\\nlines\""));
     }
 }

@@ -13,6 +13,7 @@ mod coordinator;
 mod ears;
 #[cfg(feature = "embedded")]
 pub mod embedded;
+mod endless;
 mod error;
 mod exit;
 mod guard;

@@ -3,31 +3,32 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::error::NodeFault;
-use crate::ident::Name;
-use crate::quorum::{ClockStep, LossReason};
+use crate::error::{Grouped, NodeFault};
+use crate::ident::{self, Name};
+use crate::quorum::{ClockStep, LossReason, exact, rounded};
 
 pub(crate) fn node_up(node: &Arc<str>) {
-    tracing::info!(target: "quorlock", node = &**node, "node is up");
+    tracing::info!(target: "quorlock", %node, "node is up");
 }
 
 pub(crate) fn node_down(fault: &NodeFault) {
-    tracing::warn!(target: "quorlock", node = fault.node(), reason = fault.what(), "node is down");
+    tracing::warn!(target: "quorlock", node = %fault.node(), reason = %fault.what(), "node is down");
 }
 
 /// A node may have forgotten locks, and grants nothing to newcomers.
 pub(crate) fn quarantined(fault: &NodeFault, ready_in: Option<Duration>) {
+    let ready_in = ready_in.map_or("unknown".to_owned(), |ready_in| rounded(ready_in).to_string());
     tracing::warn!(
         target: "quorlock",
-        node = fault.node(),
-        reason = fault.what(),
-        ?ready_in,
+        node = %fault.node(),
+        reason = %fault.what(),
+        %ready_in,
         "node is in quarantine; the set grants locks in that time, if it is known"
     );
 }
 
 pub(crate) fn admitted(node: &str) {
-    tracing::info!(target: "quorlock", node, "node is admitted");
+    tracing::info!(target: "quorlock", %node, "node is admitted");
 }
 
 /// A node's wall clock was set, as this client has seen.
@@ -35,19 +36,19 @@ pub(crate) fn clock_was_set(node: &str, step: ClockStep, max_ttl: Duration) {
     match step {
         ClockStep::Forward(by) => tracing::warn!(
             target: "quorlock",
-            node,
+            %node,
             direction = "forward",
-            ?by,
-            no_vote_for = ?max_ttl,
+            by = %rounded(by),
+            no_vote_for = %exact(max_ttl),
             "the clock of this node was set forward: locks may have ended too early on it, so it \
              grants none to anybody until all of them have ended anyway"
         ),
         ClockStep::Back(by) => tracing::warn!(
             target: "quorlock",
-            node,
+            %node,
             direction = "back",
-            ?by,
-            no_vote_for = ?Duration::ZERO,
+            by = %rounded(by),
+            no_vote_for = %exact(Duration::ZERO),
             "the clock of this node was set back: no lock ends too early on it, and it grants locks \
              again as soon as its mark has the new time"
         ),
@@ -58,7 +59,7 @@ pub(crate) fn clock_was_set(node: &str, step: ClockStep, max_ttl: Duration) {
 pub(crate) fn stood_still(by: Duration) {
     tracing::error!(
         target: "quorlock",
-        ?by,
+        by = %rounded(by),
         "the clocks of most nodes went on further than ours: this machine has stood still, or they \
          were set; all locks that this client holds are lost"
     );
@@ -68,20 +69,19 @@ pub(crate) fn stood_still(by: Duration) {
 pub(crate) fn conflict(fault: &NodeFault) {
     tracing::error!(
         target: "quorlock",
-        node = fault.node(),
-        reason = fault.what(),
+        node = %fault.node(),
+        reason = %fault.what(),
         "node forbids to take locks on the whole set"
     );
 }
 
 /// A call waits until nodes are admitted.
 pub(crate) fn waits_for_quarantine(name: &Name, ready_in: Duration, faults: &[NodeFault]) {
-    let reasons: Vec<_> = faults.iter().map(ToString::to_string).collect();
     tracing::warn!(
         target: "quorlock",
-        lock = %name,
-        ?ready_in,
-        reasons = reasons.join("; "),
+        lock = %name.text(),
+        ready_in = %rounded(ready_in),
+        reasons = %Grouped(faults),
         "a lock is waited for until nodes that may have forgotten locks are admitted"
     );
 }
@@ -90,8 +90,8 @@ pub(crate) fn waits_for_quarantine(name: &Name, ready_in: Duration, faults: &[No
 pub(crate) fn evicts(node: &Arc<str>, policy: &str) {
     tracing::warn!(
         target: "quorlock",
-        node = &**node,
-        policy,
+        %node,
+        %policy,
         "this server may drop the keys of locks that are held; set maxmemory-policy to noeviction"
     );
 }
@@ -100,7 +100,7 @@ pub(crate) fn evicts(node: &Arc<str>, policy: &str) {
 pub(crate) fn release_dropped(node: &Arc<str>) {
     tracing::warn!(
         target: "quorlock",
-        node = &**node,
+        %node,
         "too many releases wait for this node; the oldest is dropped and its key ends with its TTL"
     );
 }
@@ -109,8 +109,8 @@ pub(crate) fn release_dropped(node: &Arc<str>) {
 pub(crate) fn release_refused(fault: &NodeFault) {
     tracing::warn!(
         target: "quorlock",
-        node = fault.node(),
-        reason = fault.what(),
+        node = %fault.node(),
+        reason = %fault.what(),
         "a release was refused; its key ends with its TTL"
     );
 }
@@ -119,44 +119,55 @@ pub(crate) fn release_refused(fault: &NodeFault) {
 pub(crate) fn not_listening(fault: &NodeFault) {
     tracing::warn!(
         target: "quorlock",
-        node = fault.node(),
-        reason = fault.what(),
+        node = %fault.node(),
+        reason = %fault.what(),
         "this node does not tell of releases; those who wait for locks look now and then instead"
     );
 }
 
 pub(crate) fn quorum_lost(faults: &[NodeFault]) {
-    let reasons: Vec<_> = faults.iter().map(ToString::to_string).collect();
-    tracing::warn!(target: "quorlock", reasons = reasons.join("; "), "no quorum can be reached");
+    tracing::warn!(target: "quorlock", reasons = %Grouped(faults), "no quorum can be reached");
 }
 
 pub(crate) fn quorum_back() {
     tracing::info!(target: "quorlock", "a quorum can be reached again");
 }
 
+/// A key without expiry is in the way of a lock on these nodes.
+pub(crate) fn endless_key(name: &Name, nodes: &[Arc<str>]) {
+    tracing::warn!(
+        target: "quorlock",
+        lock = %name.text(),
+        key = %ident::text(name.key()),
+        nodes = %nodes.join(", "),
+        "the key of this lock has no expiry on these nodes, so the lock looks held for ever; no lock of \
+         quorlock's is like that: find out who wrote it, and delete it (DEL), or use another name or \
+         key_prefix"
+    );
+}
+
 /// A lock was taken on the first node alone.
 pub(crate) fn fell_back(name: &Name, node: &Arc<str>) {
     tracing::warn!(
         target: "quorlock",
-        lock = %name,
-        node = &**node,
+        lock = %name.text(),
+        %node,
         "no quorum can be reached; the lock rests on the first node alone"
     );
 }
 
 /// A renewal was not confirmed; it is tried again while the lock is valid.
 pub(crate) fn not_renewed(name: &Name, faults: &[NodeFault]) {
-    let reasons: Vec<_> = faults.iter().map(ToString::to_string).collect();
     tracing::warn!(
         target: "quorlock",
-        lock = %name,
-        reasons = reasons.join("; "),
+        lock = %name.text(),
+        reasons = %Grouped(faults),
         "a renewal was not confirmed in time"
     );
 }
 
 pub(crate) fn lost(name: &Name, reason: LossReason) {
-    tracing::error!(target: "quorlock", lock = %name, ?reason, "a lock that is held was lost");
+    tracing::error!(target: "quorlock", lock = %name.text(), ?reason, "a lock that is held was lost");
 }
 
 /// A lock's renewal or callback has to do without a thread of its own, or waiters without a subscriber.

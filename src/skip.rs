@@ -41,6 +41,11 @@ pub(crate) fn admit(coordinator: &Coordinator) -> Result<(), Error> {
         nodes.len()
     );
     let mut faults: Vec<NodeFault> = (0..nodes.len()).filter_map(fault).collect();
+    let rejecting = faults.iter().filter(|fault| fault.is_for_good()).count();
+    let kind = match nodes.len() - rejecting < needed {
+        true => ErrorKind::Config,
+        false => ErrorKind::NoQuorum,
+    };
     faults.extend(set.quarantined());
-    Err(Error::new(ErrorKind::NoQuorum, message).with_faults(faults))
+    Err(Error::new(kind, message).with_faults(faults))
 }

@@ -3,7 +3,6 @@
 
 mod support;
 
-use std::error::Error as _;
 use std::time::Duration;
 
 use quorlock::{Builder, Error, ErrorKind, Quorlock};
@@ -51,9 +50,9 @@ fn urls_that_lead_nowhere() {
     );
     rejected(one("localhost:6379"), &["node 2", "no scheme", "redis://host:port"]);
     rejected(one("user:secret@localhost:6379"), &["node 2", "no scheme"]);
-    rejected(one("redis://"), &["node 2", "cannot be read"]);
-    rejected(one("redis://:secret@localhost:notaport"), &["node 2", "cannot be read"]);
-    rejected(one("redis://localhost/notanumber"), &["node 2", "cannot be read"]);
+    rejected(one("redis://"), &["node 2", "no host"]);
+    rejected(one("redis://:secret@localhost:notaport"), &["node 2", "port"]);
+    rejected(one("redis://localhost/notanumber"), &["node 2", "database"]);
     if cfg!(not(feature = "tls")) {
         rejected(one("rediss://:secret@localhost"), &["node 2", "TLS", "feature `tls`"]);
     }
@@ -73,24 +72,24 @@ fn one_server_twice() {
 #[test]
 fn durations_out_of_range() {
     let ttl = |ttl| three().ttl(ttl);
-    rejected(ttl(Duration::ZERO), &["TTL is 0ns", "at least twice the node_timeout"]);
+    rejected(ttl(Duration::ZERO), &["TTL is 0;", "at least 400 ms, twice the node_timeout"]);
     rejected(ttl(Duration::MAX), &["the most", "milliseconds"]);
     rejected(ttl(Duration::from_secs(86_401)), &["the most"]);
     rejected(
         ttl(Duration::from_millis(399)),
-        &["399ms", "twice the node_timeout (and that of wait_replicas) of 200ms"],
+        &["399 ms", "twice the node_timeout (and that of wait_replicas) of 200 ms"],
     );
     rejected(ttl(Duration::from_micros(500_500)), &["whole milliseconds"]);
-    rejected(three().node_timeout(Duration::ZERO), &["node_timeout is 0ns", "at least 1 ms"]);
+    rejected(three().node_timeout(Duration::ZERO), &["node_timeout is 0;", "at least 1 ms"]);
     rejected(three().node_timeout(Duration::MAX), &["twice the node_timeout"]);
     let tolerance = |tolerance| three().clock_tolerance(tolerance);
     for wrong in [Duration::ZERO, Duration::from_millis(9), Duration::from_micros(100_500)] {
-        rejected(tolerance(wrong), &["clock_tolerance is", "whole milliseconds", "at least 10ms"]);
+        rejected(tolerance(wrong), &["clock_tolerance is", "whole milliseconds", "at least 10 ms"]);
     }
     rejected(tolerance(Duration::MAX), &["clock_tolerance is"]);
     rejected(
         tolerance(Duration::from_millis(101)).ttl(Duration::from_millis(403)),
-        &["the TTL is 403ms", "4 times the clock_tolerance of 101ms"],
+        &["the TTL is 403 ms", "4 times the clock_tolerance of 101 ms"],
     );
     rejected(three().backoff(Duration::ZERO, Duration::ZERO), &["backoff"]);
     rejected(three().backoff(Duration::from_secs(2), Duration::from_secs(1)), &["backoff"]);
@@ -107,10 +106,10 @@ fn durations_out_of_range() {
 fn names_that_cannot_be_locked() {
     let locks = three().key_prefix("").build().expect("the settings are valid");
     let refused = |name: &[u8]| locks.lock(name).expect_err("a bad name");
-    told(&refused(b""), ErrorKind::Config, &["empty"]);
-    told(&refused(&vec![b'a'; 1 << 20]), ErrorKind::Config, &["1048576 bytes", "4096"]);
-    told(&refused(b"{orders/42}:fence"), ErrorKind::Config, &[":fence", "quorlock's own"]);
-    told(&refused(b"{quorlock}:mark"), ErrorKind::Config, &[":mark", "quorlock's own"]);
+    told(&refused(b""), ErrorKind::InvalidName, &["empty"]);
+    told(&refused(&vec![b'a'; 1 << 20]), ErrorKind::InvalidName, &["1048576 bytes", "4096"]);
+    told(&refused(b"{orders/42}:fence"), ErrorKind::InvalidName, &[":fence", "quorlock's own"]);
+    told(&refused(b"{quorlock}:mark"), ErrorKind::InvalidName, &[":mark", "quorlock's own"]);
 }
 
 #[test]
@@ -131,16 +130,15 @@ fn a_wrong_password() {
     };
     let locks = with(":secret@");
     let error = locks.try_lock("orders/42").expect_err("nobody lets us in");
-    told(&error, ErrorKind::NoQuorum, &["refused the login", "check user and password"]);
-    assert_eq!(error.node_faults().len(), 3);
+    told(&error, ErrorKind::Config, &["refused the user or the password", "check both"]);
+    assert_eq!(error.node_faults().len(), 3, "{error}");
     for (fault, url) in error.node_faults().iter().zip(servers.urls()) {
         assert_eq!(fault.node(), url, "the node is named, without the login");
     }
-    assert!(error.source().is_some_and(|source| source.to_string().contains("login")));
     assert!(!format!("{locks:?} {:?}", locks.mutex("a")).contains("secret"));
 
     let error = with("").try_lock("orders/42").expect_err("nobody lets us in");
-    told(&error, ErrorKind::NoQuorum, &["refused the login"]);
+    told(&error, ErrorKind::Config, &["wants a password"]);
     let guard = with(":right@").try_lock("orders/42").expect("the login is right");
     guard.expect("it is free").unlock().expect("three healthy nodes");
 }
@@ -159,7 +157,7 @@ fn urls_with_everything() {
     let wrong = format!("redis://:s%40cret%2F@127.0.0.1:{}/99", server.port());
     let locks = client([wrong]);
     let error = locks.try_lock("orders/42").expect_err("there is no database 99");
-    told(&error, ErrorKind::NoQuorum, &["database number"]);
+    told(&error, ErrorKind::Config, &["no database 99"]);
 }
 
 #[test]
@@ -175,7 +173,7 @@ fn a_server_that_is_too_old() {
     let old = fake::redis("6.0.16", |_| Vec::new());
     let locks = client([old.clone()]);
     let error = locks.try_lock("orders/42").expect_err("it is too old");
-    told(&error, ErrorKind::NoQuorum, &[&old, "6.0.16", "6.2"]);
+    told(&error, ErrorKind::Config, &[&old, "6.0.16", "6.2"]);
 }
 
 #[test]
@@ -193,12 +191,7 @@ fn a_server_that_knows_no_login_shows_no_password() {
         let server = Server::start_with(&["--rename-command", command, ""]);
         let locks = client([format!("redis://:secret@127.0.0.1:{}/{parameters}", server.port())]);
         let error = locks.try_lock("orders/42").expect_err("it cannot log in");
-        told(&error, ErrorKind::NoQuorum, &["refused the login"]);
-        let mut source = error.source();
-        while let Some(cause) = source {
-            assert!(!format!("{cause} {cause:?}").contains("secret"), "{cause}");
-            source = cause.source();
-        }
+        told(&error, ErrorKind::Config, &["refused the login"]);
     }
 }
 

@@ -97,7 +97,7 @@ fn a_clock_that_is_set_forward_while_locks_are_held() {
     let newcomer = builder(&urls).build().expect("the settings are valid");
     nobody_else_gets_it(&guard, &[second.clone(), newcomer.clone()]);
     drop(guard);
-    wait_told(&["WARN", "was set forward", "direction=\"forward\"", &urls[0], "by=29.9"]);
+    wait_told(&["WARN", "was set forward", "direction=\"forward\"", &urls[0], "by=30 s"]);
     wait_told(&["WARN", "node is in quarantine", &urls[0]]);
     wait_until("the end of its quarantine", LIMIT, || mark(&servers[0]).ends_with(" admitted"));
     assert!((29_000..31_000).contains(&ahead_ms(&servers[0])), "{}", mark(&servers[0]));
@@ -164,7 +164,7 @@ fn if_all_clocks_are_set_forward_the_locks_are_lost_and_the_nodes_are_not_accuse
         let error = guard.check().expect_err("it is lost");
         assert!(error.to_string().contains("the clocks of most nodes"), "{error}");
     }
-    wait_told(&["ERROR", "the clocks of most nodes went on further than ours", "by=2.9"]);
+    wait_told(&["ERROR", "the clocks of most nodes went on further than ours", "by=3 s"]);
     locks.lock("a third").expect("nobody is accused").unlock().expect("all are healthy");
     assert_eq!(servers.iter().map(mark).collect::<Vec<_>>(), marks);
 }

@@ -174,7 +174,7 @@ fn a_round_trip_beyond_the_tolerance_is_told_with_the_setting() {
         }
     };
     assert_eq!(error.kind(), quorlock::ErrorKind::NoQuorum, "{error}");
-    assert!(error.to_string().contains("clock_tolerance of 50ms"), "{error}");
+    assert!(error.to_string().contains("clock_tolerance of 50 ms"), "{error}");
     proxy.delay(Duration::ZERO);
     wait_until("its vote to come back", LIMIT, || {
         thread::yield_now();

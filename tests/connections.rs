@@ -46,6 +46,13 @@ fn refused(locks: &Quorlock, words: &[&str]) {
     said(&error, words);
 }
 
+/// The same, and waiting would not help.
+fn rejected(locks: &Quorlock, words: &[&str]) {
+    let error = locks.try_lock("orders/42").expect_err("no node lets us in");
+    assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+    said(&error, words);
+}
+
 fn said(error: &Error, words: &[&str]) {
     let text = error.to_string();
     for word in words {
@@ -64,10 +71,10 @@ fn a_socket() {
         everything(&client([url])).expect("it works as over TCP");
     }
     server.wait_no_keys_in(3);
-    refused(&client([format!("unix://{}", socket.display())]), &["refused the login"]);
+    rejected(&client([format!("unix://{}", socket.display())]), &["wants a password"]);
     refused(
         &client(["unix:///nowhere/redis.sock".to_owned()]),
-        &["/nowhere/redis.sock", "refused"],
+        &["/nowhere/redis.sock", "no such socket"],
     );
 }
 
@@ -132,7 +139,7 @@ fn a_user_who_may_do_what_is_documented_and_nothing_else() {
     everything(&client([format!("{url}/3")])).expect("SELECT is enough for a database");
     let refused_select = limited_user(&server, &documented());
     everything(&refused_select).expect("database 0 needs no SELECT");
-    refused(&client([format!("{url}/3")]), &["refused the login", "database"]);
+    rejected(&client([format!("{url}/3")]), &["database 3", "+select"]);
 }
 
 #[test]
@@ -141,7 +148,7 @@ fn a_key_that_the_user_may_not_touch() {
     drop(limited_user(&server, &documented()));
     let url = server.url().replace("://", "://locker:secret@");
     let locks = builder([url]).key_prefix("other:").build().expect("the settings are valid");
-    refused(&locks, &["lacks a permission", "/operations/index.html#access-lists"]);
+    rejected(&locks, &["lacks a permission", "/operations/index.html#access-lists"]);
 }
 
 /// Who may not touch the fences can lock without them.
@@ -149,7 +156,7 @@ fn a_key_that_the_user_may_not_touch() {
 fn fences_that_the_user_may_not_touch() {
     let server = Server::start();
     let locks = limited_user_on(&server, &["~quorlock:*"], &documented());
-    refused(&locks, &["lacks a permission", "/operations/index.html#access-lists"]);
+    rejected(&locks, &["lacks a permission", "/operations/index.html#access-lists"]);
     let url = server.url().replace("://", "://locker:secret@");
     let locks = builder([url]).fencing(false).build().expect("the settings are valid");
     everything(&locks).expect("no fence is touched");
@@ -173,81 +180,22 @@ fn every_command_of_the_list_is_needed_and_missed_aloud() {
 mod tls {
     use std::io::{self, Write};
     use std::net::TcpListener;
-    use std::path::PathBuf;
-    use std::{fs, thread};
+    use std::thread;
 
-    use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
-
+    use super::support::authority::Authority;
     use super::*;
 
-    /// A private certificate authority, and what it has signed, in a directory of their own.
-    struct Authority {
-        folder: PathBuf,
-        pem: String,
-        issuer: Issuer<'static, KeyPair>,
-    }
-
-    impl Authority {
-        fn new() -> Self {
-            let name = format!("quorlock-certificates-{:016x}", rand::random::<u64>());
-            let folder = std::env::temp_dir().join(name);
-            fs::create_dir(&folder).expect("a directory can be made among the temporary files");
-            let mut params = CertificateParams::new(Vec::new()).expect("no names");
-            params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-            params.distinguished_name.push(DnType::CommonName, "the CA of a test");
-            let key = KeyPair::generate().expect("a key");
-            let pem = params.self_signed(&key).expect("a certificate").pem();
-            fs::write(folder.join("ca.crt"), &pem).expect("a new directory can be written to");
-            Self { folder, pem, issuer: Issuer::new(params, key) }
-        }
-
-        /// A certificate and its key.
-        fn sign(&self, names: &[&str], change: impl FnOnce(&mut CertificateParams)) -> [String; 2] {
-            let names: Vec<_> = names.iter().map(ToString::to_string).collect();
-            let mut params = CertificateParams::new(names).expect("names of a certificate");
-            change(&mut params);
-            let key = KeyPair::generate().expect("a key");
-            let certificate = params.signed_by(&key, &self.issuer).expect("a certificate");
-            [certificate.pem(), key.serialize_pem()]
-        }
-
-        /// A server that shows this certificate and, if `client` is "yes", wants to see one.
-        fn server(&self, [certificate, key]: &[String; 2], client: &str) -> Server {
-            let file = |name: &str, text: &str| {
-                let path = self.folder.join(name);
-                fs::write(&path, text).expect("a new directory can be written to");
-                path.to_str().expect("a path that is text").to_owned()
-            };
-            let (ca, crt) = (file("ca.crt", &self.pem), file("server.crt", certificate));
-            let key = file("server.key", key);
-            Server::start_with(&[
-                &["--unixsocket", "redis.sock", "--tls-auth-clients", client],
-                &["--tls-ca-cert-file", &ca, "--tls-cert-file", &crt, "--tls-key-file", &key][..],
-            ].concat())
-        }
-
-        fn ordinary_server(&self, client: &str) -> Server {
-            self.server(&self.sign(&["127.0.0.1", "localhost"], |_| ()), client)
-        }
-
-        /// A client of the server that trusts this authority.
-        fn client_of(&self, server: &Server) -> Quorlock {
-            let builder = builder([server.url()]).tls_ca(self.pem.as_str());
-            builder.build().expect("the settings are valid")
-        }
-    }
-
-    impl Drop for Authority {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.folder);
-        }
+    /// A client of the server that trusts this authority.
+    fn client_of(authority: &Authority, server: &Server) -> Quorlock {
+        let builder = builder([server.url()]).tls_ca(authority.pem.as_str());
+        builder.build().expect("the settings are valid")
     }
 
     #[test]
     fn a_ca_of_our_own() {
         let authority = Authority::new();
         let mut server = authority.ordinary_server("no");
-        let locks = authority.client_of(&server);
+        let locks = client_of(&authority, &server);
         everything(&locks).expect("it works as without TLS");
 
         let by_name = format!("valkeys://localhost:{}/3", server.port());
@@ -266,7 +214,7 @@ mod tls {
     fn a_server_that_wants_a_client_certificate() {
         let authority = Authority::new();
         let server = authority.ordinary_server("yes");
-        refused(&authority.client_of(&server), &["client certificate", "set tls_client_cert"]);
+        refused(&client_of(&authority, &server), &["client certificate", "set tls_client_cert"]);
 
         let with = |[certificate, key]: [String; 2]| {
             let builder = builder([server.url()]).tls_ca(authority.pem.as_str());
@@ -293,7 +241,7 @@ mod tls {
         };
         let sign = || authority.sign(&["a client"], |_| ());
         everything(&with("locker:secret", sign())).expect("both are right");
-        refused(&with("locker:wrong", sign()), &["refused the login"]);
+        rejected(&with("locker:wrong", sign()), &["refused the user or the password"]);
         let builder = builder([url("locker:secret")]).tls_ca(authority.pem.as_str());
         refused(&builder.build().expect("the settings are valid"), &["set tls_client_cert"]);
     }
@@ -304,7 +252,7 @@ mod tls {
         let server = authority.ordinary_server("no");
         let url = server.url();
         let untrusted = ["the server's certificate is not trusted", "set tls_ca to its CA"];
-        refused(&Authority::new().client_of(&server), &[&url, untrusted[0], untrusted[1]]);
+        refused(&client_of(&Authority::new(), &server), &[&url, untrusted[0], untrusted[1]]);
         refused(&client([url]), &untrusted);
     }
 
@@ -314,19 +262,19 @@ mod tls {
         let other = authority.sign(&["redis.example.com"], |_| ());
         let server = authority.server(&other, "no");
         let words = ["for another name", "127.0.0.1", "redis.example.com"];
-        refused(&authority.client_of(&server), &words);
+        refused(&client_of(&authority, &server), &words);
 
         let old = authority.sign(&["127.0.0.1"], |params| {
             params.not_after = rcgen::date_time_ymd(2001, 1, 1);
         });
         let server = authority.server(&old, "no");
-        refused(&authority.client_of(&server), &["certificate has expired", "clock"]);
+        refused(&client_of(&authority, &server), &["certificate has expired", "clock"]);
 
         let new = authority.sign(&["127.0.0.1"], |params| {
             params.not_before = rcgen::date_time_ymd(2500, 1, 1);
         });
         let server = authority.server(&new, "no");
-        refused(&authority.client_of(&server), &["certificate is not valid yet", "clock"]);
+        refused(&client_of(&authority, &server), &["certificate is not valid yet", "clock"]);
     }
 
     #[test]

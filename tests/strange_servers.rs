@@ -123,7 +123,7 @@ fn dribbled_bytes_hold_no_caller() {
         for mut stream in listener.incoming().flatten() {
             thread::spawn(move || {
                 let mut request = [0; 4_096];
-                let version = "redis_version:7.0.15\r\n";
+                let version = "redis_version:7.0.15\r\nrun_id:a1\r\n";
                 let info = format!("${}\r\n{version}\r\n", version.len());
                 let time = "*2\r\n$1\r\n1\r\n$1\r\n0\r\n";
                 let _ = stream.read(&mut request);

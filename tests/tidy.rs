@@ -94,6 +94,29 @@ fn leases_run_on_the_clock_that_goes_on_while_the_machine_is_suspended() {
     assert!(text.contains("clock_gettime(rustix::time::ClockId::Boottime)"));
 }
 
+/// `Duration` shows itself as `12.345678ms`, and text with all its quotes escaped.
+#[test]
+fn messages_show_nothing_as_programs_do() {
+    let shown: Vec<_> = files("src", "rs")
+        .into_iter()
+        .filter(|(path, _)| {
+            let name = path.file_stem().and_then(|stem| stem.to_str()).expect("a name");
+            let tests = ["tests", "_tests", "teeth", "model", "search", "lost_replies"];
+            !tests.iter().any(|end| name.ends_with(end))
+        })
+        // Tests are last in a file.
+        .map(|(path, text)| {
+            let code = text.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
+            (path, code.to_owned())
+        })
+        .collect();
+    none_says(
+        &shown,
+        &[":?}", ":.1?}", ":.2?}", ":#?}"],
+        "messages show durations by `exact` and `rounded`, and all else by Display",
+    );
+}
+
 #[test]
 fn no_kind_knows_another() {
     let kinds = outside(files("src/kinds", "rs"), "src/kinds/mod.rs");

@@ -14,7 +14,8 @@
 --   {0, ms}       refused: somebody's key is there for ms more milliseconds (-1: without expiry)
 --   {-1, 0}       not admitted: the mark is another one, so the node may have forgotten locks
 --   {-2, type}    the name belongs to something that is no lock, of that type
---   {-3, 0}       the fence is the largest number that there is, or no number at all
+--   {-3, 0}       the fence is the largest number that there is
+--   {-3, 1}       the fence is no number
 --
 -- Running it again for the same owner grants again, with the same number: a retry after a lost reply
 -- changes nothing.
@@ -81,4 +82,4 @@ elseif type(known) == 'string' then
   end
 end
 redis.call('DEL', KEYS[1])
-return {-3, 0}
+return {-3, last and last < math.huge and 0 or 1}

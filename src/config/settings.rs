@@ -1,12 +1,13 @@
 //! The settings, once they are made, and what they must be like.
 
+use std::fmt;
 use std::time::Duration;
 
 use super::{Fallback, Renewal};
 use crate::error::Error;
 use crate::ident;
 use crate::node::{GRACE, Replicas};
-use crate::quorum::{Allowance, Backoff, Configuration, Mechanisms};
+use crate::quorum::{Allowance, Backoff, Configuration, Mechanisms, exact};
 
 /// A TTL is at least so many clock tolerances long: of a shorter one the allowance for steps would leave
 /// too little.
@@ -27,7 +28,7 @@ const DEFAULT_MAX_TTL: Duration = Duration::from_secs(30);
 const LONGEST_PREFIX: usize = 1_024;
 
 /// What the rest of the crate needs to know of the configuration. Checked by `Builder::build`.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Settings {
     pub(crate) ttl: Duration,
     /// `None`: as [`max_ttl`](Self::max_ttl) says.
@@ -72,6 +73,26 @@ impl Default for Settings {
 }
 
 impl Settings {
+    /// Shows what users have set, and as they have set it.
+    pub(super) fn show(&self, f: &mut fmt::DebugStruct<'_, '_>) {
+        let Self { wait_replicas, key_prefix, .. } = self;
+        f.field("ttl", &self.ttl)
+            .field("max_ttl", &self.max_ttl())
+            .field("clock_tolerance", &self.clock_tolerance)
+            .field("set_name", &self.set_name)
+            .field("restart_quarantine", &self.restart_quarantine)
+            .field("node_timeout", &self.node_timeout)
+            .field("no_quorum_timeout", &self.no_quorum_timeout)
+            .field("renewal", &self.renewal)
+            .field("max_hold", &self.max_hold)
+            .field("backoff", &(self.backoff.min..=self.backoff.max))
+            .field("fallback", &self.fallback)
+            .field("wait_replicas", wait_replicas)
+            .field("fencing", &self.fencing)
+            .field("local_queue", &self.local_queue)
+            .field("key_prefix", &format_args!("\"{}\"", ident::text(key_prefix)));
+    }
+
     /// How long the end of a client or of the process may wait for releases to be answered: until a
     /// worker that waits for a silent node gives up and sends its last words.
     pub(crate) fn flush_timeout(&self) -> Duration {
@@ -82,14 +103,17 @@ impl Settings {
         let Backoff { min, max } = self.backoff;
         if self.node_timeout < Duration::from_millis(1) {
             return Err(Error::config(format!(
-                "node_timeout is {:?}; it must be at least 1 ms",
-                self.node_timeout
+                "node_timeout is {}; it must be at least 1 ms",
+                exact(self.node_timeout)
             )));
         }
         if min < Duration::from_millis(1) || max < min || max > LONGEST_PAUSE {
             return Err(Error::config(format!(
-                "backoff is {min:?} to {max:?}; the minimum must be at least 1 ms, and the maximum \
-                 no less than that, and {LONGEST_PAUSE:?} at most"
+                "backoff is {} to {}; the minimum must be at least 1 ms, and the maximum no less than \
+                 that, and {} at most",
+                exact(min),
+                exact(max),
+                exact(LONGEST_PAUSE)
             )));
         }
         if self.key_prefix.len() > LONGEST_PREFIX {
@@ -102,8 +126,9 @@ impl Settings {
             && (replicas == 0 || timeout < Duration::from_millis(1))
         {
             return Err(Error::config(format!(
-                "wait_replicas asks for {replicas} replicas within {timeout:?}; it must be at least \
-                 one, within at least 1 ms"
+                "wait_replicas asks for {replicas} replicas within {}; it must be at least one, \
+                 within at least 1 ms",
+                exact(timeout)
             )));
         }
         if !Configuration::is_set_name(&self.set_name) {
@@ -115,8 +140,9 @@ impl Settings {
         let tolerance = self.clock_tolerance;
         if tolerance < SHORTEST_TOLERANCE || tolerance > LONGEST_TTL || !is_whole_ms(tolerance) {
             return Err(Error::config(format!(
-                "clock_tolerance is {tolerance:?}; it must be whole milliseconds, and at least \
-                 {SHORTEST_TOLERANCE:?}"
+                "clock_tolerance is {}; it must be whole milliseconds, and at least {}",
+                exact(tolerance),
+                exact(SHORTEST_TOLERANCE)
             )));
         }
         self.check_max_hold(self.max_hold)?;
@@ -124,7 +150,9 @@ impl Settings {
         let max_ttl = self.max_ttl();
         if max_ttl > LONGEST_TTL || !is_whole_ms(max_ttl) {
             return Err(Error::config(format!(
-                "max_ttl is {max_ttl:?}; it must be whole milliseconds, and {LONGEST_TTL:?} at most"
+                "max_ttl is {}; it must be whole milliseconds, and {} at most",
+                exact(max_ttl),
+                exact(LONGEST_TTL)
             )));
         }
         Ok(())
@@ -175,8 +203,9 @@ impl Settings {
     pub(crate) fn check_max_hold(&self, max_hold: Option<Duration>) -> Result<(), Error> {
         match max_hold {
             Some(max_hold) if max_hold < self.node_timeout => Err(Error::config(format!(
-                "max_hold is {max_hold:?}; it must be at least the node_timeout, {:?}",
-                self.node_timeout
+                "max_hold is {}; it must be at least the node_timeout, {}",
+                exact(max_hold),
+                exact(self.node_timeout)
             ))),
             _ => Ok(()),
         }
@@ -187,33 +216,41 @@ impl Settings {
         let attempt = self.attempt_timeout();
         if ttl < attempt.saturating_mul(2) {
             return Err(Error::config(format!(
-                "the TTL is {ttl:?}; it must be at least twice the node_timeout (and that of \
-                 wait_replicas) of {attempt:?}"
+                "the TTL is {}; it must be at least {}, twice the node_timeout (and that of \
+                 wait_replicas) of {}",
+                exact(ttl),
+                exact(attempt.saturating_mul(2)),
+                exact(attempt)
             )));
         }
         if ttl < self.clock_tolerance.saturating_mul(TOLERANCES) {
             return Err(Error::config(format!(
-                "the TTL is {ttl:?}; it must be at least {TOLERANCES} times the clock_tolerance of \
-                 {:?}, by which every validity is shortened; for shorter locks set a smaller \
-                 clock_tolerance on all clients of the set",
-                self.clock_tolerance
+                "the TTL is {}; it must be at least {TOLERANCES} times the clock_tolerance of {}, by \
+                 which every validity is shortened; for shorter locks set a smaller clock_tolerance \
+                 on all clients of the set",
+                exact(ttl),
+                exact(self.clock_tolerance)
             )));
         }
         if ttl > LONGEST_TTL {
             return Err(Error::config(format!(
-                "the TTL is {ttl:?}; {LONGEST_TTL:?} is the most (were milliseconds meant?)"
+                "the TTL is {}; {} is the most (were milliseconds meant?)",
+                exact(ttl),
+                exact(LONGEST_TTL)
             )));
         }
         if ttl > self.max_ttl() {
             return Err(Error::config(format!(
-                "the TTL is {ttl:?}; max_ttl is {:?}, and nodes that were restarted wait no longer \
-                 than that for locks to end; raise max_ttl, for all clients of the set",
-                self.max_ttl()
+                "the TTL is {}; max_ttl is {}, and nodes that were restarted wait no longer than that \
+                 for locks to end; raise max_ttl, for all clients of the set",
+                exact(ttl),
+                exact(self.max_ttl())
             )));
         }
         if !is_whole_ms(ttl) {
             return Err(Error::config(format!(
-                "the TTL is {ttl:?}; Redis counts in whole milliseconds"
+                "the TTL is {}; Redis counts in whole milliseconds",
+                exact(ttl)
             )));
         }
         Ok(())

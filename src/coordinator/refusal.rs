@@ -1,11 +1,12 @@
 //! What a caller is told who did not get the lock.
 
 use super::Coordinator;
-use crate::claim::Wanted;
+use crate::claim::{Claim, Wanted};
 use crate::clock;
 use crate::error::{Error, ErrorKind, NodeFault};
-use crate::ident::Name;
-use crate::quorum::{Outcome, majority};
+use crate::ident::{self, Name};
+use crate::quorum::{Outcome, exact, majority, rounded};
+use crate::round::Woken;
 use crate::tenancy::Tenancy;
 
 impl Coordinator {
@@ -20,6 +21,29 @@ impl Coordinator {
         }
     }
 
+    fn rejected(&self) -> String {
+        let who = match (self.nodes.len(), self.settings.fall_back_after()) {
+            (1, _) => "the node rejects this client".to_owned(),
+            (nodes, None) => {
+                format!("so many of the {nodes} nodes reject this client that no majority is left")
+            }
+            (nodes, Some(_)) => format!(
+                "the first node, to which clients may fall back, or a majority of the {nodes} nodes \
+                 rejects this client"
+            ),
+        };
+        format!("{who}; trying again does not help until that is changed")
+    }
+
+    /// Where a key without expiry is in the way, the lock looks held for ever: tells that.
+    pub(super) fn tell_of_endless_keys(&self, claim: &Claim) {
+        let nodes: Vec<_> = claim.round().with(|attempt| attempt.held_for_ever().collect());
+        if !nodes.is_empty() {
+            let nodes: Vec<_> = nodes.into_iter().map(|node| self.names[node].clone()).collect();
+            self.endless.tell(claim.name(), &nodes);
+        }
+    }
+
     /// `None` if the lock is held, and an error otherwise.
     pub(super) fn refusal(
         &self,
@@ -31,6 +55,10 @@ impl Coordinator {
         let ttl = terms.ttl;
         let nodes = self.nodes.len();
         let needed = majority(nodes);
+        let so_many = match nodes {
+            1 => "the one node".to_owned(),
+            _ => format!("{needed} of {nodes} nodes"),
+        };
         let (kind, message) = match outcome {
             Outcome::Granted { .. } | Outcome::Held => return Ok(None),
             Outcome::WrongKind => (
@@ -38,18 +66,30 @@ impl Coordinator {
                 format!(
                     "{name} cannot be locked: the key \"{}\" on the nodes belongs to something \
                      that is no lock; use another name or key_prefix",
-                    name.key().escape_ascii()
+                    ident::text(name.key())
                 ),
             ),
             Outcome::Spent => (
                 ErrorKind::WrongKind,
                 format!(
-                    "{name} cannot be locked with a fencing token: the key \"{}\" on the nodes is \
-                     at the end of its range, or no number; find out who wrote it, for quorlock \
-                     gets there in centuries only, and use another name until it is gone",
-                    name.fence_key().escape_ascii()
+                    "{name} cannot be locked with a fencing token: the key \"{}\" on the nodes is the \
+                     largest number there is, which quorlock comes to in centuries only; find out \
+                     who wrote it, and use another name, for no token after it could be larger",
+                    ident::text(&name.fence_key())
                 ),
             ),
+            Outcome::NoNumber => (
+                ErrorKind::WrongKind,
+                format!(
+                    "{name} cannot be locked with a fencing token: what the key \"{0}\" on the nodes \
+                     holds is no number; find out who wrote it, and delete it while nobody holds \
+                     the lock (DEL {0}): tokens go on from the nodes' time then",
+                    ident::text(&name.fence_key())
+                ),
+            ),
+            Outcome::Rejected => {
+                (ErrorKind::Config, format!("{name} cannot be locked: {}", self.rejected()))
+            }
             Outcome::NotAdmitted => {
                 let now = clock::now();
                 let ready_in = self.set.ready_in(now).unwrap_or(self.settings.max_ttl());
@@ -57,12 +97,14 @@ impl Coordinator {
                     format!(
                         "{name} was not granted: the first node, to which clients may fall back, or \
                          too many of the others may have forgotten locks that are held; locks are \
-                         granted again in {ready_in:.1?}"
+                         granted again in {}",
+                        rounded(ready_in)
                     )
                 } else {
                     format!(
                         "{name} was not granted: too many nodes may have forgotten locks that are \
-                         held; a majority grants locks again in {ready_in:.1?}"
+                         held; a majority grants locks again in {}",
+                        rounded(ready_in)
                     )
                 };
                 (ErrorKind::Quarantined { ready_in }, message)
@@ -70,26 +112,26 @@ impl Coordinator {
             Outcome::NoQuorum if self.settings.fall_back_after().is_some() => (
                 ErrorKind::NoQuorum,
                 format!(
-                    "no quorum for {name}: {needed} of {nodes} nodes have to answer, and the first \
+                    "no quorum for {name}: {so_many} must answer, and the first \
                      one must not answer with an error, since clients may fall back to it"
                 ),
             ),
-            Outcome::NoQuorum => (
-                ErrorKind::NoQuorum,
-                format!("no quorum for {name}: {needed} of {nodes} nodes have to answer"),
-            ),
+            Outcome::NoQuorum => {
+                (ErrorKind::NoQuorum, format!("no quorum for {name}: {so_many} must answer"))
+            }
             Outcome::Unconfirmed => (
                 ErrorKind::NoQuorum,
                 format!(
-                    "no quorum for {name}: {needed} of {nodes} nodes granted it, and too few of them \
+                    "no quorum for {name}: {so_many} granted it, and too few of them \
                      confirmed its fencing token in time"
                 ),
             ),
             Outcome::TooLate => (
                 ErrorKind::NoQuorum,
                 format!(
-                    "no quorum in time for {name}: {needed} of {nodes} nodes granted it, but so \
-                     late that its TTL of {ttl:?} was used up"
+                    "no quorum in time for {name}: {so_many} granted it, but so \
+                     late that its TTL of {} was used up",
+                    exact(ttl)
                 ),
             ),
         };
@@ -100,5 +142,20 @@ impl Coordinator {
 impl Drop for Coordinator {
     fn drop(&mut self) {
         self.hub.close();
+    }
+}
+
+/// Turns a wait that was interrupted into its error.
+pub(super) fn stop_if(woken: Woken, name: &Name) -> Result<(), Error> {
+    match woken {
+        Woken::Decided | Woken::TimeUp => Ok(()),
+        Woken::Cancelled => {
+            let message = format!("waiting for {name} was cancelled");
+            Err(Error::new(ErrorKind::Cancelled, message))
+        }
+        Woken::Closed => {
+            let message = format!("{name} cannot be locked: this Quorlock was closed");
+            Err(Error::new(ErrorKind::Closed, message))
+        }
     }
 }

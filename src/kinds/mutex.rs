@@ -255,7 +255,11 @@ impl Mutex {
 
 impl fmt::Debug for Mutex {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = self.name.as_ref().map(ToString::to_string);
-        f.debug_struct("Mutex").field("name", &name).field("ttl", &self.ttl).finish()
+        let mut shown = f.debug_struct("Mutex");
+        match &self.name {
+            Ok(name) => shown.field("name", name),
+            Err(error) => shown.field("name", &format_args!("{error}")),
+        };
+        shown.field("ttl", &self.ttl).finish()
     }
 }

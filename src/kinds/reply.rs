@@ -18,7 +18,8 @@ pub(crate) fn acquire(value: &Value) -> Result<Vote, Unexpected> {
         }
         [Value::Int(-1), Value::Int(_)] => Ok(Vote::NotAdmitted),
         [Value::Int(-2), Value::Text(_)] => Ok(Vote::WrongKind),
-        [Value::Int(-3), Value::Int(_)] => Ok(Vote::Spent),
+        [Value::Int(-3), Value::Int(0)] => Ok(Vote::Spent),
+        [Value::Int(-3), Value::Int(1)] => Ok(Vote::NoNumber),
         _ => Err(Unexpected),
     }
 }
@@ -91,6 +92,7 @@ mod tests {
         assert_eq!(acquire(&pair(-1, Value::Int(0))), Ok(Vote::NotAdmitted));
         assert_eq!(acquire(&pair(-2, Value::Text("list".into()))), Ok(Vote::WrongKind));
         assert_eq!(acquire(&pair(-3, Value::Int(0))), Ok(Vote::Spent));
+        assert_eq!(acquire(&pair(-3, Value::Int(1))), Ok(Vote::NoNumber));
         assert_eq!(extend(&pair(-2, Value::Int(9))), Ok(ExtensionVote::FreeAbove(9)));
         assert_eq!(confirm(&Value::Int(0)), Ok(ConfirmVote::NotOurs));
     }

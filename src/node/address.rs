@@ -8,6 +8,7 @@ use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
 
 #[cfg(feature = "tls")]
 use super::tls::{Certificates, Connector};
+use super::url_parts;
 use crate::error::Error;
 
 const SCHEMES: [&str; 7] =
@@ -39,12 +40,12 @@ impl Address {
         if is_tls(scheme) && cfg!(not(feature = "tls")) {
             return Err(wrong("asks for TLS; build quorlock with its feature `tls` for that"));
         }
-        let unreadable = "cannot be read; write redis://[user:password@]host[:port][/database] or \
-                          unix:///path, with special characters in the password percent-encoded";
         if url.contains(|c: char| c.is_whitespace() || c.is_control()) {
-            return Err(wrong(unreadable));
+            return Err(wrong("has a blank or a control character; write %20 for a blank"));
         }
-        let parsed = redis::parse_redis_url(url).ok_or_else(|| wrong(unreadable))?;
+        let unreadable =
+            || wrong(url_parts::wrong_part(&url[scheme.len() + "://".len()..], scheme));
+        let parsed = redis::parse_redis_url(url).ok_or_else(unreadable)?;
         match parsed.fragment() {
             None => {}
             Some("insecure") if is_tls(scheme) => {
@@ -54,7 +55,9 @@ impl Address {
                 ));
             }
             Some(_) => {
-                return Err(wrong("has a \"#\", which means nothing there; write %23 for one"));
+                return Err(wrong(
+                    "has a \"#\", which means nothing there; write %23 for one in the password",
+                ));
             }
         }
         let known_parameters: &[&str] = match parsed.has_host() {
@@ -73,7 +76,7 @@ impl Address {
         shown.set_query(None);
         shown.set_fragment(None);
         // The crate's own message is dropped: it never says more than ours, and might quote.
-        let info = parsed.into_connection_info().map_err(|_| wrong(unreadable))?;
+        let info = parsed.into_connection_info().map_err(|_| unreadable())?;
         match info.addr() {
             ConnectionAddr::Tcp(_, 0) | ConnectionAddr::TcpTls { port: 0, .. } => {
                 return Err(wrong("has port 0, on which nobody listens"));
@@ -84,7 +87,7 @@ impl Address {
             _ => {}
         }
         if info.redis_settings().db() < 0 {
-            return Err(wrong("has a negative database number"));
+            return Err(wrong("names a database by a negative number; the first one is /0"));
         }
         Ok(Self {
             info,
@@ -111,6 +114,11 @@ impl Address {
 
     pub(super) fn is_tls(&self) -> bool {
         matches!(self.info.addr(), ConnectionAddr::TcpTls { .. })
+    }
+
+    /// Whether it is a path.
+    pub(super) fn is_socket(&self) -> bool {
+        matches!(self.info.addr(), ConnectionAddr::Unix(_))
     }
 
     /// Host and port, with TLS or without.

@@ -1,16 +1,12 @@
 //! What a node's answers mean to its worker, before it hands them out.
 
-use std::error::Error;
-
-use redis::RedisError;
-
 use super::connection::Connection;
 use super::job::{Job, Undelivered};
 use super::replicas::Grant;
 use super::request::Value;
 use super::worker::Worker;
-use crate::error::NodeFault;
-use crate::quorum::{Failure, Offset};
+use crate::error::{Cause, NodeFault};
+use crate::quorum::{Failure, Offset, exact, rounded};
 
 impl Worker {
     /// Hands out an answer; behind the node's replicas, where it counts only with them.
@@ -46,8 +42,10 @@ impl Worker {
         let (took, tolerance) = (clock.round_trip(), self.set.clock_tolerance());
         let what = format!(
             "it granted the lock, but its clock may have been set forward by more than the \
-             clock_tolerance of {tolerance:?}: to read it took {took:.1?}; find out why the server \
-             or the network is slow, or raise clock_tolerance for all clients of the set"
+             clock_tolerance of {}: to read it took {}; find out why the server or the network is \
+             slow, or raise clock_tolerance for all clients of the set",
+            exact(tolerance),
+            rounded(took)
         );
         // It has answered, and nothing is wrong with what it remembers.
         let fault = NodeFault::new(self.shared.link.node(), what);
@@ -85,12 +83,10 @@ pub(super) fn is_repaired_in_quarantine(value: &Value) -> bool {
 
 /// Whether that is a server's own word, and not what became of the way to it.
 pub(super) fn is_servers_word(fault: &NodeFault) -> bool {
-    let error = fault.source().and_then(|error| error.downcast_ref::<RedisError>());
-    error.is_some_and(|error| error.code().is_some())
+    fault.cause() != Cause::Way
 }
 
 /// Whether a server refused a command for its user's permissions, before it did anything.
 pub(super) fn lacks_permission(fault: &NodeFault) -> bool {
-    let error = fault.source().and_then(|error| error.downcast_ref::<RedisError>());
-    error.is_some_and(|error| error.code() == Some("NOPERM"))
+    fault.cause() == Cause::NoPermission
 }

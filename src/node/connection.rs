@@ -5,17 +5,16 @@ use std::time::Duration;
 use redis::{RedisError, ServerError, ServerErrorKind};
 
 use super::address::Address;
-use super::faults::{CLUSTER, broken_fault, connect_fault, not_redis, server_fault, tls_fault};
+use super::faults::CLUSTER;
+use super::faults::{Progress, broken_fault, connect_fault, not_redis, server_fault, tls_fault};
 use super::fence_off::{CLIENT_ID, Count};
+use super::fitness::{self, field};
 use super::login::log_in;
 use super::request::{Form, Request, Script, Value};
 use super::wire::{Unread, Wire};
 use crate::clock;
-use crate::error::NodeFault;
+use crate::error::{Cause, NodeFault};
 use crate::quorum::{Offset, Time};
-
-/// The oldest server whose commands the scripts may use.
-const OLDEST: (u32, u32) = (6, 2);
 
 /// Callers give up at the node timeout and queue their releases then; a worker that waits this much
 /// longer finds them in its mailbox, and can send them behind the requests they belong to.
@@ -70,7 +69,7 @@ impl Connection {
     pub(super) fn open(address: &Address, timeout: Duration) -> Result<Self, NodeFault> {
         let mut wire = Wire::connect(address, timeout, timeout + GRACE)
             .map_err(|error| connect_fault(address, Unread::Failed(error.into())))?;
-        log_in(&mut wire, address, clock::now().after(timeout))?;
+        let heard = log_in(&mut wire, address, clock::now().after(timeout))?;
         let mut connection = Self {
             wire,
             address: address.clone(),
@@ -80,7 +79,7 @@ impl Connection {
             run_id: String::new(),
             count: Count::default(),
             evicts: None,
-            fresh: true,
+            fresh: !heard,
         };
         connection.check_server(clock::now().after(timeout))?;
         Ok(connection)
@@ -207,8 +206,18 @@ impl Connection {
         let sent = clock::now();
         self.write(&commands).map_err(|broken| broken.fault)?;
         self.read_text(deadline)?;
-        self.clock = Some(self.read_clock(sent, deadline).map_err(|broken| broken.fault)?);
+        let clock = self.read_clock(sent, deadline);
+        // What is no Redis may know no TIME, and shall be told for what it is.
+        if let Err(broken) = &clock
+            && broken.fault.cause() != Cause::Server
+        {
+            return Err(broken.fault.clone());
+        }
         let server = self.read_text(deadline)?;
+        if let Some(what) = fitness::unfit(&server) {
+            return Err(NodeFault::caused_by(Cause::Unfit, self.address.shown(), what));
+        }
+        self.clock = Some(clock.map_err(|broken| broken.fault)?);
         let cluster = self.read_text(deadline)?;
         let memory = self.read_text(deadline)?;
         self.count.by_server = self.read_client_id(deadline).map_err(|broken| broken.fault)?;
@@ -216,18 +225,9 @@ impl Connection {
         let limited = field(&memory, "maxmemory").is_some_and(|bytes| bytes != "0");
         let policy = field(&memory, "maxmemory_policy").filter(|policy| *policy != "noeviction");
         self.evicts = policy.filter(|_| limited).map(str::to_owned);
-        let version = field(&server, "redis_version").ok_or_else(|| not_redis(&self.address))?;
+        field(&server, "redis_version").ok_or_else(|| not_redis(&self.address))?;
         if field(&cluster, "cluster_enabled") == Some("1") {
-            return Err(NodeFault::new(self.address.shown(), CLUSTER));
-        }
-        if parse_version(version).is_some_and(|version| version < OLDEST) {
-            return Err(NodeFault::new(
-                self.address.shown(),
-                format!(
-                    "the server is Redis {version}; quorlock needs {}.{} or newer, or Valkey",
-                    OLDEST.0, OLDEST.1
-                ),
-            ));
+            return Err(NodeFault::caused_by(Cause::Unfit, self.address.shown(), CLUSTER));
         }
         Ok(())
     }
@@ -263,7 +263,7 @@ impl Connection {
             return Ok(Reply::NoScript);
         }
         let passing = PASSING.contains(&error.code());
-        let fault = server_fault(&self.address, RedisError::from(error));
+        let fault = server_fault(&self.address, &RedisError::from(error));
         // A state that passes is like a node that is down: what could not be done is kept, and the
         // node is asked again when it is ready.
         if passing {
@@ -277,16 +277,10 @@ impl Connection {
             Unread::Failed(error) => (error.is_timeout(), error.is_connection_dropped()),
             Unread::Excess(_) => (false, false),
         };
-        let shaking_hands = self.fresh && self.address.is_tls();
-        let fault = broken_fault(&self.address, unread, shaking_hands, self.wire.has_begun());
+        let progress = Progress { is_fresh: self.fresh, has_begun: self.wire.has_begun() };
+        let fault = broken_fault(&self.address, unread, progress);
         Broken { fault, closed, in_step: silent }
     }
-}
-
-/// The value of `name` in a server's INFO.
-fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
-    let value = |line: &'a str| line.strip_prefix(name)?.strip_prefix(':');
-    info.lines().find_map(value).map(str::trim)
 }
 
 /// What a server's clock says: seconds, and microseconds of the next one.
@@ -299,8 +293,3 @@ fn microseconds(time: &Value) -> Option<i64> {
 
 /// What a server says while it can do nothing, for a time.
 const PASSING: [&str; 5] = ["LOADING", "BUSY", "MISCONF", "NOREPLICAS", "READONLY"];
-
-fn parse_version(text: &str) -> Option<(u32, u32)> {
-    let mut parts = text.split('.').map(str::parse);
-    Some((parts.next()?.ok()?, parts.next()?.ok()?))
-}

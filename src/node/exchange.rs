@@ -338,7 +338,8 @@ impl Worker {
                 if matches!(job, Job::Release(_)) {
                     observe::release_refused(&fault);
                 }
-                job.answer(self.node, Err(Undelivered { failure: Failure::Error, fault }));
+                let undelivered = Undelivered::new(Failure::Error, fault, job.is_taking());
+                job.answer(self.node, Err(undelivered));
             }
         }
     }

@@ -1,12 +1,16 @@
 //! What is wrong with a node, in words that say what to do.
 
+use std::error::Error as StdError;
+use std::io;
+use std::sync::Arc;
+
 use redis::{ErrorKind, RedisError};
 
 use super::address::Address;
 #[cfg(feature = "tls")]
 use super::tls;
 use super::wire::Unread;
-use crate::error::NodeFault;
+use crate::error::{Cause, NodeFault};
 use crate::manual;
 
 pub(super) fn not_redis(address: &Address) -> NodeFault {
@@ -29,6 +33,11 @@ const CLOSED_IN_HANDSHAKE: &str = "the server closed the connection in the TLS h
                                    wants a client certificate, set tls_client_cert, and check \
                                    whether the port is one for TLS";
 
+/// Without TLS, before anything was read.
+const CLOSED_AT_ONCE: &str = "the server closed the connection before it said anything; if its port \
+                              is one for TLS, write rediss:// in the URL; else look at its limit of \
+                              connections (maxclients), and at what is in between";
+
 /// It could not be connected to, or did not let us log in.
 pub(super) fn connect_fault(address: &Address, unread: Unread) -> NodeFault {
     let error = match unread {
@@ -37,41 +46,79 @@ pub(super) fn connect_fault(address: &Address, unread: Unread) -> NodeFault {
     };
     let what = if let Some(what) = tls_fault(&error) {
         what
+    } else if let Some(what) = socket_fault(address, &error) {
+        what
     } else if error.is_connection_refusal() {
         "connection refused; is the server running, and the port right?".to_owned()
     } else if error.is_timeout() {
         "no answer to the connection in time; is the host reachable, the server not hung, and the \
          port one for TLS just if the URL says so?"
             .to_owned()
-    } else if error.is_connection_dropped() && address.is_tls() {
-        CLOSED_IN_HANDSHAKE.to_owned()
+    } else if error.is_connection_dropped() {
+        if address.is_tls() { CLOSED_IN_HANDSHAKE } else { CLOSED_AT_ONCE }.to_owned()
     } else if error.kind() == ErrorKind::Parse {
         return not_redis(address);
     } else {
         format!("cannot connect ({error}); check host and port")
     };
-    NodeFault::caused_by(address.shown(), what, error)
+    NodeFault::new(address.shown(), what)
 }
 
-/// A connection that worked broke: in the TLS handshake, if so; or with an answer that had begun.
-pub(super) fn broken_fault(
-    address: &Address,
-    unread: Unread,
-    shaking_hands: bool,
-    has_begun: bool,
-) -> NodeFault {
+/// What is wrong with the socket of a URL with a path.
+fn socket_fault(address: &Address, error: &RedisError) -> Option<String> {
+    if !address.is_socket() {
+        return None;
+    }
+    let what = match cause_of(error)?.downcast_ref::<io::Error>()?.kind() {
+        io::ErrorKind::NotFound => {
+            "there is no such socket; is the server running, and is `unixsocket` in its \
+             configuration set to this path?"
+        }
+        io::ErrorKind::ConnectionRefused => "nobody listens on this socket; is the server running?",
+        io::ErrorKind::PermissionDenied => {
+            "this process may not open the socket; look at `unixsocketperm` in the server's \
+             configuration, and at the rights of the folder"
+        }
+        _ => return None,
+    };
+    Some(what.to_owned())
+}
+
+/// What the crate's error was made of.
+pub(super) fn cause_of(error: &RedisError) -> Option<&(dyn StdError + 'static)> {
+    let source = error.source()?;
+    // What the crate holds is an Arc, which is an error itself.
+    Some(match source.downcast_ref::<Arc<dyn StdError + Send + Sync>>() {
+        Some(shared) => &**shared as &(dyn StdError + 'static),
+        None => source,
+    })
+}
+
+/// How far a connection had come when it broke.
+#[derive(Clone, Copy)]
+pub(super) struct Progress {
+    /// Nothing was read over it yet.
+    pub(super) is_fresh: bool,
+    /// An answer had begun.
+    pub(super) has_begun: bool,
+}
+
+/// A connection that was made broke: in the TLS handshake, or with its first answer, if it is fresh.
+pub(super) fn broken_fault(address: &Address, unread: Unread, progress: Progress) -> NodeFault {
     let error = match unread {
         Unread::Excess(what) => return excess(address, &what),
         Unread::Failed(error) => error,
     };
     let silent = error.is_timeout();
+    let dropped = error.is_connection_dropped();
+    let shaking_hands = progress.is_fresh && address.is_tls();
     let what = if error.kind() == ErrorKind::Parse {
         return not_redis(address);
     } else if silent && shaking_hands {
         "no answer to the TLS handshake in time; check that the port is one for TLS, and that the \
          server does not hang"
             .to_owned()
-    } else if silent && has_begun {
+    } else if silent && progress.has_begun {
         "its answer began, and was not complete in time; the server or the network is too slow, or \
          something in between holds it up"
             .to_owned()
@@ -79,12 +126,14 @@ pub(super) fn broken_fault(
         "no answer in time; the server hangs or is overloaded, or the network is cut".to_owned()
     } else if let Some(what) = tls_fault(&error) {
         what
-    } else if error.is_connection_dropped() && shaking_hands {
+    } else if dropped && shaking_hands {
         CLOSED_IN_HANDSHAKE.to_owned()
+    } else if dropped && progress.is_fresh && !address.is_socket() {
+        CLOSED_AT_ONCE.to_owned()
     } else {
         format!("the connection broke ({error}); was the server stopped?")
     };
-    NodeFault::caused_by(address.shown(), what, error)
+    NodeFault::new(address.shown(), what)
 }
 
 /// What it answered has no place in an answer to us.
@@ -96,25 +145,78 @@ fn excess(address: &Address, what: &str) -> NodeFault {
     NodeFault::new(address.shown(), what)
 }
 
-pub(super) fn server_fault(address: &Address, error: RedisError) -> NodeFault {
-    let what = match error.code() {
-        Some("NOAUTH" | "WRONGPASS") => WRONG_LOGIN.to_owned(),
-        Some("NOPERM") => needs_permission(&error),
-        Some("ERR") if error.detail().is_some_and(is_refused_in_script) => needs_permission(&error),
-        Some("READONLY") => format!("the server is a replica, not a master ({error})"),
-        Some("LOADING") => "the server is still loading its data; it will answer soon".to_owned(),
-        Some("MOVED" | "ASK" | "CROSSSLOT" | "CLUSTERDOWN") => CLUSTER.to_owned(),
-        Some("OOM") => format!("the server is out of memory ({error}); raise maxmemory"),
-        _ => format!("the server answered with an error: {error}"),
+/// What a server has answered to a command with an error.
+pub(super) fn server_fault(address: &Address, error: &RedisError) -> NodeFault {
+    let detail = error.detail().unwrap_or_default();
+    let (cause, what) = match error.code() {
+        Some("NOAUTH" | "WRONGPASS") => {
+            (Cause::Unfit, login_refused(error.code(), address).to_owned())
+        }
+        Some("NOPERM") => (Cause::NoPermission, needs_permission(error)),
+        Some("ERR") if is_refused_in_script(detail) => (Cause::Unfit, needs_permission(error)),
+        Some("ERR") if runs_no_scripts(detail) => (Cause::Unfit, NO_SCRIPTS.to_owned()),
+        Some("DENIED") => (Cause::Unfit, PROTECTED.to_owned()),
+        Some("MOVED" | "ASK" | "CROSSSLOT" | "CLUSTERDOWN") => (Cause::Unfit, CLUSTER.to_owned()),
+        code => (Cause::Server, passing_fault(code, error)),
     };
-    NodeFault::caused_by(address.shown(), what, error)
+    NodeFault::caused_by(cause, address.shown(), what)
+}
+
+/// What may be otherwise the next time.
+fn passing_fault(code: Option<&str>, error: &RedisError) -> String {
+    let what = match code {
+        Some("READONLY") => {
+            "the server is a replica, not a master, and takes no writes (READONLY); name independent \
+             masters"
+        }
+        Some("LOADING") => "the server is still loading its data (LOADING); it will answer soon",
+        Some("BUSY") => {
+            "the server is busy with a script or a function that takes long (BUSY); wait for it, or \
+             end it with SCRIPT KILL or FUNCTION KILL"
+        }
+        Some("NOREPLICAS") => {
+            "the server takes no writes (NOREPLICAS), since fewer replicas are connected than its \
+             setting min-replicas-to-write asks for; connect them, or set it to 0 (the masters of a \
+             set need no replicas)"
+        }
+        Some("MISCONF") => {
+            "the server takes no writes (MISCONF), since it could not save its data to disk; see its \
+             log, and make room on the disk"
+        }
+        Some("OOM") => "the server is out of memory (OOM); raise maxmemory",
+        _ => return format!("the server answered with an error: {}", words(error)),
+    };
+    what.to_owned()
+}
+
+/// Why the server did not let us in.
+pub(super) fn login_refused(code: Option<&str>, address: &Address) -> &'static str {
+    let has_password = address.info().redis_settings().password().is_some();
+    match code {
+        Some("WRONGPASS") => {
+            "the server refused the user or the password of the URL; check both, and whether the \
+             user is on (ACL LIST)"
+        }
+        _ if has_password => "the server refused the login; check user and password in the URL",
+        _ => {
+            "the server wants a password, and the URL has none; write redis://user:password@host, or \
+             redis://:password@host for the default user"
+        }
+    }
 }
 
 fn needs_permission(error: &RedisError) -> String {
+    let words = words(error);
     format!(
-        "the user lacks a permission ({error}); it needs those listed at {}",
+        "the user lacks a permission ({words}); it needs those listed at {}",
         manual::ACCESS_LISTS
     )
+}
+
+/// The server's own words.
+fn words(error: &RedisError) -> String {
+    let words = [error.code().unwrap_or("ERR"), error.detail().unwrap_or_default()];
+    words.join(" ").trim().to_owned()
 }
 
 /// Servers have no code for what their access list refuses to a script.
@@ -122,8 +224,21 @@ fn is_refused_in_script(detail: &str) -> bool {
     ["executing the script can't", "ACL failure in script"].iter().any(|says| detail.contains(says))
 }
 
-pub(super) const WRONG_LOGIN: &str =
-    "the server refused the login; check user and password in the URL";
+/// Of a Valkey without its Lua module, of Garnet as it is by default, and where the command has another
+/// name. Only scripts are sent where these can be answered.
+fn runs_no_scripts(detail: &str) -> bool {
+    let detail = detail.to_ascii_lowercase();
+    detail.contains("could not find scripting engine")
+        || detail.contains("lua") && detail.contains("disabled")
+        || detail.starts_with("unknown command") && detail.contains("eval")
+}
+
+const NO_SCRIPTS: &str = "the server runs no Lua scripts (EVAL and EVALSHA), of which every lock is made; \
+                          load its Lua module, or end the renaming of these commands, or use another \
+                          server";
+
+const PROTECTED: &str = "the server is in protected mode, and takes connections from its own host only; \
+                         give it a password (requirepass) and name that in the URL";
 
 pub(super) const CLUSTER: &str = "the server is part of a Redis Cluster, where a lock and the node's mark would \
                        be on different servers; name independent masters";

@@ -108,6 +108,7 @@ impl Node {
 
     /// Asks the node; the answer goes to `sink`, at once if the node is known to be down.
     pub(crate) fn ask(&self, ask: Ask, sink: &Arc<impl Sink + 'static>) {
+        let takes = matches!(ask, Ask::Taking(_));
         let not_sent = match self.shared.link.fault() {
             Some(fault) => fault,
             None => {
@@ -118,7 +119,7 @@ impl Node {
                 }
             }
         };
-        sink.answer(self.index, Err(Undelivered { failure: Failure::NotSent, fault: not_sent }));
+        sink.answer(self.index, Err(Undelivered::new(Failure::NotSent, not_sent, takes)));
     }
 
     /// Has the node forget a lock, now or when it comes back. Never blocks, and never gets lost

@@ -17,6 +17,14 @@ pub(crate) struct Undelivered {
     pub(crate) fault: NodeFault,
 }
 
+impl Undelivered {
+    /// A request for a lock that nobody holds (`takes`) is lost for good where the node rejects us for good.
+    pub(super) fn new(failure: Failure, fault: NodeFault, takes: bool) -> Self {
+        let rejected = takes && fault.is_for_good();
+        Self { failure: if rejected { Failure::Rejected } else { failure }, fault }
+    }
+}
+
 /// Whoever asked a node something. Called on the worker threads (on the caller's own when the node
 /// is known to be down), so it must be quick and never block.
 pub(crate) trait Sink: Send + Sync {

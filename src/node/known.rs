@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use super::job::Undelivered;
-use crate::error::NodeFault;
+use crate::error::{Cause, NodeFault};
+use crate::ident;
 use crate::quorum::{
     Admission, Configuration, Failure, Forgot, Grants, Look, Mechanisms, Standing, Time,
 };
@@ -61,8 +62,12 @@ impl Known {
     /// What is wrong with a node that is no master, as its last look shows.
     pub(super) fn no_master(&self, node: usize) -> Option<NodeFault> {
         let standing = self.admission.standing(node);
-        matches!(standing, Standing::Replica | Standing::Cluster)
-            .then(|| NodeFault::new(&self.names[node], self.what(node, &standing)))
+        let cause = match standing {
+            Standing::Replica => Cause::Way,
+            Standing::Cluster => Cause::Unfit,
+            _ => return None,
+        };
+        Some(NodeFault::caused_by(cause, &self.names[node], self.what(node, &standing)))
     }
 
     /// The mark under which the node grants locks to us now; empty if no mark is compared.
@@ -74,7 +79,7 @@ impl Known {
         }
         // Not its past is in the way then.
         if let Some((fault, _)) = &self.refusals[node] {
-            return Err(Undelivered { failure: Failure::Error, fault: fault.clone() });
+            return Err(Undelivered::new(Failure::Error, fault.clone(), true));
         }
         let fault = self.fault_of(node);
         Err(Undelivered { failure: Failure::NotAdmitted, fault })
@@ -114,7 +119,7 @@ impl Known {
 
     /// What a node's standing means, and what to do about it.
     pub(super) fn what(&self, node: usize, standing: &Standing) -> String {
-        let key = self.key.escape_ascii();
+        let key = ident::text(&self.key);
         match standing {
             Standing::Unknown => "it has to be looked at again, or its clock compared with the others', \
                                   before it may grant locks"

@@ -9,7 +9,7 @@ use parking_lot::RwLock;
 use crate::clock;
 use crate::error::NodeFault;
 use crate::observe;
-use crate::quorum::Time;
+use crate::quorum::{Time, rounded};
 
 /// Shared by the worker, which sets it, and the callers, who need not ask a node that is down.
 #[derive(Debug)]
@@ -24,6 +24,8 @@ pub(super) struct Link {
     /// A worker that waits for longer than this is held by something that no timeout of its own
     /// ends: a name lookup.
     patience: Duration,
+    /// How long a node has for an answer.
+    timeout: Duration,
 }
 
 #[derive(Debug)]
@@ -44,6 +46,7 @@ impl Link {
             told_evicts: AtomicBool::new(false),
             // A reconnect in the middle of an exchange, each step at its limit, takes about seven.
             patience: timeout.saturating_mul(10),
+            timeout,
         }
     }
 
@@ -84,26 +87,35 @@ impl Link {
         let busy = Duration::from_micros(now_us().saturating_sub(since));
         (since > 0 && busy > self.patience).then(|| {
             let what = format!(
-                "it has kept its worker waiting for {busy:.1?}; is its name resolved that slowly?"
+                "it has kept its worker waiting for {}; is its name resolved that slowly?",
+                rounded(busy)
             );
             NodeFault::new(&self.node, what)
         })
     }
 
-    /// Why the node has not answered for as long as `waited`. That is no fault of it if it was not
-    /// all the time it has, but only as long as the others took to settle the matter (not `late`).
+    /// Why the node has not answered for as long as `waited`. That is no fault of it if it was only as long
+    /// as the others took to settle the matter (not `late`); nor if it was as long as the caller had, and
+    /// that is less than a node has.
     pub(super) fn silence(&self, waited: Duration, late: bool) -> Option<NodeFault> {
+        // It is counted from a moment after the call's own beginning.
+        let had_its_time = waited >= self.timeout.mul_f64(0.9);
+        let waited = rounded(waited);
         let what = match &*self.state.read() {
             State::Down(fault) => return Some(fault.clone()),
-            State::Up if !late => return None,
-            State::Up => format!(
-                "no answer yet, after {waited:.1?}; the server hangs or is overloaded, or the \
-                 network is cut"
+            _ if !late => return None,
+            State::Up if had_its_time => format!(
+                "no answer after {waited}; the server hangs or is overloaded, or the network is cut"
             ),
-            State::Connecting => format!(
-                "no connection yet, after {waited:.1?}; is the host reachable, and the server not \
-                 hung?"
+            State::Connecting if had_its_time => format!(
+                "no connection after {waited}; is the host reachable, and the server not hung?"
             ),
+            State::Up => {
+                format!("no answer yet when the time of this call was over, after {waited}")
+            }
+            State::Connecting => {
+                format!("no connection yet when the time of this call was over, after {waited}")
+            }
         };
         Some(self.held().unwrap_or_else(|| NodeFault::new(&self.node, what)))
     }

@@ -67,7 +67,7 @@ impl Listening {
                     Event::Subscribed => confirmed += 1,
                     Event::Message(message) => heard(message),
                     Event::Refused(error) => {
-                        let fault = server_fault(&self.connection.address, error.into());
+                        let fault = server_fault(&self.connection.address, &error.into());
                         return Err(Deaf::Refused(fault));
                     }
                     Event::Other => {}

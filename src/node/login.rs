@@ -4,13 +4,13 @@
 use redis::{ProtocolVersion, ServerError, Value};
 
 use super::address::Address;
-use super::faults::{WRONG_LOGIN, connect_fault};
+use super::faults::{CLUSTER, connect_fault, login_refused};
 use super::wire::{Unread, Wire};
-use crate::error::NodeFault;
+use crate::error::{Cause, NodeFault};
 use crate::quorum::Time;
 
-/// Does all that the URL asks for, until then.
-pub(super) fn log_in(wire: &mut Wire, address: &Address, until: Time) -> Result<(), NodeFault> {
+/// Does all that the URL asks for, until then. Whether the server has said anything.
+pub(super) fn log_in(wire: &mut Wire, address: &Address, until: Time) -> Result<bool, NodeFault> {
     let login = address.info().redis_settings();
     let mut commands = Vec::new();
     let mut said = Vec::new();
@@ -31,14 +31,14 @@ pub(super) fn log_in(wire: &mut Wire, address: &Address, until: Time) -> Result<
             if let Some(password) = password {
                 hello.arg("AUTH").arg(user.unwrap_or("default")).arg(password);
             }
-            say(Said::Other, &hello);
+            say(Said::Hello, &hello);
         }
     }
     if login.db() != 0 {
-        say(Said::Other, redis::cmd("SELECT").arg(login.db()));
+        say(Said::Select, redis::cmd("SELECT").arg(login.db()));
     }
     if said.is_empty() {
-        return Ok(());
+        return Ok(false);
     }
     wire.write(&commands, until).map_err(|error| connect_fault(address, Unread::Failed(error)))?;
     for said in said {
@@ -51,31 +51,61 @@ pub(super) fn log_in(wire: &mut Wire, address: &Address, until: Time) -> Result<
         // Nothing of it is quoted: a server may quote the command that it refuses, and with it the
         // password.
         if let Value::ServerError(error) = answer {
-            return Err(NodeFault::new(address.shown(), refused(said, &error)));
+            let what = refused(said, &error, address);
+            return Err(NodeFault::caused_by(Cause::Unfit, address.shown(), what));
         }
     }
-    Ok(())
+    Ok(true)
 }
 
 enum Said {
     Auth,
-    Other,
+    Hello,
+    Select,
 }
 
-fn refused(said: Said, error: &ServerError) -> String {
-    match (said, error.code()) {
-        _ if error.details().is_some_and(|details| details.contains(NO_USERS)) => {
+fn refused(said: Said, error: &ServerError, address: &Address) -> String {
+    let details = error.details().unwrap_or_default();
+    let database = address.info().redis_settings().db();
+    match said {
+        _ if details.contains(NO_USERS) => {
             "the server knows no user names, so it is older than Redis 6; quorlock needs 6.2 or newer, \
              or Valkey"
                 .to_owned()
         }
-        (Said::Auth, _) | (_, "NOAUTH" | "WRONGPASS") => WRONG_LOGIN.to_owned(),
-        (_, code) => format!(
-            "the server refused the login, the protocol version or the database number of the URL \
-             ({code})"
+        Said::Auth if details.contains(NO_PASSWORD) => {
+            "the server has no password for the default user, and the URL has one; take it out of the \
+             URL, or set requirepass on the server"
+                .to_owned()
+        }
+        _ if matches!(error.code(), "NOAUTH" | "WRONGPASS") => {
+            login_refused(Some(error.code()), address).to_owned()
+        }
+        Said::Auth => login_refused(None, address).to_owned(),
+        Said::Hello => format!(
+            "the server refused the login with the protocol version of the URL ({}); check the password, \
+             or take protocol= out of the URL",
+            error.code()
+        ),
+        Said::Select if error.code() == "NOPERM" => format!(
+            "the user may not choose database {database} of the URL; allow it with +select, or use \
+             database 0: redis://host:port/0"
+        ),
+        // Neither a Sentinel nor a Cluster has databases, and this comes before they are told by what they are.
+        Said::Select if details.contains("unknown command") => format!(
+            "the server knows no databases, and the URL names {database}; is it a Sentinel? Then name the \
+             masters themselves"
+        ),
+        Said::Select if details.contains("cluster mode") => CLUSTER.to_owned(),
+        Said::Select => format!(
+            "the server has no database {database}, which the URL names; raise `databases` there, or \
+             use database 0: redis://host:port/0"
         ),
     }
 }
 
 /// What servers say before there were users, in place of "AUTH takes a password only".
 const NO_USERS: &str = "wrong number of arguments for 'auth' command";
+
+/// What they say to a password where none is set.
+const NO_PASSWORD: &str = "without any password configured";

@@ -11,6 +11,7 @@ mod connection;
 mod exchange;
 mod faults;
 mod fence_off;
+mod fitness;
 mod handle;
 mod job;
 mod kept;
@@ -27,6 +28,7 @@ mod set;
 mod subscriber;
 #[cfg(feature = "tls")]
 mod tls;
+mod url_parts;
 mod wire;
 mod worker;
 

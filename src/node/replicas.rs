@@ -16,7 +16,7 @@ use super::job::{Sink, Undelivered};
 use super::request::Value;
 use crate::clock;
 use crate::error::NodeFault;
-use crate::quorum::Failure;
+use crate::quorum::{Failure, exact};
 
 /// How many replicas have to acknowledge a grant, and how long they may take.
 #[derive(Clone, Debug)]
@@ -102,8 +102,9 @@ impl Confirmer {
             Reply::Value(acknowledged) => Err(Unconfirmed::TooFew(NodeFault::new(
                 self.address.shown(),
                 format!(
-                    "{acknowledged} of {needed} replicas acknowledged the lock within {timeout:?}; \
-                     are they up and connected?"
+                    "{acknowledged} of {needed} replicas acknowledged the lock within {}; \
+                     are they up and connected?",
+                    exact(*timeout)
                 ),
             ))),
             Reply::Error(fault) => Err(Unconfirmed::Broken(fault)),

@@ -210,8 +210,22 @@ impl From<redis::Value> for Value {
             redis::Value::VerbatimString { text, .. } => Self::Text(text),
             redis::Value::Okay => Self::Text("OK".to_owned()),
             redis::Value::Array(values) => Self::List(values.into_iter().map(Self::from).collect()),
-            other => Self::Strange(format!("{other:?}")),
+            other => Self::Strange(strange(&other).to_owned()),
         }
+    }
+}
+
+/// What else a server may answer, by the name of its type: no script of ours does.
+fn strange(value: &redis::Value) -> &'static str {
+    match value {
+        redis::Value::Nil => "nothing (nil)",
+        redis::Value::Map(_) => "a map",
+        redis::Value::Set(_) => "a set",
+        redis::Value::Double(_) => "a fraction",
+        redis::Value::Boolean(_) => "true or false",
+        redis::Value::BigNumber(_) => "a big number",
+        redis::Value::ServerError(_) => "an error in a list",
+        _ => "something unknown",
     }
 }
 

@@ -1,6 +1,5 @@
 //! TLS: what the certificates must be, and what went wrong with them.
 
-use std::error::Error as StdError;
 use std::io;
 use std::sync::Arc;
 
@@ -11,6 +10,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{AlertDescription, CertificateError, ClientConfig, ClientConnection, RootCertStore};
 
+use super::faults::cause_of;
 use crate::error::Error;
 
 /// Certificates as they were given, in PEM.
@@ -125,12 +125,7 @@ fn install_provider() {
 
 /// What to say of a failure that has to do with TLS, if this is one.
 pub(super) fn fault(error: &RedisError) -> Option<String> {
-    let source = error.source()?;
-    // What the crate holds is an Arc, which is an error itself.
-    let source = match source.downcast_ref::<Arc<dyn StdError + Send + Sync>>() {
-        Some(shared) => &**shared as &(dyn StdError + 'static),
-        None => source,
-    };
+    let source = cause_of(error)?;
     let of_io = source.downcast_ref::<io::Error>().and_then(|error| error.get_ref());
     let error = match of_io {
         Some(inner) => inner.downcast_ref::<rustls::Error>(),
@@ -162,8 +157,9 @@ fn explain(error: &rustls::Error) -> String {
             | AlertDescription::DecryptError
             | AlertDescription::AccessDenied),
         ) => format!(
-            "the server does not trust our client certificate ({alert:?}); set tls_client_cert to \
-             one that its CA has signed"
+            "the server does not trust our client certificate ({}); set tls_client_cert to one that \
+             its CA has signed",
+            alert.as_str().unwrap_or("for a reason of its own")
         ),
         InvalidMessage(_) => {
             "what answers there does not speak TLS; check host and port, or use redis://".to_owned()
@@ -185,6 +181,14 @@ fn explain_certificate(why: &CertificateError) -> String {
                 "the server's certificate is for another name: {why}; use a name of the \
                  certificate in the URL, or have this one added to it"
             )
+        }
+        // Webpki's word for a CA's certificate, which rustls hands on as it is.
+        CertificateError::Other(other) if other.to_string() == "CaUsedAsEndEntity" => {
+            "the server shows a CA's own certificate, as a self-signed one is by default, and that \
+             cannot be a server's; make one with basicConstraints CA:FALSE (openssl req -x509 .. \
+             -addext basicConstraints=critical,CA:FALSE), or one that the CA has signed, and set \
+             tls_ca to that certificate or to its CA's"
+                .to_owned()
         }
         _ => format!("the server's certificate is not trusted: {why}; set tls_ca to its CA"),
     }

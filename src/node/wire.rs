@@ -19,7 +19,7 @@ use rustls::{ClientConnection, StreamOwned};
 
 use super::address::Address;
 use crate::clock;
-use crate::quorum::Time;
+use crate::quorum::{Time, exact};
 
 /// The longest answer that is read, in bytes. The largest that there are: a batch of 256 calls, each
 /// answered in less than 64 bytes, 16 KB; one section of INFO, below 4 KB; a message on a channel, whose
@@ -84,7 +84,7 @@ impl Wire {
     /// more. After a timeout the rest may still be read, within the time that a whole answer has.
     pub(super) fn read(&mut self, until: Time) -> Result<Value, Unread> {
         if self.incomplete_since.is_some_and(|since| since.after(self.timeout) <= clock::now()) {
-            let what = format!("an answer took longer than {:?} from its begin", self.timeout);
+            let what = format!("an answer took longer than {} from its begin", exact(self.timeout));
             return Err(Unread::Excess(what));
         }
         self.stream.bounded().until = until;

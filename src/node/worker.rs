@@ -250,7 +250,8 @@ impl Worker {
     }
 
     fn undeliverable(&self, job: Job, failure: Failure, fault: &NodeFault) {
-        job.answer(self.node, Err(Undelivered { failure, fault: fault.clone() }));
+        let undelivered = Undelivered::new(failure, fault.clone(), job.is_taking());
+        job.answer(self.node, Err(undelivered));
         if let Job::Release(release) = job {
             self.keep(release);
         }

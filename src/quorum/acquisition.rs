@@ -38,8 +38,12 @@ pub(crate) enum Outcome {
     WrongKind,
     /// There is no number left for the name.
     Spent,
+    /// Nodes keep something for the name's number that is none.
+    NoNumber,
     /// The nodes answer, but admit nobody yet.
     NotAdmitted,
+    /// So many nodes reject us for good that no majority is left.
+    Rejected,
     /// No majority could be reached.
     NoQuorum,
     /// A majority granted again and again, each time too late to be of use.
@@ -171,6 +175,9 @@ impl Acquisition {
             // Waiting does not turn it into a lock.
             Conclusion::WrongKind => return Step::Finish(Outcome::WrongKind),
             Conclusion::Spent => return Step::Finish(Outcome::Spent),
+            Conclusion::NoNumber => return Step::Finish(Outcome::NoNumber),
+            // Nor does it change what a node lets us do.
+            Conclusion::Rejected => return Step::Finish(Outcome::Rejected),
             Conclusion::Held { .. } => Outcome::Held,
             Conclusion::NotAdmitted => Outcome::NotAdmitted,
             Conclusion::Unreachable => Outcome::NoQuorum,

@@ -24,9 +24,10 @@ pub(crate) enum Vote {
     NotAdmitted,
     /// Under that name the node holds something that is no lock.
     WrongKind,
-    /// What the node keeps as the name's number has no next one: it is the largest that there is, or no
-    /// number at all.
+    /// What the node keeps as the name's number has no next one: it is the largest that there is.
     Spent,
+    /// What the node keeps as the name's number is none.
+    NoNumber,
 }
 
 /// How an attempt ended.
@@ -44,8 +45,12 @@ pub(crate) enum Conclusion {
     WrongKind,
     /// So many nodes have no number left for the name that waiting cannot help.
     Spent,
+    /// The same, and what one of them keeps in its place is no number.
+    NoNumber,
     /// Enough nodes answer, but too many of them admit nobody for now.
     NotAdmitted,
+    /// So many nodes reject us for good that waiting cannot help.
+    Rejected,
     /// Too few nodes answered to decide anything.
     Unreachable,
 }
@@ -171,6 +176,12 @@ impl Attempt {
         }
     }
 
+    /// The nodes on which a key without expiry is in the way.
+    pub(crate) fn held_for_ever(&self) -> impl Iterator<Item = usize> {
+        let is_endless = |slot: &Slot| slot.answer == Answer::Voted(Vote::Refused(None));
+        (0..self.slots.len()).filter(move |node| is_endless(&self.slots[*node]))
+    }
+
     pub(crate) const fn started(&self) -> Time {
         self.started
     }
@@ -187,7 +198,7 @@ impl Attempt {
     pub(crate) fn majority_reached(&self) -> bool {
         let reached = self.count(|answer| {
             let answered = matches!(answer, Answer::Voted(_) | Answer::Failed(Failure::Error));
-            answered || answer.is_not_admitted()
+            answered || answer.is_rejected() || answer.is_not_admitted()
         });
         reached >= self.allowance.mechanisms.quorum(self.slots.len())
     }
@@ -229,10 +240,17 @@ impl Attempt {
         };
         let votes_of = |wanted: Vote| self.count(|answer| *answer == Answer::Voted(wanted));
         let refused = self.count(|answer| matches!(answer, Answer::Voted(Vote::Refused(_))));
-        let never =
-            if votes_of(Vote::Spent) > 0 { Conclusion::Spent } else { Conclusion::WrongKind };
-        let never_votes = votes_of(Vote::WrongKind) + votes_of(Vote::Spent);
-        if self.slots.len() - no_vote < needed {
+        let (spent, no_number) = (votes_of(Vote::Spent), votes_of(Vote::NoNumber));
+        let never = match (no_number, spent) {
+            (1.., _) => Conclusion::NoNumber,
+            (0, 1..) => Conclusion::Spent,
+            (0, 0) => Conclusion::WrongKind,
+        };
+        let never_votes = votes_of(Vote::WrongKind) + spent + no_number;
+        let rejected = self.count(|answer| answer.is_rejected());
+        if self.slots.len() - rejected < needed {
+            Conclusion::Rejected
+        } else if self.slots.len() - no_vote < needed {
             Conclusion::Unreachable
         } else if self.slots.len() - never_votes < needed {
             never
@@ -314,9 +332,11 @@ impl Ballot for Attempt {
         if open && !self.expired {
             match vote {
                 Vote::Granted(_) => self.tally.yes(),
-                Vote::Refused(_) | Vote::NotAdmitted | Vote::WrongKind | Vote::Spent => {
-                    self.tally.no();
-                }
+                Vote::Refused(_)
+                | Vote::NotAdmitted
+                | Vote::WrongKind
+                | Vote::Spent
+                | Vote::NoNumber => self.tally.no(),
             }
         }
     }

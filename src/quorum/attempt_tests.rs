@@ -63,6 +63,8 @@ fn step(attempt: &mut Attempt, words: &[&str]) -> String {
         "not-admitted" => attempt.vote(node(), Vote::NotAdmitted),
         "wrong-kind" => attempt.vote(node(), Vote::WrongKind),
         "spent" => attempt.vote(node(), Vote::Spent),
+        "no-number" => attempt.vote(node(), Vote::NoNumber),
+        "rejected" => attempt.fail(node(), Failure::Rejected),
         "write-back" => {
             let number = attempt.number_to_write_back();
             return number.map_or_else(|| "nothing".to_owned(), |number| number.to_string());
@@ -88,6 +90,8 @@ fn conclusion(conclusion: Conclusion, now: Time) -> String {
         }
         Conclusion::Unconfirmed => "unconfirmed".to_owned(),
         Conclusion::Spent => "spent".to_owned(),
+        Conclusion::NoNumber => "no number".to_owned(),
+        Conclusion::Rejected => "rejected".to_owned(),
         Conclusion::TooLate => "too late".to_owned(),
         Conclusion::Held { remaining: Some(remaining) } => {
             format!("held {}", remaining.as_millis())
@@ -121,6 +125,7 @@ fn any_answer() -> impl Strategy<Value = Said> {
         1 => Just(Said::Vote(Vote::NotAdmitted)),
         1 => Just(Said::Vote(Vote::WrongKind)),
         1 => Just(Said::Vote(Vote::Spent)),
+        1 => Just(Said::Vote(Vote::NoNumber)),
         2 => Just(Said::Failed),
         1 => Just(Said::Nothing),
     ]

@@ -13,6 +13,9 @@ pub(crate) enum Failure {
     /// It was sent, and the node answered with an error, such as "out of memory". So the node was
     /// reached; what it did before that, and what it knows, is unknown.
     Error,
+    /// The node rejects us, and will until somebody changes what it is or what it lets us do: it refuses
+    /// the login, or lacks what a lock needs. So it was reached; it may know of another holder.
+    Rejected,
     /// It was not sent, or not again, for the node may have forgotten locks and grants nothing to
     /// newcomers for now; or it was granted, and does not count for the same reason.
     NotAdmitted,

@@ -89,9 +89,9 @@ impl Outlook {
             Conclusion::Won { .. } if self.fall_back_after.is_some() => {
                 match attempt.first_word() {
                     // It answers, and not with a vote.
-                    FirstWord::NotGranted(Conclusion::Unreachable) => {
-                        by_majority(Conclusion::Unreachable, Quorum::Failing)
-                    }
+                    FirstWord::NotGranted(
+                        instead @ (Conclusion::Unreachable | Conclusion::Rejected),
+                    ) => by_majority(instead, Quorum::Failing),
                     FirstWord::NotGranted(instead) => by_majority(instead, Quorum::Reached),
                     FirstWord::Open if !over => Judged::HearFirst,
                     // It had no time to speak, so nobody may say that it has nothing to say.
@@ -124,7 +124,10 @@ impl Outlook {
                     Judged::Concluded(Judgement { conclusion, basis, quorum: Quorum::Missed })
                 }
             }
-            Conclusion::Unreachable | Conclusion::TooLate | Conclusion::Unconfirmed => {
+            Conclusion::Unreachable
+            | Conclusion::Rejected
+            | Conclusion::TooLate
+            | Conclusion::Unconfirmed => {
                 let failing = attempt.majority_reached();
                 by_majority(conclusion, if failing { Quorum::Failing } else { Quorum::Missed })
             }

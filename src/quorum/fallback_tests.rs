@@ -248,3 +248,31 @@ fn the_time_without_a_quorum_counts_from_the_first_miss_and_anew_after_each_majo
     outlook.note(Quorum::Missed, at(0), at(1));
     assert!(!decides(outlook, 9_000));
 }
+
+/// They can be reached, and may know of another holder. And whoever runs them shall hear of it.
+#[test]
+fn nodes_that_reject_us_for_good_are_no_reason_to_fall_back() {
+    let mut attempt = attempt();
+    attempt.vote(0, GRANTED);
+    attempt.fail(1, Failure::Rejected);
+    attempt.fail(2, Failure::Rejected);
+    let judged = long_without().judge(&mut attempt, at(1_001));
+    let Judged::Concluded(judgement) = judged else { panic!("all have answered") };
+    assert_eq!(judgement.conclusion, Conclusion::Rejected);
+    assert_eq!((judgement.basis, judgement.quorum), (Basis::Majority, Quorum::Failing));
+}
+
+#[test]
+fn a_first_node_that_rejects_us_is_not_outvoted() {
+    let mut attempt = attempt();
+    attempt.fail(0, Failure::Rejected);
+    attempt.vote(1, GRANTED);
+    attempt.vote(2, GRANTED);
+    let conclusion =
+        |outlook: Outlook, attempt: &mut Attempt| match outlook.judge(attempt, at(1_001)) {
+            Judged::Concluded(judgement) => judgement.conclusion,
+            judged => panic!("all have answered: {judged:?}"),
+        };
+    assert_eq!(conclusion(may(), &mut attempt), Conclusion::Rejected);
+    assert!(matches!(conclusion(never(), &mut attempt), Conclusion::Won { .. }));
+}

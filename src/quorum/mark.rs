@@ -11,6 +11,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use super::exact;
+
 /// What a mark begins with: whose it is, and the number of its format.
 const HEAD: &str = "quorlock-mark 2";
 
@@ -59,11 +61,11 @@ impl Configuration {
         let mode = |on: bool| if on { "on" } else { "off" }.to_owned();
         compare("the name of the set", self.set_name.clone(), theirs.set_name.clone());
         compare("the number of nodes", self.nodes.to_string(), theirs.nodes.to_string());
-        compare("max_ttl", format!("{:?}", self.max_ttl), format!("{:?}", theirs.max_ttl));
+        compare("max_ttl", exact(self.max_ttl).to_string(), exact(theirs.max_ttl).to_string());
         compare(
             "clock_tolerance",
-            format!("{:?}", self.clock_tolerance),
-            format!("{:?}", theirs.clock_tolerance),
+            exact(self.clock_tolerance).to_string(),
+            exact(theirs.clock_tolerance).to_string(),
         );
         compare("restart_quarantine", mode(self.quarantine), mode(theirs.quarantine));
         compare("fallback", mode(self.index.is_some()), mode(theirs.index.is_some()));

@@ -118,8 +118,8 @@ fn differences_name_the_setting_and_both_values() {
     };
     let text = ours.differences(&theirs).join("; ");
     for part in [
-        "max_ttl is 30s here and 60s there",
-        "clock_tolerance is 100ms here and 1s there",
+        "max_ttl is 30 s here and 1 min there",
+        "clock_tolerance is 100 ms here and 1 s there",
         "restart_quarantine is on",
         "fallback is off here",
     ] {

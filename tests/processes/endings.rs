@@ -8,7 +8,7 @@ use quorlock::Quorlock;
 
 use crate::helper::{Helper, PROMPT};
 use crate::long;
-use crate::roles::{self, HELD_TTL, NAME, SHORT};
+use crate::roles::{self, HELD_TTL, NAME, SHORT, SHORT_TTL};
 use crate::support::{Server, Servers, wait_until};
 
 /// Each of them gets the lock long before the TTL of the one before, or fails; and none waits for
@@ -84,6 +84,19 @@ pub(crate) fn process_exit_also_flushes() {
         Helper::start(&roles::EXIT, &servers).finish_within(SHORT);
         servers.wait_no_keys();
     }
+}
+
+/// No destructor runs, so the lock is not given back; and nobody renews it any more.
+pub(crate) fn process_exit_with_a_guard_leaves_the_lock_to_its_ttl() {
+    const KEY: &str = "quorlock:orders/42";
+    let servers = Servers::start(3);
+    Helper::start(&roles::EXIT_HOLDING, &servers).finish_within(SHORT);
+    assert!(servers.iter().any(|server| server.get(KEY).is_some()), "it was given back");
+    // A renewal would come before a third of it is gone.
+    let half = i64::try_from(SHORT_TTL.as_millis() / 2).expect("seconds");
+    wait_until("the lock to run out", SHORT_TTL, || {
+        servers.iter().all(|server| server.pttl(KEY) < half)
+    });
 }
 
 pub(crate) fn a_killed_holder_frees_the_lock_after_its_ttl() {

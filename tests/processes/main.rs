@@ -36,6 +36,10 @@ fn main() {
         ),
         trial("process_exit_also_flushes", endings::process_exit_also_flushes),
         trial(
+            "process_exit_with_a_guard_leaves_the_lock_to_its_ttl",
+            endings::process_exit_with_a_guard_leaves_the_lock_to_its_ttl,
+        ),
+        trial(
             "a_killed_holder_frees_the_lock_after_its_ttl",
             endings::a_killed_holder_frees_the_lock_after_its_ttl,
         ),

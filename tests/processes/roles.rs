@@ -21,12 +21,13 @@ pub(crate) struct Role {
     pub(crate) run: fn(),
 }
 
-const ALL: [&Role; 16] = [
+const ALL: [&Role; 17] = [
     &IN_A_STATIC,
     &IN_A_LOCAL,
     &IN_A_THREAD,
     &GUARD_OUTLIVES_CLIENT,
     &EXIT,
+    &EXIT_HOLDING,
     &HOLD_SHORTLY,
     &GIVE_UP,
     &HOLD,
@@ -69,7 +70,7 @@ pub(crate) fn in_static() -> &'static Quorlock {
 
 /// In less than this a short process is over, which waits for no TTL and for no hung node.
 pub(crate) const SHORT: Duration = Duration::from_secs(5);
-const SHORT_TTL: Duration = SHORT.saturating_mul(2);
+pub(crate) const SHORT_TTL: Duration = SHORT.saturating_mul(2);
 
 /// Takes the lock, without waiting for keys that the process before may have left behind.
 fn short_lock(locks: &Quorlock) -> Guard {
@@ -113,6 +114,16 @@ pub(crate) static EXIT: Role = Role {
         let locks = locks(SHORT_TTL);
         drop(short_lock(&locks));
         std::process::exit(0);
+    },
+};
+
+/// Ends while it holds the lock, without running destructors.
+pub(crate) static EXIT_HOLDING: Role = Role {
+    name: "exit holding",
+    run: || {
+        let locks = locks(SHORT_TTL);
+        let guard = short_lock(&locks);
+        std::process::exit(i32::from(guard.check().is_err()));
     },
 };
 

@@ -106,6 +106,18 @@ pub fn redis_of_words(reply: impl Fn(&[String]) -> Vec<u8> + Clone + Send + 'sta
     })
 }
 
+/// A server that says that of itself, and takes part in the handshake; all else it does not know.
+pub fn of_info(info: &'static str) -> String {
+    serve(move |words, writer| {
+        let answer = match words[0].to_uppercase().as_str() {
+            "INFO" => format!("${}\r\n{info}\r\n", info.len()).into_bytes(),
+            _ if is_look(words) => admit(&words[5]),
+            _ => handshake("", words).unwrap_or_else(|| b"-ERR unknown command\r\n".to_vec()),
+        };
+        writer.write_all(&answer).ok()
+    })
+}
+
 fn handshake(version: &str, words: &[String]) -> Option<Vec<u8>> {
     static CONNECTIONS: AtomicUsize = AtomicUsize::new(1);
     Some(match words[0].to_uppercase().as_str() {

@@ -10,6 +10,8 @@
     reason = "compiled into every test program, and each uses only a part of it"
 )]
 
+#[cfg(feature = "tls")]
+pub mod authority;
 pub mod clients;
 pub mod cpu;
 pub mod events;

@@ -321,6 +321,10 @@ impl Server {
                 .env("FAKETIME_NO_CACHE", "1")
                 .env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
         }
+        if self.options.iter().any(|option| option == "--sentinel") {
+            // It writes to its configuration file, and does not start without one.
+            command.arg(self.home.create_configuration());
+        }
         let child = command
             .args(["--bind", HOST, "--daemonize", "no"])
             .args(listen)
@@ -598,6 +602,12 @@ impl Home {
 
     fn create_data(&self) {
         fs::create_dir(self.data()).expect("a server's directory can be written to");
+    }
+
+    fn create_configuration(&self) -> PathBuf {
+        let path = self.0.join("server.conf");
+        fs::write(&path, "").expect("a server's directory can be written to");
+        path
     }
 
     fn wipe_data(&self) {

@@ -45,7 +45,9 @@ impl Attempt {
             }
             Answer::Voted(Vote::WrongKind) => Conclusion::WrongKind,
             Answer::Voted(Vote::Spent) => Conclusion::Spent,
+            Answer::Voted(Vote::NoNumber) => Conclusion::NoNumber,
             Answer::Failed(Failure::Error) => Conclusion::Unreachable,
+            Answer::Failed(Failure::Rejected) => Conclusion::Rejected,
         };
         if self.allowance.mechanisms.first_node_must_grant {
             FirstWord::NotGranted(word)

@@ -16,6 +16,11 @@ impl Answer {
         matches!(self, Self::Failed(failure) if !matches!(failure, Failure::NotAdmitted))
     }
 
+    /// The node rejects us for good.
+    pub(super) const fn is_rejected(self) -> bool {
+        matches!(self, Self::Failed(Failure::Rejected))
+    }
+
     /// The node grants nothing to newcomers, by its own word or by what is known of it.
     pub(super) const fn is_not_admitted(self) -> bool {
         matches!(self, Self::Voted(Vote::NotAdmitted) | Self::Failed(Failure::NotAdmitted))

@@ -1,0 +1,66 @@
+//! Whether a server, by what it says of itself, can serve at all.
+
+/// The oldest server whose commands the scripts may use.
+const OLDEST: (u32, u32) = (6, 2);
+
+/// Why a server with that INFO can never serve, and what to do.
+///
+/// A lock is a script that nothing comes in between, on a server of which each run can be told from the one
+/// before: a server that does not have both would break locks without a word.
+pub(super) fn unfit(server: &str) -> Option<String> {
+    let use_redis = format!("use Redis {}.{} or newer, or Valkey", OLDEST.0, OLDEST.1);
+    if let Some(version) = field(server, "garnet_version") {
+        return Some(format!(
+            "the server is Garnet {version}, whose scripts are not atomic unless it is told so, which \
+             cannot be seen from here; {use_redis}"
+        ));
+    }
+    if field(server, "redis_mode") == Some("sentinel") {
+        let what = "the server is a Sentinel, which watches masters and keeps no data; name the masters \
+                    themselves, each of them independent";
+        return Some(what.to_owned());
+    }
+    // One that names no version speaks no Redis, which is told elsewhere.
+    let version = field(server, "redis_version")?;
+    if field(server, "run_id").is_none_or(str::is_empty) {
+        let name = match field(server, "dragonfly_version") {
+            Some(dragonfly) => format!("Dragonfly {dragonfly}"),
+            None => format!("like Redis {version}"),
+        };
+        return Some(format!(
+            "the server is {name}, and has no run id, so nobody can tell whether it was restarted and \
+             has forgotten locks; {use_redis}"
+        ));
+    }
+    parse_version(version)
+        .is_some_and(|version| version < OLDEST)
+        .then(|| format!("the server is Redis {version}, which is too old; {use_redis}"))
+}
+
+/// The value of `name` in a server's INFO.
+pub(super) fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
+    let value = |line: &'a str| line.strip_prefix(name)?.strip_prefix(':');
+    info.lines().find_map(value).map(str::trim)
+}
+
+fn parse_version(text: &str) -> Option<(u32, u32)> {
+    let mut parts = text.split('.').map(str::parse);
+    Some((parts.next()?.ok()?, parts.next()?.ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn redis_and_valkey_are_fit() {
+        for info in [
+            "# Server\r\nredis_version:6.2.0\r\nredis_mode:standalone\r\nrun_id:a1\r\n",
+            "redis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:8.1.1\r\nrun_id:a1\r\n",
+            "redis_version:255.255.255\r\nrun_id:a1\r\n",
+            "redis_version:unstable\r\nrun_id:a1\r\n",
+        ] {
+            assert_eq!(unfit(info), None, "{info}");
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! Which part of a URL is wrong.
+
+/// What is wrong with a URL of that scheme, which cannot be read, by what comes behind `://`.
+///
+/// Nothing of it is quoted: where a URL is wrong, the password can be anywhere.
+pub(super) fn wrong_part(rest: &str, scheme: &str) -> &'static str {
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (authority, tail) = rest.split_at(end);
+    let query = tail.split_once('?').map_or("", |(_, query)| query);
+    let path = tail.split(['?', '#']).next().unwrap_or_default();
+    if scheme.contains("unix") {
+        return match (path.len(), has(query, "db")) {
+            (0 | 1, _) => "names no socket; write unix:///path",
+            (_, true) => "names a database that is no number; write ?db=0 behind the path",
+            _ => "cannot be read; write unix:///path?user=..&pass=..&db=0",
+        };
+    }
+    if tail.contains('@') {
+        return "has an \"@\" behind a \"/\", \"?\" or \"#\"; in a password write %2F, %3F and %23 for \
+                these";
+    }
+    let host_and_port = authority.rsplit_once('@').map_or(authority, |(_, behind)| behind);
+    let (host, port) = match host_and_port.strip_prefix('[').map(|host| host.split_once(']')) {
+        Some(None) => return "names a host in brackets that do not end; write [::1]",
+        Some(Some((host, behind))) => (host, behind.strip_prefix(':')),
+        None => match host_and_port.split_once(':') {
+            Some((host, port)) => (host, Some(port)),
+            None => (host_and_port, None),
+        },
+    };
+    if host.is_empty() {
+        "names no host; write redis://host:port"
+    } else if port.is_some_and(|port| !port.is_empty() && port.parse::<u16>().is_err()) {
+        "has a port that is no number from 1 to 65535; write redis://host:port, and with a login \
+         redis://user:password@host:port"
+    } else if !matches!(path, "" | "/") && path[1..].parse::<u32>().is_err() {
+        "names a database that is no number; write redis://host:port/0"
+    } else if has(query, "protocol") {
+        "names a protocol that there is not; write protocol=resp2 or protocol=resp3"
+    } else {
+        "cannot be read; write redis://[user:password@]host[:port][/database], with special characters \
+         in the password percent-encoded"
+    }
+}
+
+/// Whether the query has that parameter.
+fn has(query: &str, name: &str) -> bool {
+    query.split('&').any(|pair| pair.split('=').next() == Some(name))
+}

@@ -1,0 +1,519 @@
+//! What users and operators read when something is wrong: what happened, on which node, and what to do.
+//!
+//! The tests hold what a message says to do, and not whole sentences. With `--nocapture` each message is
+//! printed.
+
+#![allow(clippy::print_stderr, reason = "whoever changes a message wants to read all of them")]
+
+mod support;
+
+use std::error::Error as _;
+use std::net::TcpListener;
+use std::os::unix::net::UnixListener;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use quorlock::{Builder, Error, ErrorKind, Quorlock};
+use support::{Server, Servers, events, fake, wait_until};
+
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// Time enough to answer on a busy machine. Fresh servers have forgotten nothing, and need not be waited
+/// for; and whoever goes on trying does so for longer than any test takes.
+fn builder(urls: impl IntoIterator<Item = String>) -> Builder {
+    Quorlock::builder()
+        .restart_quarantine(false)
+        .nodes(urls)
+        .ttl(Duration::from_secs(30))
+        .node_timeout(Duration::from_secs(10))
+        .no_quorum_timeout(Duration::from_secs(600))
+}
+
+fn client(urls: impl IntoIterator<Item = String>) -> Quorlock {
+    builder(urls).build().expect("the settings are valid")
+}
+
+fn three() -> Builder {
+    Quorlock::builder().nodes(["redis://127.0.0.1:1", "redis://127.0.0.1:2", "redis://127.0.0.1:3"])
+}
+
+fn refused(locks: &Quorlock) -> Error {
+    locks.try_lock("orders/42").expect_err("it cannot be had")
+}
+
+/// The message says all of `words`, and nothing that no message says.
+#[track_caller]
+fn says(situation: &str, message: &str, words: &[&str]) {
+    eprintln!("{situation} | {message}");
+    for word in words {
+        assert!(message.contains(word), "{situation}: no \"{word}\" in: {message}");
+    }
+    assert!(!message.contains("secret"), "{situation}: a password is shown: {message}");
+    assert_eq!(
+        raw_duration(message),
+        None,
+        "{situation}: a duration as no human writes it: {message}"
+    );
+}
+
+/// A number with more than one digit behind its point, or in nanoseconds.
+fn raw_duration(message: &str) -> Option<&str> {
+    let words = message.split(|c: char| c.is_whitespace() || ",;:()".contains(c));
+    let mut raw = words.filter(|word| {
+        let Some(number) = word.strip_suffix('s') else { return false };
+        let number = number.trim_end_matches(['m', 'n', 'µ']);
+        let decimals = number.split_once('.').map_or(0, |(_, decimals)| decimals.len());
+        number.parse::<f64>().is_ok() && (decimals > 1 || word.ends_with("ns"))
+    });
+    raw.next()
+}
+
+#[track_caller]
+fn told(situation: &str, error: &Error, kind: ErrorKind, words: &[&str]) {
+    says(&format!("{situation} | {:?}", error.kind()), &error.to_string(), words);
+    assert_eq!(error.kind(), kind, "{situation}: {error}");
+    for secret in [format!("{error:?}"), format!("{error:#?}")] {
+        assert!(!secret.contains("secret"), "{secret}");
+    }
+}
+
+/// All nodes refuse us until somebody changes something. So it is no matter of waiting: the call ends at
+/// once, also one that waits, and names each node.
+#[track_caller]
+fn for_good(situation: &str, locks: &Quorlock, words: &[&str]) {
+    told(situation, &refused(locks), ErrorKind::Config, words);
+    let start = Instant::now();
+    let error = locks.lock("orders/42").expect_err("it cannot be had");
+    told(situation, &error, ErrorKind::Config, words);
+    assert!(start.elapsed() < LIMIT, "{situation}: it waited for {:?}", start.elapsed());
+    let nodes = locks.node_stats().len();
+    assert_eq!(error.node_faults().len(), nodes, "{situation}: {error}");
+    let error = locks.admit().expect_err("no node can be admitted");
+    told(situation, &error, ErrorKind::Config, words);
+}
+
+#[track_caller]
+fn wrong(situation: &str, builder: Builder, words: &[&str]) {
+    told(situation, &builder.build().expect_err("it is wrong"), ErrorKind::Config, words);
+}
+
+#[test]
+fn a_bad_name_is_the_callers() {
+    let locks = three().key_prefix("").build().expect("the settings are valid");
+    let refused = |name: &[u8]| locks.lock(name).expect_err("a bad name");
+    told("an empty name", &refused(b""), ErrorKind::InvalidName, &["empty"]);
+    let long = vec![b'a'; 1 << 20];
+    told("a long name", &refused(&long), ErrorKind::InvalidName, &["1048576 bytes", "hash"]);
+    let ours = refused(b"{orders/42}:fence");
+    told("a name of our own", &ours, ErrorKind::InvalidName, &["quorlock's own", "another name"]);
+}
+
+#[test]
+fn a_login_that_no_node_accepts() {
+    let servers = Servers::start_with(3, &["--requirepass", "right"]);
+    let with = |login: &str| {
+        let url = |url: String| url.replace("://", &format!("://{login}"));
+        client(servers.urls().into_iter().map(url))
+    };
+    let none = ["the server wants a password", "redis://user:password@host"];
+    for_good("no login, and one is wanted", &with(""), &none);
+    let wrong = ["refused the user or the password", "check both"];
+    for_good("a wrong password", &with(":secret@"), &wrong);
+    for_good("a wrong user", &with("nobody:secret@"), &wrong);
+    servers.iter().for_each(|server| {
+        let user = ["ACL", "SETUSER", "guest", "on", ">secret", "~*", "&*", "+ping", "+auth"];
+        server.command(&user);
+    });
+    let rights = ["lacks a permission", "/operations/index.html#access-lists"];
+    for_good("a user without permissions", &with("guest:secret@"), &rights);
+
+    let open = Servers::start(3);
+    let url = |url: String| url.replace("://", "://:secret@");
+    let unwanted = client(open.urls().into_iter().map(url));
+    for_good(
+        "a password, and none is wanted",
+        &unwanted,
+        &["has no password", "take it out of the URL"],
+    );
+}
+
+/// What the others say decides nothing then: no majority is left.
+#[test]
+fn a_majority_that_refuses_for_good() {
+    let servers = Servers::start_with(3, &["--requirepass", "right"]);
+    let mut urls = servers.urls();
+    urls[0] = urls[0].replace("://", "://:right@");
+    let locks = client(urls.clone());
+    let error = locks.lock("orders/42").expect_err("one of three lets us in");
+    told("two of three refuse the login", &error, ErrorKind::Config, &["wants a password"]);
+    assert_eq!(error.node_faults().len(), 2, "{error}");
+
+    // Two of three are enough, and one that is down may come back.
+    urls[1] = urls[1].replace("://", "://:right@");
+    client(urls.clone()).lock("orders/42").expect("two of three").unlock().expect("two of three");
+    urls[1] = "redis://127.0.0.1:1".to_owned();
+    let error = refused(&client(urls));
+    told(
+        "one refuses the login, one is down",
+        &error,
+        ErrorKind::NoQuorum,
+        &["wants a password", "refused"],
+    );
+
+    // It is not remembered: who sets the server right need not restart anybody.
+    let locks = client(servers.urls());
+    for_good("three refuse the login", &locks, &["wants a password"]);
+    for server in servers.iter() {
+        server.command(&["CONFIG", "SET", "requirepass", ""]);
+    }
+    wait_until("the nodes let us in", LIMIT, || locks.try_lock("orders/42").is_ok());
+}
+
+#[test]
+fn a_database_that_there_is_not() {
+    let server = Server::start();
+    let locks = client([format!("{}/99", server.url())]);
+    for_good("database 99", &locks, &["no database 99", "redis://host:port/0"]);
+    server.command(&["ACL", "SETUSER", "guest", "on", ">secret", "~*", "&*", "+@all", "-select"]);
+    let locks = client([format!("{}/3", server.url().replace("://", "://guest:secret@"))]);
+    for_good("SELECT is not allowed", &locks, &["database 3", "+select"]);
+}
+
+#[test]
+fn servers_that_only_look_like_redis() {
+    let garnet = fake::of_info("# Server\r\ngarnet_version:1.0.84\r\nos:Unix 6.8\r\n");
+    let use_redis = "use Redis 6.2 or newer, or Valkey";
+    for_good("Garnet", &client([garnet]), &["Garnet 1.0.84", "not atomic", use_redis]);
+    let dragonfly = "# Server\r\nredis_version:7.4.0\r\ndragonfly_version:df-v1.40.1\r\n";
+    let dragonfly = client([fake::of_info(dragonfly)]);
+    for_good("Dragonfly", &dragonfly, &["Dragonfly df-v1.40.1", "run id", use_redis]);
+    let unknown = client([fake::of_info("# Server\r\nredis_version:7.4.0\r\n")]);
+    for_good("a server without a run id", &unknown, &["run id", use_redis]);
+
+    let mute = Server::start_with(&["--rename-command", "EVAL", ""]);
+    for_good("EVAL is switched off", &client([mute.url()]), &["runs no Lua scripts", "EVAL"]);
+    let valkey =
+        fake::redis("7.2.4", |_| b"-ERR Could not find scripting engine 'lua'\r\n".to_vec());
+    // The fake answers looks, which are scripts as well, so it is asked for a lock.
+    let error = client([valkey]).lock("orders/42").expect_err("it runs no scripts");
+    told("a Valkey without Lua", &error, ErrorKind::Config, &["runs no Lua scripts", "EVAL"]);
+
+    let old = client([fake::redis("6.0.16", |_| Vec::new())]);
+    for_good("Redis 6.0", &old, &["Redis 6.0.16", "6.2 or newer"]);
+    let sentinel = Server::start_with(&["--sentinel"]);
+    let sentinel_client = client([sentinel.url()]);
+    let words = ["a Sentinel", "name the masters themselves"];
+    for_good("a Sentinel", &sentinel_client, &words);
+    for_good("database 3 of a Sentinel", &client([format!("{}/3", sentinel.url())]), &words);
+    let cluster = Server::start_with(&["--cluster-enabled", "yes"]);
+    let words = ["Redis Cluster", "independent masters"];
+    for_good("a cluster", &client([cluster.url()]), &words);
+    for_good("database 3 of a cluster", &client([format!("{}/3", cluster.url())]), &words);
+}
+
+/// That ends by itself, or by whoever looks after the server.
+#[test]
+fn servers_that_take_no_writes() {
+    let alone = Server::start_with(&["--min-replicas-to-write", "1"]);
+    let words = ["min-replicas-to-write", "set it to 0"];
+    told("NOREPLICAS", &refused(&client([alone.url()])), ErrorKind::NoQuorum, &words);
+    let replica = Server::start_with(&["--replicaof", "127.0.0.1 1"]);
+    let words = ["replica, not a master", "independent masters"];
+    told("a replica", &refused(&client([replica.url()])), ErrorKind::NoQuorum, &words);
+    let full = Server::start_with(&["--maxmemory", "1", "--maxmemory-policy", "noeviction"]);
+    told("full", &refused(&client([full.url()])), ErrorKind::NoQuorum, &["raise maxmemory"]);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_socket_that_is_not_there() {
+    let missing = client(["unix:///nowhere/redis.sock".to_owned()]);
+    let error = refused(&missing);
+    let words = ["unix:///nowhere/redis.sock", "no such socket", "unixsocket"];
+    told("a missing socket", &error, ErrorKind::NoQuorum, &words);
+    assert!(!error.to_string().contains("port"), "{error}");
+
+    let path = std::env::temp_dir().join(format!("quorlock-{:016x}.sock", rand::random::<u64>()));
+    drop(UnixListener::bind(&path).expect("a socket among the temporary files"));
+    let error = refused(&client([format!("unix://{}", path.display())]));
+    let _ = std::fs::remove_file(path);
+    told("a socket without a server", &error, ErrorKind::NoQuorum, &["is the server running"]);
+    assert!(!error.to_string().contains("port"), "{error}");
+}
+
+#[test]
+fn a_server_that_says_nothing_and_closes() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let url = format!("redis://{}", listener.local_addr().expect("it is bound"));
+    thread::spawn(move || listener.incoming().for_each(drop));
+    for login in ["", ":secret@"] {
+        let error = refused(&client([url.replace("://", &format!("://{login}"))]));
+        let words = ["closed the connection", "write rediss://", "maxclients"];
+        told("it closes without a word", &error, ErrorKind::NoQuorum, &words);
+    }
+}
+
+#[cfg(feature = "tls")]
+#[test]
+fn tls_that_does_not_fit() {
+    use rcgen::{BasicConstraints, IsCa};
+    use support::authority::Authority;
+
+    let authority = Authority::new();
+    let server = authority.ordinary_server("no");
+    for login in ["", ":secret@"] {
+        let plain = client([server.url().replace("rediss://", &format!("redis://{login}"))]);
+        let words = ["closed the connection", "TLS", "write rediss://"];
+        told("plain to a TLS port", &refused(&plain), ErrorKind::NoQuorum, &words);
+    }
+    let certificate = Authority::self_signed(IsCa::Ca(BasicConstraints::Unconstrained));
+    let server = authority.server(&certificate, "no");
+    let words = ["CA's own certificate", "CA:FALSE", "tls_ca"];
+    let trusting = builder([server.url()]).tls_ca(certificate[0].as_str());
+    let trusting = trusting.build().expect("it is a certificate");
+    told("self-signed, a CA's", &refused(&trusting), ErrorKind::NoQuorum, &words);
+    let error = refused(&client([server.url()]));
+    told("self-signed, a CA's, and no tls_ca", &error, ErrorKind::NoQuorum, &["tls_ca"]);
+
+    // What the message says to do does help.
+    let certificate = Authority::self_signed(IsCa::ExplicitNoCa);
+    let server = authority.server(&certificate, "no");
+    let trusting = builder([server.url()]).tls_ca(certificate[0].as_str());
+    let trusting = trusting.build().expect("it is a certificate");
+    trusting.lock("orders/42").expect("it is trusted").unlock().expect("one of one");
+}
+
+#[test]
+fn a_url_says_which_part_is_wrong() {
+    let part = |url: &str, words: &[&str]| {
+        let builder = Quorlock::builder().nodes(["redis://127.0.0.1:1", url]);
+        wrong(url.replace("secret", "..").as_str(), builder, &[&["node 2"], words].concat());
+    };
+    part("", &["no scheme", "redis://host:port"]);
+    part("localhost:6379", &["no scheme", "redis://host:port"]);
+    part("http://user:secret@localhost", &["no scheme"]);
+    part("redis://", &["no host"]);
+    part("redis://:secret@", &["no host"]);
+    part("redis://user:secret", &["port", "1 to 65535", "@host"]);
+    part("redis://localhost:65536", &["port", "1 to 65535"]);
+    part("redis://localhost:0", &["port 0"]);
+    part("redis://[::1", &["host", "[::1]"]);
+    part("redis://local host", &["blank"]);
+    part("redis://localhost/secret", &["database", "number"]);
+    part("redis://localhost/-1", &["database", "number"]);
+    part("redis://localhost/1/2", &["database", "number"]);
+    part("redis://:pa/secret@localhost", &["password", "%2F"]);
+    part("redis://:pa#secret@localhost", &["password", "%23"]);
+    part("redis://:pa?secret@localhost", &["password", "%3F"]);
+    part("redis://localhost?protokol=resp3", &["parameter \"protokol\""]);
+    part("redis://localhost?protocol=resp9", &["protocol", "resp3"]);
+    part("redis://localhost#3", &["\"#\""]);
+    part("unix:///tmp/x?db=three", &["database", "number"]);
+    part("unix://", &["unix:///path"]);
+}
+
+#[test]
+fn durations_read_as_a_human_writes_them() {
+    let ttl = |ttl| three().ttl(ttl);
+    wrong("a TTL of nothing", ttl(Duration::ZERO), &["the TTL is 0;", "400 ms"]);
+    wrong("a short TTL", ttl(Duration::from_millis(399)), &["the TTL is 399 ms", "200 ms"]);
+    wrong("a TTL of half a millisecond", ttl(Duration::from_micros(500_500)), &["500.5 ms"]);
+    wrong("an endless TTL", ttl(Duration::MAX), &["the TTL is more than 100 years"]);
+    wrong("a long TTL", ttl(Duration::from_secs(86_401)), &["the TTL is 24 h 1 s"]);
+    wrong("a node_timeout of nothing", three().node_timeout(Duration::ZERO), &["at least 1 ms"]);
+    wrong(
+        "a backoff",
+        three().backoff(Duration::from_micros(10), Duration::MAX),
+        &["0.01 ms", "1 min at most"],
+    );
+    wrong("max_hold", three().max_hold(Some(Duration::from_nanos(1))), &["200 ms"]);
+
+    let server = Server::start();
+    let locks = client([server.url()]);
+    let guard = locks.mutex("kept").max_hold(Some(Duration::from_secs(11))).lock();
+    guard.expect("it is free").unlock().expect("one of one");
+    let locks = builder([server.url()]).node_timeout(Duration::from_millis(250));
+    let locks = locks.renewal(quorlock::Renewal::Manual).ttl(Duration::from_millis(600));
+    let guard = locks.build().expect("valid settings").lock("short").expect("it is free");
+    wait_until("the end of the lock", LIMIT, || guard.check().is_err());
+    let error = guard.check().expect_err("it is over");
+    told(
+        "a lock that is over",
+        &error,
+        ErrorKind::Lost,
+        &["ended", "ago", "stop what it protects"],
+    );
+}
+
+/// Two are down, and the third is a healthy one that has had no time yet.
+#[test]
+fn a_node_that_has_had_no_time_is_not_blamed() {
+    let slow = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let slow = format!("redis://{}", slow.local_addr().expect("it is bound"));
+    // Connections are made by the system, and nobody answers.
+    let slow_one = slow.clone();
+    let urls = ["redis://127.0.0.1:1".to_owned(), "redis://127.0.0.1:2".to_owned(), slow_one];
+    let error = refused(&client(urls));
+    told("two are down at the first try", &error, ErrorKind::NoQuorum, &["connection refused"]);
+    assert!(!error.to_string().contains("is the host reachable"), "{error}");
+    assert_eq!(error.node_faults().len(), 2, "{error}");
+
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let url = format!("redis://{}", listener.local_addr().expect("it is bound"));
+    let locks = client([url.clone()]);
+    let error = locks.try_lock_for("orders/42", Duration::from_millis(18)).expect_err("no time");
+    told(
+        "the caller's time is short",
+        &error,
+        ErrorKind::NoQuorum,
+        &["the time of this call", &url],
+    );
+    assert!(!error.to_string().contains("is the host reachable"), "{error}");
+
+    // It has had its time: now it is its fault.
+    let locks = builder([url.clone()]).node_timeout(Duration::from_millis(100)).build();
+    let error = refused(&locks.expect("valid settings"));
+    told("a host that does not answer", &error, ErrorKind::NoQuorum, &["the server", &url]);
+}
+
+/// `try_lock` says so within the node timeout; `lock` goes on for as long as it was told to.
+#[test]
+fn a_hung_majority() {
+    let timeout = Duration::from_millis(250);
+    let mut servers = Servers::start(3);
+    let builder = builder(servers.urls()).node_timeout(timeout).no_quorum_timeout(timeout * 6);
+    let locks = support::clients::connected(builder);
+    servers.iter_mut().take(2).for_each(Server::pause);
+    let urls = servers.urls();
+    let words = ["no answer", &urls[0], &urls[1]];
+    let start = Instant::now();
+    told("a hung majority: try_lock", &refused(&locks), ErrorKind::NoQuorum, &words);
+    assert!(start.elapsed() < timeout * 6, "{:?}", start.elapsed());
+    let start = Instant::now();
+    let error = locks.lock("orders/42").expect_err("one of three answers");
+    told("a hung majority: lock", &error, ErrorKind::NoQuorum, &words);
+    assert!(start.elapsed() >= timeout * 6, "it gave up after {:?}", start.elapsed());
+}
+
+#[test]
+fn the_same_sentence_is_said_once() {
+    let locks = three().build().expect("the settings are valid");
+    wait_until("all are known to be down", LIMIT, || refused(&locks).node_faults().len() == 3);
+    let error = refused(&locks);
+    let words =
+        ["redis://127.0.0.1:1, redis://127.0.0.1:2 and redis://127.0.0.1:3: connection refused"];
+    told("three are down", &error, ErrorKind::NoQuorum, &words);
+    assert_eq!(error.to_string().matches("is the server running").count(), 1, "{error}");
+    let shown = format!("{error:?}");
+    assert_eq!(shown.matches("is the server running").count(), 1, "{shown}");
+    assert!(shown.contains("NoQuorum") && !shown.contains('\\'), "{shown}");
+}
+
+/// Who prints an error and all its sources, as `anyhow` does, prints each thing once.
+#[test]
+fn nothing_is_in_a_message_and_in_its_source() {
+    let server = Server::start_with(&["--requirepass", "right"]);
+    let urls = ["redis://127.0.0.1:1".to_owned(), "redis://127.0.0.1:2".to_owned(), server.url()];
+    let locks = builder(urls).build().expect("the settings are valid");
+    wait_until("all are known to be down", LIMIT, || refused(&locks).node_faults().len() == 3);
+    let error = refused(&locks);
+    let chain = |error: &dyn std::error::Error| {
+        let mut texts = vec![error.to_string()];
+        let mut source = error.source();
+        while let Some(cause) = source {
+            texts.push(cause.to_string());
+            source = cause.source();
+        }
+        texts
+    };
+    says("the chain of sources", &chain(&error).join(" <- "), &["connection refused"]);
+    assert!(error.source().is_none(), "{:?}", chain(&error));
+    for fault in error.node_faults() {
+        let texts = chain(fault);
+        assert_eq!(texts.len(), 1, "{texts:?}");
+    }
+}
+
+#[test]
+fn a_key_without_expiry_is_told() {
+    events::remember();
+    let server = Server::start();
+    let locks = client([server.url()]);
+    server.command(&["SET", "quorlock:kept for ever", "somebody"]);
+    for _ in 0..3 {
+        assert!(locks.try_lock("kept for ever").expect("one of one").is_none());
+    }
+    let words = ["WARN", "quorlock:kept for ever", "no expiry", "delete it", &server.url()];
+    let event = || events::all().into_iter().find(|event| event.contains("kept for ever"));
+    says("a key without expiry (event)", &event().unwrap_or_default(), &words);
+    assert_eq!(events::told(&["kept for ever", "delete it"]), 1, "{:?}", events::all());
+    // One that has an expiry is somebody's lock.
+    server.command(&["SET", "quorlock:ends", "somebody", "PX", "60000"]);
+    assert!(locks.try_lock("ends").expect("one of one").is_none());
+    assert_eq!(events::told(&["quorlock:ends", "delete it"]), 0, "{:?}", events::all());
+}
+
+#[test]
+fn a_fence_that_is_no_number() {
+    let server = Server::start();
+    let locks = client([server.url()]);
+    let fence = "{quorlock:orders/42}:fence";
+    server.command(&["SET", fence, "a text"]);
+    let words = [fence, "is no number", "DEL"];
+    told("a fence that is text", &refused(&locks), ErrorKind::WrongKind, &words);
+    server.command(&["DEL", fence]);
+    server.command(&["RPUSH", fence, "1"]);
+    told("a fence that is a list", &refused(&locks), ErrorKind::WrongKind, &words);
+    // What it says to do helps.
+    server.command(&["DEL", fence]);
+    locks.lock("orders/42").expect("it is free").unlock().expect("one of one");
+    server.command(&["SET", fence, "2251799813685247"]);
+    let words = [fence, "the largest number", "another name"];
+    told("a fence at its end", &refused(&locks), ErrorKind::WrongKind, &words);
+}
+
+#[test]
+fn debug_shows_names_and_settings_as_they_were_given() {
+    let server = Server::start();
+    let locks = client([server.url()]);
+    let guard = locks.lock("orders/42").expect("it is free");
+    let mutex = locks.mutex("orders/42");
+    let bytes = locks.mutex(b"\xff\"");
+    let builder = builder([server.url().replace("://", "://:secret@")]).key_prefix("shop:");
+    for (situation, shown, words) in [
+        ("Debug of a guard", format!("{guard:?}"), &["name: \"orders/42\""][..]),
+        ("Debug of a mutex", format!("{mutex:?}"), &["name: \"orders/42\""]),
+        ("Debug of a mutex with bytes", format!("{bytes:?}"), &[r#"name: "\xff\"""#]),
+        ("Debug of a bad name", format!("{:?}", locks.mutex("")), &["must not be empty"]),
+        ("Debug of a builder", format!("{builder:?}"), &["key_prefix: \"shop:\"", "ttl: 30s"]),
+        ("Debug of a client", format!("{locks:?}"), &["127.0.0.1"]),
+    ] {
+        eprintln!("{situation} | {shown}");
+        words.iter().for_each(|word| assert!(shown.contains(word), "no {word} in: {shown}"));
+        let inner = ["Ok(", "lock \\", "\\\\", "mechanisms", "Settings", "secret"];
+        let inner = inner.iter().find(|word| shown.contains(**word));
+        assert_eq!(inner, None, "{shown}");
+    }
+    guard.unlock().expect("one of one");
+}
+
+#[test]
+fn events_name_locks_without_doubled_quotes() {
+    events::remember();
+    let mut server = Server::start();
+    let locks = builder([server.url()]).node_timeout(Duration::from_millis(250));
+    let locks = locks.ttl(Duration::from_millis(600)).build().expect("valid settings");
+    let guard = locks.lock("lost in an event").expect("it is free");
+    server.kill();
+    let of_lock = || -> Vec<String> {
+        let events = events::all().into_iter();
+        events.filter(|event| event.contains("lost in an event")).collect()
+    };
+    wait_until("the loss is told", LIMIT, || {
+        guard.check().is_err() && of_lock().iter().any(|event| event.contains("ERROR"))
+    });
+    for event in of_lock() {
+        says("an event about a lock", &event, &["lock=lost in an event"]);
+        assert!(!event.contains('\\') && !event.contains("lock \""), "{event}");
+    }
+}

@@ -1,0 +1,80 @@
+//! Certificates of a test, and servers that show them.
+
+#![allow(dead_code, unreachable_pub, reason = "shared by test programs that use parts of it")]
+
+use std::fs;
+use std::path::PathBuf;
+
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+
+use super::server::Server;
+
+/// A private certificate authority, and what it has signed, in a directory of their own.
+pub struct Authority {
+    folder: PathBuf,
+    pub pem: String,
+    issuer: Issuer<'static, KeyPair>,
+}
+
+impl Authority {
+    pub fn new() -> Self {
+        let name = format!("quorlock-certificates-{:016x}", rand::random::<u64>());
+        let folder = std::env::temp_dir().join(name);
+        fs::create_dir(&folder).expect("a directory can be made among the temporary files");
+        let mut params = CertificateParams::new(Vec::new()).expect("no names");
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.distinguished_name.push(DnType::CommonName, "the CA of a test");
+        let key = KeyPair::generate().expect("a key");
+        let pem = params.self_signed(&key).expect("a certificate").pem();
+        fs::write(folder.join("ca.crt"), &pem).expect("a new directory can be written to");
+        Self { folder, pem, issuer: Issuer::new(params, key) }
+    }
+
+    /// A certificate and its key.
+    pub fn sign(&self, names: &[&str], change: impl FnOnce(&mut CertificateParams)) -> [String; 2] {
+        let names: Vec<_> = names.iter().map(ToString::to_string).collect();
+        let mut params = CertificateParams::new(names).expect("names of a certificate");
+        change(&mut params);
+        let key = KeyPair::generate().expect("a key");
+        let certificate = params.signed_by(&key, &self.issuer).expect("a certificate");
+        [certificate.pem(), key.serialize_pem()]
+    }
+
+    /// A certificate that has signed itself, for 127.0.0.1, and its key.
+    pub fn self_signed(is_ca: IsCa) -> [String; 2] {
+        let names = vec!["127.0.0.1".to_owned()];
+        let mut params = CertificateParams::new(names).expect("names of a certificate");
+        params.is_ca = is_ca;
+        let key = KeyPair::generate().expect("a key");
+        let certificate = params.self_signed(&key).expect("a certificate");
+        [certificate.pem(), key.serialize_pem()]
+    }
+
+    /// A server that shows this certificate and, if `client` is "yes", wants to see one.
+    pub fn server(&self, [certificate, key]: &[String; 2], client: &str) -> Server {
+        let file = |name: &str, text: &str| {
+            let path = self.folder.join(name);
+            fs::write(&path, text).expect("a new directory can be written to");
+            path.to_str().expect("a path that is text").to_owned()
+        };
+        let (ca, crt) = (file("ca.crt", &self.pem), file("server.crt", certificate));
+        let key = file("server.key", key);
+        Server::start_with(
+            &[
+                &["--unixsocket", "redis.sock", "--tls-auth-clients", client],
+                &["--tls-ca-cert-file", &ca, "--tls-cert-file", &crt, "--tls-key-file", &key][..],
+            ]
+            .concat(),
+        )
+    }
+
+    pub fn ordinary_server(&self, client: &str) -> Server {
+        self.server(&self.sign(&["127.0.0.1", "localhost"], |_| ()), client)
+    }
+}
+
+impl Drop for Authority {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
