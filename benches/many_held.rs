@@ -19,7 +19,8 @@ mod server;
 
 const NODES: usize = 5;
 const LOCKS: usize = 1_000;
-const TTL: Duration = Duration::from_secs(3);
+/// The default. Locks that are held are renewed each time a quarter to a third of it is gone.
+const TTL: Duration = Duration::from_secs(10);
 
 fn main() {
     let span = Duration::from_secs(seconds());

@@ -16,6 +16,7 @@ mod held;
 mod ident;
 mod kinds;
 mod loss;
+mod manual;
 mod node;
 mod numbers;
 mod observe;

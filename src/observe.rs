@@ -16,13 +16,16 @@ pub(crate) fn node_down(fault: &NodeFault) {
 }
 
 /// A node may have forgotten locks, and grants nothing to newcomers.
-pub(crate) fn quarantined(fault: &NodeFault, ready_in: Option<Duration>) {
+pub(crate) fn quarantined(fault: &NodeFault, ready_in: Option<Duration>, max_ttl: Duration) {
+    let ready_in = ready_in.map(|ready_in| format!("{ready_in:.1?}"));
     tracing::warn!(
         target: "quorlock",
         node = fault.node(),
         reason = fault.what(),
-        ?ready_in,
-        "node is in quarantine; the set grants locks in that time, if it is known"
+        ?max_ttl,
+        set_grants_locks_in = ready_in,
+        "node is in quarantine: it grants no new locks for max_ttl at most, by when those that it may \
+         have forgotten have ended; locks that are held go on"
     );
 }
 
@@ -75,14 +78,13 @@ pub(crate) fn conflict(fault: &NodeFault) {
 }
 
 /// A call waits until nodes are admitted.
-pub(crate) fn waits_for_quarantine(name: &Name, ready_in: Duration, faults: &[NodeFault]) {
+pub(crate) fn waits_for_nodes(name: &Name, why: &str, faults: &[NodeFault]) {
     let reasons: Vec<_> = faults.iter().map(ToString::to_string).collect();
     tracing::warn!(
         target: "quorlock",
         lock = %name,
-        ?ready_in,
         reasons = reasons.join("; "),
-        "a lock is waited for until nodes that may have forgotten locks are admitted"
+        "a lock is waited for: {why}"
     );
 }
 

@@ -19,7 +19,7 @@ const USUAL: usize = 5;
 const THREADS: [usize; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
 const HELD: [usize; 4] = [1, 100, 1_000, 10_000];
 /// The default. Locks that are held are renewed each time a third of it is gone.
-const TTL: Duration = Duration::from_secs(30);
+const TTL: Duration = Duration::from_secs(10);
 
 pub(crate) fn run(settings: &Settings, pictures: &mut Pictures) {
     let servers = Servers::start(MOST_NODES);
