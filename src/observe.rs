@@ -17,6 +17,8 @@ pub(crate) fn node_down(fault: &NodeFault) {
 
 /// A node may have forgotten locks, and grants nothing to newcomers.
 pub(crate) fn quarantined(fault: &NodeFault, ready_in: Option<Duration>, max_ttl: Duration) {
+    // Not where it grants them already, without this node.
+    let ready_in = ready_in.filter(|ready_in| !ready_in.is_zero());
     let ready_in = ready_in.map(|ready_in| format!("{ready_in:.1?}"));
     tracing::warn!(
         target: "quorlock",
@@ -24,8 +26,7 @@ pub(crate) fn quarantined(fault: &NodeFault, ready_in: Option<Duration>, max_ttl
         reason = fault.what(),
         ?max_ttl,
         set_grants_locks_in = ready_in,
-        "node is in quarantine: it grants no new locks for max_ttl at most, by when those that it may \
-         have forgotten have ended; locks that are held go on"
+        "node is in quarantine: it grants no new locks for max_ttl at most; locks that are held go on"
     );
 }
 
