@@ -1,5 +1,6 @@
 //! What 1,000 locks cost that are held at once, and renewed: `cargo bench --bench many_held`, with
-//! `-- --seconds N` for another time than a minute.
+//! `-- --seconds N` for another time than a minute, `--locks N` for another number of locks, and `--ttl N`
+//! for another TTL than 10 s, the default.
 //!
 //! A benchmark is no test: where the crate states a bound, PASS or FAIL is printed beside the
 //! figure, and the exit status says nothing.
@@ -18,30 +19,41 @@ mod cpu;
 mod server;
 
 const NODES: usize = 5;
-const LOCKS: usize = 1_000;
-const TTL: Duration = Duration::from_secs(3);
+
+/// What is held, and how.
+struct Plan {
+    span: Duration,
+    locks: usize,
+    /// Locks that are held are renewed each time a quarter to a third of it is gone.
+    ttl: Duration,
+}
 
 fn main() {
-    let span = Duration::from_secs(seconds());
+    let plan = Plan {
+        span: Duration::from_secs(argument("--seconds", 60)),
+        locks: usize::try_from(argument("--locks", 1_000)).expect("they fit into memory"),
+        ttl: Duration::from_secs(argument("--ttl", 10)),
+    };
+    let Plan { locks, ttl, .. } = plan;
     let cores = thread::available_parallelism().map_or(1, usize::from);
-    println!("{NODES} masters on this machine of {cores} cores; {LOCKS} locks, TTL {TTL:?}");
+    println!("{NODES} masters on this machine of {cores} cores; {locks} locks, TTL {ttl:?}");
     let servers = Servers::start(NODES);
     // Fresh servers have forgotten nothing, and need not be waited for.
-    let builder = Quorlock::builder().restart_quarantine(false).nodes(servers.urls()).ttl(TTL);
-    let locks = builder.build().expect("valid settings");
+    let builder = Quorlock::builder().restart_quarantine(false).nodes(servers.urls());
+    let locks = builder.ttl(ttl).max_ttl(ttl).build().expect("valid settings");
     wait_until("all nodes to be connected", Duration::from_secs(10), || {
         locks.node_stats().iter().all(|node| node.connected)
     });
     held_shortly(&locks);
-    held_long(&locks, &servers, span);
+    held_long(&locks, &servers, &plan);
 }
 
-/// `--seconds N`, or a minute.
-fn seconds() -> u64 {
-    let mut args = std::env::args().skip_while(|arg| arg != "--seconds");
+/// The number behind `name`, or else the usual one.
+fn argument(name: &str, usual: u64) -> u64 {
+    let mut args = std::env::args().skip_while(|arg| arg != name);
     match (args.next(), args.next()) {
-        (Some(_), Some(n)) => n.parse().expect("--seconds takes a number"),
-        _ => 60,
+        (Some(_), Some(n)) => n.parse().expect("each of the arguments takes a number"),
+        _ => usual,
     }
 }
 
@@ -64,21 +76,22 @@ fn held_shortly(locks: &Quorlock) {
     );
 }
 
-fn held_long(locks: &Quorlock, servers: &Servers, span: Duration) {
-    println!("\n{LOCKS} locks held at once for {span:?}");
+fn held_long(locks: &Quorlock, servers: &Servers, plan: &Plan) {
+    let Plan { span, locks: count, ttl } = *plan;
+    println!("\n{count} locks held at once for {span:?}");
     println!("  before: {} threads, {:.1} MiB resident", threads(), resident_mib());
     let start = Instant::now();
-    let guards: Vec<_> = (0..LOCKS)
+    let guards: Vec<_> = (0..count)
         .map(|lock| locks.lock(format!("bench/{lock}")).expect("healthy nodes"))
         .collect();
     println!("  taken one after the other in {:.2?}", start.elapsed());
     println!("  just taken: {} threads, {:.1} MiB resident", threads(), resident_mib());
 
     // The renewal threads start when the first renewals are due.
-    thread::sleep(TTL / 2);
+    thread::sleep(ttl / 2);
     let before = Costs::so_far(locks, servers);
     let start = Instant::now();
-    let (mut least, mut most_threads, mut most_mib) = (TTL, 0, 0.0_f64);
+    let (mut least, mut most_threads, mut most_mib) = (ttl, 0, 0.0_f64);
     while start.elapsed() < span {
         let remaining = guards.iter().map(Guard::remaining).min();
         least = least.min(remaining.expect("there are locks"));
@@ -92,7 +105,7 @@ fn held_long(locks: &Quorlock, servers: &Servers, span: Duration) {
     let lost = lost.count();
 
     println!("  while held: {most_threads} threads, {most_mib:.1} MiB resident at most");
-    println!("  least validity ever left: {least:.0?} of {TTL:?}");
+    println!("  least validity ever left: {least:.0?} of {ttl:?}");
     let cpu = after.cpu - before.cpu;
     println!(
         "  processor time: {cpu:.2} s of this process, {:.1} % of one core",
@@ -110,7 +123,7 @@ fn held_long(locks: &Quorlock, servers: &Servers, span: Duration) {
     }
     let scripts = |costs: &Costs| costs.nodes.iter().map(|node| node.scripts).sum::<u64>();
     let renewals = (scripts(&after) - scripts(&before)) as f64 / NODES as f64 / took;
-    println!("  renewals per second: {renewals:.0} ({:.2} a lock)", renewals / LOCKS as f64);
+    println!("  renewals per second: {renewals:.0} ({:.2} a lock)", renewals / count as f64);
     check(lost == 0, &format!("locks lost: {lost}, none"));
 
     let start = Instant::now();

@@ -63,7 +63,7 @@ mod masters;
 
 const NAME: &str = "fencing/account-42";
 
-/// Short, so that this is over soon. The default of 30 s suits most programs.
+/// Short, so that this is over soon. The default of 10 s suits most programs.
 const TTL: Duration = Duration::from_secs(1);
 
 /// How long anything is waited for; it takes a second or so at most.

@@ -31,7 +31,7 @@ mod masters;
 
 const NAME: &str = "lost-lock/demo";
 
-/// Short, so that this is over soon. The default of 30 s suits most programs.
+/// Short, so that this is over soon. The default of 10 s suits most programs.
 const TTL: Duration = Duration::from_millis(900);
 
 /// How long the work goes on before the masters are killed.

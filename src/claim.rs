@@ -8,7 +8,7 @@ use crate::coordinator::Coordinator;
 use crate::error::{Error, ErrorKind, NodeFault};
 use crate::ident::{Name, owner_text};
 use crate::kinds::{Fence, Kind, Raise, Repair, reply};
-use crate::manual;
+use crate::manual::Section;
 use crate::node::{Ask, Node, Request, Sink};
 use crate::quorum::{
     Attempt, Basis, ConfirmVote, Confirmation, Duty, Extension, FencingToken, Release,
@@ -294,7 +294,7 @@ impl Claim {
                 );
                 let mut faults = round.faults(nodes, answer_by);
                 for node in round.with(|release| release.uncertain()) {
-                    let what = format!("{UNCERTAIN}: {}", manual::ACCESS_LISTS);
+                    let what = format!("{UNCERTAIN} (see {})", Section::AccessLists);
                     faults.push(NodeFault::new(&self.coordinator.names()[node], what));
                 }
                 Err(Error::new(ErrorKind::NoQuorum, message).with_faults(faults))

@@ -243,7 +243,9 @@ impl Quorlock {
     /// **Only when nothing can be held**, by any client anywhere: before the first start of what uses the
     /// locks, or after all of it has been stopped. A node waits because it may have forgotten a lock that
     /// somebody still holds; who skips the wait says that there is no such lock. What a node forgets
-    /// after this call is waited for as ever.
+    /// after this call is waited for as ever. So it is for a tool that sets up masters, and never for the
+    /// `main` of a service: if a master was restarted just before, a second client gets a lock that is held.
+    /// For development and CI there is [`restart_quarantine(false)`](Builder::restart_quarantine).
     ///
     /// # Errors
     ///

@@ -150,25 +150,30 @@ impl Builder {
 
     /// How long a lock lives without being extended: at least twice the
     /// [`node_timeout`](Self::node_timeout), and four times the
-    /// [`clock_tolerance`](Self::clock_tolerance); at most 24 hours, in whole milliseconds.
+    /// [`clock_tolerance`](Self::clock_tolerance); at most [`max_ttl`](Self::max_ttl), in whole milliseconds.
     ///
-    /// Defaults to 30 s, as in Redisson and most others. It is how long a lock stays taken after
-    /// its holder crashed, and how long a holder may be cut off before it loses the lock.
+    /// Defaults to 10 s. It is how long a lock stays taken after its holder crashed, and how long a
+    /// holder may be cut off before it loses the lock. A lock may be held for much longer: it is
+    /// [renewed](Self::renewal).
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.settings.ttl = ttl;
         self
     }
 
-    /// The longest [`ttl`](Self::ttl) that any client of these nodes uses, at most 24 hours, in whole
-    /// milliseconds. No lock is granted or extended for longer. A node that may have forgotten locks
-    /// grants nothing for that long: [`restart_quarantine`](Self::restart_quarantine).
+    /// The longest TTL that any client of these nodes uses: by [`ttl`](Self::ttl), by
+    /// [`Mutex::ttl`](crate::Mutex::ttl) or in [`Guard::extend`](crate::Guard::extend). At most one hour, in
+    /// whole milliseconds. A longer TTL is a [`Config`](crate::ErrorKind::Config) error of the call that
+    /// asks for it; for the TTL of the builder that is [`build`](Self::build).
+    ///
+    /// A node that may have forgotten locks grants nothing for that long:
+    /// [`restart_quarantine`](Self::restart_quarantine). So a smaller one makes nodes ready sooner after a
+    /// restart.
     ///
     /// All clients of the nodes must agree on it: those with another value get
-    /// [`Config`](crate::ErrorKind::Config). Defaults to the larger of the TTL and 30 s, so that clients
-    /// agree whatever TTL up to 30 s each of them has. A smaller one makes nodes ready sooner after a
-    /// restart.
+    /// [`Config`](crate::ErrorKind::Config). Defaults to 10 s, whatever the TTL, so that clients agree that
+    /// do not set it. [`operations`](crate::operations) says how to change it for a set that is in use.
     pub fn max_ttl(mut self, max_ttl: Duration) -> Self {
-        self.settings.max_ttl = Some(max_ttl);
+        self.settings.max_ttl = max_ttl;
         self
     }
 
@@ -205,9 +210,11 @@ impl Builder {
     /// that are held go on meanwhile, and are renewed there.
     ///
     /// Defaults to on: otherwise restarts of a majority within one TTL, or a flush, let a second client
-    /// have a lock that is held. The price is that a new set grants its first lock after `max_ttl`, unless
-    /// [`Quorlock::admit`] skips that. Switch it off for tests and throw-away nodes. All clients of the
-    /// nodes must agree.
+    /// have a lock that is held. The price is that a new set grants its first lock after `max_ttl`, and a
+    /// single node waits that long after each restart. [`Quorlock::admit`] skips the wait once, where
+    /// nothing can be held. Switch the quarantine off for development, and for CI with a throw-away server: a
+    /// restart lets a second client have a lock that is held then, and nothing is noticed. All clients
+    /// of the nodes must agree.
     pub fn restart_quarantine(mut self, on: bool) -> Self {
         self.settings.restart_quarantine = on;
         self

@@ -271,7 +271,7 @@ impl Coordinator {
                         (conclusion, ready_in.filter(|left| !left.is_zero()), told)
                     {
                         told = true;
-                        observe::waits_for_quarantine(&wanted.name, ready_in, &faults());
+                        self.tell_wait(&wanted.name, ready_in, &faults());
                     }
                     let held = matches!(conclusion, Conclusion::Held { .. });
                     if held && waiting.is_none() {

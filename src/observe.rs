@@ -16,14 +16,17 @@ pub(crate) fn node_down(fault: &NodeFault) {
 }
 
 /// A node may have forgotten locks, and grants nothing to newcomers.
-pub(crate) fn quarantined(fault: &NodeFault, ready_in: Option<Duration>) {
-    let ready_in = ready_in.map_or("unknown".to_owned(), |ready_in| rounded(ready_in).to_string());
+pub(crate) fn quarantined(fault: &NodeFault, ready_in: Option<Duration>, max_ttl: Duration) {
+    // Not where it grants them already, without this node.
+    let ready_in = ready_in.filter(|ready_in| !ready_in.is_zero());
+    let ready_in = ready_in.map(|ready_in| rounded(ready_in).to_string());
     tracing::warn!(
         target: "quorlock",
         node = %fault.node(),
         reason = %fault.what(),
-        %ready_in,
-        "node is in quarantine; the set grants locks in that time, if it is known"
+        max_ttl = %exact(max_ttl),
+        set_grants_locks_in = ready_in,
+        "node is in quarantine: it grants no new locks for max_ttl at most; locks that are held go on"
     );
 }
 
@@ -76,13 +79,12 @@ pub(crate) fn conflict(fault: &NodeFault) {
 }
 
 /// A call waits until nodes are admitted.
-pub(crate) fn waits_for_quarantine(name: &Name, ready_in: Duration, faults: &[NodeFault]) {
+pub(crate) fn waits_for_nodes(name: &Name, why: &str, faults: &[NodeFault]) {
     tracing::warn!(
         target: "quorlock",
         lock = %name.text(),
-        ready_in = %rounded(ready_in),
         reasons = %Grouped(faults),
-        "a lock is waited for until nodes that may have forgotten locks are admitted"
+        "a lock is waited for: {why}"
     );
 }
 

@@ -18,7 +18,7 @@ fn client(urls: impl IntoIterator<Item = String>) -> Quorlock {
     let builder = Quorlock::builder()
         .restart_quarantine(false)
         .nodes(urls)
-        .node_timeout(Duration::from_secs(10));
+        .node_timeout(Duration::from_secs(5));
     builder.build().expect("what is wrong is not known before it connects")
 }
 
@@ -73,8 +73,8 @@ fn one_server_twice() {
 fn durations_out_of_range() {
     let ttl = |ttl| three().ttl(ttl);
     rejected(ttl(Duration::ZERO), &["TTL is 0;", "at least 400 ms, twice the node_timeout"]);
-    rejected(ttl(Duration::MAX), &["the most", "milliseconds"]);
-    rejected(ttl(Duration::from_secs(86_401)), &["the most"]);
+    rejected(ttl(Duration::MAX), &["one hour is the most", "milliseconds"]);
+    rejected(ttl(Duration::from_secs(3_601)), &["one hour is the most", "milliseconds"]);
     rejected(
         ttl(Duration::from_millis(399)),
         &["399 ms", "twice the node_timeout (and that of wait_replicas) of 200 ms"],
@@ -95,11 +95,50 @@ fn durations_out_of_range() {
     rejected(three().backoff(Duration::from_secs(2), Duration::from_secs(1)), &["backoff"]);
     rejected(three().key_prefix("p".repeat(2_000)), &["key_prefix has 2000 bytes"]);
 
+    let max_ttl = |max_ttl| three().max_ttl(max_ttl);
+    for wrong in [Duration::from_millis(3_600_001), Duration::MAX] {
+        rejected(
+            max_ttl(wrong),
+            &["max_ttl is", "one hour is the most", "were milliseconds meant"],
+        );
+    }
+    rejected(max_ttl(Duration::from_micros(20_000_500)), &["max_ttl is", "whole milliseconds"]);
+    let hour = Duration::from_secs(3_600);
+    drop(max_ttl(hour).ttl(hour).build().expect("an hour is not too much"));
+
     let locks = three().build().expect("the settings are valid");
     for wrong in [Duration::ZERO, Duration::MAX, Duration::from_millis(399)] {
         let error = locks.mutex("orders/42").ttl(wrong).try_lock().expect_err("out of range");
         told(&error, ErrorKind::Config, &["TTL"]);
     }
+}
+
+/// Whoever asks for a longer lock than masters wait for is told at once, with both figures and what to set;
+/// not by the set, when clients with another figure are at work there.
+#[test]
+fn a_ttl_above_max_ttl() {
+    let seconds = Duration::from_secs;
+    let what_to_do =
+        ["max_ttl(60s)", "same figure on all clients", "\"Another max_ttl\" in OPERATIONS.md"];
+    let says = |figures: [&'static str; 2]| [&figures[..], &what_to_do[..]].concat();
+    rejected(three().ttl(seconds(60)), &says(["TTL is 60s", "max_ttl is 10s"]));
+    rejected(
+        three().ttl(seconds(60)).max_ttl(seconds(30)),
+        &says(["TTL is 60s", "max_ttl is 30s"]),
+    );
+    rejected(three().max_ttl(seconds(5)), &["TTL is 10s", "max_ttl is 5s", "shorter TTL"]);
+    drop(three().ttl(seconds(60)).max_ttl(seconds(60)).build().expect("both are set"));
+
+    let locks = three().build().expect("the settings are valid");
+    let error = locks.mutex("orders/42").ttl(seconds(60)).lock().expect_err("too long");
+    told(&error, ErrorKind::Config, &says(["TTL is 60s", "max_ttl is 10s"]));
+
+    let server = Server::start();
+    let guard = client([server.url()]).lock("orders/42").expect("it is free");
+    let error = guard.extend(seconds(60)).expect_err("too long");
+    told(&error, ErrorKind::Config, &says(["TTL is 60s", "max_ttl is 10s"]));
+    guard.check().expect("it is ours as it was");
+    assert!(guard.remaining() <= seconds(10), "the default is 10 s: {:?}", guard.remaining());
 }
 
 #[test]

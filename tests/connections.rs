@@ -13,6 +13,7 @@ fn builder(urls: impl IntoIterator<Item = String>) -> Builder {
     let builder = Quorlock::builder()
         .restart_quarantine(false)
         .max_ttl(Duration::from_secs(600))
+        .ttl(Duration::from_secs(60))
         .nodes(urls)
         // Each call asks the nodes.
         .local_queue(false)

@@ -9,6 +9,7 @@ use support::{Server, Servers, wait_until};
 
 const LIMIT: Duration = Duration::from_secs(30);
 const TTL: Duration = Duration::from_secs(4);
+const LONGER_TTL: Duration = Duration::from_secs(20);
 const AFTER: Duration = Duration::from_millis(300);
 const KEY: &str = "quorlock:orders/42";
 
@@ -18,6 +19,7 @@ fn builder(urls: Vec<String>) -> Builder {
         .restart_quarantine(false)
         .nodes(urls)
         .ttl(TTL)
+        .max_ttl(LONGER_TTL)
         .node_timeout(TTL / 2)
         .fallback(Fallback::SingleNode { after: AFTER })
 }
@@ -131,7 +133,7 @@ fn a_partition_gives_it_to_two() {
 fn the_first_nodes_holder_is_respected_by_a_majority_that_came_back() {
     let mut servers = Servers::start(3);
     servers.iter_mut().skip(1).for_each(Server::kill);
-    let manual = builder(servers.urls()).renewal(quorlock::Renewal::Manual).ttl(TTL * 5);
+    let manual = builder(servers.urls()).renewal(quorlock::Renewal::Manual).ttl(LONGER_TTL);
     let locks = manual.build().expect("valid settings");
     let other = client(servers.urls());
     let guard = locks.lock("orders/42").expect("the first node is enough after a while");

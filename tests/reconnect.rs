@@ -19,6 +19,7 @@ fn client(servers: &Servers) -> Quorlock {
         .restart_quarantine(false)
         .nodes(servers.urls())
         .ttl(TTL)
+        .max_ttl(TTL)
         .node_timeout(NODE_TIMEOUT);
     let locks = builder.build().expect("valid settings");
     wait_until("all nodes are connected", LIMIT, || {
@@ -90,6 +91,7 @@ fn a_node_that_comes_up_later_joins_in() {
         .restart_quarantine(false)
         .nodes(servers.urls())
         .ttl(TTL)
+        .max_ttl(TTL)
         .build()
         .expect("valid settings");
     assert!(locks.try_lock("orders/42").is_err());

@@ -84,7 +84,7 @@ impl Masters {
                 nodes.len()
             ),
             Self::Yours => "the masters in QUORLOCK_NODES; none of them will be killed. If they are \
-                            new or were restarted, the first lock waits until max_ttl (30 s) is over"
+                            new or were restarted, the first lock waits until max_ttl (10 s) is over"
                 .to_owned(),
         }
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::{Fallback, Renewal};
 use crate::error::Error;
 use crate::ident;
+use crate::manual::Section;
 use crate::node::{GRACE, Replicas};
 use crate::quorum::{Allowance, Backoff, Configuration, Mechanisms, exact};
 
@@ -16,14 +17,15 @@ const TOLERANCES: u32 = 4;
 /// Marks are rounded to milliseconds, and no clock is read much faster.
 const SHORTEST_TOLERANCE: Duration = Duration::from_millis(10);
 
-/// Longer leases are more likely seconds taken for milliseconds than meant.
-const LONGEST_TTL: Duration = Duration::from_secs(24 * 60 * 60);
+/// The longest TTL, and the longest `max_ttl`. A master that was restarted grants no locks for `max_ttl`:
+/// hours of that are more likely seconds taken for milliseconds than meant.
+const LONGEST_TTL: Duration = Duration::from_secs(60 * 60);
 
 /// With a longer pause between two tries a lock could be free for minutes before a waiter looks.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
-/// The longest lock that may be asked for where nothing is set.
-const DEFAULT_MAX_TTL: Duration = Duration::from_secs(30);
+/// The TTL and the `max_ttl` where nothing is set. One figure, so that all clients agree that set neither.
+const DEFAULT_TTL: Duration = Duration::from_secs(10);
 
 const LONGEST_PREFIX: usize = 1_024;
 
@@ -31,8 +33,8 @@ const LONGEST_PREFIX: usize = 1_024;
 #[derive(Clone)]
 pub(crate) struct Settings {
     pub(crate) ttl: Duration,
-    /// `None`: as [`max_ttl`](Self::max_ttl) says.
-    pub(crate) max_ttl: Option<Duration>,
+    /// The longest that any lock may live without being extended.
+    pub(crate) max_ttl: Duration,
     pub(crate) clock_tolerance: Duration,
     pub(crate) set_name: String,
     pub(crate) restart_quarantine: bool,
@@ -52,8 +54,8 @@ pub(crate) struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            ttl: Duration::from_secs(30),
-            max_ttl: None,
+            ttl: DEFAULT_TTL,
+            max_ttl: DEFAULT_TTL,
             clock_tolerance: Duration::from_millis(100),
             set_name: "default".to_owned(),
             restart_quarantine: true,
@@ -77,7 +79,7 @@ impl Settings {
     pub(super) fn show(&self, f: &mut fmt::DebugStruct<'_, '_>) {
         let Self { wait_replicas, key_prefix, .. } = self;
         f.field("ttl", &self.ttl)
-            .field("max_ttl", &self.max_ttl())
+            .field("max_ttl", &self.max_ttl)
             .field("clock_tolerance", &self.clock_tolerance)
             .field("set_name", &self.set_name)
             .field("restart_quarantine", &self.restart_quarantine)
@@ -146,21 +148,21 @@ impl Settings {
             )));
         }
         self.check_max_hold(self.max_hold)?;
-        self.check_ttl(self.ttl)?;
-        let max_ttl = self.max_ttl();
-        if max_ttl > LONGEST_TTL || !is_whole_ms(max_ttl) {
+        let max_ttl = self.max_ttl;
+        if max_ttl > LONGEST_TTL {
             return Err(Error::config(format!(
-                "max_ttl is {}; it must be whole milliseconds, and {} at most",
-                exact(max_ttl),
-                exact(LONGEST_TTL)
+                "max_ttl is {}; one hour is the most, for a master that was restarted grants no locks \
+                 for as long as max_ttl (were milliseconds meant?)",
+                exact(max_ttl)
             )));
         }
-        Ok(())
-    }
-
-    /// The longest that any lock may live without being extended.
-    pub(crate) fn max_ttl(&self) -> Duration {
-        self.max_ttl.unwrap_or_else(|| self.ttl.max(DEFAULT_MAX_TTL))
+        if !is_whole_ms(max_ttl) {
+            return Err(Error::config(format!(
+                "max_ttl is {}; Redis counts in whole milliseconds",
+                exact(max_ttl)
+            )));
+        }
+        self.check_ttl(self.ttl)
     }
 
     /// What all clients of the nodes must agree on.
@@ -168,7 +170,7 @@ impl Settings {
         Configuration {
             set_name: self.set_name.clone(),
             nodes,
-            max_ttl: self.max_ttl(),
+            max_ttl: self.max_ttl,
             clock_tolerance: self.clock_tolerance,
             quarantine: self.restart_quarantine,
             index: None,
@@ -234,17 +236,19 @@ impl Settings {
         }
         if ttl > LONGEST_TTL {
             return Err(Error::config(format!(
-                "the TTL is {}; {} is the most (were milliseconds meant?)",
-                exact(ttl),
-                exact(LONGEST_TTL)
+                "the TTL is {}; one hour is the most (were milliseconds meant?)",
+                exact(ttl)
             )));
         }
-        if ttl > self.max_ttl() {
+        if ttl > self.max_ttl {
             return Err(Error::config(format!(
-                "the TTL is {}; max_ttl is {}, and nodes that were restarted wait no longer than that \
-                 for locks to end; raise max_ttl, for all clients of the set",
+                "the TTL is {0} and max_ttl is {1}: no lock may live longer than max_ttl, for that \
+                 is how long a master that was restarted waits for locks to end. Use a shorter TTL, or \
+                 set max_ttl to {0} or more, the same figure on all clients of the set; {2} says how to \
+                 change a set that is in use",
                 exact(ttl),
-                exact(self.max_ttl())
+                exact(self.max_ttl),
+                Section::AnotherMaxTtl
             )));
         }
         if !is_whole_ms(ttl) {

@@ -1,10 +1,14 @@
 //! What a caller is told who did not get the lock.
 
+use std::time::Duration;
+
 use super::Coordinator;
 use crate::claim::{Claim, Wanted};
 use crate::clock;
 use crate::error::{Error, ErrorKind, NodeFault};
 use crate::ident::{self, Name};
+use crate::manual::Section;
+use crate::observe;
 use crate::quorum::{Outcome, exact, majority, rounded};
 use crate::round::Woken;
 use crate::tenancy::Tenancy;
@@ -42,6 +46,34 @@ impl Coordinator {
             let nodes: Vec<_> = nodes.into_iter().map(|node| self.names[node].clone()).collect();
             self.endless.tell(claim.name(), &nodes);
         }
+    }
+
+    /// A call waits until nodes grant locks, which is in `ready_in` as far as is known.
+    pub(super) fn tell_wait(&self, name: &Name, ready_in: Duration, faults: &[NodeFault]) {
+        observe::waits_for_nodes(name, &self.not_admitted(ready_in), faults);
+    }
+
+    /// Why no lock is granted although the nodes answer, how long that lasts, and what ends it.
+    fn not_admitted(&self, ready_in: Duration) -> String {
+        let nodes = match self.settings.fall_back_after() {
+            Some(_) => "the first node, to which clients may fall back, or too many of the others",
+            None => "too many nodes",
+        };
+        let (ready_in, max_ttl) = (rounded(ready_in), exact(self.settings.max_ttl));
+        if self.set.quarantined().is_empty() {
+            return format!(
+                "{nodes} may have forgotten locks that are held; locks are granted again in \
+                 {ready_in}"
+            );
+        }
+        format!(
+            "{nodes} may have forgotten locks that are held, and are in quarantine. That ends by itself, \
+             in {ready_in} (max_ttl is {max_ttl}). Where nothing can be held, as before the first \
+             start of a new set, Quorlock::admit ends it at once. For development and CI with a throw-away \
+             server there is restart_quarantine(false): without quarantine, a restart lets a second client \
+             have a lock that is held. See {}",
+            Section::FirstSeconds
+        )
     }
 
     /// `None` if the lock is held, and an error otherwise.
@@ -92,21 +124,9 @@ impl Coordinator {
             }
             Outcome::NotAdmitted => {
                 let now = clock::now();
-                let ready_in = self.set.ready_in(now).unwrap_or(self.settings.max_ttl());
-                let message = if self.settings.fall_back_after().is_some() {
-                    format!(
-                        "{name} was not granted: the first node, to which clients may fall back, or \
-                         too many of the others may have forgotten locks that are held; locks are \
-                         granted again in {}",
-                        rounded(ready_in)
-                    )
-                } else {
-                    format!(
-                        "{name} was not granted: too many nodes may have forgotten locks that are \
-                         held; a majority grants locks again in {}",
-                        rounded(ready_in)
-                    )
-                };
+                let ready_in = self.set.ready_in(now).unwrap_or(self.settings.max_ttl);
+                let message =
+                    format!("{name} was not granted: {}. The nodes", self.not_admitted(ready_in));
                 (ErrorKind::Quarantined { ready_in }, message)
             }
             Outcome::NoQuorum if self.settings.fall_back_after().is_some() => (

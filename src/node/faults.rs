@@ -11,7 +11,7 @@ use super::address::Address;
 use super::tls;
 use super::wire::Unread;
 use crate::error::{Cause, NodeFault};
-use crate::manual;
+use crate::manual::Section;
 
 pub(super) fn not_redis(address: &Address) -> NodeFault {
     let what = "what answers there does not speak the Redis protocol; check host and port (a port \
@@ -208,8 +208,8 @@ pub(super) fn login_refused(code: Option<&str>, address: &Address) -> &'static s
 fn needs_permission(error: &RedisError) -> String {
     let words = words(error);
     format!(
-        "the user lacks a permission ({words}); it needs those listed at {}",
-        manual::ACCESS_LISTS
+        "the user lacks a permission ({words}); it needs those listed in {}",
+        Section::AccessLists
     )
 }
 

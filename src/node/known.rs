@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use super::disagreement;
 use super::job::Undelivered;
 use crate::error::{Cause, NodeFault};
 use crate::ident;
+use crate::manual::Section;
 use crate::quorum::{
     Admission, Configuration, Failure, Forgot, Grants, Look, Mechanisms, Standing, Time,
 };
@@ -117,6 +119,11 @@ impl Known {
         NodeFault::new(&self.names[node], self.what(node, &standing))
     }
 
+    fn others_are_admitted(&self, node: usize) -> bool {
+        let mut others = (0..self.names.len()).filter(|other| *other != node);
+        others.any(|other| self.admission.standing(other) == Standing::Admitted)
+    }
+
     /// What a node's standing means, and what to do about it.
     pub(super) fn what(&self, node: usize, standing: &Standing) -> String {
         let key = ident::text(&self.key);
@@ -128,21 +135,26 @@ impl Known {
                 "it grants no locks to us, since other nodes of the set are in the way".to_owned()
             }
             Standing::Quarantined(why) => {
+                let is_new = *why == Some(Forgot::Mark);
                 let why = match why {
-                    Some(Forgot::Mark) => "it has no mark, so it is new, or was emptied",
+                    Some(Forgot::Mark) => "it is new, or was emptied or restarted: it has no mark",
+                    Some(Forgot::Flush) => "it was emptied (FLUSHALL), or its mark was deleted",
                     Some(Forgot::Run) => "it was restarted",
                     Some(Forgot::Clock) => "its clock was set forward",
                     Some(Forgot::Promotion) => "it was a replica, and was promoted",
-                    None => "so its mark says",
+                    None => "its mark says so",
                 };
-                format!("it is in quarantine, for it may have forgotten locks ({why})")
+                let hint = match is_new && self.others_are_admitted(node) {
+                    true => {
+                        let section = Section::ReplacingAMaster;
+                        format!("; if it has taken the place of another master, see {section}")
+                    }
+                    false => String::new(),
+                };
+                format!("it is in quarantine, for it may have forgotten locks ({why}{hint})")
             }
             Standing::Foreign(Some(theirs)) => {
-                let differences = self.admission.differences(node, theirs).join(", ");
-                format!(
-                    "clients with another configuration use it: {differences}; all clients of a set \
-                     must agree. If there are none any more, delete the key \"{key}\" there"
-                )
+                disagreement::told(self.admission.configuration(node), theirs, &key.to_string())
             }
             Standing::Foreign(None) => format!(
                 "what its key \"{key}\" holds is no mark that this version of quorlock can read; \

@@ -8,6 +8,7 @@ mod admit;
 mod answers;
 mod batch;
 mod connection;
+mod disagreement;
 mod exchange;
 mod faults;
 mod fence_off;

@@ -187,7 +187,7 @@ impl NodeSet {
         for (standing, fault) in news {
             match standing {
                 Standing::Admitted => observe::admitted(fault.node()),
-                Standing::Quarantined(_) => observe::quarantined(&fault, ready_in),
+                Standing::Quarantined(_) => observe::quarantined(&fault, ready_in, self.max_ttl),
                 Standing::Foreign(_) | Standing::Twin(_) => observe::conflict(&fault),
                 // Its connection ends for that, which is told.
                 Standing::Unknown | Standing::Replica | Standing::Cluster => {}

@@ -170,9 +170,9 @@ impl Admission {
             .then(|| self.reading_due(node))
     }
 
-    /// What is different in the configuration of the clients that use `node`.
-    pub(crate) fn differences(&self, node: usize, theirs: &Configuration) -> Vec<String> {
-        self.nodes[node].configuration.differences(theirs)
+    /// What the mark of `node` has to say for this client to use it.
+    pub(crate) fn configuration(&self, node: usize) -> &Configuration {
+        &self.nodes[node].configuration
     }
 
     /// What to do about `node` at `now`. The answer may change whenever anything is handed in, for any

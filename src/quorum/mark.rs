@@ -1,7 +1,7 @@
 //! The mark: what a node remembers of who may be granted locks there, as one line of text.
 //!
 //! ```text
-//! quorlock-mark 2 set=default nodes=3 max_ttl_ms=30000 clock_tolerance_ms=100 quarantine=on index=- run=RUN repl=REPL ahead_ms=-12 noted_at_ms=1795238820123 admitted
+//! quorlock-mark 2 set=default nodes=3 max_ttl_ms=10000 clock_tolerance_ms=100 quarantine=on index=- run=RUN repl=REPL ahead_ms=-12 noted_at_ms=1795238820123 admitted
 //! quorlock-mark 2 set=.. (as above) .. quarantined until_ms=1795238850123 id=00c0ffee00c0ffee
 //! ```
 //!
@@ -51,28 +51,60 @@ impl Configuration {
     }
 
     /// What is different in `theirs`, for messages.
-    pub(crate) fn differences(&self, theirs: &Self) -> Vec<String> {
+    pub(crate) fn differences(&self, theirs: &Self) -> Vec<Difference> {
         let mut differences = Vec::new();
-        let mut compare = |what: &str, ours: String, theirs: String| {
+        let mut compare = |setting, ours: String, theirs: String| {
             if ours != theirs {
-                differences.push(format!("{what} is {ours} here and {theirs} there"));
+                differences.push(Difference { setting, ours, theirs });
             }
         };
         let mode = |on: bool| if on { "on" } else { "off" }.to_owned();
-        compare("the name of the set", self.set_name.clone(), theirs.set_name.clone());
-        compare("the number of nodes", self.nodes.to_string(), theirs.nodes.to_string());
-        compare("max_ttl", exact(self.max_ttl).to_string(), exact(theirs.max_ttl).to_string());
-        compare(
-            "clock_tolerance",
-            exact(self.clock_tolerance).to_string(),
-            exact(theirs.clock_tolerance).to_string(),
-        );
-        compare("restart_quarantine", mode(self.quarantine), mode(theirs.quarantine));
-        compare("fallback", mode(self.index.is_some()), mode(theirs.index.is_some()));
+        let time = |duration| exact(duration).to_string();
+        compare(Setting::SetName, self.set_name.clone(), theirs.set_name.clone());
+        compare(Setting::Nodes, self.nodes.to_string(), theirs.nodes.to_string());
+        compare(Setting::MaxTtl, time(self.max_ttl), time(theirs.max_ttl));
+        compare(Setting::ClockTolerance, time(self.clock_tolerance), time(theirs.clock_tolerance));
+        compare(Setting::Quarantine, mode(self.quarantine), mode(theirs.quarantine));
+        compare(Setting::Fallback, mode(self.index.is_some()), mode(theirs.index.is_some()));
         if let (Some(ours), Some(theirs)) = (self.index, theirs.index) {
-            compare("the node's place", (ours + 1).to_string(), (theirs + 1).to_string());
+            compare(Setting::Place, (ours + 1).to_string(), (theirs + 1).to_string());
         }
         differences
+    }
+}
+
+/// One thing that all clients of a set must agree on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Setting {
+    SetName,
+    Nodes,
+    MaxTtl,
+    ClockTolerance,
+    Quarantine,
+    Fallback,
+    Place,
+}
+
+/// What two clients do not agree on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Difference {
+    pub(crate) setting: Setting,
+    ours: String,
+    theirs: String,
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = match self.setting {
+            Setting::SetName => "the name of the set",
+            Setting::Nodes => "the number of nodes",
+            Setting::MaxTtl => "max_ttl",
+            Setting::ClockTolerance => "clock_tolerance",
+            Setting::Quarantine => "restart_quarantine",
+            Setting::Fallback => "fallback",
+            Setting::Place => "the node's place",
+        };
+        write!(f, "{what} is {} here and {} there", self.ours, self.theirs)
     }
 }
 

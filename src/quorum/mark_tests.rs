@@ -11,7 +11,7 @@ fn mark(state: State) -> Mark {
     let configuration = Configuration {
         set_name: "default".to_owned(),
         nodes: 3,
-        max_ttl: Duration::from_secs(30),
+        max_ttl: Duration::from_secs(10),
         clock_tolerance: Duration::from_millis(100),
         quarantine: true,
         index: None,
@@ -22,7 +22,7 @@ fn mark(state: State) -> Mark {
 
 #[test]
 fn the_text_is_as_documented() {
-    let start = "quorlock-mark 2 set=default nodes=3 max_ttl_ms=30000 clock_tolerance_ms=100 quarantine=on index=-";
+    let start = "quorlock-mark 2 set=default nodes=3 max_ttl_ms=10000 clock_tolerance_ms=100 quarantine=on index=-";
     assert_eq!(
         mark(State::Admitted).to_string(),
         format!("{start} run={RUN} repl={REPL} ahead_ms=-12 noted_at_ms=17 admitted")
@@ -62,8 +62,8 @@ fn whatever_is_written_otherwise_is_no_mark_of_ours() {
         changed("nodes=3", "nodes=+3"),
         changed("nodes=3", "nodes=0"),
         changed("nodes=3", "nodes=99999999999999999999"),
-        changed("max_ttl_ms=30000", "max_ttl_ms=0"),
-        changed("max_ttl_ms=30000", "max_ttl_ms=30s"),
+        changed("max_ttl_ms=10000", "max_ttl_ms=0"),
+        changed("max_ttl_ms=10000", "max_ttl_ms=10s"),
         changed(" clock_tolerance_ms=100", ""),
         changed("clock_tolerance_ms=100", "clock_tolerance_ms=0"),
         changed("quarantine=on", "quarantine=yes"),
@@ -116,16 +116,17 @@ fn differences_name_the_setting_and_both_values() {
         index: Some(0),
         ..ours.clone()
     };
-    let text = ours.differences(&theirs).join("; ");
+    let text =
+        ours.differences(&theirs).iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
     for part in [
-        "max_ttl is 30 s here and 1 min there",
+        "max_ttl is 10 s here and 1 min there",
         "clock_tolerance is 100 ms here and 1 s there",
         "restart_quarantine is on",
         "fallback is off here",
     ] {
         assert!(text.contains(part), "{text}");
     }
-    assert_eq!(ours.differences(&ours), Vec::<String>::new());
+    assert_eq!(ours.differences(&ours), Vec::new());
 }
 
 fn any_mark() -> impl Strategy<Value = Mark> {

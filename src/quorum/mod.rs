@@ -63,7 +63,7 @@ pub(crate) use late::{Copies, Late, Repetition, Via};
 pub use lease::LossReason;
 pub(crate) use lease::{Lease, Next, Renewed, Terms};
 pub(crate) use local_queue::{LocalQueue, Ticket, Turn, Wake};
-pub(crate) use mark::{Configuration, Identity};
+pub(crate) use mark::{Configuration, Identity, Setting};
 pub(crate) use mechanisms::Mechanisms;
 pub(crate) use old_connections::OldConnections;
 pub(crate) use order::asking_order;

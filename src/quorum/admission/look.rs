@@ -30,8 +30,10 @@ pub(crate) enum Role {
 pub(crate) enum Forgot {
     /// It has no mark: it is new, lost its data, or was flushed.
     Mark,
-    /// The mark is of an earlier run of the server. Even with its data back, the last of it may be
-    /// missing.
+    /// It had a mark, in the same run of the server: it was flushed, or the mark was deleted.
+    Flush,
+    /// It is another run of the server than the mark is of, or than was seen before. Even with its data
+    /// back, the last of it may be missing.
     Run,
     /// Its clock was set forward, so that keys have ended too early.
     Clock,

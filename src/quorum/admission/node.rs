@@ -20,6 +20,8 @@ pub(super) struct Knowledge {
     /// The run of the server that was last reached here. Kept while the node cannot be reached: a
     /// server that answered there has had its vote, whatever address it has now.
     pub(super) run_id: Option<String>,
+    /// The last look at that run showed a mark.
+    had_mark: bool,
     /// Why the node may have forgotten locks, where this client was there to see it.
     pub(super) forgot: Option<Forgot>,
     /// The quarantine that this client has begun.
@@ -63,6 +65,7 @@ impl Knowledge {
             seen: None,
             doubted: false,
             run_id: None,
+            had_mark: false,
             forgot: None,
             begun: None,
             skip: None,
@@ -73,7 +76,13 @@ impl Knowledge {
     }
 
     pub(super) fn looked(&mut self, look: Look, now: Time) {
-        let judgement = Judgement::of(&look, &self.configuration);
+        let judgement = match Judgement::of(&look, &self.configuration) {
+            Judgement::Forgetful(Forgot::Mark) => {
+                Judgement::Forgetful(self.why_without_mark(look.identity.run_id()))
+            }
+            judgement => judgement,
+        };
+        self.had_mark = look.mark.is_some();
         let mark = match judgement {
             Judgement::Ours(_) | Judgement::Renamed(_) => {
                 look.mark.as_deref().and_then(Mark::parse)
@@ -103,6 +112,17 @@ impl Knowledge {
         self.run_id = Some(look.identity.run_id().to_owned());
         self.doubted = false;
         self.seen = Some(Seen { look, judgement, at: now });
+    }
+
+    /// Why the node has no mark, as far as this client has known the node before.
+    fn why_without_mark(&self, run_id: &str) -> Forgot {
+        match &self.run_id {
+            None => Forgot::Mark,
+            Some(before) if before != run_id => Forgot::Run,
+            Some(_) if self.had_mark => Forgot::Flush,
+            // Nobody has been able to write one since the last look.
+            Some(_) => self.forgot.unwrap_or(Forgot::Mark),
+        }
     }
 
     /// For how long the quarantine `id` has been watched.

@@ -1,0 +1,100 @@
+//! What is said of a node that clients with another configuration use.
+
+use std::time::Duration;
+
+use crate::manual::Section;
+use crate::quorum::{Configuration, Setting};
+
+/// What `max_ttl` was where nothing was set, in this version and in earlier ones.
+const DEFAULTS: [Duration; 2] = [Duration::from_secs(10), Duration::from_secs(30)];
+
+/// What is different, and what to do about it. The nodes keep their marks at `key`.
+pub(super) fn told(ours: &Configuration, theirs: &Configuration, key: &str) -> String {
+    let mut differences = Vec::new();
+    let mut sections = Vec::new();
+    for difference in ours.differences(theirs) {
+        let section = section(difference.setting, ours, theirs).to_string();
+        if !sections.contains(&section) {
+            sections.push(section);
+        }
+        let mut both = [ours.max_ttl, theirs.max_ttl];
+        both.sort_unstable();
+        let was_default = difference.setting == Setting::MaxTtl && both == DEFAULTS;
+        let note = match was_default {
+            true => " (30 s was the default of earlier versions, and 10 s is the default now)",
+            false => "",
+        };
+        differences.push(format!("{difference}{note}"));
+    }
+    format!(
+        "clients with another configuration use it: {}; all clients of a set must agree. Give this \
+         client the same settings, or change the set: stop all its clients and follow {}, where the \
+         key \"{key}\" is deleted on all nodes",
+        differences.join(", "),
+        sections.join(" and "),
+    )
+}
+
+/// Where the steps are for another value of that setting.
+fn section(setting: Setting, ours: &Configuration, theirs: &Configuration) -> Section {
+    match setting {
+        Setting::Nodes if ours.nodes.min(theirs.nodes) == 1 => Section::OneToThree,
+        Setting::MaxTtl => Section::AnotherMaxTtl,
+        Setting::SetName => Section::ReplacingAMaster,
+        _ => Section::AnotherConfiguration,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn configuration() -> Configuration {
+        Configuration {
+            set_name: "default".to_owned(),
+            nodes: 3,
+            max_ttl: Duration::from_secs(10),
+            clock_tolerance: Duration::from_millis(100),
+            quarantine: true,
+            index: None,
+        }
+    }
+
+    #[test]
+    fn each_difference_names_both_figures_and_the_section_with_the_steps() {
+        let seconds = Duration::from_secs;
+        let max_ttl = |max_ttl| Configuration { max_ttl, ..configuration() };
+        let nodes = |nodes| Configuration { nodes, ..configuration() };
+        let another = "\"What needs all clients to stop\" in OPERATIONS.md";
+        for (theirs, words) in [
+            (nodes(1), ["is 3 here and 1 there", "\"From one master to three\" in OPERATIONS.md"]),
+            (nodes(5), ["is 3 here and 5 there", another]),
+            (max_ttl(seconds(60)), ["10s here and 60s there", "\"Another max_ttl\""]),
+            (max_ttl(seconds(30)), ["10s here and 30s there", "\"Another max_ttl\""]),
+            (
+                max_ttl(seconds(30)),
+                ["30s was the default of earlier versions", "10s is the default"],
+            ),
+            (
+                Configuration { set_name: "b".to_owned(), ..configuration() },
+                ["set is default here and b there", "\"Replacing a master\""],
+            ),
+            (
+                Configuration { quarantine: false, ..configuration() },
+                ["restart_quarantine is on here and off there", another],
+            ),
+        ] {
+            for (ours, theirs, swapped) in
+                [(configuration(), theirs.clone(), false), (theirs.clone(), configuration(), true)]
+            {
+                let text = told(&ours, &theirs, "quorlock:{quorlock}:mark");
+                for word in words.iter().filter(|word| !swapped || !word.contains(" here and ")) {
+                    assert!(text.contains(word), "no {word} in: {text}");
+                }
+                assert!(text.contains("\"quorlock:{quorlock}:mark\" is deleted on all"), "{text}");
+            }
+        }
+        let text = told(&configuration(), &max_ttl(seconds(60)), "key");
+        assert!(!text.contains("earlier versions"), "{text}");
+    }
+}

@@ -1,0 +1,200 @@
+//! The steps of `OPERATIONS.md` for changing a set, as they are written there; and what is told to those who
+//! leave one out.
+
+mod support;
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use quorlock::{Builder, Error, ErrorKind, Quorlock};
+use support::clients::admitted;
+use support::{Server, Servers, wait_until};
+
+const MANUAL: &str = include_str!("../OPERATIONS.md");
+const NAME: &str = "orders/42";
+/// The longest TTL, and so the length of a quarantine.
+const MAX_TTL: Duration = Duration::from_secs(3);
+/// Never to be waited for.
+const LIMIT: Duration = Duration::from_secs(60);
+
+fn builder(urls: &[String]) -> Builder {
+    Quorlock::builder()
+        .nodes(urls)
+        .ttl(MAX_TTL)
+        .max_ttl(MAX_TTL)
+        .node_timeout(Duration::from_millis(1_500))
+}
+
+fn build(builder: Builder) -> Quorlock {
+    builder.build().expect("the settings are valid")
+}
+
+fn locks_once(locks: &Quorlock) {
+    let guard = locks.lock(NAME).expect("the set grants locks");
+    guard.unlock().expect("a majority is up");
+}
+
+/// The text of that section.
+fn section(title: &str) -> &'static str {
+    let (_, rest) = MANUAL.split_once(&format!("\n## {title}\n")).expect("there is that section");
+    rest.split_once("\n## ").map_or(rest, |(section, _)| section)
+}
+
+/// Deletes the mark of `server` by the very line that the section has.
+fn delete_mark(title: &str, server: &Server) {
+    let section = section(title);
+    let (_, rest) = section.split_once("`redis-cli -u URL ").expect("the section has the line");
+    let (arguments, _) = rest.split_once('`').expect("the line has an end");
+    let arguments = arguments.split(' ').map(|argument| argument.trim_matches('"'));
+    let deleted = match Command::new("redis-cli").arg("--version").output() {
+        Ok(_) => {
+            let mut command = Command::new("redis-cli");
+            let output = command.args(["-u", &server.url()]).args(arguments).output();
+            let output = output.expect("it has run before");
+            String::from_utf8_lossy(&output.stdout).trim().to_owned()
+        }
+        // Not installed along with the server.
+        Err(_) => match server.command(&arguments.collect::<Vec<_>>()) {
+            redis::Value::Int(deleted) => deleted.to_string(),
+            other => panic!("{other:?}"),
+        },
+    };
+    assert_eq!(deleted, "1", "there was a mark");
+}
+
+/// `locks` takes no lock, and is told what differs, and where the steps are.
+fn refused(locks: &Quorlock, words: &[&str]) {
+    let told = |error: &Error| {
+        let text = error.to_string();
+        error.kind() == ErrorKind::Config && words.iter().all(|word| text.contains(word))
+    };
+    let mut last = None;
+    wait_until("the difference to be told", LIMIT, || {
+        last = locks.try_lock(NAME).map(|guard| assert!(guard.is_none(), "both have it")).err();
+        last.as_ref().is_some_and(told)
+    });
+}
+
+#[test]
+fn from_one_master_to_three() {
+    const TITLE: &str = "From one master to three";
+    let servers = Servers::start(3);
+    let urls = servers.urls();
+    let old = admitted(builder(&urls[..1]));
+    let before = old.lock(NAME).expect("it is free");
+    let token = before.token();
+
+    // Nothing was stopped, and no mark deleted.
+    let words =
+        ["number of nodes is 3 here and 1 there", "\"From one master to three\" in OPERATIONS"];
+    refused(&build(builder(&urls)), &words);
+    before.check().expect("that harms nobody");
+    before.unlock().expect("the old master is up");
+
+    // The steps; but one client of before was forgotten.
+    delete_mark(TITLE, &servers[0]);
+    let began = Instant::now();
+    let new = build(builder(&urls));
+    let guard = new.lock(NAME).expect("it waits the quarantine out");
+    assert!(began.elapsed() >= MAX_TTL, "granted after {:?}", began.elapsed());
+    assert!(guard.token() > token, "{:?} after {token:?}", guard.token());
+    refused(&old, &["number of nodes is 1 here and 3 there", "\"From one master to three\""]);
+    guard.unlock().expect("three of three");
+}
+
+/// Nobody stops, and the lock that is held stays held.
+#[test]
+fn replacing_a_master_under_the_same_address() {
+    let mut servers = Servers::start(3);
+    let urls = servers.urls();
+    let locks = admitted(builder(&urls));
+    let held = locks.lock("held all the time").expect("it is free");
+    // A majority, so that the locks rest on what the first new one was told.
+    for node in 0..2 {
+        // Another server, of which nothing but the address is the same.
+        servers[node].restart_empty();
+        locks_once(&locks);
+        let mark = || servers[node].get("quorlock:{quorlock}:mark");
+        wait_until("the new master grants locks", LIMIT, || {
+            mark().is_some_and(|mark| mark.ends_with(" admitted"))
+        });
+    }
+    held.check().expect("it was renewed on the new masters");
+    held.unlock().expect("three of three");
+}
+
+#[test]
+fn replacing_a_master_under_another_address() {
+    const TITLE: &str = "Replacing a master";
+    let (servers, new_master) = (Servers::start(3), Server::start());
+    let mut urls = servers.urls();
+    let old = admitted(builder(&urls));
+    locks_once(&old);
+    urls[2] = new_master.url();
+
+    // No step but the new address.
+    let words = ["set is next here and default there", "\"Replacing a master\" in OPERATIONS.md"];
+    refused(&build(builder(&urls).set_name("next")), &words);
+
+    servers[..2].iter().for_each(|server| delete_mark(TITLE, server));
+    let began = Instant::now();
+    let new = build(builder(&urls).set_name("next"));
+    let guard = new.lock(NAME).expect("it waits the quarantine out");
+    assert!(began.elapsed() >= MAX_TTL, "granted after {:?}", began.elapsed());
+    refused(&old, &["set is default here and next there", "\"Replacing a master\""]);
+    guard.unlock().expect("three of three");
+}
+
+/// Who sees a master without a mark among others with theirs reads where the steps are: it may be another
+/// server under another address.
+#[test]
+fn a_new_master_among_old_ones_is_told_of_the_steps() {
+    let (servers, new_master) = (Servers::start(3), Server::start());
+    let mut urls = servers.urls();
+    locks_once(&admitted(builder(&urls)));
+    urls[2] = new_master.url();
+    let hour = Duration::from_secs(3_600);
+    let mut steps = None;
+    // One of the others is missing, so the new one's vote would be needed.
+    urls[1] = "redis://127.0.0.1:1".to_owned();
+    let locks = build(builder(&urls).max_ttl(MAX_TTL).no_quorum_timeout(hour));
+    wait_until("the steps to be named", LIMIT, || {
+        steps = locks.try_lock(NAME).err().map(|error| error.to_string());
+        steps.as_ref().is_some_and(|text| {
+            text.contains("taken the place of another master")
+                && text.contains("\"Replacing a master\" in OPERATIONS.md")
+        })
+    });
+}
+
+#[test]
+fn another_max_ttl() {
+    const TITLE: &str = "Another `max_ttl`";
+    let servers = Servers::start(3);
+    let urls = servers.urls();
+    let old = admitted(builder(&urls));
+    locks_once(&old);
+    let changed = Duration::from_secs(4);
+    let next = || build(builder(&urls).max_ttl(changed).ttl(changed));
+    refused(&next(), &["max_ttl is 4s here and 3s there", "\"Another max_ttl\" in OPERATIONS.md"]);
+
+    servers.iter().for_each(|server| delete_mark(TITLE, server));
+    let began = Instant::now();
+    let guard = next().lock(NAME).expect("it waits the quarantine out");
+    assert!(began.elapsed() >= changed, "granted after {:?}", began.elapsed());
+    refused(&old, &["max_ttl is 3s here and 4s there", "\"Another max_ttl\""]);
+    guard.unlock().expect("three of three");
+}
+
+/// Clients of this version find those of an earlier one at work, and nobody has set anything.
+#[test]
+fn the_default_of_earlier_versions() {
+    let servers = Servers::start(1);
+    let earlier = Duration::from_secs(30);
+    drop(admitted(Quorlock::builder().nodes(servers.urls()).ttl(earlier).max_ttl(earlier)));
+    let words = ["max_ttl is 10s here and 30s there", "30s was the default of earlier versions"];
+    refused(&build(Quorlock::builder().nodes(servers.urls())), &words);
+    // As the manual says, they go on side by side with the figure set.
+    let new = build(Quorlock::builder().nodes(servers.urls()).max_ttl(earlier));
+    wait_until("the figure is the same", LIMIT, || new.try_lock(NAME).is_ok());
+}
