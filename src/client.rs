@@ -128,8 +128,13 @@ impl Quorlock {
     /// While no majority of the nodes can be reached it goes on trying for
     /// [`no_quorum_timeout`](Builder::no_quorum_timeout). Where nodes that may have forgotten locks are in
     /// the way it waits until they are ready, [`max_ttl`](Builder::max_ttl) as a rule, and an event says
-    /// so. It is not reentrant: a thread that waits
-    /// for a lock that it holds itself waits until the TTL is over.
+    /// so.
+    ///
+    /// It is not reentrant. A thread that waits for a lock that it holds itself waits until another thread
+    /// gives the lock back, or until it is lost: for ever, where it is renewed and the guard is the thread's
+    /// own. That is no error, since guards can be sent to other threads. An event says so after a
+    /// second, if the lock was taken by this client, or a clone of it, and the
+    /// [`local_queue`](Builder::local_queue) is on.
     ///
     /// # Errors
     ///
