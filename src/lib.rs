@@ -35,6 +35,7 @@ mod skip;
 mod stats;
 mod tenancy;
 mod wake;
+mod with_lock;
 
 pub use client::Quorlock;
 pub use config::{Builder, Fallback, Renewal};
@@ -43,3 +44,4 @@ pub use guard::{Guard, Mode};
 pub use kinds::Mutex;
 pub use quorum::{FencingToken, LossReason};
 pub use stats::NodeStats;
+pub use with_lock::WithLockError;

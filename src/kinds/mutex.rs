@@ -15,6 +15,7 @@ use crate::guard::Guard;
 use crate::ident::{Name, fence_key, release_channel};
 use crate::node::{Part, Request, Script};
 use crate::quorum::{Patience, Terms};
+use crate::with_lock::WithLockError;
 
 static ACQUIRE: Script =
     Script::batched(include_str!("../../lua/mutex/acquire.lua"), "acquire", &BATCH);
@@ -216,11 +217,29 @@ impl Mutex {
     /// # Errors
     ///
     /// Those of [`Quorlock::with_lock`].
-    pub fn with_lock<R>(&self, critical: impl FnOnce(&Guard) -> R) -> Result<R, Error> {
-        let guard = self.lock()?;
+    pub fn with_lock<R>(&self, critical: impl FnOnce(&Guard) -> R) -> Result<R, WithLockError<R>> {
+        let guard = self.lock().map_err(WithLockError::NotLocked)?;
         let result = critical(&guard);
-        guard.finish()?;
-        Ok(result)
+        match guard.finish() {
+            Ok(()) => Ok(result),
+            Err(error) => Err(WithLockError::Lost { error, result }),
+        }
+    }
+
+    /// Runs `critical`, which returns a `Result`, while holding the lock, as
+    /// [`Quorlock::with_lock_fallible`] does.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Quorlock::with_lock_fallible`].
+    pub fn with_lock_fallible<T, E: From<Error>>(
+        &self,
+        critical: impl FnOnce(&Guard) -> Result<T, E>,
+    ) -> Result<T, E> {
+        match self.with_lock(critical) {
+            Ok(result) | Err(WithLockError::Lost { result: result @ Err(_), .. }) => result,
+            Err(error) => Err(Error::from(error).into()),
+        }
     }
 
     fn acquire_at_last(&self, cancel: Option<&Receiver<()>>) -> Result<Guard, Error> {
