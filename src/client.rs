@@ -203,10 +203,11 @@ impl Quorlock {
     /// # Examples
     ///
     /// ```
+    /// use quorlock::crossbeam_channel::bounded;
     /// use quorlock::{ErrorKind, Quorlock};
     ///
     /// let locks = Quorlock::builder().nodes(["redis://127.0.0.1:1"]).build()?;
-    /// let (stop, stopped) = crossbeam_channel::bounded(0);
+    /// let (stop, stopped) = bounded(0);
     /// std::thread::spawn(move || drop(stop)); // a signal handler, for example
     /// let error = locks.lock_cancellable("orders/42", &stopped).unwrap_err();
     /// assert_eq!(error.kind(), ErrorKind::Cancelled);

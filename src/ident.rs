@@ -75,6 +75,29 @@ impl fmt::Display for Name {
     }
 }
 
+/// The name of a lock for `Debug`: as a literal, and not too long.
+pub(crate) struct NameText<'a>(pub(crate) &'a [u8]);
+
+impl fmt::Debug for NameText<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const SHOWN: usize = 80;
+        let Self(name) = *self;
+        let is_whole = match std::str::from_utf8(name) {
+            Ok(text) => {
+                let end = text.char_indices().nth(SHOWN).map_or(text.len(), |(end, _)| end);
+                write!(f, "{:?}", &text[..end])?;
+                end == text.len()
+            }
+            Err(_) => {
+                let end = name.len().min(SHOWN);
+                write!(f, "b\"{}\"", name[..end].escape_ascii())?;
+                end == name.len()
+            }
+        };
+        f.write_str(if is_whole { "" } else { ".." })
+    }
+}
+
 /// Where a node keeps the largest number of the lock with that key.
 pub(crate) fn fence_key(key: &[u8]) -> Vec<u8> {
     [b"{", key, b"}:fence"].concat()
@@ -147,5 +170,16 @@ mod tests {
         assert!(shown(b"orders/42").is_ok_and(|text| text == "lock \"orders/42\""));
         assert!(shown(b"\xff").is_ok_and(|text| text == "lock \"\\xff\""));
         assert!(shown(&[b'a'; 4_096]).is_ok_and(|text| text.len() < 100));
+    }
+
+    #[test]
+    fn names_are_literals_in_debug_output() {
+        let shown = |name: &[u8]| format!("{:?}", NameText(name));
+        assert_eq!(shown(b"orders/42"), r#""orders/42""#);
+        assert_eq!(shown(b"a\n\""), r#""a\n\"""#);
+        assert_eq!(shown(b"\xff\n"), r#"b"\xff\n""#);
+        assert_eq!(shown("ö".repeat(80).as_bytes()), format!("\"{}\"", "ö".repeat(80)));
+        assert_eq!(shown("ö".repeat(81).as_bytes()), format!("\"{}\"..", "ö".repeat(80)));
+        assert_eq!(shown(&[0xff; 81]), format!("b\"{}\"..", r"\xff".repeat(80)));
     }
 }
