@@ -201,7 +201,7 @@ fn lose(servers: &mut Servers, scene: Scene, round: usize) -> Findings {
             .map(|lock| {
                 let mutex = locks.mutex(format!("bench/{round}/{lock}")).renewal(renewal);
                 let left = TOGETHER_AFTER.saturating_sub(start.elapsed());
-                mutex.max_hold(Some(left)).lock().expect("healthy nodes")
+                mutex.max_hold(left).lock().expect("healthy nodes")
             })
             .collect(),
     };

@@ -19,6 +19,7 @@ use crate::process::Process;
 use crate::quorum::exact;
 use crate::skip;
 use crate::stats::NodeStats;
+use crate::with_lock::WithLockError;
 
 /// Distributed locks over a set of Redis masters.
 ///
@@ -133,8 +134,13 @@ impl Quorlock {
     /// While no majority of the nodes can be reached it goes on trying for
     /// [`no_quorum_timeout`](Builder::no_quorum_timeout). Where nodes that may have forgotten locks are in
     /// the way it waits until they are ready, [`max_ttl`](Builder::max_ttl) as a rule, and an event says
-    /// so. It is not reentrant: a thread that waits
-    /// for a lock that it holds itself waits until the TTL is over.
+    /// so.
+    ///
+    /// It is not reentrant. A thread that waits for a lock that it holds itself waits until another thread
+    /// gives the lock back, or until it is lost: for ever, where it is renewed and the guard is the thread's
+    /// own. That is no error, since guards can be sent to other threads. An event says so after a
+    /// second, if the lock was taken by this client, or a clone of it, and the
+    /// [`local_queue`](Builder::local_queue) is on.
     ///
     /// # Errors
     ///
@@ -204,10 +210,11 @@ impl Quorlock {
     /// # Examples
     ///
     /// ```
+    /// use quorlock::crossbeam_channel::bounded;
     /// use quorlock::{ErrorKind, Quorlock};
     ///
     /// let locks = Quorlock::builder().nodes(["redis://127.0.0.1:1"]).build()?;
-    /// let (stop, stopped) = crossbeam_channel::bounded(0);
+    /// let (stop, stopped) = bounded(0);
     /// std::thread::spawn(move || drop(stop)); // a signal handler, for example
     /// let error = locks.lock_cancellable("orders/42", &stopped).unwrap_err();
     /// assert_eq!(error.kind(), ErrorKind::Cancelled);
@@ -224,16 +231,67 @@ impl Quorlock {
     /// Runs `critical` while holding the exclusive lock `name`, and gives it back, also if
     /// `critical` panics.
     ///
+    /// A closure that returns a `Result` goes better with [`with_lock_fallible`](Self::with_lock_fallible):
+    /// here its result would be one in another.
+    ///
     /// # Errors
     ///
-    /// Those of [`lock`](Self::lock), and [`Lost`](ErrorKind::Lost) if the lock was lost while
-    /// `critical` ran: it has run then, but perhaps not alone.
+    /// [`NotLocked`](WithLockError::NotLocked) with those of [`lock`](Self::lock), and
+    /// [`Lost`](WithLockError::Lost) with the result of `critical` if the lock was lost while it ran: it has
+    /// run then, but perhaps not alone. Both turn into an [`Error`], by `?` as well.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # fn count_orders() -> usize { 0 }
+    /// # let locks = quorlock::Quorlock::builder().nodes(["redis://a"]).build()?;
+    /// let orders = locks.with_lock("orders", |_guard| count_orders())?;
+    /// # let _: usize = orders;
+    /// # Ok::<(), quorlock::Error>(())
+    /// ```
     pub fn with_lock<R>(
         &self,
         name: impl AsRef<[u8]>,
         critical: impl FnOnce(&Guard) -> R,
-    ) -> Result<R, Error> {
+    ) -> Result<R, WithLockError<R>> {
         self.mutex(name).with_lock(critical)
+    }
+
+    /// Runs `critical`, which returns a `Result`, while holding the exclusive lock `name`, and gives it back.
+    /// Its errors and those of the lock are of one type, so one `?` is enough.
+    ///
+    /// The type is any that an [`Error`] turns into: [`Error`] itself, one of your own that implements
+    /// `From<quorlock::Error>`, `Box<dyn std::error::Error>`, or that of `anyhow`. Where the compiler cannot
+    /// tell which, name it: `Ok::<_, MyError>(..)`.
+    ///
+    /// # Errors
+    ///
+    /// That of `critical`, whether the lock was held to its end or not. Otherwise those of
+    /// [`lock`](Self::lock), and [`Lost`](ErrorKind::Lost) if the lock was lost while `critical` ran. What it
+    /// returned by `Ok` is dropped then; [`with_lock`](Self::with_lock) gives it back.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use quorlock::Quorlock;
+    /// # fn load(_: u32) -> std::io::Result<String> { Ok(String::new()) }
+    /// # fn save(_: &str) -> std::io::Result<()> { Ok(()) }
+    ///
+    /// fn ship(locks: &Quorlock) -> Result<String, Box<dyn std::error::Error>> {
+    ///     locks.with_lock_fallible("orders/42", |guard| {
+    ///         let order = load(42)?; // an `std::io::Error`
+    ///         guard.check()?; // a `quorlock::Error`
+    ///         save(&order)?;
+    ///         Ok(order)
+    ///     })
+    /// }
+    /// ```
+    pub fn with_lock_fallible<T, E: From<Error>>(
+        &self,
+        name: impl AsRef<[u8]>,
+        critical: impl FnOnce(&Guard) -> Result<T, E>,
+    ) -> Result<T, E> {
+        self.mutex(name).with_lock_fallible(critical)
     }
 
     /// Has the nodes grant locks at once that would wait for [`max_ttl`](Builder::max_ttl) first, since they

@@ -139,12 +139,17 @@ impl Builder {
     /// them: 3 tolerate the loss of one, 5 of two. An even number tolerates no more than the odd
     /// one below it. A single one works too, and is only as safe as that one server. All clients
     /// must name the same set. There is no default.
-    pub fn nodes<I>(mut self, urls: I) -> Self
-    where
-        I: IntoIterator,
-        I::Item: Into<String>,
-    {
-        self.nodes = urls.into_iter().map(Into::into).collect();
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use quorlock::Quorlock;
+    /// Quorlock::builder().nodes(["redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.3"]);
+    /// let configured = vec!["redis://10.0.0.1".to_owned()];
+    /// Quorlock::builder().nodes(&configured);
+    /// ```
+    pub fn nodes(mut self, urls: impl IntoIterator<Item: AsRef<str>>) -> Self {
+        self.nodes = urls.into_iter().map(|url| url.as_ref().to_owned()).collect();
         self
     }
 
@@ -254,10 +259,10 @@ impl Builder {
     /// [`node_timeout`](Self::node_timeout). At its end the lock is lost, and given back. Its keys do
     /// not live longer than that either, whatever the TTL, should the holder crash.
     ///
-    /// Defaults to `None`: as long as the holder lives. Set it where a holder that hangs, but still
-    /// renews, must not keep everybody out for ever.
-    pub fn max_hold(mut self, max_hold: Option<Duration>) -> Self {
-        self.settings.max_hold = max_hold;
+    /// Defaults to no limit, which [`Duration::MAX`] is, too: as long as the holder lives. Set it where a holder
+    /// that hangs, but still renews, must not keep everybody out for ever.
+    pub fn max_hold(mut self, max_hold: Duration) -> Self {
+        self.settings.max_hold = Some(max_hold);
         self
     }
 
@@ -299,8 +304,8 @@ impl Builder {
     /// and on each node a key of some hundred bytes a name, for 24 hours after its last use. Switch it
     /// off where names are never used again, and so many that this is too much memory; all clients of
     /// the same names should agree.
-    pub fn fencing(mut self, fencing: bool) -> Self {
-        self.settings.fencing = fencing;
+    pub fn fencing(mut self, on: bool) -> Self {
+        self.settings.fencing = on;
         self
     }
 

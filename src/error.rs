@@ -68,6 +68,22 @@ pub enum ErrorKind {
     WrongKind,
 }
 
+/// A few words, the same for all errors of the kind: for the labels of figures, and behind a colon.
+impl fmt::Display for ErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Config => "wrong configuration",
+            Self::InvalidName => "invalid name",
+            Self::NoQuorum => "no quorum",
+            Self::Quarantined { .. } => "quarantined",
+            Self::Lost => "lock lost",
+            Self::Cancelled => "cancelled",
+            Self::Closed => "closed",
+            Self::WrongKind => "wrong kind of key",
+        })
+    }
+}
+
 impl Error {
     pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self(Box::new(Inner { kind, message: message.into(), faults: Vec::new() }))

@@ -8,6 +8,7 @@ use crossbeam_channel::Receiver;
 
 use crate::error::{Error, ErrorKind};
 use crate::held::Held;
+use crate::ident::NameText;
 use crate::loss;
 use crate::process::Process;
 use crate::quorum::{Basis, FencingToken, LossReason};
@@ -45,6 +46,16 @@ pub enum Mode {
     Fallback,
 }
 
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Quorum => "quorum",
+            Self::SingleNode => "single node",
+            Self::Fallback => "fallback",
+        })
+    }
+}
+
 impl Guard {
     pub(crate) fn new(tenancy: Tenancy) -> Self {
         Self { tenancy }
@@ -63,6 +74,12 @@ impl Guard {
     #[must_use]
     pub fn name(&self) -> &[u8] {
         self.held().claim().name().as_bytes()
+    }
+
+    /// The name of the lock as text; `None` if it is none, since names may be any bytes.
+    #[must_use]
+    pub fn name_str(&self) -> Option<&str> {
+        std::str::from_utf8(self.name()).ok()
     }
 
     /// What the lock rests on, as far as is known now.
@@ -126,17 +143,19 @@ impl Guard {
     /// [`Lost`](crate::ErrorKind::Lost), and the drop of a guard whose time is over send it as well. Ends
     /// without a message when the lock is given back and had not been lost.
     ///
-    /// Made for `crossbeam_channel::select!`. There is one message in all: who reads a second time, or
+    /// Made for `select!` of [`crossbeam_channel`]. There is one message in all: who reads a second time, or
     /// from a clone, finds the channel ended, which then says nothing.
     ///
     /// # Examples
     ///
     /// ```no_run
+    /// use quorlock::crossbeam_channel::select;
+    ///
     /// # let locks = quorlock::Quorlock::builder().nodes(["redis://a"]).build()?;
-    /// # let (_sender, work) = crossbeam_channel::unbounded::<u32>();
+    /// # let (_sender, work) = quorlock::crossbeam_channel::unbounded::<u32>();
     /// let guard = locks.lock("orders/42")?;
     /// loop {
-    ///     crossbeam_channel::select! {
+    ///     select! {
     ///         recv(guard.lost()) -> reason => break, // stop what the lock protects
     ///         recv(work) -> item => { /* .. */ }
     ///     }
@@ -213,7 +232,7 @@ impl Guard {
 impl fmt::Debug for Guard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Guard")
-            .field("name", self.held().claim().name())
+            .field("name", &NameText(self.name()))
             .field("mode", &self.mode())
             .field("token", &self.token())
             .field("remaining", &self.remaining())

@@ -124,18 +124,9 @@ impl Held {
         drop(lease);
         self.tell_holder(reason);
         Err(self.lost(&match reason {
-            LossReason::Expired => format!("its validity ended {} ago", rounded(ended_ago)),
-            LossReason::MaxHold => format!(
-                "it was held for as long as max_hold allows, which ended {} ago",
-                rounded(ended_ago)
-            ),
-            LossReason::KeysGone => {
-                "its keys were gone from a majority of the nodes before its time".to_owned()
-            }
-            LossReason::ClockStoodStill => {
-                "the clocks of most nodes went on further than ours, so its time may be over"
-                    .to_owned()
-            }
+            LossReason::Expired => format!("{reason} {} ago", rounded(ended_ago)),
+            LossReason::MaxHold => format!("{reason}, which ended {} ago", rounded(ended_ago)),
+            LossReason::KeysGone | LossReason::ClockStoodStill => reason.to_string(),
         }))
     }
 

@@ -77,7 +77,7 @@ impl fmt::Display for Name {
 
 impl fmt::Debug for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "\"{}\"", self.text())
+        NameText(self.as_bytes()).fmt(f)
     }
 }
 
@@ -86,6 +86,29 @@ pub(crate) fn text(bytes: &[u8]) -> String {
     match std::str::from_utf8(bytes) {
         Ok(text) if !text.contains(char::is_control) => text.to_owned(),
         _ => bytes.escape_ascii().to_string(),
+    }
+}
+
+/// The name of a lock for `Debug`: as a literal, and not too long.
+pub(crate) struct NameText<'a>(pub(crate) &'a [u8]);
+
+impl fmt::Debug for NameText<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const SHOWN: usize = 80;
+        let Self(name) = *self;
+        let is_whole = match std::str::from_utf8(name) {
+            Ok(text) => {
+                let end = text.char_indices().nth(SHOWN).map_or(text.len(), |(end, _)| end);
+                write!(f, "{:?}", &text[..end])?;
+                end == text.len()
+            }
+            Err(_) => {
+                let end = name.len().min(SHOWN);
+                write!(f, "b\"{}\"", name[..end].escape_ascii())?;
+                end == name.len()
+            }
+        };
+        f.write_str(if is_whole { "" } else { ".." })
     }
 }
 
@@ -165,5 +188,16 @@ mod tests {
         let expected = format!("lock \"{umlauts}\"");
         assert!(shown(umlauts.as_bytes()).is_ok_and(|text| text == expected), "none is left out");
         assert!(shown(b"two\nlines").is_ok_and(|text| text == "lock \"two\\nlines\""));
+    }
+
+    #[test]
+    fn names_are_literals_in_debug_output() {
+        let shown = |name: &[u8]| format!("{:?}", NameText(name));
+        assert_eq!(shown(b"orders/42"), r#""orders/42""#);
+        assert_eq!(shown(b"a\n\""), r#""a\n\"""#);
+        assert_eq!(shown(b"\xff\n"), r#"b"\xff\n""#);
+        assert_eq!(shown("ö".repeat(80).as_bytes()), format!("\"{}\"", "ö".repeat(80)));
+        assert_eq!(shown("ö".repeat(81).as_bytes()), format!("\"{}\"..", "ö".repeat(80)));
+        assert_eq!(shown(&[0xff; 81]), format!("b\"{}\"..", r"\xff".repeat(80)));
     }
 }

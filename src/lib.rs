@@ -40,12 +40,18 @@ mod simulation;
 mod skip;
 mod stats;
 mod tenancy;
+mod unwind;
 mod wake;
+mod with_lock;
 
 pub use client::Quorlock;
 pub use config::{Builder, Fallback, Renewal};
+/// The channels of [`Guard::lost`] and [`Quorlock::lock_cancellable`], in the version that this crate uses.
+#[doc(no_inline)]
+pub use crossbeam_channel;
 pub use error::{Error, ErrorKind, NodeFault};
 pub use guard::{Guard, Mode};
 pub use kinds::Mutex;
 pub use quorum::{FencingToken, LossReason};
 pub use stats::NodeStats;
+pub use with_lock::WithLockError;

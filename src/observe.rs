@@ -88,6 +88,17 @@ pub(crate) fn waits_for_nodes(name: &Name, why: &str, faults: &[NodeFault]) {
     );
 }
 
+/// A call without a deadline waits for a lock that its own thread took.
+pub(crate) fn waits_for_itself(name: &Name) {
+    tracing::warn!(
+        target: "quorlock",
+        lock = %name.text(),
+        "a thread waits for a lock that it took itself, and whose guard was not dropped: it waits for ever \
+         if it still has that guard, since locks are renewed and not reentrant; drop the guard first, or \
+         hand it on to the code that needs the lock, or wait with try_lock_for"
+    );
+}
+
 /// A server may drop keys of locks when its memory is full.
 pub(crate) fn evicts(node: &Arc<str>, policy: &str) {
     tracing::warn!(

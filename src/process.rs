@@ -1,12 +1,14 @@
-//! Which process this is: a child made by `fork` has all of its parent's memory, and none of its threads.
+//! Which process this is, and which thread.
 //!
+//! A child made by `fork` has all of its parent's memory, and none of its threads.
 //! What another thread held at that moment, a lock in memory for example, nobody gives back in the child.
 //! So it must not touch anything of a client that was built before: whatever users call, and whatever
 //! they drop, asks first. Nor can it build a client: `parking_lot` has one table of sleeping threads for the
 //! whole process, and the child's still names its parent's, whose memory is reused for its own.
 
+use std::cell::Cell;
 use std::process;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::error::{Error, ErrorKind};
 
@@ -46,4 +48,26 @@ impl Process {
                        or have the child start a program (exec). The parent's locks stay the parent's";
         Err(Error::new(ErrorKind::Closed, message))
     }
+}
+
+/// A thread of this process; no two that live or lived have the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ThreadNumber(u64);
+
+thread_local! {
+    /// Nothing in it has to be dropped, so it lives as long as its thread. `thread::current` panics when it is
+    /// called too late in a thread's end, and locks may be taken in the destructors of thread-locals.
+    static ME: Cell<Option<ThreadNumber>> = const { Cell::new(None) };
+}
+
+/// The calling thread; `None` where thread-locals are destroyed whatever they hold.
+pub(crate) fn this_thread() -> Option<ThreadNumber> {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let number = |me: &Cell<Option<ThreadNumber>>| {
+        let number = || ThreadNumber(NEXT.fetch_add(1, Ordering::Relaxed));
+        let number = me.get().unwrap_or_else(number);
+        me.set(Some(number));
+        number
+    };
+    ME.try_with(number).ok()
 }

@@ -9,14 +9,18 @@ use parking_lot::Mutex;
 use crate::claim::{Claim, Wanted};
 use crate::clock;
 use crate::held::Held;
+use crate::ident::Name;
+use crate::process::{ThreadNumber, this_thread};
 use crate::quorum::{
     Basis, Conclusion, LocalQueue, Mechanisms, Patience, Ticket, Time, Turn, Wake,
 };
 use crate::round::{Interrupts, Woken};
 use crate::tenancy::{Tenancy, Tenant};
 use manners::{Manner, Manners};
+use self_wait::SelfWait;
 
 mod manners;
+mod self_wait;
 
 /// The lines of one client; a name has one for as long as somebody holds it or wants it.
 ///
@@ -46,6 +50,9 @@ struct Key {
 struct Line {
     queue: LocalQueue<Slot>,
     holder: Weak<Held>,
+    /// The thread that has got the lock last, from the nodes or from another thread. Another one may have the
+    /// guard by now.
+    taken_by: Option<ThreadNumber>,
 }
 
 /// What is kept with each caller in line.
@@ -66,6 +73,7 @@ pub(crate) struct Spot {
 /// A caller's place in line. Dropping it leaves the line.
 pub(crate) struct Place<'a> {
     queues: &'a Queues,
+    name: &'a Name,
     spot: Spot,
     patience: Patience,
     woken: Option<Receiver<()>>,
@@ -75,6 +83,7 @@ pub(crate) struct Place<'a> {
     gave_way: bool,
     /// Somebody else had the lock when the nodes were asked.
     refused: bool,
+    self_wait: SelfWait,
 }
 
 /// What there was to see for a caller in line.
@@ -83,6 +92,8 @@ enum Looked {
         turn: Turn,
         /// See [`LocalQueue::is_held`].
         is_held: bool,
+        /// By a lock that the caller's own thread took.
+        by_itself: bool,
     },
     GiveWay(Time, Option<Arc<str>>),
     Given(Tenancy),
@@ -122,7 +133,12 @@ impl Queues {
     }
 
     /// A caller comes, who wants to wait in line for the lock, unless it wants to be `alone`.
-    pub(crate) fn enter(&self, wanted: &Wanted, patience: Patience, alone: bool) -> Place<'_> {
+    pub(crate) fn enter<'a>(
+        &'a self,
+        wanted: &'a Wanted,
+        patience: Patience,
+        alone: bool,
+    ) -> Place<'a> {
         let mut lines = self.lines.lock();
         lines.last_ticket += 1;
         let lease = lines.last_ticket;
@@ -133,23 +149,34 @@ impl Queues {
         });
         let queue = || LocalQueue::new(self.mechanisms);
         let line = lines.by_name.entry(key.clone());
-        let line = line.or_insert_with(|| Line { queue: queue(), holder: Weak::new() });
+        let new = || Line { queue: queue(), holder: Weak::new(), taken_by: None };
+        let line = line.or_insert_with(new);
         let slot = Slot { wake: None, handed: None };
         line.queue.enter(lease, wanted.terms, patience == Patience::Once, slot);
         drop(lines);
         let spot = Spot { key, lease };
-        let (waited, gave_way, refused) = (false, false, false);
-        Place { queues: self, spot, patience, woken: None, waited, gave_way, refused }
+        Place {
+            queues: self,
+            name: &wanted.name,
+            spot,
+            patience,
+            woken: None,
+            waited: false,
+            gave_way: false,
+            refused: false,
+            self_wait: SelfWait::default(),
+        }
     }
 
     /// `tenant` gives `held` back: whether the lock was handed to the next in line.
     pub(crate) fn hand_over(&self, held: &Arc<Held>, tenant: &Arc<Tenant>) -> bool {
         let Spot { key, lease } = held.spot();
-        let handed_over = self.change(key, |Line { queue, .. }, manner| {
+        let handed_over = self.change(key, |Line { queue, taken_by, .. }, manner| {
             let now = clock::now();
             let others = manner.is_some_and(|manner| manner.courtesy.others_wait(now));
             let passed = held.pass_on(tenant, |state| queue.hand_over(*lease, state, others, now));
             let Some((ticket, tenancy)) = passed else { return (None, Wake::Nobody) };
+            *taken_by = None;
             let (mut tenancy, wake) = (Some(tenancy), Wake::One(ticket));
             if let Some(slot) = queue.with(ticket) {
                 slot.handed = tenancy.take();
@@ -240,7 +267,11 @@ impl Place<'_> {
                 }
                 Looked::Turn { turn: Turn::Ask, .. } => return self.asks(),
                 Looked::Turn { turn: Turn::Held, .. } => return Next::Held,
-                Looked::Turn { turn: Turn::Wait(until), .. } => until,
+                Looked::Turn { turn: Turn::Wait(until), by_itself, .. } => {
+                    let for_itself = by_itself && self.patience == Patience::Forever;
+                    self.self_wait.goes_on(for_itself, self.name);
+                    until
+                }
             };
             let until = self.deadline().map_or(until, |deadline| deadline.min(until));
             match interrupts.wait(self.woken.as_ref().unwrap_or(&never()), until) {
@@ -292,6 +323,7 @@ impl Place<'_> {
                 manner.courtesy.granted(clock::now());
             }
             line.holder = Arc::downgrade(tenancy.held());
+            line.taken_by = this_thread();
             ((), Wake::Nobody)
         });
         // Only now: its end has to find it here.
@@ -301,16 +333,21 @@ impl Place<'_> {
 
     fn look(&mut self) -> Looked {
         let Self { queues, spot: Spot { key, lease: ticket }, woken, patience, .. } = self;
-        let looked = queues.change(key, |Line { queue, holder }, manner| {
+        let looked = queues.change(key, |Line { queue, holder, taken_by }, manner| {
             if let Some(tenancy) = queue.with(*ticket).and_then(|slot| slot.handed.take()) {
                 let valid = !tenancy.held().remaining().is_zero();
                 queue.take(*ticket, valid);
+                if valid {
+                    *taken_by = this_thread();
+                }
                 let looked = if valid { Looked::Given(tenancy) } else { Looked::Lost(tenancy) };
                 return (looked, Wake::Nobody);
             }
             let held_until = holder.upgrade().and_then(|held| held.held_until());
             let now = clock::now();
             let is_held = queue.is_held(held_until, now);
+            let by_itself =
+                held_until.is_some() && taken_by.is_some() && *taken_by == this_thread();
             let turn = queue.turn(*ticket, held_until, now);
             if turn == Turn::Ask
                 && *patience != Patience::Once
@@ -327,10 +364,10 @@ impl Place<'_> {
                 slot.wake = Some(sender);
                 *woken = Some(receiver);
             }
-            (Looked::Turn { turn, is_held }, Wake::Nobody)
+            (Looked::Turn { turn, is_held, by_itself }, Wake::Nobody)
         });
         // A line is there for as long as there is anybody in it.
-        looked.unwrap_or(Looked::Turn { turn: Turn::Ask, is_held: false })
+        looked.unwrap_or(Looked::Turn { turn: Turn::Ask, is_held: false, by_itself: false })
     }
 
     fn deadline(&self) -> Option<Time> {

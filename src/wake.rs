@@ -137,9 +137,9 @@ impl Hub {
         nudge.into_iter().for_each(|node| node.nudge(&self.nudges));
         for node in start {
             if let Err(error) = node.listen(&self.nudges, self.clone()) {
-                // There are waiters, who poll.
-                observe::no_thread(&error);
+                // There are waiters, who poll. Before the event, whose subscriber may panic.
                 self.state.lock().subscribers[node.index()].runs = false;
+                observe::no_thread(&error);
             }
         }
         Waiting { hub: self.clone(), channel, waiter }

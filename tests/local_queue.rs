@@ -149,9 +149,9 @@ fn the_longest_hold_counts_from_the_hand_over() {
     let servers = Servers::start(3);
     let locks = client(&servers);
     let mutex = locks.mutex(NAME).ttl(SHORT_TTL);
-    let guard = locked(mutex.clone().max_hold(Some(Duration::from_secs(500))).lock());
+    let guard = locked(mutex.clone().max_hold(Duration::from_secs(500)).lock());
     thread::scope(|scope| {
-        let brief = mutex.max_hold(Some(SHORT_TTL));
+        let brief = mutex.max_hold(SHORT_TTL);
         let next = waits(scope, move || locked(brief.lock()));
         guard.unlock().expect("it was ours all the time");
         let next = next.join().expect("no panic");
@@ -462,7 +462,7 @@ fn keys_that_outlive_the_terms_of_the_next_one_are_not_handed_over() {
             guard.extend(LONG).expect("three healthy nodes");
         }
         thread::scope(|scope| {
-            let limited = locks.mutex(NAME).max_hold(Some(TTL + TTL / 4));
+            let limited = locks.mutex(NAME).max_hold(TTL + TTL / 4);
             let next = waits(scope, move || locked(limited.lock()));
             guard.unlock().expect("it was ours all the time");
             let next = next.join().expect("no panic");

@@ -56,7 +56,7 @@ fn all_holders_are_told_before_anything_is_given_back() {
     let hold = |name: String, max_hold, renewal| {
         // Those that are not renewed live as long as they may be held, and longer.
         let ttl = if renewal == Renewal::Auto { TTL } else { max_hold * 2 };
-        let mutex = locks.mutex(name).ttl(ttl).max_hold(Some(max_hold)).renewal(renewal);
+        let mutex = locks.mutex(name).ttl(ttl).max_hold(max_hold).renewal(renewal);
         mutex.lock().expect("one of one")
     };
     let first = hold("first".to_owned(), FIRST, Renewal::Manual);

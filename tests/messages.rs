@@ -326,11 +326,11 @@ fn durations_read_as_a_human_writes_them() {
         three().backoff(Duration::from_micros(10), Duration::MAX),
         &["0.01 ms", "1 min at most"],
     );
-    wrong("max_hold", three().max_hold(Some(Duration::from_nanos(1))), &["200 ms"]);
+    wrong("max_hold", three().max_hold(Duration::from_nanos(1)), &["200 ms"]);
 
     let server = Server::start();
     let locks = client([server.url()]);
-    let guard = locks.mutex("kept").max_hold(Some(Duration::from_secs(11))).lock();
+    let guard = locks.mutex("kept").max_hold(Duration::from_secs(11)).lock();
     guard.expect("it is free").unlock().expect("one of one");
     let locks = builder([server.url()]).node_timeout(Duration::from_millis(250));
     let locks = locks.renewal(quorlock::Renewal::Manual).ttl(Duration::from_millis(600));

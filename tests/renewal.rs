@@ -466,7 +466,7 @@ fn no_key_lives_longer_than_the_longest_hold_needs() {
     const HOLD: Duration = Duration::from_secs(20);
 
     let servers = Servers::start(3);
-    let locks = build(settings(&servers).ttl(HOLD * 3).max_hold(Some(HOLD)));
+    let locks = build(settings(&servers).ttl(HOLD * 3).max_hold(HOLD));
     let guard = locks.lock(NAME).expect("three of three");
     let none_lives_longer = || {
         for server in servers.iter() {

@@ -12,9 +12,10 @@ use crate::clock;
 use crate::config::Renewal;
 use crate::error::Error;
 use crate::guard::Guard;
-use crate::ident::{Name, fence_key, release_channel};
+use crate::ident::{Name, NameText, fence_key, release_channel};
 use crate::node::{Part, Request, Script};
 use crate::quorum::{Patience, Terms};
+use crate::with_lock::WithLockError;
 
 static ACQUIRE: Script =
     Script::batched(include_str!("../../lua/mutex/acquire.lua"), "acquire", &BATCH);
@@ -123,8 +124,8 @@ impl Kind for MutexKind {
 #[must_use = "a handle does nothing until one of its calls is made"]
 pub struct Mutex {
     locks: Quorlock,
-    /// An invalid name is told by the first call that uses it.
-    name: Result<Name, Error>,
+    /// As it was given: a name that cannot be locked is told by the first call that uses it.
+    name: Box<[u8]>,
     ttl: Duration,
     renewal: Renewal,
     max_hold: Option<Duration>,
@@ -135,11 +136,23 @@ impl Mutex {
         let settings = locks.coordinator().settings();
         Self {
             locks: locks.clone(),
-            name: Name::new(&settings.key_prefix, name),
+            name: name.into(),
             ttl: settings.ttl,
             renewal: settings.renewal,
             max_hold: settings.max_hold,
         }
+    }
+
+    /// The name of the lock, without the key prefix: as it was given, also if it cannot be locked.
+    #[must_use]
+    pub fn name(&self) -> &[u8] {
+        &self.name
+    }
+
+    /// The name of the lock as text; `None` if it is none, since names may be any bytes.
+    #[must_use]
+    pub fn name_str(&self) -> Option<&str> {
+        std::str::from_utf8(&self.name).ok()
     }
 
     /// How long this lock lives without being extended, in the range that
@@ -157,9 +170,10 @@ impl Mutex {
     }
 
     /// The longest that this lock may be held in all, as
-    /// [`Builder::max_hold`](crate::Builder::max_hold) describes. Defaults to what is set there.
-    pub fn max_hold(mut self, max_hold: Option<Duration>) -> Self {
-        self.max_hold = max_hold;
+    /// [`Builder::max_hold`](crate::Builder::max_hold) describes. Defaults to what is set there;
+    /// [`Duration::MAX`] lifts that limit.
+    pub fn max_hold(mut self, max_hold: Duration) -> Self {
+        self.max_hold = Some(max_hold);
         self
     }
 
@@ -216,11 +230,29 @@ impl Mutex {
     /// # Errors
     ///
     /// Those of [`Quorlock::with_lock`].
-    pub fn with_lock<R>(&self, critical: impl FnOnce(&Guard) -> R) -> Result<R, Error> {
-        let guard = self.lock()?;
+    pub fn with_lock<R>(&self, critical: impl FnOnce(&Guard) -> R) -> Result<R, WithLockError<R>> {
+        let guard = self.lock().map_err(WithLockError::NotLocked)?;
         let result = critical(&guard);
-        guard.finish()?;
-        Ok(result)
+        match guard.finish() {
+            Ok(()) => Ok(result),
+            Err(error) => Err(WithLockError::Lost { error, result }),
+        }
+    }
+
+    /// Runs `critical`, which returns a `Result`, while holding the lock, as
+    /// [`Quorlock::with_lock_fallible`] does.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Quorlock::with_lock_fallible`].
+    pub fn with_lock_fallible<T, E: From<Error>>(
+        &self,
+        critical: impl FnOnce(&Guard) -> Result<T, E>,
+    ) -> Result<T, E> {
+        match self.with_lock(critical) {
+            Ok(result) | Err(WithLockError::Lost { result: result @ Err(_), .. }) => result,
+            Err(error) => Err(Error::from(error).into()),
+        }
     }
 
     fn acquire_at_last(&self, cancel: Option<&Receiver<()>>) -> Result<Guard, Error> {
@@ -248,18 +280,19 @@ impl Mutex {
             allowance: settings.allowance(),
         };
         let terms = terms.ending_with_the_hold();
-        let wanted = Wanted { kind: &MutexKind, name: self.name.clone()?, terms };
+        let name = Name::new(&settings.key_prefix, &self.name)?;
+        let wanted = Wanted { kind: &MutexKind, name, terms };
         Ok(coordinator.acquire(&wanted, patience, cancel)?.map(Guard::new))
     }
 }
 
 impl fmt::Debug for Mutex {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut shown = f.debug_struct("Mutex");
-        match &self.name {
-            Ok(name) => shown.field("name", name),
-            Err(error) => shown.field("name", &format_args!("{error}")),
-        };
-        shown.field("ttl", &self.ttl).finish()
+        f.debug_struct("Mutex")
+            .field("name", &NameText(&self.name))
+            .field("ttl", &self.ttl)
+            .field("renewal", &self.renewal)
+            .field("max_hold", &self.max_hold)
+            .finish_non_exhaustive()
     }
 }

@@ -1,5 +1,6 @@
 //! What is known of a lock that was granted: until when it is ours, and when to renew it.
 
+use std::fmt;
 use std::time::Duration;
 
 use super::{Allowance, Basis, Time};
@@ -19,6 +20,20 @@ pub enum LossReason {
     /// machine does that is suspended, or those clocks were set. The time of the lock may be over, and
     /// our own clock does not show it.
     ClockStoodStill,
+}
+
+/// Half a sentence, for what comes behind "the lock is lost:".
+impl fmt::Display for LossReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Expired => "its validity ended",
+            Self::KeysGone => "its keys were gone from a majority of the nodes before its time",
+            Self::MaxHold => "it was held for as long as max_hold allows",
+            Self::ClockStoodStill => {
+                "the clocks of most nodes went on further than ours, so its time may be over"
+            }
+        })
+    }
 }
 
 /// What holding a lock was agreed to mean.

@@ -248,7 +248,7 @@ fn work_longer_than_the_ttl_keeps_its_lock(world: &mut World) {
 fn the_longest_hold_is_kept_to(world: &mut World) {
     let (locks, other) = (world.client(), world.client());
     let start = Instant::now();
-    let mutex = locks.mutex("orders/42").ttl(SHORT_TTL).max_hold(Some(SHORT_TTL * 3 / 2));
+    let mutex = locks.mutex("orders/42").ttl(SHORT_TTL).max_hold(SHORT_TTL * 3 / 2);
     let guard = mutex.lock().expect("a majority is healthy");
     assert_eq!(guard.lost().recv_timeout(TTL), Ok(LossReason::MaxHold));
     assert!(start.elapsed() >= SHORT_TTL * 3 / 2);

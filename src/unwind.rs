@@ -1,0 +1,34 @@
+//! What may be used on, after a panic was caught around it.
+//!
+//! The compiler cannot see it: behind all of these types are mutexes without poisoning, and boxed causes.
+//! It is true, since no panic of a caller's code leaves their state half changed:
+//! - The caller's code (closures of `with_lock`, names that are made by `as_ref`, callbacks of `on_lost` and
+//!   what they own, subscribers of our events) runs while none of our mutexes is locked.
+//! - A call that unwinds on the way drops what it has of the lock: its attempt sends the releases that are due,
+//!   and its place in the local queue is left.
+//! - A guard that unwinds gives its lock back. A guard that stays says by the clock what is left of the lock, as
+//!   ever.
+//! - Errors and faults never change once they are made.
+//! - Embedded nodes are reached by connections and by handles, and run no caller's code.
+
+use std::panic::{RefUnwindSafe, UnwindSafe};
+
+use crate::client::Quorlock;
+#[cfg(feature = "embedded")]
+use crate::embedded::Node;
+use crate::error::NodeFault;
+use crate::guard::Guard;
+
+impl UnwindSafe for Quorlock {}
+impl RefUnwindSafe for Quorlock {}
+
+impl UnwindSafe for Guard {}
+impl RefUnwindSafe for Guard {}
+
+impl UnwindSafe for NodeFault {}
+impl RefUnwindSafe for NodeFault {}
+
+#[cfg(feature = "embedded")]
+impl UnwindSafe for Node {}
+#[cfg(feature = "embedded")]
+impl RefUnwindSafe for Node {}

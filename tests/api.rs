@@ -1,0 +1,228 @@
+//! The public interface as its users meet it: what compiles, and what reads as text.
+
+mod support;
+
+use std::fmt;
+use std::panic::{RefUnwindSafe, UnwindSafe, catch_unwind};
+use std::time::Duration;
+
+use quorlock::crossbeam_channel::{Receiver, bounded, select};
+use quorlock::{
+    Builder, Error, ErrorKind, Guard, LossReason, Mode, Mutex, NodeFault, Quorlock, Renewal,
+    WithLockError,
+};
+use support::Servers;
+use support::clients::connected;
+
+/// Long enough for a busy machine to keep every lock of a test alive.
+const TTL: Duration = Duration::from_secs(20);
+
+const NAME: &str = "orders/42";
+const KEY: &str = "quorlock:orders/42";
+
+fn settings(servers: &Servers) -> Builder {
+    // Fresh servers have forgotten nothing, and need not be waited for.
+    Quorlock::builder()
+        .restart_quarantine(false)
+        .nodes(servers.urls())
+        .ttl(TTL)
+        .max_ttl(TTL)
+        .node_timeout(Duration::from_secs(5))
+}
+
+#[test]
+fn nodes_are_anything_that_reads_as_text() {
+    const URLS: [&str; 2] = ["redis://127.0.0.1:1", "redis://127.0.0.1:2"];
+    let owned: Vec<String> = URLS.map(str::to_owned).into();
+    let builders = [
+        Quorlock::builder().nodes(URLS),
+        Quorlock::builder().nodes(&URLS),
+        Quorlock::builder().nodes(URLS.as_slice()),
+        Quorlock::builder().nodes(&owned),
+        Quorlock::builder().nodes(owned.iter()),
+        Quorlock::builder().nodes(owned.clone()),
+        Quorlock::builder().nodes(owned.iter().map(|url| std::borrow::Cow::from(url.as_str()))),
+        Quorlock::builder().nodes("redis://127.0.0.1:1,redis://127.0.0.1:2".split(',')),
+    ];
+    for builder in builders {
+        let locks = builder.build().expect("valid settings");
+        assert!(locks.node_stats().iter().map(|node| &node.node).eq(URLS.iter()));
+    }
+}
+
+/// Setters of one sort take one type, on the builder and on a handle.
+#[test]
+fn setters_are_alike() {
+    let _: [fn(Builder, Duration) -> Builder; 6] = [
+        Builder::ttl,
+        Builder::max_ttl,
+        Builder::node_timeout,
+        Builder::no_quorum_timeout,
+        Builder::max_hold,
+        Builder::clock_tolerance,
+    ];
+    let _: [fn(Builder, bool) -> Builder; 3] =
+        [Builder::restart_quarantine, Builder::fencing, Builder::local_queue];
+    let _: [fn(Builder, &'static str) -> Builder; 2] = [Builder::key_prefix, Builder::set_name];
+    let _: fn(Builder, Renewal) -> Builder = Builder::renewal;
+    let _: [fn(Mutex, Duration) -> Mutex; 2] = [Mutex::ttl, Mutex::max_hold];
+    let _: fn(Mutex, Renewal) -> Mutex = Mutex::renewal;
+}
+
+#[test]
+fn the_longest_duration_is_no_limit_of_a_hold() {
+    let servers = Servers::start(1);
+    let hold = Duration::from_secs(6);
+    let locks = connected(settings(&servers).max_hold(hold));
+    // The keys of a lock live no longer than it may be held.
+    let keys_live = |mutex: Mutex| {
+        let guard = mutex.lock().expect("one node");
+        let left = servers[0].pttl(KEY);
+        guard.unlock().expect("one node");
+        Duration::from_millis(u64::try_from(left).expect("it is there"))
+    };
+    assert!(keys_live(locks.mutex(NAME)) < TTL / 2);
+    assert!(keys_live(locks.mutex(NAME).max_hold(Duration::MAX)) > TTL / 2);
+    let almost = Duration::MAX.saturating_sub(Duration::from_nanos(1));
+    assert!(keys_live(locks.mutex(NAME).max_hold(almost)) > TTL / 2);
+    let builder = || settings(&servers).max_hold(hold).max_hold(Duration::MAX);
+    assert!(keys_live(connected(builder()).mutex(NAME)) > TTL / 2);
+}
+
+#[test]
+fn names_read_as_text_where_they_are() {
+    let servers = Servers::start(1);
+    let locks = connected(settings(&servers));
+    let mutex = locks.mutex("größe \"42\"").ttl(TTL).max_hold(TTL);
+    assert_eq!((mutex.name(), mutex.name_str()), ("größe \"42\"".as_bytes(), Some("größe \"42\"")));
+    let shown = format!("{mutex:?}");
+    let expected =
+        r#"Mutex { name: "größe \"42\"", ttl: 20s, renewal: Auto, max_hold: Some(20s), .. }"#;
+    assert_eq!(shown, expected);
+    let guard = mutex.lock().expect("one node");
+    assert_eq!((guard.name(), guard.name_str()), (mutex.name(), mutex.name_str()));
+    let shown = format!("{guard:?}");
+    assert!(shown.starts_with(r#"Guard { name: "größe \"42\"", mode: SingleNode, "#), "{shown}");
+    guard.unlock().expect("one node");
+
+    let guard = locks.lock(b"\xff\n").expect("one node");
+    assert_eq!((guard.name(), guard.name_str()), (b"\xff\n".as_slice(), None));
+    assert!(format!("{guard:?}").starts_with(r#"Guard { name: b"\xff\n", "#), "{guard:?}");
+    guard.unlock().expect("one node");
+
+    // One that cannot be locked has it all the same.
+    let nameless = locks.mutex("");
+    assert_eq!(nameless.name_str(), Some(""));
+    nameless.lock().expect_err("it has no name");
+}
+
+#[test]
+fn words_for_people() {
+    fn said<T: fmt::Display>(all: impl IntoIterator<Item = T>) -> Vec<String> {
+        let all: Vec<_> = all.into_iter().map(|one| one.to_string()).collect();
+        for word in &all {
+            let is_plain = |c: char| c.is_lowercase() || " ,_".contains(c);
+            assert!(!word.is_empty() && word.chars().all(is_plain), "not as in a sentence: {word}");
+        }
+        all
+    }
+    assert_eq!(
+        said([Mode::Quorum, Mode::SingleNode, Mode::Fallback]),
+        ["quorum", "single node", "fallback"]
+    );
+    let ready_in = Duration::from_secs(7);
+    assert_eq!(
+        said([
+            ErrorKind::Config,
+            ErrorKind::InvalidName,
+            ErrorKind::NoQuorum,
+            ErrorKind::Quarantined { ready_in },
+            ErrorKind::Lost,
+            ErrorKind::Cancelled,
+            ErrorKind::Closed,
+            ErrorKind::WrongKind,
+        ]),
+        [
+            "wrong configuration",
+            "invalid name",
+            "no quorum",
+            "quarantined",
+            "lock lost",
+            "cancelled",
+            "closed",
+            "wrong kind of key",
+        ]
+    );
+    let reasons = said([
+        LossReason::Expired,
+        LossReason::KeysGone,
+        LossReason::MaxHold,
+        LossReason::ClockStoodStill,
+    ]);
+    let words = ["validity ended", "keys were gone", "max_hold", "the clocks of most nodes"];
+    for (reason, words) in reasons.iter().zip(words) {
+        assert!(reason.contains(words), "{reason}");
+    }
+    assert_eq!(
+        format!("[{:>12}|{:<8}]", Mode::SingleNode, ErrorKind::Lost),
+        "[ single node|lock lost]"
+    );
+}
+
+/// The channels are those of the crate that is exported, macros included.
+#[test]
+fn channels_come_with_the_crate() {
+    let servers = Servers::start(1);
+    let locks = connected(settings(&servers));
+    let guard = locks.lock(NAME).expect("one node");
+    let lost: &Receiver<LossReason> = guard.lost();
+    select! {
+        recv(lost) -> reason => panic!("{reason:?}"),
+        default => {}
+    }
+    let (cancel, cancelled) = bounded(1);
+    cancel.send(()).expect("there is room");
+    let error = locks.lock_cancellable(NAME, &cancelled).expect_err("cancelled");
+    assert_eq!(error.kind(), ErrorKind::Cancelled);
+    guard.unlock().expect("one node");
+}
+
+fn survives_panics<T: UnwindSafe + RefUnwindSafe>() {}
+
+#[test]
+fn a_client_can_be_used_on_after_a_panic() {
+    survives_panics::<Quorlock>();
+    survives_panics::<Builder>();
+    survives_panics::<Mutex>();
+    survives_panics::<Guard>();
+    survives_panics::<Error>();
+    survives_panics::<NodeFault>();
+    survives_panics::<WithLockError<u32>>();
+    #[cfg(feature = "embedded")]
+    survives_panics::<quorlock::embedded::Nodes>();
+
+    let servers = Servers::start(1);
+    let locks = connected(settings(&servers));
+    let (mutex, kept) = (locks.mutex(NAME), locks.lock("kept").expect("one node"));
+    let panics = || -> u32 { std::panic::resume_unwind(Box::new("inside")) };
+    let panicked = [
+        catch_unwind(|| locks.with_lock(NAME, |_| panics()).map_err(Error::from)),
+        catch_unwind(|| locks.with_lock_fallible(NAME, |_| Ok(panics()))),
+        catch_unwind(|| mutex.lock().map(|_guard| panics())),
+        catch_unwind(|| kept.check().map(|()| panics())),
+        catch_unwind(|| locks.lock(PanicsAsName).map(|_guard| 0)),
+    ];
+    assert!(panicked.iter().all(Result::is_err), "{panicked:?}");
+    kept.check().expect("it was ours all the time");
+    mutex.lock().expect("it was given back").unlock().expect("one node");
+    kept.unlock().expect("one node");
+    servers.wait_no_keys();
+}
+
+struct PanicsAsName;
+
+impl AsRef<[u8]> for PanicsAsName {
+    fn as_ref(&self) -> &[u8] {
+        std::panic::resume_unwind(Box::new("no name"))
+    }
+}
