@@ -36,6 +36,10 @@ fn main() {
         ),
         trial("process_exit_also_flushes", endings::process_exit_also_flushes),
         trial(
+            "a_client_that_was_closed_is_waited_for_no_longer",
+            endings::a_client_that_was_closed_is_waited_for_no_longer,
+        ),
+        trial(
             "a_killed_holder_frees_the_lock_after_its_ttl",
             endings::a_killed_holder_frees_the_lock_after_its_ttl,
         ),
