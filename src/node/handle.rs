@@ -106,19 +106,21 @@ impl Node {
         self.index
     }
 
-    /// Asks the node; the answer goes to `sink`, at once if the node is known to be down.
+    /// Asks the node; the answer goes to `sink`. At once if the node is known to be down; but where an
+    /// attempt to take a lock waits for a try to connect, the worker makes one now.
     pub(crate) fn ask(&self, ask: Ask, sink: &Arc<impl Sink + 'static>) {
-        let not_sent = match self.shared.link.fault() {
-            Some(fault) => fault,
+        let waits = matches!(ask, Ask::Taking(_)) && self.set.waits_for_a_try(self.index);
+        let undelivered = match self.shared.link.fault().filter(|_| !waits) {
+            Some(fault) => Undelivered { failure: Failure::NotSent, fault },
             None => {
                 let job = Job::Ask { ask, sink: sink.clone(), written: false };
-                match self.mailbox.send(job) {
-                    Ok(()) => return,
-                    Err(refused) => self.refused(refused).0,
-                }
+                let Err(refused) = self.mailbox.send(job) else { return };
+                // That there is no room says nothing of whether the node can be reached.
+                let failure = if waits { Failure::Error } else { Failure::NotSent };
+                Undelivered { failure, fault: self.refused(refused).0 }
             }
         };
-        sink.answer(self.index, Err(Undelivered { failure: Failure::NotSent, fault: not_sent }));
+        sink.answer(self.index, Err(undelivered));
     }
 
     /// Has the node forget a lock, now or when it comes back. Never blocks, and never gets lost
