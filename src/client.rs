@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::Receiver;
@@ -27,7 +28,8 @@ use crate::with_lock::WithLockError;
 /// hand clones to threads. Locks are taken by name; the names are any bytes, up to 4096 of them.
 ///
 /// The end of the last clone waits until all releases that are queued are answered, at most the
-/// node timeout. So does the normal end of the process, for clones in statics.
+/// node timeout. So does the normal end of the process, for clones in statics. Neither waits for a client
+/// that was [closed](Self::close).
 ///
 /// [`std::process::exit`] runs no destructors, so it gives back no lock whose guard is still there: such a
 /// lock ends with its TTL, for nobody renews it any more. What guards have given back before is still
@@ -60,8 +62,8 @@ pub struct Quorlock {
 /// Ends with the last clone, while guards may keep the coordinator alive for longer.
 struct Shared {
     coordinator: Arc<Coordinator>,
-    /// Whether its end waits for the releases that are queued.
-    waits: bool,
+    /// Whether its end waits for the releases that are queued. Not once it was closed.
+    waits: AtomicBool,
     /// Those that were started along with this client, and end after it.
     #[cfg(feature = "embedded")]
     nodes: std::sync::OnceLock<crate::embedded::Nodes>,
@@ -80,7 +82,7 @@ impl Quorlock {
         exit::wait_for(coordinator.unanswered(), coordinator.settings().flush_timeout());
         let shared = Shared {
             coordinator,
-            waits: true,
+            waits: AtomicBool::new(true),
             #[cfg(feature = "embedded")]
             nodes: std::sync::OnceLock::new(),
         };
@@ -331,8 +333,9 @@ impl Quorlock {
     /// until their guards are dropped.
     ///
     /// Waits up to `timeout` until what was given back before is free: until its releases are
-    /// answered by all nodes that can be reached, and those are a majority. If this is the last clone, its
-    /// end waits no longer than that.
+    /// answered by all nodes that can be reached, and those are a majority. Neither the end of the other
+    /// clones nor the end of the process waits any longer. So a guard that outlives this call is best given
+    /// back by [`Guard::unlock`], which waits by itself.
     ///
     /// # Errors
     ///
@@ -345,10 +348,9 @@ impl Quorlock {
         coordinator.close();
         let told = exit::flush(coordinator.unanswered(), until)
             && clock::poll(until, || coordinator.majority_told());
-        if let Some(mut last) = Arc::into_inner(self.shared) {
-            // How long it may take was for the caller to say.
-            last.waits = false;
-        }
+        // How long it may take was for the caller to say, for all clones and for the end of the process.
+        self.shared.waits.store(false, Ordering::SeqCst);
+        exit::wait_no_more_for(coordinator.unanswered());
         if told {
             return Ok(());
         }
@@ -385,7 +387,7 @@ impl Drop for Shared {
             std::mem::forget(self.coordinator.clone());
             #[cfg(feature = "embedded")]
             std::mem::forget(self.nodes.get().cloned());
-        } else if self.waits {
+        } else if *self.waits.get_mut() {
             let until = clock::now().after(self.coordinator.settings().flush_timeout());
             exit::flush(self.coordinator.unanswered(), until);
         }

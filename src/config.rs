@@ -66,8 +66,10 @@ pub enum Fallback {
     /// **Weaker, and it says so**: [`Guard::mode`](crate::Guard::mode) is
     /// [`Fallback`](crate::Mode::Fallback), and an event tells. Clients that fall back exclude each
     /// other, since all of them name the same first node. They also ask it before they believe a majority
-    /// of the others. That costs the node timeout while it hangs, and grants nothing where the caller's own
-    /// deadline is over before. Clients without this setting would not ask it, so all clients of the nodes
+    /// of the others; while it is down, each attempt tries to connect to it. That costs up to 5 ms where
+    /// the connection is refused, and up to the [`node_timeout`](Builder::node_timeout) an attempt where the first
+    /// node hangs or its host does not answer; and it grants nothing where the caller's own deadline is over
+    /// before. Clients without this setting would not ask it, so all clients of the nodes
     /// must agree on it: the others get [`Config`](crate::ErrorKind::Config).
     ///
     /// While the first node answers and does not grant, nobody gets a lock: somebody may hold it there
@@ -78,8 +80,9 @@ pub enum Fallback {
     /// **Two clients hold one lock** where one holds it by the first node alone, and the first node cannot
     /// be reached by another one, who is granted it by a majority of the others. So it is where the network
     /// is cut between the first node and the others, with clients on both sides: for as long as it is cut.
-    /// And so it is where the first node dies or hangs just when the others come back: until the holder's
-    /// lock, which cannot be renewed, ends with its TTL.
+    /// And so it is where the first node is down or hangs when the others come back. If it stays so, the
+    /// holder's lock cannot be renewed, and ends with its TTL. If it is back a moment after the other client's
+    /// try to connect has failed, the lock ends with the holder's next renewal that reaches the others.
     ///
     /// Nobody falls back to a first node that restarted during the outage, before a majority is back. It may
     /// have forgotten locks. And a single empty node tells nobody how other clients are configured, nor how

@@ -29,6 +29,13 @@ pub(crate) fn wait_for(unanswered: &Arc<AtomicUsize>, timeout: Duration) {
     clients.push(Client { unanswered: Arc::downgrade(unanswered), timeout });
 }
 
+/// From now on the end of the process does not wait for them.
+pub(crate) fn wait_no_more_for(unanswered: &Arc<AtomicUsize>) {
+    CLIENTS
+        .lock()
+        .retain(|client| !std::ptr::eq(client.unanswered.as_ptr(), Arc::as_ptr(unanswered)));
+}
+
 /// Waits until everything that is counted by `unanswered` is answered, at most until `until`. Says
 /// whether it is.
 pub(crate) fn flush(unanswered: &AtomicUsize, until: Time) -> bool {

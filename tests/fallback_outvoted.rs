@@ -7,6 +7,7 @@ mod support;
 
 use std::io::Write;
 use std::net::TcpStream;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use quorlock::{Builder, ErrorKind, Fallback, Mode, Quorlock, Renewal};
@@ -18,6 +19,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 const TTL: Duration = Duration::from_secs(10);
 /// How long the majority is there, with clients that want the lock, while it is held.
 const TRIED: Duration = Duration::from_millis(1_500);
+const NODE_TIMEOUT: Duration = Duration::from_secs(1);
 const NAME: &str = "orders/42";
 
 fn rounds() -> u32 {
@@ -30,7 +32,7 @@ fn builder(servers: &Servers) -> Builder {
         .nodes(servers.urls())
         .ttl(TTL)
         .max_ttl(TTL)
-        .node_timeout(Duration::from_secs(1))
+        .node_timeout(NODE_TIMEOUT)
         .no_quorum_timeout(LIMIT)
         .fallback(Fallback::SingleNode { after: Duration::from_millis(300) })
 }
@@ -117,6 +119,88 @@ fn a_first_node_that_is_busy_is_not_outvoted() {
 #[test]
 fn a_first_node_whose_clock_is_set_forward_is_not_outvoted() {
     nobody_is_outvoted(true, |first| first.set_clock(30), "may have");
+}
+
+/// The first node is away for so long that clients pause between their tries to connect, and comes back empty.
+/// The others are back as long after it. Whether another client was granted the lock while the first one's was
+/// valid.
+fn is_passed_over(renewal: Renewal, others_after: Duration) -> bool {
+    const AWAY: Duration = Duration::from_secs(3);
+    /// The longest pause between two tries is a second.
+    const PAUSED: Duration = Duration::from_millis(1_500);
+
+    let mut servers = Servers::start(3);
+    let (first, second) = (admitted(builder(&servers)), admitted(builder(&servers)));
+    servers.iter_mut().skip(1).for_each(Server::pause);
+    let guard = first.mutex(NAME).renewal(renewal).lock().expect("it falls back");
+    assert_eq!(guard.mode(), Mode::Fallback);
+    servers[0].kill();
+    thread::sleep(AWAY);
+    servers[0].restart_empty();
+    thread::sleep(others_after);
+    servers.iter_mut().skip(1).for_each(Server::resume);
+    let began = Instant::now();
+    while began.elapsed() < PAUSED {
+        if let Ok(Some(other)) = second.try_lock(NAME) {
+            return guard.check().is_ok() && other.check().is_ok();
+        }
+    }
+    // A renewal that met the other client on one of the others would have ended it.
+    let kept = guard.check().is_ok();
+    assert!(kept || renewal == Renewal::Auto, "it was not renewed, and its time is not over");
+    false
+}
+
+/// A client that cannot reach the first node since it pauses between two tries to connect knows nothing of it.
+#[test]
+fn a_first_node_that_is_back_is_not_passed_over_for_a_pause_between_tries() {
+    let cases = [(Renewal::Manual, 0), (Renewal::Manual, 300), (Renewal::Auto, 0)];
+    let passed_over = thread::scope(|scope| {
+        let cases = cases.map(|(renewal, after)| {
+            let after = Duration::from_millis(after);
+            scope.spawn(move || (0..rounds()).filter(|_| is_passed_over(renewal, after)).count())
+        });
+        cases.map(|case| case.join().expect("no panic"))
+    });
+    assert_eq!(passed_over, [0; 3], "two valid guards, so often in {} rounds each", rounds());
+}
+
+/// A first node that is down, and refuses connections, costs an attempt no more than that.
+#[test]
+fn a_first_node_that_is_dead_does_not_hold_up_the_others() {
+    let mut servers = Servers::start(3);
+    let locks = admitted(builder(&servers));
+    servers[0].kill();
+    wait_until("it is seen that the first node is dead", LIMIT, || {
+        locks.lock(NAME).expect("a majority").unlock().expect("a majority");
+        !locks.node_stats()[0].connected
+    });
+    let mut fastest = LIMIT;
+    for _ in 0..20 {
+        let began = Instant::now();
+        let guard = locks.lock(NAME).expect("a majority");
+        fastest = fastest.min(began.elapsed());
+        guard.unlock().expect("a majority");
+    }
+    assert!(fastest < Duration::from_millis(200), "each of 20 locks took {fastest:?}");
+}
+
+/// One that hangs is waited for, by each attempt, for the node timeout at most; then the others are enough.
+#[test]
+fn a_first_node_that_hangs_costs_each_attempt_the_node_timeout_at_most() {
+    let mut servers = Servers::start(3);
+    let locks = admitted(builder(&servers));
+    servers[0].pause();
+    for known in [false, true, true] {
+        let began = Instant::now();
+        let guard = locks.try_lock(NAME).expect("a majority").expect("it is free");
+        let took = began.elapsed();
+        assert!(took < NODE_TIMEOUT * 2, "it took {took:?} (known to be down: {known})");
+        guard.unlock().expect("a majority");
+        wait_until("it is known that the first node hangs", LIMIT, || {
+            !locks.node_stats()[0].connected
+        });
+    }
 }
 
 /// `lock()` waits the first node's quarantine out, and gets the lock then.

@@ -106,20 +106,22 @@ impl Node {
         self.index
     }
 
-    /// Asks the node; the answer goes to `sink`, at once if the node is known to be down.
+    /// Asks the node; the answer goes to `sink`. At once if the node is known to be down; but where an
+    /// attempt to take a lock waits for a try to connect, the worker makes one now.
     pub(crate) fn ask(&self, ask: Ask, sink: &Arc<impl Sink + 'static>) {
         let takes = matches!(ask, Ask::Taking(_));
-        let not_sent = match self.shared.link.fault() {
-            Some(fault) => fault,
+        let waits = takes && self.set.waits_for_a_try(self.index);
+        let (failure, fault) = match self.shared.link.fault().filter(|_| !waits) {
+            Some(fault) => (Failure::NotSent, fault),
             None => {
                 let job = Job::Ask { ask, sink: sink.clone(), written: false };
-                match self.mailbox.send(job) {
-                    Ok(()) => return,
-                    Err(refused) => self.refused(refused).0,
-                }
+                let Err(refused) = self.mailbox.send(job) else { return };
+                // That there is no room says nothing of whether the node can be reached.
+                let failure = if waits { Failure::Error } else { Failure::NotSent };
+                (failure, self.refused(refused).0)
             }
         };
-        sink.answer(self.index, Err(Undelivered::new(Failure::NotSent, not_sent, takes)));
+        sink.answer(self.index, Err(Undelivered::new(failure, fault, takes)));
     }
 
     /// Has the node forget a lock, now or when it comes back. Never blocks, and never gets lost

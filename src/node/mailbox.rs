@@ -106,6 +106,12 @@ impl Mailbox {
         jobs.extend(state.jobs.drain(..room));
     }
 
+    /// Puts jobs back that were taken, before what has come since.
+    pub(super) fn put_back(&self, jobs: Vec<Job>) {
+        let mut state = self.state.lock();
+        jobs.into_iter().rev().for_each(|job| state.jobs.push_front(job));
+    }
+
     fn change(&self, change: impl FnOnce(&mut State)) {
         let mut state = self.state.lock();
         change(&mut state);

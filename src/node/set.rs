@@ -15,7 +15,7 @@ use crate::error::NodeFault;
 use crate::observe;
 use crate::quorum::{
     Chance, ClockNews, ClockVerdict, Configuration, Grants, Look, Mechanisms, NextLook, Offset,
-    SetTime, Standing, Time, set_time,
+    SetTime, Standing, Time, set_time, waits_for_a_try,
 };
 use crate::random::random;
 
@@ -35,6 +35,7 @@ pub(crate) struct NodeSet {
     clock_tolerance: Duration,
     /// Clients may fall back to the first node.
     ordered: bool,
+    mechanisms: Mechanisms,
     /// How often our own clock stood still; and a message when it did.
     standstills: AtomicU64,
     stood_still: (Sender<()>, Receiver<()>),
@@ -59,6 +60,7 @@ impl NodeSet {
             max_ttl: configuration.max_ttl,
             clock_tolerance: configuration.clock_tolerance,
             ordered,
+            mechanisms,
             standstills: AtomicU64::new(0),
             stood_still: bounded(1),
         })
@@ -133,6 +135,11 @@ impl NodeSet {
     /// What waits for the node's worker.
     pub(super) fn mailbox(&self, node: usize) -> &Arc<Mailbox> {
         &self.mailboxes[node]
+    }
+
+    /// Whether attempts to take a lock wait for a try to connect while the node is down.
+    pub(super) fn waits_for_a_try(&self, node: usize) -> bool {
+        waits_for_a_try(node, self.ordered, self.mechanisms)
     }
 
     /// The connection to the node is gone.

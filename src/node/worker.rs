@@ -27,6 +27,10 @@ const BATCH: usize = 256;
 const RECONNECT: Backoff =
     Backoff { min: Duration::from_millis(20), max: Duration::from_millis(1_000) };
 
+/// How far apart two tries to connect begin at least, however many attempts wait for one: below that, a host
+/// that accepts connections and closes them would see thousands a second, and ports run out.
+const BETWEEN_TRIES: Duration = Duration::from_millis(5);
+
 /// How long a worker whose client has gone goes on for a release of which nobody knows how long it
 /// is needed, or that is repeated.
 const LINGER: Duration = Duration::from_secs(60);
@@ -65,7 +69,10 @@ impl Worker {
     pub(super) fn run(self) {
         let mut tries = 0;
         let mut orphaned = None;
+        // Jobs that wait for the next try to connect.
+        let mut waiting = Vec::new();
         loop {
+            let tried_at = clock::now();
             self.shared.link.busy();
             let opened = self.open();
             self.shared.link.idle();
@@ -73,7 +80,7 @@ impl Worker {
                 Ok(connection) => {
                     self.shared.link.set_up();
                     tries = 0;
-                    match self.serve(connection, &mut orphaned) {
+                    match self.serve(connection, &mut waiting, &mut orphaned) {
                         ControlFlow::Continue(fault) => fault,
                         ControlFlow::Break(()) => return,
                     }
@@ -83,11 +90,20 @@ impl Worker {
                     fault
                 }
             };
+            for job in waiting {
+                self.undeliverable(job, Failure::NotSent, &fault);
+            }
             let pause = RECONNECT.pause(tries, random());
             tries = tries.saturating_add(1);
             let retry_at = clock::now().after(pause);
-            if self.turn_away_until(retry_at, &fault, &mut orphaned).is_break() {
-                return;
+            waiting = match self.turn_away_until(retry_at, &fault, &mut orphaned) {
+                ControlFlow::Continue(waiting) => waiting,
+                ControlFlow::Break(()) => return,
+            };
+            if let Some(pause) = clock::slice(tried_at.after(BETWEEN_TRIES)) {
+                clock::sleep(pause);
+                // Whoever has asked by now waits for the same try.
+                waiting.extend(self.turn_away(self.in_mailbox(), &fault));
             }
         }
     }
@@ -115,11 +131,12 @@ impl Worker {
         }
     }
 
-    /// Carries jobs over `connection` until it breaks, which marks the link as down, or (`Break`)
-    /// there will be no more.
+    /// Carries jobs over `connection`, at first those that are `waiting` for it, until it breaks, which
+    /// marks the link as down, or (`Break`) there will be no more.
     fn serve(
         &self,
         mut connection: Connection,
+        waiting: &mut Vec<Job>,
         orphaned: &mut Option<Time>,
     ) -> ControlFlow<(), NodeFault> {
         let mut reopened = false;
@@ -149,7 +166,7 @@ impl Worker {
             };
             self.shared.link.idle();
             reopened = false;
-            let Some(jobs) = self.next_batch(due, orphaned) else {
+            let Some(jobs) = self.next_batch(std::mem::take(waiting), due, orphaned) else {
                 return ControlFlow::Break(());
             };
             self.shared.link.busy();
@@ -162,18 +179,20 @@ impl Worker {
         }
     }
 
-    /// Answers jobs with the node's fault until then, or (`Break`) until there will be no more.
+    /// Answers jobs with the node's fault until then, or until there are some that wait for another try to
+    /// connect: it gives these back. `Break`: there will be no more.
     fn turn_away_until(
         &self,
         until: Time,
         fault: &NodeFault,
         orphaned: &mut Option<Time>,
-    ) -> ControlFlow<()> {
+    ) -> ControlFlow<(), Vec<Job>> {
         while let Some(slice) = clock::slice(until) {
             match self.mailbox.wait(slice) {
                 Found::Something => {
-                    for job in self.waiting() {
-                        self.undeliverable(job, Failure::NotSent, fault);
+                    let waiting = self.turn_away(self.in_mailbox(), fault);
+                    if !waiting.is_empty() {
+                        return ControlFlow::Continue(waiting);
                     }
                 }
                 Found::Nothing => {}
@@ -185,7 +204,18 @@ impl Worker {
                 }
             }
         }
-        ControlFlow::Continue(())
+        ControlFlow::Continue(Vec::new())
+    }
+
+    /// Answers `jobs` with the node's fault, and gives those back that wait for another try to connect.
+    fn turn_away(&self, jobs: Vec<Job>, fault: &NodeFault) -> Vec<Job> {
+        let waits = self.set.waits_for_a_try(self.node);
+        let (waiting, others): (Vec<_>, Vec<_>) =
+            jobs.into_iter().partition(|job| waits && job.is_taking());
+        for job in others {
+            self.undeliverable(job, Failure::NotSent, fault);
+        }
+        waiting
     }
 
     /// Whether to go on for the releases that are kept, although the client has gone.
@@ -195,12 +225,18 @@ impl Worker {
         self.shared.kept.needed_until(unknown).is_some_and(|needed| now < needed)
     }
 
-    /// The jobs for the next write: the releases that were kept, then whatever is in the mailbox.
+    /// The jobs for the next write: the releases that were kept, those that are `waiting`, then whatever is
+    /// in the mailbox.
     /// Blocks while there is nothing to do, at most until the node has to be looked at, or a release to be
     /// repeated; `None` once there will never be anything.
-    fn next_batch(&self, look_at: Time, orphaned: &mut Option<Time>) -> Option<Vec<Job>> {
+    fn next_batch(
+        &self,
+        waiting: Vec<Job>,
+        look_at: Time,
+        orphaned: &mut Option<Time>,
+    ) -> Option<Vec<Job>> {
         let kept = self.shared.kept.take(BATCH, clock::now());
-        let mut jobs: Vec<_> = kept.into_iter().map(Job::Release).collect();
+        let mut jobs: Vec<_> = kept.into_iter().map(Job::Release).chain(waiting).collect();
         if jobs.is_empty() {
             let due = self.shared.kept.next_due().map_or(look_at, |due| due.min(look_at));
             let pause = clock::slice(due).unwrap_or_default();
@@ -266,7 +302,7 @@ impl Worker {
     /// runs the releases right after them, and no key stays behind. They are kept for the
     /// reconnect as well: nobody knows whether this arrived.
     fn send_last_words(&self, mut connection: Connection, fault: &NodeFault) {
-        let jobs = self.waiting();
+        let jobs = self.in_mailbox();
         let mut buffer = Vec::new();
         for job in &jobs {
             if let Job::Release(release) = job {
@@ -275,12 +311,10 @@ impl Worker {
         }
         connection.last_words(&buffer);
         // Only now, for who has been told may end the process.
-        for job in jobs {
-            self.undeliverable(job, Failure::NotSent, fault);
-        }
+        self.mailbox.put_back(self.turn_away(jobs, fault));
     }
 
-    fn waiting(&self) -> Vec<Job> {
+    fn in_mailbox(&self) -> Vec<Job> {
         let mut jobs = Vec::new();
         self.mailbox.take(&mut jobs, BATCH);
         jobs

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::attempt::FirstWord;
-use super::{Attempt, Ballot, Basis, Conclusion, Time};
+use super::{Attempt, Ballot, Basis, Conclusion, Mechanisms, Time};
 
 /// What an attempt needs next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +43,19 @@ pub(crate) enum Quorum {
 pub(crate) enum News {
     Lost,
     Back,
+}
+
+/// Whether an attempt waits for a try to connect while `node` is down, and is not told at once that it is.
+///
+/// Where clients may fall back to the first node (`may_fall_back`), a node that is down for us may be back
+/// for others, since we pause between our tries; and somebody may hold the lock there alone. A try that
+/// began before the attempt says nothing either.
+pub(crate) const fn waits_for_a_try(
+    node: usize,
+    may_fall_back: bool,
+    mechanisms: Mechanisms,
+) -> bool {
+    node == 0 && may_fall_back && mechanisms.first_node_is_tried
 }
 
 /// What a client knows of its quorum, from all its calls, and what follows for its attempts.

@@ -118,6 +118,16 @@ fn nothing_is_won_past_a_first_node_that_answers_and_does_not_grant() {
     }
 }
 
+/// Else our own pause between two tries would count as its being out of reach.
+#[test]
+fn only_the_first_node_of_those_who_may_fall_back_is_tried_for_an_attempt() {
+    let waits = |node, may_fall_back| waits_for_a_try(node, may_fall_back, Mechanisms::ALL);
+    assert!(waits(0, true));
+    assert!(!waits(1, true) && !waits(0, false), "a node that is down costs nothing");
+    let without = Mechanisms { first_node_is_tried: false, ..Mechanisms::ALL };
+    assert!(!waits_for_a_try(0, true, without));
+}
+
 #[test]
 fn a_first_node_that_hangs_is_waited_for_and_no_longer() {
     let mut attempt = attempt();

@@ -78,6 +78,8 @@ pub(crate) struct Mechanisms {
     /// Where clients may fall back to the first node, a majority wins nothing while that node can be
     /// reached and does not grant.
     pub(crate) first_node_must_grant: bool,
+    /// And that it cannot be reached is known by a try to connect that failed since it was asked.
+    pub(crate) first_node_is_tried: bool,
     /// A lease is handed to another thread only while it is known to be ours.
     pub(crate) hand_over_only_while_held: bool,
     /// And only with enough validity left.
@@ -140,6 +142,7 @@ impl Mechanisms {
         fence_clock_floor: true,
         time_is_corrected: true,
         first_node_must_grant: true,
+        first_node_is_tried: true,
         hand_over_only_while_held: true,
         hand_over_needs_validity: true,
         hand_over_keeps_to_terms: true,

@@ -56,7 +56,7 @@ pub(crate) use contention::Contention;
 pub(crate) use courtesy::Courtesy;
 pub(crate) use duration::{exact, rounded};
 pub(crate) use extension::{Extension, ExtensionVote, Heard};
-pub(crate) use fallback::{Judged, Judgement, News, Outlook, Quorum};
+pub(crate) use fallback::{Judged, Judgement, News, Outlook, Quorum, waits_for_a_try};
 pub use fencing::FencingToken;
 pub(crate) use fencing::{LARGEST_NUMBER, LastNumbers, proposal};
 pub(crate) use late::{Copies, Late, Repetition, Via};

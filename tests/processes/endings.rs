@@ -99,6 +99,20 @@ pub(crate) fn process_exit_with_a_guard_leaves_the_lock_to_its_ttl() {
     });
 }
 
+/// Neither when another clone of it goes, nor when the process ends. Its node timeout is a minute.
+pub(crate) fn a_client_that_was_closed_is_waited_for_no_longer() {
+    let mut servers = Servers::start(3);
+    let mut helper = Helper::start(&roles::CLOSE, &servers);
+    helper.expect("held");
+    servers.iter_mut().for_each(Server::pause);
+    let began = Instant::now();
+    helper.go();
+    helper.expect("dropped");
+    let took = began.elapsed();
+    assert!(took < SHORT, "to close it and to drop a clone took {took:?}");
+    helper.finish_within(SHORT);
+}
+
 pub(crate) fn a_killed_holder_frees_the_lock_after_its_ttl() {
     /// Redlock's allowance for clocks that run apart, here the test's and the servers'.
     const DRIFT: Duration = Duration::from_millis(HELD_TTL.as_millis() as u64 / 100 + 2);

@@ -40,6 +40,10 @@ fn main() {
             endings::process_exit_with_a_guard_leaves_the_lock_to_its_ttl,
         ),
         trial(
+            "a_client_that_was_closed_is_waited_for_no_longer",
+            endings::a_client_that_was_closed_is_waited_for_no_longer,
+        ),
+        trial(
             "a_killed_holder_frees_the_lock_after_its_ttl",
             endings::a_killed_holder_frees_the_lock_after_its_ttl,
         ),

@@ -7,7 +7,7 @@ use std::sync::{OnceLock, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use quorlock::{Builder, Guard, Quorlock};
+use quorlock::{Builder, ErrorKind, Guard, Quorlock};
 
 use crate::counting;
 use crate::forking;
@@ -21,13 +21,14 @@ pub(crate) struct Role {
     pub(crate) run: fn(),
 }
 
-const ALL: [&Role; 17] = [
+const ALL: [&Role; 18] = [
     &IN_A_STATIC,
     &IN_A_LOCAL,
     &IN_A_THREAD,
     &GUARD_OUTLIVES_CLIENT,
     &EXIT,
     &EXIT_HOLDING,
+    &CLOSE,
     &HOLD_SHORTLY,
     &GIVE_UP,
     &HOLD,
@@ -124,6 +125,24 @@ pub(crate) static EXIT_HOLDING: Role = Role {
         let locks = locks(SHORT_TTL);
         let guard = short_lock(&locks);
         std::process::exit(i32::from(guard.check().is_err()));
+    },
+};
+
+/// Takes the lock, says `held`, and on "go" gives it back to masters that hang, closes the client, drops
+/// another clone of it, says `dropped`, and ends at once.
+pub(crate) static CLOSE: Role = Role {
+    name: "close",
+    run: || {
+        let locks = locks(PANIC_TTL * 4);
+        let clone = locks.clone();
+        let guard = short_lock(&locks);
+        say("held");
+        wait_for_go();
+        drop(guard);
+        let error = locks.close(Duration::from_millis(100)).expect_err("all masters hang");
+        assert_eq!(error.kind(), ErrorKind::NoQuorum);
+        drop(clone);
+        say("dropped");
     },
 };
 

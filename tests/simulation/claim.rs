@@ -32,7 +32,7 @@ pub(super) struct Claim {
     pub(super) number: u64,
     /// When that was, in true time.
     pub(super) granted_at: Duration,
-    /// The first node was not reached then.
+    /// The first node could not be reached then.
     pub(super) without_first: bool,
 }
 

@@ -89,6 +89,8 @@ pub(super) struct Link {
     pub(super) deaf: u32,
     pub(super) slow: Duration,
     troubled_at: Duration,
+    /// When the client found last that it cannot reach the node.
+    pub(super) failed_at: Duration,
 }
 
 #[derive(Debug)]

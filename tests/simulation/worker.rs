@@ -14,7 +14,7 @@ use crate::embedded::Reply;
 use crate::node::{Call, GRACE, Request, look_request, put_last, read_look};
 use crate::quorum::admission::{Chance, Grants, Next};
 use crate::quorum::{
-    Backoff, ClockVerdict, Failure, Offset, OldConnections, Repetition, Time, Via,
+    Backoff, ClockVerdict, Failure, Offset, OldConnections, Repetition, Time, Via, waits_for_a_try,
 };
 
 const RECONNECT: Backoff =
@@ -44,17 +44,22 @@ pub(super) struct Job {
     pub(super) under: Option<Rc<str>>,
     /// It is asked for a lock that is held.
     holding: bool,
+    /// It waits for a try to connect while the node is down; and whether one has begun since it came.
+    waits: bool,
+    tried: bool,
 }
 
 impl Job {
     fn asks(outgoing: Outgoing, asker: Rc<dyn Asker>, under: Option<Rc<str>>) -> Self {
         let asker = Some(asker);
-        Self { outgoing, asker, release: None, repetition: None, under, holding: false }
+        let (release, repetition) = (None, None);
+        let (holding, waits, tried) = (false, false, false);
+        Self { outgoing, asker, release, repetition, under, holding, waits, tried }
     }
 }
 
 enum State {
-    /// The first connection is being made; jobs wait.
+    /// A connection is being made. The first one: jobs wait.
     Connecting,
     Up(ConnId),
     /// The connection is there, and ends those of before.
@@ -153,7 +158,9 @@ impl Worker {
         under: Option<Rc<str>>,
     ) {
         let nothing = under.is_none();
-        let job = Job::asks(outgoing, asker, under);
+        let may_fall_back = cx.settings.fall_back_after.is_some();
+        let waits = waits_for_a_try(self.node, may_fall_back, cx.net.switches.mechanisms);
+        let job = Job { waits, ..Job::asks(outgoing, asker, under) };
         if nothing && !self.is_down() {
             self.answer(cx, &job, Err(Failure::NotAdmitted));
         } else {
@@ -177,8 +184,13 @@ impl Worker {
     }
 
     fn take(&mut self, cx: &mut Cx<'_>, job: Job) {
-        if self.is_down() {
+        if self.is_down() && !job.waits {
             self.undeliverable(cx, job, Failure::NotSent);
+        } else if self.is_down() {
+            self.mailbox.push_back(job);
+            if matches!(self.state, State::Down) {
+                self.try_again(cx);
+            }
         } else {
             if self.mailbox.is_empty() {
                 // It lets those run first who woke it, and writes all that waits by then at once: a
@@ -199,7 +211,8 @@ impl Worker {
         repetition: Repetition,
     ) {
         let (release, repetition) = (Some(until), Some(repetition));
-        let job = Job { outgoing, asker, release, repetition, under: None, holding: false };
+        let (under, holding, waits, tried) = (None, false, false, false);
+        let job = Job { outgoing, asker, release, repetition, under, holding, waits, tried };
         self.take(cx, job);
     }
 
@@ -479,7 +492,7 @@ impl Worker {
             return;
         }
         match self.state {
-            State::Down => self.open(cx),
+            State::Down => self.try_again(cx),
             State::FencingOff(conn, _) => {
                 cx.net.close(conn);
                 self.give_up(cx);
@@ -499,7 +512,13 @@ impl Worker {
         }
     }
 
+    fn try_again(&mut self, cx: &mut Cx<'_>) {
+        self.state = State::Connecting;
+        self.open(cx);
+    }
+
     fn open(&mut self, cx: &mut Cx<'_>) {
+        self.mailbox.iter_mut().for_each(|job| job.tried = true);
         self.epoch = cx.net.fresh();
         self.asked_at = cx.now();
         cx.net.connect(cx.client, self.node, cx.settings.node_timeout, self.epoch);
@@ -537,7 +556,19 @@ impl Worker {
     fn exchange(&mut self, cx: &mut Cx<'_>, mut jobs: VecDeque<Job>) {
         let State::Up(conn) = self.state else { return };
         let (node, via, now) = (self.node, self.via, cx.now());
-        jobs.retain(|job| {
+        jobs.retain_mut(|job| {
+            if job.waits && job.under.is_none() {
+                // Nothing could be known of the node when this was asked for.
+                job.under = match cx.shared.admission.borrow().grants(node) {
+                    Grants::Nothing => None,
+                    Grants::Always => Some("".into()),
+                    Grants::Under(mark) => Some(mark.into()),
+                };
+                if job.under.is_none() {
+                    self.answer(cx, job, Err(Failure::NotAdmitted));
+                    return false;
+                }
+            }
             // A node may have forgotten its locks since this was asked for.
             let admitted = job.under.as_deref().is_none_or(|mark| {
                 match cx.shared.admission.borrow().grants(node) {
@@ -577,17 +608,26 @@ impl Worker {
         cx.remind(now.after(cx.settings.node_timeout + GRACE), note);
     }
 
-    /// The node is down from now on; tells everybody, keeps the releases, and tries again later.
+    /// The node is down from now on; tells everybody, keeps the releases, and tries again later; or now, if
+    /// somebody waits for that.
     fn give_up(&mut self, cx: &mut Cx<'_>) {
         self.state = State::Down;
         self.down = true;
+        cx.net.link(cx.client, self.node).failed_at = cx.net.now;
         cx.shared.admission.borrow_mut().lost(self.node);
         self.take_back();
         for job in std::mem::take(&mut self.in_flight) {
             self.undeliverable(cx, job, Failure::Unknown);
         }
-        for job in std::mem::take(&mut self.mailbox) {
+        let (waiting, others): (VecDeque<_>, VecDeque<_>) =
+            std::mem::take(&mut self.mailbox).into_iter().partition(|job| job.waits && !job.tried);
+        self.mailbox = waiting;
+        for job in others {
             self.undeliverable(cx, job, Failure::NotSent);
+        }
+        if !self.mailbox.is_empty() {
+            self.tries += 1;
+            return self.try_again(cx);
         }
         let pause = RECONNECT.pause(self.tries, cx.net.chance.share());
         self.tries += 1;

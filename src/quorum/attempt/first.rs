@@ -11,7 +11,8 @@ pub(crate) enum FirstWord {
     Open,
     /// It has granted the lock as well, so nobody else holds it there.
     Granted,
-    /// It cannot be reached. It may be dead, or only out of our reach.
+    /// It cannot be reached: a try to connect has failed since the attempt began, or a connection broke
+    /// over which it was asked. It may be dead, or only out of our reach.
     Unreachable,
     /// It can be reached and has not granted the lock: this is what comes of the attempt.
     NotGranted(Conclusion),

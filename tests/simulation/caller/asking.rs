@@ -137,7 +137,10 @@ impl Caller {
         if let Step::Finish(outcome @ Outcome::Granted { valid_until, number }) = step {
             claim.number = number;
             claim.granted_at = cx.net.now;
-            claim.without_first = !claim.attempt.reached_first.get();
+            // Its time for an answer is over, or the way to it has failed since it was asked.
+            let tried =
+                now >= claim.answer_by || cx.net.link(cx.client, 0).failed_at >= claim.began;
+            claim.without_first = tried && !claim.attempt.reached_first.get();
             cx.shared.note_quorum(quorum, claim.started, now);
             if basis == Basis::FirstNode {
                 let (who, short) = (cx.client, claim.short());

@@ -24,7 +24,7 @@ struct Lease {
     began: Duration,
     /// It rests on the first node alone.
     on_first: bool,
-    /// The first node was not reached when it was granted.
+    /// The first node could not be reached when it was granted.
     without_first: bool,
 }
 
@@ -91,7 +91,7 @@ impl Exclusion {
     /// Whether nobody has promised that these two do not live side by side: one rests on the first node
     /// alone and the other one on a majority, and that node was out of the other one's reach.
     ///
-    /// It was so when a majority granted the later one. Or the key of the earlier one has run out on the
+    /// It was so when a majority granted the later one: the way there failed, or no answer came in time. Or the key of the earlier one has run out on the
     /// first node, where it was not renewed, before somebody fell back to that node.
     fn is_fallbacks_price(&self, one: &Lease, other: &Lease) -> bool {
         let (alone, by_majority) = match (one.on_first, other.on_first) {

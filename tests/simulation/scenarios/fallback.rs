@@ -26,8 +26,7 @@ fn harmed(seed: u64, harm: Fault, lasts: Duration) -> Plan {
     plan
 }
 
-/// The first client has fallen back, and the second one is granted nothing before all is healed. (It is now
-/// and then, where it connects to the others sooner than to the first node.)
+/// The first client has fallen back, and the second one is granted nothing before all is healed.
 fn the_holder_is_respected(run: &Run) -> bool {
     let held = run.grants.iter().any(|grant| grant.client == 0 && grant.at < HARMED);
     let first = first_grant(run, 1, HARMED);
@@ -58,16 +57,42 @@ const CLOCK_JUMPS: Scenario = Scenario {
     happened: |run| tells(run, "client 0", "falls back"),
 };
 
+/// The first node is away for so long that clients pause between their tries to connect; and the others come
+/// back for the second client when it is up again, or a moment later.
+fn away(seed: u64) -> Plan {
+    let mut plan = harmed(seed, Fault::Amnesia { node: 0 }, seconds(3));
+    plan.setups.iter_mut().for_each(|setup| setup.ttl = seconds(10));
+    plan.ttl = seconds(10);
+    let up = plan.faults[2].at + plan.faults[2].lasts;
+    let back = up + Chance::new(seed ^ 0xbac).ms(5..300);
+    plan.faults[1].lasts = back - plan.faults[1].at;
+    plan
+}
+
+const IS_AWAY: Scenario = Scenario { runs: 30, plan: away, happened: the_holder_is_respected };
+
+const PASSED_OVER: Mechanisms = Mechanisms { first_node_is_tried: false, ..ALL };
+
 const OUTVOTED: Mechanisms = Mechanisms { first_node_must_grant: false, ..ALL };
 
 #[test]
 fn a_majority_does_not_outvote_a_first_node_that_restarts() {
-    RESTARTS.holds(2);
+    RESTARTS.holds(1);
 }
 
 #[test]
 fn without_its_grant_a_majority_outvotes_a_first_node_that_restarts() {
     RESTARTS.breaks(OUTVOTED, &["exclusion"]);
+}
+
+#[test]
+fn a_pause_between_tries_does_not_pass_over_a_first_node_that_is_back() {
+    IS_AWAY.holds(1);
+}
+
+#[test]
+fn without_a_try_a_pause_passes_over_a_first_node_that_is_back() {
+    IS_AWAY.breaks(PASSED_OVER, &["exclusion"]);
 }
 
 #[test]
