@@ -114,6 +114,40 @@ fn a_step_below_the_tolerance_is_part_of_every_validity() {
     a_step(Duration::from_secs(1), Duration::from_secs(1), 45, true);
 }
 
+/// The first master's clock gains by steps that are below the tolerance each. After each of them a process
+/// begins, takes another lock, and ends as soon as the mark says where the clock is now, if it ever does.
+#[test]
+fn small_steps_add_up_behind_processes_that_come_and_go() {
+    const STEP_MS: i64 = 65;
+    never(|| {
+        let mut servers = Servers::start_with_clocks(3)?;
+        let urls = servers.urls();
+        let ttl = Duration::from_secs(10);
+        let build = || builder(&urls, ttl, ttl).build().expect("valid settings");
+        let first = admitted(builder(&urls, ttl, ttl));
+        let other = build();
+        drop(other.lock("another").expect("all are healthy"));
+        let guard = bare_majority(&first, &mut servers);
+        for step in 1..=5 {
+            servers[0].set_clock_ms(step * STEP_MS);
+            let newcomer = build();
+            drop(newcomer.lock("another").expect("a majority is healthy"));
+            let until = Instant::now() + Duration::from_millis(1_300);
+            while Instant::now() < until && ahead_ms(&servers[0]) < step * STEP_MS - 20 {
+                thread::sleep(Duration::from_millis(2));
+            }
+        }
+        Some(both_valid(&guard, &other))
+    });
+}
+
+/// How far the master's clock is ahead, as its mark says.
+fn ahead_ms(server: &Server) -> i64 {
+    let mark = server.get("quorlock:{quorlock}:mark").unwrap_or_default();
+    let word = mark.split(' ').find_map(|word| word.strip_prefix("ahead_ms="));
+    word.map_or(0, |ms| ms.parse().expect("a number"))
+}
+
 /// Two of five masters are a minute ahead. The first holder has the lock on those and a third one; then
 /// only the first master restarts empty; and the next holder has it on that one and the other two.
 #[test]
