@@ -157,8 +157,10 @@ impl Known {
                 disagreement::told(self.admission.configuration(node), theirs, &key.to_string())
             }
             Standing::Foreign(None) => format!(
-                "what its key \"{key}\" holds is no mark that this version of quorlock can read; \
-                 update it, or delete the key if nobody uses it any more"
+                "what its key \"{key}\" holds is no mark that this version of quorlock can read, so clients \
+                 of another version may hold locks there; run the same version in all clients. To change the \
+                 version, stop all of them and delete the key on all nodes: {}",
+                Section::AnotherConfiguration
             ),
             Standing::Twin(other) => format!(
                 "it is the same server as {}; one server has one vote, so name it once",
