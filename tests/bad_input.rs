@@ -119,24 +119,24 @@ fn durations_out_of_range() {
 fn a_ttl_above_max_ttl() {
     let seconds = Duration::from_secs;
     let what_to_do =
-        ["max_ttl(60s)", "same figure on all clients", "\"Another max_ttl\" in OPERATIONS.md"];
+        ["set max_ttl to 1 min or more", "same figure on all clients", "\"Another max_ttl\""];
     let says = |figures: [&'static str; 2]| [&figures[..], &what_to_do[..]].concat();
-    rejected(three().ttl(seconds(60)), &says(["TTL is 60s", "max_ttl is 10s"]));
+    rejected(three().ttl(seconds(60)), &says(["TTL is 1 min", "max_ttl is 10 s"]));
     rejected(
         three().ttl(seconds(60)).max_ttl(seconds(30)),
-        &says(["TTL is 60s", "max_ttl is 30s"]),
+        &says(["TTL is 1 min", "max_ttl is 30 s"]),
     );
-    rejected(three().max_ttl(seconds(5)), &["TTL is 10s", "max_ttl is 5s", "shorter TTL"]);
+    rejected(three().max_ttl(seconds(5)), &["TTL is 10 s", "max_ttl is 5 s", "shorter TTL"]);
     drop(three().ttl(seconds(60)).max_ttl(seconds(60)).build().expect("both are set"));
 
     let locks = three().build().expect("the settings are valid");
     let error = locks.mutex("orders/42").ttl(seconds(60)).lock().expect_err("too long");
-    told(&error, ErrorKind::Config, &says(["TTL is 60s", "max_ttl is 10s"]));
+    told(&error, ErrorKind::Config, &says(["TTL is 1 min", "max_ttl is 10 s"]));
 
     let server = Server::start();
     let guard = client([server.url()]).lock("orders/42").expect("it is free");
     let error = guard.extend(seconds(60)).expect_err("too long");
-    told(&error, ErrorKind::Config, &says(["TTL is 60s", "max_ttl is 10s"]));
+    told(&error, ErrorKind::Config, &says(["TTL is 1 min", "max_ttl is 10 s"]));
     guard.check().expect("it is ours as it was");
     assert!(guard.remaining() <= seconds(10), "the default is 10 s: {:?}", guard.remaining());
 }

@@ -96,7 +96,7 @@ fn one_call_that_is_refused_takes_no_other_along() {
             None => assert!(is_mine(i), "{i}"),
             Some(error) => {
                 assert!(!is_mine(i), "{error}");
-                assert_eq!(error.kind(), ErrorKind::NoQuorum);
+                assert_eq!(error.kind(), ErrorKind::Config);
                 assert!(error.to_string().contains("lacks a permission"), "{error}");
             }
         }

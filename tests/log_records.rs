@@ -57,18 +57,18 @@ fn the_wait_for_new_masters_is_told_when_it_begins() {
                 "a lock is waited for",
                 "orders/42",
                 "in quarantine",
-                "max_ttl is 3600s",
+                "max_ttl is 1 h",
                 "Where nothing can be held",
                 "Quorlock::admit",
                 "For development and CI",
                 "restart_quarantine(false)",
-                "\"The first seconds\" in OPERATIONS.md",
+                "\"The first seconds\"",
                 "it is new, or was emptied or restarted",
             ])
         });
         for url in servers.urls() {
             wait_until("each master to be told", LIMIT, || {
-                told(&["node is in quarantine", &url, "it is new", "max_ttl=3600s"])
+                told(&["node is in quarantine", &url, "it is new", "max_ttl=1 h"])
             });
         }
         assert!(!waiting.is_finished(), "it waits");
