@@ -99,7 +99,7 @@ impl fmt::Debug for NameText<'_> {
         let is_whole = match std::str::from_utf8(name) {
             Ok(text) => {
                 let end = text.char_indices().nth(SHOWN).map_or(text.len(), |(end, _)| end);
-                write!(f, "{:?}", &text[..end])?;
+                fmt::Debug::fmt(&text[..end], f)?;
                 end == text.len()
             }
             Err(_) => {

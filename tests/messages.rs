@@ -25,6 +25,7 @@ fn builder(urls: impl IntoIterator<Item = String>) -> Builder {
         .restart_quarantine(false)
         .nodes(urls)
         .ttl(Duration::from_secs(30))
+        .max_ttl(Duration::from_secs(30))
         .node_timeout(Duration::from_secs(10))
         .no_quorum_timeout(Duration::from_secs(600))
 }
