@@ -101,9 +101,5 @@ impl<R> fmt::Debug for WithLockError<R> {
     }
 }
 
-/// It reads as the [`Error`] does, whose causes are its own: a report shows nothing twice.
-impl<R> StdError for WithLockError<R> {
-    fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        self.error().source()
-    }
-}
+/// It reads as the [`Error`] does and, as that one, has no source: a report shows nothing twice.
+impl<R> StdError for WithLockError<R> {}

@@ -484,8 +484,8 @@ fn debug_shows_names_and_settings_as_they_were_given() {
     for (situation, shown, words) in [
         ("Debug of a guard", format!("{guard:?}"), &["name: \"orders/42\""][..]),
         ("Debug of a mutex", format!("{mutex:?}"), &["name: \"orders/42\""]),
-        ("Debug of a mutex with bytes", format!("{bytes:?}"), &[r#"name: "\xff\"""#]),
-        ("Debug of a bad name", format!("{:?}", locks.mutex("")), &["must not be empty"]),
+        ("Debug of a mutex with bytes", format!("{bytes:?}"), &[r#"name: b"\xff\"""#]),
+        ("Debug of a bad name", format!("{:?}", locks.mutex("")), &["name: \"\""]),
         ("Debug of a builder", format!("{builder:?}"), &["key_prefix: \"shop:\"", "ttl: 30s"]),
         ("Debug of a client", format!("{locks:?}"), &["127.0.0.1"]),
     ] {
