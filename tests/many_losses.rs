@@ -29,7 +29,7 @@ fn heard(event: &str) {
         return;
     }
     let others = OTHER_GUARDS.lock().clone();
-    if event.contains("\"first\"") {
+    if event.contains("first") {
         wait_until("all the others have ended", LIMIT, || {
             others.iter().all(|guard| guard.remaining().is_zero())
         });
