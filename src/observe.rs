@@ -19,7 +19,7 @@ pub(crate) fn node_down(fault: &NodeFault) {
 pub(crate) fn quarantined(fault: &NodeFault, ready_in: Option<Duration>, max_ttl: Duration) {
     // Not where it grants them already, without this node.
     let ready_in = ready_in.filter(|ready_in| !ready_in.is_zero());
-    let ready_in = ready_in.map(|ready_in| rounded(ready_in).to_string());
+    let ready_in = ready_in.map(|ready_in| tracing::field::display(rounded(ready_in)));
     tracing::warn!(
         target: "quorlock",
         node = %fault.node(),
