@@ -245,3 +245,13 @@ fn a_copy_that_did_not_run_needs_no_release() {
     let duties: Vec<_> = attempt.close(0).iter().map(|duty| duty.node).collect();
     assert_eq!(duties, [2], "of the third nobody knows");
 }
+
+/// A node whose mark has changed between two copies does not say that the first one took the lock there.
+#[test]
+fn a_node_that_admits_nobody_any_more_is_given_back_what_an_earlier_copy_may_have_taken() {
+    let mut attempt = sent_to_all(3);
+    assert!(attempt.sending(1, Via { connection: 2, fenced: true }, at(1)));
+    (0..3).for_each(|node| attempt.vote(node, Vote::NotAdmitted));
+    let given_back: Vec<_> = attempt.close(0).iter().map(|duty| duty.node).collect();
+    assert_eq!(given_back, [1]);
+}
