@@ -218,7 +218,7 @@ type Callback = Box<dyn FnOnce(Slot) + Send>;
 fn a_callback_that_panics_blocks_unlocks_or_drops_holds_up_nothing() {
     let servers = Servers::start(3);
     let locks = build(settings(&servers));
-    let (told, tellings) = mpsc::channel();
+    let (told, warnings) = mpsc::channel();
     let (release_blocked, blocked) = mpsc::channel::<()>();
     let slot = |name: &str| Arc::new(Mutex::new(Some(locks.lock(name).expect("three of three"))));
     let names = ["panics", "blocks", "unlocks", "drops"];
@@ -255,7 +255,7 @@ fn a_callback_that_panics_blocks_unlocks_or_drops_holds_up_nothing() {
         servers.iter().for_each(|server| delete(server, &format!("quorlock:{name}")));
     }
     let mut lost: Vec<_> =
-        (0..4).map(|_| tellings.recv_timeout(LIMIT).expect("each is told")).collect();
+        (0..4).map(|_| warnings.recv_timeout(LIMIT).expect("each is told")).collect();
     lost.sort_by_key(|(i, _)| *i);
     let all = [0, 1, 2, 3].map(|i| (i, LossReason::KeysGone));
     assert_eq!(lost, all);

@@ -9,7 +9,7 @@ use std::time::Duration;
 use crossbeam_channel::bounded;
 use parking_lot::Mutex;
 use quorlock::{ErrorKind, Quorlock};
-use support::clients::connected;
+use support::clients::patient;
 use support::events::{self, told};
 use support::{Servers, wait_until};
 
@@ -19,7 +19,7 @@ const LIMIT: Duration = Duration::from_secs(20);
 const TTL: Duration = Duration::from_secs(20);
 
 /// How often the event has come for the lock with that name.
-fn tellings(name: &str) -> usize {
+fn warnings(name: &str) -> usize {
     told(&["WARN", name, "took itself", "drop the guard first"])
 }
 
@@ -27,20 +27,12 @@ fn tellings(name: &str) -> usize {
 fn a_thread_that_waits_for_itself_is_told() {
     events::remember();
     let servers = Servers::start(3);
-    let locks = connected(
-        Quorlock::builder()
-            // Fresh servers have forgotten nothing, and need not be waited for.
-            .restart_quarantine(false)
-            .nodes(servers.urls())
-            .ttl(TTL)
-            .max_ttl(TTL)
-            .node_timeout(Duration::from_secs(5)),
-    );
+    let locks = patient(&servers, TTL);
     // Gives a lock back as soon as its thread has been told; in any case, so that nothing waits for ever.
     let given_back = Mutex::new(None);
     let give_back = |before: usize| {
         let _guard = given_back.lock().take();
-        wait_until("it is told", LIMIT, || tellings("jobs/given-back") > before);
+        wait_until("it is told", LIMIT, || warnings("jobs/given-back") > before);
     };
     thread::scope(|scope| {
         // Two that wait all the time: for itself, and for another thread.
@@ -63,29 +55,29 @@ fn a_thread_that_waits_for_itself_is_told() {
             *given_back.lock() = Some(next);
         }
         drop(given_back.lock().take());
-        assert_eq!(tellings("jobs/given-back"), 2, "once a call: {:?}", events::all());
+        assert_eq!(warnings("jobs/given-back"), 2, "once a call: {:?}", events::all());
 
         let guard = locks.lock("jobs/cancelled").expect("three nodes");
         let (cancel, cancelled) = bounded::<()>(0);
         scope.spawn(move || {
             // Its end cancels.
             let _cancel = cancel;
-            wait_until("it is told", LIMIT, || tellings("jobs/cancelled") > 0);
+            wait_until("it is told", LIMIT, || warnings("jobs/cancelled") > 0);
         });
         let error = locks.lock_cancellable("jobs/cancelled", &cancelled).expect_err("it is ours");
         assert_eq!(error.kind(), ErrorKind::Cancelled, "{error}");
         // With a deadline it ends by itself.
         let again = locks.try_lock_for("jobs/cancelled", Duration::from_millis(1_600));
         assert!(again.expect("held is no error").is_none());
-        assert_eq!(tellings("jobs/cancelled"), 1, "{:?}", events::all());
+        assert_eq!(warnings("jobs/cancelled"), 1, "{:?}", events::all());
         guard.unlock().expect("three nodes");
 
-        assert_eq!(tellings("jobs/all-the-time"), 1, "once a call: {:?}", events::all());
+        assert_eq!(warnings("jobs/all-the-time"), 1, "once a call: {:?}", events::all());
         drop(stop);
         let error = for_itself.join().expect("no panic").expect_err("it is its own");
         assert_eq!(error.kind(), ErrorKind::Cancelled, "{error}");
         assert!(!for_another.is_finished());
-        assert_eq!(tellings("jobs/another-thread"), 0, "{:?}", events::all());
+        assert_eq!(warnings("jobs/another-thread"), 0, "{:?}", events::all());
         other.unlock().expect("three nodes");
         for_another.join().expect("no panic").expect("three nodes");
     });

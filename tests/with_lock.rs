@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use quorlock::{Error, ErrorKind, Guard, Quorlock, WithLockError};
 use support::Servers;
-use support::clients::connected;
+use support::clients::patient;
 
 /// Long enough for a busy machine to keep every lock of a test alive.
 const TTL: Duration = Duration::from_secs(20);
@@ -17,15 +17,7 @@ const NAME: &str = "orders/42";
 const KEY: &str = "quorlock:orders/42";
 
 fn client(servers: &Servers) -> Quorlock {
-    connected(
-        Quorlock::builder()
-            // Fresh servers have forgotten nothing, and need not be waited for.
-            .restart_quarantine(false)
-            .nodes(servers.urls())
-            .ttl(TTL)
-            .max_ttl(TTL)
-            .node_timeout(Duration::from_secs(5)),
-    )
+    patient(servers, TTL)
 }
 
 /// A client of no server at all.

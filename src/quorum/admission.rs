@@ -211,7 +211,7 @@ impl Admission {
             Some(state) => {
                 let anew = matches!(seen.judgement, Judgement::Forgetful(_) | Judgement::Moved(_));
                 let noted = known.clock.noted.filter(|_| !anew);
-                match noted.or_else(|| self.to_note(node, now)) {
+                match noted.or_else(|| self.new_note(node, now)) {
                     Some(noted) => {
                         let mark = known.mark(&seen.look, noted, state);
                         self.change(node, mark.to_string())

@@ -137,7 +137,7 @@ impl Attempt {
             .zip(&self.slots)
             .filter_map(|(node, slot)| {
                 let (granted, late) = (slot.ours, slot.late(number, self.allowance.mechanisms));
-                let ghost = late.is_something() || slot.repairs > 0 || slot.unsaid;
+                let ghost = late.is_something() || slot.repairs > 0 || slot.earlier_copy_unknown;
                 (granted || ghost && silent_too).then_some(Duty { node, granted, ghost, late })
             })
             .collect()
@@ -329,7 +329,8 @@ impl Ballot for Attempt {
         self.slots[node].answer = Answer::Voted(vote);
         self.slots[node].copies.answered();
         self.slots[node].ours = matches!(vote, Vote::Granted(_));
-        self.slots[node].unsaid = vote == Vote::NotAdmitted && self.slots[node].copies.sent() > 1;
+        self.slots[node].earlier_copy_unknown =
+            vote == Vote::NotAdmitted && self.slots[node].copies.sent() > 1;
         if open && !self.expired {
             match vote {
                 Vote::Granted(_) => self.tally.yes(),

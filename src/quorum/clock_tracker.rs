@@ -105,9 +105,9 @@ impl ClockTracker {
         now.since(self.at) / DRIFT > tolerance / 4
     }
 
-    /// By somebody else's word the clock may have been there before, in microseconds ahead of ours: what it
-    /// gains counts from there.
-    pub(super) fn has_been_at(&mut self, least_us: i64, now: Time) {
+    /// Counts gains from that offset, in microseconds ahead of our clock, if it is below all that were read:
+    /// the node's mark says that the clock may have been there.
+    pub(super) fn count_gains_from(&mut self, least_us: i64, now: Time) {
         let drift = nanoseconds(now.since(self.at) / DRIFT);
         let least_ns = least_us.saturating_mul(1_000).saturating_sub(drift);
         self.lowest_least_ns = self.lowest_least_ns.min(least_ns);

@@ -84,7 +84,7 @@ fn small_steps_add_up() {
 fn what_a_clock_had_gained_before_counts_along() {
     let step = |after_us: i64| {
         let mut tracker = ClockTracker::new(reading(0, 0, 10));
-        tracker.has_been_at(-40_000, at(0));
+        tracker.count_gains_from(-40_000, at(0));
         let mut read = |at_us: i64, ahead_us| {
             tracker.read(reading(at_us + ahead_us, at_us.unsigned_abs(), 10), TOLERANCE)
         };

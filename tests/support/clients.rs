@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use quorlock::{Builder, Quorlock};
 
-use super::wait_until;
+use super::{Servers, wait_until};
 
 /// Never to be waited for.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -15,6 +15,14 @@ pub fn connected(builder: Builder) -> Quorlock {
     let locks = builder.build().expect("the settings are valid");
     wait_connected(&locks);
     locks
+}
+
+/// A client whose locks live, and whose answers may take, as long as a busy machine needs.
+#[track_caller]
+pub fn patient(servers: &Servers, ttl: Duration) -> Quorlock {
+    let builder = Quorlock::builder().nodes(servers.urls()).ttl(ttl).max_ttl(ttl);
+    // Fresh servers have forgotten nothing, and need not be waited for.
+    connected(builder.restart_quarantine(false).node_timeout(Duration::from_secs(5)))
 }
 
 #[track_caller]

@@ -217,7 +217,7 @@ impl Admission {
         let reference = self.reference_for(node, now).filter(|_| certain);
         let moved = reference.and_then(|it| self.off_mark(node, it, now)).is_some_and(|off| {
             let much = self.noted_anew();
-            off.behind > much || off.ahead > much && self.may_rise(node, now) >= ROUNDING
+            off.behind > much || off.ahead > much && self.allowed_rise(node, now) >= ROUNDING
         });
         if let Some(seen) = self.nodes[node].seen.as_mut().filter(|_| moved && self.quarantine)
             && let Judgement::Ours(state) = seen.judgement
@@ -251,7 +251,7 @@ impl Admission {
             // All locks have been granted since it is tracked.
             (Place::Unknown, _) if self.is_doubted_enough(node, now) => Place::Noted,
             (Place::Noted, Some(reference)) => {
-                self.goes_on_from_mark(node, reference, now);
+                self.count_gains_from_mark(node, reference, now);
                 place
             }
             (place, _) => place,

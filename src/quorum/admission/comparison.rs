@@ -63,14 +63,14 @@ impl Admission {
     /// tolerance is in the mark, the locks have gone on by as much as they allow for drift, or are over. So
     /// several such steps add up against the mark, whoever has begun between them. After a quarantine all
     /// locks are over.
-    pub(super) fn to_note(&self, node: usize, now: Time) -> Option<Noted> {
+    pub(super) fn new_note(&self, node: usize, now: Time) -> Option<Noted> {
         let ahead_ms = self.ahead_ms(node, now)?;
         let at_ms = u64::try_from(self.time_us(now, false)? / 1_000).ok()?;
         let is_moved = |seen: &Seen| matches!(seen.judgement, Judgement::Moved(_));
         let moved = self.nodes[node].seen.as_ref().is_some_and(is_moved);
         let noted = self.nodes[node].clock.noted.filter(|_| moved);
         let highest = noted.map_or(i64::MAX, |noted| {
-            let rise = i64::try_from(self.may_rise(node, now).as_millis()).unwrap_or(i64::MAX);
+            let rise = i64::try_from(self.allowed_rise(node, now).as_millis()).unwrap_or(i64::MAX);
             noted.ahead_ms.saturating_add(rise)
         });
         Some(Noted { ahead_ms: ahead_ms.min(highest), at_ms })
@@ -78,7 +78,7 @@ impl Admission {
 
     /// By how much the node's mark may rise now: by what clocks drift in the time since it was noted, and by
     /// no more at once than what is noted anew.
-    pub(super) fn may_rise(&self, node: usize, now: Time) -> Duration {
+    pub(super) fn allowed_rise(&self, node: usize, now: Time) -> Duration {
         if !self.mechanisms.marks_rise_slowly {
             return Duration::MAX;
         }
@@ -94,14 +94,14 @@ impl Admission {
     ///
     /// When a lock was granted that is still held, the clock may have been behind its mark by what is not
     /// noted anew yet, and the mark may have risen by as much at once.
-    pub(super) fn goes_on_from_mark(&mut self, node: usize, reference: Reference, now: Time) {
+    pub(super) fn count_gains_from_mark(&mut self, node: usize, reference: Reference, now: Time) {
         let before = i64::try_from((self.noted_anew() * 2).as_micros()).unwrap_or(i64::MAX);
         let clock = &mut self.nodes[node].clock;
         if let (Some(tracker), Some(noted)) = (&mut clock.tracker, clock.noted)
             && self.mechanisms.trackers_begin_at_marks
         {
             let marked_us = reference.lowest.0.saturating_add(noted.ahead_ms.saturating_mul(1_000));
-            tracker.has_been_at(marked_us.saturating_sub(before), now);
+            tracker.count_gains_from(marked_us.saturating_sub(before), now);
         }
     }
 

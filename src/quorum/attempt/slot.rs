@@ -33,8 +33,9 @@ pub(super) struct Slot {
     pub(super) copies: Copies,
     /// The node said that our key is there, and has not said otherwise since.
     pub(super) ours: bool,
-    /// It did not say what became of an earlier copy: a node that admits nobody does not look for our key.
-    pub(super) unsaid: bool,
+    /// Nobody knows whether an earlier copy was granted: a node that does not admit us does not look for our
+    /// key, so its answer to a later copy does not tell.
+    pub(super) earlier_copy_unknown: bool,
     /// Repairs of the lock, once it was held, that the node has not answered.
     pub(super) repairs: u32,
     /// The oldest connection over which an extension of the lock was written that may still run, and the
@@ -49,7 +50,7 @@ impl Slot {
             answer: Answer::Open,
             copies: Copies::default(),
             ours: false,
-            unsaid: false,
+            earlier_copy_unknown: false,
             repairs: 0,
             extensions: None,
             repair_up_to: 0,

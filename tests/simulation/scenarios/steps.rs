@@ -87,11 +87,13 @@ const MANY_SMALL_STEPS: Scenario = Scenario {
     runs: 30,
     plan: |seed| {
         let (ttl, max_ttl) = (seconds(12), seconds(12));
-        let setup = |habit| setup(ttl, max_ttl, habit);
+        // Locks of all lengths, and masters that are far apart by their clocks.
+        let other = |ttl| setup(seconds(ttl), max_ttl, Habit::Contends);
         let (cut, end, every) = (seconds(5), seconds(20), ms(1_500));
         let mut chance = Chance::new(seed);
-        let mut plan =
-            calm(seed, 3, &[setup(Habit::Keeps), setup(Habit::Contends), setup(Habit::Contends)]);
+        let mut plan = calm(seed, 3, &[setup(ttl, max_ttl, Habit::Keeps), other(3), other(1)]);
+        plan.wall_offsets = vec![60_000, 0, chance.ms(0..60_000).as_millis() as u64];
+        plan.walls_agree = false;
         plan.faults = vec![
             fault(Duration::ZERO, end, Fault::Cut { client: 0, node: 2 }),
             fault(cut, end, Fault::Isolated { client: 0, split: 0 }),
