@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crossbeam_channel::bounded;
 use parking_lot::Mutex;
-use quorlock::{ErrorKind, Quorlock};
+use quorlock::ErrorKind;
 use support::clients::patient;
 use support::events::{self, told};
 use support::{Servers, wait_until};
