@@ -7,8 +7,9 @@ use std::error::Error as StdError;
 use std::time::Duration;
 
 use quorlock::{Error, ErrorKind, Guard, Quorlock, WithLockError};
-use support::Servers;
+use redis::Value;
 use support::clients::patient;
+use support::{Servers, wait_until};
 
 /// Long enough for a busy machine to keep every lock of a test alive.
 const TTL: Duration = Duration::from_secs(20);
@@ -26,9 +27,12 @@ fn unconnected() -> Quorlock {
     builder.no_quorum_timeout(Duration::from_millis(1)).build().expect("valid settings")
 }
 
-/// Has the lock lost that is held under [`NAME`].
+/// Has the lock lost that is held under [`NAME`]. Its key is deleted on each server, also on the one that
+/// grants it after the majority: a key that is set behind that would be left.
 fn take_away(servers: &Servers) {
-    servers.iter().for_each(|server| drop(server.command(&["DEL", KEY])));
+    for server in servers.iter() {
+        wait_until("the key to be deleted", TTL, || server.command(&["DEL", KEY]) == Value::Int(1));
+    }
 }
 
 /// An error as a service has one of its own.
