@@ -43,6 +43,15 @@ fn it_can_move_between_threads() {
 }
 
 #[test]
+fn pcall_answers_as_many_results_as_there_are() {
+    let mut engine = engine();
+    for (function, results) in [("", 1), ("return nil", 2), ("return 1, nil, nil", 4)] {
+        let script = format!("return select('#', pcall(function() {function} end))");
+        assert_eq!(eval(&mut engine, &script), Reply::Int(results), "{function}");
+    }
+}
+
+#[test]
 fn keys_end_by_the_time_of_the_call() {
     let mut engine = engine();
     assert_eq!(run(&mut engine, &["SET", "k", "v", "PX", "100"]), Reply::ok());

@@ -66,15 +66,17 @@ local redis = {
 }
 
 -- A script that has run for too long must not catch that, and go on.
-local function caught(ok, problem, ...)
+-- Passes on as many results as there are: none is not the same as nil.
+local function caught(ok, ...)
   if not ok then
+    local problem = ...
     if is_out_of_time() then
       error(problem, 0)
     elseif type(problem) == 'table' and type(problem.err) == 'string' then
       return false, problem.err
     end
   end
-  return ok, problem, ...
+  return ok, ...
 end
 
 string.dump = nil
