@@ -182,10 +182,10 @@ impl Claim {
     }
 
     fn write_back(&mut self, number: u64, answer_by: Time, interrupts: Interrupts<'_>) -> Woken {
-        let Wanted { kind, name, terms } = &self.wanted;
+        let Wanted { kind, name, .. } = &self.wanted;
         let nodes = self.nodes();
         let round = Round::with_replicated(
-            Confirmation::new(nodes.len(), answer_by, terms.allowance.mechanisms),
+            Confirmation::new(nodes.len(), answer_by),
             reply::confirm,
             |vote| *vote == ConfirmVote::Confirmed,
             self.coordinator.names(),
@@ -266,7 +266,7 @@ impl Claim {
         let duties = self.close();
         let nodes = self.nodes();
         let round = Round::new(
-            Release::new(nodes.len(), &duties, basis, self.terms().allowance.mechanisms),
+            Release::new(nodes.len(), &duties, basis),
             reply::release,
             self.coordinator.names(),
         );
@@ -330,8 +330,7 @@ impl Claim {
             let until = (!duty.ghost).then_some(gone_at);
             let raise = duty.late.raises_to.map(|to| Raise { to, lasts: longest_ttl });
             let raising = raise.map(|raise| self.release_request(Some(raise)));
-            let repetition =
-                || Repetition::new(duty.late, gone_at, self.terms().allowance.mechanisms);
+            let repetition = || Repetition::new(duty.late, gone_at);
             let repetition = duty.late.is_something().then(|| Box::new(repetition()));
             let request = raising.as_ref().unwrap_or(request);
             self.nodes()[duty.node].release(request, sink.cloned(), until, repetition);

@@ -75,7 +75,6 @@ impl Coordinator {
             &names,
             &settings.configuration(names.len()),
             settings.fall_back_after().is_some(),
-            settings.mechanisms,
         );
         let unanswered = Arc::new(AtomicUsize::new(0));
         let nodes = addresses.into_iter().enumerate().map(|(index, address)| {
@@ -87,7 +86,6 @@ impl Coordinator {
                 &set,
                 settings.replicas(),
                 unanswered.clone(),
-                settings.mechanisms,
             )
             .map_err(|error| {
                 Error::config(format!(
@@ -101,8 +99,8 @@ impl Coordinator {
         let outlook = Outlook::new(settings.fall_back_after(), settings.attempt_timeout());
         let (open, closed) = bounded(0);
         let nudges = ident::nudge_channel(&settings.key_prefix, ident::random_owner());
-        let queues = Queues::new(settings.mechanisms);
-        let hub = Hub::new(names.len(), nudges, settings.mechanisms);
+        let queues = Queues::new();
+        let hub = Hub::new(names.len(), nudges);
         Ok(Arc::new(Self {
             process,
             nodes: nodes.collect::<Result<_, _>>()?,
@@ -182,7 +180,6 @@ impl Coordinator {
             no_quorum_timeout: self.settings.no_quorum_timeout,
             // Whoever may fall back hears the first node of the configuration in any case.
             ordered: self.settings.fall_back_after().is_none(),
-            mechanisms: self.settings.mechanisms,
         });
         // Left on every way out of here, after what was tried has been given back.
         let mut place = self.queues.enter(wanted, patience, !self.settings.local_queue);
@@ -334,8 +331,7 @@ impl Coordinator {
         stop_if(wait_for_clocks(&self.nodes, answer_by, interrupts), &wanted.name)?;
         let mut proposal = None;
         if self.settings.fencing {
-            let mechanisms = self.settings.mechanisms;
-            proposal = Some(self.numbers.propose(&wanted.name, &self.set, mechanisms));
+            proposal = Some(self.numbers.propose(&wanted.name, &self.set));
         }
         let more = || until(clock::now());
         stop_if(claim.attempt(proposal, first.flatten(), more, interrupts), &wanted.name)?;

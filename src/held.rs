@@ -68,7 +68,7 @@ impl Held {
         let tenant = Tenant::new(claim.token(0));
         let lease = Lease::new(claim.terms(), basis, claim.started(), valid_until);
         let lease = lease.hurried(random());
-        let rounds = Rounds::new(claim.terms().allowance.mechanisms);
+        let rounds = Rounds::new();
         let (poke, poked) = bounded(1);
         let held = Arc::new(Self {
             claim,

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use crate::clock;
 use crate::ident::Name;
 use crate::node::{Node, NodeSet};
-use crate::quorum::{LastNumbers, Mechanisms, Time, proposal, worth_waiting};
+use crate::quorum::{LastNumbers, Time, proposal, worth_waiting};
 use crate::round::{Interrupts, Woken};
 
 /// What the attempts of one client share about fencing.
@@ -17,9 +17,9 @@ pub(crate) struct Numbers(Mutex<LastNumbers>);
 
 impl Numbers {
     /// The number to propose for a grant of `name`.
-    pub(crate) fn propose(&self, name: &Name, set: &NodeSet, mechanisms: Mechanisms) -> u64 {
+    pub(crate) fn propose(&self, name: &Name, set: &NodeSet) -> u64 {
         let last = self.0.lock().last(name.key());
-        proposal(last, set.time_us(clock::now()), mechanisms)
+        proposal(last, set.time_us(clock::now()))
     }
 
     /// A node has answered that number for `name`; 0 is none.

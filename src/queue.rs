@@ -11,9 +11,7 @@ use crate::clock;
 use crate::held::Held;
 use crate::ident::Name;
 use crate::process::{ThreadNumber, this_thread};
-use crate::quorum::{
-    Basis, Conclusion, LocalQueue, Mechanisms, Patience, Ticket, Time, Turn, Wake,
-};
+use crate::quorum::{Basis, Conclusion, LocalQueue, Patience, Ticket, Time, Turn, Wake};
 use crate::round::{Interrupts, Woken};
 use crate::tenancy::{Tenancy, Tenant};
 use manners::{Manner, Manners};
@@ -28,7 +26,6 @@ mod self_wait;
 /// under it, for that comes back here.
 pub(crate) struct Queues {
     lines: Mutex<Lines>,
-    mechanisms: Mechanisms,
 }
 
 #[derive(Default)]
@@ -117,13 +114,13 @@ pub(crate) enum Next {
 }
 
 impl Queues {
-    pub(crate) fn new(mechanisms: Mechanisms) -> Arc<Self> {
-        Arc::new(Self { lines: Mutex::default(), mechanisms })
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Self { lines: Mutex::default() })
     }
 
     /// A node has told so many `others` of a release of the lock with that key.
     pub(crate) fn heard(&self, key: &[u8], others: u32) {
-        self.lines.lock().manners.heard(key, others, self.mechanisms);
+        self.lines.lock().manners.heard(key, others);
     }
 
     /// How many others wait for the lock with that key, as far as is known.
@@ -147,7 +144,7 @@ impl Queues {
             name: wanted.name.key().into(),
             alone: alone.then_some(lease),
         });
-        let queue = || LocalQueue::new(self.mechanisms);
+        let queue = || LocalQueue::new();
         let line = lines.by_name.entry(key.clone());
         let new = || Line { queue: queue(), holder: Weak::new(), taken_by: None };
         let line = line.or_insert_with(new);

@@ -12,7 +12,7 @@ use crate::clock;
 use crate::error::NodeFault;
 use crate::node::{Changes, Listeners, Node};
 use crate::observe;
-use crate::quorum::{Acquisition, Attempt, Cue, Mechanisms, Time, Watch};
+use crate::quorum::{Acquisition, Attempt, Cue, Time, Watch};
 use crate::random::random;
 use crate::round::{Interrupts, Woken};
 
@@ -29,7 +29,6 @@ pub(crate) struct Hub {
     nodes: usize,
     /// The channel by which the client wakes its own subscribers.
     nudges: Vec<u8>,
-    mechanisms: Mechanisms,
     /// There are channels: for those who need not know more.
     busy: AtomicBool,
     state: Mutex<State>,
@@ -81,17 +80,11 @@ impl Waiter {
 }
 
 impl Hub {
-    pub(crate) fn new(nodes: usize, nudges: Vec<u8>, mechanisms: Mechanisms) -> Arc<Self> {
+    pub(crate) fn new(nodes: usize, nudges: Vec<u8>) -> Arc<Self> {
         let subscribers = vec![Subscribed::default(); nodes];
         let state =
             State { channels: HashMap::new(), subscribers, unused_since: None, closed: false };
-        Arc::new(Self {
-            nodes,
-            nudges,
-            mechanisms,
-            busy: AtomicBool::new(false),
-            state: Mutex::new(state),
-        })
+        Arc::new(Self { nodes, nudges, busy: AtomicBool::new(false), state: Mutex::new(state) })
     }
 
     /// Whether there is any channel.
@@ -108,7 +101,7 @@ impl Hub {
     /// From now on the caller hears of releases on `channel`, as soon as the `nodes` confirm it.
     pub(crate) fn wait(self: &Arc<Self>, channel: Vec<u8>, nodes: &[Node]) -> Waiting {
         let (cue, cued) = bounded(1);
-        let watch = Mutex::new(Watch::new(self.nodes, self.mechanisms));
+        let watch = Mutex::new(Watch::new(self.nodes));
         let waiter = Arc::new(Waiter { watch, ours: Mutex::default(), cue, cued });
         let mut state = self.state.lock();
         self.busy.store(true, Ordering::Relaxed);

@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::ident;
 use crate::manual::Section;
 use crate::node::{GRACE, Replicas};
-use crate::quorum::{Allowance, Backoff, Configuration, Mechanisms, exact};
+use crate::quorum::{Allowance, Backoff, Configuration, exact};
 
 /// A TTL is at least so many clock tolerances long: of a shorter one the allowance for steps would leave
 /// too little.
@@ -48,7 +48,6 @@ pub(crate) struct Settings {
     pub(crate) fencing: bool,
     pub(crate) local_queue: bool,
     pub(crate) key_prefix: Vec<u8>,
-    pub(crate) mechanisms: Mechanisms,
 }
 
 impl Default for Settings {
@@ -69,7 +68,6 @@ impl Default for Settings {
             fencing: true,
             local_queue: true,
             key_prefix: b"quorlock:".to_vec(),
-            mechanisms: Mechanisms::ALL,
         }
     }
 }
@@ -179,7 +177,7 @@ impl Settings {
 
     /// What every validity is shortened by.
     pub(crate) fn allowance(&self) -> Allowance {
-        Allowance { clock_tolerance: self.clock_tolerance, mechanisms: self.mechanisms }
+        Allowance { clock_tolerance: self.clock_tolerance }
     }
 
     /// How long one try for a lock may take: for the answers, and for the replicas behind them.

@@ -21,7 +21,7 @@ use super::subscriber::{Listeners, Subscriber};
 use super::worker::{Shared, Worker};
 use crate::clock;
 use crate::error::NodeFault;
-use crate::quorum::{Failure, Mechanisms, Offset, OldConnections, Repetition, Time, Via};
+use crate::quorum::{Failure, Offset, OldConnections, Repetition, Time, Via};
 use crate::stats::NodeStats;
 
 /// The most grants that wait for a node's replicas.
@@ -68,7 +68,6 @@ impl Node {
         set: &Arc<NodeSet>,
         replicas: Option<Replicas>,
         unanswered: Arc<AtomicUsize>,
-        mechanisms: Mechanisms,
     ) -> io::Result<Self> {
         let mailbox = set.mailbox(index).clone();
         let shared = Arc::new(Shared {
@@ -94,7 +93,7 @@ impl Node {
             mailbox: mailbox.clone(),
             shared: shared.clone(),
             set: set.clone(),
-            old: Mutex::new(OldConnections::new(mechanisms)),
+            old: Mutex::new(OldConnections::new()),
             confirmer,
         };
         clock::spawn(format!("quorlock-node-{index}"), move || worker.run())?;

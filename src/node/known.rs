@@ -7,9 +7,7 @@ use super::job::Undelivered;
 use crate::error::{Cause, NodeFault};
 use crate::ident;
 use crate::manual::Section;
-use crate::quorum::{
-    Admission, Configuration, Failure, Forgot, Grants, Look, Mechanisms, Standing, Time,
-};
+use crate::quorum::{Admission, Configuration, Failure, Forgot, Grants, Look, Standing, Time};
 
 pub(super) struct Known {
     pub(super) admission: Admission,
@@ -28,10 +26,9 @@ impl Known {
         names: &Arc<[Arc<str>]>,
         configuration: &Configuration,
         ordered: bool,
-        mechanisms: Mechanisms,
     ) -> Self {
         Self {
-            admission: Admission::new(configuration, ordered, mechanisms),
+            admission: Admission::new(configuration, ordered),
             told: vec![Standing::Unknown; names.len()],
             refusals: vec![None; names.len()],
             key,

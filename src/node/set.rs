@@ -14,8 +14,8 @@ use super::mailbox::Mailbox;
 use crate::error::NodeFault;
 use crate::observe;
 use crate::quorum::{
-    Chance, ClockNews, ClockVerdict, Configuration, Grants, Look, Mechanisms, NextLook, Offset,
-    SetTime, Standing, Time, set_time, waits_for_a_try,
+    Chance, ClockNews, ClockVerdict, Configuration, Grants, Look, NextLook, Offset, SetTime,
+    Standing, Time, set_time, waits_for_a_try,
 };
 use crate::random::random;
 
@@ -35,7 +35,6 @@ pub(crate) struct NodeSet {
     clock_tolerance: Duration,
     /// Clients may fall back to the first node.
     ordered: bool,
-    mechanisms: Mechanisms,
     /// How often our own clock stood still; and a message when it did.
     standstills: AtomicU64,
     stood_still: (Sender<()>, Receiver<()>),
@@ -48,9 +47,8 @@ impl NodeSet {
         names: &Arc<[Arc<str>]>,
         configuration: &Configuration,
         ordered: bool,
-        mechanisms: Mechanisms,
     ) -> Arc<Self> {
-        let known = Known::new(key.clone(), names, configuration, ordered, mechanisms);
+        let known = Known::new(key.clone(), names, configuration, ordered);
         Arc::new(Self {
             key,
             known: Mutex::new(known),
@@ -60,7 +58,6 @@ impl NodeSet {
             max_ttl: configuration.max_ttl,
             clock_tolerance: configuration.clock_tolerance,
             ordered,
-            mechanisms,
             standstills: AtomicU64::new(0),
             stood_still: bounded(1),
         })
@@ -139,7 +136,7 @@ impl NodeSet {
 
     /// Whether attempts to take a lock wait for a try to connect while the node is down.
     pub(super) fn waits_for_a_try(&self, node: usize) -> bool {
-        waits_for_a_try(node, self.ordered, self.mechanisms)
+        waits_for_a_try(node, self.ordered)
     }
 
     /// The connection to the node is gone.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::clock;
-use crate::quorum::{Courtesy, Mechanisms};
+use crate::quorum::Courtesy;
 
 /// By key. A lock that nobody else waits for is not in here.
 #[derive(Default)]
@@ -21,7 +21,7 @@ pub(super) struct Manner {
 }
 
 impl Manners {
-    pub(super) fn heard(&mut self, key: &[u8], others: u32, mechanisms: Mechanisms) {
+    pub(super) fn heard(&mut self, key: &[u8], others: u32) {
         let now = clock::now();
         if let Some(manner) = self.by_key.get_mut(key) {
             return manner.courtesy.heard(others, now);
@@ -30,7 +30,7 @@ impl Manners {
             self.by_key.retain(|_, manner| !manner.courtesy.is_over(now));
             self.sweep_at = self.by_key.len() * 2 + 16;
         }
-        let mut courtesy = Courtesy::new(mechanisms);
+        let mut courtesy = Courtesy::new();
         courtesy.heard(others, now);
         self.by_key.insert(key.into(), Manner { courtesy, last_owner: None });
     }

@@ -49,7 +49,7 @@ fn who_gives_way_behind_a_wait_in_line_has_waited_all_the_same() {
     };
     let name = Name::new(b"quorlock:", b"orders/42").expect("a good name");
     let wanted = Wanted { kind: EXCLUSIVE, name, terms };
-    let queues = Queues::new(Mechanisms::ALL);
+    let queues = Queues::new();
     let mut first = queues.enter(&wanted, Patience::Forever, false);
     assert!(matches!(first.next(interrupts), Next::Ask { waited: false }));
     let mut second = queues.enter(&wanted, Patience::Forever, false);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Attempt, Backoff, Conclusion, Contention, Cue, Mechanisms, Time};
+use super::{Attempt, Backoff, Conclusion, Contention, Cue, Mechanism, Time};
 
 /// How long a caller is ready to wait for a lock that is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +24,6 @@ pub(crate) struct Policy {
     pub(crate) no_quorum_timeout: Duration,
     /// Attempts may begin with one node.
     pub(crate) ordered: bool,
-    pub(crate) mechanisms: Mechanisms,
 }
 
 /// How an acquisition ended.
@@ -85,10 +84,7 @@ impl Acquisition {
     pub(crate) fn new(policy: Policy) -> Self {
         Self {
             // One node after the others takes twice as long, and who does not wait gains nothing by it.
-            contention: Contention::new(
-                policy.ordered && policy.patience != Patience::Once,
-                policy.mechanisms,
-            ),
+            contention: Contention::new(policy.ordered && policy.patience != Patience::Once),
             policy,
             owner: None,
             tries: 0,
@@ -103,7 +99,7 @@ impl Acquisition {
     /// Each attempt has its own. With one for the whole call, a release of attempt k that is
     /// delayed on the way would delete the key that attempt k+1 was granted on the same node.
     pub(crate) fn owner(&mut self, random: u128) -> u128 {
-        if self.policy.mechanisms.fresh_owner { random } else { *self.owner.get_or_insert(random) }
+        if Mechanism::FreshOwner.is_on() { random } else { *self.owner.get_or_insert(random) }
     }
 
     /// The end of an attempt that starts now and may take `node_timeout`: no call outlives its own

@@ -12,7 +12,6 @@ fn acquisition(patience: Patience) -> Acquisition {
         backoff: Backoff { min: Duration::from_millis(10), max: Duration::from_millis(100) },
         no_quorum_timeout: Duration::from_millis(1_000),
         ordered: true,
-        mechanisms: Mechanisms::ALL,
     })
 }
 

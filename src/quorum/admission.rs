@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::mark::{Configuration, Mark, State};
 use super::set_time::SetTime;
-use super::{Mechanisms, Time, majority};
+use super::{Mechanism, Time, majority};
 
 mod clock;
 #[cfg(test)]
@@ -94,7 +94,6 @@ pub(crate) enum Standing {
 /// One client's knowledge of a set of nodes, and what it has to do about them.
 #[derive(Debug)]
 pub(crate) struct Admission {
-    mechanisms: Mechanisms,
     nodes: Vec<Knowledge>,
     max_ttl: Duration,
     quarantine: bool,
@@ -111,17 +110,12 @@ pub(crate) struct Admission {
 impl Admission {
     /// All nodes unknown. Where clients may fall back to the first node, the nodes are told apart by
     /// their places (`ordered`).
-    pub(crate) fn new(
-        configuration: &Configuration,
-        ordered: bool,
-        mechanisms: Mechanisms,
-    ) -> Self {
+    pub(crate) fn new(configuration: &Configuration, ordered: bool) -> Self {
         let at = |node| {
             let index = ordered.then_some(node);
             Knowledge::new(Configuration { index, ..configuration.clone() })
         };
         Self {
-            mechanisms,
             nodes: (0..configuration.nodes).map(at).collect(),
             max_ttl: configuration.max_ttl,
             quarantine: configuration.quarantine,
@@ -189,7 +183,7 @@ impl Admission {
         let Some(seen) = known.seen.as_ref().filter(|_| certain) else {
             return Next::Ask(None);
         };
-        if !self.mechanisms.changes_name_the_old_value
+        if !Mechanism::ChangesNameTheOldValue.is_on()
             && let Some(new) = known.asked_for.clone().filter(|_| !seen.look.changed)
         {
             return self.change(node, new);
@@ -232,7 +226,9 @@ impl Admission {
         }
         match &seen.judgement {
             judgement if !self.quarantine && judgement.is_readable() => Grants::Always,
-            Judgement::Ours(State::Admitted) if !self.mechanisms.mark_is_compared => Grants::Always,
+            Judgement::Ours(State::Admitted) if !Mechanism::MarkIsCompared.is_on() => {
+                Grants::Always
+            }
             Judgement::Ours(State::Admitted) if !known.doubted && known.clock.steady => {
                 seen.look.mark.as_deref().map_or(Grants::Nothing, Grants::Under)
             }
@@ -249,7 +245,7 @@ impl Admission {
     pub(crate) fn serves_holders(&self, node: usize) -> bool {
         match self.standing(node) {
             Standing::Admitted | Standing::Foreign(_) => true,
-            Standing::Quarantined(_) => self.mechanisms.holders_in_quarantine,
+            Standing::Quarantined(_) => Mechanism::HoldersInQuarantine.is_on(),
             Standing::Unknown => self.nodes[node].seen.is_some(),
             Standing::Twin(_) | Standing::Replica | Standing::Cluster => false,
         }
@@ -284,7 +280,7 @@ impl Admission {
     /// A node whose state forbids to take locks anywhere: two configurations side by side, or one
     /// server with two votes, could make two holders of one lock.
     pub(crate) fn conflict(&self) -> Option<usize> {
-        if !self.mechanisms.configuration_is_of_the_set {
+        if !Mechanism::ConfigurationIsOfTheSet.is_on() {
             return None;
         }
         (0..self.nodes.len())
@@ -332,7 +328,7 @@ impl Admission {
             known.seen.as_ref().is_some_and(|seen| seen.judgement.is_readable())
         };
         let read = self.nodes.iter().filter(|known| readable(known)).count();
-        !self.mechanisms.configuration_is_of_the_set
+        !Mechanism::ConfigurationIsOfTheSet.is_on()
             || read >= majority(self.nodes.len()) && self.conflict().is_none()
     }
 

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use self::slot::{Answer, Slot};
 use super::fencing::number_of;
-use super::tally::{Tally, Verdict};
-use super::{Allowance, Ballot, Failure, Heard, Late, Time, Via, validity};
+use super::tally::{Tally, Verdict, votes_needed};
+use super::{Allowance, Ballot, Failure, Heard, Late, Mechanism, Time, Via, validity};
 
 pub(crate) use first::FirstWord;
 
@@ -106,7 +106,7 @@ impl Attempt {
             ttl,
             allowance,
             slots: vec![Slot::new(); nodes],
-            tally: Tally::new(nodes, allowance.mechanisms.quorum(nodes)),
+            tally: Tally::new(nodes, votes_needed(nodes)),
             chosen: None,
             confirmed: false,
             expired: false,
@@ -132,11 +132,11 @@ impl Attempt {
         if std::mem::replace(&mut self.closed, true) {
             return Vec::new();
         }
-        let silent_too = self.allowance.mechanisms.release_silent;
+        let silent_too = Mechanism::ReleaseSilent.is_on();
         (0..self.slots.len())
             .zip(&self.slots)
             .filter_map(|(node, slot)| {
-                let (granted, late) = (slot.ours, slot.late(number, self.allowance.mechanisms));
+                let (granted, late) = (slot.ours, slot.late(number));
                 let ghost = late.is_something() || slot.repairs > 0 || slot.earlier_copy_unknown;
                 (granted || ghost && silent_too).then_some(Duty { node, granted, ghost, late })
             })
@@ -200,7 +200,7 @@ impl Attempt {
             let answered = matches!(answer, Answer::Voted(_) | Answer::Failed(Failure::Error));
             answered || answer.is_rejected() || answer.is_not_admitted()
         });
-        reached >= self.allowance.mechanisms.quorum(self.slots.len())
+        reached >= votes_needed(self.slots.len())
     }
 
     /// The number that has to be written back before the lock may be used: it was won, and too few nodes
@@ -232,7 +232,7 @@ impl Attempt {
                 conclusion => conclusion,
             };
         }
-        let needed = self.allowance.mechanisms.quorum(self.slots.len());
+        let needed = votes_needed(self.slots.len());
         let no_vote = if self.expired {
             self.count(|answer| answer.is_failure() || *answer == Answer::Open)
         } else {
@@ -275,7 +275,7 @@ impl Attempt {
 
     /// The lock's number. Once it is being written back it stays what it is.
     fn number(&self) -> u64 {
-        let needed = self.allowance.mechanisms.quorum(self.slots.len());
+        let needed = votes_needed(self.slots.len());
         self.chosen.unwrap_or_else(|| number_of(self.numbers(), needed))
     }
 
@@ -284,8 +284,8 @@ impl Attempt {
         let number = self.number();
         let known_by = self.numbers().filter(|known| *known >= number).count();
         self.confirmed
-            || known_by >= self.allowance.mechanisms.quorum(self.slots.len())
-            || !self.allowance.mechanisms.fence_write_back
+            || known_by >= votes_needed(self.slots.len())
+            || !Mechanism::FenceWriteBack.is_on()
     }
 
     /// What the nodes that granted have answered.
@@ -363,7 +363,7 @@ impl Ballot for Attempt {
             // Lost for certain. But whether to somebody else, or because there is no quorum, is known
             // only when as many nodes have voted, or so many have failed that they cannot.
             Verdict::Lost => {
-                let needed = self.allowance.mechanisms.quorum(self.slots.len());
+                let needed = votes_needed(self.slots.len());
                 let failed = self.count(|answer| answer.is_failure());
                 let open = self.count(|answer| *answer == Answer::Open);
                 let voted = self.slots.len() - failed - open;

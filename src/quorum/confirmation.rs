@@ -1,7 +1,7 @@
 //! Telling the nodes the number of a lock that was won, where too few of them know it.
 
-use super::tally::{Tally, Verdict};
-use super::{Ballot, Failure, Mechanisms, Time, Via};
+use super::tally::{Tally, Verdict, votes_needed};
+use super::{Ballot, Failure, Mechanism, Time, Via};
 
 /// A node's answer to `confirm`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,14 +19,13 @@ pub(crate) enum ConfirmVote {
 #[derive(Debug)]
 pub(crate) struct Confirmation {
     answer_by: Time,
-    mechanisms: Mechanisms,
     tally: Tally,
 }
 
 impl Confirmation {
-    pub(crate) fn new(nodes: usize, answer_by: Time, mechanisms: Mechanisms) -> Self {
-        let tally = Tally::new(nodes, mechanisms.quorum(nodes));
-        Self { answer_by, mechanisms, tally }
+    pub(crate) fn new(nodes: usize, answer_by: Time) -> Self {
+        let tally = Tally::new(nodes, votes_needed(nodes));
+        Self { answer_by, tally }
     }
 
     /// Whether a majority has confirmed.
@@ -47,7 +46,7 @@ impl Ballot for Confirmation {
 
     fn vote(&mut self, _node: usize, vote: ConfirmVote) {
         match vote {
-            ConfirmVote::NotOurs if self.mechanisms.fence_only_where_ours => self.tally.no(),
+            ConfirmVote::NotOurs if Mechanism::FenceOnlyWhereOurs.is_on() => self.tally.no(),
             ConfirmVote::NotOurs | ConfirmVote::Confirmed => self.tally.yes(),
         }
     }
@@ -69,7 +68,7 @@ mod tests {
 
     fn confirmation() -> Confirmation {
         let answer_by = Time::from_start(Duration::from_millis(200));
-        Confirmation::new(5, answer_by, Mechanisms::ALL)
+        Confirmation::new(5, answer_by)
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Backoff, Cue, Mechanisms};
+use super::{Backoff, Cue, Mechanism};
 
 /// How often a lock is looked at whose release would be told: the most that a lost message costs, if the
 /// longest pause is not longer.
@@ -58,16 +58,16 @@ pub(crate) struct Contention {
 }
 
 impl Contention {
-    pub(crate) const fn new(ordered: bool, mechanisms: Mechanisms) -> Self {
+    pub(crate) fn new(ordered: bool) -> Self {
         Self {
-            ordered: ordered && mechanisms.ordered_tries,
+            ordered: ordered && Mechanism::OrderedTries.is_on(),
             covered: false,
             splits: 0,
             cued: 0,
             doubted: 0,
             seen: 0,
             expected: 0,
-            elders_first: mechanisms.elders_first,
+            elders_first: Mechanism::EldersFirst.is_on(),
             begins_alone: false,
             took: Duration::ZERO,
         }
@@ -172,6 +172,7 @@ fn spread(times: u32, random: f64) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use super::super::without;
     use super::*;
 
     const BACKOFF: Backoff =
@@ -179,7 +180,7 @@ mod tests {
     const MOMENT: Duration = Duration::from_millis(1);
 
     fn contention() -> Contention {
-        Contention::new(true, Mechanisms::ALL)
+        Contention::new(true)
     }
 
     #[test]
@@ -220,15 +221,15 @@ mod tests {
         assert_eq!(contention.begins_with(&[2, 0, 1], |node| node != 2), Some(0));
         assert_eq!(contention.begins_with(&[2, 0, 1], |_| false), None);
         assert_eq!(contention.begins_with(&[0], |_| true), None, "there are no others");
-        let mut all_at_once = Contention::new(false, Mechanisms::ALL);
+        let mut all_at_once = Contention::new(false);
         all_at_once.tried(true, MOMENT, true);
         assert_eq!(all_at_once.begins_with(&[2, 0, 1], |_| true), None);
     }
 
     /// Three contenders, each of them nearest to another node, try again and again at one instant. How
     /// many rounds it takes until one of them has a majority of the three nodes, if ten are enough.
-    fn rounds(mechanisms: Mechanisms) -> Option<usize> {
-        let mut contenders = [(); 3].map(|()| Contention::new(true, mechanisms));
+    fn rounds() -> Option<usize> {
+        let mut contenders = [(); 3].map(|()| Contention::new(true));
         (1..=10).find(|_| {
             let first = contenders.each_ref().map(|one| one.begins_with(&[0, 1, 2], |_| true));
             // Who comes to a node first, of those that ask it at once, is granted.
@@ -256,8 +257,8 @@ mod tests {
     /// The tooth: all at once, and far apart, they share the nodes out for ever.
     #[test]
     fn one_node_decides_among_contenders_and_without_that_nobody_does() {
-        assert_eq!(rounds(Mechanisms::ALL), Some(2), "the first vote is split");
-        assert_eq!(rounds(Mechanisms { ordered_tries: false, ..Mechanisms::ALL }), None);
+        assert_eq!(rounds(), Some(2), "the first vote is split");
+        assert_eq!(without(&[Mechanism::OrderedTries], rounds), None);
     }
 
     #[test]
@@ -304,14 +305,14 @@ mod tests {
 
     /// Eight contenders, each of which comes again at once when it was served. Each release is told to all
     /// that wait, and goes to the one that tries first; the longest wait, in releases.
-    fn longest_wait(mechanisms: Mechanisms) -> u32 {
+    fn longest_wait() -> u32 {
         let mut random = 1_u64;
         let mut chance = move || {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             f64::from((random >> 32) as u32) / f64::from(u32::MAX)
         };
         let new = |others| {
-            let mut contention = Contention::new(true, mechanisms);
+            let mut contention = Contention::new(true);
             contention.expects(others);
             contention
         };
@@ -333,9 +334,9 @@ mod tests {
     /// The tooth.
     #[test]
     fn without_elders_first_somebody_waits_for_ever_so_long() {
-        let most = longest_wait(Mechanisms::ALL);
+        let most = longest_wait();
         assert!(most < 25, "{most}");
-        let without = longest_wait(Mechanisms { elders_first: false, ..Mechanisms::ALL });
+        let without = without(&[Mechanism::EldersFirst], longest_wait);
         assert!(without > 50, "{without}");
     }
 }

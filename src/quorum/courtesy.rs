@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use super::{Mechanisms, Time};
+use super::{Mechanism, Time};
 
 /// How long others are believed to wait after a node has said so.
 const KNOWN: Duration = Duration::from_secs(1);
@@ -22,7 +22,6 @@ const MOST_IN_VAIN: u32 = 4;
 /// What one process knows of others that want one lock.
 #[derive(Debug)]
 pub(crate) struct Courtesy {
-    mechanisms: Mechanisms,
     /// How many others there were when the lock was given back last, as far as is known, and before that.
     others: u32,
     others_before: u32,
@@ -36,10 +35,9 @@ pub(crate) struct Courtesy {
 }
 
 impl Courtesy {
-    pub(crate) fn new(mechanisms: Mechanisms) -> Self {
+    pub(crate) fn new() -> Self {
         let never = Time::default();
         Self {
-            mechanisms,
             others: 0,
             others_before: 0,
             known_until: never,
@@ -63,7 +61,7 @@ impl Courtesy {
 
     /// Whether others wait, as far as is known.
     pub(crate) fn others_wait(&self, now: Time) -> bool {
-        self.mechanisms.gives_way && now < self.known_until && self.not_before <= now
+        Mechanism::GivesWay.is_on() && now < self.known_until && self.not_before <= now
     }
 
     /// The lock has been given back to the nodes.
@@ -109,6 +107,7 @@ impl Courtesy {
 
 #[cfg(test)]
 mod tests {
+    use super::super::without;
     use super::*;
 
     fn at(ms: u64) -> Time {
@@ -117,7 +116,7 @@ mod tests {
 
     #[test]
     fn who_knows_of_others_gives_way_and_who_does_not_goes_on() {
-        let mut courtesy = Courtesy::new(Mechanisms::ALL);
+        let mut courtesy = Courtesy::new();
         courtesy.given_back(at(0));
         assert_eq!(courtesy.away_until(at(0)), None, "nobody waits");
         courtesy.heard(1, at(1));
@@ -135,7 +134,7 @@ mod tests {
 
     #[test]
     fn who_gave_way_in_vain_does_not_do_it_again_at_once() {
-        let mut courtesy = Courtesy::new(Mechanisms::ALL);
+        let mut courtesy = Courtesy::new();
         courtesy.heard(1, at(0));
         courtesy.given_back(at(0));
         courtesy.gave_way(false);
@@ -157,7 +156,7 @@ mod tests {
 
     #[test]
     fn as_many_others_are_expected_as_were_told_last() {
-        let mut courtesy = Courtesy::new(Mechanisms::ALL);
+        let mut courtesy = Courtesy::new();
         for others in [2, 3, 1] {
             courtesy.heard(others, at(0));
         }
@@ -174,8 +173,8 @@ mod tests {
     /// a millisecond later. How often of a hundred times that one gets it.
     #[test]
     fn without_giving_way_whoever_had_the_lock_has_it_again() {
-        let served = |mechanisms| {
-            let mut courtesy = Courtesy::new(mechanisms);
+        let served = || {
+            let mut courtesy = Courtesy::new();
             let mut now = at(0);
             let mut served = 0;
             for _ in 0..100 {
@@ -192,7 +191,7 @@ mod tests {
             }
             served
         };
-        assert_eq!(served(Mechanisms::ALL), 99, "all but the first one");
-        assert_eq!(served(Mechanisms { gives_way: false, ..Mechanisms::ALL }), 0);
+        assert_eq!(served(), 99, "all but the first one");
+        assert_eq!(without(&[Mechanism::GivesWay], served), 0);
     }
 }

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::tally::{Tally, Verdict};
-use super::{Allowance, Ballot, Basis, Copies, Failure, Renewed, Time, Via};
+use super::tally::{Tally, Verdict, votes_needed};
+use super::{Allowance, Ballot, Basis, Copies, Failure, Mechanism, Renewed, Time, Via};
 
 /// A node's answer to `extend`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,7 +100,7 @@ impl Extension {
         basis: Basis,
         allowance: Allowance,
     ) -> Self {
-        let needed = allowance.mechanisms.quorum(nodes);
+        let needed = votes_needed(nodes);
         Self {
             started,
             answer_by,
@@ -155,7 +155,7 @@ impl Extension {
             self.sound_until = Some(self.valid_at_most());
         }
         let sound = self.sound_until.is_some_and(|until| now < until);
-        if !sound || self.tries_left == 0 || !self.allowance.mechanisms.repair_among_contenders {
+        if !sound || self.tries_left == 0 || !Mechanism::RepairAmongContenders.is_on() {
             return None;
         }
         let nodes = self.heard.len();
@@ -295,7 +295,7 @@ impl Ballot for Extension {
     /// then was found with it, or repaired, in a round before.
     fn clock_moved(&mut self, node: usize, seen_at: Time) {
         let lately = self.started < seen_at.after(self.ttl);
-        self.moved[node] |= lately && self.allowance.mechanisms.moved_clocks_do_not_deny;
+        self.moved[node] |= lately && Mechanism::MovedClocksDoNotDeny.is_on();
     }
 
     fn vote(&mut self, node: usize, vote: ExtensionVote) {
@@ -310,7 +310,7 @@ impl Ballot for Extension {
         };
         let kept = match vote {
             ExtensionVote::Extended => true,
-            ExtensionVote::RepairedInQuarantine => self.allowance.mechanisms.holders_in_quarantine,
+            ExtensionVote::RepairedInQuarantine => Mechanism::HoldersInQuarantine.is_on(),
             _ => false,
         };
         let moved = self.moved[node] && !kept;

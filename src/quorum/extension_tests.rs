@@ -1,6 +1,6 @@
 //! Rounds of extension, answer by answer.
 
-use super::super::Mechanisms;
+use super::super::{Mechanism, without};
 use super::*;
 
 fn round(votes: &[Option<ExtensionVote>]) -> Renewed {
@@ -8,15 +8,15 @@ fn round(votes: &[Option<ExtensionVote>]) -> Renewed {
 }
 
 fn round_on(basis: Basis, votes: &[Option<ExtensionVote>]) -> Renewed {
-    round_with(Mechanisms::ALL, basis, votes)
+    round_with(basis, votes)
 }
 
-fn round_with(mechanisms: Mechanisms, basis: Basis, votes: &[Option<ExtensionVote>]) -> Renewed {
+fn round_with(basis: Basis, votes: &[Option<ExtensionVote>]) -> Renewed {
     let ttl = Duration::from_millis(10_000);
     let start = Time::default();
     let answer_by = start.after(ttl);
     let mut extension =
-        Extension::new(votes.len(), start, answer_by, ttl, basis, Allowance::for_drift(mechanisms));
+        Extension::new(votes.len(), start, answer_by, ttl, basis, Allowance::FOR_DRIFT);
     for (node, vote) in votes.iter().enumerate() {
         match vote {
             Some(vote) => extension.vote(node, *vote),
@@ -61,9 +61,11 @@ fn nodes_that_have_forgotten_our_key_and_granted_nothing_since_confirm() {
     }
     assert_eq!(round(&[EXTENDED, REPAIRED, IN_QUARANTINE]), confirmed);
     assert_eq!(round(&[NOT_OURS, REPAIRED, IN_QUARANTINE]), Renewed::Gone);
-    let without = Mechanisms { holders_in_quarantine: false, ..Mechanisms::ALL };
     let votes = [EXTENDED, IN_QUARANTINE, IN_QUARANTINE];
-    assert_eq!(round_with(without, Basis::Majority, &votes), Renewed::Gone);
+    assert_eq!(
+        without(&[Mechanism::HoldersInQuarantine], || round_with(Basis::Majority, &votes)),
+        Renewed::Gone
+    );
 }
 
 /// Two of three nodes restart empty, and lose the connection right after a repair. Somebody else
@@ -184,16 +186,10 @@ fn a_second_copy_is_doubtful_unless_the_first_did_not_run() {
 /// more has an answer to give.
 #[test]
 fn a_node_whose_clock_has_moved_neither_confirms_nor_denies() {
-    let round = |mechanisms, basis, votes: &[Option<ExtensionVote>]| {
+    let round = |basis, votes: &[Option<ExtensionVote>]| {
         let (start, ttl) = (Time::default(), Duration::from_secs(10));
-        let mut round = Extension::new(
-            votes.len(),
-            start,
-            start.after(ttl),
-            ttl,
-            basis,
-            Allowance::for_drift(mechanisms),
-        );
+        let mut round =
+            Extension::new(votes.len(), start, start.after(ttl), ttl, basis, Allowance::FOR_DRIFT);
         round.clock_moved(0, start);
         for (node, vote) in votes.iter().enumerate() {
             match vote {
@@ -204,24 +200,29 @@ fn a_node_whose_clock_has_moved_neither_confirms_nor_denies() {
         assert!(round.decided(), "all nodes were heard");
         (round.result(start), round.is_doubtful(start))
     };
-    let without = Mechanisms { moved_clocks_do_not_deny: false, ..Mechanisms::ALL };
     for said in [ExtensionVote::Free, ExtensionVote::FreeAbove(7), ExtensionVote::Repaired] {
         let said = Some(said);
         let both = [said, EXTENDED];
-        assert_eq!(round(Mechanisms::ALL, Basis::Majority, &both), (Renewed::Unknown, true));
-        assert_eq!(round(without, Basis::Majority, &both), (Renewed::Gone, false));
+        assert_eq!(round(Basis::Majority, &both), (Renewed::Unknown, true));
+        assert_eq!(
+            without(&[Mechanism::MovedClocksDoNotDeny], || round(Basis::Majority, &both)),
+            (Renewed::Gone, false)
+        );
         let four = [said, EXTENDED, EXTENDED, None];
-        assert_eq!(round(Mechanisms::ALL, Basis::Majority, &four), (Renewed::Unknown, true));
+        assert_eq!(round(Basis::Majority, &four), (Renewed::Unknown, true));
         let first = [said, None, None];
-        assert_eq!(round(Mechanisms::ALL, Basis::FirstNode, &first).0, Renewed::Unknown);
-        assert_eq!(round(without, Basis::FirstNode, &first).0, Renewed::Gone);
+        assert_eq!(round(Basis::FirstNode, &first).0, Renewed::Unknown);
+        assert_eq!(
+            without(&[Mechanism::MovedClocksDoNotDeny], || round(Basis::FirstNode, &first)).0,
+            Renewed::Gone
+        );
         let others = [said, NOT_OURS, None];
-        assert_eq!(round(Mechanisms::ALL, Basis::FirstNode, &others).0, Renewed::Gone);
+        assert_eq!(round(Basis::FirstNode, &others).0, Renewed::Gone);
     }
     // Our key was there, and nobody else's can have been.
-    let there = round(Mechanisms::ALL, Basis::Majority, &[EXTENDED, EXTENDED]).0;
+    let there = round(Basis::Majority, &[EXTENDED, EXTENDED]).0;
     assert!(matches!(there, Renewed::Until(_, Basis::Majority)));
     // The other nodes' words count as ever.
-    let gone = round(Mechanisms::ALL, Basis::Majority, &[REPAIRED, REPAIRED, NOT_OURS]).0;
+    let gone = round(Basis::Majority, &[REPAIRED, REPAIRED, NOT_OURS]).0;
     assert_eq!(gone, Renewed::Gone);
 }

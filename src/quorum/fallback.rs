@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::attempt::FirstWord;
-use super::{Attempt, Ballot, Basis, Conclusion, Mechanisms, Time};
+use super::{Attempt, Ballot, Basis, Conclusion, Mechanism, Time};
 
 /// What an attempt needs next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,12 +50,8 @@ pub(crate) enum News {
 /// Where clients may fall back to the first node (`may_fall_back`), a node that is down for us may be back
 /// for others, since we pause between our tries; and somebody may hold the lock there alone. A try that
 /// began before the attempt says nothing either.
-pub(crate) const fn waits_for_a_try(
-    node: usize,
-    may_fall_back: bool,
-    mechanisms: Mechanisms,
-) -> bool {
-    node == 0 && may_fall_back && mechanisms.first_node_is_tried
+pub(crate) fn waits_for_a_try(node: usize, may_fall_back: bool) -> bool {
+    node == 0 && may_fall_back && Mechanism::FirstNodeIsTried.is_on()
 }
 
 /// What a client knows of its quorum, from all its calls, and what follows for its attempts.

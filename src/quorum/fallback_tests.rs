@@ -1,6 +1,6 @@
 //! Stories of clients that may fall back, and of those that may not.
 
-use super::super::{Allowance, Failure, Mechanisms, Via, Vote};
+use super::super::{Allowance, Failure, Mechanism, Via, Vote, without};
 use super::*;
 
 const TTL: Duration = Duration::from_secs(10);
@@ -68,9 +68,9 @@ fn the_first_node_is_heard_before_a_majority_of_the_others_is_believed() {
 }
 
 /// A majority of the others has granted, and the first node says that.
-fn granted_by_the_others(mechanisms: Mechanisms, says: Result<Vote, Failure>) -> Attempt {
+fn granted_by_the_others(says: Result<Vote, Failure>) -> Attempt {
     let until = at(1_000).after(TIMEOUT);
-    let mut attempt = Attempt::new(3, at(1_000), until, TTL, Allowance::for_drift(mechanisms));
+    let mut attempt = Attempt::new(3, at(1_000), until, TTL, Allowance::FOR_DRIFT);
     (0..3).for_each(|node| assert!(attempt.sending(node, Via::unfenced(1), at(1_000))));
     attempt.vote(1, GRANTED);
     attempt.vote(2, GRANTED);
@@ -84,7 +84,7 @@ fn granted_by_the_others(mechanisms: Mechanisms, says: Result<Vote, Failure>) ->
 #[test]
 fn a_first_node_that_grants_or_cannot_be_reached_is_in_nobodys_way() {
     for says in [Ok(GRANTED), Err(Failure::NotSent), Err(Failure::Unknown)] {
-        let mut attempt = granted_by_the_others(Mechanisms::ALL, says);
+        let mut attempt = granted_by_the_others(says);
         let (conclusion, basis, quorum) = concluded(may().judge(&mut attempt, at(1_005)));
         assert!(is_won(conclusion), "{says:?}");
         assert_eq!((basis, quorum), (Basis::Majority, Quorum::Reached));
@@ -95,7 +95,6 @@ fn a_first_node_that_grants_or_cannot_be_reached_is_in_nobodys_way() {
 /// there; and the majority of the others knows nothing of that holder.
 #[test]
 fn nothing_is_won_past_a_first_node_that_answers_and_does_not_grant() {
-    let without = Mechanisms { first_node_must_grant: false, ..Mechanisms::ALL };
     for (says, conclusion, quorum) in [
         (Ok(Vote::NotAdmitted), Conclusion::NotAdmitted, Quorum::Reached),
         (Err(Failure::NotAdmitted), Conclusion::NotAdmitted, Quorum::Reached),
@@ -103,15 +102,15 @@ fn nothing_is_won_past_a_first_node_that_answers_and_does_not_grant() {
         (Ok(Vote::WrongKind), Conclusion::WrongKind, Quorum::Reached),
         (Ok(Vote::Spent), Conclusion::Spent, Quorum::Reached),
     ] {
-        let mut attempt = granted_by_the_others(Mechanisms::ALL, says);
+        let mut attempt = granted_by_the_others(says);
         let judged = concluded(may().judge(&mut attempt, at(1_005)));
         assert_eq!(judged, (conclusion, Basis::Majority, quorum), "{says:?}");
         assert!(is_won(concluded(never().judge(&mut attempt, at(1_005))).0), "nobody is there");
-        let mut attempt = granted_by_the_others(without, says);
-        assert!(is_won(concluded(may().judge(&mut attempt, at(1_005))).0), "{says:?}");
+        let outvoted = || concluded(may().judge(&mut granted_by_the_others(says), at(1_005))).0;
+        assert!(is_won(without(&[Mechanism::FirstNodeMustGrant], outvoted)), "{says:?}");
     }
     for failure in [Failure::NotSent, Failure::Unknown] {
-        let mut attempt = granted_by_the_others(Mechanisms::ALL, Err(failure));
+        let mut attempt = granted_by_the_others(Err(failure));
         attempt.first_says_no(true);
         let judged = concluded(may().judge(&mut attempt, at(1_005)));
         assert_eq!(judged, (UNREACHABLE, Basis::Majority, Quorum::Failing), "it is busy");
@@ -121,11 +120,9 @@ fn nothing_is_won_past_a_first_node_that_answers_and_does_not_grant() {
 /// Else our own pause between two tries would count as its being out of reach.
 #[test]
 fn only_the_first_node_of_those_who_may_fall_back_is_tried_for_an_attempt() {
-    let waits = |node, may_fall_back| waits_for_a_try(node, may_fall_back, Mechanisms::ALL);
-    assert!(waits(0, true));
-    assert!(!waits(1, true) && !waits(0, false), "a node that is down costs nothing");
-    let without = Mechanisms { first_node_is_tried: false, ..Mechanisms::ALL };
-    assert!(!waits_for_a_try(0, true, without));
+    assert!(waits_for_a_try(0, true));
+    assert!(!waits_for_a_try(1, true) && !waits_for_a_try(0, false), "what is down costs nothing");
+    assert!(!without(&[Mechanism::FirstNodeIsTried], || waits_for_a_try(0, true)));
 }
 
 #[test]

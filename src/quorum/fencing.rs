@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::mem;
 
-use super::Mechanisms;
+use super::Mechanism;
 
 /// The largest number that there is: so large that a token fits into 63 bits, and small enough to be
 /// exact as one of Lua's floating-point numbers.
@@ -90,8 +90,8 @@ pub(super) fn number_of(answers: impl Iterator<Item = u64> + Clone, needed: usiz
 ///
 /// The time is for nodes that have forgotten their numbers: a number from before is smaller, for the
 /// set's time goes on whichever nodes forget. Otherwise their own numbers do.
-pub(crate) fn proposal(last: u64, set_time_us: Option<i64>, mechanisms: Mechanisms) -> u64 {
-    let time_us = set_time_us.filter(|_| mechanisms.fence_clock_floor);
+pub(crate) fn proposal(last: u64, set_time_us: Option<i64>) -> u64 {
+    let time_us = set_time_us.filter(|_| Mechanism::FenceClockFloor.is_on());
     let time = time_us.and_then(|us| u64::try_from(us / 10).ok()).unwrap_or(0);
     last.saturating_add(1).max(time)
 }
@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn a_proposal_is_above_what_was_seen_and_not_behind_the_sets_time() {
-        let proposed = |last, time_us| proposal(last, time_us, Mechanisms::ALL);
+        let proposed = |last, time_us| proposal(last, time_us);
         assert_eq!(proposed(7, Some(5_001_000)), 500_100);
         assert_eq!(proposed(500_100, Some(5_001_000)), 500_101);
         assert_eq!(proposed(7, None), 8);

@@ -36,9 +36,9 @@ impl Node {
         Vote::Granted(self.fence)
     }
 
-    fn confirm(&mut self, owner: u128, number: u64, mechanisms: Mechanisms) -> ConfirmVote {
+    fn confirm(&mut self, owner: u128, number: u64) -> ConfirmVote {
         if self.owner != Some(owner) {
-            if !mechanisms.fence_only_where_ours {
+            if !Mechanism::FenceOnlyWhereOurs.is_on() {
                 self.fence = self.fence.max(number);
             }
             return ConfirmVote::NotOurs;
@@ -73,25 +73,17 @@ struct Client {
     proposal: u64,
     /// Nodes whose answer was heard.
     heard: Vec<bool>,
-    mechanisms: Mechanisms,
 }
 
 impl Client {
     /// A client whose own clock says `now` while the masters' say `now_us`.
-    fn new(owner: u128, nodes: usize, now: Time, now_us: i64, mechanisms: Mechanisms) -> Self {
+    fn new(owner: u128, nodes: usize, now: Time, now_us: i64) -> Self {
         Self {
             owner,
             now,
-            attempt: Attempt::new(
-                nodes,
-                now,
-                now.after(TTL),
-                TTL,
-                Allowance::for_drift(mechanisms),
-            ),
-            proposal: proposal(0, Some(now_us), mechanisms),
+            attempt: Attempt::new(nodes, now, now.after(TTL), TTL, Allowance::FOR_DRIFT),
+            proposal: proposal(0, Some(now_us)),
             heard: vec![false; nodes],
-            mechanisms,
         }
     }
 
@@ -114,10 +106,10 @@ impl Client {
     fn number(&mut self, nodes: &mut [Node], reached: &[usize]) -> Option<u64> {
         if let Some(number) = self.attempt.number_to_write_back() {
             let answer_by = self.now.after(TTL);
-            let mut round = Confirmation::new(nodes.len(), answer_by, self.mechanisms);
+            let mut round = Confirmation::new(nodes.len(), answer_by);
             for (i, node) in nodes.iter_mut().enumerate() {
                 if reached.contains(&i) {
-                    round.vote(i, node.confirm(self.owner, number, self.mechanisms));
+                    round.vote(i, node.confirm(self.owner, number));
                 } else {
                     round.fail(i, Failure::Unknown);
                 }
@@ -137,21 +129,21 @@ impl Client {
     }
 }
 
-fn client(owner: u128, nodes: &[Node], mechanisms: Mechanisms) -> Client {
-    Client::new(owner, nodes.len(), Time::from_start(TTL), NOW_US, mechanisms)
+fn client(owner: u128, nodes: &[Node]) -> Client {
+    Client::new(owner, nodes.len(), Time::from_start(TTL), NOW_US)
 }
 
 /// One node knows a number far ahead of the others: of a client that was cut off from them, or whose
 /// masters' clocks were ahead. It takes part in the first lock, and not in the second.
-fn numbers_of_two_holders(mechanisms: Mechanisms) -> (u64, u64) {
+fn numbers_of_two_holders() -> (u64, u64) {
     let mut nodes = [Node::default(); 5];
     nodes[0].fence = NOW * 2;
-    let mut first = client(1, &nodes, mechanisms);
+    let mut first = client(1, &nodes);
     first.ask(&mut nodes, &[0, 1, 2]);
     let first_number = first.number(&mut nodes, &[0, 1, 2]).expect("three of five");
     first.release(&mut nodes);
 
-    let mut second = client(2, &nodes, mechanisms);
+    let mut second = client(2, &nodes);
     second.ask(&mut nodes, &[1, 2, 3]);
     let second_number = second.number(&mut nodes, &[1, 2, 3]).expect("three of five");
     (first_number, second_number)
@@ -159,23 +151,22 @@ fn numbers_of_two_holders(mechanisms: Mechanisms) -> (u64, u64) {
 
 #[test]
 fn without_the_write_back_the_next_holder_gets_a_smaller_number() {
-    let (first, second) = numbers_of_two_holders(Mechanisms::ALL);
+    let (first, second) = numbers_of_two_holders();
     assert!(first < second, "{first} {second}");
-    let without = Mechanisms { fence_write_back: false, ..Mechanisms::ALL };
-    let (first, second) = numbers_of_two_holders(without);
+    let (first, second) = without(&[Mechanism::FenceWriteBack], numbers_of_two_holders);
     assert!(first > second, "{first} {second}");
 }
 
 /// The write-back reaches one node that is the first one's, and two that are the second one's by then,
 /// and were before: what they answered it is smaller. The first one gives the lock back, and the
 /// second one's request reaches the node that makes it a majority.
-fn numbers_with_a_lost_write_back(mechanisms: Mechanisms) -> (Option<u64>, u64) {
+fn numbers_with_a_lost_write_back() -> (Option<u64>, u64) {
     let mut nodes = [Node::default(); 5];
     nodes[0].fence = NOW * 2;
-    let mut second = client(2, &nodes, mechanisms);
+    let mut second = client(2, &nodes);
     second.ask(&mut nodes, &[3, 4]);
 
-    let mut first = client(1, &nodes, mechanisms);
+    let mut first = client(1, &nodes);
     first.ask(&mut nodes, &[0, 1, 2]);
     let first_number = first.number(&mut nodes, &[0, 3, 4]);
     first.release(&mut nodes);
@@ -187,20 +178,19 @@ fn numbers_with_a_lost_write_back(mechanisms: Mechanisms) -> (Option<u64>, u64) 
 
 #[test]
 fn without_only_where_ours_a_lost_write_back_gives_the_next_holder_a_smaller_number() {
-    let (first, _) = numbers_with_a_lost_write_back(Mechanisms::ALL);
+    let (first, _) = numbers_with_a_lost_write_back();
     assert_eq!(first, None, "one of five has confirmed");
-    let without = Mechanisms { fence_only_where_ours: false, ..Mechanisms::ALL };
-    let (first, second) = numbers_with_a_lost_write_back(without);
+    let (first, second) = without(&[Mechanism::FenceOnlyWhereOurs], numbers_with_a_lost_write_back);
     assert!(first > Some(second), "{first:?} {second}");
 }
 
 /// Three holders, then all masters restart empty, and somebody whose own clock has nothing to do with
 /// the others' comes a second later.
-fn numbers_before_and_after_all_is_forgotten(mechanisms: Mechanisms) -> (u64, u64) {
+fn numbers_before_and_after_all_is_forgotten() -> (u64, u64) {
     let mut nodes = [Node::default(); 3];
     let holder = |owner, own_clock, now_us, nodes: &mut [Node]| {
         let now = Time::from_start(Duration::from_secs(own_clock));
-        let mut client = Client::new(owner, 3, now, now_us, mechanisms);
+        let mut client = Client::new(owner, 3, now, now_us);
         client.ask(nodes, &[0, 1, 2]);
         let number = client.number(nodes, &[]).expect("three of three");
         client.release(nodes);
@@ -214,31 +204,29 @@ fn numbers_before_and_after_all_is_forgotten(mechanisms: Mechanisms) -> (u64, u6
 
 #[test]
 fn without_the_masters_time_numbers_begin_again_when_all_is_forgotten() {
-    let (before, after) = numbers_before_and_after_all_is_forgotten(Mechanisms::ALL);
+    let (before, after) = numbers_before_and_after_all_is_forgotten();
     assert!(before < after, "{before} {after}");
-    let without = Mechanisms { fence_clock_floor: false, ..Mechanisms::ALL };
-    let (before, after) = numbers_before_and_after_all_is_forgotten(without);
+    let (before, after) =
+        without(&[Mechanism::FenceClockFloor], numbers_before_and_after_all_is_forgotten);
     assert!(before > after, "{before} {after}");
 }
 
 /// A lock is held on three nodes of five, and contenders have come and gone on the other two. It is
 /// renewed; then two of the three die, and it is due again.
-fn survives_two_losses_among_contenders(mechanisms: Mechanisms) -> bool {
+fn survives_two_losses_among_contenders() -> bool {
     let mut nodes = [Node::default(); 5];
-    let mut holder = client(1, &nodes, mechanisms);
+    let mut holder = client(1, &nodes);
     holder.ask(&mut nodes, &[0, 1, 2]);
     let number = holder.number(&mut nodes, &[0, 1, 2]).expect("three of five");
     for owner in 2..9 {
-        let mut contender = client(owner, &nodes, mechanisms);
+        let mut contender = client(owner, &nodes);
         contender.ask(&mut nodes, &[0, 1, 2, 3, 4]);
         assert_eq!(contender.number(&mut nodes, &[]), None);
         contender.release(&mut nodes);
     }
 
     let (now, answer_by) = (holder.now, holder.now.after(TTL));
-    let round = || {
-        Extension::new(5, now, answer_by, TTL, Basis::Majority, Allowance::for_drift(mechanisms))
-    };
+    let round = || Extension::new(5, now, answer_by, TTL, Basis::Majority, Allowance::FOR_DRIFT);
     let mut first = round();
     for (i, node) in nodes.iter_mut().enumerate() {
         first.vote(i, node.extend(1, number, number));
@@ -265,9 +253,8 @@ fn survives_two_losses_among_contenders(mechanisms: Mechanisms) -> bool {
 
 #[test]
 fn without_the_second_repair_contenders_keep_a_lock_from_being_repaired() {
-    assert!(survives_two_losses_among_contenders(Mechanisms::ALL));
-    let without = Mechanisms { repair_among_contenders: false, ..Mechanisms::ALL };
-    assert!(!survives_two_losses_among_contenders(without));
+    assert!(survives_two_losses_among_contenders());
+    assert!(!without(&[Mechanism::RepairAmongContenders], survives_two_losses_among_contenders));
 }
 
 /// One step of three clients on three nodes. Any message may be late, or its answer lost.
@@ -305,13 +292,9 @@ fn any_story() -> impl Strategy<Value = (Vec<Step>, [u64; 3])> {
 
 /// How many locks were held under `steps`; `None` if one of them had a number that is not larger than
 /// all before it.
-fn locks_with_rising_numbers(
-    steps: &[Step],
-    ahead: [u64; 3],
-    mechanisms: Mechanisms,
-) -> Option<usize> {
+fn locks_with_rising_numbers(steps: &[Step], ahead: [u64; 3]) -> Option<usize> {
     let mut nodes = ahead.map(|ahead| Node { owner: None, fence: NOW + ahead });
-    let mut clients: Vec<_> = (0..3).map(|owner| client(owner, &nodes, mechanisms)).collect();
+    let mut clients: Vec<_> = (0..3).map(|owner| client(owner, &nodes)).collect();
     let (mut owners, mut given_up) = (3, Vec::new());
     let (mut held, mut locks, mut last) = ([false; 3], 0, 0);
     for step in steps {
@@ -329,7 +312,7 @@ fn locks_with_rising_numbers(
                 }
             }
             Step::GiveBack { client, released } => {
-                let next = self::client(owners, &nodes, mechanisms);
+                let next = self::client(owners, &nodes);
                 owners += 1;
                 let before = std::mem::replace(&mut clients[client], next);
                 held[client] = false;
@@ -356,7 +339,7 @@ fn locks_with_rising_numbers(
 proptest! {
     #[test]
     fn numbers_rise_whatever_is_late_or_lost((steps, ahead) in any_story()) {
-        prop_assert!(locks_with_rising_numbers(&steps, ahead, Mechanisms::ALL).is_some());
+        prop_assert!(locks_with_rising_numbers(&steps, ahead).is_some());
     }
 }
 
@@ -367,14 +350,12 @@ fn without_either_mechanism_some_story_has_numbers_that_fall() {
     let stories: Vec<_> = (0..1_000)
         .map(|_| any_story().new_tree(&mut runner).expect("no story is rejected").current())
         .collect();
-    let locks = |mechanisms| {
-        let locks = stories
-            .iter()
-            .map(|(steps, ahead)| locks_with_rising_numbers(steps, *ahead, mechanisms));
+    let locks = || {
+        let locks = stories.iter().map(|(steps, ahead)| locks_with_rising_numbers(steps, *ahead));
         locks.sum::<Option<usize>>()
     };
-    let all = locks(Mechanisms::ALL);
+    let all = locks();
     assert!(all.is_some_and(|locks| locks > stories.len() / 2), "{all:?}");
-    assert_eq!(locks(Mechanisms { fence_write_back: false, ..Mechanisms::ALL }), None);
-    assert_eq!(locks(Mechanisms { fence_only_where_ours: false, ..Mechanisms::ALL }), None);
+    assert_eq!(without(&[Mechanism::FenceWriteBack], locks), None);
+    assert_eq!(without(&[Mechanism::FenceOnlyWhereOurs], locks), None);
 }

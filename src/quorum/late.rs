@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use super::{Backoff, Mechanisms, Time};
+use super::{Backoff, Mechanism, Time};
 
 /// How long after a connection was given up something may still arrive over it. A kernel that has to
 /// deliver what a closed socket has left tries for about 100 s (Linux: `tcp_orphan_retries`).
@@ -104,7 +104,6 @@ pub(crate) struct Repetition {
     late: Late,
     /// When no extension sets the key again any more: each carries a deadline.
     repairs_end: Time,
-    mechanisms: Mechanisms,
     /// Until when it is repeated, once it was answered.
     until: Option<Time>,
     count: u32,
@@ -112,8 +111,8 @@ pub(crate) struct Repetition {
 
 impl Repetition {
     /// Of a release behind what is `late`; extensions repair nothing from `repairs_end` on.
-    pub(crate) const fn new(late: Late, repairs_end: Time, mechanisms: Mechanisms) -> Self {
-        Self { late, repairs_end, mechanisms, until: None, count: 0 }
+    pub(crate) const fn new(late: Late, repairs_end: Time) -> Self {
+        Self { late, repairs_end, until: None, count: 0 }
     }
 
     /// The node has answered, at `now` and over that connection. When the release is due once more;
@@ -124,7 +123,7 @@ impl Repetition {
         now: Time,
         random: impl FnOnce() -> f64,
     ) -> Option<Time> {
-        if self.late.is_over(via) || !self.mechanisms.releases_are_repeated {
+        if self.late.is_over(via) || !Mechanism::ReleasesAreRepeated.is_on() {
             return None;
         }
         let until = *self.until.get_or_insert_with(|| {
@@ -139,6 +138,7 @@ impl Repetition {
 
 #[cfg(test)]
 mod tests {
+    use super::super::without;
     use super::*;
 
     const FENCED: Via = Via { connection: 3, fenced: true };
@@ -200,8 +200,8 @@ mod tests {
         }
     }
 
-    fn repeated(late: Late, repairs_end: Time, mechanisms: Mechanisms) -> Vec<Time> {
-        let mut repetition = Repetition::new(late, repairs_end, mechanisms);
+    fn repeated(late: Late, repairs_end: Time) -> Vec<Time> {
+        let mut repetition = Repetition::new(late, repairs_end);
         let mut now = at(0);
         let mut times = Vec::new();
         while let Some(due) = repetition.answered(Via::unfenced(3), now, || 1.0) {
@@ -213,21 +213,20 @@ mod tests {
 
     #[test]
     fn a_release_is_repeated_at_growing_intervals_until_nothing_matters_any_more() {
-        let all = Mechanisms::ALL;
-        let times = repeated(late(Some(2), None, None), at(1_000), all);
+        let times = repeated(late(Some(2), None, None), at(1_000));
         assert!(times.len() < 30 && times.is_sorted(), "{times:?}");
         assert!(times.last().is_some_and(|last| *last >= at(0).after(LATEST)));
         // Behind an extension alone, the deadline of that one is enough.
-        let times = repeated(late(None, Some(2), None), at(1_000), all);
+        let times = repeated(late(None, Some(2), None), at(1_000));
         assert!(times.last().is_some_and(|last| (at(1_000)..at(2_500)).contains(last)));
-        assert_eq!(repeated(late(None, Some(2), Some(9)), at(1_000), all), []);
-        let without = Mechanisms { releases_are_repeated: false, ..all };
-        assert_eq!(repeated(late(Some(2), None, None), at(1_000), without), []);
+        assert_eq!(repeated(late(None, Some(2), Some(9)), at(1_000)), []);
+        let once = || repeated(late(Some(2), None, None), at(1_000));
+        assert_eq!(without(&[Mechanism::ReleasesAreRepeated], once), []);
     }
 
     #[test]
     fn the_repetition_ends_with_an_answer_behind_a_fence() {
-        let mut repetition = Repetition::new(late(Some(2), None, None), at(1_000), Mechanisms::ALL);
+        let mut repetition = Repetition::new(late(Some(2), None, None), at(1_000));
         assert!(repetition.answered(Via::unfenced(3), at(0), || 0.5).is_some());
         let fenced = Via { connection: 4, fenced: true };
         assert_eq!(repetition.answered(fenced, at(500), || 0.5), None);

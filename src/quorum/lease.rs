@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::{Allowance, Basis, Time};
+use super::{Allowance, Basis, Mechanism, Time};
 
 /// Why a lock was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -196,7 +196,7 @@ impl Lease {
     /// Until when a node that lost the key may be given it again, if nobody else has taken it since:
     /// while the lock is certainly ours.
     pub(crate) fn repair_until(&self) -> Option<Time> {
-        self.terms.allowance.mechanisms.repair.then_some(self.valid_until)
+        Mechanism::Repair.is_on().then_some(self.valid_until)
     }
 
     /// How long ago the validity ended.
@@ -239,7 +239,7 @@ impl Lease {
     /// A lease that had ended before is not revived: somebody else may have had the lock since.
     /// And a validity that is there already, from a longer extension, is not cut.
     pub(crate) fn renewed(&mut self, renewed: Renewed, now: Time) {
-        if self.loss(now).is_some() && self.terms.allowance.mechanisms.lost_stays_lost {
+        if self.loss(now).is_some() && Mechanism::LostStaysLost.is_on() {
             return;
         }
         match renewed {
@@ -259,7 +259,7 @@ impl Lease {
             Renewed::Unknown => {
                 self.state = State::Unknown;
                 self.renew_at = now.after(self.retry_pause());
-                if !self.terms.allowance.mechanisms.unknown_does_not_extend {
+                if !Mechanism::UnknownDoesNotExtend.is_on() {
                     self.set_valid_until(now.after(self.terms.ttl));
                 }
             }
@@ -277,16 +277,15 @@ impl Lease {
     /// Half the TTL has to be left. A renewal is due when a third is gone, so with less left the nodes
     /// are in trouble, and it is better to ask them anew.
     pub(crate) fn hand_over(&mut self, terms: Terms, now: Time) -> bool {
-        let mechanisms = self.terms.allowance.mechanisms;
         let same = self.terms.renewed && terms.renewed && self.terms.ttl == terms.ttl;
         let lost = self.loss(now).is_some();
         let held = !lost && self.state != State::Unknown && self.basis == Basis::Majority;
         let keys_left = self.valid_until.since(now) + terms.allowance.clock_tolerance;
         let enough = keys_left >= terms.ttl / 2;
         let in_time = self.keys_until <= now.after(terms.ttl);
-        let allowed = (held || !mechanisms.hand_over_only_while_held)
-            && (enough || !mechanisms.hand_over_needs_validity)
-            && (in_time || !mechanisms.hand_over_keeps_to_terms);
+        let allowed = (held || !Mechanism::HandOverOnlyWhileHeld.is_on())
+            && (enough || !Mechanism::HandOverNeedsValidity.is_on())
+            && (in_time || !Mechanism::HandOverKeepsToTerms.is_on());
         if !same || !allowed {
             return false;
         }

@@ -1,4 +1,4 @@
-use super::super::Mechanisms;
+use super::super::{Mechanism, without};
 use super::*;
 
 fn at(ms: u64) -> Time {
@@ -165,15 +165,11 @@ fn keys_that_outlive_the_new_holders_terms_are_not_handed_over() {
         assert!(!lease.hand_over(new, at(57_009)));
         assert!(lease.hand_over(new, at(57_010)), "the last 3 s of them");
     }
-    let mechanisms = Mechanisms { hand_over_keeps_to_terms: false, ..Mechanisms::ALL };
-    let mut without = Lease::new(
-        Terms { allowance: Allowance::for_drift(mechanisms), ..terms() },
-        Basis::Majority,
-        at(0),
-        at(3_000),
-    );
-    without.extending(ms(60_000), at(10), at(59_408));
-    assert!(without.hand_over(terms(), at(20)));
+    without(&[Mechanism::HandOverKeepsToTerms], || {
+        let mut lease = Lease::new(terms(), Basis::Majority, at(0), at(3_000));
+        lease.extending(ms(60_000), at(10), at(59_408));
+        assert!(lease.hand_over(terms(), at(20)));
+    });
 }
 
 /// In the fallback the first node's key lives for a minute; those of the others, which come back, for a TTL.

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::fencing::LAST_SEQUENCE;
-use super::{Conclusion, Lease, Mechanisms, Terms, Time};
+use super::{Conclusion, Lease, Mechanism, Terms, Time};
 
 /// How long the lease goes from hand to hand within one process, counted from the first time: long
 /// against the pause after it, and short against what a waiter elsewhere takes for being left out.
@@ -52,7 +52,6 @@ pub(crate) enum Wake {
 /// The line for one name. `W` is what the carrier keeps with each caller in it.
 #[derive(Debug)]
 pub(crate) struct LocalQueue<W> {
-    mechanisms: Mechanisms,
     /// In the order in which they came.
     line: VecDeque<Waiter<W>>,
     holder: Option<Holder>,
@@ -104,9 +103,8 @@ enum Word {
 }
 
 impl<W> LocalQueue<W> {
-    pub(crate) fn new(mechanisms: Mechanisms) -> Self {
+    pub(crate) fn new() -> Self {
         Self {
-            mechanisms,
             line: VecDeque::new(),
             holder: None,
             word: Word::Nothing,
@@ -247,7 +245,7 @@ impl<W> LocalQueue<W> {
         let left = self.line.remove(place);
         let chosen = left.is_some_and(|waiter| waiter.doing == Doing::Chosen);
         let wake = if place == 0 { self.first() } else { Wake::Nobody };
-        (chosen && self.mechanisms.chosen_who_leaves_passes_on, wake)
+        (chosen && Mechanism::ChosenWhoLeavesPassesOn.is_on(), wake)
     }
 
     /// That lease has been given back to the nodes, or was `lost`. If `others_wait` who are told of it,
@@ -273,7 +271,7 @@ impl<W> LocalQueue<W> {
         let long = self.turn_began.is_some_and(|began| now.since(began) >= TURN);
         let often = self.holder.is_some_and(|holder| holder.handed_over >= LAST_SEQUENCE);
         // More than the sequence holds would be the same token twice.
-        often || long && self.mechanisms.turns_end
+        often || long && Mechanism::TurnsEnd.is_on()
     }
 
     fn first(&self) -> Wake {

@@ -75,9 +75,9 @@ struct Process {
 }
 
 impl Process {
-    fn new(mechanisms: Mechanisms) -> Self {
+    fn new() -> Self {
         Self {
-            queue: LocalQueue::new(mechanisms),
+            queue: LocalQueue::new(),
             callers: Vec::new(),
             now: Time::default(),
             last_ticket: 0,
@@ -183,8 +183,7 @@ impl Process {
             Step::Wins(n) if self.can_win(n) => {
                 self.gone(true);
                 let ticket = self.callers.remove(n).ticket;
-                let terms =
-                    Terms { allowance: Allowance::for_drift(self.queue.mechanisms), ..terms() };
+                let terms = Terms { allowance: Allowance::FOR_DRIFT, ..terms() };
                 let until = self.now.after(TTL);
                 self.lease = Some((ticket, Lease::new(terms, Basis::Majority, self.now, until)));
                 // A number for each grant: here, the ticket.
@@ -272,7 +271,7 @@ proptest! {
     /// never one that has left; and nobody is forgotten.
     #[test]
     fn the_line_keeps_its_promises(steps in prop::collection::vec(step(), 1..80)) {
-        let mut process = Process::new(Mechanisms::ALL);
+        let mut process = Process::new();
         steps.iter().for_each(|step| process.act(step));
         let left = format!("{:?}", process.queue);
         prop_assert!(process.everybody_is_served(), "{}\n{:?}", left, process.callers);

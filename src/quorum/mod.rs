@@ -64,7 +64,9 @@ pub use lease::LossReason;
 pub(crate) use lease::{Lease, Next, Renewed, Terms};
 pub(crate) use local_queue::{LocalQueue, Ticket, Turn, Wake};
 pub(crate) use mark::{Configuration, Identity, Setting};
-pub(crate) use mechanisms::Mechanisms;
+pub(crate) use mechanisms::Mechanism;
+#[cfg(test)]
+pub(crate) use mechanisms::without;
 pub(crate) use old_connections::OldConnections;
 pub(crate) use order::asking_order;
 pub(crate) use release::{Release, ReleaseResult, ReleaseVote};

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::late::{LATEST, Via};
-use super::{Mechanisms, Time};
+use super::{Mechanism, Time};
 
 /// The most of them that are known one by one.
 const MOST: usize = 16;
@@ -14,7 +14,6 @@ const MOST: usize = 16;
 /// there any more, runs nothing. A server's ids are never used twice, but they are of one run of it.
 #[derive(Debug)]
 pub(crate) struct OldConnections {
-    mechanisms: Mechanisms,
     opened: u64,
     old: VecDeque<Old>,
 }
@@ -38,8 +37,8 @@ impl Old {
 }
 
 impl OldConnections {
-    pub(crate) const fn new(mechanisms: Mechanisms) -> Self {
-        Self { mechanisms, opened: 0, old: VecDeque::new() }
+    pub(crate) const fn new() -> Self {
+        Self { opened: 0, old: VecDeque::new() }
     }
 
     /// A connection to that run of the server, with that id there, was given up at `now`, and not all
@@ -61,7 +60,7 @@ impl OldConnections {
     /// `own`. Not that one: some proxy has several of ours share it, and it would be none to be ended.
     pub(crate) fn that_have_to_end(&mut self, run: &str, own: Option<u64>, now: Time) -> Vec<u64> {
         self.old.retain(|old| old.may_deliver(run, now));
-        if !self.mechanisms.old_connections_are_ended {
+        if !Mechanism::OldConnectionsAreEnded.is_on() {
             return Vec::new();
         }
         if let Some(own) = own {
@@ -96,6 +95,7 @@ impl OldConnections {
 mod tests {
     use std::time::Duration;
 
+    use super::super::without;
     use super::*;
 
     fn at(s: u64) -> Time {
@@ -103,7 +103,7 @@ mod tests {
     }
 
     fn old() -> OldConnections {
-        OldConnections::new(Mechanisms::ALL)
+        OldConnections::new()
     }
 
     #[test]
@@ -178,10 +178,11 @@ mod tests {
 
     #[test]
     fn without_the_mechanism_none_is_ended() {
-        let without = Mechanisms { old_connections_are_ended: false, ..Mechanisms::ALL };
-        let mut old = OldConnections::new(without);
-        old.given_up("run", Some(7), at(1));
-        assert_eq!(old.that_have_to_end("run", None, at(1)), []);
-        assert!(!old.opened("run", at(1)).fenced);
+        without(&[Mechanism::OldConnectionsAreEnded], || {
+            let mut old = OldConnections::new();
+            old.given_up("run", Some(7), at(1));
+            assert_eq!(old.that_have_to_end("run", None, at(1)), []);
+            assert!(!old.opened("run", at(1)).fenced);
+        });
     }
 }

@@ -1,7 +1,7 @@
 //! Giving a lock back, and what the nodes' answers say about how it was held.
 
 use super::tally::{Tally, Verdict};
-use super::{Ballot, Basis, Duty, Failure, Late, Mechanisms, Time, Via, majority};
+use super::{Ballot, Basis, Duty, Failure, Late, Mechanism, Time, Via, majority};
 
 /// A node's answer to `release`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +45,6 @@ struct Slot {
 /// connection, can run behind the release and set the key again.
 #[derive(Debug)]
 pub(crate) struct Release {
-    mechanisms: Mechanisms,
     slots: Vec<Slot>,
     /// So many of the first nodes have a say.
     deciding: usize,
@@ -58,7 +57,7 @@ pub(crate) struct Release {
 
 impl Release {
     /// A release after which the nodes in `duties` hold no key of ours; the others hold none.
-    pub(crate) fn new(nodes: usize, duties: &[Duty], basis: Basis, mechanisms: Mechanisms) -> Self {
+    pub(crate) fn new(nodes: usize, duties: &[Duty], basis: Basis) -> Self {
         let mut slots = vec![Slot::default(); nodes];
         for duty in duties {
             slots[duty.node].granted = duty.granted;
@@ -71,7 +70,7 @@ impl Release {
         };
         let intact = slots.iter().take(deciding).filter(|slot| slot.granted).count();
         let without_key = Tally::new(deciding, needed);
-        Self { mechanisms, slots, deciding, needed, without_key, intact }
+        Self { slots, deciding, needed, without_key, intact }
     }
 
     /// The nodes that have answered, and on which something may set the key again.
@@ -110,7 +109,7 @@ impl Ballot for Release {
             Some(via) => slot.late.is_over(via),
             None => !slot.late.is_something(),
         };
-        slot.uncertain = !certain && self.mechanisms.only_certain_releases_count;
+        slot.uncertain = !certain && Mechanism::OnlyCertainReleasesCount.is_on();
         if node >= self.deciding {
             return;
         }
@@ -140,6 +139,7 @@ impl Ballot for Release {
 
 #[cfg(test)]
 mod tests {
+    use super::super::without;
     use super::*;
 
     fn release_of(granted: &[usize], ghosts: &[usize]) -> Release {
@@ -148,7 +148,7 @@ mod tests {
         };
         let duties: Vec<_> =
             granted.iter().map(duty(true)).chain(ghosts.iter().map(duty(false))).collect();
-        Release::new(5, &duties, Basis::Majority, Mechanisms::ALL)
+        Release::new(5, &duties, Basis::Majority)
     }
 
     fn answer(release: &mut Release, node: usize, copies: u32, vote: ReleaseVote) {
@@ -212,7 +212,7 @@ mod tests {
     }
 
     /// Of five nodes, two have an `acquire` out over an earlier connection.
-    fn behind_late_requests(late: Late, mechanisms: Mechanisms) -> Release {
+    fn behind_late_requests(late: Late) -> Release {
         let late = |node| if node < 3 { late } else { Late::default() };
         let duties = [0, 1, 2, 3, 4].map(|node| Duty {
             node,
@@ -220,7 +220,7 @@ mod tests {
             ghost: node < 3,
             late: late(node),
         });
-        let mut release = Release::new(5, &duties, Basis::Majority, mechanisms);
+        let mut release = Release::new(5, &duties, Basis::Majority);
         (0..5).for_each(|node| answer(&mut release, node, 1, ReleaseVote::Deleted));
         release
     }
@@ -228,16 +228,16 @@ mod tests {
     #[test]
     fn what_something_may_follow_confirms_nothing() {
         let late = Late { acquires: Some(1), ..Late::default() };
-        let release = behind_late_requests(late, Mechanisms::ALL);
+        let release = behind_late_requests(late);
         assert!(release.decided());
         assert_eq!(release.result(), ReleaseResult::Unconfirmed);
         assert_eq!(release.uncertain(), [0, 1, 2]);
-        let without = Mechanisms { only_certain_releases_count: false, ..Mechanisms::ALL };
-        let release = behind_late_requests(late, without);
-        assert_eq!((release.result(), release.uncertain()), (ReleaseResult::Released, vec![]));
+        let without =
+            without(&[Mechanism::OnlyCertainReleasesCount], || behind_late_requests(late));
+        assert_eq!((without.result(), without.uncertain()), (ReleaseResult::Released, vec![]));
         // In order, on the same connection.
         let late = Late { acquires: Some(2), ..Late::default() };
-        let release = behind_late_requests(late, Mechanisms::ALL);
+        let release = behind_late_requests(late);
         assert_eq!((release.result(), release.uncertain()), (ReleaseResult::Released, vec![]));
     }
 

@@ -1,6 +1,6 @@
 //! The rounds of extension of one held lock, and their end: no extension follows a release.
 
-use super::{Attempt, Extension, Mechanisms, Time};
+use super::{Attempt, Extension, Mechanism, Time};
 
 /// Rounds whose late answers are waited for.
 const OPEN_ROUNDS: usize = 8;
@@ -18,7 +18,6 @@ pub(crate) trait OpenRound {
 /// release would set the key once more, for nobody.
 #[derive(Debug)]
 pub(crate) struct Rounds<R> {
-    mechanisms: Mechanisms,
     /// The lock has been given back, or was lost.
     ended: bool,
     open: Vec<R>,
@@ -28,14 +27,14 @@ pub(crate) struct Rounds<R> {
 }
 
 impl<R: OpenRound> Rounds<R> {
-    pub(crate) fn new(mechanisms: Mechanisms) -> Self {
-        Self { mechanisms, ended: false, open: Vec::new(), moved: Vec::new() }
+    pub(crate) fn new() -> Self {
+        Self { ended: false, open: Vec::new(), moved: Vec::new() }
     }
 
     /// `round` is about to be put to all nodes, for the lock that `attempt` won. `false`: it must
     /// not be, since the lock has ended.
     pub(crate) fn begin(&mut self, round: R, attempt: &mut Attempt) -> bool {
-        if self.ended && self.mechanisms.renewal_stops_before_release {
+        if self.ended && Mechanism::RenewalStopsBeforeRelease.is_on() {
             return false;
         }
         self.hear(attempt);
@@ -84,7 +83,7 @@ impl<R: OpenRound> Rounds<R> {
         if std::mem::replace(&mut self.ended, true) {
             return false;
         }
-        if self.mechanisms.renewal_stops_before_release {
+        if Mechanism::RenewalStopsBeforeRelease.is_on() {
             self.open.iter().for_each(|round| round.with(Extension::close));
         }
         self.hear(attempt);
@@ -106,7 +105,7 @@ mod tests {
     use std::time::Duration;
 
     use super::super::{
-        Allowance, Ballot, Basis, ExtensionVote, Failure, Renewed, Time, Via, Vote,
+        Allowance, Ballot, Basis, ExtensionVote, Failure, Renewed, Time, Via, Vote, without,
     };
     use super::*;
 
@@ -145,7 +144,7 @@ mod tests {
 
     #[test]
     fn nothing_is_sent_once_the_lock_has_ended() {
-        let (mut attempt, mut rounds) = (won(), Rounds::new(Mechanisms::ALL));
+        let (mut attempt, mut rounds) = (won(), Rounds::new());
         let under_way = round();
         assert!(rounds.begin(under_way.clone(), &mut attempt));
         assert!(copy_goes_out(&under_way));
@@ -157,19 +156,20 @@ mod tests {
 
     #[test]
     fn without_the_stop_an_extension_follows_the_release() {
-        let without = Mechanisms { renewal_stops_before_release: false, ..Mechanisms::ALL };
-        let (mut attempt, mut rounds) = (won(), Rounds::new(without));
-        assert!(rounds.end(&mut attempt));
-        let late = round();
-        assert!(rounds.begin(late.clone(), &mut attempt));
-        assert!(copy_goes_out(&late));
+        without(&[Mechanism::RenewalStopsBeforeRelease], || {
+            let (mut attempt, mut rounds) = (won(), Rounds::new());
+            assert!(rounds.end(&mut attempt));
+            let late = round();
+            assert!(rounds.begin(late.clone(), &mut attempt));
+            assert!(copy_goes_out(&late));
+        });
     }
 
     /// A node that refused the lock and took it in a repair needs a release, too; so does one whose
     /// answer is still out.
     #[test]
     fn what_a_round_set_is_given_back_with_the_rest() {
-        let (mut attempt, mut rounds) = (won(), Rounds::new(Mechanisms::ALL));
+        let (mut attempt, mut rounds) = (won(), Rounds::new());
         let repair = round();
         assert!(rounds.begin(repair.clone(), &mut attempt));
         repair.with(|extension| {
@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn no_more_rounds_are_kept_open_than_there_is_room_for() {
-        let (mut attempt, mut rounds) = (won(), Rounds::new(Mechanisms::ALL));
+        let (mut attempt, mut rounds) = (won(), Rounds::new());
         for _ in 0..3 * OPEN_ROUNDS {
             assert!(rounds.begin(round(), &mut attempt));
         }
@@ -203,7 +203,7 @@ mod tests {
             Rc::new(RefCell::new(Extension::new(2, at, by, TTL, Basis::Majority, all)))
         };
         let mut attempt = Attempt::new(2, start, start.after(TTL), TTL, Allowance::FOR_DRIFT);
-        let mut rounds = Rounds::new(Mechanisms::ALL);
+        let mut rounds = Rounds::new();
         let mut ask = |at: Time, moved: bool, vote: ExtensionVote| {
             let round = round_at(at);
             assert!(rounds.begin(round.clone(), &mut attempt));

@@ -1,10 +1,17 @@
 //! Counting votes: won, lost, or still open.
 
+use super::Mechanism;
+
 /// How many of `nodes` are a majority: more than half, so `N/2 + 1` for even `N` too.
 ///
 /// Two majorities of one set always share a node; that is all the exclusion rests on.
 pub(crate) const fn majority(nodes: usize) -> usize {
     nodes / 2 + 1
+}
+
+/// The votes that win a lock on so many nodes.
+pub(crate) fn votes_needed(nodes: usize) -> usize {
+    if Mechanism::Majority.is_on() { majority(nodes) } else { 1 }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

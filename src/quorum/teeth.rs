@@ -39,15 +39,8 @@ impl Node {
 }
 
 /// An attempt of `owner` that reaches the nodes in `reached`, after which it is concluded.
-fn attempt(
-    nodes: &mut [Node],
-    reached: &[usize],
-    owner: u128,
-    now: Time,
-    mechanisms: Mechanisms,
-) -> (Attempt, Conclusion) {
-    let mut attempt =
-        Attempt::new(nodes.len(), now, now.after(TTL), TTL, Allowance::for_drift(mechanisms));
+fn attempt(nodes: &mut [Node], reached: &[usize], owner: u128, now: Time) -> (Attempt, Conclusion) {
+    let mut attempt = Attempt::new(nodes.len(), now, now.after(TTL), TTL, Allowance::FOR_DRIFT);
     for &node in reached {
         assert!(attempt.sending(node, Via::unfenced(1), now));
         let vote = nodes[node].acquire(owner, now);
@@ -63,24 +56,24 @@ fn won(conclusion: Conclusion) -> bool {
 }
 
 /// Two clients, each cut off from one half of the nodes.
-fn both_sides_of_a_partition_win(mechanisms: Mechanisms) -> bool {
+fn both_sides_of_a_partition_win() -> bool {
     let mut nodes = [Node::default(); 5];
-    let (_, left) = attempt(&mut nodes, &[0, 1, 2], 1, at(0), mechanisms);
-    let (_, right) = attempt(&mut nodes, &[3, 4], 2, at(0), mechanisms);
+    let (_, left) = attempt(&mut nodes, &[0, 1, 2], 1, at(0));
+    let (_, right) = attempt(&mut nodes, &[3, 4], 2, at(0));
     won(left) && won(right)
 }
 
 #[test]
 fn without_the_majority_both_sides_of_a_partition_hold_the_lock() {
-    assert!(!both_sides_of_a_partition_win(Mechanisms::ALL));
-    assert!(both_sides_of_a_partition_win(Mechanisms { majority: false, ..Mechanisms::ALL }));
+    assert!(!both_sides_of_a_partition_win());
+    assert!(without(&[Mechanism::Majority], both_sides_of_a_partition_win));
 }
 
 /// The nodes' clocks run half a per cent faster than the holder's: the keys are gone while the
 /// holder still counts.
-fn valid_after_the_keys_are_gone(mechanisms: Mechanisms) -> bool {
+fn valid_after_the_keys_are_gone() -> bool {
     let mut nodes = [Node::default(); 3];
-    let (_, conclusion) = attempt(&mut nodes, &[0, 1, 2], 1, at(0), mechanisms);
+    let (_, conclusion) = attempt(&mut nodes, &[0, 1, 2], 1, at(0));
     let Conclusion::Won { valid_until, .. } = conclusion else { panic!("all nodes are free") };
     let keys_gone = at(0).after(TTL).since(at(50));
     valid_until > Time::from_start(keys_gone)
@@ -88,13 +81,13 @@ fn valid_after_the_keys_are_gone(mechanisms: Mechanisms) -> bool {
 
 #[test]
 fn without_the_drift_allowance_a_lock_outlives_its_keys() {
-    assert!(!valid_after_the_keys_are_gone(Mechanisms::ALL));
-    assert!(valid_after_the_keys_are_gone(Mechanisms { drift: false, ..Mechanisms::ALL }));
+    assert!(!valid_after_the_keys_are_gone());
+    assert!(without(&[Mechanism::Drift], valid_after_the_keys_are_gone));
 }
 
 /// The nodes grant at once, and their answers take 4 s.
-fn validity_after_slow_answers(mechanisms: Mechanisms) -> Duration {
-    let mut attempt = Attempt::new(3, at(0), at(5_000), TTL, Allowance::for_drift(mechanisms));
+fn validity_after_slow_answers() -> Duration {
+    let mut attempt = Attempt::new(3, at(0), at(5_000), TTL, Allowance::FOR_DRIFT);
     for node in 0..3 {
         assert!(attempt.sending(node, Via::unfenced(1), at(0)));
         attempt.vote(node, Vote::Granted(0));
@@ -108,47 +101,44 @@ fn validity_after_slow_answers(mechanisms: Mechanisms) -> Duration {
 #[test]
 fn without_the_elapsed_time_a_lock_outlives_its_keys() {
     let keys_left = Duration::from_secs(6);
-    assert!(validity_after_slow_answers(Mechanisms::ALL) < keys_left);
-    let without = Mechanisms { elapsed: false, ..Mechanisms::ALL };
-    assert!(validity_after_slow_answers(without) > keys_left);
+    assert!(validity_after_slow_answers() < keys_left);
+    assert!(without(&[Mechanism::Elapsed], validity_after_slow_answers) > keys_left);
 }
 
 /// The release of a lost attempt is held up on its way to a node, and arrives after that node has
 /// granted the next attempt of the same call.
-fn a_late_release_deletes_a_later_grant(mechanisms: Mechanisms) -> bool {
+fn a_late_release_deletes_a_later_grant() -> bool {
     let mut nodes = [Node::default(); 3];
     let mut acquisition = Acquisition::new(Policy {
         patience: Patience::Forever,
         backoff: Backoff { min: Duration::from_millis(1), max: Duration::from_millis(1) },
         no_quorum_timeout: TTL,
         ordered: true,
-        mechanisms,
     });
     let first = acquisition.owner(1);
-    let (mut lost, conclusion) = attempt(&mut nodes, &[0], first, at(0), mechanisms);
+    let (mut lost, conclusion) = attempt(&mut nodes, &[0], first, at(0));
     assert!(!won(conclusion));
     assert_eq!(lost.close(0).len(), 1);
 
     let second = acquisition.owner(2);
     nodes[0].0 = None; // its key ended, or somebody forced it
-    let (_, conclusion) = attempt(&mut nodes, &[0, 1], second, at(10), mechanisms);
+    let (_, conclusion) = attempt(&mut nodes, &[0, 1], second, at(10));
     assert!(won(conclusion));
     nodes[0].release(first);
-    let (_, other) = attempt(&mut nodes, &[0, 2], 99, at(11), mechanisms);
+    let (_, other) = attempt(&mut nodes, &[0, 2], 99, at(11));
     won(other)
 }
 
 #[test]
 fn without_a_fresh_owner_a_late_release_gives_the_lock_away() {
-    assert!(!a_late_release_deletes_a_later_grant(Mechanisms::ALL));
-    let without = Mechanisms { fresh_owner: false, ..Mechanisms::ALL };
-    assert!(a_late_release_deletes_a_later_grant(without));
+    assert!(!a_late_release_deletes_a_later_grant());
+    assert!(without(&[Mechanism::FreshOwner], a_late_release_deletes_a_later_grant));
 }
 
 /// A node granted, and its answer was lost on the way back.
-fn keys_left_behind_by_a_lost_reply(mechanisms: Mechanisms) -> usize {
+fn keys_left_behind_by_a_lost_reply() -> usize {
     let mut nodes = [Node::default(); 3];
-    let mut attempt = Attempt::new(3, at(0), at(200), TTL, Allowance::for_drift(mechanisms));
+    let mut attempt = Attempt::new(3, at(0), at(200), TTL, Allowance::FOR_DRIFT);
     let mut replies = HashMap::new();
     for (node, server) in nodes.iter_mut().enumerate() {
         assert!(attempt.sending(node, Via::unfenced(1), at(0)));
@@ -164,7 +154,6 @@ fn keys_left_behind_by_a_lost_reply(mechanisms: Mechanisms) -> usize {
 
 #[test]
 fn without_releases_to_silent_nodes_keys_stay_behind() {
-    assert_eq!(keys_left_behind_by_a_lost_reply(Mechanisms::ALL), 0);
-    let without = Mechanisms { release_silent: false, ..Mechanisms::ALL };
-    assert_eq!(keys_left_behind_by_a_lost_reply(without), 2);
+    assert_eq!(keys_left_behind_by_a_lost_reply(), 0);
+    assert_eq!(without(&[Mechanism::ReleaseSilent], keys_left_behind_by_a_lost_reply), 2);
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Mechanisms, Time};
+use super::{Mechanism, Time};
 
 /// What two clocks may drift apart during `ttl`: one per cent, and 2 ms for the coarseness of
 /// Redis' expiry.
@@ -25,18 +25,12 @@ pub(crate) struct Allowance {
     /// By how much a node's clock may be set forward without anybody's noticing, which ends its keys
     /// early. The same for all clients of a set.
     pub(crate) clock_tolerance: Duration,
-    pub(crate) mechanisms: Mechanisms,
 }
 
 impl Allowance {
     /// Clocks drift, and nobody sets them.
     #[cfg(test)]
-    pub(crate) const FOR_DRIFT: Self = Self::for_drift(Mechanisms::ALL);
-
-    #[cfg(test)]
-    pub(crate) const fn for_drift(mechanisms: Mechanisms) -> Self {
-        Self { clock_tolerance: Duration::ZERO, mechanisms }
-    }
+    pub(crate) const FOR_DRIFT: Self = Self { clock_tolerance: Duration::ZERO };
 
     /// The end of validity of a lock whose keys live for `ttl`, asked for at `started` (*before* the
     /// first byte was sent) and granted by `decided`.
@@ -44,10 +38,11 @@ impl Allowance {
     /// A node's key starts to live at the earliest when the request was sent, so counting from there
     /// allows for every delay on the way, the caller's own pauses included.
     pub(crate) fn valid_until(self, started: Time, decided: Time, ttl: Duration) -> Time {
-        let Self { clock_tolerance, mechanisms } = self;
-        let from = if mechanisms.elapsed { started } else { decided };
-        let drift = if mechanisms.drift { drift(ttl) } else { Duration::ZERO };
-        let steps = if mechanisms.clock_tolerance { clock_tolerance } else { Duration::ZERO };
+        let Self { clock_tolerance } = self;
+        let from = if Mechanism::Elapsed.is_on() { started } else { decided };
+        let drift = if Mechanism::Drift.is_on() { drift(ttl) } else { Duration::ZERO };
+        let steps =
+            if Mechanism::ClockTolerance.is_on() { clock_tolerance } else { Duration::ZERO };
         from.after(ttl.saturating_sub(drift).saturating_sub(steps))
     }
 
@@ -72,12 +67,10 @@ mod tests {
         Time::from_start(Duration::from_millis(ms))
     }
 
-    const MECHANISMS: Mechanisms = Mechanisms::ALL;
-
     #[test]
     fn counts_from_before_the_first_send_and_allows_for_drift_and_steps() {
         let clock_tolerance = Duration::from_millis(100);
-        let allowance = Allowance { clock_tolerance, mechanisms: MECHANISMS };
+        let allowance = Allowance { clock_tolerance };
         let until = allowance.valid_until(at(1_000), at(1_400), Duration::from_secs(10));
         assert_eq!(until, at(1_000 + 10_000 - 100 - 2 - 100));
     }
@@ -89,7 +82,7 @@ mod tests {
         ) {
             let needed = Duration::from_micros(needed_us);
             let clock_tolerance = Duration::from_millis(tolerance_ms);
-            let allowance = Allowance { clock_tolerance, mechanisms: MECHANISMS };
+            let allowance = Allowance { clock_tolerance };
             let lasts = |ttl| allowance.valid_until(at(7), at(7), ttl) >= at(7).after(needed);
             let ttl = allowance.ttl_lasting(needed);
             prop_assert!(lasts(ttl));
@@ -105,7 +98,7 @@ mod tests {
         ) {
             let ttl = Duration::from_micros(ttl_us);
             let clock_tolerance = Duration::from_micros(tolerance_us);
-            let allowance = Allowance { clock_tolerance, mechanisms: MECHANISMS };
+            let allowance = Allowance { clock_tolerance };
             let started = Time::from_start(Duration::from_micros(started_us));
             let now = started.after(Duration::from_micros(elapsed_us));
             let left = allowance.valid_until(started, now, ttl).since(now);

@@ -1,6 +1,6 @@
 //! When somebody who waits for a lock should try again: what the nodes have told since the last try.
 
-use super::{Attempt, Mechanisms};
+use super::{Attempt, Mechanism};
 
 /// Why to try again before the time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +39,6 @@ struct Heard {
 #[derive(Debug)]
 pub(crate) struct Watch {
     nodes: Vec<Heard>,
-    mechanisms: Mechanisms,
     /// A subscription was lost and is there again.
     resubscribed: bool,
     /// The last attempt was refused by that node alone, and it is not settled when to make the next one.
@@ -47,8 +46,8 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    pub(crate) fn new(nodes: usize, mechanisms: Mechanisms) -> Self {
-        Self { nodes: vec![Heard::default(); nodes], mechanisms, resubscribed: false, alone: None }
+    pub(crate) fn new(nodes: usize) -> Self {
+        Self { nodes: vec![Heard::default(); nodes], resubscribed: false, alone: None }
     }
 
     /// An attempt is about to be made. What is told from now on may be news to it.
@@ -104,7 +103,7 @@ impl Watch {
         node.listening = true;
         node.missed = false;
         // Who does not try again sleeps through a release that came before this.
-        node.covered |= !self.mechanisms.try_once_subscribed;
+        node.covered |= !Mechanism::TryOnceSubscribed.is_on();
     }
 
     /// The connection on which `node` was listened to is gone.
@@ -132,13 +131,13 @@ impl Watch {
         // A holder's releases arrive one after the other: who goes by the first one is refused by the
         // rest.
         let free = self.count(|node| node.told || node.granted);
-        let needed = if self.mechanisms.wake_by_majority { self.needed() } else { 1 };
+        let needed = if Mechanism::WakeByMajority.is_on() { self.needed() } else { 1 };
         // Who was told by the others, and came too early to the node that is asked first.
         let hinted = self.count(|node| node.told || node.hinted);
         let answered = self.alone.is_some_and(|alone| self.nodes[alone].told);
         let listening = self.count(|node| node.listening) >= self.needed();
-        let resubscribed = self.resubscribed && self.mechanisms.try_once_subscribed;
-        let perhaps = answered && self.mechanisms.heeds_who_refused;
+        let resubscribed = self.resubscribed && Mechanism::TryOnceSubscribed.is_on();
+        let perhaps = answered && Mechanism::HeedsWhoRefused.is_on();
         if answered && hinted >= needed || told > 0 && free >= needed {
             Some(Cue::Released)
         } else if resubscribed || listening && !self.is_covered() {
@@ -159,7 +158,7 @@ impl Watch {
     /// Whether a release that lets somebody in is told by enough nodes, so that there is no need to look
     /// often. Whoever was refused by one node alone relies on that one's word.
     pub(crate) fn is_covered(&self) -> bool {
-        let heeded = self.alone.filter(|_| self.mechanisms.heeds_who_refused);
+        let heeded = self.alone.filter(|_| Mechanism::HeedsWhoRefused.is_on());
         heeded.is_none_or(|alone| self.nodes[alone].covered)
             && self.count(|node| node.covered) >= self.needed()
     }

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use super::super::{Allowance, Ballot, Time, Vote};
+use super::super::{Allowance, Ballot, Time, Vote, without};
 use super::*;
 
 /// An attempt that those nodes have granted, and the others not.
@@ -20,8 +20,8 @@ fn refused_by(node: usize) -> Attempt {
 }
 
 /// A waiter that listens to all nodes, and whose attempt was granted by those.
-fn watch(nodes: usize, granted_by: &[usize], mechanisms: Mechanisms) -> Watch {
-    let mut watch = Watch::new(nodes, mechanisms);
+fn watch(nodes: usize, granted_by: &[usize]) -> Watch {
+    let mut watch = Watch::new(nodes);
     (0..nodes).for_each(|node| watch.listening(node));
     watch.attempt_begins();
     watch.attempt_ended(&granted(nodes, granted_by));
@@ -48,7 +48,7 @@ fn it_takes_releases_from_a_majority_of_different_nodes() {
         (1, &[], &[0], Some(1)),
         (2, &[], &[0, 1], Some(2)),
     ] {
-        let mut watch = watch(nodes, granted_by, Mechanisms::ALL);
+        let mut watch = watch(nodes, granted_by);
         assert_eq!(woken_by(&mut watch, messages), expected, "{nodes} {granted_by:?} {messages:?}");
     }
 }
@@ -56,19 +56,19 @@ fn it_takes_releases_from_a_majority_of_different_nodes() {
 /// An attempt that was granted by a majority, and too late, does not follow itself at once.
 #[test]
 fn without_a_message_nobody_is_woken() {
-    assert_eq!(watch(3, &[0, 1, 2], Mechanisms::ALL).cue(), None);
+    assert_eq!(watch(3, &[0, 1, 2]).cue(), None);
 }
 
 /// The tooth: at the first message, the others still refuse.
 #[test]
 fn without_counting_it_takes_the_first_message() {
-    let mechanisms = Mechanisms { wake_by_majority: false, ..Mechanisms::ALL };
-    assert_eq!(woken_by(&mut watch(3, &[], mechanisms), &[0, 1]), Some(1));
+    let woken = || woken_by(&mut watch(3, &[]), &[0, 1]);
+    assert_eq!(without(&[Mechanism::WakeByMajority], woken), Some(1));
 }
 
 #[test]
 fn what_was_told_before_an_attempt_says_nothing_after_it() {
-    let mut watch = watch(3, &[], Mechanisms::ALL);
+    let mut watch = watch(3, &[]);
     watch.released(0);
     watch.attempt_begins();
     // During it is after its beginning: nobody knows which of the two came first.
@@ -83,7 +83,7 @@ fn what_was_told_before_an_attempt_says_nothing_after_it() {
 /// waiter has come too early.
 #[test]
 fn what_nodes_told_that_were_not_asked_still_holds() {
-    let mut watch = watch(3, &[], Mechanisms::ALL);
+    let mut watch = watch(3, &[]);
     assert_eq!(woken_by(&mut watch, &[0, 1]), Some(2));
     let alone = refused_by(2);
     watch.attempt_begins();
@@ -105,8 +105,8 @@ fn what_nodes_told_that_were_not_asked_still_holds() {
 }
 
 /// A waiter that joins others of its process: it listens, and node 2 has refused it, alone.
-fn joined(mechanisms: Mechanisms) -> Watch {
-    let mut watch = Watch::new(3, mechanisms);
+fn joined() -> Watch {
+    let mut watch = Watch::new(3);
     (0..3).for_each(|node| watch.listening(node));
     watch.attempt_begins();
     watch.attempt_ended(&refused_by(2));
@@ -116,11 +116,11 @@ fn joined(mechanisms: Mechanisms) -> Watch {
 /// The others may have told before it came.
 #[test]
 fn the_word_of_the_node_that_refused_alone_is_enough_after_a_moment() {
-    let mut watch = joined(Mechanisms::ALL);
+    let mut watch = joined();
     assert_eq!((watch.cue(), watch.is_covered()), (None, true));
     watch.released(0);
     assert_eq!(watch.cue(), None, "2 will tell");
-    let mut watch = joined(Mechanisms::ALL);
+    let mut watch = joined();
     watch.released(2);
     assert_eq!(watch.cue(), Some(Cue::Perhaps));
     watch.waits_after(Cue::Perhaps);
@@ -128,7 +128,7 @@ fn the_word_of_the_node_that_refused_alone_is_enough_after_a_moment() {
     watch.released(1);
     assert_eq!(watch.cue(), Some(Cue::Released), "and need not end");
     // Whoever gives way to others tries when it has done so.
-    let mut watch = joined(Mechanisms::ALL);
+    let mut watch = joined();
     watch.attempt_begins();
     watch.released(2);
     assert_eq!(watch.cue(), None);
@@ -137,21 +137,22 @@ fn the_word_of_the_node_that_refused_alone_is_enough_after_a_moment() {
 /// The tooth: it sleeps through that release.
 #[test]
 fn without_that_word_the_wait_is_a_long_one() {
-    let mechanisms = Mechanisms { heeds_who_refused: false, ..Mechanisms::ALL };
-    let mut watch = joined(mechanisms);
-    watch.released(2);
-    assert_eq!((watch.cue(), watch.is_covered()), (None, true));
+    without(&[Mechanism::HeedsWhoRefused], || {
+        let mut watch = joined();
+        watch.released(2);
+        assert_eq!((watch.cue(), watch.is_covered()), (None, true));
+    });
 }
 
 /// A node that is not heard is not asked alone; one that is lost later is not waited for.
 #[test]
 fn nobody_relies_on_the_word_of_a_node_that_is_not_heard() {
-    let mut watch = Watch::new(3, Mechanisms::ALL);
+    let mut watch = Watch::new(3);
     assert!((0..3).all(|node| watch.hears(node)), "there is nothing to rely on yet");
     watch.listening(0);
     watch.listening(1);
     assert_eq!([0, 1, 2].map(|node| watch.hears(node)), [true, true, false]);
-    let mut watch = joined(Mechanisms::ALL);
+    let mut watch = joined();
     watch.deaf(2);
     assert_eq!((watch.cue(), watch.is_covered()), (Some(Cue::Listening), false));
     // Whatever the next attempt comes to, if it does not ask that node alone.
@@ -164,7 +165,7 @@ fn nobody_relies_on_the_word_of_a_node_that_is_not_heard() {
 
 #[test]
 fn what_was_left_to_others_holds_until_it_has_reached_all_nodes() {
-    let mut watch = watch(3, &[], Mechanisms::ALL);
+    let mut watch = watch(3, &[]);
     assert_eq!(woken_by(&mut watch, &[0, 1]), Some(2));
     watch.waits_after(Cue::Released);
     assert_eq!(watch.cue(), None, "it is theirs");
@@ -184,7 +185,7 @@ fn what_was_left_to_others_holds_until_it_has_reached_all_nodes() {
 
 #[test]
 fn one_message_is_no_cue_but_shows_that_somebody_is_there() {
-    let mut watch = watch(3, &[], Mechanisms::ALL);
+    let mut watch = watch(3, &[]);
     assert!(!watch.has_heard());
     watch.released(1);
     assert!(watch.has_heard() && watch.cue().is_none());
@@ -194,7 +195,7 @@ fn one_message_is_no_cue_but_shows_that_somebody_is_there() {
 
 #[test]
 fn there_is_one_more_try_once_a_majority_is_listened_to() {
-    let mut watch = Watch::new(3, Mechanisms::ALL);
+    let mut watch = Watch::new(3);
     watch.attempt_begins();
     watch.listening(0);
     assert_eq!((watch.cue(), watch.is_covered()), (None, false));
@@ -209,16 +210,17 @@ fn there_is_one_more_try_once_a_majority_is_listened_to() {
 /// The tooth: the release between the last try and the confirmation is slept through.
 #[test]
 fn without_that_try_the_first_sleep_is_a_long_one() {
-    let mechanisms = Mechanisms { try_once_subscribed: false, ..Mechanisms::ALL };
-    let mut watch = Watch::new(3, mechanisms);
-    watch.attempt_begins();
-    (0..3).for_each(|node| watch.listening(node));
-    assert_eq!((watch.cue(), watch.is_covered()), (None, true));
+    without(&[Mechanism::TryOnceSubscribed], || {
+        let mut watch = Watch::new(3);
+        watch.attempt_begins();
+        (0..3).for_each(|node| watch.listening(node));
+        assert_eq!((watch.cue(), watch.is_covered()), (None, true));
+    });
 }
 
 #[test]
 fn a_subscription_that_comes_back_wakes_everybody() {
-    let mut watch = watch(3, &[], Mechanisms::ALL);
+    let mut watch = watch(3, &[]);
     watch.deaf(2);
     assert_eq!((watch.cue(), watch.is_covered()), (None, true));
     watch.listening(2);

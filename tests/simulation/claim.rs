@@ -76,7 +76,7 @@ impl Claim {
     pub(super) fn ask(&self, client: &mut Client, cx: &mut Cx<'_>, whom: impl Fn(usize) -> bool) {
         let proposed = cx.settings.fencing.then(|| {
             let last = client.numbers.last(&self.key);
-            proposal(last, cx.shared.time_us(cx.now()), self.terms.allowance.mechanisms)
+            proposal(last, cx.shared.time_us(cx.now()))
         });
         let shared = cx.shared.clone();
         for (node, worker) in client.workers.iter_mut().enumerate().filter(|(node, _)| whom(*node))
@@ -100,8 +100,7 @@ impl Claim {
         number: u64,
         waiter: Note,
     ) -> Rc<Round<Confirmation>> {
-        let confirmation =
-            Confirmation::new(cx.settings.nodes, self.answer_by, self.terms.allowance.mechanisms);
+        let confirmation = Confirmation::new(cx.settings.nodes, self.answer_by);
         let round = Rc::new(Round::new(confirmation, reply::confirm, waiter));
         let request = EXCLUSIVE.confirm(&self.key, &self.owner, number);
         let outgoing = self.outgoing(request, "confirm");

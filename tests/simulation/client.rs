@@ -151,10 +151,9 @@ pub(super) struct Client {
     pub(super) ending: BTreeMap<u64, Rc<Held>>,
 }
 
-fn shared(configuration: &Configuration, settings: Settings, net: &Network) -> Rc<Shared> {
+fn shared(configuration: &Configuration, settings: Settings) -> Rc<Shared> {
     let Settings { fall_back_after, node_timeout, .. } = settings;
-    let mechanisms = net.switches.mechanisms;
-    Rc::new(Shared::new(configuration, fall_back_after, node_timeout, mechanisms))
+    Rc::new(Shared::new(configuration, fall_back_after, node_timeout))
 }
 
 impl Client {
@@ -193,7 +192,7 @@ impl Client {
             callers: Vec::new(),
             sessions: Vec::new(),
             numbers: LastNumbers::default(),
-            shared: shared(&configuration, settings, net),
+            shared: shared(&configuration, settings),
             configuration,
             lines: Vec::new(),
             held: BTreeMap::new(),
@@ -212,12 +211,12 @@ impl Client {
         self.process = net.fresh();
         self.numbers = LastNumbers::default();
         self.sessions = (0..self.settings.nodes).map(|_| Session::default()).collect();
-        self.shared = shared(&self.configuration, self.settings, net);
-        let (how_many, mechanisms) = (self.how_many, net.switches.mechanisms);
+        self.shared = shared(&self.configuration, self.settings);
+        let how_many = self.how_many;
         self.with(net, |client, cx| {
             // The last one of the plan, and those who keep away from it.
             let names = cx.settings.names + 1;
-            client.lines = (0..names).map(|_| Line::new(mechanisms)).collect();
+            client.lines = (0..names).map(|_| Line::new()).collect();
             client.workers = (0..cx.settings.nodes).map(|node| Worker::start(node, cx)).collect();
             client.callers = (0..how_many).map(|caller| Caller::start(caller, cx)).collect();
         });
@@ -375,7 +374,7 @@ impl Client {
             let until = (!duty.ghost).then_some(gone_at);
             let raise = duty.late.raises_to.map(|to| Raise { to, lasts: longest_ttl });
             let call = claim.release_call(raise);
-            let repetition = Repetition::new(duty.late, gone_at, claim.terms.allowance.mechanisms);
+            let repetition = Repetition::new(duty.late, gone_at);
             self.workers[duty.node].release(cx, call, sink.cloned(), until, repetition);
         }
     }

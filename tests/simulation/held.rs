@@ -64,7 +64,7 @@ impl Held {
         let id = cx.net.fresh();
         let lease = Lease::new(claim.terms, basis, claim.started, valid_until)
             .hurried((id % 8) as f64 / 7.0);
-        let rounds = Rounds::new(claim.terms.allowance.mechanisms);
+        let rounds = Rounds::new();
         let held = Rc::new(Self {
             id,
             wanted: Cell::new(claim.started.after(claim.terms.ttl)),

@@ -8,7 +8,7 @@ use super::client::{Client, Cx};
 use super::held::Held;
 use super::manners::Manner;
 use super::wake::owner_number;
-use crate::quorum::{Conclusion, LocalQueue, Mechanisms, Terms, Ticket, Time, Turn, Wake};
+use crate::quorum::{Conclusion, LocalQueue, Terms, Ticket, Time, Turn, Wake};
 
 pub(super) struct Line {
     queue: LocalQueue<Slot>,
@@ -33,8 +33,8 @@ pub(super) enum Looked {
 }
 
 impl Line {
-    pub(super) fn new(mechanisms: Mechanisms) -> Self {
-        Self { queue: LocalQueue::new(mechanisms), holder: None }
+    pub(super) fn new() -> Self {
+        Self { queue: LocalQueue::new(), holder: None }
     }
 }
 

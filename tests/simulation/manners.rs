@@ -9,12 +9,12 @@ use super::round::{Asker, value};
 use super::shared::Shared;
 use crate::embedded::Reply;
 use crate::kinds::reply;
-use crate::quorum::{Courtesy, Failure, Mechanisms, Time, Via};
+use crate::quorum::{Courtesy, Failure, Time, Via};
 
 /// By name; one that nobody else waits for is not in here.
+#[derive(Default)]
 pub(super) struct Manners {
     by_name: BTreeMap<usize, Manner>,
-    mechanisms: Mechanisms,
 }
 
 pub(super) struct Manner {
@@ -24,14 +24,9 @@ pub(super) struct Manner {
 }
 
 impl Manners {
-    pub(super) fn new(mechanisms: Mechanisms) -> Self {
-        Self { by_name: BTreeMap::new(), mechanisms }
-    }
-
     /// A node has told so many `others` of a release of that lock; or (0) there is somebody.
     pub(super) fn heard(&mut self, name: usize, others: u32, now: Time) {
-        let mechanisms = self.mechanisms;
-        let new = || Manner { courtesy: Courtesy::new(mechanisms), last_owner: None };
+        let new = || Manner { courtesy: Courtesy::new(), last_owner: None };
         self.by_name.entry(name).or_insert_with(new).courtesy.heard(others, now);
     }
 

@@ -10,7 +10,7 @@ use super::wake::Channels;
 use crate::quorum::admission::Admission;
 use crate::quorum::mark::Configuration;
 use crate::quorum::set_time::SetTime;
-use crate::quorum::{ClockNews, Mechanisms, Offset, Outlook, Quorum, Time, set_time};
+use crate::quorum::{ClockNews, Offset, Outlook, Quorum, Time, set_time};
 
 pub(super) struct Shared {
     pub(super) admission: RefCell<Admission>,
@@ -40,16 +40,15 @@ impl Shared {
         configuration: &Configuration,
         fall_back_after: Option<Duration>,
         node_timeout: Duration,
-        mechanisms: Mechanisms,
     ) -> Self {
         let ordered = fall_back_after.is_some();
         Self {
-            admission: RefCell::new(Admission::new(configuration, ordered, mechanisms)),
+            admission: RefCell::new(Admission::new(configuration, ordered)),
             outlook: RefCell::new(Outlook::new(fall_back_after, node_timeout)),
             clocks: RefCell::new(vec![None; configuration.nodes]),
             standstills: Cell::new(0),
             channels: RefCell::default(),
-            manners: RefCell::new(Manners::new(mechanisms)),
+            manners: RefCell::new(Manners::default()),
         }
     }
 

@@ -51,10 +51,10 @@ fn smaller(plan: &Plan) -> Vec<Plan> {
 
 #[test]
 fn a_failing_run_is_made_smaller_and_still_fails() {
-    use crate::quorum::Mechanisms;
+    use crate::quorum::Mechanism;
 
-    let mechanisms = Mechanisms { majority: false, ..Mechanisms::ALL };
-    let switches = Switches { mechanisms, checkers: &["exclusion"], ..Switches::ALL_ON };
+    let switches =
+        Switches { off: &[Mechanism::Majority], checkers: &["exclusion"], ..Switches::ALL_ON };
     let fails = |plan: &Plan| world::run(plan, switches, false).violation.is_some();
     let large = |plan: &Plan| plan.faults.len() >= 8;
     let plan = (0..).map(Plan::from_seed).find(|plan| large(plan) && fails(plan)).expect("many");

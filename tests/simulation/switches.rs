@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use crate::kinds::{EXCLUSIVE, Fence, Raise, Repair};
 use crate::node::evals;
-use crate::quorum::Mechanisms;
+use crate::quorum::Mechanism;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Switches {
-    /// The mechanisms of the machines.
-    pub(super) mechanisms: Mechanisms,
+    /// The mechanisms of the machines that are off.
+    pub(super) off: &'static [Mechanism],
     /// A piece of a script, and what stands there instead.
     pub(super) script: Option<(&'static str, &'static str)>,
     /// A fault of other libraries: what a lost attempt was granted is not given back.
@@ -20,12 +20,8 @@ pub(super) struct Switches {
 
 impl Switches {
     /// What ships.
-    pub(super) const ALL_ON: Self = Self {
-        mechanisms: Mechanisms::ALL,
-        script: None,
-        keeps_lost_attempts: false,
-        checkers: &[],
-    };
+    pub(super) const ALL_ON: Self =
+        Self { off: &[], script: None, keeps_lost_attempts: false, checkers: &[] };
 
     /// The call of a script, as it is made under these switches.
     pub(super) fn applied(&self, mut command: Vec<Vec<u8>>) -> Vec<Vec<u8>> {

@@ -3,7 +3,7 @@
 use super::plan::Plan;
 use super::switches::Switches;
 use super::world;
-use crate::quorum::Mechanisms;
+use crate::quorum::Mechanism;
 
 /// Within so many seeds each of them has to be found.
 const SEEDS: u64 = 800;
@@ -37,26 +37,24 @@ fn is_found_where(
 }
 
 #[track_caller]
-fn without(what: &str, mechanisms: Mechanisms, checkers: &'static [&'static str]) {
-    is_found(what, Switches { mechanisms, ..Switches::ALL_ON }, checkers);
+fn without(what: &str, off: &'static [Mechanism], checkers: &'static [&'static str]) {
+    is_found(what, Switches { off, ..Switches::ALL_ON }, checkers);
 }
-
-const ALL: Mechanisms = Mechanisms::ALL;
 
 #[test]
 fn without_the_majority() {
-    without("majority", Mechanisms { majority: false, ..ALL }, &["exclusion"]);
+    without("majority", &[Mechanism::Majority], &["exclusion"]);
 }
 
 #[test]
 fn without_the_allowance_for_drift() {
-    without("drift", Mechanisms { drift: false, ..ALL }, &["exclusion"]);
+    without("drift", &[Mechanism::Drift], &["exclusion"]);
 }
 
 /// Case 2 of the field's bugs: a lock that is handed out expired.
 #[test]
 fn without_the_elapsed_time() {
-    without("elapsed time", Mechanisms { elapsed: false, ..ALL }, &["exclusion"]);
+    without("elapsed time", &[Mechanism::Elapsed], &["exclusion"]);
 }
 
 #[test]
@@ -68,40 +66,37 @@ fn without_a_fresh_owner_for_each_attempt() {
         plan.flaky = 30;
         plan.callers.iter_mut().for_each(|callers| *callers = 3);
     };
-    let switches =
-        Switches { mechanisms: Mechanisms { fresh_owner: false, ..ALL }, ..Switches::ALL_ON };
+    let switches = Switches { off: &[Mechanism::FreshOwner], ..Switches::ALL_ON };
     is_found_where("fresh owner", crowded, switches, &["exclusion"]);
 }
 
 /// Case 4 of the field's bugs: a grant that arrives after the release stays.
 #[test]
 fn without_releases_to_silent_nodes() {
-    without("release to silent nodes", Mechanisms { release_silent: false, ..ALL }, &["leaks"]);
+    without("release to silent nodes", &[Mechanism::ReleaseSilent], &["leaks"]);
 }
 
 #[test]
 fn without_the_rule_that_unknown_does_not_extend() {
-    let mechanisms = Mechanisms { unknown_does_not_extend: false, ..ALL };
-    without("unknown does not extend", mechanisms, &["exclusion"]);
+    without("unknown does not extend", &[Mechanism::UnknownDoesNotExtend], &["exclusion"]);
 }
 
 /// Case 7 of the field's bugs: a renewal that survives the unlock.
 #[test]
 fn without_the_stop_of_renewals_before_the_release() {
-    let mechanisms = Mechanisms { renewal_stops_before_release: false, ..ALL };
-    without("renewal stops before release", mechanisms, &["leaks"]);
+    without("renewal stops before release", &[Mechanism::RenewalStopsBeforeRelease], &["leaks"]);
 }
 
 /// Case 18 of the field's bugs: nodes that restart one after the other cost the lock.
 #[test]
 fn without_repairs() {
-    without("repair", Mechanisms { repair: false, ..ALL }, &["losses"]);
+    without("repair", &[Mechanism::Repair], &["losses"]);
 }
 
 /// Case 8 of the field's bugs: an extension that revives a lock already lost.
 #[test]
 fn without_the_rule_that_a_lost_lock_stays_lost() {
-    without("lost stays lost", Mechanisms { lost_stays_lost: false, ..ALL }, &["exclusion"]);
+    without("lost stays lost", &[Mechanism::LostStaysLost], &["exclusion"]);
 }
 
 #[test]
@@ -134,8 +129,7 @@ fn without_the_write_back_of_numbers() {
         plan.latency_ms = 30;
         plan.callers.iter_mut().for_each(|callers| *callers = 3);
     };
-    let mechanisms = Mechanisms { fence_write_back: false, ..ALL };
-    let switches = Switches { mechanisms, ..Switches::ALL_ON };
+    let switches = Switches { off: &[Mechanism::FenceWriteBack], ..Switches::ALL_ON };
     is_found_where("write-back", crowded, switches, &["tokens"]);
 }
 
@@ -148,16 +142,14 @@ fn without_the_masters_time_under_the_numbers() {
         plan.wall_offsets.fill(0);
         plan.faults.retain(|scheduled| !scheduled.fault.steps());
     };
-    let mechanisms = Mechanisms { fence_clock_floor: false, ..ALL };
-    let switches = Switches { mechanisms, ..Switches::ALL_ON };
+    let switches = Switches { off: &[Mechanism::FenceClockFloor], ..Switches::ALL_ON };
     is_found_where("clock floor", agreed, switches, &["tokens"]);
 }
 
 /// Whoever was handed a lock, and leaves, would take it along.
 #[test]
 fn without_passing_on_by_those_who_leave() {
-    let mechanisms = Mechanisms { chosen_who_leaves_passes_on: false, ..ALL };
-    let switches = Switches { mechanisms, ..Switches::ALL_ON };
+    let switches = Switches { off: &[Mechanism::ChosenWhoLeavesPassesOn], ..Switches::ALL_ON };
     let in_line = |plan: &mut Plan| {
         plan.names = 1;
         plan.local_queues = true;
@@ -168,55 +160,46 @@ fn without_passing_on_by_those_who_leave() {
 
 #[test]
 fn without_the_quarantine() {
-    without("quarantine", Mechanisms { quarantine: false, ..ALL }, &["exclusion"]);
+    without("quarantine", &[Mechanism::Quarantine], &["exclusion"]);
 }
 
 #[test]
 fn without_the_comparison_of_marks() {
-    without("comparison of marks", Mechanisms { mark_is_compared: false, ..ALL }, &["exclusion"]);
+    without("comparison of marks", &[Mechanism::MarkIsCompared], &["exclusion"]);
 }
 
 #[test]
 fn without_joining_a_quarantine() {
-    let mechanisms = Mechanisms { quarantine_is_joined: false, ..ALL };
-    without("joined, never prolonged", mechanisms, &["progress", "waits"]);
+    without("joined, never prolonged", &[Mechanism::QuarantineIsJoined], &["progress", "waits"]);
 }
 
 #[test]
 fn without_holders_in_quarantine() {
-    without(
-        "holders in quarantine",
-        Mechanisms { holders_in_quarantine: false, ..ALL },
-        &["losses"],
-    );
+    without("holders in quarantine", &[Mechanism::HoldersInQuarantine], &["losses"]);
 }
 
 #[test]
 fn without_one_more_try_once_listening() {
-    let mechanisms = Mechanisms { try_once_subscribed: false, ..ALL };
-    let switches = Switches { mechanisms, ..Switches::ALL_ON };
+    let switches = Switches { off: &[Mechanism::TryOnceSubscribed], ..Switches::ALL_ON };
     is_found_where("one more try", Plan::become_a_pair, switches, &["waits"]);
 }
 
 #[test]
 fn without_counting_the_nodes_that_are_free() {
-    let mechanisms = Mechanisms { wake_by_majority: false, ..ALL };
-    let switches = Switches { mechanisms, ..Switches::ALL_ON };
+    let switches = Switches { off: &[Mechanism::WakeByMajority], ..Switches::ALL_ON };
     is_found_where("counting", Plan::become_a_pair, switches, &["load"]);
 }
 
 #[test]
 fn without_the_first_nodes_grant_where_clients_fall_back() {
-    let mechanisms = Mechanisms { first_node_must_grant: false, ..ALL };
-    without("the first node's grant", mechanisms, &["exclusion"]);
+    without("the first node's grant", &[Mechanism::FirstNodeMustGrant], &["exclusion"]);
 }
 
 /// Whoever was killed with a lock that was handed on would keep everybody out for as long as the one before
 /// has asked for.
 #[test]
 fn without_keeping_to_the_terms_of_who_is_handed_the_lock() {
-    let mechanisms = Mechanisms { hand_over_keeps_to_terms: false, ..ALL };
-    let switches = Switches { mechanisms, ..Switches::ALL_ON };
+    let switches = Switches { off: &[Mechanism::HandOverKeepsToTerms], ..Switches::ALL_ON };
     let in_line = |plan: &mut Plan| {
         plan.names = 1;
         plan.local_queues = true;

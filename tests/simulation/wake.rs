@@ -111,7 +111,7 @@ impl Client {
     /// A caller waits for releases of that lock from now on.
     pub(super) fn wait(&mut self, cx: &mut Cx<'_>, name: usize) -> Waiting {
         let nodes = cx.settings.nodes;
-        let mut watch = Watch::new(nodes, cx.net.switches.mechanisms);
+        let mut watch = Watch::new(nodes);
         let shared = cx.shared.clone();
         let mut channels = shared.channels.borrow_mut();
         let sessions = &mut self.sessions;

@@ -128,7 +128,7 @@ impl Worker {
             reopened: false,
             kept: VecDeque::new(),
             repeated: Vec::new(),
-            old: OldConnections::new(cx.net.switches.mechanisms),
+            old: OldConnections::new(),
             via: Via { connection: 0, fenced: false },
             tries: 0,
             asked_at: Time::default(),
@@ -159,7 +159,7 @@ impl Worker {
     ) {
         let nothing = under.is_none();
         let may_fall_back = cx.settings.fall_back_after.is_some();
-        let waits = waits_for_a_try(self.node, may_fall_back, cx.net.switches.mechanisms);
+        let waits = waits_for_a_try(self.node, may_fall_back);
         let job = Job { waits, ..Job::asks(outgoing, asker, under) };
         if nothing && !self.is_down() {
             self.answer(cx, &job, Err(Failure::NotAdmitted));

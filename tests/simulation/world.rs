@@ -9,7 +9,7 @@ use super::faults;
 use super::network::{Event, LATEST, Network};
 use super::plan::Plan;
 use super::switches::Switches;
-use crate::quorum::majority;
+use crate::quorum::{Mechanism, majority, without};
 
 /// Far more than any run needs whose threads do not spin.
 const MOST_EVENTS: u64 = 3_000_000;
@@ -35,12 +35,13 @@ pub(super) struct Run {
 
 /// Runs `plan`; `told`, with a story of what happened.
 pub(super) fn run(plan: &Plan, switches: Switches, told: bool) -> Run {
-    let mut switches = switches;
-    if plan.wrong_rates {
-        // Such clocks are accused all the time, and rightly so. The rest has to do no harm.
-        switches.mechanisms.clocks_are_watched = false;
-        switches.mechanisms.clocks_are_noted = false;
-    }
+    // Clocks with wrong rates are accused all the time, and rightly so. The rest has to do no harm.
+    let unwatched: &[_] = &[Mechanism::ClocksAreWatched, Mechanism::ClocksAreNoted];
+    let off = [switches.off, if plan.wrong_rates { unwatched } else { &[] }].concat();
+    without(&off, || run_now(plan, switches, told))
+}
+
+fn run_now(plan: &Plan, switches: Switches, told: bool) -> Run {
     let mut net = Network::new(plan, switches, told);
     for (i, scheduled) in plan.faults.iter().enumerate() {
         net.schedule(scheduled.at, Event::Begin(i));

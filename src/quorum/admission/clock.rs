@@ -13,7 +13,7 @@ use std::time::Duration;
 use super::super::clock_tracker::{ClockTracker, Reading, Step};
 use super::super::clocks::Offset;
 use super::super::mark::Noted;
-use super::super::{Time, majority};
+use super::super::{Mechanism, Time, majority};
 use super::Admission;
 use super::comparison::{Place, ROUNDING};
 use super::look::{Forgot, Judgement};
@@ -94,7 +94,7 @@ impl Admission {
         let before = clock.reading.replace(offset);
         clock.doubtful = false;
         let reading = match &mut clock.tracker {
-            Some(tracker) if self.mechanisms.clocks_are_watched => tracker.read(offset, tolerance),
+            Some(tracker) if Mechanism::ClocksAreWatched.is_on() => tracker.read(offset, tolerance),
             Some(tracker) => {
                 *tracker = ClockTracker::new(offset);
                 Reading::Fits
@@ -108,7 +108,7 @@ impl Admission {
         let mut verdict = ClockVerdict::Fits;
         match reading {
             Reading::Fits => {}
-            Reading::Doubtful if !self.mechanisms.doubt_has_no_vote => {}
+            Reading::Doubtful if !Mechanism::DoubtHasNoVote.is_on() => {}
             Reading::Doubtful => {
                 verdict = ClockVerdict::Doubtful;
                 if clock.tracker.is_some_and(|tracker| tracker.is_old(now, tolerance)) {
@@ -213,7 +213,7 @@ impl Admission {
     /// The node was looked at. A clock that has moved away from the set little by little is noted anew,
     /// before a process that has just begun would take that for a step.
     pub(super) fn note_drift(&mut self, node: usize, now: Time) {
-        let certain = !self.nodes[node].clock.doubtful && self.mechanisms.clocks_are_noted;
+        let certain = !self.nodes[node].clock.doubtful && Mechanism::ClocksAreNoted.is_on();
         let reference = self.reference_for(node, now).filter(|_| certain);
         let moved = reference.and_then(|it| self.off_mark(node, it, now)).is_some_and(|off| {
             let much = self.noted_anew();
@@ -241,7 +241,7 @@ impl Admission {
     /// Where the clock of a node in doubt is.
     fn place(&mut self, node: usize, now: Time) -> Place {
         let stepped = self.nodes[node].clock.stepped;
-        if stepped.is_none() && !self.mechanisms.clocks_are_noted {
+        if stepped.is_none() && !Mechanism::ClocksAreNoted.is_on() {
             return Place::Noted;
         }
         let alone = self.in_doubt_until(node).is_some();
@@ -266,7 +266,7 @@ impl Admission {
         });
         let forward: Vec<_> = forward.collect();
         let many = forward.len() >= majority(self.nodes.len());
-        if many && !self.stood_still && self.mechanisms.own_clock_is_doubted {
+        if many && !self.stood_still && Mechanism::OwnClockIsDoubted.is_on() {
             self.stood_still = true;
             let by = forward.into_iter().min().unwrap_or_default();
             self.clock_news.push(ClockNews::StoodStill(by));

@@ -1,6 +1,7 @@
 //! Clocks that are set, case by case; `search.rs` mixes them with everything else.
 
 use super::super::clock_tracker::Step;
+use super::super::without;
 use super::model::{MAX_TTL, World, configuration};
 use super::*;
 
@@ -18,7 +19,7 @@ fn set_by(world: &mut World, node: usize, by_ms: i64) {
 /// A client begins that knows nothing.
 fn newcomer(world: &mut World) -> usize {
     let nodes = world.servers.len();
-    let client = World::new(nodes, &[configuration(nodes)], world.mechanisms).clients;
+    let client = World::new(nodes, &[configuration(nodes)]).clients;
     world.clients.extend(client);
     world.clients.len() - 1
 }
@@ -41,8 +42,8 @@ fn stood_still(world: &mut World, client: usize) -> bool {
 
 /// The locks of a majority end early on a node whose clock is set. Does it grant one to somebody who has
 /// watched it, or to somebody who begins after that, within the time for which they could live?
-fn grants_after_a_step(watched: bool, mechanisms: Mechanisms) -> bool {
-    let mut world = World::settled(3, 2, mechanisms);
+fn grants_after_a_step(watched: bool) -> bool {
+    let mut world = World::settled(3, 2);
     set_by(&mut world, 0, HALF_A_MINUTE);
     let other = if watched { 1 } else { newcomer(&mut world) };
     // The answer tells the time along with the grant; then it tries again, as soon as it may.
@@ -60,18 +61,16 @@ fn grants_after_a_step(watched: bool, mechanisms: Mechanisms) -> bool {
 
 #[test]
 fn a_node_whose_clock_is_set_forward_grants_nothing_until_all_its_locks_have_ended() {
-    assert!(!grants_after_a_step(true, Mechanisms::ALL));
-    assert!(!grants_after_a_step(false, Mechanisms::ALL));
-    let without = Mechanisms { clocks_are_watched: false, ..Mechanisms::ALL };
-    assert!(grants_after_a_step(true, without));
-    let without = Mechanisms { clocks_are_noted: false, ..Mechanisms::ALL };
-    assert!(grants_after_a_step(false, without));
+    assert!(!grants_after_a_step(true));
+    assert!(!grants_after_a_step(false));
+    assert!(without(&[Mechanism::ClocksAreWatched], || grants_after_a_step(true)));
+    assert!(without(&[Mechanism::ClocksAreNoted], || grants_after_a_step(false)));
 }
 
 #[test]
 fn everybody_is_told_by_how_much_and_in_which_direction() {
     for by_ms in [HALF_A_MINUTE, -HALF_A_MINUTE, 2_000] {
-        let mut world = World::settled(3, 2, Mechanisms::ALL);
+        let mut world = World::settled(3, 2);
         steps(&mut world, 0);
         steps(&mut world, 1);
         set_by(&mut world, 1, by_ms);
@@ -87,7 +86,7 @@ fn everybody_is_told_by_how_much_and_in_which_direction() {
 
 #[test]
 fn a_node_whose_clock_is_set_back_grants_again_when_its_mark_says_so() {
-    let mut world = World::settled(3, 2, Mechanisms::ALL);
+    let mut world = World::settled(3, 2);
     world.run(seconds(1));
     let before = world.servers[0].mark.clone();
     set_by(&mut world, 0, -HALF_A_MINUTE);
@@ -113,7 +112,7 @@ fn a_node_whose_clock_is_set_back_grants_again_when_its_mark_says_so() {
 /// A process begins, and hears of the node first whose clock was set back, and then of one that is right.
 #[test]
 fn of_two_clocks_of_three_nobody_is_accused() {
-    let mut world = World::settled(3, 1, Mechanisms::ALL);
+    let mut world = World::settled(3, 1);
     set_by(&mut world, 0, -HALF_A_MINUTE);
     let other = newcomer(&mut world);
     world.reach(other, 2, false);
@@ -128,7 +127,7 @@ fn of_two_clocks_of_three_nobody_is_accused() {
 /// The same, and the third one stays away: then all locks have ended that may have been let go.
 #[test]
 fn a_doubt_that_nobody_can_end_ends_with_the_locks() {
-    let mut world = World::settled(3, 1, Mechanisms::ALL);
+    let mut world = World::settled(3, 1);
     set_by(&mut world, 0, HALF_A_MINUTE);
     let other = newcomer(&mut world);
     world.reach(other, 2, false);
@@ -146,7 +145,7 @@ fn a_doubt_that_nobody_can_end_ends_with_the_locks() {
 #[test]
 fn one_clock_that_goes_on_shows_that_it_was_not_ours() {
     for by_ms in [HALF_A_MINUTE, -HALF_A_MINUTE] {
-        let mut world = World::settled(3, 1, Mechanisms::ALL);
+        let mut world = World::settled(3, 1);
         world.reach(0, 2, false);
         set_by(&mut world, 0, by_ms);
         world.run(seconds(2));
@@ -156,8 +155,8 @@ fn one_clock_that_goes_on_shows_that_it_was_not_ours() {
 }
 
 /// All nodes, or as many as there are to be reached, have gone on, and our own clock has not.
-fn we_stand_still(nodes: usize, reachable: usize, mechanisms: Mechanisms) -> bool {
-    let mut world = World::settled(nodes, 1, mechanisms);
+fn we_stand_still(nodes: usize, reachable: usize) -> bool {
+    let mut world = World::settled(nodes, 1);
     (reachable..nodes).for_each(|node| world.reach(0, node, false));
     world.clients[0].admission.take_clock_news();
     (0..nodes).for_each(|node| set_by(&mut world, node, HALF_A_MINUTE));
@@ -175,16 +174,15 @@ fn we_stand_still(nodes: usize, reachable: usize, mechanisms: Mechanisms) -> boo
 #[test]
 fn if_all_clocks_are_set_at_once_it_is_us() {
     for (nodes, reachable) in [(1, 1), (2, 2), (3, 3), (3, 2), (4, 4), (5, 3)] {
-        assert!(we_stand_still(nodes, reachable, Mechanisms::ALL), "{reachable} of {nodes}");
+        assert!(we_stand_still(nodes, reachable), "{reachable} of {nodes}");
     }
-    let without = Mechanisms { own_clock_is_doubted: false, ..Mechanisms::ALL };
-    assert!(!we_stand_still(3, 3, without));
+    assert!(!without(&[Mechanism::OwnClockIsDoubted], || we_stand_still(3, 3)));
 }
 
 /// With one node nobody can say whose clock it was, so who has seen it waits for the longest lock.
 #[test]
 fn a_single_node_grants_nothing_to_those_who_have_seen_its_clock_set() {
-    let mut world = World::settled(1, 1, Mechanisms::ALL);
+    let mut world = World::settled(1, 1);
     set_by(&mut world, 0, HALF_A_MINUTE);
     assert!(!world.takes(0, 0));
     world.run(MAX_TTL - seconds(1));
@@ -197,7 +195,7 @@ fn a_single_node_grants_nothing_to_those_who_have_seen_its_clock_set() {
 #[test]
 fn of_two_nodes_the_one_that_was_set_is_found_out() {
     for node in 0..2 {
-        let mut world = World::settled(2, 2, Mechanisms::ALL);
+        let mut world = World::settled(2, 2);
         set_by(&mut world, node, HALF_A_MINUTE);
         world.run(seconds(2));
         assert!(!world.servers[node].is_admitted());
@@ -208,7 +206,7 @@ fn of_two_nodes_the_one_that_was_set_is_found_out() {
 /// A clock that runs one per cent fast, which validity allows for, is noted anew now and then.
 #[test]
 fn a_clock_that_drifts_is_not_accused() {
-    let mut world = World::settled(3, 2, Mechanisms::ALL);
+    let mut world = World::settled(3, 2);
     steps(&mut world, 0);
     for _ in 0..300 {
         world.servers[2].clock_ms += 2;
@@ -225,7 +223,7 @@ fn a_clock_that_drifts_is_not_accused() {
 /// A clock that its time service sets right in small steps, faster than one per cent.
 #[test]
 fn a_clock_that_is_slewed_fast_is_found_out() {
-    let mut world = World::settled(3, 1, Mechanisms::ALL);
+    let mut world = World::settled(3, 1);
     for _ in 0..100 {
         world.servers[2].clock_ms += 2;
         world.advance(Duration::from_millis(25));
@@ -238,7 +236,7 @@ fn a_clock_that_is_slewed_fast_is_found_out() {
 /// A clock is set while its node is in quarantine, and what its holders repair there ends too early.
 #[test]
 fn a_step_in_quarantine_begins_another_one() {
-    let mut world = World::settled(3, 2, Mechanisms::ALL);
+    let mut world = World::settled(3, 2);
     world.restart(0, false);
     world.run(MAX_TTL - seconds(1));
     assert!(!world.servers[0].is_admitted());
@@ -253,8 +251,8 @@ fn a_step_in_quarantine_begins_another_one() {
 /// two cannot be told apart, it does until one per cent of the time makes up for that.
 #[test]
 fn the_sets_tolerance_says_which_steps_matter() {
-    let votes_after = |by_ms, within, mechanisms| {
-        let mut world = World::settled(3, 1, mechanisms);
+    let votes_after = |by_ms, within| {
+        let mut world = World::settled(3, 1);
         // In its first seconds a client counts what the clock may have gained before.
         world.run(seconds(5));
         set_by(&mut world, 0, by_ms);
@@ -277,16 +275,15 @@ fn the_sets_tolerance_says_which_steps_matter() {
         (104, late, true),
         (107, late, false),
     ] {
-        assert_eq!(votes_after(by_ms, within, Mechanisms::ALL), votes, "{by_ms} within {within:?}");
+        assert_eq!(votes_after(by_ms, within), votes, "{by_ms} within {within:?}");
     }
-    let without = Mechanisms { doubt_has_no_vote: false, ..Mechanisms::ALL };
-    assert!(votes_after(101, soon, without));
+    assert!(without(&[Mechanism::DoubtHasNoVote], || votes_after(101, soon)));
 }
 
 /// A process begins after one small step, and notes it. After another such step, does it take a lock, or one
 /// that begins then (`anew`)?
-fn grants_after_two_steps(anew: bool, mechanisms: Mechanisms) -> bool {
-    let mut world = World::settled(3, 1, mechanisms);
+fn grants_after_two_steps(anew: bool) -> bool {
+    let mut world = World::settled(3, 1);
     world.run(seconds(2));
     set_by(&mut world, 0, 60);
     let between = newcomer(&mut world);
@@ -300,19 +297,17 @@ fn grants_after_two_steps(anew: bool, mechanisms: Mechanisms) -> bool {
 
 #[test]
 fn small_steps_add_up_whoever_has_begun_between_them() {
-    assert!(!grants_after_two_steps(true, Mechanisms::ALL));
-    assert!(!grants_after_two_steps(false, Mechanisms::ALL));
-    let without = Mechanisms { marks_rise_slowly: false, ..Mechanisms::ALL };
-    assert!(grants_after_two_steps(true, without));
-    let without = Mechanisms { trackers_begin_at_marks: false, ..Mechanisms::ALL };
-    assert!(grants_after_two_steps(false, without));
+    assert!(!grants_after_two_steps(true));
+    assert!(!grants_after_two_steps(false));
+    assert!(without(&[Mechanism::MarksRiseSlowly], || grants_after_two_steps(true)));
+    assert!(without(&[Mechanism::TrackersBeginAtMarks], || grants_after_two_steps(false)));
 }
 
 /// A clock that was set by less than the tolerance, and stays there, is noted within some seconds: then
 /// another such step costs nobody a vote either.
 #[test]
 fn a_small_step_is_noted_little_by_little() {
-    let mut world = World::settled(3, 1, Mechanisms::ALL);
+    let mut world = World::settled(3, 1);
     world.run(seconds(2));
     set_by(&mut world, 0, 90);
     world.run(seconds(12));
@@ -330,7 +325,7 @@ fn clocks_are_read_often_enough() {
     for (tolerance, pause) in [(10, 100), (50, 500), (100, 1_000), (1_000, 10_000), (5_000, 10_000)]
     {
         let configuration = Configuration { clock_tolerance: ms(tolerance), ..configuration(3) };
-        let mut world = World::new(3, &[configuration], Mechanisms::ALL);
+        let mut world = World::new(3, &[configuration]);
         world.run(MAX_TTL + seconds(2));
         assert!(world.takes(0, 0), "and its clock is read");
         let now = world.clients[0].now(world.now);
@@ -350,9 +345,8 @@ fn time_ms(world: &World, client: usize) -> Option<i64> {
 /// Two of five masters are a minute ahead: whichever of them a client knows, the set's time is the same.
 #[test]
 fn the_sets_time_does_not_depend_on_which_nodes_are_heard() {
-    for mechanisms in [Mechanisms::ALL, Mechanisms { time_is_corrected: false, ..Mechanisms::ALL }]
-    {
-        let mut world = World::new(5, &[configuration(5)], mechanisms);
+    let run = || {
+        let mut world = World::new(5, &[configuration(5)]);
         (0..2).for_each(|node| world.servers[node].clock_ms = 60_000);
         world.run(MAX_TTL * 3);
         let [first, second] = [[3, 4], [1, 2]].map(|away| {
@@ -361,7 +355,11 @@ fn the_sets_time_does_not_depend_on_which_nodes_are_heard() {
             world.visit(other);
             time_ms(&world, other).expect("a majority is known")
         });
-        assert_eq!((first - second).abs() < 100, mechanisms.time_is_corrected, "{first} {second}");
+        assert_eq!(
+            (first - second).abs() < 100,
+            Mechanism::TimeIsCorrected.is_on(),
+            "{first} {second}"
+        );
         // One of them forgets, and is known only with those whose clocks are right.
         world.restart(0, false);
         world.reach(0, 3, false);
@@ -371,13 +369,19 @@ fn the_sets_time_does_not_depend_on_which_nodes_are_heard() {
         [1, 2].into_iter().for_each(|node| world.reach(other, node, false));
         world.visit(other);
         let third = time_ms(&world, other).expect("a majority is known");
-        assert_eq!((first - third).abs() < 100, mechanisms.time_is_corrected, "{first} {third}");
-    }
+        assert_eq!(
+            (first - third).abs() < 100,
+            Mechanism::TimeIsCorrected.is_on(),
+            "{first} {third}"
+        );
+    };
+    run();
+    without(&[Mechanism::TimeIsCorrected], run);
 }
 
 #[test]
 fn the_sets_time_takes_the_clocks_of_a_majority() {
-    let mut world = World::settled(5, 1, Mechanisms::ALL);
+    let mut world = World::settled(5, 1);
     let other = newcomer(&mut world);
     (1..5).for_each(|node| world.reach(other, node, false));
     world.visit(other);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::super::clocks::{DRIFT, Offset, median, microseconds};
 use super::super::mark::Noted;
-use super::super::{Time, majority};
+use super::super::{Mechanism, Time, majority};
 use super::Admission;
 use super::clock::NodeClock;
 use super::look::Judgement;
@@ -79,7 +79,7 @@ impl Admission {
     /// By how much the node's mark may rise now: by what clocks drift in the time since it was noted, and by
     /// no more at once than what is noted anew.
     pub(super) fn allowed_rise(&self, node: usize, now: Time) -> Duration {
-        if !self.mechanisms.marks_rise_slowly {
+        if !Mechanism::MarksRiseSlowly.is_on() {
             return Duration::MAX;
         }
         let since = || {
@@ -98,7 +98,7 @@ impl Admission {
         let before = i64::try_from((self.noted_anew() * 2).as_micros()).unwrap_or(i64::MAX);
         let clock = &mut self.nodes[node].clock;
         if let (Some(tracker), Some(noted)) = (&mut clock.tracker, clock.noted)
-            && self.mechanisms.trackers_begin_at_marks
+            && Mechanism::TrackersBeginAtMarks.is_on()
         {
             let marked_us = reference.lowest.0.saturating_add(noted.ahead_ms.saturating_mul(1_000));
             tracker.count_gains_from(marked_us.saturating_sub(before), now);
@@ -151,7 +151,7 @@ impl Admission {
             let correction_us = known.clock.last_noted_ms?.saturating_mul(1_000);
             Some(known.clock.reading?.middle_us().saturating_sub(correction_us))
         });
-        if enough(corrected.clone().count()) && self.mechanisms.time_is_corrected {
+        if enough(corrected.clone().count()) && Mechanism::TimeIsCorrected.is_on() {
             return median(corrected);
         }
         let readings = self.nodes.iter().filter_map(|known| known.clock.reading);
@@ -183,7 +183,7 @@ impl Admission {
         } else if off.behind > noted_anew {
             Place::Behind(off.behind)
         } else if off.perhaps_ahead > tolerance - noted_anew * 2
-            && self.mechanisms.doubt_has_no_vote
+            && Mechanism::DoubtHasNoVote.is_on()
             || off.perhaps_behind > tolerance
         {
             Place::Unknown

@@ -107,7 +107,6 @@ pub(super) struct World {
     pub(super) clients: Vec<Client>,
     /// Changes that somebody has sent and nobody waits for any more; they may arrive at any time.
     ghosts: Vec<(usize, u64, Change)>,
-    pub(super) mechanisms: Mechanisms,
     /// Nodes that were admitted too early.
     pub(super) early: Vec<String>,
     /// The next run id, replication id or name of a quarantine.
@@ -121,7 +120,7 @@ fn clock(time: Time) -> u64 {
 impl World {
     /// New servers, true time far from zero, and a client for each configuration, each with a clock of
     /// its own.
-    pub(super) fn new(nodes: usize, clients: &[Configuration], mechanisms: Mechanisms) -> Self {
+    pub(super) fn new(nodes: usize, clients: &[Configuration]) -> Self {
         let now = Time::default().after(Duration::from_secs(1_000_000));
         let server = |node| Server {
             run: node,
@@ -134,7 +133,7 @@ impl World {
             set_at: now,
         };
         let client = |(i, configuration): (usize, &Configuration)| Client {
-            admission: Admission::new(configuration, false, mechanisms),
+            admission: Admission::new(configuration, false),
             clock_ms: 77_777_777 * i as u64,
             clocks: vec![None; nodes],
             on_the_way: (0..nodes).map(|_| None).collect(),
@@ -145,15 +144,14 @@ impl World {
             servers: (0..nodes as u64).map(server).collect(),
             clients: clients.iter().enumerate().map(client).collect(),
             ghosts: Vec::new(),
-            mechanisms,
             early: Vec::new(),
             next_id: nodes as u64,
         }
     }
 
     /// A world of one configuration in which all nodes have been admitted for long.
-    pub(super) fn settled(nodes: usize, clients: usize, mechanisms: Mechanisms) -> Self {
-        let mut world = Self::new(nodes, &vec![configuration(nodes); clients], mechanisms);
+    pub(super) fn settled(nodes: usize, clients: usize) -> Self {
+        let mut world = Self::new(nodes, &vec![configuration(nodes); clients]);
         world.run(MAX_TTL * 3);
         assert!((0..nodes).all(|node| world.takes(0, node)), "a new set is admitted at last");
         world

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::super::Time;
 use super::super::mark::State;
 use super::super::set_time::SetTime;
+use super::super::{Mechanism, Time};
 use super::node::Knowledge;
 use super::{Admission, Chance, milliseconds};
 
@@ -21,7 +21,7 @@ impl Admission {
     /// with a change that is held up on its way, the time would be counted from before it was made,
     /// and what the node forgets in between would not be waited for.
     pub(super) fn begun(&self, id: u64) -> State {
-        if self.quarantine && self.mechanisms.quarantine {
+        if self.quarantine && Mechanism::Quarantine.is_on() {
             State::Quarantined { until_ms: None, id }
         } else {
             State::Admitted
@@ -38,7 +38,7 @@ impl Admission {
         set_time: Option<SetTime>,
         chance: Chance,
     ) -> (Option<State>, Option<Time>) {
-        if !self.mechanisms.quarantine_is_joined && known.begun != Some(id) {
+        if !Mechanism::QuarantineIsJoined.is_on() && known.begun != Some(id) {
             return (Some(self.begun(chance.id)), None);
         }
         let left = self.left(known, until_ms, id, now, set_time);
@@ -73,12 +73,12 @@ impl Admission {
     ) -> Duration {
         let watched = known.watched(id, now);
         let by_own_clock = self.quarantine_time().saturating_sub(watched);
-        let time_ms = if self.mechanisms.ends_by_the_sets_time {
+        let time_ms = if Mechanism::EndsByTheSetsTime.is_on() {
             set_time.map(|set_time| set_time.least_ms)
         } else {
             known.seen.as_ref().map(|seen| seen.node_time_ms(now))
         };
-        let few = self.nodes.len() < 3 && self.mechanisms.few_clocks_are_watched;
+        let few = self.nodes.len() < 3 && Mechanism::FewClocksAreWatched.is_on();
         match until_ms.zip(time_ms).filter(|_| !few) {
             Some((until_ms, time_ms)) => {
                 by_own_clock.min(Duration::from_millis(until_ms.saturating_sub(time_ms)))
@@ -88,6 +88,6 @@ impl Admission {
     }
 
     fn quarantine_time(&self) -> Duration {
-        if self.mechanisms.full_max_ttl { self.max_ttl } else { self.max_ttl / 2 }
+        if Mechanism::FullMaxTtl.is_on() { self.max_ttl } else { self.max_ttl / 2 }
     }
 }

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, RngSeed, TestError, TestRng, TestRunner};
 
+use super::super::{Mechanism, without};
 use super::model::{MAX_TTL, World, configuration};
 use super::*;
 
@@ -76,12 +77,8 @@ fn happen(world: &mut World, event: &Event) {
 
 /// Whatever happens, no node is admitted before all that it may have forgotten has ended, none grants
 /// that has forgotten something since, and once it is quiet all are admitted in due time.
-fn never_early_and_in_the_end_ready(
-    nodes: usize,
-    events: &[Event],
-    mechanisms: Mechanisms,
-) -> Result<(), TestCaseError> {
-    let mut world = World::new(nodes, &vec![configuration(nodes); CLIENTS], mechanisms);
+fn never_early_and_in_the_end_ready(nodes: usize, events: &[Event]) -> Result<(), TestCaseError> {
+    let mut world = World::new(nodes, &vec![configuration(nodes); CLIENTS]);
     // All of them have looked before a clock is set. What a process can tell that begins after that, and
     // after another node has forgotten its note, is a known limit.
     world.visit_all();
@@ -132,22 +129,22 @@ proptest! {
 
     #[test]
     fn a_single_node(events in events(1)) {
-        never_early_and_in_the_end_ready(1, &events, Mechanisms::ALL)?;
+        never_early_and_in_the_end_ready(1, &events)?;
     }
 
     #[test]
     fn two_nodes(events in events(2)) {
-        never_early_and_in_the_end_ready(2, &events, Mechanisms::ALL)?;
+        never_early_and_in_the_end_ready(2, &events)?;
     }
 
     #[test]
     fn three_nodes(events in events(3)) {
-        never_early_and_in_the_end_ready(3, &events, Mechanisms::ALL)?;
+        never_early_and_in_the_end_ready(3, &events)?;
     }
 
     #[test]
     fn five_nodes(events in events(5)) {
-        never_early_and_in_the_end_ready(5, &events, Mechanisms::ALL)?;
+        never_early_and_in_the_end_ready(5, &events)?;
     }
 }
 
@@ -159,19 +156,18 @@ fn rng() -> TestRng {
 /// The search is worth something: it finds what each of the mechanisms is there for.
 #[test]
 fn without_any_of_the_mechanisms_something_goes_wrong() {
-    let all = Mechanisms::ALL;
     // That a clock was set is noticed, too.
-    let unwatched = Mechanisms { clocks_are_watched: false, ..all };
-    for (name, nodes, without) in [
-        ("quarantine", 3, Mechanisms { quarantine: false, ..all }),
-        ("full_max_ttl", 3, Mechanisms { full_max_ttl: false, ..all }),
-        ("comparison", 3, Mechanisms { mark_is_compared: false, ..all }),
-        ("old value", 3, Mechanisms { changes_name_the_old_value: false, ..all }),
-        ("joined", 3, Mechanisms { quarantine_is_joined: false, ..all }),
-        ("the set's time", 3, Mechanisms { ends_by_the_sets_time: false, ..all }),
-        ("watched clocks", 3, Mechanisms { clocks_are_watched: false, ..all }),
-        ("watched, one node", 1, Mechanisms { few_clocks_are_watched: false, ..unwatched }),
-        ("watched, two nodes", 2, Mechanisms { few_clocks_are_watched: false, ..unwatched }),
+    let unwatched: &[_] = &[Mechanism::ClocksAreWatched, Mechanism::FewClocksAreWatched];
+    for (name, nodes, off) in [
+        ("quarantine", 3, &[Mechanism::Quarantine][..]),
+        ("full_max_ttl", 3, &[Mechanism::FullMaxTtl]),
+        ("comparison", 3, &[Mechanism::MarkIsCompared]),
+        ("old value", 3, &[Mechanism::ChangesNameTheOldValue]),
+        ("joined", 3, &[Mechanism::QuarantineIsJoined]),
+        ("the set's time", 3, &[Mechanism::EndsByTheSetsTime]),
+        ("watched clocks", 3, &[Mechanism::ClocksAreWatched]),
+        ("watched, one node", 1, unwatched),
+        ("watched, two nodes", 2, unwatched),
     ] {
         let config = Config {
             cases: 2_000,
@@ -180,7 +176,7 @@ fn without_any_of_the_mechanisms_something_goes_wrong() {
             ..Config::default()
         };
         let found = TestRunner::new_with_rng(config, rng()).run(&events(nodes), |events| {
-            never_early_and_in_the_end_ready(nodes, &events, without)
+            without(off, || never_early_and_in_the_end_ready(nodes, &events))
         });
         assert!(matches!(found, Err(TestError::Fail(..))), "nothing goes wrong without: {name}");
     }

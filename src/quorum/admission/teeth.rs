@@ -1,6 +1,6 @@
 //! For each mechanism of admission: what goes wrong without it.
 
-use super::super::{Allowance, Basis, Extension, ExtensionVote, Renewed};
+use super::super::{Allowance, Basis, Extension, ExtensionVote, Mechanism, Renewed, without};
 use super::model::{MAX_TTL, World, configuration};
 use super::*;
 
@@ -10,8 +10,8 @@ fn seconds(s: u64) -> Duration {
 
 /// A settled set of which a majority comes back empty while a lock is held: can somebody else have
 /// the lock within `time`?
-fn locks_again_after(time: Duration, mechanisms: Mechanisms) -> bool {
-    let mut world = World::settled(3, 2, mechanisms);
+fn locks_again_after(time: Duration) -> bool {
+    let mut world = World::settled(3, 2);
     world.restart(0, false);
     world.restart(1, false);
     world.run(time);
@@ -20,21 +20,21 @@ fn locks_again_after(time: Duration, mechanisms: Mechanisms) -> bool {
 
 #[test]
 fn without_the_quarantine_a_lock_that_was_forgotten_is_granted_again() {
-    assert!(!locks_again_after(seconds(1), Mechanisms::ALL));
-    assert!(locks_again_after(MAX_TTL + seconds(1), Mechanisms::ALL), "but not for ever");
-    assert!(locks_again_after(seconds(1), Mechanisms { quarantine: false, ..Mechanisms::ALL }));
+    assert!(!locks_again_after(seconds(1)));
+    assert!(locks_again_after(MAX_TTL + seconds(1)), "but not for ever");
+    assert!(without(&[Mechanism::Quarantine], || locks_again_after(seconds(1))));
 }
 
 #[test]
 fn without_the_full_time_a_longer_lock_of_others_is_granted_again() {
     let nearly = MAX_TTL - seconds(1);
-    assert!(!locks_again_after(nearly, Mechanisms::ALL));
-    assert!(locks_again_after(nearly, Mechanisms { full_max_ttl: false, ..Mechanisms::ALL }));
+    assert!(!locks_again_after(nearly));
+    assert!(without(&[Mechanism::FullMaxTtl], || locks_again_after(nearly)));
 }
 
 /// A majority is flushed while a lock is held. Can a client that has noticed nothing yet have it?
-fn locks_unaware_of_a_flush(mechanisms: Mechanisms) -> bool {
-    let mut world = World::settled(3, 2, mechanisms);
+fn locks_unaware_of_a_flush() -> bool {
+    let mut world = World::settled(3, 2);
     world.flush(0);
     world.flush(1);
     world.locks(1)
@@ -42,15 +42,14 @@ fn locks_unaware_of_a_flush(mechanisms: Mechanisms) -> bool {
 
 #[test]
 fn without_the_comparison_who_has_not_looked_is_granted_what_was_forgotten() {
-    assert!(!locks_unaware_of_a_flush(Mechanisms::ALL));
-    let without = Mechanisms { mark_is_compared: false, ..Mechanisms::ALL };
-    assert!(locks_unaware_of_a_flush(without));
+    assert!(!locks_unaware_of_a_flush());
+    assert!(without(&[Mechanism::MarkIsCompared], locks_unaware_of_a_flush));
 }
 
 /// A client decides that a quarantine is over. Before its change arrives, the node is flushed, and
 /// another client begins the next quarantine.
-fn a_late_end_ends_a_later_quarantine(mechanisms: Mechanisms) -> bool {
-    let mut world = World::settled(3, 2, mechanisms);
+fn a_late_end_ends_a_later_quarantine() -> bool {
+    let mut world = World::settled(3, 2);
     world.reach(1, 0, false);
     world.flush(0);
     assert!(!world.takes(0, 0));
@@ -71,16 +70,15 @@ fn a_late_end_ends_a_later_quarantine(mechanisms: Mechanisms) -> bool {
 
 #[test]
 fn without_the_old_value_a_late_change_undoes_what_has_happened_since() {
-    assert!(!a_late_end_ends_a_later_quarantine(Mechanisms::ALL));
-    let without = Mechanisms { changes_name_the_old_value: false, ..Mechanisms::ALL };
-    assert!(a_late_end_ends_a_later_quarantine(without));
+    assert!(!a_late_end_ends_a_later_quarantine());
+    assert!(without(&[Mechanism::ChangesNameTheOldValue], a_late_end_ends_a_later_quarantine));
 }
 
 /// New processes come all the time, each of them for less than a quarantine takes.
-fn admitted_while_processes_come_and_go(mechanisms: Mechanisms) -> bool {
-    let mut world = World::new(3, &[], mechanisms);
+fn admitted_while_processes_come_and_go() -> bool {
+    let mut world = World::new(3, &[]);
     for _ in 0..10 {
-        let newcomer = World::new(3, &[configuration(3)], mechanisms).clients;
+        let newcomer = World::new(3, &[configuration(3)]).clients;
         world.clients = newcomer;
         world.run(MAX_TTL / 4);
     }
@@ -90,14 +88,13 @@ fn admitted_while_processes_come_and_go(mechanisms: Mechanisms) -> bool {
 
 #[test]
 fn without_joining_a_quarantine_never_ends_while_processes_come_and_go() {
-    assert!(admitted_while_processes_come_and_go(Mechanisms::ALL));
-    let without = Mechanisms { quarantine_is_joined: false, ..Mechanisms::ALL };
-    assert!(!admitted_while_processes_come_and_go(without));
+    assert!(admitted_while_processes_come_and_go());
+    assert!(!without(&[Mechanism::QuarantineIsJoined], admitted_while_processes_come_and_go));
 }
 
 /// The clock of a node that was restarted is set forward while it waits.
-fn early_by_a_clock_that_is_set(nodes: usize, mechanisms: Mechanisms) -> bool {
-    let mut world = World::settled(nodes, 1, mechanisms);
+fn early_by_a_clock_that_is_set(nodes: usize) -> bool {
+    let mut world = World::settled(nodes, 1);
     world.restart(0, false);
     world.run(seconds(1));
     world.servers[0].clock_ms = 3_600_000;
@@ -107,24 +104,23 @@ fn early_by_a_clock_that_is_set(nodes: usize, mechanisms: Mechanisms) -> bool {
 
 #[test]
 fn without_the_sets_time_a_node_with_a_wrong_clock_admits_early() {
-    assert!(!early_by_a_clock_that_is_set(3, Mechanisms::ALL));
-    let without = Mechanisms { ends_by_the_sets_time: false, ..Mechanisms::ALL };
-    assert!(early_by_a_clock_that_is_set(3, without));
+    assert!(!early_by_a_clock_that_is_set(3));
+    assert!(without(&[Mechanism::EndsByTheSetsTime], || early_by_a_clock_that_is_set(3)));
 }
 
 #[test]
 fn a_single_node_that_is_not_watched_admits_early() {
-    assert!(!early_by_a_clock_that_is_set(1, Mechanisms::ALL));
+    assert!(!early_by_a_clock_that_is_set(1));
     // That the clock was set is noticed, too.
-    let all = Mechanisms { clocks_are_watched: false, ..Mechanisms::ALL };
-    assert!(!early_by_a_clock_that_is_set(1, all));
-    let without = Mechanisms { few_clocks_are_watched: false, ..all };
-    assert!(early_by_a_clock_that_is_set(1, without));
+    without(&[Mechanism::ClocksAreWatched], || {
+        assert!(!early_by_a_clock_that_is_set(1));
+        assert!(without(&[Mechanism::FewClocksAreWatched], || early_by_a_clock_that_is_set(1)));
+    });
 }
 
 /// Of two clocks the one that was behind is set right while the quarantine lasts.
-fn early_with_two_clocks(mechanisms: Mechanisms) -> bool {
-    let mut world = World::settled(2, 1, mechanisms);
+fn early_with_two_clocks() -> bool {
+    let mut world = World::settled(2, 1);
     world.servers[0].clock_ms = -60_000;
     world.restart(1, false);
     world.cut(0, 0);
@@ -137,20 +133,20 @@ fn early_with_two_clocks(mechanisms: Mechanisms) -> bool {
 
 #[test]
 fn two_nodes_that_are_not_watched_admit_early() {
-    assert!(!early_with_two_clocks(Mechanisms::ALL));
+    assert!(!early_with_two_clocks());
     // That a clock was set is noticed, too.
-    let all = Mechanisms { clocks_are_watched: false, clocks_are_noted: false, ..Mechanisms::ALL };
-    assert!(!early_with_two_clocks(all));
-    let without = Mechanisms { few_clocks_are_watched: false, ..all };
-    assert!(early_with_two_clocks(without));
+    without(&[Mechanism::ClocksAreWatched, Mechanism::ClocksAreNoted], || {
+        assert!(!early_with_two_clocks());
+        assert!(without(&[Mechanism::FewClocksAreWatched], early_with_two_clocks));
+    });
 }
 
 /// One node of a set in use comes back empty, and a client with a longer `max_ttl` is the first to see
 /// it. Do both find nodes that take them for their own?
-fn two_configurations_side_by_side(mechanisms: Mechanisms) -> bool {
+fn two_configurations_side_by_side() -> bool {
     let longer = Configuration { max_ttl: MAX_TTL * 2, ..configuration(3) };
-    let mut world = World::settled(3, 1, mechanisms);
-    let newcomer = World::new(3, &[longer], mechanisms).clients;
+    let mut world = World::settled(3, 1);
+    let newcomer = World::new(3, &[longer]).clients;
     world.clients.extend(newcomer);
     world.reach(0, 2, false);
     world.restart(2, false);
@@ -160,18 +156,18 @@ fn two_configurations_side_by_side(mechanisms: Mechanisms) -> bool {
 
 #[test]
 fn without_the_verdict_on_the_set_two_configurations_live_side_by_side() {
-    assert!(!two_configurations_side_by_side(Mechanisms::ALL));
+    assert!(!two_configurations_side_by_side());
     // Without anybody else's word of its clock a node would not grant either.
-    let all = Mechanisms { clocks_are_noted: false, ..Mechanisms::ALL };
-    assert!(!two_configurations_side_by_side(all));
-    let without = Mechanisms { configuration_is_of_the_set: false, ..all };
-    assert!(two_configurations_side_by_side(without));
+    without(&[Mechanism::ClocksAreNoted], || {
+        assert!(!two_configurations_side_by_side());
+        assert!(without(&[Mechanism::ConfigurationIsOfTheSet], two_configurations_side_by_side));
+    });
 }
 
 /// A majority comes back empty one after the other while a lock is held and renewed. Does a round of
 /// renewal confirm it, with the nodes' word that counts?
-fn a_holder_outlives_one_restart_after_the_other(mechanisms: Mechanisms) -> bool {
-    let mut world = World::settled(3, 1, mechanisms);
+fn a_holder_outlives_one_restart_after_the_other() -> bool {
+    let mut world = World::settled(3, 1);
     let mut has_key = [true; 3];
     for node in 0..2 {
         world.restart(node, false);
@@ -186,7 +182,7 @@ fn a_holder_outlives_one_restart_after_the_other(mechanisms: Mechanisms) -> bool
                 start.after(MAX_TTL),
                 MAX_TTL,
                 Basis::Majority,
-                Allowance::for_drift(mechanisms),
+                Allowance::FOR_DRIFT,
             );
             for (node, has_key) in has_key.iter_mut().enumerate() {
                 if !world.clients[0].admission.serves_holders(node) {
@@ -207,7 +203,8 @@ fn a_holder_outlives_one_restart_after_the_other(mechanisms: Mechanisms) -> bool
 
 #[test]
 fn without_nodes_in_quarantine_a_holder_loses_its_lock_to_restarts() {
-    assert!(a_holder_outlives_one_restart_after_the_other(Mechanisms::ALL));
-    let without = Mechanisms { holders_in_quarantine: false, ..Mechanisms::ALL };
-    assert!(!a_holder_outlives_one_restart_after_the_other(without));
+    assert!(a_holder_outlives_one_restart_after_the_other());
+    assert!(!without(&[Mechanism::HoldersInQuarantine], || {
+        a_holder_outlives_one_restart_after_the_other()
+    }));
 }

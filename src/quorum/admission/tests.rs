@@ -20,7 +20,7 @@ fn exactly(ms: u64) -> Option<SetTime> {
 }
 
 fn machine(configuration: &Configuration) -> Admission {
-    Admission::new(configuration, false, Mechanisms::ALL)
+    Admission::new(configuration, false)
 }
 
 fn look(run: &str, mark: Option<&str>) -> Look {
@@ -280,7 +280,7 @@ fn it_is_told_when_a_majority_will_grant() {
 /// Where clients may fall back, a majority without the first node's grant wins nothing.
 #[test]
 fn where_clients_fall_back_the_first_node_is_waited_for_as_well() {
-    let mut machine = Admission::new(&configuration(3), true, Mechanisms::ALL);
+    let mut machine = Admission::new(&configuration(3), true);
     for node in 0..3 {
         let configuration = Configuration { index: Some(node), ..configuration(3) };
         let state = if node == 0 { quarantined(Some(9_000)) } else { State::Admitted };
@@ -305,7 +305,7 @@ fn an_operator_ends_the_quarantine_that_was_seen_and_no_later_one() {
 
 #[test]
 fn places_are_written_where_they_matter() {
-    let mut machine = Admission::new(&configuration(1), true, Mechanisms::ALL);
+    let mut machine = Admission::new(&configuration(1), true);
     see(&mut machine, 0, look("r0", None), at(0));
     assert!(asks_for(machine.next(0, at(0), None, CHANCE)).contains(" index=0 "));
     let unordered = mark(&configuration(1), "r0", State::Admitted);

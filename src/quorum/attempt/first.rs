@@ -1,6 +1,6 @@
 //! The first node's word, where clients may fall back to it.
 
-use super::super::{Failure, Time};
+use super::super::{Failure, Mechanism, Time};
 use super::{Answer, Attempt, Conclusion, Vote};
 
 /// What the first node makes of an attempt that a majority has granted. Somebody may hold the lock on
@@ -50,7 +50,7 @@ impl Attempt {
             Answer::Failed(Failure::Error) => Conclusion::Unreachable,
             Answer::Failed(Failure::Rejected) => Conclusion::Rejected,
         };
-        if self.allowance.mechanisms.first_node_must_grant {
+        if Mechanism::FirstNodeMustGrant.is_on() {
             FirstWord::NotGranted(word)
         } else {
             FirstWord::Unreachable

@@ -1,6 +1,6 @@
 //! What an attempt knows of one node.
 
-use super::super::{Copies, Failure, LARGEST_NUMBER, Late, Mechanisms};
+use super::super::{Copies, Failure, LARGEST_NUMBER, Late, Mechanism};
 use super::Vote;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,9 +58,10 @@ impl Slot {
     }
 
     /// What may still run on the node, once nothing more is sent for the lock of that number.
-    pub(super) fn late(&self, number: u64, mechanisms: Mechanisms) -> Late {
+    pub(super) fn late(&self, number: u64) -> Late {
         let raised = number.max(self.repair_up_to) + 1;
-        let raises = mechanisms.releases_raise_the_fence && number > 0 && raised <= LARGEST_NUMBER;
+        let raises =
+            Mechanism::ReleasesRaiseTheFence.is_on() && number > 0 && raised <= LARGEST_NUMBER;
         Late {
             acquires: self.copies.unanswered(),
             extensions: self.extensions,

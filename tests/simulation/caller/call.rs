@@ -107,14 +107,12 @@ impl Caller {
                 (name, patience, !chance.one_in(3))
             }
         };
-        let mechanisms = cx.net.switches.mechanisms;
         let acquisition = Acquisition::new(Policy {
             patience,
             backoff: BACKOFF,
             no_quorum_timeout: cx.settings.no_quorum_timeout,
             // Whoever may fall back hears the first node of the configuration in any case.
             ordered: cx.settings.fall_back_after.is_none(),
-            mechanisms,
         });
         let limited = !rolling
             && cx.settings.habit == Habit::Anything
@@ -123,7 +121,7 @@ impl Caller {
         let share = cx.net.chance.pick(&[0.5, 1.5, 3.0]);
         let max_hold = limited.then(|| cx.settings.ttl.mul_f64(share));
         let clock_tolerance = cx.settings.clock_tolerance;
-        let allowance = Allowance { clock_tolerance, mechanisms };
+        let allowance = Allowance { clock_tolerance };
         let terms = Terms { ttl: cx.settings.ttl, renewed, max_hold, allowance };
         let terms = terms.ending_with_the_hold();
         let began = cx.net.now;

@@ -153,8 +153,7 @@ impl Caller {
         let note = client.callers[index].note();
         let duties = held.claim.close();
         let basis = held.lease.borrow().basis();
-        let mechanisms = held.claim.terms.allowance.mechanisms;
-        let release = Release::new(cx.settings.nodes, &duties, basis, mechanisms);
+        let release = Release::new(cx.settings.nodes, &duties, basis);
         let round = Rc::new(Round::new(release, reply::release, note));
         let call = held.claim.release_call(None);
         let longest_ttl = held.lease.borrow().longest_ttl();

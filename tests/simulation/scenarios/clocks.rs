@@ -43,7 +43,7 @@ fn a_clock_that_is_set_during_a_quarantine_does_not_end_it() {
 
 #[test]
 fn without_the_sets_time_a_clock_that_is_set_ends_a_quarantine() {
-    OF_THREE.breaks(Mechanisms { ends_by_the_sets_time: false, ..ALL }, &["exclusion"]);
+    OF_THREE.breaks(&[Mechanism::EndsByTheSetsTime], &["exclusion"]);
 }
 
 #[test]
@@ -54,6 +54,6 @@ fn the_clock_of_a_single_node_does_not_end_its_quarantine() {
 #[test]
 fn without_watching_the_clock_of_a_single_node_ends_its_quarantine() {
     // That the clock was set is noticed, too.
-    let without = Mechanisms { clocks_are_watched: false, ..ALL };
-    SINGLE.breaks(Mechanisms { few_clocks_are_watched: false, ..without }, &["exclusion"]);
+    let without = &[Mechanism::ClocksAreWatched, Mechanism::FewClocksAreWatched];
+    SINGLE.breaks(without, &["exclusion"]);
 }

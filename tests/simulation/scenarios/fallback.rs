@@ -71,9 +71,9 @@ fn away(seed: u64) -> Plan {
 
 const IS_AWAY: Scenario = Scenario { runs: 30, plan: away, happened: the_holder_is_respected };
 
-const PASSED_OVER: Mechanisms = Mechanisms { first_node_is_tried: false, ..ALL };
+const PASSED_OVER: &[Mechanism] = &[Mechanism::FirstNodeIsTried];
 
-const OUTVOTED: Mechanisms = Mechanisms { first_node_must_grant: false, ..ALL };
+const OUTVOTED: &[Mechanism] = &[Mechanism::FirstNodeMustGrant];
 
 #[test]
 fn a_majority_does_not_outvote_a_first_node_that_restarts() {

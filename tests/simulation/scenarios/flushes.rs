@@ -41,5 +41,5 @@ fn a_second_flush_inside_a_quarantine_is_waited_out() {
 
 #[test]
 fn without_the_old_value_a_late_change_ends_the_second_quarantine() {
-    SCENARIO.breaks(Mechanisms { changes_name_the_old_value: false, ..ALL }, &["exclusion"]);
+    SCENARIO.breaks(&[Mechanism::ChangesNameTheOldValue], &["exclusion"]);
 }

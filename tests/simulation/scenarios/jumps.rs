@@ -47,7 +47,7 @@ fn a_clock_that_jumps_costs_the_node_its_vote() {
 
 #[test]
 fn without_the_watch_a_clock_that_jumps_makes_two_holders() {
-    WATCHED.breaks(Mechanisms { clocks_are_watched: false, ..ALL }, &["exclusion"]);
+    WATCHED.breaks(&[Mechanism::ClocksAreWatched], &["exclusion"]);
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn a_process_that_begins_after_the_jump_sees_it_too() {
 
 #[test]
 fn without_the_note_a_process_that_begins_after_the_jump_is_granted_the_lock() {
-    NEWCOMER.breaks(Mechanisms { clocks_are_noted: false, ..ALL }, &["exclusion"]);
+    NEWCOMER.breaks(&[Mechanism::ClocksAreNoted], &["exclusion"]);
 }
 
 /// The holder renews, and one clock jumps. With four nodes it reaches the last one just then, which has not
@@ -90,7 +90,7 @@ const TWO: Scenario =
 const FOUR: Scenario =
     Scenario { runs: 30, plan: |seed| a_holder_is_there(seed, 4), happened: it_keeps_the_lock };
 
-const DENYING: Mechanisms = Mechanisms { moved_clocks_do_not_deny: false, ..ALL };
+const DENYING: &[Mechanism] = &[Mechanism::MovedClocksDoNotDeny];
 
 #[test]
 fn a_clock_that_jumps_takes_the_lock_from_no_holder_on_two_nodes() {

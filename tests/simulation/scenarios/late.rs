@@ -86,13 +86,12 @@ fn without_fences_what_is_late_is_told_or_undone() {
 /// The code as it was before.
 #[test]
 fn without_any_of_it_late_extensions_bring_locks_back() {
-    let without = Mechanisms {
-        old_connections_are_ended: false,
-        only_certain_releases_count: false,
-        releases_raise_the_fence: false,
-        releases_are_repeated: false,
-        ..ALL
-    };
+    let without = &[
+        Mechanism::OldConnectionsAreEnded,
+        Mechanism::OnlyCertainReleasesCount,
+        Mechanism::ReleasesRaiseTheFence,
+        Mechanism::ReleasesAreRepeated,
+    ];
     RENEWED.breaks(without, &["late"]);
     SHORT.breaks(without, &["late"]);
     WITHOUT_FENCES.breaks(without, &["late"]);
@@ -100,21 +99,21 @@ fn without_any_of_it_late_extensions_bring_locks_back() {
 
 #[test]
 fn without_the_end_of_old_connections_late_requests_run() {
-    SHORT.breaks(Mechanisms { old_connections_are_ended: false, ..ALL }, &["late"]);
+    SHORT.breaks(&[Mechanism::OldConnectionsAreEnded], &["late"]);
 }
 
 #[test]
 fn without_raised_fences_late_extensions_set_keys_again() {
-    RENEWED.breaks(Mechanisms { releases_raise_the_fence: false, ..ALL }, &["late"]);
+    RENEWED.breaks(&[Mechanism::ReleasesRaiseTheFence], &["late"]);
 }
 
 #[test]
 fn without_certainty_a_lock_is_said_to_be_given_back_that_comes_back() {
-    let without = Mechanisms { only_certain_releases_count: false, ..ALL };
+    let without = &[Mechanism::OnlyCertainReleasesCount];
     WITHOUT_FENCES.breaks(without, &["late"]);
 }
 
 #[test]
 fn without_repetitions_keys_of_late_acquisitions_stay() {
-    UNDONE.breaks(Mechanisms { releases_are_repeated: false, ..ALL }, &["leaks"]);
+    UNDONE.breaks(&[Mechanism::ReleasesAreRepeated], &["leaks"]);
 }

@@ -24,9 +24,7 @@ use super::plan::{FAULTS_END, Plan};
 use super::setup::{Habit, Setup};
 use super::switches::Switches;
 use super::world::{self, Run};
-use crate::quorum::Mechanisms;
-
-const ALL: Mechanisms = Mechanisms::ALL;
+use crate::quorum::Mechanism;
 
 struct Scenario {
     /// How often it is run.
@@ -55,8 +53,8 @@ impl Scenario {
 
     /// Without a rule one of `checkers` finds something.
     #[track_caller]
-    fn breaks(&self, mechanisms: Mechanisms, checkers: &'static [&'static str]) {
-        let switches = Switches { mechanisms, checkers, ..Switches::ALL_ON };
+    fn breaks(&self, off: &'static [Mechanism], checkers: &'static [&'static str]) {
+        let switches = Switches { off, checkers, ..Switches::ALL_ON };
         let broken = |seed| world::run(&(self.plan)(seed), switches, false).violation;
         let found = (0..self.runs).find_map(|seed| Some((seed, broken(seed)?)));
         let (seed, violation) = found.expect("nothing is found without it");

@@ -65,10 +65,10 @@ fn a_lost_write_back_does_not_give_the_next_holder_a_smaller_number() {
 
 #[test]
 fn without_the_write_back_the_next_holder_gets_a_smaller_number() {
-    SCENARIO.breaks(Mechanisms { fence_write_back: false, ..ALL }, &["tokens"]);
+    SCENARIO.breaks(&[Mechanism::FenceWriteBack], &["tokens"]);
 }
 
 #[test]
 fn without_only_where_ours_the_next_holder_gets_a_smaller_number() {
-    SCENARIO.breaks(Mechanisms { fence_only_where_ours: false, ..ALL }, &["tokens"]);
+    SCENARIO.breaks(&[Mechanism::FenceOnlyWhereOurs], &["tokens"]);
 }

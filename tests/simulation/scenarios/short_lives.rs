@@ -42,7 +42,7 @@ fn locks_are_granted_again_after_a_quarantine_that_nobody_lived_through() {
 #[test]
 fn without_joining_no_lock_is_granted_while_processes_come_and_go() {
     let switches = Switches {
-        mechanisms: Mechanisms { quarantine_is_joined: false, ..ALL },
+        off: &[Mechanism::QuarantineIsJoined],
         checkers: &["exclusion"],
         ..Switches::ALL_ON
     };

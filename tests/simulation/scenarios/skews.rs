@@ -40,5 +40,5 @@ fn tokens_rise_although_the_masters_clocks_disagree_and_one_has_forgotten() {
 
 #[test]
 fn without_the_marks_a_token_falls_by_what_the_clocks_differ() {
-    SCENARIO.breaks(Mechanisms { time_is_corrected: false, ..ALL }, &["tokens"]);
+    SCENARIO.breaks(&[Mechanism::TimeIsCorrected], &["tokens"]);
 }

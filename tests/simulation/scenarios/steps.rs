@@ -118,7 +118,7 @@ fn small_steps_do_not_add_up_behind_processes_that_come_and_go() {
 
 #[test]
 fn without_marks_that_rise_slowly_small_steps_make_two_holders() {
-    MANY_SMALL_STEPS.breaks(Mechanisms { marks_rise_slowly: false, ..ALL }, &["exclusion"]);
+    MANY_SMALL_STEPS.breaks(&[Mechanism::MarksRiseSlowly], &["exclusion"]);
 }
 
 /// One step before a process begins, which counts from there, and one after it.
@@ -143,7 +143,7 @@ fn a_step_before_a_process_begins_and_one_after_it_add_up() {
 
 #[test]
 fn without_what_a_clock_had_gained_before_two_steps_make_two_holders() {
-    BEFORE_AND_AFTER.breaks(Mechanisms { trackers_begin_at_marks: false, ..ALL }, &["exclusion"]);
+    BEFORE_AND_AFTER.breaks(&[Mechanism::TrackersBeginAtMarks], &["exclusion"]);
 }
 
 #[test]
@@ -153,7 +153,7 @@ fn a_step_that_is_small_for_long_locks_does_not_end_a_short_one() {
 
 #[test]
 fn without_the_watch_a_step_that_is_small_for_long_locks_ends_a_short_one() {
-    LONG_AND_SHORT.breaks(Mechanisms { clocks_are_watched: false, ..ALL }, &["exclusion"]);
+    LONG_AND_SHORT.breaks(&[Mechanism::ClocksAreWatched], &["exclusion"]);
 }
 
 #[test]
@@ -168,7 +168,7 @@ fn a_process_that_begins_after_a_small_step_does_not_end_a_short_lock() {
 
 #[test]
 fn without_the_tolerance_in_each_validity_a_small_step_makes_two_holders() {
-    NEWCOMER.breaks(Mechanisms { clock_tolerance: false, ..ALL }, &["exclusion"]);
+    NEWCOMER.breaks(&[Mechanism::ClockTolerance], &["exclusion"]);
 }
 
 #[test]
@@ -178,5 +178,5 @@ fn doubt_about_a_step_counts_against_the_vote() {
 
 #[test]
 fn without_the_doubt_a_step_that_nobody_is_certain_of_makes_two_holders() {
-    IN_DOUBT.breaks(Mechanisms { doubt_has_no_vote: false, ..ALL }, &["exclusion"]);
+    IN_DOUBT.breaks(&[Mechanism::DoubtHasNoVote], &["exclusion"]);
 }

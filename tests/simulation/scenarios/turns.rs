@@ -33,7 +33,7 @@ const FOUR_AND_ONE: Scenario = Scenario {
     happened: |run| all_had_it(run, 2) && tells(run, "client 0", "is handed to"),
 };
 
-const RUDE: Mechanisms = Mechanisms { gives_way: false, ..ALL };
+const RUDE: &[Mechanism] = &[Mechanism::GivesWay];
 
 #[test]
 fn clients_that_want_one_lock_all_the_time_take_turns() {
@@ -47,7 +47,7 @@ fn without_giving_way_one_client_has_the_lock_all_the_time() {
 
 #[test]
 fn without_elders_first_some_client_is_left_out() {
-    FIVE.breaks(Mechanisms { elders_first: false, ..ALL }, &["turns"]);
+    FIVE.breaks(&[Mechanism::EldersFirst], &["turns"]);
 }
 
 #[test]
