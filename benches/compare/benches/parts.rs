@@ -9,8 +9,8 @@ use std::time::Duration;
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use quorlock::Quorlock;
 use quorum::{
-    Allowance, Attempt, Ballot, Basis, Conclusion, Lease, LocalQueue, Mechanisms, Offset, Terms,
-    Time, Turn, Via, Vote,
+    Allowance, Attempt, Ballot, Basis, Conclusion, Lease, LocalQueue, Offset, Terms, Time, Turn,
+    Via, Vote,
 };
 use server::{Servers, wait_until};
 
@@ -22,8 +22,7 @@ mod server;
 
 const NODES: usize = 5;
 const TTL: Duration = Duration::from_secs(30);
-const ALLOWANCE: Allowance =
-    Allowance { clock_tolerance: Duration::from_millis(100), mechanisms: Mechanisms::ALL };
+const ALLOWANCE: Allowance = Allowance { clock_tolerance: Duration::from_millis(100) };
 
 fn at(ms: u64) -> Time {
     Time::from_start(Duration::from_millis(ms))
@@ -72,7 +71,7 @@ fn clocks(criterion: &mut Criterion) {
 /// The lease of one holder goes to the next of eight in line, who stands in line again.
 fn hand_over(criterion: &mut Criterion) {
     let held_with_a_line = || {
-        let mut queue = LocalQueue::new(Mechanisms::ALL);
+        let mut queue = LocalQueue::new();
         queue.enter(0, terms(), false, ());
         assert_eq!(queue.turn(0, None, at(0)), Turn::Ask);
         queue.won(0);
