@@ -5,16 +5,16 @@ use std::time::Duration;
 
 use crate::clock;
 use crate::coordinator::Coordinator;
+use crate::core::{
+    Attempt, Basis, Cleanup, ConfirmVote, Confirmation, Extension, FencingToken, Release,
+    ReleaseResult, Repetition, Terms, Time, Vote, drift,
+};
 use crate::error::{Error, ErrorKind, NodeFault};
+use crate::fan_out::{FanOut, Interrupts, Woken};
 use crate::ident::{Name, owner_text};
 use crate::kinds::{Fence, Kind, Raise, Repair, reply};
 use crate::manual::Section;
 use crate::node::{Ask, Node, Request, Sink};
-use crate::quorum::{
-    Attempt, Basis, ConfirmVote, Confirmation, Duty, Extension, FencingToken, Release,
-    ReleaseResult, Repetition, Terms, Time, Vote, drift,
-};
-use crate::round::{Interrupts, Round, Woken};
 
 /// Why the answer of a node to a release does not count.
 const UNCERTAIN: &str = "it has answered, but a request that was sent before, over a connection that \
@@ -33,13 +33,13 @@ pub(crate) struct Wanted {
 /// The rounds of an attempt.
 #[derive(Clone)]
 pub(crate) struct Asked {
-    attempt: Arc<Round<Attempt>>,
+    attempt: Arc<FanOut<Attempt>>,
     /// The write-back of the lock's number, where that was due.
-    confirmation: Option<Arc<Round<Confirmation>>>,
+    confirmation: Option<Arc<FanOut<Confirmation>>>,
 }
 
 impl Asked {
-    /// What was wrong with which node in the last round: see [`Round::faults`].
+    /// What was wrong with which node in the last round: see [`FanOut::faults`].
     pub(crate) fn faults(&self, nodes: &[Node], answer_by: Time) -> Vec<NodeFault> {
         match &self.confirmation {
             Some(round) => round.faults(nodes, answer_by),
@@ -82,7 +82,7 @@ impl Claim {
             started,
             standstills,
             asked: Asked {
-                attempt: Round::with_replicated(
+                attempt: FanOut::with_replicated(
                     attempt,
                     reply::acquire,
                     |vote| matches!(vote, Vote::Granted(_)),
@@ -132,7 +132,7 @@ impl Claim {
         self.started
     }
 
-    pub(crate) fn round(&self) -> &Arc<Round<Attempt>> {
+    pub(crate) fn round(&self) -> &Arc<FanOut<Attempt>> {
         &self.asked.attempt
     }
 
@@ -184,7 +184,7 @@ impl Claim {
     fn write_back(&mut self, number: u64, answer_by: Time, interrupts: Interrupts<'_>) -> Woken {
         let Wanted { kind, name, .. } = &self.wanted;
         let nodes = self.nodes();
-        let round = Round::with_replicated(
+        let round = FanOut::with_replicated(
             Confirmation::new(nodes.len(), answer_by),
             reply::confirm,
             |vote| *vote == ConfirmVote::Confirmed,
@@ -204,7 +204,7 @@ impl Claim {
     /// `repair_until`, where they are gone.
     pub(crate) fn extend(
         &self,
-        round: &Arc<Round<Extension>>,
+        round: &Arc<FanOut<Extension>>,
         ttl: Duration,
         repair_until: Option<Time>,
     ) {
@@ -219,7 +219,7 @@ impl Claim {
     /// above ours: up to that one.
     pub(crate) fn repair_again(
         &self,
-        round: &Arc<Round<Extension>>,
+        round: &Arc<FanOut<Extension>>,
         ttl: Duration,
         repair_until: Time,
         up_to: &[Option<u64>],
@@ -246,9 +246,9 @@ impl Claim {
     /// Gives everything back without waiting; keys may live for `longest_ttl` from now on at most. The
     /// answers go to `sink`.
     pub(crate) fn release(&self, longest_ttl: Duration, sink: Option<&Arc<dyn Sink>>) {
-        let duties = self.close();
-        if !duties.is_empty() {
-            self.send_releases(&self.release_request(None), &duties, longest_ttl, sink);
+        let cleanups = self.close();
+        if !cleanups.is_empty() {
+            self.send_releases(&self.release_request(None), &cleanups, longest_ttl, sink);
         }
     }
 
@@ -263,19 +263,19 @@ impl Claim {
         sink: impl FnOnce(Arc<dyn Sink>) -> Arc<dyn Sink>,
         sent: impl FnOnce(),
     ) -> Result<ReleaseResult, Error> {
-        let duties = self.close();
+        let cleanups = self.close();
         let nodes = self.nodes();
-        let round = Round::new(
-            Release::new(nodes.len(), &duties, basis),
+        let round = FanOut::new(
+            Release::new(nodes.len(), &cleanups, basis),
             reply::release,
             self.coordinator.names(),
         );
         round.expect(0..nodes.len());
         let request = self.release_request(None);
         let sink = sink(round.clone());
-        self.send_releases(&request, &duties, longest_ttl, Some(&sink));
+        self.send_releases(&request, &cleanups, longest_ttl, Some(&sink));
         for (i, node) in nodes.iter().enumerate() {
-            if duties.iter().all(|duty| duty.node != i) {
+            if cleanups.iter().all(|cleanup| cleanup.node != i) {
                 node.ask(Ask::Anyway(request.clone()), &round);
             }
         }
@@ -308,7 +308,7 @@ impl Claim {
     }
 
     /// Nothing more is sent for the attempt from here on.
-    fn close(&self) -> Vec<Duty> {
+    fn close(&self) -> Vec<Cleanup> {
         self.round().with(|attempt| attempt.close(self.number))
     }
 
@@ -320,20 +320,20 @@ impl Claim {
     fn send_releases(
         &self,
         request: &Arc<Request>,
-        duties: &[Duty],
+        cleanups: &[Cleanup],
         longest_ttl: Duration,
         sink: Option<&Arc<dyn Sink>>,
     ) {
         // On the node's clock, which may be slower than ours.
         let gone_at = clock::now().after(longest_ttl).after(drift(longest_ttl));
-        for duty in duties {
-            let until = (!duty.ghost).then_some(gone_at);
-            let raise = duty.late.raises_to.map(|to| Raise { to, lasts: longest_ttl });
+        for cleanup in cleanups {
+            let until = (!cleanup.in_flight).then_some(gone_at);
+            let raise = cleanup.late.raises_to.map(|to| Raise { to, lasts: longest_ttl });
             let raising = raise.map(|raise| self.release_request(Some(raise)));
-            let repetition = || Repetition::new(duty.late, gone_at);
-            let repetition = duty.late.is_something().then(|| Box::new(repetition()));
+            let repetition = || Repetition::new(cleanup.late, gone_at);
+            let repetition = cleanup.late.is_something().then(|| Box::new(repetition()));
             let request = raising.as_ref().unwrap_or(request);
-            self.nodes()[duty.node].release(request, sink.cloned(), until, repetition);
+            self.nodes()[cleanup.node].release(request, sink.cloned(), until, repetition);
         }
     }
 }

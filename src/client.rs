@@ -7,9 +7,11 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::Receiver;
 
+use crate::admit;
 use crate::clock;
 use crate::config::{Builder, Settings};
 use crate::coordinator::Coordinator;
+use crate::core::exact;
 use crate::error::{Error, ErrorKind};
 use crate::exit;
 use crate::guard::Guard;
@@ -17,8 +19,6 @@ use crate::kinds::Mutex;
 use crate::loss;
 use crate::node::{Address, Node};
 use crate::process::Process;
-use crate::quorum::exact;
-use crate::skip;
 use crate::stats::NodeStats;
 use crate::with_lock::WithLockError;
 
@@ -325,7 +325,7 @@ impl Quorlock {
     /// ```
     pub fn admit(&self) -> Result<(), Error> {
         self.coordinator().process.check()?;
-        skip::admit(self.coordinator())
+        admit::admit(self.coordinator())
     }
 
     /// Ends all use of this client, by all its clones: calls that wait end with

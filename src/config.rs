@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use crate::client::Quorlock;
+use crate::core::Backoff;
 use crate::error::Error;
 use crate::node::Address;
 #[cfg(feature = "tls")]
 use crate::node::Certificates;
-use crate::quorum::Backoff;
 
 mod settings;
 #[cfg(feature = "tls")]

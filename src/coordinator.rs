@@ -1,4 +1,4 @@
-//! Runs the machines of `quorum/` over the nodes: attempt, wait, try again, give up, clean up.
+//! Runs the machines of `core/` over the nodes: attempt, wait, try again, give up, clean up.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -9,24 +9,24 @@ use parking_lot::Mutex;
 use crate::claim::{Claim, Wanted};
 use crate::clock;
 use crate::config::Settings;
+use crate::core::{
+    Acquisition, Attempt, Basis, Conclusion, Judged, Judgement, News, Outcome, Patience, Policy,
+    Quorum, QuorumHealth, Step, Time, asking_order, majority,
+};
 use crate::endless::EndlessKeys;
 use crate::error::{Error, NodeFault};
+use crate::fan_out::{FanOut, Interrupts};
+use crate::hold::Hold;
 use crate::ident;
 use crate::node::{Address, Node, NodeSet};
 use crate::numbers::{Numbers, wait_for_clocks};
 use crate::observe;
 use crate::process::Process;
 use crate::queue::{self, Queues};
-use crate::quorum::{
-    Acquisition, Attempt, Basis, Conclusion, Judged, Judgement, News, Outcome, Outlook, Patience,
-    Policy, Quorum, Step, Time, asking_order, majority,
-};
 use crate::random::random;
 use crate::renewal::Timetable;
-use crate::round::{Interrupts, Round};
 use crate::stats::NodeStats;
-use crate::tenancy::Tenancy;
-use crate::wake::{self, Hub, Waiting};
+use crate::subscriptions::{self, Subscriptions, Waiter};
 
 mod refusal;
 
@@ -46,11 +46,11 @@ pub(crate) struct Coordinator {
     open: Mutex<Option<Sender<()>>>,
     closed: Receiver<()>,
     /// What all calls together know of the quorum.
-    outlook: Mutex<Outlook>,
+    quorum_health: Mutex<QuorumHealth>,
     numbers: Numbers,
     endless: EndlessKeys,
     queues: Arc<Queues>,
-    hub: Arc<Hub>,
+    subscriptions: Arc<Subscriptions>,
 }
 
 /// An attempt that has come to its end.
@@ -93,14 +93,15 @@ impl Coordinator {
                 ))
             })
         });
-        let timetable = Timetable::start(set.stood_still()).map_err(|error| {
+        let timetable = Timetable::start(set.suspended()).map_err(|error| {
             Error::config(format!("no thread could be started for renewals: {error}"))
         })?;
-        let outlook = Outlook::new(settings.fall_back_after(), settings.attempt_timeout());
+        let quorum_health =
+            QuorumHealth::new(settings.fall_back_after(), settings.attempt_timeout());
         let (open, closed) = bounded(0);
-        let nudges = ident::nudge_channel(&settings.key_prefix, ident::random_owner());
+        let wake_channel = ident::wake_channel(&settings.key_prefix, ident::random_owner());
         let queues = Queues::new();
-        let hub = Hub::new(names.len(), nudges);
+        let subscriptions = Subscriptions::new(names.len(), wake_channel);
         Ok(Arc::new(Self {
             process,
             nodes: nodes.collect::<Result<_, _>>()?,
@@ -111,11 +112,11 @@ impl Coordinator {
             timetable,
             open: Mutex::new(Some(open)),
             closed,
-            outlook: Mutex::new(outlook),
+            quorum_health: Mutex::new(quorum_health),
             numbers: Numbers::default(),
             endless: EndlessKeys::default(),
             queues,
-            hub,
+            subscriptions,
         }))
     }
 
@@ -125,7 +126,7 @@ impl Coordinator {
 
     pub(crate) fn node_stats(&self) -> Vec<NodeStats> {
         let stats = |(i, node): (usize, &Node)| {
-            let listened_to = self.hub.listened_to(i);
+            let listened_to = self.subscriptions.listened_to(i);
             NodeStats { listened_to, ..node.stats() }
         };
         self.nodes.iter().enumerate().map(stats).collect()
@@ -151,8 +152,8 @@ impl Coordinator {
         &self.queues
     }
 
-    pub(crate) fn hub(&self) -> &Arc<Hub> {
-        &self.hub
+    pub(crate) fn subscriptions(&self) -> &Arc<Subscriptions> {
+        &self.subscriptions
     }
 
     /// How many releases could be answered, and have not been yet.
@@ -167,7 +168,7 @@ impl Coordinator {
         wanted: &Wanted,
         patience: Patience,
         cancel: Option<&Receiver<()>>,
-    ) -> Result<Option<Tenancy>, Error> {
+    ) -> Result<Option<Hold>, Error> {
         self.process.check()?;
         let never = never();
         let interrupts = Interrupts { cancel: cancel.unwrap_or(&never), closed: &self.closed };
@@ -183,7 +184,7 @@ impl Coordinator {
         });
         // Left on every way out of here, after what was tried has been given back.
         let mut place = self.queues.enter(wanted, patience, !self.settings.local_queue);
-        let mut waiting: Option<Waiting> = None;
+        let mut waiting: Option<Waiter> = None;
         let mut last = None;
         loop {
             match place.next(interrupts) {
@@ -196,24 +197,25 @@ impl Coordinator {
                     let waiting =
                         waiting.get_or_insert_with(|| self.wait(wanted, &mut acquisition));
                     waiting.gives_way(last_owner);
-                    let cued = wake::pause(Some(waiting), &mut acquisition, until, interrupts);
-                    let cued =
-                        cued.or_else(|woken| stop_if(woken, &wanted.name).map(|()| false))?;
+                    let woken =
+                        subscriptions::pause(Some(waiting), &mut acquisition, until, interrupts);
+                    let woken =
+                        woken.or_else(|woken| stop_if(woken, &wanted.name).map(|()| false))?;
                     // Whose release is still on its way from most nodes has come all the same.
-                    place.gave_way(cued || waiting.has_heard());
+                    place.gave_way(woken || waiting.has_heard());
                     continue;
                 }
                 queue::Next::Stopped(woken) => stop_if(woken, &wanted.name)?,
                 queue::Next::Held => return Ok(None),
-                queue::Next::Given(tenancy) => {
+                queue::Next::Given(hold) => {
                     self.check_agreement(&wanted.name)?;
-                    return Ok(Some(tenancy));
+                    return Ok(Some(hold));
                 }
             }
             if patience != Patience::Once
                 && waiting.is_none()
-                && self.hub.is_busy()
-                && let Some(known) = self.hub.wait_too(channel(wanted), &self.nodes)
+                && self.subscriptions.is_busy()
+                && let Some(known) = self.subscriptions.wait_too(channel(wanted), &self.nodes)
             {
                 // Others of this process have waited for it: as a rule, this one will have to.
                 acquisition.expects(self.queues.others(wanted.name.key()));
@@ -275,10 +277,10 @@ impl Coordinator {
                         waiting = Some(self.wait(wanted, &mut acquisition));
                     }
                     let waiting = waiting.as_ref().filter(|_| held);
-                    let cued = wake::pause(waiting, &mut acquisition, until, interrupts);
-                    let cued =
-                        cued.or_else(|woken| stop_if(woken, &wanted.name).map(|()| false))?;
-                    acquisition.waited(clock::now(), cued)
+                    let woken = subscriptions::pause(waiting, &mut acquisition, until, interrupts);
+                    let woken =
+                        woken.or_else(|woken| stop_if(woken, &wanted.name).map(|()| false))?;
+                    acquisition.waited(clock::now(), woken)
                 }
             };
             if let Some(outcome) = outcome {
@@ -288,9 +290,9 @@ impl Coordinator {
     }
 
     /// From now on the caller hears of releases.
-    fn wait(&self, wanted: &Wanted, acquisition: &mut Acquisition) -> Waiting {
+    fn wait(&self, wanted: &Wanted, acquisition: &mut Acquisition) -> Waiter {
         acquisition.expects(self.queues.others(wanted.name.key()));
-        self.hub.wait(channel(wanted), &self.nodes)
+        self.subscriptions.wait(channel(wanted), &self.nodes)
     }
 
     /// Ends all waiting calls, and every later one.
@@ -308,8 +310,8 @@ impl Coordinator {
         self: &Arc<Self>,
         wanted: &Wanted,
         acquisition: &mut Acquisition,
-        last: Option<Arc<Round<Attempt>>>,
-        waiting: Option<&Waiting>,
+        last: Option<Arc<FanOut<Attempt>>>,
+        waiting: Option<&Waiter>,
         interrupts: Interrupts<'_>,
     ) -> Result<Tried, Error> {
         let owner = acquisition.owner(ident::random_owner());
@@ -339,11 +341,11 @@ impl Coordinator {
         self.numbers.saw(&wanted.name, claim.round().with(|attempt| attempt.largest_number()));
         let round = claim.round();
         let judgement = loop {
-            let outlook = *self.outlook.lock();
+            let quorum_health = *self.quorum_health.lock();
             let first_says_no = self.nodes[0].says_no();
             let judged = round.with(|attempt| {
                 attempt.first_says_no(first_says_no);
-                outlook.judge(attempt, clock::now())
+                quorum_health.judge(attempt, clock::now())
             });
             let woken = match judged {
                 Judged::HearFirst => round.hear_first(answer_by, interrupts),
@@ -371,7 +373,7 @@ impl Coordinator {
     /// Notes what an attempt has shown of the quorum, and tells when that is lost, and when it is
     /// back.
     fn note(&self, quorum: Quorum, started: Time, faults: impl FnOnce() -> Vec<NodeFault>) {
-        let news = self.outlook.lock().note(quorum, started, clock::now());
+        let news = self.quorum_health.lock().note(quorum, started, clock::now());
         match news {
             Some(News::Lost) => observe::quorum_lost(&faults()),
             Some(News::Back) => observe::quorum_back(),

@@ -11,8 +11,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use crate::clock;
+use crate::core::Time;
 use crate::process::Process;
-use crate::quorum::Time;
 
 struct Client {
     unanswered: Weak<AtomicUsize>,

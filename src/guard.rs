@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use crossbeam_channel::Receiver;
 
+use crate::core::{Basis, FencingToken, LossReason};
 use crate::error::{Error, ErrorKind};
 use crate::held::Held;
+use crate::hold::Hold;
 use crate::ident::NameText;
 use crate::loss;
 use crate::process::Process;
-use crate::quorum::{Basis, FencingToken, LossReason};
-use crate::tenancy::Tenancy;
 
 /// A lock that is held, until it is dropped or its validity ends.
 ///
@@ -30,7 +30,7 @@ use crate::tenancy::Tenancy;
 /// [`check`](Self::check) before each step that must be protected.
 #[must_use = "the lock is given back as soon as the guard is dropped"]
 pub struct Guard {
-    tenancy: Tenancy,
+    hold: Hold,
 }
 
 /// What a lock rests on.
@@ -57,12 +57,12 @@ impl fmt::Display for Mode {
 }
 
 impl Guard {
-    pub(crate) fn new(tenancy: Tenancy) -> Self {
-        Self { tenancy }
+    pub(crate) fn new(hold: Hold) -> Self {
+        Self { hold }
     }
 
     fn held(&self) -> &Arc<Held> {
-        self.tenancy.held()
+        self.hold.held()
     }
 
     /// The process that holds it; not this one, in a child of it.
@@ -107,7 +107,7 @@ impl Guard {
     /// loses its marks at once; then their clocks have to agree.
     #[must_use]
     pub fn token(&self) -> Option<FencingToken> {
-        self.tenancy.token
+        self.hold.token
     }
 
     /// How much longer the lock is certainly ours, clock drift allowed for; zero once it may be
@@ -165,8 +165,8 @@ impl Guard {
     #[must_use]
     pub fn lost(&self) -> &Receiver<LossReason> {
         match self.process().is_this() {
-            true => self.tenancy.notice.receiver(),
-            false => loss::ended().unwrap_or(self.tenancy.notice.receiver()),
+            true => self.hold.notice.receiver(),
+            false => loss::ended().unwrap_or(self.hold.notice.receiver()),
         }
     }
 
@@ -178,7 +178,7 @@ impl Guard {
     /// the guard keeps it: such a lock is held until it is lost.
     pub fn on_lost(&self, callback: impl FnOnce(LossReason) + Send + 'static) {
         if self.process().is_this() {
-            self.tenancy.notice.call(Box::new(callback));
+            self.hold.notice.call(Box::new(callback));
         }
     }
 
@@ -216,7 +216,7 @@ impl Guard {
     /// back as far as the nodes can be reached.
     pub fn unlock(self) -> Result<(), Error> {
         self.process().check()?;
-        self.tenancy.give_back_and_wait()
+        self.hold.give_back_and_wait()
     }
 
     /// The end of a critical section: whether it was protected. That a release which was sent has

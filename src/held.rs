@@ -8,18 +8,18 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::claim::Claim;
 use crate::clock;
+use crate::core::{
+    Basis, Extension, Lease, LossReason, Next, OpenRound, Renewed, Rounds, Time, majority, rounded,
+};
 use crate::error::{Error, ErrorKind, NodeFault};
+use crate::fan_out::FanOut;
+use crate::hold::{Hold, HoldState};
 use crate::kinds::reply;
 use crate::node::Node;
 use crate::observe;
-use crate::queue::Spot;
-use crate::quorum::{
-    Basis, Extension, Lease, LossReason, Next, OpenRound, Renewed, Rounds, Time, majority, rounded,
-};
+use crate::queue::LeaseId;
 use crate::random::random;
 use crate::renewal::Entry;
-use crate::round::Round;
-use crate::tenancy::{Tenancy, Tenant};
 
 mod ending;
 
@@ -28,11 +28,11 @@ pub(crate) struct Held {
     claim: Claim,
     lease: Mutex<Lease>,
     /// Its line among the threads of this process.
-    spot: Spot,
+    lease_id: LeaseId,
     /// Locked while an extension is queued, while the lock is handed over, and while it is ended.
-    rounds: Mutex<Rounds<Arc<Round<Extension>>>>,
+    rounds: Mutex<Rounds<Arc<FanOut<Extension>>>>,
     /// Who holds it now; changes only while `rounds` is locked.
-    tenant: Mutex<Arc<Tenant>>,
+    hold_state: Mutex<Arc<HoldState>>,
     /// The place in the timetable, while there is no renewal thread.
     entry: Mutex<Option<Entry>>,
     /// A message has the renewal thread look at the lease again; the end of the sender ends it.
@@ -48,9 +48,9 @@ struct Unconfirmed {
     faults: Vec<NodeFault>,
 }
 
-impl OpenRound for Arc<Round<Extension>> {
+impl OpenRound for Arc<FanOut<Extension>> {
     fn with<R>(&self, f: impl FnOnce(&mut Extension) -> R) -> R {
-        Round::with(self, f)
+        FanOut::with(self, f)
     }
 }
 
@@ -62,40 +62,40 @@ impl Held {
         basis: Basis,
         valid_until: Time,
         number: u64,
-        spot: Spot,
-    ) -> Tenancy {
+        lease_id: LeaseId,
+    ) -> Hold {
         claim.won(number);
-        let tenant = Tenant::new(claim.token(0));
+        let hold_state = HoldState::new(claim.token(0));
         let lease = Lease::new(claim.terms(), basis, claim.started(), valid_until);
-        let lease = lease.hurried(random());
+        let lease = lease.jittered(random());
         let rounds = Rounds::new();
         let (poke, poked) = bounded(1);
         let held = Arc::new(Self {
             claim,
             lease: Mutex::new(lease),
-            spot,
+            lease_id,
             rounds: Mutex::new(rounds),
-            tenant: Mutex::new(tenant.clone()),
+            hold_state: Mutex::new(hold_state.clone()),
             entry: Mutex::new(None),
             poke: Mutex::new(Some(poke)),
             poked,
         });
-        Tenancy::new(held, tenant)
+        Hold::new(held, hold_state)
     }
 
     pub(crate) fn claim(&self) -> &Claim {
         &self.claim
     }
 
-    pub(crate) fn spot(&self) -> &Spot {
-        &self.spot
+    pub(crate) fn lease_id(&self) -> &LeaseId {
+        &self.lease_id
     }
 
     /// The lease; it is over, if our own clock has stood still since the lock was asked for.
     fn lease(&self) -> MutexGuard<'_, Lease> {
         let mut lease = self.lease.lock();
         if self.claim.standstills() != self.claim.coordinator().set().standstills() {
-            lease.stood_still();
+            lease.suspended();
         }
         lease
     }
@@ -262,7 +262,7 @@ impl Held {
     fn ask(&self, extension: Extension, patient: bool) -> Result<(), Unconfirmed> {
         let coordinator = self.claim.coordinator();
         let (answer_by, ttl) = (extension.answer_by(), extension.ttl());
-        let round = Round::new(extension, reply::extend, coordinator.names());
+        let round = FanOut::new(extension, reply::extend, coordinator.names());
         let (valid_until, repair_until) = {
             let lease = self.lease();
             (lease.valid_until(), lease.repair_until())
@@ -297,7 +297,7 @@ impl Held {
 
     /// Has the nodes that contenders got for a while set the key again. Whoever is `patient` waits for
     /// their answers, for a moment each, and tries again where that is due.
-    fn repair_again(&self, round: &Arc<Round<Extension>>, ttl: Duration, patient: bool) {
+    fn repair_again(&self, round: &Arc<FanOut<Extension>>, ttl: Duration, patient: bool) {
         let coordinator = self.claim.coordinator();
         let mut round = round.clone();
         loop {
@@ -311,7 +311,7 @@ impl Held {
                 return;
             };
             let Some(repair_until) = self.lease().repair_until() else { return };
-            round = Round::new(again, reply::extend, coordinator.names());
+            round = FanOut::new(again, reply::extend, coordinator.names());
             let mut rounds = self.rounds.lock();
             if !self.claim.round().with(|attempt| rounds.begin(round.clone(), attempt)) {
                 return;

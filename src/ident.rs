@@ -123,8 +123,8 @@ pub(crate) fn release_channel(key: &[u8]) -> Vec<u8> {
 }
 
 /// The channel by which a client wakes its own subscribers, by a `random` number of its own.
-pub(crate) fn nudge_channel(prefix: &[u8], random: u128) -> Vec<u8> {
-    [b"{", prefix, b"}:nudge:", owner_text(random).as_bytes()].concat()
+pub(crate) fn wake_channel(prefix: &[u8], random: u128) -> Vec<u8> {
+    [b"{", prefix, b"}:wake:", owner_text(random).as_bytes()].concat()
 }
 
 /// Where a node keeps its mark.

@@ -9,8 +9,8 @@ mod claim;
 mod client;
 mod clock;
 mod config;
+mod contention_sink;
 mod coordinator;
-mod ears;
 #[cfg(feature = "embedded")]
 pub mod embedded;
 mod endless;
@@ -28,30 +28,30 @@ mod observe;
 pub mod operations {
     #![doc = include_str!("../OPERATIONS.md")]
 }
+mod admit;
+mod core;
+mod fan_out;
+mod hold;
 mod process;
 mod queue;
-mod quorum;
 mod random;
 mod renewal;
-mod round;
 #[cfg(all(test, feature = "embedded"))]
 #[path = "../tests/simulation/mod.rs"]
 mod simulation;
-mod skip;
 mod stats;
-mod tenancy;
+mod subscriptions;
 mod unwind;
-mod wake;
 mod with_lock;
 
 pub use client::Quorlock;
 pub use config::{Builder, Fallback, Renewal};
+pub use core::{FencingToken, LossReason};
 /// The channels of [`Guard::lost`] and [`Quorlock::lock_cancellable`], in the version that this crate uses.
 #[doc(no_inline)]
 pub use crossbeam_channel;
 pub use error::{Error, ErrorKind, NodeFault};
 pub use guard::{Guard, Mode};
 pub use kinds::Mutex;
-pub use quorum::{FencingToken, LossReason};
 pub use stats::NodeStats;
 pub use with_lock::WithLockError;

@@ -7,8 +7,8 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use parking_lot::Mutex;
 
 use crate::clock;
+use crate::core::LossReason;
 use crate::observe;
-use crate::quorum::LossReason;
 
 type Callback = Box<dyn FnOnce(LossReason) + Send>;
 

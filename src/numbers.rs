@@ -6,10 +6,10 @@ use crossbeam_channel::never;
 use parking_lot::Mutex;
 
 use crate::clock;
+use crate::core::{LastNumbers, Time, proposal, worth_waiting};
+use crate::fan_out::{Interrupts, Woken};
 use crate::ident::Name;
 use crate::node::{Node, NodeSet};
-use crate::quorum::{LastNumbers, Time, proposal, worth_waiting};
-use crate::round::{Interrupts, Woken};
 
 /// What the attempts of one client share about fencing.
 #[derive(Default)]

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::core::{ClockStep, LossReason, exact, rounded};
 use crate::error::{Grouped, NodeFault};
 use crate::ident::{self, Name};
-use crate::quorum::{ClockStep, LossReason, exact, rounded};
 
 pub(crate) fn node_up(node: &Arc<str>) {
     tracing::info!(target: "quorlock", %node, "node is up");
@@ -59,7 +59,7 @@ pub(crate) fn clock_was_set(node: &str, step: ClockStep, max_ttl: Duration) {
 }
 
 /// Most of the nodes' clocks seem to have been set forward at once.
-pub(crate) fn stood_still(by: Duration) {
+pub(crate) fn suspended(by: Duration) {
     tracing::error!(
         target: "quorlock",
         by = %rounded(by),

@@ -8,21 +8,21 @@ use parking_lot::Mutex;
 
 use crate::claim::{Claim, Wanted};
 use crate::clock;
+use crate::core::{Basis, Conclusion, LocalQueue, Patience, QueueTicket, Time, Turn, Wake};
+use crate::fan_out::{Interrupts, Woken};
 use crate::held::Held;
+use crate::hold::{Hold, HoldState};
 use crate::ident::Name;
 use crate::process::{ThreadNumber, this_thread};
-use crate::quorum::{Basis, Conclusion, LocalQueue, Patience, Ticket, Time, Turn, Wake};
-use crate::round::{Interrupts, Woken};
-use crate::tenancy::{Tenancy, Tenant};
-use manners::{Manner, Manners};
+use fairness::{FairnessByName, FairnessEntry};
 use self_wait::SelfWait;
 
-mod manners;
+mod fairness;
 mod self_wait;
 
 /// The lines of one client; a name has one for as long as somebody holds it or wants it.
 ///
-/// Choosing a waiter, and a waiter's leaving, happen under one mutex. A [`Tenancy`] is never dropped
+/// Choosing a waiter, and a waiter's leaving, happen under one mutex. A [`Hold`] is never dropped
 /// under it, for that comes back here.
 pub(crate) struct Queues {
     lines: Mutex<Lines>,
@@ -31,8 +31,8 @@ pub(crate) struct Queues {
 #[derive(Default)]
 struct Lines {
     by_name: HashMap<Arc<Key>, Line>,
-    last_ticket: Ticket,
-    manners: Manners,
+    last_ticket: QueueTicket,
+    fairness: FairnessByName,
 }
 
 /// Of which lock a line is.
@@ -41,7 +41,7 @@ struct Key {
     kind: &'static str,
     name: Box<[u8]>,
     /// Without local queues each caller has a line for itself.
-    alone: Option<Ticket>,
+    alone: Option<QueueTicket>,
 }
 
 struct Line {
@@ -57,21 +57,21 @@ struct Slot {
     /// Wakes it up, if it has ever waited.
     wake: Option<Sender<()>>,
     /// The lock, if it was handed over.
-    handed: Option<Tenancy>,
+    handed: Option<Hold>,
 }
 
 /// Which line a lease belongs to, and its number there.
 #[derive(Clone)]
-pub(crate) struct Spot {
+pub(crate) struct LeaseId {
     key: Arc<Key>,
-    lease: Ticket,
+    lease: QueueTicket,
 }
 
 /// A caller's place in line. Dropping it leaves the line.
 pub(crate) struct Place<'a> {
     queues: &'a Queues,
     name: &'a Name,
-    spot: Spot,
+    lease_id: LeaseId,
     patience: Patience,
     woken: Option<Receiver<()>>,
     /// It has waited since it asked the nodes last, behind others who reached them.
@@ -93,9 +93,9 @@ enum Looked {
         by_itself: bool,
     },
     GiveWay(Time, Option<Arc<str>>),
-    Given(Tenancy),
+    Given(Hold),
     /// It was handed over, and lost since: to be dropped outside the mutex.
-    Lost(Tenancy),
+    Lost(Hold),
 }
 
 /// What comes of standing in line.
@@ -103,10 +103,10 @@ pub(crate) enum Next {
     /// It is this caller's turn to ask the nodes; perhaps it has `waited` for it.
     Ask { waited: bool },
     /// To leave the lock to others until then, or until one of them gives it back, which is not that owner:
-    /// see `Courtesy`.
+    /// see `Fairness`.
     GiveWay(Time, Option<Arc<str>>),
     /// The lock was handed over.
-    Given(Tenancy),
+    Given(Hold),
     /// Held, by somebody of this process, or wanted by somebody who was there before.
     Held,
     /// Cancelled, or closed.
@@ -120,13 +120,13 @@ impl Queues {
 
     /// A node has told so many `others` of a release of the lock with that key.
     pub(crate) fn heard(&self, key: &[u8], others: u32) {
-        self.lines.lock().manners.heard(key, others);
+        self.lines.lock().fairness.heard(key, others);
     }
 
     /// How many others wait for the lock with that key, as far as is known.
     pub(crate) fn others(&self, key: &[u8]) -> u32 {
         let mut lines = self.lines.lock();
-        lines.manners.of(key).map_or(0, |manner| manner.courtesy.others(clock::now()))
+        lines.fairness.of(key).map_or(0, |entry| entry.fairness.others(clock::now()))
     }
 
     /// A caller comes, who wants to wait in line for the lock, unless it wants to be `alone`.
@@ -151,11 +151,11 @@ impl Queues {
         let slot = Slot { wake: None, handed: None };
         line.queue.enter(lease, wanted.terms, patience == Patience::Once, slot);
         drop(lines);
-        let spot = Spot { key, lease };
+        let lease_id = LeaseId { key, lease };
         Place {
             queues: self,
             name: &wanted.name,
-            spot,
+            lease_id,
             patience,
             woken: None,
             waited: false,
@@ -166,33 +166,34 @@ impl Queues {
     }
 
     /// `tenant` gives `held` back: whether the lock was handed to the next in line.
-    pub(crate) fn hand_over(&self, held: &Arc<Held>, tenant: &Arc<Tenant>) -> bool {
-        let Spot { key, lease } = held.spot();
-        let handed_over = self.change(key, |Line { queue, taken_by, .. }, manner| {
+    pub(crate) fn hand_over(&self, held: &Arc<Held>, hold_state: &Arc<HoldState>) -> bool {
+        let LeaseId { key, lease } = held.lease_id();
+        let handed_over = self.change(key, |Line { queue, taken_by, .. }, entry| {
             let now = clock::now();
-            let others = manner.is_some_and(|manner| manner.courtesy.others_wait(now));
-            let passed = held.pass_on(tenant, |state| queue.hand_over(*lease, state, others, now));
-            let Some((ticket, tenancy)) = passed else { return (None, Wake::Nobody) };
+            let others = entry.is_some_and(|entry| entry.fairness.others_wait(now));
+            let passed =
+                held.pass_on(hold_state, |state| queue.hand_over(*lease, state, others, now));
+            let Some((ticket, hold)) = passed else { return (None, Wake::Nobody) };
             *taken_by = None;
-            let (mut tenancy, wake) = (Some(tenancy), Wake::One(ticket));
+            let (mut hold, wake) = (Some(hold), Wake::One(ticket));
             if let Some(slot) = queue.with(ticket) {
-                slot.handed = tenancy.take();
+                slot.handed = hold.take();
             }
-            (Some(tenancy), wake)
+            (Some(hold), wake)
         });
         handed_over.flatten().is_some()
     }
 
     /// The lease of that spot, which was that `owner`'s, has been given back to the nodes, or was `lost`.
-    pub(crate) fn gone(&self, Spot { key, lease }: &Spot, owner: &str, lost: bool) {
+    pub(crate) fn gone(&self, LeaseId { key, lease }: &LeaseId, owner: &str, lost: bool) {
         let now = clock::now();
-        self.change(key, |line, manner| {
-            let others = manner.is_some_and(|Manner { courtesy, last_owner }| {
+        self.change(key, |line, entry| {
+            let others = entry.is_some_and(|FairnessEntry { fairness, last_owner }| {
                 if !lost {
-                    courtesy.given_back(now);
+                    fairness.given_back(now);
                     *last_owner = Some(owner.into());
                 }
-                courtesy.others_wait(now)
+                fairness.others_wait(now)
             });
             ((), line.queue.gone(*lease, lost, others, now))
         });
@@ -202,12 +203,12 @@ impl Queues {
     fn change<R>(
         &self,
         key: &Key,
-        change: impl FnOnce(&mut Line, Option<&mut Manner>) -> (R, Wake),
+        change: impl FnOnce(&mut Line, Option<&mut FairnessEntry>) -> (R, Wake),
     ) -> Option<R> {
         let mut lines = self.lines.lock();
-        let Lines { by_name, manners, .. } = &mut *lines;
+        let Lines { by_name, fairness, .. } = &mut *lines;
         let line = by_name.get_mut(key)?;
-        let (result, wake) = change(line, manners.of(&key.name));
+        let (result, wake) = change(line, fairness.of(&key.name));
         let woken = line.woken(wake);
         if line.queue.is_idle() {
             by_name.remove(key);
@@ -245,9 +246,9 @@ impl Place<'_> {
     pub(crate) fn next(&mut self, interrupts: Interrupts<'_>) -> Next {
         loop {
             let until = match self.look() {
-                Looked::Given(tenancy) => return Next::Given(tenancy),
-                Looked::Lost(tenancy) => {
-                    drop(tenancy);
+                Looked::Given(hold) => return Next::Given(hold),
+                Looked::Lost(hold) => {
+                    drop(hold);
                     continue;
                 }
                 Looked::GiveWay(..) if self.waited && self.is_over() => return Next::Held,
@@ -287,9 +288,9 @@ impl Place<'_> {
     /// It has left the lock to others, until its time was over; a release was told meanwhile (`heard`), or not.
     pub(crate) fn gave_way(&mut self, heard: bool) {
         self.gave_way = true;
-        self.queues.change(&self.spot.key, |_, manner| {
-            if let Some(manner) = manner {
-                manner.courtesy.gave_way(heard);
+        self.queues.change(&self.lease_id.key, |_, entry| {
+            if let Some(entry) = entry {
+                entry.fairness.gave_way(heard);
             }
             ((), Wake::Nobody)
         });
@@ -299,45 +300,45 @@ impl Place<'_> {
     pub(crate) fn concluded(&mut self, conclusion: Conclusion) {
         self.gave_way = false;
         self.refused |= matches!(conclusion, Conclusion::Held { .. });
-        self.queues.change(&self.spot.key, |line, manner| {
-            if let (Some(manner), Conclusion::Held { .. }) = (manner, conclusion) {
-                manner.courtesy.refused();
+        self.queues.change(&self.lease_id.key, |line, entry| {
+            if let (Some(entry), Conclusion::Held { .. }) = (entry, conclusion) {
+                entry.fairness.refused();
             }
             ((), line.queue.concluded(conclusion))
         });
     }
 
     /// The nodes have granted the lock, on that basis, until then; the number is for fencing.
-    pub(crate) fn won(&self, claim: Claim, basis: Basis, until: Time, number: u64) -> Tenancy {
-        let tenancy = Held::granted(claim, basis, until, number, self.spot.clone());
+    pub(crate) fn won(&self, claim: Claim, basis: Basis, until: Time, number: u64) -> Hold {
+        let hold = Held::granted(claim, basis, until, number, self.lease_id.clone());
         if self.refused {
             // Whoever had it is likely to want it again.
-            self.queues.heard(&self.spot.key.name, 0);
+            self.queues.heard(&self.lease_id.key.name, 0);
         }
-        self.queues.change(&self.spot.key, |line, manner| {
-            line.queue.won(self.spot.lease);
-            if let Some(manner) = manner {
-                manner.courtesy.granted(clock::now());
+        self.queues.change(&self.lease_id.key, |line, entry| {
+            line.queue.won(self.lease_id.lease);
+            if let Some(entry) = entry {
+                entry.fairness.granted(clock::now());
             }
-            line.holder = Arc::downgrade(tenancy.held());
+            line.holder = Arc::downgrade(hold.held());
             line.taken_by = this_thread();
             ((), Wake::Nobody)
         });
         // Only now: its end has to find it here.
-        tenancy.held().enter();
-        tenancy
+        hold.held().enter();
+        hold
     }
 
     fn look(&mut self) -> Looked {
-        let Self { queues, spot: Spot { key, lease: ticket }, woken, patience, .. } = self;
-        let looked = queues.change(key, |Line { queue, holder, taken_by }, manner| {
-            if let Some(tenancy) = queue.with(*ticket).and_then(|slot| slot.handed.take()) {
-                let valid = !tenancy.held().remaining().is_zero();
+        let Self { queues, lease_id: LeaseId { key, lease: ticket }, woken, patience, .. } = self;
+        let looked = queues.change(key, |Line { queue, holder, taken_by }, entry| {
+            if let Some(hold) = queue.with(*ticket).and_then(|slot| slot.handed.take()) {
+                let valid = !hold.held().remaining().is_zero();
                 queue.take(*ticket, valid);
                 if valid {
                     *taken_by = this_thread();
                 }
-                let looked = if valid { Looked::Given(tenancy) } else { Looked::Lost(tenancy) };
+                let looked = if valid { Looked::Given(hold) } else { Looked::Lost(hold) };
                 return (looked, Wake::Nobody);
             }
             let held_until = holder.upgrade().and_then(|held| held.held_until());
@@ -348,8 +349,8 @@ impl Place<'_> {
             let turn = queue.turn(*ticket, held_until, now);
             if turn == Turn::Ask
                 && *patience != Patience::Once
-                && let Some(Manner { courtesy, last_owner }) = manner
-                && let Some(until) = courtesy.away_until(now)
+                && let Some(FairnessEntry { fairness, last_owner }) = entry
+                && let Some(until) = fairness.away_until(now)
             {
                 return (Looked::GiveWay(until, last_owner.clone()), Wake::Nobody);
             }
@@ -381,8 +382,8 @@ impl Place<'_> {
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
-        let ticket = self.spot.lease;
-        let handed = self.queues.change(&self.spot.key, |Line { queue, .. }, _| {
+        let ticket = self.lease_id.lease;
+        let handed = self.queues.change(&self.lease_id.key, |Line { queue, .. }, _| {
             let handed = queue.with(ticket).and_then(|slot| slot.handed.take());
             (handed, queue.leave(ticket).1)
         });

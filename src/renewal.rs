@@ -13,10 +13,10 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, select};
 use parking_lot::Mutex;
 
 use crate::clock;
+use crate::core::{Next, Time};
 use crate::held::Held;
 use crate::loss::Callbacks;
 use crate::observe;
-use crate::quorum::{Next, Time};
 
 /// When which held lock is to be looked at.
 pub(crate) struct Timetable {
@@ -40,7 +40,7 @@ pub(crate) type Entry = (Time, u64);
 
 impl Timetable {
     /// Starts the thread; `stood_still` has a message for it when all leases are over at once.
-    pub(crate) fn start(stood_still: Receiver<()>) -> io::Result<Arc<Self>> {
+    pub(crate) fn start(suspended: Receiver<()>) -> io::Result<Arc<Self>> {
         let (wake, woken) = bounded(1);
         let entries = Entries {
             due: BTreeMap::new(),
@@ -51,7 +51,7 @@ impl Timetable {
         };
         let timetable = Arc::new(Self { entries: Mutex::new(entries), wake });
         let weak = Arc::downgrade(&timetable);
-        clock::spawn("quorlock-timer".to_owned(), move || run(&weak, &woken, &stood_still))?;
+        clock::spawn("quorlock-timer".to_owned(), move || run(&weak, &woken, &suspended))?;
         Ok(timetable)
     }
 
@@ -131,7 +131,7 @@ impl Timetable {
 }
 
 /// The life of the thread; ends with the timetable.
-fn run(timetable: &Weak<Timetable>, woken: &Receiver<()>, stood_still: &Receiver<()>) {
+fn run(timetable: &Weak<Timetable>, woken: &Receiver<()>, suspended: &Receiver<()>) {
     loop {
         let Some(table) = timetable.upgrade() else { return };
         let ((due, until), left) = (table.due(clock::now()), table.left());
@@ -144,7 +144,7 @@ fn run(timetable: &Weak<Timetable>, woken: &Receiver<()>, stood_still: &Receiver
                     Ok(()) => break,
                     Err(_) => return,
                 },
-                recv(stood_still) -> message => {
+                recv(suspended) -> message => {
                     // With the last of the nodes its sender goes, and so does the timetable.
                     if let (Ok(()), Some(table)) = (message, timetable.upgrade()) {
                         look(table.all());

@@ -45,7 +45,7 @@ fn outside(files: Vec<(PathBuf, String)>, place: &str) -> Vec<(PathBuf, String)>
 #[test]
 fn the_machines_are_pure() {
     none_says(
-        &files("src/quorum", "rs"),
+        &files("src/core", "rs"),
         &[
             "crate::",
             "redis",
@@ -56,7 +56,7 @@ fn the_machines_are_pure() {
             "parking_lot",
             "rand::",
         ],
-        "quorum/ imports nothing of the crate but itself; time, votes and chance are arguments",
+        "core/ imports nothing of the crate but itself; time, votes and chance are arguments",
     );
 }
 
@@ -101,7 +101,7 @@ fn messages_show_nothing_as_programs_do() {
         .into_iter()
         .filter(|(path, _)| {
             let name = path.file_stem().and_then(|stem| stem.to_str()).expect("a name");
-            let tests = ["tests", "_tests", "teeth", "model", "search", "lost_replies"];
+            let tests = ["tests", "_tests", "mutations", "model", "search", "lost_replies"];
             !tests.iter().any(|end| name.ends_with(end))
         })
         // Tests are last in a file.

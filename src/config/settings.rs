@@ -4,11 +4,11 @@ use std::fmt;
 use std::time::Duration;
 
 use super::{Fallback, Renewal};
+use crate::core::{Allowance, Backoff, Configuration, exact};
 use crate::error::Error;
 use crate::ident;
 use crate::manual::Section;
 use crate::node::{GRACE, Replicas};
-use crate::quorum::{Allowance, Backoff, Configuration, exact};
 
 /// A TTL is at least so many clock tolerances long: of a shorter one the allowance for steps would leave
 /// too little.

@@ -5,13 +5,13 @@ use std::time::Duration;
 use super::Coordinator;
 use crate::claim::{Claim, Wanted};
 use crate::clock;
+use crate::core::{Outcome, exact, majority, rounded};
 use crate::error::{Error, ErrorKind, NodeFault};
+use crate::fan_out::Woken;
+use crate::hold::Hold;
 use crate::ident::{self, Name};
 use crate::manual::Section;
 use crate::observe;
-use crate::quorum::{Outcome, exact, majority, rounded};
-use crate::round::Woken;
-use crate::tenancy::Tenancy;
 
 impl Coordinator {
     /// `Config`, if a node is in a state for whose sake no lock may be taken anywhere.
@@ -82,7 +82,7 @@ impl Coordinator {
         outcome: Outcome,
         wanted: &Wanted,
         faults: impl FnOnce() -> Vec<NodeFault>,
-    ) -> Result<Option<Tenancy>, Error> {
+    ) -> Result<Option<Hold>, Error> {
         let Wanted { name, terms, .. } = wanted;
         let ttl = terms.ttl;
         let nodes = self.nodes.len();
@@ -161,7 +161,7 @@ impl Coordinator {
 
 impl Drop for Coordinator {
     fn drop(&mut self) {
-        self.hub.close();
+        self.subscriptions.close();
     }
 }
 

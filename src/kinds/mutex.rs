@@ -10,11 +10,11 @@ use crate::claim::Wanted;
 use crate::client::Quorlock;
 use crate::clock;
 use crate::config::Renewal;
+use crate::core::{Patience, Terms};
 use crate::error::Error;
 use crate::guard::Guard;
 use crate::ident::{Name, NameText, fence_key, release_channel};
 use crate::node::{Part, Request, Script};
-use crate::quorum::{Patience, Terms};
 use crate::with_lock::WithLockError;
 
 static ACQUIRE: Script =

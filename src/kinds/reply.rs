@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use crate::core::{ConfirmVote, ExtensionVote, LARGEST_NUMBER, ReleaseVote, Vote};
 use crate::node::Value;
-use crate::quorum::{ConfirmVote, ExtensionVote, LARGEST_NUMBER, ReleaseVote, Vote};
 
 /// A reply that our scripts never give.
 #[derive(Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! The script that looks at a node and changes its mark: its call, and how its reply reads.
 
 use super::request::{Part, Request, Script, Value};
-use crate::quorum::{Change, Identity, Look, Offset, Role, Time};
+use crate::core::{Change, Identity, Offset, Probe, Role, Time};
 
 static ADMIT: Script = Script::new(include_str!("../../lua/node/admit.lua"));
 
@@ -26,7 +26,7 @@ fn text(text: Option<&str>) -> Part<'_> {
 
 /// What was seen by a look that was sent and answered then; `None` if no server that we know answers like
 /// this.
-pub(crate) fn read(value: &Value, sent: Time, received: Time) -> Option<Look> {
+pub(crate) fn read(value: &Value, sent: Time, received: Time) -> Option<Probe> {
     let Value::List(fields) = value else { return None };
     let [
         Value::Int(changed @ 0..=1),
@@ -55,7 +55,7 @@ pub(crate) fn read(value: &Value, sent: Time, received: Time) -> Option<Look> {
         [Value::Text(mark)] => Some(mark.clone()),
         _ => return None,
     };
-    let look = Look {
+    let probe = Probe {
         changed: *changed == 1,
         role,
         identity: Identity::new(run_id, repl_id)?,
@@ -63,7 +63,7 @@ pub(crate) fn read(value: &Value, sent: Time, received: Time) -> Option<Look> {
         clock: Offset::new(time_us, sent, received),
         mark,
     };
-    Some(look)
+    Some(probe)
 }
 
 #[cfg(test)]
@@ -77,7 +77,7 @@ mod tests {
     const SENT: Time = Time::from_start(std::time::Duration::from_secs(7));
     const RECEIVED: Time = Time::from_start(std::time::Duration::from_secs(8));
 
-    fn seen(value: &Value) -> Option<Look> {
+    fn seen(value: &Value) -> Option<Probe> {
         read(value, SENT, RECEIVED)
     }
 
@@ -121,8 +121,8 @@ mod tests {
 
     #[test]
     fn a_reply_is_a_look_with_a_time() {
-        let look = seen(&reply(|_| {})).expect("a look");
-        let expected = Look {
+        let probe = seen(&reply(|_| {})).expect("a probe");
+        let expected = Probe {
             changed: false,
             role: Role::Master,
             identity: Identity::new(RUN, REPL).expect("ids"),
@@ -130,13 +130,13 @@ mod tests {
             clock: Offset::new(1_795_238_850_040_566, SENT, RECEIVED),
             mark: Some("some mark".to_owned()),
         };
-        assert_eq!(look, expected);
-        let look = |change: fn(&mut Vec<Value>)| seen(&reply(change)).expect("a look");
-        assert!(look(|fields| fields[0] = Value::Int(1)).changed);
-        assert_eq!(look(|fields| fields[1] = text("slave")).role, Role::Replica);
-        assert_eq!(look(|fields| fields[1] = text("cluster")).role, Role::Cluster);
-        assert!(look(|fields| fields[4] = text(REPL)).promoted);
-        assert_eq!(look(|fields| fields[7] = Value::List(vec![])).mark, None);
+        assert_eq!(probe, expected);
+        let probe = |change: fn(&mut Vec<Value>)| seen(&reply(change)).expect("a probe");
+        assert!(probe(|fields| fields[0] = Value::Int(1)).changed);
+        assert_eq!(probe(|fields| fields[1] = text("slave")).role, Role::Replica);
+        assert_eq!(probe(|fields| fields[1] = text("cluster")).role, Role::Cluster);
+        assert!(probe(|fields| fields[4] = text(REPL)).promoted);
+        assert_eq!(probe(|fields| fields[7] = Value::List(vec![])).mark, None);
     }
 
     #[test]

@@ -5,8 +5,8 @@ use super::job::{Job, Undelivered};
 use super::replicas::Grant;
 use super::request::Value;
 use super::worker::Worker;
+use crate::core::{Failure, Offset, exact, rounded};
 use crate::error::{Cause, NodeFault};
-use crate::quorum::{Failure, Offset, exact, rounded};
 
 impl Worker {
     /// Hands out an answer; behind the node's replicas, where it counts only with them.

@@ -13,8 +13,8 @@ use super::login::log_in;
 use super::request::{Form, Request, Script, Value};
 use super::wire::{Unread, Wire};
 use crate::clock;
+use crate::core::{Offset, Time};
 use crate::error::{Cause, NodeFault};
-use crate::quorum::{Offset, Time};
 
 /// Callers give up at the node timeout and queue their releases then; a worker that waits this much
 /// longer finds them in its mailbox, and can send them behind the requests they belong to.

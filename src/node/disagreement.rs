@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use crate::core::{Configuration, Setting};
 use crate::manual::Section;
-use crate::quorum::{Configuration, Setting};
 
 /// What `max_ttl` was where nothing was set, in this version and in earlier ones.
 const DEFAULTS: [Duration; 2] = [Duration::from_secs(10), Duration::from_secs(30)];

@@ -8,13 +8,13 @@ use super::answers::{
 use super::batch::{self, Answers, Call};
 use super::connection::{Broken, Connection, GRACE, Reply, TIME};
 use super::job::{Job, Undelivered};
-use super::moment::Moment;
 use super::request::{Form, Script, Value};
+use super::send_permit::SendPermit;
 use super::worker::Worker;
 use crate::clock;
+use crate::core::{ClockVerdict, Failure, Offset, Time};
 use crate::error::NodeFault;
 use crate::observe;
-use crate::quorum::{ClockVerdict, Failure, Offset, Time};
 
 /// How often a clock is read once more whose answer took so long that it says too little.
 const READ_AGAIN: usize = 2;
@@ -112,8 +112,8 @@ impl Worker {
         jobs: &mut Vec<Job>,
         manner: Manner,
     ) -> Result<Left, Broken> {
-        let moment = Moment::of(&self.set, self.node);
-        jobs.retain_mut(|job| match moment.allows(job) {
+        let permit = SendPermit::of(&self.set, self.node);
+        jobs.retain_mut(|job| match permit.allows(job) {
             Ok(()) if job.sending(self.node, connection.count.via) => {
                 job.is_written();
                 true
@@ -129,7 +129,7 @@ impl Worker {
         }
         batch::put_last(jobs, Job::request);
         let mut buffer = Vec::with_capacity(jobs.len() * A_CALL);
-        let requests: Vec<_> = jobs.iter().map(|job| moment.to_write(job)).collect();
+        let requests: Vec<_> = jobs.iter().map(|job| permit.to_write(job)).collect();
         let mark_key = self.set.mark_key();
         let form = |script| match connection.form(script) {
             Form::Sha if !manner.with_source => Form::Sha,
@@ -155,12 +155,12 @@ impl Worker {
                     reply,
                     &mut unanswered,
                     &mut outcome,
-                    &moment,
+                    &permit,
                     connection,
                 ),
                 Ok(reply) => {
                     if let Some(job) = unanswered.next() {
-                        self.settle(job, reply, call.form, &mut outcome, &moment, connection);
+                        self.settle(job, reply, call.form, &mut outcome, &permit, connection);
                     }
                     Ok(())
                 }
@@ -252,7 +252,7 @@ impl Worker {
         reply: Reply,
         unanswered: &mut impl Iterator<Item = Job>,
         outcome: &mut Outcome,
-        moment: &Moment<'_>,
+        permit: &SendPermit<'_>,
         connection: &Connection,
     ) -> Result<(), Broken> {
         let answers = match reply {
@@ -285,7 +285,7 @@ impl Worker {
                 for (job, answer) in jobs.zip(answers) {
                     if let Some(value) = answer {
                         let reply = Reply::Value(value);
-                        self.settle(job, reply, call.form, outcome, moment, connection);
+                        self.settle(job, reply, call.form, outcome, permit, connection);
                     } else {
                         outcome.apart = true;
                         outcome.again.push(job);
@@ -303,7 +303,7 @@ impl Worker {
         reply: Reply,
         form: Form,
         outcome: &mut Outcome,
-        moment: &Moment<'_>,
+        permit: &SendPermit<'_>,
         connection: &Connection,
     ) {
         match reply {
@@ -312,7 +312,7 @@ impl Worker {
             }
             Reply::Value(value) => {
                 if job.is_taking() && is_not_admitted(&value) {
-                    self.set.doubt(self.node, moment.mark());
+                    self.set.doubt(self.node, permit.mark());
                 } else if is_repaired_in_quarantine(&value) {
                     self.set.has_forgotten(self.node);
                 }

@@ -6,7 +6,7 @@ use super::job::{Job, Release};
 use super::request::Value;
 use super::worker::Worker;
 use crate::clock;
-use crate::quorum::{Time, Via};
+use crate::core::{Time, Via};
 use crate::random::random;
 
 /// Asks a server which of its connections this is.
@@ -76,7 +76,7 @@ impl Worker {
         let now = clock::now();
         connection.count.via = self.old.lock().opened(&run, now);
         if connection.count.via.fenced {
-            self.shared.kept.repeat_now(now);
+            self.shared.pending.repeat_now(now);
         }
         Ok(())
     }
@@ -87,7 +87,7 @@ impl Worker {
         let repetition = release.repetition.as_mut();
         let due = repetition.and_then(|it| it.answered(via, now, random::<f64>));
         if let Some(due) = due {
-            self.shared.kept.repeat(release, due, self.shared.link.node());
+            self.shared.pending.repeat(release, due, self.shared.link.node());
         }
     }
 }

@@ -11,24 +11,24 @@ use parking_lot::Mutex;
 use super::address::Address;
 use super::answers::is_servers_word;
 use super::job::{Answer, Ask, Job, Release, Sink, Unanswered, Undelivered};
-use super::kept::Kept;
 use super::link::Link;
 use super::mailbox::{CAPACITY, Mailbox, Refused};
+use super::pending_releases::PendingReleases;
 use super::replicas::{Confirmer, Replicas};
 use super::request::{Part, Request, Script, Value};
 use super::set::NodeSet;
 use super::subscriber::{Listeners, Subscriber};
 use super::worker::{Shared, Worker};
 use crate::clock;
+use crate::core::{Failure, Offset, OldConnections, Repetition, Time, Via};
 use crate::error::NodeFault;
-use crate::quorum::{Failure, Offset, OldConnections, Repetition, Time, Via};
 use crate::stats::NodeStats;
 
 /// The most grants that wait for a node's replicas.
 const GRANTS: usize = 4_096;
 
 /// Has a subscriber of ours look at what it is to listen to.
-static NUDGE: Script = Script::new(include_str!("../../lua/node/nudge.lua"));
+static NUDGE: Script = Script::new(include_str!("../../lua/node/wake.lua"));
 
 /// Waits for no answer.
 struct Unheard;
@@ -72,7 +72,7 @@ impl Node {
         let mailbox = set.mailbox(index).clone();
         let shared = Arc::new(Shared {
             link: Link::new(address.shown().clone(), timeout),
-            kept: Kept::default(),
+            pending: PendingReleases::default(),
             writes: Default::default(),
             scripts: Default::default(),
         });
@@ -153,26 +153,31 @@ impl Node {
             let (fault, job) = self.refused(refused);
             job.answer(self.index, Err(Undelivered { failure: Failure::NotSent, fault }));
             if let Job::Release(release) = job {
-                self.shared.kept.keep(release, self.shared.link.node(), clock::now());
+                self.shared.pending.keep(release, self.shared.link.node(), clock::now());
                 // The worker may have emptied the mailbox meanwhile, and sleep.
-                self.mailbox.nudge();
+                self.mailbox.wake_subscriber();
             }
         }
     }
 
     /// Starts a thread that listens to the node until `listeners` want to hear nothing any more; messages
-    /// on the channel `nudges` have it ask them.
-    pub(crate) fn listen(&self, nudges: &[u8], listeners: Arc<dyn Listeners>) -> io::Result<()> {
+    /// on the channel `wake_channel` have it ask them.
+    pub(crate) fn listen(
+        &self,
+        wake_channel: &[u8],
+        listeners: Arc<dyn Listeners>,
+    ) -> io::Result<()> {
         let Self { index, address, timeout, .. } = self;
-        let (node, address, timeout, nudges) = (*index, address.clone(), *timeout, nudges.to_vec());
-        let subscriber = Subscriber { node, address, timeout, nudges, listeners };
+        let (node, address, timeout, wake_channel) =
+            (*index, address.clone(), *timeout, wake_channel.to_vec());
+        let subscriber = Subscriber { node, address, timeout, wake_channel, listeners };
         clock::spawn(format!("quorlock-hear-{node}"), move || subscriber.run())?;
         Ok(())
     }
 
-    /// Publishes a message on the channel `nudges`, if that is possible now.
-    pub(crate) fn nudge(&self, nudges: &[u8]) {
-        let request = Request::new(&NUDGE, 0, &[Part::Bytes(nudges)]);
+    /// Publishes a message on the channel `wake_channel`, if that is possible now.
+    pub(crate) fn wake_subscriber(&self, wake_channel: &[u8]) {
+        let request = Request::new(&NUDGE, 0, &[Part::Bytes(wake_channel)]);
         self.ask(Ask::Anyway(Arc::new(request)), &Arc::new(Unheard));
     }
 
@@ -209,7 +214,7 @@ impl Node {
             connected: self.shared.link.is_up(),
             writes: self.shared.writes.load(Ordering::Relaxed),
             scripts: self.shared.scripts.load(Ordering::Relaxed),
-            kept_releases: self.shared.kept.len(),
+            kept_releases: self.shared.pending.len(),
             listened_to: 0,
         }
     }

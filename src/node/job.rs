@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::request::{Request, Value};
+use crate::core::{Failure, Repetition, Time, Via};
 use crate::error::NodeFault;
-use crate::quorum::{Failure, Repetition, Time, Via};
 
 /// A node's answer, or why there is none.
 pub(crate) type Answer = Result<Value, Undelivered>;

@@ -7,9 +7,9 @@ use std::time::Duration;
 use parking_lot::RwLock;
 
 use crate::clock;
+use crate::core::{Time, rounded};
 use crate::error::NodeFault;
 use crate::observe;
-use crate::quorum::{Time, rounded};
 
 /// Shared by the worker, which sets it, and the callers, who need not ask a node that is down.
 #[derive(Debug)]

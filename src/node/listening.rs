@@ -8,8 +8,8 @@ use super::connection::Connection;
 use super::faults::server_fault;
 use super::wire::Unread;
 use crate::clock;
+use crate::core::Time;
 use crate::error::NodeFault;
-use crate::quorum::Time;
 
 /// The most channels in one command.
 const AT_ONCE: usize = 256;

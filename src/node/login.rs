@@ -6,8 +6,8 @@ use redis::{ProtocolVersion, ServerError, Value};
 use super::address::Address;
 use super::faults::{CLUSTER, connect_fault, login_refused};
 use super::wire::{Unread, Wire};
+use crate::core::Time;
 use crate::error::{Cause, NodeFault};
-use crate::quorum::Time;
 
 /// Does all that the URL asks for, until then. Whether the server has said anything.
 pub(super) fn log_in(wire: &mut Wire, address: &Address, until: Time) -> Result<bool, NodeFault> {

@@ -27,7 +27,7 @@ struct State {
     /// The worker sleeps, and nobody has woken it yet.
     asleep: bool,
     /// There may be something to do besides the jobs.
-    nudged: bool,
+    woken: bool,
     /// Nobody sends anything any more.
     closed: bool,
     /// Nobody takes anything any more.
@@ -43,7 +43,7 @@ pub(super) enum Refused {
 /// What a wait has come to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Found {
-    /// A job, or a nudge.
+    /// A job, or a wake-up.
     Something,
     Nothing,
     /// There will never be anything.
@@ -66,8 +66,8 @@ impl Mailbox {
     }
 
     /// Has the worker look around.
-    pub(super) fn nudge(&self) {
-        self.change(|state| state.nudged = true);
+    pub(super) fn wake_subscriber(&self) {
+        self.change(|state| state.woken = true);
     }
 
     /// What is there will still be taken, and nothing more is sent.
@@ -129,8 +129,8 @@ impl Mailbox {
 
 impl State {
     fn found(&mut self) -> Found {
-        let nudged = std::mem::take(&mut self.nudged);
-        if nudged || !self.jobs.is_empty() {
+        let woken = std::mem::take(&mut self.woken);
+        if woken || !self.jobs.is_empty() {
             Found::Something
         } else if self.closed {
             Found::Closed
@@ -146,9 +146,9 @@ mod tests {
     use std::thread;
 
     use super::*;
+    use crate::core::Time;
     use crate::node::job::Release;
     use crate::node::{Request, Script};
-    use crate::quorum::Time;
 
     static SCRIPT: Script = Script::new("return 1");
 
@@ -189,14 +189,14 @@ mod tests {
     }
 
     #[test]
-    fn a_full_mailbox_gives_the_job_back_and_can_still_be_nudged() {
+    fn a_full_mailbox_gives_the_job_back_and_can_still_be_woken() {
         let mailbox = Mailbox::default();
         for i in 0..CAPACITY {
             assert!(mailbox.send(job(i as u64)).is_ok());
         }
         assert!(matches!(mailbox.send(job(0)), Err(Refused::Full(Job::Release(_)))));
         assert_eq!(taken(&mailbox, usize::MAX).len(), CAPACITY);
-        mailbox.nudge();
+        mailbox.wake_subscriber();
         assert_eq!(mailbox.wait(LONG), Found::Something);
         assert_eq!(mailbox.wait(Duration::ZERO), Found::Nothing, "it was told once");
     }

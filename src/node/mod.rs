@@ -4,6 +4,7 @@
 //! knows nothing of votes; what an answer means is up to whoever asked.
 
 mod address;
+mod admission_view;
 mod admit;
 mod answers;
 mod batch;
@@ -15,16 +16,15 @@ mod fence_off;
 mod fitness;
 mod handle;
 mod job;
-mod kept;
-mod known;
 mod link;
 mod listening;
 mod login;
-mod looks;
 mod mailbox;
-mod moment;
+mod pending_releases;
+mod probes;
 mod replicas;
 mod request;
+mod send_permit;
 mod set;
 mod subscriber;
 #[cfg(feature = "tls")]

@@ -15,8 +15,8 @@ use super::connection::{Broken, Connection, GRACE, Reply};
 use super::job::{Sink, Undelivered};
 use super::request::Value;
 use crate::clock;
+use crate::core::{Failure, exact};
 use crate::error::NodeFault;
-use crate::quorum::{Failure, exact};
 
 /// How many replicas have to acknowledge a grant, and how long they may take.
 #[derive(Clone, Debug)]

@@ -8,15 +8,15 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use parking_lot::Mutex;
 
+use super::admission_view::AdmissionView;
 use super::job::Undelivered;
-use super::known::Known;
 use super::mailbox::Mailbox;
+use crate::core::{
+    Chance, ClockNews, ClockVerdict, Configuration, Grants, NextProbe, NodeState, Offset, Probe,
+    SetTime, Time, set_time, waits_for_a_try,
+};
 use crate::error::NodeFault;
 use crate::observe;
-use crate::quorum::{
-    Chance, ClockNews, ClockVerdict, Configuration, Grants, Look, NextLook, Offset, SetTime,
-    Standing, Time, set_time, waits_for_a_try,
-};
 use crate::random::random;
 
 /// How long after a look that a node refused to look again.
@@ -26,7 +26,7 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 pub(crate) struct NodeSet {
     /// Where each node keeps its mark.
     key: Vec<u8>,
-    known: Mutex<Known>,
+    known: Mutex<AdmissionView>,
     /// The nodes' clocks, as they were when they were last heard of.
     clocks: Vec<Mutex<Option<Offset>>>,
     mailboxes: Vec<Arc<Mailbox>>,
@@ -37,7 +37,7 @@ pub(crate) struct NodeSet {
     ordered: bool,
     /// How often our own clock stood still; and a message when it did.
     standstills: AtomicU64,
-    stood_still: (Sender<()>, Receiver<()>),
+    suspended: (Sender<()>, Receiver<()>),
 }
 
 impl NodeSet {
@@ -48,7 +48,7 @@ impl NodeSet {
         configuration: &Configuration,
         ordered: bool,
     ) -> Arc<Self> {
-        let known = Known::new(key.clone(), names, configuration, ordered);
+        let known = AdmissionView::new(key.clone(), names, configuration, ordered);
         Arc::new(Self {
             key,
             known: Mutex::new(known),
@@ -59,7 +59,7 @@ impl NodeSet {
             clock_tolerance: configuration.clock_tolerance,
             ordered,
             standstills: AtomicU64::new(0),
-            stood_still: bounded(1),
+            suspended: bounded(1),
         })
     }
 
@@ -105,13 +105,13 @@ impl NodeSet {
                 }
                 ClockNews::StoodStill(by) => {
                     self.standstills.fetch_add(1, Ordering::SeqCst);
-                    observe::stood_still(by);
+                    observe::suspended(by);
                     // Full: it is about to be taken.
-                    let _ = self.stood_still.0.try_send(());
+                    let _ = self.suspended.0.try_send(());
                 }
             }
         }
-        self.mailboxes.iter().for_each(|mailbox| mailbox.nudge());
+        self.mailboxes.iter().for_each(|mailbox| mailbox.wake_subscriber());
     }
 
     /// How often our own clock has stood still, so that no lease of before is worth anything.
@@ -120,8 +120,8 @@ impl NodeSet {
     }
 
     /// Gets a message when that has become more.
-    pub(crate) fn stood_still(&self) -> Receiver<()> {
-        self.stood_still.1.clone()
+    pub(crate) fn suspended(&self) -> Receiver<()> {
+        self.suspended.1.clone()
     }
 
     /// By how much a node's clock may be set forward without harm.
@@ -160,15 +160,15 @@ impl NodeSet {
     }
 
     /// What to do about the node now.
-    pub(super) fn next(&self, node: usize, now: Time) -> NextLook {
+    pub(super) fn next(&self, node: usize, now: Time) -> NextProbe {
         let mut known = self.known.lock();
         if let Some(until) = known.admission.settled_until(node).filter(|until| now < *until) {
-            return NextLook::Wait(until);
+            return NextProbe::Wait(until);
         }
         if let Some((_, since)) = &known.refusals[node] {
             let again = since.after(LOOK_AGAIN);
             if now < again {
-                return NextLook::Wait(again);
+                return NextProbe::Wait(again);
             }
         }
         let chance = Chance { id: random(), jitter: random() };
@@ -176,10 +176,10 @@ impl NodeSet {
     }
 
     /// The node has answered a look.
-    pub(super) fn looked(&self, node: usize, look: Look, now: Time) {
-        let clock = look.clock;
+    pub(super) fn probed(&self, node: usize, probe: Probe, now: Time) {
+        let clock = probe.clock;
         let mut known = self.known.lock();
-        let changed = known.looked(node, look, now);
+        let changed = known.probed(node, probe, now);
         // Only now: a caller that waits for the nodes' clocks asks for the set's time next.
         self.set_clock(node, clock);
         let set_time = self.time(now);
@@ -188,19 +188,19 @@ impl NodeSet {
         let ready_in = known.admission.ready_in(now, set_time);
         drop(known);
         self.tell_of_clocks(&clock_news);
-        for (standing, fault) in news {
-            match standing {
-                Standing::Admitted => observe::admitted(fault.node()),
-                Standing::Quarantined(_) => observe::quarantined(&fault, ready_in, self.max_ttl),
-                Standing::Foreign(_) | Standing::Twin(_) => observe::conflict(&fault),
+        for (node_state, fault) in news {
+            match node_state {
+                NodeState::Admitted => observe::admitted(fault.node()),
+                NodeState::Quarantined(_) => observe::quarantined(&fault, ready_in, self.max_ttl),
+                NodeState::Foreign(_) | NodeState::Twin(_) => observe::conflict(&fault),
                 // Its connection ends for that, which is told.
-                Standing::Unknown | Standing::Replica | Standing::Cluster => {}
+                NodeState::Unknown | NodeState::Replica | NodeState::Cluster => {}
             }
         }
         if changed {
             // What was read last may be what the others were waiting for.
             let others = self.mailboxes.iter().enumerate().filter(|(other, _)| *other != node);
-            others.for_each(|(_, mailbox)| mailbox.nudge());
+            others.for_each(|(_, mailbox)| mailbox.wake_subscriber());
         }
     }
 
@@ -259,7 +259,7 @@ impl NodeSet {
     pub(crate) fn skip(&self, node: usize) -> bool {
         let skipped = self.known.lock().admission.skip(node);
         if skipped {
-            self.mailboxes[node].nudge();
+            self.mailboxes[node].wake_subscriber();
         }
         skipped
     }

@@ -8,12 +8,12 @@ use super::address::Address;
 use super::connection::Connection;
 use super::listening::{Deaf, Listening, Message};
 use crate::clock;
+use crate::core::Backoff;
 use crate::error::NodeFault;
-use crate::quorum::Backoff;
 use crate::random::random;
 
 /// How long a subscriber sleeps at most before it looks at what it is to listen to. As a rule it is
-/// nudged; but the node may not let us publish, or be too slow.
+/// woken; but the node may not let us publish, or be too slow.
 const LOOK: Duration = Duration::from_millis(250);
 
 const RECONNECT: Backoff =
@@ -54,7 +54,7 @@ pub(super) struct Subscriber {
     pub(super) address: Address,
     pub(super) timeout: Duration,
     /// Messages on this channel say no more than that there are changes.
-    pub(super) nudges: Vec<u8>,
+    pub(super) wake_channel: Vec<u8>,
     pub(super) listeners: Arc<dyn Listeners>,
 }
 
@@ -92,7 +92,7 @@ impl Subscriber {
             };
         };
         let mut listening = Listening::new(connection, self.timeout);
-        listening.subscribe(std::slice::from_ref(&self.nudges), |_| ())?;
+        listening.subscribe(std::slice::from_ref(&self.wake_channel), |_| ())?;
         *tries = 0;
         let mut anew = true;
         loop {
@@ -103,7 +103,7 @@ impl Subscriber {
             let look_at = clock::now().after(LOOK);
             while let Some(left) = clock::slice(look_at) {
                 match listening.next(left)? {
-                    Some(Message { channel, text }) if channel != self.nudges => {
+                    Some(Message { channel, text }) if channel != self.wake_channel => {
                         self.listeners.heard(self.node, &channel, &text);
                     }
                     _ => break,

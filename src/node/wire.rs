@@ -19,7 +19,7 @@ use rustls::{ClientConnection, StreamOwned};
 
 use super::address::Address;
 use crate::clock;
-use crate::quorum::{Time, exact};
+use crate::core::{Time, exact};
 
 /// The longest answer that is read, in bytes. The largest that there are: a batch of 256 calls, each
 /// answered in less than 64 bytes, 16 KB; one section of INFO, below 4 KB; a message on a channel, whose

@@ -11,14 +11,14 @@ use parking_lot::Mutex;
 use super::address::Address;
 use super::connection::{Broken, Connection};
 use super::job::{Job, Release, Undelivered};
-use super::kept::Kept;
 use super::link::Link;
 use super::mailbox::{Found, Mailbox};
+use super::pending_releases::PendingReleases;
 use super::replicas::Grant;
 use super::set::NodeSet;
 use crate::clock;
+use crate::core::{Backoff, Failure, OldConnections, Time};
 use crate::error::NodeFault;
-use crate::quorum::{Backoff, Failure, OldConnections, Time};
 use crate::random::random;
 
 /// The most jobs that go into one write.
@@ -38,7 +38,7 @@ const LINGER: Duration = Duration::from_secs(60);
 /// What a worker shares with the handle of its node.
 pub(super) struct Shared {
     pub(super) link: Link,
-    pub(super) kept: Kept,
+    pub(super) pending: PendingReleases,
     pub(super) writes: AtomicU64,
     pub(super) scripts: AtomicU64,
 }
@@ -222,7 +222,7 @@ impl Worker {
     fn lingers(&self, orphaned: &mut Option<Time>) -> bool {
         let now = clock::now();
         let unknown = orphaned.get_or_insert(now).after(LINGER);
-        self.shared.kept.needed_until(unknown).is_some_and(|needed| now < needed)
+        self.shared.pending.needed_until(unknown).is_some_and(|needed| now < needed)
     }
 
     /// The jobs for the next write: the releases that were kept, those that are `waiting`, then whatever is
@@ -235,10 +235,10 @@ impl Worker {
         look_at: Time,
         orphaned: &mut Option<Time>,
     ) -> Option<Vec<Job>> {
-        let kept = self.shared.kept.take(BATCH, clock::now());
-        let mut jobs: Vec<_> = kept.into_iter().map(Job::Release).chain(waiting).collect();
+        let pending = self.shared.pending.take(BATCH, clock::now());
+        let mut jobs: Vec<_> = pending.into_iter().map(Job::Release).chain(waiting).collect();
         if jobs.is_empty() {
-            let due = self.shared.kept.next_due().map_or(look_at, |due| due.min(look_at));
+            let due = self.shared.pending.next_due().map_or(look_at, |due| due.min(look_at));
             let pause = clock::slice(due).unwrap_or_default();
             match self.mailbox.wait(pause) {
                 Found::Something => {}
@@ -294,7 +294,7 @@ impl Worker {
     }
 
     fn keep(&self, release: Release) {
-        self.shared.kept.keep(release, self.shared.link.node(), clock::now());
+        self.shared.pending.keep(release, self.shared.link.node(), clock::now());
     }
 
     /// Sends the releases that wait in the mailbox behind the requests that a silent server has not

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use crate::clock;
+use crate::core::Time;
 use crate::ident::Name;
 use crate::observe;
-use crate::quorum::Time;
 
 /// How long such a wait lasts before it is told: where guards are sent to other threads, and given back there
 /// soon, it is no fault. The event comes with the next look at the line, of which there is one a second.

@@ -2,9 +2,9 @@ use std::thread;
 use std::time::Duration;
 
 use super::*;
+use crate::core::{Allowance, Terms};
 use crate::ident::Name;
 use crate::kinds::EXCLUSIVE;
-use crate::quorum::{Allowance, Terms};
 use crate::{Quorlock, Renewal};
 
 #[test]
@@ -64,13 +64,13 @@ fn who_gives_way_behind_a_wait_in_line_has_waited_all_the_same() {
             thread::yield_now();
         }
         // The lock is given back, and others are told of it: so late that it holds, however slow this is.
-        let key = first.spot.key.clone();
+        let key = first.lease_id.key.clone();
         queues.heard(&key.name, 1);
-        queues.change(&key, |_, manner| {
-            let courtesy = &mut manner.expect("it was told").courtesy;
+        queues.change(&key, |_, entry| {
+            let fairness = &mut entry.expect("it was told").fairness;
             let late = clock::now().after(Duration::from_secs(600));
-            courtesy.heard(1, late);
-            courtesy.given_back(late);
+            fairness.heard(1, late);
+            fairness.given_back(late);
             ((), Wake::Nobody)
         });
         drop(first);

@@ -15,9 +15,9 @@ use self::waiting::Pause;
 use super::checkers::unlocked;
 use super::claim::Claim;
 use super::client::{Client, Cx, Note, Phase};
+use super::fan_out::FanOut;
 use super::held::Held;
-use super::round::Round;
-use crate::quorum::{Attempt, Backoff, Confirmation, Extension, Release, Time};
+use crate::core::{Attempt, Backoff, Confirmation, Extension, Release, Time};
 
 const BACKOFF: Backoff = Backoff { min: Duration::from_millis(5), max: Duration::from_millis(150) };
 
@@ -36,7 +36,7 @@ enum Doing {
     Nothing,
     Thinking,
     Attempting(Call, Claim),
-    Confirming(Call, Claim, Rc<Round<Confirmation>>),
+    Confirming(Call, Claim, Rc<FanOut<Confirmation>>),
     /// The verdict is there, and more nodes have to be heard.
     Hearing(Call, Claim),
     Pausing(Call, Pause),
@@ -44,8 +44,8 @@ enum Doing {
     Waiting(Call),
     Holding(Rc<Held>, Use),
     /// The second round of an extension, if `true`.
-    Extending(Rc<Held>, Rc<Round<Extension>>, Use, Duration, bool),
-    Unlocking(Rc<Held>, Rc<Round<Release>>, Unlock),
+    Extending(Rc<Held>, Rc<FanOut<Extension>>, Use, Duration, bool),
+    Unlocking(Rc<Held>, Rc<FanOut<Release>>, Unlock),
 }
 
 impl Caller {

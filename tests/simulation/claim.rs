@@ -4,14 +4,14 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use super::client::{Client, Cx, Note};
+use super::fan_out::FanOut;
 use super::network::Part;
-use super::round::Round;
 use super::worker::{Outgoing, Worker};
+use crate::core::admission::Grants;
+use crate::core::{Attempt, Cleanup, Confirmation, Extension, Terms, Time, proposal};
 use crate::ident::owner_text;
 use crate::kinds::{EXCLUSIVE, Fence, Raise, Repair, reply};
 use crate::node::Request;
-use crate::quorum::admission::Grants;
-use crate::quorum::{Attempt, Confirmation, Duty, Extension, Terms, Time, proposal};
 
 /// Where a node keeps its mark.
 pub(super) const MARK: &[u8] = b"{quorlock}:mark";
@@ -27,7 +27,7 @@ pub(super) struct Claim {
     /// How often the client's clock had stood still before that.
     pub(super) standstills: u64,
     pub(super) answer_by: Time,
-    pub(super) attempt: Rc<Round<Attempt>>,
+    pub(super) attempt: Rc<FanOut<Attempt>>,
     /// The number of the lock that was won; 0 without fencing.
     pub(super) number: u64,
     /// When that was, in true time.
@@ -60,7 +60,7 @@ impl Claim {
             began: cx.net.now,
             standstills: cx.shared.standstills.get(),
             answer_by,
-            attempt: Rc::new(Round::new(attempt, reply::acquire, waiter)),
+            attempt: Rc::new(FanOut::new(attempt, reply::acquire, waiter)),
             number: 0,
             granted_at: Duration::ZERO,
             without_first: false,
@@ -99,9 +99,9 @@ impl Claim {
         cx: &mut Cx<'_>,
         number: u64,
         waiter: Note,
-    ) -> Rc<Round<Confirmation>> {
+    ) -> Rc<FanOut<Confirmation>> {
         let confirmation = Confirmation::new(cx.settings.nodes, self.answer_by);
-        let round = Rc::new(Round::new(confirmation, reply::confirm, waiter));
+        let round = Rc::new(FanOut::new(confirmation, reply::confirm, waiter));
         let request = EXCLUSIVE.confirm(&self.key, &self.owner, number);
         let outgoing = self.outgoing(request, "confirm");
         for worker in &mut client.workers {
@@ -123,7 +123,7 @@ impl Claim {
         &self,
         client: &mut Client,
         cx: &mut Cx<'_>,
-        round: &Rc<Round<Extension>>,
+        round: &Rc<FanOut<Extension>>,
         ttl: Duration,
         repair_until: Option<Time>,
     ) {
@@ -140,7 +140,7 @@ impl Claim {
         &self,
         client: &mut Client,
         cx: &mut Cx<'_>,
-        round: &Rc<Round<Extension>>,
+        round: &Rc<FanOut<Extension>>,
         ttl: Duration,
         repair_until: Time,
         up_to: &[Option<u64>],
@@ -175,7 +175,7 @@ impl Claim {
         self.outgoing(EXCLUSIVE.release(&self.key, &self.owner, raise), "release")
     }
 
-    pub(super) fn close(&self) -> Vec<Duty> {
+    pub(super) fn close(&self) -> Vec<Cleanup> {
         self.attempt.with(|attempt| attempt.close(self.number))
     }
 

@@ -8,20 +8,20 @@ use super::caller::Caller;
 use super::checkers::open_to_others;
 use super::claim::Claim;
 use super::clock::Clock;
+use super::fairness::ContentionSink;
+use super::fan_out::Asker;
 use super::held::Held;
 use super::line::Line;
-use super::manners::Ears;
 use super::network::{ConnId, Event, Network};
 use super::plan::Plan;
-use super::round::Asker;
 use super::setup::Habit;
 use super::shared::{Shared, configuration};
-use super::wake::{News, Session};
+use super::subscriptions::{News, Session};
 use super::worker::Worker;
+use crate::core::mark::Configuration;
+use crate::core::{Cleanup, LastNumbers, Repetition, Time, drift, worth_waiting};
 use crate::embedded::Reply;
 use crate::kinds::Raise;
-use crate::quorum::mark::Configuration;
-use crate::quorum::{Duty, LastNumbers, Repetition, Time, drift, worth_waiting};
 
 /// What a client's threads wait for.
 #[derive(Clone, Copy, Debug)]
@@ -31,7 +31,7 @@ pub(super) enum Note {
         epoch: u64,
     },
     /// A node may have to be looked at; 0: whenever that was asked for.
-    Look {
+    Probe {
         node: usize,
         epoch: u64,
     },
@@ -322,7 +322,7 @@ impl Client {
         }
         self.with(net, |client, cx| match note {
             Note::Worker { node, epoch } => client.workers[node].timer(cx, epoch),
-            Note::Look { node, epoch } => client.workers[node].look_due(cx, epoch),
+            Note::Probe { node, epoch } => client.workers[node].look_due(cx, epoch),
             Note::Connected { node, epoch, conn } => {
                 client.workers[node].connected(cx, epoch, conn);
             }
@@ -349,33 +349,33 @@ impl Client {
 
     /// Sends the releases that are due, for a claim whose keys live for `longest_ttl` at most.
     pub(super) fn release(&mut self, cx: &mut Cx<'_>, claim: &Claim, longest_ttl: Duration) {
-        let duties = claim.close();
-        self.send_releases(cx, claim, &duties, longest_ttl, None);
+        let cleanups = claim.close();
+        self.send_releases(cx, claim, &cleanups, longest_ttl, None);
     }
 
     /// The same for a lock that was held: the answers say who else waits for it.
     pub(super) fn give_back(&mut self, cx: &mut Cx<'_>, claim: &Claim, longest_ttl: Duration) {
-        let duties = claim.close();
-        let ears = Ears { shared: cx.shared.clone(), name: claim.name, inner: None };
-        self.send_releases(cx, claim, &duties, longest_ttl, Some(&(Rc::new(ears) as _)));
+        let cleanups = claim.close();
+        let ears = ContentionSink { shared: cx.shared.clone(), name: claim.name, inner: None };
+        self.send_releases(cx, claim, &cleanups, longest_ttl, Some(&(Rc::new(ears) as _)));
     }
 
     pub(super) fn send_releases(
         &mut self,
         cx: &mut Cx<'_>,
         claim: &Claim,
-        duties: &[Duty],
+        cleanups: &[Cleanup],
         longest_ttl: Duration,
         sink: Option<&Rc<dyn Asker>>,
     ) {
         cx.net.checks.gives_up(cx.client, &claim.owner, cx.net.now);
         let gone_at = cx.now().after(longest_ttl).after(drift(longest_ttl));
-        for duty in duties {
-            let until = (!duty.ghost).then_some(gone_at);
-            let raise = duty.late.raises_to.map(|to| Raise { to, lasts: longest_ttl });
+        for cleanup in cleanups {
+            let until = (!cleanup.in_flight).then_some(gone_at);
+            let raise = cleanup.late.raises_to.map(|to| Raise { to, lasts: longest_ttl });
             let call = claim.release_call(raise);
-            let repetition = Repetition::new(duty.late, gone_at);
-            self.workers[duty.node].release(cx, call, sink.cloned(), until, repetition);
+            let repetition = Repetition::new(cleanup.late, gone_at);
+            self.workers[cleanup.node].release(cx, call, sink.cloned(), until, repetition);
         }
     }
 
@@ -404,7 +404,7 @@ impl Client {
         let before = cx.shared.standstills.get();
         f(self, &mut cx);
         if cx.shared.standstills.get() != before {
-            self.held.values().for_each(|held| held.stood_still(&mut cx));
+            self.held.values().for_each(|held| held.suspended(&mut cx));
         }
         self.report(net);
     }

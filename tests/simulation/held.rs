@@ -8,12 +8,12 @@ use std::time::Duration;
 use super::checkers::{Agreed, Kept};
 use super::claim::Claim;
 use super::client::{Client, Cx, Note};
-use super::round::Round;
-use crate::kinds::reply;
-use crate::quorum::{
-    Basis, Extension, Lease, LossReason, Next, Quorum, Renewed, Rounds, Terms, Ticket, Time,
+use super::fan_out::FanOut;
+use crate::core::{
+    Basis, Extension, Lease, LossReason, Next, QueueTicket, Quorum, Renewed, Rounds, Terms, Time,
     majority,
 };
+use crate::kinds::reply;
 
 /// How long the answers are listened to that a verdict did not need: mostly, all are there by then.
 const MOMENT: Duration = Duration::from_millis(4);
@@ -22,9 +22,9 @@ pub(super) struct Held {
     pub(super) id: u64,
     pub(super) claim: Claim,
     pub(super) lease: RefCell<Lease>,
-    rounds: RefCell<Rounds<Rc<Round<Extension>>>>,
+    rounds: RefCell<Rounds<Rc<FanOut<Extension>>>>,
     /// Its number in the line of its name.
-    pub(super) ticket: Ticket,
+    pub(super) ticket: QueueTicket,
     /// Its present holder's terms, when that one began, and how often it was handed over until then.
     pub(super) terms: Cell<Terms>,
     pub(super) since: Cell<Time>,
@@ -46,9 +46,9 @@ enum Doing {
     /// It has decided to renew, and gets around to it.
     AboutToRenew,
     /// `true`: this is the second round of the renewal.
-    Renewing(Rc<Round<Extension>>, bool),
+    Renewing(Rc<FanOut<Extension>>, bool),
     /// A majority has confirmed; it listens to the others for a moment.
-    HearingOut(Rc<Round<Extension>>),
+    HearingOut(Rc<FanOut<Extension>>),
 }
 
 impl Held {
@@ -58,12 +58,12 @@ impl Held {
         claim: Claim,
         basis: Basis,
         valid_until: Time,
-        ticket: Ticket,
+        ticket: QueueTicket,
         refused: bool,
     ) -> Rc<Self> {
         let id = cx.net.fresh();
         let lease = Lease::new(claim.terms, basis, claim.started, valid_until)
-            .hurried((id % 8) as f64 / 7.0);
+            .jittered((id % 8) as f64 / 7.0);
         let rounds = Rounds::new();
         let held = Rc::new(Self {
             id,
@@ -81,7 +81,7 @@ impl Held {
             doing: RefCell::new(Doing::Sleeping),
         });
         if held.claim.standstills != cx.shared.standstills.get() {
-            held.lease.borrow_mut().stood_still();
+            held.lease.borrow_mut().suspended();
         }
         client.held.insert(held.id, held.clone());
         client.won(cx, &held, refused);
@@ -125,8 +125,8 @@ impl Held {
     }
 
     /// The client's clock has stood still: the lease is over, and the thread is told.
-    pub(super) fn stood_still(&self, cx: &mut Cx<'_>) {
-        self.lease.borrow_mut().stood_still();
+    pub(super) fn suspended(&self, cx: &mut Cx<'_>) {
+        self.lease.borrow_mut().suspended();
         self.sleep_anew(cx);
     }
 
@@ -171,10 +171,10 @@ impl Held {
         }
         let doing = std::mem::replace(&mut *held.doing.borrow_mut(), Doing::Sleeping);
         match doing {
-            Doing::Sleeping => held.look(client, cx),
+            Doing::Sleeping => held.probe(client, cx),
             Doing::AboutToRenew if held.is_hopeless(client, cx) => {
                 held.lease.borrow_mut().renewed(Renewed::Unknown, cx.now());
-                held.look(client, cx);
+                held.probe(client, cx);
             }
             Doing::AboutToRenew => held.renew(client, cx, false),
             Doing::Renewing(round, again) => {
@@ -185,17 +185,17 @@ impl Held {
                 } else if let Some(again) = held.repair_again(client, cx, &round) {
                     held.hear_out(cx, again);
                 } else {
-                    held.look(client, cx);
+                    held.probe(client, cx);
                 }
             }
             Doing::HearingOut(round) => match held.repair_again(client, cx, &round) {
                 Some(again) => held.hear_out(cx, again),
-                None => held.look(client, cx),
+                None => held.probe(client, cx),
             },
         }
     }
 
-    fn look(self: &Rc<Self>, client: &mut Client, cx: &mut Cx<'_>) {
+    fn probe(self: &Rc<Self>, client: &mut Client, cx: &mut Cx<'_>) {
         if self.rounds.borrow().ended() {
             client.ending.remove(&self.id);
             return;
@@ -243,7 +243,7 @@ impl Held {
         ttl: Duration,
         by_holder: bool,
         waiter: Note,
-    ) -> Option<(Rc<Round<Extension>>, Time)> {
+    ) -> Option<(Rc<FanOut<Extension>>, Time)> {
         let started = cx.now();
         self.asked_at.set(started);
         let ttl = self.lease.borrow().ttl(ttl, started);
@@ -258,7 +258,7 @@ impl Held {
         }
         let (valid_until, repair_until) =
             (self.lease.borrow().valid_until(), self.lease.borrow().repair_until());
-        let round = Rc::new(Round::new(extension, reply::extend, waiter));
+        let round = Rc::new(FanOut::new(extension, reply::extend, waiter));
         let begun = self
             .claim
             .attempt
@@ -271,7 +271,7 @@ impl Held {
     }
 
     /// A round is over, or the time for it; whether it was confirmed.
-    pub(super) fn conclude(&self, cx: &Cx<'_>, round: &Rc<Round<Extension>>) -> bool {
+    pub(super) fn conclude(&self, cx: &Cx<'_>, round: &Rc<FanOut<Extension>>) -> bool {
         self.claim.attempt.with(|attempt| self.rounds.borrow_mut().hear(attempt));
         let now = cx.now();
         let renewed = round.with(|extension| extension.result(now));
@@ -282,7 +282,7 @@ impl Held {
         matches!(renewed, Renewed::Until(..))
     }
 
-    fn hear_out(&self, cx: &mut Cx<'_>, round: Rc<Round<Extension>>) {
+    fn hear_out(&self, cx: &mut Cx<'_>, round: Rc<FanOut<Extension>>) {
         *self.doing.borrow_mut() = Doing::HearingOut(round);
         self.remind(cx, cx.now().after(MOMENT));
     }
@@ -292,14 +292,14 @@ impl Held {
         &self,
         client: &mut Client,
         cx: &mut Cx<'_>,
-        round: &Round<Extension>,
-    ) -> Option<Rc<Round<Extension>>> {
+        round: &FanOut<Extension>,
+    ) -> Option<Rc<FanOut<Extension>>> {
         let now = cx.now();
         self.asked_at.set(now);
         let answer_by = now.after(cx.settings.node_timeout);
         let (again, up_to) = round.with(|round| round.repair_again(now, answer_by))?;
         let repair_until = self.lease.borrow().repair_until()?;
-        let round = Rc::new(Round::new(again, reply::extend, Note::Nobody));
+        let round = Rc::new(FanOut::new(again, reply::extend, Note::Nobody));
         let mut rounds = self.rounds.borrow_mut();
         if !self.claim.attempt.with(|attempt| rounds.begin(round.clone(), attempt)) {
             return None;

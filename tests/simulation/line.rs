@@ -5,10 +5,10 @@ use std::rc::Rc;
 use super::caller::Caller;
 use super::checkers::outlives;
 use super::client::{Client, Cx};
+use super::fairness::FairnessEntry;
 use super::held::Held;
-use super::manners::Manner;
-use super::wake::owner_number;
-use crate::quorum::{Conclusion, LocalQueue, Terms, Ticket, Time, Turn, Wake};
+use super::subscriptions::owner_number;
+use crate::core::{Conclusion, LocalQueue, QueueTicket, Terms, Time, Turn, Wake};
 
 pub(super) struct Line {
     queue: LocalQueue<Slot>,
@@ -47,32 +47,33 @@ impl Client {
         terms: Terms,
         once: bool,
         caller: usize,
-    ) -> Ticket {
+    ) -> QueueTicket {
         let ticket = cx.net.fresh();
         self.lines[name].queue.enter(ticket, terms, once, Slot { caller, terms, handed: None });
         ticket
     }
 
     /// What there is to see for a caller, who perhaps wants the lock now or not at all (`once`).
-    pub(super) fn look(
+    pub(super) fn probe(
         &mut self,
         cx: &mut Cx<'_>,
         name: usize,
-        ticket: Ticket,
+        ticket: QueueTicket,
         once: bool,
     ) -> Looked {
-        let looked = self.look_at_line(cx, name, ticket);
-        if matches!(looked, Looked::Turn(Turn::Ask, _))
+        let probed = self.look_at_line(cx, name, ticket);
+        if matches!(probed, Looked::Turn(Turn::Ask, _))
             && !once
-            && let Some(Manner { courtesy, last_owner }) = cx.shared.manners.borrow_mut().of(name)
-            && let Some(until) = courtesy.away_until(cx.now())
+            && let Some(FairnessEntry { fairness, last_owner }) =
+                cx.shared.fairness.borrow_mut().of(name)
+            && let Some(until) = fairness.away_until(cx.now())
         {
             return Looked::GiveWay(until, *last_owner);
         }
-        looked
+        probed
     }
 
-    fn look_at_line(&mut self, cx: &mut Cx<'_>, name: usize, ticket: Ticket) -> Looked {
+    fn look_at_line(&mut self, cx: &mut Cx<'_>, name: usize, ticket: QueueTicket) -> Looked {
         if !cx.settings.local_queues {
             return Looked::Turn(Turn::Ask, false);
         }
@@ -92,17 +93,17 @@ impl Client {
 
     /// A caller has left the lock to others, until its time was over or a release was told (`heard`).
     pub(super) fn gave_way(&mut self, cx: &mut Cx<'_>, name: usize, heard: bool) {
-        if let Some(manner) = cx.shared.manners.borrow_mut().of(name) {
-            manner.courtesy.gave_way(heard);
+        if let Some(entry) = cx.shared.fairness.borrow_mut().of(name) {
+            entry.fairness.gave_way(heard);
         }
     }
 
     /// The nodes were asked by a caller, who did not get the lock.
     pub(super) fn concluded(&mut self, cx: &mut Cx<'_>, name: usize, conclusion: Conclusion) {
-        if let (Some(manner), Conclusion::Held { .. }) =
-            (cx.shared.manners.borrow_mut().of(name), conclusion)
+        if let (Some(entry), Conclusion::Held { .. }) =
+            (cx.shared.fairness.borrow_mut().of(name), conclusion)
         {
-            manner.courtesy.refused();
+            entry.fairness.refused();
         }
         let wake = self.lines[name].queue.concluded(conclusion);
         self.wake(cx, name, wake);
@@ -111,13 +112,13 @@ impl Client {
     /// A caller has got the lock from the nodes, who may have been `refused` before.
     pub(super) fn won(&mut self, cx: &mut Cx<'_>, held: &Rc<Held>, refused: bool) {
         let (name, now) = (held.claim.name, cx.now());
-        let mut manners = cx.shared.manners.borrow_mut();
+        let mut fairness = cx.shared.fairness.borrow_mut();
         if refused {
             // Whoever had it is likely to want it again.
-            manners.heard(name, 0, now);
+            fairness.heard(name, 0, now);
         }
-        if let Some(manner) = manners.of(name) {
-            manner.courtesy.granted(now);
+        if let Some(entry) = fairness.of(name) {
+            entry.fairness.granted(now);
         }
         let line = &mut self.lines[held.claim.name];
         line.queue.won(held.ticket);
@@ -131,7 +132,7 @@ impl Client {
         }
         let (name, now) = (held.claim.name, cx.now());
         let queue = &mut self.lines[name].queue;
-        let others = cx.shared.manners.borrow().others_wait(name, now);
+        let others = cx.shared.fairness.borrow().others_wait(name, now);
         let chosen = queue.hand_over(held.ticket, &mut held.lease.borrow_mut(), others, now);
         let Some((ticket, sequence)) = chosen else { return false };
         let Some(slot) = queue.with(ticket) else { return false };
@@ -152,13 +153,14 @@ impl Client {
     /// The lock has been given back to the nodes, or was `lost`.
     pub(super) fn gone(&mut self, cx: &mut Cx<'_>, held: &Rc<Held>, lost: bool) {
         let (name, now) = (held.claim.name, cx.now());
-        if let Some(Manner { courtesy, last_owner }) = cx.shared.manners.borrow_mut().of(name)
+        if let Some(FairnessEntry { fairness, last_owner }) =
+            cx.shared.fairness.borrow_mut().of(name)
             && !lost
         {
-            courtesy.given_back(now);
+            fairness.given_back(now);
             *last_owner = owner_number(held.claim.owner.as_bytes());
         }
-        let others = cx.shared.manners.borrow().others_wait(name, now);
+        let others = cx.shared.fairness.borrow().others_wait(name, now);
         let line = &mut self.lines[name];
         line.holder.take_if(|holder| Rc::ptr_eq(holder, held));
         let wake = line.queue.gone(held.ticket, lost, others, now);
@@ -166,7 +168,7 @@ impl Client {
     }
 
     /// A caller wants the lock no longer, or has got it.
-    pub(super) fn leave(&mut self, cx: &mut Cx<'_>, name: usize, ticket: Ticket) {
+    pub(super) fn leave(&mut self, cx: &mut Cx<'_>, name: usize, ticket: QueueTicket) {
         let queue = &mut self.lines[name].queue;
         let handed = queue.with(ticket).and_then(|slot| slot.handed.take());
         let (gives_back, wake) = queue.leave(ticket);

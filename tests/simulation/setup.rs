@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::client::Cx;
-use crate::quorum::{Patience, Time};
+use crate::core::{Patience, Time};
 
 /// How a client is configured.
 #[derive(Clone, Copy, Debug)]

@@ -4,13 +4,13 @@
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
 
-use super::manners::Manners;
+use super::fairness::FairnessByName;
 use super::setup::Setup;
-use super::wake::Channels;
-use crate::quorum::admission::Admission;
-use crate::quorum::mark::Configuration;
-use crate::quorum::set_time::SetTime;
-use crate::quorum::{ClockNews, Offset, Outlook, Quorum, Time, set_time};
+use super::subscriptions::Channels;
+use crate::core::admission::Admission;
+use crate::core::mark::Configuration;
+use crate::core::set_time::SetTime;
+use crate::core::{ClockNews, Offset, Quorum, QuorumHealth, Time, set_time};
 
 pub(super) struct Shared {
     pub(super) admission: RefCell<Admission>,
@@ -18,9 +18,9 @@ pub(super) struct Shared {
     /// How often the client's own clock has stood still, as far as it knows.
     pub(super) standstills: Cell<u64>,
     pub(super) channels: RefCell<Channels>,
-    pub(super) manners: RefCell<Manners>,
+    pub(super) fairness: RefCell<FairnessByName>,
     /// What all calls together know of the quorum.
-    outlook: RefCell<Outlook>,
+    quorum_health: RefCell<QuorumHealth>,
 }
 
 pub(super) fn configuration(setup: Setup, quarantine: bool) -> Configuration {
@@ -44,21 +44,21 @@ impl Shared {
         let ordered = fall_back_after.is_some();
         Self {
             admission: RefCell::new(Admission::new(configuration, ordered)),
-            outlook: RefCell::new(Outlook::new(fall_back_after, node_timeout)),
+            quorum_health: RefCell::new(QuorumHealth::new(fall_back_after, node_timeout)),
             clocks: RefCell::new(vec![None; configuration.nodes]),
             standstills: Cell::new(0),
             channels: RefCell::default(),
-            manners: RefCell::new(Manners::default()),
+            fairness: RefCell::new(FairnessByName::default()),
         }
     }
 
-    pub(super) fn outlook(&self) -> Outlook {
-        *self.outlook.borrow()
+    pub(super) fn quorum_health(&self) -> QuorumHealth {
+        *self.quorum_health.borrow()
     }
 
     /// An attempt that began at `started` has shown that much of the quorum.
     pub(super) fn note_quorum(&self, quorum: Quorum, started: Time, now: Time) {
-        self.outlook.borrow_mut().note(quorum, started, now);
+        self.quorum_health.borrow_mut().note(quorum, started, now);
     }
 
     pub(super) fn saw_clock(&self, node: usize, offset: Offset) {

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use crate::core::Mechanism;
 use crate::kinds::{EXCLUSIVE, Fence, Raise, Repair};
 use crate::node::evals;
-use crate::quorum::Mechanism;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Switches {

@@ -7,15 +7,15 @@ use std::time::Duration;
 
 use super::claim::MARK;
 use super::client::{Cx, Note};
+use super::fan_out::{Asker, value};
 use super::network::{ConnId, Message, Part};
-use super::round::{Asker, value};
 use super::writing;
-use crate::embedded::Reply;
-use crate::node::{Call, GRACE, Request, look_request, put_last, read_look};
-use crate::quorum::admission::{Chance, Grants, Next};
-use crate::quorum::{
+use crate::core::admission::{Chance, Grants, Next};
+use crate::core::{
     Backoff, ClockVerdict, Failure, Offset, OldConnections, Repetition, Time, Via, waits_for_a_try,
 };
+use crate::embedded::Reply;
+use crate::node::{Call, GRACE, Request, look_request, put_last, read_look};
 
 const RECONNECT: Backoff =
     Backoff { min: Duration::from_millis(20), max: Duration::from_millis(1_000) };
@@ -109,7 +109,7 @@ pub(super) struct Worker {
     /// How often the clock was read again, since what was granted was in doubt.
     rereads: usize,
     /// The looks that were made one after the other.
-    looks: usize,
+    probes: usize,
     look_epoch: u64,
 }
 
@@ -134,7 +134,7 @@ impl Worker {
             asked_at: Time::default(),
             down: false,
             rereads: 0,
-            looks: 0,
+            probes: 0,
             look_epoch: 0,
         };
         worker.open(cx);
@@ -196,7 +196,7 @@ impl Worker {
                 // It lets those run first who woke it, and writes all that waits by then at once: a
                 // release, and the request of whoever wants the lock again.
                 let at = cx.now().after(WAKES_UP);
-                cx.remind(at, Note::Look { node: self.node, epoch: 0 });
+                cx.remind(at, Note::Probe { node: self.node, epoch: 0 });
             }
             self.mailbox.push_back(job);
         }
@@ -228,7 +228,7 @@ impl Worker {
         match conn.filter(|conn| cx.net.is_alive(*conn)) {
             Some(conn) => {
                 self.tries = 0;
-                self.looks = 0;
+                self.probes = 0;
                 self.reopened = matches!(self.state, State::Reopening);
                 let ids =
                     self.old.that_have_to_end(&cx.net.run_of(conn), Some(conn as u64), cx.now());
@@ -255,7 +255,7 @@ impl Worker {
             self.repeated.iter_mut().for_each(|(due, _)| *due = now);
         }
         self.state = State::Looking(conn);
-        self.look(cx);
+        self.probe(cx);
     }
 
     /// The connection is given up; what is in flight was written over it.
@@ -269,7 +269,7 @@ impl Worker {
     /// A reply came.
     pub(super) fn replied(&mut self, cx: &mut Cx<'_>, conn: ConnId, reply: &Reply, wall: Duration) {
         match &self.state {
-            State::Looking(current) if *current == conn => return self.looked(cx, reply),
+            State::Looking(current) if *current == conn => return self.probed(cx, reply),
             State::FencingOff(current, ids) if *current == conn => {
                 let run = cx.net.run_of(conn);
                 ids.iter().for_each(|id| self.old.ended(&run, *id));
@@ -313,7 +313,7 @@ impl Worker {
         } else {
             self.together = false;
             self.state = State::Looking(conn);
-            self.look(cx);
+            self.probe(cx);
         }
     }
 
@@ -345,7 +345,7 @@ impl Worker {
         if let Some(due) = due {
             job.asker = None;
             self.repeated.push((due, job));
-            cx.remind(due, Note::Look { node: self.node, epoch: 0 });
+            cx.remind(due, Note::Probe { node: self.node, epoch: 0 });
         }
     }
 
@@ -357,7 +357,7 @@ impl Worker {
         let verdict = cx.shared.admission.borrow_mut().read(self.node, offset);
         if cx.shared.hear_of_clocks() {
             for node in 0..cx.settings.nodes {
-                cx.remind(cx.now(), Note::Look { node, epoch: 0 });
+                cx.remind(cx.now(), Note::Probe { node, epoch: 0 });
             }
         }
         let takes = self.by_the_clock.iter().any(|(job, _)| job.under.is_some());
@@ -393,16 +393,16 @@ impl Worker {
     }
 
     /// Looks at the node, if that is due; then goes on.
-    fn look(&mut self, cx: &mut Cx<'_>) {
+    fn probe(&mut self, cx: &mut Cx<'_>) {
         /// In a row, while something is changed each time.
         const LOOKS: usize = 8;
         let State::Looking(conn) = self.state else { return };
         match self.next_look(cx) {
-            Next::Ask(change) if self.looks < LOOKS => {
-                self.looks += 1;
+            Next::Ask(change) if self.probes < LOOKS => {
+                self.probes += 1;
                 self.asked_at = cx.now();
                 let command = look_request(MARK, change.as_ref()).eval("");
-                let what = if change.is_some() { "change" } else { "look" };
+                let what = if change.is_some() { "change" } else { "probe" };
                 let nobody = b"none".to_vec();
                 let part = Part { key: Rc::new(MARK.to_vec()), owner: Rc::new(nobody), what };
                 let message = Message { command, parts: vec![part] };
@@ -414,9 +414,9 @@ impl Worker {
             next => {
                 if let Next::Wait(at) = next {
                     self.look_epoch = cx.net.fresh();
-                    cx.remind(at, Note::Look { node: self.node, epoch: self.look_epoch });
+                    cx.remind(at, Note::Probe { node: self.node, epoch: self.look_epoch });
                 }
-                self.looks = 0;
+                self.probes = 0;
                 self.down = false;
                 self.state = State::Up(conn);
                 let jobs = std::mem::take(&mut self.in_flight);
@@ -437,19 +437,19 @@ impl Worker {
         cx.shared.admission.borrow_mut().next(self.node, now, set_time, chance)
     }
 
-    fn looked(&mut self, cx: &mut Cx<'_>, reply: &Reply) {
+    fn probed(&mut self, cx: &mut Cx<'_>, reply: &Reply) {
         let now = cx.now();
-        let Some(look) = read_look(&value(reply), self.asked_at, now) else {
+        let Some(probe) = read_look(&value(reply), self.asked_at, now) else {
             return self.give_up(cx);
         };
-        cx.shared.saw_clock(self.node, look.clock);
-        cx.shared.admission.borrow_mut().looked(self.node, look, now);
+        cx.shared.saw_clock(self.node, probe.clock);
+        cx.shared.admission.borrow_mut().probed(self.node, probe, now);
         cx.shared.hear_of_clocks();
         // Others may be able to go on, now that more is known of the set.
         for node in (0..cx.settings.nodes).filter(|node| *node != self.node) {
-            cx.remind(now, Note::Look { node, epoch: 0 });
+            cx.remind(now, Note::Probe { node, epoch: 0 });
         }
-        self.look(cx);
+        self.probe(cx);
     }
 
     /// What is not done goes out again: and what was granted, since nobody knows the node's clock.
@@ -532,7 +532,7 @@ impl Worker {
         }
         if cx.net.is_alive(conn) {
             self.state = State::Looking(conn);
-            self.look(cx);
+            self.probe(cx);
         } else {
             // It was closed while nobody looked.
             cx.net.close(conn);

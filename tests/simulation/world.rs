@@ -9,7 +9,7 @@ use super::faults;
 use super::network::{Event, LATEST, Network};
 use super::plan::Plan;
 use super::switches::Switches;
-use crate::quorum::{Mechanism, majority, without};
+use crate::core::{Mechanism, majority, without};
 
 /// Far more than any run needs whose threads do not spin.
 const MOST_EVENTS: u64 = 3_000_000;

@@ -2,8 +2,8 @@
 //! `src/node/batch.rs` makes them and takes them apart.
 
 use super::claim::MARK;
+use super::fan_out::value;
 use super::network::Message;
-use super::round::value;
 use super::switches::Switches;
 use super::worker::Job;
 use crate::embedded::Reply;

@@ -5,14 +5,14 @@ use super::waiting::Pause;
 use super::{BACKOFF, Caller, Doing};
 use std::time::Duration;
 
-use crate::quorum::{
+use crate::core::{
     Attempt, Ballot, Basis, Conclusion, Judged, Judgement, Outcome, Patience, Quorum, Step,
     asking_order,
 };
 use crate::simulation::claim::Claim;
 use crate::simulation::client::{Client, Cx};
 use crate::simulation::held::Held;
-use crate::simulation::wake::Waiting;
+use crate::simulation::subscriptions::Waiter;
 
 impl Caller {
     /// Asks all nodes once, or one of them first.
@@ -25,7 +25,7 @@ impl Caller {
             call.acquisition.is_contended();
         }
         if let Some(waiting) = &mut call.waiting {
-            waiting.watch.attempt_begins();
+            waiting.tracker.attempt_begins();
         }
         let names: Vec<_> = (0..cx.settings.nodes).map(|node| format!("node-{node}")).collect();
         let order = asking_order(format!("name-{}", call.name).as_bytes(), &names);
@@ -35,7 +35,7 @@ impl Caller {
             Some(last) => last.with(|last| last.has_vote_of(node)),
             None => !client.workers[node].is_down(),
         };
-        let hears = |node| call.waiting.as_ref().is_none_or(|waiting| waiting.watch.hears(node));
+        let hears = |node| call.waiting.as_ref().is_none_or(|waiting| waiting.tracker.hears(node));
         let relies_on = |node| answered(node) && hears(node);
         let first = call.acquisition.begins_with(&order, relies_on, now);
         let random = cx.net.chance.owner();
@@ -103,8 +103,8 @@ impl Caller {
     ) {
         claim.saw_numbers(client);
         let now = cx.now();
-        let outlook = cx.shared.outlook();
-        let judged = claim.attempt.with(|attempt| outlook.judge(attempt, now));
+        let quorum_health = cx.shared.quorum_health();
+        let judged = claim.attempt.with(|attempt| quorum_health.judge(attempt, now));
         let Judged::Concluded(Judgement { conclusion, basis, quorum }) = judged else {
             // It looks again and again, as a thread does, until the answers are there or their time is over.
             const MOMENT: Duration = Duration::from_millis(1);
@@ -118,9 +118,9 @@ impl Caller {
             return Self::refused(client, index, cx);
         }
         claim.attempt.with(|attempt| {
-            let covered = call.waiting.as_mut().is_some_and(|Waiting { watch, .. }| {
-                watch.attempt_ended(attempt);
-                watch.is_covered()
+            let covered = call.waiting.as_mut().is_some_and(|Waiter { tracker, .. }| {
+                tracker.attempt_ended(attempt);
+                tracker.is_covered()
             });
             call.acquisition.tried(attempt, now, covered);
         });

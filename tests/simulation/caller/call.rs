@@ -4,14 +4,14 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use super::{BACKOFF, Caller, Doing};
-use crate::quorum::{
-    Acquisition, Allowance, Attempt, Outcome, Patience, Policy, Terms, Ticket, Time,
+use crate::core::{
+    Acquisition, Allowance, Attempt, Outcome, Patience, Policy, QueueTicket, Terms, Time,
 };
 use crate::simulation::client::{Client, Cx, Phase};
+use crate::simulation::fan_out::FanOut;
 use crate::simulation::held::Held;
-use crate::simulation::round::Round;
 use crate::simulation::setup::Habit;
-use crate::simulation::wake::Waiting;
+use crate::simulation::subscriptions::Waiter;
 
 /// A call that wants a lock.
 pub(in super::super) struct Call {
@@ -23,14 +23,14 @@ pub(in super::super) struct Call {
     /// Attempts after a full pause.
     pub(super) attempts: u32,
     /// Its place in line.
-    pub(super) ticket: Ticket,
+    pub(super) ticket: QueueTicket,
     /// When it gives up, whatever it is waiting for.
     pub(super) cancelled_at: Option<Time>,
     pub(super) hurries: bool,
     /// All attempts.
     pub(super) asked: u32,
     /// What is heard of releases, once it waits for them.
-    pub(super) waiting: Option<Waiting>,
+    pub(super) waiting: Option<Waiter>,
     pub(super) waits_since: Duration,
     /// It leaves the lock to others at the moment; or it has done so since it asked the nodes last.
     pub(super) gives_way: bool,
@@ -40,7 +40,7 @@ pub(in super::super) struct Call {
     /// Somebody else had the lock when the nodes were asked.
     pub(super) refused: bool,
     /// The last attempt.
-    pub(super) last: Option<Rc<Round<Attempt>>>,
+    pub(super) last: Option<Rc<FanOut<Attempt>>>,
     /// When the nodes have settled an attempt last.
     pub(super) reached: Duration,
 }
@@ -48,7 +48,7 @@ pub(in super::super) struct Call {
 impl Call {
     /// From now on it hears of releases.
     pub(super) fn wait(&mut self, client: &mut Client, cx: &mut Cx<'_>) {
-        let others = cx.shared.manners.borrow().others(self.name, cx.now());
+        let others = cx.shared.fairness.borrow().others(self.name, cx.now());
         self.acquisition.expects(others);
         self.waiting = Some(client.wait(cx, self.name));
         self.waits_since = cx.net.now;

@@ -4,12 +4,12 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use super::{Caller, Doing};
+use crate::core::{Basis, Release, Time};
 use crate::kinds::reply;
-use crate::quorum::{Basis, Release, Time};
 use crate::simulation::client::{Client, Cx, Phase};
+use crate::simulation::fairness::ContentionSink;
+use crate::simulation::fan_out::{Asker, FanOut};
 use crate::simulation::held::Held;
-use crate::simulation::manners::Ears;
-use crate::simulation::round::{Asker, Round};
 
 /// What was known of a lock when its holder began to give it back.
 pub(super) struct Unlock {
@@ -151,17 +151,17 @@ impl Caller {
         Self::tell_end(index, cx, held, "unlocked");
         client.callers[index].epoch = cx.net.fresh();
         let note = client.callers[index].note();
-        let duties = held.claim.close();
+        let cleanups = held.claim.close();
         let basis = held.lease.borrow().basis();
-        let release = Release::new(cx.settings.nodes, &duties, basis);
-        let round = Rc::new(Round::new(release, reply::release, note));
+        let release = Release::new(cx.settings.nodes, &cleanups, basis);
+        let round = Rc::new(FanOut::new(release, reply::release, note));
         let call = held.claim.release_call(None);
         let longest_ttl = held.lease.borrow().longest_ttl();
         let inner: Option<Rc<dyn Asker>> = Some(round.clone());
-        let ears = Ears { shared: cx.shared.clone(), name: held.claim.name, inner };
-        client.send_releases(cx, &held.claim, &duties, longest_ttl, Some(&(Rc::new(ears) as _)));
+        let ears = ContentionSink { shared: cx.shared.clone(), name: held.claim.name, inner };
+        client.send_releases(cx, &held.claim, &cleanups, longest_ttl, Some(&(Rc::new(ears) as _)));
         for node in 0..cx.settings.nodes {
-            if duties.iter().all(|duty| duty.node != node) {
+            if cleanups.iter().all(|cleanup| cleanup.node != node) {
                 client.workers[node].ask(cx, call.clone(), round.clone());
             }
         }

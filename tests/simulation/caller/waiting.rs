@@ -4,11 +4,11 @@ use std::rc::Rc;
 
 use super::call::Call;
 use super::{Caller, Doing};
-use crate::quorum::{Attempt, Cue, Outcome, Patience, Time, Turn, Watch};
+use crate::core::{Attempt, Outcome, Patience, ReleaseTracker, Time, Turn, WakeReason};
 use crate::simulation::client::{Client, Cx};
+use crate::simulation::fan_out::FanOut;
 use crate::simulation::line::Looked;
-use crate::simulation::round::Round;
-use crate::simulation::wake::Waiting;
+use crate::simulation::subscriptions::Waiter;
 
 /// What ends a pause.
 #[derive(Clone, Copy)]
@@ -40,7 +40,7 @@ impl Caller {
         }
         let over = matches!(call.patience, Patience::Until(deadline) if deadline <= now);
         let once = call.patience == Patience::Once;
-        match client.look(cx, call.name, call.ticket, once) {
+        match client.probe(cx, call.name, call.ticket, once) {
             Looked::Given(held) if Self::disagrees(cx) => {
                 held.drop_guard(client, cx);
                 call.leave(client, cx);
@@ -115,11 +115,11 @@ impl Caller {
         pause: Pause,
         until: Time,
     ) {
-        let cue = call.waiting.as_ref().and_then(|waiting| waiting.watch.cue());
-        let cued = matches!(pause, Pause::TimeOrCue(_)) && cue.is_some();
+        let wake_reason = call.waiting.as_ref().and_then(|waiting| waiting.tracker.wake_reason());
+        let woken = matches!(pause, Pause::TimeOrCue(_)) && wake_reason.is_some();
         let caller = &mut client.callers[index];
         caller.doing = Doing::Pausing(call, pause);
-        caller.remind(cx, if cued { cx.now() } else { until });
+        caller.remind(cx, if woken { cx.now() } else { until });
     }
 
     /// Something was told of a lock, or of all.
@@ -127,7 +127,7 @@ impl Caller {
         client: &mut Client,
         cx: &mut Cx<'_>,
         name: Option<usize>,
-        news: impl Fn(&mut Waiting),
+        news: impl Fn(&mut Waiter),
     ) {
         for caller in &mut client.callers {
             let note = caller.note();
@@ -143,8 +143,8 @@ impl Caller {
                 && name.is_none_or(|name| call.name == name)
             {
                 news(waiting);
-                let cue = waiting.watch.cue();
-                if cue.is_some()
+                let wake_reason = waiting.tracker.wake_reason();
+                if wake_reason.is_some()
                     && matches!(
                         caller.doing,
                         Doing::Pausing(_, Pause::TimeOrCue(_) | Pause::Left(_))
@@ -166,18 +166,21 @@ impl Caller {
     ) {
         let now = cx.now();
         if let Pause::TimeOrCue(until) | Pause::Left(until) = pause {
-            let cue = call.waiting.as_ref().and_then(|waiting| waiting.watch.cue());
-            let wait = cue.map(|cue| {
+            let wake_reason =
+                call.waiting.as_ref().and_then(|waiting| waiting.tracker.wake_reason());
+            let wait = wake_reason.map(|wake_reason| {
                 // Who was refused by one node alone goes by that one's word.
-                let alone = |last: &Rc<Round<Attempt>>| last.with(|last| last.alone().is_some());
-                if cue == Cue::Released && !call.last.as_ref().is_some_and(alone) {
+                let alone = |last: &Rc<FanOut<Attempt>>| last.with(|last| last.alone().is_some());
+                if wake_reason == WakeReason::Released && !call.last.as_ref().is_some_and(alone) {
                     cx.net.woken(cx.client, call.name);
                 }
-                let at = call.acquisition.cued(cue, until, now, cx.net.chance.share());
-                if cue == Cue::Listening || at <= now {
+                let at = call.acquisition.woken(wake_reason, until, now, cx.net.chance.share());
+                if wake_reason == WakeReason::Listening || at <= now {
                     return (at, Pause::Cued);
                 }
-                call.waiting.iter_mut().for_each(|waiting| waiting.watch.waits_after(cue));
+                call.waiting
+                    .iter_mut()
+                    .for_each(|waiting| waiting.tracker.waits_after(wake_reason));
                 (at, Pause::Left(at))
             });
             if let Some((at, pause)) = wait.or((now < until).then_some((until, pause))) {
@@ -186,15 +189,15 @@ impl Caller {
                 return caller.remind(cx, at);
             }
         }
-        let cued = matches!(pause, Pause::Cued | Pause::Left(_));
+        let woken = matches!(pause, Pause::Cued | Pause::Left(_));
         if std::mem::take(&mut call.gives_way) {
             call.gave_way = true;
-            let watch = call.waiting.as_ref().map(|waiting| &waiting.watch);
-            client.gave_way(cx, call.name, cued || watch.is_some_and(Watch::has_heard));
+            let tracker = call.waiting.as_ref().map(|waiting| &waiting.tracker);
+            client.gave_way(cx, call.name, woken || tracker.is_some_and(ReleaseTracker::has_heard));
             return Self::next(client, index, cx, call, false);
         }
-        call.attempts += u32::from(!cued && !call.hurries);
-        match call.acquisition.waited(now, cued) {
+        call.attempts += u32::from(!woken && !call.hurries);
+        match call.acquisition.waited(now, woken) {
             Some(outcome) => Self::finish(client, index, cx, call, outcome, None),
             None => Self::next(client, index, cx, call, false),
         }

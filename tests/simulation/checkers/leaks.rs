@@ -21,7 +21,7 @@ pub(in super::super) struct Ran<'a> {
     pub(in super::super) owner: &'a [u8],
     pub(in super::super) what: &'static str,
     /// The client had closed the connection before it ran.
-    pub(in super::super) ghost: bool,
+    pub(in super::super) in_flight: bool,
     /// When the owner's key ended, and when it ends now, by the node's clock; `None`: it has none.
     pub(in super::super) ended: Option<i64>,
     pub(in super::super) ends: Option<i64>,
@@ -58,15 +58,15 @@ impl Leaks {
         }
         let owner = (ran.node, ran.owner.to_vec());
         if ran.what == "release" {
-            if !ran.ghost {
+            if !ran.in_flight {
                 self.answered.insert(owner.clone());
             }
             self.released.insert(owner);
             return None;
         }
         ran.ends?;
-        self.ghosts.insert((ran.node, ran.key.to_vec()), (ran.ghost, now));
-        let behind = ran.what == "extend" && !ran.ghost && self.released.contains(&owner);
+        self.ghosts.insert((ran.node, ran.key.to_vec()), (ran.in_flight, now));
+        let behind = ran.what == "extend" && !ran.in_flight && self.released.contains(&owner);
         behind.then(|| {
             format!("node {} ran an extension of {} behind its release", ran.node, short())
         })
@@ -74,7 +74,7 @@ impl Leaks {
 
     /// Over a connection that was given up, a request has set a key behind a release.
     pub(super) fn came_late(&self, ran: &Ran<'_>, may_end: bool, fencing: bool) -> Option<String> {
-        if !ran.ghost || ran.ends.is_none() || ran.ended.is_some() {
+        if !ran.in_flight || ran.ends.is_none() || ran.ended.is_some() {
             return None;
         }
         let owner = (ran.node, ran.owner.to_vec());
@@ -91,8 +91,8 @@ impl Leaks {
 
     /// Since when nobody but a dead connection has that key, behind everything else.
     pub(super) fn is_ghost(&self, node: usize, key: &[u8]) -> Option<Duration> {
-        let (ghost, at) = self.ghosts.get(&(node, key.to_vec()))?;
-        ghost.then_some(*at)
+        let (in_flight, at) = self.ghosts.get(&(node, key.to_vec()))?;
+        in_flight.then_some(*at)
     }
 }
 
@@ -111,8 +111,8 @@ pub(in super::super) fn kept_back(net: &mut Network, names: usize) -> Option<Str
             let mut since = since.max(net.troubled_at(client, node));
             if !net.checks.may_end.contains(owner.as_bytes()) {
                 // It is given back again, and again.
-                let ghost = net.checks.leaks.is_ghost(node, &key);
-                since = ghost.map_or(since, |at| since.max(at + REPEATED));
+                let in_flight = net.checks.leaks.is_ghost(node, &key);
+                since = in_flight.map_or(since, |at| since.max(at + REPEATED));
             }
             if since + SOON < now {
                 let short = &owner[..4];
@@ -138,10 +138,10 @@ pub(in super::super) fn leaked(net: &mut Network, names: usize) -> Option<String
             let key = format!("name-{name}").into_bytes();
             let Some(owner) = net.nodes[node].value(&key, now) else { continue };
             let owner = String::from_utf8_lossy(&owner).into_owned();
-            let ghost = net.checks.leaks.is_ghost(node, &key);
+            let in_flight = net.checks.leaks.is_ghost(node, &key);
             let excused =
                 |at| !net.checks.may_end.contains(owner.as_bytes()) && now < at + REPEATED + SOON;
-            if !ghost.is_some_and(excused) && !net.checks.is_orphan(&owner) {
+            if !in_flight.is_some_and(excused) && !net.checks.is_orphan(&owner) {
                 return Some(format!("node {node} still has name {name}, as {}", &owner[..4]));
             }
         }

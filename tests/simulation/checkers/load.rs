@@ -18,7 +18,7 @@ pub(super) struct Load {
 
 impl Load {
     pub(super) fn ran(&mut self, ran: &Ran<'_>, ttl: Duration, now: Duration) -> Option<String> {
-        if ran.what != "extend" || ran.ghost {
+        if ran.what != "extend" || ran.in_flight {
             return None;
         }
         let entry = self.extensions.entry((ran.node, ran.owner.to_vec())).or_insert((0, now));

@@ -29,7 +29,7 @@ use self::load::Load;
 use self::losses::Losses;
 use self::tokens::Tokens;
 use super::claim::Claim;
-use crate::quorum::{LossReason, Terms, Time};
+use crate::core::{LossReason, Terms, Time};
 
 /// What was found, by which checker.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! What a holder is told when it gives a lock back.
 
-use crate::quorum::{Basis, ReleaseResult, majority};
+use crate::core::{Basis, ReleaseResult, majority};
 use crate::simulation::claim::Claim;
 use crate::simulation::network::Network;
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::quorum::FencingToken;
+use crate::core::FencingToken;
 use crate::simulation::claim::Claim;
 
 #[derive(Default)]

@@ -1,13 +1,13 @@
 //! What goes wrong between clients and nodes, and with nodes, and how that ends.
 
 use super::{Conn, ConnId, Event, LATEST, Network};
+use crate::core::Time;
+use crate::core::mark::{Mark, Noted, State};
 use crate::node::{look_request, read_look};
-use crate::quorum::Time;
-use crate::quorum::mark::{Mark, Noted, State};
 use crate::simulation::claim::MARK;
 use crate::simulation::client::Note;
+use crate::simulation::fan_out::value;
 use crate::simulation::plan::Plan;
-use crate::simulation::round::value;
 use crate::simulation::shared::configuration;
 
 impl Network {
@@ -144,10 +144,10 @@ impl Network {
         for (place, (node, ahead)) in self.nodes.iter_mut().zip(ahead).enumerate() {
             let reply = node.call(&look_request(MARK, None).eval(""), now);
             let anytime = Time::default();
-            let look = read_look(&value(&reply), anytime, anytime).expect("a look");
+            let probe = read_look(&value(&reply), anytime, anytime).expect("a probe");
             let mut configuration = configuration(setup, plan.quarantine);
             configuration.index = configuration.index.map(|_| place);
-            let (identity, state) = (look.identity, State::Admitted);
+            let (identity, state) = (probe.identity, State::Admitted);
             let noted = Noted { ahead_ms: ahead - median, at_ms: 0 };
             let mark = Mark { configuration, identity, noted, state };
             node.call(&[b"SET".to_vec(), MARK.to_vec(), mark.to_string().into_bytes()], now);

@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::{Event, Network, SimNode};
+use crate::core::majority;
 use crate::ident::release_channel;
-use crate::quorum::majority;
 use crate::simulation::checkers::Grant;
 use crate::simulation::client::Note;
-use crate::simulation::wake::{News, owner_number};
+use crate::simulation::subscriptions::{News, owner_number};
 
 /// A connection over which a client listens to a node.
 #[derive(Clone, Debug, Default)]

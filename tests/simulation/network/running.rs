@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::{Conn, ConnId, Event, Message, Network, Part};
+use crate::core::majority;
 use crate::embedded::Reply;
-use crate::quorum::majority;
 use crate::simulation::checkers::{Ran, comes_back, open_to_others};
 use crate::simulation::claim::MARK;
 
@@ -35,11 +35,12 @@ impl Network {
             let at = &mut self.nodes[node];
             let ours = at.value(key, now).as_ref() == Some(&**owner);
             let ends = ours.then(|| at.end_ms(key, now));
-            let (ghost, ended) = (!open, *ended);
+            let (in_flight, ended) = (!open, *ended);
             let closed_until = at.closed_until(key, owner, now);
-            let ran = Ran { node, key, owner, what, ghost, ended, ends, closed_until, set_back };
+            let ran =
+                Ran { node, key, owner, what, in_flight, ended, ends, closed_until, set_back };
             self.checks.ran(&ran, now);
-            if ghost && ended.is_none() && ours {
+            if in_flight && ended.is_none() && ours {
                 comes_back(self, key, owner);
             }
         }
@@ -89,7 +90,7 @@ impl Network {
         self.batches += usize::from(parts.len() > 1);
         for (i, Part { owner, what, .. }) in parts.iter().enumerate() {
             self.tell(|| {
-                let ghost = if open { "" } else { " (a ghost)" };
+                let in_flight = if open { "" } else { " (in flight)" };
                 let owner = String::from_utf8_lossy(&owner[..4]).into_owned();
                 let reply = match reply {
                     Reply::List(replies) if parts.len() > 1 => &replies[i],
@@ -101,11 +102,11 @@ impl Network {
                         Some(Reply::Int(1)) => String::new(),
                         _ => ": not made".to_owned(),
                     },
-                    _ if *what == "look" => String::new(),
+                    _ if *what == "probe" => String::new(),
                     reply => format!(" as {owner}: {reply:?}"),
                 };
                 let batch = if parts.len() > 1 { " in a batch" } else { "" };
-                format!("node {node}: {what} of client {client}{batch}{answer}{ghost}")
+                format!("node {node}: {what} of client {client}{batch}{answer}{in_flight}")
             });
         }
     }

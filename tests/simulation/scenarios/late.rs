@@ -24,7 +24,7 @@ fn plan(seed: u64, ttl: Duration, works: Duration, longest: Duration) -> Plan {
 }
 
 fn came_late(run: &Run) -> bool {
-    tells(run, "extend", "(a ghost)") || tells(run, "acquire", "(a ghost)")
+    tells(run, "extend", "(in flight)") || tells(run, "acquire", "(in flight)")
 }
 
 /// Renewals are held up, and arrive after the lock was given back.

@@ -24,7 +24,7 @@ use super::plan::{FAULTS_END, Plan};
 use super::setup::{Habit, Setup};
 use super::switches::Switches;
 use super::world::{self, Run};
-use crate::quorum::Mechanism;
+use crate::core::Mechanism;
 
 struct Scenario {
     /// How often it is run.

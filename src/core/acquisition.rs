@@ -1,0 +1,293 @@
+//! Taking a lock with as many attempts as it may take.
+
+use std::time::Duration;
+
+use super::{Attempt, Backoff, Conclusion, Contention, Mechanism, Time, WakeReason};
+
+/// How long a caller is ready to wait for a lock that is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Patience {
+    /// One attempt, and then tell.
+    Once,
+    /// Until that time.
+    Until(Time),
+    /// As long as it takes.
+    Forever,
+}
+
+/// The settings of one acquisition.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Policy {
+    pub(crate) patience: Patience,
+    pub(crate) backoff: Backoff,
+    /// How long to go on while no quorum can be reached.
+    pub(crate) no_quorum_timeout: Duration,
+    /// Attempts may begin with one node.
+    pub(crate) ordered: bool,
+}
+
+/// How an acquisition ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// Ours.
+    Granted { valid_until: Time, number: u64 },
+    /// Held by somebody else until the caller's patience was over.
+    Held,
+    /// The name belongs to something that is no lock.
+    WrongKind,
+    /// There is no number left for the name.
+    Spent,
+    /// Nodes keep something for the name's number that is none.
+    NoNumber,
+    /// The nodes answer, but admit nobody yet.
+    NotAdmitted,
+    /// So many nodes reject us for good that no majority is left.
+    Rejected,
+    /// No majority could be reached.
+    NoQuorum,
+    /// A majority granted again and again, each time too late to be of use.
+    TooLate,
+    /// A majority granted again and again, and too few of those nodes confirmed the lock's number.
+    Unconfirmed,
+}
+
+/// What to do after an attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Clean up, wait until then, and ask [`Acquisition::waited`].
+    Wait(Time),
+    /// Tell the caller.
+    Finish(Outcome),
+}
+
+/// The life of one call that wants a lock. Begins with an attempt.
+#[derive(Debug)]
+pub(crate) struct Acquisition {
+    policy: Policy,
+    owner: Option<u128>,
+    /// Fruitless attempts so far.
+    tries: u32,
+    /// Since when no attempt has reached a quorum.
+    unreachable_since: Option<Time>,
+    /// What to tell if the patience ends now.
+    last: Option<Outcome>,
+    /// The nodes were to be ready at once, and another attempt was made for that.
+    tried_at_once: bool,
+    contention: Contention,
+}
+
+/// The longest pause before another look whether nodes in quarantine are ready: somebody may have ended
+/// it before its time.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+impl Acquisition {
+    pub(crate) fn new(policy: Policy) -> Self {
+        Self {
+            // One node after the others takes twice as long, and who does not wait gains nothing by it.
+            contention: Contention::new(policy.ordered && policy.patience != Patience::Once),
+            policy,
+            owner: None,
+            tries: 0,
+            unreachable_since: None,
+            last: None,
+            tried_at_once: false,
+        }
+    }
+
+    /// The owner id of the next attempt, given a random one.
+    ///
+    /// Each attempt has its own. With one for the whole call, a release of attempt k that is
+    /// delayed on the way would delete the key that attempt k+1 was granted on the same node.
+    pub(crate) fn owner(&mut self, random: u128) -> u128 {
+        if Mechanism::FreshOwner.is_on() { random } else { *self.owner.get_or_insert(random) }
+    }
+
+    /// The end of an attempt that starts now and may take `node_timeout`: no call outlives its own
+    /// deadline.
+    pub(crate) fn answer_by(&self, now: Time, node_timeout: Duration) -> Time {
+        let timeout = now.after(node_timeout);
+        match self.policy.patience {
+            Patience::Until(deadline) => timeout.min(deadline),
+            Patience::Once | Patience::Forever => timeout,
+        }
+    }
+
+    /// Whether the next attempt is to ask one node alone at first: see [`begins_with`](Self::begins_with).
+    pub(crate) fn begins_alone(&self) -> bool {
+        self.contention.begins_alone()
+    }
+
+    /// See [`Contention::is_contended`].
+    pub(crate) fn is_contended(&mut self) {
+        self.contention.is_contended();
+    }
+
+    /// Whom the next attempt asks alone at first, and until when: of those that it may rely on
+    /// (`relies_on`), the first in the lock's `order`. `None`: it asks all at once.
+    pub(crate) fn begins_with(
+        &self,
+        order: &[usize],
+        relies_on: impl Fn(usize) -> bool,
+        now: Time,
+    ) -> Option<(usize, Time)> {
+        let node = self.contention.begins_with(order, relies_on)?;
+        Some((node, now.after(self.contention.patience())))
+    }
+
+    /// `attempt` has come to its end at `now`, before [`concluded`](Self::concluded) is asked what
+    /// follows; a release of the lock would be told by enough nodes (`covered`), or not.
+    pub(crate) fn tried(&mut self, attempt: &Attempt, now: Time, covered: bool) {
+        self.contention.tried(attempt.is_split(), now.since(attempt.started()), covered);
+    }
+
+    /// The wait begins: see [`Contention::expects`].
+    pub(crate) fn expects(&mut self, others: u32) {
+        self.contention.expects(others);
+    }
+
+    /// The wait, which was to last until `until`, has ended early, by `cue`: when to make the next attempt.
+    pub(crate) fn woken(
+        &mut self,
+        wake_reason: WakeReason,
+        until: Time,
+        now: Time,
+        random: f64,
+    ) -> Time {
+        let at = now.after(self.contention.woken(wake_reason, random));
+        match (wake_reason, self.policy.patience) {
+            // A doubt puts nothing off.
+            (WakeReason::Perhaps, _) => at.min(until),
+            (_, Patience::Until(deadline)) => at.min(deadline),
+            (_, Patience::Once | Patience::Forever) => at,
+        }
+    }
+
+    /// An attempt that began at `started` has ended with `conclusion`; `random` is in `0.0..1.0`.
+    pub(crate) fn concluded(
+        &mut self,
+        conclusion: Conclusion,
+        started: Time,
+        now: Time,
+        random: f64,
+    ) -> Step {
+        let outcome = match conclusion {
+            Conclusion::Won { valid_until, number } => {
+                return Step::Finish(Outcome::Granted { valid_until, number });
+            }
+            // Waiting does not turn it into a lock.
+            Conclusion::WrongKind => return Step::Finish(Outcome::WrongKind),
+            Conclusion::Spent => return Step::Finish(Outcome::Spent),
+            Conclusion::NoNumber => return Step::Finish(Outcome::NoNumber),
+            // Nor does it change what a node lets us do.
+            Conclusion::Rejected => return Step::Finish(Outcome::Rejected),
+            Conclusion::Held { .. } => Outcome::Held,
+            Conclusion::NotAdmitted => Outcome::NotAdmitted,
+            Conclusion::Unreachable => Outcome::NoQuorum,
+            Conclusion::TooLate => Outcome::TooLate,
+            Conclusion::Unconfirmed => Outcome::Unconfirmed,
+        };
+        if self.cut_short(conclusion, now) {
+            return Step::Finish(self.last.unwrap_or(outcome));
+        }
+        self.last = Some(outcome);
+        if self.policy.patience == Patience::Once {
+            return Step::Finish(outcome);
+        }
+        match outcome {
+            Outcome::NoQuorum | Outcome::TooLate | Outcome::Unconfirmed => {
+                let since = *self.unreachable_since.get_or_insert(started);
+                if now.since(since) >= self.policy.no_quorum_timeout {
+                    return Step::Finish(outcome);
+                }
+            }
+            _ => self.unreachable_since = None,
+        }
+        self.tries = self.tries.saturating_add(1);
+        self.pause(conclusion, now, random)
+    }
+
+    /// An attempt has ended with [`Conclusion::NotAdmitted`], and a majority will grant locks in
+    /// `ready_in`; `None`: nobody can say when.
+    ///
+    /// Whoever has time waits for it, for as long as it takes: unlike nodes that cannot be reached,
+    /// nodes in quarantine come back by themselves, and when is known.
+    pub(crate) fn not_admitted(
+        &mut self,
+        ready_in: Option<Duration>,
+        started: Time,
+        now: Time,
+        random: f64,
+    ) -> Step {
+        let Some(ready_in) = ready_in else {
+            return self.concluded(Conclusion::Unreachable, started, now, random);
+        };
+        self.last = Some(Outcome::NotAdmitted);
+        self.unreachable_since = None;
+        // A mark was only written anew, and has been looked at since: that is no quarantine.
+        let at_once = ready_in.is_zero() && !std::mem::replace(&mut self.tried_at_once, true);
+        if at_once {
+            return Step::Wait(now);
+        }
+        let until = match self.policy.patience {
+            Patience::Once => return Step::Finish(Outcome::NotAdmitted),
+            Patience::Until(deadline) => deadline,
+            Patience::Forever => now.after(LOOK_AGAIN),
+        };
+        let pause = ready_in.max(self.policy.backoff.pause(self.tries, random)).min(LOOK_AGAIN);
+        Step::Wait(now.after(pause).min(until))
+    }
+
+    /// The wait that [`Step::Wait`] asked for is over, or one that a cue has ended early (`by_cue`).
+    /// `None`: make another attempt.
+    pub(crate) fn waited(&mut self, now: Time, by_cue: bool) -> Option<Outcome> {
+        if !by_cue {
+            self.contention.slept();
+        }
+        match self.policy.patience {
+            Patience::Until(deadline) if deadline <= now => self.last,
+            _ => None,
+        }
+    }
+
+    /// The caller has waited in line since its last attempt, behind others of its process who reached
+    /// the nodes.
+    pub(crate) fn waited_in_line(&mut self) {
+        self.unreachable_since = None;
+    }
+
+    /// The attempt had no time to hear enough answers, since the caller's deadline ended it. That
+    /// says nothing about the nodes, so an earlier, complete attempt knows better, and others need
+    /// not be told.
+    pub(crate) fn cut_short(&self, conclusion: Conclusion, now: Time) -> bool {
+        let over = matches!(self.policy.patience, Patience::Until(deadline) if deadline <= now);
+        over && matches!(conclusion, Conclusion::Unreachable | Conclusion::Unconfirmed)
+    }
+
+    fn pause(&self, conclusion: Conclusion, now: Time, random: f64) -> Step {
+        let backoff = self.policy.backoff;
+        let pause = match conclusion {
+            Conclusion::Held { .. } => self.contention.pause(backoff, self.tries, random),
+            _ => backoff.pause(self.tries, random),
+        };
+        let pause = match conclusion {
+            // The lock is free at the latest when its holder's keys end. The minimum is kept: a
+            // key with 1 ms left must not make us spin.
+            Conclusion::Held { remaining: Some(remaining) } => {
+                pause.min(remaining.max(backoff.min))
+            }
+            _ => pause,
+        };
+        let mut until = now.after(pause);
+        if let Some(since) = self.unreachable_since {
+            until = until.min(since.after(self.policy.no_quorum_timeout));
+        }
+        if let Patience::Until(deadline) = self.policy.patience {
+            until = until.min(deadline);
+        }
+        Step::Wait(until)
+    }
+}
+
+#[cfg(test)]
+#[path = "acquisition_tests.rs"]
+mod tests;

@@ -1,0 +1,369 @@
+//! Which nodes may grant locks: those that cannot have forgotten one.
+//!
+//! A node that restarted, was flushed or promoted may have forgotten locks that are still held. It
+//! grants nothing to newcomers until the longest of them has ended: it is in quarantine. Each node
+//! says in its **mark** whether it is; all clients read and write it by the same rules, and every
+//! change names the value that it replaces, so that nobody undoes what somebody else has done since.
+
+use std::time::Duration;
+
+use super::mark::{Configuration, Mark, State};
+use super::set_time::SetTime;
+use super::{Mechanism, Time, majority};
+
+mod clock;
+#[cfg(test)]
+mod clock_tests;
+mod comparison;
+#[cfg(test)]
+mod model;
+#[cfg(test)]
+mod mutations;
+mod node;
+mod probe;
+mod quarantine;
+#[cfg(test)]
+mod search;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use clock::{ClockNews, ClockVerdict};
+use node::{Knowledge, Seen};
+use probe::Judgement;
+pub(crate) use probe::{Forgot, Probe, Role};
+
+/// How long after a look at a node that does not grant to look again.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// A change of a node's mark. The node makes it only if nothing of what it was decided on is other
+/// than it was then: the mark, the run id, the replication id, the role.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Change {
+    /// What is there; `None` for nothing.
+    pub(crate) replaces: Option<String>,
+    pub(crate) run_id: String,
+    pub(crate) repl_id: String,
+    pub(crate) new: String,
+}
+
+/// What to do about a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// Probe it now, and make this change with it, if there is one. Hand in the answer.
+    Ask(Option<Change>),
+    /// Ask again then, or when anything has been heard of any node.
+    Wait(Time),
+}
+
+/// Chance, as the machine needs it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Chance {
+    /// Any number; names a quarantine.
+    pub(crate) id: u64,
+    /// In `0.0..1.0`.
+    pub(crate) jitter: f64,
+}
+
+/// Whom a node grants locks to, as far as this client is concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Grants<'a> {
+    /// Not to us: nothing is to be sent there that would take a lock.
+    Nothing,
+    /// To those who come with this mark.
+    Under(&'a str),
+    /// To everybody: there is no quarantine in this set.
+    Always,
+}
+
+/// What is known of a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum NodeState {
+    /// It has not been looked at since it was reached last, or has to be looked at again.
+    Unknown,
+    Admitted,
+    /// It may have forgotten locks; if this client has seen why, it is told.
+    Quarantined(Option<Forgot>),
+    /// Clients with another configuration use it; `None` if not even their mark can be read.
+    Foreign(Option<Configuration>),
+    /// It is the same server as that node.
+    Twin(usize),
+    Replica,
+    Cluster,
+}
+
+/// One client's knowledge of a set of nodes, and what it has to do about them.
+#[derive(Debug)]
+pub(crate) struct Admission {
+    nodes: Vec<Knowledge>,
+    max_ttl: Duration,
+    quarantine: bool,
+    /// By how much a clock may be set forward without harm: what every validity allows for.
+    clock_tolerance: Duration,
+    /// Since when a clock was not where it was expected, the last time: what was read of others before
+    /// says nothing.
+    doubt: Option<Time>,
+    /// It was told that this was our own clock.
+    suspended: bool,
+    clock_news: Vec<ClockNews>,
+}
+
+impl Admission {
+    /// All nodes unknown. Where clients may fall back to the first node, the nodes are told apart by
+    /// their places (`ordered`).
+    pub(crate) fn new(configuration: &Configuration, ordered: bool) -> Self {
+        let at = |node| {
+            let index = ordered.then_some(node);
+            Knowledge::new(Configuration { index, ..configuration.clone() })
+        };
+        Self {
+            nodes: (0..configuration.nodes).map(at).collect(),
+            max_ttl: configuration.max_ttl,
+            quarantine: configuration.quarantine,
+            clock_tolerance: configuration.clock_tolerance,
+            doubt: None,
+            suspended: false,
+            clock_news: Vec::new(),
+        }
+    }
+
+    /// The node has answered a look.
+    pub(crate) fn probed(&mut self, node: usize, probe: Probe, now: Time) {
+        let clock = probe.clock;
+        self.nodes[node].probed(probe, now);
+        self.read(node, clock);
+        self.note_drift(node, now);
+    }
+
+    /// The node cannot be reached any more. What comes back in its place may be another server.
+    pub(crate) fn lost(&mut self, node: usize) {
+        self.nodes[node].seen = None;
+    }
+
+    /// The node does not take `mark` for its own any more (`None`: it has said that it is no master,
+    /// or has forgotten what it must know). It has to be looked at, unless that has happened since.
+    pub(crate) fn doubt(&mut self, node: usize, mark: Option<&str>) {
+        let known = self.nodes[node].seen.as_ref().and_then(|seen| seen.probe.mark.as_deref());
+        if mark.is_none_or(|mark| known == Some(mark)) {
+            self.nodes[node].doubted = true;
+        }
+    }
+
+    /// Somebody who must know says that nothing can be held on this node: if it is in quarantine, that
+    /// ends now. Just the quarantine that was seen, and no later one. Whether there is one.
+    pub(crate) fn skip(&mut self, node: usize) -> bool {
+        self.nodes[node].skip_quarantine()
+    }
+
+    /// Until when there is nothing to do about `node`, if nothing is heard of it: its clock has to be read
+    /// again then.
+    pub(crate) fn settled_until(&self, node: usize) -> Option<Time> {
+        let known = &self.nodes[node];
+        let admitted = Judgement::Ours(State::Admitted);
+        let is_admitted = known.seen.as_ref().is_some_and(|seen| seen.judgement == admitted);
+        (is_admitted && !known.doubted && known.clock.steady && self.is_fresh(node))
+            .then(|| self.reading_due(node))
+    }
+
+    /// What the mark of `node` has to say for this client to use it.
+    pub(crate) fn configuration(&self, node: usize) -> &Configuration {
+        &self.nodes[node].configuration
+    }
+
+    /// What to do about `node` at `now`. The answer may change whenever anything is handed in, for any
+    /// of the nodes, and when `set_time` becomes known.
+    pub(crate) fn next(
+        &mut self,
+        node: usize,
+        now: Time,
+        set_time: Option<SetTime>,
+        chance: Chance,
+    ) -> Next {
+        let known = &self.nodes[node];
+        let certain = !known.doubted && self.is_fresh(node);
+        let Some(seen) = known.seen.as_ref().filter(|_| certain) else {
+            return Next::Ask(None);
+        };
+        if !Mechanism::ChangesNameTheOldValue.is_on()
+            && let Some(new) = known.asked_for.clone().filter(|_| !seen.probe.changed)
+        {
+            return self.change(node, new);
+        }
+        let (change, due) = match &seen.judgement {
+            Judgement::Ours(State::Admitted) if known.clock.steady => {
+                let due = self.reading_due(node);
+                return if due <= now { Next::Ask(None) } else { Next::Wait(due) };
+            }
+            Judgement::Ours(State::Admitted) => (None, self.in_doubt_until(node)),
+            Judgement::Replica | Judgement::Cluster | Judgement::Foreign(_) => (None, None),
+            Judgement::Forgetful(_) => (Some(self.begun(chance.id)), None),
+            Judgement::Renamed(state) | Judgement::Moved(state) => (Some(*state), None),
+            Judgement::Ours(State::Quarantined { until_ms, id }) => {
+                self.next_of_quarantine(known, *until_ms, *id, now, set_time, chance)
+            }
+        };
+        match change.filter(|_| self.may_write()) {
+            Some(state) => {
+                let anew = matches!(seen.judgement, Judgement::Forgetful(_) | Judgement::Moved(_));
+                let noted = known.clock.noted.filter(|_| !anew);
+                match noted.or_else(|| self.new_note(node, now)) {
+                    Some(noted) => {
+                        let mark = known.mark(&seen.probe, noted, state);
+                        self.change(node, mark.to_string())
+                    }
+                    None => seen.again(None, now),
+                }
+            }
+            None => seen.again(due, now),
+        }
+    }
+
+    /// Whether `node` grants locks to this client.
+    pub(crate) fn grants(&self, node: usize) -> Grants<'_> {
+        let known = &self.nodes[node];
+        let Some(seen) = &known.seen else { return Grants::Nothing };
+        if self.conflict_for(node).is_some() {
+            return Grants::Nothing;
+        }
+        match &seen.judgement {
+            judgement if !self.quarantine && judgement.is_readable() => Grants::Always,
+            Judgement::Ours(State::Admitted) if !Mechanism::MarkIsCompared.is_on() => {
+                Grants::Always
+            }
+            Judgement::Ours(State::Admitted) if !known.doubted && known.clock.steady => {
+                seen.probe.mark.as_deref().map_or(Grants::Nothing, Grants::Under)
+            }
+            _ => Grants::Nothing,
+        }
+    }
+
+    /// Whether locks that are held may be extended and repaired on `node`, and whether its word counts
+    /// for them.
+    ///
+    /// In quarantine, too: while a lease is valid, a node cannot have forgotten a later lock of that
+    /// name. Without this, a holder would lose its lock to the very restarts that must not break it.
+    /// But one server has one vote, and a replica none.
+    pub(crate) fn serves_holders(&self, node: usize) -> bool {
+        match self.node_state(node) {
+            NodeState::Admitted | NodeState::Foreign(_) => true,
+            NodeState::Quarantined(_) => Mechanism::HoldersInQuarantine.is_on(),
+            NodeState::Unknown => self.nodes[node].seen.is_some(),
+            NodeState::Twin(_) | NodeState::Replica | NodeState::Cluster => false,
+        }
+    }
+
+    /// What is known of `node`.
+    pub(crate) fn node_state(&self, node: usize) -> NodeState {
+        let known = &self.nodes[node];
+        let Some(seen) = &known.seen else { return NodeState::Unknown };
+        if let Some(twin) = self.twin(node) {
+            return NodeState::Twin(twin);
+        }
+        match &seen.judgement {
+            Judgement::Replica => NodeState::Replica,
+            Judgement::Cluster => NodeState::Cluster,
+            Judgement::Foreign(theirs) => NodeState::Foreign(theirs.clone()),
+            _ if known.doubted => NodeState::Unknown,
+            Judgement::Ours(State::Admitted) if self.quarantine && !known.clock.steady => {
+                NodeState::Unknown
+            }
+            Judgement::Forgetful(_) if !self.quarantine => NodeState::Admitted,
+            Judgement::Forgetful(why) => NodeState::Quarantined(Some(*why)),
+            Judgement::Renamed(state) | Judgement::Moved(state) | Judgement::Ours(state) => {
+                match state {
+                    State::Admitted => NodeState::Admitted,
+                    State::Quarantined { .. } => NodeState::Quarantined(known.forgot),
+                }
+            }
+        }
+    }
+
+    /// A node whose state forbids to take locks anywhere: two configurations side by side, or one
+    /// server with two votes, could make two holders of one lock.
+    pub(crate) fn conflict(&self) -> Option<usize> {
+        if !Mechanism::ConfigurationIsOfTheSet.is_on() {
+            return None;
+        }
+        (0..self.nodes.len()).find(|node| {
+            matches!(self.node_state(*node), NodeState::Foreign(_) | NodeState::Twin(_))
+        })
+    }
+
+    /// In how much time a majority of the nodes will grant locks, if those that wait for nothing but
+    /// the end of their quarantine are enough for that. Where clients may fall back, nothing is granted
+    /// before the first node grants as well, unless it cannot be reached.
+    pub(crate) fn ready_in(&self, now: Time, set_time: Option<SetTime>) -> Option<Duration> {
+        if self.conflict().is_some() {
+            return None;
+        }
+        let wait_for = |node: usize| {
+            let known = &self.nodes[node];
+            let seen = known.seen.as_ref()?;
+            let state = match &seen.judgement {
+                Judgement::Renamed(state) | Judgement::Moved(state) | Judgement::Ours(state) => {
+                    *state
+                }
+                Judgement::Forgetful(_) if self.quarantine => return Some(self.max_ttl),
+                judgement => return judgement.is_readable().then_some(Duration::ZERO),
+            };
+            match state {
+                State::Admitted => {
+                    Some(self.in_doubt_until(node).map_or(Duration::ZERO, |until| until.since(now)))
+                }
+                State::Quarantined { until_ms, id } => {
+                    Some(self.left(known, until_ms, id, now, set_time))
+                }
+            }
+        };
+        let mut waits: Vec<_> = (0..self.nodes.len()).filter_map(wait_for).collect();
+        waits.sort_unstable();
+        let majority = waits.get(majority(self.nodes.len()) - 1).copied()?;
+        let falls_back = self.nodes[0].configuration.index.is_some();
+        Some(majority.max(wait_for(0).filter(|_| falls_back).unwrap_or_default()))
+    }
+
+    /// Whether any mark may be written: those of a majority have been read, and none of them, nor any
+    /// other one that can be, is another configuration's. Otherwise one node that comes back empty
+    /// would let two configurations live side by side.
+    fn may_write(&self) -> bool {
+        let readable = |known: &Knowledge| {
+            known.seen.as_ref().is_some_and(|seen| seen.judgement.is_readable())
+        };
+        let read = self.nodes.iter().filter(|known| readable(known)).count();
+        !Mechanism::ConfigurationIsOfTheSet.is_on()
+            || read >= majority(self.nodes.len()) && self.conflict().is_none()
+    }
+
+    /// The conflict that forbids `node` to grant.
+    fn conflict_for(&self, node: usize) -> Option<usize> {
+        let foreign = matches!(self.node_state(node), NodeState::Foreign(_));
+        self.conflict().or_else(|| foreign.then_some(node))
+    }
+
+    /// The first other node that is, or was when it was last reached, the same run of a server.
+    fn twin(&self, node: usize) -> Option<usize> {
+        let run_id = self.nodes[node].run_id.as_deref()?;
+        (0..self.nodes.len())
+            .find(|other| *other != node && self.nodes[*other].run_id.as_deref() == Some(run_id))
+    }
+
+    fn change(&mut self, node: usize, new: String) -> Next {
+        let known = &mut self.nodes[node];
+        let Some(Seen { probe, .. }) = &known.seen else { return Next::Ask(None) };
+        known.asked_for = Some(new.clone());
+        if let Some(State::Quarantined { until_ms: None, id }) =
+            Mark::parse(&new).map(|mark| mark.state)
+        {
+            known.begun = Some(id);
+        }
+        Next::Ask(Some(Change {
+            replaces: probe.mark.clone(),
+            run_id: probe.identity.run_id().to_owned(),
+            repl_id: probe.identity.repl_id().to_owned(),
+            new,
+        }))
+    }
+}
+
+fn milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,275 @@
+//! Which nodes' clocks can be relied on: one that is set forward lets locks end too early.
+//!
+//! Each answer of a node tells its time, which has to be where our own clock expects it
+//! ([`ClockTracker`]). A grant counts only if the node's clock *cannot* have been set forward by more than
+//! the set's clock tolerance, which every validity allows for. Doubt counts against the vote. Where a
+//! clock certainly was set, the node grants nothing to us until all nodes have been asked anew, since one
+//! reading cannot tell whose clock it was. Then its clock is compared with the others', by what their
+//! marks say of how far each of them is ahead of the set: so it is with a process that has just begun,
+//! too. Keys that ended early count as forgotten ones: the node goes into quarantine, for everybody.
+
+use std::time::Duration;
+
+use super::super::clock_tracker::{ClockTracker, Reading, Step};
+use super::super::clocks::Offset;
+use super::super::mark::Noted;
+use super::super::{Mechanism, Time, majority};
+use super::Admission;
+use super::comparison::{Place, ROUNDING};
+use super::probe::{Forgot, Judgement};
+
+/// A clock that no answer has told of is read again after so many times the tolerance. Two clocks drift
+/// apart by a fifth of the tolerance in that time, if both are as wrong as they may be.
+const READ_AGAIN: u32 = 10;
+
+/// Between these times, in any case.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+
+/// What a reading of a node's clock says of the locks that the node has granted along with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ClockVerdict {
+    /// They count.
+    Fits,
+    /// They do not: the clock may have been set by more than the tolerance, and one that was read
+    /// faster could tell.
+    Doubtful,
+    /// They do not: the clock was set, or has to be compared with the others first.
+    Moved,
+}
+
+/// What there is to tell about clocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ClockNews {
+    /// A clock is not where it was expected. All nodes have to be looked at.
+    Doubt,
+    /// It was this node's, which was set.
+    Set(usize, Step),
+    /// Most of the nodes' clocks went on by so much more than our own: this is us, who stood still, and
+    /// all leases are over.
+    StoodStill(Duration),
+}
+
+/// What is known of a node's clock.
+#[derive(Debug, Default)]
+pub(super) struct NodeClock {
+    /// Kept while the node cannot be reached: it may be set meanwhile.
+    pub(super) tracker: Option<ClockTracker>,
+    pub(super) reading: Option<Offset>,
+    /// The last reading did not fit for certain, so the tracker has not taken it in.
+    pub(super) doubtful: bool,
+    /// How far it is ahead of the set at least, as the node's mark says.
+    pub(super) noted: Option<Noted>,
+    /// The same of the last mark that there was, of an earlier run too: a node that forgets it, or restarts,
+    /// goes on with the same clock.
+    pub(super) last_noted_ms: Option<i64>,
+    /// It is where the mark says, and has gone on from there at our pace.
+    pub(super) steady: bool,
+    /// Since when it is in doubt: it is new to us, or was not tracked for a while, or took a step.
+    since: Time,
+    /// It was not where we expected it, and nobody knows yet whose clock that was.
+    pub(super) stepped: Option<Step>,
+    /// When it was last found ahead of where it had to be, by us or by its mark.
+    ahead_at: Option<Time>,
+    /// It was told that it is not where its mark says.
+    told: bool,
+}
+
+impl NodeClock {
+    /// How far it is ahead of our own at `now`, at least and at most, in microseconds.
+    pub(super) fn bounds_us(&self, now: Time) -> Option<(i64, i64)> {
+        match (&self.tracker, self.doubtful) {
+            (Some(tracker), false) => Some(tracker.bounds_us(now)),
+            _ => Some(self.reading?.spread(now)),
+        }
+    }
+}
+
+impl Admission {
+    /// The node's clock was read, with the answers to what was sent along with the question. Whether locks
+    /// that it has granted in these count.
+    pub(crate) fn read(&mut self, node: usize, offset: Offset) -> ClockVerdict {
+        let (now, tolerance, doubt) = (offset.received, self.clock_tolerance, self.doubt);
+        let clock = &mut self.nodes[node].clock;
+        let before = clock.reading.replace(offset);
+        clock.doubtful = false;
+        let reading = match &mut clock.tracker {
+            Some(tracker) if Mechanism::ClocksAreWatched.is_on() => tracker.read(offset, tolerance),
+            Some(tracker) => {
+                *tracker = ClockTracker::new(offset);
+                Reading::Fits
+            }
+            None => {
+                clock.tracker = Some(ClockTracker::new(offset));
+                clock.since = now;
+                Reading::Fits
+            }
+        };
+        let mut verdict = ClockVerdict::Fits;
+        match reading {
+            Reading::Fits => {}
+            Reading::Doubtful if !Mechanism::DoubtHasNoVote.is_on() => {}
+            Reading::Doubtful => {
+                verdict = ClockVerdict::Doubtful;
+                if clock.tracker.is_some_and(|tracker| tracker.is_old(now, tolerance)) {
+                    // What it was before says nothing any more.
+                    clock.tracker = Some(ClockTracker::new(offset));
+                    clock.steady = false;
+                    clock.since = now;
+                } else {
+                    clock.doubtful = true;
+                }
+            }
+            Reading::Stepped(step) => {
+                verdict = ClockVerdict::Moved;
+                clock.steady = false;
+                clock.stepped = Some(step);
+                if matches!(step, Step::Forward(_)) {
+                    clock.ahead_at = Some(now);
+                }
+                clock.since = now;
+                // Nodes that are asked because of a doubt confirm it, and make no new one.
+                let confirms = doubt.zip(before).is_some_and(|(doubt, it)| it.sent < doubt);
+                if !confirms {
+                    self.doubt = Some(now);
+                    self.suspended = false;
+                }
+                self.clock_news.push(ClockNews::Doubt);
+                self.suspect_ourselves();
+            }
+        }
+        self.judge_clocks(now);
+        if !self.quarantine {
+            return ClockVerdict::Fits;
+        }
+        match verdict {
+            ClockVerdict::Fits if !self.nodes[node].clock.steady => ClockVerdict::Moved,
+            verdict => verdict,
+        }
+    }
+
+    /// When the node's clock was last found to be set forward, so that keys have ended there early.
+    pub(crate) fn ahead_at(&self, node: usize) -> Option<Time> {
+        self.nodes[node].clock.ahead_at
+    }
+
+    /// What there is to tell, since this was asked last.
+    pub(crate) fn take_clock_news(&mut self) -> Vec<ClockNews> {
+        std::mem::take(&mut self.clock_news)
+    }
+
+    /// Whether the last reading of the node's clock says anything: none does that was asked for before the
+    /// doubt, for our own clock may have stood still since.
+    pub(super) fn is_fresh(&self, node: usize) -> bool {
+        let reading = self.nodes[node].clock.reading;
+        reading.is_some_and(|reading| self.doubt.is_none_or(|doubt| reading.sent >= doubt))
+    }
+
+    /// When a node's clock has to be read again at the latest.
+    pub(super) fn reading_due(&self, node: usize) -> Time {
+        let pause = (self.clock_tolerance * READ_AGAIN).clamp(SHORTEST_PAUSE, LONGEST_PAUSE);
+        let reading = self.nodes[node].clock.reading;
+        reading.map_or_else(Time::default, |reading| reading.received.after(pause))
+    }
+
+    /// Compares the clocks that are in doubt with the others, and draws the consequences. A clock that is
+    /// not where the node's mark says stays in doubt until there is another mark.
+    pub(super) fn judge_clocks(&mut self, now: Time) {
+        for node in 0..self.nodes.len() {
+            let known = &self.nodes[node];
+            if known.clock.steady || known.seen.is_none() {
+                continue;
+            }
+            let stepped = known.clock.stepped;
+            let place = self.place(node, now);
+            let step = match place {
+                Place::Unknown => continue,
+                Place::Ahead(by) => Some(Step::Forward(by)),
+                // By little, it has drifted.
+                Place::Behind(by) => Some(Step::Back(by)).filter(|_| by > self.clock_tolerance),
+                // Somebody was faster, and its mark says so already.
+                Place::Noted => stepped.filter(|_| !self.suspended),
+            };
+            let known = &mut self.nodes[node];
+            let told = std::mem::replace(&mut known.clock.told, place != Place::Noted);
+            self.clock_news.extend(step.filter(|_| !told).map(|step| ClockNews::Set(node, step)));
+            if place == Place::Noted {
+                known.clock.steady = true;
+                known.clock.stepped = None;
+            } else if let Some(seen) = known.seen.as_mut().filter(|_| self.quarantine)
+                && let Judgement::Ours(state) | Judgement::Renamed(state) = seen.judgement
+            {
+                if matches!(place, Place::Ahead(_)) {
+                    known.clock.ahead_at = Some(now);
+                    known.forgot = Some(Forgot::Clock);
+                    seen.judgement = Judgement::Forgetful(Forgot::Clock);
+                } else {
+                    seen.judgement = Judgement::Moved(state);
+                }
+            }
+        }
+    }
+
+    /// The node was looked at. A clock that has moved away from the set little by little is noted anew,
+    /// before a process that has just begun would take that for a step.
+    pub(super) fn note_drift(&mut self, node: usize, now: Time) {
+        let certain = !self.nodes[node].clock.doubtful && Mechanism::ClocksAreNoted.is_on();
+        let reference = self.reference_for(node, now).filter(|_| certain);
+        let moved = reference.and_then(|it| self.off_mark(node, it, now)).is_some_and(|off| {
+            let much = self.noted_anew();
+            off.behind > much || off.ahead > much && self.allowed_rise(node, now) >= ROUNDING
+        });
+        if let Some(seen) = self.nodes[node].seen.as_mut().filter(|_| moved && self.quarantine)
+            && let Judgement::Ours(state) = seen.judgement
+        {
+            seen.judgement = Judgement::Moved(state);
+        }
+    }
+
+    /// Until when a node is in doubt for the sake of which nobody can be asked.
+    pub(super) fn in_doubt_until(&self, node: usize) -> Option<Time> {
+        let clock = &self.nodes[node].clock;
+        let alone = self.nodes.len() == 1 && matches!(clock.stepped, Some(Step::Forward(_)));
+        alone.then(|| clock.since.after(self.max_ttl))
+    }
+
+    /// Whether all locks have ended that were there when the doubt began, whatever its reason was.
+    pub(super) fn is_doubted_enough(&self, node: usize, now: Time) -> bool {
+        self.nodes[node].clock.since.after(self.max_ttl) <= now
+    }
+
+    /// Where the clock of a node in doubt is.
+    fn place(&mut self, node: usize, now: Time) -> Place {
+        let stepped = self.nodes[node].clock.stepped;
+        if stepped.is_none() && !Mechanism::ClocksAreNoted.is_on() {
+            return Place::Noted;
+        }
+        let alone = self.in_doubt_until(node).is_some();
+        let reference = self.reference_for(node, now).filter(|_| !alone);
+        let place = reference.map_or(Place::Unknown, |it| self.compared(node, it, now));
+        match (place, reference) {
+            // All locks have been granted since it is tracked.
+            (Place::Unknown, _) if self.is_doubted_enough(node, now) => Place::Noted,
+            (Place::Noted, Some(reference)) => {
+                self.count_gains_from_mark(node, reference, now);
+                place
+            }
+            (place, _) => place,
+        }
+    }
+
+    /// If a majority of the clocks was set forward at once, it was ours that stood still.
+    fn suspect_ourselves(&mut self) {
+        let forward = self.nodes.iter().filter_map(|known| match known.clock.stepped {
+            Some(Step::Forward(by)) => Some(by),
+            _ => None,
+        });
+        let forward: Vec<_> = forward.collect();
+        let many = forward.len() >= majority(self.nodes.len());
+        if many && !self.suspended && Mechanism::OwnClockIsDoubted.is_on() {
+            self.suspended = true;
+            let by = forward.into_iter().min().unwrap_or_default();
+            self.clock_news.push(ClockNews::StoodStill(by));
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! How far a node's clock is ahead of the set, compared with what its mark says.
+//!
+//! The set's time has no clock of its own: each node's clock, less what its mark says it is ahead, is one
+//! word about it, and the median of these words is taken.
+
+use std::time::Duration;
+
+use super::super::clocks::{DRIFT, Offset, median, microseconds};
+use super::super::mark::Noted;
+use super::super::{Mechanism, Time, majority};
+use super::Admission;
+use super::clock::NodeClock;
+use super::node::Seen;
+use super::probe::Judgement;
+
+/// A clock that has moved away from its mark by this part of the tolerance is noted anew, and by no less
+/// than marks are rounded.
+const NOTE_ANEW: u32 = 8;
+pub(super) const ROUNDING: Duration = Duration::from_millis(2);
+
+/// Where a clock is, compared with the set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    Unknown,
+    Noted,
+    Ahead(Duration),
+    Behind(Duration),
+}
+
+/// What the time of the set is, compared with our own: between the lowest and the highest of the clocks
+/// that may be in the middle, with the nodes that were not heard. Each is known between two bounds, in
+/// microseconds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reference {
+    lowest: (i64, i64),
+    highest: (i64, i64),
+}
+
+/// How far a clock is off from what its mark says, in whichever way the set's time is wrong.
+pub(super) struct Off {
+    /// At least so far ahead, or behind.
+    pub(super) ahead: Duration,
+    pub(super) behind: Duration,
+    /// Perhaps so far ahead, or behind.
+    perhaps_ahead: Duration,
+    perhaps_behind: Duration,
+}
+
+impl NodeClock {
+    /// How far the set is ahead of our own clock at `now` by this node's word, at least and at most, in
+    /// microseconds.
+    fn set_bounds_us(&self, now: Time) -> Option<(i64, i64)> {
+        let noted_us = self.noted?.ahead_ms.saturating_mul(1_000);
+        let (least, most) = self.bounds_us(now)?;
+        Some((least.saturating_sub(noted_us), most.saturating_sub(noted_us)))
+    }
+}
+
+impl Admission {
+    /// What the node's mark is to say of its clock now; `None` while that is in doubt.
+    ///
+    /// A clock that has gained is noted little by little: by the time that a step of less than the
+    /// tolerance is in the mark, the locks have gone on by as much as they allow for drift, or are over. So
+    /// several such steps add up against the mark, whoever has begun between them. After a quarantine all
+    /// locks are over.
+    pub(super) fn new_note(&self, node: usize, now: Time) -> Option<Noted> {
+        let ahead_ms = self.ahead_ms(node, now)?;
+        let at_ms = u64::try_from(self.time_us(now, false)? / 1_000).ok()?;
+        let is_moved = |seen: &Seen| matches!(seen.judgement, Judgement::Moved(_));
+        let moved = self.nodes[node].seen.as_ref().is_some_and(is_moved);
+        let noted = self.nodes[node].clock.noted.filter(|_| moved);
+        let highest = noted.map_or(i64::MAX, |noted| {
+            let rise = i64::try_from(self.allowed_rise(node, now).as_millis()).unwrap_or(i64::MAX);
+            noted.ahead_ms.saturating_add(rise)
+        });
+        Some(Noted { ahead_ms: ahead_ms.min(highest), at_ms })
+    }
+
+    /// By how much the node's mark may rise now: by what clocks drift in the time since it was noted, and by
+    /// no more at once than what is noted anew.
+    pub(super) fn allowed_rise(&self, node: usize, now: Time) -> Duration {
+        if !Mechanism::MarksRiseSlowly.is_on() {
+            return Duration::MAX;
+        }
+        let since = || {
+            let noted_us = self.nodes[node].clock.noted?.at_ms.saturating_mul(1_000);
+            u64::try_from(self.time_us(now, false)?).ok()?.checked_sub(noted_us)
+        };
+        (Duration::from_micros(since().unwrap_or(0)) / DRIFT).min(self.noted_anew())
+    }
+
+    /// The node's clock is where its mark says, nearly: from there on it is tracked. So what it had gained
+    /// before it was read first counts along with what it gains from now on.
+    ///
+    /// When a lock was granted that is still held, the clock may have been behind its mark by what is not
+    /// noted anew yet, and the mark may have risen by as much at once.
+    pub(super) fn count_gains_from_mark(&mut self, node: usize, reference: Reference, now: Time) {
+        let before = i64::try_from((self.noted_anew() * 2).as_micros()).unwrap_or(i64::MAX);
+        let clock = &mut self.nodes[node].clock;
+        if let (Some(tracker), Some(noted)) = (&mut clock.tracker, clock.noted)
+            && Mechanism::TrackersBeginAtMarks.is_on()
+        {
+            let marked_us = reference.lowest.0.saturating_add(noted.ahead_ms.saturating_mul(1_000));
+            tracker.count_gains_from(marked_us.saturating_sub(before), now);
+        }
+    }
+
+    /// How far the node's clock is ahead of the set now at least, in milliseconds; `None` while what there
+    /// is to compare it with is in doubt itself.
+    ///
+    /// At least, for a mark that is too high would hide a step.
+    fn ahead_ms(&self, node: usize, now: Time) -> Option<i64> {
+        let others = |other: usize| other != node && self.nodes[other].clock.noted.is_some();
+        let in_doubt = |other: usize| {
+            let known = &self.nodes[other];
+            known.clock.stepped.is_some() || known.seen.is_some() && !self.is_fresh(other)
+        };
+        let reference = self.reference_for(node, now);
+        if reference.is_none() && (0..self.nodes.len()).any(|it| others(it) && in_doubt(it)) {
+            return None;
+        }
+        let noted = reference.or_else(|| self.reference(now, 1, others));
+        let (from, to) = match noted {
+            Some(Reference { lowest, highest }) => (lowest.0, highest.1),
+            // Nobody has noted anything: this is how it begins.
+            None => {
+                let middle_us = self.ahead_of_us(true)?;
+                (middle_us, middle_us)
+            }
+        };
+        let (least, most) = self.nodes[node].clock.bounds_us(now)?;
+        let width = most.saturating_sub(least).saturating_add(to.saturating_sub(from));
+        let exact = width < i64::try_from(self.clock_tolerance.as_micros()).unwrap_or(i64::MAX);
+        (exact || self.is_doubted_enough(node, now))
+            .then_some(least.saturating_sub(to).div_euclid(1_000))
+    }
+
+    /// The set's time in microseconds since 1970: the median over the last known clocks of all nodes, each
+    /// corrected by what its mark says it is ahead of the set. So it does not depend on which nodes were
+    /// heard last, and a clock that is wrong all the time does not move it. `None` unless the clocks of a
+    /// majority are known; with `any`, of one node at least.
+    pub(crate) fn time_us(&self, now: Time, any: bool) -> Option<i64> {
+        Some(microseconds(now).saturating_add(self.ahead_of_us(any)?))
+    }
+
+    /// How far the set's time is ahead of our own clock, in microseconds. Where too few nodes have ever had
+    /// marks, the clocks themselves have to do.
+    fn ahead_of_us(&self, any: bool) -> Option<i64> {
+        let enough = |known: usize| known >= majority(self.nodes.len()) || any && known > 0;
+        let corrected = self.nodes.iter().filter_map(|known| {
+            let correction_us = known.clock.last_noted_ms?.saturating_mul(1_000);
+            Some(known.clock.reading?.middle_us().saturating_sub(correction_us))
+        });
+        if enough(corrected.clone().count()) && Mechanism::TimeIsCorrected.is_on() {
+            return median(corrected);
+        }
+        let readings = self.nodes.iter().filter_map(|known| known.clock.reading);
+        median(readings.clone().map(Offset::middle_us)).filter(|_| enough(readings.count()))
+    }
+
+    /// What the node's clock is to be compared with: a majority that is not in doubt. If it is in doubt
+    /// itself, one other clock that has gone on at our pace shows that it was not ours; and if none has,
+    /// it was.
+    pub(super) fn reference_for(&self, node: usize, now: Time) -> Option<Reference> {
+        let all = self.nodes.len();
+        if self.nodes[node].clock.stepped.is_none() {
+            return self.reference(now, all, |it| self.nodes[it].clock.stepped.is_none());
+        }
+        let steady = |other: usize| {
+            let clock = &self.nodes[other].clock;
+            other != node && clock.steady && !clock.doubtful
+        };
+        self.reference(now, 1, steady).or_else(|| self.reference(now, all, |_| true))
+    }
+
+    /// Where the node's clock is, compared with the set.
+    pub(super) fn compared(&self, node: usize, reference: Reference, now: Time) -> Place {
+        let Some(off) = self.off_mark(node, reference, now) else { return Place::Unknown };
+        let tolerance = self.clock_tolerance;
+        let noted_anew = self.noted_anew();
+        if off.ahead > tolerance {
+            Place::Ahead(off.ahead)
+        } else if off.behind > noted_anew {
+            Place::Behind(off.behind)
+        } else if off.perhaps_ahead > tolerance - noted_anew * 2
+            && Mechanism::DoubtHasNoVote.is_on()
+            || off.perhaps_behind > tolerance
+        {
+            Place::Unknown
+        } else {
+            Place::Noted
+        }
+    }
+
+    /// A clock that is off from its mark by more is noted anew.
+    pub(super) fn noted_anew(&self) -> Duration {
+        (self.clock_tolerance / NOTE_ANEW).max(ROUNDING)
+    }
+
+    /// How far the node's clock is off from what its mark says; `None` if it has to be read first.
+    pub(super) fn off_mark(&self, node: usize, reference: Reference, now: Time) -> Option<Off> {
+        let (least, most) =
+            self.nodes[node].clock.set_bounds_us(now).filter(|_| self.is_fresh(node))?;
+        let us = |us: i64| Duration::from_micros(u64::try_from(us).unwrap_or(0));
+        let Reference { lowest, highest } = reference;
+        Some(Off {
+            ahead: us(least.saturating_sub(highest.1)),
+            behind: us(lowest.0.saturating_sub(most)),
+            perhaps_ahead: us(most.saturating_sub(lowest.0)),
+            perhaps_behind: us(highest.0.saturating_sub(most)),
+        })
+    }
+
+    /// How far the set is ahead of our own clock, by those nodes (`of`) whose clocks have been read since
+    /// the doubt, each by what is noted of it: the median of so many nodes in all, of which the others
+    /// may say anything. `None` if they are too few.
+    fn reference(
+        &self,
+        now: Time,
+        at_least: usize,
+        of: impl Fn(usize) -> bool,
+    ) -> Option<Reference> {
+        let nodes = (0..self.nodes.len()).filter(|node| of(*node) && self.is_fresh(*node));
+        let bounds = nodes.filter_map(|node| self.nodes[node].clock.set_bounds_us(now));
+        let (mut least, mut most): (Vec<_>, Vec<_>) = bounds.unzip();
+        least.sort_unstable();
+        most.sort_unstable();
+        let all = at_least.max(least.len());
+        let highest = all.checked_sub(1)? / 2;
+        let lowest = highest.checked_sub(all - least.len())?;
+        let at = |i: usize| Some((*least.get(i)?, *most.get(i)?));
+        Some(Reference { lowest: at(lowest)?, highest: at(highest)? })
+    }
+}

@@ -1,0 +1,145 @@
+//! What one client knows of one node's admission.
+
+use std::time::Duration;
+
+use super::super::Time;
+use super::super::mark::{Configuration, Mark, Noted, State};
+use super::clock::NodeClock;
+use super::probe::{Forgot, Judgement, Probe};
+use super::{LOOK_AGAIN, Next};
+
+/// One node, as one client knows it.
+#[derive(Debug)]
+pub(super) struct Knowledge {
+    /// What the mark there has to say for this client to use it.
+    pub(super) configuration: Configuration,
+    /// The last look over the present connection.
+    pub(super) seen: Option<Seen>,
+    /// What was seen does not hold any more.
+    pub(super) doubted: bool,
+    /// The run of the server that was last reached here. Kept while the node cannot be reached: a
+    /// server that answered there has had its vote, whatever address it has now.
+    pub(super) run_id: Option<String>,
+    /// The last look at that run showed a mark.
+    had_mark: bool,
+    /// Why the node may have forgotten locks, where this client was there to see it.
+    pub(super) forgot: Option<Forgot>,
+    /// The quarantine that this client has begun.
+    pub(super) begun: Option<u64>,
+    /// The quarantine that is to be ended now.
+    pub(super) skip: Option<u64>,
+    /// Its clock, whatever server and connection that was read from.
+    pub(super) clock: NodeClock,
+    /// The mark that was asked for last.
+    pub(super) asked_for: Option<String>,
+    /// The quarantine that is watched, and since when.
+    watch: Option<(u64, Time)>,
+}
+
+#[derive(Debug)]
+pub(super) struct Seen {
+    pub(super) probe: Probe,
+    pub(super) judgement: Judgement,
+    /// When the answer was there.
+    pub(super) at: Time,
+}
+
+impl Seen {
+    /// To look again when that is due, and soon in any case.
+    pub(super) fn again(&self, due: Option<Time>, now: Time) -> Next {
+        let again = self.at.after(LOOK_AGAIN);
+        let then = due.map_or(again, |due| again.min(due));
+        if then <= now { Next::Ask(None) } else { Next::Wait(then) }
+    }
+
+    /// What the node's own clock says now, about.
+    pub(super) fn node_time_ms(&self, now: Time) -> u64 {
+        self.probe.clock.read_ms().saturating_add(super::milliseconds(now.since(self.at)))
+    }
+}
+
+impl Knowledge {
+    pub(super) fn new(configuration: Configuration) -> Self {
+        Self {
+            configuration,
+            seen: None,
+            doubted: false,
+            run_id: None,
+            had_mark: false,
+            forgot: None,
+            begun: None,
+            skip: None,
+            clock: NodeClock::default(),
+            asked_for: None,
+            watch: None,
+        }
+    }
+
+    pub(super) fn probed(&mut self, probe: Probe, now: Time) {
+        let judgement = match Judgement::of(&probe, &self.configuration) {
+            Judgement::Forgetful(Forgot::Mark) => {
+                Judgement::Forgetful(self.why_without_mark(probe.identity.run_id()))
+            }
+            judgement => judgement,
+        };
+        self.had_mark = probe.mark.is_some();
+        let mark = match judgement {
+            Judgement::Ours(_) | Judgement::Renamed(_) => {
+                probe.mark.as_deref().and_then(Mark::parse)
+            }
+            _ => None,
+        };
+        self.clock.noted = mark.as_ref().map(|mark| mark.noted);
+        // Also the mark of an earlier run: a server that restarts goes on with the machine's clock.
+        let noted_ms = probe.mark.as_deref().and_then(Mark::parse).and_then(|mark| {
+            (mark.configuration == self.configuration).then_some(mark.noted.ahead_ms)
+        });
+        self.clock.last_noted_ms = noted_ms.or(self.clock.last_noted_ms);
+        let quarantine = mark.and_then(|mark| mark.state.quarantine_id());
+        // Looks need not be close together: a quarantine that is begun anew in between has another id.
+        self.watch = quarantine.map(|id| match self.watch {
+            Some((watched, since)) if watched == id => (id, since),
+            _ => (id, now),
+        });
+        match &judgement {
+            Judgement::Forgetful(forgot) => self.forgot = Some(*forgot),
+            Judgement::Ours(State::Admitted) => self.forgot = None,
+            _ => {}
+        }
+        if probe.changed {
+            self.asked_for = None;
+        }
+        self.run_id = Some(probe.identity.run_id().to_owned());
+        self.doubted = false;
+        self.seen = Some(Seen { probe, judgement, at: now });
+    }
+
+    /// Why the node has no mark, as far as this client has known the node before.
+    fn why_without_mark(&self, run_id: &str) -> Forgot {
+        match &self.run_id {
+            None => Forgot::Mark,
+            Some(before) if before != run_id => Forgot::Run,
+            Some(_) if self.had_mark => Forgot::Flush,
+            // Nobody has been able to write one since the last look.
+            Some(_) => self.forgot.unwrap_or(Forgot::Mark),
+        }
+    }
+
+    /// For how long the quarantine `id` has been watched.
+    pub(super) fn watched(&self, id: u64, now: Time) -> Duration {
+        self.watch
+            .filter(|(watched, _)| *watched == id)
+            .map_or(Duration::ZERO, |(_, since)| now.since(since))
+    }
+
+    pub(super) fn skip_quarantine(&mut self) -> bool {
+        self.skip = self.watch.filter(|_| self.seen.is_some()).map(|(id, _)| id);
+        self.skip.is_some()
+    }
+
+    /// The mark of this client's configuration for the server that was looked at.
+    pub(super) fn mark(&self, probe: &Probe, noted: Noted, state: State) -> Mark {
+        let configuration = self.configuration.clone();
+        Mark { configuration, identity: probe.identity.clone(), noted, state }
+    }
+}

@@ -1,0 +1,193 @@
+//! One look at a node, and what it says about whether the node may grant locks.
+
+use super::super::clocks::Offset;
+use super::super::mark::{Configuration, Identity, Mark, State};
+
+/// What the admission script has answered: the node as it was in one moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Probe {
+    /// The change that was asked for has been made.
+    pub(crate) changed: bool,
+    pub(crate) role: Role,
+    pub(crate) identity: Identity,
+    /// The server has an earlier replication id: it was promoted, and took over another one's data.
+    pub(crate) promoted: bool,
+    /// The node's own clock.
+    pub(crate) clock: Offset,
+    /// What is at the mark's key; `None` if nothing is.
+    pub(crate) mark: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    Master,
+    Replica,
+    Cluster,
+}
+
+/// Why a node may have forgotten locks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Forgot {
+    /// It has no mark: it is new, lost its data, or was flushed.
+    Mark,
+    /// It had a mark, in the same run of the server: it was flushed, or the mark was deleted.
+    Flush,
+    /// It is another run of the server than the mark is of, or than was seen before. Even with its data
+    /// back, the last of it may be missing.
+    Run,
+    /// Its clock was set forward, so that keys have ended too early.
+    Clock,
+    /// The server was promoted: it has what had reached it as a replica, which need not be all.
+    Promotion,
+}
+
+/// What a look means to clients of one configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Judgement {
+    /// No master: writes nothing, or forgets it again.
+    Replica,
+    /// Mark and locks would be on different servers.
+    Cluster,
+    /// The mark belongs to clients with another configuration, if it can be read at all.
+    Foreign(Option<Configuration>),
+    /// Locks that were there may be gone.
+    Forgetful(Forgot),
+    /// Ours, under the replication id that the server had before. Nothing was forgotten: the id
+    /// changes as well when a first replica comes, or some time after the last one has left.
+    Renamed(State),
+    /// Ours, and the clock is not where the mark says. No key of it ends too early for that, but from
+    /// now on the mark would hide a step.
+    Moved(State),
+    /// Ours.
+    Ours(State),
+}
+
+impl Judgement {
+    pub(super) fn of(probe: &Probe, ours: &Configuration) -> Self {
+        match probe.role {
+            Role::Replica => return Self::Replica,
+            Role::Cluster => return Self::Cluster,
+            Role::Master => {}
+        }
+        let Some(text) = &probe.mark else { return Self::Forgetful(Forgot::Mark) };
+        let Some(mark) = Mark::parse(text) else { return Self::Foreign(None) };
+        // Before the run id: what a restart has left of other clients' mark still says that they are
+        // there. They may hold locks for longer than we would wait, and go on renewing them.
+        if mark.configuration != *ours {
+            return Self::Foreign(Some(mark.configuration));
+        }
+        if mark.identity.run_id() != probe.identity.run_id() {
+            return Self::Forgetful(Forgot::Run);
+        }
+        if mark.identity == probe.identity {
+            return Self::Ours(mark.state);
+        }
+        if probe.promoted {
+            return Self::Forgetful(Forgot::Promotion);
+        }
+        Self::Renamed(mark.state)
+    }
+
+    /// Whether the node's mark could be read, and is not somebody else's.
+    pub(super) const fn is_readable(&self) -> bool {
+        matches!(self, Self::Forgetful(_) | Self::Renamed(_) | Self::Moved(_) | Self::Ours(_))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::super::Time;
+    use super::super::super::mark::Noted;
+    use super::*;
+
+    fn configuration() -> Configuration {
+        Configuration {
+            set_name: "default".to_owned(),
+            nodes: 3,
+            max_ttl: Duration::from_secs(30),
+            clock_tolerance: Duration::from_millis(100),
+            quarantine: true,
+            index: None,
+        }
+    }
+
+    fn identity(run: &str, repl: &str) -> Identity {
+        Identity::new(run, repl).expect("ids")
+    }
+
+    fn mark(configuration: Configuration, run: &str, repl: &str, state: State) -> Option<String> {
+        let identity = identity(run, repl);
+        let noted = Noted { ahead_ms: 0, at_ms: 0 };
+        Some(Mark { configuration, identity, noted, state }.to_string())
+    }
+
+    /// A look at the run `r2` with the replication id `p2`.
+    fn probe(role: Role, promoted: bool, mark: Option<String>) -> Probe {
+        let identity = identity("r2", "p2");
+        let clock = Offset::new(0, Time::default(), Time::default());
+        Probe { changed: false, role, identity, promoted, clock, mark }
+    }
+
+    #[test]
+    fn each_rule() {
+        let ours = |run, repl, state| mark(configuration(), run, repl, state);
+        let larger = Configuration { max_ttl: Duration::from_secs(60), ..configuration() };
+        let theirs = |run| mark(larger.clone(), run, "p2", State::Admitted);
+        let foreign = Judgement::Foreign(Some(larger.clone()));
+        let quarantined = State::Quarantined { until_ms: Some(5), id: 1 };
+        let (admitted, master) = (State::Admitted, Role::Master);
+        let forgot = Judgement::Forgetful;
+        for (name, role, promoted, mark, judgement) in [
+            ("ours", master, false, ours("r2", "p2", admitted), Judgement::Ours(admitted)),
+            ("ours", master, true, ours("r2", "p2", admitted), Judgement::Ours(admitted)),
+            ("joined", master, false, ours("r2", "p2", quarantined), Judgement::Ours(quarantined)),
+            ("no mark", master, false, None, forgot(Forgot::Mark)),
+            ("restarted", master, false, ours("r1", "p2", admitted), forgot(Forgot::Run)),
+            ("restarted", master, true, ours("r1", "p1", quarantined), forgot(Forgot::Run)),
+            ("promoted", master, true, ours("r2", "p1", admitted), forgot(Forgot::Promotion)),
+            ("promoted", master, true, ours("r2", "p1", quarantined), forgot(Forgot::Promotion)),
+            (
+                "replica came",
+                master,
+                false,
+                ours("r2", "p1", admitted),
+                Judgement::Renamed(admitted),
+            ),
+            (
+                "replica came",
+                master,
+                false,
+                ours("r2", "p1", quarantined),
+                Judgement::Renamed(quarantined),
+            ),
+            ("other clients'", master, false, theirs("r2"), foreign.clone()),
+            ("other clients' of an earlier run", master, false, theirs("r1"), foreign),
+            ("no mark at all", master, false, Some("list".to_owned()), Judgement::Foreign(None)),
+            ("empty", master, false, Some(String::new()), Judgement::Foreign(None)),
+            ("replica", Role::Replica, false, ours("r2", "p2", admitted), Judgement::Replica),
+            ("cluster", Role::Cluster, false, ours("r2", "p2", admitted), Judgement::Cluster),
+        ] {
+            let judged = Judgement::of(&probe(role, promoted, mark), &configuration());
+            assert_eq!(judged, judgement, "{name}");
+        }
+    }
+
+    #[test]
+    fn every_part_of_the_configuration_counts() {
+        let others = [
+            Configuration { set_name: "other".to_owned(), ..configuration() },
+            Configuration { nodes: 5, ..configuration() },
+            Configuration { max_ttl: Duration::from_millis(29_999), ..configuration() },
+            Configuration { clock_tolerance: Duration::from_millis(99), ..configuration() },
+            Configuration { quarantine: false, ..configuration() },
+            Configuration { index: Some(0), ..configuration() },
+        ];
+        for other in others {
+            let mark = mark(other.clone(), "r2", "p2", State::Admitted);
+            let judged = Judgement::of(&probe(Role::Master, false, mark), &configuration());
+            assert_eq!(judged, Judgement::Foreign(Some(other)));
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! Attempts: told cases, and properties over every order of answers.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::*;
+
+const TTL: Duration = Duration::from_secs(10);
+
+fn at(ms: u64) -> Time {
+    Time::from_start(Duration::from_millis(ms))
+}
+
+fn attempt(nodes: usize) -> Attempt {
+    Attempt::new(nodes, at(0), at(200), TTL, Allowance::FOR_DRIFT)
+}
+
+fn sent_to_all(nodes: usize) -> Attempt {
+    let mut attempt = attempt(nodes);
+    (0..nodes).for_each(|node| assert!(attempt.sending(node, Via::unfenced(1), at(0))));
+    attempt
+}
+
+#[test]
+fn told_cases() {
+    let mut attempt = sent_to_all(1);
+    let mut case = "";
+    let mut steps = 0;
+    for line in include_str!("testdata/attempt.txt").lines() {
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        if let Some(name) = line.strip_prefix("case ") {
+            case = name;
+            continue;
+        }
+        let (input, expected) = line.split_once("->").expect("input -> expected");
+        let words: Vec<_> = input.split_whitespace().collect();
+        let said = step(&mut attempt, &words);
+        assert_eq!(said, expected.trim(), "case \"{case}\", step \"{}\"", input.trim());
+        steps += 1;
+    }
+    assert!(steps > 100, "the cases were not read");
+}
+
+fn step(attempt: &mut Attempt, words: &[&str]) -> String {
+    let number = |i: usize| words[i].parse::<u64>().expect("a number");
+    let node = || usize::try_from(number(1)).expect("small");
+    match words[0] {
+        "nodes" => *attempt = sent_to_all(node()),
+        "quiet" => *attempt = self::attempt(node()),
+        // Each over a connection of its own.
+        "send" => {
+            let via = Via::unfenced(number(2) + 2);
+            return yes_or_no(attempt.sending(node(), via, at(number(2))));
+        }
+        "granted" => attempt.vote(node(), Vote::Granted(number(2))),
+        "refused" if words[2] == "forever" => attempt.vote(node(), Vote::Refused(None)),
+        "refused" => {
+            attempt.vote(node(), Vote::Refused(Some(Duration::from_millis(number(2)))));
+        }
+        "not-admitted" => attempt.vote(node(), Vote::NotAdmitted),
+        "wrong-kind" => attempt.vote(node(), Vote::WrongKind),
+        "spent" => attempt.vote(node(), Vote::Spent),
+        "no-number" => attempt.vote(node(), Vote::NoNumber),
+        "rejected" => attempt.fail(node(), Failure::Rejected),
+        "write-back" => {
+            let number = attempt.number_to_write_back();
+            return number.map_or_else(|| "nothing".to_owned(), |number| number.to_string());
+        }
+        "written-back" => attempt.written_back(),
+        "failed" => attempt.fail(node(), Failure::Unknown),
+        "expire" => attempt.expire(),
+        "conclude" => return conclusion(attempt.conclude(at(number(1))), at(number(1))),
+        "close" => return cleanups(&attempt.close(0)),
+        other => panic!("unknown input {other}"),
+    }
+    if attempt.decided() { "decided" } else { "pending" }.to_owned()
+}
+
+fn yes_or_no(yes: bool) -> String {
+    if yes { "yes" } else { "no" }.to_owned()
+}
+
+fn conclusion(conclusion: Conclusion, now: Time) -> String {
+    match conclusion {
+        Conclusion::Won { valid_until, number } => {
+            format!("won for {}, number {number}", valid_until.since(now).as_millis())
+        }
+        Conclusion::Unconfirmed => "unconfirmed".to_owned(),
+        Conclusion::Spent => "spent".to_owned(),
+        Conclusion::NoNumber => "no number".to_owned(),
+        Conclusion::Rejected => "rejected".to_owned(),
+        Conclusion::TooLate => "too late".to_owned(),
+        Conclusion::Held { remaining: Some(remaining) } => {
+            format!("held {}", remaining.as_millis())
+        }
+        Conclusion::Held { remaining: None } => "held".to_owned(),
+        Conclusion::WrongKind => "wrong kind".to_owned(),
+        Conclusion::NotAdmitted => "not admitted".to_owned(),
+        Conclusion::Unreachable => "unreachable".to_owned(),
+    }
+}
+
+fn cleanups(cleanups: &[Cleanup]) -> String {
+    let shown = cleanups.iter().map(|cleanup| {
+        assert!(cleanup.granted || cleanup.in_flight, "a cleanup without a reason");
+        format!("{}{}", cleanup.node, if cleanup.in_flight { "?" } else { "" })
+    });
+    shown.collect::<Vec<_>>().join(" ")
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Said {
+    Vote(Vote),
+    Failed,
+    Nothing,
+}
+
+fn any_answer() -> impl Strategy<Value = Said> {
+    prop_oneof![
+        4 => (0_u64..100).prop_map(|number| Said::Vote(Vote::Granted(number))),
+        2 => (1_u64..1_000).prop_map(|ms| Said::Vote(Vote::Refused(Some(Duration::from_millis(ms))))),
+        1 => Just(Said::Vote(Vote::NotAdmitted)),
+        1 => Just(Said::Vote(Vote::WrongKind)),
+        1 => Just(Said::Vote(Vote::Spent)),
+        1 => Just(Said::Vote(Vote::NoNumber)),
+        2 => Just(Said::Failed),
+        1 => Just(Said::Nothing),
+    ]
+}
+
+/// The answers of one to nine nodes, in any order.
+fn answers_in_any_order() -> impl Strategy<Value = Vec<(usize, Said)>> {
+    prop::collection::vec(any_answer(), 1..10)
+        .prop_map(|answers| answers.into_iter().enumerate().collect::<Vec<_>>())
+        .prop_shuffle()
+}
+
+fn tell(attempt: &mut Attempt, node: usize, said: Said) {
+    match said {
+        Said::Vote(vote) => attempt.vote(node, vote),
+        Said::Failed => attempt.fail(node, Failure::Unknown),
+        Said::Nothing => {}
+    }
+}
+
+/// Whether it was won, once its number was written back.
+fn won(attempt: &mut Attempt) -> bool {
+    if attempt.number_to_write_back().is_some() {
+        attempt.written_back();
+    }
+    matches!(attempt.conclude(at(10)), Conclusion::Won { .. })
+}
+
+fn granted(said: Said) -> bool {
+    matches!(said, Said::Vote(Vote::Granted(_)))
+}
+
+proptest! {
+    /// Whatever the order: won with a majority of grants and only then, and never unsettled once all
+    /// nodes have spoken.
+    #[test]
+    fn the_verdict_is_the_majoritys(answers in answers_in_any_order()) {
+        let nodes = answers.len();
+        let mut attempt = sent_to_all(nodes);
+        answers.iter().for_each(|&(node, said)| tell(&mut attempt, node, said));
+        let grants = answers.iter().filter(|(_, said)| granted(*said)).count();
+        let silent = answers.iter().filter(|(_, said)| *said == Said::Nothing).count();
+        if silent > 0 && !attempt.decided() {
+            attempt.expire();
+        }
+        let won = won(&mut attempt);
+        prop_assert_eq!(won, grants > nodes / 2);
+        prop_assert!(silent > 0 || attempt.decided());
+    }
+
+    /// A verdict that is told is never taken back by later answers.
+    #[test]
+    fn the_verdict_is_final(answers in answers_in_any_order()) {
+        let mut attempt = sent_to_all(answers.len());
+        let mut told = None;
+        for &(node, said) in &answers {
+            tell(&mut attempt, node, said);
+            if attempt.decided() {
+                let won = won(&mut attempt);
+                prop_assert_eq!(*told.get_or_insert(won), won);
+            }
+        }
+    }
+
+    /// Whatever the nodes answered, and in whatever order: a lock that was won without a further round
+    /// has a number that some majority has nothing above, and that a majority knows.
+    #[test]
+    fn a_number_is_known_to_a_majority(answers in answers_in_any_order()) {
+        let needed = answers.len() / 2 + 1;
+        let mut attempt = sent_to_all(answers.len());
+        let mut numbers = Vec::new();
+        for &(node, said) in &answers {
+            tell(&mut attempt, node, said);
+            if let Said::Vote(Vote::Granted(number)) = said {
+                numbers.push(number);
+            }
+            if let Conclusion::Won { number, .. } = attempt.conclude(at(10)) {
+                prop_assert!(numbers.iter().filter(|answer| **answer <= number).count() >= needed);
+                prop_assert!(numbers.iter().filter(|answer| **answer >= number).count() >= needed);
+            }
+        }
+    }
+
+    /// Whenever it is given up: exactly the nodes that did not say "no" are cleaned up, and those
+    /// that were not asked are left alone.
+    #[test]
+    fn every_node_that_may_hold_a_key_is_cleaned_up(
+        answers in answers_in_any_order(), asked in 0_usize..10, heard in 0_usize..10,
+    ) {
+        let mut attempt = attempt(answers.len());
+        let asked = answers.len().min(asked);
+        for &(node, _) in &answers[..asked] {
+            prop_assert!(attempt.sending(node, Via::unfenced(1), at(0)));
+        }
+        let heard = asked.min(heard);
+        answers[..heard].iter().for_each(|&(node, said)| tell(&mut attempt, node, said));
+
+        let cleaned: Vec<_> = attempt.close(0).iter().map(|cleanup| cleanup.node).collect();
+        for (i, &(node, said)) in answers.iter().enumerate() {
+            let said_no = i < heard && matches!(said, Said::Vote(_)) && !granted(said);
+            prop_assert_eq!(cleaned.contains(&node), i < asked && !said_no, "node {}", node);
+        }
+    }
+}
+
+#[test]
+fn a_copy_that_did_not_run_needs_no_release() {
+    let mut attempt =
+        Attempt::new(3, Time::default(), at(200), Duration::from_secs(10), Allowance::FOR_DRIFT);
+    for node in 0..3 {
+        assert!(attempt.sending(node, Via::unfenced(1), at(0)));
+    }
+    attempt.unsent(0);
+    attempt.unsent(1);
+    assert!(attempt.sending(1, Via::unfenced(2), at(1)));
+    attempt.vote(1, Vote::Refused(None));
+    let cleanups: Vec<_> = attempt.close(0).iter().map(|cleanup| cleanup.node).collect();
+    assert_eq!(cleanups, [2], "of the third nobody knows");
+}
+
+/// A node whose mark has changed between two copies does not say that the first one took the lock there.
+#[test]
+fn a_node_that_admits_nobody_any_more_is_given_back_what_an_earlier_copy_may_have_taken() {
+    let mut attempt = sent_to_all(3);
+    assert!(attempt.sending(1, Via { connection: 2, fenced: true }, at(1)));
+    (0..3).for_each(|node| attempt.vote(node, Vote::NotAdmitted));
+    let given_back: Vec<_> = attempt.close(0).iter().map(|cleanup| cleanup.node).collect();
+    assert_eq!(given_back, [1]);
+}

@@ -1,0 +1,353 @@
+//! What a call makes of others who want the same lock: how long it sleeps, and whom it asks first.
+
+use std::time::Duration;
+
+use super::{Backoff, Mechanism, WakeReason};
+
+/// How often a lock is looked at whose release would be told: the most that a lost message costs, if the
+/// longest pause is not longer.
+const POLL: Duration = Duration::from_secs(1);
+
+/// Who would be next is left that time, or what an attempt takes, before those behind it try; and so many
+/// of them at most are waited for.
+const SLOT: Duration = Duration::from_micros(200);
+const LONGEST_SLOT: Duration = Duration::from_millis(2);
+const MOST_SLOTS: u32 = 8;
+
+/// Contenders that have split the nodes among them, or are woken together again and again, try again
+/// within that time; twice as long with each try in vain, up to the most.
+const SPREAD: Duration = Duration::from_micros(500);
+const MOST_SPREAD: Duration = Duration::from_millis(4);
+
+/// So many split votes in a row are followed by another try almost at once. If there are more, it is
+/// somebody who holds the lock, on other nodes than those that grant it.
+const QUICK_TRIES: u32 = 3;
+
+/// How long to wait for a majority to tell of a release, once that node has that refused alone; and up to
+/// half as long again, apart from each other. Twice as long each further time, so many times at most: the
+/// word may be of somebody who got that node only, while the holder keeps the others.
+const DOUBT: Duration = Duration::from_millis(5);
+const MOST_DOUBTS: u32 = 5;
+
+/// How much longer than the last attempt a node may take that is asked alone, and how long at least.
+const PATIENCE: u32 = 4;
+const LEAST_PATIENCE: Duration = Duration::from_millis(20);
+
+/// What the attempts of one call have shown.
+#[derive(Debug)]
+pub(crate) struct Contention {
+    /// Attempts that begin with one node are allowed.
+    ordered: bool,
+    /// A release would be told by enough nodes.
+    covered: bool,
+    /// Attempts in a row that some node granted.
+    splits: u32,
+    /// Attempts in a row that were made since nodes are listened to again.
+    woken: u32,
+    /// Releases in a row that were told by too few.
+    doubted: u32,
+    /// Releases that were told since the wait began.
+    seen: u32,
+    /// How many of them are for others, who waited before.
+    expected: u32,
+    elders_first: bool,
+    /// The next attempt begins with one node.
+    begins_alone: bool,
+    /// How long the last attempt took.
+    took: Duration,
+}
+
+impl Contention {
+    pub(crate) fn new(ordered: bool) -> Self {
+        Self {
+            ordered: ordered && Mechanism::OrderedTries.is_on(),
+            covered: false,
+            splits: 0,
+            woken: 0,
+            doubted: 0,
+            seen: 0,
+            expected: 0,
+            elders_first: Mechanism::EldersFirst.is_on(),
+            begins_alone: false,
+            took: Duration::ZERO,
+        }
+    }
+
+    /// An attempt `took` so long and was in vain, although some nodes granted it (`split`); whether the
+    /// release would be told (`covered`).
+    pub(crate) const fn tried(&mut self, split: bool, took: Duration, covered: bool) {
+        self.splits = if split { self.splits.saturating_add(1) } else { 0 };
+        self.begins_alone = split;
+        self.took = took;
+        self.covered = covered;
+    }
+
+    /// How long to wait, if nothing is told meanwhile, after `tries` of them; `random` is in `0.0..1.0`.
+    pub(crate) fn pause(&self, backoff: Backoff, tries: u32, random: f64) -> Duration {
+        if (1..=QUICK_TRIES).contains(&self.splits) {
+            spread(self.splits, random)
+        } else if self.covered {
+            // Apart from each other, for all of them are woken together.
+            POLL.max(backoff.max).mul_f64(0.75 + random.clamp(0.0, 1.0) / 4.0)
+        } else {
+            backoff.pause(tries, random)
+        }
+    }
+
+    /// Others of this process have waited for the lock a moment ago, so it is likely to be held, or wanted.
+    pub(crate) const fn is_contended(&mut self) {
+        self.begins_alone = true;
+    }
+
+    /// Whether the next attempt is to begin with one node.
+    pub(crate) const fn begins_alone(&self) -> bool {
+        self.ordered && self.begins_alone
+    }
+
+    /// The wait begins, behind so many `others`: the first of them has the lock, or is about to.
+    pub(crate) fn expects(&mut self, others: u32) {
+        self.expected = if self.elders_first { others.saturating_sub(1) } else { 0 };
+    }
+
+    /// How long to wait after `cue`, lest everybody who was woken asks at one instant, and again.
+    ///
+    /// Whoever had the lock before, and was told then how many others wait, leaves it to them first: it
+    /// tries a moment later, the longer the more of them are still to come. If they are gone, that moment
+    /// is lost. Whoever does not know of others tries at once.
+    pub(crate) fn woken(&mut self, wake_reason: WakeReason, random: f64) -> Duration {
+        if wake_reason == WakeReason::Listening {
+            let pause = if self.woken == 0 { Duration::ZERO } else { spread(self.woken, random) };
+            self.woken = self.woken.saturating_add(1);
+            return pause;
+        }
+        self.begins_alone = true;
+        let part = random.clamp(0.0, 1.0) / 2.0;
+        let ahead = self.expected.saturating_sub(self.seen).min(MOST_SLOTS);
+        let slot = self.took.clamp(SLOT, LONGEST_SLOT);
+        let slots = if ahead == 0 { 0.0 } else { f64::from(ahead) + part };
+        let turn = slot.mul_f64(slots);
+        if wake_reason == WakeReason::Perhaps {
+            let doubt = DOUBT * 2_u32.pow(self.doubted);
+            self.doubted = MOST_DOUBTS.min(self.doubted + 1);
+            return turn + doubt.mul_f64(1.0 + part);
+        }
+        self.doubted = 0;
+        self.seen = self.seen.saturating_add(1);
+        turn
+    }
+
+    /// The wait has ended with its time, and without a cue.
+    pub(crate) const fn slept(&mut self) {
+        self.woken = 0;
+        // Not between the quick tries after a split vote, which may be what that word has led to.
+        if self.splits == 0 {
+            self.doubted = 0;
+        }
+    }
+
+    /// The node that the next attempt asks alone at first: of those that answered the last one, or can be
+    /// expected to answer, and are heard (`relies_on`), the first in `order`. `None`: it asks all of them.
+    ///
+    /// It costs a second round trip. But if many are woken by one release, one node decides among them,
+    /// with one request each; asked all at once, the nodes would be shared out so that nobody gets enough.
+    pub(crate) fn begins_with(
+        &self,
+        order: &[usize],
+        relies_on: impl Fn(usize) -> bool,
+    ) -> Option<usize> {
+        let alone = self.begins_alone() && order.len() > 1;
+        order.iter().copied().find(|node| alone && relies_on(*node))
+    }
+
+    /// How long that node may take before the others are asked all the same: it may have begun to hang.
+    pub(crate) fn patience(&self) -> Duration {
+        self.took.saturating_mul(PATIENCE).max(LEAST_PATIENCE)
+    }
+}
+
+fn spread(times: u32, random: f64) -> Duration {
+    let most = SPREAD.saturating_mul(2_u32.saturating_pow(times.min(10))).min(MOST_SPREAD);
+    most.mul_f64(random.clamp(0.0, 1.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::without;
+    use super::*;
+
+    const BACKOFF: Backoff =
+        Backoff { min: Duration::from_millis(10), max: Duration::from_millis(100) };
+    const MOMENT: Duration = Duration::from_millis(1);
+
+    fn contention() -> Contention {
+        Contention::new(true)
+    }
+
+    #[test]
+    fn a_lock_whose_release_is_told_is_looked_at_rarely() {
+        let mut contention = contention();
+        contention.tried(false, MOMENT, false);
+        assert_eq!(contention.pause(BACKOFF, 9, 1.0), BACKOFF.max);
+        contention.tried(false, MOMENT, true);
+        assert_eq!(contention.pause(BACKOFF, 9, 1.0), POLL);
+        assert_eq!(contention.pause(BACKOFF, 9, 0.0), POLL * 3 / 4);
+        let rarely = Backoff { max: POLL * 9, ..BACKOFF };
+        assert_eq!(contention.pause(rarely, 9, 1.0), POLL * 9, "the user's word counts");
+    }
+
+    #[test]
+    fn after_a_split_vote_the_tries_are_quick_and_ordered_and_soon_not_quick_any_more() {
+        let mut contention = contention();
+        for _ in 0..QUICK_TRIES {
+            contention.tried(true, MOMENT, true);
+            assert!(contention.pause(BACKOFF, 1, 1.0) <= MOST_SPREAD);
+            assert_eq!(contention.begins_with(&[2, 0, 1], |_| true), Some(2));
+        }
+        contention.tried(true, MOMENT, true);
+        assert_eq!(contention.pause(BACKOFF, 1, 1.0), POLL);
+        contention.tried(false, MOMENT, false);
+        assert_eq!(contention.begins_with(&[2, 0, 1], |_| true), None, "it is held, by one");
+        contention.tried(true, MOMENT, true);
+        assert!(contention.pause(BACKOFF, 1, 1.0) <= MOST_SPREAD, "counted anew");
+    }
+
+    #[test]
+    fn who_is_woken_by_a_release_begins_with_a_node_that_answers() {
+        let mut contention = contention();
+        contention.tried(false, MOMENT, true);
+        contention.woken(WakeReason::Listening, 0.5);
+        assert_eq!(contention.begins_with(&[2, 0, 1], |_| true), None, "nothing was released");
+        contention.woken(WakeReason::Released, 0.5);
+        assert_eq!(contention.begins_with(&[2, 0, 1], |node| node != 2), Some(0));
+        assert_eq!(contention.begins_with(&[2, 0, 1], |_| false), None);
+        assert_eq!(contention.begins_with(&[0], |_| true), None, "there are no others");
+        let mut all_at_once = Contention::new(false);
+        all_at_once.tried(true, MOMENT, true);
+        assert_eq!(all_at_once.begins_with(&[2, 0, 1], |_| true), None);
+    }
+
+    /// Three contenders, each of them nearest to another node, try again and again at one instant. How
+    /// many rounds it takes until one of them has a majority of the three nodes, if ten are enough.
+    fn rounds() -> Option<usize> {
+        let mut contenders = [(); 3].map(|()| Contention::new(true));
+        (1..=10).find(|_| {
+            let first = contenders.each_ref().map(|one| one.begins_with(&[0, 1, 2], |_| true));
+            // Who comes to a node first, of those that ask it at once, is granted.
+            let nearest = |node: usize, asks: &dyn Fn(usize) -> bool| {
+                (0..3).map(|i| (node + i) % 3).find(|contender| asks(*contender))
+            };
+            let mut winners = [0, 1, 2].map(|node| {
+                nearest(node, &|contender| first[contender].is_none_or(|first| first == node))
+            });
+            // Who has its first one asks the others, which are free.
+            for (contender, first) in first.iter().enumerate() {
+                if first.is_some_and(|node| winners[node] == Some(contender)) {
+                    winners.iter_mut().for_each(|winner| *winner = winner.or(Some(contender)));
+                }
+            }
+            let votes =
+                [0, 1, 2].map(|one| winners.iter().filter(|won| **won == Some(one)).count());
+            for (contention, votes) in contenders.iter_mut().zip(votes) {
+                contention.tried(votes > 0, MOMENT, false);
+            }
+            votes.iter().any(|votes| *votes >= 2)
+        })
+    }
+
+    /// The tooth: all at once, and far apart, they share the nodes out for ever.
+    #[test]
+    fn one_node_decides_among_contenders_and_without_that_nobody_does() {
+        assert_eq!(rounds(), Some(2), "the first vote is split");
+        assert_eq!(without(&[Mechanism::OrderedTries], rounds), None);
+    }
+
+    #[test]
+    fn subscriptions_that_come_and_go_do_not_make_a_waiter_spin() {
+        let mut contention = contention();
+        assert_eq!(contention.woken(WakeReason::Listening, 1.0), Duration::ZERO);
+        let pauses = [(); 5].map(|()| contention.woken(WakeReason::Listening, 1.0));
+        assert_eq!(pauses, [1, 2, 4, 4, 4].map(Duration::from_millis));
+        contention.slept();
+        assert_eq!(contention.woken(WakeReason::Listening, 1.0), Duration::ZERO);
+    }
+
+    #[test]
+    fn who_knows_of_others_lets_them_go_first() {
+        let mut contention = contention();
+        contention.expects(1);
+        assert_eq!(
+            contention.woken(WakeReason::Released, 1.0),
+            Duration::ZERO,
+            "it was the other one's"
+        );
+        contention.tried(false, MOMENT, true);
+        contention.expects(5);
+        let doubt = contention.woken(WakeReason::Perhaps, 0.0);
+        assert_eq!(doubt, DOUBT + MOMENT * 4 * 3 / 4, "which takes nobody's turn");
+        let pauses = [(); 5].map(|()| contention.woken(WakeReason::Released, 0.0));
+        assert_eq!(pauses, [3, 2, 1, 0, 0].map(Duration::from_millis));
+        contention.expects(u32::MAX);
+        assert!(
+            contention.woken(WakeReason::Released, 1.0) < Duration::from_millis(9),
+            "they may be gone"
+        );
+    }
+
+    /// Those who are refused by one node alone hear of each other as of the holder.
+    #[test]
+    fn the_word_of_one_node_is_doubted_the_more_the_more_often_it_comes() {
+        let mut contention = contention();
+        let pauses = [(); 7].map(|()| contention.woken(WakeReason::Perhaps, 0.0));
+        assert_eq!(pauses, [5, 10, 20, 40, 80, 160, 160].map(Duration::from_millis));
+        assert_eq!(contention.begins_with(&[2, 0, 1], |_| true), Some(2));
+        contention.woken(WakeReason::Released, 0.0);
+        assert_eq!(
+            contention.woken(WakeReason::Perhaps, 1.0),
+            DOUBT * 3 / 2,
+            "apart from each other"
+        );
+        contention.tried(true, MOMENT, true);
+        contention.slept();
+        assert_eq!(contention.woken(WakeReason::Perhaps, 0.0), DOUBT * 2, "it had one node again");
+        contention.tried(false, MOMENT, true);
+        contention.slept();
+        assert_eq!(contention.woken(WakeReason::Perhaps, 0.0), DOUBT, "that was long ago");
+    }
+
+    /// Eight contenders, each of which comes again at once when it was served. Each release is told to all
+    /// that wait, and goes to the one that tries first; the longest wait, in releases.
+    fn longest_wait() -> u32 {
+        let mut random = 1_u64;
+        let mut chance = move || {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            f64::from((random >> 32) as u32) / f64::from(u32::MAX)
+        };
+        let new = |others| {
+            let mut contention = Contention::new(true);
+            contention.expects(others);
+            contention
+        };
+        let mut waiting = [(); 8].map(|()| new(0));
+        let mut longest = 0;
+        for _ in 0..10_000 {
+            // Who tries at the same time as others is as likely to come first as they are.
+            let tries = |one: &mut Contention, chance: &mut dyn FnMut() -> f64| {
+                one.woken(WakeReason::Released, chance()) + (SLOT / 2).mul_f64(chance())
+            };
+            let at: Vec<_> = waiting.iter_mut().map(|one| tries(one, &mut chance)).collect();
+            let first = (0..8).min_by_key(|i| at[*i]).expect("there are eight");
+            longest = longest.max(waiting[first].seen);
+            waiting[first] = new(7);
+        }
+        longest
+    }
+
+    /// The tooth.
+    #[test]
+    fn without_elders_first_somebody_waits_for_ever_so_long() {
+        let most = longest_wait();
+        assert!(most < 25, "{most}");
+        let without = without(&[Mechanism::EldersFirst], longest_wait);
+        assert!(without > 50, "{without}");
+    }
+}

@@ -1,0 +1,316 @@
+//! What is known of a lock that was granted: until when it is ours, and when to renew it.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::{Allowance, Basis, Mechanism, Time};
+
+/// Why a lock was lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum LossReason {
+    /// Its validity ended: it was not renewed, or too few nodes confirmed that in time.
+    Expired,
+    /// A majority of the nodes has not got our key any more, before its time: somebody deleted it,
+    /// or the nodes lost their data.
+    KeysGone,
+    /// It was held for as long as `max_hold` allows.
+    MaxHold,
+    /// The clocks of most nodes went on further than our own: this machine has stood still, as a virtual
+    /// machine does that is suspended, or those clocks were set. The time of the lock may be over, and
+    /// our own clock does not show it.
+    ClockStoodStill,
+}
+
+/// Half a sentence, for what comes behind "the lock is lost:".
+impl fmt::Display for LossReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Expired => "its validity ended",
+            Self::KeysGone => "its keys were gone from a majority of the nodes before its time",
+            Self::MaxHold => "it was held for as long as max_hold allows",
+            Self::ClockStoodStill => {
+                "the clocks of most nodes went on further than ours, so its time may be over"
+            }
+        })
+    }
+}
+
+/// What holding a lock was agreed to mean.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terms {
+    pub(crate) ttl: Duration,
+    /// Whether the lock is renewed while it is held.
+    pub(crate) renewed: bool,
+    /// The longest that it may be held in all.
+    pub(crate) max_hold: Option<Duration>,
+    /// What its validity is shortened by.
+    pub(crate) allowance: Allowance,
+}
+
+impl Terms {
+    /// These terms, with a TTL no longer than the longest hold needs: the key of a holder that crashed
+    /// is in nobody's way after that.
+    pub(crate) fn ending_with_the_hold(self) -> Self {
+        let needed = self.max_hold.map_or(Duration::MAX, |hold| self.allowance.ttl_lasting(hold));
+        Self { ttl: self.ttl.min(needed), ..self }
+    }
+}
+
+/// What the last thing that was heard of the lock says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Granted, and not renewed yet.
+    Held,
+    /// A majority confirmed the last renewal.
+    Renewed,
+    /// The last renewal was not confirmed. It may have happened all the same, which says nothing:
+    /// the validity stays what it was.
+    Unknown,
+    Lost(LossReason),
+}
+
+/// What to do next about a lease, and when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// Renew it then.
+    Renew(Time),
+    /// Probe it then: it ends.
+    End(Time),
+    /// Nothing any more.
+    Over(LossReason),
+}
+
+/// What came of asking the nodes to let the keys live longer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Renewed {
+    /// Enough nodes confirmed, which makes it valid until then, on that basis.
+    Until(Time, Basis),
+    /// Too few nodes confirmed in time.
+    Unknown,
+    /// So many nodes said that our key is gone that no majority can have it.
+    Gone,
+}
+
+/// The lease of a held lock.
+///
+/// Only a majority that confirms *this* round moves the end of validity; a reply that did not come
+/// changes nothing. Once lost, it stays lost.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lease {
+    terms: Terms,
+    basis: Basis,
+    state: State,
+    valid_until: Time,
+    /// The end that `max_hold` sets.
+    ends_at: Option<Time>,
+    renew_at: Time,
+    /// How much earlier than it is due it is renewed, each time.
+    haste: Duration,
+    /// The longest time any of our keys was asked to live for.
+    longest_ttl: Duration,
+    /// Until when any of them was asked to live.
+    keys_until: Time,
+}
+
+impl Lease {
+    /// A lock that was asked for at `started`, before the first byte was sent, and is valid until
+    /// then.
+    pub(crate) fn new(terms: Terms, basis: Basis, started: Time, valid_until: Time) -> Self {
+        let ends_at = terms.max_hold.map(|max_hold| started.after(max_hold));
+        let mut lease = Self {
+            terms,
+            basis,
+            state: State::Held,
+            valid_until: Time::default(),
+            ends_at,
+            renew_at: Time::default(),
+            haste: Duration::ZERO,
+            longest_ttl: terms.ttl,
+            keys_until: started.after(terms.ttl),
+        };
+        lease.set_valid_until(valid_until);
+        lease
+    }
+
+    /// The same lease, renewed earlier each time, by up to a twelfth of the TTL; `part` is in `0.0..1.0`.
+    /// Locks that were taken at one instant would be renewed at one, again and again, and all others
+    /// would have to wait for that. With a part of its own for each they drift apart.
+    pub(crate) fn jittered(mut self, part: f64) -> Self {
+        self.haste = (self.terms.ttl / 12).mul_f64(part.clamp(0.0, 1.0));
+        self.set_valid_until(self.valid_until);
+        self
+    }
+
+    /// Whether the last renewal was not confirmed.
+    pub(crate) fn is_unknown(&self) -> bool {
+        self.state == State::Unknown
+    }
+
+    /// How much longer the lock is certainly ours; zero once it may be somebody else's.
+    pub(crate) fn remaining(&self, now: Time) -> Duration {
+        match self.state {
+            State::Lost(_) => Duration::ZERO,
+            State::Held | State::Renewed | State::Unknown => self.valid_until.since(now),
+        }
+    }
+
+    /// Why the lock is not ours any more, if that is so. The clock decides, whoever looks first.
+    pub(crate) fn loss(&mut self, now: Time) -> Option<LossReason> {
+        if !matches!(self.state, State::Lost(_)) && self.remaining(now).is_zero() {
+            let by_max_hold = self.ends_at.is_some_and(|ends_at| ends_at <= self.valid_until);
+            let reason = if by_max_hold { LossReason::MaxHold } else { LossReason::Expired };
+            self.state = State::Lost(reason);
+        }
+        match self.state {
+            State::Lost(reason) => Some(reason),
+            State::Held | State::Renewed | State::Unknown => None,
+        }
+    }
+
+    /// Our own clock has stood still, so nobody knows what is left of the validity.
+    pub(crate) fn suspended(&mut self) {
+        if !matches!(self.state, State::Lost(_)) {
+            self.state = State::Lost(LossReason::ClockStoodStill);
+        }
+    }
+
+    /// What the lock rests on.
+    pub(crate) const fn basis(&self) -> Basis {
+        self.basis
+    }
+
+    /// The end of validity, as it is now.
+    pub(crate) const fn valid_until(&self) -> Time {
+        self.valid_until
+    }
+
+    /// How long the keys shall live from `now` on, where `wanted` is asked for: no longer than the
+    /// longest hold needs.
+    pub(crate) fn ttl(&self, wanted: Duration, now: Time) -> Duration {
+        self.ends_at.map_or(wanted, |ends_at| {
+            wanted.min(self.terms.allowance.ttl_lasting(ends_at.since(now)))
+        })
+    }
+
+    /// Until when a node that lost the key may be given it again, if nobody else has taken it since:
+    /// while the lock is certainly ours.
+    pub(crate) fn repair_until(&self) -> Option<Time> {
+        Mechanism::Repair.is_on().then_some(self.valid_until)
+    }
+
+    /// How long ago the validity ended.
+    pub(crate) fn ended_ago(&self, now: Time) -> Duration {
+        now.since(self.valid_until)
+    }
+
+    /// The longest that a key of ours can live on, counted from the last time one was set.
+    pub(crate) const fn longest_ttl(&self) -> Duration {
+        self.longest_ttl
+    }
+
+    /// When to look at this lease again, and for what.
+    pub(crate) fn next(&mut self, now: Time) -> Next {
+        if let Some(reason) = self.loss(now) {
+            return Next::Over(reason);
+        }
+        let worth_it = self.ends_at.is_none_or(|ends_at| self.valid_until < ends_at);
+        if self.terms.renewed && worth_it && self.renew_at < self.valid_until {
+            Next::Renew(self.renew_at)
+        } else {
+            Next::End(self.valid_until)
+        }
+    }
+
+    /// The caller asks for `ttl` from `now` on, which would be valid until `until` at most.
+    ///
+    /// Who asks for less gets less at once: no key is cut short, but the caller said that it will
+    /// not use the lock any longer.
+    pub(crate) fn extending(&mut self, ttl: Duration, now: Time, until: Time) {
+        self.longest_ttl = self.longest_ttl.max(ttl);
+        self.keys_until = self.keys_until.max(now.after(ttl));
+        if until < self.valid_until {
+            self.set_valid_until(until);
+        }
+    }
+
+    /// A round of renewal or extension is over; its last vote that counts came at `now`.
+    ///
+    /// A lease that had ended before is not revived: somebody else may have had the lock since.
+    /// And a validity that is there already, from a longer extension, is not cut.
+    pub(crate) fn renewed(&mut self, renewed: Renewed, now: Time) {
+        if self.loss(now).is_some() && Mechanism::LostStaysLost.is_on() {
+            return;
+        }
+        match renewed {
+            Renewed::Until(until, basis) => {
+                self.state = State::Renewed;
+                // Rounds may overlap: an older one does not take a majority's word back. And a majority's
+                // keys have to live for as long as the lock is said to be valid: an extension in the
+                // fallback may have reached further on the first node alone.
+                if self.basis == Basis::FirstNode && until >= self.valid_until {
+                    self.basis = basis;
+                }
+                self.set_valid_until(until.max(self.valid_until));
+                // However long it is valid: nodes that lost the key have to be found and repaired.
+                let due = now.after((self.terms.ttl / 3).saturating_sub(self.haste));
+                self.renew_at = self.renew_at.min(due);
+            }
+            Renewed::Unknown => {
+                self.state = State::Unknown;
+                self.renew_at = now.after(self.retry_pause());
+                if !Mechanism::UnknownDoesNotExtend.is_on() {
+                    self.set_valid_until(now.after(self.terms.ttl));
+                }
+            }
+            Renewed::Gone => self.state = State::Lost(LossReason::KeysGone),
+        }
+    }
+
+    /// The holder gives the lock back, and somebody else wants it on `terms`, as if it had just been
+    /// granted: whether this lease can pass to that one, in which case it has.
+    ///
+    /// It can while a majority's last word on it was that it is ours, and if the new holder would have
+    /// asked for the same keys. Without renewal it would not: it counts on a TTL from its own start on.
+    /// And keys that were extended beyond what the new holder would ask for would be in everybody's way,
+    /// should it crash.
+    /// Half the TTL has to be left. A renewal is due when a third is gone, so with less left the nodes
+    /// are in trouble, and it is better to ask them anew.
+    pub(crate) fn hand_over(&mut self, terms: Terms, now: Time) -> bool {
+        let same = self.terms.renewed && terms.renewed && self.terms.ttl == terms.ttl;
+        let lost = self.loss(now).is_some();
+        let held = !lost && self.state != State::Unknown && self.basis == Basis::Majority;
+        let keys_left = self.valid_until.since(now) + terms.allowance.clock_tolerance;
+        let enough = keys_left >= terms.ttl / 2;
+        let in_time = self.keys_until <= now.after(terms.ttl);
+        let allowed = (held || !Mechanism::HandOverOnlyWhileHeld.is_on())
+            && (enough || !Mechanism::HandOverNeedsValidity.is_on())
+            && (in_time || !Mechanism::HandOverKeepsToTerms.is_on());
+        if !same || !allowed {
+            return false;
+        }
+        self.state = State::Held;
+        self.terms = terms;
+        self.ends_at = terms.max_hold.map(|max_hold| now.after(max_hold));
+        self.valid_until = self.ends_at.map_or(self.valid_until, |end| end.min(self.valid_until));
+        true
+    }
+
+    /// A renewal is due when a third of the TTL is gone, or somewhat earlier: two more tries have room
+    /// before the end.
+    fn set_valid_until(&mut self, until: Time) {
+        self.valid_until = self.ends_at.map_or(until, |ends_at| until.min(ends_at));
+        // The keys live on for as much longer as clocks may be set.
+        let left = self.terms.ttl * 2 / 3 + self.haste;
+        self.renew_at = until.before(left.saturating_sub(self.terms.allowance.clock_tolerance));
+    }
+
+    /// After a round that was not confirmed: soon, but not at once.
+    fn retry_pause(&self) -> Duration {
+        self.terms.ttl / 20
+    }
+}
+
+#[cfg(test)]
+#[path = "lease_tests.rs"]
+mod tests;

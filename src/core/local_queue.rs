@@ -1,0 +1,302 @@
+//! The line of one process for one name: who asks the nodes, who waits, who is handed the lease.
+//!
+//! Threads of one process that want the same lock need not compete at the nodes. They stand in line,
+//! and only the first one asks. Whoever gives the lock back hands its lease to the next in line, if
+//! that one can use it: that costs no message at all. A process's turn is bounded, so that others get
+//! in.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use super::fencing::LAST_SEQUENCE;
+use super::{Conclusion, Lease, Mechanism, Terms, Time};
+
+/// How long the lease goes from hand to hand within one process, counted from the first time: long
+/// against the pause after it, and short against what a waiter elsewhere takes for being left out.
+const TURN: Duration = Duration::from_millis(100);
+
+/// How long it goes at least where others are known to wait: so long that no more than half of the time
+/// is lost on the way from process to process, if the lock is held shortly.
+const SHORT_TURN: Duration = Duration::from_millis(2);
+
+/// How long a process stays away from the nodes after its turn, if it wants the lock again. Others are
+/// told of the release within about a millisecond, and those who poll do it every few.
+const PAUSE: Duration = Duration::from_millis(4);
+
+/// How often a waiter looks for itself whether it has to do something, should nobody tell it.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// A place in a line, and the lease that was won from there. Never the same twice in one process.
+pub(crate) type QueueTicket = u64;
+
+/// What a caller in line has to do now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// Ask the nodes.
+    Ask,
+    /// Wait to be woken, at most until then, and look again.
+    Wait(Time),
+    /// Give up: somebody of this process has the lock, or is before it.
+    Held,
+}
+
+/// Who has to look again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wake {
+    Nobody,
+    One(QueueTicket),
+    /// All that wait.
+    All,
+}
+
+/// The line for one name. `W` is what the carrier keeps with each caller in it.
+#[derive(Debug)]
+pub(crate) struct LocalQueue<W> {
+    /// In the order in which they came.
+    line: VecDeque<Waiter<W>>,
+    holder: Option<Holder>,
+    word: Word,
+    /// When a holder first left the lock to another one of this process, which has not let go of it
+    /// since. What the first one did with it is its own matter.
+    turn_began: Option<Time>,
+    /// Who was in line by then: of them, the last one to come.
+    turn_is_of: QueueTicket,
+    /// Its turn is over, and others come first until then.
+    away_until: Option<Time>,
+}
+
+#[derive(Debug)]
+struct Waiter<W> {
+    ticket: QueueTicket,
+    terms: Terms,
+    /// It wants to be told at once.
+    once: bool,
+    doing: Doing,
+    with: W,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Doing {
+    /// It asks the nodes, or is about to: nobody hands it anything.
+    Asking,
+    Waiting,
+    /// It was handed the lease, and has not taken it yet.
+    Chosen,
+}
+
+/// The lease that somebody of this process holds.
+#[derive(Clone, Copy, Debug)]
+struct Holder {
+    lease: QueueTicket,
+    handed_over: u64,
+}
+
+/// What the last attempt of anybody in line has shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Word {
+    Nothing,
+    /// The nodes answer, and the lock is somebody's.
+    Held,
+    /// Something else: too few nodes answer, or they grant nothing. It is no use to wait behind
+    /// somebody who cannot get it, so each one asks, and reports what it sees in its own time.
+    Trouble,
+}
+
+impl<W> LocalQueue<W> {
+    pub(crate) fn new() -> Self {
+        Self {
+            line: VecDeque::new(),
+            holder: None,
+            word: Word::Nothing,
+            turn_began: None,
+            turn_is_of: 0,
+            away_until: None,
+        }
+    }
+
+    /// Whether there is nobody whom it concerns.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.line.is_empty() && self.holder.is_none()
+    }
+
+    /// A caller comes who wants the lock on these terms; `once`: now or not at all.
+    pub(crate) fn enter(&mut self, ticket: QueueTicket, terms: Terms, once: bool, with: W) {
+        self.line.push_back(Waiter { ticket, terms, once, doing: Doing::Asking, with });
+    }
+
+    /// What the carrier keeps with that caller.
+    pub(crate) fn with(&mut self, ticket: QueueTicket) -> Option<&mut W> {
+        self.waiter(ticket).map(|waiter| &mut waiter.with)
+    }
+
+    /// What the carrier keeps with all callers in line.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &W> {
+        self.line.iter().map(|waiter| &waiter.with)
+    }
+
+    /// What that caller has to do. The lock is held by somebody of this process, as far as is known
+    /// until then. The answer may change with time, and whenever somebody is to be woken.
+    ///
+    /// Who wants it `once` does not overtake those who wait; but until it is known that there is
+    /// something to wait for, it asks for itself, so that it can tell no quorum from held.
+    pub(crate) fn turn(
+        &mut self,
+        ticket: QueueTicket,
+        held_until: Option<Time>,
+        now: Time,
+    ) -> Turn {
+        let first = self.line.front().is_some_and(|waiter| waiter.ticket == ticket);
+        let (word, away_until) = (self.word, self.away_until.filter(|until| now < *until));
+        let Some(waiter) = self.waiter(ticket) else { return Turn::Held };
+        let wait_until = match held_until.filter(|until| now < *until) {
+            // The first one looks whether the lease is over: that must not depend on anybody.
+            Some(until) => Some(if first { until } else { now.after(LOOK_AGAIN) }),
+            None => match word {
+                Word::Trouble => None,
+                Word::Nothing if waiter.once => None,
+                Word::Nothing | Word::Held if first => away_until,
+                Word::Nothing | Word::Held => Some(now.after(LOOK_AGAIN)),
+            },
+        };
+        match wait_until {
+            None => {
+                waiter.doing = Doing::Asking;
+                Turn::Ask
+            }
+            Some(_) if waiter.once => Turn::Held,
+            Some(until) => {
+                if waiter.doing == Doing::Asking {
+                    waiter.doing = Doing::Waiting;
+                }
+                Turn::Wait(until.min(now.after(LOOK_AGAIN)))
+            }
+        }
+    }
+
+    /// Whether the lock is known to be somebody's, here or elsewhere, so that who has no time left can be
+    /// told so. If not, it asks once more, without any time, and reports what it sees: too few nodes.
+    pub(crate) fn is_held(&self, held_until: Option<Time>, now: Time) -> bool {
+        held_until.is_some_and(|until| now < until) || self.word == Word::Held
+    }
+
+    /// The nodes were asked by somebody in line, who did not get the lock.
+    pub(crate) fn concluded(&mut self, conclusion: Conclusion) -> Wake {
+        let word = match conclusion {
+            Conclusion::Won { .. } | Conclusion::Held { .. } => Word::Held,
+            _ => Word::Trouble,
+        };
+        if self.holder.is_none() {
+            // Others have had their chance.
+            self.turn_began = None;
+        }
+        let before = std::mem::replace(&mut self.word, word);
+        if word == Word::Trouble && before != word { Wake::All } else { Wake::Nobody }
+    }
+
+    /// That caller has got the lock from the nodes. Its ticket names the lease from now on.
+    pub(crate) fn won(&mut self, ticket: QueueTicket) {
+        self.line.retain(|waiter| waiter.ticket != ticket);
+        self.holder = Some(Holder { lease: ticket, handed_over: 0 });
+        self.word = Word::Held;
+        self.away_until = None;
+    }
+
+    /// The holder gives that lease back. Whom it is handed to instead, and the how-manieth that is;
+    /// `None`: nobody, so it has to be given back to the nodes.
+    ///
+    /// Where `others_wait` elsewhere, each of those in line has it once. Who comes later comes after them.
+    pub(crate) fn hand_over(
+        &mut self,
+        lease: QueueTicket,
+        state: &mut Lease,
+        others_wait: bool,
+        now: Time,
+    ) -> Option<(QueueTicket, u64)> {
+        let long = self.turn_is_over(now);
+        let (began, of) = (self.turn_began, self.turn_is_of);
+        let last = self.line.back().map_or(0, |waiter| waiter.ticket);
+        let holder = self.holder.as_mut().filter(|holder| holder.lease == lease)?;
+        // Those who ask the nodes just now do not hear of it.
+        let next = self.line.iter_mut().find(|waiter| waiter.doing == Doing::Waiting)?;
+        let short = others_wait && next.ticket > of;
+        let over = long || short && began.is_some_and(|began| now.since(began) >= SHORT_TURN);
+        if over || !state.hand_over(next.terms, now) {
+            return None;
+        }
+        next.doing = Doing::Chosen;
+        if began.is_none() {
+            (self.turn_began, self.turn_is_of) = (Some(now), last);
+        }
+        holder.handed_over += 1;
+        Some((next.ticket, holder.handed_over))
+    }
+
+    /// That caller was handed a lease, and takes it, if it is still `valid`; otherwise it keeps its
+    /// place.
+    pub(crate) fn take(&mut self, ticket: QueueTicket, valid: bool) {
+        if valid {
+            self.line.retain(|waiter| waiter.ticket != ticket);
+        } else if let Some(waiter) = self.waiter(ticket) {
+            waiter.doing = Doing::Waiting;
+        }
+    }
+
+    /// That caller wants the lock no longer. Whether it was handed the lease meanwhile, and has to
+    /// give it back like a holder; and who has to look again.
+    pub(crate) fn leave(&mut self, ticket: QueueTicket) -> (bool, Wake) {
+        let Some(place) = self.line.iter().position(|waiter| waiter.ticket == ticket) else {
+            return (false, Wake::Nobody);
+        };
+        let left = self.line.remove(place);
+        let chosen = left.is_some_and(|waiter| waiter.doing == Doing::Chosen);
+        let wake = if place == 0 { self.first() } else { Wake::Nobody };
+        (chosen && Mechanism::ChosenWhoLeavesPassesOn.is_on(), wake)
+    }
+
+    /// That lease has been given back to the nodes, or was `lost`. If `others_wait` who are told of it,
+    /// leaving it to them is not a matter of this line: see `Fairness`.
+    pub(crate) fn gone(
+        &mut self,
+        lease: QueueTicket,
+        lost: bool,
+        others_wait: bool,
+        now: Time,
+    ) -> Wake {
+        let over = self.turn_is_over(now);
+        if self.holder.take_if(|holder| holder.lease == lease).is_none() {
+            return Wake::Nobody;
+        }
+        if lost || others_wait {
+            self.turn_began = None;
+        } else if over {
+            self.turn_began = None;
+            self.away_until = Some(now.after(PAUSE));
+        } else if self.turn_began.is_none() {
+            let last = self.line.back().map_or(0, |waiter| waiter.ticket);
+            (self.turn_began, self.turn_is_of) = (Some(now), last);
+        }
+        self.first()
+    }
+
+    fn turn_is_over(&self, now: Time) -> bool {
+        let long = self.turn_began.is_some_and(|began| now.since(began) >= TURN);
+        let often = self.holder.is_some_and(|holder| holder.handed_over >= LAST_SEQUENCE);
+        // More than the sequence holds would be the same token twice.
+        often || long && Mechanism::TurnsEnd.is_on()
+    }
+
+    fn first(&self) -> Wake {
+        self.line.front().map_or(Wake::Nobody, |waiter| Wake::One(waiter.ticket))
+    }
+
+    fn waiter(&mut self, ticket: QueueTicket) -> Option<&mut Waiter<W>> {
+        self.line.iter_mut().find(|waiter| waiter.ticket == ticket)
+    }
+}
+
+#[cfg(test)]
+#[path = "local_queue_model.rs"]
+mod model;
+#[cfg(test)]
+#[path = "local_queue_tests.rs"]
+mod tests;

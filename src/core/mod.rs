@@ -1,0 +1,78 @@
+//! The rules of the protocol, as pure state machines.
+//!
+//! No clock, no thread, no I/O and no Redis in here: time, votes and random numbers come in as
+//! arguments, verdicts and duties come out. Everything outside this folder only carries them, so
+//! that a simulator drives the very code that ships.
+
+mod acquisition;
+pub(crate) mod admission;
+mod attempt;
+mod backoff;
+mod ballot;
+mod basis;
+mod clock_tracker;
+mod clocks;
+mod confirmation;
+mod contention;
+mod duration;
+mod extension;
+mod fairness;
+mod fallback;
+mod fencing;
+#[cfg(test)]
+mod fencing_mutations;
+mod late;
+mod lease;
+mod local_queue;
+#[cfg(test)]
+mod lost_replies;
+pub(crate) mod mark;
+mod mechanisms;
+#[cfg(test)]
+mod mutations;
+mod old_connections;
+mod order;
+mod release;
+mod release_tracker;
+mod rounds;
+pub(crate) mod set_time;
+mod tally;
+mod time;
+mod validity;
+
+pub(crate) use acquisition::{Acquisition, Outcome, Patience, Policy, Step};
+pub(crate) use admission::{
+    Admission, Chance, Change, ClockNews, ClockVerdict, Forgot, Grants, Next as NextProbe,
+    NodeState, Probe, Role,
+};
+pub(crate) use attempt::{Attempt, Cleanup, Conclusion, Vote};
+pub(crate) use backoff::Backoff;
+pub(crate) use ballot::{Ballot, Failure};
+pub(crate) use basis::Basis;
+pub(crate) use clock_tracker::Step as ClockStep;
+pub(crate) use clocks::{Offset, set_time, worth_waiting};
+pub(crate) use confirmation::{ConfirmVote, Confirmation};
+pub(crate) use contention::Contention;
+pub(crate) use duration::{exact, rounded};
+pub(crate) use extension::{Extension, ExtensionVote, Heard};
+pub(crate) use fairness::Fairness;
+pub(crate) use fallback::{Judged, Judgement, News, Quorum, QuorumHealth, waits_for_a_try};
+pub use fencing::FencingToken;
+pub(crate) use fencing::{LARGEST_NUMBER, LastNumbers, proposal};
+pub(crate) use late::{Copies, Late, Repetition, Via};
+pub use lease::LossReason;
+pub(crate) use lease::{Lease, Next, Renewed, Terms};
+pub(crate) use local_queue::{LocalQueue, QueueTicket, Turn, Wake};
+pub(crate) use mark::{Configuration, Identity, Setting};
+pub(crate) use mechanisms::Mechanism;
+#[cfg(test)]
+pub(crate) use mechanisms::without;
+pub(crate) use old_connections::OldConnections;
+pub(crate) use order::asking_order;
+pub(crate) use release::{Release, ReleaseResult, ReleaseVote};
+pub(crate) use release_tracker::{ReleaseTracker, WakeReason};
+pub(crate) use rounds::{OpenRound, Rounds};
+pub(crate) use set_time::SetTime;
+pub(crate) use tally::majority;
+pub(crate) use time::Time;
+pub(crate) use validity::{Allowance, drift};

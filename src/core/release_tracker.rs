@@ -1,0 +1,177 @@
+//! When somebody who waits for a lock should try again: what the nodes have told since the last try.
+
+use super::{Attempt, Mechanism};
+
+/// Why to try again before the time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WakeReason {
+    /// So many nodes say that the lock was given back that a try may win.
+    Released,
+    /// Only now, or once more, enough nodes are listened to: what they said before that went unheard.
+    Listening,
+    /// The node that has refused the last attempt alone tells of a release. The others were not asked, and
+    /// may have told of theirs before that.
+    Perhaps,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Heard {
+    /// The subscription is confirmed.
+    listening: bool,
+    /// It was confirmed before the last attempt began, so that no release since has gone unheard.
+    covered: bool,
+    /// The node was listened to before, and then was not.
+    missed: bool,
+    /// It has told of a release since the last attempt began, or since one was left to others.
+    told: bool,
+    /// It told of the release that was left to others.
+    left: bool,
+    /// It told so before that attempt, which did not ask it.
+    hinted: bool,
+    /// It granted the last attempt, which has been given back since.
+    granted: bool,
+}
+
+/// What one waiter has heard of each node.
+///
+/// A message is a hint and no more: it never grants anything, and if all are lost, the wait ends with
+/// the poll interval.
+#[derive(Debug)]
+pub(crate) struct ReleaseTracker {
+    nodes: Vec<Heard>,
+    /// A subscription was lost and is there again.
+    resubscribed: bool,
+    /// The last attempt was refused by that node alone, and it is not settled when to make the next one.
+    alone: Option<usize>,
+}
+
+impl ReleaseTracker {
+    pub(crate) fn new(nodes: usize) -> Self {
+        Self { nodes: vec![Heard::default(); nodes], resubscribed: false, alone: None }
+    }
+
+    /// An attempt is about to be made. What is told from now on may be news to it.
+    pub(crate) fn attempt_begins(&mut self) {
+        self.resubscribed = false;
+        self.alone = None;
+        for node in &mut self.nodes {
+            node.covered = node.listening;
+            node.hinted = std::mem::take(&mut node.told) | std::mem::take(&mut node.left);
+            node.granted = false;
+        }
+    }
+
+    /// It was in vain, and is given back on those nodes that had granted it. It may have asked one node
+    /// only.
+    pub(crate) fn attempt_ended(&mut self, attempt: &Attempt) {
+        self.alone = attempt.alone();
+        for (i, node) in self.nodes.iter_mut().enumerate() {
+            node.granted = attempt.is_granted_by(i);
+            node.hinted &= self.alone.is_some_and(|alone| alone != i);
+        }
+    }
+
+    /// The release that was told is left to others: the next one is to be told anew. If they do not come,
+    /// and the next attempt finds that it has not reached one node yet, it still holds.
+    fn lets_others(&mut self) {
+        self.alone = None;
+        for node in &mut self.nodes {
+            node.left = std::mem::take(&mut node.told) | std::mem::take(&mut node.hinted);
+        }
+    }
+
+    /// There will be an attempt in a moment because of `cue`, or at another one before.
+    pub(crate) fn waits_after(&mut self, wake_reason: WakeReason) {
+        match wake_reason {
+            // It is the turn of others, who waited for longer. If nobody gives it back until then, perhaps
+            // there is nobody.
+            WakeReason::Released => self.lets_others(),
+            WakeReason::Perhaps => {
+                self.alone = None;
+                for node in &mut self.nodes {
+                    node.told |= std::mem::take(&mut node.hinted);
+                }
+            }
+            WakeReason::Listening => {}
+        }
+    }
+
+    /// The subscription on `node` is confirmed.
+    pub(crate) fn listening(&mut self, node: usize) {
+        let node = &mut self.nodes[node];
+        self.resubscribed |= node.missed;
+        node.listening = true;
+        node.missed = false;
+        // Who does not try again sleeps through a release that came before this.
+        node.covered |= !Mechanism::TryOnceSubscribed.is_on();
+    }
+
+    /// The connection on which `node` was listened to is gone.
+    pub(crate) fn deaf(&mut self, node: usize) {
+        let node = &mut self.nodes[node];
+        node.missed |= node.listening;
+        node.listening = false;
+        node.covered = false;
+    }
+
+    /// `node` tells that it was given the lock back.
+    pub(crate) fn released(&mut self, node: usize) {
+        self.nodes[node].told = true;
+    }
+
+    /// Whether any node has told of a release since the last attempt began, or since one was left to others:
+    /// somebody is there.
+    pub(crate) fn has_heard(&self) -> bool {
+        self.nodes.iter().any(|node| node.told)
+    }
+
+    /// Whether to try again now.
+    pub(crate) fn wake_reason(&self) -> Option<WakeReason> {
+        let told = self.count(|node| node.told);
+        // A holder's releases arrive one after the other: who goes by the first one is refused by the
+        // rest.
+        let free = self.count(|node| node.told || node.granted);
+        let needed = if Mechanism::WakeByMajority.is_on() { self.needed() } else { 1 };
+        // Who was told by the others, and came too early to the node that is asked first.
+        let hinted = self.count(|node| node.told || node.hinted);
+        let answered = self.alone.is_some_and(|alone| self.nodes[alone].told);
+        let listening = self.count(|node| node.listening) >= self.needed();
+        let resubscribed = self.resubscribed && Mechanism::TryOnceSubscribed.is_on();
+        let perhaps = answered && Mechanism::HeedsWhoRefused.is_on();
+        if answered && hinted >= needed || told > 0 && free >= needed {
+            Some(WakeReason::Released)
+        } else if resubscribed || listening && !self.is_covered() {
+            Some(WakeReason::Listening)
+        } else if perhaps {
+            Some(WakeReason::Perhaps)
+        } else {
+            None
+        }
+    }
+
+    /// Whether what `node` tells is heard: who is refused there alone relies on it. Before a majority is
+    /// listened to, nothing is relied on.
+    pub(crate) fn hears(&self, node: usize) -> bool {
+        self.nodes[node].listening || self.count(|node| node.listening) < self.needed()
+    }
+
+    /// Whether a release that lets somebody in is told by enough nodes, so that there is no need to look
+    /// often. Whoever was refused by one node alone relies on that one's word.
+    pub(crate) fn is_covered(&self) -> bool {
+        let heeded = self.alone.filter(|_| Mechanism::HeedsWhoRefused.is_on());
+        heeded.is_none_or(|alone| self.nodes[alone].covered)
+            && self.count(|node| node.covered) >= self.needed()
+    }
+
+    fn needed(&self) -> usize {
+        super::majority(self.nodes.len())
+    }
+
+    fn count(&self, is: impl Fn(&Heard) -> bool) -> usize {
+        self.nodes.iter().filter(|node| is(node)).count()
+    }
+}
+
+#[cfg(test)]
+#[path = "release_tracker_tests.rs"]
+mod tests;

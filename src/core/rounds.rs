@@ -1,0 +1,228 @@
+//! The rounds of extension of one held lock, and their end: no extension follows a release.
+
+use super::{Attempt, Extension, Mechanism, Time};
+
+/// Rounds whose late answers are waited for.
+const OPEN_ROUNDS: usize = 8;
+
+/// A round of extension on its way. Whoever carries its answers keeps it where both they and the
+/// lock's [`Rounds`] reach it.
+pub(crate) trait OpenRound {
+    fn with<R>(&self, f: impl FnOnce(&mut Extension) -> R) -> R;
+}
+
+/// The rounds of extension of one held lock that some node has not answered.
+///
+/// Whoever queues a round asks here first, and whoever ends the lock does so here before the
+/// releases are queued, both under one mutex of the carrier's. A round that went out behind the
+/// release would set the key once more, for nobody.
+#[derive(Debug)]
+pub(crate) struct Rounds<R> {
+    /// The lock has been given back, or was lost.
+    ended: bool,
+    open: Vec<R>,
+    /// The nodes that lost the key when their clocks moved, and have not been found with it since: until
+    /// when that excuses them. It is no longer than a TTL, in which they grant nothing to anybody.
+    moved: Vec<Option<Time>>,
+}
+
+impl<R: OpenRound> Rounds<R> {
+    pub(crate) fn new() -> Self {
+        Self { ended: false, open: Vec::new(), moved: Vec::new() }
+    }
+
+    /// `round` is about to be put to all nodes, for the lock that `attempt` won. `false`: it must
+    /// not be, since the lock has ended.
+    pub(crate) fn begin(&mut self, round: R, attempt: &mut Attempt) -> bool {
+        if self.ended && Mechanism::RenewalStopsBeforeRelease.is_on() {
+            return false;
+        }
+        self.hear(attempt);
+        round.with(|extension| extension.moved_before(&self.moved));
+        // Who has not answered so many rounds will not answer the first of them.
+        let surplus = (self.open.len() + 1).saturating_sub(OPEN_ROUNDS);
+        for round in self.open.drain(..surplus) {
+            // So that no copy goes out of which the lock's end does not know.
+            round.with(Extension::close);
+            attempt.repairs_left(&round.with(|extension| extension.left()));
+        }
+        self.open.push(round);
+        attempt.repairing();
+        true
+    }
+
+    /// Tells `attempt` what the nodes have said of its key since this was last done: which of them
+    /// need a release in the end.
+    pub(crate) fn hear(&mut self, attempt: &mut Attempt) {
+        for round in &self.open {
+            let (news, gone, until) = round
+                .with(|round| (round.news(), round.gone_by_the_clock(), round.valid_at_most()));
+            attempt.repaired(&news);
+            self.moved.resize(news.len(), None);
+            for (node, _) in news.iter().enumerate().filter(|(_, heard)| heard.is_some()) {
+                self.moved[node] = match gone[node] {
+                    Some(true) => self.moved[node].or(Some(until)),
+                    Some(false) => None,
+                    None => self.moved[node],
+                };
+            }
+        }
+        self.open.retain(|round| {
+            let all_told = round.with(|extension| extension.all_told());
+            if all_told {
+                // One that was answered may have been written before, over another connection.
+                attempt.repairs_left(&round.with(|extension| extension.left()));
+            }
+            !all_told
+        });
+    }
+
+    /// The lock is given back, or was lost: no round begins any more, and nothing more is sent for
+    /// those that have. Whether this was the first to end it.
+    pub(crate) fn end(&mut self, attempt: &mut Attempt) -> bool {
+        if std::mem::replace(&mut self.ended, true) {
+            return false;
+        }
+        if Mechanism::RenewalStopsBeforeRelease.is_on() {
+            self.open.iter().for_each(|round| round.with(Extension::close));
+        }
+        self.hear(attempt);
+        for round in self.open.drain(..) {
+            attempt.repairs_left(&round.with(|extension| extension.left()));
+        }
+        true
+    }
+
+    pub(crate) const fn ended(&self) -> bool {
+        self.ended
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::rc::Rc;
+    use std::time::Duration;
+
+    use super::super::{
+        Allowance, Ballot, Basis, ExtensionVote, Failure, Renewed, Time, Via, Vote, without,
+    };
+    use super::*;
+
+    const TTL: Duration = Duration::from_secs(10);
+
+    type Shared = Rc<RefCell<Extension>>;
+
+    impl OpenRound for Shared {
+        fn with<R>(&self, f: impl FnOnce(&mut Extension) -> R) -> R {
+            f(&mut self.borrow_mut())
+        }
+    }
+
+    fn round() -> Shared {
+        let (start, by) = (Time::default(), Time::default().after(TTL));
+        let all = Allowance::FOR_DRIFT;
+        Rc::new(RefCell::new(Extension::new(3, start, by, TTL, Basis::Majority, all)))
+    }
+
+    /// An attempt that two of three nodes granted and one refused.
+    fn won() -> Attempt {
+        let (start, by) = (Time::default(), Time::default().after(TTL));
+        let mut attempt = Attempt::new(3, start, by, TTL, Allowance::FOR_DRIFT);
+        for (node, vote) in
+            [Vote::Granted(0), Vote::Granted(0), Vote::Refused(None)].into_iter().enumerate()
+        {
+            assert!(attempt.sending(node, Via::unfenced(1), start));
+            attempt.vote(node, vote);
+        }
+        attempt
+    }
+
+    fn copy_goes_out(round: &Shared) -> bool {
+        round.with(|extension| extension.sending(0, Via::unfenced(1), Time::default()))
+    }
+
+    #[test]
+    fn nothing_is_sent_once_the_lock_has_ended() {
+        let (mut attempt, mut rounds) = (won(), Rounds::new());
+        let under_way = round();
+        assert!(rounds.begin(under_way.clone(), &mut attempt));
+        assert!(copy_goes_out(&under_way));
+        assert!(rounds.end(&mut attempt));
+        assert!(!copy_goes_out(&under_way), "a second copy would follow the release");
+        assert!(!rounds.begin(round(), &mut attempt));
+        assert!(!rounds.end(&mut attempt), "it ends once");
+    }
+
+    #[test]
+    fn without_the_stop_an_extension_follows_the_release() {
+        without(&[Mechanism::RenewalStopsBeforeRelease], || {
+            let (mut attempt, mut rounds) = (won(), Rounds::new());
+            assert!(rounds.end(&mut attempt));
+            let late = round();
+            assert!(rounds.begin(late.clone(), &mut attempt));
+            assert!(copy_goes_out(&late));
+        });
+    }
+
+    /// A node that refused the lock and took it in a repair needs a release, too; so does one whose
+    /// answer is still out.
+    #[test]
+    fn what_a_round_set_is_given_back_with_the_rest() {
+        let (mut attempt, mut rounds) = (won(), Rounds::new());
+        let repair = round();
+        assert!(rounds.begin(repair.clone(), &mut attempt));
+        repair.with(|extension| {
+            extension.vote(0, ExtensionVote::Extended);
+            extension.fail(1, Failure::Unknown);
+            extension.vote(2, ExtensionVote::Repaired);
+        });
+        assert!(rounds.end(&mut attempt));
+        let cleanups = attempt.close(0);
+        let all =
+            cleanups.iter().map(|cleanup| (cleanup.node, cleanup.in_flight)).collect::<Vec<_>>();
+        assert_eq!(all, [(0, false), (1, true), (2, false)]);
+    }
+
+    #[test]
+    fn no_more_rounds_are_kept_open_than_there_is_room_for() {
+        let (mut attempt, mut rounds) = (won(), Rounds::new());
+        for _ in 0..3 * OPEN_ROUNDS {
+            assert!(rounds.begin(round(), &mut attempt));
+        }
+        assert_eq!(rounds.open.len(), OPEN_ROUNDS);
+    }
+
+    /// By the next round the node's clock is read again, and where it has to be; and a contender, whose grant
+    /// did not count, has left a larger number there.
+    #[test]
+    fn a_key_that_a_clock_has_ended_is_excused_until_it_is_found_again_and_no_longer() {
+        let start = Time::default();
+        let round_at = |at: Time| {
+            let by = at.after(TTL);
+            let all = Allowance::FOR_DRIFT;
+            Rc::new(RefCell::new(Extension::new(2, at, by, TTL, Basis::Majority, all)))
+        };
+        let mut attempt = Attempt::new(2, start, start.after(TTL), TTL, Allowance::FOR_DRIFT);
+        let mut rounds = Rounds::new();
+        let mut ask = |at: Time, moved: bool, vote: ExtensionVote| {
+            let round = round_at(at);
+            assert!(rounds.begin(round.clone(), &mut attempt));
+            round.with(|round| {
+                (0..2).for_each(|node| assert!(round.sending(node, Via::unfenced(1), at)));
+                if moved {
+                    round.clock_moved(0, at);
+                }
+                round.vote(0, vote);
+                round.vote(1, ExtensionVote::Extended);
+                (round.result(at), round.repair_again(at, at.after(TTL)).map(|(_, up_to)| up_to))
+            })
+        };
+        let (above, soon) = (ExtensionVote::FreeAbove(7), start.after(TTL / 2));
+        assert_eq!(ask(start, true, ExtensionVote::Free), (Renewed::Unknown, None));
+        assert_eq!(ask(soon, false, above), (Renewed::Unknown, Some(vec![Some(7), None])));
+        assert_eq!(ask(start.after(TTL), false, above), (Renewed::Gone, None), "for long enough");
+        assert!(matches!(ask(soon, false, ExtensionVote::Extended).0, Renewed::Until(..)));
+        assert_eq!(ask(soon, false, above), (Renewed::Gone, None), "that was found again");
+    }
+}

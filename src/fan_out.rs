@@ -1,0 +1,292 @@
+//! A ballot on its way: the nodes' answers go in, the caller waits for the verdict.
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, TryRecvError, select};
+use parking_lot::{Condvar, Mutex};
+
+use crate::clock;
+use crate::core::{Ballot, Failure, Time, Via};
+use crate::error::NodeFault;
+use crate::kinds::reply::Unexpected;
+use crate::node::{Answer, Ask, Node, Sink, Undelivered, Value};
+
+/// How long after its start a round without a quorum is reported at the earliest, if not all nodes
+/// were heard: a connection that is refused is refused within this.
+const MOMENT: Duration = Duration::from_millis(10);
+
+/// How long a caller waits for a verdict before it looks whether it was cancelled, at first and from then
+/// on. All but few verdicts are there before; and to wait for several things at once costs more than
+/// the rest of the wait, most of all where all callers wait for one of them.
+const BEFORE_LOOKING: Duration = Duration::from_millis(5);
+const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
+
+/// One ballot, shared by the caller and the workers that hand in the votes. It lives on after the
+/// caller has left, for answers that come late.
+pub(crate) struct FanOut<B: Ballot> {
+    state: Mutex<State<B>>,
+    read: fn(&Value) -> Result<B::Vote, Unexpected>,
+    /// Which votes count only once they are replicated.
+    replicated: fn(&B::Vote) -> bool,
+    names: Arc<[Arc<str>]>,
+    started: Time,
+    /// Notified once, when the verdict is there: one wake-up of the caller, not one a vote.
+    decided: Condvar,
+}
+
+struct State<B> {
+    ballot: B,
+    heard: Vec<Heard>,
+    /// The verdict is there.
+    told: bool,
+}
+
+/// What has been heard of a node.
+#[derive(Clone)]
+enum Heard {
+    /// Nothing, and nobody asked.
+    NotAsked,
+    Silence,
+    Vote,
+    Fault(NodeFault),
+}
+
+fn is_silence(heard: &Heard) -> bool {
+    matches!(heard, Heard::Silence)
+}
+
+/// Why a wait ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Woken {
+    Decided,
+    TimeUp,
+    Cancelled,
+    Closed,
+}
+
+/// What can end a wait early, besides the verdict.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Interrupts<'a> {
+    /// The caller's own; a message or the end of its sender cancels.
+    pub(crate) cancel: &'a Receiver<()>,
+    /// Ends when the client is closed.
+    pub(crate) closed: &'a Receiver<()>,
+}
+
+impl Interrupts<'_> {
+    /// What has happened already.
+    pub(crate) fn poll(&self) -> Woken {
+        if self.closed.try_recv() != Err(TryRecvError::Empty) {
+            Woken::Closed
+        } else if self.cancel.try_recv() != Err(TryRecvError::Empty) {
+            Woken::Cancelled
+        } else {
+            Woken::TimeUp
+        }
+    }
+
+    /// Looks again and again until `until` whether it is `done`, or something has happened.
+    fn poll_until(&self, until: Time, done: impl Fn() -> bool) -> Woken {
+        let woken = Cell::new(Woken::TimeUp);
+        clock::poll(until, || {
+            woken.set(if done() { Woken::Decided } else { self.poll() });
+            woken.get() != Woken::TimeUp
+        });
+        woken.get()
+    }
+
+    /// Blocks until `until`, or until something happens.
+    pub(crate) fn wait(&self, verdict: &Receiver<()>, until: Time) -> Woken {
+        while let Some(slice) = clock::slice(until) {
+            select! {
+                recv(verdict) -> _ => return Woken::Decided,
+                recv(self.cancel) -> _ => return Woken::Cancelled,
+                recv(self.closed) -> _ => return Woken::Closed,
+                default(slice) => {}
+            }
+        }
+        Woken::TimeUp
+    }
+}
+
+impl<B: Ballot + 'static> FanOut<B> {
+    pub(crate) fn new(
+        ballot: B,
+        read: fn(&Value) -> Result<B::Vote, Unexpected>,
+        names: &Arc<[Arc<str>]>,
+    ) -> Arc<Self> {
+        Self::with_replicated(ballot, read, |_| false, names)
+    }
+
+    /// A round in which the votes that `replicated` names count only once the node's replicas have
+    /// them, where the nodes are set up to wait for that.
+    pub(crate) fn with_replicated(
+        ballot: B,
+        read: fn(&Value) -> Result<B::Vote, Unexpected>,
+        replicated: fn(&B::Vote) -> bool,
+        names: &Arc<[Arc<str>]>,
+    ) -> Arc<Self> {
+        let heard = vec![Heard::NotAsked; names.len()];
+        let state = Mutex::new(State { ballot, heard, told: false });
+        Arc::new(Self {
+            state,
+            read,
+            replicated,
+            names: names.clone(),
+            started: clock::now(),
+            decided: Condvar::new(),
+        })
+    }
+
+    /// Asks all nodes.
+    pub(crate) fn ask(self: &Arc<Self>, nodes: &[Node], ask: &Ask) {
+        self.ask_each(nodes, |_| ask.clone());
+    }
+
+    /// Asks all nodes, each one something of its own.
+    pub(crate) fn ask_each(self: &Arc<Self>, nodes: &[Node], ask: impl Fn(&Node) -> Ask) {
+        self.ask_some(nodes, |_, node| Some(ask(node)));
+    }
+
+    /// Asks those nodes for which there is a request.
+    pub(crate) fn ask_some(
+        self: &Arc<Self>,
+        nodes: &[Node],
+        ask: impl Fn(usize, &Node) -> Option<Ask>,
+    ) {
+        let asks: Vec<_> = nodes.iter().enumerate().map(|(i, node)| ask(i, node)).collect();
+        self.expect((0..nodes.len()).filter(|node| asks[*node].is_some()));
+        for (node, ask) in nodes.iter().zip(asks) {
+            if let Some(ask) = ask {
+                node.ask(ask, self);
+            }
+        }
+    }
+
+    /// `nodes` are about to be asked.
+    pub(crate) fn expect(&self, nodes: impl IntoIterator<Item = usize>) {
+        let mut state = self.state.lock();
+        nodes.into_iter().for_each(|node| state.heard[node] = Heard::Silence);
+    }
+
+    /// Waits until the ballot is decided, at most until `until`.
+    pub(crate) fn wait(&self, until: Time, interrupts: Interrupts<'_>) -> Woken {
+        let mut turn = BEFORE_LOOKING;
+        let mut state = self.state.lock();
+        loop {
+            if state.told {
+                return Woken::Decided;
+            }
+            let Some(slice) = clock::slice(until) else { return Woken::TimeUp };
+            if self.decided.wait_for(&mut state, slice.min(turn)).timed_out() && !state.told {
+                match interrupts.poll() {
+                    Woken::TimeUp => turn = BETWEEN_LOOKS,
+                    interrupted => return interrupted,
+                }
+            }
+        }
+    }
+
+    /// Has a ballot that was decided go on, if it wants to; the next verdict is told anew.
+    pub(crate) fn reopen(&self, reopened: impl FnOnce(&mut B) -> bool) -> bool {
+        let mut state = self.state.lock();
+        let goes_on = reopened(&mut state.ballot);
+        state.told &= !goes_on;
+        goes_on
+    }
+
+    /// Waits until the ballot is decided, at most until `until`, whatever else happens.
+    pub(crate) fn wait_uninterrupted(&self, until: Time) {
+        let never = crossbeam_channel::never();
+        self.wait(until, Interrupts { cancel: &never, closed: &never });
+    }
+
+    pub(crate) fn with<R>(&self, f: impl FnOnce(&mut B) -> R) -> R {
+        f(&mut self.state.lock().ballot)
+    }
+
+    /// Waits for the nodes that were not needed for the verdict, so that all causes can be told: a
+    /// moment, and not beyond `answer_by`.
+    pub(crate) fn hear_out(&self, answer_by: Time) {
+        clock::poll(self.started.after(MOMENT).min(answer_by), || self.all_are_heard());
+    }
+
+    /// Waits until all nodes have answered, at most until `until`.
+    pub(crate) fn hear_all(&self, until: Time, interrupts: Interrupts<'_>) -> Woken {
+        interrupts.poll_until(until, || self.all_are_heard())
+    }
+
+    /// Waits until the first node has answered, at most until `until`.
+    pub(crate) fn hear_first(&self, until: Time, interrupts: Interrupts<'_>) -> Woken {
+        interrupts.poll_until(until, || !is_silence(&self.state.lock().heard[0]))
+    }
+
+    fn all_are_heard(&self) -> bool {
+        !self.state.lock().heard.iter().any(is_silence)
+    }
+
+    /// What was wrong with each node that was asked and gave no usable answer so far, out of the time
+    /// until `answer_by`.
+    pub(crate) fn faults(&self, nodes: &[Node], answer_by: Time) -> Vec<NodeFault> {
+        let now = clock::now();
+        let (waited, late) = (now.since(self.started), answer_by <= now);
+        let heard = self.state.lock().heard.clone();
+        let faults = heard.into_iter().zip(nodes).filter_map(|(heard, node)| match heard {
+            Heard::NotAsked | Heard::Vote => None,
+            Heard::Silence => node.silence(waited, late),
+            Heard::Fault(fault) => Some(fault),
+        });
+        faults.collect()
+    }
+
+    fn unexpected(&self, node: usize, value: &Value) -> Undelivered {
+        let what = format!(
+            "the script was answered with {value}, which it never says; is something else than \
+             Redis, or a proxy, in between?"
+        );
+        Undelivered { failure: Failure::Unknown, fault: NodeFault::new(&self.names[node], what) }
+    }
+}
+
+impl<B: Ballot + 'static> Sink for FanOut<B> {
+    fn sending(&self, node: usize, via: Via) -> bool {
+        let now = clock::now();
+        self.state.lock().ballot.sending(node, via, now)
+    }
+
+    fn unsent(&self, node: usize) {
+        self.state.lock().ballot.unsent(node);
+    }
+
+    fn to_be_replicated(&self, answer: &Value) -> bool {
+        (self.read)(answer).is_ok_and(|vote| (self.replicated)(&vote))
+    }
+
+    fn clock_moved(&self, node: usize, seen_at: Time) {
+        self.state.lock().ballot.clock_moved(node, seen_at);
+    }
+
+    fn answer(&self, node: usize, answer: Answer) {
+        let vote = answer.and_then(|value| {
+            (self.read)(&value).map_err(|Unexpected| self.unexpected(node, &value))
+        });
+        let mut state = self.state.lock();
+        match vote {
+            Ok(vote) => {
+                state.ballot.vote(node, vote);
+                state.heard[node] = Heard::Vote;
+            }
+            Err(undelivered) => {
+                state.ballot.fail(node, undelivered.failure);
+                state.heard[node] = Heard::Fault(undelivered.fault);
+            }
+        }
+        if !state.told && state.ballot.decided() {
+            state.told = true;
+            drop(state);
+            self.decided.notify_one();
+        }
+    }
+}

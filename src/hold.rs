@@ -1,0 +1,65 @@
+//! One holder's time with a lock: what its guard owns.
+
+use std::ops::Deref;
+use std::sync::Arc;
+
+use crate::core::FencingToken;
+use crate::error::Error;
+use crate::held::Held;
+use crate::loss::LossNotice;
+
+/// What a lock keeps of its present holder, and nobody else gets.
+pub(crate) struct HoldState {
+    pub(crate) notice: LossNotice,
+    /// `None` without fencing.
+    pub(crate) token: Option<FencingToken>,
+}
+
+impl HoldState {
+    pub(crate) fn new(token: Option<FencingToken>) -> Arc<Self> {
+        Arc::new(Self { notice: LossNotice::new(), token })
+    }
+}
+
+/// The right of one holder to a lock that is held. Dropping it gives the lock back, to the next local
+/// waiter or to the nodes, and never waits on the network.
+pub(crate) struct Hold {
+    held: Arc<Held>,
+    hold_state: Arc<HoldState>,
+}
+
+impl Hold {
+    pub(crate) fn new(held: Arc<Held>, hold_state: Arc<HoldState>) -> Self {
+        Self { held, hold_state }
+    }
+
+    pub(crate) fn held(&self) -> &Arc<Held> {
+        &self.held
+    }
+
+    /// Gives the lock back and waits until that is certain, which it is at once where the lock is
+    /// handed to a local waiter.
+    pub(crate) fn give_back_and_wait(self) -> Result<(), Error> {
+        // What is left to drop then is nobody's any more.
+        self.held.give_back_and_wait(&self.hold_state)
+    }
+}
+
+impl Deref for Hold {
+    type Target = HoldState;
+
+    fn deref(&self) -> &HoldState {
+        &self.hold_state
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        if !self.held.claim().coordinator().process.is_this() {
+            // The parent holds it. What it owns is never dropped here: that would come back to locks.
+            std::mem::forget((self.held.clone(), self.hold_state.clone()));
+            return;
+        }
+        self.held.give_back(&self.hold_state);
+    }
+}

@@ -1,0 +1,174 @@
+//! What is known of the nodes' admission, and how it is said.
+
+use std::sync::Arc;
+
+use super::disagreement;
+use super::job::Undelivered;
+use crate::core::{Admission, Configuration, Failure, Forgot, Grants, NodeState, Probe, Time};
+use crate::error::{Cause, NodeFault};
+use crate::ident;
+use crate::manual::Section;
+
+pub(super) struct AdmissionView {
+    pub(super) admission: Admission,
+    /// What was told of each node last.
+    told: Vec<NodeState>,
+    /// The nodes that refused to be looked at, or to have their mark changed, and since when.
+    pub(super) refusals: Vec<Option<(NodeFault, Time)>>,
+    /// Where each node keeps its mark.
+    key: Vec<u8>,
+    names: Arc<[Arc<str>]>,
+}
+
+impl AdmissionView {
+    pub(super) fn new(
+        key: Vec<u8>,
+        names: &Arc<[Arc<str>]>,
+        configuration: &Configuration,
+        ordered: bool,
+    ) -> Self {
+        Self {
+            admission: Admission::new(configuration, ordered),
+            told: vec![NodeState::Unknown; names.len()],
+            refusals: vec![None; names.len()],
+            key,
+            names: names.clone(),
+        }
+    }
+
+    /// The node has answered a look. Whether that changes what is known of it.
+    pub(super) fn probed(&mut self, node: usize, probe: Probe, now: Time) -> bool {
+        self.refusals[node] = None;
+        let before = self.admission.node_state(node);
+        self.admission.probed(node, probe, now);
+        self.admission.node_state(node) != before
+    }
+
+    /// The nodes whose standing was not told yet, with that and what it means. Of a node that cannot be
+    /// reached it is told that it cannot.
+    pub(super) fn news(&mut self) -> Vec<(NodeState, NodeFault)> {
+        let mut news = Vec::new();
+        for node in 0..self.names.len() {
+            let node_state = self.admission.node_state(node);
+            if node_state != NodeState::Unknown && node_state != self.told[node] {
+                self.told[node] = node_state.clone();
+                news.push((node_state, self.fault_of(node)));
+            }
+        }
+        news
+    }
+
+    /// What is wrong with a node that is no master, as its last look shows.
+    pub(super) fn no_master(&self, node: usize) -> Option<NodeFault> {
+        let node_state = self.admission.node_state(node);
+        let cause = match node_state {
+            NodeState::Replica => Cause::Way,
+            NodeState::Cluster => Cause::Unfit,
+            _ => return None,
+        };
+        Some(NodeFault::caused_by(cause, &self.names[node], self.what(node, &node_state)))
+    }
+
+    /// The mark under which the node grants locks to us now; empty if no mark is compared.
+    pub(super) fn mark(&self, node: usize) -> Result<String, Undelivered> {
+        match self.admission.grants(node) {
+            Grants::Always => return Ok(String::new()),
+            Grants::Under(mark) => return Ok(mark.to_owned()),
+            Grants::Nothing => {}
+        }
+        // Not its past is in the way then.
+        if let Some((fault, _)) = &self.refusals[node] {
+            return Err(Undelivered::new(Failure::Error, fault.clone(), true));
+        }
+        let fault = self.fault_of(node);
+        Err(Undelivered { failure: Failure::NotAdmitted, fault })
+    }
+
+    /// Why the node's word does not count for locks that are held, if it does not.
+    pub(super) fn not_serving(&self, node: usize) -> Option<NodeFault> {
+        if self.admission.serves_holders(node) {
+            return None;
+        }
+        let refusal = self.refusals[node].as_ref().map(|(fault, _)| fault.clone());
+        Some(refusal.unwrap_or_else(|| self.fault_of(node)))
+    }
+
+    /// What is wrong with the nodes for whose sake no lock may be taken anywhere, if there are any.
+    pub(super) fn conflict(&self) -> Option<Vec<NodeFault>> {
+        self.admission.conflict()?;
+        let faults = (0..self.names.len()).filter_map(|node| {
+            let node_state = self.admission.node_state(node);
+            matches!(node_state, NodeState::Foreign(_) | NodeState::Twin(_))
+                .then(|| NodeFault::new(&self.names[node], self.what(node, &node_state)))
+        });
+        Some(faults.collect())
+    }
+
+    /// What keeps those nodes from granting that are in quarantine.
+    pub(super) fn quarantined(&self) -> Vec<NodeFault> {
+        let quarantined = (0..self.names.len())
+            .filter(|node| matches!(self.admission.node_state(*node), NodeState::Quarantined(_)));
+        quarantined.map(|node| self.fault_of(node)).collect()
+    }
+
+    pub(super) fn fault_of(&self, node: usize) -> NodeFault {
+        let node_state = self.admission.node_state(node);
+        NodeFault::new(&self.names[node], self.what(node, &node_state))
+    }
+
+    fn others_are_admitted(&self, node: usize) -> bool {
+        let mut others = (0..self.names.len()).filter(|other| *other != node);
+        others.any(|other| self.admission.node_state(other) == NodeState::Admitted)
+    }
+
+    /// What a node's standing means, and what to do about it.
+    pub(super) fn what(&self, node: usize, node_state: &NodeState) -> String {
+        let key = ident::text(&self.key);
+        match node_state {
+            NodeState::Unknown => "it has to be looked at again, or its clock compared with the others', \
+                                  before it may grant locks"
+                .to_owned(),
+            NodeState::Admitted => {
+                "it grants no locks to us, since other nodes of the set are in the way".to_owned()
+            }
+            NodeState::Quarantined(why) => {
+                let is_new = *why == Some(Forgot::Mark);
+                let why = match why {
+                    Some(Forgot::Mark) => "it is new, or was emptied or restarted: it has no mark",
+                    Some(Forgot::Flush) => "it was emptied (FLUSHALL), or its mark was deleted",
+                    Some(Forgot::Run) => "it was restarted",
+                    Some(Forgot::Clock) => "its clock was set forward",
+                    Some(Forgot::Promotion) => "it was a replica, and was promoted",
+                    None => "its mark says so",
+                };
+                let hint = match is_new && self.others_are_admitted(node) {
+                    true => {
+                        let section = Section::ReplacingAMaster;
+                        format!("; if it has taken the place of another master, see {section}")
+                    }
+                    false => String::new(),
+                };
+                format!("it is in quarantine, for it may have forgotten locks ({why}{hint})")
+            }
+            NodeState::Foreign(Some(theirs)) => {
+                disagreement::told(self.admission.configuration(node), theirs, &key.to_string())
+            }
+            NodeState::Foreign(None) => format!(
+                "what its key \"{key}\" holds is no mark that this version of quorlock can read, so clients \
+                 of another version may hold locks there; run the same version in all clients. To change the \
+                 version, stop all of them and delete the key on all nodes: {}",
+                Section::AnotherConfiguration
+            ),
+            NodeState::Twin(other) => format!(
+                "it is the same server as {}; one server has one vote, so name it once",
+                self.names[*other]
+            ),
+            NodeState::Replica => {
+                "the server is a replica, not a master; name independent masters".to_owned()
+            }
+            NodeState::Cluster => "the server is part of a Redis Cluster, where a lock and the \
+                                  node's mark would be on different servers; name independent masters"
+                .to_owned(),
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! A ballot on its way, as `src/round.rs` carries it, without threads.
+
+use std::cell::{Cell, RefCell};
+use std::fmt;
+
+use super::client::Note;
+use crate::core::{Attempt, Ballot, Extension, Failure, OpenRound, Time, Via};
+use crate::embedded::Reply;
+use crate::kinds::reply::Unexpected;
+use crate::node::Value;
+
+/// Whoever asked the nodes something.
+pub(super) trait Asker {
+    fn sending(&self, node: usize, via: Via, now: Time) -> bool;
+
+    /// That copy has certainly not run.
+    fn unsent(&self, node: usize);
+
+    /// The node's clock was seen not to be where it had to be, at that time.
+    fn clock_moved(&self, _node: usize, _seen_at: Time) {}
+
+    /// The one answer of a node; whom to wake, if that decided it.
+    fn answer(&self, node: usize, answer: Result<&Reply, Failure>, now: Time) -> Option<Note>;
+}
+
+pub(super) struct FanOut<B: Ballot> {
+    ballot: RefCell<B>,
+    read: fn(&Value) -> Result<B::Vote, Unexpected>,
+    waiter: Note,
+    told: Cell<bool>,
+    /// The first node has answered, be it with an error, or is known to grant nothing.
+    pub(super) reached_first: Cell<bool>,
+}
+
+impl<B: Ballot> FanOut<B> {
+    pub(super) fn new(
+        ballot: B,
+        read: fn(&Value) -> Result<B::Vote, Unexpected>,
+        waiter: Note,
+    ) -> Self {
+        let (told, reached_first) = (Cell::new(false), Cell::new(false));
+        Self { ballot: RefCell::new(ballot), read, waiter, told, reached_first }
+    }
+
+    pub(super) fn with<R>(&self, f: impl FnOnce(&mut B) -> R) -> R {
+        f(&mut self.ballot.borrow_mut())
+    }
+}
+
+impl FanOut<Attempt> {
+    /// Has an attempt that asked one node go on to the others, if it wants to.
+    pub(super) fn reopen(&self, answer_by: Time) -> bool {
+        let goes_on = self.with(|attempt| attempt.goes_on(answer_by));
+        self.told.set(self.told.get() && !goes_on);
+        goes_on
+    }
+}
+
+impl<B: Ballot> Asker for FanOut<B> {
+    fn sending(&self, node: usize, via: Via, now: Time) -> bool {
+        self.with(|ballot| ballot.sending(node, via, now))
+    }
+
+    fn unsent(&self, node: usize) {
+        self.with(|ballot| ballot.unsent(node));
+    }
+
+    fn clock_moved(&self, node: usize, seen_at: Time) {
+        self.with(|ballot| ballot.clock_moved(node, seen_at));
+    }
+
+    fn answer(&self, node: usize, answer: Result<&Reply, Failure>, _now: Time) -> Option<Note> {
+        let vote = match answer {
+            Err(failure) => Err(failure),
+            Ok(Reply::Error(_)) => Err(Failure::Error),
+            Ok(reply) => (self.read)(&value(reply)).map_err(|Unexpected| Failure::Unknown),
+        };
+        if node == 0 && !matches!(vote, Err(Failure::NotSent | Failure::Unknown)) {
+            self.reached_first.set(true);
+        }
+        self.with(|ballot| match vote {
+            Ok(vote) => ballot.vote(node, vote),
+            Err(failure) => ballot.fail(node, failure),
+        });
+        let decided = !self.told.get() && self.with(|ballot| ballot.decided());
+        decided.then(|| {
+            self.told.set(true);
+            self.waiter
+        })
+    }
+}
+
+impl OpenRound for std::rc::Rc<FanOut<Extension>> {
+    fn with<R>(&self, f: impl FnOnce(&mut Extension) -> R) -> R {
+        FanOut::with(self, f)
+    }
+}
+
+impl<B: Ballot> fmt::Debug for FanOut<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FanOut").finish_non_exhaustive()
+    }
+}
+
+/// As a node's answer comes out of `node/`.
+pub(super) fn value(reply: &Reply) -> Value {
+    match reply {
+        Reply::Int(number) => Value::Int(*number),
+        Reply::Bulk(bytes) => Value::Text(String::from_utf8_lossy(bytes).into_owned()),
+        Reply::Status(text) => Value::Text(text.clone()),
+        Reply::List(replies) => Value::List(replies.iter().map(value).collect()),
+        Reply::Nil | Reply::Error(_) => Value::Strange(format!("{reply:?}")),
+    }
+}

@@ -1,0 +1,209 @@
+//! For each mechanism: without it, a checker finds something within so many seeds.
+
+use super::plan::Plan;
+use super::switches::Switches;
+use super::world;
+use crate::core::Mechanism;
+
+/// Within so many seeds each of them has to be found.
+const SEEDS: u64 = 800;
+
+/// Under `switches` one of `checkers` finds something.
+#[track_caller]
+fn is_found(what: &str, switches: Switches, checkers: &'static [&'static str]) {
+    is_found_where(what, |_| (), switches, checkers);
+}
+
+/// As [`is_found`], with each seed's plan changed by `change`.
+#[track_caller]
+fn is_found_where(
+    what: &str,
+    change: fn(&mut Plan),
+    switches: Switches,
+    checkers: &'static [&'static str],
+) {
+    let switches = Switches { checkers, ..switches };
+    assert!(switches.is_real(), "no script has that piece any more");
+    let found = (0..SEEDS).find_map(|seed| {
+        let mut plan = Plan::from_seed(seed);
+        change(&mut plan);
+        let violation = world::run(&plan, switches, false).violation?;
+        Some((seed, violation))
+    });
+    match found {
+        Some((seed, violation)) => println!("without {what}, seed {seed}: {violation}"),
+        None => panic!("without {what} nothing was found in {SEEDS} seeds"),
+    }
+}
+
+#[track_caller]
+fn without(what: &str, off: &'static [Mechanism], checkers: &'static [&'static str]) {
+    is_found(what, Switches { off, ..Switches::ALL_ON }, checkers);
+}
+
+#[test]
+fn without_the_majority() {
+    without("majority", &[Mechanism::Majority], &["exclusion"]);
+}
+
+#[test]
+fn without_the_allowance_for_drift() {
+    without("drift", &[Mechanism::Drift], &["exclusion"]);
+}
+
+/// Case 2 of the field's bugs: a lock that is handed out expired.
+#[test]
+fn without_the_elapsed_time() {
+    without("elapsed time", &[Mechanism::Elapsed], &["exclusion"]);
+}
+
+#[test]
+fn without_a_fresh_owner_for_each_attempt() {
+    // What is late has to meet the next attempt of the same call.
+    let crowded = |plan: &mut Plan| {
+        plan.names = 1;
+        plan.latency_ms = 30;
+        plan.flaky = 30;
+        plan.callers.iter_mut().for_each(|callers| *callers = 3);
+    };
+    let switches = Switches { off: &[Mechanism::FreshOwner], ..Switches::ALL_ON };
+    is_found_where("fresh owner", crowded, switches, &["exclusion"]);
+}
+
+/// Case 4 of the field's bugs: a grant that arrives after the release stays.
+#[test]
+fn without_releases_to_silent_nodes() {
+    without("release to silent nodes", &[Mechanism::ReleaseSilent], &["leaks"]);
+}
+
+#[test]
+fn without_the_rule_that_unknown_does_not_extend() {
+    without("unknown does not extend", &[Mechanism::UnknownDoesNotExtend], &["exclusion"]);
+}
+
+/// Case 7 of the field's bugs: a renewal that survives the unlock.
+#[test]
+fn without_the_stop_of_renewals_before_the_release() {
+    without("renewal stops before release", &[Mechanism::RenewalStopsBeforeRelease], &["leaks"]);
+}
+
+/// Case 18 of the field's bugs: nodes that restart one after the other cost the lock.
+#[test]
+fn without_repairs() {
+    without("repair", &[Mechanism::Repair], &["losses"]);
+}
+
+/// Case 8 of the field's bugs: an extension that revives a lock already lost.
+#[test]
+fn without_the_rule_that_a_lost_lock_stays_lost() {
+    without("lost stays lost", &[Mechanism::LostStaysLost], &["exclusion"]);
+}
+
+#[test]
+fn without_the_rule_that_renewal_never_shortens_a_key() {
+    let script = Some(("if remaining < tonumber(ARGV[2]) then", "if true then"));
+    let switches = Switches { script, ..Switches::ALL_ON };
+    is_found("renewal never shortens", switches, &["exclusion"]);
+}
+
+#[test]
+fn without_the_owner_in_the_releases_of_a_batch() {
+    let script = Some(("owners[i] == ARGV[argument + 2 * i - 2] and", "owners[i] and"));
+    let switches = Switches { script, ..Switches::ALL_ON };
+    is_found("owner in batches", switches, &["exclusion"]);
+}
+
+/// Case 1 of the field's bugs: what the last try was granted blocks the next one.
+#[test]
+fn with_lost_attempts_that_are_not_given_back() {
+    let switches = Switches { keeps_lost_attempts: true, ..Switches::ALL_ON };
+    is_found("giving back lost attempts", switches, &["leaks"]);
+}
+
+#[test]
+fn without_the_write_back_of_numbers() {
+    // Numbers have to differ from node to node, as those of contenders do on their way.
+    let crowded = |plan: &mut Plan| {
+        plan.local_queues = false;
+        plan.names = 1;
+        plan.latency_ms = 30;
+        plan.callers.iter_mut().for_each(|callers| *callers = 3);
+    };
+    let switches = Switches { off: &[Mechanism::FenceWriteBack], ..Switches::ALL_ON };
+    is_found_where("write-back", crowded, switches, &["tokens"]);
+}
+
+#[test]
+fn without_the_masters_time_under_the_numbers() {
+    // The masters' clocks agree, so that numbers have to rise whatever is forgotten.
+    let agreed = |plan: &mut Plan| {
+        plan.fencing = true;
+        plan.walls_agree = true;
+        plan.wall_offsets.fill(0);
+        plan.faults.retain(|scheduled| !scheduled.fault.steps());
+    };
+    let switches = Switches { off: &[Mechanism::FenceClockFloor], ..Switches::ALL_ON };
+    is_found_where("clock floor", agreed, switches, &["tokens"]);
+}
+
+/// Whoever was handed a lock, and leaves, would take it along.
+#[test]
+fn without_passing_on_by_those_who_leave() {
+    let switches = Switches { off: &[Mechanism::ChosenWhoLeavesPassesOn], ..Switches::ALL_ON };
+    let in_line = |plan: &mut Plan| {
+        plan.names = 1;
+        plan.local_queues = true;
+        plan.callers.iter_mut().for_each(|callers| *callers = 6);
+    };
+    is_found_where("passing on", in_line, switches, &["progress", "waits"]);
+}
+
+#[test]
+fn without_the_quarantine() {
+    without("quarantine", &[Mechanism::Quarantine], &["exclusion"]);
+}
+
+#[test]
+fn without_the_comparison_of_marks() {
+    without("comparison of marks", &[Mechanism::MarkIsCompared], &["exclusion"]);
+}
+
+#[test]
+fn without_joining_a_quarantine() {
+    without("joined, never prolonged", &[Mechanism::QuarantineIsJoined], &["progress", "waits"]);
+}
+
+#[test]
+fn without_holders_in_quarantine() {
+    without("holders in quarantine", &[Mechanism::HoldersInQuarantine], &["losses"]);
+}
+
+#[test]
+fn without_one_more_try_once_listening() {
+    let switches = Switches { off: &[Mechanism::TryOnceSubscribed], ..Switches::ALL_ON };
+    is_found_where("one more try", Plan::become_a_pair, switches, &["waits"]);
+}
+
+#[test]
+fn without_counting_the_nodes_that_are_free() {
+    let switches = Switches { off: &[Mechanism::WakeByMajority], ..Switches::ALL_ON };
+    is_found_where("counting", Plan::become_a_pair, switches, &["load"]);
+}
+
+#[test]
+fn without_the_first_nodes_grant_where_clients_fall_back() {
+    without("the first node's grant", &[Mechanism::FirstNodeMustGrant], &["exclusion"]);
+}
+
+/// Whoever was killed with a lock that was handed on would keep everybody out for as long as the one before
+/// has asked for.
+#[test]
+fn without_keeping_to_the_terms_of_who_is_handed_the_lock() {
+    let switches = Switches { off: &[Mechanism::HandOverKeepsToTerms], ..Switches::ALL_ON };
+    let in_line = |plan: &mut Plan| {
+        plan.names = 1;
+        plan.local_queues = true;
+        plan.callers.iter_mut().for_each(|callers| *callers = 4);
+    };
+    is_found_where("keeping to the terms", in_line, switches, &["terms"]);
+}
