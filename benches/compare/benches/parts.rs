@@ -7,16 +7,16 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
-use quorlock::Quorlock;
-use quorum::{
+use machines::{
     Allowance, Attempt, Ballot, Basis, Conclusion, Lease, LocalQueue, Offset, Terms, Time, Turn,
     Via, Vote,
 };
+use quorlock::Quorlock;
 use server::{Servers, wait_until};
 
 #[allow(dead_code, unreachable_pub, unused_imports, reason = "built for what is measured of it")]
-#[path = "../../../src/quorum/mod.rs"]
-mod quorum;
+#[path = "../../../src/core/mod.rs"]
+mod machines;
 #[path = "../../../tests/support/server.rs"]
 mod server;
 
@@ -49,14 +49,14 @@ fn attempts(criterion: &mut Criterion) {
     };
     criterion.bench_function("attempt over 5 nodes, won", |bencher| {
         bencher.iter(|| {
-            let (conclusion, duties) = attempt(black_box(Vote::Granted(1)));
-            assert!(matches!(conclusion, Conclusion::Won { .. }) && duties.len() == NODES);
+            let (conclusion, cleanups) = attempt(black_box(Vote::Granted(1)));
+            assert!(matches!(conclusion, Conclusion::Won { .. }) && cleanups.len() == NODES);
         });
     });
     criterion.bench_function("attempt over 5 nodes, refused", |bencher| {
         bencher.iter(|| {
-            let (conclusion, duties) = attempt(black_box(Vote::Refused(Some(TTL))));
-            assert!(matches!(conclusion, Conclusion::Held { .. }) && duties.is_empty());
+            let (conclusion, cleanups) = attempt(black_box(Vote::Refused(Some(TTL))));
+            assert!(matches!(conclusion, Conclusion::Held { .. }) && cleanups.is_empty());
         });
     });
 }
@@ -64,7 +64,7 @@ fn attempts(criterion: &mut Criterion) {
 fn clocks(criterion: &mut Criterion) {
     let offsets = [5, 3, 9, 1, 7].map(|us| Some(Offset::new(us, at(0), at(1))));
     criterion.bench_function("time of the set, 5 nodes", |bencher| {
-        bencher.iter(|| quorum::set_time(black_box(&offsets), at(2)).expect("all are known"));
+        bencher.iter(|| machines::set_time(black_box(&offsets), at(2)).expect("all are known"));
     });
 }
 
