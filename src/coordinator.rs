@@ -302,7 +302,7 @@ impl Coordinator {
 
     /// Whether no release waits for a majority of the nodes.
     pub(crate) fn majority_told(&self) -> bool {
-        let told = self.nodes.iter().filter(|node| node.stats().kept_releases == 0).count();
+        let told = self.nodes.iter().filter(|node| node.is_told()).count();
         told >= majority(self.nodes.len())
     }
 

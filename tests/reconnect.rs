@@ -4,7 +4,7 @@ mod support;
 
 use std::time::Duration;
 
-use quorlock::Quorlock;
+use quorlock::{ErrorKind, Quorlock};
 use support::{Server, Servers, wait_until};
 
 const TTL: Duration = Duration::from_secs(60);
@@ -118,6 +118,30 @@ fn kept_releases_outlive_their_client() {
     wait_until("the release is kept", LIMIT, || locks.node_stats()[0].kept_releases == 1);
     drop(locks);
     servers[0].restart_with_data();
+    servers.wait_no_keys();
+}
+
+/// A hung master is found to be down, and the try to connect to it hangs as well. A release that is given to
+/// its worker meanwhile is as untold as one that was kept.
+#[test]
+fn close_reports_releases_that_a_hung_majority_was_not_told() {
+    let mut servers = Servers::start(3);
+    let builder = Quorlock::builder().restart_quarantine(false).nodes(servers.urls());
+    let locks = builder.ttl(TTL).max_ttl(TTL).build().expect("valid settings");
+    let guard = locks.lock("orders/42").expect("three of three");
+    wait_until("all nodes have the key", LIMIT, || {
+        servers.iter().all(|server| server.get(KEY).is_some())
+    });
+    servers[..2].iter_mut().for_each(Server::pause);
+    wait_until("two nodes are down", LIMIT, || {
+        locks.node_stats()[..2].iter().all(|node| !node.connected)
+    });
+    let unconfirmed = guard.unlock().expect_err("one of three");
+    assert_eq!(unconfirmed.kind(), ErrorKind::NoQuorum);
+    assert!(locks.node_stats()[..2].iter().all(|node| node.kept_releases == 1));
+    let untold = locks.close(Duration::from_millis(300)).expect_err("one of three");
+    assert_eq!(untold.kind(), ErrorKind::NoQuorum);
+    servers[..2].iter_mut().for_each(Server::resume);
     servers.wait_no_keys();
 }
 

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 
 use super::address::Address;
 use super::answers::is_servers_word;
-use super::job::{Answer, Ask, Job, Release, Sink, Unanswered, Undelivered};
+use super::job::{Answer, Ask, Counted, Job, Release, Sink, Undelivered};
 use super::link::Link;
 use super::mailbox::{CAPACITY, Mailbox, Refused};
 use super::pending_releases::PendingReleases;
@@ -73,6 +73,7 @@ impl Node {
         let shared = Arc::new(Shared {
             link: Link::new(address.shown().clone(), timeout),
             pending: PendingReleases::default(),
+            untold: Arc::default(),
             writes: Default::default(),
             scripts: Default::default(),
         });
@@ -145,7 +146,8 @@ impl Node {
             sink,
             until,
             repetition,
-            unanswered: fault.is_none().then(|| Unanswered::counted(&self.unanswered)),
+            unanswered: fault.is_none().then(|| Counted::by(&self.unanswered)),
+            untold: Some(Counted::by(&self.shared.untold)),
         };
         // The worker alone moves releases to those that are kept, so that none is left there by a
         // reconnect that happens just now. Except when the mailbox is full.
@@ -208,13 +210,26 @@ impl Node {
         self.set.clock(self.index)
     }
 
+    /// Whether the node has answered all releases.
+    pub(crate) fn is_told(&self) -> bool {
+        self.shared.untold.load(Ordering::SeqCst) == 0
+    }
+
+    /// Of a node that is down its worker may not have taken them out of the mailbox yet: it tries to connect.
+    fn kept_releases(&self) -> usize {
+        match self.shared.link.fault() {
+            Some(_) => self.shared.untold.load(Ordering::SeqCst),
+            None => self.shared.pending.len(),
+        }
+    }
+
     pub(crate) fn stats(&self) -> NodeStats {
         NodeStats {
             node: self.shared.link.node().to_string(),
             connected: self.shared.link.is_up(),
             writes: self.shared.writes.load(Ordering::Relaxed),
             scripts: self.shared.scripts.load(Ordering::Relaxed),
-            kept_releases: self.shared.pending.len(),
+            kept_releases: self.kept_releases(),
             listened_to: 0,
         }
     }

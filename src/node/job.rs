@@ -80,7 +80,9 @@ pub(super) struct Release {
     pub(super) repetition: Option<Box<Repetition>>,
     /// Present until the release is answered, or the node turns out to be down. That it is written
     /// is not enough: the server may have closed the connection, or have forgotten the script.
-    pub(super) unanswered: Option<Unanswered>,
+    pub(super) unanswered: Option<Counted>,
+    /// Present until the node has answered the release, however long it is down, or the key is gone.
+    pub(super) untold: Option<Counted>,
 }
 
 impl Release {
@@ -158,16 +160,16 @@ impl Job {
 }
 
 /// Counts itself while it lives: how many releases are not answered yet.
-pub(super) struct Unanswered(Arc<AtomicUsize>);
+pub(super) struct Counted(Arc<AtomicUsize>);
 
-impl Unanswered {
-    pub(super) fn counted(count: &Arc<AtomicUsize>) -> Self {
+impl Counted {
+    pub(super) fn by(count: &Arc<AtomicUsize>) -> Self {
         count.fetch_add(1, Ordering::SeqCst);
         Self(count.clone())
     }
 }
 
-impl Drop for Unanswered {
+impl Drop for Counted {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::SeqCst);
     }

@@ -157,7 +157,14 @@ mod tests {
     fn job(ms: u64) -> Job {
         let until = Some(Time::from_start(Duration::from_millis(ms)));
         let request = Arc::new(Request::new(&SCRIPT, 0, &[]));
-        Job::Release(Release { request, sink: None, until, repetition: None, unanswered: None })
+        Job::Release(Release {
+            request,
+            sink: None,
+            until,
+            repetition: None,
+            unanswered: None,
+            untold: None,
+        })
     }
 
     fn taken(mailbox: &Mailbox, most: usize) -> Vec<Duration> {

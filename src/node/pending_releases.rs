@@ -46,6 +46,7 @@ impl PendingReleases {
     /// Keeps `release`, which was delivered, and is to be delivered again at `due`.
     pub(super) fn repeat(&self, mut release: Release, due: Time, node: &Arc<str>) {
         release.is_unheard();
+        release.untold = None;
         let mut pending = self.0.lock();
         let dropped = (pending.repeated.len() >= CAPACITY).then(|| pending.repeated.pop_last());
         pending.last += 1;
@@ -120,7 +121,7 @@ mod tests {
 
     fn release(until: Option<Time>) -> Release {
         let request = Arc::new(Request::new(&SCRIPT, 0, &[]));
-        Release { request, sink: None, until, repetition: None, unanswered: None }
+        Release { request, sink: None, until, repetition: None, unanswered: None, untold: None }
     }
 
     #[test]

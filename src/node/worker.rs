@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::time::Duration;
 
 use crossbeam_channel::Sender;
@@ -39,6 +39,8 @@ const LINGER: Duration = Duration::from_secs(60);
 pub(super) struct Shared {
     pub(super) link: Link,
     pub(super) pending: PendingReleases,
+    /// How many releases the node has not answered: in the mailbox, written or kept.
+    pub(super) untold: Arc<AtomicUsize>,
     pub(super) writes: AtomicU64,
     pub(super) scripts: AtomicU64,
 }
