@@ -1,7 +1,7 @@
 //! The history: what was told, by whom, when, and what the stores answered.
 
-use std::fs::File;
-use std::io::{self, BufRead, BufReader};
+use std::fs;
+use std::io;
 use std::path::Path;
 
 use super::event::Record;
@@ -11,16 +11,17 @@ use super::event::Record;
 pub(crate) struct History(pub(crate) Vec<Record>);
 
 impl History {
-    /// Reads what a witness has written. Names the line that cannot be read.
+    /// Reads what a witness has written, which may still go on: then part of a line is last. Names the line that
+    /// cannot be read.
     pub(crate) fn read(file: &Path) -> io::Result<Self> {
-        let mut records = Vec::new();
-        for (i, line) in BufReader::new(File::open(file)?).lines().enumerate() {
-            let record = serde_json::from_str(&line?).map_err(|error| {
+        let text = fs::read_to_string(file)?;
+        let (lines, _) = text.rsplit_once('\n').unwrap_or_default();
+        let records = lines.lines().enumerate().map(|(i, line)| {
+            serde_json::from_str(line).map_err(|error| {
                 let place = format!("{}, line {}: {error}", file.display(), i + 1);
                 io::Error::new(io::ErrorKind::InvalidData, place)
-            })?;
-            records.push(record);
-        }
-        Ok(Self(records))
+            })
+        });
+        records.collect::<Result<Vec<_>, _>>().map(Self)
     }
 }
