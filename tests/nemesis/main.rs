@@ -10,14 +10,15 @@
 //!
 //! | argument | what it says |
 //! |---|---|
-//! | `--seconds N` | for how long there are faults; 60 |
+//! | `--seconds N` | for how long there are faults |
 //! | `--seed N` | which faults; random, and printed |
 //! | `--client NAME` | `right`, or one that is wrong: `single`, `no-quarantine`, `fallback` |
-//! | `--script NAME` | not by chance: the faults that find out that client |
+//! | `--script NAME` | instead of `--seconds`: the faults that find out that client, and not chance |
 //! | `--masters N`, `--workers N`, `--threads N` | 5 masters, 4 workers with 3 threads each |
 //! | `--names N` | how many locks they contend for; 4 |
 //! | `--max-ttl-ms N` | the longest TTL, and so the length of a quarantine; 3000 |
-//! | `--beyond` | more faults at a time than the guarantees cover; violations are printed, and no failure |
+//! | `--apart` | one fault at a time, so that each outage has one cause |
+| `--beyond` | more faults at a time than the guarantees cover; violations are printed, and no failure |
 //! | `--picture FILE` | draws the run, as SVG |
 
 mod checks;
@@ -79,14 +80,14 @@ const SHORT: Duration = Duration::from_secs(20);
 fn withstands_all() -> Result<(), Failed> {
     let max_ttl = Duration::from_secs(2);
     let options = Options { seed: u64::from(rand::random::<u32>()), max_ttl, ..Options::default() };
-    let plan = plan::random(program::extent(&options, SHORT, false));
+    let plan = plan::random(program::extent(&options, SHORT));
     let verdict = run::run(&options, &plan, |_, _| {})?;
     let seed = options.seed;
     verdict.is_good().then_some(()).ok_or_else(|| format!("seed {seed}\n{verdict}").into())
 }
 
 fn is_found_out(script: &Script) -> Result<(), Failed> {
-    let verdict = program::scripted(script, script.client)?;
+    let verdict = program::scripted(script, script.client, |_, _| {})?;
     let found =
         verdict.violations.iter().any(|it| matches!(it, judge::Violation::TwoInside { .. }));
     found
@@ -95,6 +96,6 @@ fn is_found_out(script: &Script) -> Result<(), Failed> {
 }
 
 fn passes(script: &Script) -> Result<(), Failed> {
-    let verdict = program::scripted(script, "right")?;
+    let verdict = program::scripted(script, "right", |_, _| {})?;
     verdict.violations.is_empty().then_some(()).ok_or_else(|| verdict.to_string().into())
 }

@@ -61,6 +61,8 @@ pub(crate) struct Extent {
     pub(crate) max_ttl: Duration,
     /// The clocks of masters can be set.
     pub(crate) clocks: bool,
+    /// One fault after the other, each when the one before has no effect any more.
+    pub(crate) apart: bool,
     /// More than the guarantees cover.
     pub(crate) beyond: bool,
 }
@@ -126,6 +128,9 @@ pub(crate) fn random(extent: Extent) -> Vec<Planned> {
         networks: vec![Duration::ZERO; extent.workers],
         clock: Duration::ZERO,
     };
+    if extent.apart {
+        return one_by_one(&mut planner);
+    }
     let mut plan = Vec::new();
     let (mut others, mut clocks) = (Deck::of(&MASTERS_AND_LINKS), Deck::of(&CLOCKS));
     let mut clock_due = Duration::ZERO;
@@ -145,9 +150,21 @@ pub(crate) fn random(extent: Extent) -> Vec<Planned> {
     let mut at = BEGIN;
     while at < extent.until {
         plan.extend(workers.draw(&mut planner, at));
-        at += planner.millis(400, 1_600);
+        at += planner.millis(500, 2_000);
     }
     plan.sort_by_key(|planned| planned.at);
+    plan
+}
+
+/// A quarantine lies between two of them, and time to recover.
+fn one_by_one(planner: &mut Planner) -> Vec<Planned> {
+    let mut all = Deck::of(&[&MASTERS_AND_LINKS[..], &WORKERS, &CLOCKS].concat());
+    let mut plan = Vec::new();
+    let mut at = BEGIN;
+    while let Some(planned) = all.draw(planner, at) {
+        at += planned.lasts + planner.extent.max_ttl + RECONNECT * 2;
+        plan.push(planned);
+    }
     plan
 }
 
@@ -156,19 +173,19 @@ const BEGIN: Duration = Duration::from_millis(500);
 
 /// Draws in random order, each of which comes as often as the others.
 struct Deck {
-    all: &'static [Draw],
+    all: Vec<Draw>,
     left: Vec<Draw>,
 }
 
 impl Deck {
-    fn of(all: &'static [Draw]) -> Self {
-        Self { all, left: Vec::new() }
+    fn of(all: &[Draw]) -> Self {
+        Self { all: all.to_vec(), left: Vec::new() }
     }
 
     /// The one that has waited longest and fits now. If none does, one will when another fault is over.
     fn draw(&mut self, planner: &mut Planner, at: Duration) -> Option<Planned> {
         if self.left.len() <= self.all.len() / 2 {
-            let mut more = self.all.to_vec();
+            let mut more = self.all.clone();
             more.shuffle(&mut planner.chance);
             self.left.splice(0..0, more);
         }

@@ -19,6 +19,7 @@ struct Arguments {
     options: Options,
     seconds: u64,
     script: Option<&'static Script>,
+    apart: bool,
     beyond: bool,
     picture: Option<PathBuf>,
 }
@@ -41,46 +42,39 @@ impl Default for Options {
 
 /// Runs as the arguments say, and returns whether that went well. `None` if they are those of a test program.
 pub(crate) fn from_args() -> Option<Result<bool, Failure>> {
-    const OURS: [&str; 11] = [
-        "--seconds",
-        "--seed",
-        "--client",
-        "--script",
-        "--masters",
-        "--workers",
-        "--names",
-        "--beyond",
-        "--picture",
-        "--max-ttl-ms",
-    ];
     let given: Vec<String> = env::args().skip(1).collect();
-    let is_ours = given.iter().any(|argument| OURS.contains(&argument.as_str()));
-    is_ours.then(|| Arguments::parse(given).and_then(|arguments| arguments.run()))
+    let is_program = given.iter().any(|it| ["--seconds", "--script"].contains(&it.as_str()));
+    is_program.then(|| Arguments::parse(given)?.run())
 }
 
 impl Arguments {
     fn parse(given: Vec<String>) -> Result<Self, Failure> {
-        let options = Options { seed: u64::from(rand::random::<u32>()), ..Options::default() };
-        let mut parsed = Self { options, seconds: 60, script: None, beyond: false, picture: None };
+        let seed = u64::from(rand::random::<u32>());
+        let mut parsed = Self {
+            options: Options { seed, ..Options::default() },
+            seconds: 0,
+            script: None,
+            apart: false,
+            beyond: false,
+            picture: None,
+        };
         let mut given = given.into_iter();
         while let Some(name) = given.next() {
+            let mut value = || given.next().ok_or_else(|| format!("{name} needs a value"));
             let options = &mut parsed.options;
-            if name == "--beyond" {
-                parsed.beyond = true;
-                continue;
-            }
-            let value = given.next().ok_or_else(|| format!("{name} needs a value"))?;
             match name.as_str() {
-                "--seconds" => parsed.seconds = number(&name, &value)?,
-                "--seed" => options.seed = number(&name, &value)?,
-                "--client" => options.client = clients::named(&value)?.name.to_owned(),
-                "--script" => parsed.script = Some(script(&value)?),
-                "--masters" => options.masters = number(&name, &value)?,
-                "--workers" => options.workers = number(&name, &value)?,
-                "--threads" => options.threads = number(&name, &value)?,
-                "--names" => options.names = number(&name, &value)?,
-                "--max-ttl-ms" => options.max_ttl = Duration::from_millis(number(&name, &value)?),
-                "--picture" => parsed.picture = Some(value.into()),
+                "--apart" => parsed.apart = true,
+                "--beyond" => parsed.beyond = true,
+                "--seconds" => parsed.seconds = number(&name, &value()?)?,
+                "--script" => parsed.script = Some(script(&value()?)?),
+                "--picture" => parsed.picture = Some(value()?.into()),
+                "--client" => options.client = clients::named(&value()?)?.name.to_owned(),
+                "--seed" => options.seed = number(&name, &value()?)?,
+                "--masters" => options.masters = number(&name, &value()?)?,
+                "--workers" => options.workers = number(&name, &value()?)?,
+                "--threads" => options.threads = number(&name, &value()?)?,
+                "--names" => options.names = number(&name, &value()?)?,
+                "--max-ttl-ms" => options.max_ttl = Duration::from_millis(number(&name, &value()?)?),
                 _ => return Err(format!("there is no argument {name}").into()),
             }
         }
@@ -91,12 +85,11 @@ impl Arguments {
         let options = &self.options;
         println!("client {}, seed {}", options.client, options.seed);
         let verdict = match self.script {
-            Some(script) => scripted(script, &options.client)?,
+            Some(script) => scripted(script, &options.client, tell)?,
             None => {
-                let extent = extent(options, Duration::from_secs(self.seconds), self.beyond);
-                run::run(options, &plan::random(extent), |at, what| {
-                    println!("{:8.2} s  {what}", at.as_secs_f64());
-                })?
+                let extent = extent(options, Duration::from_secs(self.seconds));
+                let extent = Extent { apart: self.apart, beyond: self.beyond, ..extent };
+                run::run(options, &plan::random(extent), tell)?
             }
         };
         println!("\n{verdict}");
@@ -107,8 +100,12 @@ impl Arguments {
     }
 }
 
-/// What a run of the options with random faults for that long is planned for.
-pub(crate) fn extent(options: &Options, until: Duration, beyond: bool) -> Extent {
+fn tell(at: Duration, what: &str) {
+    println!("{:8.2} s  {what}", at.as_secs_f64());
+}
+
+/// What the guarantees cover, for so long.
+pub(crate) fn extent(options: &Options, until: Duration) -> Extent {
     Extent {
         seed: options.seed,
         until,
@@ -116,12 +113,17 @@ pub(crate) fn extent(options: &Options, until: Duration, beyond: bool) -> Extent
         workers: options.workers,
         max_ttl: options.max_ttl,
         clocks: crate::support::clocks_can_be_set(),
-        beyond,
+        apart: false,
+        beyond: false,
     }
 }
 
 /// Runs the script with that client.
-pub(crate) fn scripted(script: &Script, client: &str) -> Result<Verdict, Failure> {
+pub(crate) fn scripted(
+    script: &Script,
+    client: &str,
+    progress: impl FnMut(Duration, &str),
+) -> Result<Verdict, Failure> {
     let options = Options {
         client: client.to_owned(),
         workers: 2,
@@ -131,7 +133,7 @@ pub(crate) fn scripted(script: &Script, client: &str) -> Result<Verdict, Failure
         ..Options::default()
     };
     let plan = (script.plan)(options.masters, options.workers);
-    run::run(&options, &plan, |_, _| {})
+    run::run(&options, &plan, progress)
 }
 
 fn script(client: &str) -> Result<&'static Script, Failure> {

@@ -12,6 +12,7 @@ pub(crate) const CHECKS: &[Check] = &[
     ("plan::a_long_plan_has_faults_of_all_kinds", a_long_plan_has_faults_of_all_kinds),
     ("plan::a_minority_is_impaired_at_a_time", a_minority_is_impaired_at_a_time),
     ("plan::a_clock_is_wrong_alone", a_clock_is_wrong_alone),
+    ("plan::one_fault_at_a_time_where_that_is_asked_for", one_fault_at_a_time_where_that_is_asked_for),
     ("plan::all_is_healed_in_time", all_is_healed_in_time),
     ("plan::without_faketime_no_clock_is_set", without_faketime_no_clock_is_set),
 ];
@@ -20,7 +21,8 @@ const MAX_TTL: Duration = Duration::from_secs(3);
 
 fn extent(seed: u64) -> Extent {
     let until = Duration::from_secs(600);
-    Extent { seed, until, masters: 5, workers: 4, max_ttl: MAX_TTL, clocks: true, beyond: false }
+    let (apart, beyond) = (false, false);
+    Extent { seed, until, masters: 5, workers: 4, max_ttl: MAX_TTL, clocks: true, apart, beyond }
 }
 
 fn plans() -> impl Iterator<Item = Vec<Planned>> {
@@ -38,7 +40,7 @@ fn a_long_plan_has_faults_of_all_kinds() {
         for planned in &plan {
             *kinds.entry(planned.fault.kind()).or_default() += 1;
         }
-        assert!(kinds.len() == 16 && kinds.values().all(|n| *n >= 3), "{kinds:#?}");
+        assert!(kinds.len() == 17 && kinds.values().all(|n| *n >= 3), "{kinds:#?}");
     }
 }
 
@@ -85,6 +87,14 @@ fn a_clock_is_wrong_alone() {
             });
             assert_eq!(other, None, "beside {clock:?}");
         }
+    }
+}
+
+fn one_fault_at_a_time_where_that_is_asked_for() {
+    let plan = random(Extent { apart: true, ..extent(1) });
+    assert!(plan.len() > 34, "each of 17 kinds twice, and not {}", plan.len());
+    for two in plan.windows(2) {
+        assert!(two[0].at + two[0].lasts + MAX_TTL < two[1].at, "{two:?}");
     }
 }
 

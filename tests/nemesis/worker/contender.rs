@@ -102,10 +102,7 @@ impl Contender {
 
     /// Reads, works, and writes what was read with one element more.
     fn work(&mut self, inside: &mut Inside<'_>, work: &Work) -> Result<(), Failure> {
-        let base = match work.store {
-            Some(store) => self.read(inside, store)?,
-            None => Outcome::None,
-        };
+        let base = self.read(inside, work.store)?;
         let began = Instant::now();
         if let Some(ttl) = work.extends.filter(|_| !inside.lost) {
             // It may be less than what is left.
@@ -117,14 +114,16 @@ impl Contender {
             thread::sleep(PROOF.min(work.takes.saturating_sub(began.elapsed())));
             self.prove(inside)?;
         }
-        let (Some(store), Outcome::Version(base)) = (work.store, base) else { return Ok(()) };
+        // A larger token has been there before: this lock is lost.
+        let Outcome::Version(base) = base else { return Ok(()) };
         if !work.careless {
             self.prove(inside)?;
             if inside.lost {
                 return Ok(());
             }
         }
-        self.write(inside, store, base)
+        thread::sleep(work.hesitates);
+        self.write(inside, work.store, base)
     }
 
     /// Has the witness note that the lock is valid, as its documentation says. Tells of a loss once.

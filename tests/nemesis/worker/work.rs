@@ -23,11 +23,13 @@ pub(crate) struct Chooser {
 #[derive(Clone, Debug)]
 pub(crate) struct Work {
     /// What it reads at the beginning and writes at the end.
-    pub(crate) store: Option<Store>,
+    pub(crate) store: Store,
     /// How long it takes.
     pub(crate) takes: Duration,
     /// It writes without asking its guard. That is safe where the store compares tokens.
     pub(crate) careless: bool,
+    /// Between asking its guard and writing. Tokens are for what happens then.
+    pub(crate) hesitates: Duration,
     /// It extends its lock in between, by this TTL.
     pub(crate) extends: Option<Duration>,
     /// It gives back by dropping.
@@ -79,11 +81,10 @@ impl Chooser {
 
     /// What a holder of the lock does. It is `short` where everybody has to get a lock soon.
     pub(crate) fn work(&mut self, wish: &Wish, has_token: bool, short: bool) -> Work {
-        let store = match self.chance.random_range(0..4) {
-            0 | 1 => Some(Store::Set),
-            2 if has_token => Some(Store::GuardedSet),
-            3 if has_token => Some(Store::Database),
-            _ => None,
+        let store = match self.chance.random_range(0..3) {
+            0 if has_token => Store::GuardedSet,
+            1 if has_token => Store::Database,
+            _ => Store::Set,
         };
         let takes = match self.chance.random_range(0..50) {
             _ if short => self.millis(0, 5),
@@ -96,7 +97,8 @@ impl Chooser {
         Work {
             store,
             takes,
-            careless: store != Some(Store::Set) && self.chance(2),
+            careless: store != Store::Set && self.chance(2),
+            hesitates: if self.chance(4) { self.millis(1, 50) } else { Duration::ZERO },
             extends: self.chance(10).then(|| self.ttl()),
             drops: self.chance(2),
         }
