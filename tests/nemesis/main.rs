@@ -18,7 +18,7 @@
 //! | `--names N` | how many locks they contend for; 4 |
 //! | `--max-ttl-ms N` | the longest TTL, and so the length of a quarantine; 3000 |
 //! | `--apart` | one fault at a time, so that each outage has one cause |
-| `--beyond` | more faults at a time than the guarantees cover; violations are printed, and no failure |
+//! | `--beyond` | more faults at a time than the guarantees cover; violations are printed, and no failure |
 //! | `--picture FILE` | draws the run, as SVG |
 
 mod checks;

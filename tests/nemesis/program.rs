@@ -35,7 +35,6 @@ impl Default for Options {
             names: 4,
             max_ttl: Duration::from_secs(3),
             long_holds: false,
-            recovers: true,
         }
     }
 }
@@ -74,7 +73,9 @@ impl Arguments {
                 "--workers" => options.workers = number(&name, &value()?)?,
                 "--threads" => options.threads = number(&name, &value()?)?,
                 "--names" => options.names = number(&name, &value()?)?,
-                "--max-ttl-ms" => options.max_ttl = Duration::from_millis(number(&name, &value()?)?),
+                "--max-ttl-ms" => {
+                    options.max_ttl = Duration::from_millis(number(&name, &value()?)?)
+                }
                 _ => return Err(format!("there is no argument {name}").into()),
             }
         }
@@ -127,9 +128,8 @@ pub(crate) fn scripted(
     let options = Options {
         client: client.to_owned(),
         workers: 2,
-        names: 2,
+        names: 1,
         long_holds: true,
-        recovers: false,
         ..Options::default()
     };
     let plan = (script.plan)(options.masters, options.workers);

@@ -23,17 +23,17 @@ pub(crate) struct Options {
     pub(crate) threads: usize,
     pub(crate) names: usize,
     pub(crate) max_ttl: Duration,
-    /// Each contender holds its locks for the longest TTL, and does not renew them.
+    /// Each contender holds its locks for the longest TTL, and does not renew them: for scripts, which are over
+    /// before there are many grants, and before everybody can have got a lock again.
     pub(crate) long_holds: bool,
-    /// Every contender has to get a lock again after the last fault.
-    pub(crate) recovers: bool,
 }
 
 impl Options {
-    pub(crate) fn rules(&self) -> Rules {
+    fn rules(&self) -> Rules {
         // Twice the longest TTL, and a quarantine.
-        let recovery = if self.recovers { self.max_ttl * 3 } else { Duration::MAX / 2 };
-        Rules { recovery, aftermath: self.max_ttl, grants_a_second: 2.0, share_hit: 0.75 }
+        let recovery = (!self.long_holds).then_some(self.max_ttl * 3);
+        let grants_a_second = if self.long_holds { 0.0 } else { 2.0 };
+        Rules { recovery, aftermath: self.max_ttl, grants_a_second, share_hit: 0.75 }
     }
 }
 
@@ -75,9 +75,10 @@ pub(crate) fn run(
         }
     }
     progress(began.elapsed(), "all faults are healed");
-    world.recover(options)?;
+    let rules = options.rules();
+    world.recover(&rules)?;
     let folder = world.end()?;
-    let verdict = Verdict::of(&folder.history()?, &options.rules());
+    let verdict = Verdict::of(&folder.history()?, &rules);
     if !verdict.violations.is_empty() {
         let kept = format!("nemesis-{}-{:016x}.history", options.client, options.seed);
         let kept = std::env::temp_dir().join(kept);
@@ -184,9 +185,9 @@ impl World {
         }
     }
 
-    /// Waits until each contender has got a lock, or until that took too long.
-    fn recover(&mut self, options: &Options) -> Result<(), Failure> {
-        let limit = if options.recovers { options.rules().recovery } else { Duration::ZERO };
+    /// Waits until each contender has got a lock, if they have to, or until that took too long.
+    fn recover(&mut self, rules: &Rules) -> Result<(), Failure> {
+        let Some(limit) = rules.recovery else { return Ok(()) };
         let began = Instant::now();
         while began.elapsed() < limit {
             // It also has the witness complete its file.
@@ -194,7 +195,7 @@ impl World {
             let history = self.folder.history()?;
             let faults = faults::faults(&history, &[], &[]);
             if recovery::not_recovered(&history, &faults, limit).is_empty() {
-                return Ok(());
+                break;
             }
             thread::sleep(LOOK);
         }

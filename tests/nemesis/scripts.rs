@@ -46,7 +46,7 @@ fn first_master_is_cut_off_from_the_others(masters: usize, workers: usize) -> Ve
         .map(|worker| {
             let masters = if worker == 0 { others.clone().collect() } else { [0].into() };
             let fault = Fault::Network { worker: Some(worker), masters, conditions };
-            Planned { lasts: Duration::from_secs(5), ..at(0, fault) }
+            Planned { lasts: Duration::from_secs(6), ..at(0, fault) }
         })
         .collect()
 }

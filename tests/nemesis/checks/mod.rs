@@ -1,6 +1,9 @@
-//! Tests of the judge and of the plan: each check is fed with histories that are wrong, and has to say so.
+//! Tests of the harness itself: each check of the judge is fed with histories that are wrong, and has to say so;
+//! plans keep to their rules, and links do what they are told.
 
 pub(crate) mod judge;
+pub(crate) mod links;
+pub(crate) mod picture;
 pub(crate) mod plan;
 pub(crate) mod recovery;
 pub(crate) mod stores;
@@ -12,5 +15,14 @@ pub(crate) type Check = (&'static str, fn());
 
 /// All tests.
 pub(crate) fn all() -> Vec<Check> {
-    [judge::CHECKS, stores::CHECKS, recovery::CHECKS, plan::CHECKS, witness::CHECKS].concat()
+    [
+        judge::CHECKS,
+        stores::CHECKS,
+        recovery::CHECKS,
+        picture::CHECKS,
+        plan::CHECKS,
+        links::CHECKS,
+        witness::CHECKS,
+    ]
+    .concat()
 }

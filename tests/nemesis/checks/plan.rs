@@ -12,7 +12,10 @@ pub(crate) const CHECKS: &[Check] = &[
     ("plan::a_long_plan_has_faults_of_all_kinds", a_long_plan_has_faults_of_all_kinds),
     ("plan::a_minority_is_impaired_at_a_time", a_minority_is_impaired_at_a_time),
     ("plan::a_clock_is_wrong_alone", a_clock_is_wrong_alone),
-    ("plan::one_fault_at_a_time_where_that_is_asked_for", one_fault_at_a_time_where_that_is_asked_for),
+    (
+        "plan::one_fault_at_a_time_where_that_is_asked_for",
+        one_fault_at_a_time_where_that_is_asked_for,
+    ),
     ("plan::all_is_healed_in_time", all_is_healed_in_time),
     ("plan::without_faketime_no_clock_is_set", without_faketime_no_clock_is_set),
 ];

@@ -80,8 +80,12 @@ fn a_killed_contender_needs_no_lock() {
     assert_eq!(not_recovered(&history, &found(&history), ms(100)), []);
 }
 
-const RULES: Rules =
-    Rules { recovery: ms_of(500), aftermath: ms_of(0), grants_a_second: 1.0, share_hit: 0.75 };
+const RULES: Rules = Rules {
+    recovery: Some(ms_of(500)),
+    aftermath: ms_of(0),
+    grants_a_second: 1.0,
+    share_hit: 0.75,
+};
 
 const fn ms_of(ms: u64) -> std::time::Duration {
     std::time::Duration::from_millis(ms)

@@ -18,8 +18,8 @@ use super::violation::Violation;
 /// By what a run is judged.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rules {
-    /// Within this time after the last fault everybody has to get a lock again.
-    pub(crate) recovery: Duration,
+    /// Within this time after the last fault everybody has to get a lock again, if there is such a rule.
+    pub(crate) recovery: Option<Duration>,
     /// How long a fault may have effects after it is healed: a quarantine.
     pub(crate) aftermath: Duration,
     /// A run with fewer grants than this a second shows too little.
@@ -57,7 +57,9 @@ impl Verdict {
         let mut violations = exclusion(&holds);
         violations.extend(tokens(&holds));
         violations.append(&mut writes.violations);
-        violations.extend(recovery::not_recovered(history, &faults, rules.recovery));
+        if let Some(limit) = rules.recovery {
+            violations.extend(recovery::not_recovered(history, &faults, limit));
+        }
 
         let granted = calls.iter().filter(|call| call.result == CallResult::Granted);
         let (grants, longest_wait) = granted

@@ -10,8 +10,11 @@ use quorlock::{Error, Guard, LossReason, Quorlock, Renewal};
 pub(crate) struct Kind {
     /// Names of its locks begin with this.
     pub(crate) name: &'static str,
-    pub(crate) take: fn(&Quorlock, &Wish) -> Result<Option<Box<dyn Held>>, Error>,
+    pub(crate) take: fn(&Quorlock, &Wish) -> Taken,
 }
+
+/// `None` if another one holds it.
+pub(crate) type Taken = Result<Option<Box<dyn Held>>, Error>;
 
 /// All kinds. Each of them excludes every other holder of the same name.
 pub(crate) const KINDS: &[Kind] = &[Kind { name: "mutex", take: mutex }];
@@ -57,7 +60,7 @@ pub(crate) trait Held {
     fn unlock(self: Box<Self>) -> Result<(), Error>;
 }
 
-fn mutex(locks: &Quorlock, wish: &Wish) -> Result<Option<Box<dyn Held>>, Error> {
+fn mutex(locks: &Quorlock, wish: &Wish) -> Taken {
     let mutex = locks.mutex(&wish.name).ttl(wish.ttl).renewal(wish.renewal);
     let guard = match wish.call {
         Call::Lock => Some(mutex.lock()?),

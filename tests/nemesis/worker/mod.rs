@@ -1,6 +1,7 @@
 //! A worker: a process whose threads contend for locks, and tell the witness what they do.
 //!
 //! It is set up by environment variables ([`Settings`]), so that it can be a process as well as a container.
+//! A program that includes this has the module `witness` at its root.
 
 #![allow(
     dead_code,
