@@ -150,11 +150,15 @@ impl fmt::Display for Verdict {
         )?;
         writeln!(f, "holds: {}", listed(&self.endings))?;
         writeln!(f, "calls without a lock: {}", listed(&self.without))?;
+        let stale = |it: &&Violation| matches!(it, Violation::StaleWriteAccepted { .. });
         writeln!(
             f,
-            "writes: {} taken; {} stale reads or writes tried and refused by token; {} elements \
-             without a token lost to late writes",
-            self.writes.taken, self.writes.refused, self.writes.lost_to_late_writes
+            "writes: {} taken; {} stale reads or writes refused by their token, {} stale writes accepted; \
+             {} elements of sets without tokens lost to late writes",
+            self.writes.taken,
+            self.writes.refused,
+            self.violations.iter().filter(stale).count(),
+            self.writes.lost_to_late_writes
         )?;
         writeln!(f)?;
         self.write_faults(f)?;
