@@ -16,9 +16,9 @@ const COLOURS: [&str; 8] =
 
 /// The picture, as SVG.
 pub(crate) fn picture(verdict: &Verdict) -> String {
-    let mut fault_rows: BTreeMap<&str, Vec<_>> = BTreeMap::new();
+    let mut fault_rows: BTreeMap<String, Vec<_>> = BTreeMap::new();
     for fault in &verdict.faults {
-        fault_rows.entry(&fault.target).or_default().push(fault);
+        fault_rows.entry(row_of(&fault.target)).or_default().push(fault);
     }
     let mut hold_rows: BTreeMap<(&str, &str), Vec<_>> = BTreeMap::new();
     for hold in &verdict.holds {
@@ -35,7 +35,8 @@ pub(crate) fn picture(verdict: &Verdict) -> String {
     for (target, faults) in &fault_rows {
         canvas.label(&mut svg, row, target);
         for fault in faults {
-            canvas.bar(&mut svg, row, (fault.begin, fault.healed), "#c44e52", &fault.kind);
+            let title = format!("{} ({})", fault.kind, fault.target);
+            canvas.bar(&mut svg, row, (fault.begin, fault.healed), "#c44e52", &title);
         }
         row += 1;
     }
@@ -58,6 +59,13 @@ pub(crate) fn picture(verdict: &Verdict) -> String {
     canvas.axis(&mut svg, row, verdict.lasted);
     svg.push_str("</svg>\n");
     svg
+}
+
+/// One row for all links of a worker, whichever masters they lead to.
+fn row_of(target: &str) -> String {
+    target
+        .split_once(" to masters ")
+        .map_or(target.to_owned(), |(worker, _)| format!("{worker}, links"))
 }
 
 fn colour_of(name: &str) -> usize {
