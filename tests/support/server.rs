@@ -449,6 +449,11 @@ impl Servers {
     /// Like [`start`](Self::start), and their wall clocks can be set. `None`, with the reason printed, where
     /// libfaketime is not installed.
     pub fn start_with_clocks(n: usize) -> Option<Self> {
+        Self::start_with_clocks_and(n, &[])
+    }
+
+    /// Like [`start_with_clocks`](Self::start_with_clocks), with the options of [`Server::start_with`].
+    pub fn start_with_clocks_and(n: usize, options: &[&str]) -> Option<Self> {
         let Some(clock) = FakeClock::find() else {
             eprintln!(
                 "LEFT OUT: there is no libfaketime, so no server's clock can be set; install it, for \
@@ -456,7 +461,7 @@ impl Servers {
             );
             return None;
         };
-        let launch = |_| Server::launch(&[], Some(clock.clone()));
+        let launch = |_| Server::launch(options, Some(clock.clone()));
         let mut servers: Vec<_> = (0..n).map(launch).collect();
         servers.iter_mut().for_each(Server::finish_start);
         Some(Self(servers))
@@ -511,6 +516,11 @@ pub fn wait_until(what: &str, limit: Duration, condition: impl FnMut() -> bool) 
 /// Whether a key stays when no lock is left: the largest number of one, or the node's mark.
 pub fn stays(key: &str) -> bool {
     key.starts_with('{') && key.ends_with("}:fence") || key.ends_with("{quorlock}:mark")
+}
+
+/// Whether there is libfaketime, so that [`Servers::start_with_clocks`] can start servers.
+pub fn clocks_can_be_set() -> bool {
+    FakeClock::find().is_some()
 }
 
 /// The program started as the server: what `QUORLOCK_REDIS_SERVER` says, or `redis-server`.

@@ -1,0 +1,133 @@
+//! Holds, exclusion and tokens.
+
+use crate::judge::Violation;
+use crate::judge::exclusion::exclusion;
+use crate::judge::holds::{Ending, Hold, holds};
+use crate::judge::tokens::tokens;
+use crate::witness::Event;
+
+use super::Check;
+use super::story::{Story, ms};
+
+pub(crate) const CHECKS: &[Check] = &[
+    ("judge::a_hold_ends_when_its_holder_leaves", a_hold_ends_when_its_holder_leaves),
+    ("judge::a_hold_ends_with_its_promise", a_hold_ends_with_its_promise),
+    ("judge::a_later_proof_lengthens_a_hold", a_later_proof_lengthens_a_hold),
+    ("judge::what_is_not_proven_is_no_hold", what_is_not_proven_is_no_hold),
+    ("judge::an_early_loss_takes_the_promise_back", an_early_loss_takes_the_promise_back),
+    ("judge::a_loss_in_time_leaves_the_promise", a_loss_in_time_leaves_the_promise),
+    ("judge::a_holder_can_ask_for_less", a_holder_can_ask_for_less),
+    ("judge::two_inside_are_a_violation", two_inside_are_a_violation),
+    ("judge::one_inside_a_longer_hold_is_a_violation", one_inside_a_longer_hold_is_a_violation),
+    ("judge::one_proof_inside_a_hold_is_a_violation", one_proof_inside_a_hold_is_a_violation),
+    ("judge::a_killed_holder_keeps_its_promise", a_killed_holder_keeps_its_promise),
+    ("judge::one_after_the_other_is_none", one_after_the_other_is_none),
+    ("judge::a_token_that_falls_is_a_violation", a_token_that_falls_is_a_violation),
+    ("judge::the_same_token_twice_is_a_violation", the_same_token_twice_is_a_violation),
+    ("judge::a_token_below_an_older_one_is_a_violation", a_token_below_an_older_one_is_a_violation),
+];
+
+fn only(story: Story) -> Hold {
+    let mut holds = holds(&story.end());
+    assert_eq!(holds.len(), 1, "{holds:?}");
+    holds.remove(0)
+}
+
+fn a_hold_ends_when_its_holder_leaves() {
+    let hold = only(Story::default().valid(10, "w1", 1, 100).leaves(50, "w1"));
+    assert_eq!((hold.begin, hold.end, hold.ending), (ms(10), ms(50), Ending::Left));
+}
+
+fn a_hold_ends_with_its_promise() {
+    let hold = only(Story::default().valid(10, "w1", 1, 100).leaves(500, "w1"));
+    assert_eq!((hold.begin, hold.end), (ms(10), ms(110)));
+}
+
+fn a_later_proof_lengthens_a_hold() {
+    let story = Story::default().valid(10, "w1", 1, 100).valid(90, "w1", 1, 100);
+    let hold = only(story.leaves(500, "w1"));
+    assert_eq!((hold.begin, hold.end), (ms(10), ms(190)));
+}
+
+fn what_is_not_proven_is_no_hold() {
+    let story = Story::default().inside(10, "w1", 1).leaves(50, "w1").inside(60, "w2", 2);
+    assert_eq!(holds(&story.end()), []);
+}
+
+fn an_early_loss_takes_the_promise_back() {
+    let story = Story::default().valid(10, "w1", 1, 100).valid(20, "w1", 1, 100);
+    let hold = only(story.loses(50, "w1", false));
+    assert_eq!((hold.begin, hold.end), (ms(10), ms(20)));
+}
+
+fn a_loss_in_time_leaves_the_promise() {
+    let hold = only(Story::default().valid(10, "w1", 1, 100).loses(500, "w1", true));
+    assert_eq!((hold.begin, hold.end), (ms(10), ms(110)));
+}
+
+fn a_holder_can_ask_for_less() {
+    let less = |story: Story| story.tell(30, "w1", Event::Shortens { guard: 1 });
+    let hold = only(less(Story::default().valid(10, "w1", 1, 100)));
+    assert_eq!((hold.begin, hold.end), (ms(10), ms(30)));
+    let hold = only(less(Story::default().valid(10, "w1", 1, 100)).valid(40, "w1", 1, 50));
+    assert_eq!((hold.begin, hold.end), (ms(10), ms(90)));
+}
+
+/// How many violations of exclusion there are.
+fn overlaps(story: Story) -> usize {
+    let found = exclusion(&holds(&story.end()));
+    assert!(found.iter().all(|it| matches!(it, Violation::TwoInside { .. })), "{found:?}");
+    found.len()
+}
+
+fn two_inside_are_a_violation() {
+    let story = Story::default().valid(10, "w1", 1, 100).valid(20, "w2", 2, 100);
+    assert_eq!(overlaps(story.leaves(30, "w1").leaves(40, "w2")), 1);
+}
+
+fn one_inside_a_longer_hold_is_a_violation() {
+    let story = Story::default().valid(10, "w1", 1, 1_000);
+    let story = story.valid(20, "w2", 2, 10).leaves(25, "w2").valid(40, "w3", 3, 10);
+    assert_eq!(overlaps(story.leaves(45, "w3").leaves(60, "w1")), 2);
+}
+
+fn one_proof_inside_a_hold_is_a_violation() {
+    let story = Story::default().valid(10, "w1", 1, 100).valid(20, "w2", 2, 100);
+    assert_eq!(overlaps(story.loses(30, "w2", false).leaves(40, "w1")), 1);
+}
+
+fn a_killed_holder_keeps_its_promise() {
+    let story = Story::default().valid(10, "w1", 1, 100).tell(20, "w1", Event::Gone);
+    assert_eq!(overlaps(story.valid(90, "w2", 2, 100)), 1);
+    let story = Story::default().valid(10, "w1", 1, 100).tell(20, "w1", Event::Gone);
+    assert_eq!(overlaps(story.valid(110, "w2", 2, 100)), 0);
+}
+
+fn one_after_the_other_is_none() {
+    let story = Story::default().valid(10, "w1", 1, 100).leaves(50, "w1");
+    assert_eq!(overlaps(story.valid(51, "w2", 2, 100)), 0);
+}
+
+fn falls(story: Story) -> usize {
+    let found = tokens(&holds(&story.end()));
+    assert!(found.iter().all(|it| matches!(it, Violation::TokenNotLarger { .. })), "{found:?}");
+    found.len()
+}
+
+fn a_token_that_falls_is_a_violation() {
+    let story = Story::default().valid(10, "w1", 5, 100).leaves(50, "w1");
+    assert_eq!(falls(story.valid(60, "w2", 4, 100)), 1);
+    let story = Story::default().valid(10, "w1", 5, 100).leaves(50, "w1");
+    assert_eq!(falls(story.valid(60, "w2", 6, 100)), 0);
+}
+
+fn the_same_token_twice_is_a_violation() {
+    let story = Story::default().valid(10, "w1", 5, 10);
+    assert_eq!(falls(story.valid(60, "w2", 5, 100)), 1);
+}
+
+fn a_token_below_an_older_one_is_a_violation() {
+    let story = Story::default().valid(10, "w1", 9, 10).leaves(15, "w1");
+    let story = story.valid(20, "w2", 7, 10).leaves(25, "w2").valid(30, "w3", 8, 10);
+    assert_eq!(falls(story), 2);
+}

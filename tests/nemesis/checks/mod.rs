@@ -1,0 +1,28 @@
+//! Tests of the harness itself: each check of the judge is fed with histories that are wrong, and has to say so;
+//! plans keep to their rules, and links do what they are told.
+
+pub(crate) mod judge;
+pub(crate) mod links;
+pub(crate) mod picture;
+pub(crate) mod plan;
+pub(crate) mod recovery;
+pub(crate) mod stores;
+pub(crate) mod story;
+pub(crate) mod witness;
+
+/// A test and its name.
+pub(crate) type Check = (&'static str, fn());
+
+/// All tests.
+pub(crate) fn all() -> Vec<Check> {
+    [
+        judge::CHECKS,
+        stores::CHECKS,
+        recovery::CHECKS,
+        picture::CHECKS,
+        plan::CHECKS,
+        links::CHECKS,
+        witness::CHECKS,
+    ]
+    .concat()
+}

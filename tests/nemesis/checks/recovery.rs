@@ -1,0 +1,106 @@
+//! Faults, outages, and whether everybody got a lock again.
+
+use crate::judge::calls::calls;
+use crate::judge::faults::{Fault, faults};
+use crate::judge::holds::holds;
+use crate::judge::recovery::{Effect, effects, not_recovered, outages};
+use crate::judge::{Rules, Verdict, Violation};
+use crate::witness::{Event, History};
+
+use super::Check;
+use super::story::{Story, ms};
+
+pub(crate) const CHECKS: &[Check] = &[
+    ("judge::an_outage_is_wanted_and_free", an_outage_is_wanted_and_free),
+    ("judge::a_lock_that_is_held_is_no_outage", a_lock_that_is_held_is_no_outage),
+    ("judge::an_outage_goes_to_the_faults_of_its_time", an_outage_goes_to_the_faults_of_its_time),
+    ("judge::a_fault_hits_only_its_worker", a_fault_hits_only_its_worker),
+    ("judge::a_contender_without_a_lock_is_a_violation", a_contender_without_a_lock_is_a_violation),
+    ("judge::a_killed_contender_needs_no_lock", a_killed_contender_needs_no_lock),
+    ("judge::a_run_can_show_too_little", a_run_can_show_too_little),
+    ("judge::a_good_run_is_good", a_good_run_is_good),
+];
+
+fn found(history: &History) -> Vec<Fault> {
+    faults(history, &holds(history), &calls(history))
+}
+
+/// Wanted from 10 on, held from 100 to 200, and wanted until then.
+fn waited() -> Story {
+    Story::default().wants(10, "w1").valid(100, "w1", 1, 1_000).leaves(200, "w1")
+}
+
+fn an_outage_is_wanted_and_free() {
+    let history = waited().wants(250, "w2").valid(400, "w2", 2, 1_000).end();
+    let found = outages(&holds(&history), &calls(&history));
+    let found: Vec<_> = found.iter().map(|outage| (outage.begin, outage.end)).collect();
+    assert_eq!(found, [(ms(10), ms(100)), (ms(250), ms(400))]);
+}
+
+fn a_lock_that_is_held_is_no_outage() {
+    let history =
+        Story::default().valid(0, "w2", 1, 95).wants(10, "w1").valid(100, "w1", 2, 9).end();
+    let found = outages(&holds(&history), &calls(&history));
+    let found: Vec<_> = found.iter().map(|outage| (outage.begin, outage.end)).collect();
+    assert_eq!(found, [(ms(95), ms(100))]);
+}
+
+fn an_outage_goes_to_the_faults_of_its_time() {
+    let story = Story::default().fault(0, 1, "master 1").healed(5, 1);
+    let story = story.wants(10, "w1").fault(50, 2, "master 2").healed(60, 2);
+    let history = story.valid(100, "w1", 1, 1_000).end();
+    let (faults, outages) = (found(&history), outages(&holds(&history), &calls(&history)));
+    let effects = effects(&faults, &outages, ms(0));
+    let expected = Effect { faults: 2, hit: 1, outage: ms(90), after_healing: ms(40) };
+    assert_eq!(effects["fault"], expected);
+}
+
+fn a_fault_hits_only_its_worker() {
+    let story = waited().fault(210, 1, "master 1").wants(220, "w1");
+    let story = story.fault(230, 2, "worker w1").fault(240, 3, "worker w2 and masters 1 2");
+    let found = found(&story.end());
+    assert_eq!(found.iter().map(|fault| fault.hit).collect::<Vec<_>>(), [false, true, false]);
+}
+
+fn a_contender_without_a_lock_is_a_violation() {
+    let story = waited().fault(210, 1, "master 1").wants(220, "w1").wants(230, "w2");
+    let history = story.healed(240, 1).valid(300, "w1", 2, 10).end();
+    let violations = not_recovered(&history, &found(&history), ms(100));
+    let [Violation::NotRecovered { who, .. }] = violations.as_slice() else {
+        panic!("{violations:?}")
+    };
+    assert_eq!(who, "w2");
+    // One that got it too late has not got it.
+    assert_eq!(not_recovered(&history, &found(&history), ms(50)).len(), 2);
+}
+
+fn a_killed_contender_needs_no_lock() {
+    let story = waited().fault(210, 1, "worker w1").wants(220, "w1").tell(230, "w1", Event::Gone);
+    let history = story.healed(240, 1).end();
+    assert_eq!(not_recovered(&history, &found(&history), ms(100)), []);
+}
+
+const RULES: Rules = Rules {
+    recovery: Some(ms_of(500)),
+    aftermath: ms_of(0),
+    grants_a_second: 1.0,
+    share_hit: 0.75,
+};
+
+const fn ms_of(ms: u64) -> std::time::Duration {
+    std::time::Duration::from_millis(ms)
+}
+
+fn a_run_can_show_too_little() {
+    let idle = Story::default().fault(1_000, 1, "master 1").healed(10_000, 1).end();
+    let verdict = Verdict::of(&idle, &RULES);
+    assert_eq!(verdict.too_little.len(), 2, "{verdict}");
+    assert!(verdict.violations.is_empty() && !verdict.is_good(), "{verdict}");
+}
+
+fn a_good_run_is_good() {
+    let good =
+        waited().fault(210, 1, "master 1").healed(220, 1).wants(230, "w1").valid(240, "w1", 2, 9);
+    let verdict = Verdict::of(&good.end(), &Rules { share_hit: 0.0, ..RULES });
+    assert!(verdict.is_good(), "{verdict}");
+}

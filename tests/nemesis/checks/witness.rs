@@ -1,0 +1,114 @@
+//! The witness itself: what it answers, keeps and refuses.
+
+use std::path::PathBuf;
+use std::thread;
+
+use crate::judge::stores::writes;
+use crate::witness::{Answer, Client, Event, History, Outcome, Phase, Server, Store};
+
+use super::Check;
+
+pub(crate) const CHECKS: &[Check] = &[
+    ("witness::a_history_is_read_as_it_was_told", a_history_is_read_as_it_was_told),
+    ("witness::stores_with_tokens_refuse_late_writes", stores_with_tokens_refuse_late_writes),
+    ("witness::the_set_takes_late_writes", the_set_takes_late_writes),
+];
+
+const NAME: &str = "orders/1";
+
+/// A witness on a thread, with a folder that is removed when dropped.
+struct Running {
+    address: String,
+    folder: PathBuf,
+}
+
+impl Running {
+    fn start() -> Self {
+        let name = format!("quorlock-witness-{:016x}", rand::random::<u64>());
+        let folder = std::env::temp_dir().join(name);
+        std::fs::create_dir(&folder).expect("a directory can be made among the temporary files");
+        let server = Server::bind("127.0.0.1:0", &folder).expect("a port is free");
+        let address = server.address().expect("it listens");
+        // It serves as long as the process lives.
+        thread::spawn(move || server.serve());
+        Self { address, folder }
+    }
+
+    fn connect(&self, who: &str) -> Client {
+        Client::connect(&self.address, who).expect("it listens")
+    }
+
+    /// What has been told, up to now.
+    fn history(&self) -> History {
+        tell(&mut self.connect("nemesis"), &Event::Enter { phase: Phase::End });
+        History::read(&self.folder.join("history")).expect("it is complete")
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Nothing to be done about a failure here, least of all a panic.
+        let _: std::io::Result<()> = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn tell(client: &mut Client, event: &Event) -> Answer {
+    client.tell(event).expect("it answers")
+}
+
+fn read(client: &mut Client, store: Store, token: u64) -> Outcome {
+    let (name, token) = (NAME.to_owned(), Some(token));
+    tell(client, &Event::Read { guard: 1, name, store, token }).outcome
+}
+
+fn write(client: &mut Client, store: Store, token: u64, base: u64) -> Outcome {
+    let (name, token) = (NAME.to_owned(), Some(token));
+    tell(client, &Event::Write { guard: 1, name, store, token, base }).outcome
+}
+
+fn a_history_is_read_as_it_was_told() {
+    let witness = Running::start();
+    let mut client = witness.connect("w1/1/2");
+    let events = [
+        Event::Wants { name: NAME.to_owned(), call: "lock".to_owned() },
+        Event::Inside { guard: 7, name: NAME.to_owned(), token: None },
+    ];
+    let stamps = events.clone().map(|event| tell(&mut client, &event).stamp);
+    let history = witness.history();
+    let told: Vec<_> = history.0.iter().filter(|record| record.who == "w1/1/2").collect();
+    assert_eq!(told.iter().map(|it| it.event.clone()).collect::<Vec<_>>(), events);
+    assert_eq!(told.iter().map(|it| it.stamp).collect::<Vec<_>>(), stamps);
+    assert_eq!(told[0].worker(), "w1");
+    let answer = tell(&mut client, &events[0]);
+    assert!(answer.stamp > stamps[1] && answer.phase == Phase::End, "{answer:?}");
+}
+
+fn stores_with_tokens_refuse_late_writes() {
+    let witness = Running::start();
+    let mut client = witness.connect("w1/1/1");
+    for store in [Store::GuardedSet, Store::Database] {
+        let Outcome::Version(base) = read(&mut client, store, 5) else { panic!("5 is the first") };
+        // It registers 6 by reading: from then on 5 cannot write.
+        assert_eq!(read(&mut client, store, 6), Outcome::Version(base));
+        assert_eq!(write(&mut client, store, 5, base), Outcome::Refused);
+        assert_eq!(read(&mut client, store, 5), Outcome::Refused);
+        let Outcome::Version(next) = write(&mut client, store, 6, base) else { panic!("6 may") };
+        assert_eq!(read(&mut client, store, 7), Outcome::Version(next));
+    }
+    let found = writes(&witness.history());
+    assert_eq!((found.taken, found.refused, found.violations), (2, 4, vec![]));
+}
+
+fn the_set_takes_late_writes() {
+    let witness = Running::start();
+    let mut client = witness.connect("w1/1/1");
+    let Outcome::Version(base) = read(&mut client, Store::Set, 5) else { panic!("it takes all") };
+    for token in [6, 5] {
+        let Outcome::Version(version) = write(&mut client, Store::Set, token, base) else {
+            panic!("it takes all")
+        };
+        let (name, store) = (NAME.to_owned(), Store::Set);
+        tell(&mut client, &Event::Confirms { name, store, version });
+    }
+    assert_eq!(writes(&witness.history()).violations.len(), 1);
+}

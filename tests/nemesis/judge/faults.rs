@@ -1,0 +1,55 @@
+//! Which faults there were, and whether they met anybody at work.
+
+use crate::witness::{Event, History, Stamp, event::worker_of};
+
+use super::calls::Call;
+use super::holds::Hold;
+
+/// One fault.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Fault {
+    pub(crate) id: u64,
+    pub(crate) kind: String,
+    /// `master 2`, `worker w1`, `worker w1 and masters 0 2`, ..
+    pub(crate) target: String,
+    pub(crate) begin: Stamp,
+    /// The end of the history, if it was never healed.
+    pub(crate) healed: Stamp,
+    /// A lock was held, or an acquisition was under way, when it began.
+    pub(crate) hit: bool,
+}
+
+/// All faults, by their beginning.
+pub(crate) fn faults(history: &History, holds: &[Hold], calls: &[Call]) -> Vec<Fault> {
+    let last = history.0.last().map_or(Stamp::ZERO, |record| record.stamp);
+    let mut faults: Vec<Fault> = Vec::new();
+    for record in &history.0 {
+        match &record.event {
+            Event::Fault { id, kind, target } => faults.push(Fault {
+                id: *id,
+                kind: kind.clone(),
+                target: target.clone(),
+                begin: record.stamp,
+                healed: last,
+                hit: hits(target, record.stamp, holds, calls),
+            }),
+            Event::Healed { id } => {
+                if let Some(fault) = faults.iter_mut().rfind(|fault| fault.id == *id) {
+                    fault.healed = record.stamp;
+                }
+            }
+            _ => {}
+        }
+    }
+    faults
+}
+
+/// Whether a contender that the fault concerns held a lock then, or wanted one. A fault of a master concerns all.
+fn hits(target: &str, at: Stamp, holds: &[Hold], calls: &[Call]) -> bool {
+    let mut words = target.split(' ');
+    let worker = words.find(|word| *word == "worker").and_then(|_| words.next());
+    let concerns = |who: &str| worker.is_none_or(|worker| worker_of(who) == worker);
+    let within = |begin, end| begin <= at && at <= end;
+    holds.iter().any(|hold| within(hold.begin, hold.end) && concerns(&hold.who))
+        || calls.iter().any(|call| within(call.begin, call.end) && concerns(&call.who))
+}

@@ -1,0 +1,98 @@
+//! Who was certainly inside, from when to when.
+
+use std::collections::HashMap;
+
+use crate::witness::{Event, History, Stamp};
+
+/// The interval in which one guard was certainly valid. The documentation of `witness` says why it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Hold {
+    pub(crate) who: String,
+    pub(crate) name: String,
+    pub(crate) token: Option<u64>,
+    pub(crate) begin: Stamp,
+    pub(crate) end: Stamp,
+    pub(crate) ending: Ending,
+}
+
+/// How a hold ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    Left,
+    /// The guard told of it at the end of its promised time.
+    Expired,
+    /// The guard told of it before that.
+    LostEarly(String),
+    /// Nobody said more of it: the contender was killed, or is stopped.
+    Unknown,
+}
+
+/// A guard of which more may be told.
+struct Open {
+    name: String,
+    token: Option<u64>,
+    /// The first and the last proven stamp, and the end of the last promise.
+    proven: Option<(Stamp, Stamp, Stamp)>,
+}
+
+/// All holds that were proven, by name and then by their beginning.
+pub(crate) fn holds(history: &History) -> Vec<Hold> {
+    let mut open: HashMap<(&str, u64), Open> = HashMap::new();
+    let mut holds = Vec::new();
+    for record in &history.0 {
+        let (who, stamp) = (record.who.as_str(), record.stamp);
+        match &record.event {
+            Event::Inside { guard, name, token } => {
+                open.entry((who, *guard)).or_insert_with(|| Open {
+                    name: name.clone(),
+                    token: *token,
+                    proven: None,
+                });
+            }
+            Event::Valid { guard, at, r } => {
+                if let Some(hold) = open.get_mut(&(who, *guard)) {
+                    let begin = hold.proven.map_or(*at, |(begin, ..)| begin);
+                    hold.proven = Some((begin, *at, *at + *r));
+                }
+            }
+            Event::Shortens { guard } => {
+                let proven = open.get_mut(&(who, *guard)).and_then(|hold| hold.proven.as_mut());
+                if let Some((_, _, promised)) = proven {
+                    *promised = stamp.min(*promised);
+                }
+            }
+            Event::Leaving { guard } => {
+                let hold = open.remove(&(who, *guard));
+                holds.extend(hold.and_then(|hold| hold.close(who, Ending::Left, stamp)));
+            }
+            Event::Lost { guard, in_time, why } => {
+                let ending = match in_time {
+                    true => Ending::Expired,
+                    false => Ending::LostEarly(why.clone()),
+                };
+                let hold = open.remove(&(who, *guard));
+                holds.extend(hold.and_then(|hold| hold.close(who, ending, stamp)));
+            }
+            _ => {}
+        }
+    }
+    let unfinished = open.into_iter();
+    holds.extend(
+        unfinished.filter_map(|((who, _), hold)| hold.close(who, Ending::Unknown, Stamp::MAX)),
+    );
+    holds.sort_by(|a, b| (&a.name, a.begin).cmp(&(&b.name, b.begin)));
+    holds
+}
+
+impl Open {
+    /// `None` if the guard was never proven valid.
+    fn close(self, who: &str, ending: Ending, stamp: Stamp) -> Option<Hold> {
+        let (begin, last, promised) = self.proven?;
+        let end = match ending {
+            Ending::LostEarly(_) => last,
+            Ending::Left | Ending::Expired | Ending::Unknown => promised.min(stamp),
+        };
+        let Self { name, token, .. } = self;
+        Some(Hold { who: who.to_owned(), name, token, begin, end, ending })
+    }
+}

@@ -1,0 +1,24 @@
+//! The judge: pure functions over a history of the witness.
+//!
+//! Each check returns what it found, so that tests can feed it histories that are wrong. A program that
+//! includes this has the module `witness` at its root.
+
+#![allow(
+    dead_code,
+    unused_imports,
+    reason = "compiled into several programs, and each uses only a part of it"
+)]
+
+pub(crate) mod calls;
+pub(crate) mod exclusion;
+pub(crate) mod faults;
+pub(crate) mod holds;
+pub(crate) mod picture;
+pub(crate) mod recovery;
+pub(crate) mod report;
+pub(crate) mod stores;
+pub(crate) mod tokens;
+pub(crate) mod violation;
+
+pub(crate) use report::{Rules, Verdict};
+pub(crate) use violation::Violation;

@@ -1,0 +1,204 @@
+//! The verdict over a run, and how it reads.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use crate::witness::{Event, History, Phase, Stamp};
+
+use super::calls::{self, CallResult};
+use super::exclusion::exclusion;
+use super::faults::{self, Fault};
+use super::holds::{self, Ending, Hold};
+use super::recovery::{self, Effect};
+use super::stores::{self, Writes};
+use super::tokens::tokens;
+use super::violation::Violation;
+
+/// By what a run is judged.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rules {
+    /// Within this time after the last fault everybody has to get a lock again, if there is such a rule.
+    pub(crate) recovery: Option<Duration>,
+    /// How long a fault may have effects after it is healed: a quarantine.
+    pub(crate) aftermath: Duration,
+    /// A run with fewer grants than this a second shows too little.
+    pub(crate) grants_a_second: f64,
+    /// A run of whose faults a smaller share met a holder or a waiter shows too little.
+    pub(crate) share_hit: f64,
+}
+
+/// What the history of a run shows.
+#[derive(Debug)]
+pub(crate) struct Verdict {
+    pub(crate) holds: Vec<Hold>,
+    pub(crate) faults: Vec<Fault>,
+    pub(crate) writes: Writes,
+    pub(crate) violations: Vec<Violation>,
+    /// Why the run shows too little, if it does.
+    pub(crate) too_little: Vec<String>,
+    pub(crate) lasted: Stamp,
+    contenders: usize,
+    grants: usize,
+    longest_wait: Duration,
+    without: BTreeMap<String, usize>,
+    endings: BTreeMap<String, usize>,
+    effects: BTreeMap<String, Effect>,
+}
+
+impl Verdict {
+    /// Judges a run.
+    pub(crate) fn of(history: &History, rules: &Rules) -> Self {
+        let (holds, calls) = (holds::holds(history), calls::calls(history));
+        let faults = faults::faults(history, &holds, &calls);
+        let outages = recovery::outages(&holds, &calls);
+        let effects = recovery::effects(&faults, &outages, rules.aftermath);
+        let mut writes = stores::writes(history);
+        let mut violations = exclusion(&holds);
+        violations.extend(tokens(&holds));
+        violations.append(&mut writes.violations);
+        if let Some(limit) = rules.recovery {
+            violations.extend(recovery::not_recovered(history, &faults, limit));
+        }
+
+        let granted = calls.iter().filter(|call| call.result == CallResult::Granted);
+        let (grants, longest_wait) = granted
+            .fold((0, Duration::ZERO), |(n, longest), call| (n + 1, longest.max(call.took())));
+        let mut without = BTreeMap::new();
+        for call in &calls {
+            if let CallResult::Without(why) = &call.result {
+                *without.entry(why.clone()).or_default() += 1;
+            }
+        }
+        let mut endings = BTreeMap::new();
+        for hold in &holds {
+            *endings.entry(hold.ending.describe()).or_default() += 1;
+        }
+        let mut contenders: Vec<_> = calls.iter().map(|call| &call.who).collect();
+        contenders.sort_unstable();
+        contenders.dedup();
+        let mut verdict = Self {
+            contenders: contenders.len(),
+            lasted: lasted(history),
+            too_little: Vec::new(),
+            holds,
+            faults,
+            writes,
+            violations,
+            grants,
+            longest_wait,
+            without,
+            endings,
+            effects,
+        };
+        verdict.too_little = verdict.shows_too_little(rules);
+        verdict
+    }
+
+    /// Whether the run shows what it should, and no violation.
+    pub(crate) fn is_good(&self) -> bool {
+        self.violations.is_empty() && self.too_little.is_empty()
+    }
+
+    fn shows_too_little(&self, rules: &Rules) -> Vec<String> {
+        let mut reasons = Vec::new();
+        let wanted = self.lasted.as_secs_f64() * rules.grants_a_second;
+        if (self.grants as f64) < wanted {
+            reasons.push(format!("{} grants are fewer than {wanted:.0}", self.grants));
+        }
+        let hit = self.faults.iter().filter(|fault| fault.hit).count();
+        let wanted = self.faults.len() as f64 * rules.share_hit;
+        if (hit as f64) < wanted {
+            reasons.push(format!(
+                "{hit} of {} faults met a holder or a waiter, fewer than {wanted:.0}",
+                self.faults.len()
+            ));
+        }
+        reasons
+    }
+}
+
+/// Until the contenders were told to end.
+fn lasted(history: &History) -> Stamp {
+    let end = history.0.iter().rfind(|it| it.event == Event::Enter { phase: Phase::End });
+    end.or(history.0.last()).map_or(Stamp::ZERO, |record| record.stamp)
+}
+
+impl Ending {
+    fn describe(&self) -> String {
+        match self {
+            Self::Left => "given back".to_owned(),
+            Self::Expired => "expired".to_owned(),
+            Self::LostEarly(why) => format!("lost early ({why})"),
+            Self::Unknown => "killed".to_owned(),
+        }
+    }
+}
+
+/// At most so many violations are printed; the number of all of them is.
+const SHOWN: usize = 20;
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "{:.1} s, {} grants to {} contenders; the longest wait took {:.3} s",
+            self.lasted.as_secs_f64(),
+            self.grants,
+            self.contenders,
+            self.longest_wait.as_secs_f64(),
+        )?;
+        writeln!(f, "holds: {}", listed(&self.endings))?;
+        writeln!(f, "calls without a lock: {}", listed(&self.without))?;
+        let stale = |it: &&Violation| matches!(it, Violation::StaleWriteAccepted { .. });
+        writeln!(
+            f,
+            "writes: {} taken; {} stale reads or writes refused by their token, {} stale writes accepted; \
+             {} elements of sets without tokens lost to late writes",
+            self.writes.taken,
+            self.writes.refused,
+            self.violations.iter().filter(stale).count(),
+            self.writes.lost_to_late_writes
+        )?;
+        writeln!(f)?;
+        self.write_faults(f)?;
+        writeln!(f)?;
+        for violation in self.violations.iter().take(SHOWN) {
+            writeln!(f, "VIOLATION: {violation}")?;
+        }
+        if self.violations.len() > SHOWN {
+            writeln!(f, ".. and {} more", self.violations.len() - SHOWN)?;
+        }
+        for reason in &self.too_little {
+            writeln!(f, "SHOWS TOO LITTLE: {reason}")?;
+        }
+        writeln!(f, "{} violations", self.violations.len())
+    }
+}
+
+impl Verdict {
+    fn write_faults(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let width = self.effects.keys().map(String::len).max().unwrap_or(0).max("fault".len());
+        writeln!(
+            f,
+            "{:<width$} | number | met holders or waiters | longest outage | after healing",
+            "fault"
+        )?;
+        for (kind, effect) in &self.effects {
+            writeln!(
+                f,
+                "{kind:<width$} | {:>6} | {:>22} | {:>12.2} s | {:>11.2} s",
+                effect.faults,
+                effect.hit,
+                effect.outage.as_secs_f64(),
+                effect.after_healing.as_secs_f64(),
+            )?;
+        }
+        writeln!(f, "(an outage: a lock is wanted, and nobody is certainly inside)")
+    }
+}
+
+fn listed(counts: &BTreeMap<String, usize>) -> String {
+    let parts: Vec<_> = counts.iter().map(|(what, n)| format!("{n} {what}")).collect();
+    if parts.is_empty() { "none".to_owned() } else { parts.join(", ") }
+}

@@ -1,0 +1,101 @@
+//! The nemesis: faults of all kinds against real masters and client processes, and a witness that does not trust
+//! the library. Named after the part of Jepsen that makes the faults.
+//!
+//! As a test it runs for half a minute. As a program it runs for as long as it is told, and exits with 1 if it
+//! has seen a violation:
+//!
+//! ```text
+//! cargo test --release --test nemesis -- --seconds 600
+//! ```
+//!
+//! | argument | what it says |
+//! |---|---|
+//! | `--seconds N` | for how long there are faults |
+//! | `--seed N` | which faults; random, and printed |
+//! | `--client NAME` | `right`, or one that is wrong: `single`, `no-quarantine`, `fallback` |
+//! | `--script NAME` | instead of `--seconds`: the faults that find out that client, and not chance |
+//! | `--masters N`, `--workers N`, `--threads N` | 5 masters, 4 workers with 3 threads each |
+//! | `--names N` | how many locks they contend for; 4 |
+//! | `--max-ttl-ms N` | the longest TTL, and so the length of a quarantine; 3000 |
+//! | `--apart` | one fault at a time, so that each outage has one cause |
+//! | `--beyond` | more faults at a time than the guarantees cover; violations are printed, and no failure |
+//! | `--picture FILE` | draws the run, as SVG |
+
+mod checks;
+mod judge;
+mod links;
+mod plan;
+mod processes;
+mod program;
+mod run;
+mod scripts;
+#[path = "../support/mod.rs"]
+mod support;
+mod witness;
+mod worker;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use run::Options;
+use scripts::{SCRIPTS, Script};
+
+#[allow(clippy::print_stderr, reason = "it says why it ends")]
+fn main() -> ExitCode {
+    let done = processes::play().map(|played| played.map(|()| true)).or_else(program::from_args);
+    match done {
+        Some(Ok(true)) => ExitCode::SUCCESS,
+        Some(Ok(false)) => ExitCode::FAILURE,
+        Some(Err(error)) => {
+            eprintln!("nemesis: {error}");
+            ExitCode::FAILURE
+        }
+        None => tests(),
+    }
+}
+
+fn tests() -> ExitCode {
+    let arguments = Arguments::from_args();
+    let checks = checks::all().into_iter().map(|(name, check)| {
+        Trial::test(name, move || {
+            check();
+            Ok(())
+        })
+    });
+    let mut trials: Vec<_> = checks.collect();
+    trials.push(Trial::test("run::the_right_client_withstands_all_faults", withstands_all));
+    for script in SCRIPTS {
+        let wrong = format!("run::{}::the_wrong_client_is_found_out", script.client);
+        trials.push(Trial::test(wrong, || is_found_out(script)));
+        let right = format!("run::{}::the_right_client_passes_its_script", script.client);
+        trials.push(Trial::test(right, || passes(script)));
+    }
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+/// How long the test has faults by chance.
+const SHORT: Duration = Duration::from_secs(20);
+
+fn withstands_all() -> Result<(), Failed> {
+    let max_ttl = Duration::from_secs(2);
+    let options = Options { seed: u64::from(rand::random::<u32>()), max_ttl, ..Options::default() };
+    let plan = plan::random(program::extent(&options, SHORT));
+    let verdict = run::run(&options, &plan, |_, _| {})?;
+    let seed = options.seed;
+    verdict.is_good().then_some(()).ok_or_else(|| format!("seed {seed}\n{verdict}").into())
+}
+
+fn is_found_out(script: &Script) -> Result<(), Failed> {
+    let verdict = program::scripted(script, script.client, |_, _| {})?;
+    let found =
+        verdict.violations.iter().any(|it| matches!(it, judge::Violation::TwoInside { .. }));
+    found
+        .then_some(())
+        .ok_or_else(|| format!("nobody was found inside with another\n{verdict}").into())
+}
+
+fn passes(script: &Script) -> Result<(), Failed> {
+    let verdict = program::scripted(script, "right", |_, _| {})?;
+    verdict.violations.is_empty().then_some(()).ok_or_else(|| verdict.to_string().into())
+}

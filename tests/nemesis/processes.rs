@@ -1,0 +1,144 @@
+//! The processes of a run: the witness and the workers, which are this program once more, in a role.
+
+use std::env;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
+
+use crate::witness::Server;
+use crate::worker::{self, Failure, Settings};
+
+/// Names the role of a process.
+const ROLE: &str = "NEMESIS_ROLE";
+const WITNESS: &str = "witness";
+const WORKER: &str = "worker";
+/// Where the witness keeps its history.
+const FOLDER: &str = "NEMESIS_FOLDER";
+
+/// Generous, for busy machines.
+const LIMIT: Duration = Duration::from_secs(30);
+const POLL: Duration = Duration::from_millis(2);
+
+/// What this process does if it is one of a run; `None` if it is none.
+pub(crate) fn play() -> Option<Result<(), Failure>> {
+    let role = env::var(ROLE).ok()?;
+    end_with_input();
+    Some(match role.as_str() {
+        WITNESS => play_witness(),
+        WORKER => Settings::from_env().and_then(|settings| worker::run(&settings)),
+        other => Err(format!("there is no role \"{other}\"").into()),
+    })
+}
+
+#[allow(clippy::print_stdout, reason = "it tells where it listens")]
+fn play_witness() -> Result<(), Failure> {
+    let folder = env::var(FOLDER)?;
+    let server = Server::bind("127.0.0.1:0", Path::new(&folder))?;
+    println!("{}", server.address()?);
+    Ok(server.serve()?)
+}
+
+/// No process outlives the one that started it, whose end of the pipe ends with it.
+fn end_with_input() {
+    thread::spawn(|| {
+        let _ = io::stdin().read_to_end(&mut Vec::new());
+        std::process::exit(1);
+    });
+}
+
+/// A process of the run. It is killed when dropped.
+#[derive(Debug)]
+pub(crate) struct Process {
+    name: String,
+    child: Child,
+}
+
+impl Process {
+    fn start(name: &str, role: &str, variables: &[(&str, String)]) -> io::Result<Self> {
+        let child = Command::new(env::current_exe()?)
+            .env(ROLE, role)
+            .envs(variables.iter().map(|(name, value)| (*name, value)))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        Ok(Self { name: name.to_owned(), child })
+    }
+
+    pub(crate) fn worker(settings: &Settings) -> io::Result<Self> {
+        Self::start(&settings.worker, WORKER, &settings.to_env())
+    }
+
+    /// The witness, and where it listens.
+    pub(crate) fn witness(folder: &Path) -> Result<(Self, String), Failure> {
+        let folder = folder.to_str().ok_or("the path of the temporary files is no text")?;
+        let mut process = Self::start("the witness", WITNESS, &[(FOLDER, folder.to_owned())])?;
+        let output = process.child.stdout.take().ok_or("the witness has no output")?;
+        let mut address = String::new();
+        BufReader::new(output).read_line(&mut address)?;
+        match address.trim() {
+            "" => Err("the witness has ended instead of listening".into()),
+            address => Ok((process, address.to_owned())),
+        }
+    }
+
+    /// Stops it where it is; returns once it has stopped.
+    pub(crate) fn stop(&self) -> Result<(), Failure> {
+        let pid = Pid::from_child(&self.child);
+        kill_process(pid, Signal::STOP)?;
+        let options = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG;
+        let began = Instant::now();
+        while waitid(WaitId::Pid(pid), options)?.is_none() {
+            if began.elapsed() > LIMIT {
+                return Err(format!("{} does not stop", self.name).into());
+            }
+            thread::sleep(POLL);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn wake(&self) -> Result<(), Failure> {
+        Ok(kill_process(Pid::from_child(&self.child), Signal::CONT)?)
+    }
+
+    pub(crate) fn kill(&mut self) -> Result<(), Failure> {
+        self.child.kill()?;
+        self.child.wait()?;
+        Ok(())
+    }
+
+    /// Fails if it has ended, well or not.
+    pub(crate) fn expect_running(&mut self) -> Result<(), Failure> {
+        match self.child.try_wait()? {
+            None => Ok(()),
+            Some(status) => Err(format!("{} has ended: {status}", self.name).into()),
+        }
+    }
+
+    /// Waits until it has ended by itself, and well.
+    pub(crate) fn finish(mut self) -> Result<(), Failure> {
+        let began = Instant::now();
+        let status = loop {
+            if let Some(status) = self.child.try_wait()? {
+                break status;
+            }
+            if began.elapsed() > LIMIT {
+                return Err(format!("{} does not come to an end", self.name).into());
+            }
+            thread::sleep(POLL);
+        };
+        let ended = ExitStatus::success(&status);
+        ended.then_some(()).ok_or_else(|| format!("{} failed: {status}", self.name).into())
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It may have ended already, and what goes wrong here must not become a panic.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,240 @@
+//! One run: masters, links, workers and the witness, the faults of a plan, and the verdict.
+
+use std::fs;
+use std::path::PathBuf;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::judge::{Rules, Verdict, faults, recovery};
+use crate::links::{Conditions, Link};
+use crate::plan::{Fault, Planned, worker_name};
+use crate::processes::Process;
+use crate::support::Servers;
+use crate::witness::{Client, Event, History, Phase};
+use crate::worker::{Failure, Settings, clients};
+
+/// What a run is made of.
+#[derive(Clone, Debug)]
+pub(crate) struct Options {
+    pub(crate) client: String,
+    pub(crate) seed: u64,
+    pub(crate) masters: usize,
+    pub(crate) workers: usize,
+    pub(crate) threads: usize,
+    pub(crate) names: usize,
+    pub(crate) max_ttl: Duration,
+    /// Each contender holds its locks for the longest TTL, and does not renew them: for scripts, which are over
+    /// before there are many grants, and before everybody can have got a lock again.
+    pub(crate) long_holds: bool,
+}
+
+impl Options {
+    fn rules(&self) -> Rules {
+        // Twice the longest TTL, and a quarantine.
+        let recovery = (!self.long_holds).then_some(self.max_ttl * 3);
+        let grants_a_second = if self.long_holds { 0.0 } else { 2.0 };
+        Rules { recovery, aftermath: self.max_ttl, grants_a_second, share_hit: 0.75 }
+    }
+}
+
+/// All that runs. Its parts end with it.
+struct World {
+    masters: Servers,
+    /// By worker and master.
+    links: Vec<Vec<Link>>,
+    workers: Vec<Process>,
+    settings: Vec<Settings>,
+    driver: Client,
+    folder: Folder,
+    _witness: Process,
+}
+
+/// How long masters that are new may take to be admitted.
+const ADMISSION: Duration = Duration::from_secs(30);
+
+/// Makes the faults of the plan in a new world, and judges what the witness has seen. A history that shows a
+/// violation is kept, and `progress` is told where.
+pub(crate) fn run(
+    options: &Options,
+    plan: &[Planned],
+    mut progress: impl FnMut(Duration, &str),
+) -> Result<Verdict, Failure> {
+    let mut world = World::start(options)?;
+    let began = Instant::now();
+    for (at, id, begins) in steps(plan) {
+        thread::sleep(at.saturating_sub(began.elapsed()));
+        let fault = &plan[id].fault;
+        if begins {
+            progress(began.elapsed(), &format!("{} ({})", fault.kind(), fault.target()));
+            let (kind, target) = (fault.kind(), fault.target());
+            world.driver.tell(&Event::Fault { id: id as u64, kind, target })?;
+            world.begin(fault)?;
+        } else {
+            world.heal(fault)?;
+            world.driver.tell(&Event::Healed { id: id as u64 })?;
+        }
+    }
+    progress(began.elapsed(), "all faults are healed");
+    let rules = options.rules();
+    world.recover(&rules)?;
+    let folder = world.end()?;
+    let verdict = Verdict::of(&folder.history()?, &rules);
+    if !verdict.violations.is_empty() {
+        let kept = format!("nemesis-{}-{:016x}.history", options.client, options.seed);
+        let kept = std::env::temp_dir().join(kept);
+        fs::copy(folder.0.join("history"), &kept)?;
+        progress(began.elapsed(), &format!("the history is kept in {}", kept.display()));
+    }
+    Ok(verdict)
+}
+
+/// The beginnings and ends of all faults, in their order.
+fn steps(plan: &[Planned]) -> Vec<(Duration, usize, bool)> {
+    let both = plan.iter().enumerate().flat_map(|(id, planned)| {
+        [(planned.at, id, true), (planned.at + planned.lasts, id, false)]
+    });
+    let mut steps: Vec<_> = both.collect();
+    // A fault of no length begins before it ends.
+    steps.sort_by_key(|(at, id, begins)| (*at, *id, !begins));
+    steps
+}
+
+impl World {
+    fn start(options: &Options) -> Result<Self, Failure> {
+        let folder = Folder::create()?;
+        // What was granted is on disk when the answer goes out, so that a restart with data is one.
+        let to_disk = ["--appendonly", "yes", "--appendfsync", "always"];
+        let masters = Servers::start_with_clocks_and(options.masters, &to_disk)
+            .unwrap_or_else(|| Servers::start_with(options.masters, &to_disk));
+        let (witness, address) = Process::witness(&folder.0)?;
+        let driver = Client::connect(&address, "nemesis")?;
+        let mut world = Self {
+            masters,
+            links: Vec::new(),
+            workers: Vec::new(),
+            settings: Vec::new(),
+            driver,
+            folder,
+            _witness: witness,
+        };
+        for worker in 0..options.workers {
+            let links = world.masters.iter().map(|master| Link::to(master.port()));
+            let links = links.collect::<Result<Vec<_>, _>>()?;
+            world.settings.push(Settings {
+                worker: worker_name(worker),
+                witness: address.clone(),
+                nodes: links.iter().map(Link::url).collect(),
+                client: options.client.clone(),
+                seed: options.seed,
+                threads: options.threads,
+                names: options.names,
+                max_ttl: options.max_ttl,
+                long_holds: options.long_holds,
+            });
+            world.links.push(links);
+        }
+        clients::admit(&world.settings[0], ADMISSION)?;
+        for settings in &world.settings {
+            world.workers.push(Process::worker(settings)?);
+        }
+        Ok(world)
+    }
+
+    fn begin(&mut self, fault: &Fault) -> Result<(), Failure> {
+        match fault {
+            Fault::KillMaster { master, .. } => self.masters[*master].kill(),
+            Fault::StopMaster { master } => self.masters[*master].pause(),
+            Fault::Flush { master } => drop(self.masters[*master].command(&["FLUSHALL"])),
+            Fault::SetClock { master, ahead_ms } => self.masters[*master].set_clock_ms(*ahead_ms),
+            Fault::StopWorker { worker } => {
+                self.workers[*worker].expect_running()?;
+                self.workers[*worker].stop()?;
+            }
+            Fault::KillWorker { worker } => {
+                self.workers[*worker].expect_running()?;
+                self.workers[*worker].kill()?;
+            }
+            Fault::Network { .. } => self.set_network(fault, true),
+        }
+        Ok(())
+    }
+
+    fn heal(&mut self, fault: &Fault) -> Result<(), Failure> {
+        match fault {
+            Fault::KillMaster { master, empty: true } => self.masters[*master].restart_empty(),
+            Fault::KillMaster { master, empty: false } => self.masters[*master].restart_with_data(),
+            Fault::StopMaster { master } => self.masters[*master].resume(),
+            Fault::Flush { .. } => {}
+            Fault::SetClock { master, .. } => self.masters[*master].set_clock_ms(0),
+            Fault::StopWorker { worker } => self.workers[*worker].wake()?,
+            Fault::KillWorker { worker } => {
+                self.workers[*worker] = Process::worker(&self.settings[*worker])?;
+            }
+            Fault::Network { .. } => self.set_network(fault, false),
+        }
+        Ok(())
+    }
+
+    fn set_network(&self, fault: &Fault, begins: bool) {
+        let Fault::Network { worker, masters, conditions } = fault else { return };
+        let concerned = |i: usize| worker.is_none_or(|worker| worker == i);
+        for (_, links) in self.links.iter().enumerate().filter(|(i, _)| concerned(*i)) {
+            for master in masters {
+                links[*master].set(if begins { *conditions } else { Conditions::default() });
+            }
+        }
+    }
+
+    /// Waits until each contender has got a lock, if they have to, or until that took too long.
+    fn recover(&mut self, rules: &Rules) -> Result<(), Failure> {
+        let Some(limit) = rules.recovery else { return Ok(()) };
+        let began = Instant::now();
+        while began.elapsed() < limit {
+            // It also has the witness complete its file.
+            self.driver.tell(&Event::Enter { phase: Phase::Recover })?;
+            let history = self.folder.history()?;
+            let faults = faults::faults(&history, &[], &[]);
+            if recovery::not_recovered(&history, &faults, limit).is_empty() {
+                break;
+            }
+            thread::sleep(LOOK);
+        }
+        Ok(())
+    }
+
+    /// Returns where the history is, which is complete.
+    fn end(mut self) -> Result<Folder, Failure> {
+        self.workers.iter_mut().try_for_each(Process::expect_running)?;
+        self.driver.tell(&Event::Enter { phase: Phase::End })?;
+        // A master that is down can keep nobody from ending.
+        self.workers.into_iter().try_for_each(Process::finish)?;
+        // All that was told by the contenders' ends is in the file then.
+        self.driver.tell(&Event::Enter { phase: Phase::End })?;
+        Ok(self.folder)
+    }
+}
+
+const LOOK: Duration = Duration::from_millis(500);
+
+/// The witness's directory, removed when dropped.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn create() -> std::io::Result<Self> {
+        let name = format!("quorlock-nemesis-{:016x}", rand::random::<u64>());
+        let folder = Self(std::env::temp_dir().join(name));
+        fs::create_dir(&folder.0)?;
+        Ok(folder)
+    }
+
+    fn history(&self) -> std::io::Result<History> {
+        History::read(&self.0.join("history"))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // Nothing to be done about a failure here, least of all a panic.
+        let _: std::io::Result<()> = fs::remove_dir_all(&self.0);
+    }
+}

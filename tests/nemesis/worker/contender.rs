@@ -1,0 +1,164 @@
+//! One thread that takes locks, works under them, and tells the witness of both.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use quorlock::{LossReason, Quorlock};
+
+use crate::witness::{Answer, Client, Event, Outcome, Phase, Store};
+
+use super::kinds::{Held, Wish};
+use super::work::{Chooser, Work};
+use super::{Failure, Settings};
+
+/// How often a holder proves that it is inside.
+const PROOF: Duration = Duration::from_millis(50);
+
+/// One thread of a worker.
+pub(crate) struct Contender {
+    locks: Quorlock,
+    witness: Client,
+    chooser: Chooser,
+    phase: Phase,
+    /// The guards that it has had.
+    guards: u64,
+}
+
+/// A lock that it holds.
+struct Inside<'a> {
+    guard: u64,
+    name: &'a str,
+    token: Option<u64>,
+    held: Box<dyn Held>,
+    /// It is known to be lost, and the witness was told.
+    lost: bool,
+}
+
+impl Contender {
+    pub(crate) fn connect(
+        settings: &Settings,
+        thread: usize,
+        who: &str,
+        [queued, unqueued]: &[Quorlock; 2],
+    ) -> Result<Self, Failure> {
+        let witness = Client::connect(&settings.witness, who)
+            .map_err(|error| format!("no witness at {}: {error}", settings.witness))?;
+        // Every third thread has no part in the local queue of the others.
+        let locks = if thread % 3 == 2 { unqueued } else { queued };
+        Ok(Self {
+            locks: locks.clone(),
+            witness,
+            chooser: Chooser::new(settings, thread),
+            phase: Phase::default(),
+            guards: 0,
+        })
+    }
+
+    /// Contends until the witness says that it is over.
+    pub(crate) fn run(mut self) -> Result<(), Failure> {
+        while self.phase != Phase::End {
+            self.turn()?;
+            thread::sleep(self.chooser.pause());
+        }
+        Ok(())
+    }
+
+    fn tell(&mut self, event: &Event) -> Result<Answer, Failure> {
+        let answer = self.witness.tell(event)?;
+        self.phase = answer.phase;
+        Ok(answer)
+    }
+
+    fn turn(&mut self) -> Result<(), Failure> {
+        let (kind, wish) = self.chooser.wish();
+        let call = wish.call.name().to_owned();
+        self.tell(&Event::Wants { name: wish.name.clone(), call })?;
+        let why = match (kind.take)(&self.locks, &wish) {
+            Ok(Some(held)) => return self.hold(&wish, held),
+            Ok(None) => "held by another".to_owned(),
+            Err(error) => error.kind().to_string(),
+        };
+        self.tell(&Event::Without { why })?;
+        Ok(())
+    }
+
+    fn hold(&mut self, wish: &Wish, held: Box<dyn Held>) -> Result<(), Failure> {
+        self.guards += 1;
+        let (guard, token) = (self.guards, held.token());
+        let mut inside = Inside { guard, name: &wish.name, token, held, lost: false };
+        self.prove(&mut inside)?;
+        let short = self.phase != Phase::Contend;
+        let work = self.chooser.work(wish, token.is_some(), short);
+        self.work(&mut inside, &work)?;
+        if !inside.lost {
+            self.tell(&Event::Leaving { guard })?;
+        }
+        if !work.drops {
+            // A loss was told where it was found; a majority that cannot be reached is a fault's doing.
+            let _ = inside.held.unlock();
+        }
+        Ok(())
+    }
+
+    /// Reads, works, and writes what was read with one element more.
+    fn work(&mut self, inside: &mut Inside<'_>, work: &Work) -> Result<(), Failure> {
+        let base = self.read(inside, work.store)?;
+        let began = Instant::now();
+        if let Some(ttl) = work.extends.filter(|_| !inside.lost) {
+            // It may be less than what is left.
+            self.tell(&Event::Shortens { guard: inside.guard })?;
+            // If it fails, the lock is held for as long as before, and `prove` finds out for how long.
+            let _ = inside.held.extend(ttl);
+        }
+        while began.elapsed() < work.takes && (!inside.lost || work.careless) {
+            thread::sleep(PROOF.min(work.takes.saturating_sub(began.elapsed())));
+            self.prove(inside)?;
+        }
+        // A larger token has been there before: this lock is lost.
+        let Outcome::Version(base) = base else { return Ok(()) };
+        if !work.careless {
+            self.prove(inside)?;
+            if inside.lost {
+                return Ok(());
+            }
+        }
+        thread::sleep(work.hesitates);
+        self.write(inside, work.store, base)
+    }
+
+    /// Has the witness note that the lock is valid, as its documentation says. Tells of a loss once.
+    fn prove(&mut self, inside: &mut Inside<'_>) -> Result<(), Failure> {
+        if inside.lost {
+            return Ok(());
+        }
+        let (guard, name, token) = (inside.guard, inside.name.to_owned(), inside.token);
+        let at = self.tell(&Event::Inside { guard, name, token })?.stamp;
+        if inside.held.check().is_ok() {
+            let r = inside.held.remaining();
+            self.tell(&Event::Valid { guard, at, r })?;
+        } else {
+            inside.lost = true;
+            let reason = inside.held.loss();
+            let in_time = matches!(reason, Some(LossReason::Expired | LossReason::MaxHold));
+            let why = reason.map_or("no reason told".to_owned(), |reason| format!("{reason:?}"));
+            self.tell(&Event::Lost { guard, in_time, why })?;
+        }
+        Ok(())
+    }
+
+    fn read(&mut self, inside: &Inside<'_>, store: Store) -> Result<Outcome, Failure> {
+        let (guard, name, token) = (inside.guard, inside.name.to_owned(), inside.token);
+        Ok(self.tell(&Event::Read { guard, name, store, token })?.outcome)
+    }
+
+    fn write(&mut self, inside: &Inside<'_>, store: Store, base: u64) -> Result<(), Failure> {
+        let (guard, name, token) = (inside.guard, inside.name.to_owned(), inside.token);
+        let event = Event::Write { guard, name: name.clone(), store, token, base };
+        if let Outcome::Version(version) = self.tell(&event)?.outcome
+            && inside.held.check().is_ok()
+        {
+            self.tell(&Event::Confirms { name, store, version })?;
+        }
+        Ok(())
+    }
+}
