@@ -53,7 +53,7 @@ struct World {
 const ADMISSION: Duration = Duration::from_secs(30);
 
 /// Makes the faults of the plan in a new world, and judges what the witness has seen. A history that shows a
-/// violation is kept, and `progress` is told where.
+/// violation of the right client is kept, and `progress` is told where.
 pub(crate) fn run(
     options: &Options,
     plan: &[Planned],
@@ -79,7 +79,7 @@ pub(crate) fn run(
     world.recover(&rules)?;
     let folder = world.end()?;
     let verdict = Verdict::of(&folder.history()?, &rules);
-    if !verdict.violations.is_empty() {
+    if !verdict.violations.is_empty() && clients::named(&options.client)?.right {
         let kept = format!("nemesis-{}-{:016x}.history", options.client, options.seed);
         let kept = std::env::temp_dir().join(kept);
         fs::copy(folder.0.join("history"), &kept)?;
