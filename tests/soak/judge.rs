@@ -1,0 +1,163 @@
+//! What counts as flat.
+//!
+//! **At rest** the figures are exact. A client has a thread and a connection a node, and one thread more;
+//! neither more nor fewer are there after the load than before it, and none once the clients are gone. The heap at
+//! rest is the same within [`HEAP_AT_REST`], however long the load was. So an hour finds what leaks a hundredth of a
+//! byte a lock; a minute finds what leaks some bytes a lock. What is left over are buffers and tables that
+//! are reused, and that some rare moment has made larger than the warm-up did.
+//!
+//! **Under load** figures go up and down: calls that wait have threads, clients come and go, masters restart.
+//! So the median of the last third is compared with that of the first one. A median does not mind the
+//! seconds around a fault. In between lies at least a third of the run, in which a leak would grow; and a
+//! curve that only goes up and down has the same median in both, within [`Bound`].
+//! Growth of the heap that is at rest again afterwards is seen only so, and so is
+//! that of the resident memory, which the allocator need not give back to the system.
+//!
+//! **The masters** are left without connections, channels and keys but the fences, with no more scripts
+//! than before, and, without the fences, with their memory of before.
+
+use crate::clients::STAY;
+use crate::figures::{Done, Sample};
+use crate::watch::{Rest, Run};
+
+/// In bytes. Less than 1,000 names take.
+pub(crate) const HEAP_AT_REST: u64 = 64 * KIB;
+
+/// Of all masters, in bytes: what their own tables, statistics and Lua take more or less at times.
+pub(crate) const MASTERS_MEMORY: u64 = 3 * MIB;
+
+/// The most calls of a thousand that faults of masters may make fail. One of three is missing at a time, so
+/// hardly any should; more means that the load was another one.
+const FAILED: u64 = 20;
+
+const KIB: u64 = 1_024;
+const MIB: u64 = 1_024 * KIB;
+
+/// By how much a figure may be larger at the end than at the beginning, under load: a part of it, and a
+/// number.
+struct Bound {
+    name: &'static str,
+    of: fn(&Sample) -> u64,
+    percent: u64,
+    more: u64,
+}
+
+/// The numbers are what one of the clients that come and go takes, about; so one that is kept for each of many
+/// is found.
+const BOUNDS: [Bound; 4] = [
+    Bound { name: "threads", of: |sample| sample.process.threads, percent: 10, more: 4 },
+    Bound { name: "descriptors", of: |sample| sample.process.descriptors, percent: 10, more: 6 },
+    Bound { name: "resident memory", of: |sample| sample.process.resident, percent: 10, more: MIB },
+    Bound { name: "heap", of: |sample| sample.heap.bytes, percent: 10, more: 256 * KIB },
+];
+
+/// What is not as it should be; each complaint begins with the name of a figure.
+pub(crate) fn judge(run: &Run) -> Vec<String> {
+    [at_rest(run), under_load(run), of_masters(run), of_the_run(run)].concat()
+}
+
+fn at_rest(run: &Run) -> Vec<String> {
+    let mut complaints = Complaints::default();
+    let stages = [
+        ("before the load", STAY, &run.rest_before),
+        ("after the load", STAY, &run.rest_after),
+        ("without clients", 0, &run.gone),
+    ];
+    for (when, clients, sample) in stages {
+        let expected = Rest::of_clients(clients, &run.fresh.process);
+        let found = sample.process;
+        complaints.unless_equal("threads at rest", when, found.threads, expected.threads);
+        complaints.unless_equal(
+            "descriptors at rest",
+            when,
+            found.descriptors,
+            expected.descriptors,
+        );
+        let connections = sample.masters.connections;
+        complaints.unless_equal("connections of masters", when, connections, expected.connections);
+    }
+    let stages = [
+        ("after the load", &run.rest_after, &run.rest_before),
+        ("without clients", &run.gone, &run.fresh),
+    ];
+    for (when, after, before) in stages {
+        let most = before.heap.bytes + HEAP_AT_REST;
+        complaints.if_above("heap at rest", when, after.heap.bytes, most);
+    }
+    complaints.0
+}
+
+fn under_load(run: &Run) -> Vec<String> {
+    let mut complaints = Complaints::default();
+    let third = run.load.len() / 3;
+    for Bound { name, of, percent, more } in BOUNDS {
+        let first = median(run.load[..third].iter().map(of));
+        let last = median(run.load[run.load.len() - third..].iter().map(of));
+        let most = first + first * percent / 100 + more;
+        let when = format!("in the last third, after {first} in the first one");
+        complaints.if_above(&format!("{name} under load"), &when, last, most);
+    }
+    complaints.0
+}
+
+fn of_masters(run: &Run) -> Vec<String> {
+    let mut complaints = Complaints::default();
+    complaints.unless_equal("keys", "that no lock may leave", run.keys_left, 0);
+    complaints.unless_equal("channels", "without clients", run.gone.masters.channels, 0);
+    let (scripts, most) = (run.gone.masters.scripts, run.rest_before.masters.scripts);
+    complaints.if_above("scripts of masters", "without clients", scripts, most);
+    let most = run.fresh.masters.memory + MASTERS_MEMORY;
+    complaints.if_above("memory of masters", "without keys", run.emptied.memory, most);
+    complaints.0
+}
+
+/// Whether enough has happened for the figures to mean anything.
+fn of_the_run(run: &Run) -> Vec<String> {
+    const SAMPLES: usize = 9;
+    let mut complaints = Complaints::default();
+    if run.load.len() < SAMPLES {
+        complaints
+            .0
+            .push(format!("samples: {}, and at least {SAMPLES} are needed", run.load.len()));
+    }
+    let (before, after) = (run.rest_before.done, run.rest_after.done);
+    let counts: [(&str, fn(&Done) -> u64); 5] = [
+        ("names", |done| done.names),
+        ("grants", |done| done.grants),
+        ("clients", |done| done.clients),
+        ("waiters that gave up", |done| done.gave_up),
+        ("losses", |done| done.lost),
+    ];
+    for (name, of) in counts {
+        if of(&after) <= of(&before) {
+            complaints.0.push(format!("{name}: none under load, so it was no load"));
+        }
+    }
+    let most = (after.grants - before.grants) * FAILED / 1_000;
+    complaints.if_above("failed calls", "under load", after.failed - before.failed, most);
+    complaints.0
+}
+
+#[derive(Default)]
+struct Complaints(Vec<String>);
+
+impl Complaints {
+    fn unless_equal(&mut self, figure: &str, when: &str, found: u64, expected: u64) {
+        if found != expected {
+            self.0.push(format!("{figure}, {when}: {found} instead of {expected}"));
+        }
+    }
+
+    fn if_above(&mut self, figure: &str, when: &str, found: u64, most: u64) {
+        if found > most {
+            self.0.push(format!("{figure}, {when}: {found}, and at most {most} would be flat"));
+        }
+    }
+}
+
+/// The larger one of the two in the middle, where there are two; 0 of none.
+pub(crate) fn median(figures: impl Iterator<Item = u64>) -> u64 {
+    let mut figures: Vec<_> = figures.collect();
+    figures.sort_unstable();
+    figures.get(figures.len() / 2).copied().unwrap_or(0)
+}
