@@ -20,9 +20,9 @@ pub(crate) struct Activity {
     pub(crate) turn: fn(&Clients, u64),
 }
 
-/// Together they take about half a processor, with that of the masters.
+/// Together they take about half a processor, the masters included.
 pub(crate) const ALL: [Activity; 7] = [
-    Activity { name: "use once", threads: 2, pause: ms(8), turn: use_once },
+    Activity { name: "use once", threads: 2, pause: ms(4), turn: use_once },
     Activity { name: "wait in vain", threads: 3, pause: ms(100), turn: wait_in_vain },
     Activity { name: "wait", threads: 1, pause: ms(100), turn: wait },
     Activity { name: "hold", threads: 4, pause: ms(50), turn: hold },
@@ -142,9 +142,10 @@ impl Clients {
     }
 }
 
-/// A name is used once and never again.
+/// A name is used once and never again, by one of the clients.
 fn use_once(clients: &Clients, turn: u64) {
-    let (locks, name) = (&clients.locks, clients.fresh_name());
+    let locks = if turn % 4 < 2 { &clients.locks } else { &clients.rival };
+    let name = clients.fresh_name();
     let result = match turn % 3 {
         0 => locks.lock(name),
         1 => locks.mutex(name).ttl(SHORT_TTL).lock(),

@@ -42,14 +42,11 @@ fn run() {
     tell_when_asked(|| Told { heap: Heap::of_this_process(), done: Done::default() });
 
     let clients = Clients::start(Leak::of_this_process());
-    load(&clients, duration(WARM_UP), || ());
+    load(&clients, duration(WARM_UP));
     at_rest(&clients); // From now on they remember as many names as they ever do.
     tell_when_asked(|| at_rest(&clients));
 
-    load(&clients, duration(LOAD), || {
-        tell(Told { heap: Heap::of_this_process(), done: clients.done() });
-    });
-    say(LOAD_ENDS);
+    load(&clients, duration(LOAD));
     tell_when_asked(|| at_rest(&clients));
 
     let done = clients.done();
@@ -84,8 +81,8 @@ fn tell(told: Told) {
     say(&told.to_string());
 }
 
-/// All activities for that long; `each` is called once a second.
-fn load(clients: &Clients, time: Duration, each: impl Fn()) {
+/// All activities for that long.
+fn load(clients: &Clients, time: Duration) {
     let start = Instant::now();
     let (stop, stopped) = bounded(0);
     thread::scope(|scope| {
@@ -100,11 +97,12 @@ fn load(clients: &Clients, time: Duration, each: impl Fn()) {
         let mut next = start + EVERY;
         while next <= start + time {
             thread::sleep(next.saturating_duration_since(Instant::now()));
-            each();
+            tell(Told { heap: Heap::of_this_process(), done: clients.done() });
             next += EVERY;
         }
         drop(stop);
     });
+    say(LOAD_ENDS);
 }
 
 fn repeat(activity: &Activity, thread: u64, clients: &Clients, stopped: &Receiver<()>) {
@@ -117,11 +115,11 @@ fn repeat(activity: &Activity, thread: u64, clients: &Clients, stopped: &Receive
 
 /// The heap while nothing happens but that names are used, one after the other: its mean over many names.
 ///
-/// Each client remembers the names that it used last, in two maps of which one is full and the other one
-/// fills up. So the heap depends on how far that is: by more than a leak may be. The mean does not.
+/// A client remembers the names that it used last, in two maps. One is full, and the other one fills up until
+/// it takes the place of the first. So the heap depends on how far that is, and its mean does not.
 fn at_rest(clients: &Clients) -> Told {
-    /// Twice as many as a client remembers in one of the maps.
-    const NAMES: u64 = 4_096;
+    /// As many as one of the maps has room for.
+    const NAMES: u64 = 2_048;
     const READINGS: u64 = 64;
     let mut sum = Heap::default();
     for _ in 0..READINGS {

@@ -37,7 +37,7 @@ static HEAP: &stats_alloc::StatsAlloc<std::alloc::System> = &stats_alloc::INSTRU
 const SECONDS: &str = "QUORLOCK_SOAK_SECONDS";
 
 /// Long enough for some thousand names and some dozen clients, short enough for each run of all tests.
-const USUAL: Duration = Duration::from_secs(40);
+const USUAL: Duration = Duration::from_secs(30);
 
 fn main() {
     if let Some(role) = helper::role() {
@@ -73,9 +73,9 @@ fn stays_flat() -> Result<(), Failed> {
         Err(_) => USUAL,
     };
     let plan = Plan {
-        warm_up: Duration::from_secs(10),
+        warm_up: watch::WARM_UP,
         load,
-        fault_every: Some((load / 8).min(Duration::from_secs(30))),
+        fault_every: Some((load / 8).clamp(Duration::from_secs(3), Duration::from_secs(30))),
         settle: Duration::from_secs(30),
         leak: None,
         print: true,
@@ -91,10 +91,10 @@ fn leaks(name: &str, leak: Leak, figures: &'static [&'static str]) -> Trial {
             return Ok(());
         }
         let plan = Plan {
-            warm_up: Duration::from_secs(4),
-            load: Duration::from_secs(12),
+            warm_up: Duration::from_secs(3),
+            load: Duration::from_secs(10),
             fault_every: None,
-            settle: Duration::from_secs(5),
+            settle: Duration::from_secs(3),
             leak: Some(leak),
             print: false,
         };

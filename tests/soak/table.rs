@@ -10,7 +10,8 @@ use crate::watch::{Plan, Run};
 
 /// Prints the medians of each minute, or of shorter times in a short run.
 pub(crate) struct Table {
-    row: Option<Duration>,
+    /// How many samples make a row.
+    row: Option<u64>,
     samples: Vec<Sample>,
     load: Duration,
 }
@@ -20,9 +21,7 @@ const MIB: f64 = 1_048_576.0;
 
 impl Table {
     pub(crate) fn new(plan: &Plan) -> Self {
-        const SHORTEST: Duration = Duration::from_secs(5);
-        const LONGEST: Duration = Duration::from_secs(60);
-        let row = plan.print.then(|| (plan.load / 10).clamp(SHORTEST, LONGEST));
+        let row = plan.print.then(|| (plan.load.as_secs() / 10).clamp(3, 60));
         if plan.print {
             println!(
                 "\n        |          the process with the clients            |  done since it began                            | masters, all together\n  \
@@ -35,9 +34,8 @@ impl Table {
     pub(crate) fn add(&mut self, sample: &Sample) {
         let Some(row) = self.row else { return };
         self.samples.push(sample.clone());
-        let begin = self.samples[0].at;
-        if sample.at.saturating_sub(begin) + Duration::from_secs(1) >= row {
-            self.print_row(&format!("{:.1}", sample.at.as_secs_f64() / 60.0));
+        if self.samples.len() as u64 >= row {
+            self.print_row(&format!("{:.2}", sample.at.as_secs_f64() / 60.0));
             self.samples.clear();
         }
     }

@@ -15,10 +15,15 @@ use crate::table::Table;
 
 pub(crate) const MASTERS: u64 = 3;
 
+/// Each kind of fault comes to each master before the load does: what reconnects once has its buffers then.
+/// So rare that the master before is in use again.
+const WARM_UP_FAULTS: Duration = Duration::from_secs(3);
+pub(crate) const WARM_UP: Duration = Duration::from_secs(26);
+
 /// How a run goes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
-    /// Without faults, and not judged.
+    /// Is not judged.
     pub(crate) warm_up: Duration,
     pub(crate) load: Duration,
     /// How often a master is restarted or hangs for a moment: each of them in turn.
@@ -70,6 +75,7 @@ impl Rest {
 
 pub(crate) fn watch(plan: &Plan) -> Run {
     let mut watched = Watched::start(plan);
+    let every = plan.fault_every;
     let fresh =
         watched.at_rest(|process, masters| process.threads == 1 && masters.connections == 0);
     let rest_of = |clients| {
@@ -79,10 +85,11 @@ pub(crate) fn watch(plan: &Plan) -> Run {
             rest == Rest { threads, descriptors, connections: masters.connections }
         }
     };
+    watched.load(plan.warm_up, every.map(|_| WARM_UP_FAULTS), |_| ());
     let rest_before = watched.at_rest(rest_of(STAY));
     let mut table = Table::new(plan);
     let cpu = watched.cpu();
-    let load = watched.load(plan, |sample| table.add(sample));
+    let load = watched.load(plan.load, every, |sample| table.add(sample));
     let cpu = watched.cpu() - cpu;
     let rest_after = watched.at_rest(rest_of(STAY));
     let gone = watched.at_rest(rest_of(0));
@@ -144,12 +151,18 @@ impl Watched {
         self.sample(&self.child.hear(), process, masters)
     }
 
-    fn load(&mut self, plan: &Plan, mut each: impl FnMut(&Sample)) -> Vec<Sample> {
+    /// Until it ends, after that `time`: a sample each second.
+    fn load(
+        &mut self,
+        time: Duration,
+        fault_every: Option<Duration>,
+        mut each: impl FnMut(&Sample),
+    ) -> Vec<Sample> {
         /// At the end all masters are in use again.
         const WITHOUT_FAULTS: Duration = Duration::from_secs(6);
         self.start = Instant::now();
-        let faults_end = plan.load.saturating_sub(WITHOUT_FAULTS);
-        let mut faults = plan.fault_every.map(Faults::new);
+        let faults_end = time.saturating_sub(WITHOUT_FAULTS);
+        let mut faults = fault_every.map(Faults::new);
         let mut samples = Vec::new();
         loop {
             let line = self.child.hear();
