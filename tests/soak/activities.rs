@@ -149,11 +149,7 @@ fn use_once(clients: &Clients, turn: u64) {
     let result = match turn % 3 {
         0 => locks.lock(name),
         1 => locks.mutex(name).ttl(SHORT_TTL).lock(),
-        _ => match locks.try_lock(name).transpose() {
-            Some(result) => result,
-            // Nobody else knows the name; but a master that was just restarted may refuse.
-            None => return,
-        },
+        _ => locks.try_lock(name).map(|guard| guard.expect("nobody else knows the name")),
     };
     let Some(guard) = clients.granted(result) else { return };
     let Some(guard) = leak::guard(clients.leak, guard, turn) else { return };
