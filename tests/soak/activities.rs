@@ -1,4 +1,4 @@
-//! What the clients do: each activity is a line in the list, and one function that does it once.
+//! What the clients do. Each activity is a line in the list and a function that does it once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,11 +11,11 @@ use quorlock::{Builder, Error, ErrorKind, Guard, Quorlock, Renewal};
 use crate::figures::Done;
 use crate::leak::{self, Leak};
 
-/// Something that threads do again and again.
+/// Work that threads repeat.
 pub(crate) struct Activity {
     pub(crate) name: &'static str,
     pub(crate) threads: u64,
-    /// Between two turns of a thread.
+    /// The time between two turns of a thread.
     pub(crate) pause: Duration,
     pub(crate) turn: fn(&Clients, u64),
 }
@@ -31,21 +31,21 @@ pub(crate) const ALL: [Activity; 7] = [
     Activity { name: "visit", threads: 1, pause: ms(400), turn: visit },
 ];
 
-/// So short that a master which was restarted is soon in use again.
+/// Short, so that a master is in use again soon after its restart.
 pub(crate) const TTL: Duration = Duration::from_secs(2);
 
-/// Of locks that are held for several renewals.
+/// The TTL of locks that are renewed several times while they are held.
 const SHORT_TTL: Duration = ms(800);
 const HELD: Duration = ms(2_000);
 
-/// How long a lock is waited for in vain.
+/// How long a waiter waits in vain.
 const PATIENCE: Duration = ms(25);
 
 const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// The clients that stay, and what was done with them and with others.
+/// The clients that stay, and the counts of all that is done.
 pub(crate) struct Clients {
     pub(crate) locks: Quorlock,
     /// Another client, with which the first one competes.
@@ -99,7 +99,7 @@ impl Clients {
         name
     }
 
-    /// What a call has come to. A failure that a fault of a master explains is counted; no other one may be.
+    /// The value of a call that succeeded. Counts a failure that a master's fault explains; panics at others.
     pub(crate) fn counted<T>(&self, result: Result<T, Error>) -> Option<T> {
         use ErrorKind::{Lost, NoQuorum, Quarantined};
         match result {
@@ -122,14 +122,14 @@ impl Clients {
         self.counted(guard.unlock());
     }
 
-    /// A call for a lock that `holder` has is over.
+    /// Judges a call for a lock that `holder` has.
     fn gave_up(&self, result: Result<Option<Guard>, Error>, holder: &Guard) {
         match result {
             Ok(None) => {
                 count(&self.done.gave_up);
             }
             Ok(Some(guard)) => {
-                // Its time was over first, or it was lost in a fault of a master.
+                // Right only if the holder has lost its lock in a fault of a master.
                 assert!(guard.check().is_err() || holder.check().is_err(), "two hold one lock");
             }
             Err(error) if matches!(error.kind(), ErrorKind::Cancelled | ErrorKind::Closed) => {

@@ -1,4 +1,4 @@
-//! The process with the clients. It tells of itself once a second, and at rest when it is asked.
+//! The process with the clients. It reports its figures once a second, and at rest when it is asked.
 
 use std::panic;
 use std::process;
@@ -13,21 +13,22 @@ use crate::helper::{say, wait_for_go};
 use crate::leak::Leak;
 use crate::roles::Role;
 
-/// Starts the clients that stay, and loads them for as long as the two variables say. At first it says which
-/// process it is; then, once a second under load, and at rest when it is asked, a line with a [`Told`].
+/// Starts the clients that stay, and loads them for as long as the two variables say. The first line is its
+/// process id. The others are reports ([`Told`]): one each second under load, one at rest when it is asked.
 pub(crate) const CLIENTS: Role = Role { name: "clients", run };
 
-/// How long, in milliseconds, until what is reused has grown as large as it gets; and how long after that.
+/// The time in milliseconds in which buffers and tables grow to the size that they keep.
 pub(crate) const WARM_UP: &str = "QUORLOCK_SOAK_WARM_UP_MS";
+/// The time in milliseconds under load that is judged.
 pub(crate) const LOAD: &str = "QUORLOCK_SOAK_LOAD_MS";
 
 /// How many clients stay.
 pub(crate) const STAY: u64 = 2;
 
-/// What it says when nothing happens any more, until it is told to go on.
+/// Its word for: nothing happens until the test says to go on.
 pub(crate) const AT_REST: &str = "at rest";
 
-/// What it says after the last line under load.
+/// Its word after the last report under load.
 pub(crate) const LOAD_ENDS: &str = "the load ends";
 
 const EVERY: Duration = Duration::from_secs(1);
@@ -35,7 +36,7 @@ const EVERY: Duration = Duration::from_secs(1);
 fn run() {
     end_at_a_panic();
     say(&process::id().to_string());
-    // What the library makes once for a process is there afterwards.
+    // The library makes some things once for a process: they are there from now on.
     let first = activities::client();
     drop(first.lock("first").expect("healthy masters"));
     drop(first);
@@ -52,11 +53,11 @@ fn run() {
     let done = clients.done();
     drop(clients);
     tell_when_asked(|| Told { heap: Heap::of_this_process(), done });
-    // What it holds is still to be seen on the masters.
+    // The test still looks for what this process holds on the masters.
     wait_for_go();
 }
 
-/// Otherwise it would be noticed when the load ends, an hour later.
+/// Otherwise a panic in a thread would be noticed when the load ends, an hour later.
 fn end_at_a_panic() {
     let default = panic::take_hook();
     panic::set_hook(Box::new(move |info| {
@@ -113,12 +114,12 @@ fn repeat(activity: &Activity, thread: u64, clients: &Clients, stopped: &Receive
     }
 }
 
-/// The heap while nothing happens but that names are used, one after the other: its mean over many names.
+/// The mean of the heap while one thread uses many names, one after the other.
 ///
-/// A client remembers the names that it used last, in two maps. One is full, and the other one fills up until
-/// it takes the place of the first. So the heap depends on how far that is, and its mean does not.
+/// A client remembers the names that it used last in two maps. One map is full; the other one fills up until
+/// it replaces the first. So a single reading depends on how full that map is, and the mean does not.
 fn at_rest(clients: &Clients) -> Told {
-    /// As many as one of the maps has room for.
+    /// The room in one of the maps.
     const NAMES: u64 = 2_048;
     const READINGS: u64 = 64;
     let mut sum = Heap::default();

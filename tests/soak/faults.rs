@@ -1,4 +1,4 @@
-//! What happens to the masters meanwhile.
+//! The faults of the masters.
 
 use std::time::Duration;
 
@@ -18,8 +18,8 @@ impl Faults {
         Self { every, begun: 0, hangs: None }
     }
 
-    /// To be called once a second: ends the fault of the last time, or begins one that is due, if there may
-    /// be more of them.
+    /// To be called once a second. Ends a hang that the last call began; otherwise begins a fault if one is due
+    /// and `more` of them are wanted.
     pub(crate) fn go_on(&mut self, now: Duration, more: bool, servers: &mut Servers) {
         if let Some(master) = self.hangs.take() {
             servers[master].resume();

@@ -1,4 +1,4 @@
-//! What is measured: the process with the clients, from outside and from inside, and the masters.
+//! The figures of the process with the clients, from outside and from inside, and those of the masters.
 
 #![allow(clippy::print_stderr, reason = "a test that is left out says so")]
 
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::support::Server;
 
-/// All that is known of one moment.
+/// All figures of one moment.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sample {
     /// Since the load began.
@@ -21,7 +21,7 @@ pub(crate) struct Sample {
     pub(crate) masters: Masters,
 }
 
-/// What the kernel says of the process.
+/// The kernel's figures of the process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Process {
     pub(crate) threads: u64,
@@ -30,14 +30,14 @@ pub(crate) struct Process {
     pub(crate) resident: u64,
 }
 
-/// What the process has allocated and not freed.
+/// The memory that the process has allocated and not freed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Heap {
     pub(crate) bytes: u64,
     pub(crate) blocks: u64,
 }
 
-/// What the clients have done since the process began.
+/// Counts of what the clients have done since the process began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Done {
     pub(crate) names: u64,
@@ -52,7 +52,7 @@ pub(crate) struct Done {
     pub(crate) failed: u64,
 }
 
-/// What the masters that are up hold, all together.
+/// The sums over the masters that are up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Masters {
     /// Without those of the measurement.
@@ -65,7 +65,7 @@ pub(crate) struct Masters {
     pub(crate) keys: u64,
 }
 
-/// Whether this system has the figures. Says so if not.
+/// Whether this system has the figures; prints that the test is left out where it has not.
 pub(crate) fn can_be_read() -> bool {
     let can = Path::new("/proc/self/fd").exists() && Path::new("/proc/self/status").exists();
     if !can {
@@ -89,7 +89,7 @@ impl Heap {
     /// Of this process.
     pub(crate) fn of_this_process() -> Self {
         let stats = crate::HEAP.stats();
-        // What is freed between the two readings of the counters must not make a sum negative.
+        // Between the two readings other threads free memory, which must not make it negative.
         let left = |came: usize, went: usize| came.saturating_sub(went) as u64;
         Self {
             bytes: left(stats.bytes_allocated, stats.bytes_deallocated),
@@ -125,7 +125,7 @@ fn number_after(text: &str, label: &str) -> u64 {
     rest[..end].parse().unwrap_or_else(|_| panic!("no number follows {label}"))
 }
 
-/// What the process with the clients says of itself, as one line.
+/// A report of the process with the clients about itself: one line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Told {
     pub(crate) heap: Heap,

@@ -4,7 +4,7 @@
 //! thread. There are neither more nor fewer after the load than before it, and none once the clients are
 //! gone. The heap at rest stays the same within [`HEAP_AT_REST`], however long the load lasts. Half a minute
 //! has about 10,000 names, so a leak of ten bytes a name is found; an hour finds a tenth of a byte. The
-//! margin is for buffers and tables that are reused: a rare moment makes one of them larger than the warm-up did.
+//! margin is for buffers and tables that are reused: a rare moment enlarges one that the warm-up left small.
 //!
 //! **Under load** figures go up and down: calls that wait have threads, clients come and go, masters restart.
 //! So the median of the last third is compared with that of the first third. A median ignores the seconds
@@ -34,7 +34,7 @@ const FAILED: u64 = 20;
 const KIB: u64 = 1_024;
 const MIB: u64 = 1_024 * KIB;
 
-/// By how much a figure may grow under load: a part of it, and a number.
+/// How much a figure may grow under load: a part of itself, and a fixed amount.
 struct Bound {
     name: &'static str,
     of: fn(&Sample) -> u64,
@@ -42,7 +42,7 @@ struct Bound {
     more: u64,
 }
 
-/// The numbers are about what one client takes, since clients that come and go are there by chance.
+/// Clients that come and go are there by chance, so the amounts are about those of one client.
 const BOUNDS: [Bound; 4] = [
     Bound { name: "threads", of: |sample| sample.process.threads, percent: 10, more: 4 },
     Bound { name: "descriptors", of: |sample| sample.process.descriptors, percent: 10, more: 6 },
@@ -50,7 +50,7 @@ const BOUNDS: [Bound; 4] = [
     Bound { name: "heap", of: |sample| sample.heap.bytes, percent: 10, more: 256 * KIB },
 ];
 
-/// What is not as it should be; each complaint begins with the name of a figure.
+/// The complaints about a run. Each begins with the name of a figure.
 pub(crate) fn judge(run: &Run) -> Vec<String> {
     [at_rest(run), under_load(run), of_masters(run), of_the_run(run)].concat()
 }
@@ -156,7 +156,7 @@ impl Complaints {
     }
 }
 
-/// The larger one of the two in the middle, where there are two; 0 of none.
+/// The upper median; 0 where there are no figures.
 pub(crate) fn median(figures: impl Iterator<Item = u64>) -> u64 {
     let mut figures: Vec<_> = figures.collect();
     figures.sort_unstable();

@@ -1,21 +1,21 @@
-//! Clients that leak on purpose.
+//! Leaks on purpose, to see that the judge finds them.
 
 use std::mem;
 
 use parking_lot::Mutex;
 use quorlock::{Guard, Quorlock};
 
-/// Names what leaks in the process with the clients.
+/// The environment variable that says what leaks in the process with the clients.
 pub(crate) const VARIABLE: &str = "QUORLOCK_SOAK_LEAK";
 
-/// What is kept for ever.
+/// Things that are kept for ever.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Leak {
     /// Each name that was used.
     Names,
     /// Each client that came.
     Clients,
-    /// One guard of many.
+    /// One guard of fifty.
     Guards,
 }
 
@@ -40,21 +40,21 @@ impl Leak {
     }
 }
 
-/// `name` was used.
+/// To be called for each name.
 pub(crate) fn name(leak: Option<Leak>, name: &str) {
     if leak == Some(Leak::Names) {
         NAMES.lock().push(name.to_owned());
     }
 }
 
-/// `client` is about to go.
+/// To be called for each client that comes.
 pub(crate) fn client(leak: Option<Leak>, client: &Quorlock) {
     if leak == Some(Leak::Clients) {
         mem::forget(client.clone());
     }
 }
 
-/// The guard, unless it leaks.
+/// To be called for each guard; returns it unless it leaks.
 pub(crate) fn guard(leak: Option<Leak>, guard: Guard, turn: u64) -> Option<Guard> {
     const OF: u64 = 50;
     if leak == Some(Leak::Guards) && turn.is_multiple_of(OF) {

@@ -16,6 +16,15 @@ pub(crate) struct Table {
     load: Duration,
 }
 
+const GROUPS: &str = concat!(
+    "         | process with the clients                         ",
+    "| done since it began                               | masters, all together",
+);
+const HEADS: &str = concat!(
+    "  minute | threads   fds  resident MiB  heap KiB     blocks ",
+    "|    names   grants  clients  gave up  lost  failed | connections  memory MiB    keys",
+);
+
 const KIB: u64 = 1_024;
 const MIB: f64 = 1_048_576.0;
 
@@ -23,10 +32,7 @@ impl Table {
     pub(crate) fn new(plan: &Plan) -> Self {
         let row = plan.print.then(|| (plan.load.as_secs() / 10).clamp(3, 60));
         if plan.print {
-            println!(
-                "\n        |          the process with the clients            |  done since it began                            | masters, all together\n  \
-                 minute | threads   fds  resident MiB  heap KiB     blocks |    names   grants  clients  gave up  lost  failed | connections  memory MiB    keys"
-            );
+            println!("\n{GROUPS}\n{HEADS}");
         }
         Self { row, samples: Vec::new(), load: plan.load }
     }
@@ -44,7 +50,8 @@ impl Table {
         let of = |figure: fn(&Sample) -> u64| median(self.samples.iter().map(figure));
         let Some(Sample { done, .. }) = self.samples.last() else { return };
         println!(
-            "{label:>8} | {:>7} {:>5} {:>13.1} {:>9} {:>10} | {:>8} {:>8} {:>8} {:>8} {:>5} {:>7} | {:>11} {:>11.1} {:>7}",
+            "{label:>8} | {:>7} {:>5} {:>13.1} {:>9} {:>10} | \
+             {:>8} {:>8} {:>8} {:>8} {:>5} {:>7} | {:>11} {:>11.1} {:>7}",
             of(|sample| sample.process.threads),
             of(|sample| sample.process.descriptors),
             of(|sample| sample.process.resident) as f64 / MIB,
@@ -62,7 +69,7 @@ impl Table {
         );
     }
 
-    /// The rows at rest, and what it took.
+    /// Prints the rows at rest and the costs.
     pub(crate) fn end(mut self, run: &Run, cpu: f64) {
         if self.row.is_none() {
             return;

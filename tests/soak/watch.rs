@@ -1,4 +1,4 @@
-//! One run, seen from outside: masters with faults, the process with the clients, and samples of both.
+//! One run, seen from outside: masters, their faults, the process with the clients, and samples of them.
 
 use std::ffi::OsStr;
 use std::thread;
@@ -15,20 +15,20 @@ use crate::table::Table;
 
 pub(crate) const MASTERS: u64 = 3;
 
-/// Each kind of fault comes to each master before the load does: what reconnects once has its buffers then.
-/// So rare that the master before is in use again.
+/// Between two faults of the warm-up: the master before is in use again by then.
 const WARM_UP_FAULTS: Duration = Duration::from_secs(3);
+/// Long enough for each kind of fault on each master: all buffers of a reconnect have been in use then.
 pub(crate) const WARM_UP: Duration = Duration::from_secs(26);
 
 /// How a run goes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
-    /// Is not judged.
+    /// The time before the load that is judged.
     pub(crate) warm_up: Duration,
     pub(crate) load: Duration,
-    /// How often a master is restarted or hangs for a moment: each of them in turn.
+    /// The time from one fault of a master to the next one; no faults without it.
     pub(crate) fault_every: Option<Duration>,
-    /// How long what comes to rest may take for that.
+    /// How long the process and the masters may take to come to rest.
     pub(crate) settle: Duration,
     pub(crate) leak: Option<Leak>,
     /// Whether the curve is printed.
@@ -38,7 +38,7 @@ pub(crate) struct Plan {
 /// What was seen in a run.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Run {
-    /// After a first client has come and gone.
+    /// A first client has come and gone.
     pub(crate) fresh: Sample,
     /// The clients that stay are there, warm, and do nothing.
     pub(crate) rest_before: Sample,
@@ -47,9 +47,9 @@ pub(crate) struct Run {
     pub(crate) rest_after: Sample,
     /// All clients are gone.
     pub(crate) gone: Sample,
-    /// The masters after that, and without their fences.
+    /// The masters in the end, without any key.
     pub(crate) emptied: Masters,
-    /// Those that no lock leaves behind.
+    /// How many keys there were in the end besides fences and marks.
     pub(crate) keys_left: u64,
 }
 
@@ -141,7 +141,7 @@ impl Watched {
         Sample { at: self.start.elapsed(), process, heap, done, masters }
     }
 
-    /// Waits until the clients have come to rest, and for what goes after that.
+    /// Waits until the clients have come to rest; what they leave behind gets the time to go away.
     fn at_rest(&mut self, is_rest: impl Fn(&Process, &Masters) -> bool) -> Sample {
         self.child.expect(AT_REST);
         let read = || (self.process(), self.masters());
@@ -151,7 +151,7 @@ impl Watched {
         self.sample(&self.child.hear(), process, masters)
     }
 
-    /// Until it ends, after that `time`: a sample each second.
+    /// Takes a sample each second until the load of that `time` ends.
     fn load(
         &mut self,
         time: Duration,
@@ -178,7 +178,7 @@ impl Watched {
         }
     }
 
-    /// How many keys there are that no lock may leave behind, once the TTL of the last locks is over.
+    /// How many keys stay that no lock may leave behind.
     fn keys_left(&self) -> u64 {
         let keys = || self.servers.iter().map(|server| server.keys().len() as u64).sum();
         poll(self.settle, keys, |keys| *keys == 0)
@@ -190,7 +190,7 @@ impl Watched {
     }
 }
 
-/// Reads until it is as it should be, as long as there is time: what was read last.
+/// Reads until the value is the one that is waited for, or the time is over; returns the last value.
 fn poll<T>(limit: Duration, read: impl Fn() -> T, is_done: impl Fn(&T) -> bool) -> T {
     const PAUSE: Duration = Duration::from_millis(50);
     let until = Instant::now() + limit;
