@@ -92,9 +92,9 @@ impl Clients {
         }
     }
 
-    /// A name that nobody has used before.
+    /// A name that nobody has used before. All of them are of one length, as the heap has to stay the same.
     pub(crate) fn fresh_name(&self) -> String {
-        let name = format!("orders/{}", count(&self.done.names));
+        let name = format!("orders/{:010}", count(&self.done.names));
         leak::name(self.leak, &name);
         name
     }
