@@ -20,6 +20,8 @@ pub(super) struct PendingReleases(Mutex<Pending>);
 #[derive(Default)]
 struct Pending {
     undelivered: VecDeque<Release>,
+    /// The length at which those of no use are dropped: a node may be down for longer than keys live.
+    sweep_at: usize,
     /// By when they are due, and in their order.
     repeated: BTreeMap<(Time, u64), Release>,
     /// Numbers those.
@@ -31,8 +33,10 @@ impl PendingReleases {
     pub(super) fn keep(&self, mut release: Release, node: &Arc<str>, now: Time) {
         release.is_unheard();
         let mut pending = self.0.lock();
-        if pending.undelivered.len() >= CAPACITY {
+        if pending.undelivered.len() >= pending.sweep_at {
             pending.undelivered.retain(|release| can_be_there(release, now));
+            // The length has to double, so that a release is looked at about twice.
+            pending.sweep_at = (pending.undelivered.len() * 2 + 16).min(CAPACITY);
         }
         let full = pending.undelivered.len() >= CAPACITY;
         let dropped = full.then(|| pending.undelivered.pop_front());
@@ -146,6 +150,16 @@ mod tests {
         assert_eq!(pending.len(), 2);
         (0..=CAPACITY).for_each(|_| pending.repeat(release(None), at(100), &node));
         assert_eq!(pending.take(usize::MAX, at(100)).len(), 2 + CAPACITY);
+    }
+
+    #[test]
+    fn a_node_that_is_down_for_long_costs_no_more_than_the_keys_that_can_be_there() {
+        let (pending, node) = (PendingReleases::default(), Arc::from("redis://a"));
+        for now in 0..10_000 {
+            pending.keep(release(Some(at(now + 100))), &node, at(now));
+            assert!(pending.len() <= 2 * 100 + 16, "{} after {now} ms", pending.len());
+        }
+        assert_eq!(pending.take(usize::MAX, at(10_000)).len(), 99);
     }
 
     #[test]

@@ -1,0 +1,37 @@
+//! The faults of the masters.
+
+use std::time::Duration;
+
+use crate::support::Servers;
+
+/// One master at a time is restarted without its data, or hangs for about a second: each kind in turn, and
+/// each master.
+#[derive(Debug)]
+pub(crate) struct Faults {
+    every: Duration,
+    begun: u32,
+    hangs: Option<usize>,
+}
+
+impl Faults {
+    pub(crate) fn new(every: Duration) -> Self {
+        Self { every, begun: 0, hangs: None }
+    }
+
+    /// To be called once a second. Ends a hang that the last call began; otherwise begins a fault if one is due
+    /// and `more` of them are wanted.
+    pub(crate) fn go_on(&mut self, now: Duration, more: bool, servers: &mut Servers) {
+        if let Some(master) = self.hangs.take() {
+            servers[master].resume();
+        } else if more && now >= self.every * (self.begun + 1) {
+            let master = self.begun as usize % servers.len();
+            if self.begun.is_multiple_of(2) {
+                servers[master].restart_empty();
+            } else {
+                servers[master].pause();
+                self.hangs = Some(master);
+            }
+            self.begun += 1;
+        }
+    }
+}

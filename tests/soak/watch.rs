@@ -1,0 +1,204 @@
+//! One run, seen from outside: masters, their faults, the process with the clients, and samples of them.
+
+use std::ffi::OsStr;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::clients::{self, AT_REST, CLIENTS, LOAD_ENDS, STAY};
+use crate::faults::Faults;
+use crate::figures::{Masters, Process, Sample, Told};
+use crate::helper::{Helper, PROMPT};
+use crate::leak::{self, Leak};
+use crate::support::Servers;
+use crate::support::cpu::cpu_seconds_of;
+use crate::table::Table;
+
+pub(crate) const MASTERS: u64 = 3;
+
+/// Between two faults of the warm-up: the master before is in use again by then.
+const WARM_UP_FAULTS: Duration = Duration::from_secs(3);
+/// Long enough for each kind of fault on each master: all buffers of a reconnect have been in use then.
+pub(crate) const WARM_UP: Duration = Duration::from_secs(26);
+
+/// How a run goes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Plan {
+    /// The time before the load that is judged.
+    pub(crate) warm_up: Duration,
+    pub(crate) load: Duration,
+    /// The time from one fault of a master to the next one; no faults without it.
+    pub(crate) fault_every: Option<Duration>,
+    /// How long the process and the masters may take to come to rest.
+    pub(crate) settle: Duration,
+    pub(crate) leak: Option<Leak>,
+    /// Whether the curve is printed.
+    pub(crate) print: bool,
+}
+
+/// What was seen in a run.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Run {
+    /// A first client has come and gone.
+    pub(crate) fresh: Sample,
+    /// The clients that stay are there, warm, and do nothing.
+    pub(crate) rest_before: Sample,
+    /// Once a second.
+    pub(crate) load: Vec<Sample>,
+    pub(crate) rest_after: Sample,
+    /// All clients are gone.
+    pub(crate) gone: Sample,
+    /// The masters in the end, without any key.
+    pub(crate) emptied: Masters,
+    /// How many keys there were in the end besides fences and marks.
+    pub(crate) keys_left: u64,
+}
+
+/// What there is at rest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Rest {
+    pub(crate) threads: u64,
+    pub(crate) descriptors: u64,
+    pub(crate) connections: u64,
+}
+
+impl Rest {
+    /// A client at rest has a worker and a connection a node, and the thread of its timetable.
+    pub(crate) fn of_clients(clients: u64, fresh: &Process) -> Self {
+        let connections = clients * MASTERS;
+        Self {
+            threads: fresh.threads + clients + connections,
+            descriptors: fresh.descriptors + connections,
+            connections,
+        }
+    }
+}
+
+pub(crate) fn watch(plan: &Plan) -> Run {
+    let mut watched = Watched::start(plan);
+    let every = plan.fault_every;
+    let fresh =
+        watched.at_rest(|process, masters| process.threads == 1 && masters.connections == 0);
+    let rest_of = |clients| {
+        let rest = Rest::of_clients(clients, &fresh.process);
+        move |process: &Process, masters: &Masters| {
+            let Process { threads, descriptors, .. } = *process;
+            rest == Rest { threads, descriptors, connections: masters.connections }
+        }
+    };
+    watched.load(plan.warm_up, every.map(|_| WARM_UP_FAULTS), |_| ());
+    let rest_before = watched.at_rest(rest_of(STAY));
+    let mut table = Table::new(plan);
+    let cpu = watched.cpu();
+    let load = watched.load(plan.load, every, |sample| table.add(sample));
+    let cpu = watched.cpu() - cpu;
+    let rest_after = watched.at_rest(rest_of(STAY));
+    let gone = watched.at_rest(rest_of(0));
+    let keys_left = watched.keys_left();
+    for server in watched.servers.iter() {
+        server.command(&["FLUSHALL", "SYNC"]);
+    }
+    let emptied = Masters::read(watched.servers.iter());
+    watched.child.go();
+    watched.child.finish_within(PROMPT);
+    let run = Run { fresh, rest_before, load, rest_after, gone, emptied, keys_left };
+    table.end(&run, cpu);
+    run
+}
+
+struct Watched {
+    child: Helper,
+    pid: u32,
+    servers: Servers,
+    settle: Duration,
+    /// When the load began.
+    start: Instant,
+}
+
+impl Watched {
+    fn start(plan: &Plan) -> Self {
+        let servers = Servers::start(usize::try_from(MASTERS).expect("a few"));
+        let [warm_up, load] = [plan.warm_up, plan.load].map(|time| time.as_millis().to_string());
+        let leak = plan.leak.map_or("", Leak::name);
+        let variables: [(&str, &dyn AsRef<OsStr>); 3] =
+            [(clients::WARM_UP, &warm_up), (clients::LOAD, &load), (leak::VARIABLE, &leak)];
+        let child = Helper::start_with(&CLIENTS, &servers, &variables);
+        let pid = child.hear().parse().expect("it says which process it is");
+        Self { child, pid, servers, settle: plan.settle, start: Instant::now() }
+    }
+
+    fn process(&self) -> Process {
+        Process::read(self.pid).expect("the process with the clients is there")
+    }
+
+    fn masters(&self) -> Masters {
+        Masters::read(self.servers.iter())
+    }
+
+    fn sample(&self, line: &str, process: Process, masters: Masters) -> Sample {
+        let told = Told::parse(line);
+        let Told { heap, done } =
+            told.unwrap_or_else(|| panic!("the process with the clients says {line:?}"));
+        Sample { at: self.start.elapsed(), process, heap, done, masters }
+    }
+
+    /// Waits until the clients have come to rest; what they leave behind gets the time to go away.
+    fn at_rest(&mut self, is_rest: impl Fn(&Process, &Masters) -> bool) -> Sample {
+        self.child.expect(AT_REST);
+        let read = || (self.process(), self.masters());
+        let (process, masters) =
+            poll(self.settle, read, |(process, masters)| is_rest(process, masters));
+        self.child.go();
+        self.sample(&self.child.hear(), process, masters)
+    }
+
+    /// Takes a sample each second until the load of that `time` ends.
+    fn load(
+        &mut self,
+        time: Duration,
+        fault_every: Option<Duration>,
+        mut each: impl FnMut(&Sample),
+    ) -> Vec<Sample> {
+        /// At the end all masters are in use again.
+        const WITHOUT_FAULTS: Duration = Duration::from_secs(6);
+        self.start = Instant::now();
+        let faults_end = time.saturating_sub(WITHOUT_FAULTS);
+        let mut faults = fault_every.map(Faults::new);
+        let mut samples = Vec::new();
+        loop {
+            let line = self.child.hear();
+            if line == LOAD_ENDS {
+                return samples;
+            }
+            let sample = self.sample(&line, self.process(), self.masters());
+            if let Some(faults) = &mut faults {
+                faults.go_on(sample.at, sample.at < faults_end, &mut self.servers);
+            }
+            each(&sample);
+            samples.push(sample);
+        }
+    }
+
+    /// How many keys stay that no lock may leave behind.
+    fn keys_left(&self) -> u64 {
+        let keys = || self.servers.iter().map(|server| server.keys().len() as u64).sum();
+        poll(self.settle, keys, |keys| *keys == 0)
+    }
+
+    /// The processor time of the clients, in seconds.
+    fn cpu(&self) -> f64 {
+        cpu_seconds_of(self.pid)
+    }
+}
+
+/// Reads until the value is the one that is waited for, or the time is over; returns the last value.
+fn poll<T>(limit: Duration, read: impl Fn() -> T, is_done: impl Fn(&T) -> bool) -> T {
+    const PAUSE: Duration = Duration::from_millis(50);
+    let until = Instant::now() + limit;
+    loop {
+        let value = read();
+        if is_done(&value) || Instant::now() >= until {
+            return value;
+        }
+        thread::sleep(PAUSE);
+    }
+}
