@@ -19,6 +19,9 @@ use crate::quorum::{
 };
 use crate::random::random;
 
+/// How long a node is left alone after as many looks in a row as there may be.
+const REST: Duration = Duration::from_millis(100);
+
 /// How long after a look that a node refused to look again.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
@@ -144,6 +147,7 @@ impl NodeSet {
         let mut known = self.known.lock();
         known.admission.lost(node);
         known.refusals[node] = None;
+        known.rests_until[node] = None;
     }
 
     /// What is known of the node does not hold any more: see `Admission::doubt`.
@@ -163,6 +167,9 @@ impl NodeSet {
     pub(super) fn next(&self, node: usize, now: Time) -> NextLook {
         let mut known = self.known.lock();
         if let Some(until) = known.admission.settled_until(node).filter(|until| now < *until) {
+            return NextLook::Wait(until);
+        }
+        if let Some(until) = known.rests_until[node].filter(|until| now < *until) {
             return NextLook::Wait(until);
         }
         if let Some((_, since)) = &known.refusals[node] {
@@ -207,6 +214,13 @@ impl NodeSet {
     /// The node refuses to be looked at, or to have its mark changed.
     pub(super) fn refused(&self, node: usize, fault: NodeFault, now: Time) {
         self.known.lock().refusals[node] = Some((fault, now));
+    }
+
+    /// There is something to do about the node after each look: when it is looked at again.
+    pub(super) fn is_restless(&self, node: usize, now: Time) -> Time {
+        let until = now.after(REST);
+        self.known.lock().rests_until[node] = Some(until);
+        until
     }
 
     /// What is wrong with a node that is no master, as its last look shows.
