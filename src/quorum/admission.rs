@@ -15,6 +15,8 @@ mod clock;
 #[cfg(test)]
 mod clock_tests;
 mod comparison;
+#[cfg(test)]
+mod lies_tests;
 mod look;
 #[cfg(test)]
 mod model;
