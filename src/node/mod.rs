@@ -23,6 +23,8 @@ mod login;
 mod looks;
 mod mailbox;
 mod moment;
+mod quote;
+mod reader;
 mod replicas;
 mod request;
 mod set;
