@@ -56,11 +56,12 @@ impl Attempt {
             || !Mechanism::FenceWriteBack.is_on()
     }
 
-    /// Whether the lock's number would be so far above what was proposed, by the word of fewer than a majority,
+    /// Whether the lock's number would be so far above what was proposed, or several have said, by the word of one,
     /// that the other nodes are to be heard first. It is never written back: that would raise the
     /// numbers of nodes that know better.
     pub(super) fn is_far_above(&self) -> bool {
-        let highest = self.proposed.map_or(u64::MAX, |number| number.saturating_add(FAR_ABOVE));
+        let Some(proposed) = self.proposed else { return false };
+        let highest = proposed.max(self.number_of_several()).saturating_add(FAR_ABOVE);
         self.number() > highest && !self.known()
     }
 
@@ -131,6 +132,15 @@ mod tests {
         assert!(attempt.decided());
         assert_eq!(number(&attempt), Some(900_000_000));
         assert_eq!(attempt.number_of_several(), 900_000_000);
+    }
+
+    #[test]
+    fn nodes_that_are_both_far_ahead_need_not_say_the_same() {
+        let mut attempt = attempt(3, 500);
+        attempt.vote(0, Vote::Granted(900_000_000));
+        attempt.vote(1, Vote::Granted(900_000_500));
+        assert!(attempt.decided());
+        assert_eq!(attempt.number_to_write_back(), Some(900_000_500));
     }
 
     #[test]
