@@ -15,8 +15,8 @@ pub(super) struct Known {
     told: Vec<Standing>,
     /// The nodes that refused to be looked at, or to have their mark changed, and since when.
     pub(super) refusals: Vec<Option<(NodeFault, Time)>>,
-    /// Until when nodes are left alone that were looked at again and again.
-    pub(super) rests_until: Vec<Option<Time>>,
+    /// How many looks at each node there were lately, and since when that is counted.
+    pub(super) looks: Vec<(Time, u32)>,
     /// Where each node keeps its mark.
     key: Vec<u8>,
     names: Arc<[Arc<str>]>,
@@ -33,7 +33,7 @@ impl Known {
             admission: Admission::new(configuration, ordered),
             told: vec![Standing::Unknown; names.len()],
             refusals: vec![None; names.len()],
-            rests_until: vec![None; names.len()],
+            looks: vec![(Time::default(), 0); names.len()],
             key,
             names: names.clone(),
         }

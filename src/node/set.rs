@@ -19,8 +19,10 @@ use crate::quorum::{
 };
 use crate::random::random;
 
-/// How long a node is left alone after as many looks in a row as there may be.
-const REST: Duration = Duration::from_millis(100);
+/// So many looks at a node there are at most within that time. A server that does not keep its mark, or whose
+/// clock is somewhere else each time, would be looked at as often as the network allows, and others with it.
+const MOST_LOOKS: u32 = 16;
+const WITHIN: Duration = Duration::from_millis(100);
 
 /// How long after a look that a node refused to look again.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
@@ -147,7 +149,6 @@ impl NodeSet {
         let mut known = self.known.lock();
         known.admission.lost(node);
         known.refusals[node] = None;
-        known.rests_until[node] = None;
     }
 
     /// What is known of the node does not hold any more: see `Admission::doubt`.
@@ -169,8 +170,11 @@ impl NodeSet {
         if let Some(until) = known.admission.settled_until(node).filter(|until| now < *until) {
             return NextLook::Wait(until);
         }
-        if let Some(until) = known.rests_until[node].filter(|until| now < *until) {
-            return NextLook::Wait(until);
+        let (since, looks) = known.looks[node];
+        if since.after(WITHIN) <= now {
+            known.looks[node] = (now, 0);
+        } else if looks >= MOST_LOOKS {
+            return NextLook::Wait(since.after(WITHIN));
         }
         if let Some((_, since)) = &known.refusals[node] {
             let again = since.after(LOOK_AGAIN);
@@ -179,7 +183,11 @@ impl NodeSet {
             }
         }
         let chance = Chance { id: random(), jitter: random() };
-        known.admission.next(node, now, self.time(now), chance)
+        let next = known.admission.next(node, now, self.time(now), chance);
+        if matches!(next, NextLook::Ask(_)) {
+            known.looks[node].1 += 1;
+        }
+        next
     }
 
     /// The node has answered a look.
@@ -214,13 +222,6 @@ impl NodeSet {
     /// The node refuses to be looked at, or to have its mark changed.
     pub(super) fn refused(&self, node: usize, fault: NodeFault, now: Time) {
         self.known.lock().refusals[node] = Some((fault, now));
-    }
-
-    /// There is something to do about the node after each look: when it is looked at again.
-    pub(super) fn is_restless(&self, node: usize, now: Time) -> Time {
-        let until = now.after(REST);
-        self.known.lock().rests_until[node] = Some(until);
-        until
     }
 
     /// What is wrong with a node that is no master, as its last look shows.
