@@ -13,6 +13,8 @@ mod exchange;
 mod faults;
 mod fence_off;
 mod fitness;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzing;
 mod handle;
 mod job;
 mod kept;
