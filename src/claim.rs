@@ -157,6 +157,9 @@ impl Claim {
         let request = kind.acquire(name.key(), mark_key, &self.owner, terms.ttl, proposal);
         let ask = Ask::Taking(Arc::new(request));
         let round = self.round();
+        if let Some(proposal) = proposal {
+            round.with(|attempt| attempt.proposes(proposal));
+        }
         if let Some((first, until)) = first {
             round.with(|attempt| attempt.begin_with(first));
             round.ask_some(self.nodes(), |node, _| (node == first).then(|| ask.clone()));

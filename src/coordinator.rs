@@ -338,7 +338,7 @@ impl Coordinator {
         let more = || until(clock::now());
         stop_if(claim.attempt(proposal, first.flatten(), more, interrupts), &wanted.name)?;
         let answer_by = claim.round().with(|attempt| attempt.answer_by());
-        self.numbers.saw(&wanted.name, claim.round().with(|attempt| attempt.largest_number()));
+        self.numbers.saw(&wanted.name, claim.round().with(|attempt| attempt.number_of_several()));
         let round = claim.round();
         let judgement = loop {
             let quorum_health = *self.quorum_health.lock();

@@ -16,6 +16,11 @@ pub mod embedded;
 mod endless;
 mod error;
 mod exit;
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzing;
+#[cfg(all(test, not(fuzzing)))]
+mod fuzzing;
 mod guard;
 mod held;
 mod ident;

@@ -22,7 +22,7 @@ impl Numbers {
         proposal(last, set.time_us(clock::now()))
     }
 
-    /// A node has answered that number for `name`; 0 is none.
+    /// Nodes have answered that number for `name`; 0 is none.
     pub(crate) fn saw(&self, name: &Name, number: u64) {
         if number > 0 {
             self.0.lock().saw(name.key(), number);

@@ -101,7 +101,8 @@ fn messages_show_nothing_as_programs_do() {
         .into_iter()
         .filter(|(path, _)| {
             let name = path.file_stem().and_then(|stem| stem.to_str()).expect("a name");
-            let tests = ["tests", "_tests", "mutations", "model", "search", "lost_replies"];
+            let tests =
+                ["tests", "_tests", "mutations", "model", "search", "lost_replies", "fuzzing"];
             !tests.iter().any(|end| name.ends_with(end))
         })
         // Tests are last in a file.

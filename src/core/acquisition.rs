@@ -138,6 +138,7 @@ impl Acquisition {
     /// follows; a release of the lock would be told by enough nodes (`covered`), or not.
     pub(crate) fn tried(&mut self, attempt: &Attempt, now: Time, covered: bool) {
         self.contention.tried(attempt.is_split(), now.since(attempt.started()), covered);
+        self.contention.ended_alone(attempt.alone().is_some());
     }
 
     /// The wait begins: see [`Contention::expects`].

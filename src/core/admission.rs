@@ -16,6 +16,8 @@ mod clock;
 mod clock_tests;
 mod comparison;
 #[cfg(test)]
+mod lies_tests;
+#[cfg(test)]
 mod model;
 #[cfg(test)]
 mod mutations;

@@ -1,13 +1,13 @@
 //! One attempt to take a lock: N nodes are asked once, under one owner id.
 
 mod first;
+mod number;
 mod preferred;
 mod slot;
 
 use std::time::Duration;
 
 use self::slot::{Answer, Slot};
-use super::fencing::number_of;
 use super::tally::{Tally, Verdict, votes_needed};
 use super::{Allowance, Ballot, Failure, Heard, Late, Mechanism, Time, Via, validity};
 
@@ -78,6 +78,7 @@ pub(crate) struct Attempt {
     allowance: Allowance,
     slots: Vec<Slot>,
     tally: Tally,
+    proposed: Option<u64>,
     /// The number that is being written back, and whether a majority has confirmed it.
     chosen: Option<u64>,
     confirmed: bool,
@@ -107,6 +108,7 @@ impl Attempt {
             allowance,
             slots: vec![Slot::new(); nodes],
             tally: Tally::new(nodes, votes_needed(nodes)),
+            proposed: None,
             chosen: None,
             confirmed: false,
             expired: false,
@@ -209,27 +211,6 @@ impl Attempt {
         reached >= votes_needed(self.slots.len())
     }
 
-    /// The number that has to be written back before the lock may be used: it was won, and too few nodes
-    /// know its number.
-    pub(crate) fn number_to_write_back(&mut self) -> Option<u64> {
-        if self.tally.verdict() != Verdict::Won || self.known() {
-            return None;
-        }
-        let number = self.number();
-        self.chosen = Some(number);
-        Some(number)
-    }
-
-    /// A majority has confirmed what [`number_to_write_back`](Self::number_to_write_back) named.
-    pub(crate) fn written_back(&mut self) {
-        self.confirmed = true;
-    }
-
-    /// The largest number that any node has answered.
-    pub(crate) fn largest_number(&self) -> u64 {
-        self.numbers().max().unwrap_or(0)
-    }
-
     /// What came of it, judged at `now`. Meaningful once it is decided or its time is over.
     pub(crate) fn conclude(&self, now: Time) -> Conclusion {
         if self.tally.verdict() == Verdict::Won {
@@ -277,29 +258,6 @@ impl Attempt {
             return Conclusion::TooLate;
         }
         Conclusion::Won { valid_until, number }
-    }
-
-    /// The lock's number. Once it is being written back it stays what it is.
-    fn number(&self) -> u64 {
-        let needed = votes_needed(self.slots.len());
-        self.chosen.unwrap_or_else(|| number_of(self.numbers(), needed))
-    }
-
-    /// Whether a majority of the nodes knows the lock's number while our keys are there.
-    fn known(&self) -> bool {
-        let number = self.number();
-        let known_by = self.numbers().filter(|known| *known >= number).count();
-        self.confirmed
-            || known_by >= votes_needed(self.slots.len())
-            || !Mechanism::FenceWriteBack.is_on()
-    }
-
-    /// What the nodes that granted have answered.
-    fn numbers(&self) -> impl Iterator<Item = u64> + Clone {
-        self.slots.iter().filter_map(|slot| match slot.answer {
-            Answer::Voted(Vote::Granted(number)) => Some(number),
-            _ => None,
-        })
     }
 
     fn shortest_remaining(&self) -> Option<Duration> {
@@ -364,7 +322,9 @@ impl Ballot for Attempt {
             return self.slots[node].answer != Answer::Open;
         }
         match self.tally.verdict() {
-            Verdict::Won => true,
+            Verdict::Won => {
+                !self.is_far_above() || self.count(|answer| *answer == Answer::Open) == 0
+            }
             Verdict::Pending => false,
             // Lost for certain. But whether to somebody else, or because there is no quorum, is known
             // only when as many nodes have voted, or so many have failed that they cannot.

@@ -29,6 +29,10 @@ const QUICK_TRIES: u32 = 3;
 const DOUBT: Duration = Duration::from_millis(5);
 const MOST_DOUBTS: u32 = 5;
 
+/// So many attempts in a row may end with the refusal of one node alone; then all are asked. The lock may be free
+/// on the others: that node may keep a key that they do not have, or lie.
+const MOST_ALONE: u32 = 4;
+
 /// How much longer than the last attempt a node may take that is asked alone, and how long at least.
 const PATIENCE: u32 = 4;
 const LEAST_PATIENCE: Duration = Duration::from_millis(20);
@@ -53,6 +57,8 @@ pub(crate) struct Contention {
     elders_first: bool,
     /// The next attempt begins with one node.
     begins_alone: bool,
+    /// Attempts in a row that one node alone has refused.
+    refused_alone: u32,
     /// How long the last attempt took.
     took: Duration,
 }
@@ -69,6 +75,7 @@ impl Contention {
             expected: 0,
             elders_first: Mechanism::EldersFirst.is_on(),
             begins_alone: false,
+            refused_alone: 0,
             took: Duration::ZERO,
         }
     }
@@ -80,6 +87,11 @@ impl Contention {
         self.begins_alone = split;
         self.took = took;
         self.covered = covered;
+    }
+
+    /// That attempt was ended by the refusal of one node, before the others were asked (`alone`), or was not.
+    pub(crate) const fn ended_alone(&mut self, alone: bool) {
+        self.refused_alone = if alone { self.refused_alone.saturating_add(1) } else { 0 };
     }
 
     /// How long to wait, if nothing is told meanwhile, after `tries` of them; `random` is in `0.0..1.0`.
@@ -101,7 +113,7 @@ impl Contention {
 
     /// Whether the next attempt is to begin with one node.
     pub(crate) const fn begins_alone(&self) -> bool {
-        self.ordered && self.begins_alone
+        self.ordered && self.begins_alone && self.refused_alone < MOST_ALONE
     }
 
     /// The wait begins, behind so many `others`: the first of them has the lock, or is about to.
@@ -224,6 +236,20 @@ mod tests {
         let mut all_at_once = Contention::new(false);
         all_at_once.tried(true, MOMENT, true);
         assert_eq!(all_at_once.begins_with(&[2, 0, 1], |_| true), None);
+    }
+
+    /// A lock that is free on all other nodes, and whose releases are told all the time.
+    #[test]
+    fn one_node_that_always_refuses_is_not_the_only_one_to_be_asked() {
+        let mut contention = contention();
+        let asked_all = (0..20).filter(|_| {
+            contention.woken(WakeReason::Perhaps, 0.5);
+            let alone = contention.begins_with(&[2, 0, 1], |_| true).is_some();
+            contention.tried(false, MOMENT, true);
+            contention.ended_alone(alone);
+            !alone
+        });
+        assert_eq!(asked_all.count(), 4);
     }
 
     /// Three contenders, each of them nearest to another node, try again and again at one instant. How

@@ -1,6 +1,6 @@
 //! For each mechanism of fencing: how a later holder gets a smaller token without it.
 //!
-//! As in `teeth.rs`, one story runs on the shipped machines with and without the mechanism. The nodes
+//! As in `mutations.rs`, one story runs on the shipped machines with and without the mechanism. The nodes
 //! here keep numbers, which is what `lua/mutex` does; a story says which of them a message reaches.
 
 use std::time::Duration;

@@ -125,7 +125,7 @@ mod tests {
     fn ids_are_of_one_run_of_the_server() {
         let mut old = old();
         old.given_up("run", Some(7), at(1));
-        assert_eq!(old.that_have_to_end("other", None, at(1)), []);
+        assert!(old.that_have_to_end("other", None, at(1)).is_empty());
         assert!(old.opened("other", at(1)).fenced, "that process has ended");
         // A proxy leads back to the first one.
         assert_eq!(old.that_have_to_end("run", None, at(1)), [7]);
@@ -136,7 +136,7 @@ mod tests {
     fn a_connection_that_is_shared_ends_nothing() {
         let mut old = old();
         old.given_up("run", Some(7), at(1));
-        assert_eq!(old.that_have_to_end("run", Some(7), at(1)), []);
+        assert!(old.that_have_to_end("run", Some(7), at(1)).is_empty());
         assert!(!old.opened("run", at(1)).fenced);
     }
 
@@ -144,7 +144,7 @@ mod tests {
     fn without_an_id_only_time_ends_it() {
         let mut old = old();
         old.given_up("run", None, at(1));
-        assert_eq!(old.that_have_to_end("run", None, at(1)), []);
+        assert!(old.that_have_to_end("run", None, at(1)).is_empty());
         assert!(!old.opened("run", at(1).after(LATEST).before(Duration::from_secs(1))).fenced);
         assert!(old.opened("run", at(1).after(LATEST)).fenced);
     }
@@ -181,7 +181,7 @@ mod tests {
         without(&[Mechanism::OldConnectionsAreEnded], || {
             let mut old = OldConnections::new();
             old.given_up("run", Some(7), at(1));
-            assert_eq!(old.that_have_to_end("run", None, at(1)), []);
+            assert!(old.that_have_to_end("run", None, at(1)).is_empty());
             assert!(!old.opened("run", at(1)).fenced);
         });
     }

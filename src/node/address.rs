@@ -64,10 +64,13 @@ impl Address {
             true => &["protocol"],
             false => &["protocol", "db", "user", "pass"],
         };
-        if let Some((other, _)) =
-            parsed.query_pairs().find(|(key, _)| !known_parameters.contains(&&**key))
-        {
-            return Err(wrong(&format!("has a parameter \"{other}\" that means nothing there")));
+        if parsed.query_pairs().any(|(key, _)| !known_parameters.contains(&&*key)) {
+            // It is not quoted: where a password has a "?" or a "&", this is a part of it.
+            let known = known_parameters.join("= and ");
+            return Err(wrong(&format!(
+                "has a parameter that means nothing there; known is {known}= (in a password write %3F for \
+                 \"?\" and %26 for \"&\")"
+            )));
         }
         let mut shown = parsed.clone();
         // None of these fails where there is something to remove.
@@ -192,6 +195,9 @@ mod tests {
             ":secret://x@host",
             "redis://host:secret",
             "redis://host/secret",
+            // Unencoded, a part of the password looks like a parameter.
+            "redis://user:12?secret@host",
+            "unix:///tmp/redis.sock?pass=a&secret",
         ] {
             let error = Address::parse(url, 1).err().unwrap_or_else(|| panic!("{url} is wrong"));
             let text = format!("{error} {error:?}");

@@ -15,6 +15,8 @@ pub(super) struct AdmissionView {
     told: Vec<NodeState>,
     /// The nodes that refused to be looked at, or to have their mark changed, and since when.
     pub(super) refusals: Vec<Option<(NodeFault, Time)>>,
+    /// How many looks at each node there were lately, and since when that is counted.
+    pub(super) looks: Vec<(Time, u32)>,
     /// Where each node keeps its mark.
     key: Vec<u8>,
     names: Arc<[Arc<str>]>,
@@ -31,6 +33,7 @@ impl AdmissionView {
             admission: Admission::new(configuration, ordered),
             told: vec![NodeState::Unknown; names.len()],
             refusals: vec![None; names.len()],
+            looks: vec![(Time::default(), 0); names.len()],
             key,
             names: names.clone(),
         }

@@ -10,8 +10,10 @@ use super::faults::{Progress, broken_fault, connect_fault, not_redis, server_fau
 use super::fence_off::{CLIENT_ID, Count};
 use super::fitness::{self, field};
 use super::login::log_in;
+use super::quote::quoted;
+use super::reader::Unread;
 use super::request::{Form, Request, Script, Value};
-use super::wire::{Unread, Wire};
+use super::wire::Wire;
 use crate::clock;
 use crate::core::{Offset, Time};
 use crate::error::{Cause, NodeFault};
@@ -67,8 +69,17 @@ impl Connection {
     /// Connects, logs in and makes sure that what answers is a server that we can use. Each step
     /// takes `timeout` at most.
     pub(super) fn open(address: &Address, timeout: Duration) -> Result<Self, NodeFault> {
-        let mut wire = Wire::connect(address, timeout, timeout + GRACE)
+        let wire = Wire::connect(address, timeout, timeout + GRACE)
             .map_err(|error| connect_fault(address, Unread::Failed(error.into())))?;
+        Self::over(wire, address, timeout)
+    }
+
+    /// As [`open`](Self::open), over a connection that is there.
+    pub(super) fn over(
+        mut wire: Wire,
+        address: &Address,
+        timeout: Duration,
+    ) -> Result<Self, NodeFault> {
         let heard = log_in(&mut wire, address, clock::now().after(timeout))?;
         let mut connection = Self {
             wire,
@@ -224,7 +235,7 @@ impl Connection {
         self.run_id = field(&server, "run_id").unwrap_or_default().to_owned();
         let limited = field(&memory, "maxmemory").is_some_and(|bytes| bytes != "0");
         let policy = field(&memory, "maxmemory_policy").filter(|policy| *policy != "noeviction");
-        self.evicts = policy.filter(|_| limited).map(str::to_owned);
+        self.evicts = policy.filter(|_| limited).map(|policy| quoted(policy).to_string());
         field(&server, "redis_version").ok_or_else(|| not_redis(&self.address))?;
         if field(&cluster, "cluster_enabled") == Some("1") {
             return Err(NodeFault::caused_by(Cause::Unfit, self.address.shown(), CLUSTER));
@@ -284,7 +295,7 @@ impl Connection {
 }
 
 /// What a server's clock says: seconds, and microseconds of the next one.
-fn microseconds(time: &Value) -> Option<i64> {
+pub(super) fn microseconds(time: &Value) -> Option<i64> {
     let Value::List(parts) = time else { return None };
     let [Value::Text(seconds), Value::Text(microseconds)] = parts.as_slice() else { return None };
     let (seconds, microseconds) = (seconds.parse::<i64>().ok()?, microseconds.parse().ok()?);

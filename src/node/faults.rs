@@ -7,9 +7,10 @@ use std::sync::Arc;
 use redis::{ErrorKind, RedisError};
 
 use super::address::Address;
+use super::quote::quoted;
+use super::reader::Unread;
 #[cfg(feature = "tls")]
 use super::tls;
-use super::wire::Unread;
 use crate::error::{Cause, NodeFault};
 use crate::manual::Section;
 
@@ -216,7 +217,7 @@ fn needs_permission(error: &RedisError) -> String {
 /// The server's own words.
 fn words(error: &RedisError) -> String {
     let words = [error.code().unwrap_or("ERR"), error.detail().unwrap_or_default()];
-    words.join(" ").trim().to_owned()
+    quoted(words.join(" ").trim()).to_string()
 }
 
 /// Servers have no code for what their access list refuses to a script.

@@ -1,5 +1,7 @@
 //! Whether a server, by what it says of itself, can serve at all.
 
+use super::quote::quoted;
+
 /// The oldest server whose commands the scripts may use.
 const OLDEST: (u32, u32) = (6, 2);
 
@@ -11,8 +13,9 @@ pub(super) fn unfit(server: &str) -> Option<String> {
     let use_redis = format!("use Redis {}.{} or newer, or Valkey", OLDEST.0, OLDEST.1);
     if let Some(version) = field(server, "garnet_version") {
         return Some(format!(
-            "the server is Garnet {version}, whose scripts are not atomic unless it is told so, which \
-             cannot be seen from here; {use_redis}"
+            "the server is Garnet {}, whose scripts are not atomic unless it is told so, which \
+             cannot be seen from here; {use_redis}",
+            quoted(version)
         ));
     }
     if field(server, "redis_mode") == Some("sentinel") {
@@ -24,17 +27,18 @@ pub(super) fn unfit(server: &str) -> Option<String> {
     let version = field(server, "redis_version")?;
     if field(server, "run_id").is_none_or(str::is_empty) {
         let name = match field(server, "dragonfly_version") {
-            Some(dragonfly) => format!("Dragonfly {dragonfly}"),
-            None => format!("like Redis {version}"),
+            Some(dragonfly) => format!("Dragonfly {}", quoted(dragonfly)),
+            None => format!("like Redis {}", quoted(version)),
         };
         return Some(format!(
             "the server is {name}, and has no run id, so nobody can tell whether it was restarted and \
              has forgotten locks; {use_redis}"
         ));
     }
-    parse_version(version)
-        .is_some_and(|version| version < OLDEST)
-        .then(|| format!("the server is Redis {version}, which is too old; {use_redis}"))
+    parse_version(version).is_some_and(|version| version < OLDEST).then(|| {
+        let version = quoted(version);
+        format!("the server is Redis {version}, which is too old; {use_redis}")
+    })
 }
 
 /// The value of `name` in a server's INFO.

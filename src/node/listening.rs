@@ -6,7 +6,7 @@ use redis::{Cmd, Value};
 
 use super::connection::Connection;
 use super::faults::server_fault;
-use super::wire::Unread;
+use super::reader::Unread;
 use crate::clock;
 use crate::core::Time;
 use crate::error::NodeFault;
@@ -29,7 +29,7 @@ pub(super) struct Message {
 }
 
 /// What comes over a connection that listens.
-enum Event {
+pub(super) enum Event {
     Subscribed,
     Message(Message),
     Refused(redis::ServerError),
@@ -116,7 +116,7 @@ impl Listening {
 }
 
 /// The two versions of the protocol differ only in the frame.
-fn event(value: Value) -> Event {
+pub(super) fn event(value: Value) -> Event {
     let (kind, mut parts) = match value {
         Value::ServerError(error) => return Event::Refused(error),
         Value::Push { kind, data } => (kind.to_string(), data.into_iter()),

@@ -5,7 +5,9 @@ use redis::{ProtocolVersion, ServerError, Value};
 
 use super::address::Address;
 use super::faults::{CLUSTER, connect_fault, login_refused};
-use super::wire::{Unread, Wire};
+use super::quote::quoted;
+use super::reader::Unread;
+use super::wire::Wire;
 use crate::core::Time;
 use crate::error::{Cause, NodeFault};
 
@@ -58,13 +60,13 @@ pub(super) fn log_in(wire: &mut Wire, address: &Address, until: Time) -> Result<
     Ok(true)
 }
 
-enum Said {
+pub(super) enum Said {
     Auth,
     Hello,
     Select,
 }
 
-fn refused(said: Said, error: &ServerError, address: &Address) -> String {
+pub(super) fn refused(said: Said, error: &ServerError, address: &Address) -> String {
     let details = error.details().unwrap_or_default();
     let database = address.info().redis_settings().db();
     match said {
@@ -85,7 +87,7 @@ fn refused(said: Said, error: &ServerError, address: &Address) -> String {
         Said::Hello => format!(
             "the server refused the login with the protocol version of the URL ({}); check the password, \
              or take protocol= out of the URL",
-            error.code()
+            quoted(error.code())
         ),
         Said::Select if error.code() == "NOPERM" => format!(
             "the user may not choose database {database} of the URL; allow it with +select, or use \

@@ -14,6 +14,8 @@ mod exchange;
 mod faults;
 mod fence_off;
 mod fitness;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzing;
 mod handle;
 mod job;
 mod link;
@@ -22,6 +24,8 @@ mod login;
 mod mailbox;
 mod pending_releases;
 mod probes;
+mod quote;
+mod reader;
 mod replicas;
 mod request;
 mod send_permit;

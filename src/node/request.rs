@@ -4,6 +4,8 @@ use std::fmt;
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use super::quote::quoted;
+
 /// A Lua script out of `lua/`.
 #[derive(Debug)]
 pub(crate) struct Script {
@@ -229,12 +231,27 @@ fn strange(value: &redis::Value) -> &'static str {
     }
 }
 
+/// How many parts of a list are shown.
+const SHOWN: usize = 10;
+
+/// For messages: what a server has answered may be long, and deep.
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Int(number) => number.fmt(f),
-            Self::Text(text) | Self::Strange(text) => write!(f, "{text:.100}"),
-            Self::List(values) => f.debug_list().entries(values.iter().take(10)).finish(),
+            Self::Text(text) => quoted(text).fmt(f),
+            Self::Strange(what) => what.fmt(f),
+            Self::List(values) => {
+                f.write_str("[")?;
+                for (i, value) in values.iter().take(SHOWN).enumerate() {
+                    f.write_str(if i == 0 { "" } else { ", " })?;
+                    match value {
+                        Self::List(_) => f.write_str("a list")?,
+                        value => value.fmt(f)?,
+                    }
+                }
+                f.write_str(if values.len() > SHOWN { ", ..]" } else { "]" })
+            }
         }
     }
 }
@@ -244,6 +261,16 @@ mod tests {
     use super::*;
 
     static SCRIPT: Script = Script::new("return 1");
+
+    #[test]
+    fn what_a_server_answers_is_shown_in_short() {
+        let text = |text: &str| Value::Text(text.to_owned());
+        let list = Value::List(vec![Value::Int(-2), text("a\n"), Value::List(vec![text("b")])]);
+        assert_eq!(list.to_string(), "[-2, a\\n, a list]");
+        assert!(text(&"a".repeat(1 << 18)).to_string().len() < 300);
+        let long = Value::List(vec![Value::List(vec![text(&"a".repeat(1 << 18))]); 11]);
+        assert!(long.to_string().ends_with("a list, ..]"), "{long}");
+    }
 
     /// The `redis` crate writes the same.
     #[test]

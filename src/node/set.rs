@@ -19,6 +19,11 @@ use crate::error::NodeFault;
 use crate::observe;
 use crate::random::random;
 
+/// So many looks at a node there are at most within that time. A server that does not keep its mark, or whose
+/// clock is somewhere else each time, would be looked at as often as the network allows, and others with it.
+const MOST_LOOKS: u32 = 16;
+const WITHIN: Duration = Duration::from_millis(100);
+
 /// How long after a look that a node refused to look again.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
@@ -165,6 +170,12 @@ impl NodeSet {
         if let Some(until) = known.admission.settled_until(node).filter(|until| now < *until) {
             return NextProbe::Wait(until);
         }
+        let (since, looks) = known.looks[node];
+        if since.after(WITHIN) <= now {
+            known.looks[node] = (now, 0);
+        } else if looks >= MOST_LOOKS {
+            return NextProbe::Wait(since.after(WITHIN));
+        }
         if let Some((_, since)) = &known.refusals[node] {
             let again = since.after(LOOK_AGAIN);
             if now < again {
@@ -172,7 +183,11 @@ impl NodeSet {
             }
         }
         let chance = Chance { id: random(), jitter: random() };
-        known.admission.next(node, now, self.time(now), chance)
+        let next = known.admission.next(node, now, self.time(now), chance);
+        if matches!(next, NextProbe::Ask(_)) {
+            known.looks[node].1 += 1;
+        }
+        next
     }
 
     /// The node has answered a look.

@@ -1,6 +1,6 @@
-//! The stream of bytes to one server, and the values that come out of it, within limits.
+//! The stream of bytes to one server. No single call on it blocks for longer than its timeout.
 //!
-//! The `redis` crate's own connection reads without any: a server that answers without end fills the
+//! The `redis` crate's own connection reads without limits: a server that answers without end fills the
 //! memory, and one that sends a byte now and then keeps its reader for ever. So the socket is our own;
 //! URLs, commands and the parser are the crate's.
 
@@ -13,42 +13,21 @@ use std::path::Path;
 use std::time::Duration;
 
 use redis::io::tcp::socket2::{SockRef, TcpKeepalive};
-use redis::{ConnectionAddr, Parser, RedisError, Value};
+use redis::{ConnectionAddr, RedisError, Value};
 #[cfg(feature = "tls")]
 use rustls::{ClientConnection, StreamOwned};
 
 use super::address::Address;
+use super::reader::{Reader, Unread};
 use crate::clock;
-use crate::core::{Time, exact};
-
-/// The longest answer that is read, in bytes. The largest that there are: a batch of 256 calls, each
-/// answered in less than 64 bytes, 16 KB; one section of INFO, below 4 KB; a message on a channel, whose
-/// name has at most 6 KB. Parsed, an answer takes up to about 30 times as much memory.
-const LONGEST: usize = 256 * 1024;
-
-/// How many lists may be in one another. Our scripts answer two, and HELLO three. The parser, which
-/// recurses, gives up at a hundred.
-const DEEPEST: usize = 8;
+use crate::core::Time;
 
 /// The most addresses of one name that are tried.
 const ADDRESSES: usize = 8;
 
 pub(super) struct Wire {
     stream: Stream,
-    parser: Parser,
-    /// How many bytes more the answer may have that is being read.
-    left: usize,
-    /// Since when part of an answer has been here, as seen when a read ended without the rest.
-    incomplete_since: Option<Time>,
-    /// The longest that an answer may take once it has begun.
-    timeout: Duration,
-}
-
-/// Why there is no value.
-pub(super) enum Unread {
-    /// The answer is no answer to us, for that reason.
-    Excess(String),
-    Failed(RedisError),
+    reader: Reader,
 }
 
 impl Wire {
@@ -71,7 +50,17 @@ impl Wire {
         };
         #[cfg(not(feature = "tls"))]
         let stream = Stream::Plain(bounded);
-        Ok(Self { stream, parser: Parser::new(), left: LONGEST, incomplete_since: None, timeout })
+        Ok(Self { stream, reader: Reader::new(timeout) })
+    }
+
+    /// To whoever has the other end of that socket.
+    #[cfg(all(unix, any(test, fuzzing)))]
+    pub(super) fn of_pair(socket: UnixStream, timeout: Duration) -> io::Result<Self> {
+        socket.set_read_timeout(Some(timeout))?;
+        socket.set_write_timeout(Some(timeout))?;
+        let (socket, until) = (Socket::Unix(socket), clock::now().after(timeout));
+        let stream = Stream::Plain(Bounded { socket, until });
+        Ok(Self { stream, reader: Reader::new(timeout) })
     }
 
     /// Writes all of it until then; what is under way at that time may take one timeout more.
@@ -83,37 +72,13 @@ impl Wire {
     /// The next value, if it is there by then; what is under way at that time may take one timeout
     /// more. After a timeout the rest may still be read, within the time that a whole answer has.
     pub(super) fn read(&mut self, until: Time) -> Result<Value, Unread> {
-        if self.incomplete_since.is_some_and(|since| since.after(self.timeout) <= clock::now()) {
-            let what = format!("an answer took longer than {} from its begin", exact(self.timeout));
-            return Err(Unread::Excess(what));
-        }
         self.stream.bounded().until = until;
-        let answer = Answer { stream: &mut self.stream, left: &mut self.left };
-        match self.parser.parse_value(answer) {
-            Ok(value) => {
-                self.left = LONGEST;
-                self.incomplete_since = None;
-                if depth(&value, DEEPEST) > DEEPEST {
-                    let what = format!("an answer has lists in lists deeper than {DEEPEST}");
-                    return Err(Unread::Excess(what));
-                }
-                Ok(value)
-            }
-            Err(_) if self.left == 0 => {
-                Err(Unread::Excess(format!("an answer is longer than {LONGEST} bytes")))
-            }
-            Err(error) => {
-                if error.is_timeout() && self.has_begun() {
-                    self.incomplete_since.get_or_insert_with(clock::now);
-                }
-                Err(Unread::Failed(error))
-            }
-        }
+        self.reader.read(&mut self.stream)
     }
 
     /// Part of an answer has come, and not all of it.
     pub(super) fn has_begun(&self) -> bool {
-        self.left < LONGEST
+        self.reader.has_begun()
     }
 
     /// The longest that a single read takes.
@@ -124,42 +89,6 @@ impl Wire {
     /// The longest that a single write takes.
     pub(super) fn set_write_timeout(&mut self, timeout: Duration) -> io::Result<()> {
         self.stream.bounded().socket.set_write_timeout(timeout)
-    }
-}
-
-/// How many lists are in one another, counted up to one more than `limit`.
-fn depth(value: &Value, limit: usize) -> usize {
-    let deepest = |parts: &mut dyn Iterator<Item = &Value>| match limit {
-        0 => 1,
-        _ => 1 + parts.map(|part| depth(part, limit - 1)).max().unwrap_or(0),
-    };
-    match value {
-        Value::Array(parts) | Value::Set(parts) | Value::Push { data: parts, .. } => {
-            deepest(&mut parts.iter())
-        }
-        Value::Map(pairs) => deepest(&mut pairs.iter().flat_map(|(key, value)| [key, value])),
-        Value::Attribute { data, attributes } => {
-            let pairs = attributes.iter().flat_map(|(key, value)| [key, value]);
-            deepest(&mut pairs.chain([&**data]))
-        }
-        _ => 0,
-    }
-}
-
-/// What is read of one answer.
-struct Answer<'a> {
-    stream: &'a mut Stream,
-    left: &'a mut usize,
-}
-
-impl Read for Answer<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if *self.left == 0 {
-            return Err(io::Error::other("the answer is too long"));
-        }
-        let read = self.stream.read(buffer)?;
-        *self.left = self.left.saturating_sub(read);
-        Ok(read)
     }
 }
 

@@ -78,6 +78,9 @@ impl Claim {
             let last = client.numbers.last(&self.key);
             proposal(last, cx.shared.time_us(cx.now()))
         });
+        if let Some(proposed) = proposed {
+            self.attempt.with(|attempt| attempt.proposes(proposed));
+        }
         let shared = cx.shared.clone();
         for (node, worker) in client.workers.iter_mut().enumerate().filter(|(node, _)| whom(*node))
         {
@@ -112,7 +115,7 @@ impl Claim {
 
     /// What the nodes have answered so far becomes known to the client.
     pub(super) fn saw_numbers(&self, client: &mut Client) {
-        let number = self.attempt.with(|attempt| attempt.largest_number());
+        let number = self.attempt.with(|attempt| attempt.number_of_several());
         if number > 0 {
             client.numbers.saw(&self.key, number);
         }

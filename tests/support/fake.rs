@@ -69,7 +69,7 @@ pub fn flooding(
 
 type Reply<'a> = &'a dyn Fn(&[String], &mut TcpStream) -> Option<()>;
 
-fn serve(
+pub fn serve(
     reply: impl Fn(&[String], &mut TcpStream) -> Option<()> + Clone + Send + 'static,
 ) -> String {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
@@ -118,7 +118,7 @@ pub fn of_info(info: &'static str) -> String {
     })
 }
 
-fn handshake(version: &str, words: &[String]) -> Option<Vec<u8>> {
+pub fn handshake(version: &str, words: &[String]) -> Option<Vec<u8>> {
     static CONNECTIONS: AtomicUsize = AtomicUsize::new(1);
     Some(match words[0].to_uppercase().as_str() {
         "PING" => b"+PONG\r\n".to_vec(),

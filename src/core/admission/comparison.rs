@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::super::clocks::{DRIFT, Offset, median, microseconds};
 use super::super::mark::Noted;
-use super::super::{Mechanism, Time, majority};
+use super::super::{LARGEST_NUMBER, Mechanism, Time, majority};
 use super::Admission;
 use super::clock::NodeClock;
 use super::node::Seen;
@@ -17,6 +17,9 @@ use super::probe::Judgement;
 /// than marks are rounded.
 const NOTE_ANEW: u32 = 8;
 pub(super) const ROUNDING: Duration = Duration::from_millis(2);
+
+/// The year 2326: by then half of the numbers that there are for locks, which are made of time, are used up.
+const LATEST_US: i64 = (LARGEST_NUMBER / 2 * 10).cast_signed();
 
 /// Where a clock is, compared with the set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,8 +55,15 @@ impl NodeClock {
     fn set_bounds_us(&self, now: Time) -> Option<(i64, i64)> {
         let noted_us = self.noted?.ahead_ms.saturating_mul(1_000);
         let (least, most) = self.bounds_us(now)?;
-        Some((least.saturating_sub(noted_us), most.saturating_sub(noted_us)))
+        let (least, most) = (least.saturating_sub(noted_us), most.saturating_sub(noted_us));
+        (is_time(least, now) && is_time(most, now)).then_some((least, most))
     }
+}
+
+/// Whether that far ahead of our own clock there is a time that can be the set's. A node that says another
+/// one, by its clock and its mark, says nothing: nodes that are new are noted by the word of the first one.
+fn is_time(ahead_us: i64, now: Time) -> bool {
+    (0..LATEST_US).contains(&microseconds(now).saturating_add(ahead_us))
 }
 
 impl Admission {
@@ -116,15 +126,18 @@ impl Admission {
             known.clock.stepped.is_some() || known.seen.is_some() && !self.is_fresh(other)
         };
         let reference = self.reference_for(node, now);
-        if reference.is_none() && (0..self.nodes.len()).any(|it| others(it) && in_doubt(it)) {
+        let doubt = (0..self.nodes.len()).any(|it| others(it) && in_doubt(it));
+        // A clock that is set again and again, or of a node that has gone with it, is in doubt for ever. It was
+        // not ours if this node's has gone on at our pace for as long as any lock lives.
+        if reference.is_none() && doubt && !self.is_doubted_enough(node, now) {
             return None;
         }
-        let noted = reference.or_else(|| self.reference(now, 1, others));
+        let noted = reference.or_else(|| self.reference(now, 1, |it| others(it) && !in_doubt(it)));
         let (from, to) = match noted {
             Some(Reference { lowest, highest }) => (lowest.0, highest.1),
             // Nobody has noted anything: this is how it begins.
             None => {
-                let middle_us = self.ahead_of_us(true)?;
+                let middle_us = self.ahead_of_us(now, !doubt)?;
                 (middle_us, middle_us)
             }
         };
@@ -140,16 +153,17 @@ impl Admission {
     /// heard last, and a clock that is wrong all the time does not move it. `None` unless the clocks of a
     /// majority are known; with `any`, of one node at least.
     pub(crate) fn time_us(&self, now: Time, any: bool) -> Option<i64> {
-        Some(microseconds(now).saturating_add(self.ahead_of_us(any)?))
+        Some(microseconds(now).saturating_add(self.ahead_of_us(now, any)?))
     }
 
     /// How far the set's time is ahead of our own clock, in microseconds. Where too few nodes have ever had
     /// marks, the clocks themselves have to do.
-    fn ahead_of_us(&self, any: bool) -> Option<i64> {
+    fn ahead_of_us(&self, now: Time, any: bool) -> Option<i64> {
         let enough = |known: usize| known >= majority(self.nodes.len()) || any && known > 0;
         let corrected = self.nodes.iter().filter_map(|known| {
             let correction_us = known.clock.last_noted_ms?.saturating_mul(1_000);
-            Some(known.clock.reading?.middle_us().saturating_sub(correction_us))
+            let ahead_us = known.clock.reading?.middle_us().saturating_sub(correction_us);
+            is_time(ahead_us, now).then_some(ahead_us)
         });
         if enough(corrected.clone().count()) && Mechanism::TimeIsCorrected.is_on() {
             return median(corrected);

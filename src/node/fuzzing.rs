@@ -1,0 +1,331 @@
+//! What must hold for whatever a server answers, and for any URL. See `crate::fuzzing`.
+
+#![allow(unreachable_pub, reason = "as there")]
+#![allow(clippy::missing_panics_doc, reason = "as there")]
+
+use std::io::{self, Read};
+use std::time::Duration;
+
+use redis::{ErrorKind, RedisError, Value as Reply};
+
+use super::address::Address;
+use super::batch::{Answers, Call};
+use super::connection::microseconds;
+use super::faults::{Progress, broken_fault, connect_fault, server_fault};
+use super::fitness::{field, unfit};
+use super::listening::{Event, Message, event};
+use super::login::{Said, refused};
+use super::quote::quoted;
+use super::reader::{DEEPEST, LONGEST, Reader, Unread};
+use super::request::{Form, Script, Value};
+use super::{admit, answers};
+use crate::core::{LARGEST_NUMBER, Time, Vote};
+use crate::error::NodeFault;
+use crate::fuzzing::is_printable;
+use crate::kinds::reply;
+
+#[cfg(unix)]
+mod conversation;
+
+#[cfg(unix)]
+pub use conversation::{conversation, listening};
+
+/// Longer than any test takes: streams in memory do not let anybody wait.
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// No message is longer, however long what a server has said. The longest of ours have some 400 bytes, and of a
+/// server's words there are up to ten times 200 characters.
+const LONGEST_MESSAGE: usize = 16 * 1024;
+
+static SCRIPT: Script = Script::new("return 1");
+
+/// Answers that come in pieces read as those that come at once. The first two bytes say what the pieces
+/// are, and whether there are timeouts between them.
+///
+/// The parser passes over a byte that begins no answer, if that comes in a piece of its own. So behind what is no
+/// answer there may be more of them, and what comes before that has to be the same.
+pub fn answers_in_pieces(data: &[u8]) {
+    let Some((pieces, bytes)) = data.split_first_chunk::<2>() else { return };
+    let (values, end) = read_all(Pieces { left: bytes, state: 0, timeouts: false });
+    let state = u32::from(u16::from_le_bytes(*pieces)) | 1 << 16;
+    let in_pieces = read_all(Pieces { left: bytes, state, timeouts: state & 1 == 1 });
+    match end {
+        "no answer" => assert!(in_pieces.0.starts_with(&values), "{values:?} {in_pieces:?}"),
+        _ => assert_eq!((values, end), in_pieces),
+    }
+}
+
+/// All answers, as text, and how they ended.
+fn read_all(mut stream: Pieces<'_>) -> (Vec<String>, &'static str) {
+    let mut reader = Reader::new(TIMEOUT);
+    let mut values = Vec::new();
+    loop {
+        match reader.read(&mut stream) {
+            Ok(value) => {
+                assert!(lists_in_lists(&value) <= DEEPEST);
+                values.push(format!("{value:?}"));
+            }
+            Err(Unread::Failed(error)) if error.is_timeout() => {
+                assert!(!stream.left.is_empty(), "what is there is read");
+            }
+            Err(Unread::Failed(error)) if error.kind() == ErrorKind::Parse => {
+                return (values, "no answer");
+            }
+            Err(Unread::Failed(error)) => {
+                assert!(error.is_connection_dropped(), "{error}");
+                return (values, "closed");
+            }
+            Err(Unread::Excess(_)) => return (values, "beyond the limits"),
+        }
+    }
+}
+
+/// An answer without end is given up at the limit, whatever it is made of: the bytes behind the first one,
+/// which says how many of them come once only, and the rest for ever.
+pub fn endless_answer(data: &[u8]) {
+    let Some((once, bytes)) = data.split_first() else { return };
+    let (begin, more) = bytes.split_at(bytes.len().min(usize::from(*once)));
+    if more.is_empty() {
+        return;
+    }
+    let mut stream = Endless { begin, more, read: 0 };
+    let mut reader = Reader::new(TIMEOUT);
+    // What is short is answered again and again.
+    for _ in 0..64 {
+        let before = stream.read;
+        let read = reader.read(&mut stream);
+        assert!(stream.read - before <= LONGEST + Endless::AT_ONCE, "it reads on and on");
+        match read {
+            Ok(value) => assert!(lists_in_lists(&value) <= DEEPEST),
+            Err(Unread::Failed(error)) => {
+                assert_eq!(error.kind(), ErrorKind::Parse, "{error}");
+                return;
+            }
+            Err(Unread::Excess(what)) => return assert!(is_printable(&what)),
+        }
+    }
+}
+
+/// What a script, TIME, or a look is answered with reads as just what is documented, or as nothing.
+pub fn script_replies(bytes: &[u8]) {
+    let mut reader = Reader::new(TIMEOUT);
+    let mut stream = Pieces { left: bytes, state: 0, timeouts: false };
+    while let Ok(value) = reader.read(&mut stream) {
+        script_reply(value.into());
+    }
+}
+
+fn script_reply(value: Value) {
+    fine(&value.to_string());
+    if let Ok(Vote::Granted(number)) = reply::acquire(&value) {
+        assert!(number <= LARGEST_NUMBER && answers::is_granted(&value));
+    } else {
+        // It would be kept until the clock is read, as a grant, and then fail for what it is.
+        let reads = reply::acquire(&value).is_ok();
+        assert!(!reads || !answers::is_granted(&value));
+    }
+    assert!(reply::told(&value) == 0 || reply::release(&value).is_ok());
+    let _ = (reply::confirm(&value), reply::extend(&value), microseconds(&value));
+    let now = Time::from_start(TIMEOUT);
+    if let Some(look) = admit::read(&value, Time::default(), now) {
+        assert!(is_printable(look.identity.run_id()) && look.identity.run_id().len() <= 64);
+    }
+    for requests in 1..=4 {
+        let call = Call { requests, script: &SCRIPT, form: Form::Sha };
+        match call.answers(value.clone()) {
+            Ok(Answers::NothingDone) => assert_eq!(value, Value::Int(0)),
+            Ok(Answers::Each(answers)) => assert_eq!(answers.len(), requests),
+            Err(same) => assert_eq!(same, value),
+        }
+    }
+}
+
+/// What a server says of itself (INFO) is read, and shown, in bounds.
+pub fn info(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    if let Some(what) = unfit(&text) {
+        fine(&what);
+    }
+    for name in ["run_id", "redis_version", "maxmemory_policy", "cluster_enabled", ""] {
+        if let Some(value) = field(&text, name) {
+            assert!(!value.contains('\n') && text.contains(value));
+            fine(&quoted(value).to_string());
+        }
+    }
+}
+
+/// Errors of a server make messages in bounds; none of them is taken for another node's.
+pub fn errors(bytes: &[u8]) {
+    let urls = ["redis://host", "redis://:secret@host/1?protocol=resp3", "unix:///run/redis.sock"];
+    for url in urls {
+        let Ok(address) = Address::parse(url, 1) else { panic!("{url} can be read") };
+        for sign in [b"-".as_slice(), b"!9\r\n", b""] {
+            let answer = [sign, bytes, b"\r\n"].concat();
+            let read =
+                Reader::new(TIMEOUT).read(&mut Pieces { left: &answer, state: 0, timeouts: false });
+            match read {
+                Ok(Reply::ServerError(error)) => {
+                    for said in [Said::Auth, Said::Hello, Said::Select] {
+                        fine(&refused(said, &error, &address));
+                    }
+                    fine_fault(&server_fault(&address, &RedisError::from(error)), &address);
+                }
+                Ok(_) => {}
+                Err(Unread::Excess(what)) => {
+                    fine_fault(&connect_fault(&address, Unread::Excess(what)), &address);
+                }
+                Err(Unread::Failed(error)) => {
+                    let progress =
+                        Progress { is_fresh: bytes.len().is_multiple_of(2), has_begun: true };
+                    let again = Unread::Failed(error.clone());
+                    fine_fault(&connect_fault(&address, Unread::Failed(error)), &address);
+                    fine_fault(&broken_fault(&address, again, progress), &address);
+                }
+            }
+        }
+    }
+}
+
+/// A message is heard just where one was published, in both versions of the protocol.
+pub fn messages(bytes: &[u8]) {
+    let mut reader = Reader::new(TIMEOUT);
+    let mut stream = Pieces { left: bytes, state: 0, timeouts: false };
+    while let Ok(value) = reader.read(&mut stream) {
+        let shown = format!("{value:?}");
+        if let Event::Message(Message { channel, text }) = event(value) {
+            assert!(shown.contains("essage"), "{shown}");
+            assert!(channel.len() + text.len() <= bytes.len());
+        }
+    }
+}
+
+/// A URL is read or refused, and what is shown of one that is read leads to the same server.
+pub fn url(text: &str) {
+    match Address::parse(text, 1) {
+        Ok(address) => {
+            let shown = address.shown();
+            assert!(is_printable(shown), "{shown}");
+            let secret = if address.is_socket() { "?" } else { "@" };
+            assert!(!shown.contains(secret), "{text}: {shown}");
+            let Ok(again) = Address::parse(shown, 1) else { panic!("{text}: {shown}") };
+            assert!(again.same_server(&address) && again.shown() == shown, "{text}: {shown}");
+        }
+        Err(error) => fine(&error.to_string()),
+    }
+}
+
+/// Neither the user nor the password of a URL is shown, or a part of them, encoded or not. They are made of
+/// these bytes, with the characters that mean something in a URL, and letters that no message of ours has
+/// two of.
+pub fn secret(bytes: &[u8]) {
+    const LETTERS: [char; 4] = ['Q', 'X', 'Z', 'W'];
+    const OTHERS: &[u8] = b":/?#[]@!$&'()*+,;=%7 9.-_~|\\\"<>^`{}";
+    let text: String = bytes
+        .iter()
+        .map(|byte| match byte {
+            0..128 => LETTERS[usize::from(*byte) % LETTERS.len()],
+            _ => char::from(OTHERS[usize::from(*byte) % OTHERS.len()]),
+        })
+        .collect();
+    let (user, password) = text.split_at(text.len() / 3);
+    for url in [
+        format!("redis://{user}:{password}@host:6379/1"),
+        format!("rediss://{user}:{password}@host?protocol=resp3"),
+        format!("valkey://:{password}@[::1]"),
+        format!("{user}:{password}@host"),
+        format!("unix:///run/redis.sock?user={user}&pass={password}"),
+        format!("unix:///run/redis.sock?pass={password}&db=0"),
+    ] {
+        let shown = match Address::parse(&url, 1) {
+            Ok(address) => NodeFault::new(address.shown(), "it hangs").to_string(),
+            Err(error) => format!("{error} {error:?}"),
+        };
+        let is_letter = |byte: &u8| LETTERS.contains(&char::from(*byte));
+        for two in text.as_bytes().windows(2).filter(|two| two.iter().all(is_letter)) {
+            let part = String::from_utf8_lossy(two);
+            assert!(!shown.contains(&*part), "{url}: {shown}");
+        }
+    }
+}
+
+/// How many lists are in one another.
+fn lists_in_lists(value: &Reply) -> usize {
+    match value {
+        Reply::Array(parts) | Reply::Set(parts) | Reply::Push { data: parts, .. } => {
+            1 + parts.iter().map(lists_in_lists).max().unwrap_or(0)
+        }
+        Reply::Map(pairs) => {
+            let parts = pairs.iter().flat_map(|(key, value)| [key, value]);
+            1 + parts.map(lists_in_lists).max().unwrap_or(0)
+        }
+        Reply::Attribute { data, attributes } => {
+            let parts = attributes.iter().flat_map(|(key, value)| [key, value]);
+            1 + parts.chain([&**data]).map(lists_in_lists).max().unwrap_or(0)
+        }
+        _ => 0,
+    }
+}
+
+fn fine(message: &str) {
+    assert!(is_printable(message), "{message:?}");
+    assert!(message.len() <= LONGEST_MESSAGE, "{} bytes: {message:.999}", message.len());
+}
+
+fn fine_fault(fault: &NodeFault, address: &Address) {
+    assert_eq!(fault.node(), &**address.shown());
+    fine(&fault.to_string());
+    assert!(!fault.to_string().contains("secret"), "{fault}");
+}
+
+/// Bytes that come in pieces with a timeout between them, by a generator of that state, if there are to be `timeouts`; 0: at once.
+struct Pieces<'a> {
+    left: &'a [u8],
+    state: u32,
+    timeouts: bool,
+}
+
+impl Read for Pieces<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let mut length = self.left.len().min(buffer.len());
+        if self.state > 0 {
+            self.state = self.state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223) | 1;
+            length = length.min((self.state >> 24) as usize % 9);
+            if length == 0 && !self.left.is_empty() {
+                if self.timeouts {
+                    return Err(io::ErrorKind::WouldBlock.into());
+                }
+                length = 1;
+            }
+        }
+        let (now, later) = self.left.split_at(length);
+        buffer[..length].copy_from_slice(now);
+        self.left = later;
+        Ok(length)
+    }
+}
+
+/// Bytes without end.
+struct Endless<'a> {
+    begin: &'a [u8],
+    more: &'a [u8],
+    read: usize,
+}
+
+impl Endless<'_> {
+    /// The most that the parser asks for.
+    const AT_ONCE: usize = 8 * 1024;
+}
+
+impl Read for Endless<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let length = buffer.len().min(Self::AT_ONCE);
+        for byte in &mut buffer[..length] {
+            *byte = match self.begin.get(self.read) {
+                Some(byte) => *byte,
+                None => self.more[(self.read - self.begin.len()) % self.more.len()],
+            };
+            self.read += 1;
+        }
+        Ok(length)
+    }
+}

@@ -1,0 +1,177 @@
+//! A worker's whole conversation with a server that answers whatever it wants.
+
+use std::io::Write;
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use super::super::address::Address;
+use super::super::connection::Connection;
+use super::super::job::{Answer, Ask, Job, Release, Sink};
+use super::super::link::Link;
+use super::super::listening::Listening;
+use super::super::pending_releases::PendingReleases;
+use super::super::request::{Part, Request, Script, Value};
+use super::super::set::NodeSet;
+use super::super::wire::Wire;
+use super::super::worker::{Shared, Worker};
+use super::fine_fault;
+use crate::core::{Configuration, OldConnections, Via};
+
+/// What nobody waits for: a server that has said all is closed.
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// More than a socket takes at once would have to be read meanwhile.
+const MOST: usize = 64 * 1024;
+
+static BATCH: Script = Script::new("return 2");
+static BATCHED: Script = Script::batched("return 1", "acquire", &BATCH);
+static ALONE: Script = Script::new("return 1");
+
+/// What a server says that is one, to a client without a password.
+const HANDSHAKE: &[u8] = b"+PONG\r\n*2\r\n$10\r\n1700000000\r\n$1\r\n0\r\n\
+    $37\r\nredis_version:7.0.15\r\nrun_id:aaaaaa\r\n\r\n$2\r\n\r\n\r\n$2\r\n\r\n\r\n:7\r\n";
+
+/// A worker logs in, looks at the node, and carries jobs, and the server's answers are all of these bytes:
+/// it comes to an end, and each job is answered once. The first byte says how it begins.
+pub fn conversation(data: &[u8]) {
+    let Some((begins, answers)) = data.split_first() else { return };
+    let url = ["unix:///nowhere/at/all", "unix:///nowhere/at/all?pass=secret&db=1"];
+    let address = address(url[usize::from(begins >> 1 & 1)]);
+    let worker = worker(&address, begins >> 2 & 1 == 1);
+    let Some((mut connection, _server)) = connected(&address, begins & 1 == 1, answers) else {
+        return;
+    };
+    if worker.fence_off(&mut connection).and_then(|()| worker.admit(&mut connection)).is_err() {
+        return;
+    }
+    let asked: Vec<_> = (0..7).map(|_| Arc::<Asked>::default()).collect();
+    let jobs = asked.iter().enumerate().map(|(i, asked)| job(i, asked)).collect();
+    if let Err(fault) = worker.exchange(connection, jobs) {
+        fine_fault(&fault, &address);
+    }
+    for asked in asked {
+        assert_eq!(asked.answers.load(Ordering::SeqCst), 1, "each is answered once");
+    }
+}
+
+/// A subscriber is confirmed its channels, and hears messages, as far as these bytes go.
+pub fn listening(data: &[u8]) {
+    let address = address("unix:///nowhere/at/all");
+    let Some((connection, _server)) = connected(&address, true, data) else { return };
+    let mut listening = Listening::new(connection, TIMEOUT);
+    let mut heard = 0;
+    let channels = [b"{one}:released".to_vec(), b"{two}:released".to_vec()];
+    let confirmed = listening.subscribe(&channels, |_| heard += 1);
+    // They end with the connection, so there are no more than they have bytes.
+    while confirmed.is_ok() && listening.next(TIMEOUT).is_ok_and(|message| message.is_some()) {
+        heard += 1;
+        assert!(heard <= data.len());
+    }
+}
+
+fn address(url: &str) -> Address {
+    Address::parse(url, 1).unwrap_or_else(|error| panic!("{url}: {error}"))
+}
+
+/// A connection to a server that says that and closes; behind a handshake that is `good`, or as the bytes have it.
+fn connected(address: &Address, good: bool, answers: &[u8]) -> Option<(Connection, UnixStream)> {
+    let (ours, mut server) = UnixStream::pair().expect("there are sockets");
+    let logs_in = address.info().redis_settings().password().is_some();
+    let mut said = Vec::new();
+    if good {
+        said.extend_from_slice(if logs_in { b"+OK\r\n+OK\r\n" } else { b"" });
+        said.extend_from_slice(HANDSHAKE);
+    }
+    said.extend_from_slice(&answers[..answers.len().min(MOST)]);
+    server.write_all(&said).expect("it fits");
+    server.shutdown(Shutdown::Write).expect("it is connected");
+    let wire = Wire::of_pair(ours, TIMEOUT).expect("without TLS");
+    match Connection::over(wire, address, TIMEOUT) {
+        Ok(connection) => Some((connection, server)),
+        Err(fault) => {
+            fine_fault(&fault, address);
+            None
+        }
+    }
+}
+
+/// The first one of three nodes.
+fn worker(address: &Address, quarantine: bool) -> Worker {
+    let names: Arc<[Arc<str>]> =
+        [address.shown().as_ref(), "redis://b", "redis://c"].map(Arc::from).into();
+    let configuration = Configuration {
+        set_name: "default".to_owned(),
+        nodes: names.len(),
+        max_ttl: Duration::from_secs(10),
+        clock_tolerance: Duration::from_millis(100),
+        quarantine,
+        index: None,
+    };
+    let set = NodeSet::new(b"mark".to_vec(), &names, &configuration, false);
+    let shared = Shared {
+        link: Link::new(address.shown().clone(), TIMEOUT),
+        pending: PendingReleases::default(),
+        untold: Arc::default(),
+        writes: Default::default(),
+        scripts: Default::default(),
+    };
+    Worker {
+        node: 0,
+        address: address.clone(),
+        timeout: TIMEOUT,
+        mailbox: set.mailbox(0).clone(),
+        shared: Arc::new(shared),
+        set,
+        old: Mutex::new(OldConnections::new()),
+        confirmer: None,
+    }
+}
+
+fn job(i: usize, asked: &Arc<Asked>) -> Job {
+    let script = if i < 2 { &ALONE } else { &BATCHED };
+    let request = Arc::new(Request::new(script, 1, &[Part::Bytes(b"key"), Part::Mark]));
+    let ask = |ask| Job::Ask { ask, sink: asked.clone(), written: false };
+    match i {
+        0 | 2 | 3 => ask(Ask::Taking(request)),
+        4 => ask(Ask::Holding(request)),
+        1 => ask(Ask::Anyway(request)),
+        _ => Job::Release(Release {
+            request,
+            sink: Some(asked.clone()),
+            until: None,
+            repetition: None,
+            unanswered: None,
+            untold: None,
+        }),
+    }
+}
+
+#[derive(Default)]
+struct Asked {
+    answers: AtomicUsize,
+}
+
+impl Sink for Asked {
+    fn sending(&self, _node: usize, _via: Via) -> bool {
+        assert_eq!(self.answers.load(Ordering::SeqCst), 0, "it was answered");
+        true
+    }
+
+    fn unsent(&self, _node: usize) {}
+
+    fn to_be_replicated(&self, _answer: &Value) -> bool {
+        false
+    }
+
+    fn answer(&self, _node: usize, answer: Answer) {
+        self.answers.fetch_add(1, Ordering::SeqCst);
+        if let Ok(value) = answer {
+            assert!(matches!(value, Value::Int(_) | Value::List(_)), "{value}");
+        }
+    }
+}

@@ -1,0 +1,383 @@
+//! Whole clients against servers that lie, beside others that do not. A server that lies loses its own
+//! vote, and that is all: locks go on, exclusion holds, and no call takes long.
+//!
+//! One lie is not among these: to say "granted" to two clients. A majority of votes tells nothing any more
+//! where one of them is given twice.
+
+mod support;
+
+use std::io::Write;
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use quorlock::{Builder, ErrorKind, Quorlock};
+use support::clients::admitted;
+use support::fake::{self, is_look};
+use support::{Servers, wait_until};
+
+/// Never to be waited for.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// What is no answer of a script, and what is one that takes no part in a vote.
+const LIES: [&str; 26] = [
+    "*2\r\n:0\r\n:60000\r\n",
+    "*2\r\n:0\r\n:-1\r\n",
+    "*2\r\n:0\r\n:9223372036854775807\r\n",
+    "*2\r\n:-1\r\n:0\r\n",
+    "*2\r\n:-2\r\n$4\r\nlist\r\n",
+    "*2\r\n:-3\r\n:0\r\n",
+    "*2\r\n:-3\r\n:1\r\n",
+    "*2\r\n:-2\r\n:2251799813685247\r\n",
+    ":0\r\n",
+    ":-1\r\n",
+    "+OK\r\n",
+    "$-1\r\n",
+    "*0\r\n",
+    "*-1\r\n",
+    "$5\r\nalone\r\n",
+    "*3\r\n$5\r\nalone\r\n:0\r\n:0\r\n",
+    ":0\r\n:0\r\n",
+    ">2\r\n+invalidate\r\n*0\r\n",
+    "-NOSCRIPT No matching script\r\n",
+    "-LOADING wait\r\n",
+    "-ERR \u{1b}[2J\r\n",
+    "-NOPERM no\r\n",
+    "-\r\n",
+    "%1\r\n+a\r\n*1\r\n*1\r\n*1\r\n:1\r\n",
+    "$9223372036854775807\r\nx",
+    "\0\0\0\0",
+];
+
+/// A generator of its own for each liar, so that a failure can be had again by its seed, as far as threads
+/// allow it.
+struct Chance(Mutex<u64>);
+
+impl Chance {
+    fn below(&self, limit: usize) -> usize {
+        let mut state = self.0.lock();
+        *state ^= *state << 13;
+        *state ^= *state >> 7;
+        *state ^= *state << 17;
+        *state as usize % limit
+    }
+}
+
+/// A server that answers as it likes: mostly as a server does while somebody connects, and seldom to what
+/// comes then. It never says that it grants anything.
+fn liar(seed: u64) -> String {
+    let chance = Arc::new(Chance(Mutex::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)));
+    let (mark, told) = (Mutex::new(String::new()), AtomicUsize::new(0));
+    let known = Arc::new((mark, told));
+    fake::serve(move |words, writer| {
+        let any = |chance: &Chance| LIES[chance.below(LIES.len())].as_bytes().to_vec();
+        if words[0] == "SUBSCRIBE" {
+            return spam(words, writer);
+        }
+        let honest = match fake::handshake("7.0.15", words) {
+            Some(answer) => Some(answer),
+            None if is_look(words) => {
+                let keeps = !words[5].is_empty() && chance.below(4) > 0;
+                Some(fake::admit(&kept(&known.0, keeps.then_some(&words[5]))))
+            }
+            None => None,
+        };
+        let answer = match (honest, chance.below(20)) {
+            (Some(_), 0) => any(&chance),
+            (Some(_), 1) if words[0] == "TIME" => {
+                let seconds = [0, 1_700_000_000 + chance.below(1_000_000), usize::MAX / 4];
+                let seconds = seconds[chance.below(3)].to_string();
+                format!("*2\r\n${}\r\n{seconds}\r\n$1\r\n0\r\n", seconds.len()).into_bytes()
+            }
+            // Each of them is a server of its own.
+            (Some(honest), _) => {
+                let (fakes, own) = ("a".repeat(40), (seed % 10).to_string().repeat(40));
+                String::from_utf8_lossy(&honest).replace(&fakes, &own).into_bytes()
+            }
+            (None, 0) => return None,
+            (None, 1) => {
+                thread::sleep(Duration::from_millis(300));
+                any(&chance)
+            }
+            (None, 2) => {
+                for byte in any(&chance) {
+                    writer.write_all(&[byte]).ok()?;
+                    thread::sleep(Duration::from_millis(5));
+                }
+                Vec::new()
+            }
+            (None, 3) => b"*1\r\n".repeat(chance.below(200)),
+            // So many have heard of a release.
+            (None, 4) => format!("*2\r\n:1\r\n:{}\r\n", i64::MAX).into_bytes(),
+            (None, _) => any(&chance),
+        };
+        // What could be a grant is none.
+        let answer = match words[0].starts_with("EVAL") && answer.starts_with(b"*2\r\n:1\r\n") {
+            true if words.last().is_some_and(|it| it.parse::<u64>().is_ok()) => any(&chance),
+            _ => answer,
+        };
+        writer.write_all(&answer).ok()
+    })
+}
+
+/// The mark that a server has from now on.
+fn kept(mark: &Mutex<String>, new: Option<&String>) -> String {
+    let mut mark = mark.lock();
+    if let Some(new) = new {
+        mark.clone_from(new);
+    }
+    mark.clone()
+}
+
+/// Tells of releases that there are none of, and of what nobody asked for.
+fn spam(words: &[String], writer: &mut TcpStream) -> Option<()> {
+    let bulk = |text: &str| format!("${}\r\n{text}\r\n", text.len());
+    for (i, channel) in words[1..].iter().enumerate() {
+        write!(writer, "*3\r\n{}{}:{}\r\n", bulk("subscribe"), bulk(channel), i + 1).ok()?;
+    }
+    let (mut writer, words) = (writer.try_clone().ok()?, words.to_vec());
+    thread::spawn(move || {
+        let message =
+            |channel: &str| format!("*3\r\n{}{}{}", bulk("message"), bulk(channel), bulk("x"));
+        loop {
+            let told = words[1..].iter().map(|channel| message(channel)).collect::<String>();
+            let told = told + &message("nobody's") + "*1\r\n:1\r\n+OK\r\n";
+            if writer.write_all(told.as_bytes()).is_err() {
+                return;
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+    });
+    Some(())
+}
+
+fn builder(urls: Vec<String>) -> Builder {
+    let builder = Quorlock::builder().nodes(urls).node_timeout(Duration::from_millis(500));
+    builder.ttl(Duration::from_secs(5)).max_ttl(Duration::from_secs(5))
+}
+
+/// Clients and threads that want one lock all the time, and one that nobody else wants.
+fn locks_go_on(clients: &[Quorlock]) {
+    const ROUNDS: usize = 20;
+    let inside = AtomicBool::new(false);
+    let longest = Mutex::new(Duration::ZERO);
+    thread::scope(|scope| {
+        for (i, locks) in clients.iter().enumerate() {
+            for thread in 0..2 {
+                let (inside, longest) = (&inside, &longest);
+                scope.spawn(move || {
+                    for _ in 0..ROUNDS {
+                        let start = Instant::now();
+                        let guard = locks.try_lock_for("shared", LIMIT / 2).expect("three of five");
+                        let guard = guard.expect("it is given back all the time");
+                        let waited = start.elapsed();
+                        assert!(!inside.swap(true, Ordering::SeqCst), "two have it");
+                        thread::sleep(Duration::from_millis(1));
+                        assert!(guard.check().is_ok(), "it is held for a moment only");
+                        inside.store(false, Ordering::SeqCst);
+                        guard.unlock().expect("three of five");
+                        let own = locks.lock(format!("own {i} {thread}")).expect("three of five");
+                        drop(own);
+                        let mut longest = longest.lock();
+                        *longest = longest.max(waited);
+                    }
+                });
+            }
+        }
+    });
+    let longest = *longest.lock();
+    assert!(longest < LIMIT / 3, "somebody waited for {longest:?}");
+}
+
+#[test]
+fn one_or_two_of_five_that_lie_hinder_nobody() {
+    for seed in 1..=4 {
+        let servers = Servers::start(if seed > 2 { 3 } else { 4 });
+        let liars = (0..5 - servers.len()).map(|i| liar(seed * 10 + i as u64));
+        let urls: Vec<_> = liars.chain(servers.urls()).collect();
+        let quarantine = seed % 2 == 0;
+        let clients = [(); 2].map(|()| {
+            let builder = builder(urls.clone()).restart_quarantine(quarantine);
+            builder.build().expect("valid settings")
+        });
+        let start = Instant::now();
+        // With the quarantine: the set is new, and its marks come first.
+        drop(clients[0].try_lock_for("warm", LIMIT).expect("three of five").expect("it is free"));
+        let ready = start.elapsed();
+        assert!(ready < Duration::from_secs(20), "seed {seed}: {ready:?}");
+        locks_go_on(&clients);
+        let start = Instant::now();
+        for locks in clients {
+            // A majority knows of everything that was given back.
+            locks.close(Duration::from_secs(5)).expect("three of five");
+        }
+        assert!(start.elapsed() < LIMIT / 2, "seed {seed}: {:?}", start.elapsed());
+    }
+}
+
+/// A server that takes part in the handshake and keeps its mark, and answers scripts with what `reply` makes of
+/// how many words the call has.
+fn scripted(reply: impl Fn(usize) -> &'static str + Clone + Send + 'static) -> String {
+    let mark = Arc::new(Mutex::new(String::new()));
+    fake::serve(move |words, writer| {
+        if words[0] == "SUBSCRIBE" {
+            return spam(words, writer);
+        }
+        let answer = match fake::handshake("7.0.15", words) {
+            Some(answer) => answer,
+            None if is_look(words) => {
+                let new = Some(&words[5]).filter(|new| !new.is_empty());
+                fake::admit(&kept(&mark, new))
+            }
+            None => reply(words.len()).as_bytes().to_vec(),
+        };
+        writer.write_all(&answer).ok()
+    })
+}
+
+/// The words of a call that takes a lock, with fencing. Others have less, or more.
+const ACQUIRE: usize = 11;
+
+/// Numbers are 51 bits long, and this server says that the last one of them was given to each lock. Were
+/// that proposed from then on, or told to the others, there would be none left for anybody.
+#[test]
+fn one_server_does_not_use_up_the_numbers_of_all() {
+    let servers = Servers::start(2);
+    let last = scripted(|words| match words {
+        ACQUIRE => "*2\r\n:1\r\n:2251799813685247\r\n",
+        6 | 7 | 12 => ":1\r\n",
+        // A batch does nothing, and its calls are made one by one.
+        _ => ":0\r\n",
+    });
+    let urls = [last].into_iter().chain(servers.urls()).collect();
+    let locks = builder(urls).restart_quarantine(false).build().expect("valid settings");
+    let mut before = None;
+    for i in 0..20 {
+        let guard = locks.lock("orders/42").unwrap_or_else(|error| panic!("{i}: {error}"));
+        let token = guard.token().expect("fencing is on");
+        assert!(
+            Some(token) > before && u64::from(token) < 1 << 62,
+            "{i}: {token} after {before:?}"
+        );
+        before = Some(token);
+        guard.unlock().expect("two of three");
+    }
+    for server in servers.iter() {
+        let fence = server.get("{quorlock:orders/42}:fence").expect("it granted the lock");
+        assert!(fence.parse::<u64>().is_ok_and(|fence| fence < 1 << 50), "{fence}");
+    }
+}
+
+/// It refuses everybody, and tells all the time that locks are given back. Of a lock for which it is asked
+/// first it could keep everybody away, although the others grant it.
+#[test]
+fn one_server_does_not_keep_waiters_from_locks_that_are_free() {
+    const NAMES: usize = 24;
+    let servers = Servers::start(4);
+    let refuses = scripted(|words| match words {
+        ACQUIRE => "*2\r\n:0\r\n:60000\r\n",
+        _ => ":0\r\n",
+    });
+    let urls: Vec<_> = [refuses].into_iter().chain(servers.urls()).collect();
+    let [holder, waiter] = [(); 2].map(|()| admitted(builder(urls.clone())));
+    let names: Vec<_> = (0..NAMES).map(|i| format!("orders/{i}")).collect();
+    let guards: Vec<_> =
+        names.iter().map(|name| holder.lock(name).expect("four of five")).collect();
+    let given_back = Mutex::new(None);
+    thread::scope(|scope| {
+        let waits: Vec<_> = names
+            .iter()
+            .map(|name| {
+                let (waiter, given_back) = (&waiter, &given_back);
+                scope.spawn(move || {
+                    let guard = waiter.try_lock_for(name, LIMIT / 2).expect("four of five");
+                    assert!(guard.is_some(), "{name} was free for a long time");
+                    let since: Option<Instant> = *given_back.lock();
+                    since.expect("it was held until then").elapsed()
+                })
+            })
+            .collect();
+        wait_until("all of them listen", LIMIT, || {
+            waiter.node_stats().iter().all(|node| node.listened_to == NAMES)
+        });
+        // Some of the word of that server comes to each of them meanwhile.
+        thread::sleep(Duration::from_millis(500));
+        *given_back.lock() = Some(Instant::now());
+        drop(guards);
+        let longest = waits.into_iter().map(|waits| waits.join().expect("no panic")).max();
+        assert!(longest < Some(Duration::from_secs(5)), "one waited for {longest:?}");
+    });
+}
+
+/// A server of which there is always something to do has it done as often as a server needs, and not as
+/// often as the network allows.
+#[test]
+fn no_server_is_looked_at_without_end() {
+    // It says each time that its clock was set forward; or that its mark is gone, whatever was written.
+    for jumps in [true, false] {
+        let servers = Servers::start(2);
+        let (looks, mark) = (Arc::new(AtomicUsize::new(0)), Arc::new(Mutex::new(String::new())));
+        let counted = looks.clone();
+        let restless = fake::serve(move |words, writer| {
+            let seconds = 1_700_000_000 + 10 * counted.load(Ordering::SeqCst);
+            let answer = match fake::handshake("7.0.15", words) {
+                Some(_) if words[0] == "TIME" && jumps => {
+                    format!("*2\r\n$10\r\n{seconds}\r\n$1\r\n0\r\n").into_bytes()
+                }
+                Some(answer) => answer,
+                None if is_look(words) => {
+                    counted.fetch_add(1, Ordering::SeqCst);
+                    let new = Some(&words[5]).filter(|new| !new.is_empty() && jumps);
+                    let look = String::from_utf8(fake::admit(&kept(&mark, new))).expect("text");
+                    let seconds = if jumps { seconds } else { 1_700_000_000 };
+                    look.replace("1700000000", &seconds.to_string()).into_bytes()
+                }
+                None => b":0\r\n".to_vec(),
+            };
+            writer.write_all(&answer).ok()
+        });
+        let urls = [restless].into_iter().chain(servers.urls()).collect();
+        let locks = admitted_but_one(builder(urls));
+        let script_calls = || servers.iter().map(|server| server.script_calls()).sum::<u64>();
+        let (before, calls) = (looks.load(Ordering::SeqCst), script_calls());
+        let start = Instant::now();
+        thread::sleep(Duration::from_secs(2));
+        let seconds = start.elapsed().as_secs_f64();
+        let a_second = (looks.load(Ordering::SeqCst) - before) as f64 / seconds;
+        let of_others = (script_calls() - calls) as f64 / seconds;
+        assert!(a_second < 300.0, "jumps: {jumps}: {a_second:.0} looks a second");
+        assert!(of_others < 1_000.0, "jumps: {jumps}: {of_others:.0} a second at the others");
+        drop(locks.lock("orders/42").expect("two of three"));
+    }
+}
+
+/// A client that gets locks of two of three servers.
+fn admitted_but_one(builder: Builder) -> Quorlock {
+    let locks = builder.build().expect("valid settings");
+    drop(locks.try_lock_for("any", LIMIT).expect("two of three").expect("it is free"));
+    locks
+}
+
+/// What stops everybody, for two configurations side by side could make two holders: this one cannot be
+/// told from a server that really has other clients. It is told which one that is.
+#[test]
+fn a_server_that_names_another_configuration_is_named() {
+    let servers = Servers::start(4);
+    let foreign = fake::serve(|words, writer| {
+        let foreign = "quorlock-mark 2 set=other nodes=1 max_ttl_ms=1 clock_tolerance_ms=1 quarantine=on \
+                       index=- run=a repl=b ahead_ms=0 noted_at_ms=0 admitted";
+        let answer = fake::handshake("7.0.15", words).unwrap_or_else(|| fake::admit(foreign));
+        writer.write_all(&answer).ok()
+    });
+    let urls: Vec<_> = [foreign.clone()].into_iter().chain(servers.urls()).collect();
+    let locks = builder(urls).build().expect("valid settings");
+    wait_until("it is looked at", LIMIT, || {
+        locks.try_lock("orders/42").is_err_and(|error| {
+            let faults = error.node_faults();
+            error.kind() == ErrorKind::Config && faults.len() == 1 && faults[0].node() == foreign
+        })
+    });
+}
