@@ -36,8 +36,9 @@ struct Inner {
 pub enum ErrorKind {
     /// The client or its set of nodes is not set up as it must be: a URL is bad, a TTL is out of range;
     /// clients with other settings use the same nodes, or two of the nodes are one server. Or so many nodes
-    /// reject this client that no majority is left: they refuse its login, its user lacks a permission, they
-    /// are older than Redis 6.2, or cannot run scripts as Redis does.
+    /// reject this client that no majority is left: they refuse its login, its user lacks a permission, a
+    /// certificate of TLS is not trusted or is missing, they are older than Redis 6.2, or cannot run scripts as
+    /// Redis does.
     ///
     /// Trying again does not help until somebody has changed something. The client goes on looking at such
     /// nodes, so it need not be built anew if they are what is changed.

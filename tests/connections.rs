@@ -215,7 +215,7 @@ mod tls {
     fn a_server_that_wants_a_client_certificate() {
         let authority = Authority::new();
         let server = authority.ordinary_server("yes");
-        refused(&client_of(&authority, &server), &["client certificate", "set tls_client_cert"]);
+        rejected(&client_of(&authority, &server), &["client certificate", "set tls_client_cert"]);
 
         let with = |[certificate, key]: [String; 2]| {
             let builder = builder([server.url()]).tls_ca(authority.pem.as_str());
@@ -227,7 +227,7 @@ mod tls {
         everything(&with(authority.sign(&["a client"], |_| ()))).expect("it is let in");
 
         let strangers = Authority::new().sign(&["a client"], |_| ());
-        refused(&with(strangers), &["tls_client_cert"]);
+        rejected(&with(strangers), &["tls_client_cert"]);
     }
 
     #[test]
@@ -244,7 +244,7 @@ mod tls {
         everything(&with("locker:secret", sign())).expect("both are right");
         rejected(&with("locker:wrong", sign()), &["refused the user or the password"]);
         let builder = builder([url("locker:secret")]).tls_ca(authority.pem.as_str());
-        refused(&builder.build().expect("the settings are valid"), &["set tls_client_cert"]);
+        rejected(&builder.build().expect("the settings are valid"), &["set tls_client_cert"]);
     }
 
     #[test]
@@ -253,8 +253,8 @@ mod tls {
         let server = authority.ordinary_server("no");
         let url = server.url();
         let untrusted = ["the server's certificate is not trusted", "set tls_ca to its CA"];
-        refused(&client_of(&Authority::new(), &server), &[&url, untrusted[0], untrusted[1]]);
-        refused(&client([url]), &untrusted);
+        rejected(&client_of(&Authority::new(), &server), &[&url, untrusted[0], untrusted[1]]);
+        rejected(&client([url]), &untrusted);
     }
 
     #[test]
@@ -263,19 +263,19 @@ mod tls {
         let other = authority.sign(&["redis.example.com"], |_| ());
         let server = authority.server(&other, "no");
         let words = ["for another name", "127.0.0.1", "redis.example.com"];
-        refused(&client_of(&authority, &server), &words);
+        rejected(&client_of(&authority, &server), &words);
 
         let old = authority.sign(&["127.0.0.1"], |params| {
             params.not_after = rcgen::date_time_ymd(2001, 1, 1);
         });
         let server = authority.server(&old, "no");
-        refused(&client_of(&authority, &server), &["certificate has expired", "clock"]);
+        rejected(&client_of(&authority, &server), &["certificate has expired", "clock"]);
 
         let new = authority.sign(&["127.0.0.1"], |params| {
             params.not_before = rcgen::date_time_ymd(2500, 1, 1);
         });
         let server = authority.server(&new, "no");
-        refused(&client_of(&authority, &server), &["certificate is not valid yet", "clock"]);
+        rejected(&client_of(&authority, &server), &["certificate is not valid yet", "clock"]);
     }
 
     #[test]

@@ -121,6 +121,11 @@ fn a_login_that_no_node_accepts() {
     let wrong = ["refused the user or the password", "check both"];
     for_good("a wrong password", &with(":secret@"), &wrong);
     for_good("a wrong user", &with("nobody:secret@"), &wrong);
+    let without = ["refused the user of the URL", "no password", "redis://user:password@host"];
+    for_good("a user without the password", &with("nobody@"), &without);
+    let resp3 = |url: String| url.replace("://", "://nobody@") + "?protocol=resp3";
+    let resp3 = client(servers.urls().into_iter().map(resp3));
+    for_good("a user without the password, RESP3", &resp3, &without);
     servers.iter().for_each(|server| {
         let user = ["ACL", "SETUSER", "guest", "on", ">secret", "~*", "&*", "+ping", "+auth"];
         server.command(&user);
@@ -136,6 +141,24 @@ fn a_login_that_no_node_accepts() {
         &unwanted,
         &["has no password", "take it out of the URL"],
     );
+}
+
+/// The user of the URL is the one that holds the locks, never the default user in its place.
+#[test]
+fn a_user_who_needs_no_password() {
+    let server = Server::start();
+    let user = ["ACL", "SETUSER", "np", "on", "nopass", "~*", "&*", "+@all"];
+    server.command(&user);
+    for parameters in ["", "?protocol=resp3"] {
+        let url = server.url().replace("://", "://np@") + parameters;
+        let locks = client([url]);
+        locks.lock("orders/42").expect("it is let in").unlock().expect("one of one");
+        let list: String = redis::from_redis_value(server.command(&["CLIENT", "LIST"]))
+            .expect("a list of clients is text");
+        assert!(list.contains("user=np"), "{list}");
+    }
+    let nobody = client([server.url().replace("://", "://nobody@")]);
+    for_good("a user that is not there", &nobody, &["refused the user of the URL"]);
 }
 
 /// What the others say decides nothing then: no majority is left.
@@ -272,9 +295,29 @@ fn tls_that_does_not_fit() {
     let words = ["CA's own certificate", "CA:FALSE", "tls_ca"];
     let trusting = builder([server.url()]).tls_ca(certificate[0].as_str());
     let trusting = trusting.build().expect("it is a certificate");
-    told("self-signed, a CA's", &refused(&trusting), ErrorKind::NoQuorum, &words);
-    let error = refused(&client([server.url()]));
-    told("self-signed, a CA's, and no tls_ca", &error, ErrorKind::NoQuorum, &["tls_ca"]);
+    for_good("self-signed, a CA's", &trusting, &[&words[..], &["subjectAltName"]].concat());
+    for_good("self-signed, a CA's, and no tls_ca", &client([server.url()]), &["tls_ca"]);
+
+    let of = |server: &Server| {
+        let builder = builder([server.url()]).tls_ca(authority.pem.as_str());
+        builder.build().expect("it is a certificate")
+    };
+    let server = authority.ordinary_server("yes");
+    let words = ["wants a client certificate", "set tls_client_cert"];
+    for_good("no client certificate", &of(&server), &words);
+    let server = authority.ordinary_server("no");
+    for_good("an unknown CA", &client([server.url()]), &["not trusted", "set tls_ca to its CA"]);
+    let certificate = authority.sign(&["127.0.0.1"], |params| {
+        params.extended_key_usages = vec![rcgen::ExtendedKeyUsagePurpose::ClientAuth];
+    });
+    let server = authority.server(&certificate, "no");
+    let locks = of(&server);
+    for_good(
+        "a client's certificate",
+        &locks,
+        &["not one for servers", "extendedKeyUsage=serverAuth"],
+    );
+    assert!(!refused(&locks).to_string().contains("tls_ca"), "its CA is right");
 
     // What the message says to do does help.
     let certificate = Authority::self_signed(IsCa::ExplicitNoCa);
@@ -375,6 +418,32 @@ fn a_node_that_has_had_no_time_is_not_blamed() {
     let locks = builder([url.clone()]).node_timeout(Duration::from_millis(100)).build();
     let error = refused(&locks.expect("valid settings"));
     told("a host that does not answer", &error, ErrorKind::NoQuorum, &["the server", &url]);
+}
+
+/// What is wrong with the others is not its fault: it can grant nothing before it is compared with them.
+#[test]
+fn a_healthy_node_is_not_blamed_for_others_that_hang() {
+    let mut servers = Servers::start(3);
+    let urls = servers.urls();
+    let set = || builder(urls.clone()).restart_quarantine(true);
+    drop(support::clients::admitted(set()));
+    servers.iter_mut().take(2).for_each(Server::pause);
+    let locks = set().node_timeout(Duration::from_millis(250)).build().expect("valid settings");
+    wait_until("the healthy one is up", LIMIT, || locks.node_stats()[2].connected);
+    for i in 0..3 {
+        let error = refused(&locks);
+        told(
+            &format!("two of three hang: {i}"),
+            &error,
+            ErrorKind::NoQuorum,
+            &[&urls[0], &urls[1]],
+        );
+        for fault in error.node_faults() {
+            let answers = fault.what().contains("it answers");
+            assert_eq!(answers, fault.node() == urls[2], "{error}");
+            assert!(!answers || !fault.what().contains("hangs"), "{error}");
+        }
+    }
 }
 
 /// `try_lock` says so within the node timeout; `lock` goes on for as long as it was told to.

@@ -128,9 +128,16 @@ impl AdmissionView {
     pub(super) fn what(&self, node: usize, node_state: &NodeState) -> String {
         let key = ident::text(&self.key);
         match node_state {
-            NodeState::Unknown => "it has to be looked at again, or its clock compared with the others', \
-                                  before it may grant locks"
-                .to_owned(),
+            NodeState::Unknown if self.names.len() == 1 => {
+                "it answers, and grants locks again as soon as its clock has been read once more; that \
+                 takes a moment"
+                    .to_owned()
+            }
+            NodeState::Unknown => {
+                "it answers, but grants locks only once its clock and mark have been compared with those \
+                 of a majority; nothing has to be done here, but where the others do not answer"
+                    .to_owned()
+            }
             NodeState::Admitted => {
                 "it grants no locks to us, since other nodes of the set are in the way".to_owned()
             }

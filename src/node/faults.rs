@@ -21,12 +21,12 @@ pub(super) fn not_redis(address: &Address) -> NodeFault {
 }
 
 #[cfg(feature = "tls")]
-pub(super) fn tls_fault(error: &RedisError) -> Option<String> {
+pub(super) fn tls_fault(error: &RedisError) -> Option<(Cause, String)> {
     tls::fault(error)
 }
 
 #[cfg(not(feature = "tls"))]
-pub(super) fn tls_fault(_: &RedisError) -> Option<String> {
+pub(super) fn tls_fault(_: &RedisError) -> Option<(Cause, String)> {
     None
 }
 
@@ -35,9 +35,10 @@ const CLOSED_IN_HANDSHAKE: &str = "the server closed the connection in the TLS h
                                    whether the port is one for TLS";
 
 /// Without TLS, before anything was read.
-const CLOSED_AT_ONCE: &str = "the server closed the connection before it said anything; if its port \
-                              is one for TLS, write rediss:// in the URL; else look at its limit of \
-                              connections (maxclients), and at what is in between";
+const CLOSED_AT_ONCE: &str = "the server closed the connection before it said anything: it is down and \
+                              something in between took the connection, or its limit of connections \
+                              (maxclients) is reached, or its port is one for TLS (write rediss:// in \
+                              the URL then)";
 
 /// It could not be connected to, or did not let us log in.
 pub(super) fn connect_fault(address: &Address, unread: Unread) -> NodeFault {
@@ -45,8 +46,8 @@ pub(super) fn connect_fault(address: &Address, unread: Unread) -> NodeFault {
         Unread::Excess(what) => return excess(address, &what),
         Unread::Failed(error) => error,
     };
-    let what = if let Some(what) = tls_fault(&error) {
-        what
+    let what = if let Some((cause, what)) = tls_fault(&error) {
+        return NodeFault::caused_by(cause, address.shown(), what);
     } else if let Some(what) = socket_fault(address, &error) {
         what
     } else if error.is_connection_refusal() {
@@ -125,8 +126,8 @@ pub(super) fn broken_fault(address: &Address, unread: Unread, progress: Progress
             .to_owned()
     } else if silent {
         "no answer in time; the server hangs or is overloaded, or the network is cut".to_owned()
-    } else if let Some(what) = tls_fault(&error) {
-        what
+    } else if let Some((cause, what)) = tls_fault(&error) {
+        return NodeFault::caused_by(cause, address.shown(), what);
     } else if dropped && shaking_hands {
         CLOSED_IN_HANDSHAKE.to_owned()
     } else if dropped && progress.is_fresh && !address.is_socket() {
@@ -192,13 +193,20 @@ fn passing_fault(code: Option<&str>, error: &RedisError) -> String {
 
 /// Why the server did not let us in.
 pub(super) fn login_refused(code: Option<&str>, address: &Address) -> &'static str {
-    let has_password = address.info().redis_settings().password().is_some();
+    let login = address.info().redis_settings();
+    let (has_user, has_password) = (login.username().is_some(), login.password().is_some());
     match code {
+        Some("WRONGPASS") if !has_password => {
+            "the server refused the user of the URL, which has no password for it; write \
+             redis://user:password@host, and check whether the user is on (ACL LIST)"
+        }
         Some("WRONGPASS") => {
             "the server refused the user or the password of the URL; check both, and whether the \
              user is on (ACL LIST)"
         }
-        _ if has_password => "the server refused the login; check user and password in the URL",
+        _ if has_password || has_user => {
+            "the server refused the login; check user and password in the URL"
+        }
         _ => {
             "the server wants a password, and the URL has none; write redis://user:password@host, or \
              redis://:password@host for the default user"

@@ -82,10 +82,14 @@ impl Link {
         }
     }
 
-    fn held(&self) -> Option<NodeFault> {
+    /// For how long the worker has been waiting for the node; `None` if it is not.
+    fn waiting_for(&self) -> Option<Duration> {
         let since = self.busy_since_us.load(Ordering::Relaxed);
-        let busy = Duration::from_micros(now_us().saturating_sub(since));
-        (since > 0 && busy > self.patience).then(|| {
+        (since > 0).then(|| Duration::from_micros(now_us().saturating_sub(since)))
+    }
+
+    fn held(&self) -> Option<NodeFault> {
+        self.waiting_for().filter(|busy| *busy > self.patience).map(|busy| {
             let what = format!(
                 "it has kept its worker waiting for {}; is its name resolved that slowly?",
                 rounded(busy)
@@ -99,16 +103,23 @@ impl Link {
     /// that is less than a node has.
     pub(super) fn silence(&self, waited: Duration, late: bool) -> Option<NodeFault> {
         // It is counted from a moment after the call's own beginning.
-        let had_its_time = waited >= self.timeout.mul_f64(0.9);
+        let its_time = self.timeout.mul_f64(0.9);
+        let had_its_time = waited >= its_time;
+        let waiting_for = self.waiting_for();
         let waited = rounded(waited);
         let what = match &*self.state.read() {
             State::Down(fault) => return Some(fault.clone()),
             _ if !late => return None,
-            State::Up if had_its_time => format!(
+            // The call has spent its time on other nodes, before it came to ask this one.
+            State::Up if waiting_for.is_none() => format!(
+                "it answers, but the time of this call was over before it could be asked, after {waited}"
+            ),
+            State::Up if waiting_for.is_some_and(|busy| busy >= its_time) => format!(
                 "no answer after {waited}; the server hangs or is overloaded, or the network is cut"
             ),
             State::Connecting if had_its_time => format!(
-                "no connection after {waited}; is the host reachable, and the server not hung?"
+                "no connection after {waited}; is the host reachable, the server not hung, and the port \
+                 one for TLS just if the URL says so?"
             ),
             State::Up => {
                 format!("no answer yet when the time of this call was over, after {waited}")

@@ -21,7 +21,9 @@ pub(super) fn log_in(wire: &mut Wire, address: &Address, until: Time) -> Result<
         said.push(what);
     };
     let user = login.username();
-    match (login.protocol(), login.password()) {
+    // A user who needs none logs in with an empty one: without a login this would be the default user.
+    let password = login.password().or(user.map(|_| ""));
+    match (login.protocol(), password) {
         (ProtocolVersion::RESP2, Some(password)) => {
             let mut auth = redis::cmd("AUTH");
             say(Said::Auth, auth.arg(user).arg(password));

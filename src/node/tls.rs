@@ -11,7 +11,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{AlertDescription, CertificateError, ClientConfig, ClientConnection, RootCertStore};
 
 use super::faults::cause_of;
-use crate::error::Error;
+use crate::error::{Cause, Error};
 
 /// Certificates as they were given, in PEM.
 ///
@@ -123,15 +123,44 @@ fn install_provider() {
     }
 }
 
-/// What to say of a failure that has to do with TLS, if this is one.
-pub(super) fn fault(error: &RedisError) -> Option<String> {
+/// What to say of a failure that has to do with TLS, if this is one, and whether it stays so until somebody
+/// changes a certificate.
+pub(super) fn fault(error: &RedisError) -> Option<(Cause, String)> {
     let source = cause_of(error)?;
     let of_io = source.downcast_ref::<io::Error>().and_then(|error| error.get_ref());
     let error = match of_io {
         Some(inner) => inner.downcast_ref::<rustls::Error>(),
         None => source.downcast_ref::<rustls::Error>(),
     };
-    error.map(explain)
+    error.map(|error| (cause(error), explain(error)))
+}
+
+/// Alerts of the handshake that are not about certificates may come from a server that is being restarted.
+fn cause(error: &rustls::Error) -> Cause {
+    use rustls::Error::{AlertReceived, InvalidCertificate};
+    match error {
+        InvalidCertificate(_) => Cause::Unfit,
+        AlertReceived(alert) if is_about_our_certificate(*alert) => Cause::Unfit,
+        AlertReceived(
+            AlertDescription::CertificateRequired | AlertDescription::HandshakeFailure,
+        ) => Cause::Unfit,
+        _ => Cause::Way,
+    }
+}
+
+/// Whether the server has seen our certificate, and refuses it.
+fn is_about_our_certificate(alert: AlertDescription) -> bool {
+    matches!(
+        alert,
+        AlertDescription::UnknownCA
+            | AlertDescription::BadCertificate
+            | AlertDescription::UnsupportedCertificate
+            | AlertDescription::CertificateUnknown
+            | AlertDescription::CertificateExpired
+            | AlertDescription::CertificateRevoked
+            | AlertDescription::DecryptError
+            | AlertDescription::AccessDenied
+    )
 }
 
 fn explain(error: &rustls::Error) -> String {
@@ -147,16 +176,7 @@ fn explain(error: &rustls::Error) -> String {
              tls_client_cert"
                 .to_owned()
         }
-        AlertReceived(
-            alert @ (AlertDescription::UnknownCA
-            | AlertDescription::BadCertificate
-            | AlertDescription::UnsupportedCertificate
-            | AlertDescription::CertificateUnknown
-            | AlertDescription::CertificateExpired
-            | AlertDescription::CertificateRevoked
-            | AlertDescription::DecryptError
-            | AlertDescription::AccessDenied),
-        ) => format!(
+        AlertReceived(alert) if is_about_our_certificate(*alert) => format!(
             "the server does not trust our client certificate ({}); set tls_client_cert to one that \
              its CA has signed",
             alert.as_str().unwrap_or("for a reason of its own")
@@ -186,10 +206,61 @@ fn explain_certificate(why: &CertificateError) -> String {
         CertificateError::Other(other) if other.to_string() == "CaUsedAsEndEntity" => {
             "the server shows a CA's own certificate, as a self-signed one is by default, and that \
              cannot be a server's; make one with basicConstraints CA:FALSE (openssl req -x509 .. \
-             -addext basicConstraints=critical,CA:FALSE), or one that the CA has signed, and set \
-             tls_ca to that certificate or to its CA's"
+             -addext basicConstraints=critical,CA:FALSE -addext subjectAltName=DNS:host, or IP:address), \
+             or one that the CA has signed, and set tls_ca to that certificate or to its CA's"
                 .to_owned()
         }
-        _ => format!("the server's certificate is not trusted: {why}; set tls_ca to its CA"),
+        // The second one where another CA has the same name.
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => {
+            format!("the server's certificate is not trusted: {why}; set tls_ca to its CA")
+        }
+        CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => format!(
+            "the server's certificate is not one for servers: {why}; have one signed with \
+             extendedKeyUsage=serverAuth"
+        ),
+        CertificateError::Revoked => {
+            "the server's certificate has been revoked; give the server a new one".to_owned()
+        }
+        _ => format!("the server's certificate cannot be used: {why}; give the server another one"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_certificate_error_has_its_own_advice() {
+        for (error, words) in [
+            (CertificateError::UnknownIssuer, "set tls_ca to its CA"),
+            (CertificateError::BadSignature, "set tls_ca to its CA"),
+            (CertificateError::Expired, "renew it"),
+            (CertificateError::NotValidYet, "check this machine's clock"),
+            (CertificateError::NotValidForName, "use a name of the certificate"),
+            (CertificateError::InvalidPurpose, "extendedKeyUsage=serverAuth"),
+            (CertificateError::Revoked, "give the server a new one"),
+            (CertificateError::BadEncoding, "give the server another one"),
+            (CertificateError::UnhandledCriticalExtension, "give the server another one"),
+        ] {
+            let is_issuer =
+                matches!(error, CertificateError::UnknownIssuer | CertificateError::BadSignature);
+            let error = rustls::Error::InvalidCertificate(error);
+            let told = explain(&error);
+            assert!(told.contains(words), "{told}");
+            assert_eq!(told.contains("tls_ca"), is_issuer, "{told}");
+            assert_eq!(cause(&error), Cause::Unfit, "{told}");
+        }
+    }
+
+    /// It is tried again where the next try may end otherwise.
+    #[test]
+    fn what_may_pass_is_no_refusal_for_good() {
+        let is_for_good = |error| cause(&error) == Cause::Unfit;
+        let alert = rustls::Error::AlertReceived;
+        assert!(is_for_good(alert(AlertDescription::CertificateRequired)));
+        assert!(is_for_good(alert(AlertDescription::UnknownCA)));
+        assert!(is_for_good(alert(AlertDescription::HandshakeFailure)));
+        assert!(!is_for_good(alert(AlertDescription::InternalError)));
+        assert!(!is_for_good(rustls::Error::HandshakeNotComplete));
     }
 }

@@ -162,8 +162,10 @@ impl Worker {
                     continue;
                 }
                 Err(broken) => {
+                    // Not idle before it is down: in between it would look as if it answered.
+                    let fault = self.broken(connection, Vec::new(), broken);
                     self.shared.link.idle();
-                    return ControlFlow::Continue(self.broken(connection, Vec::new(), broken));
+                    return ControlFlow::Continue(fault);
                 }
             };
             self.shared.link.idle();
