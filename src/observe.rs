@@ -93,9 +93,10 @@ pub(crate) fn waits_for_itself(name: &Name) {
     tracing::warn!(
         target: "quorlock",
         lock = %name.text(),
-        "a thread waits for a lock that it took itself, and whose guard was not dropped: it waits for ever \
-         if it still has that guard, since locks are renewed and not reentrant; drop the guard first, or \
-         hand it on to the code that needs the lock, or wait with try_lock_for"
+        "a thread waits for a lock that it took itself, and whose guard was not dropped: if it still has \
+         that guard it waits until the lock ends, which is never while it is renewed, since locks are not \
+         reentrant; drop the guard first, or hand it on to the code that needs the lock, or wait with \
+         try_lock_for"
     );
 }
 
@@ -180,7 +181,12 @@ pub(crate) fn not_renewed(name: &Name, faults: &[NodeFault]) {
 }
 
 pub(crate) fn lost(name: &Name, reason: LossReason) {
-    tracing::error!(target: "quorlock", lock = %name.text(), ?reason, "a lock that is held was lost");
+    tracing::error!(
+        target: "quorlock",
+        lock = %name.text(),
+        %reason,
+        "a lock that is held was lost: stop what it protects, for somebody else may hold it now"
+    );
 }
 
 /// A lock's renewal or callback has to do without a thread of its own, or waiters without a subscriber.

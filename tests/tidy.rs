@@ -204,3 +204,44 @@ fn files_stay_small() {
         assert!(lines <= 400, "{} has {lines} lines: does it have one reason?", path.display());
     }
 }
+
+/// What each event says, and its level, as they stand in the source: the first literal with a blank in it.
+fn events() -> Vec<(String, String)> {
+    let lines = include_str!("../src/observe.rs").split("\\\n");
+    let source: String = lines.map(str::trim_start).collect();
+    let calls = source.split("tracing::").skip(1).filter_map(|call| call.split_once("!("));
+    let event = |(level, call): (&str, &str)| {
+        let text = call.split('"').skip(1).step_by(2).find(|literal| literal.trim().contains(' '));
+        (level.to_uppercase(), text.expect("an event says something").to_owned())
+    };
+    calls.map(event).collect()
+}
+
+/// The table of events in `OPERATIONS.md` has all of them, each once and with its level.
+#[test]
+fn the_manual_lists_all_events() {
+    let manual = include_str!("../OPERATIONS.md");
+    let (_, table) = manual.split_once("| event | level |").expect("the table of events");
+    let rows = table.lines().skip(2).map_while(|line| line.strip_prefix("| "));
+    let rows: Vec<_> = rows
+        .map(|row| {
+            let mut cells = row.split(" | ");
+            (cells.next().unwrap_or_default(), cells.next().unwrap_or_default())
+        })
+        .collect();
+    let events = events();
+    assert!(events.len() > 20, "{events:?}");
+    // The longest one that fits: an event may begin as another one does.
+    let row_of = |text: &str| {
+        let fitting = rows.iter().filter(|(event, _)| text.starts_with(event));
+        fitting.max_by_key(|(event, _)| event.len())
+    };
+    for (level, text) in &events {
+        let row = row_of(text).unwrap_or_else(|| panic!("OPERATIONS.md does not list \"{text}\""));
+        assert_eq!(row.1, level, "{text}");
+    }
+    for row in &rows {
+        let of_row = events.iter().filter(|(_, text)| row_of(text) == Some(row)).count();
+        assert_eq!(of_row, 1, "one event is \"{}\"", row.0);
+    }
+}
