@@ -13,7 +13,7 @@ mod settings;
 #[cfg(feature = "tls")]
 mod tls;
 
-pub(crate) use settings::Settings;
+pub(crate) use settings::{Settings, limit};
 
 /// Settings of a [`Quorlock`], from [`Quorlock::builder`].
 ///
@@ -179,7 +179,7 @@ impl Builder {
     ///
     /// All clients of the nodes must agree on it: those with another value get
     /// [`Config`](crate::ErrorKind::Config). Defaults to 10 s, whatever the TTL, so that clients agree that
-    /// do not set it. [`operations`](crate::operations) says how to change it for a set that is in use.
+    /// do not set it; so a `max_ttl` below 10 s needs a [`ttl`](Self::ttl) as well. [`operations`](crate::operations) says how to change it for a set that is in use.
     pub fn max_ttl(mut self, max_ttl: Duration) -> Self {
         self.settings.max_ttl = max_ttl;
         self
@@ -265,7 +265,7 @@ impl Builder {
     /// Defaults to no limit, which [`Duration::MAX`] is, too: as long as the holder lives. Set it where a holder
     /// that hangs, but still renews, must not keep everybody out for ever.
     pub fn max_hold(mut self, max_hold: Duration) -> Self {
-        self.settings.max_hold = Some(max_hold);
+        self.settings.max_hold = limit(max_hold);
         self
     }
 
@@ -370,7 +370,7 @@ impl Builder {
         for (i, url) in self.nodes.iter().enumerate() {
             let address = Address::parse(url, i + 1)?;
             #[cfg(feature = "tls")]
-            let address = address.with_certificates(&self.certificates)?;
+            let address = address.with_certificates(&self.certificates, i + 1)?;
             if let Some(j) = addresses.iter().position(|other| other.same_server(&address)) {
                 return Err(Error::config(format!(
                     "nodes {} and {} are the same server, {}; one server has one vote",

@@ -81,12 +81,21 @@ fn durations_out_of_range() {
     );
     rejected(ttl(Duration::from_micros(500_500)), &["whole milliseconds"]);
     rejected(three().node_timeout(Duration::ZERO), &["node_timeout is 0;", "at least 1 ms"]);
-    rejected(three().node_timeout(Duration::MAX), &["twice the node_timeout"]);
+    rejected(
+        three().node_timeout(Duration::MAX),
+        &["node_timeout (and that of wait_replicas) is more than 100 years", "30 min is the most"],
+    );
+    rejected(
+        three().node_timeout(Duration::from_secs(10)),
+        &["the TTL is 10 s (the default)", "at least 20 s", "shorter node_timeout", "max_ttl"],
+    );
     let tolerance = |tolerance| three().clock_tolerance(tolerance);
     for wrong in [Duration::ZERO, Duration::from_millis(9), Duration::from_micros(100_500)] {
         rejected(tolerance(wrong), &["clock_tolerance is", "whole milliseconds", "at least 10 ms"]);
     }
-    rejected(tolerance(Duration::MAX), &["clock_tolerance is"]);
+    for wrong in [Duration::from_secs(2 * 3_600), Duration::MAX] {
+        rejected(tolerance(wrong), &["clock_tolerance is", "whole milliseconds", "1 h at most"]);
+    }
     rejected(
         tolerance(Duration::from_millis(101)).ttl(Duration::from_millis(403)),
         &["the TTL is 403 ms", "4 times the clock_tolerance of 101 ms"],
@@ -126,7 +135,12 @@ fn a_ttl_above_max_ttl() {
         three().ttl(seconds(60)).max_ttl(seconds(30)),
         &says(["TTL is 1 min", "max_ttl is 30 s"]),
     );
-    rejected(three().max_ttl(seconds(5)), &["TTL is 10 s", "max_ttl is 5 s", "shorter TTL"]);
+    let alone = ["TTL is 10 s (the default)", "max_ttl is 5 s", "shorter TTL", "restarted"];
+    rejected(three().max_ttl(seconds(5)), &alone);
+    let no_quarantine = three().max_ttl(seconds(5)).restart_quarantine(false);
+    let error = no_quarantine.build().expect_err("the TTL is longer");
+    told(&error, ErrorKind::Config, &alone[..3]);
+    assert!(!error.to_string().contains("restarted"), "nothing waits then: {error}");
     drop(three().ttl(seconds(60)).max_ttl(seconds(60)).build().expect("both are set"));
 
     let locks = three().build().expect("the settings are valid");

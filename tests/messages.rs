@@ -342,7 +342,21 @@ fn a_url_says_which_part_is_wrong() {
     part("redis://localhost:65536", &["port", "1 to 65535"]);
     part("redis://localhost:0", &["port 0"]);
     part("redis://[::1", &["host", "[::1]"]);
+    part("redis://::1", &["IPv6", "[::1]"]);
     part("redis://local host", &["blank"]);
+    part("unix:/run/redis.sock", &["//", "unix:///path"]);
+    part("redis:secret@localhost", &["//", "redis://host:port"]);
+    for between in [",", ";", " ", ", "] {
+        let urls = format!("redis://:secret@one{between}redis://two");
+        part(&urls, &["another URL", "one of its own"]);
+    }
+    part("redis://one,two", &["several hosts", "URL of its own"]);
+    part("redis://:secret@one:6379;two:6379", &["several hosts", "URL of its own"]);
+    part("redis://localhost/0/", &["database", "number"]);
+    part("redis://localhost/99999999999", &["database", "number"]);
+    part("redis://:secret%zz@localhost", &["\"%\"", "%25"]);
+    #[cfg(feature = "tls")]
+    part("rediss://1.2.3.4.5", &["1.2.3.4.5", "host", "TLS", "certificate"]);
     part("redis://localhost/secret", &["database", "number"]);
     part("redis://localhost/-1", &["database", "number"]);
     part("redis://localhost/1/2", &["database", "number"]);
@@ -550,6 +564,8 @@ fn debug_shows_names_and_settings_as_they_were_given() {
     let mutex = locks.mutex("orders/42");
     let bytes = locks.mutex(b"\xff\"");
     let builder = builder([server.url().replace("://", "://:secret@")]).key_prefix("shop:");
+    let endless = three().max_hold(Duration::MAX).no_quorum_timeout(Duration::MAX);
+    let no_limit = locks.mutex("orders/42").max_hold(Duration::MAX);
     for (situation, shown, words) in [
         ("Debug of a guard", format!("{guard:?}"), &["name: \"orders/42\""][..]),
         ("Debug of a mutex", format!("{mutex:?}"), &["name: \"orders/42\""]),
@@ -557,6 +573,9 @@ fn debug_shows_names_and_settings_as_they_were_given() {
         ("Debug of a bad name", format!("{:?}", locks.mutex("")), &["name: \"\""]),
         ("Debug of a builder", format!("{builder:?}"), &["key_prefix: \"shop:\"", "ttl: 30s"]),
         ("Debug of a client", format!("{locks:?}"), &["127.0.0.1"]),
+        ("Debug of no limit", format!("{endless:?}"), &["max_hold: None"]),
+        ("Debug of an endless wait", format!("{endless:?}"), &["no_quorum_timeout: Duration::MAX"]),
+        ("Debug of a mutex without a limit", format!("{no_limit:?}"), &["max_hold: None"]),
     ] {
         eprintln!("{situation} | {shown}");
         words.iter().for_each(|word| assert!(shown.contains(word), "no {word} in: {shown}"));
@@ -584,6 +603,9 @@ fn events_name_locks_without_doubled_quotes() {
     });
     for event in of_lock() {
         says("an event about a lock", &event, &["lock=lost in an event"]);
+        if event.contains("ERROR") {
+            says("an event about a loss", &event, &["reason=its validity ended", "stop what it"]);
+        }
         assert!(!event.contains('\\') && !event.contains("lock \""), "{event}");
     }
 }

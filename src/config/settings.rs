@@ -76,16 +76,16 @@ impl Settings {
     /// Shows what users have set, and as they have set it.
     pub(super) fn show(&self, f: &mut fmt::DebugStruct<'_, '_>) {
         let Self { wait_replicas, key_prefix, .. } = self;
-        f.field("ttl", &self.ttl)
-            .field("max_ttl", &self.max_ttl)
-            .field("clock_tolerance", &self.clock_tolerance)
+        f.field("ttl", &Shown(self.ttl))
+            .field("max_ttl", &Shown(self.max_ttl))
+            .field("clock_tolerance", &Shown(self.clock_tolerance))
             .field("set_name", &self.set_name)
             .field("restart_quarantine", &self.restart_quarantine)
-            .field("node_timeout", &self.node_timeout)
-            .field("no_quorum_timeout", &self.no_quorum_timeout)
+            .field("node_timeout", &Shown(self.node_timeout))
+            .field("no_quorum_timeout", &Shown(self.no_quorum_timeout))
             .field("renewal", &self.renewal)
             .field("max_hold", &self.max_hold)
-            .field("backoff", &(self.backoff.min..=self.backoff.max))
+            .field("backoff", &(Shown(self.backoff.min)..=Shown(self.backoff.max)))
             .field("fallback", &self.fallback)
             .field("wait_replicas", wait_replicas)
             .field("fencing", &self.fencing)
@@ -105,6 +105,15 @@ impl Settings {
             return Err(Error::config(format!(
                 "node_timeout is {}; it must be at least 1 ms",
                 exact(self.node_timeout)
+            )));
+        }
+        let attempt = self.attempt_timeout();
+        if attempt > LONGEST_TTL / 2 {
+            return Err(Error::config(format!(
+                "node_timeout (and that of wait_replicas) is {}; {} is the most, for a TTL is at least twice \
+                 that, and one hour at most",
+                exact(attempt),
+                exact(LONGEST_TTL / 2)
             )));
         }
         if min < Duration::from_millis(1) || max < min || max > LONGEST_PAUSE {
@@ -140,9 +149,10 @@ impl Settings {
         let tolerance = self.clock_tolerance;
         if tolerance < SHORTEST_TOLERANCE || tolerance > LONGEST_TTL || !is_whole_ms(tolerance) {
             return Err(Error::config(format!(
-                "clock_tolerance is {}; it must be whole milliseconds, and at least {}",
+                "clock_tolerance is {}; it must be whole milliseconds, at least {} and {} at most",
                 exact(tolerance),
-                exact(SHORTEST_TOLERANCE)
+                exact(SHORTEST_TOLERANCE),
+                exact(LONGEST_TTL)
             )));
         }
         self.check_max_hold(self.max_hold)?;
@@ -217,8 +227,9 @@ impl Settings {
         if ttl < attempt.saturating_mul(2) {
             return Err(Error::config(format!(
                 "the TTL is {}; it must be at least {}, twice the node_timeout (and that of \
-                 wait_replicas) of {}",
-                exact(ttl),
+                 wait_replicas) of {}; set a shorter node_timeout, or a longer TTL and a max_ttl that is no \
+                 shorter",
+                or_default(ttl),
                 exact(attempt.saturating_mul(2)),
                 exact(attempt)
             )));
@@ -239,13 +250,17 @@ impl Settings {
             )));
         }
         if ttl > self.max_ttl {
+            let why = match self.restart_quarantine {
+                true => ", for that is how long a master that was restarted waits for locks to end",
+                false => "",
+            };
             return Err(Error::config(format!(
-                "the TTL is {0} and max_ttl is {1}: no lock may live longer than max_ttl, for that \
-                 is how long a master that was restarted waits for locks to end. Use a shorter TTL, or \
-                 set max_ttl to {0} or more, the same figure on all clients of the set; {2} says how to \
+                "the TTL is {} and max_ttl is {}: no lock may live longer than max_ttl{why}. Use a shorter TTL, \
+                 or set max_ttl to {} or more, the same figure on all clients of the set; {} says how to \
                  change a set that is in use",
+                or_default(ttl),
+                or_default(self.max_ttl),
                 exact(ttl),
-                exact(self.max_ttl),
                 Section::AnotherMaxTtl
             )));
         }
@@ -256,6 +271,29 @@ impl Settings {
             )));
         }
         Ok(())
+    }
+}
+
+/// The longest duration is no limit.
+pub(crate) fn limit(max_hold: Duration) -> Option<Duration> {
+    (max_hold < Duration::MAX).then_some(max_hold)
+}
+
+/// A TTL or `max_ttl`, for somebody who may have set just the other one.
+fn or_default(duration: Duration) -> String {
+    let by_default = if duration == DEFAULT_TTL { " (the default)" } else { "" };
+    format!("{}{by_default}", exact(duration))
+}
+
+/// A duration as a developer reads it. The longest one, by which somebody means no end, is 22 digits long.
+struct Shown(Duration);
+
+impl fmt::Debug for Shown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Duration::MAX => f.write_str("Duration::MAX"),
+            duration => fmt::Debug::fmt(&duration, f),
+        }
     }
 }
 

@@ -55,9 +55,12 @@ impl Coordinator {
 
     /// Why no lock is granted although the nodes answer, how long that lasts, and what ends it.
     fn not_admitted(&self, ready_in: Duration) -> String {
-        let nodes = match self.settings.fall_back_after() {
-            Some(_) => "the first node, to which clients may fall back, or too many of the others",
-            None => "too many nodes",
+        let (nodes, are) = match (self.nodes.len(), self.settings.fall_back_after()) {
+            (1, _) => ("the node", "is"),
+            (_, Some(_)) => {
+                ("the first node, to which clients may fall back, or too many of the others", "are")
+            }
+            (_, None) => ("too many nodes", "are"),
         };
         let (ready_in, max_ttl) = (rounded(ready_in), exact(self.settings.max_ttl));
         if self.set.quarantined().is_empty() {
@@ -67,7 +70,7 @@ impl Coordinator {
             );
         }
         format!(
-            "{nodes} may have forgotten locks that are held, and are in quarantine. That ends by itself, \
+            "{nodes} may have forgotten locks that are held, and {are} in quarantine. That ends by itself, \
              in {ready_in} (max_ttl is {max_ttl}). Where nothing can be held, as before the first \
              start of a new set, Quorlock::admit ends it at once. For development and CI with a throw-away \
              server there is restart_quarantine(false): without quarantine, a restart lets a second client \
@@ -125,8 +128,9 @@ impl Coordinator {
             Outcome::NotAdmitted => {
                 let now = clock::now();
                 let ready_in = self.set.ready_in(now).unwrap_or(self.settings.max_ttl);
-                let message =
-                    format!("{name} was not granted: {}. The nodes", self.not_admitted(ready_in));
+                let nodes = if nodes == 1 { "node" } else { "nodes" };
+                let why = self.not_admitted(ready_in);
+                let message = format!("{name} was not granted: {why}. The {nodes}");
                 (ErrorKind::Quarantined { ready_in }, message)
             }
             Outcome::NoQuorum if self.settings.fall_back_after().is_some() => (

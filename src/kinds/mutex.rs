@@ -9,7 +9,7 @@ use super::{Kind, Raise, Repair};
 use crate::claim::Wanted;
 use crate::client::Quorlock;
 use crate::clock;
-use crate::config::Renewal;
+use crate::config::{Renewal, limit};
 use crate::core::{Patience, Terms};
 use crate::error::Error;
 use crate::guard::Guard;
@@ -173,7 +173,7 @@ impl Mutex {
     /// [`Builder::max_hold`](crate::Builder::max_hold) describes. Defaults to what is set there;
     /// [`Duration::MAX`] lifts that limit.
     pub fn max_hold(mut self, max_hold: Duration) -> Self {
-        self.max_hold = Some(max_hold);
+        self.max_hold = limit(max_hold);
         self
     }
 

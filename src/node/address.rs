@@ -35,16 +35,30 @@ impl Address {
         let start = known.map_or(String::new(), |scheme| format!(" ({scheme}://..)"));
         let wrong = |what: &str| Error::config(format!("the URL of node {position}{start} {what}"));
         let Some(scheme) = known else {
+            if url.split_once(':').is_some_and(|(start, _)| is_known(start)) {
+                return Err(wrong(
+                    "has no \"//\" behind its scheme; write redis://host:port, or unix:///path",
+                ));
+            }
             return Err(wrong("has no scheme that quorlock knows; write redis://host:port"));
         };
         if is_tls(scheme) && cfg!(not(feature = "tls")) {
             return Err(wrong("asks for TLS; build quorlock with its feature `tls` for that"));
         }
+        let rest = &url[scheme.len() + "://".len()..];
+        if SCHEMES.iter().any(|scheme| rest.contains(&format!("{scheme}://"))) {
+            return Err(wrong(
+                "has another URL in it; each node has one of its own: nodes([\"redis://host1\", \
+                 \"redis://host2\"]), or with commas in between in QUORLOCK_NODES",
+            ));
+        }
         if url.contains(|c: char| c.is_whitespace() || c.is_control()) {
             return Err(wrong("has a blank or a control character; write %20 for a blank"));
         }
-        let unreadable =
-            || wrong(url_parts::wrong_part(&url[scheme.len() + "://".len()..], scheme));
+        if let Some(what) = url_parts::meaningless_part(rest, scheme) {
+            return Err(wrong(what));
+        }
+        let unreadable = || wrong(url_parts::wrong_part(rest, scheme));
         let parsed = redis::parse_redis_url(url).ok_or_else(unreadable)?;
         match parsed.fragment() {
             None => {}
@@ -89,8 +103,8 @@ impl Address {
             }
             _ => {}
         }
-        if info.redis_settings().db() < 0 {
-            return Err(wrong("names a database by a negative number; the first one is /0"));
+        if u32::try_from(info.redis_settings().db()).is_err() {
+            return Err(wrong("names a database by a number that none has; the first one is 0"));
         }
         Ok(Self {
             info,
@@ -102,9 +116,13 @@ impl Address {
 
     /// Reached with these certificates, if by TLS at all.
     #[cfg(feature = "tls")]
-    pub(crate) fn with_certificates(mut self, with: &Certificates) -> Result<Self, Error> {
+    pub(crate) fn with_certificates(
+        mut self,
+        with: &Certificates,
+        position: usize,
+    ) -> Result<Self, Error> {
         if let ConnectionAddr::TcpTls { host, .. } = self.info.addr() {
-            self.tls = Some(with.for_node(host)?);
+            self.tls = Some(with.for_node(host, position)?);
         }
         Ok(self)
     }
@@ -158,6 +176,10 @@ impl Address {
 
 fn is_tls(scheme: &str) -> bool {
     ["rediss", "valkeys"].contains(&scheme)
+}
+
+fn is_known(scheme: &str) -> bool {
+    SCHEMES.iter().any(|known| known.eq_ignore_ascii_case(scheme))
 }
 
 /// Whether `url` is one of this scheme, in upper or lower case.
@@ -249,6 +271,15 @@ mod tests {
             "redis://localhost?db=zz",
             "redis://localhost/3?db=4",
             "redis://localhost:65536",
+            "redis://localhost/0/",
+            "redis://localhost/99999999999",
+            "unix:///tmp/a?db=99999999999",
+            "redis://:a%zz@localhost",
+            "redis://:a%2@localhost",
+            "redis://one,two",
+            "redis://one:6379;two:6379",
+            "redis://one,redis://two",
+            "unix:/tmp/a",
             "redis://localhost#insecure",
             "unix:///tmp/a#b",
             "redis:///",

@@ -65,8 +65,9 @@ impl Certificates {
         Ok(())
     }
 
-    /// How to talk to the node on that host. The certificates have been checked.
-    pub(super) fn for_node(&self, host: &str) -> Result<Connector, Error> {
+    /// How to talk to the node on that host, which is at `position` in the configuration. The certificates
+    /// have been checked.
+    pub(super) fn for_node(&self, host: &str, position: usize) -> Result<Connector, Error> {
         install_provider();
         let unusable = || Error::config("the TLS certificates cannot be used");
         let mut roots = RootCertStore::empty();
@@ -90,7 +91,10 @@ impl Certificates {
         // Each connection shows its certificates: they are made seldom.
         config.resumption = Resumption::disabled();
         let host = ServerName::try_from(host).map_err(|_| {
-            Error::config(format!("\"{host}\" cannot be the name of a host with TLS"))
+            Error::config(format!(
+                "the URL of node {position} names a host, \"{host}\", that can be none with TLS; write a \
+                 name or an IP address of the server's certificate"
+            ))
         })?;
         Ok(Connector { config: Arc::new(config), host: host.to_owned() })
     }

@@ -1,5 +1,36 @@
 //! Which part of a URL is wrong.
 
+/// What is wrong with a URL of that scheme that can be read, and would lead to another place than was meant.
+pub(super) fn meaningless_part(rest: &str, scheme: &str) -> Option<&'static str> {
+    let mut behind_percent = rest.split('%').skip(1);
+    let is_encoded = |behind: &str| {
+        behind.len() >= 2 && behind.bytes().take(2).all(|byte| byte.is_ascii_hexdigit())
+    };
+    if !behind_percent.all(is_encoded) {
+        return Some(
+            "has a \"%\" that begins no percent-encoded character; write %25 for one in the password",
+        );
+    }
+    if scheme.contains("unix") {
+        return None;
+    }
+    let (authority, tail) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+    let host_and_port = authority.rsplit_once('@').map_or(authority, |(_, behind)| behind);
+    if host_and_port.contains([',', ';']) {
+        return Some(
+            "names several hosts; each node has a URL of its own: nodes([\"redis://host1\", \
+             \"redis://host2\"])",
+        );
+    }
+    let path = tail.split(['?', '#']).next().unwrap_or_default();
+    // That cannot be read, and is told for what it is.
+    let is_password = tail.contains('@');
+    let is_database = matches!(path, "" | "/") || path[1..].parse::<u32>().is_ok();
+    (!is_database && !is_password).then_some(NO_DATABASE)
+}
+
+const NO_DATABASE: &str = "names a database by what is no number of one; write redis://host:port/0";
+
 /// What is wrong with a URL of that scheme, which cannot be read, by what comes behind `://`.
 ///
 /// Nothing of it is quoted: where a URL is wrong, the password can be anywhere.
@@ -7,8 +38,8 @@ pub(super) fn wrong_part(rest: &str, scheme: &str) -> &'static str {
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     let (authority, tail) = rest.split_at(end);
     let query = tail.split_once('?').map_or("", |(_, query)| query);
-    let path = tail.split(['?', '#']).next().unwrap_or_default();
     if scheme.contains("unix") {
+        let path = tail.split(['?', '#']).next().unwrap_or_default();
         return match (path.len(), has(query, "db")) {
             (0 | 1, _) => "names no socket; write unix:///path",
             (_, true) => "names a database that is no number; write ?db=0 behind the path",
@@ -20,6 +51,10 @@ pub(super) fn wrong_part(rest: &str, scheme: &str) -> &'static str {
                 these";
     }
     let host_and_port = authority.rsplit_once('@').map_or(authority, |(_, behind)| behind);
+    if !host_and_port.starts_with('[') && host_and_port.matches(':').count() > 1 {
+        return "has more than one \":\" in host and port; write an IPv6 address in brackets, \
+                redis://[::1]:port, and a login as redis://user:password@host:port";
+    }
     let (host, port) = match host_and_port.strip_prefix('[').map(|host| host.split_once(']')) {
         Some(None) => return "names a host in brackets that do not end; write [::1]",
         Some(Some((host, behind))) => (host, behind.strip_prefix(':')),
@@ -33,8 +68,6 @@ pub(super) fn wrong_part(rest: &str, scheme: &str) -> &'static str {
     } else if port.is_some_and(|port| !port.is_empty() && port.parse::<u16>().is_err()) {
         "has a port that is no number from 1 to 65535; write redis://host:port, and with a login \
          redis://user:password@host:port"
-    } else if !matches!(path, "" | "/") && path[1..].parse::<u32>().is_err() {
-        "names a database that is no number; write redis://host:port/0"
     } else if has(query, "protocol") {
         "names a protocol that there is not; write protocol=resp2 or protocol=resp3"
     } else {
