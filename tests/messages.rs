@@ -431,7 +431,22 @@ fn a_node_that_has_had_no_time_is_not_blamed() {
     // It has had its time: now it is its fault.
     let locks = builder([url.clone()]).node_timeout(Duration::from_millis(100)).build();
     let error = refused(&locks.expect("valid settings"));
-    told("a host that does not answer", &error, ErrorKind::NoQuorum, &["the server", &url]);
+    let words = ["the server", "for TLS just if the URL says so", &url];
+    told("a host that does not answer", &error, ErrorKind::NoQuorum, &words);
+}
+
+/// One node is not called several.
+#[test]
+fn a_single_node_that_is_new() {
+    let server = Server::start();
+    let locks = builder([server.url()]).restart_quarantine(true).build().expect("valid settings");
+    wait_until("it is in quarantine", LIMIT, || {
+        matches!(refused(&locks).kind(), ErrorKind::Quarantined { .. })
+    });
+    let error = refused(&locks);
+    let words = ["the node may have forgotten locks", "and is in quarantine", "The node: redis://"];
+    says("a single node that is new", &error.to_string(), &words);
+    assert!(!error.to_string().contains("nodes"), "{error}");
 }
 
 /// What is wrong with the others is not its fault: it can grant nothing before it is compared with them.
