@@ -7,7 +7,7 @@
 
 mod support;
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -146,6 +146,96 @@ fn ahead_ms(server: &Server) -> i64 {
     let mark = server.get("quorlock:{quorlock}:mark").unwrap_or_default();
     let word = mark.split(' ').find_map(|word| word.strip_prefix("ahead_ms="));
     word.map_or(0, |ms| ms.parse().expect("a number"))
+}
+
+/// Two clients take locks all the time. Meanwhile the first master's clock falls behind little by little; and
+/// while a lock is held there, it is set right in one step. `begins_after`: who wants the lock then does.
+fn fallen_behind(ttl: Duration, back_ms: &[i64], every: Duration, begins_after: bool) {
+    never(|| {
+        let mut servers = Servers::start_with_clocks(3)?;
+        let urls = servers.urls();
+        let max_ttl = ttl.max(Duration::from_secs(5));
+        let build = || builder(&urls, ttl, max_ttl).build().expect("valid settings");
+        let first = admitted(builder(&urls, ttl, max_ttl));
+        let other = build();
+        drop(other.lock("another").expect("all are healthy"));
+        let stop = AtomicBool::new(false);
+        thread::scope(|scope| {
+            for (name, locks) in [("busy-1", &first), ("busy-2", &other)] {
+                let stop = &stop;
+                let until = Instant::now() + LIMIT;
+                scope.spawn(move || {
+                    while !stop.load(Ordering::Relaxed) && Instant::now() < until {
+                        drop(locks.try_lock(name));
+                        thread::sleep(Duration::from_millis(20));
+                    }
+                });
+            }
+            for ahead_ms in back_ms {
+                servers[0].set_clock_ms(*ahead_ms);
+                thread::sleep(every);
+            }
+            let behind = back_ms.last().copied().unwrap_or_default();
+            let noted = Instant::now() + Duration::from_secs(5);
+            while ahead_ms(&servers[0]) > behind + 15 && Instant::now() < noted {
+                thread::sleep(Duration::from_millis(2));
+            }
+            let guard = bare_majority(&first, &mut servers);
+            let step = Duration::from_millis(behind.unsigned_abs());
+            wait_until("less is left than the step", LIMIT, || guard.remaining() < step);
+            servers[0].set_clock_ms(0);
+            let begun = begins_after.then(build);
+            let both = both_valid(&guard, begun.as_ref().unwrap_or(&other));
+            stop.store(true, Ordering::Relaxed);
+            Some(both)
+        })
+    });
+}
+
+#[test]
+fn a_clock_that_fell_behind_under_load_and_is_set_right_is_seen_by_all_who_run() {
+    let back_ms: Vec<_> = (1..=30).map(|step| -50 * step).collect();
+    fallen_behind(Duration::from_secs(4), &back_ms, Duration::from_millis(200), false);
+}
+
+#[test]
+fn a_clock_that_fell_behind_under_load_and_is_set_right_is_seen_by_who_begins_then() {
+    let back_ms: Vec<_> = (1..=30).map(|step| -50 * step).collect();
+    fallen_behind(Duration::from_secs(4), &back_ms, Duration::from_millis(200), true);
+}
+
+#[test]
+fn two_small_steps_back_and_one_forward_end_no_short_lock() {
+    fallen_behind(Duration::from_secs(1), &[-90, -180], Duration::from_millis(400), false);
+}
+
+/// A master's clock gains more than the tolerance, slower than clocks may drift, while a client takes locks all
+/// the time. A process that begins then finds a mark that says so.
+#[test]
+fn a_clock_that_is_slewed_slowly_under_load_is_not_accused() {
+    events::remember();
+    never(|| {
+        let servers = Servers::start_with_clocks(3)?;
+        let urls = servers.urls();
+        let ttl = Duration::from_secs(5);
+        let first = admitted(builder(&urls, ttl, ttl));
+        let accused = || told(&["was set forward", &urls[2]]);
+        let before = accused();
+        for ahead_ms in 1..=120 {
+            // By half a per cent.
+            servers[2].set_clock_ms(ahead_ms);
+            let until = Instant::now() + Duration::from_millis(200);
+            while Instant::now() < until {
+                drop(first.try_lock("busy"));
+                thread::sleep(Duration::from_millis(20));
+            }
+        }
+        let newcomer = builder(&urls, ttl, ttl).build().expect("valid settings");
+        wait_until("all three to grant", LIMIT, || {
+            newcomer.try_lock(NAME).is_ok_and(|guard| guard.is_some()) || accused() > before
+        });
+        Some((accused() > before).then_some(ahead_ms(&servers[2])))
+    });
 }
 
 /// Two of five masters are a minute ahead. The first holder has the lock on those and a third one; then

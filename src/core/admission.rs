@@ -16,6 +16,7 @@ mod clock;
 mod clock_tests;
 mod comparison;
 #[cfg(test)]
+mod fallen_behind_tests;
 mod lies_tests;
 #[cfg(test)]
 mod model;
@@ -156,14 +157,13 @@ impl Admission {
         self.nodes[node].skip_quarantine()
     }
 
-    /// Until when there is nothing to do about `node`, if nothing is heard of it: its clock has to be read
-    /// again then.
+    /// Until when there is nothing to do about `node`, if it does not change: it has to be probed again then.
     pub(crate) fn settled_until(&self, node: usize) -> Option<Time> {
         let known = &self.nodes[node];
         let admitted = Judgement::Ours(State::Admitted);
         let is_admitted = known.seen.as_ref().is_some_and(|seen| seen.judgement == admitted);
         (is_admitted && !known.doubted && known.clock.steady && self.is_fresh(node))
-            .then(|| self.reading_due(node))
+            .then(|| self.probe_due(node))
     }
 
     /// What the mark of `node` has to say for this client to use it.
@@ -192,7 +192,7 @@ impl Admission {
         }
         let (change, due) = match &seen.judgement {
             Judgement::Ours(State::Admitted) if known.clock.steady => {
-                let due = self.reading_due(node);
+                let due = self.probe_due(node);
                 return if due <= now { Next::Ask(None) } else { Next::Wait(due) };
             }
             Judgement::Ours(State::Admitted) => (None, self.in_doubt_until(node)),

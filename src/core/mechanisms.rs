@@ -37,6 +37,8 @@ pub(crate) enum Mechanism {
     DoubtHasNoVote,
     /// A clock that was not watched is compared with what the node's mark says of it.
     ClocksAreNoted,
+    /// A node is probed now and then also while its clock is read all the time, so that drift is noted.
+    BusyNodesAreProbed,
     /// A clock that has gained is noted no faster than clocks may drift.
     MarksRiseSlowly,
     /// What a clock had gained before it was read first counts along with what it gains later.

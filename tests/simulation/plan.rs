@@ -197,6 +197,34 @@ impl Plan {
             self.faults.push(Scheduled { at, lasts, fault: Fault::ClockJumps { node, by } });
             at += chance.ms(50..2_000);
         }
+        self.fall_behind(node);
+    }
+
+    /// The wall clock of `node` falls behind by several steps that are below the tolerance each, and is set
+    /// right in one step, or a little too far.
+    fn fall_behind(&mut self, node: usize) {
+        let mut chance = Chance::new(self.seed ^ 0xbac4);
+        if chance.one_in(2) {
+            return;
+        }
+        let tolerance_ms = self.clock_tolerance.as_millis() as u64;
+        let mut step = |at, fault| {
+            self.faults.push(Scheduled { at, lasts: Duration::from_millis(1), fault });
+        };
+        let mut at = chance.ms(500..4_000);
+        while at < FAULTS_END {
+            let by = chance.ms(tolerance_ms / 2..tolerance_ms);
+            let mut behind = Duration::ZERO;
+            for _ in 0..chance.pick(&[1, 2, 3]) {
+                step(at, Fault::WallClockBack { node, by });
+                behind += by;
+                at += chance.ms(50..1_500);
+            }
+            at += chance.ms(50..3_000);
+            let right = chance.pick(&[behind, behind, behind + by / 2]);
+            step(at, Fault::ClockJumps { node, by: right });
+            at += chance.ms(1_000..6_000);
+        }
     }
 
     /// Some processes begin later than others.

@@ -16,11 +16,12 @@ use super::super::mark::Noted;
 use super::super::{Mechanism, Time, majority};
 use super::Admission;
 use super::comparison::{Place, ROUNDING};
+use super::node::Knowledge;
 use super::probe::{Forgot, Judgement};
 
-/// A clock that no answer has told of is read again after so many times the tolerance. Two clocks drift
-/// apart by a fifth of the tolerance in that time, if both are as wrong as they may be.
-const READ_AGAIN: u32 = 10;
+/// A node is probed again after so many times the tolerance. Two clocks drift apart by a fifth of the
+/// tolerance in that time, if both are as wrong as they may be.
+const PROBE_AGAIN: u32 = 10;
 
 /// Between these times, in any case.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(100);
@@ -165,11 +166,14 @@ impl Admission {
         reading.is_some_and(|reading| self.doubt.is_none_or(|doubt| reading.sent >= doubt))
     }
 
-    /// When a node's clock has to be read again at the latest.
-    pub(super) fn reading_due(&self, node: usize) -> Time {
-        let pause = (self.clock_tolerance * READ_AGAIN).clamp(SHORTEST_PAUSE, LONGEST_PAUSE);
-        let reading = self.nodes[node].clock.reading;
-        reading.map_or_else(Time::default, |reading| reading.received.after(pause))
+    /// When a node has to be probed again at the latest, however often its clock is read meanwhile: only a
+    /// probe compares that with the mark, and has a mark that is too high lowered.
+    pub(super) fn probe_due(&self, node: usize) -> Time {
+        let pause = (self.clock_tolerance * PROBE_AGAIN).clamp(SHORTEST_PAUSE, LONGEST_PAUSE);
+        let Knowledge { seen, clock, .. } = &self.nodes[node];
+        let read = clock.reading.map_or_else(Time::default, |reading| reading.received);
+        let probed = seen.as_ref().filter(|_| Mechanism::BusyNodesAreProbed.is_on());
+        probed.map_or(read, |seen| seen.at.min(read)).after(pause)
     }
 
     /// Compares the clocks that are in doubt with the others, and draws the consequences. A clock that is

@@ -17,7 +17,7 @@ fn set_by(world: &mut World, node: usize, by_ms: i64) {
 }
 
 /// A client begins that knows nothing.
-fn newcomer(world: &mut World) -> usize {
+pub(super) fn newcomer(world: &mut World) -> usize {
     let nodes = world.servers.len();
     let client = World::new(nodes, &[configuration(nodes)]).clients;
     world.clients.extend(client);
@@ -317,21 +317,6 @@ fn a_small_step_is_noted_little_by_little() {
     let other = newcomer(&mut world);
     (0..3).for_each(|_| world.visit(other));
     assert!(world.takes(other, 0) && world.takes(0, 0));
-}
-
-#[test]
-fn clocks_are_read_often_enough() {
-    let ms = Duration::from_millis;
-    for (tolerance, pause) in [(10, 100), (50, 500), (100, 1_000), (1_000, 10_000), (5_000, 10_000)]
-    {
-        let configuration = Configuration { clock_tolerance: ms(tolerance), ..configuration(3) };
-        let mut world = World::new(3, &[configuration]);
-        world.run(MAX_TTL + seconds(2));
-        assert!(world.takes(0, 0), "and its clock is read");
-        let now = world.clients[0].now(world.now);
-        let until = world.clients[0].admission.settled_until(0).expect("it is admitted");
-        assert_eq!(until.since(now), ms(pause), "{tolerance}");
-    }
 }
 
 /// The set's time, as that client knows it, in milliseconds since the true one.

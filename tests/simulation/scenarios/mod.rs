@@ -14,6 +14,7 @@ mod numbers;
 mod short_lives;
 mod skews;
 mod steps;
+mod steps_back;
 mod turns;
 
 use std::time::Duration;

@@ -1,0 +1,89 @@
+//! Clocks that move away from their marks while clients are busy, and clocks that are set right.
+
+use super::super::without;
+use super::clock_tests::newcomer;
+use super::model::{MAX_TTL, World, configuration};
+use super::*;
+
+const fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+/// The first `clients` take something on all nodes all the time, and do what is due besides.
+fn busy(world: &mut World, clients: usize, time: Duration, mut each: impl FnMut(&mut World)) {
+    let end = world.now.after(time);
+    while world.now < end {
+        for client in 0..clients {
+            (0..world.servers.len()).for_each(|node| _ = world.takes(client, node));
+            world.visit(client);
+        }
+        each(world);
+        world.advance(ms(200));
+    }
+}
+
+/// A clock gains or loses 300 ms, slower than clocks may drift, while a client is busy. Does a process that
+/// begins then accuse the master, which has done nothing wrong?
+fn accused_for_drift(each_ms: i64) -> bool {
+    let mut world = World::settled(3, 1);
+    busy(&mut world, 1, ms(60_000), |world| world.servers[2].clock_ms += each_ms);
+    let other = newcomer(&mut world);
+    (0..3).for_each(|_| world.visit(other));
+    !world.takes(other, 2) || !world.servers[2].is_admitted()
+}
+
+#[test]
+fn a_clock_that_drifts_under_load_is_noted_too() {
+    assert!(!accused_for_drift(1));
+    assert!(!accused_for_drift(-1));
+    assert!(without(&[Mechanism::BusyNodesAreProbed], || accused_for_drift(1)));
+}
+
+/// A clock falls behind while clients are busy, and a lock is granted there. It is set right in one step,
+/// which ends that lock early. Is another lock granted there, to a client that was there or to one that
+/// begins then?
+fn grants_once_set_right(nodes: usize) -> bool {
+    let mut world = World::settled(nodes, 2);
+    let mut behind = 0;
+    busy(&mut world, 2, ms(20_000), |world| {
+        world.servers[0].clock_ms -= 10;
+        behind += 10;
+    });
+    busy(&mut world, 2, ms(2_000), |_| ());
+    assert!(world.takes(0, 0), "it grants by its new mark");
+    world.servers[0].clock_ms += behind;
+    let other = newcomer(&mut world);
+    let mut granted = false;
+    for _ in 0..5 {
+        for client in [1, other] {
+            granted |= world.takes(client, 0);
+            world.visit(client);
+        }
+    }
+    granted
+}
+
+#[test]
+fn a_clock_that_fell_behind_under_load_is_found_out_when_it_is_set_right() {
+    for nodes in [3, 5] {
+        assert!(!grants_once_set_right(nodes), "{nodes} nodes");
+        assert!(without(&[Mechanism::BusyNodesAreProbed], || grants_once_set_right(nodes)));
+    }
+}
+
+#[test]
+fn nodes_are_probed_often_enough_however_often_their_clocks_are_read() {
+    for (tolerance, pause) in [(10, 100), (50, 500), (100, 1_000), (1_000, 10_000), (5_000, 10_000)]
+    {
+        let configuration = Configuration { clock_tolerance: ms(tolerance), ..configuration(3) };
+        let mut world = World::new(3, &[configuration]);
+        world.run(MAX_TTL + ms(2_000));
+        world.advance(ms(pause));
+        world.visit(0);
+        let due = world.clients[0].now(world.now).after(ms(pause));
+        world.advance(ms(50));
+        assert!(world.takes(0, 0), "and its clock is read");
+        let until = world.clients[0].admission.settled_until(0).expect("it is admitted");
+        assert_eq!(until, due, "{tolerance}");
+    }
+}
