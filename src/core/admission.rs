@@ -17,6 +17,7 @@ mod clock_tests;
 mod comparison;
 #[cfg(test)]
 mod fallen_behind_tests;
+#[cfg(test)]
 mod lies_tests;
 #[cfg(test)]
 mod model;

@@ -16,7 +16,7 @@ pub(super) struct AdmissionView {
     /// The nodes that refused to be looked at, or to have their mark changed, and since when.
     pub(super) refusals: Vec<Option<(NodeFault, Time)>>,
     /// How many looks at each node there were lately, and since when that is counted.
-    pub(super) looks: Vec<(Time, u32)>,
+    pub(super) probes: Vec<(Time, u32)>,
     /// Where each node keeps its mark.
     key: Vec<u8>,
     names: Arc<[Arc<str>]>,
@@ -33,7 +33,7 @@ impl AdmissionView {
             admission: Admission::new(configuration, ordered),
             told: vec![NodeState::Unknown; names.len()],
             refusals: vec![None; names.len()],
-            looks: vec![(Time::default(), 0); names.len()],
+            probes: vec![(Time::default(), 0); names.len()],
             key,
             names: names.clone(),
         }

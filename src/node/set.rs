@@ -19,9 +19,9 @@ use crate::error::NodeFault;
 use crate::observe;
 use crate::random::random;
 
-/// So many looks at a node there are at most within that time. A server that does not keep its mark, or whose
+/// So many probes of a node there are at most within that time. A server that does not keep its mark, or whose
 /// clock is somewhere else each time, would be looked at as often as the network allows, and others with it.
-const MOST_LOOKS: u32 = 16;
+const MOST_PROBES: u32 = 16;
 const WITHIN: Duration = Duration::from_millis(100);
 
 /// How long after a look that a node refused to look again.
@@ -170,10 +170,10 @@ impl NodeSet {
         if let Some(until) = known.admission.settled_until(node).filter(|until| now < *until) {
             return NextProbe::Wait(until);
         }
-        let (since, looks) = known.looks[node];
+        let (since, probes) = known.probes[node];
         if since.after(WITHIN) <= now {
-            known.looks[node] = (now, 0);
-        } else if looks >= MOST_LOOKS {
+            known.probes[node] = (now, 0);
+        } else if probes >= MOST_PROBES {
             return NextProbe::Wait(since.after(WITHIN));
         }
         if let Some((_, since)) = &known.refusals[node] {
@@ -185,7 +185,7 @@ impl NodeSet {
         let chance = Chance { id: random(), jitter: random() };
         let next = known.admission.next(node, now, self.time(now), chance);
         if matches!(next, NextProbe::Ask(_)) {
-            known.looks[node].1 += 1;
+            known.probes[node].1 += 1;
         }
         next
     }
