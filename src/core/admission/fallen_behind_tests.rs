@@ -129,3 +129,45 @@ fn a_step_that_was_seen_counts_although_the_mark_would_hide_it() {
         assert!(without(&[Mechanism::SeenStepsCount], grants), "{third} {step_ms}");
     }
 }
+
+/// All that `client` has to do just now, with so long round trips.
+fn visit_slowly(world: &mut World, client: usize, round_trip: Duration) {
+    for _ in 0..6 {
+        let nodes = world.servers.len();
+        let asked = (0..nodes).filter(|node| world.ask(client, *node)).count();
+        if asked == 0 {
+            return;
+        }
+        world.advance(round_trip / 2);
+        (0..nodes).for_each(|node| world.arrive(client, node));
+        world.advance(round_trip - round_trip / 2);
+        (0..nodes).for_each(|node| world.answer(client, node));
+    }
+}
+
+/// A client far away is granted locks by a node whose clock has fallen behind its mark, and cannot tell. A
+/// process nearby begins after a step that sets it right. OPERATIONS.md states what it does not notice.
+#[test]
+fn a_round_trip_hides_no_more_of_a_step_than_it_takes() {
+    let tolerance_ms = 100;
+    for round_trip_ms in [4, 20, 32, 60] {
+        for behind_ms in (0..100).step_by(7) {
+            let mut world = World::settled(3, 1);
+            world.clients.clear();
+            world.servers[0].clock_ms -= behind_ms;
+            let far = newcomer(&mut world);
+            for _ in 0..5 {
+                visit_slowly(&mut world, far, ms(round_trip_ms));
+                world.advance(ms(1_000));
+            }
+            if world.clients[far].admission.grants(0) == Grants::Nothing {
+                continue;
+            }
+            world.servers[0].clock_ms +=
+                tolerance_ms + i64::try_from(round_trip_ms).expect("short");
+            let near = newcomer(&mut world);
+            world.visit(near);
+            assert!(!world.takes(near, 0), "{round_trip_ms} ms, {behind_ms} ms behind");
+        }
+    }
+}
