@@ -39,6 +39,8 @@ pub(crate) enum Mechanism {
     ClocksAreNoted,
     /// A node is probed now and then also while its clock is read all the time, so that drift is noted.
     BusyNodesAreProbed,
+    /// A step forward that was seen counts also if the clock was behind its mark before.
+    SeenStepsCount,
     /// A clock that has gained is noted no faster than clocks may drift.
     MarksRiseSlowly,
     /// What a clock had gained before it was read first counts along with what it gains later.

@@ -14,10 +14,10 @@ use super::super::clock_tracker::{ClockTracker, Reading, Step};
 use super::super::clocks::Offset;
 use super::super::mark::Noted;
 use super::super::{Mechanism, Time, majority};
-use super::Admission;
 use super::comparison::{Place, ROUNDING};
 use super::node::Knowledge;
 use super::probe::{Forgot, Judgement};
+use super::{Admission, NodeState};
 
 /// A node is probed again after so many times the tolerance. Two clocks drift apart by a fifth of the
 /// tolerance in that time, if both are as wrong as they may be.
@@ -70,6 +70,8 @@ pub(super) struct NodeClock {
     since: Time,
     /// It was not where we expected it, and nobody knows yet whose clock that was.
     pub(super) stepped: Option<Step>,
+    /// When it was last where we expected it, and what its mark said then.
+    fitted: Option<(Time, Noted)>,
     /// When it was last found ahead of where it had to be, by us or by its mark.
     ahead_at: Option<Time>,
     /// It was told that it is not where its mark says.
@@ -108,7 +110,8 @@ impl Admission {
         };
         let mut verdict = ClockVerdict::Fits;
         match reading {
-            Reading::Fits => {}
+            Reading::Fits if clock.stepped.is_some() => {}
+            Reading::Fits => clock.fitted = clock.noted.map(|noted| (now, noted)).or(clock.fitted),
             Reading::Doubtful if !Mechanism::DoubtHasNoVote.is_on() => {}
             Reading::Doubtful => {
                 verdict = ClockVerdict::Doubtful;
@@ -254,12 +257,46 @@ impl Admission {
         match (place, reference) {
             // All locks have been granted since it is tracked.
             (Place::Unknown, _) if self.is_doubted_enough(node, now) => Place::Noted,
+            // It was behind its mark before.
+            (Place::Noted | Place::Behind(_), _) if let Some(by) = self.step_not_noted(node) => {
+                Place::Ahead(by)
+            }
             (Place::Noted, Some(reference)) => {
                 self.count_gains_from_mark(node, reference, now);
                 place
             }
             (place, _) => place,
         }
+    }
+
+    /// By how much we have seen the node's clock go forward, if its mark does not say so. Then the clock was
+    /// behind its mark, so that this hides the step, which has ended keys early all the same.
+    ///
+    /// It was not our own clock that stood still, if another one was watched all the time and has gone on as
+    /// before. Somebody else has noted the step already, if the mark is that of a quarantine now, or has risen by
+    /// more than it ever does outside of one.
+    fn step_not_noted(&self, node: usize) -> Option<Duration> {
+        let clock = &self.nodes[node].clock;
+        let (Some(Step::Forward(by)), Some((fitted_at, before)), Some(noted)) =
+            (clock.stepped, clock.fitted, clock.noted)
+        else {
+            return None;
+        };
+        let is_witness = |other: usize| {
+            let clock = &self.nodes[other].clock;
+            other != node
+                && clock.steady
+                && !clock.doubtful
+                && clock.since <= fitted_at
+                && self.is_fresh(other)
+        };
+        let rise = noted.ahead_ms.saturating_sub(before.ahead_ms);
+        let in_quarantine = matches!(self.node_state(node), NodeState::Quarantined(_));
+        let is_noted = noted != before
+            && (in_quarantine
+                || Duration::from_millis(u64::try_from(rise).unwrap_or(0)) > self.noted_anew());
+        let is_seen = self.quarantine && (0..self.nodes.len()).any(is_witness);
+        (is_seen && !is_noted && Mechanism::SeenStepsCount.is_on()).then_some(by)
     }
 
     /// If a majority of the clocks was set forward at once, it was ours that stood still.
