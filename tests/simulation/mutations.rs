@@ -6,7 +6,7 @@ use super::world;
 use crate::core::Mechanism;
 
 /// Within so many seeds each of them has to be found.
-const SEEDS: u64 = 800;
+const SEEDS: u64 = 2_000;
 
 /// Under `switches` one of `checkers` finds something.
 #[track_caller]

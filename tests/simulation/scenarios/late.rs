@@ -29,7 +29,7 @@ fn came_late(run: &Run) -> bool {
 
 /// Renewals are held up, and arrive after the lock was given back.
 const RENEWED: Scenario = Scenario {
-    runs: 40,
+    runs: 160,
     plan: |seed| plan(seed, seconds(3), ms(1_500), ms(4_000)),
     happened: came_late,
 };

@@ -3,9 +3,10 @@
 
 use super::*;
 
-/// When the attempts begin: that of the later holder, and that of the first.
-const SECOND: Duration = seconds(8);
-const FIRST: Duration = ms(8_300);
+/// When the attempts begin: that of the later holder, and that of the first. All nodes have just been probed,
+/// and are not again, over the slow way, before the numbers are written back.
+const SECOND: Duration = ms(10_500);
+const FIRST: Duration = ms(10_800);
 
 /// How long the last of the later holder's requests takes.
 const LATE: Duration = seconds(4);
@@ -32,16 +33,16 @@ const SCENARIO: Scenario = Scenario {
         let second = tries(SECOND, seconds(18));
         let mut plan = calm(seed, 5, &[first, second]);
         plan.stragglers = 0;
-        let end = seconds(30);
+        let end = seconds(33);
         let cut = |client, node, from, until| fault(from, until, Fault::Cut { client, node });
-        let slow = |client, node, by| fault(seconds(6), end, Fault::Slow { client, node, by });
+        let slow = |client, node, by| fault(ms(10_200), end, Fault::Slow { client, node, by });
         // After the answers to the first one's requests, which take 150 ms, and before its write-back is
         // there, 75 ms later. When it begins, depends on its clock.
         let write_back = FIRST + Chance::new(seed).ms(150..270);
         plan.faults = vec![
             at(seconds(4), Fault::LargeNumber { node: 0, by: seconds(10) }),
-            cut(1, 0, seconds(6), end),
-            cut(1, 2, seconds(6), end),
+            cut(1, 0, ms(10_200), end),
+            cut(1, 2, ms(10_200), end),
             slow(1, 1, LATE),
             slow(0, 1, ms(75)),
             slow(0, 2, ms(75)),
@@ -54,7 +55,7 @@ const SCENARIO: Scenario = Scenario {
         let lost = !tells(run, "node 1", "confirm of client 0");
         let unconfirmed = tells(run, "client 0, caller 0", "Unconfirmed");
         lost && unconfirmed
-            && first_grant(run, 1, SECOND).is_some_and(|granted| granted < seconds(27))
+            && first_grant(run, 1, SECOND).is_some_and(|granted| granted < ms(29_500))
     },
 };
 
