@@ -154,6 +154,11 @@ impl Checks {
         self.given_up.get(owner).copied().filter(|_| !self.is_orphan(owner))
     }
 
+    /// Whether that owner had the lock, and not only some of its keys.
+    pub(super) fn was_granted(&self, owner: &str) -> bool {
+        self.exclusion.ended_at(owner.as_bytes()).is_some()
+    }
+
     /// Whether nobody is there any more who could give back what that owner has.
     pub(super) fn is_orphan(&self, owner: &str) -> bool {
         self.owners.get(owner).is_none_or(|process| self.crashed.contains(process))

@@ -140,11 +140,13 @@ impl Network {
         }
     }
 
-    /// A waiter was told that enough nodes are free. Between two clients that is true, unless it was told
-    /// of the lock before this one, which was given back just now; or a node that it was granted for a
-    /// while has been given the holder's key again.
+    /// A waiter was told that enough nodes are free. Between two clients that is true, with three
+    /// exceptions. The message was about the lock before this one, which was given back just now. A node
+    /// that the waiter was granted for a while has been given the holder's key again. The keys belong to
+    /// an attempt that came to nothing and is being given back at this moment.
     pub(in super::super) fn woken(&mut self, client: usize, name: usize) {
-        let on_its_way = Duration::from_millis(self.latency_ms) * 3;
+        let slowest = self.links.iter().flatten().map(|link| link.slow).max().unwrap_or_default();
+        let on_its_way = Duration::from_millis(self.latency_ms) * 3 + slowest;
         let of_before = |grant: &Grant| self.now < grant.at + on_its_way;
         if !self.pair || self.checks.grants.last().is_some_and(of_before) {
             return;
@@ -158,6 +160,7 @@ impl Network {
             |owner: &&String| owners.iter().filter(|other| other == owner).count() >= needed;
         if let Some(owner) = owners.iter().find(holds)
             && self.checks.given_up(owner).is_some()
+            && self.checks.was_granted(owner)
             && !self.checks.is_repaired(owner)
         {
             let short = &owner[..4];
