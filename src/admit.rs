@@ -16,12 +16,12 @@ pub(crate) fn admit(coordinator: &Coordinator) -> Result<(), Error> {
     let timeout = coordinator.settings().node_timeout;
     let until = clock::now().after(timeout.saturating_mul(4).max(SHORTEST));
     // Once each: what a node forgets after that is not what the operator has spoken of.
-    let skipped: Vec<_> = nodes.iter().map(|_| std::cell::Cell::new(false)).collect();
+    let admitted: Vec<_> = nodes.iter().map(|_| std::cell::Cell::new(false)).collect();
     let fault = |node: usize| nodes[node].fault().or_else(|| set.refusal(node));
     clock::poll(until, || {
-        for (node, skipped) in skipped.iter().enumerate() {
-            if !skipped.get() && !set.grants(node) {
-                skipped.set(set.skip(node));
+        for (node, admitted) in admitted.iter().enumerate() {
+            if !admitted.get() && !set.grants(node) {
+                admitted.set(set.admit(node));
             }
         }
         let ready = (0..nodes.len()).all(|node| set.grants(node) || fault(node).is_some());

@@ -56,8 +56,8 @@ pub(crate) struct Claim {
     wanted: Wanted,
     owner: String,
     started: Time,
-    /// How often our clock had stood still before that.
-    standstills: u64,
+    /// How often this machine had been suspended before that.
+    suspensions: u64,
     asked: Asked,
     /// The number of the lock that was won; 0 without fencing.
     number: u64,
@@ -70,7 +70,7 @@ impl Claim {
         wanted: &Wanted,
         owner: u128,
         started: Time,
-        standstills: u64,
+        suspensions: u64,
         answer_by: Time,
     ) -> Self {
         let Terms { ttl, allowance, .. } = wanted.terms;
@@ -80,7 +80,7 @@ impl Claim {
             wanted: wanted.clone(),
             owner: owner_text(owner),
             started,
-            standstills,
+            suspensions,
             asked: Asked {
                 attempt: FanOut::with_replicated(
                     attempt,
@@ -122,9 +122,9 @@ impl Claim {
         self.wanted.terms
     }
 
-    /// How often our clock had stood still when the attempt began.
-    pub(crate) fn standstills(&self) -> u64 {
-        self.standstills
+    /// How often this machine had been suspended when the attempt began.
+    pub(crate) fn suspensions(&self) -> u64 {
+        self.suspensions
     }
 
     /// When the attempt began, before anything was sent.
@@ -161,7 +161,7 @@ impl Claim {
             round.with(|attempt| attempt.proposes(proposal));
         }
         if let Some((first, until)) = first {
-            round.with(|attempt| attempt.begin_with(first));
+            round.with(|attempt| attempt.prefer(first));
             round.ask_some(self.nodes(), |node, _| (node == first).then(|| ask.clone()));
             let woken =
                 round.wait(until.min(round.with(|attempt| attempt.answer_by())), interrupts);

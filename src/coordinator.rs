@@ -315,20 +315,20 @@ impl Coordinator {
         interrupts: Interrupts<'_>,
     ) -> Result<Tried, Error> {
         let owner = acquisition.owner(ident::random_owner());
-        let first = acquisition.begins_alone().then(|| {
+        let first = acquisition.prefers_one().then(|| {
             let order = asking_order(wanted.name.key(), &self.names);
             let answered = |node: usize| match &last {
                 Some(last) => last.with(|last| last.has_vote_of(node)),
                 None => self.nodes[node].fault().is_none(),
             };
             let hears = |node: usize| waiting.is_none_or(|waiting| waiting.hears(node));
-            acquisition.begins_with(&order, |node| answered(node) && hears(node), clock::now())
+            acquisition.preferred_node(&order, |node| answered(node) && hears(node), clock::now())
         });
-        let standstills = self.set.standstills();
+        let suspensions = self.set.suspensions();
         let started = clock::now();
         let until = |now| acquisition.answer_by(now, self.settings.attempt_timeout());
         let answer_by = until(started);
-        let mut claim = Claim::new(self, wanted, owner, started, standstills, answer_by);
+        let mut claim = Claim::new(self, wanted, owner, started, suspensions, answer_by);
         // By them nodes are compared before they grant anything, and numbers are made.
         stop_if(wait_for_clocks(&self.nodes, answer_by, interrupts), &wanted.name)?;
         let mut proposal = None;

@@ -15,13 +15,13 @@ use crate::node::{Answer, Ask, Node, Sink, Undelivered, Value};
 
 /// How long after its start a round without a quorum is reported at the earliest, if not all nodes
 /// were heard: a connection that is refused is refused within this.
-const MOMENT: Duration = Duration::from_millis(10);
+const HEAR_OUT: Duration = Duration::from_millis(10);
 
 /// How long a caller waits for a verdict before it looks whether it was cancelled, at first and from then
 /// on. All but few verdicts are there before; and to wait for several things at once costs more than
 /// the rest of the wait, most of all where all callers wait for one of them.
-const BEFORE_LOOKING: Duration = Duration::from_millis(5);
-const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
+const FIRST_CHECK: Duration = Duration::from_millis(5);
+const BETWEEN_CHECKS: Duration = Duration::from_millis(20);
 
 /// One ballot, shared by the caller and the workers that hand in the votes. It lives on after the
 /// caller has left, for answers that come late.
@@ -173,7 +173,7 @@ impl<B: Ballot + 'static> FanOut<B> {
 
     /// Waits until the ballot is decided, at most until `until`.
     pub(crate) fn wait(&self, until: Time, interrupts: Interrupts<'_>) -> Woken {
-        let mut turn = BEFORE_LOOKING;
+        let mut turn = FIRST_CHECK;
         let mut state = self.state.lock();
         loop {
             if state.told {
@@ -182,7 +182,7 @@ impl<B: Ballot + 'static> FanOut<B> {
             let Some(slice) = clock::slice(until) else { return Woken::TimeUp };
             if self.decided.wait_for(&mut state, slice.min(turn)).timed_out() && !state.told {
                 match interrupts.poll() {
-                    Woken::TimeUp => turn = BETWEEN_LOOKS,
+                    Woken::TimeUp => turn = BETWEEN_CHECKS,
                     interrupted => return interrupted,
                 }
             }
@@ -210,7 +210,7 @@ impl<B: Ballot + 'static> FanOut<B> {
     /// Waits for the nodes that were not needed for the verdict, so that all causes can be told: a
     /// moment, and not beyond `answer_by`.
     pub(crate) fn hear_out(&self, answer_by: Time) {
-        clock::poll(self.started.after(MOMENT).min(answer_by), || self.all_are_heard());
+        clock::poll(self.started.after(HEAR_OUT).min(answer_by), || self.all_are_heard());
     }
 
     /// Waits until all nodes have answered, at most until `until`.

@@ -101,15 +101,15 @@ pub fn votes(data: &[u8]) {
     let won = matches!(attempt.conclude(at(100)), Conclusion::Won { .. } | Conclusion::Unconfirmed);
     assert!(!won || granted > NODES / 2, "{first:?}");
     let _ = (attempt.number_to_write_back(), attempt.number_of_several(), attempt.is_split());
-    for duty in attempt.close(0) {
-        assert!(first[duty.node].is_some(), "it was never asked");
+    for cleanup in attempt.close(0) {
+        assert!(first[cleanup.node].is_some(), "it was never asked");
     }
 }
 
-/// Of five nodes one answers looks with any mark, clock and identity, from the beginning, or two do when the
+/// Of five nodes one answers probes with any mark, clock and identity, from the beginning, or two do when the
 /// others grant locks already. These do so all the same; unless one that lies says that clients with another configuration use it, or that it is another node:
 /// that forbids all of them to grant, and is told.
-pub fn looks(data: &[u8]) {
+pub fn probes(data: &[u8]) {
     const NODES: usize = 5;
     let Some((two, data)) = data.split_first() else { return };
     let (liars, honest_until) = if two & 1 == 1 { (2, 50) } else { (1, 0) };
@@ -138,15 +138,15 @@ pub fn looks(data: &[u8]) {
                 clock: Offset::new(server_us, now, now),
                 mark: change.map(|change| change.new).or_else(|| marks[node].clone()),
             };
-            let look = match node < liars {
+            let probe = match node < liars {
                 true if round >= honest_until => {
                     lie(honest, steps.next().unwrap_or_default(), &marks, now)
                 }
                 _ => honest,
             };
-            clocks[node] = Some(look.clock);
-            marks[node].clone_from(&look.mark);
-            admission.probed(node, look, now);
+            clocks[node] = Some(probe.clock);
+            marks[node].clone_from(&probe.mark);
+            admission.probed(node, probe, now);
             let _ = admission.take_clock_news();
         }
         let _ = (admission.ready_in(now, set_time(&clocks, now)), admission.time_us(now, false));

@@ -91,10 +91,10 @@ impl Held {
         &self.lease_id
     }
 
-    /// The lease; it is over, if our own clock has stood still since the lock was asked for.
+    /// The lease; it is over, if this machine was suspended since the lock was asked for.
     fn lease(&self) -> MutexGuard<'_, Lease> {
         let mut lease = self.lease.lock();
-        if self.claim.standstills() != self.claim.coordinator().set().standstills() {
+        if self.claim.suspensions() != self.claim.coordinator().set().suspensions() {
             lease.suspended();
         }
         lease
@@ -137,7 +137,7 @@ impl Held {
         let extension = self.extension(ttl);
         self.lease().extending(extension.ttl(), clock::now(), extension.valid_at_most());
         let confirmed = self.confirm(extension, ttl, false);
-        self.look_again();
+        self.check_again();
         self.check()?;
         confirmed.map_err(|faults| {
             let message = format!(
@@ -214,7 +214,7 @@ impl Held {
         self.rounds.lock().ended()
     }
 
-    fn look_again(self: &Arc<Self>) {
+    fn check_again(self: &Arc<Self>) {
         if self.entry.lock().is_some() {
             self.enter();
         }

@@ -63,7 +63,7 @@ pub(crate) fn suspended(by: Duration) {
     tracing::error!(
         target: "quorlock",
         by = %rounded(by),
-        "the clocks of most nodes went on further than ours: this machine has stood still, or they \
+        "the clocks of most nodes went on further than ours: this machine was suspended, or they \
          were set; all locks that this client holds are lost"
     );
 }

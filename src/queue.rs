@@ -165,7 +165,7 @@ impl Queues {
         }
     }
 
-    /// `tenant` gives `held` back: whether the lock was handed to the next in line.
+    /// The holder gives `held` back: whether the lock was handed to the next in line.
     pub(crate) fn hand_over(&self, held: &Arc<Held>, hold_state: &Arc<HoldState>) -> bool {
         let LeaseId { key, lease } = held.lease_id();
         let handed_over = self.change(key, |Line { queue, taken_by, .. }, entry| {

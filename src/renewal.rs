@@ -35,11 +35,11 @@ struct Entries {
     callbacks: Vec<Callbacks>,
 }
 
-/// A place in the timetable: when, and the how-manieth.
+/// Due time and sequence number.
 pub(crate) type Entry = (Time, u64);
 
 impl Timetable {
-    /// Starts the thread; `stood_still` has a message for it when all leases are over at once.
+    /// Starts the thread; `suspended` has a message for it when all leases are over at once.
     pub(crate) fn start(suspended: Receiver<()>) -> io::Result<Arc<Self>> {
         let (wake, woken) = bounded(1);
         let entries = Entries {

@@ -183,7 +183,7 @@ fn the_marks_of_clients_that_are_gone_are_deleted_by_hand() {
     for server in servers.iter() {
         server.command(&["DEL", MARK]);
     }
-    wait_until("the masters are looked at again", LIMIT, || {
+    wait_until("the masters are probed again", LIMIT, || {
         locks.try_lock("orders/42").is_err_and(|error| error.kind() != ErrorKind::Config)
     });
     drop(locks.lock("orders/42").expect("the set is theirs after a quarantine"));
@@ -204,9 +204,9 @@ fn one_empty_master_does_not_let_two_configurations_live_side_by_side() {
     });
 }
 
-/// A user who may not look at the server gets no lock, and reads why.
+/// A user who may not probe the server gets no lock, and reads why.
 #[test]
-fn a_user_who_may_not_look_is_told_what_is_missing() {
+fn a_user_who_may_not_probe_is_told_what_is_missing() {
     let servers = Servers::start(3);
     drop(admitted(&servers));
     for server in servers.iter() {

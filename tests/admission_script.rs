@@ -1,4 +1,4 @@
-//! The script that looks at a node and changes its mark, on real servers: what it shows, what it
+//! The script that probes a node and changes its mark, on real servers: what it shows, what it
 //! refuses to change, and what servers do with their ids.
 
 mod support;
@@ -38,7 +38,7 @@ fn try_run(server: &Server, script: &str, arguments: [&str; 4]) -> RedisResult<S
     Ok(Seen { changed: changed == 1, role, run, repl, repl2, time_s, mark: mark.first().cloned() })
 }
 
-fn look(server: &Server) -> Seen {
+fn probe(server: &Server) -> Seen {
     try_run(server, ADMIT, ["", "", "", ""]).expect("a server that answers")
 }
 
@@ -72,7 +72,7 @@ fn replicate(replica: &Server, master: &Server) {
 }
 
 #[test]
-fn a_look_shows_the_server_its_time_and_the_mark_and_changes_nothing() {
+fn a_probe_shows_the_server_its_time_and_the_mark_and_changes_nothing() {
     let server = Server::start();
     let time = || -> u64 {
         let (seconds, _): (u64, u64) =
@@ -80,7 +80,7 @@ fn a_look_shows_the_server_its_time_and_the_mark_and_changes_nothing() {
         seconds
     };
     let before = time();
-    let seen = look(&server);
+    let seen = probe(&server);
     let after = time();
     assert_eq!((seen.role.as_str(), seen.mark, seen.changed), ("master", None, false));
     assert_eq!(seen.run, info(&server, "server", "run_id"));
@@ -89,13 +89,13 @@ fn a_look_shows_the_server_its_time_and_the_mark_and_changes_nothing() {
     assert!((before..=after).contains(&seen.time_s), "{before} {} {after}", seen.time_s);
     assert_eq!(server.keys(), Vec::<String>::new());
     server.command(&["SET", KEY, "a mark"]);
-    assert_eq!(look(&server).mark.as_deref(), Some("a mark"));
+    assert_eq!(probe(&server).mark.as_deref(), Some("a mark"));
 }
 
 #[test]
 fn a_change_names_what_it_replaces() {
     let server = Server::start();
-    let seen = look(&server);
+    let seen = probe(&server);
     let refused = |old: &str, new: &str, now: Option<&str>| {
         let after = change(&server, &seen, old, new);
         assert!(!after.changed, "\"{old}\" is not what was there");
@@ -118,7 +118,7 @@ fn a_change_names_what_it_replaces() {
 #[test]
 fn a_change_is_for_the_very_server_that_was_seen() {
     let server = Server::start();
-    let seen = look(&server);
+    let seen = probe(&server);
     let other = "x".repeat(40);
     let changed = |run: &str, repl: &str| {
         try_run(&server, ADMIT, ["", "one", run, repl]).expect("a server that answers").changed
@@ -133,7 +133,7 @@ fn a_change_is_for_the_very_server_that_was_seen() {
 #[test]
 fn what_is_no_mark_is_shown_and_left_alone() {
     let server = Server::start();
-    let seen = look(&server);
+    let seen = probe(&server);
     server.command(&["RPUSH", KEY, "data"]);
     for old in ["", "list"] {
         let after = change(&server, &seen, old, "one");
@@ -141,22 +141,22 @@ fn what_is_no_mark_is_shown_and_left_alone() {
     }
     assert_eq!(server.command(&["LLEN", KEY]), Value::Int(1));
     server.command(&["SET", KEY, &"m".repeat(100_000)]);
-    assert_eq!(look(&server).mark.map(|mark| mark.len()), Some(512), "as much as ours can have");
+    assert_eq!(probe(&server).mark.map(|mark| mark.len()), Some(512), "as much as ours can have");
 }
 
 #[test]
 fn a_server_that_comes_back_has_another_run_id_with_its_data_or_without() {
     let mut server = Server::start_with(&["--appendonly", "yes", "--appendfsync", "always"]);
-    let seen = look(&server);
+    let seen = probe(&server);
     assert!(change(&server, &seen, "", "one").changed);
     server.restart_with_data();
-    let with_data = look(&server);
+    let with_data = probe(&server);
     assert_eq!(with_data.mark.as_deref(), Some("one"));
     assert_ne!(with_data.run, seen.run);
     assert_eq!(with_data.repl2, NONE, "a restart looks like no promotion");
     assert!(!change(&server, &seen, "one", "two").changed, "decided on before the restart");
     server.restart_empty();
-    let without = look(&server);
+    let without = probe(&server);
     assert_eq!(without.mark, None);
     assert_ne!(without.run, with_data.run);
 }
@@ -164,10 +164,10 @@ fn a_server_that_comes_back_has_another_run_id_with_its_data_or_without() {
 #[test]
 fn a_flush_takes_the_mark_and_leaves_the_ids() {
     let server = Server::start();
-    let seen = look(&server);
+    let seen = probe(&server);
     assert!(change(&server, &seen, "", "one").changed);
     server.command(&["FLUSHALL"]);
-    let flushed = look(&server);
+    let flushed = probe(&server);
     assert_eq!((flushed.mark, flushed.run, flushed.repl), (None, seen.run, seen.repl));
 }
 
@@ -176,25 +176,25 @@ fn the_replication_id_changes_with_the_first_replica_and_after_the_last() {
     let master = prompt();
     master.command(&["CONFIG", "SET", "repl-backlog-ttl", "1"]);
     let replica = Server::start();
-    let alone = look(&master);
+    let alone = probe(&master);
     assert!(change(&master, &alone, "", "one").changed);
     replicate(&replica, &master);
-    let with_replica = look(&master);
+    let with_replica = probe(&master);
     assert_ne!(with_replica.repl, alone.repl);
     assert_eq!((&with_replica.run, with_replica.repl2.as_str()), (&alone.run, NONE));
     assert!(!change(&master, &alone, "one", "two").changed, "decided on before it came");
     replica.command(&["REPLICAOF", "NO", "ONE"]);
-    wait_until("another replication id", LIMIT, || look(&master).repl != with_replica.repl);
-    assert_eq!(look(&master).repl2, NONE);
+    wait_until("another replication id", LIMIT, || probe(&master).repl != with_replica.repl);
+    assert_eq!(probe(&master).repl2, NONE);
 }
 
 #[test]
 fn a_replica_shows_its_masters_mark_and_changes_nothing() {
     let (master, replica) = (prompt(), prompt());
-    let seen = look(&master);
+    let seen = probe(&master);
     assert!(change(&master, &seen, "", "one").changed);
     replicate(&replica, &master);
-    let copy = look(&replica);
+    let copy = probe(&replica);
     assert_eq!((copy.role.as_str(), copy.mark.as_deref()), ("slave", Some("one")));
     assert_ne!(copy.run, seen.run, "each server has its own");
     for read_only in ["yes", "no"] {
@@ -207,12 +207,12 @@ fn a_replica_shows_its_masters_mark_and_changes_nothing() {
 #[test]
 fn a_promoted_server_names_the_id_that_it_had_as_a_replica() {
     let (first, second) = (prompt(), prompt());
-    let seen = look(&first);
+    let seen = probe(&first);
     assert!(change(&first, &seen, "", "one").changed);
     replicate(&second, &first);
-    let as_replica = look(&second);
+    let as_replica = probe(&second);
     second.command(&["REPLICAOF", "NO", "ONE"]);
-    let promoted = look(&second);
+    let promoted = probe(&second);
     assert_eq!((promoted.role.as_str(), promoted.mark.as_deref()), ("master", Some("one")));
     assert_eq!(promoted.repl2, as_replica.repl);
     assert_ne!(promoted.repl, as_replica.repl);
@@ -221,19 +221,19 @@ fn a_promoted_server_names_the_id_that_it_had_as_a_replica() {
     // And back: the first one never stopped, and has its own mark again, by way of the second.
     replicate(&first, &second);
     first.command(&["REPLICAOF", "NO", "ONE"]);
-    let back = look(&first);
+    let back = probe(&first);
     assert_eq!((&back.run, back.mark.as_deref()), (&seen.run, Some("one")));
     assert_ne!(back.repl, seen.repl);
     assert_ne!(back.repl2, NONE, "that is how to tell");
 }
 
 #[test]
-fn a_server_out_of_memory_can_be_looked_at_and_put_into_quarantine() {
+fn a_server_out_of_memory_can_be_probed_and_put_into_quarantine() {
     let server = Server::start();
-    let seen = look(&server);
+    let seen = probe(&server);
     assert!(change(&server, &seen, "", "one").changed);
     server.command(&["CONFIG", "SET", "maxmemory", "1"]);
-    assert_eq!(look(&server).mark.as_deref(), Some("one"));
+    assert_eq!(probe(&server).mark.as_deref(), Some("one"));
     let deletes = "redis.call('DEL', KEYS[1])";
     assert!(ADMIT.contains(deletes));
     let without = ADMIT.replace(deletes, "");
@@ -254,7 +254,7 @@ fn a_cluster_is_recognised() {
     wait_until("the cluster to serve the slot", LIMIT, || {
         server.try_command(&[b"GET", KEY.as_bytes()]).is_ok()
     });
-    let seen = look(&server);
+    let seen = probe(&server);
     assert_eq!(seen.role, "cluster");
     assert!(!change(&server, &seen, "", "one").changed);
 }
@@ -270,7 +270,7 @@ fn the_documented_permissions_are_enough() {
     let mut connection = client.and_then(|client| client.get_connection()).expect("a login");
     let mut call = redis::cmd("EVAL");
     call.arg(ADMIT).arg(1).arg(KEY).arg("").arg("one");
-    let seen = look(&server);
+    let seen = probe(&server);
     let reply: Value = call.arg(&seen.run).arg(&seen.repl).query(&mut connection).expect("allowed");
     assert!(matches!(reply, Value::Array(fields) if fields.first() == Some(&Value::Int(1))));
     server.command(&["ACL", "SETUSER", "locker", "-get"]);
@@ -284,11 +284,11 @@ fn the_documented_permissions_are_enough() {
 #[test]
 fn without_any_of_its_conditions_the_script_overwrites_what_it_must_not() {
     let (master, replica) = (prompt(), prompt());
-    let seen = look(&master);
+    let seen = probe(&master);
     assert!(change(&master, &seen, "", "one").changed);
     replicate(&replica, &master);
     replica.command(&["CONFIG", "SET", "replica-read-only", "no"]);
-    let (seen, copy) = (look(&master), look(&replica));
+    let (seen, copy) = (probe(&master), probe(&replica));
     let other = "x".repeat(40);
     for (condition, server, [old, run, repl]) in [
         ("mark == (ARGV[1] ~= '' and ARGV[1])", &master, ["two", &seen.run, &seen.repl]),

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use quorlock::{Builder, ErrorKind, Quorlock};
 use support::clients::admitted;
-use support::fake::{self, is_look};
+use support::fake::{self, is_probe};
 use support::{Servers, wait_until};
 
 /// Never to be waited for.
@@ -79,7 +79,7 @@ fn liar(seed: u64) -> String {
         }
         let honest = match fake::handshake("7.0.15", words) {
             Some(answer) => Some(answer),
-            None if is_look(words) => {
+            None if is_probe(words) => {
                 let keeps = !words[5].is_empty() && chance.below(4) > 0;
                 Some(fake::admit(&kept(&known.0, keeps.then_some(&words[5]))))
             }
@@ -228,7 +228,7 @@ fn scripted(reply: impl Fn(usize) -> &'static str + Clone + Send + 'static) -> S
         }
         let answer = match fake::handshake("7.0.15", words) {
             Some(answer) => answer,
-            None if is_look(words) => {
+            None if is_probe(words) => {
                 let new = Some(&words[5]).filter(|new| !new.is_empty());
                 fake::admit(&kept(&mark, new))
             }
@@ -315,12 +315,12 @@ fn one_server_does_not_keep_waiters_from_locks_that_are_free() {
 /// A server of which there is always something to do has it done as often as a server needs, and not as
 /// often as the network allows.
 #[test]
-fn no_server_is_looked_at_without_end() {
+fn no_server_is_probed_without_end() {
     // It says each time that its clock was set forward; or that its mark is gone, whatever was written.
     for jumps in [true, false] {
         let servers = Servers::start(2);
-        let (looks, mark) = (Arc::new(AtomicUsize::new(0)), Arc::new(Mutex::new(String::new())));
-        let counted = looks.clone();
+        let (probes, mark) = (Arc::new(AtomicUsize::new(0)), Arc::new(Mutex::new(String::new())));
+        let counted = probes.clone();
         let restless = fake::serve(move |words, writer| {
             let seconds = 1_700_000_000 + 10 * counted.load(Ordering::SeqCst);
             let answer = match fake::handshake("7.0.15", words) {
@@ -328,12 +328,12 @@ fn no_server_is_looked_at_without_end() {
                     format!("*2\r\n$10\r\n{seconds}\r\n$1\r\n0\r\n").into_bytes()
                 }
                 Some(answer) => answer,
-                None if is_look(words) => {
+                None if is_probe(words) => {
                     counted.fetch_add(1, Ordering::SeqCst);
                     let new = Some(&words[5]).filter(|new| !new.is_empty() && jumps);
-                    let look = String::from_utf8(fake::admit(&kept(&mark, new))).expect("text");
+                    let probe = String::from_utf8(fake::admit(&kept(&mark, new))).expect("text");
                     let seconds = if jumps { seconds } else { 1_700_000_000 };
-                    look.replace("1700000000", &seconds.to_string()).into_bytes()
+                    probe.replace("1700000000", &seconds.to_string()).into_bytes()
                 }
                 None => b":0\r\n".to_vec(),
             };
@@ -342,13 +342,13 @@ fn no_server_is_looked_at_without_end() {
         let urls = [restless].into_iter().chain(servers.urls()).collect();
         let locks = admitted_but_one(builder(urls));
         let script_calls = || servers.iter().map(|server| server.script_calls()).sum::<u64>();
-        let (before, calls) = (looks.load(Ordering::SeqCst), script_calls());
+        let (before, calls) = (probes.load(Ordering::SeqCst), script_calls());
         let start = Instant::now();
         thread::sleep(Duration::from_secs(2));
         let seconds = start.elapsed().as_secs_f64();
-        let a_second = (looks.load(Ordering::SeqCst) - before) as f64 / seconds;
+        let a_second = (probes.load(Ordering::SeqCst) - before) as f64 / seconds;
         let of_others = (script_calls() - calls) as f64 / seconds;
-        assert!(a_second < 300.0, "jumps: {jumps}: {a_second:.0} looks a second");
+        assert!(a_second < 300.0, "jumps: {jumps}: {a_second:.0} probes a second");
         assert!(of_others < 1_000.0, "jumps: {jumps}: {of_others:.0} a second at the others");
         drop(locks.lock("orders/42").expect("two of three"));
     }
@@ -374,7 +374,7 @@ fn a_server_that_names_another_configuration_is_named() {
     });
     let urls: Vec<_> = [foreign.clone()].into_iter().chain(servers.urls()).collect();
     let locks = builder(urls).build().expect("valid settings");
-    wait_until("it is looked at", LIMIT, || {
+    wait_until("it is probed", LIMIT, || {
         locks.try_lock("orders/42").is_err_and(|error| {
             let faults = error.node_faults();
             error.kind() == ErrorKind::Config && faults.len() == 1 && faults[0].node() == foreign

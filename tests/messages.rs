@@ -218,7 +218,7 @@ fn servers_that_only_look_like_redis() {
     for_good("EVAL is switched off", &client([mute.url()]), &["runs no Lua scripts", "EVAL"]);
     let valkey =
         fake::redis("7.2.4", |_| b"-ERR Could not find scripting engine 'lua'\r\n".to_vec());
-    // The fake answers looks, which are scripts as well, so it is asked for a lock.
+    // The fake answers probes, which are scripts as well, so it is asked for a lock.
     let error = client([valkey]).lock("orders/42").expect_err("it runs no scripts");
     told("a Valkey without Lua", &error, ErrorKind::Config, &["runs no Lua scripts", "EVAL"]);
 

@@ -17,7 +17,7 @@ use support::clients::requests;
 use support::proxy::Proxy;
 use support::{Server, Servers, wait_until};
 
-/// Longer than anything takes on a busy machine, and shorter than the pause of [`rare_looks`].
+/// Longer than anything takes on a busy machine, and shorter than the pause of [`polls_rarely`].
 const LONG: Duration = Duration::from_secs(35);
 
 fn builder(urls: impl IntoIterator<Item = String>) -> Builder {
@@ -34,7 +34,7 @@ fn client(servers: &[Server]) -> Quorlock {
 }
 
 /// A client that looks by itself only every 45 s or more, once it is listening.
-fn rare_looks(urls: impl IntoIterator<Item = String>) -> Quorlock {
+fn polls_rarely(urls: impl IntoIterator<Item = String>) -> Quorlock {
     rarely(builder(urls)).build().expect("valid settings")
 }
 
@@ -76,7 +76,7 @@ fn hand_over(guard: Guard, name: &str, waiter: &Quorlock, nodes: &[usize]) -> Gu
 fn a_lock_that_is_given_back_goes_to_a_waiter_at_once() {
     for n in [1, 2, 3, 5] {
         let servers = Servers::start(n);
-        let (one, other) = (rare_looks(servers.urls()), rare_looks(servers.urls()));
+        let (one, other) = (polls_rarely(servers.urls()), polls_rarely(servers.urls()));
         let all: Vec<_> = (0..n).collect();
         let mut guard = one.lock("orders/42").expect("it is free");
         for _ in 0..5 {
@@ -112,7 +112,7 @@ fn by_drop_as_well_and_in_one_process() {
 fn from_thread_to_thread_of_one_client() {
     let servers = Servers::start(3);
     let locks = rarely(builder(servers.urls())).local_queue(false).build().expect("valid settings");
-    let other = rare_looks(servers.urls());
+    let other = polls_rarely(servers.urls());
     let first = other.lock("orders/42").expect("it is free");
     let mut guard = hand_over(first, "orders/42", &locks, &[0, 1, 2]);
     for _ in 0..10 {
@@ -229,7 +229,7 @@ fn a_node_that_is_not_heard_is_not_asked_alone() {
 #[test]
 fn a_dead_and_a_hung_node_are_not_missed() {
     let mut servers = Servers::start(5);
-    let (one, other) = (rare_looks(servers.urls()), rare_looks(servers.urls()));
+    let (one, other) = (polls_rarely(servers.urls()), polls_rarely(servers.urls()));
     let guard = one.lock("orders/42").expect("it is free");
     servers[1].kill();
     servers[3].pause();
@@ -247,7 +247,7 @@ fn a_lock_that_ends_by_its_time_is_found_by_its_time() {
     for server in servers.iter() {
         server.command(&["SET", "quorlock:orders/42", "somebody else's", "PX", "1500"]);
     }
-    let locks = rare_looks(servers.urls());
+    let locks = polls_rarely(servers.urls());
     let guard = locks.try_lock_for("orders/42", LONG).expect("three nodes");
     guard.expect("it has ended").unlock().expect("it is ours");
 }
@@ -256,7 +256,7 @@ fn a_lock_that_ends_by_its_time_is_found_by_its_time() {
 #[test]
 fn a_connection_that_is_killed_costs_nothing() {
     let servers = Servers::start(3);
-    let (holder, waiter) = (client(&servers), rare_looks(servers.urls()));
+    let (holder, waiter) = (client(&servers), polls_rarely(servers.urls()));
     for _ in 0..5 {
         let guard = holder.lock("orders/42").expect("it is free");
         thread::scope(|scope| {
@@ -351,7 +351,7 @@ fn the_documented_permissions_are_enough() {
     let servers = Servers::start(3);
     let commands = ["+publish", "+subscribe", "+unsubscribe"];
     let urls = limited(&servers, &commands, &["&{quorlock:*"]);
-    let [one, other] = [(); 2].map(|()| rare_looks(urls.clone()));
+    let [one, other] = [(); 2].map(|()| polls_rarely(urls.clone()));
     let guard = one.lock("orders/42").expect("it is free");
     hand_over(guard, "orders/42", &other, &[0, 1, 2]).unlock().expect("it was ours");
 }
@@ -360,7 +360,7 @@ fn the_documented_permissions_are_enough() {
 fn hundreds_of_waiters_share_one_connection_a_node_that_ends_when_nobody_waits() {
     const NAMES: usize = 300;
     let servers = Servers::start(3);
-    let (holder, waiter) = (client(&servers), rare_looks(servers.urls()));
+    let (holder, waiter) = (client(&servers), polls_rarely(servers.urls()));
     assert!(servers.iter().all(|server| listeners(server) == 0));
     let name = |i: usize| format!("orders/{i}");
     let guards: BTreeMap<_, _> =
@@ -394,7 +394,7 @@ fn the_end_of_a_client_ends_its_connections() {
     let servers = Servers::start(3);
     let holder = client(&servers);
     let guard = holder.lock("orders/42").expect("it is free");
-    let waiter = rare_looks(servers.urls());
+    let waiter = polls_rarely(servers.urls());
     thread::scope(|scope| {
         let waiting = scope.spawn(|| waiter.try_lock_for("orders/42", LONG));
         wait_listening(&waiter, &[0, 1, 2], 1);

@@ -17,7 +17,7 @@
 --     mark           {value}, as it is now, or {} if there is none; {type} for what is no string
 --
 -- All of it is one step: nobody can restart, flush or promote the server, or change the mark, between
--- the look and the change. Running it again changes nothing: the mark is another one by then.
+-- the probe and the change. Running it again changes nothing: the mark is another one by then.
 
 local server = redis.call('INFO', 'server')
 local replication = redis.call('INFO', 'replication')

@@ -94,7 +94,7 @@ impl Settings {
     }
 
     /// How long the end of a client or of the process may wait for releases to be answered: until a
-    /// worker that waits for a silent node gives up and sends its last words.
+    /// worker that waits for a silent node gives up and sends its final releases.
     pub(crate) fn flush_timeout(&self) -> Duration {
         self.node_timeout.saturating_add(GRACE * 3)
     }

@@ -112,9 +112,9 @@ impl Acquisition {
         }
     }
 
-    /// Whether the next attempt is to ask one node alone at first: see [`begins_with`](Self::begins_with).
-    pub(crate) fn begins_alone(&self) -> bool {
-        self.contention.begins_alone()
+    /// Whether the next attempt is to ask one node alone at first: see [`preferred_node`](Self::preferred_node).
+    pub(crate) fn prefers_one(&self) -> bool {
+        self.contention.prefers_one()
     }
 
     /// See [`Contention::is_contended`].
@@ -124,13 +124,13 @@ impl Acquisition {
 
     /// Whom the next attempt asks alone at first, and until when: of those that it may rely on
     /// (`relies_on`), the first in the lock's `order`. `None`: it asks all at once.
-    pub(crate) fn begins_with(
+    pub(crate) fn preferred_node(
         &self,
         order: &[usize],
         relies_on: impl Fn(usize) -> bool,
         now: Time,
     ) -> Option<(usize, Time)> {
-        let node = self.contention.begins_with(order, relies_on)?;
+        let node = self.contention.preferred_node(order, relies_on)?;
         Some((node, now.after(self.contention.patience())))
     }
 
@@ -138,7 +138,7 @@ impl Acquisition {
     /// follows; a release of the lock would be told by enough nodes (`covered`), or not.
     pub(crate) fn tried(&mut self, attempt: &Attempt, now: Time, covered: bool) {
         self.contention.tried(attempt.is_split(), now.since(attempt.started()), covered);
-        self.contention.ended_alone(attempt.alone().is_some());
+        self.contention.ended_at_preferred(attempt.preferred().is_some());
     }
 
     /// The wait begins: see [`Contention::expects`].
@@ -146,7 +146,7 @@ impl Acquisition {
         self.contention.expects(others);
     }
 
-    /// The wait, which was to last until `until`, has ended early, by `cue`: when to make the next attempt.
+    /// The wait, which was to last until `until`, has ended early, by `wake_reason`: when to make the next attempt.
     pub(crate) fn woken(
         &mut self,
         wake_reason: WakeReason,
@@ -238,10 +238,10 @@ impl Acquisition {
         Step::Wait(now.after(pause).min(until))
     }
 
-    /// The wait that [`Step::Wait`] asked for is over, or one that a cue has ended early (`by_cue`).
+    /// The wait that [`Step::Wait`] asked for is over, or one that a wake-up has ended early (`woken`).
     /// `None`: make another attempt.
-    pub(crate) fn waited(&mut self, now: Time, by_cue: bool) -> Option<Outcome> {
-        if !by_cue {
+    pub(crate) fn waited(&mut self, now: Time, woken: bool) -> Option<Outcome> {
+        if !woken {
             self.contention.slept();
         }
         match self.policy.patience {

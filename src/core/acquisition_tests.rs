@@ -37,8 +37,8 @@ fn one_try_asks_all_nodes_at_once_whatever_is_known_of_others() {
     for (patience, first) in [(Patience::Once, None), (Patience::Forever, Some((1, at(20))))] {
         let mut acquisition = acquisition(patience);
         acquisition.is_contended();
-        assert_eq!(acquisition.begins_alone(), first.is_some());
-        assert_eq!(acquisition.begins_with(&[1, 0, 2], |_| true, at(0)), first);
+        assert_eq!(acquisition.prefers_one(), first.is_some());
+        assert_eq!(acquisition.preferred_node(&[1, 0, 2], |_| true, at(0)), first);
     }
 }
 

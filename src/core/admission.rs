@@ -36,8 +36,8 @@ use node::{Knowledge, Seen};
 use probe::Judgement;
 pub(crate) use probe::{Forgot, Probe, Role};
 
-/// How long after a look at a node that does not grant to look again.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// How long after a probe of a node that does not grant to probe it again.
+const PROBE_AGAIN: Duration = Duration::from_secs(1);
 
 /// A change of a node's mark. The node makes it only if nothing of what it was decided on is other
 /// than it was then: the mark, the run id, the replication id, the role.
@@ -82,7 +82,7 @@ pub(crate) enum Grants<'a> {
 /// What is known of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NodeState {
-    /// It has not been looked at since it was reached last, or has to be looked at again.
+    /// It has not been probed since it was reached last, or has to be probed again.
     Unknown,
     Admitted,
     /// It may have forgotten locks; if this client has seen why, it is told.
@@ -130,7 +130,7 @@ impl Admission {
         }
     }
 
-    /// The node has answered a look.
+    /// The node has answered a probe.
     pub(crate) fn probed(&mut self, node: usize, probe: Probe, now: Time) {
         let clock = probe.clock;
         self.nodes[node].probed(probe, now);
@@ -144,7 +144,7 @@ impl Admission {
     }
 
     /// The node does not take `mark` for its own any more (`None`: it has said that it is no master,
-    /// or has forgotten what it must know). It has to be looked at, unless that has happened since.
+    /// or has forgotten what it must know). It has to be probed, unless that has happened since.
     pub(crate) fn doubt(&mut self, node: usize, mark: Option<&str>) {
         let known = self.nodes[node].seen.as_ref().and_then(|seen| seen.probe.mark.as_deref());
         if mark.is_none_or(|mark| known == Some(mark)) {
@@ -154,8 +154,8 @@ impl Admission {
 
     /// Somebody who must know says that nothing can be held on this node: if it is in quarantine, that
     /// ends now. Just the quarantine that was seen, and no later one. Whether there is one.
-    pub(crate) fn skip(&mut self, node: usize) -> bool {
-        self.nodes[node].skip_quarantine()
+    pub(crate) fn admit(&mut self, node: usize) -> bool {
+        self.nodes[node].admit_by_order()
     }
 
     /// Until when there is nothing to do about `node`, if it does not change: it has to be probed again then.

@@ -61,7 +61,7 @@ pub(crate) struct Cleanup {
     pub(crate) node: usize,
     /// The node said that our key is there.
     pub(crate) granted: bool,
-    /// A copy of the request is unanswered: it may still run at any later time (a "ghost"), so the
+    /// A copy of the request is unanswered: it may still run at any later time, so the
     /// time at which its key ends is not known.
     pub(crate) in_flight: bool,
     /// Which requests those are.
@@ -85,7 +85,7 @@ pub(crate) struct Attempt {
     expired: bool,
     closed: bool,
     /// The node that is asked alone, while the others are not asked.
-    alone: Option<usize>,
+    preferred: Option<usize>,
     /// The first node can be reached, if it has failed, and says that it can do nothing for now.
     first_says_no: bool,
 }
@@ -113,7 +113,7 @@ impl Attempt {
             confirmed: false,
             expired: false,
             closed: false,
-            alone: None,
+            preferred: None,
             first_says_no: false,
         }
     }
@@ -318,7 +318,7 @@ impl Ballot for Attempt {
     }
 
     fn decided(&self) -> bool {
-        if let Some(node) = self.alone {
+        if let Some(node) = self.preferred {
             return self.slots[node].answer != Answer::Open;
         }
         match self.tally.verdict() {

@@ -31,7 +31,7 @@ const MOST_DOUBTS: u32 = 5;
 
 /// So many attempts in a row may end with the refusal of one node alone; then all are asked. The lock may be free
 /// on the others: that node may keep a key that they do not have, or lie.
-const MOST_ALONE: u32 = 4;
+const MOST_BY_PREFERRED: u32 = 4;
 
 /// How much longer than the last attempt a node may take that is asked alone, and how long at least.
 const PATIENCE: u32 = 4;
@@ -54,11 +54,11 @@ pub(crate) struct Contention {
     seen: u32,
     /// How many of them are for others, who waited before.
     expected: u32,
-    elders_first: bool,
+    earlier_waiters_first: bool,
     /// The next attempt begins with one node.
-    begins_alone: bool,
+    prefers_one: bool,
     /// Attempts in a row that one node alone has refused.
-    refused_alone: u32,
+    refused_by_preferred: u32,
     /// How long the last attempt took.
     took: Duration,
 }
@@ -73,9 +73,9 @@ impl Contention {
             doubted: 0,
             seen: 0,
             expected: 0,
-            elders_first: Mechanism::EldersFirst.is_on(),
-            begins_alone: false,
-            refused_alone: 0,
+            earlier_waiters_first: Mechanism::EarlierWaitersFirst.is_on(),
+            prefers_one: false,
+            refused_by_preferred: 0,
             took: Duration::ZERO,
         }
     }
@@ -84,14 +84,15 @@ impl Contention {
     /// release would be told (`covered`).
     pub(crate) const fn tried(&mut self, split: bool, took: Duration, covered: bool) {
         self.splits = if split { self.splits.saturating_add(1) } else { 0 };
-        self.begins_alone = split;
+        self.prefers_one = split;
         self.took = took;
         self.covered = covered;
     }
 
-    /// That attempt was ended by the refusal of one node, before the others were asked (`alone`), or was not.
-    pub(crate) const fn ended_alone(&mut self, alone: bool) {
-        self.refused_alone = if alone { self.refused_alone.saturating_add(1) } else { 0 };
+    /// That attempt was ended by the refusal of one node, before the others were asked (`by_preferred`), or was not.
+    pub(crate) const fn ended_at_preferred(&mut self, by_preferred: bool) {
+        self.refused_by_preferred =
+            if by_preferred { self.refused_by_preferred.saturating_add(1) } else { 0 };
     }
 
     /// How long to wait, if nothing is told meanwhile, after `tries` of them; `random` is in `0.0..1.0`.
@@ -108,20 +109,20 @@ impl Contention {
 
     /// Others of this process have waited for the lock a moment ago, so it is likely to be held, or wanted.
     pub(crate) const fn is_contended(&mut self) {
-        self.begins_alone = true;
+        self.prefers_one = true;
     }
 
     /// Whether the next attempt is to begin with one node.
-    pub(crate) const fn begins_alone(&self) -> bool {
-        self.ordered && self.begins_alone && self.refused_alone < MOST_ALONE
+    pub(crate) const fn prefers_one(&self) -> bool {
+        self.ordered && self.prefers_one && self.refused_by_preferred < MOST_BY_PREFERRED
     }
 
     /// The wait begins, behind so many `others`: the first of them has the lock, or is about to.
     pub(crate) fn expects(&mut self, others: u32) {
-        self.expected = if self.elders_first { others.saturating_sub(1) } else { 0 };
+        self.expected = if self.earlier_waiters_first { others.saturating_sub(1) } else { 0 };
     }
 
-    /// How long to wait after `cue`, lest everybody who was woken asks at one instant, and again.
+    /// How long to wait after `wake_reason`, so that not all woken callers ask at one instant, and again.
     ///
     /// Whoever had the lock before, and was told then how many others wait, leaves it to them first: it
     /// tries a moment later, the longer the more of them are still to come. If they are gone, that moment
@@ -132,7 +133,7 @@ impl Contention {
             self.woken = self.woken.saturating_add(1);
             return pause;
         }
-        self.begins_alone = true;
+        self.prefers_one = true;
         let part = random.clamp(0.0, 1.0) / 2.0;
         let ahead = self.expected.saturating_sub(self.seen).min(MOST_SLOTS);
         let slot = self.took.clamp(SLOT, LONGEST_SLOT);
@@ -148,7 +149,7 @@ impl Contention {
         turn
     }
 
-    /// The wait has ended with its time, and without a cue.
+    /// The wait has ended with its time, and no wake-up ended it early.
     pub(crate) const fn slept(&mut self) {
         self.woken = 0;
         // Not between the quick tries after a split vote, which may be what that word has led to.
@@ -162,13 +163,13 @@ impl Contention {
     ///
     /// It costs a second round trip. But if many are woken by one release, one node decides among them,
     /// with one request each; asked all at once, the nodes would be shared out so that nobody gets enough.
-    pub(crate) fn begins_with(
+    pub(crate) fn preferred_node(
         &self,
         order: &[usize],
         relies_on: impl Fn(usize) -> bool,
     ) -> Option<usize> {
-        let alone = self.begins_alone() && order.len() > 1;
-        order.iter().copied().find(|node| alone && relies_on(*node))
+        let preferred = self.prefers_one() && order.len() > 1;
+        order.iter().copied().find(|node| preferred && relies_on(*node))
     }
 
     /// How long that node may take before the others are asked all the same: it may have begun to hang.
@@ -213,12 +214,12 @@ mod tests {
         for _ in 0..QUICK_TRIES {
             contention.tried(true, MOMENT, true);
             assert!(contention.pause(BACKOFF, 1, 1.0) <= MOST_SPREAD);
-            assert_eq!(contention.begins_with(&[2, 0, 1], |_| true), Some(2));
+            assert_eq!(contention.preferred_node(&[2, 0, 1], |_| true), Some(2));
         }
         contention.tried(true, MOMENT, true);
         assert_eq!(contention.pause(BACKOFF, 1, 1.0), POLL);
         contention.tried(false, MOMENT, false);
-        assert_eq!(contention.begins_with(&[2, 0, 1], |_| true), None, "it is held, by one");
+        assert_eq!(contention.preferred_node(&[2, 0, 1], |_| true), None, "it is held, by one");
         contention.tried(true, MOMENT, true);
         assert!(contention.pause(BACKOFF, 1, 1.0) <= MOST_SPREAD, "counted anew");
     }
@@ -228,14 +229,14 @@ mod tests {
         let mut contention = contention();
         contention.tried(false, MOMENT, true);
         contention.woken(WakeReason::Listening, 0.5);
-        assert_eq!(contention.begins_with(&[2, 0, 1], |_| true), None, "nothing was released");
+        assert_eq!(contention.preferred_node(&[2, 0, 1], |_| true), None, "nothing was released");
         contention.woken(WakeReason::Released, 0.5);
-        assert_eq!(contention.begins_with(&[2, 0, 1], |node| node != 2), Some(0));
-        assert_eq!(contention.begins_with(&[2, 0, 1], |_| false), None);
-        assert_eq!(contention.begins_with(&[0], |_| true), None, "there are no others");
+        assert_eq!(contention.preferred_node(&[2, 0, 1], |node| node != 2), Some(0));
+        assert_eq!(contention.preferred_node(&[2, 0, 1], |_| false), None);
+        assert_eq!(contention.preferred_node(&[0], |_| true), None, "there are no others");
         let mut all_at_once = Contention::new(false);
         all_at_once.tried(true, MOMENT, true);
-        assert_eq!(all_at_once.begins_with(&[2, 0, 1], |_| true), None);
+        assert_eq!(all_at_once.preferred_node(&[2, 0, 1], |_| true), None);
     }
 
     /// A lock that is free on all other nodes, and whose releases are told all the time.
@@ -244,10 +245,10 @@ mod tests {
         let mut contention = contention();
         let asked_all = (0..20).filter(|_| {
             contention.woken(WakeReason::Perhaps, 0.5);
-            let alone = contention.begins_with(&[2, 0, 1], |_| true).is_some();
+            let preferred = contention.preferred_node(&[2, 0, 1], |_| true).is_some();
             contention.tried(false, MOMENT, true);
-            contention.ended_alone(alone);
-            !alone
+            contention.ended_at_preferred(preferred);
+            !preferred
         });
         assert_eq!(asked_all.count(), 4);
     }
@@ -257,7 +258,7 @@ mod tests {
     fn rounds() -> Option<usize> {
         let mut contenders = [(); 3].map(|()| Contention::new(true));
         (1..=10).find(|_| {
-            let first = contenders.each_ref().map(|one| one.begins_with(&[0, 1, 2], |_| true));
+            let first = contenders.each_ref().map(|one| one.preferred_node(&[0, 1, 2], |_| true));
             // Who comes to a node first, of those that ask it at once, is granted.
             let nearest = |node: usize, asks: &dyn Fn(usize) -> bool| {
                 (0..3).map(|i| (node + i) % 3).find(|contender| asks(*contender))
@@ -325,7 +326,7 @@ mod tests {
         let mut contention = contention();
         let pauses = [(); 7].map(|()| contention.woken(WakeReason::Perhaps, 0.0));
         assert_eq!(pauses, [5, 10, 20, 40, 80, 160, 160].map(Duration::from_millis));
-        assert_eq!(contention.begins_with(&[2, 0, 1], |_| true), Some(2));
+        assert_eq!(contention.preferred_node(&[2, 0, 1], |_| true), Some(2));
         contention.woken(WakeReason::Released, 0.0);
         assert_eq!(
             contention.woken(WakeReason::Perhaps, 1.0),
@@ -373,7 +374,7 @@ mod tests {
     fn without_elders_first_somebody_waits_for_ever_so_long() {
         let most = longest_wait();
         assert!(most < 25, "{most}");
-        let without = without(&[Mechanism::EldersFirst], longest_wait);
+        let without = without(&[Mechanism::EarlierWaitersFirst], longest_wait);
         assert!(without > 50, "{without}");
     }
 }

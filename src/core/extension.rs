@@ -196,13 +196,13 @@ impl Extension {
             Basis::Majority if self.missing.verdict() == Verdict::Won => Renewed::Gone,
             // Silence is never counted as "gone".
             Basis::Majority => Renewed::Unknown,
-            Basis::FirstNode => self.result_alone(until),
+            Basis::FirstNode => self.result_on_first(until),
         }
     }
 
     /// The lock rests on the first node, and on nobody else having it elsewhere. The other nodes are
     /// repaired meanwhile; once a majority of them confirms, it rests on that.
-    fn result_alone(&self, until: Time) -> Renewed {
+    fn result_on_first(&self, until: Time) -> Renewed {
         let counted = self.heard.iter().zip(&self.moved).filter(|(_, moved)| !**moved);
         let others = counted.filter(|(heard, _)| **heard == Heard::NotOurs).count();
         match self.heard[0] {

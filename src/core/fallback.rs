@@ -125,7 +125,7 @@ impl QuorumHealth {
                     // mends it shall hear of it, rather than get weaker locks without a word.
                     by_majority(conclusion, Quorum::Failing)
                 } else {
-                    let conclusion = attempt.conclude_alone(now);
+                    let conclusion = attempt.conclude_on_first(now);
                     let basis = match conclusion {
                         Conclusion::Unreachable => Basis::Majority,
                         _ => Basis::FirstNode,
@@ -141,7 +141,7 @@ impl QuorumHealth {
                 by_majority(conclusion, if failing { Quorum::Failing } else { Quorum::Missed })
             }
             // One node's word says nothing about the others.
-            _ if attempt.alone().is_some() => by_majority(conclusion, Quorum::Untold),
+            _ if attempt.preferred().is_some() => by_majority(conclusion, Quorum::Untold),
             _ => by_majority(conclusion, Quorum::Reached),
         }
     }

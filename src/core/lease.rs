@@ -16,7 +16,7 @@ pub enum LossReason {
     KeysGone,
     /// It was held for as long as `max_hold` allows.
     MaxHold,
-    /// The clocks of most nodes went on further than our own: this machine has stood still, as a virtual
+    /// The clocks of most nodes went on further than our own: this machine was suspended, as a virtual
     /// machine does that is suspended, or those clocks were set. The time of the lock may be over, and
     /// our own clock does not show it.
     ClockStoodStill,
@@ -168,7 +168,7 @@ impl Lease {
         }
     }
 
-    /// Our own clock has stood still, so nobody knows what is left of the validity.
+    /// This machine was suspended, so nobody knows what is left of the validity.
     pub(crate) fn suspended(&mut self) {
         if !matches!(self.state, State::Lost(_)) {
             self.state = State::Lost(LossReason::ClockStoodStill);

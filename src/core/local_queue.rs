@@ -24,7 +24,7 @@ const SHORT_TURN: Duration = Duration::from_millis(2);
 const PAUSE: Duration = Duration::from_millis(4);
 
 /// How often a waiter looks for itself whether it has to do something, should nobody tell it.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
+const CHECK_AGAIN: Duration = Duration::from_secs(1);
 
 /// A place in a line, and the lease that was won from there. Never the same twice in one process.
 pub(crate) type QueueTicket = u64;
@@ -150,12 +150,12 @@ impl<W> LocalQueue<W> {
         let Some(waiter) = self.waiter(ticket) else { return Turn::Held };
         let wait_until = match held_until.filter(|until| now < *until) {
             // The first one looks whether the lease is over: that must not depend on anybody.
-            Some(until) => Some(if first { until } else { now.after(LOOK_AGAIN) }),
+            Some(until) => Some(if first { until } else { now.after(CHECK_AGAIN) }),
             None => match word {
                 Word::Trouble => None,
                 Word::Nothing if waiter.once => None,
                 Word::Nothing | Word::Held if first => away_until,
-                Word::Nothing | Word::Held => Some(now.after(LOOK_AGAIN)),
+                Word::Nothing | Word::Held => Some(now.after(CHECK_AGAIN)),
             },
         };
         match wait_until {
@@ -168,7 +168,7 @@ impl<W> LocalQueue<W> {
                 if waiter.doing == Doing::Asking {
                     waiter.doing = Doing::Waiting;
                 }
-                Turn::Wait(until.min(now.after(LOOK_AGAIN)))
+                Turn::Wait(until.min(now.after(CHECK_AGAIN)))
             }
         }
     }
@@ -201,7 +201,7 @@ impl<W> LocalQueue<W> {
         self.away_until = None;
     }
 
-    /// The holder gives that lease back. Whom it is handed to instead, and the how-manieth that is;
+    /// The holder gives that lease back. Returns the waiter that gets it instead, and the sequence number of that hand-over;
     /// `None`: nobody, so it has to be given back to the nodes.
     ///
     /// Where `others_wait` elsewhere, each of those in line has it once. Who comes later comes after them.

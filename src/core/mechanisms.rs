@@ -99,7 +99,7 @@ pub(crate) enum Mechanism {
     /// Who waits tries once more when the nodes are listened to.
     TryOnceSubscribed,
     /// Who was refused by one node alone tries again when that one tells of a release.
-    HeedsWhoRefused,
+    HeedsPreferredNode,
     /// Who waits is woken when a majority of the nodes is free, not by the first message.
     WakeByMajority,
     /// After a split vote one node is asked first, and the others with its grant.
@@ -107,7 +107,7 @@ pub(crate) enum Mechanism {
     /// Who gives a lock back for which others wait leaves it to them.
     GivesWay,
     /// Who has waited for longer goes before who has not, where many are told of a release.
-    EldersFirst,
+    EarlierWaitersFirst,
 }
 
 impl Mechanism {

@@ -1,7 +1,7 @@
 //! The rules of the protocol, as pure state machines.
 //!
 //! No clock, no thread, no I/O and no Redis in here: time, votes and random numbers come in as
-//! arguments, verdicts and duties come out. Everything outside this folder only carries them, so
+//! arguments, verdicts and clean-ups come out. Everything outside this folder only carries them, so
 //! that a simulator drives the very code that ships.
 
 mod acquisition;

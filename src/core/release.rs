@@ -56,7 +56,7 @@ pub(crate) struct Release {
 }
 
 impl Release {
-    /// A release after which the nodes in `duties` hold no key of ours; the others hold none.
+    /// A release after which the nodes in `cleanups` hold no key of ours; the others hold none.
     pub(crate) fn new(nodes: usize, cleanups: &[Cleanup], basis: Basis) -> Self {
         let mut slots = vec![Slot::default(); nodes];
         for cleanup in cleanups {
@@ -142,7 +142,7 @@ mod tests {
     use super::super::without;
     use super::*;
 
-    fn release_of(granted: &[usize], ghosts: &[usize]) -> Release {
+    fn release_of(granted: &[usize], in_flight: &[usize]) -> Release {
         let cleanup = |granted| {
             move |&node: &usize| Cleanup {
                 node,
@@ -152,7 +152,7 @@ mod tests {
             }
         };
         let cleanups: Vec<_> =
-            granted.iter().map(cleanup(true)).chain(ghosts.iter().map(cleanup(false))).collect();
+            granted.iter().map(cleanup(true)).chain(in_flight.iter().map(cleanup(false))).collect();
         Release::new(5, &cleanups, Basis::Majority)
     }
 

@@ -26,7 +26,7 @@ struct Heard {
     told: bool,
     /// It told of the release that was left to others.
     left: bool,
-    /// It told so before that attempt, which did not ask it.
+    /// The node announced a release before this attempt, and the attempt did not ask it.
     hinted: bool,
     /// It granted the last attempt, which has been given back since.
     granted: bool,
@@ -42,18 +42,18 @@ pub(crate) struct ReleaseTracker {
     /// A subscription was lost and is there again.
     resubscribed: bool,
     /// The last attempt was refused by that node alone, and it is not settled when to make the next one.
-    alone: Option<usize>,
+    preferred: Option<usize>,
 }
 
 impl ReleaseTracker {
     pub(crate) fn new(nodes: usize) -> Self {
-        Self { nodes: vec![Heard::default(); nodes], resubscribed: false, alone: None }
+        Self { nodes: vec![Heard::default(); nodes], resubscribed: false, preferred: None }
     }
 
     /// An attempt is about to be made. What is told from now on may be news to it.
     pub(crate) fn attempt_begins(&mut self) {
         self.resubscribed = false;
-        self.alone = None;
+        self.preferred = None;
         for node in &mut self.nodes {
             node.covered = node.listening;
             node.hinted = std::mem::take(&mut node.told) | std::mem::take(&mut node.left);
@@ -64,30 +64,30 @@ impl ReleaseTracker {
     /// It was in vain, and is given back on those nodes that had granted it. It may have asked one node
     /// only.
     pub(crate) fn attempt_ended(&mut self, attempt: &Attempt) {
-        self.alone = attempt.alone();
+        self.preferred = attempt.preferred();
         for (i, node) in self.nodes.iter_mut().enumerate() {
             node.granted = attempt.is_granted_by(i);
-            node.hinted &= self.alone.is_some_and(|alone| alone != i);
+            node.hinted &= self.preferred.is_some_and(|preferred| preferred != i);
         }
     }
 
     /// The release that was told is left to others: the next one is to be told anew. If they do not come,
     /// and the next attempt finds that it has not reached one node yet, it still holds.
     fn lets_others(&mut self) {
-        self.alone = None;
+        self.preferred = None;
         for node in &mut self.nodes {
             node.left = std::mem::take(&mut node.told) | std::mem::take(&mut node.hinted);
         }
     }
 
-    /// There will be an attempt in a moment because of `cue`, or at another one before.
+    /// There will soon be an attempt because of `wake_reason`, or earlier for another reason.
     pub(crate) fn waits_after(&mut self, wake_reason: WakeReason) {
         match wake_reason {
             // It is the turn of others, who waited for longer. If nobody gives it back until then, perhaps
             // there is nobody.
             WakeReason::Released => self.lets_others(),
             WakeReason::Perhaps => {
-                self.alone = None;
+                self.preferred = None;
                 for node in &mut self.nodes {
                     node.told |= std::mem::take(&mut node.hinted);
                 }
@@ -134,10 +134,10 @@ impl ReleaseTracker {
         let needed = if Mechanism::WakeByMajority.is_on() { self.needed() } else { 1 };
         // Who was told by the others, and came too early to the node that is asked first.
         let hinted = self.count(|node| node.told || node.hinted);
-        let answered = self.alone.is_some_and(|alone| self.nodes[alone].told);
+        let answered = self.preferred.is_some_and(|preferred| self.nodes[preferred].told);
         let listening = self.count(|node| node.listening) >= self.needed();
         let resubscribed = self.resubscribed && Mechanism::TryOnceSubscribed.is_on();
-        let perhaps = answered && Mechanism::HeedsWhoRefused.is_on();
+        let perhaps = answered && Mechanism::HeedsPreferredNode.is_on();
         if answered && hinted >= needed || told > 0 && free >= needed {
             Some(WakeReason::Released)
         } else if resubscribed || listening && !self.is_covered() {
@@ -158,8 +158,8 @@ impl ReleaseTracker {
     /// Whether a release that lets somebody in is told by enough nodes, so that there is no need to look
     /// often. Whoever was refused by one node alone relies on that one's word.
     pub(crate) fn is_covered(&self) -> bool {
-        let heeded = self.alone.filter(|_| Mechanism::HeedsWhoRefused.is_on());
-        heeded.is_none_or(|alone| self.nodes[alone].covered)
+        let heeded = self.preferred.filter(|_| Mechanism::HeedsPreferredNode.is_on());
+        heeded.is_none_or(|preferred| self.nodes[preferred].covered)
             && self.count(|node| node.covered) >= self.needed()
     }
 

@@ -14,7 +14,7 @@ fn granted(nodes: usize, by: &[usize]) -> Attempt {
 /// An attempt that `node` has refused alone.
 fn refused_by(node: usize) -> Attempt {
     let mut attempt = granted(3, &[]);
-    attempt.begin_with(node);
+    attempt.prefer(node);
     attempt.vote(node, Vote::Refused(None));
     attempt
 }
@@ -89,15 +89,15 @@ fn what_was_told_before_an_attempt_says_nothing_after_it() {
 fn what_nodes_told_that_were_not_asked_still_holds() {
     let mut tracker = tracker(3, &[]);
     assert_eq!(woken_by(&mut tracker, &[0, 1]), Some(2));
-    let alone = refused_by(2);
+    let one = refused_by(2);
     tracker.attempt_begins();
-    tracker.attempt_ended(&alone);
+    tracker.attempt_ended(&one);
     assert_eq!(tracker.wake_reason(), None, "it refused");
     tracker.released(2);
     assert_eq!(tracker.wake_reason(), Some(WakeReason::Released));
     // Somebody else was quicker once more. Its release counts from anew, and whichever comes first.
     tracker.attempt_begins();
-    tracker.attempt_ended(&alone);
+    tracker.attempt_ended(&one);
     tracker.released(0);
     assert_eq!(tracker.wake_reason(), None, "one of three, again");
     tracker.released(1);
@@ -141,7 +141,7 @@ fn the_word_of_the_node_that_refused_alone_is_enough_after_a_moment() {
 /// The tooth: it sleeps through that release.
 #[test]
 fn without_that_word_the_wait_is_a_long_one() {
-    without(&[Mechanism::HeedsWhoRefused], || {
+    without(&[Mechanism::HeedsPreferredNode], || {
         let mut tracker = joined();
         tracker.released(2);
         assert_eq!((tracker.wake_reason(), tracker.is_covered()), (None, true));
@@ -174,9 +174,9 @@ fn what_was_left_to_others_holds_until_it_has_reached_all_nodes() {
     tracker.waits_after(WakeReason::Released);
     assert_eq!(tracker.wake_reason(), None, "it is theirs");
     // Nobody has come, and 2 has not been told by the holder yet.
-    let alone = refused_by(2);
+    let one = refused_by(2);
     tracker.attempt_begins();
-    tracker.attempt_ended(&alone);
+    tracker.attempt_ended(&one);
     assert_eq!(tracker.wake_reason(), None);
     tracker.released(2);
     assert_eq!(tracker.wake_reason(), Some(WakeReason::Released));
@@ -188,7 +188,7 @@ fn what_was_left_to_others_holds_until_it_has_reached_all_nodes() {
 }
 
 #[test]
-fn one_message_is_no_cue_but_shows_that_somebody_is_there() {
+fn one_message_wakes_nobody_but_shows_that_somebody_is_there() {
     let mut tracker = tracker(3, &[]);
     assert!(!tracker.has_heard());
     tracker.released(1);

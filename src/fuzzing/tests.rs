@@ -123,7 +123,7 @@ fn answer() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// Answers as our own scripts give them, and TIME, and a look; nearly.
+/// Answers as our own scripts give them, and TIME, and a probe; nearly.
 fn ours() -> impl Strategy<Value = Vec<u8>> {
     let integer = |number: &String| format!(":{number}\r\n").into_bytes();
     let integers =
@@ -131,7 +131,7 @@ fn ours() -> impl Strategy<Value = Vec<u8>> {
     let time = (number(), number())
         .prop_map(|(s, us)| list('*', &[bulk(s.as_bytes()), bulk(us.as_bytes())]));
     let ids = ("[a-f0-9]{0,41}", "[a-f0-9]{0,41}", "[0a]{0,40}");
-    let look = (
+    let probe = (
         0..3,
         select(vec!["master", "slave", "cluster", ""]),
         ids,
@@ -145,7 +145,7 @@ fn ours() -> impl Strategy<Value = Vec<u8>> {
             let changed = format!(":{changed}\r\n").into_bytes();
             list('*', &[&[changed][..], &texts, &[list('*', &marks)]].concat())
         });
-    prop_oneof![integers, number().prop_map(|n| format!(":{n}\r\n").into_bytes()), time, look]
+    prop_oneof![integers, number().prop_map(|n| format!(":{n}\r\n").into_bytes()), time, probe]
 }
 
 fn answers(most: usize) -> impl Strategy<Value = Vec<u8>> {
@@ -296,14 +296,14 @@ proptest! {
 
     #[test]
     fn marks_and_clocks_of_a_minority_keep_the_others_from_nothing(data in vec(any::<u8>(), 0..3_000)) {
-        looks(&data);
+        probes(&data);
     }
 
     #[cfg(unix)]
     #[test]
     fn each_request_is_answered_once_whatever_the_server_says(
         begins in any::<u8>(),
-        first in look_reply(),
+        first in probe_reply(),
         bytes in answers(12),
     ) {
         conversation(&[&[begins | 1][..], &first, &bytes].concat());
@@ -318,7 +318,7 @@ proptest! {
 }
 
 /// Of a node that is as it should be, with a mark or without.
-fn look_reply() -> impl Strategy<Value = Vec<u8>> {
+fn probe_reply() -> impl Strategy<Value = Vec<u8>> {
     vec(mark_text(), 0..2).prop_map(|marks| {
         let marks: Vec<_> = marks.iter().map(|mark| bulk(mark.as_bytes())).collect();
         let texts =

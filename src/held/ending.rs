@@ -47,7 +47,7 @@ impl Held {
         self.tell(&hold_state, reason);
     }
 
-    /// `tenant` gives the lock back without waiting.
+    /// The holder gives the lock back without waiting.
     pub(crate) fn give_back(self: &Arc<Self>, hold_state: &Arc<HoldState>) {
         if self.hand_over(hold_state) {
             return;
@@ -58,13 +58,13 @@ impl Held {
         }
         if self.end(Some(hold_state)).is_some() {
             hold_state.notice.given_back();
-            self.claim.release(self.longest_ttl(), Some(&self.ears(None)));
+            self.claim.release(self.longest_ttl(), Some(&self.contention_sink(None)));
             // Behind the releases, for who is next asks the same nodes over the same connections.
             self.queues().gone(&self.lease_id, self.claim.owner(), lost.is_some());
         }
     }
 
-    /// `tenant` gives the lock back. Says whether it was ours until then.
+    /// The holder gives the lock back, and hears whether it was ours until then.
     pub(crate) fn give_back_and_wait(
         self: &Arc<Self>,
         hold_state: &Arc<HoldState>,
@@ -76,7 +76,7 @@ impl Held {
         self.end(Some(hold_state));
         let sent = || self.queues().gone(&self.lease_id, self.claim.owner(), lost.is_err());
         let (longest_ttl, basis, no_wait) = (self.longest_ttl(), self.basis(), lost.is_err());
-        let sink = |round| self.ears(Some(round));
+        let sink = |round| self.contention_sink(Some(round));
         let released = self.claim.release_and_wait(longest_ttl, basis, no_wait, sink, sent);
         lost?;
         if matches!(released, Ok(ReleaseResult::WasLost)) {
@@ -88,20 +88,20 @@ impl Held {
         released.map(|_| ())
     }
 
-    /// Hands the lock of `tenant` to the next thread of this process that waits for it, if there is
+    /// Hands the lock to the next thread of this process that waits for it, if there is
     /// one to whom it can pass.
     fn hand_over(self: &Arc<Self>, hold_state: &Arc<HoldState>) -> bool {
         let handed_over = self.queues().hand_over(self, hold_state);
         if handed_over {
             // The next one may hold it for less long. First, for what a callback owns that is not called
             // any more may do anything when it is dropped.
-            self.look_again();
+            self.check_again();
             hold_state.notice.given_back();
         }
         handed_over
     }
 
-    /// The lock passes from `tenant` to the one that is chosen for its lease, as the how-manieth;
+    /// The lock passes from its holder to the waiter that is chosen for its lease, with its sequence number;
     /// renewal goes on. `None`: to nobody.
     pub(crate) fn pass_on(
         self: &Arc<Self>,
@@ -122,7 +122,7 @@ impl Held {
     }
 
     /// Hears whether somebody elsewhere is told of the release.
-    fn ears(&self, inner: Option<Arc<dyn Sink>>) -> Arc<dyn Sink> {
+    fn contention_sink(&self, inner: Option<Arc<dyn Sink>>) -> Arc<dyn Sink> {
         let coordinator = self.claim.coordinator();
         let (queues, subscriptions) =
             (coordinator.queues().clone(), coordinator.subscriptions().clone());
@@ -138,8 +138,8 @@ impl Held {
         self.claim.coordinator().queues()
     }
 
-    /// Ends the renewal, if the lock is still that of the tenant who gives it back; whose it was, if
-    /// this was the first to do so.
+    /// Ends the renewal, if the lock is still that of the holder that gives it back. Returns whose it was, if
+    /// this was the first call to do so.
     fn end(&self, given_back_by: Option<&Arc<HoldState>>) -> Option<Arc<HoldState>> {
         let mut rounds = self.rounds.lock();
         let hold_state = self.hold_state.lock().clone();

@@ -13,9 +13,9 @@ pub(super) struct AdmissionView {
     pub(super) admission: Admission,
     /// What was told of each node last.
     told: Vec<NodeState>,
-    /// The nodes that refused to be looked at, or to have their mark changed, and since when.
+    /// The nodes that refused to be probed, or to have their mark changed, and since when.
     pub(super) refusals: Vec<Option<(NodeFault, Time)>>,
-    /// How many looks at each node there were lately, and since when that is counted.
+    /// How many probes of each node there were lately, and since when that is counted.
     pub(super) probes: Vec<(Time, u32)>,
     /// Where each node keeps its mark.
     key: Vec<u8>,
@@ -39,7 +39,7 @@ impl AdmissionView {
         }
     }
 
-    /// The node has answered a look. Whether that changes what is known of it.
+    /// The node has answered a probe. Whether that changes what is known of it.
     pub(super) fn probed(&mut self, node: usize, probe: Probe, now: Time) -> bool {
         self.refusals[node] = None;
         let before = self.admission.node_state(node);
@@ -47,7 +47,7 @@ impl AdmissionView {
         self.admission.node_state(node) != before
     }
 
-    /// The nodes whose standing was not told yet, with that and what it means. Of a node that cannot be
+    /// The nodes whose state was not told yet, with that state and what it means. Of a node that cannot be
     /// reached it is told that it cannot.
     pub(super) fn news(&mut self) -> Vec<(NodeState, NodeFault)> {
         let mut news = Vec::new();
@@ -61,7 +61,7 @@ impl AdmissionView {
         news
     }
 
-    /// What is wrong with a node that is no master, as its last look shows.
+    /// What is wrong with a node that is no master, as its last probe shows.
     pub(super) fn no_master(&self, node: usize) -> Option<NodeFault> {
         let node_state = self.admission.node_state(node);
         let cause = match node_state {
@@ -124,7 +124,7 @@ impl AdmissionView {
         others.any(|other| self.admission.node_state(other) == NodeState::Admitted)
     }
 
-    /// What a node's standing means, and what to do about it.
+    /// What a node's state means, and what to do about it.
     pub(super) fn what(&self, node: usize, node_state: &NodeState) -> String {
         let key = ident::text(&self.key);
         match node_state {

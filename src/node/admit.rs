@@ -1,11 +1,11 @@
-//! The script that looks at a node and changes its mark: its call, and how its reply reads.
+//! The script that probes a node and changes its mark: its call, and how its reply reads.
 
 use super::request::{Part, Request, Script, Value};
 use crate::core::{Change, Identity, Offset, Probe, Role, Time};
 
 static ADMIT: Script = Script::new(include_str!("../../lua/node/admit.lua"));
 
-/// A look at the node whose mark is at `key`, with that change.
+/// A probe the node whose mark is at `key`, with that change.
 pub(crate) fn request(key: &[u8], change: Option<&Change>) -> Request {
     Request::new(
         &ADMIT,
@@ -24,7 +24,7 @@ fn text(text: Option<&str>) -> Part<'_> {
     Part::Bytes(text.unwrap_or_default().as_bytes())
 }
 
-/// What was seen by a look that was sent and answered then; `None` if no server that we know answers like
+/// What was seen by a probe that was sent and answered then; `None` if no server that we know answers like
 /// this.
 pub(crate) fn read(value: &Value, sent: Time, received: Time) -> Option<Probe> {
     let Value::List(fields) = value else { return None };

@@ -26,7 +26,7 @@ pub(crate) const GRACE: Duration = Duration::from_millis(50);
 pub(super) const TIME: &[u8] = b"*1\r\n$4\r\nTIME\r\n";
 
 /// The longest that a write may take which nobody waits for.
-const LAST_WORDS_TIMEOUT: Duration = Duration::from_millis(10);
+const FINAL_RELEASES_TIMEOUT: Duration = Duration::from_millis(10);
 
 pub(super) struct Connection {
     pub(super) wire: Wire,
@@ -198,10 +198,10 @@ impl Connection {
 
     /// Writes to a server that has stopped answering, as far as that goes at once, and closes. What
     /// is in its receive buffer runs when it wakes up, in this order.
-    pub(super) fn last_words(mut self, bytes: &[u8]) {
+    pub(super) fn final_releases(mut self, bytes: &[u8]) {
         // Any failure leaves things as they are: the same bytes are kept for the reconnect.
-        if self.wire.set_write_timeout(LAST_WORDS_TIMEOUT).is_ok() {
-            let _ = self.wire.write(bytes, clock::now().after(LAST_WORDS_TIMEOUT));
+        if self.wire.set_write_timeout(FINAL_RELEASES_TIMEOUT).is_ok() {
+            let _ = self.wire.write(bytes, clock::now().after(FINAL_RELEASES_TIMEOUT));
         }
     }
 

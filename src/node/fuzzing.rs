@@ -106,7 +106,7 @@ pub fn endless_answer(data: &[u8]) {
     }
 }
 
-/// What a script, TIME, or a look is answered with reads as just what is documented, or as nothing.
+/// What a script, TIME, or a probe is answered with reads as just what is documented, or as nothing.
 pub fn script_replies(bytes: &[u8]) {
     let mut reader = Reader::new(TIMEOUT);
     let mut stream = Pieces { left: bytes, state: 0, timeouts: false };
@@ -127,8 +127,8 @@ fn script_reply(value: Value) {
     assert!(reply::told(&value) == 0 || reply::release(&value).is_ok());
     let _ = (reply::confirm(&value), reply::extend(&value), microseconds(&value));
     let now = Time::from_start(TIMEOUT);
-    if let Some(look) = admit::read(&value, Time::default(), now) {
-        assert!(is_printable(look.identity.run_id()) && look.identity.run_id().len() <= 64);
+    if let Some(probe) = admit::read(&value, Time::default(), now) {
+        assert!(is_printable(probe.identity.run_id()) && probe.identity.run_id().len() <= 64);
     }
     for requests in 1..=4 {
         let call = Call { requests, script: &SCRIPT, form: Form::Sha };

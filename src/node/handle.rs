@@ -27,8 +27,8 @@ use crate::stats::NodeStats;
 /// The most grants that wait for a node's replicas.
 const GRANTS: usize = 4_096;
 
-/// Has a subscriber of ours look at what it is to listen to.
-static NUDGE: Script = Script::new(include_str!("../../lua/node/wake.lua"));
+/// Wakes one of our subscribers: what it has to listen to may have changed.
+static WAKE: Script = Script::new(include_str!("../../lua/node/wake.lua"));
 
 /// Waits for no answer.
 struct Unheard;
@@ -179,7 +179,7 @@ impl Node {
 
     /// Publishes a message on the channel `wake_channel`, if that is possible now.
     pub(crate) fn wake_subscriber(&self, wake_channel: &[u8]) {
-        let request = Request::new(&NUDGE, 0, &[Part::Bytes(wake_channel)]);
+        let request = Request::new(&WAKE, 0, &[Part::Bytes(wake_channel)]);
         self.ask(Ask::Anyway(Arc::new(request)), &Arc::new(Unheard));
     }
 

@@ -65,7 +65,7 @@ impl Mailbox {
         Ok(())
     }
 
-    /// Has the worker look around.
+    /// Wakes the worker without a job.
     pub(super) fn wake_subscriber(&self) {
         self.change(|state| state.woken = true);
     }

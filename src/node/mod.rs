@@ -39,7 +39,7 @@ mod worker;
 
 pub(crate) use address::Address;
 #[cfg(all(test, feature = "embedded"))]
-pub(crate) use admit::{read as read_look, request as look_request};
+pub(crate) use admit::{read as read_probe, request as probe_request};
 #[cfg(all(test, feature = "embedded"))]
 pub(crate) use batch::{Answers, Call, evals, put_last};
 pub(crate) use connection::GRACE;

@@ -1,4 +1,4 @@
-//! How a worker looks at its node, before it carries anything there, and again when that is due.
+//! How a worker probes its node, before it carries anything there, and again when that is due.
 
 use super::admit;
 use super::connection::{Broken, Connection, GRACE, Reply};
@@ -7,12 +7,12 @@ use crate::clock;
 use crate::core::{Change, NextProbe, Time};
 use crate::error::NodeFault;
 
-/// The most looks in a row. Four are the most that there is to do: look, begin a quarantine, set its end,
+/// The most probes in a row. Four are the most that there is to do: probe, begin a quarantine, set its end,
 /// and once more if somebody was faster.
 const STEPS: usize = 8;
 
 impl Worker {
-    /// Looks at the node, and changes its mark, as long as there is something to do at once. When to come
+    /// Probes the node, and changes its mark, as long as there is something to do at once. When to come
     /// back at the latest.
     ///
     /// A server that is no master ends its connection: nothing is carried there.

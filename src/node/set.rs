@@ -1,5 +1,5 @@
 //! What a client knows of which nodes may grant locks: the machine of admission, shared by the nodes'
-//! workers, which look, and the callers, who want to know.
+//! workers, which probe, and the callers, who want to know.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,12 +20,12 @@ use crate::observe;
 use crate::random::random;
 
 /// So many probes of a node there are at most within that time. A server that does not keep its mark, or whose
-/// clock is somewhere else each time, would be looked at as often as the network allows, and others with it.
+/// clock is somewhere else each time, would be probed as often as the network allows, and others with it.
 const MOST_PROBES: u32 = 16;
 const WITHIN: Duration = Duration::from_millis(100);
 
-/// How long after a look that a node refused to look again.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// How long after a probe that a node refused to probe again.
+const PROBE_AGAIN: Duration = Duration::from_secs(1);
 
 /// All nodes of a client.
 pub(crate) struct NodeSet {
@@ -40,8 +40,8 @@ pub(crate) struct NodeSet {
     clock_tolerance: Duration,
     /// Clients may fall back to the first node.
     ordered: bool,
-    /// How often our own clock stood still; and a message when it did.
-    standstills: AtomicU64,
+    /// How often this machine was suspended; and a message when it did.
+    suspensions: AtomicU64,
     suspended: (Sender<()>, Receiver<()>),
 }
 
@@ -63,7 +63,7 @@ impl NodeSet {
             max_ttl: configuration.max_ttl,
             clock_tolerance: configuration.clock_tolerance,
             ordered,
-            standstills: AtomicU64::new(0),
+            suspensions: AtomicU64::new(0),
             suspended: bounded(1),
         })
     }
@@ -108,8 +108,8 @@ impl NodeSet {
                 ClockNews::Set(node, step) => {
                     observe::clock_was_set(&self.names[node], step, self.max_ttl)
                 }
-                ClockNews::StoodStill(by) => {
-                    self.standstills.fetch_add(1, Ordering::SeqCst);
+                ClockNews::Suspended(by) => {
+                    self.suspensions.fetch_add(1, Ordering::SeqCst);
                     observe::suspended(by);
                     // Full: it is about to be taken.
                     let _ = self.suspended.0.try_send(());
@@ -119,9 +119,9 @@ impl NodeSet {
         self.mailboxes.iter().for_each(|mailbox| mailbox.wake_subscriber());
     }
 
-    /// How often our own clock has stood still, so that no lease of before is worth anything.
-    pub(crate) fn standstills(&self) -> u64 {
-        self.standstills.load(Ordering::SeqCst)
+    /// How often this machine was suspended, so that no lease of before is worth anything.
+    pub(crate) fn suspensions(&self) -> u64 {
+        self.suspensions.load(Ordering::SeqCst)
     }
 
     /// Gets a message when that has become more.
@@ -177,7 +177,7 @@ impl NodeSet {
             return NextProbe::Wait(since.after(WITHIN));
         }
         if let Some((_, since)) = &known.refusals[node] {
-            let again = since.after(LOOK_AGAIN);
+            let again = since.after(PROBE_AGAIN);
             if now < again {
                 return NextProbe::Wait(again);
             }
@@ -190,7 +190,7 @@ impl NodeSet {
         next
     }
 
-    /// The node has answered a look.
+    /// The node has answered a probe.
     pub(super) fn probed(&self, node: usize, probe: Probe, now: Time) {
         let clock = probe.clock;
         let mut known = self.known.lock();
@@ -219,12 +219,12 @@ impl NodeSet {
         }
     }
 
-    /// The node refuses to be looked at, or to have its mark changed.
+    /// The node refuses to be probed, or to have its mark changed.
     pub(super) fn refused(&self, node: usize, fault: NodeFault, now: Time) {
         self.known.lock().refusals[node] = Some((fault, now));
     }
 
-    /// What is wrong with a node that is no master, as its last look shows.
+    /// What is wrong with a node that is no master, as its last probe shows.
     pub(super) fn no_master(&self, node: usize) -> Option<NodeFault> {
         self.known.lock().no_master(node)
     }
@@ -265,18 +265,18 @@ impl NodeSet {
         self.known.lock().quarantined()
     }
 
-    /// Why the node refuses to be looked at, if it does.
+    /// Why the node refuses to be probed, if it does.
     pub(crate) fn refusal(&self, node: usize) -> Option<NodeFault> {
         self.known.lock().refusals[node].as_ref().map(|(fault, _)| fault.clone())
     }
 
-    /// Ends the quarantine that was seen of the node, if there is one: see `Admission::skip`.
-    pub(crate) fn skip(&self, node: usize) -> bool {
-        let skipped = self.known.lock().admission.skip(node);
-        if skipped {
+    /// Ends the quarantine that was seen of the node, if there is one: see `Admission::admit`.
+    pub(crate) fn admit(&self, node: usize) -> bool {
+        let admitted = self.known.lock().admission.admit(node);
+        if admitted {
             self.mailboxes[node].wake_subscriber();
         }
-        skipped
+        admitted
     }
 
     fn time(&self, now: Time) -> Option<SetTime> {

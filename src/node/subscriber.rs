@@ -12,9 +12,9 @@ use crate::core::Backoff;
 use crate::error::NodeFault;
 use crate::random::random;
 
-/// How long a subscriber sleeps at most before it looks at what it is to listen to. As a rule it is
+/// How long a subscriber sleeps at most before it checks what it has to listen to. As a rule it is
 /// woken; but the node may not let us publish, or be too slow.
-const LOOK: Duration = Duration::from_millis(250);
+const CHECK: Duration = Duration::from_millis(250);
 
 const RECONNECT: Backoff =
     Backoff { min: Duration::from_millis(20), max: Duration::from_millis(1_000) };
@@ -78,7 +78,7 @@ impl Subscriber {
                 if self.listeners.changes(self.node, false).is_none() {
                     return;
                 }
-                clock::sleep(until.since(clock::now()).min(LOOK));
+                clock::sleep(until.since(clock::now()).min(CHECK));
             }
         }
     }
@@ -100,7 +100,7 @@ impl Subscriber {
                 return Ok(());
             }
             anew = false;
-            let look_at = clock::now().after(LOOK);
+            let look_at = clock::now().after(CHECK);
             while let Some(left) = clock::slice(look_at) {
                 match listening.next(left)? {
                     Some(Message { channel, text }) if channel != self.wake_channel => {

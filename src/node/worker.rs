@@ -120,7 +120,7 @@ impl Worker {
         let fenced_off = self.fence_off(&mut connection);
         match fenced_off.and_then(|()| self.admit(&mut connection)) {
             Ok(_) => {
-                // Of a server that does not let us look. Else it is known by now, along with what there is
+                // Of a server that does not let us probe it. Else it is known by now, along with what there is
                 // to compare it with, and a caller that waits for it need not wait again.
                 if let Some(clock) =
                     connection.clock().filter(|_| self.set.clock(self.node).is_none())
@@ -231,7 +231,7 @@ impl Worker {
 
     /// The jobs for the next write: the releases that were kept, those that are `waiting`, then whatever is
     /// in the mailbox.
-    /// Blocks while there is nothing to do, at most until the node has to be looked at, or a release to be
+    /// Blocks while there is nothing to do, at most until the node has to be probed, or a release to be
     /// repeated; `None` once there will never be anything.
     fn next_batch(
         &self,
@@ -272,7 +272,7 @@ impl Worker {
         self.leaves(&connection, &jobs);
         let fault = self.give_up(jobs, broken.fault);
         if broken.in_step {
-            self.send_last_words(connection, &fault);
+            self.send_final_releases(connection, &fault);
         }
         fault
     }
@@ -305,7 +305,7 @@ impl Worker {
     /// answered, on the very same connection. Should it wake up later and run those requests, it
     /// runs the releases right after them, and no key stays behind. They are kept for the
     /// reconnect as well: nobody knows whether this arrived.
-    fn send_last_words(&self, mut connection: Connection, fault: &NodeFault) {
+    fn send_final_releases(&self, mut connection: Connection, fault: &NodeFault) {
         let jobs = self.in_mailbox();
         let mut buffer = Vec::new();
         for job in &jobs {
@@ -313,7 +313,7 @@ impl Worker {
                 connection.encode(&release.request, "", &mut buffer);
             }
         }
-        connection.last_words(&buffer);
+        connection.final_releases(&buffer);
         // Only now, for who has been told may end the process.
         self.mailbox.put_back(self.turn_away(jobs, fault));
     }

@@ -8,7 +8,7 @@ mod borders;
 mod client;
 mod commands;
 mod differential;
-mod looks;
 mod nodes;
+mod probes;
 mod readme;
 mod scripts;

@@ -24,8 +24,8 @@ pub(super) struct Claim {
     pub(super) started: Time,
     /// The same, in true time.
     pub(super) began: Duration,
-    /// How often the client's clock had stood still before that.
-    pub(super) standstills: u64,
+    /// How often the client's machine had been suspended before that.
+    pub(super) suspensions: u64,
     pub(super) answer_by: Time,
     pub(super) attempt: Rc<FanOut<Attempt>>,
     /// The number of the lock that was won; 0 without fencing.
@@ -58,7 +58,7 @@ impl Claim {
             terms,
             started,
             began: cx.net.now,
-            standstills: cx.shared.standstills.get(),
+            suspensions: cx.shared.suspensions.get(),
             answer_by,
             attempt: Rc::new(FanOut::new(attempt, reply::acquire, waiter)),
             number: 0,

@@ -30,7 +30,7 @@ pub(super) enum Note {
         node: usize,
         epoch: u64,
     },
-    /// A node may have to be looked at; 0: whenever that was asked for.
+    /// A node may have to be probed; 0: whenever that was asked for.
     Probe {
         node: usize,
         epoch: u64,
@@ -322,7 +322,7 @@ impl Client {
         }
         self.with(net, |client, cx| match note {
             Note::Worker { node, epoch } => client.workers[node].timer(cx, epoch),
-            Note::Probe { node, epoch } => client.workers[node].look_due(cx, epoch),
+            Note::Probe { node, epoch } => client.workers[node].probe_due(cx, epoch),
             Note::Connected { node, epoch, conn } => {
                 client.workers[node].connected(cx, epoch, conn);
             }
@@ -356,8 +356,8 @@ impl Client {
     /// The same for a lock that was held: the answers say who else waits for it.
     pub(super) fn give_back(&mut self, cx: &mut Cx<'_>, claim: &Claim, longest_ttl: Duration) {
         let cleanups = claim.close();
-        let ears = ContentionSink { shared: cx.shared.clone(), name: claim.name, inner: None };
-        self.send_releases(cx, claim, &cleanups, longest_ttl, Some(&(Rc::new(ears) as _)));
+        let sink = ContentionSink { shared: cx.shared.clone(), name: claim.name, inner: None };
+        self.send_releases(cx, claim, &cleanups, longest_ttl, Some(&(Rc::new(sink) as _)));
     }
 
     pub(super) fn send_releases(
@@ -386,7 +386,7 @@ impl Client {
             let valid = !held.lease.borrow().remaining(self.clock.at(net.now)).is_zero();
             let until = if valid { until } else { until.min(net.now) };
             let (claim, now) = (&held.claim, net.now);
-            if net.checks.lease(*id, self.index, claim, held.kept(), until, now)
+            if net.checks.lease(*id, self.index, claim, held.lease_terms(), until, now)
                 && let Some(what) = open_to_others(net, claim.name, &claim.owner, until)
             {
                 net.checks.report(now, "exclusion", what);
@@ -401,9 +401,9 @@ impl Client {
         let Self { index, clock, settings, phase, .. } = *self;
         let shared = self.shared.clone();
         let mut cx = Cx { net, client: index, clock, settings, phase, shared };
-        let before = cx.shared.standstills.get();
+        let before = cx.shared.suspensions.get();
         f(self, &mut cx);
-        if cx.shared.standstills.get() != before {
+        if cx.shared.suspensions.get() != before {
             self.held.values().for_each(|held| held.suspended(&mut cx));
         }
         self.report(net);

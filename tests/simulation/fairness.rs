@@ -1,5 +1,5 @@
-//! What a client knows of others that want its locks, as `src/queue/manners.rs` keeps it, and how it hears
-//! of them, as `src/ears.rs` does. The rules are the shipped ones, in `quorum/courtesy.rs`.
+//! What a client knows of other processes that want its locks, and how it hears of them. The rules are the
+//! shipped ones, in `core/fairness.rs`.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;

@@ -5,7 +5,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::checkers::{Agreed, Kept};
+use super::checkers::{Agreed, LeaseTerms};
 use super::claim::Claim;
 use super::client::{Client, Cx, Note};
 use super::fan_out::FanOut;
@@ -16,7 +16,7 @@ use crate::core::{
 use crate::kinds::reply;
 
 /// How long the answers are listened to that a verdict did not need: mostly, all are there by then.
-const MOMENT: Duration = Duration::from_millis(4);
+const HEAR_OUT: Duration = Duration::from_millis(4);
 
 pub(super) struct Held {
     pub(super) id: u64,
@@ -80,7 +80,7 @@ impl Held {
             epoch: Cell::new(0),
             doing: RefCell::new(Doing::Sleeping),
         });
-        if held.claim.standstills != cx.shared.standstills.get() {
+        if held.claim.suspensions != cx.shared.suspensions.get() {
             held.lease.borrow_mut().suspended();
         }
         client.held.insert(held.id, held.clone());
@@ -106,9 +106,9 @@ impl Held {
     }
 
     /// On what terms it is held, for the checkers.
-    pub(super) fn kept(&self) -> Kept {
+    pub(super) fn lease_terms(&self) -> LeaseTerms {
         let on_first = self.lease.borrow().basis() == Basis::FirstNode;
-        Kept { terms: self.terms.get(), on_first }
+        LeaseTerms { terms: self.terms.get(), on_first }
     }
 
     /// Another caller has it from now on, as the `sequence`-th to whom it was handed.
@@ -124,7 +124,7 @@ impl Held {
         self.rounds.borrow().ended()
     }
 
-    /// The client's clock has stood still: the lease is over, and the thread is told.
+    /// The client's machine was suspended: the lease is over, and the thread is told.
     pub(super) fn suspended(&self, cx: &mut Cx<'_>) {
         self.lease.borrow_mut().suspended();
         self.sleep_anew(cx);
@@ -284,7 +284,7 @@ impl Held {
 
     fn hear_out(&self, cx: &mut Cx<'_>, round: Rc<FanOut<Extension>>) {
         *self.doing.borrow_mut() = Doing::HearingOut(round);
-        self.remind(cx, cx.now().after(MOMENT));
+        self.remind(cx, cx.now().after(HEAR_OUT));
     }
 
     /// Has the nodes that contenders got for a while set the key again.
@@ -351,7 +351,7 @@ impl Held {
             cx.net.tell(|| {
                 format!("client {who}: {} is told that it is lost: {reason:?}", self.claim.short())
             });
-            cx.net.checks.told(who, &self.claim, self.kept(), reason, ended, cx.net.now);
+            cx.net.checks.told(who, &self.claim, self.lease_terms(), reason, ended, cx.net.now);
             let longest_ttl = self.lease.borrow().longest_ttl();
             client.release(cx, &self.claim, longest_ttl);
             client.gone(cx, self, true);

@@ -1,10 +1,10 @@
-//! The simulator: many clients drive the shipped machines of `quorum/` and the shipped Lua, on
+//! The simulator: many clients drive the shipped machines of `core/` and the shipped Lua, on
 //! embedded nodes, through faults by the thousand. One thread, one seed, virtual time.
 //!
 //! It contains no rule of the protocol: what it has of its own is a network, nodes' processes,
 //! clocks, users that take locks, and checkers that know what users may rely on. `worker.rs`,
-//! `round.rs`, `claim.rs`, `held.rs`, `line.rs`, `manners.rs`, `wake.rs` and `caller.rs` carry requests
-//! and answers as the files of the same, or a like, name in `src/` do with threads.
+//! `fan_out.rs`, `claim.rs`, `held.rs`, `line.rs`, `fairness.rs`, `subscriptions.rs` and `caller.rs` carry
+//! requests and answers as the files of the same, or a like, name in `src/` do with threads.
 //!
 //! A plan comes from a seed, or it is one of `scenarios/`: scripted, with other delays for each seed.
 //!

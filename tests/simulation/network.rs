@@ -53,7 +53,7 @@ pub(super) enum Event {
         client: usize,
         note: Note,
     },
-    /// The checkers look around.
+    /// The checkers check the state.
     Audit,
     Begin(usize),
     End(usize),

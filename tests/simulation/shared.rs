@@ -15,8 +15,8 @@ use crate::core::{ClockNews, Offset, Quorum, QuorumHealth, Time, set_time};
 pub(super) struct Shared {
     pub(super) admission: RefCell<Admission>,
     clocks: RefCell<Vec<Option<Offset>>>,
-    /// How often the client's own clock has stood still, as far as it knows.
-    pub(super) standstills: Cell<u64>,
+    /// How often the client's machine was suspended, as far as it knows.
+    pub(super) suspensions: Cell<u64>,
     pub(super) channels: RefCell<Channels>,
     pub(super) fairness: RefCell<FairnessByName>,
     /// What all calls together know of the quorum.
@@ -46,7 +46,7 @@ impl Shared {
             admission: RefCell::new(Admission::new(configuration, ordered)),
             quorum_health: RefCell::new(QuorumHealth::new(fall_back_after, node_timeout)),
             clocks: RefCell::new(vec![None; configuration.nodes]),
-            standstills: Cell::new(0),
+            suspensions: Cell::new(0),
             channels: RefCell::default(),
             fairness: RefCell::new(FairnessByName::default()),
         }
@@ -65,11 +65,11 @@ impl Shared {
         self.clocks.borrow_mut()[node] = Some(offset);
     }
 
-    /// Whether there was any news of clocks, for whose sake the nodes have to be looked at.
+    /// Whether there was any news of clocks, for whose sake the nodes have to be probed.
     pub(super) fn hear_of_clocks(&self) -> bool {
         let news = self.admission.borrow_mut().take_clock_news();
-        if news.iter().any(|one| matches!(one, ClockNews::StoodStill(_))) {
-            self.standstills.set(self.standstills.get() + 1);
+        if news.iter().any(|one| matches!(one, ClockNews::Suspended(_))) {
+            self.suspensions.set(self.suspensions.get() + 1);
         }
         !news.is_empty()
     }

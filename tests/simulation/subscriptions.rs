@@ -20,7 +20,7 @@ const KEEPALIVE: Duration = Duration::from_secs(15);
 /// How long a channel is listened to after its last waiter has left, and how long it takes at most until
 /// a subscriber sees that.
 const LINGER: Duration = Duration::from_millis(200);
-const LOOK_MS: u64 = 250;
+const CHECK_MS: u64 = 250;
 
 /// What is heard over a connection that listens to one node.
 #[derive(Clone, Copy, Debug)]
@@ -146,7 +146,7 @@ impl Client {
             channel.unused_since = Some(cx.now());
         }
         for node in 0..cx.settings.nodes {
-            let pause = LINGER + cx.net.chance.ms(0..LOOK_MS);
+            let pause = LINGER + cx.net.chance.ms(0..CHECK_MS);
             self.later(cx, node, pause, News::Probe);
         }
     }

@@ -1,5 +1,5 @@
-//! A client's side of one node, as `src/node/` does it: shared writes, timeouts, last words, reconnects,
-//! releases that are kept. Transport only. What goes into one write is up to `writing.rs`.
+//! A client's side of one node, as `src/node/` does it: shared writes, timeouts, final releases, reconnects,
+//! pending releases. Transport only. What goes into one write is up to `writing.rs`.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -15,7 +15,7 @@ use crate::core::{
     Backoff, ClockVerdict, Failure, Offset, OldConnections, Repetition, Time, Via, waits_for_a_try,
 };
 use crate::embedded::Reply;
-use crate::node::{Call, GRACE, Request, look_request, put_last, read_look};
+use crate::node::{Call, GRACE, Request, probe_request, put_last, read_probe};
 
 const RECONNECT: Backoff =
     Backoff { min: Duration::from_millis(20), max: Duration::from_millis(1_000) };
@@ -64,8 +64,8 @@ enum State {
     Up(ConnId),
     /// The connection is there, and ends those of before.
     FencingOff(ConnId, Vec<u64>),
-    /// The connection is there, and the node is looked at before it is asked anything.
-    Looking(ConnId),
+    /// The connection is there, and the node is probed before it is asked anything.
+    Probing(ConnId),
     /// The connection was closed in an exchange; it is opened once more.
     Reopening,
     /// Jobs fail at once.
@@ -96,7 +96,7 @@ pub(super) struct Worker {
     /// What the node has granted, or says against holders, while its clock is not read.
     by_the_clock: Vec<(Job, Reply)>,
     reopened: bool,
-    kept: VecDeque<Job>,
+    pending: VecDeque<Job>,
     /// Releases that are delivered again, and when.
     repeated: Vec<(Time, Job)>,
     old: OldConnections,
@@ -108,9 +108,9 @@ pub(super) struct Worker {
     down: bool,
     /// How often the clock was read again, since what was granted was in doubt.
     rereads: usize,
-    /// The looks that were made one after the other.
+    /// The probes that were made one after the other.
     probes: usize,
-    look_epoch: u64,
+    probe_epoch: u64,
 }
 
 impl Worker {
@@ -126,7 +126,7 @@ impl Worker {
             together: true,
             by_the_clock: Vec::new(),
             reopened: false,
-            kept: VecDeque::new(),
+            pending: VecDeque::new(),
             repeated: Vec::new(),
             old: OldConnections::new(),
             via: Via { connection: 0, fenced: false },
@@ -135,7 +135,7 @@ impl Worker {
             down: false,
             rereads: 0,
             probes: 0,
-            look_epoch: 0,
+            probe_epoch: 0,
         };
         worker.open(cx);
         worker
@@ -254,7 +254,7 @@ impl Worker {
         if self.via.fenced {
             self.repeated.iter_mut().for_each(|(due, _)| *due = now);
         }
-        self.state = State::Looking(conn);
+        self.state = State::Probing(conn);
         self.probe(cx);
     }
 
@@ -269,7 +269,7 @@ impl Worker {
     /// A reply came.
     pub(super) fn replied(&mut self, cx: &mut Cx<'_>, conn: ConnId, reply: &Reply, wall: Duration) {
         match &self.state {
-            State::Looking(current) if *current == conn => return self.probed(cx, reply),
+            State::Probing(current) if *current == conn => return self.probed(cx, reply),
             State::FencingOff(current, ids) if *current == conn => {
                 let run = cx.net.run_of(conn);
                 ids.iter().for_each(|id| self.old.ended(&run, *id));
@@ -312,7 +312,7 @@ impl Worker {
             self.work(cx);
         } else {
             self.together = false;
-            self.state = State::Looking(conn);
+            self.state = State::Probing(conn);
             self.probe(cx);
         }
     }
@@ -385,23 +385,23 @@ impl Worker {
         true
     }
 
-    /// It may be time to look at the node.
-    pub(super) fn look_due(&mut self, cx: &mut Cx<'_>, epoch: u64) {
-        if epoch == 0 || epoch == self.look_epoch {
+    /// It may be time to probe the node.
+    pub(super) fn probe_due(&mut self, cx: &mut Cx<'_>, epoch: u64) {
+        if epoch == 0 || epoch == self.probe_epoch {
             self.work(cx);
         }
     }
 
-    /// Looks at the node, if that is due; then goes on.
+    /// Probes the node, if that is due; then goes on.
     fn probe(&mut self, cx: &mut Cx<'_>) {
         /// In a row, while something is changed each time.
-        const LOOKS: usize = 8;
-        let State::Looking(conn) = self.state else { return };
-        match self.next_look(cx) {
-            Next::Ask(change) if self.probes < LOOKS => {
+        const MOST_PROBES: usize = 8;
+        let State::Probing(conn) = self.state else { return };
+        match self.next_probe(cx) {
+            Next::Ask(change) if self.probes < MOST_PROBES => {
                 self.probes += 1;
                 self.asked_at = cx.now();
-                let command = look_request(MARK, change.as_ref()).eval("");
+                let command = probe_request(MARK, change.as_ref()).eval("");
                 let what = if change.is_some() { "change" } else { "probe" };
                 let nobody = b"none".to_vec();
                 let part = Part { key: Rc::new(MARK.to_vec()), owner: Rc::new(nobody), what };
@@ -413,8 +413,8 @@ impl Worker {
             }
             next => {
                 if let Next::Wait(at) = next {
-                    self.look_epoch = cx.net.fresh();
-                    cx.remind(at, Note::Probe { node: self.node, epoch: self.look_epoch });
+                    self.probe_epoch = cx.net.fresh();
+                    cx.remind(at, Note::Probe { node: self.node, epoch: self.probe_epoch });
                 }
                 self.probes = 0;
                 self.down = false;
@@ -429,7 +429,7 @@ impl Worker {
         }
     }
 
-    fn next_look(&self, cx: &mut Cx<'_>) -> Next {
+    fn next_probe(&self, cx: &mut Cx<'_>) -> Next {
         let now = cx.now();
         let set_time = cx.shared.set_time(now);
         let random = &mut cx.net.chance;
@@ -439,7 +439,7 @@ impl Worker {
 
     fn probed(&mut self, cx: &mut Cx<'_>, reply: &Reply) {
         let now = cx.now();
-        let Some(probe) = read_look(&value(reply), self.asked_at, now) else {
+        let Some(probe) = read_probe(&value(reply), self.asked_at, now) else {
             return self.give_up(cx);
         };
         cx.shared.saw_clock(self.node, probe.clock);
@@ -465,7 +465,7 @@ impl Worker {
     pub(super) fn closed(&mut self, cx: &mut Cx<'_>, conn: ConnId) {
         let is_up = match self.state {
             State::Up(current) if current == conn => true,
-            State::Looking(current) | State::FencingOff(current, _) if current == conn => false,
+            State::Probing(current) | State::FencingOff(current, _) if current == conn => false,
             _ => return,
         };
         self.take_back();
@@ -497,12 +497,12 @@ impl Worker {
                 cx.net.close(conn);
                 self.give_up(cx);
             }
-            State::Up(conn) | State::Looking(conn) => {
+            State::Up(conn) | State::Probing(conn) => {
                 self.leaves(cx, conn);
                 // Behind the requests, on the same connection: what runs later is undone at once.
                 let releases = self.mailbox.iter().filter(|job| job.release.is_some());
-                let last_words: Vec<_> = releases.collect();
-                for (_, message) in writing::messages(&last_words, false, cx.net.switches) {
+                let final_releases: Vec<_> = releases.collect();
+                for (_, message) in writing::messages(&final_releases, false, cx.net.switches) {
                     cx.net.send(conn, message);
                 }
                 cx.net.close(conn);
@@ -524,17 +524,17 @@ impl Worker {
         cx.net.connect(cx.client, self.node, cx.settings.node_timeout, self.epoch);
     }
 
-    /// Looks at the node, or sends what waits, if nothing else is under way.
+    /// Probes the node, or sends what waits, if nothing else is under way.
     fn work(&mut self, cx: &mut Cx<'_>) {
         let State::Up(conn) = self.state else { return };
         if !self.in_flight.is_empty() || !self.by_the_clock.is_empty() {
             return;
         }
         if cx.net.is_alive(conn) {
-            self.state = State::Looking(conn);
+            self.state = State::Probing(conn);
             self.probe(cx);
         } else {
-            // It was closed while nobody looked.
+            // It was closed while nobody checked.
             cx.net.close(conn);
             cx.shared.admission.borrow_mut().lost(self.node);
             self.state = State::Reopening;
@@ -544,9 +544,9 @@ impl Worker {
 
     fn send_waiting(&mut self, cx: &mut Cx<'_>) {
         let now = cx.now();
-        self.kept.retain(|job| !matches!(job.release, Some(Some(until)) if until <= now));
+        self.pending.retain(|job| !matches!(job.release, Some(Some(until)) if until <= now));
         let due = self.repeated.extract_if(.., |(due, _)| *due <= now).map(|(_, job)| job);
-        let mut jobs: VecDeque<_> = self.kept.drain(..).chain(due).collect();
+        let mut jobs: VecDeque<_> = self.pending.drain(..).chain(due).collect();
         jobs.extend(self.mailbox.drain(..));
         self.reopened = false;
         self.together = true;
@@ -593,7 +593,7 @@ impl Worker {
             return;
         }
         if !cx.net.is_alive(conn) {
-            // It was closed while nobody looked.
+            // It was closed while nobody checked.
             return self.closed(cx, conn);
         }
         self.asked_at = now;
@@ -640,7 +640,7 @@ impl Worker {
         self.answer(cx, &job, Err(failure));
         if job.release.is_some() {
             job.asker = None;
-            self.kept.push_back(job);
+            self.pending.push_back(job);
         }
     }
 

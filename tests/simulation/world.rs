@@ -89,7 +89,7 @@ impl World {
         self.until(healed + LATEST + Duration::from_secs(1));
 
         self.phase(Phase::Draining);
-        // Keys of the killed, and of ghosts, have to end first, and then everybody has a turn.
+        // keys of the killed, and of late requests, have to end first, and then everybody has a turn.
         let longest = self.plan.longest_ttl().mul_f64(1.02);
         let quarantine = self.plan.longest_ttl();
         self.idle_within(longest * 2 + quarantine + Duration::from_secs(10), "waits");

@@ -14,7 +14,7 @@ use std::thread;
 pub fn server(reply: impl Fn(&str) -> Vec<u8> + Clone + Send + 'static) -> String {
     serve(move |words, writer| {
         let answer = match words[0].to_uppercase().as_str() {
-            _ if is_look(words) => admit(&words[5]),
+            _ if is_probe(words) => admit(&words[5]),
             command => reply(command),
         };
         writer.write_all(&answer).ok()
@@ -22,7 +22,7 @@ pub fn server(reply: impl Fn(&str) -> Vec<u8> + Clone + Send + 'static) -> Strin
 }
 
 /// Whether it is the admission's.
-pub fn is_look(words: &[String]) -> bool {
+pub fn is_probe(words: &[String]) -> bool {
     let command = words[0].to_uppercase();
     // A batch names it as well, and more keys.
     command.starts_with("EVAL") && words[2] == "1" && words[3].ends_with("{quorlock}:mark")
@@ -59,7 +59,7 @@ pub fn flooding(
             return None;
         }
         let answer = match words[0].to_uppercase().as_str() {
-            _ if is_look(words) => admit(&words[5]),
+            _ if is_probe(words) => admit(&words[5]),
             command => handshake("7.0.15", words).unwrap_or_else(|| reply(command)),
         };
         writer.write_all(&answer).ok()
@@ -88,7 +88,7 @@ pub fn redis(version: &str, reply: impl Fn(&str) -> Vec<u8> + Clone + Send + 'st
     let version = version.to_owned();
     serve(move |words, writer| {
         let answer = match words[0].to_uppercase().as_str() {
-            _ if is_look(words) => admit(&words[5]),
+            _ if is_probe(words) => admit(&words[5]),
             command => handshake(&version, words).unwrap_or_else(|| reply(command)),
         };
         writer.write_all(&answer).ok()
@@ -99,7 +99,7 @@ pub fn redis(version: &str, reply: impl Fn(&str) -> Vec<u8> + Clone + Send + 'st
 pub fn redis_of_words(reply: impl Fn(&[String]) -> Vec<u8> + Clone + Send + 'static) -> String {
     serve(move |words, writer| {
         let answer = match words[0].to_uppercase().as_str() {
-            _ if is_look(words) => admit(&words[5]),
+            _ if is_probe(words) => admit(&words[5]),
             _ => handshake("7.0.15", words).unwrap_or_else(|| reply(words)),
         };
         writer.write_all(&answer).ok()
@@ -111,7 +111,7 @@ pub fn of_info(info: &'static str) -> String {
     serve(move |words, writer| {
         let answer = match words[0].to_uppercase().as_str() {
             "INFO" => format!("${}\r\n{info}\r\n", info.len()).into_bytes(),
-            _ if is_look(words) => admit(&words[5]),
+            _ if is_probe(words) => admit(&words[5]),
             _ => handshake("", words).unwrap_or_else(|| b"-ERR unknown command\r\n".to_vec()),
         };
         writer.write_all(&answer).ok()

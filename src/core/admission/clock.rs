@@ -42,13 +42,13 @@ pub(crate) enum ClockVerdict {
 /// What there is to tell about clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ClockNews {
-    /// A clock is not where it was expected. All nodes have to be looked at.
+    /// A clock is not where it was expected. All nodes have to be probed.
     Doubt,
     /// It was this node's, which was set.
     Set(usize, Step),
-    /// Most of the nodes' clocks went on by so much more than our own: this is us, who stood still, and
+    /// Most of the nodes' clocks went on by so much more than our own: this machine was suspended, and
     /// all leases are over.
-    StoodStill(Duration),
+    Suspended(Duration),
 }
 
 /// What is known of a node's clock.
@@ -64,7 +64,7 @@ pub(super) struct NodeClock {
     /// The same of the last mark that there was, of an earlier run too: a node that forgets it, or restarts,
     /// goes on with the same clock.
     pub(super) last_noted_ms: Option<i64>,
-    /// It is where the mark says, and has gone on from there at our pace.
+    /// It is where the mark says, and has gone on from there at our rate.
     pub(super) steady: bool,
     /// Since when it is in doubt: it is new to us, or was not tracked for a while, or took a step.
     since: Time,
@@ -163,7 +163,7 @@ impl Admission {
     }
 
     /// Whether the last reading of the node's clock says anything: none does that was asked for before the
-    /// doubt, for our own clock may have stood still since.
+    /// doubt, for this machine may have been suspended since.
     pub(super) fn is_fresh(&self, node: usize) -> bool {
         let reading = self.nodes[node].clock.reading;
         reading.is_some_and(|reading| self.doubt.is_none_or(|doubt| reading.sent >= doubt))
@@ -217,7 +217,7 @@ impl Admission {
         }
     }
 
-    /// The node was looked at. A clock that has moved away from the set little by little is noted anew,
+    /// The node was probed. A clock that has moved away from the set little by little is noted anew,
     /// before a process that has just begun would take that for a step.
     pub(super) fn note_drift(&mut self, node: usize, now: Time) {
         let certain = !self.nodes[node].clock.doubtful && Mechanism::ClocksAreNoted.is_on();
@@ -272,7 +272,7 @@ impl Admission {
     /// By how much we have seen the node's clock go forward, if its mark does not say so. Then the clock was
     /// behind its mark, so that this hides the step, which has ended keys early all the same.
     ///
-    /// It was not our own clock that stood still, if another one was watched all the time and has gone on as
+    /// It was not our own machine that was suspended, if another one was watched all the time and has gone on as
     /// before. Somebody else has noted the step already, if the mark is that of a quarantine now, or has risen by
     /// more than it ever does outside of one.
     fn step_not_noted(&self, node: usize) -> Option<Duration> {
@@ -299,7 +299,7 @@ impl Admission {
         (is_seen && !is_noted && Mechanism::SeenStepsCount.is_on()).then_some(by)
     }
 
-    /// If a majority of the clocks was set forward at once, it was ours that stood still.
+    /// If a majority of the clocks was set forward at once, our machine was suspended.
     fn suspect_ourselves(&mut self) {
         let forward = self.nodes.iter().filter_map(|known| match known.clock.stepped {
             Some(Step::Forward(by)) => Some(by),
@@ -310,7 +310,7 @@ impl Admission {
         if many && !self.suspended && Mechanism::OwnClockIsDoubted.is_on() {
             self.suspended = true;
             let by = forward.into_iter().min().unwrap_or_default();
-            self.clock_news.push(ClockNews::StoodStill(by));
+            self.clock_news.push(ClockNews::Suspended(by));
         }
     }
 }

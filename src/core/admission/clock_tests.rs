@@ -30,14 +30,14 @@ fn steps(world: &mut World, client: usize) -> Vec<(usize, i64)> {
     let steps = news.into_iter().filter_map(|one| match one {
         ClockNews::Set(node, Step::Forward(by)) => Some((node, ms(by) / 1_000)),
         ClockNews::Set(node, Step::Back(by)) => Some((node, -ms(by) / 1_000)),
-        ClockNews::Doubt | ClockNews::StoodStill(_) => None,
+        ClockNews::Doubt | ClockNews::Suspended(_) => None,
     });
     steps.collect()
 }
 
 fn suspended(world: &mut World, client: usize) -> bool {
     let news = world.clients[client].admission.take_clock_news();
-    news.iter().any(|one| matches!(one, ClockNews::StoodStill(_)))
+    news.iter().any(|one| matches!(one, ClockNews::Suspended(_)))
 }
 
 /// The locks of a majority end early on a node whose clock is set. Does it grant one to somebody who has
@@ -155,7 +155,7 @@ fn one_clock_that_goes_on_shows_that_it_was_not_ours() {
 }
 
 /// All nodes, or as many as there are to be reached, have gone on, and our own clock has not.
-fn we_stand_still(nodes: usize, reachable: usize) -> bool {
+fn we_are_suspended(nodes: usize, reachable: usize) -> bool {
     let mut world = World::settled(nodes, 1);
     (reachable..nodes).for_each(|node| world.reach(0, node, false));
     world.clients[0].admission.take_clock_news();
@@ -174,9 +174,9 @@ fn we_stand_still(nodes: usize, reachable: usize) -> bool {
 #[test]
 fn if_all_clocks_are_set_at_once_it_is_us() {
     for (nodes, reachable) in [(1, 1), (2, 2), (3, 3), (3, 2), (4, 4), (5, 3)] {
-        assert!(we_stand_still(nodes, reachable), "{reachable} of {nodes}");
+        assert!(we_are_suspended(nodes, reachable), "{reachable} of {nodes}");
     }
-    assert!(!without(&[Mechanism::OwnClockIsDoubted], || we_stand_still(3, 3)));
+    assert!(!without(&[Mechanism::OwnClockIsDoubted], || we_are_suspended(3, 3)));
 }
 
 /// With one node nobody can say whose clock it was, so who has seen it waits for the longest lock.

@@ -128,7 +128,7 @@ impl Admission {
         let reference = self.reference_for(node, now);
         let doubt = (0..self.nodes.len()).any(|it| others(it) && in_doubt(it));
         // A clock that is set again and again, or of a node that has gone with it, is in doubt for ever. It was
-        // not ours if this node's has gone on at our pace for as long as any lock lives.
+        // not ours if this node's has gone on at our rate for as long as any lock lives.
         if reference.is_none() && doubt && !self.is_doubted_enough(node, now) {
             return None;
         }
@@ -173,7 +173,7 @@ impl Admission {
     }
 
     /// What the node's clock is to be compared with: a majority that is not in doubt. If it is in doubt
-    /// itself, one other clock that has gone on at our pace shows that it was not ours; and if none has,
+    /// itself, one other clock that has gone on at our rate shows that it was not ours; and if none has,
     /// it was.
     pub(super) fn reference_for(&self, node: usize, now: Time) -> Option<Reference> {
         let all = self.nodes.len();

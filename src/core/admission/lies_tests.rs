@@ -12,7 +12,7 @@ fn a_doubt_about_a_node_that_has_gone_keeps_no_other_one_away_for_ever() {
     let mut world = World::settled(3, 1);
     world.clients[0].admission.take_clock_news();
     world.set_clock(2, world.servers[2].clock_ms + 30_000);
-    // It is seen by an answer, and is never looked at again.
+    // It is seen by an answer, and is never probed again.
     world.takes(0, 2);
     world.reach(0, 2, false);
     world.restart(1, false);
@@ -30,7 +30,7 @@ fn first_mark(ahead_ms: i64) -> World {
     let state = State::Admitted;
     let mark = Mark { configuration: configuration(3), identity, noted, state };
     let now = world.clients[0].now(world.now);
-    let look = Probe {
+    let probe = Probe {
         changed: false,
         role: Role::Master,
         identity: mark.identity.clone(),
@@ -38,7 +38,7 @@ fn first_mark(ahead_ms: i64) -> World {
         clock: Offset::new(true_us(&world), now, now),
         mark: Some(mark.to_string()),
     };
-    world.clients[0].admission.probed(0, look, now);
+    world.clients[0].admission.probed(0, probe, now);
     world.reach(0, 0, false);
     world.run(MAX_TTL * 4);
     world

@@ -106,7 +106,7 @@ pub(super) struct World {
     pub(super) servers: Vec<Server>,
     pub(super) clients: Vec<Client>,
     /// Changes that somebody has sent and nobody waits for any more; they may arrive at any time.
-    ghosts: Vec<(usize, u64, Change)>,
+    in_flight: Vec<(usize, u64, Change)>,
     /// Nodes that were admitted too early.
     pub(super) early: Vec<String>,
     /// The next run id, replication id or name of a quarantine.
@@ -143,7 +143,7 @@ impl World {
             now,
             servers: (0..nodes as u64).map(server).collect(),
             clients: clients.iter().enumerate().map(client).collect(),
-            ghosts: Vec::new(),
+            in_flight: Vec::new(),
             early: Vec::new(),
             next_id: nodes as u64,
         }
@@ -243,7 +243,7 @@ impl World {
         if let Some(Sent { change: Some(change), answer: None, .. }) =
             client.on_the_way[node].take()
         {
-            self.ghosts.push((node, self.servers[node].run, change));
+            self.in_flight.push((node, self.servers[node].run, change));
         }
     }
 
@@ -255,10 +255,10 @@ impl World {
 
     /// A request that nobody waits for any more arrives.
     pub(super) fn haunt(&mut self, which: usize) {
-        if self.ghosts.is_empty() {
+        if self.in_flight.is_empty() {
             return;
         }
-        let (node, run, change) = self.ghosts.swap_remove(which % self.ghosts.len());
+        let (node, run, change) = self.in_flight.swap_remove(which % self.in_flight.len());
         // What was sent to a process ends with it.
         if self.servers[node].run == run {
             let admitted = self.servers[node].is_admitted();
@@ -286,7 +286,7 @@ impl World {
     /// Its clock is set to so far ahead of true time. If that is forward, keys end too early.
     ///
     /// Before that everybody has seen where it was, and has found out: a clock that is set forward, and back
-    /// again before anybody has looked, or back and forward while nobody can say whose clock it was, is a
+    /// again before anybody has probed it, or back and forward while nobody can say whose clock it was, is a
     /// known limit, and no part of the model.
     pub(super) fn set_clock(&mut self, node: usize, ahead_ms: i64) {
         (0..self.clients.len()).for_each(|client| self.cut(client, node));

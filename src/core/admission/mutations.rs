@@ -55,7 +55,7 @@ fn a_late_end_ends_a_later_quarantine() -> bool {
     assert!(!world.takes(0, 0));
     world.visit(0);
     world.advance(MAX_TTL + seconds(2));
-    // The first one asks to look, and is told; then it asks for the end.
+    // The first one asks to probe, and is told; then it asks for the end.
     assert!(world.ask(0, 0));
     world.flush(0);
     world.reach(1, 0, true);

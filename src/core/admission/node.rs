@@ -6,28 +6,28 @@ use super::super::Time;
 use super::super::mark::{Configuration, Mark, Noted, State};
 use super::clock::NodeClock;
 use super::probe::{Forgot, Judgement, Probe};
-use super::{LOOK_AGAIN, Next};
+use super::{Next, PROBE_AGAIN};
 
 /// One node, as one client knows it.
 #[derive(Debug)]
 pub(super) struct Knowledge {
     /// What the mark there has to say for this client to use it.
     pub(super) configuration: Configuration,
-    /// The last look over the present connection.
+    /// The last probe over the present connection.
     pub(super) seen: Option<Seen>,
     /// What was seen does not hold any more.
     pub(super) doubted: bool,
     /// The run of the server that was last reached here. Kept while the node cannot be reached: a
     /// server that answered there has had its vote, whatever address it has now.
     pub(super) run_id: Option<String>,
-    /// The last look at that run showed a mark.
+    /// The last probe at that run showed a mark.
     had_mark: bool,
     /// Why the node may have forgotten locks, where this client was there to see it.
     pub(super) forgot: Option<Forgot>,
     /// The quarantine that this client has begun.
     pub(super) begun: Option<u64>,
     /// The quarantine that is to be ended now.
-    pub(super) skip: Option<u64>,
+    pub(super) by_order: Option<u64>,
     /// Its clock, whatever server and connection that was read from.
     pub(super) clock: NodeClock,
     /// The mark that was asked for last.
@@ -45,9 +45,9 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    /// To look again when that is due, and soon in any case.
+    /// To probe again when that is due, and soon in any case.
     pub(super) fn again(&self, due: Option<Time>, now: Time) -> Next {
-        let again = self.at.after(LOOK_AGAIN);
+        let again = self.at.after(PROBE_AGAIN);
         let then = due.map_or(again, |due| again.min(due));
         if then <= now { Next::Ask(None) } else { Next::Wait(then) }
     }
@@ -68,7 +68,7 @@ impl Knowledge {
             had_mark: false,
             forgot: None,
             begun: None,
-            skip: None,
+            by_order: None,
             clock: NodeClock::default(),
             asked_for: None,
             watch: None,
@@ -96,7 +96,7 @@ impl Knowledge {
         });
         self.clock.last_noted_ms = noted_ms.or(self.clock.last_noted_ms);
         let quarantine = mark.and_then(|mark| mark.state.quarantine_id());
-        // Looks need not be close together: a quarantine that is begun anew in between has another id.
+        // Probes need not be close together: a quarantine that is begun anew in between has another id.
         self.watch = quarantine.map(|id| match self.watch {
             Some((watched, since)) if watched == id => (id, since),
             _ => (id, now),
@@ -120,7 +120,7 @@ impl Knowledge {
             None => Forgot::Mark,
             Some(before) if before != run_id => Forgot::Run,
             Some(_) if self.had_mark => Forgot::Flush,
-            // Nobody has been able to write one since the last look.
+            // Nobody has been able to write one since the last probe.
             Some(_) => self.forgot.unwrap_or(Forgot::Mark),
         }
     }
@@ -132,12 +132,12 @@ impl Knowledge {
             .map_or(Duration::ZERO, |(_, since)| now.since(since))
     }
 
-    pub(super) fn skip_quarantine(&mut self) -> bool {
-        self.skip = self.watch.filter(|_| self.seen.is_some()).map(|(id, _)| id);
-        self.skip.is_some()
+    pub(super) fn admit_by_order(&mut self) -> bool {
+        self.by_order = self.watch.filter(|_| self.seen.is_some()).map(|(id, _)| id);
+        self.by_order.is_some()
     }
 
-    /// The mark of this client's configuration for the server that was looked at.
+    /// The mark of this client's configuration for the server that was probed.
     pub(super) fn mark(&self, probe: &Probe, noted: Noted, state: State) -> Mark {
         let configuration = self.configuration.clone();
         Mark { configuration, identity: probe.identity.clone(), noted, state }

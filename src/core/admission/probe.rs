@@ -1,4 +1,4 @@
-//! One look at a node, and what it says about whether the node may grant locks.
+//! One probe of a node, and what it says about whether the node may grant locks.
 
 use super::super::clocks::Offset;
 use super::super::mark::{Configuration, Identity, Mark, State};
@@ -41,7 +41,7 @@ pub(crate) enum Forgot {
     Promotion,
 }
 
-/// What a look means to clients of one configuration.
+/// What a probe means to clients of one configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Judgement {
     /// No master: writes nothing, or forgets it again.
@@ -123,7 +123,7 @@ mod tests {
         Some(Mark { configuration, identity, noted, state }.to_string())
     }
 
-    /// A look at the run `r2` with the replication id `p2`.
+    /// A probe of the run `r2` with the replication id `p2`.
     fn probe(role: Role, promoted: bool, mark: Option<String>) -> Probe {
         let identity = identity("r2", "p2");
         let clock = Offset::new(0, Time::default(), Time::default());

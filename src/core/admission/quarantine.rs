@@ -28,7 +28,7 @@ impl Admission {
         }
     }
 
-    /// The next state of a node in quarantine, or when to look again.
+    /// The next state of a node in quarantine, or when to probe it again.
     pub(super) fn next_of_quarantine(
         &self,
         known: &Knowledge,
@@ -42,7 +42,7 @@ impl Admission {
             return (Some(self.begun(chance.id)), None);
         }
         let left = self.left(known, until_ms, id, now, set_time);
-        if left.is_zero() || known.skip == Some(id) {
+        if left.is_zero() || known.by_order == Some(id) {
             // Not while its clock may have been set: then what it has forgotten is not over yet.
             return (known.clock.steady.then_some(State::Admitted), None);
         }

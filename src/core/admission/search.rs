@@ -79,7 +79,7 @@ fn happen(world: &mut World, event: &Event) {
 /// that has forgotten something since, and once it is quiet all are admitted in due time.
 fn never_early_and_in_the_end_ready(nodes: usize, events: &[Event]) -> Result<(), TestCaseError> {
     let mut world = World::new(nodes, &vec![configuration(nodes); CLIENTS]);
-    // All of them have looked before a clock is set. What a process can tell that begins after that, and
+    // All of them have probed it before a clock is set. What a process can tell that begins after that, and
     // after another node has forgotten its note, is a known limit.
     world.visit_all();
     let pairs = || (0..CLIENTS).flat_map(|client| (0..nodes).map(move |node| (client, node)));
@@ -98,7 +98,7 @@ fn never_early_and_in_the_end_ready(nodes: usize, events: &[Event]) -> Result<()
     world.run(MAX_TTL * 2 + Duration::from_secs(3));
     prop_assert!(world.early.is_empty(), "{:?}", world.early);
     for client in 0..CLIENTS {
-        // A mark that somebody else has written since is looked at after the first refusal.
+        // A mark that somebody else has written since is probed after the first refusal.
         world.locks(client);
         world.visit(client);
         prop_assert_eq!(world.clients[client].ready_in(world.now), Some(Duration::ZERO));

@@ -299,7 +299,7 @@ fn where_clients_fall_back_the_first_node_is_waited_for_as_well() {
 #[test]
 fn an_operator_ends_the_quarantine_that_was_seen_and_no_later_one() {
     let (configuration, mut machine) = one_of_three(quarantined(Some(9_000)));
-    machine.skip(2);
+    machine.admit(2);
     let admitted = mark(&configuration, "r2", State::Admitted);
     assert_eq!(asks_for(machine.next(2, at(0), exactly(0), CHANCE)), admitted);
     let later = State::Quarantined { until_ms: Some(9_000), id: 8 };

@@ -59,7 +59,7 @@ impl Attempt {
 
     /// What came of it if the first node's word is enough, since no majority can be reached: won if
     /// that node granted. Somebody else's key, wherever it is, is in the way as ever.
-    pub(crate) fn conclude_alone(&self, now: Time) -> Conclusion {
+    pub(crate) fn conclude_on_first(&self, now: Time) -> Conclusion {
         let refused = self.count(|answer| matches!(answer, Answer::Voted(Vote::Refused(_))));
         match self.slots[0].answer {
             // No majority knows its number: it rises as far as this node's does, and the clocks agree.

@@ -5,8 +5,8 @@ use super::{Answer, Attempt, Time, Vote};
 impl Attempt {
     /// Only `node` is asked at first. Contenders that all begin with the same one are sorted out there,
     /// instead of sharing the nodes among them so that nobody gets a majority.
-    pub(crate) fn begin_with(&mut self, node: usize) {
-        self.alone = Some(node);
+    pub(crate) fn prefer(&mut self, node: usize) {
+        self.preferred = Some(node);
     }
 
     /// The node that was asked alone has answered, or has had its time: whether to ask the others now,
@@ -15,17 +15,17 @@ impl Attempt {
     pub(crate) fn goes_on(&mut self, answer_by: Time) -> bool {
         let refused =
             |node: usize| matches!(self.slots[node].answer, Answer::Voted(Vote::Refused(_)));
-        let goes_on = !self.closed && self.alone.is_some_and(|node| !refused(node));
+        let goes_on = !self.closed && self.preferred.is_some_and(|node| !refused(node));
         if goes_on {
-            self.alone = None;
+            self.preferred = None;
             self.answer_by = answer_by;
         }
         goes_on
     }
 
     /// The one node that was asked, if it ended with that, or waits for it.
-    pub(crate) const fn alone(&self) -> Option<usize> {
-        self.alone
+    pub(crate) const fn preferred(&self) -> Option<usize> {
+        self.preferred
     }
 
     /// Whether the node has granted it.
@@ -62,7 +62,7 @@ mod tests {
     fn attempt() -> Attempt {
         let ttl = Duration::from_secs(10);
         let mut attempt = Attempt::new(3, at(0), at(200), ttl, Allowance::FOR_DRIFT);
-        attempt.begin_with(1);
+        attempt.prefer(1);
         assert!(attempt.sending(1, Via::unfenced(1), at(0)) && !attempt.decided());
         attempt
     }

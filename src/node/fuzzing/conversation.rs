@@ -36,7 +36,7 @@ static ALONE: Script = Script::new("return 1");
 const HANDSHAKE: &[u8] = b"+PONG\r\n*2\r\n$10\r\n1700000000\r\n$1\r\n0\r\n\
     $37\r\nredis_version:7.0.15\r\nrun_id:aaaaaa\r\n\r\n$2\r\n\r\n\r\n$2\r\n\r\n\r\n:7\r\n";
 
-/// A worker logs in, looks at the node, and carries jobs, and the server's answers are all of these bytes:
+/// A worker logs in, probes the node, and carries jobs, and the server's answers are all of these bytes:
 /// it comes to an end, and each job is answered once. The first byte says how it begins.
 pub fn conversation(data: &[u8]) {
     let Some((begins, answers)) = data.split_first() else { return };

@@ -37,7 +37,7 @@ impl Caller {
         };
         let hears = |node| call.waiting.as_ref().is_none_or(|waiting| waiting.tracker.hears(node));
         let relies_on = |node| answered(node) && hears(node);
-        let first = call.acquisition.begins_with(&order, relies_on, now);
+        let first = call.acquisition.preferred_node(&order, relies_on, now);
         let random = cx.net.chance.owner();
         let owner = call.acquisition.owner(random);
         let answer_by = call.acquisition.answer_by(cx.now(), cx.settings.node_timeout);
@@ -46,7 +46,7 @@ impl Caller {
         let claim = Claim::new(client, cx, call.name, call.terms, owner, answer_by, note);
         match first {
             Some((first, until)) => {
-                claim.attempt.with(|attempt| attempt.begin_with(first));
+                claim.attempt.with(|attempt| attempt.prefer(first));
                 claim.ask(client, cx, |node| node == first);
                 cx.remind(until.min(answer_by), note);
             }
@@ -66,7 +66,7 @@ impl Caller {
         call: Call,
         mut claim: Claim,
     ) {
-        let alone = claim.attempt.with(|attempt| attempt.alone());
+        let alone = claim.attempt.with(|attempt| attempt.preferred());
         let answer_by = call.acquisition.answer_by(cx.now(), cx.settings.node_timeout);
         if let Some(first) = alone.filter(|_| claim.attempt.reopen(answer_by)) {
             claim.answer_by = answer_by;
@@ -178,7 +178,7 @@ impl Caller {
                 }
                 // A few tries are quick, after split votes.
                 call.hurries = until.since(cx.now()) < BACKOFF.min;
-                let pause = if held { Pause::TimeOrCue(until) } else { Pause::Time };
+                let pause = if held { Pause::TimeOrWake(until) } else { Pause::Time };
                 Self::pause(client, index, cx, call, pause, until);
             }
         }

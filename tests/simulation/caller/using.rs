@@ -158,8 +158,8 @@ impl Caller {
         let call = held.claim.release_call(None);
         let longest_ttl = held.lease.borrow().longest_ttl();
         let inner: Option<Rc<dyn Asker>> = Some(round.clone());
-        let ears = ContentionSink { shared: cx.shared.clone(), name: held.claim.name, inner };
-        client.send_releases(cx, &held.claim, &cleanups, longest_ttl, Some(&(Rc::new(ears) as _)));
+        let sink = ContentionSink { shared: cx.shared.clone(), name: held.claim.name, inner };
+        client.send_releases(cx, &held.claim, &cleanups, longest_ttl, Some(&(Rc::new(sink) as _)));
         for node in 0..cx.settings.nodes {
             if cleanups.iter().all(|cleanup| cleanup.node != node) {
                 client.workers[node].ask(cx, call.clone(), round.clone());

@@ -15,12 +15,12 @@ use crate::simulation::subscriptions::Waiter;
 pub(super) enum Pause {
     /// Its time.
     Time,
-    /// That time, or a cue.
-    TimeOrCue(Time),
+    /// That time, or a wake-up.
+    TimeOrWake(Time),
     /// The same; a release is left to others until then.
     Left(Time),
-    /// There was a cue, and it takes a moment.
-    Cued,
+    /// There was a wake-up, and the short pause after it.
+    Woken,
 }
 
 impl Caller {
@@ -103,10 +103,10 @@ impl Caller {
         let who = cx.client;
         cx.net.tell(|| format!("client {who}, caller {index}: gives way"));
         let until = call.at_most(until);
-        Self::pause(client, index, cx, call, Pause::TimeOrCue(until), until);
+        Self::pause(client, index, cx, call, Pause::TimeOrWake(until), until);
     }
 
-    /// It pauses until then, or goes on at once if there is a cue already for which it would wait.
+    /// It pauses until then, or goes on at once if there is already a reason to wake it.
     pub(super) fn pause(
         client: &mut Client,
         index: usize,
@@ -116,7 +116,7 @@ impl Caller {
         until: Time,
     ) {
         let wake_reason = call.waiting.as_ref().and_then(|waiting| waiting.tracker.wake_reason());
-        let woken = matches!(pause, Pause::TimeOrCue(_)) && wake_reason.is_some();
+        let woken = matches!(pause, Pause::TimeOrWake(_)) && wake_reason.is_some();
         let caller = &mut client.callers[index];
         caller.doing = Doing::Pausing(call, pause);
         caller.remind(cx, if woken { cx.now() } else { until });
@@ -147,7 +147,7 @@ impl Caller {
                 if wake_reason.is_some()
                     && matches!(
                         caller.doing,
-                        Doing::Pausing(_, Pause::TimeOrCue(_) | Pause::Left(_))
+                        Doing::Pausing(_, Pause::TimeOrWake(_) | Pause::Left(_))
                     )
                 {
                     cx.wake(note);
@@ -156,7 +156,7 @@ impl Caller {
         }
     }
 
-    /// The time is over, or there is a cue, or the moment after one has passed.
+    /// The time is over, or there is a wake-up, or the pause after one is over.
     pub(super) fn waited(
         client: &mut Client,
         index: usize,
@@ -165,18 +165,19 @@ impl Caller {
         pause: Pause,
     ) {
         let now = cx.now();
-        if let Pause::TimeOrCue(until) | Pause::Left(until) = pause {
+        if let Pause::TimeOrWake(until) | Pause::Left(until) = pause {
             let wake_reason =
                 call.waiting.as_ref().and_then(|waiting| waiting.tracker.wake_reason());
             let wait = wake_reason.map(|wake_reason| {
                 // Who was refused by one node alone goes by that one's word.
-                let alone = |last: &Rc<FanOut<Attempt>>| last.with(|last| last.alone().is_some());
+                let alone =
+                    |last: &Rc<FanOut<Attempt>>| last.with(|last| last.preferred().is_some());
                 if wake_reason == WakeReason::Released && !call.last.as_ref().is_some_and(alone) {
                     cx.net.woken(cx.client, call.name);
                 }
                 let at = call.acquisition.woken(wake_reason, until, now, cx.net.chance.share());
                 if wake_reason == WakeReason::Listening || at <= now {
-                    return (at, Pause::Cued);
+                    return (at, Pause::Woken);
                 }
                 call.waiting
                     .iter_mut()
@@ -189,7 +190,7 @@ impl Caller {
                 return caller.remind(cx, at);
             }
         }
-        let woken = matches!(pause, Pause::Cued | Pause::Left(_));
+        let woken = matches!(pause, Pause::Woken | Pause::Left(_));
         if std::mem::take(&mut call.gives_way) {
             call.gave_way = true;
             let tracker = call.waiting.as_ref().map(|waiting| &waiting.tracker);

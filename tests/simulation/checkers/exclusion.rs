@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::Kept;
+use super::LeaseTerms;
 use crate::simulation::claim::Claim;
 
 #[derive(Default)]
@@ -38,11 +38,11 @@ impl Exclusion {
         lock: u64,
         client: usize,
         claim: &Claim,
-        kept: Kept,
+        terms: LeaseTerms,
         until: Duration,
         now: Duration,
     ) -> Option<String> {
-        let (watched, on_first) = (kept.is_watched(), kept.on_first);
+        let (watched, on_first) = (terms.is_watched(), terms.on_first);
         let mine = self.leases.entry(lock).or_insert_with(|| Lease {
             client,
             name: claim.name,

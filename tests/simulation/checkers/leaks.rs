@@ -36,8 +36,8 @@ pub(super) struct Leaks {
     /// Which owners have been released on which node, and of which the client has heard so.
     released: BTreeSet<(usize, Vec<u8>)>,
     answered: BTreeSet<(usize, Vec<u8>)>,
-    /// Whether the last to set a key on a node was a ghost, and when that was.
-    ghosts: BTreeMap<(usize, Vec<u8>), (bool, Duration)>,
+    /// Whether the last to set a key on a node was a late request, and when that was.
+    last_writes: BTreeMap<(usize, Vec<u8>), (bool, Duration)>,
 }
 
 impl Leaks {
@@ -65,7 +65,7 @@ impl Leaks {
             return None;
         }
         ran.ends?;
-        self.ghosts.insert((ran.node, ran.key.to_vec()), (ran.in_flight, now));
+        self.last_writes.insert((ran.node, ran.key.to_vec()), (ran.in_flight, now));
         let behind = ran.what == "extend" && !ran.in_flight && self.released.contains(&owner);
         behind.then(|| {
             format!("node {} ran an extension of {} behind its release", ran.node, short())
@@ -90,8 +90,8 @@ impl Leaks {
     }
 
     /// Since when nobody but a dead connection has that key, behind everything else.
-    pub(super) fn is_ghost(&self, node: usize, key: &[u8]) -> Option<Duration> {
-        let (in_flight, at) = self.ghosts.get(&(node, key.to_vec()))?;
+    pub(super) fn was_set_late(&self, node: usize, key: &[u8]) -> Option<Duration> {
+        let (in_flight, at) = self.last_writes.get(&(node, key.to_vec()))?;
         in_flight.then_some(*at)
     }
 }
@@ -111,7 +111,7 @@ pub(in super::super) fn kept_back(net: &mut Network, names: usize) -> Option<Str
             let mut since = since.max(net.troubled_at(client, node));
             if !net.checks.may_end.contains(owner.as_bytes()) {
                 // It is given back again, and again.
-                let in_flight = net.checks.leaks.is_ghost(node, &key);
+                let in_flight = net.checks.leaks.was_set_late(node, &key);
                 since = in_flight.map_or(since, |at| since.max(at + REPEATED));
             }
             if since + SOON < now {
@@ -138,7 +138,7 @@ pub(in super::super) fn leaked(net: &mut Network, names: usize) -> Option<String
             let key = format!("name-{name}").into_bytes();
             let Some(owner) = net.nodes[node].value(&key, now) else { continue };
             let owner = String::from_utf8_lossy(&owner).into_owned();
-            let in_flight = net.checks.leaks.is_ghost(node, &key);
+            let in_flight = net.checks.leaks.was_set_late(node, &key);
             let excused =
                 |at| !net.checks.may_end.contains(owner.as_bytes()) && now < at + REPEATED + SOON;
             if !in_flight.is_some_and(excused) && !net.checks.is_orphan(&owner) {

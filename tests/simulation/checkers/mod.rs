@@ -47,13 +47,13 @@ impl fmt::Display for Violation {
 
 /// On what terms a lock is held.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Kept {
+pub(super) struct LeaseTerms {
     pub(super) terms: Terms,
     /// It rests on the first node alone.
     pub(super) on_first: bool,
 }
 
-impl Kept {
+impl LeaseTerms {
     /// Whether the nodes are asked for it again and again.
     fn is_watched(self) -> bool {
         self.terms.renewed && self.terms.max_hold.is_none()
@@ -180,17 +180,17 @@ impl Checks {
         lock: u64,
         client: usize,
         claim: &Claim,
-        kept: Kept,
+        terms: LeaseTerms,
         until: Duration,
         now: Duration,
     ) -> bool {
         let before = self.exclusion.until(lock);
-        let found = self.exclusion.lease(lock, client, claim, kept, until, now);
+        let found = self.exclusion.lease(lock, client, claim, terms, until, now);
         if let Some(what) = found.filter(|_| self.promise_exclusion) {
             self.report(now, "exclusion", what);
         }
         self.losses.lease(lock, client, until);
-        if let Some(what) = self.losses.goes_on(lock, now).filter(|_| kept.is_watched()) {
+        if let Some(what) = self.losses.goes_on(lock, now).filter(|_| terms.is_watched()) {
             self.report(now, "losses", what);
         }
         until > now && before != Some(until)
@@ -298,7 +298,7 @@ impl Checks {
         &mut self,
         client: usize,
         claim: &Claim,
-        Kept { terms, on_first }: Kept,
+        LeaseTerms { terms, on_first }: LeaseTerms,
         reason: LossReason,
         ended: Duration,
         now: Duration,

@@ -3,7 +3,7 @@
 use super::{Conn, ConnId, Event, LATEST, Network};
 use crate::core::Time;
 use crate::core::mark::{Mark, Noted, State};
-use crate::node::{look_request, read_look};
+use crate::node::{probe_request, read_probe};
 use crate::simulation::claim::MARK;
 use crate::simulation::client::Note;
 use crate::simulation::fan_out::value;
@@ -142,9 +142,9 @@ impl Network {
         offsets.sort_unstable();
         let median = offsets[(setup.nodes - 1) / 2];
         for (place, (node, ahead)) in self.nodes.iter_mut().zip(ahead).enumerate() {
-            let reply = node.call(&look_request(MARK, None).eval(""), now);
+            let reply = node.call(&probe_request(MARK, None).eval(""), now);
             let anytime = Time::default();
-            let probe = read_look(&value(&reply), anytime, anytime).expect("a probe");
+            let probe = read_probe(&value(&reply), anytime, anytime).expect("a probe");
             let mut configuration = configuration(setup, plan.quarantine);
             configuration.index = configuration.index.map(|_| place);
             let (identity, state) = (probe.identity, State::Admitted);

@@ -50,9 +50,9 @@ impl Network {
             let what = parts.iter().map(|part| part.what).collect::<Vec<_>>().join(", ");
             self.checks.report(now, "errors", format!("node {node} answers {what} with {text}"));
         }
-        before.into_iter().for_each(|(value, _)| self.look_for_room(value));
+        before.into_iter().for_each(|(value, _)| self.check_room(value));
         self.deliver_published(node);
-        parts.iter().for_each(|part| self.look_whether_free(&part.key));
+        parts.iter().for_each(|part| self.check_whether_free(&part.key));
         self.tell_of(node, client, open, &parts, &reply);
         self.answer(id, open, reply, wall);
     }
@@ -97,7 +97,7 @@ impl Network {
                     reply => reply,
                 };
                 let answer = match reply {
-                    // Looks say much; whether a change was made comes first.
+                    // Probes say much; whether a change was made comes first.
                     Reply::List(said) if *what == "change" => match said.first() {
                         Some(Reply::Int(1)) => String::new(),
                         _ => ": not made".to_owned(),
@@ -112,7 +112,7 @@ impl Network {
     }
 
     /// A node has run something, where somebody's key was before.
-    fn look_for_room(&mut self, before: Option<Vec<u8>>) {
+    fn check_room(&mut self, before: Option<Vec<u8>>) {
         let owner = before.and_then(|owner| String::from_utf8(owner).ok());
         let lease = owner.and_then(|owner| {
             let (name, until) = self.checks.lease_of(&owner)?;
@@ -126,7 +126,7 @@ impl Network {
     }
 
     /// Notes since when a lock could be taken.
-    fn look_whether_free(&mut self, key: &[u8]) {
+    fn check_whether_free(&mut self, key: &[u8]) {
         if self.pair && key != MARK {
             let now = self.now;
             let holders = self.nodes.iter_mut().filter_map(|node| node.value(key, now));

@@ -8,7 +8,7 @@ use super::*;
 const SCENARIO: Scenario = Scenario {
     runs: 30,
     plan: |seed| {
-        // To look at a node takes the other one most of a second.
+        // To probe a node takes the other one most of a second.
         let clock_tolerance = ms(1_200);
         let holder = Setup { clock_tolerance, ..client(seconds(5), Habit::Keeps) };
         let other = Setup { node_timeout: ms(1_000), habit: Habit::Contends, ..holder };

@@ -4,7 +4,7 @@ use super::*;
 
 /// When all nodes have lost their data, and between which times locks have to be granted again: after a
 /// quarantine of 30 s, by clocks that are nearly right. Somebody has to begin it, and somebody else to end
-/// it, who looks once a second.
+/// it, who checks once a second.
 const EMPTY: Duration = seconds(5);
 const READY: std::ops::Range<Duration> = ms(5_000 + 29_700)..ms(5_000 + 31_500);
 

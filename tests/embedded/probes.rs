@@ -1,4 +1,4 @@
-//! The script that looks at a node, as one story: a server and an embedded node answer alike, but for who they are.
+//! The script that probes a node, as one story: a server and an embedded node answer alike, but for who they are.
 
 use quorlock::embedded::Nodes;
 use redis::{Connection, Value};
@@ -8,8 +8,8 @@ use crate::support::Server;
 
 const SCRIPT: &str = include_str!("../../lua/node/admit.lua");
 
-/// What a look answers, with the identity as it was seen before.
-fn look(connection: &mut Connection, old: &str, new: &str, identity: &[String; 2]) -> Vec<Value> {
+/// What a probe answers, with the identity as it was seen before.
+fn probe(connection: &mut Connection, old: &str, new: &str, identity: &[String; 2]) -> Vec<Value> {
     let [run_id, repl_id] = identity;
     let answer = run(connection, &["EVAL", SCRIPT, "1", "mark", old, new, run_id, repl_id]);
     let Value::Array(fields) = answer else { panic!("{answer:?}") };
@@ -24,24 +24,24 @@ fn text(value: &Value) -> String {
     }
 }
 
-/// A story of looks and changes, without what is different on every server.
+/// A story of probes and changes, without what is different on every server.
 fn story(url: &str) -> Vec<Vec<Value>> {
     let mut connection = connect(url);
     let nobody = [String::new(), String::new()];
-    let first = look(&mut connection, "", "", &nobody);
+    let first = probe(&mut connection, "", "", &nobody);
     let identity = [text(&first[2]), text(&first[3])];
     assert!(identity.iter().all(|id| id.len() == 40), "{identity:?}");
     let seconds: u64 = text(&first[5]).parse().expect("a time");
     assert!(seconds > 1_700_000_000, "{seconds}");
 
     let mut told = vec![first];
-    told.push(look(&mut connection, "", "one", &nobody));
-    told.push(look(&mut connection, "", "one", &identity));
-    told.push(look(&mut connection, "", "two", &identity));
-    told.push(look(&mut connection, "one", "two", &identity));
+    told.push(probe(&mut connection, "", "one", &nobody));
+    told.push(probe(&mut connection, "", "one", &identity));
+    told.push(probe(&mut connection, "", "two", &identity));
+    told.push(probe(&mut connection, "one", "two", &identity));
     run(&mut connection, &["DEL", "mark"]);
     run(&mut connection, &["RPUSH", "mark", "no text"]);
-    told.push(look(&mut connection, "", "three", &identity));
+    told.push(probe(&mut connection, "", "three", &identity));
     for fields in &mut told {
         // Run id, replication id and time.
         fields.drain(5..7);
@@ -51,7 +51,7 @@ fn story(url: &str) -> Vec<Vec<Value>> {
 }
 
 #[test]
-fn looks_at_embedded_nodes_are_as_looks_at_servers() {
+fn probes_of_embedded_nodes_are_as_probes_of_servers() {
     let server = Server::start();
     let nodes = Nodes::start(1).expect("a port is free");
     let (ours, theirs) = (story(&nodes[0].url()), story(&server.url()));
