@@ -371,7 +371,7 @@ mod tests {
 
     /// The tooth.
     #[test]
-    fn without_elders_first_somebody_waits_for_ever_so_long() {
+    fn without_earlier_waiters_first_somebody_waits_for_ever_so_long() {
         let most = longest_wait();
         assert!(most < 25, "{most}");
         let without = without(&[Mechanism::EarlierWaitersFirst], longest_wait);

@@ -46,7 +46,7 @@ fn without_giving_way_one_client_has_the_lock_all_the_time() {
 }
 
 #[test]
-fn without_elders_first_some_client_is_left_out() {
+fn without_earlier_waiters_first_some_client_is_left_out() {
     FIVE.breaks(&[Mechanism::EarlierWaitersFirst], &["turns"]);
 }
 
