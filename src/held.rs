@@ -9,7 +9,8 @@ use parking_lot::{Mutex, MutexGuard};
 use crate::claim::Claim;
 use crate::clock;
 use crate::core::{
-    Basis, Extension, Lease, LossReason, Next, OpenRound, Renewed, Rounds, Time, majority, rounded,
+    Basis, Extension, Grant, Lease, LossReason, Next, OpenRound, Renewed, Rounds, Time, majority,
+    rounded,
 };
 use crate::error::{Error, ErrorKind, NodeFault};
 use crate::fan_out::FanOut;
@@ -55,15 +56,9 @@ impl OpenRound for Arc<FanOut<Extension>> {
 }
 
 impl Held {
-    /// The claim was granted on that basis, and is valid until then; the number is for fencing.
-    /// [`enter`](Self::enter) is still to be called.
-    pub(crate) fn granted(
-        mut claim: Claim,
-        basis: Basis,
-        valid_until: Time,
-        number: u64,
-        lease_id: LeaseId,
-    ) -> Hold {
+    /// The claim was granted. [`enter`](Self::enter) is still to be called.
+    pub(crate) fn granted(mut claim: Claim, grant: Grant, lease_id: LeaseId) -> Hold {
+        let Grant { valid_until, number, basis, .. } = grant;
         claim.won(number);
         let hold_state = HoldState::new(claim.token(0));
         let lease = Lease::new(claim.terms(), basis, claim.started(), valid_until);

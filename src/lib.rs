@@ -5,6 +5,7 @@
 #![doc = include_str!("../docs/pictures.md")]
 #![doc = include_str!("../README.md")]
 
+mod call;
 mod claim;
 mod client;
 mod clock;

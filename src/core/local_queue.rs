@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::fencing::LAST_SEQUENCE;
-use super::{Conclusion, Lease, Mechanism, Terms, Time};
+use super::{Conclusion, Fairness, Lease, Mechanism, Terms, Time};
 
 /// How long the lease goes from hand to hand within one process, counted from the first time: long
 /// against the pause after it, and short against what a waiter elsewhere takes for being left out.
@@ -36,8 +36,19 @@ pub(crate) enum Turn {
     Ask,
     /// Wait to be woken, at most until then, and look again.
     Wait(Time),
+    /// Leave the lock to others elsewhere until then, or until one of them gives it back.
+    GiveWay(Time),
     /// Give up: somebody of this process has the lock, or is before it.
     Held,
+}
+
+/// What a caller in line finds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) turn: Turn,
+    /// The lock is known to be somebody's, here or elsewhere. If not, a caller without any time left asks
+    /// once more, and reports what it sees: too few nodes.
+    pub(crate) is_held: bool,
 }
 
 /// Who has to look again.
@@ -134,6 +145,26 @@ impl<W> LocalQueue<W> {
         self.line.iter().map(|waiter| &waiter.with)
     }
 
+    /// What that caller finds. The lock is held by somebody of this process, as far as is known until
+    /// `held_until`; `fairness` is what is known of others elsewhere. The answer changes with time, and
+    /// whenever somebody is to be woken.
+    pub(crate) fn place(
+        &mut self,
+        ticket: QueueTicket,
+        held_until: Option<Time>,
+        fairness: Option<&Fairness>,
+        now: Time,
+    ) -> Place {
+        let is_held = held_until.is_some_and(|until| now < until) || self.word == Word::Held;
+        let once = self.waiter(ticket).is_some_and(|waiter| waiter.once);
+        let away_until = fairness.filter(|_| !once).and_then(|fairness| fairness.away_until(now));
+        let turn = match (self.turn(ticket, held_until, now), away_until) {
+            (Turn::Ask, Some(until)) => Turn::GiveWay(until),
+            (turn, _) => turn,
+        };
+        Place { turn, is_held }
+    }
+
     /// What that caller has to do. The lock is held by somebody of this process, as far as is known
     /// until then. The answer may change with time, and whenever somebody is to be woken.
     ///
@@ -171,12 +202,6 @@ impl<W> LocalQueue<W> {
                 Turn::Wait(until.min(now.after(CHECK_AGAIN)))
             }
         }
-    }
-
-    /// Whether the lock is known to be somebody's, here or elsewhere, so that who has no time left can be
-    /// told so. If not, it asks once more, without any time, and reports what it sees: too few nodes.
-    pub(crate) fn is_held(&self, held_until: Option<Time>, now: Time) -> bool {
-        held_until.is_some_and(|until| now < until) || self.word == Word::Held
     }
 
     /// The nodes were asked by somebody in line, who did not get the lock.

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::Receiver;
 
 use super::{Kind, Raise, Repair};
+use crate::call;
 use crate::claim::Wanted;
 use crate::client::Quorlock;
 use crate::clock;
@@ -282,7 +283,7 @@ impl Mutex {
         let terms = terms.ending_with_the_hold();
         let name = Name::new(&settings.key_prefix, &self.name)?;
         let wanted = Wanted { kind: &MutexKind, name, terms };
-        Ok(coordinator.acquire(&wanted, patience, cancel)?.map(Guard::new))
+        Ok(call::acquire(coordinator, &wanted, patience, cancel)?.map(Guard::new))
     }
 }
 
