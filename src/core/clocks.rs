@@ -1,5 +1,7 @@
 //! Readings of the masters' clocks, and what they say of the set's time, whatever our own clock says.
 
+use std::time::Duration;
+
 use super::set_time::{ClockRange, SetTime};
 use super::{Time, majority};
 
@@ -83,14 +85,16 @@ pub(crate) const fn worth_waiting(known: usize, coming: usize, nodes: usize) -> 
     known < majority(nodes) && known + coming >= majority(nodes)
 }
 
+pub(super) fn milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
 pub(super) fn microseconds(time: Time) -> i64 {
     i64::try_from(time.since(Time::default()).as_micros()).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     fn at(ms: u64) -> Time {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::attempt::FirstWord;
+use super::attempt::first::FirstWord;
 use super::{Attempt, Ballot, Basis, Conclusion, Mechanism, Time};
 
 /// What an attempt needs next.
@@ -20,7 +20,7 @@ pub(crate) enum Judged {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Judgement {
     pub(crate) conclusion: Conclusion,
-    /// Whose word that is.
+    /// The nodes that have decided it.
     pub(crate) basis: Basis,
     pub(crate) quorum: Quorum,
 }
@@ -121,8 +121,8 @@ impl QuorumHealth {
                     // Any of the others may know of another holder.
                     Judged::HearAll
                 } else if attempt.majority_reached() {
-                    // It may know of another holder as well, and is not in a state to tell. Whoever
-                    // mends it shall hear of it, rather than get weaker locks without a word.
+                    // It may know of another holder as well, and is not in a state to tell. The user
+                    // shall hear of its error, rather than get weaker locks without a word.
                     by_majority(conclusion, Quorum::Failing)
                 } else {
                     let conclusion = attempt.conclude_on_first(now);

@@ -7,7 +7,6 @@ use redis::{RedisError, ServerError, ServerErrorKind};
 use super::address::Address;
 use super::faults::CLUSTER;
 use super::faults::{Progress, broken_fault, connect_fault, not_redis, server_fault, tls_fault};
-use super::fence_off::{CLIENT_ID, Count};
 use super::fitness::{self, field};
 use super::login::log_in;
 use super::quote::quoted;
@@ -15,7 +14,7 @@ use super::reader::Unread;
 use super::request::{Form, Request, Script, Value};
 use super::wire::Wire;
 use crate::clock;
-use crate::core::{Offset, Time};
+use crate::core::{Offset, Time, Via};
 use crate::error::{Cause, NodeFault};
 
 /// Callers give up at the node timeout and queue their releases then; a worker that waits this much
@@ -24,6 +23,9 @@ pub(crate) const GRACE: Duration = Duration::from_millis(50);
 
 /// Asks a server for its clock.
 pub(super) const TIME: &[u8] = b"*1\r\n$4\r\nTIME\r\n";
+
+/// Asks a server which of its connections this is.
+const CLIENT_ID: &[u8] = b"*2\r\n$6\r\nCLIENT\r\n$2\r\nID\r\n";
 
 /// The longest that a write may take which nobody waits for.
 const FINAL_RELEASES_TIMEOUT: Duration = Duration::from_millis(10);
@@ -45,6 +47,21 @@ pub(super) struct Connection {
     evicts: Option<String>,
     /// Nothing was read yet, so that the TLS handshake may not be over.
     fresh: bool,
+}
+
+/// Which connection it is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Count {
+    /// By the server's count, if we may know: an id is never given to another one.
+    pub(super) by_server: Option<u64>,
+    /// By our own.
+    pub(super) via: Via,
+}
+
+impl Default for Count {
+    fn default() -> Self {
+        Self { by_server: None, via: Via { connection: 0, fenced: false } }
+    }
 }
 
 /// What came back for one command.
@@ -142,7 +159,7 @@ impl Connection {
     pub(super) fn write(&mut self, bytes: &[u8]) -> Result<(), Broken> {
         let until = clock::now().after(self.timeout);
         self.wire.write(bytes, until).map_err(|error| {
-            // Who does not like our certificate says so, and closes: the reason is still to be read.
+            // A server that refuses our certificate says so, and closes: the reason is still to be read.
             let closed = error.is_connection_dropped();
             let reason = if closed && self.fresh && self.address.is_tls() {
                 let failed = |unread| match unread {

@@ -22,7 +22,7 @@ use super::{admit, answers};
 use crate::core::{LARGEST_NUMBER, Time, Vote};
 use crate::error::NodeFault;
 use crate::fuzzing::is_printable;
-use crate::kinds::reply;
+use crate::runtime::reply;
 
 #[cfg(unix)]
 mod conversation;

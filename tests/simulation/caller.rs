@@ -1,5 +1,5 @@
 //! A thread of a client that takes locks, uses them and gives them back, as users do; a call runs
-//! the machines as `src/coordinator.rs` does.
+//! the machines as `src/runtime/coordinator.rs` does.
 
 mod asking;
 mod call;

@@ -9,8 +9,8 @@ use super::super::clocks::{DRIFT, Offset, median, microseconds};
 use super::super::mark::Noted;
 use super::super::{LARGEST_NUMBER, Mechanism, Time, majority};
 use super::Admission;
-use super::clock::NodeClock;
 use super::node::Seen;
+use super::node_clock::NodeClock;
 use super::probe::Judgement;
 
 /// A clock that has moved away from its mark by this part of the tolerance is noted anew, and by no less
@@ -71,7 +71,7 @@ impl Admission {
     ///
     /// A clock that has gained is noted little by little: by the time that a step of less than the
     /// tolerance is in the mark, the locks have gone on by as much as they allow for drift, or are over. So
-    /// several such steps add up against the mark, whoever has begun between them. After a quarantine all
+    /// several such steps add up against the mark, also if clients began between them. After a quarantine all
     /// locks are over.
     pub(super) fn new_note(&self, node: usize, now: Time) -> Option<Noted> {
         let ahead_ms = self.ahead_ms(node, now)?;

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use super::super::clocks::milliseconds;
 use super::super::mark::State;
 use super::super::set_time::SetTime;
 use super::super::{Mechanism, Time};
 use super::node::Knowledge;
-use super::{Admission, Chance, milliseconds};
+use super::{Admission, Chance};
 
 /// How much the estimates of two clients may differ of the same set's time.
 const SLACK_MS: u64 = 1_000;

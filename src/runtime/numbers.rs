@@ -7,9 +7,9 @@ use parking_lot::Mutex;
 
 use crate::clock;
 use crate::core::{LastNumbers, Time, proposal, worth_waiting};
-use crate::fan_out::{Interrupts, Woken};
 use crate::ident::Name;
 use crate::node::{Node, NodeSet};
+use crate::runtime::fan_out::{Interrupts, Woken};
 
 /// What the attempts of one client share about fencing.
 #[derive(Default)]

@@ -2,18 +2,18 @@
 
 use std::time::Duration;
 
-use super::Coordinator;
-use crate::claim::{Claim, Wanted};
 use crate::clock;
 use crate::core::{Outcome, exact, majority, rounded};
 use crate::error::{Error, ErrorKind, NodeFault};
-use crate::fan_out::Woken;
-use crate::hold::Hold;
 use crate::ident::{self, Name};
 use crate::manual::Section;
 use crate::observe;
+use crate::runtime::claim::{Claim, Wanted};
+use crate::runtime::client_state::ClientState;
+use crate::runtime::fan_out::Woken;
+use crate::runtime::hold::Hold;
 
-impl Coordinator {
+impl ClientState {
     /// `Config`, if a node is in a state for whose sake no lock may be taken anywhere.
     pub(super) fn check_agreement(&self, name: &Name) -> Result<(), Error> {
         match self.set.conflict() {
@@ -160,12 +160,6 @@ impl Coordinator {
             ),
         };
         Err(Error::new(kind, message).with_faults(faults()))
-    }
-}
-
-impl Drop for Coordinator {
-    fn drop(&mut self) {
-        self.subscriptions.close();
     }
 }
 

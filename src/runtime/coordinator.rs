@@ -1,56 +1,50 @@
 //! Runs the machines of `core/` over the nodes: attempt, wait, try again, give up, clean up.
 
+use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 
-use crossbeam_channel::{Receiver, Sender, bounded, never};
-use parking_lot::Mutex;
+use crossbeam_channel::{Receiver, never};
 
-use crate::claim::{Claim, Wanted};
 use crate::clock;
-use crate::config::Settings;
 use crate::core::{
-    Acquisition, Attempt, Basis, Conclusion, Judged, Judgement, News, Outcome, Patience, Policy,
-    Quorum, QuorumHealth, Step, Time, asking_order, majority,
+    Acquisition, Attempt, Basis, Conclusion, Judged, Judgement, Outcome, Patience, Policy, Step,
+    Time, asking_order,
 };
-use crate::endless::EndlessKeys;
-use crate::error::{Error, NodeFault};
-use crate::fan_out::{FanOut, Interrupts};
-use crate::hold::Hold;
+use crate::error::Error;
 use crate::ident;
-use crate::node::{Address, Node, NodeSet};
-use crate::numbers::{Numbers, wait_for_clocks};
+use crate::node::Address;
 use crate::observe;
 use crate::process::Process;
-use crate::queue::{self, Queues};
 use crate::random::random;
-use crate::renewal::Timetable;
-use crate::stats::NodeStats;
-use crate::subscriptions::{self, Subscriptions, Waiter};
+use crate::runtime::claim::{Claim, Wanted};
+use crate::runtime::client_state::ClientState;
+use crate::runtime::fan_out::{FanOut, Interrupts};
+use crate::runtime::held::Held;
+use crate::runtime::hold::Hold;
+use crate::runtime::numbers::wait_for_clocks;
+use crate::runtime::queue::{self, Queues};
+use crate::runtime::renewal;
+use crate::runtime::settings::Settings;
+use crate::runtime::subscriptions::{self, Waiter};
+use crate::runtime::timetable::Timetable;
 
 mod refusal;
 
 use refusal::stop_if;
 
-/// The nodes and all that is shared by the clones of one client and the locks it gave out.
+/// The calls of one client that want locks, and what they wait in.
 pub(crate) struct Coordinator {
-    /// Whose threads work for it.
-    pub(crate) process: Process,
-    nodes: Vec<Node>,
-    set: Arc<NodeSet>,
-    names: Arc<[Arc<str>]>,
-    settings: Settings,
-    unanswered: Arc<AtomicUsize>,
-    timetable: Arc<Timetable>,
-    /// Dropped by `close`, which ends `closed`.
-    open: Mutex<Option<Sender<()>>>,
-    closed: Receiver<()>,
-    /// What all calls together know of the quorum.
-    quorum_health: Mutex<QuorumHealth>,
-    numbers: Numbers,
-    endless: EndlessKeys,
+    state: Arc<ClientState>,
+    timetable: Arc<Timetable<Held>>,
     queues: Arc<Queues>,
-    subscriptions: Arc<Subscriptions>,
+}
+
+impl Deref for Coordinator {
+    type Target = ClientState;
+
+    fn deref(&self) -> &ClientState {
+        &self.state
+    }
 }
 
 /// An attempt that has come to its end.
@@ -62,103 +56,22 @@ struct Tried {
 }
 
 impl Coordinator {
-    /// Starts the workers.
+    /// Starts the workers and the timetable.
     pub(crate) fn start(
         process: Process,
         addresses: Vec<Address>,
         settings: Settings,
     ) -> Result<Arc<Self>, Error> {
-        let names: Arc<[Arc<str>]> =
-            addresses.iter().map(|address| address.shown().clone()).collect();
-        let set = NodeSet::new(
-            ident::mark_key(&settings.key_prefix),
-            &names,
-            &settings.configuration(names.len()),
-            settings.fall_back_after().is_some(),
-        );
-        let unanswered = Arc::new(AtomicUsize::new(0));
-        let nodes = addresses.into_iter().enumerate().map(|(index, address)| {
-            let node = address.shown().clone();
-            Node::start(
-                index,
-                address,
-                settings.node_timeout,
-                &set,
-                settings.replicas(),
-                unanswered.clone(),
-            )
-            .map_err(|error| {
-                Error::config(format!(
-                    "no thread could be started for {node} ({error}); raise the limit of threads"
-                ))
-            })
-        });
-        let timetable = Timetable::start(set.suspended()).map_err(|error| {
+        let state = ClientState::start(process, addresses, settings)?;
+        let timetable = renewal::start(state.set().suspended()).map_err(|error| {
             Error::config(format!("no thread could be started for renewals: {error}"))
         })?;
-        let quorum_health =
-            QuorumHealth::new(settings.fall_back_after(), settings.attempt_timeout());
-        let (open, closed) = bounded(0);
-        let wake_channel = ident::wake_channel(&settings.key_prefix, ident::random_owner());
-        let queues = Queues::new();
-        let subscriptions = Subscriptions::new(names.len(), wake_channel);
-        Ok(Arc::new(Self {
-            process,
-            nodes: nodes.collect::<Result<_, _>>()?,
-            set,
-            names,
-            settings,
-            unanswered,
-            timetable,
-            open: Mutex::new(Some(open)),
-            closed,
-            quorum_health: Mutex::new(quorum_health),
-            numbers: Numbers::default(),
-            endless: EndlessKeys::default(),
-            queues,
-            subscriptions,
-        }))
+        Ok(Arc::new(Self { state, timetable, queues: Queues::new() }))
     }
 
-    pub(crate) fn nodes(&self) -> &[Node] {
-        &self.nodes
-    }
-
-    pub(crate) fn node_stats(&self) -> Vec<NodeStats> {
-        let stats = |(i, node): (usize, &Node)| {
-            let listened_to = self.subscriptions.listened_to(i);
-            NodeStats { listened_to, ..node.stats() }
-        };
-        self.nodes.iter().enumerate().map(stats).collect()
-    }
-
-    pub(crate) fn set(&self) -> &Arc<NodeSet> {
-        &self.set
-    }
-
-    pub(crate) fn names(&self) -> &Arc<[Arc<str>]> {
-        &self.names
-    }
-
-    pub(crate) fn settings(&self) -> &Settings {
-        &self.settings
-    }
-
-    pub(crate) fn timetable(&self) -> &Arc<Timetable> {
-        &self.timetable
-    }
-
+    #[cfg(all(test, feature = "embedded"))]
     pub(crate) fn queues(&self) -> &Arc<Queues> {
         &self.queues
-    }
-
-    pub(crate) fn subscriptions(&self) -> &Arc<Subscriptions> {
-        &self.subscriptions
-    }
-
-    /// How many releases could be answered, and have not been yet.
-    pub(crate) fn unanswered(&self) -> &Arc<AtomicUsize> {
-        &self.unanswered
     }
 
     /// Takes the lock that is `wanted`; `None` if it is held by somebody else until the caller's
@@ -255,7 +168,7 @@ impl Coordinator {
                 if basis == Basis::FirstNode {
                     observe::fell_back(&wanted.name, &self.names[0]);
                 }
-                return Ok(Some(place.won(claim, basis, valid_until, number)));
+                return Ok(Some(place.won(claim, basis, valid_until, number, &self.timetable)));
             }
             // Before any wait: what this attempt got must be free for others.
             drop(claim);
@@ -295,17 +208,6 @@ impl Coordinator {
         self.subscriptions.wait(channel(wanted), &self.nodes)
     }
 
-    /// Ends all waiting calls, and every later one.
-    pub(crate) fn close(&self) {
-        *self.open.lock() = None;
-    }
-
-    /// Whether no release waits for a majority of the nodes.
-    pub(crate) fn majority_told(&self) -> bool {
-        let told = self.nodes.iter().filter(|node| node.is_told()).count();
-        told >= majority(self.nodes.len())
-    }
-
     fn attempt(
         self: &Arc<Self>,
         wanted: &Wanted,
@@ -328,7 +230,7 @@ impl Coordinator {
         let started = clock::now();
         let until = |now| acquisition.answer_by(now, self.settings.attempt_timeout());
         let answer_by = until(started);
-        let mut claim = Claim::new(self, wanted, owner, started, suspensions, answer_by);
+        let mut claim = Claim::new(&self.state, wanted, owner, started, suspensions, answer_by);
         // By them nodes are compared before they grant anything, and numbers are made.
         stop_if(wait_for_clocks(&self.nodes, answer_by, interrupts), &wanted.name)?;
         let mut proposal = None;
@@ -363,22 +265,6 @@ impl Coordinator {
             _ => {}
         }
         Ok(Tried { claim, started, answer_by, judgement })
-    }
-
-    /// A renewal has reached a majority.
-    pub(crate) fn quorum_reached(&self) {
-        self.note(Quorum::Reached, clock::now(), Vec::new);
-    }
-
-    /// Notes what an attempt has shown of the quorum, and tells when that is lost, and when it is
-    /// back.
-    fn note(&self, quorum: Quorum, started: Time, faults: impl FnOnce() -> Vec<NodeFault>) {
-        let news = self.quorum_health.lock().note(quorum, started, clock::now());
-        match news {
-            Some(News::Lost) => observe::quorum_lost(&faults()),
-            Some(News::Back) => observe::quorum_back(),
-            None => {}
-        }
     }
 }
 

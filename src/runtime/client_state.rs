@@ -1,0 +1,164 @@
+//! What the calls of one client and the locks that they win share: the nodes, and what is known of them.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+use parking_lot::Mutex;
+
+use super::endless::EndlessKeys;
+use super::numbers::Numbers;
+use super::settings::Settings;
+use super::subscriptions::Subscriptions;
+use crate::clock;
+use crate::core::{News, Quorum, QuorumHealth, Time, majority};
+use crate::error::{Error, NodeFault};
+use crate::ident;
+use crate::node::{Address, Node, NodeSet};
+use crate::observe;
+use crate::process::Process;
+use crate::stats::NodeStats;
+
+/// The nodes and all that is shared by the clones of one client and the locks it gave out.
+pub(crate) struct ClientState {
+    /// Whose threads work for it.
+    pub(crate) process: Process,
+    pub(super) nodes: Vec<Node>,
+    pub(super) set: Arc<NodeSet>,
+    pub(super) names: Arc<[Arc<str>]>,
+    pub(super) settings: Settings,
+    unanswered: Arc<AtomicUsize>,
+    /// Dropped by `close`, which ends `closed`.
+    open: Mutex<Option<Sender<()>>>,
+    pub(super) closed: Receiver<()>,
+    /// What all calls together know of the quorum.
+    pub(super) quorum_health: Mutex<QuorumHealth>,
+    pub(super) numbers: Numbers,
+    pub(super) endless: EndlessKeys,
+    pub(super) subscriptions: Arc<Subscriptions>,
+}
+
+impl ClientState {
+    /// Starts the workers.
+    pub(super) fn start(
+        process: Process,
+        addresses: Vec<Address>,
+        settings: Settings,
+    ) -> Result<Arc<Self>, Error> {
+        let names: Arc<[Arc<str>]> =
+            addresses.iter().map(|address| address.shown().clone()).collect();
+        let set = NodeSet::new(
+            ident::mark_key(&settings.key_prefix),
+            &names,
+            &settings.configuration(names.len()),
+            settings.fall_back_after().is_some(),
+        );
+        let unanswered = Arc::new(AtomicUsize::new(0));
+        let nodes = addresses.into_iter().enumerate().map(|(index, address)| {
+            let node = address.shown().clone();
+            Node::start(
+                index,
+                address,
+                settings.node_timeout,
+                &set,
+                settings.replicas(),
+                unanswered.clone(),
+            )
+            .map_err(|error| {
+                Error::config(format!(
+                    "no thread could be started for {node} ({error}); raise the limit of threads"
+                ))
+            })
+        });
+        let quorum_health =
+            QuorumHealth::new(settings.fall_back_after(), settings.attempt_timeout());
+        let (open, closed) = bounded(0);
+        let wake_channel = ident::wake_channel(&settings.key_prefix, ident::random_owner());
+        let subscriptions = Subscriptions::new(names.len(), wake_channel);
+        Ok(Arc::new(Self {
+            process,
+            nodes: nodes.collect::<Result<_, _>>()?,
+            set,
+            names,
+            settings,
+            unanswered,
+            open: Mutex::new(Some(open)),
+            closed,
+            quorum_health: Mutex::new(quorum_health),
+            numbers: Numbers::default(),
+            endless: EndlessKeys::default(),
+            subscriptions,
+        }))
+    }
+
+    pub(crate) fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    pub(crate) fn node_stats(&self) -> Vec<NodeStats> {
+        let stats = |(i, node): (usize, &Node)| {
+            let listened_to = self.subscriptions.listened_to(i);
+            NodeStats { listened_to, ..node.stats() }
+        };
+        self.nodes.iter().enumerate().map(stats).collect()
+    }
+
+    pub(crate) fn set(&self) -> &Arc<NodeSet> {
+        &self.set
+    }
+
+    pub(crate) fn names(&self) -> &Arc<[Arc<str>]> {
+        &self.names
+    }
+
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    pub(crate) fn subscriptions(&self) -> &Arc<Subscriptions> {
+        &self.subscriptions
+    }
+
+    /// How many releases could be answered, and have not been yet.
+    pub(crate) fn unanswered(&self) -> &Arc<AtomicUsize> {
+        &self.unanswered
+    }
+
+    /// Ends all waiting calls, and every later one.
+    pub(crate) fn close(&self) {
+        *self.open.lock() = None;
+    }
+
+    /// Whether no release waits for a majority of the nodes.
+    pub(crate) fn majority_told(&self) -> bool {
+        let told = self.nodes.iter().filter(|node| node.is_told()).count();
+        told >= majority(self.nodes.len())
+    }
+
+    /// A renewal has reached a majority.
+    pub(crate) fn quorum_reached(&self) {
+        self.note(Quorum::Reached, clock::now(), Vec::new);
+    }
+
+    /// Notes what an attempt has shown of the quorum, and tells when that is lost, and when it is
+    /// back.
+    pub(super) fn note(
+        &self,
+        quorum: Quorum,
+        started: Time,
+        faults: impl FnOnce() -> Vec<NodeFault>,
+    ) {
+        let news = self.quorum_health.lock().note(quorum, started, clock::now());
+        match news {
+            Some(News::Lost) => observe::quorum_lost(&faults()),
+            Some(News::Back) => observe::quorum_back(),
+            None => {}
+        }
+    }
+}
+
+impl Drop for ClientState {
+    fn drop(&mut self) {
+        self.subscriptions.close();
+    }
+}
