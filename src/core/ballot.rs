@@ -44,6 +44,6 @@ pub(crate) trait Ballot: Send {
     /// `node` will not answer any more.
     fn fail(&mut self, node: usize, failure: Failure);
 
-    /// No further vote changes the verdict, so whoever waits for it may go on.
+    /// No further vote changes the verdict, so the caller that waits for it may go on.
     fn decided(&self) -> bool;
 }

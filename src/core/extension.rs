@@ -139,8 +139,8 @@ impl Extension {
     ///
     /// Such a node has granted the lock to somebody who had no majority, as we had it: since that round
     /// began, and as long as it is valid. Contenders do so all the time, and if their numbers kept us
-    /// out, a lock that many want could never be repaired. Who is granted it there after this answer
-    /// raises the number again, and this repair is refused; then there is another one.
+    /// out, a lock that many want could never be repaired. A contender that is granted it there after this
+    /// answer raises the number again, and this repair is refused; then there is another one.
     ///
     /// Nodes whose clocks have moved count here: nobody's majority has any of them, nor of those that are
     /// present, so there is none without them.

@@ -155,7 +155,7 @@ impl Lease {
         }
     }
 
-    /// Why the lock is not ours any more, if that is so. The clock decides, whoever looks first.
+    /// Why the lock is not ours any more, if that is so. The clock decides, not the thread that asks first.
     pub(crate) fn loss(&mut self, now: Time) -> Option<LossReason> {
         if !matches!(self.state, State::Lost(_)) && self.remaining(now).is_zero() {
             let by_max_hold = self.ends_at.is_some_and(|ends_at| ends_at <= self.valid_until);
@@ -224,8 +224,8 @@ impl Lease {
 
     /// The caller asks for `ttl` from `now` on, which would be valid until `until` at most.
     ///
-    /// Who asks for less gets less at once: no key is cut short, but the caller said that it will
-    /// not use the lock any longer.
+    /// A caller that asks for less gets less at once: no key is cut short, but the caller said that it
+    /// will not use the lock any longer.
     pub(crate) fn extending(&mut self, ttl: Duration, now: Time, until: Time) {
         self.longest_ttl = self.longest_ttl.max(ttl);
         self.keys_until = self.keys_until.max(now.after(ttl));

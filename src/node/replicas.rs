@@ -2,8 +2,8 @@
 //!
 //! `WAIT` blocks its connection, and speaks of what *that* connection wrote last. So it has one of
 //! its own, with a thread of its own: a tiny write there comes behind the grants in the node's
-//! replication stream, and whoever has the write has the grants. All grants that are waiting share
-//! one such write and one `WAIT`.
+//! replication stream, and a replica that has the write has the grants. All waiting grants share one such
+//! write and one `WAIT`.
 
 use std::sync::Arc;
 use std::time::Duration;

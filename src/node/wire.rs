@@ -53,7 +53,7 @@ impl Wire {
         Ok(Self { stream, reader: Reader::new(timeout) })
     }
 
-    /// To whoever has the other end of that socket.
+    /// To the owner of the other end of that socket.
     #[cfg(all(unix, any(test, fuzzing)))]
     pub(super) fn of_pair(socket: UnixStream, timeout: Duration) -> io::Result<Self> {
         socket.set_read_timeout(Some(timeout))?;

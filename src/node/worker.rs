@@ -104,7 +104,7 @@ impl Worker {
             };
             if let Some(pause) = clock::slice(tried_at.after(BETWEEN_TRIES)) {
                 clock::sleep(pause);
-                // Whoever has asked by now waits for the same try.
+                // Callers that have asked by now wait for the same try.
                 waiting.extend(self.turn_away(self.in_mailbox(), &fault));
             }
         }
@@ -281,7 +281,7 @@ impl Worker {
     /// and keeps the releases.
     pub(super) fn give_up(&self, jobs: Vec<Job>, fault: NodeFault) -> NodeFault {
         self.set.lost(self.node);
-        // Before anybody is told, so that who asks again at once is not queued here once more.
+        // Before any caller is told, so that one that asks again at once is not queued here once more.
         self.shared.link.set_down(fault.clone());
         for job in jobs {
             self.undeliverable(job, Failure::Unknown, &fault);
@@ -314,7 +314,7 @@ impl Worker {
             }
         }
         connection.final_releases(&buffer);
-        // Only now, for who has been told may end the process.
+        // Only now: a caller that has been told may end the process.
         self.mailbox.put_back(self.turn_away(jobs, fault));
     }
 
