@@ -272,6 +272,14 @@ impl Attempt {
         self.count(|answer| *answer == Answer::Open) > 0
     }
 
+    /// Whether a node that was asked has not answered yet.
+    pub(crate) fn awaits_answers(&self) -> bool {
+        match self.preferred {
+            Some(node) => self.slots[node].answer == Answer::Open,
+            None => self.some_are_silent(),
+        }
+    }
+
     /// Whether a majority answered, be it with errors.
     pub(crate) fn majority_reached(&self) -> bool {
         let reached = self.count(|answer| {

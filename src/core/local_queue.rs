@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::fencing::LAST_SEQUENCE;
-use super::{Conclusion, Lease, Mechanism, Terms, Time};
+use super::{Conclusion, Fairness, Lease, Mechanism, Terms, Time};
 
 /// How long the threads of one process hand the lease to each other, from the first hand-over on. It is
 /// long against the pause after it, and short for the waiters of other processes.
@@ -35,8 +35,19 @@ pub(crate) enum Turn {
     Ask,
     /// Wait for a wake-up, at most until then, and ask again what to do.
     Wait(Time),
+    /// Leave the lock to other processes until then, or until one of them gives it back.
+    GiveWay(Time),
     /// Give up: another caller of this process has the lock, or comes first.
     Held,
+}
+
+/// What a caller in the queue finds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) turn: Turn,
+    /// The lock is known to be held, in this process or in another one. If not, a caller without time left
+    /// asks once more, and reports what it sees: too few nodes.
+    pub(crate) is_held: bool,
 }
 
 /// The waiters that have to ask again what to do.
@@ -133,6 +144,26 @@ impl<W> LocalQueue<W> {
         self.line.iter().map(|waiter| &waiter.with)
     }
 
+    /// What that caller finds. The lock is held by somebody of this process, as far as is known until
+    /// `held_until`; `fairness` is what is known of others elsewhere. The answer changes with time, and
+    /// whenever somebody is to be woken.
+    pub(crate) fn place(
+        &mut self,
+        ticket: QueueTicket,
+        held_until: Option<Time>,
+        fairness: Option<&Fairness>,
+        now: Time,
+    ) -> Place {
+        let is_held = held_until.is_some_and(|until| now < until) || self.word == Word::Held;
+        let once = self.waiter(ticket).is_some_and(|waiter| waiter.once);
+        let away_until = fairness.filter(|_| !once).and_then(|fairness| fairness.away_until(now));
+        let turn = match (self.turn(ticket, held_until, now), away_until) {
+            (Turn::Ask, Some(until)) => Turn::GiveWay(until),
+            (turn, _) => turn,
+        };
+        Place { turn, is_held }
+    }
+
     /// What that caller has to do. The lock is held by somebody of this process, as far as is known
     /// until then. The answer may change with time, and whenever somebody is to be woken.
     ///
@@ -170,12 +201,6 @@ impl<W> LocalQueue<W> {
                 Turn::Wait(until.min(now.after(CHECK_AGAIN)))
             }
         }
-    }
-
-    /// Whether the lock is known to be held, in this process or in another one. Then a caller without time
-    /// left is told so. Otherwise it asks once more, without any time, and reports what it sees: too few nodes.
-    pub(crate) fn is_held(&self, held_until: Option<Time>, now: Time) -> bool {
-        held_until.is_some_and(|until| now < until) || self.word == Word::Held
     }
 
     /// The nodes were asked by somebody in line, who did not get the lock.

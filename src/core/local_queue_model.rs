@@ -121,6 +121,7 @@ impl Process {
                 assert!(!caller.once, "it was to be told at once");
                 (caller.asks, caller.asleep_until) = (false, Some(until));
             }
+            Turn::GiveWay(_) => panic!("nobody waits elsewhere"),
             Turn::Held => {
                 assert!(caller.once);
                 self.leave(i);

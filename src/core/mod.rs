@@ -4,7 +4,7 @@
 //! arguments, verdicts and clean-ups come out. Everything outside this folder only carries them, so
 //! that a simulator drives the very code that ships.
 
-mod acquisition;
+mod acquire;
 pub(crate) mod admission;
 mod attempt;
 mod backoff;
@@ -13,7 +13,6 @@ mod basis;
 mod clock_tracker;
 mod clocks;
 mod confirmation;
-mod contention;
 mod duration;
 mod extension;
 mod fairness;
@@ -40,7 +39,10 @@ mod tally;
 mod time;
 mod validity;
 
-pub(crate) use acquisition::{Acquisition, Outcome, Patience, Policy, Step};
+pub(crate) use acquire::{
+    Acquire, Action, Failed, Grant, Looked, Outcome, Patience, Policy, SharedAttempt, Stop,
+    Surroundings, WaitsFor, Whom,
+};
 pub(crate) use admission::{
     Admission, Chance, Change, ClockNews, ClockVerdict, Forgot, Grants, Next as NextProbe,
     NodeState, Probe, Role,
@@ -52,7 +54,6 @@ pub(crate) use basis::Basis;
 pub(crate) use clock_tracker::Step as ClockStep;
 pub(crate) use clocks::{Offset, set_time, worth_waiting};
 pub(crate) use confirmation::{ConfirmVote, Confirmation};
-pub(crate) use contention::Contention;
 pub(crate) use duration::{exact, rounded};
 pub(crate) use extension::{Extension, ExtensionVote, Heard};
 pub(crate) use fairness::Fairness;
@@ -62,7 +63,7 @@ pub(crate) use fencing::{LARGEST_NUMBER, LastNumbers, proposal};
 pub(crate) use late::{Copies, Late, Repetition, Via};
 pub use lease::LossReason;
 pub(crate) use lease::{Lease, Next, Renewed, Terms};
-pub(crate) use local_queue::{LocalQueue, QueueTicket, Turn, Wake};
+pub(crate) use local_queue::{LocalQueue, Place, QueueTicket, Turn, Wake};
 pub(crate) use mark::{Configuration, Identity, Setting};
 pub(crate) use mechanisms::Mechanism;
 #[cfg(test)]

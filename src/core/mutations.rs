@@ -109,18 +109,18 @@ fn without_the_elapsed_time_a_lock_outlives_its_keys() {
 /// granted the next attempt of the same call.
 fn a_late_release_deletes_a_later_grant() -> bool {
     let mut nodes = [Node::default(); 3];
-    let mut acquisition = Acquisition::new(Policy {
+    let mut attempts = acquire::Attempts::new(Policy {
         patience: Patience::Forever,
         backoff: Backoff { min: Duration::from_millis(1), max: Duration::from_millis(1) },
         no_quorum_timeout: TTL,
         ordered: true,
     });
-    let first = acquisition.owner(1);
+    let first = attempts.owner(1);
     let (mut lost, conclusion) = attempt(&mut nodes, &[0], first, at(0));
     assert!(!won(conclusion));
     assert_eq!(lost.close(0).len(), 1);
 
-    let second = acquisition.owner(2);
+    let second = attempts.owner(2);
     nodes[0].0 = None; // its key ended, or somebody forced it
     let (_, conclusion) = attempt(&mut nodes, &[0, 1], second, at(10));
     assert!(won(conclusion));

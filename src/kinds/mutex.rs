@@ -12,6 +12,7 @@ use crate::error::Error;
 use crate::guard::Guard;
 use crate::ident::{Name, NameText, fence_key, release_channel};
 use crate::node::{Part, Request, Script};
+use crate::runtime::call;
 use crate::runtime::claim::Wanted;
 use crate::runtime::kind::{Kind, Raise, Repair};
 use crate::runtime::settings::{Renewal, limit};
@@ -283,7 +284,7 @@ impl Mutex {
         let terms = terms.ending_with_the_hold();
         let name = Name::new(&settings.key_prefix, &self.name)?;
         let wanted = Wanted { kind: &MutexKind, name, terms };
-        Ok(coordinator.acquire(&wanted, patience, cancel)?.map(Guard::new))
+        Ok(call::acquire(coordinator, &wanted, patience, cancel)?.map(Guard::new))
     }
 }
 

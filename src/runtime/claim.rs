@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::clock;
 use crate::core::{
     Attempt, Basis, Cleanup, ConfirmVote, Confirmation, Extension, FencingToken, Release,
-    ReleaseResult, Repetition, Terms, Time, Vote, drift,
+    ReleaseResult, Repetition, Terms, Time, Vote, Whom, drift,
 };
 use crate::error::{Error, ErrorKind, NodeFault};
 use crate::ident::{Name, owner_text};
@@ -40,8 +40,14 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
+    /// Whether the node voted, so that it can be expected to do so again.
+    pub(crate) fn has_vote_of(&self, node: usize) -> bool {
+        self.attempt.with(|attempt| attempt.has_vote_of(node))
+    }
+
     /// What was wrong with which node in the last round: see [`FanOut::faults`].
-    pub(crate) fn faults(&self, nodes: &[Node], answer_by: Time) -> Vec<NodeFault> {
+    pub(crate) fn faults(&self, nodes: &[Node]) -> Vec<NodeFault> {
+        let answer_by = self.attempt.with(|attempt| attempt.answer_by());
         match &self.confirmation {
             Some(round) => round.faults(nodes, answer_by),
             None => self.attempt.faults(nodes, answer_by),
@@ -60,6 +66,8 @@ pub(crate) struct Claim {
     /// How often this machine had been suspended before that.
     suspensions: u64,
     asked: Asked,
+    /// What the nodes are asked, once some of them are.
+    request: Option<Arc<Request>>,
     /// The number of the lock that was won; 0 without fencing.
     number: u64,
 }
@@ -91,6 +99,7 @@ impl Claim {
                 ),
                 confirmation: None,
             },
+            request: None,
             number: 0,
         }
     }
@@ -141,53 +150,35 @@ impl Claim {
         self.asked.clone()
     }
 
-    /// Asks the nodes, with that number as proposal, and waits for the verdict; then has the nodes know
-    /// the lock's number, if too few of them do.
-    ///
-    /// With `first`, one node is asked alone until then, and the others, with time until what `more` says,
-    /// unless it refuses.
-    pub(crate) fn attempt(
-        &mut self,
-        proposal: Option<u64>,
-        first: Option<(usize, Time)>,
-        more: impl FnOnce() -> Time,
-        interrupts: Interrupts<'_>,
-    ) -> Woken {
-        let Wanted { kind, name, terms } = &self.wanted;
-        let mark_key = self.state.set().mark_key();
-        let request = kind.acquire(name.key(), mark_key, &self.owner, terms.ttl, proposal);
-        let ask = Ask::Taking(Arc::new(request));
-        let round = self.round();
-        if let Some(proposal) = proposal {
-            round.with(|attempt| attempt.proposes(proposal));
-        }
-        if let Some((first, until)) = first {
-            round.with(|attempt| attempt.prefer(first));
-            round.ask_some(self.nodes(), |node, _| (node == first).then(|| ask.clone()));
-            let woken =
-                round.wait(until.min(round.with(|attempt| attempt.answer_by())), interrupts);
-            if !matches!(woken, Woken::Decided | Woken::TimeUp)
-                || !round.reopen(|attempt| attempt.goes_on(more()))
-            {
-                return woken;
-            }
-            round.ask_some(self.nodes(), |node, _| (node != first).then(|| ask.clone()));
-        } else {
-            round.ask(self.nodes(), &ask);
-        }
-        let answer_by = round.with(|attempt| attempt.answer_by());
-        let woken = round.wait(answer_by, interrupts);
-        match self.round().with(Attempt::number_to_write_back) {
-            Some(number) if woken == Woken::Decided => {
-                self.write_back(number, answer_by, interrupts)
-            }
-            _ => woken,
+    /// Asks those nodes for the lock.
+    pub(crate) fn ask(&mut self, whom: Whom) {
+        let ask = match self.request.take() {
+            Some(request) => Ask::Taking(request),
+            None => Ask::Taking(Arc::new(self.acquire_request())),
+        };
+        self.round().ask_some(self.nodes(), |node, _| whom.includes(node).then(|| ask.clone()));
+        if let Ask::Taking(request) = ask {
+            self.request = Some(request);
         }
     }
 
-    fn write_back(&mut self, number: u64, answer_by: Time, interrupts: Interrupts<'_>) -> Woken {
+    /// The request for the lock, with a new proposal for its number.
+    fn acquire_request(&self) -> Request {
+        let Wanted { kind, name, terms } = &self.wanted;
+        let set = self.state.set();
+        let fencing = self.state.settings().fencing;
+        let proposal = fencing.then(|| self.state.numbers().propose(name, set));
+        if let Some(proposal) = proposal {
+            self.round().with(|attempt| attempt.proposes(proposal));
+        }
+        kind.acquire(name.key(), set.mark_key(), &self.owner, terms.ttl, proposal)
+    }
+
+    /// Tells the nodes the lock's number.
+    pub(crate) fn write_back(&mut self, number: u64) {
         let Wanted { kind, name, .. } = &self.wanted;
         let nodes = self.nodes();
+        let answer_by = self.round().with(|attempt| attempt.answer_by());
         let round = FanOut::with_replicated(
             Confirmation::new(nodes.len(), answer_by),
             reply::confirm,
@@ -196,12 +187,21 @@ impl Claim {
         );
         let confirm = kind.confirm(name.key(), &self.owner, number);
         round.ask(nodes, &Ask::Holding(Arc::new(confirm)));
-        let woken = round.wait(answer_by, interrupts);
-        if round.with(|confirmation| confirmation.confirmed()) {
-            self.round().with(Attempt::written_back);
-        }
         self.asked.confirmation = Some(round);
-        woken
+    }
+
+    /// Waits for the verdict on the write-back, until `until` at most.
+    pub(crate) fn wait_for_confirmation(&self, until: Time, interrupts: Interrupts<'_>) -> Woken {
+        match &self.asked.confirmation {
+            Some(round) => round.wait(until, interrupts),
+            None => Woken::Decided,
+        }
+    }
+
+    /// Whether a majority has confirmed the lock's number.
+    pub(crate) fn is_confirmed(&self) -> bool {
+        let round = self.asked.confirmation.as_ref();
+        round.is_some_and(|round| round.with(|confirmation| confirmation.confirmed()))
     }
 
     /// Asks all nodes to let the keys live for `ttl` from now on, and to set them again, until

@@ -30,10 +30,10 @@ pub(crate) struct ClientState {
     unanswered: Arc<AtomicUsize>,
     /// Dropped by `close`, which ends `closed`.
     open: Mutex<Option<Sender<()>>>,
-    pub(super) closed: Receiver<()>,
+    closed: Receiver<()>,
     /// What all calls together know of the quorum.
-    pub(super) quorum_health: Mutex<QuorumHealth>,
-    pub(super) numbers: Numbers,
+    quorum_health: Mutex<QuorumHealth>,
+    numbers: Numbers,
     pub(super) endless: EndlessKeys,
     pub(super) subscriptions: Arc<Subscriptions>,
 }
@@ -124,6 +124,19 @@ impl ClientState {
         &self.unanswered
     }
 
+    /// Ends when the client is closed.
+    pub(crate) fn closed(&self) -> &Receiver<()> {
+        &self.closed
+    }
+
+    pub(crate) fn numbers(&self) -> &Numbers {
+        &self.numbers
+    }
+
+    pub(crate) fn quorum_health(&self) -> QuorumHealth {
+        *self.quorum_health.lock()
+    }
+
     /// Ends all waiting calls, and every later one.
     pub(crate) fn close(&self) {
         *self.open.lock() = None;
@@ -142,7 +155,7 @@ impl ClientState {
 
     /// Notes what an attempt has shown of the quorum, and tells when that is lost, and when it is
     /// back.
-    pub(super) fn note(
+    pub(crate) fn note(
         &self,
         quorum: Quorum,
         started: Time,

@@ -1,6 +1,5 @@
 //! A ballot on its way: the nodes' answers go in, the caller waits for the verdict.
 
-use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -85,16 +84,6 @@ impl Interrupts<'_> {
         } else {
             Woken::TimeUp
         }
-    }
-
-    /// Looks again and again until `until` whether it is `done`, or something has happened.
-    fn poll_until(&self, until: Time, done: impl Fn() -> bool) -> Woken {
-        let woken = Cell::new(Woken::TimeUp);
-        clock::poll(until, || {
-            woken.set(if done() { Woken::Decided } else { self.poll() });
-            woken.get() != Woken::TimeUp
-        });
-        woken.get()
     }
 
     /// Blocks until `until`, or until something happens.
@@ -211,16 +200,6 @@ impl<B: Ballot + 'static> FanOut<B> {
     /// moment, and not beyond `answer_by`.
     pub(crate) fn hear_out(&self, answer_by: Time) {
         clock::poll(self.started.after(HEAR_OUT).min(answer_by), || self.all_are_heard());
-    }
-
-    /// Waits until all nodes have answered, at most until `until`.
-    pub(crate) fn hear_all(&self, until: Time, interrupts: Interrupts<'_>) -> Woken {
-        interrupts.poll_until(until, || self.all_are_heard())
-    }
-
-    /// Waits until the first node has answered, at most until `until`.
-    pub(crate) fn hear_first(&self, until: Time, interrupts: Interrupts<'_>) -> Woken {
-        interrupts.poll_until(until, || !is_silence(&self.state.lock().heard[0]))
     }
 
     fn all_are_heard(&self) -> bool {

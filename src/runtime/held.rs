@@ -8,8 +8,8 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::clock;
 use crate::core::{
-    Basis, Extension, Lease, LossReason, Next, OpenRound, QueueTicket, ReleaseResult, Renewed,
-    Rounds, Time, majority, rounded,
+    Basis, Extension, Grant, Lease, LossReason, Next, OpenRound, QueueTicket, ReleaseResult,
+    Renewed, Rounds, Time, majority, rounded,
 };
 use crate::error::{Error, ErrorKind, NodeFault};
 use crate::ident::release_channel;
@@ -69,16 +69,14 @@ impl OpenRound for Arc<FanOut<Extension>> {
 }
 
 impl Held {
-    /// The claim was granted on that basis, and is valid until then; the number is for fencing.
-    /// [`enter`](Self::enter) is still to be called.
+    /// The claim was granted. [`enter`](Self::enter) is still to be called.
     pub(crate) fn granted(
         mut claim: Claim,
-        basis: Basis,
-        valid_until: Time,
-        number: u64,
+        grant: Grant,
         local_waiters: Arc<dyn LocalWaiters>,
         timetable: &Arc<Timetable<Self>>,
     ) -> (Arc<Self>, Arc<HoldState>) {
+        let Grant { valid_until, number, basis, .. } = grant;
         claim.won(number);
         let hold_state = HoldState::new(claim.token(0));
         let lease = Lease::new(claim.terms(), basis, claim.started(), valid_until);

@@ -1,6 +1,7 @@
 //! The threads: they carry events into the machines of `core/`, and do what these say.
 
 pub(crate) mod admit;
+pub(crate) mod call;
 pub(crate) mod claim;
 pub(crate) mod client_state;
 pub(crate) mod contention_sink;
@@ -15,6 +16,7 @@ pub(crate) mod kind;
 pub(crate) mod loss;
 pub(crate) mod numbers;
 pub(crate) mod queue;
+mod refusal;
 pub(crate) mod renewal;
 pub(crate) mod reply;
 pub(crate) mod settings;

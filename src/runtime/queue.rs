@@ -7,7 +7,9 @@ use crossbeam_channel::{Receiver, Sender, bounded, never};
 use parking_lot::Mutex;
 
 use crate::clock;
-use crate::core::{Basis, Conclusion, LocalQueue, Patience, QueueTicket, Time, Turn, Wake};
+use crate::core::{
+    self, Conclusion, Grant, LocalQueue, Looked, Patience, QueueTicket, Time, Turn, Wake,
+};
 use crate::ident::Name;
 use crate::process::{ThreadNumber, this_thread};
 use crate::runtime::claim::{Claim, Wanted};
@@ -77,43 +79,9 @@ pub(crate) struct Place<'a> {
     lease_id: LeaseId,
     patience: Patience,
     woken: Option<Receiver<()>>,
-    /// It has waited since it asked the nodes last, behind others who reached them.
-    waited: bool,
-    /// It has left the lock to others, so it knows that they want it.
-    gave_way: bool,
-    /// Somebody else had the lock when the nodes were asked.
-    refused: bool,
+    /// Who had the lock here last, while it is left to others: what is told of that release is no news.
+    last_owner: Option<Arc<str>>,
     self_wait: SelfWait,
-}
-
-/// What there was to see for a caller in line.
-enum Looked {
-    Turn {
-        turn: Turn,
-        /// See [`LocalQueue::is_held`].
-        is_held: bool,
-        /// By a lock that the caller's own thread took.
-        by_itself: bool,
-    },
-    GiveWay(Time, Option<Arc<str>>),
-    Given(Hold),
-    /// It was handed over, and lost since: to be dropped outside the mutex.
-    Lost(Hold),
-}
-
-/// What comes of standing in line.
-pub(crate) enum Next {
-    /// It is this caller's turn to ask the nodes; perhaps it has `waited` for it.
-    Ask { waited: bool },
-    /// To leave the lock to others until then, or until one of them gives it back, which is not that owner:
-    /// see `Fairness`.
-    GiveWay(Time, Option<Arc<str>>),
-    /// The lock was handed over.
-    Given(Hold),
-    /// Held, by somebody of this process, or wanted by somebody who was there before.
-    Held,
-    /// Cancelled, or closed.
-    Stopped(Woken),
 }
 
 impl Queues {
@@ -161,9 +129,7 @@ impl Queues {
             lease_id,
             patience,
             woken: None,
-            waited: false,
-            gave_way: false,
-            refused: false,
+            last_owner: None,
             self_wait: SelfWait::default(),
         }
     }
@@ -251,52 +217,58 @@ impl Line {
 }
 
 impl Place<'_> {
-    /// Waits until it is this caller's turn, or the lock is handed over, as long as its patience lasts.
-    pub(crate) fn next(&mut self, interrupts: Interrupts<'_>) -> Next {
-        loop {
-            let until = match self.look() {
-                Looked::Given(hold) => return Next::Given(hold),
-                Looked::Lost(hold) => {
-                    drop(hold);
-                    continue;
+    /// What there is to see for the caller in line; and the lock, if it was handed over, be it lost since.
+    pub(crate) fn look(&mut self) -> (Looked, Option<Hold>) {
+        let Self { queues, lease_id: LeaseId { key, lease: ticket }, woken, last_owner, .. } = self;
+        let mut by_itself = false;
+        let looked = queues.change(key, |Line { queue, holder, taken_by }, entry| {
+            if let Some(hold) = queue.with(*ticket).and_then(|slot| slot.handed.take()) {
+                let valid = !hold.held().remaining().is_zero();
+                queue.take(*ticket, valid);
+                if valid {
+                    *taken_by = this_thread();
                 }
-                Looked::GiveWay(..) if self.waited && self.is_over() => return Next::Held,
-                Looked::GiveWay(until, last_owner) => {
-                    let until = self.deadline().map_or(until, |deadline| deadline.min(until));
-                    return Next::GiveWay(until, last_owner);
-                }
-                Looked::Turn { .. } if self.gave_way && self.is_over() => return Next::Held,
-                Looked::Turn { is_held: true, .. } if self.waited && self.is_over() => {
-                    return Next::Held;
-                }
-                Looked::Turn { is_held: false, .. } if self.waited && self.is_over() => {
-                    return self.asks();
-                }
-                Looked::Turn { turn: Turn::Ask, .. } => return self.asks(),
-                Looked::Turn { turn: Turn::Held, .. } => return Next::Held,
-                Looked::Turn { turn: Turn::Wait(until), by_itself, .. } => {
-                    let for_itself = by_itself && self.patience == Patience::Forever;
-                    self.self_wait.goes_on(for_itself, self.name);
-                    until
-                }
-            };
-            let until = self.deadline().map_or(until, |deadline| deadline.min(until));
-            match interrupts.wait(self.woken.as_ref().unwrap_or(&never()), until) {
-                Woken::Decided | Woken::TimeUp => self.waited = true,
-                stopped => return Next::Stopped(stopped),
+                let looked = if valid { Looked::HandedOver } else { Looked::HandedOverTooLate };
+                return ((looked, Some(hold)), Wake::Nobody);
             }
+            let held_until = holder.upgrade().and_then(|held| held.held_until());
+            let fairness = entry.as_ref().map(|entry| &entry.fairness);
+            let place = queue.place(*ticket, held_until, fairness, clock::now());
+            if let Turn::GiveWay(_) = place.turn {
+                *last_owner = entry.and_then(|entry| entry.last_owner.clone());
+            }
+            if let Turn::Wait(_) = place.turn {
+                by_itself =
+                    held_until.is_some() && taken_by.is_some() && *taken_by == this_thread();
+                if let (None, Some(slot)) = (&woken, queue.with(*ticket)) {
+                    let (sender, receiver) = bounded(1);
+                    slot.wake = Some(sender);
+                    *woken = Some(receiver);
+                }
+            }
+            ((Looked::Place(place), None), Wake::Nobody)
+        });
+        let for_itself = by_itself && self.patience == Patience::Forever;
+        if let Some((Looked::Place(core::Place { turn: Turn::Wait(_), .. }), _)) = looked {
+            self.self_wait.goes_on(for_itself, self.name);
         }
+        // A line is there for as long as there is anybody in it.
+        let alone = core::Place { turn: Turn::Ask, is_held: false };
+        looked.unwrap_or((Looked::Place(alone), None))
     }
 
-    /// Also after it has left the lock to others behind that: that took a moment, and the wait may have
-    /// been long.
-    fn asks(&mut self) -> Next {
-        Next::Ask { waited: std::mem::take(&mut self.waited) }
+    /// Waits until something has changed in line, until `until` at most.
+    pub(crate) fn wait(&self, until: Time, interrupts: Interrupts<'_>) -> Woken {
+        interrupts.wait(self.woken.as_ref().unwrap_or(&never()), until)
     }
 
-    /// It has left the lock to others, until its time was over; a release was told meanwhile (`heard`), or not.
-    pub(crate) fn gave_way(&mut self, heard: bool) {
-        self.gave_way = true;
+    /// The owner that had the lock here last, when this caller was to leave it to others.
+    pub(crate) fn last_owner(&mut self) -> Option<Arc<str>> {
+        self.last_owner.take()
+    }
+
+    /// The caller has left the lock to others. A release was told meanwhile (`heard`), or not.
+    pub(crate) fn gave_way(&self, heard: bool) {
         self.queues.change(&self.lease_id.key, |_, entry| {
             if let Some(entry) = entry {
                 entry.fairness.gave_way(heard);
@@ -306,9 +278,7 @@ impl Place<'_> {
     }
 
     /// The nodes were asked, and did not grant the lock.
-    pub(crate) fn concluded(&mut self, conclusion: Conclusion) {
-        self.gave_way = false;
-        self.refused |= matches!(conclusion, Conclusion::Held { .. });
+    pub(crate) fn concluded(&self, conclusion: Conclusion) {
         self.queues.change(&self.lease_id.key, |line, entry| {
             if let (Some(entry), Conclusion::Held { .. }) = (entry, conclusion) {
                 entry.fairness.refused();
@@ -317,21 +287,12 @@ impl Place<'_> {
         });
     }
 
-    /// The nodes have granted the lock, on that basis, until then; the number is for fencing.
-    pub(crate) fn won(
-        &self,
-        claim: Claim,
-        basis: Basis,
-        until: Time,
-        number: u64,
-        timetable: &Arc<Timetable<Held>>,
-    ) -> Hold {
+    /// The nodes have granted the lock.
+    pub(crate) fn won(&self, claim: Claim, grant: Grant, timetable: &Arc<Timetable<Held>>) -> Hold {
         let local_waiters = Arc::new(self.lease_id.clone());
-        let (held, hold_state) =
-            Held::granted(claim, basis, until, number, local_waiters, timetable);
+        let (held, hold_state) = Held::granted(claim, grant, local_waiters, timetable);
         let hold = Hold::new(held, hold_state);
-        if self.refused {
-            // Whoever had it is likely to want it again.
+        if grant.refused_before {
             self.queues.heard(&self.lease_id.key.name, 0);
         }
         self.queues.change(&self.lease_id.key, |line, entry| {
@@ -346,57 +307,6 @@ impl Place<'_> {
         // Only now: its end has to find it here.
         hold.held().enter();
         hold
-    }
-
-    fn look(&mut self) -> Looked {
-        let Self { queues, lease_id: LeaseId { key, lease: ticket, .. }, woken, patience, .. } =
-            self;
-        let looked = queues.change(key, |Line { queue, holder, taken_by }, entry| {
-            if let Some(hold) = queue.with(*ticket).and_then(|slot| slot.handed.take()) {
-                let valid = !hold.held().remaining().is_zero();
-                queue.take(*ticket, valid);
-                if valid {
-                    *taken_by = this_thread();
-                }
-                let looked = if valid { Looked::Given(hold) } else { Looked::Lost(hold) };
-                return (looked, Wake::Nobody);
-            }
-            let held_until = holder.upgrade().and_then(|held| held.held_until());
-            let now = clock::now();
-            let is_held = queue.is_held(held_until, now);
-            let by_itself =
-                held_until.is_some() && taken_by.is_some() && *taken_by == this_thread();
-            let turn = queue.turn(*ticket, held_until, now);
-            if turn == Turn::Ask
-                && *patience != Patience::Once
-                && let Some(FairnessEntry { fairness, last_owner }) = entry
-                && let Some(until) = fairness.away_until(now)
-            {
-                return (Looked::GiveWay(until, last_owner.clone()), Wake::Nobody);
-            }
-            if matches!(turn, Turn::Wait(_))
-                && woken.is_none()
-                && let Some(slot) = queue.with(*ticket)
-            {
-                let (sender, receiver) = bounded(1);
-                slot.wake = Some(sender);
-                *woken = Some(receiver);
-            }
-            (Looked::Turn { turn, is_held, by_itself }, Wake::Nobody)
-        });
-        // A line is there for as long as there is anybody in it.
-        looked.unwrap_or(Looked::Turn { turn: Turn::Ask, is_held: false, by_itself: false })
-    }
-
-    fn deadline(&self) -> Option<Time> {
-        match self.patience {
-            Patience::Until(deadline) => Some(deadline),
-            Patience::Once | Patience::Forever => None,
-        }
-    }
-
-    fn is_over(&self) -> bool {
-        self.deadline().is_some_and(|deadline| deadline <= clock::now())
     }
 }
 

@@ -5,15 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver, Sender, bounded, never};
+use crossbeam_channel::{Receiver, Sender, bounded};
 use parking_lot::Mutex;
 
 use crate::clock;
-use crate::core::{Acquisition, Attempt, ReleaseTracker, Time, WakeReason};
+use crate::core::{ReleaseTracker, Time};
 use crate::error::NodeFault;
 use crate::node::{Changes, Listeners, Node};
 use crate::observe;
-use crate::random::random;
 use crate::runtime::fan_out::{Interrupts, Woken};
 
 /// How long a channel is listened to after its last waiter has left, lest locks that are waited for
@@ -97,10 +96,9 @@ impl Subscriptions {
         self.busy.load(Ordering::Relaxed)
     }
 
-    /// As [`wait`](Self::wait), if somebody waits for it already, or has a moment ago.
-    pub(crate) fn wait_too(self: &Arc<Self>, channel: Vec<u8>, nodes: &[Node]) -> Option<Waiter> {
-        let known = self.state.lock().channels.contains_key(&channel);
-        known.then(|| self.wait(channel, nodes))
+    /// Whether somebody waits for releases on `channel`, or did a moment ago.
+    pub(crate) fn knows(&self, channel: &[u8]) -> bool {
+        self.state.lock().channels.contains_key(channel)
     }
 
     /// From now on the caller hears of releases on `channel`, as soon as the `nodes` confirm it.
@@ -269,45 +267,14 @@ impl Waiter {
         self.waiter.tracker.lock().attempt_begins();
     }
 
-    /// See [`ReleaseTracker::has_heard`].
-    pub(crate) fn has_heard(&self) -> bool {
-        self.waiter.tracker.lock().has_heard()
+    /// Shows what was heard.
+    pub(crate) fn with<R>(&self, f: impl FnOnce(&mut ReleaseTracker) -> R) -> R {
+        f(&mut self.waiter.tracker.lock())
     }
 
-    /// See [`ReleaseTracker::hears`].
-    pub(crate) fn hears(&self, node: usize) -> bool {
-        self.waiter.tracker.lock().hears(node)
-    }
-
-    /// See [`ReleaseTracker::attempt_begins`].
-    pub(crate) fn attempt_begins(&self) {
-        self.waiter.tracker.lock().attempt_begins();
-    }
-
-    /// See [`ReleaseTracker::attempt_ended`]; whether the lock's release would be told by enough nodes.
-    pub(crate) fn attempt_ended(&self, attempt: &Attempt) -> bool {
-        let mut tracker = self.waiter.tracker.lock();
-        tracker.attempt_ended(attempt);
-        tracker.is_covered()
-    }
-
-    /// Sleeps until `until`, or until there is reason to try again, or something else happens.
-    pub(crate) fn sleep(
-        &self,
-        until: Time,
-        interrupts: Interrupts<'_>,
-    ) -> Result<Option<WakeReason>, Woken> {
-        loop {
-            let wake_reason = self.waiter.tracker.lock().wake_reason();
-            if wake_reason.is_some() {
-                return Ok(wake_reason);
-            }
-            match interrupts.wait(&self.waiter.woken, until) {
-                Woken::Decided => {}
-                Woken::TimeUp => return Ok(None),
-                woken => return Err(woken),
-            }
-        }
+    /// Waits until there may be reason to try again, until `until` at most.
+    pub(crate) fn wait(&self, until: Time, interrupts: Interrupts<'_>) -> Woken {
+        interrupts.wait(&self.waiter.woken, until)
     }
 }
 
@@ -315,34 +282,4 @@ impl Drop for Waiter {
     fn drop(&mut self) {
         self.subscriptions.leave(&self.channel, &self.waiter);
     }
-}
-
-/// Waits until then, or, if the lock's releases are heard of, until there is reason to try again sooner;
-/// whether there was.
-pub(crate) fn pause(
-    waiting: Option<&Waiter>,
-    acquisition: &mut Acquisition,
-    until: Time,
-    interrupts: Interrupts<'_>,
-) -> Result<bool, Woken> {
-    let sleep = |until| match interrupts.wait(&never(), until) {
-        Woken::TimeUp => Ok(()),
-        woken => Err(woken),
-    };
-    let Some(waiting) = waiting else { return sleep(until).map(|()| false) };
-    let (mut until, mut woken) = (until, false);
-    // Each turn takes a release.
-    while let Some(wake_reason) = waiting.sleep(until, interrupts)? {
-        woken = true;
-        let now = clock::now();
-        until = acquisition.woken(wake_reason, until, now, random());
-        if until <= now {
-            break;
-        } else if wake_reason == WakeReason::Listening {
-            sleep(until)?;
-            break;
-        }
-        waiting.waiter.tracker.lock().waits_after(wake_reason);
-    }
-    Ok(woken)
 }

@@ -1,23 +1,20 @@
 //! A thread of a client that takes locks, uses them and gives them back, as users do; a call runs
-//! the machines as `src/runtime/coordinator.rs` does.
+//! the machine `core::Acquire`, as `src/runtime/call.rs` does.
 
-mod asking;
 mod call;
+mod driving;
 mod using;
-mod waiting;
 
 use std::rc::Rc;
 use std::time::Duration;
 
 use self::call::Call;
 use self::using::{Unlock, Use};
-use self::waiting::Pause;
 use super::checkers::unlocked;
-use super::claim::Claim;
 use super::client::{Client, Cx, Note, Phase};
 use super::fan_out::FanOut;
 use super::held::Held;
-use crate::core::{Attempt, Backoff, Confirmation, Extension, Release, Time};
+use crate::core::{Backoff, Extension, Release, Time};
 
 const BACKOFF: Backoff = Backoff { min: Duration::from_millis(5), max: Duration::from_millis(150) };
 
@@ -35,13 +32,8 @@ pub(super) struct Caller {
 enum Doing {
     Nothing,
     Thinking,
-    Attempting(Call, Claim),
-    Confirming(Call, Claim, Rc<FanOut<Confirmation>>),
-    /// The verdict is there, and more nodes have to be heard.
-    Hearing(Call, Claim),
-    Pausing(Call, Pause),
-    /// It stands in line behind others of its client.
-    Waiting(Call),
+    /// It wants a lock.
+    Calling(Box<Call>),
     Holding(Rc<Held>, Use),
     /// The second round of an extension, if `true`.
     Extending(Rc<Held>, Rc<FanOut<Extension>>, Use, Duration, bool),
@@ -60,20 +52,18 @@ impl Caller {
         matches!(self.doing, Doing::Nothing)
     }
 
-    /// What it was trying to get, and its call.
-    pub(super) fn into_parts(self) -> (Option<Claim>, Option<Call>) {
+    /// Its call, if it wants a lock.
+    pub(super) fn into_call(self) -> Option<Call> {
         match self.doing {
-            Doing::Attempting(call, claim)
-            | Doing::Confirming(call, claim, _)
-            | Doing::Hearing(call, claim) => (Some(claim), Some(call)),
-            Doing::Pausing(call, _) | Doing::Waiting(call) => (None, Some(call)),
-            _ => (None, None),
+            Doing::Calling(call) => Some(*call),
+            _ => None,
         }
     }
 
     /// What wakes it, if it waits in line.
     pub(super) fn waits_in_line(&self) -> Option<Note> {
-        matches!(self.doing, Doing::Waiting(_)).then(|| self.note())
+        let Doing::Calling(call) = &self.doing else { return None };
+        call.waits_in_line().then(|| self.note())
     }
 
     /// A new phase has begun.
@@ -86,22 +76,20 @@ impl Caller {
                 usage.extend = None;
             }
             Doing::Thinking | Doing::Nothing => caller.doing = Doing::Thinking,
-            Doing::Attempting(..)
-            | Doing::Confirming(..)
-            | Doing::Hearing(..)
-            | Doing::Pausing(..)
-            | Doing::Waiting(_)
-            | Doing::Extending(..)
-            | Doing::Unlocking(..) => {
-                return;
-            }
+            Doing::Calling(_) | Doing::Extending(..) | Doing::Unlocking(..) => return,
         }
         caller.remind(cx, now);
     }
 
     fn remind(&mut self, cx: &mut Cx<'_>, at: Time) {
+        let note = self.next_note(cx);
+        cx.remind(at, note);
+    }
+
+    /// What wakes it from now on. What was scheduled before does not.
+    fn next_note(&mut self, cx: &mut Cx<'_>) -> Note {
         self.epoch = cx.net.fresh();
-        cx.remind(at, self.note());
+        self.note()
     }
 
     fn note(&self) -> Note {
@@ -117,23 +105,8 @@ impl Caller {
         };
         match std::mem::replace(&mut caller.doing, Doing::Nothing) {
             Doing::Nothing => {}
-            Doing::Thinking if client.waits_for_clocks(cx) => {
-                const MOMENT: Duration = Duration::from_millis(1);
-                let caller = &mut client.callers[index];
-                caller.doing = Doing::Thinking;
-                caller.remind(cx, cx.now().after(MOMENT));
-            }
             Doing::Thinking => Self::call(client, index, cx),
-            Doing::Attempting(call, claim) => Self::answered(client, index, cx, call, claim),
-            Doing::Confirming(call, claim, round) => {
-                if round.with(|confirmation| confirmation.confirmed()) {
-                    claim.attempt.with(Attempt::written_back);
-                }
-                Self::conclude(client, index, cx, call, claim);
-            }
-            Doing::Hearing(call, claim) => Self::conclude(client, index, cx, call, claim),
-            Doing::Pausing(call, pause) => Self::waited(client, index, cx, call, pause),
-            Doing::Waiting(call) => Self::next(client, index, cx, call, true),
+            Doing::Calling(call) => Self::happened(client, index, cx, *call),
             Doing::Holding(held, usage) => Self::used(client, index, cx, held, usage),
             Doing::Extending(held, round, usage, ttl, again) => {
                 held.conclude(cx, &round);

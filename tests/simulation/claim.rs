@@ -28,7 +28,6 @@ pub(super) struct Claim {
     pub(super) began: Duration,
     /// How often the client's machine had been suspended before that.
     pub(super) suspensions: u64,
-    pub(super) answer_by: Time,
     pub(super) attempt: Rc<FanOut<Attempt>>,
     /// The number of the lock that was won; 0 without fencing.
     pub(super) number: u64,
@@ -61,7 +60,6 @@ impl Claim {
             started,
             began: cx.net.now,
             suspensions: cx.shared.suspensions.get(),
-            answer_by,
             attempt: Rc::new(FanOut::new(attempt, reply::acquire, waiter)),
             number: 0,
             granted_at: Duration::ZERO,
@@ -105,7 +103,8 @@ impl Claim {
         number: u64,
         waiter: Note,
     ) -> Rc<FanOut<Confirmation>> {
-        let confirmation = Confirmation::new(cx.settings.nodes, self.answer_by);
+        let answer_by = self.attempt.with(|attempt| attempt.answer_by());
+        let confirmation = Confirmation::new(cx.settings.nodes, answer_by);
         let round = Rc::new(FanOut::new(confirmation, reply::confirm, waiter));
         let request = EXCLUSIVE.confirm(&self.key, &self.owner, number);
         let outgoing = self.outgoing(request, "confirm");
@@ -113,14 +112,6 @@ impl Claim {
             worker.ask_for_holder(cx, outgoing.clone(), round.clone());
         }
         round
-    }
-
-    /// What the nodes have answered so far becomes known to the client.
-    pub(super) fn saw_numbers(&self, client: &mut Client) {
-        let number = self.attempt.with(|attempt| attempt.number_of_several());
-        if number > 0 {
-            client.numbers.saw(&self.key, number);
-        }
     }
 
     /// Asks all nodes to let the keys live for `ttl`, and to set them again until `repair_until`.

@@ -243,12 +243,8 @@ impl Client {
                 held.drop_guard(client, cx);
             }
             for caller in std::mem::take(&mut client.callers) {
-                let (claim, call) = caller.into_parts();
-                if let Some(claim) = claim {
-                    client.release(cx, &claim, claim.terms.ttl);
-                }
-                if let Some(mut call) = call {
-                    call.leave(client, cx);
+                if let Some(call) = caller.into_call() {
+                    call.close(client, cx);
                 }
             }
         });

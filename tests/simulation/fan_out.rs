@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::fmt;
 
 use super::client::Note;
-use crate::core::{Attempt, Ballot, Extension, Failure, OpenRound, Time, Via};
+use crate::core::{Ballot, Extension, Failure, OpenRound, Time, Via};
 use crate::embedded::Reply;
 use crate::node::Value;
 use crate::runtime::reply::Unexpected;
@@ -47,10 +47,10 @@ impl<B: Ballot> FanOut<B> {
     }
 }
 
-impl FanOut<Attempt> {
-    /// Has an attempt that asked one node go on to the others, if it wants to.
-    pub(super) fn reopen(&self, answer_by: Time) -> bool {
-        let goes_on = self.with(|attempt| attempt.goes_on(answer_by));
+impl<B: Ballot> FanOut<B> {
+    /// Has a ballot that was decided go on, if it wants to; the next verdict is told anew.
+    pub(super) fn reopen(&self, f: impl FnOnce(&mut B) -> bool) -> bool {
+        let goes_on = self.with(f);
         self.told.set(self.told.get() && !goes_on);
         goes_on
     }

@@ -10,8 +10,8 @@ use super::claim::Claim;
 use super::client::{Client, Cx, Note};
 use super::fan_out::FanOut;
 use crate::core::{
-    Basis, Extension, Lease, LossReason, Next, QueueTicket, Quorum, Renewed, Rounds, Terms, Time,
-    majority,
+    Basis, Extension, Grant, Lease, LossReason, Next, QueueTicket, Quorum, Renewed, Rounds, Terms,
+    Time, majority,
 };
 use crate::runtime::reply;
 
@@ -56,11 +56,10 @@ impl Held {
         client: &mut Client,
         cx: &mut Cx<'_>,
         claim: Claim,
-        basis: Basis,
-        valid_until: Time,
+        grant: Grant,
         ticket: QueueTicket,
-        refused: bool,
     ) -> Rc<Self> {
+        let Grant { basis, valid_until, .. } = grant;
         let id = cx.net.fresh();
         let lease = Lease::new(claim.terms, basis, claim.started, valid_until)
             .jittered((id % 8) as f64 / 7.0);
@@ -84,7 +83,7 @@ impl Held {
             held.lease.borrow_mut().suspended();
         }
         client.held.insert(held.id, held.clone());
-        client.won(cx, &held, refused);
+        client.won(cx, &held, grant);
         held.sleep(cx);
         held
     }

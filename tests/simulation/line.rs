@@ -8,7 +8,7 @@ use super::client::{Client, Cx};
 use super::fairness::FairnessEntry;
 use super::held::Held;
 use super::subscriptions::owner_number;
-use crate::core::{Conclusion, LocalQueue, QueueTicket, Terms, Time, Turn, Wake};
+use crate::core::{Conclusion, Grant, LocalQueue, Looked, QueueTicket, Terms, Turn, Wake};
 
 pub(super) struct Line {
     queue: LocalQueue<Slot>,
@@ -19,17 +19,9 @@ pub(super) struct Line {
 struct Slot {
     caller: usize,
     terms: Terms,
+    once: bool,
     /// The lock, if it was handed over.
     handed: Option<Rc<Held>>,
-}
-
-/// What there is to see for a caller in line.
-pub(super) enum Looked {
-    /// What it has to do, and whether the lock is known to be held.
-    Turn(Turn, bool),
-    /// To leave the lock to others until then, or until one of them gives it back, which is not that owner.
-    GiveWay(Time, Option<u128>),
-    Given(Rc<Held>),
 }
 
 impl Line {
@@ -49,46 +41,51 @@ impl Client {
         caller: usize,
     ) -> QueueTicket {
         let ticket = cx.net.fresh();
-        self.lines[name].queue.enter(ticket, terms, once, Slot { caller, terms, handed: None });
+        self.lines[name].queue.enter(
+            ticket,
+            terms,
+            once,
+            Slot { caller, terms, once, handed: None },
+        );
         ticket
     }
 
-    /// What there is to see for a caller, who perhaps wants the lock now or not at all (`once`).
-    pub(super) fn probe(
+    /// What there is to see for a caller in line; and the lock, if it was handed over. Where the lock is
+    /// to be left to others, who had it here last.
+    pub(super) fn look(
         &mut self,
         cx: &mut Cx<'_>,
         name: usize,
         ticket: QueueTicket,
-        once: bool,
-    ) -> Looked {
-        let probed = self.look_at_line(cx, name, ticket);
-        if matches!(probed, Looked::Turn(Turn::Ask, _))
-            && !once
-            && let Some(FairnessEntry { fairness, last_owner }) =
-                cx.shared.fairness.borrow_mut().of(name)
-            && let Some(until) = fairness.away_until(cx.now())
-        {
-            return Looked::GiveWay(until, *last_owner);
-        }
-        probed
-    }
-
-    fn look_at_line(&mut self, cx: &mut Cx<'_>, name: usize, ticket: QueueTicket) -> Looked {
-        if !cx.settings.local_queues {
-            return Looked::Turn(Turn::Ask, false);
-        }
+        last_owner: &mut Option<u128>,
+    ) -> (Looked, Option<Rc<Held>>) {
         let now = cx.now();
         let Line { queue, holder } = &mut self.lines[name];
         let held_until = holder.as_ref().and_then(|held| held.held_until(now));
         if let Some(held) = queue.with(ticket).and_then(|slot| slot.handed.take()) {
             let valid = held.held_until(now).is_some();
             queue.take(ticket, valid);
-            if valid {
-                return Looked::Given(held);
-            }
+            return match valid {
+                true => (Looked::HandedOver, Some(held)),
+                false => (Looked::HandedOverTooLate, None),
+            };
         }
-        let is_held = queue.is_held(held_until, now);
-        Looked::Turn(queue.turn(ticket, held_until, now), is_held)
+        let mut fairness = cx.shared.fairness.borrow_mut();
+        let entry = fairness.of(name);
+        let fairness = entry.as_ref().map(|entry| &entry.fairness);
+        let place = match queue.with(ticket) {
+            // Each caller has a line for itself.
+            Some(Slot { terms, once, .. }) if !cx.settings.local_queues => {
+                let mut own_queue = LocalQueue::new();
+                own_queue.enter(ticket, *terms, *once, ());
+                own_queue.place(ticket, None, fairness, now)
+            }
+            _ => queue.place(ticket, held_until, fairness, now),
+        };
+        if let Turn::GiveWay(_) = place.turn {
+            *last_owner = entry.and_then(|entry| entry.last_owner);
+        }
+        (Looked::Place(place), None)
     }
 
     /// A caller has left the lock to others, until its time was over or a release was told (`heard`).
@@ -109,12 +106,11 @@ impl Client {
         self.wake(cx, name, wake);
     }
 
-    /// A caller has got the lock from the nodes, who may have been `refused` before.
-    pub(super) fn won(&mut self, cx: &mut Cx<'_>, held: &Rc<Held>, refused: bool) {
+    /// A caller has got the lock from the nodes.
+    pub(super) fn won(&mut self, cx: &mut Cx<'_>, held: &Rc<Held>, grant: Grant) {
         let (name, now) = (held.claim.name, cx.now());
         let mut fairness = cx.shared.fairness.borrow_mut();
-        if refused {
-            // Whoever had it is likely to want it again.
+        if grant.refused_before {
             fairness.heard(name, 0, now);
         }
         if let Some(entry) = fairness.of(name) {

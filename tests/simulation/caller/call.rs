@@ -5,53 +5,55 @@ use std::time::Duration;
 
 use super::{BACKOFF, Caller, Doing};
 use crate::core::{
-    Acquisition, Allowance, Attempt, Outcome, Patience, Policy, QueueTicket, Terms, Time,
+    Acquire, Allowance, Attempt, Confirmation, Outcome, Patience, Policy, QueueTicket, Terms, Time,
 };
+use crate::simulation::claim::Claim;
 use crate::simulation::client::{Client, Cx, Phase};
 use crate::simulation::fan_out::FanOut;
 use crate::simulation::held::Held;
 use crate::simulation::setup::Habit;
 use crate::simulation::subscriptions::Waiter;
 
-/// A call that wants a lock.
+/// A call that wants a lock, and what its carrier has in its hands.
 pub(in super::super) struct Call {
-    pub(super) acquisition: Acquisition,
+    pub(super) acquire: Acquire<Claim>,
     pub(super) patience: Patience,
     pub(super) name: usize,
     pub(super) terms: Terms,
-    pub(super) began: Duration,
-    /// Attempts after a full pause.
-    pub(super) attempts: u32,
     /// Its place in line.
     pub(super) ticket: QueueTicket,
     /// When it gives up, whatever it is waiting for.
     pub(super) cancelled_at: Option<Time>,
-    pub(super) hurries: bool,
-    /// All attempts.
-    pub(super) asked: u32,
     /// What is heard of releases, once it waits for them.
     pub(super) waiting: Option<Waiter>,
-    pub(super) waits_since: Duration,
-    /// It leaves the lock to others at the moment; or it has done so since it asked the nodes last.
-    pub(super) gives_way: bool,
-    /// It has waited in line, and asks the nodes once it has given way.
-    pub(super) waited: bool,
-    pub(super) gave_way: bool,
-    /// Somebody else had the lock when the nodes were asked.
-    pub(super) refused: bool,
+    /// Who had the lock here last, while it is left to others.
+    pub(super) last_owner: Option<u128>,
+    /// The lock that was handed over.
+    pub(super) handed_over: Option<Rc<Held>>,
     /// The last attempt.
     pub(super) last: Option<Rc<FanOut<Attempt>>>,
+    pub(super) confirmation: Option<Rc<FanOut<Confirmation>>>,
+    pub(super) began: Duration,
+    /// All attempts, and those after a full pause.
+    pub(super) asked: u32,
+    pub(super) attempts: u32,
+    /// The pause before the next attempt is a full one.
+    pub(super) pauses: bool,
+    /// An attempt has failed just now, and whether it has reached the nodes.
+    pub(super) failed: Option<bool>,
+    /// It has waited in line since its last attempt.
+    pub(super) waited: bool,
+    pub(super) waits_since: Duration,
     /// When the nodes have settled an attempt last.
     pub(super) reached: Duration,
 }
 
 impl Call {
-    /// From now on it hears of releases.
-    pub(super) fn wait(&mut self, client: &mut Client, cx: &mut Cx<'_>) {
-        let others = cx.shared.fairness.borrow().others(self.name, cx.now());
-        self.acquisition.expects(others);
+    /// From now on it hears of releases; how many others wait elsewhere.
+    pub(super) fn wait(&mut self, client: &mut Client, cx: &mut Cx<'_>) -> u32 {
         self.waiting = Some(client.wait(cx, self.name));
         self.waits_since = cx.net.now;
+        cx.shared.fairness.borrow().others(self.name, cx.now())
     }
 
     /// It waits for nothing any more.
@@ -60,14 +62,6 @@ impl Call {
             client.stop_waiting(cx, self.name);
         }
         client.leave(cx, self.name, self.ticket);
-    }
-
-    /// Until then, or until it runs out of patience.
-    pub(super) fn at_most(&self, until: Time) -> Time {
-        match self.patience {
-            Patience::Until(deadline) => until.min(deadline),
-            Patience::Once | Patience::Forever => until,
-        }
     }
 }
 
@@ -107,13 +101,13 @@ impl Caller {
                 (name, patience, !chance.one_in(3))
             }
         };
-        let acquisition = Acquisition::new(Policy {
+        let policy = Policy {
             patience,
             backoff: BACKOFF,
             no_quorum_timeout: cx.settings.no_quorum_timeout,
-            // Whoever may fall back hears the first node of the configuration in any case.
+            // A client that may fall back hears the first node of the configuration in any case.
             ordered: cx.settings.fall_back_after.is_none(),
-        });
+        };
         let limited = !rolling
             && cx.settings.habit == Habit::Anything
             && cx.phase == Phase::Working
@@ -127,31 +121,29 @@ impl Caller {
         let began = cx.net.now;
         let cancels = cx.phase == Phase::Working && !rolling && cx.net.chance.one_in(4);
         let cancelled_at = cancels.then(|| now.after(cx.net.chance.ms(1..500)));
-        if Self::disagrees(cx) {
-            return Self::refused(client, index, cx);
-        }
         let ticket = client.stand_in_line(cx, name, terms, patience == Patience::Once, index);
         let call = Call {
-            acquisition,
+            acquire: Acquire::new(policy, cx.settings.node_timeout),
             patience,
             name,
             terms,
-            began,
-            attempts: 1,
-            hurries: false,
-            asked: 0,
             ticket,
             cancelled_at,
-            reached: began,
             waiting: None,
-            waits_since: began,
-            gives_way: false,
-            waited: false,
-            gave_way: false,
-            refused: false,
+            last_owner: None,
+            handed_over: None,
             last: None,
+            confirmation: None,
+            began,
+            asked: 0,
+            attempts: 1,
+            pauses: false,
+            failed: None,
+            waited: false,
+            waits_since: began,
+            reached: began,
         };
-        Self::next(client, index, cx, call, false);
+        Self::start_call(client, index, cx, call);
     }
 
     /// Whether a node is in a state for whose sake no lock may be taken anywhere.
@@ -177,15 +169,13 @@ impl Caller {
         index: usize,
         cx: &mut Cx<'_>,
         mut call: Call,
-        outcome: Outcome,
+        what: String,
+        refused: Option<Outcome>,
         held: Option<Rc<Held>>,
     ) {
         let waits_since = call.waiting.is_some().then_some(call.waits_since);
         call.leave(client, cx);
         let who = cx.client;
-        let what = held
-            .as_ref()
-            .map_or(format!("{outcome:?}"), |held| format!("granted to {}", held.claim.short()));
         cx.net.tell(|| format!("client {who}, caller {index}: name {}: {what}", call.name));
         let bound = match call.patience {
             Patience::Once => Some(cx.net.now.saturating_sub(call.began))
@@ -201,7 +191,7 @@ impl Caller {
         cx.net.checks.call_ended(who, call.began, bound, now);
         cx.net.checks.attempted(who, call.attempts, now - call.began, BACKOFF.min, now);
         let no_quorum =
-            matches!(outcome, Outcome::NoQuorum | Outcome::TooLate | Outcome::Unconfirmed);
+            matches!(refused, Some(Outcome::NoQuorum | Outcome::TooLate | Outcome::Unconfirmed));
         if no_quorum && call.patience == Patience::Forever {
             let timeout = cx.settings.no_quorum_timeout;
             cx.net.checks.unreached(who, call.reached, timeout, true, now);

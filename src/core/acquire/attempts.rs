@@ -1,8 +1,9 @@
-//! Taking a lock with as many attempts as it may take.
+//! What the attempts of one call have come to: whether it ends, and when the next one is made.
 
 use std::time::Duration;
 
-use super::{Attempt, Backoff, Conclusion, Contention, Mechanism, Time, WakeReason};
+use super::super::{Attempt, Backoff, Conclusion, Mechanism, Time, WakeReason};
+use super::contention::Contention;
 
 /// How long a caller is ready to wait for a lock that is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,11 +27,9 @@ pub(crate) struct Policy {
     pub(crate) ordered: bool,
 }
 
-/// How an acquisition ended.
+/// How a call ended that did not get its lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// Ours.
-    Granted { valid_until: Time, number: u64 },
     /// Held by somebody else until the caller's patience was over.
     Held,
     /// The name belongs to something that is no lock.
@@ -49,20 +48,28 @@ pub(crate) enum Outcome {
     TooLate,
     /// A majority granted again and again, and too few of those nodes confirmed the lock's number.
     Unconfirmed,
+    /// The nodes are not one set of ours, so no lock may be taken on any of them.
+    NodesDisagree,
+    /// The caller gave up.
+    Cancelled,
+    /// The client was closed.
+    Closed,
 }
 
 /// What to do after an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// Clean up, wait until then, and ask [`Acquisition::waited`].
+    /// Tell the caller that the lock is its own.
+    Granted { valid_until: Time, number: u64 },
+    /// Clean up, wait until then, and ask [`Attempts::waited`].
     Wait(Time),
     /// Tell the caller.
     Finish(Outcome),
 }
 
-/// The life of one call that wants a lock. Begins with an attempt.
+/// The attempts of one call that wants a lock.
 #[derive(Debug)]
-pub(crate) struct Acquisition {
+pub(crate) struct Attempts {
     policy: Policy,
     owner: Option<u128>,
     /// Fruitless attempts so far.
@@ -80,7 +87,7 @@ pub(crate) struct Acquisition {
 /// it before its time.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-impl Acquisition {
+impl Attempts {
     pub(crate) fn new(policy: Policy) -> Self {
         Self {
             // One node after the others takes twice as long, and who does not wait gains nothing by it.
@@ -173,7 +180,7 @@ impl Acquisition {
     ) -> Step {
         let outcome = match conclusion {
             Conclusion::Won { valid_until, number } => {
-                return Step::Finish(Outcome::Granted { valid_until, number });
+                return Step::Granted { valid_until, number };
             }
             // Waiting does not turn it into a lock.
             Conclusion::WrongKind => return Step::Finish(Outcome::WrongKind),
@@ -290,5 +297,5 @@ impl Acquisition {
 }
 
 #[cfg(test)]
-#[path = "acquisition_tests.rs"]
+#[path = "attempts_tests.rs"]
 mod tests;

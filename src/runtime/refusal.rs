@@ -1,4 +1,4 @@
-//! What a caller is told who did not get the lock.
+//! What a caller is told that did not get the lock.
 
 use std::time::Duration;
 
@@ -8,23 +8,11 @@ use crate::error::{Error, ErrorKind, NodeFault};
 use crate::ident::{self, Name};
 use crate::manual::Section;
 use crate::observe;
-use crate::runtime::claim::{Claim, Wanted};
+use crate::runtime::claim::Wanted;
 use crate::runtime::client_state::ClientState;
-use crate::runtime::fan_out::Woken;
 use crate::runtime::hold::Hold;
 
 impl ClientState {
-    /// `Config`, if a node is in a state for whose sake no lock may be taken anywhere.
-    pub(super) fn check_agreement(&self, name: &Name) -> Result<(), Error> {
-        match self.set.conflict() {
-            None => Ok(()),
-            Some(faults) => {
-                let message = format!("{name} cannot be locked: the nodes are not one set of ours");
-                Err(Error::config(message).with_faults(faults))
-            }
-        }
-    }
-
     fn rejected(&self) -> String {
         let who = match (self.nodes.len(), self.settings.fall_back_after()) {
             (1, _) => "the node rejects this client".to_owned(),
@@ -40,16 +28,13 @@ impl ClientState {
     }
 
     /// Where a key without expiry is in the way, the lock looks held for ever: tells that.
-    pub(super) fn tell_of_endless_keys(&self, claim: &Claim) {
-        let nodes: Vec<_> = claim.round().with(|attempt| attempt.held_for_ever().collect());
-        if !nodes.is_empty() {
-            let nodes: Vec<_> = nodes.into_iter().map(|node| self.names[node].clone()).collect();
-            self.endless.tell(claim.name(), &nodes);
-        }
+    pub(crate) fn tell_of_endless_keys(&self, name: &Name, nodes: &[usize]) {
+        let nodes: Vec<_> = nodes.iter().map(|node| self.names[*node].clone()).collect();
+        self.endless.tell(name, &nodes);
     }
 
     /// A call waits until nodes grant locks, which is in `ready_in` as far as is known.
-    pub(super) fn tell_wait(&self, name: &Name, ready_in: Duration, faults: &[NodeFault]) {
+    pub(crate) fn tell_wait(&self, name: &Name, ready_in: Duration, faults: &[NodeFault]) {
         observe::waits_for_nodes(name, &self.not_admitted(ready_in), faults);
     }
 
@@ -79,8 +64,9 @@ impl ClientState {
         )
     }
 
-    /// `None` if the lock is held, and an error otherwise.
-    pub(super) fn refusal(
+    /// What a call returns that ended so: `None` if the lock is held, and an error otherwise. `faults`: what
+    /// was wrong with which node in its last attempt.
+    pub(crate) fn refusal(
         &self,
         outcome: Outcome,
         wanted: &Wanted,
@@ -95,7 +81,20 @@ impl ClientState {
             _ => format!("{needed} of {nodes} nodes"),
         };
         let (kind, message) = match outcome {
-            Outcome::Granted { .. } | Outcome::Held => return Ok(None),
+            Outcome::Held => return Ok(None),
+            Outcome::NodesDisagree => {
+                let message = format!("{name} cannot be locked: the nodes are not one set of ours");
+                let faults = self.set.conflict().unwrap_or_default();
+                return Err(Error::config(message).with_faults(faults));
+            }
+            Outcome::Cancelled => {
+                let message = format!("waiting for {name} was cancelled");
+                return Err(Error::new(ErrorKind::Cancelled, message));
+            }
+            Outcome::Closed => {
+                let message = format!("{name} cannot be locked: this Quorlock was closed");
+                return Err(Error::new(ErrorKind::Closed, message));
+            }
             Outcome::WrongKind => (
                 ErrorKind::WrongKind,
                 format!(
@@ -160,20 +159,5 @@ impl ClientState {
             ),
         };
         Err(Error::new(kind, message).with_faults(faults()))
-    }
-}
-
-/// Turns a wait that was interrupted into its error.
-pub(super) fn stop_if(woken: Woken, name: &Name) -> Result<(), Error> {
-    match woken {
-        Woken::Decided | Woken::TimeUp => Ok(()),
-        Woken::Cancelled => {
-            let message = format!("waiting for {name} was cancelled");
-            Err(Error::new(ErrorKind::Cancelled, message))
-        }
-        Woken::Closed => {
-            let message = format!("{name} cannot be locked: this Quorlock was closed");
-            Err(Error::new(ErrorKind::Closed, message))
-        }
     }
 }

@@ -6,8 +6,8 @@ fn at(ms: u64) -> Time {
 
 const HELD: Conclusion = Conclusion::Held { remaining: None };
 
-fn acquisition(patience: Patience) -> Acquisition {
-    Acquisition::new(Policy {
+fn attempts(patience: Patience) -> Attempts {
+    Attempts::new(Policy {
         patience,
         backoff: Backoff { min: Duration::from_millis(10), max: Duration::from_millis(100) },
         no_quorum_timeout: Duration::from_millis(1_000),
@@ -26,7 +26,7 @@ fn one_try_tells_what_it_saw() {
         (Conclusion::Spent, Outcome::Spent),
         (Conclusion::Unconfirmed, Outcome::Unconfirmed),
     ] {
-        let step = acquisition(Patience::Once).concluded(conclusion, at(0), at(1), 0.5);
+        let step = attempts(Patience::Once).concluded(conclusion, at(0), at(1), 0.5);
         assert_eq!(step, Step::Finish(outcome));
     }
 }
@@ -35,33 +35,33 @@ fn one_try_tells_what_it_saw() {
 #[test]
 fn one_try_asks_all_nodes_at_once_whatever_is_known_of_others() {
     for (patience, first) in [(Patience::Once, None), (Patience::Forever, Some((1, at(20))))] {
-        let mut acquisition = acquisition(patience);
-        acquisition.is_contended();
-        assert_eq!(acquisition.prefers_one(), first.is_some());
-        assert_eq!(acquisition.preferred_node(&[1, 0, 2], |_| true, at(0)), first);
+        let mut attempts = attempts(patience);
+        attempts.is_contended();
+        assert_eq!(attempts.prefers_one(), first.is_some());
+        assert_eq!(attempts.preferred_node(&[1, 0, 2], |_| true, at(0)), first);
     }
 }
 
 #[test]
 fn the_doubt_of_one_nodes_word_puts_nothing_off() {
     for (until, expected) in [(at(1_000), at(5)), (at(3), at(3))] {
-        let mut acquisition = acquisition(Patience::Forever);
-        assert_eq!(acquisition.woken(WakeReason::Perhaps, until, at(0), 0.0), expected);
+        let mut attempts = attempts(Patience::Forever);
+        assert_eq!(attempts.woken(WakeReason::Perhaps, until, at(0), 0.0), expected);
     }
 }
 
 /// Case 20 of the field's bugs: a timed wait that tries twice and then gives up.
 #[test]
 fn a_timed_wait_goes_on_to_its_deadline() {
-    let mut acquisition = acquisition(Patience::Until(at(1_000)));
+    let mut attempts = attempts(Patience::Until(at(1_000)));
     let (mut now, mut tries) = (at(0), 0);
     loop {
         tries += 1;
-        let Step::Wait(until) = acquisition.concluded(HELD, now, now, 1.0) else {
+        let Step::Wait(until) = attempts.concluded(HELD, now, now, 1.0) else {
             panic!("gave up before the deadline")
         };
         now = until;
-        if let Some(outcome) = acquisition.waited(now, false) {
+        if let Some(outcome) = attempts.waited(now, false) {
             assert_eq!(outcome, Outcome::Held);
             break;
         }
@@ -74,7 +74,7 @@ fn a_timed_wait_goes_on_to_its_deadline() {
 fn the_holders_remaining_time_shortens_the_pause_but_never_below_the_minimum() {
     for (remaining_ms, pause_ms) in [(1, 10), (15, 15), (10_000, 20)] {
         let remaining = Some(Duration::from_millis(remaining_ms));
-        let step = acquisition(Patience::Forever).concluded(
+        let step = attempts(Patience::Forever).concluded(
             Conclusion::Held { remaining },
             at(0),
             at(0),
@@ -86,26 +86,26 @@ fn the_holders_remaining_time_shortens_the_pause_but_never_below_the_minimum() {
 
 #[test]
 fn no_quorum_is_told_after_its_timeout_and_counts_anew_after_an_answer() {
-    let mut acquisition = acquisition(Patience::Forever);
+    let mut attempts = attempts(Patience::Forever);
     let unreachable = Conclusion::Unreachable;
-    assert!(matches!(acquisition.concluded(unreachable, at(0), at(1), 0.0), Step::Wait(_)));
-    assert!(matches!(acquisition.concluded(HELD, at(900), at(901), 0.0), Step::Wait(_)));
-    assert!(matches!(acquisition.concluded(unreachable, at(950), at(999), 0.0), Step::Wait(_)));
-    let step = acquisition.concluded(unreachable, at(1_950), at(1_951), 0.0);
+    assert!(matches!(attempts.concluded(unreachable, at(0), at(1), 0.0), Step::Wait(_)));
+    assert!(matches!(attempts.concluded(HELD, at(900), at(901), 0.0), Step::Wait(_)));
+    assert!(matches!(attempts.concluded(unreachable, at(950), at(999), 0.0), Step::Wait(_)));
+    let step = attempts.concluded(unreachable, at(1_950), at(1_951), 0.0);
     assert_eq!(step, Step::Finish(Outcome::NoQuorum));
 }
 
 #[test]
 fn an_attempt_that_the_deadline_cut_short_does_not_hide_that_the_lock_is_held() {
-    let mut acquisition = acquisition(Patience::Until(at(100)));
-    assert!(matches!(acquisition.concluded(HELD, at(0), at(1), 0.0), Step::Wait(_)));
-    let step = acquisition.concluded(Conclusion::Unreachable, at(99), at(100), 0.0);
+    let mut attempts = attempts(Patience::Until(at(100)));
+    assert!(matches!(attempts.concluded(HELD, at(0), at(1), 0.0), Step::Wait(_)));
+    let step = attempts.concluded(Conclusion::Unreachable, at(99), at(100), 0.0);
     assert_eq!(step, Step::Finish(Outcome::Held));
 }
 
 #[test]
 fn a_quarantine_is_waited_out_and_does_not_count_as_no_quorum() {
-    let mut waiting = acquisition(Patience::Forever);
+    let mut waiting = attempts(Patience::Forever);
     for s in 0..100 {
         let now = at(s * 1_000);
         let step = waiting.not_admitted(Some(Duration::from_secs(100 - s)), now, now, 0.5);
@@ -113,31 +113,31 @@ fn a_quarantine_is_waited_out_and_does_not_count_as_no_quorum() {
     }
     let step = waiting.not_admitted(Some(Duration::from_millis(300)), at(0), at(0), 0.5);
     assert_eq!(step, Step::Wait(at(300)));
-    let mut timed = acquisition(Patience::Until(at(500)));
+    let mut timed = attempts(Patience::Until(at(500)));
     let step = timed.not_admitted(Some(Duration::from_secs(9)), at(0), at(0), 0.5);
     assert_eq!(
         (step, timed.waited(at(500), false)),
         (Step::Wait(at(500)), Some(Outcome::NotAdmitted))
     );
-    let mut never = acquisition(Patience::Once);
+    let mut never = attempts(Patience::Once);
     assert_eq!(never.not_admitted(None, at(0), at(0), 0.5), Step::Finish(Outcome::NoQuorum));
 }
 
 #[test]
 fn one_try_is_made_again_where_a_mark_was_only_written_anew_and_only_once() {
-    let mut once = acquisition(Patience::Once);
+    let mut once = attempts(Patience::Once);
     let now = Some(Duration::ZERO);
     assert_eq!(once.not_admitted(now, at(0), at(5), 0.5), Step::Wait(at(5)));
     assert_eq!(once.waited(at(5), false), None, "another attempt");
     assert_eq!(once.not_admitted(now, at(5), at(9), 0.5), Step::Finish(Outcome::NotAdmitted));
     let step =
-        acquisition(Patience::Once).not_admitted(Some(Duration::from_secs(3)), at(0), at(5), 0.5);
+        attempts(Patience::Once).not_admitted(Some(Duration::from_secs(3)), at(0), at(5), 0.5);
     assert_eq!(step, Step::Finish(Outcome::NotAdmitted));
 }
 
 #[test]
 fn an_attempt_never_lasts_beyond_the_callers_deadline() {
     let timeout = Duration::from_millis(200);
-    assert_eq!(acquisition(Patience::Until(at(50))).answer_by(at(0), timeout), at(50));
-    assert_eq!(acquisition(Patience::Forever).answer_by(at(0), timeout), at(200));
+    assert_eq!(attempts(Patience::Until(at(50))).answer_by(at(0), timeout), at(50));
+    assert_eq!(attempts(Patience::Forever).answer_by(at(0), timeout), at(200));
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Backoff, Mechanism, WakeReason};
+use super::super::{Backoff, Mechanism, WakeReason};
 
 /// How often a lock is looked at whose release would be told: the most that a lost message costs, if the
 /// longest pause is not longer.
@@ -185,7 +185,7 @@ fn spread(times: u32, random: f64) -> Duration {
 
 #[cfg(test)]
 mod tests {
-    use super::super::without;
+    use super::super::super::without;
     use super::*;
 
     const BACKOFF: Backoff =

@@ -1,0 +1,800 @@
+//! One call that wants a lock, from its place in the local queue to the lock or the refusal.
+//!
+//! The machine decides, and a driver carries out. The driver tells with a `handle_` method what has
+//! happened. It carries out what [`poll_action`](Acquire::poll_action) returns until that is `None`. Then
+//! it waits for what [`waits_for`](Acquire::waits_for) names, until
+//! [`poll_timeout`](Acquire::poll_timeout) at most.
+//!
+//! ```text
+//!         +-> Look -> wait in the local queue ------------------------------> Look
+//!         |     |---> give way: subscribe, sleep ---------------------------> Look
+//!         |     v
+//!         |   Begin -> wait for clocks -> ask the preferred node, then the others, or all at once
+//!         |                                   |
+//!         |             verdict, or its time is over -> write back the number
+//!         |                                   |
+//!         |                                 judge -> hear more answers
+//!         |                                   |
+//!         |                                   +---> Granted
+//!         +-- sleep <- subscribe <- give back +---> Refuse
+//! ```
+
+mod attempts;
+mod contention;
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use self::attempts::Step;
+use super::{
+    Attempt, Ballot, Basis, Conclusion, Judged, Judgement, Place, Quorum, QuorumHealth,
+    ReleaseTracker, Time, Turn, WakeReason,
+};
+
+pub(super) use self::attempts::Attempts;
+pub(crate) use self::attempts::{Outcome, Patience, Policy};
+
+/// How long after its start an attempt without a quorum is reported at the earliest, if some nodes are
+/// silent. A connection that is refused is refused within this time, and its cause can be told.
+const HEAR_OUT: Duration = Duration::from_millis(10);
+
+/// An attempt that the driver shares with the threads that hear the nodes' answers.
+pub(crate) trait SharedAttempt {
+    fn with<R>(&self, f: impl FnOnce(&mut Attempt) -> R) -> R;
+
+    /// Has the attempt go on after a verdict, if `f` says so: the next verdict is told anew.
+    fn reopen(&self, f: impl FnOnce(&mut Attempt) -> bool) -> bool;
+}
+
+/// What a call looks up of its client: what all calls know together, time, and chance.
+pub(crate) trait Surroundings {
+    fn now(&self) -> Time;
+
+    /// Returns the time at which an attempt starts. The driver notes first how often its own clock stood
+    /// still, so that it notices a suspension after that.
+    fn start_attempt(&mut self) -> Time;
+
+    /// Returns a random number in `0.0..1.0`.
+    fn random(&mut self) -> f64;
+
+    /// Returns a random owner id.
+    fn random_owner(&mut self) -> u128;
+
+    /// Returns whether the nodes are known not to be one set of ours, so that no lock may be taken.
+    fn nodes_disagree(&self) -> bool;
+
+    /// Returns whether it is worth waiting for the clocks of more nodes before any of them is asked.
+    fn waits_for_clocks(&self) -> bool;
+
+    /// Returns whether the node is known to be down.
+    fn is_down(&self, node: usize) -> bool;
+
+    /// Returns whether the node voted in the attempt that was given back last.
+    fn voted(&self, node: usize) -> bool;
+
+    /// Returns the nodes in the order in which this lock's contenders prefer them.
+    fn asking_order(&self) -> Vec<usize>;
+
+    /// Returns whether threads of this process wait for the lock's releases, or did a moment ago.
+    fn others_subscribed(&self) -> bool;
+
+    fn quorum_health(&self) -> QuorumHealth;
+
+    /// Returns whether the first node can be reached, and says that it can do nothing for now.
+    fn first_says_no(&self) -> bool;
+
+    /// Returns in what time a majority will grant locks, as far as is known.
+    fn ready_in(&self, now: Time) -> Option<Duration>;
+
+    /// Shows what was heard of releases; `None` before [`Action::Subscribe`].
+    fn releases<R>(&mut self, f: impl FnOnce(&mut ReleaseTracker) -> R) -> Option<R>;
+}
+
+/// What the driver has to do next. `C` is the driver's claim to the lock, which shares an attempt.
+#[derive(Debug)]
+pub(crate) enum Action<C> {
+    /// Look at the place in the local queue, and call [`Acquire::handle_turn`].
+    Look,
+    /// Subscribe to the lock's releases, and call [`Acquire::handle_subscribed`].
+    Subscribe,
+    /// Leave the lock to others: a release by the process's own last owner is no news from now on.
+    GiveWay,
+    /// The lock was left to others. Note whether a release was `heard` of meanwhile.
+    GaveWay { heard: bool },
+    /// Begin an attempt under that owner id, and call [`Acquire::handle_begun`].
+    Begin { owner: u128, started: Time, answer_by: Time },
+    /// Ask those nodes for the lock: [`Acquire::claim`].
+    Ask(Whom),
+    /// Note that several nodes know this number of the lock.
+    SawNumber(u64),
+    /// Tell the nodes the lock's number, and call [`Acquire::handle_confirmation`].
+    WriteBack(u64),
+    /// Report keys without an expiry on those nodes.
+    TellEndlessKeys(Vec<usize>),
+    /// Give back what the attempt may have left on the nodes.
+    GiveBack(C),
+    /// Note what the attempt that was given back has shown.
+    Failed(Failed),
+    /// Report that the call waits for the nodes to grant locks, which is in that time.
+    TellNotAdmitted(Duration),
+    /// Return the lock that was granted.
+    Granted(C, Grant),
+    /// Return the lock that a thread of this process handed over.
+    HandedOver,
+    /// Return without a lock.
+    Refuse(Outcome),
+}
+
+/// Which nodes to ask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Whom {
+    All,
+    Only(usize),
+    AllBut(usize),
+}
+
+impl Whom {
+    pub(crate) fn includes(self, node: usize) -> bool {
+        match self {
+            Self::All => true,
+            Self::Only(one) => node == one,
+            Self::AllBut(one) => node != one,
+        }
+    }
+}
+
+/// A lock that the nodes have granted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Grant {
+    pub(crate) valid_until: Time,
+    /// 0: the nodes count none.
+    pub(crate) number: u64,
+    pub(crate) basis: Basis,
+    pub(crate) quorum: Quorum,
+    pub(crate) started: Time,
+    /// An earlier attempt of the call found the lock held by somebody else, who is likely to want it
+    /// again.
+    pub(crate) refused_before: bool,
+}
+
+/// An attempt that has come to nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Failed {
+    /// What the threads behind this one in the local queue go by. `None`: the caller's own deadline cut the
+    /// attempt short, which says nothing.
+    pub(crate) conclusion: Option<Conclusion>,
+    pub(crate) quorum: Quorum,
+    pub(crate) started: Time,
+}
+
+/// What ends the wait before [`Acquire::poll_timeout`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WaitsFor {
+    /// A change in the local queue: [`Acquire::handle_queue_changed`].
+    Turn,
+    /// The nodes' clocks: [`Acquire::handle_clocks`], again and again.
+    Clocks,
+    /// The verdict on the attempt: [`Acquire::handle_verdict`].
+    Verdict,
+    /// The verdict on the write-back: [`Acquire::handle_confirmation`].
+    Confirmation,
+    /// Further answers to the attempt: [`Acquire::handle_answers`], again and again.
+    Answers,
+    /// What is told of releases: [`Acquire::handle_releases`].
+    Releases,
+    /// Nothing but the time.
+    Time,
+}
+
+/// Why a call ends that still wants its lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stop {
+    /// By its caller.
+    Cancelled,
+    /// With its client.
+    Closed,
+}
+
+/// What the driver found in the local queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Looked {
+    /// The place of the caller.
+    Place(Place),
+    /// A lock that a thread of this process has handed over. The driver keeps it.
+    HandedOver,
+    /// The same, and the lock is lost already. The driver has dropped it.
+    HandedOverTooLate,
+}
+
+/// A wait for time to pass.
+#[derive(Clone, Copy, Debug)]
+struct Sleep {
+    until: Time,
+    /// A release that is told may end it.
+    listens: bool,
+    /// It was changed by what was told.
+    woken: bool,
+    /// The lock is left to others meanwhile.
+    gives_way: bool,
+}
+
+#[derive(Debug)]
+enum State<C> {
+    /// The driver looks at the local queue.
+    Looking,
+    /// Behind others in the local queue.
+    InLine {
+        until: Time,
+    },
+    /// The driver subscribes to releases; then this follows.
+    Subscribing(Next),
+    /// The driver begins an attempt, which asks that node alone at first, until then.
+    Beginning(Option<(usize, Time)>),
+    /// The attempt waits for the nodes' clocks.
+    AwaitingClocks(C, Option<(usize, Time)>),
+    /// That node was asked, and has until then.
+    AskingOne {
+        claim: C,
+        node: usize,
+        until: Time,
+    },
+    /// All nodes were asked.
+    AskingAll(C),
+    /// The nodes are told the lock's number.
+    WritingBack(C),
+    /// The answers do not suffice to judge the attempt.
+    AwaitingAnswers(C),
+    /// The attempt is judged. The caller is to hear of more nodes' faults, until then.
+    HearingOut {
+        claim: C,
+        judgement: Judgement,
+        until: Time,
+    },
+    Sleeping(Sleep),
+    Finished,
+}
+
+/// What follows a subscription.
+#[derive(Clone, Copy, Debug)]
+enum Next {
+    Attempt,
+    Sleep(Sleep),
+}
+
+/// One call that wants a lock.
+#[derive(Debug)]
+pub(crate) struct Acquire<C> {
+    attempts: Attempts,
+    patience: Patience,
+    /// The time that an attempt has, if the caller's deadline leaves it.
+    attempt_timeout: Duration,
+    state: State<C>,
+    actions: VecDeque<Action<C>>,
+    /// When the attempt started, and when its time is over.
+    started: Time,
+    answer_by: Time,
+    /// The call hears of releases.
+    subscribed: bool,
+    /// The caller waited in the local queue since its last attempt.
+    waited: bool,
+    /// The caller left the lock to others since its last attempt, so it knows that they want it.
+    gave_way: bool,
+    /// An attempt found the lock held by somebody else.
+    refused: bool,
+    /// The last attempt tells which nodes answer: the caller did not wait in the local queue since.
+    last_attempt_counts: bool,
+    told_not_admitted: bool,
+}
+
+impl<C: SharedAttempt> Acquire<C> {
+    /// A call whose driver has taken a place in the local queue.
+    pub(crate) fn new(policy: Policy, attempt_timeout: Duration) -> Self {
+        Self {
+            attempts: Attempts::new(policy),
+            patience: policy.patience,
+            attempt_timeout,
+            state: State::Looking,
+            actions: VecDeque::new(),
+            started: Time::default(),
+            answer_by: Time::default(),
+            subscribed: false,
+            waited: false,
+            gave_way: false,
+            refused: false,
+            last_attempt_counts: false,
+            told_not_admitted: false,
+        }
+    }
+
+    /// Begins the call.
+    pub(crate) fn start(&mut self, around: &impl Surroundings) {
+        if around.nodes_disagree() {
+            self.refuse(Outcome::NodesDisagree);
+        } else {
+            self.look();
+        }
+    }
+
+    /// Returns what the driver has to do next; `None`: nothing, before the next event.
+    pub(crate) fn poll_action(&mut self) -> Option<Action<C>> {
+        self.actions.pop_front()
+    }
+
+    /// Returns when [`handle_timeout`](Self::handle_timeout) is due; `None`: nothing happens by itself. The
+    /// answer changes with each event.
+    pub(crate) fn poll_timeout(&self) -> Option<Time> {
+        match self.state {
+            State::InLine { until }
+            | State::AskingOne { until, .. }
+            | State::HearingOut { until, .. }
+            | State::Sleeping(Sleep { until, .. }) => Some(until),
+            State::AwaitingClocks(..)
+            | State::AskingAll(_)
+            | State::WritingBack(_)
+            | State::AwaitingAnswers(_) => Some(self.answer_by),
+            State::Looking | State::Subscribing(_) | State::Beginning(_) | State::Finished => None,
+        }
+    }
+
+    /// Returns what ends the wait before its time. The answer changes with each event.
+    pub(crate) fn waits_for(&self) -> WaitsFor {
+        match self.state {
+            State::InLine { .. } => WaitsFor::Turn,
+            State::AwaitingClocks(..) => WaitsFor::Clocks,
+            State::AskingOne { .. } | State::AskingAll(_) => WaitsFor::Verdict,
+            State::WritingBack(_) => WaitsFor::Confirmation,
+            State::AwaitingAnswers(_) | State::HearingOut { .. } => WaitsFor::Answers,
+            State::Sleeping(Sleep { listens: true, .. }) => WaitsFor::Releases,
+            State::Sleeping(_)
+            | State::Looking
+            | State::Subscribing(_)
+            | State::Beginning(_)
+            | State::Finished => WaitsFor::Time,
+        }
+    }
+
+    /// Returns the claim whose attempt is under way. The answer changes with each event.
+    pub(crate) fn claim(&mut self) -> Option<&mut C> {
+        match &mut self.state {
+            State::AwaitingClocks(claim, _)
+            | State::AskingOne { claim, .. }
+            | State::AskingAll(claim)
+            | State::WritingBack(claim)
+            | State::AwaitingAnswers(claim)
+            | State::HearingOut { claim, .. } => Some(claim),
+            State::InLine { .. }
+            | State::Sleeping(_)
+            | State::Looking
+            | State::Subscribing(_)
+            | State::Beginning(_)
+            | State::Finished => None,
+        }
+    }
+
+    /// The driver has looked at the local queue.
+    pub(crate) fn handle_turn(&mut self, looked: Looked, around: &mut impl Surroundings) {
+        let State::Looking = self.state else { return };
+        let now = around.now();
+        let place = match looked {
+            Looked::HandedOver if around.nodes_disagree() => {
+                return self.refuse(Outcome::NodesDisagree);
+            }
+            Looked::HandedOver => return self.finish(Action::HandedOver),
+            Looked::HandedOverTooLate => return self.look(),
+            Looked::Place(place) => place,
+        };
+        // A caller that has waited until its deadline is told that the lock is held, if that is known. If
+        // not, it asks once more, without any time: too few nodes may answer.
+        let over = self.deadline().is_some_and(|deadline| deadline <= now);
+        let waited_to_the_end = over && self.waited;
+        match place.turn {
+            Turn::GiveWay(_) if waited_to_the_end => self.refuse(Outcome::Held),
+            Turn::GiveWay(until) => self.give_way(self.at_most(until)),
+            _ if over && self.gave_way => self.refuse(Outcome::Held),
+            _ if waited_to_the_end && place.is_held => self.refuse(Outcome::Held),
+            _ if waited_to_the_end => self.begin(around),
+            Turn::Ask => self.begin(around),
+            Turn::Held => self.refuse(Outcome::Held),
+            Turn::Wait(until) => self.state = State::InLine { until: self.at_most(until) },
+        }
+    }
+
+    /// The local queue has changed.
+    pub(crate) fn handle_queue_changed(&mut self) {
+        if let State::InLine { .. } = self.state {
+            self.waited = true;
+            self.look();
+        }
+    }
+
+    /// The call hears of releases from now on. So many `others` elsewhere wait for the lock.
+    pub(crate) fn handle_subscribed(&mut self, others: u32, around: &mut impl Surroundings) {
+        let State::Subscribing(next) = self.state else { return };
+        self.subscribed = true;
+        self.attempts.expects(others);
+        match next {
+            Next::Attempt => {
+                // Others of this process have waited for it: as a rule, this one will have to.
+                self.attempts.is_contended();
+                self.begin_attempt(around);
+            }
+            Next::Sleep(sleep) => self.sleep(sleep, around),
+        }
+    }
+
+    /// The attempt has begun, and no node was asked yet.
+    pub(crate) fn handle_begun(&mut self, claim: C, around: &impl Surroundings) {
+        let State::Beginning(preferred) = self.state else {
+            return self.actions.push_back(Action::GiveBack(claim));
+        };
+        // The nodes are compared by their clocks before they grant anything, and numbers are made of them.
+        if around.waits_for_clocks() {
+            self.state = State::AwaitingClocks(claim, preferred);
+        } else {
+            self.ask(claim, preferred);
+        }
+    }
+
+    /// Perhaps the nodes' clocks are known by now.
+    pub(crate) fn handle_clocks(&mut self, around: &impl Surroundings) {
+        match self.take_state() {
+            State::AwaitingClocks(claim, preferred) if !around.waits_for_clocks() => {
+                self.ask(claim, preferred);
+            }
+            state => self.state = state,
+        }
+    }
+
+    /// The nodes that were asked have decided the attempt.
+    pub(crate) fn handle_verdict(&mut self, around: &mut impl Surroundings) {
+        match self.take_state() {
+            State::AskingOne { claim, node, .. } => self.asked_one(claim, node, around),
+            State::AskingAll(claim) => self.asked(claim, around),
+            state => self.state = state,
+        }
+    }
+
+    /// The write-back is `confirmed` by a majority, or cannot be any more.
+    pub(crate) fn handle_confirmation(&mut self, confirmed: bool, around: &mut impl Surroundings) {
+        match self.take_state() {
+            State::WritingBack(claim) => {
+                if confirmed {
+                    claim.with(Attempt::written_back);
+                }
+                self.heard(claim, around);
+            }
+            state => self.state = state,
+        }
+    }
+
+    /// Perhaps more nodes have answered.
+    pub(crate) fn handle_answers(&mut self, around: &mut impl Surroundings) {
+        match self.take_state() {
+            State::AwaitingAnswers(claim) => self.judge(claim, around),
+            State::HearingOut { claim, judgement, .. }
+                if !claim.with(|attempt| attempt.awaits_answers()) =>
+            {
+                self.conclude(claim, judgement, around);
+            }
+            state => self.state = state,
+        }
+    }
+
+    /// Perhaps something was told of the lock's releases.
+    pub(crate) fn handle_releases(&mut self, around: &mut impl Surroundings) {
+        // Each turn takes what was told.
+        while let State::Sleeping(Sleep { listens: true, until, gives_way, .. }) = self.state {
+            let reason = around.releases(|releases| releases.wake_reason()).flatten();
+            let Some(reason) = reason else { return };
+            let now = around.now();
+            let until = self.attempts.woken(reason, until, now, around.random());
+            let listens = reason != WakeReason::Listening;
+            let sleep = Sleep { until, listens, woken: true, gives_way };
+            self.state = State::Sleeping(sleep);
+            if until <= now {
+                return self.slept(sleep, around);
+            }
+            if listens {
+                around.releases(|releases| releases.waits_after(reason));
+            }
+        }
+    }
+
+    /// The time of [`poll_timeout`](Self::poll_timeout) has come.
+    pub(crate) fn handle_timeout(&mut self, around: &mut impl Surroundings) {
+        if self.poll_timeout().is_none_or(|due| around.now() < due) {
+            return;
+        }
+        match self.take_state() {
+            state @ State::InLine { .. } => {
+                self.state = state;
+                self.handle_queue_changed();
+            }
+            State::AwaitingClocks(claim, preferred) => self.ask(claim, preferred),
+            State::AskingOne { claim, node, .. } => self.asked_one(claim, node, around),
+            State::AskingAll(claim) => self.asked(claim, around),
+            State::WritingBack(claim) => self.heard(claim, around),
+            State::AwaitingAnswers(claim) => self.judge(claim, around),
+            State::HearingOut { claim, judgement, .. } => self.conclude(claim, judgement, around),
+            State::Sleeping(sleep) => self.slept(sleep, around),
+            state => self.state = state,
+        }
+    }
+
+    /// The call is to end at once.
+    pub(crate) fn handle_stop(&mut self, stop: Stop) {
+        let outcome = match stop {
+            Stop::Cancelled => Outcome::Cancelled,
+            Stop::Closed => Outcome::Closed,
+        };
+        match self.take_state() {
+            State::Finished => self.state = State::Finished,
+            State::AwaitingClocks(claim, _)
+            | State::AskingOne { claim, .. }
+            | State::AskingAll(claim)
+            | State::WritingBack(claim)
+            | State::AwaitingAnswers(claim)
+            | State::HearingOut { claim, .. } => self.abandon(claim, outcome),
+            State::InLine { .. }
+            | State::Sleeping(_)
+            | State::Looking
+            | State::Subscribing(_)
+            | State::Beginning(_) => self.refuse(outcome),
+        }
+    }
+
+    fn take_state(&mut self) -> State<C> {
+        std::mem::replace(&mut self.state, State::Finished)
+    }
+
+    fn look(&mut self) {
+        self.actions.push_back(Action::Look);
+        self.state = State::Looking;
+    }
+
+    fn finish(&mut self, last: Action<C>) {
+        self.actions.push_back(last);
+        self.state = State::Finished;
+    }
+
+    fn refuse(&mut self, outcome: Outcome) {
+        self.finish(Action::Refuse(outcome));
+    }
+
+    fn abandon(&mut self, claim: C, outcome: Outcome) {
+        self.actions.push_back(Action::GiveBack(claim));
+        self.refuse(outcome);
+    }
+
+    fn subscribe(&mut self, next: Next) {
+        self.actions.push_back(Action::Subscribe);
+        self.state = State::Subscribing(next);
+    }
+
+    fn give_way(&mut self, until: Time) {
+        let sleep = Sleep { until, listens: true, woken: false, gives_way: true };
+        if self.subscribed {
+            self.actions.push_back(Action::GiveWay);
+            self.state = State::Sleeping(sleep);
+        } else {
+            self.subscribe(Next::Sleep(sleep));
+        }
+    }
+
+    /// It is this caller's turn to ask the nodes.
+    fn begin(&mut self, around: &mut impl Surroundings) {
+        if std::mem::take(&mut self.waited) {
+            self.attempts.waited_in_line();
+            self.last_attempt_counts = false;
+        }
+        if self.patience != Patience::Once && !self.subscribed && around.others_subscribed() {
+            self.subscribe(Next::Attempt);
+        } else {
+            self.begin_attempt(around);
+        }
+    }
+
+    fn begin_attempt(&mut self, around: &mut impl Surroundings) {
+        around.releases(ReleaseTracker::attempt_begins);
+        let owner = self.attempts.owner(around.random_owner());
+        let preferred = if self.attempts.prefers_one() { self.preferred(around) } else { None };
+        self.started = around.start_attempt();
+        self.answer_by = self.attempts.answer_by(self.started, self.attempt_timeout);
+        let (started, answer_by) = (self.started, self.answer_by);
+        self.actions.push_back(Action::Begin { owner, started, answer_by });
+        self.state = State::Beginning(preferred);
+    }
+
+    /// The node that is asked alone at first, and until when.
+    fn preferred(&self, around: &mut impl Surroundings) -> Option<(usize, Time)> {
+        let order = around.asking_order();
+        let hears = |releases: &mut ReleaseTracker| {
+            (0..order.len()).map(|node| releases.hears(node)).collect::<Vec<_>>()
+        };
+        let hears = around.releases(hears);
+        let relies_on = |node: usize| {
+            let answers = match self.last_attempt_counts {
+                true => around.voted(node),
+                false => !around.is_down(node),
+            };
+            answers && hears.as_ref().is_none_or(|hears| hears[node])
+        };
+        self.attempts.preferred_node(&order, relies_on, around.now())
+    }
+
+    fn ask(&mut self, claim: C, preferred: Option<(usize, Time)>) {
+        match preferred {
+            Some((node, until)) => {
+                claim.with(|attempt| attempt.prefer(node));
+                let until = until.min(self.answer_by);
+                self.actions.push_back(Action::Ask(Whom::Only(node)));
+                self.state = State::AskingOne { claim, node, until };
+            }
+            None => {
+                self.actions.push_back(Action::Ask(Whom::All));
+                self.state = State::AskingAll(claim);
+            }
+        }
+    }
+
+    /// The preferred node has answered, or its time is over.
+    fn asked_one(&mut self, claim: C, node: usize, around: &mut impl Surroundings) {
+        let answer_by = self.attempts.answer_by(around.now(), self.attempt_timeout);
+        if claim.reopen(|attempt| attempt.goes_on(answer_by)) {
+            self.answer_by = answer_by;
+            self.actions.push_back(Action::Ask(Whom::AllBut(node)));
+            self.state = State::AskingAll(claim);
+        } else {
+            self.heard(claim, around);
+        }
+    }
+
+    /// The nodes have decided the attempt, or its time is over.
+    fn asked(&mut self, claim: C, around: &mut impl Surroundings) {
+        let number = claim.with(|attempt| {
+            let decided = attempt.decided();
+            attempt.number_to_write_back().filter(|_| decided)
+        });
+        match number {
+            Some(number) => {
+                self.actions.push_back(Action::WriteBack(number));
+                self.state = State::WritingBack(claim);
+            }
+            None => self.heard(claim, around),
+        }
+    }
+
+    /// All that was asked for is answered, or its time is over.
+    fn heard(&mut self, claim: C, around: &mut impl Surroundings) {
+        let number = claim.with(|attempt| attempt.number_of_several());
+        if number > 0 {
+            self.actions.push_back(Action::SawNumber(number));
+        }
+        self.judge(claim, around);
+    }
+
+    fn judge(&mut self, claim: C, around: &mut impl Surroundings) {
+        let (now, health) = (around.now(), around.quorum_health());
+        let says_no = around.first_says_no();
+        let judged = claim.with(|attempt| {
+            attempt.first_says_no(says_no);
+            health.judge(attempt, now)
+        });
+        let judgement = match judged {
+            Judged::Concluded(judgement) => judgement,
+            Judged::HearFirst | Judged::HearAll => {
+                self.state = State::AwaitingAnswers(claim);
+                return;
+            }
+        };
+        let until = match judgement.conclusion {
+            Conclusion::Unreachable => self.started.after(HEAR_OUT).min(self.answer_by),
+            // The user has to change something, and is to be told all of it.
+            Conclusion::Rejected => self.answer_by,
+            _ => now,
+        };
+        if now < until && claim.with(|attempt| attempt.awaits_answers()) {
+            self.state = State::HearingOut { claim, judgement, until };
+        } else {
+            self.conclude(claim, judgement, around);
+        }
+    }
+
+    fn conclude(&mut self, claim: C, judgement: Judgement, around: &mut impl Surroundings) {
+        // A node may have been heard of meanwhile. A lock that was won all the same is given back.
+        if around.nodes_disagree() {
+            return self.abandon(claim, Outcome::NodesDisagree);
+        }
+        let Judgement { conclusion, basis, quorum } = judgement;
+        let (now, started) = (around.now(), self.started);
+        let endless: Vec<_> = claim.with(|attempt| {
+            let covered = around.releases(|releases| {
+                releases.attempt_ended(attempt);
+                releases.is_covered()
+            });
+            self.attempts.tried(attempt, now, covered == Some(true));
+            attempt.held_for_ever().collect()
+        });
+        if !endless.is_empty() {
+            self.actions.push_back(Action::TellEndlessKeys(endless));
+        }
+        self.last_attempt_counts = true;
+        let ready_in = match conclusion {
+            Conclusion::NotAdmitted => around.ready_in(now),
+            _ => None,
+        };
+        let random = around.random();
+        let step = match conclusion {
+            Conclusion::NotAdmitted => self.attempts.not_admitted(ready_in, started, now, random),
+            _ => self.attempts.concluded(conclusion, started, now, random),
+        };
+        if let Step::Granted { valid_until, number } = step {
+            let refused_before = self.refused;
+            let grant = Grant { valid_until, number, basis, quorum, started, refused_before };
+            return self.finish(Action::Granted(claim, grant));
+        }
+        // Before any wait: what this attempt got must be free for others.
+        self.actions.push_back(Action::GiveBack(claim));
+        let held = matches!(conclusion, Conclusion::Held { .. });
+        let conclusion = (!self.attempts.cut_short(conclusion, now)).then_some(conclusion);
+        if conclusion.is_some() {
+            self.gave_way = false;
+            self.refused |= held;
+        }
+        self.actions.push_back(Action::Failed(Failed { conclusion, quorum, started }));
+        let until = match step {
+            Step::Wait(until) => until,
+            Step::Finish(outcome) => return self.refuse(outcome),
+            Step::Granted { .. } => return,
+        };
+        if let Some(ready_in) = ready_in.filter(|left| !left.is_zero())
+            && !std::mem::replace(&mut self.told_not_admitted, true)
+        {
+            self.actions.push_back(Action::TellNotAdmitted(ready_in));
+        }
+        let sleep = Sleep { until, listens: held, woken: false, gives_way: false };
+        if held && !self.subscribed {
+            self.subscribe(Next::Sleep(sleep));
+        } else {
+            self.sleep(sleep, around);
+        }
+    }
+
+    fn sleep(&mut self, sleep: Sleep, around: &mut impl Surroundings) {
+        if sleep.gives_way {
+            return self.give_way(sleep.until);
+        }
+        self.state = State::Sleeping(sleep);
+        // Something may have been told since the attempt began.
+        self.handle_releases(around);
+    }
+
+    fn slept(&mut self, sleep: Sleep, around: &mut impl Surroundings) {
+        if sleep.gives_way {
+            // A release that is still on its way from most nodes has come all the same.
+            let heard = around.releases(|releases| releases.has_heard());
+            let heard = sleep.woken || heard == Some(true);
+            self.gave_way = true;
+            self.actions.push_back(Action::GaveWay { heard });
+            return self.look();
+        }
+        match self.attempts.waited(around.now(), sleep.woken) {
+            Some(outcome) => self.refuse(outcome),
+            None => self.look(),
+        }
+    }
+
+    fn deadline(&self) -> Option<Time> {
+        match self.patience {
+            Patience::Until(deadline) => Some(deadline),
+            Patience::Once | Patience::Forever => None,
+        }
+    }
+
+    fn at_most(&self, until: Time) -> Time {
+        self.deadline().map_or(until, |deadline| until.min(deadline))
+    }
+}
+
+#[cfg(test)]
+mod tests;

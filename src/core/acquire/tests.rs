@@ -1,0 +1,625 @@
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use super::super::{
+    Allowance, Backoff, Failure, LocalQueue, QueueTicket, Terms, Via, Vote, asking_order,
+};
+use super::*;
+
+const TTL: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_millis(200);
+
+fn at(ms: u64) -> Time {
+    Time::from_start(Duration::from_millis(ms))
+}
+
+/// The driver's claim; what it has on the nodes is given back by hand.
+#[derive(Clone, Debug)]
+struct Claim(Rc<RefCell<Attempt>>);
+
+impl SharedAttempt for Claim {
+    fn with<R>(&self, f: impl FnOnce(&mut Attempt) -> R) -> R {
+        f(&mut self.0.borrow_mut())
+    }
+
+    fn reopen(&self, f: impl FnOnce(&mut Attempt) -> bool) -> bool {
+        self.with(f)
+    }
+}
+
+/// A client of three nodes.
+struct Client {
+    now: Time,
+    disagrees: bool,
+    waits_for_clocks: bool,
+    others_subscribed: bool,
+    health: QuorumHealth,
+    ready_in: Option<Duration>,
+    voted: bool,
+    releases: Option<ReleaseTracker>,
+    owners: u128,
+}
+
+impl Client {
+    fn new() -> Self {
+        Self {
+            now: at(1_000),
+            disagrees: false,
+            waits_for_clocks: false,
+            others_subscribed: false,
+            health: QuorumHealth::new(None, TIMEOUT),
+            ready_in: None,
+            voted: true,
+            releases: None,
+            owners: 0,
+        }
+    }
+
+    /// All nodes confirm that they tell of releases.
+    fn subscription_confirmed(&mut self) {
+        let releases = self.releases.as_mut().expect("subscribed");
+        (0..3).for_each(|node| releases.listening(node));
+    }
+
+    fn released(&mut self, nodes: &[usize]) {
+        let releases = self.releases.as_mut().expect("subscribed");
+        nodes.iter().for_each(|node| releases.released(*node));
+    }
+}
+
+impl Surroundings for Client {
+    fn now(&self) -> Time {
+        self.now
+    }
+
+    fn start_attempt(&mut self) -> Time {
+        self.now
+    }
+
+    fn random(&mut self) -> f64 {
+        0.5
+    }
+
+    fn random_owner(&mut self) -> u128 {
+        self.owners += 1;
+        self.owners
+    }
+
+    fn nodes_disagree(&self) -> bool {
+        self.disagrees
+    }
+
+    fn waits_for_clocks(&self) -> bool {
+        self.waits_for_clocks
+    }
+
+    fn is_down(&self, _node: usize) -> bool {
+        false
+    }
+
+    fn voted(&self, _node: usize) -> bool {
+        self.voted
+    }
+
+    fn asking_order(&self) -> Vec<usize> {
+        asking_order(b"orders/42", &["a", "b", "c"])
+    }
+
+    fn others_subscribed(&self) -> bool {
+        self.others_subscribed
+    }
+
+    fn quorum_health(&self) -> QuorumHealth {
+        self.health
+    }
+
+    fn first_says_no(&self) -> bool {
+        false
+    }
+
+    fn ready_in(&self, _now: Time) -> Option<Duration> {
+        self.ready_in
+    }
+
+    fn releases<R>(&mut self, f: impl FnOnce(&mut ReleaseTracker) -> R) -> Option<R> {
+        self.releases.as_mut().map(f)
+    }
+}
+
+/// A call and its driver. What the driver was told to do is noted.
+struct Driver {
+    machine: Acquire<Claim>,
+    client: Client,
+    done: Vec<&'static str>,
+    owner: u128,
+    asked: Vec<Whom>,
+    /// What the driver finds in the local queue.
+    looked: Looked,
+    outcome: Option<Outcome>,
+    granted: Option<Grant>,
+}
+
+const FIRST_IN_LINE: Looked = Looked::Place(Place { turn: Turn::Ask, is_held: false });
+
+impl Driver {
+    fn new(patience: Patience) -> Self {
+        let policy = Policy {
+            patience,
+            backoff: Backoff { min: Duration::from_millis(10), max: Duration::from_millis(100) },
+            no_quorum_timeout: Duration::from_secs(10),
+            ordered: true,
+        };
+        Self {
+            machine: Acquire::new(policy, TIMEOUT),
+            client: Client::new(),
+            done: Vec::new(),
+            owner: 0,
+            asked: Vec::new(),
+            looked: FIRST_IN_LINE,
+            outcome: None,
+            granted: None,
+        }
+    }
+
+    /// A call that has asked all nodes.
+    fn asking(patience: Patience) -> Self {
+        let mut driver = Self::new(patience);
+        driver.start();
+        assert_eq!(
+            (driver.asked(), driver.machine.waits_for()),
+            (Some(Whom::All), WaitsFor::Verdict)
+        );
+        driver
+    }
+
+    fn start(&mut self) {
+        self.machine.start(&self.client);
+        self.carry();
+    }
+
+    /// Does what the machine decides.
+    fn carry(&mut self) {
+        while let Some(action) = self.machine.poll_action() {
+            let Self { machine, client, .. } = self;
+            let (done, _) = match action {
+                Action::Look => ("look", machine.handle_turn(self.looked, client)),
+                Action::Subscribe => {
+                    client.releases = Some(ReleaseTracker::new(3));
+                    ("subscribe", machine.handle_subscribed(0, client))
+                }
+                Action::GiveWay => ("give way", ()),
+                Action::GaveWay { heard: true } => ("gave way, heard", ()),
+                Action::GaveWay { heard: false } => ("gave way", ()),
+                Action::Begin { owner, started, answer_by } => {
+                    self.owner = owner;
+                    let allowance = Allowance::FOR_DRIFT;
+                    let attempt = Attempt::new(3, started, answer_by, TTL, allowance);
+                    let claim = Claim(Rc::new(RefCell::new(attempt)));
+                    ("begin", machine.handle_begun(claim, client))
+                }
+                Action::Ask(whom) => ("ask", self.asked.push(whom)),
+                Action::SawNumber(_) => ("saw number", ()),
+                Action::WriteBack(_) => ("write back", ()),
+                Action::TellEndlessKeys(_) => ("tell endless keys", ()),
+                Action::GiveBack(_) => ("give back", ()),
+                Action::Failed(_) => ("failed", ()),
+                Action::TellNotAdmitted(_) => ("tell not admitted", ()),
+                Action::Granted(_, grant) => ("granted", self.granted = Some(grant)),
+                Action::HandedOver => ("handed over", ()),
+                Action::Refuse(outcome) => ("refuse", self.outcome = Some(outcome)),
+            };
+            self.done.push(done);
+        }
+    }
+
+    /// What was done since this was asked last.
+    fn done(&mut self) -> Vec<&'static str> {
+        std::mem::take(&mut self.done)
+    }
+
+    fn asked(&self) -> Option<Whom> {
+        self.asked.last().copied()
+    }
+
+    /// The nodes that were asked vote so, and the driver tells of the verdict.
+    fn vote(&mut self, votes: &[(usize, Vote)]) {
+        let claim = self.machine.claim().expect("an attempt is under way");
+        let now = self.client.now;
+        claim.with(|attempt| {
+            for (node, vote) in votes {
+                assert!(attempt.sending(*node, Via::unfenced(1), now));
+                attempt.vote(*node, *vote);
+            }
+        });
+        self.machine.handle_verdict(&mut self.client);
+        self.carry();
+    }
+
+    /// Nothing happens until the machine wants something by itself.
+    fn timeout(&mut self) {
+        self.client.now = self.machine.poll_timeout().expect("the machine waits");
+        self.machine.handle_timeout(&mut self.client);
+        self.carry();
+    }
+
+    fn cancel(&mut self) {
+        self.machine.handle_stop(Stop::Cancelled);
+        self.carry();
+    }
+}
+
+const HELD: Vote = Vote::Refused(Some(Duration::from_secs(5)));
+
+#[test]
+fn a_free_lock_is_granted_by_a_majority() {
+    let mut driver = Driver::asking(Patience::Forever);
+    driver.vote(&[(0, Vote::Granted(7)), (1, Vote::Granted(7))]);
+    assert_eq!(driver.done(), ["look", "begin", "ask", "saw number", "granted"]);
+    let grant = driver.granted.expect("granted");
+    assert_eq!((grant.number, grant.started, grant.basis), (7, at(1_000), Basis::Majority));
+    assert!(!grant.refused_before && driver.machine.poll_timeout().is_none());
+}
+
+#[test]
+fn a_number_that_too_few_nodes_know_is_written_back() {
+    for confirmed in [true, false] {
+        let mut driver = Driver::asking(Patience::Once);
+        driver.vote(&[(0, Vote::Granted(9)), (1, Vote::Granted(7))]);
+        assert_eq!(driver.done(), ["look", "begin", "ask", "write back"]);
+        assert_eq!(driver.machine.waits_for(), WaitsFor::Confirmation);
+        driver.machine.handle_confirmation(confirmed, &mut driver.client);
+        driver.carry();
+        assert_eq!(driver.granted.map(|grant| grant.number), confirmed.then_some(9));
+        assert_eq!(driver.outcome, (!confirmed).then_some(Outcome::Unconfirmed));
+    }
+}
+
+/// The end of the caller's time in the middle of a write-back.
+#[test]
+fn a_deadline_ends_a_write_back() {
+    let mut driver = Driver::asking(Patience::Until(at(1_050)));
+    driver.vote(&[(0, Vote::Granted(9)), (1, Vote::Granted(7))]);
+    assert_eq!(driver.machine.poll_timeout(), Some(at(1_050)));
+    driver.done();
+    driver.timeout();
+    assert_eq!(driver.done(), ["saw number", "give back", "failed", "refuse"]);
+    assert_eq!(driver.outcome, Some(Outcome::Unconfirmed));
+}
+
+#[test]
+fn a_held_lock_is_waited_for_until_a_majority_tells_of_its_release() {
+    let mut driver = Driver::asking(Patience::Forever);
+    let first = driver.owner;
+    driver.vote(&[(0, HELD), (1, HELD)]);
+    let done = ["look", "begin", "ask", "give back", "failed", "subscribe"];
+    assert_eq!(driver.done(), done);
+    // One more attempt finds out what went unheard before.
+    driver.client.subscription_confirmed();
+    driver.machine.handle_releases(&mut driver.client);
+    driver.carry();
+    assert_eq!(driver.done(), ["look", "begin", "ask"]);
+    assert_ne!(driver.owner, first, "each attempt has an owner id of its own");
+    driver.vote(&[(0, HELD), (1, HELD)]);
+    assert_eq!(driver.machine.waits_for(), WaitsFor::Releases);
+    driver.done();
+    driver.client.released(&[0]);
+    driver.machine.handle_releases(&mut driver.client);
+    driver.carry();
+    assert!(driver.done().is_empty(), "it may be another one's, of that node only");
+    driver.client.released(&[2]);
+    driver.machine.handle_releases(&mut driver.client);
+    driver.carry();
+    assert_eq!(driver.done(), ["look", "begin", "ask"]);
+    assert!(matches!(driver.asked(), Some(Whom::Only(_))), "the preferred node goes first");
+    let Some(Whom::Only(node)) = driver.asked() else { panic!("one node") };
+    driver.vote(&[(node, Vote::Granted(8))]);
+    assert_eq!(driver.asked(), Some(Whom::AllBut(node)));
+    driver.vote(&[((node + 1) % 3, Vote::Granted(8))]);
+    assert!(driver.granted.is_some_and(|grant| grant.refused_before));
+}
+
+#[test]
+fn a_preferred_node_that_is_silent_does_not_keep_the_others_from_being_asked() {
+    let mut driver = Driver::new(Patience::Forever);
+    driver.client.others_subscribed = true;
+    driver.start();
+    assert_eq!(driver.done(), ["look", "subscribe", "begin", "ask"]);
+    let Some(Whom::Only(node)) = driver.asked() else { panic!("one node") };
+    driver.timeout();
+    assert_eq!(driver.asked(), Some(Whom::AllBut(node)));
+    driver.vote(&[((node + 1) % 3, Vote::Granted(8)), ((node + 2) % 3, Vote::Granted(8))]);
+    assert!(driver.granted.is_some());
+}
+
+#[test]
+fn a_preferred_node_that_refuses_ends_the_attempt() {
+    let mut driver = Driver::new(Patience::Forever);
+    driver.client.others_subscribed = true;
+    driver.start();
+    let Some(Whom::Only(node)) = driver.asked() else { panic!("one node") };
+    driver.done();
+    driver.vote(&[(node, HELD)]);
+    assert_eq!(driver.done(), ["give back", "failed"]);
+    assert_eq!(driver.asked.len(), 1);
+}
+
+#[test]
+fn too_few_answers_are_reported_when_all_nodes_are_heard_or_a_moment_is_over() {
+    for third in [true, false] {
+        let mut driver = Driver::asking(Patience::Once);
+        driver.done();
+        let claim = driver.machine.claim().expect("under way").clone();
+        let fail = |node| claim.with(|attempt| attempt.fail(node, Failure::NotSent));
+        [0, 1].into_iter().for_each(fail);
+        driver.machine.handle_verdict(&mut driver.client);
+        driver.carry();
+        assert_eq!((driver.done(), driver.machine.waits_for()), (vec![], WaitsFor::Answers));
+        assert_eq!(driver.machine.poll_timeout(), Some(at(1_010)));
+        if third {
+            fail(2);
+            driver.machine.handle_answers(&mut driver.client);
+            driver.carry();
+        } else {
+            driver.timeout();
+        }
+        assert_eq!(driver.done(), ["give back", "failed", "refuse"]);
+        assert_eq!(driver.outcome, Some(Outcome::NoQuorum));
+    }
+}
+
+/// Where clients may fall back, somebody may hold the lock on the first node alone.
+#[test]
+fn the_first_node_is_heard_where_clients_may_fall_back() {
+    let mut driver = Driver::new(Patience::Once);
+    driver.client.health = QuorumHealth::new(Some(Duration::from_secs(1)), TIMEOUT);
+    driver.start();
+    driver.done();
+    driver.vote(&[(1, Vote::Granted(7)), (2, Vote::Granted(7))]);
+    assert_eq!(driver.machine.waits_for(), WaitsFor::Answers);
+    let claim = driver.machine.claim().expect("under way").clone();
+    claim.with(|attempt| attempt.vote(0, HELD));
+    driver.machine.handle_answers(&mut driver.client);
+    driver.carry();
+    assert_eq!(driver.done(), ["saw number", "give back", "failed", "refuse"]);
+    assert_eq!(driver.outcome, Some(Outcome::Held));
+}
+
+#[test]
+fn nodes_that_admit_nobody_are_waited_for_and_reported_once() {
+    let mut driver = Driver::asking(Patience::Forever);
+    driver.client.ready_in = Some(Duration::from_secs(4));
+    let votes = [(0, Vote::NotAdmitted), (1, Vote::NotAdmitted), (2, Vote::NotAdmitted)];
+    driver.vote(&votes);
+    assert_eq!(driver.done()[3..], ["give back", "failed", "tell not admitted"]);
+    assert_eq!(driver.machine.poll_timeout(), Some(at(2_000)), "somebody may end it before");
+    driver.timeout();
+    driver.vote(&votes);
+    assert!(!driver.done().contains(&"tell not admitted"));
+}
+
+#[test]
+fn nothing_is_asked_before_the_nodes_clocks_are_known_or_the_time_is_over() {
+    for known in [true, false] {
+        let mut driver = Driver::new(Patience::Forever);
+        driver.client.waits_for_clocks = true;
+        driver.start();
+        assert_eq!(driver.done(), ["look", "begin"]);
+        driver.machine.handle_clocks(&mut driver.client);
+        assert_eq!(driver.machine.waits_for(), WaitsFor::Clocks);
+        if known {
+            driver.client.waits_for_clocks = false;
+            driver.machine.handle_clocks(&mut driver.client);
+            driver.carry();
+        } else {
+            driver.timeout();
+        }
+        assert_eq!(driver.done(), ["ask"]);
+    }
+}
+
+/// A call that ends early leaves nothing on the nodes.
+#[test]
+fn a_call_that_is_cancelled_gives_its_attempt_back() {
+    let begun = |driver: &mut Driver| driver.start();
+    let states: [(&dyn Fn(&mut Driver), &[&str]); 6] = [
+        (
+            &|driver| (driver.client.waits_for_clocks, ()) = (true, begun(driver)),
+            &["give back", "refuse"],
+        ),
+        (&begun, &["give back", "refuse"]),
+        (
+            &|driver| {
+                begun(driver);
+                driver.vote(&[(0, Vote::Granted(9)), (1, Vote::Granted(7))]);
+            },
+            &["give back", "refuse"],
+        ),
+        (
+            &|driver| {
+                begun(driver);
+                let claim = driver.machine.claim().expect("under way").clone();
+                (0..2).for_each(|node| claim.with(|one| one.fail(node, Failure::NotSent)));
+                driver.machine.handle_verdict(&mut driver.client);
+            },
+            &["give back", "refuse"],
+        ),
+        (
+            &|driver| {
+                begun(driver);
+                driver.vote(&[(0, HELD), (1, HELD)]);
+            },
+            &["refuse"],
+        ),
+        (
+            &|driver| {
+                let turn = Turn::Wait(at(2_000));
+                driver.looked = Looked::Place(Place { turn, is_held: true });
+                begun(driver);
+            },
+            &["refuse"],
+        ),
+    ];
+    for (i, (reach, done)) in states.iter().enumerate() {
+        let mut driver = Driver::new(Patience::Forever);
+        reach(&mut driver);
+        driver.done();
+        driver.cancel();
+        assert_eq!(driver.done(), *done, "state {i}");
+        assert_eq!(driver.outcome, Some(Outcome::Cancelled), "state {i}");
+        driver.machine.handle_stop(Stop::Closed);
+        driver.carry();
+        assert!(driver.done().is_empty(), "it ends once");
+    }
+}
+
+#[test]
+fn a_call_whose_client_is_closed_says_so() {
+    let mut driver = Driver::new(Patience::Forever);
+    driver.machine.start(&driver.client);
+    driver.machine.handle_stop(Stop::Closed);
+    driver.carry();
+    assert_eq!(driver.done(), ["look", "refuse"], "no node is asked");
+    assert_eq!(driver.outcome, Some(Outcome::Closed));
+}
+
+#[test]
+fn nothing_is_taken_where_the_nodes_are_not_one_set() {
+    let mut driver = Driver::new(Patience::Forever);
+    driver.client.disagrees = true;
+    driver.start();
+    assert_eq!((driver.done(), driver.outcome), (vec!["refuse"], Some(Outcome::NodesDisagree)));
+    // A node is heard of while the others grant.
+    let mut driver = Driver::asking(Patience::Forever);
+    driver.client.disagrees = true;
+    driver.done();
+    driver.vote(&[(0, Vote::Granted(7)), (1, Vote::Granted(7))]);
+    assert_eq!(driver.done(), ["saw number", "give back", "refuse"]);
+    // The same, while a thread of this process hands its lock over.
+    let mut driver = Driver::new(Patience::Forever);
+    driver.machine.start(&driver.client);
+    driver.client.disagrees = true;
+    driver.looked = Looked::HandedOver;
+    driver.carry();
+    assert_eq!(driver.outcome, Some(Outcome::NodesDisagree));
+}
+
+#[test]
+fn a_lock_that_is_handed_over_needs_no_node() {
+    let mut driver = Driver::new(Patience::Forever);
+    let turn = Turn::Wait(at(2_000));
+    driver.looked = Looked::Place(Place { turn, is_held: true });
+    driver.start();
+    driver.looked = Looked::HandedOverTooLate;
+    driver.machine.handle_queue_changed();
+    driver.machine.poll_action().expect("look");
+    driver.machine.handle_turn(driver.looked, &mut driver.client);
+    driver.looked = Looked::HandedOver;
+    driver.carry();
+    assert_eq!(driver.done(), ["look", "look", "handed over"]);
+}
+
+/// The caller's time is over. If somebody is known to hold the lock, that is the answer. If not, one
+/// attempt without any time tells that too few nodes answer.
+#[test]
+fn a_caller_that_has_waited_in_line_to_the_end_is_told_what_is_known() {
+    for is_held in [true, false] {
+        let mut driver = Driver::new(Patience::Until(at(1_500)));
+        let turn = Turn::Wait(at(3_000));
+        driver.looked = Looked::Place(Place { turn, is_held });
+        driver.start();
+        assert_eq!(driver.machine.poll_timeout(), Some(at(1_500)));
+        driver.done();
+        driver.timeout();
+        let done: &[_] = if is_held { &["look", "refuse"] } else { &["look", "begin", "ask"] };
+        assert_eq!(driver.done(), done);
+    }
+}
+
+/// Others elsewhere come first, and one of them gives the lock back.
+#[test]
+fn a_caller_that_gives_way_asks_when_somebody_gave_the_lock_back() {
+    for heard in [true, false] {
+        let mut driver = Driver::new(Patience::Forever);
+        let turn = Turn::GiveWay(at(1_008));
+        driver.looked = Looked::Place(Place { turn, is_held: false });
+        driver.start();
+        assert_eq!(driver.done(), ["look", "subscribe", "give way"]);
+        driver.client.releases(ReleaseTracker::attempt_begins);
+        driver.looked = FIRST_IN_LINE;
+        if heard {
+            driver.client.released(&[0, 1]);
+            driver.machine.handle_releases(&mut driver.client);
+            driver.carry();
+        } else {
+            driver.timeout();
+        }
+        let gave_way = if heard { "gave way, heard" } else { "gave way" };
+        assert_eq!(driver.done(), [gave_way, "look", "begin", "ask"]);
+    }
+}
+
+#[test]
+fn a_caller_that_gave_way_until_its_deadline_is_told_that_the_lock_is_held() {
+    let mut driver = Driver::new(Patience::Until(at(1_004)));
+    let turn = Turn::GiveWay(at(1_008));
+    driver.looked = Looked::Place(Place { turn, is_held: false });
+    driver.start();
+    driver.looked = FIRST_IN_LINE;
+    driver.timeout();
+    assert_eq!(driver.outcome, Some(Outcome::Held));
+}
+
+/// The threads before it have reached the nodes, however long ago the caller itself has.
+#[test]
+fn a_wait_in_line_ends_the_time_without_a_quorum() {
+    for waits in [true, false] {
+        let mut driver = Driver::asking(Patience::Forever);
+        let fail = |driver: &mut Driver| {
+            let claim = driver.machine.claim().expect("under way").clone();
+            (0..3).for_each(|node| claim.with(|one| one.fail(node, Failure::NotSent)));
+            driver.machine.handle_verdict(&mut driver.client);
+            driver.carry();
+        };
+        fail(&mut driver);
+        if waits {
+            let turn = Turn::Wait(at(20_000));
+            driver.looked = Looked::Place(Place { turn, is_held: true });
+        }
+        driver.timeout();
+        driver.client.now = at(12_000);
+        if waits {
+            // It gives way behind that, which takes a moment more.
+            let turn = Turn::GiveWay(at(12_008));
+            driver.looked = Looked::Place(Place { turn, is_held: false });
+            driver.machine.handle_queue_changed();
+            driver.carry();
+            driver.looked = FIRST_IN_LINE;
+            driver.timeout();
+        }
+        fail(&mut driver);
+        assert_eq!(driver.outcome, (!waits).then_some(Outcome::NoQuorum));
+    }
+}
+
+/// A place in a real queue: the thread before this one hands its turn on.
+#[test]
+fn places_in_a_local_queue_lead_to_one_attempt_at_a_time() {
+    let terms = Terms { ttl: TTL, renewed: true, max_hold: None, allowance: Allowance::FOR_DRIFT };
+    let mut queue = LocalQueue::new();
+    let tickets: [QueueTicket; 2] = [1, 2];
+    tickets.iter().for_each(|ticket| queue.enter(*ticket, terms, false, ()));
+    let mut drivers = tickets.map(|_| Driver::new(Patience::Forever));
+    for (driver, ticket) in drivers.iter_mut().zip(tickets) {
+        driver.looked = Looked::Place(queue.place(ticket, None, None, driver.client.now));
+        driver.start();
+    }
+    assert_eq!(drivers[0].machine.waits_for(), WaitsFor::Verdict);
+    assert_eq!(drivers[1].machine.waits_for(), WaitsFor::Turn);
+    drivers[0].cancel();
+    queue.leave(1);
+    let second = &mut drivers[1];
+    second.looked = Looked::Place(queue.place(2, None, None, second.client.now));
+    second.machine.handle_queue_changed();
+    second.carry();
+    assert_eq!(second.machine.waits_for(), WaitsFor::Verdict);
+}

@@ -1,0 +1,286 @@
+//! Carries one call that wants a lock: on the caller's thread it does what [`Acquire`] decides.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, never};
+
+use crate::clock;
+use crate::core::{
+    Acquire, Action, Attempt, Basis, Failed, Looked, Patience, Policy, QuorumHealth,
+    ReleaseTracker, SharedAttempt, Stop, Surroundings, Time, WaitsFor, asking_order, worth_waiting,
+};
+use crate::error::{Error, NodeFault};
+use crate::ident;
+use crate::observe;
+use crate::random::random;
+use crate::runtime::claim::{Asked, Claim, Wanted};
+use crate::runtime::coordinator::Coordinator;
+use crate::runtime::fan_out::{FanOut, Interrupts, Woken};
+use crate::runtime::hold::Hold;
+use crate::runtime::queue::Place;
+use crate::runtime::subscriptions::Waiter;
+
+/// How long to wait before the machine looks again at what nobody tells of.
+const LOOK_AGAIN: Duration = Duration::from_micros(200);
+
+/// What one call has in its hands.
+struct Call<'a> {
+    coordinator: &'a Arc<Coordinator>,
+    wanted: &'a Wanted,
+    /// The caller hears of releases.
+    waiter: Option<Waiter>,
+    /// The lock that was handed over.
+    handed_over: Option<Hold>,
+    /// The requests of the attempt that was given back last.
+    last: Option<Asked>,
+    /// How often this machine had been suspended when the attempt started.
+    suspensions: u64,
+    /// Left after what was tried has been given back.
+    place: Place<'a>,
+}
+
+/// Takes the lock that is `wanted`; `None` if it is held by somebody else until the caller's `patience`
+/// is over.
+pub(crate) fn acquire(
+    coordinator: &Arc<Coordinator>,
+    wanted: &Wanted,
+    patience: Patience,
+    cancel: Option<&Receiver<()>>,
+) -> Result<Option<Hold>, Error> {
+    coordinator.process.check()?;
+    let (never, settings) = (never(), coordinator.settings());
+    let closed = coordinator.closed();
+    let interrupts = Interrupts { cancel: cancel.unwrap_or(&never), closed };
+    let mut call = Call {
+        coordinator,
+        wanted,
+        waiter: None,
+        handed_over: None,
+        last: None,
+        suspensions: 0,
+        place: coordinator.queues().enter(wanted, patience, !settings.local_queue),
+    };
+    let policy = Policy {
+        patience,
+        backoff: settings.backoff,
+        no_quorum_timeout: settings.no_quorum_timeout,
+        // A client that may fall back hears the first node of the configuration in any case.
+        ordered: settings.fall_back_after().is_none(),
+    };
+    // Dropped before the call, whatever happens: then what it has on the nodes is given back.
+    let mut machine: Acquire<Claim> = Acquire::new(policy, settings.attempt_timeout());
+    machine.start(&call);
+    if let Some(stop) = stop(interrupts.poll()) {
+        machine.handle_stop(stop);
+    }
+    loop {
+        while let Some(action) = machine.poll_action() {
+            match action {
+                Action::Granted(claim, grant) => {
+                    let faults = || claim.asked().faults(coordinator.nodes());
+                    coordinator.note(grant.quorum, grant.started, faults);
+                    if grant.basis == Basis::FirstNode {
+                        observe::fell_back(&wanted.name, &coordinator.names()[0]);
+                    }
+                    return Ok(Some(call.place.won(claim, grant, coordinator.timetable())));
+                }
+                Action::HandedOver => return Ok(call.handed_over.take()),
+                Action::Refuse(outcome) => {
+                    return coordinator.refusal(outcome, wanted, || call.faults());
+                }
+                action => call.execute(action, &mut machine),
+            }
+        }
+        call.wait(&mut machine, interrupts);
+    }
+}
+
+impl Call<'_> {
+    fn execute(&mut self, action: Action<Claim>, machine: &mut Acquire<Claim>) {
+        let Self { coordinator, wanted, .. } = *self;
+        match action {
+            Action::Look => {
+                let (looked, hold) = self.place.look();
+                match looked {
+                    Looked::HandedOver => self.handed_over = hold,
+                    Looked::Place(_) | Looked::HandedOverTooLate => drop(hold),
+                }
+                machine.handle_turn(looked, self);
+            }
+            Action::Subscribe => {
+                let others = coordinator.queues().others(wanted.name.key());
+                let channel = ident::release_channel(wanted.name.key());
+                self.waiter = Some(coordinator.subscriptions().wait(channel, coordinator.nodes()));
+                machine.handle_subscribed(others, self);
+            }
+            Action::GiveWay => {
+                if let Some(waiter) = &self.waiter {
+                    waiter.gives_way(self.place.last_owner());
+                }
+            }
+            Action::GaveWay { heard } => self.place.gave_way(heard),
+            Action::Begin { owner, started, answer_by } => {
+                let claim = Claim::new(
+                    coordinator.state(),
+                    wanted,
+                    owner,
+                    started,
+                    self.suspensions,
+                    answer_by,
+                );
+                machine.handle_begun(claim, self);
+            }
+            Action::Ask(whom) => {
+                if let Some(claim) = machine.claim() {
+                    claim.ask(whom);
+                }
+            }
+            Action::SawNumber(number) => coordinator.numbers().saw(&wanted.name, number),
+            Action::WriteBack(number) => {
+                if let Some(claim) = machine.claim() {
+                    claim.write_back(number);
+                }
+            }
+            Action::TellEndlessKeys(nodes) => {
+                coordinator.tell_of_endless_keys(&wanted.name, &nodes)
+            }
+            Action::GiveBack(claim) => self.last = Some(claim.asked()),
+            Action::Failed(Failed { conclusion, quorum, started }) => {
+                if let Some(conclusion) = conclusion {
+                    self.place.concluded(conclusion);
+                }
+                coordinator.note(quorum, started, || self.faults());
+            }
+            Action::TellNotAdmitted(ready_in) => {
+                coordinator.tell_wait(&wanted.name, ready_in, &self.faults());
+            }
+            // They end the call.
+            Action::Granted(..) | Action::HandedOver | Action::Refuse(_) => {}
+        }
+    }
+
+    /// Waits for the next event, and hands it to the machine.
+    fn wait(&mut self, machine: &mut Acquire<Claim>, interrupts: Interrupts<'_>) {
+        let Some(until) = machine.poll_timeout() else { return };
+        let waits_for = machine.waits_for();
+        let woken = match (waits_for, machine.claim()) {
+            (WaitsFor::Verdict, Some(claim)) => claim.round().wait(until, interrupts),
+            (WaitsFor::Confirmation, Some(claim)) => claim.wait_for_confirmation(until, interrupts),
+            (WaitsFor::Turn, _) => self.place.wait(until, interrupts),
+            (WaitsFor::Releases, _) => match &self.waiter {
+                Some(waiter) => waiter.wait(until, interrupts),
+                None => interrupts.wait(&never(), until),
+            },
+            (WaitsFor::Clocks | WaitsFor::Answers, _) => {
+                let again = clock::now().after(LOOK_AGAIN);
+                match interrupts.wait(&never(), again.min(until)) {
+                    Woken::TimeUp if again < until => Woken::Decided,
+                    woken => woken,
+                }
+            }
+            _ => interrupts.wait(&never(), until),
+        };
+        if let Some(stop) = stop(woken) {
+            return machine.handle_stop(stop);
+        }
+        let confirmed = machine.claim().is_some_and(|claim| claim.is_confirmed());
+        match waits_for {
+            WaitsFor::Confirmation => machine.handle_confirmation(confirmed, self),
+            _ if woken == Woken::TimeUp => machine.handle_timeout(self),
+            WaitsFor::Turn => machine.handle_queue_changed(),
+            WaitsFor::Clocks => machine.handle_clocks(self),
+            WaitsFor::Verdict => machine.handle_verdict(self),
+            WaitsFor::Answers => machine.handle_answers(self),
+            WaitsFor::Releases => machine.handle_releases(self),
+            WaitsFor::Time => machine.handle_timeout(self),
+        }
+    }
+
+    /// What was wrong with which node in the last attempt.
+    fn faults(&self) -> Vec<NodeFault> {
+        self.last.as_ref().map(|asked| asked.faults(self.coordinator.nodes())).unwrap_or_default()
+    }
+}
+
+fn stop(woken: Woken) -> Option<Stop> {
+    match woken {
+        Woken::Decided | Woken::TimeUp => None,
+        Woken::Cancelled => Some(Stop::Cancelled),
+        Woken::Closed => Some(Stop::Closed),
+    }
+}
+
+impl SharedAttempt for Claim {
+    fn with<R>(&self, f: impl FnOnce(&mut Attempt) -> R) -> R {
+        self.round().with(f)
+    }
+
+    fn reopen(&self, f: impl FnOnce(&mut Attempt) -> bool) -> bool {
+        FanOut::reopen(self.round(), f)
+    }
+}
+
+impl Surroundings for Call<'_> {
+    fn now(&self) -> Time {
+        clock::now()
+    }
+
+    fn start_attempt(&mut self) -> Time {
+        self.suspensions = self.coordinator.set().suspensions();
+        clock::now()
+    }
+
+    fn random(&mut self) -> f64 {
+        random()
+    }
+
+    fn random_owner(&mut self) -> u128 {
+        ident::random_owner()
+    }
+
+    fn nodes_disagree(&self) -> bool {
+        self.coordinator.set().conflict().is_some()
+    }
+
+    fn waits_for_clocks(&self) -> bool {
+        let nodes = self.coordinator.nodes();
+        let known = nodes.iter().filter(|node| node.clock().is_some()).count();
+        let coming = nodes.iter().filter(|node| node.clock().is_none() && node.fault().is_none());
+        worth_waiting(known, coming.count(), nodes.len())
+    }
+
+    fn is_down(&self, node: usize) -> bool {
+        self.coordinator.nodes()[node].fault().is_some()
+    }
+
+    fn voted(&self, node: usize) -> bool {
+        self.last.as_ref().is_some_and(|asked| asked.has_vote_of(node))
+    }
+
+    fn asking_order(&self) -> Vec<usize> {
+        asking_order(self.wanted.name.key(), self.coordinator.names())
+    }
+
+    fn others_subscribed(&self) -> bool {
+        let subscriptions = self.coordinator.subscriptions();
+        subscriptions.is_busy()
+            && subscriptions.knows(&ident::release_channel(self.wanted.name.key()))
+    }
+
+    fn quorum_health(&self) -> QuorumHealth {
+        self.coordinator.quorum_health()
+    }
+
+    fn first_says_no(&self) -> bool {
+        self.coordinator.nodes()[0].says_no()
+    }
+
+    fn ready_in(&self, now: Time) -> Option<Duration> {
+        self.coordinator.set().ready_in(now)
+    }
+
+    fn releases<R>(&mut self, f: impl FnOnce(&mut ReleaseTracker) -> R) -> Option<R> {
+        self.waiter.as_ref().map(|waiter| waiter.with(f))
+    }
+}

@@ -1,0 +1,397 @@
+//! Carries one call that wants a lock, as `src/call.rs` does on a thread: what `core::Acquire` decides is
+//! done here, and what happens is told to it.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use super::call::Call;
+use super::{BACKOFF, Caller, Doing};
+use crate::core::{
+    Acquire, Action, Attempt, Ballot, Basis, Conclusion, Failed, Grant, Outcome, Quorum,
+    QuorumHealth, ReleaseTracker, SharedAttempt, Stop, Surroundings, Time, WaitsFor, WakeReason,
+    asking_order,
+};
+use crate::simulation::claim::Claim;
+use crate::simulation::client::{Client, Cx};
+use crate::simulation::fan_out::FanOut;
+use crate::simulation::held::Held;
+use crate::simulation::subscriptions::Waiter;
+
+/// How long until a caller looks again at what nobody tells of.
+const LOOK_AGAIN: Duration = Duration::from_millis(1);
+
+/// A call's place among the threads of its client.
+struct Around<'a, 'b> {
+    client: &'a Client,
+    cx: &'a mut Cx<'b>,
+    name: usize,
+    waiting: &'a mut Option<Waiter>,
+    last: &'a Option<Rc<FanOut<Attempt>>>,
+}
+
+impl SharedAttempt for Claim {
+    fn with<R>(&self, f: impl FnOnce(&mut Attempt) -> R) -> R {
+        self.attempt.with(f)
+    }
+
+    fn reopen(&self, f: impl FnOnce(&mut Attempt) -> bool) -> bool {
+        self.attempt.reopen(f)
+    }
+}
+
+impl Surroundings for Around<'_, '_> {
+    fn now(&self) -> Time {
+        self.cx.now()
+    }
+
+    fn start_attempt(&mut self) -> Time {
+        self.cx.now()
+    }
+
+    fn random(&mut self) -> f64 {
+        self.cx.net.chance.share()
+    }
+
+    fn random_owner(&mut self) -> u128 {
+        self.cx.net.chance.owner()
+    }
+
+    fn nodes_disagree(&self) -> bool {
+        Caller::disagrees(self.cx)
+    }
+
+    fn waits_for_clocks(&self) -> bool {
+        self.client.waits_for_clocks(self.cx)
+    }
+
+    fn is_down(&self, node: usize) -> bool {
+        self.client.workers[node].is_down()
+    }
+
+    fn voted(&self, node: usize) -> bool {
+        self.last.as_ref().is_some_and(|last| last.with(|last| last.has_vote_of(node)))
+    }
+
+    fn asking_order(&self) -> Vec<usize> {
+        let names: Vec<_> =
+            (0..self.cx.settings.nodes).map(|node| format!("node-{node}")).collect();
+        asking_order(format!("name-{}", self.name).as_bytes(), &names)
+    }
+
+    fn others_subscribed(&self) -> bool {
+        self.cx.shared.channels.borrow().is_known(self.name)
+    }
+
+    fn quorum_health(&self) -> QuorumHealth {
+        self.cx.shared.quorum_health()
+    }
+
+    /// No node of the network is busy or loads its data.
+    fn first_says_no(&self) -> bool {
+        false
+    }
+
+    fn ready_in(&self, now: Time) -> Option<Duration> {
+        let set_time = self.cx.shared.set_time(now);
+        self.cx.shared.admission.borrow().ready_in(now, set_time)
+    }
+
+    fn releases<R>(&mut self, f: impl FnOnce(&mut ReleaseTracker) -> R) -> Option<R> {
+        self.waiting.as_mut().map(|waiting| f(&mut waiting.tracker))
+    }
+}
+
+impl Call {
+    /// Tells the machine of an event.
+    fn tell<R>(
+        &mut self,
+        client: &Client,
+        cx: &mut Cx<'_>,
+        event: impl FnOnce(&mut Acquire<Claim>, &mut Around<'_, '_>) -> R,
+    ) -> R {
+        let Self { acquire, waiting, last, name, .. } = self;
+        event(acquire, &mut Around { client, cx, name: *name, waiting, last })
+    }
+
+    /// What is heard of releases ends the wait.
+    pub(super) fn heeds_releases(&self) -> bool {
+        self.acquire.waits_for() == WaitsFor::Releases
+    }
+
+    /// It waits in line behind others of its client.
+    pub(super) fn waits_in_line(&self) -> bool {
+        self.acquire.waits_for() == WaitsFor::Turn
+    }
+
+    /// Ends with its client, and gives back what it has on the nodes.
+    pub(in super::super) fn close(mut self, client: &mut Client, cx: &mut Cx<'_>) {
+        self.acquire.handle_stop(Stop::Closed);
+        while let Some(action) = self.acquire.poll_action() {
+            if let Action::GiveBack(claim) = action {
+                client.release(cx, &claim, self.terms.ttl);
+            }
+        }
+        self.leave(client, cx);
+    }
+}
+
+impl Caller {
+    /// The call begins.
+    pub(super) fn start_call(client: &mut Client, index: usize, cx: &mut Cx<'_>, mut call: Call) {
+        call.tell(client, cx, |acquire, around| acquire.start(around));
+        Self::carry(client, index, cx, call);
+    }
+
+    /// Its time has come, or what it waits for.
+    pub(super) fn happened(client: &mut Client, index: usize, cx: &mut Cx<'_>, mut call: Call) {
+        let now = cx.now();
+        let waits_for = call.acquire.waits_for();
+        // At its time, or at the very instant at which something wakes it in line.
+        let in_line = waits_for == WaitsFor::Turn;
+        if let Some(at) = call.cancelled_at
+            && (at <= now || in_line && cx.net.chance.one_in(8))
+        {
+            call.acquire.handle_stop(Stop::Cancelled);
+            return Self::carry(client, index, cx, call);
+        }
+        let is_due = call.acquire.poll_timeout().is_some_and(|due| due <= now);
+        match waits_for {
+            WaitsFor::Verdict => {
+                let decided = |claim: &mut Claim| claim.attempt.with(|attempt| attempt.decided());
+                if call.acquire.claim().is_some_and(decided) {
+                    call.tell(client, cx, |acquire, around| acquire.handle_verdict(around));
+                }
+            }
+            WaitsFor::Confirmation => {
+                let round = call.confirmation.take();
+                let verdict = round.as_ref().map(|round| {
+                    round.with(|round| (round.decided() || is_due, round.confirmed()))
+                });
+                if let Some((true, confirmed)) = verdict {
+                    call.tell(client, cx, |acquire, around| {
+                        acquire.handle_confirmation(confirmed, around);
+                    });
+                } else {
+                    call.confirmation = round;
+                }
+            }
+            WaitsFor::Turn => call.acquire.handle_queue_changed(),
+            WaitsFor::Clocks if !is_due => {
+                call.tell(client, cx, |acquire, around| acquire.handle_clocks(around));
+            }
+            WaitsFor::Answers if !is_due => {
+                call.tell(client, cx, |acquire, around| acquire.handle_answers(around))
+            }
+            WaitsFor::Releases => Self::releases_told(client, cx, &mut call),
+            WaitsFor::Clocks | WaitsFor::Answers | WaitsFor::Time => {}
+        }
+        call.tell(client, cx, |acquire, around| acquire.handle_timeout(around));
+        Self::carry(client, index, cx, call);
+    }
+
+    fn releases_told(client: &Client, cx: &mut Cx<'_>, call: &mut Call) {
+        let reason = call.waiting.as_ref().and_then(|waiting| waiting.tracker.wake_reason());
+        // A caller that was refused by one node alone goes by that one's word.
+        let by_one = |last: &Rc<FanOut<Attempt>>| last.with(|last| last.preferred().is_some());
+        if reason == Some(WakeReason::Released) && !call.last.as_ref().is_some_and(by_one) {
+            cx.net.woken(cx.client, call.name);
+        }
+        call.pauses &= reason.is_none();
+        call.tell(client, cx, |acquire, around| acquire.handle_releases(around));
+    }
+
+    /// Does what the machine decides, until it waits for something.
+    fn carry(client: &mut Client, index: usize, cx: &mut Cx<'_>, mut call: Call) {
+        while let Some(action) = call.acquire.poll_action() {
+            match action {
+                Action::Look => {
+                    let (looked, held) =
+                        client.look(cx, call.name, call.ticket, &mut call.last_owner);
+                    call.handed_over = held;
+                    call.tell(client, cx, |acquire, around| acquire.handle_turn(looked, around));
+                }
+                Action::Subscribe => {
+                    let others = call.wait(client, cx);
+                    call.tell(client, cx, |acquire, around| {
+                        acquire.handle_subscribed(others, around);
+                    });
+                }
+                Action::GiveWay => {
+                    let last_owner = call.last_owner;
+                    call.waiting.iter_mut().for_each(|waiting| waiting.gives_way(last_owner));
+                    let who = cx.client;
+                    cx.net.tell(|| format!("client {who}, caller {index}: gives way"));
+                }
+                Action::GaveWay { heard } => client.gave_way(cx, call.name, heard),
+                Action::Begin { owner, answer_by, .. } => {
+                    call.asked += 1;
+                    call.attempts += u32::from(std::mem::take(&mut call.pauses));
+                    if std::mem::take(&mut call.waited) {
+                        call.reached = cx.net.now;
+                    }
+                    let note = client.callers[index].next_note(cx);
+                    let claim =
+                        Claim::new(client, cx, call.name, call.terms, owner, answer_by, note);
+                    call.tell(client, cx, |acquire, around| acquire.handle_begun(claim, around));
+                }
+                Action::Ask(whom) => {
+                    if let Some(claim) = call.acquire.claim() {
+                        claim.ask(client, cx, |node| whom.includes(node));
+                    }
+                }
+                Action::SawNumber(number) => {
+                    client.numbers.saw(format!("name-{}", call.name).as_bytes(), number);
+                }
+                Action::WriteBack(number) => {
+                    let note = client.callers[index].next_note(cx);
+                    if let Some(claim) = call.acquire.claim() {
+                        call.confirmation = Some(claim.write_back(client, cx, number, note));
+                    }
+                }
+                Action::TellEndlessKeys(_) | Action::TellNotAdmitted(_) => {}
+                Action::GiveBack(claim) => {
+                    if !cx.net.switches.keeps_lost_attempts {
+                        client.release(cx, &claim, call.terms.ttl);
+                    }
+                    call.last = Some(claim.attempt);
+                }
+                Action::Failed(failed) => call.failed(client, cx, failed),
+                Action::Granted(claim, grant) => {
+                    return Self::granted(client, index, cx, call, claim, grant);
+                }
+                Action::HandedOver => {
+                    if let Some(held) = call.handed_over.take() {
+                        return Self::handed_over(client, index, cx, call, held);
+                    }
+                }
+                Action::Refuse(Outcome::NodesDisagree) => {
+                    if let Some(held) = call.handed_over.take() {
+                        held.drop_guard(client, cx);
+                    }
+                    call.leave(client, cx);
+                    return Self::refused(client, index, cx);
+                }
+                Action::Refuse(outcome) => {
+                    let what = format!("{outcome:?}");
+                    return Self::finish(client, index, cx, call, what, Some(outcome), None);
+                }
+            }
+        }
+        Self::await_event(client, index, cx, call);
+    }
+
+    /// Until the machine is to be told of something.
+    fn await_event(client: &mut Client, index: usize, cx: &mut Cx<'_>, mut call: Call) {
+        let now = cx.now();
+        let mut at = call.acquire.poll_timeout().expect("the machine waits for something");
+        let waits_for = call.acquire.waits_for();
+        match waits_for {
+            WaitsFor::Clocks | WaitsFor::Answers => at = at.min(now.after(LOOK_AGAIN)),
+            WaitsFor::Turn => call.waited = true,
+            WaitsFor::Time | WaitsFor::Releases => {
+                // A few tries are quick, after split votes.
+                if let Some(reached) = call.failed.take() {
+                    call.pauses = at.since(now) >= BACKOFF.min;
+                    if !reached {
+                        let timeout = cx.settings.no_quorum_timeout;
+                        let (who, now) = (cx.client, cx.net.now);
+                        cx.net.checks.unreached(who, call.reached, timeout, false, now);
+                    }
+                }
+            }
+            WaitsFor::Verdict | WaitsFor::Confirmation => {}
+        }
+        let at = call.cancelled_at.map_or(at, |cancelled| at.min(cancelled));
+        let caller = &mut client.callers[index];
+        caller.doing = Doing::Calling(Box::new(call));
+        match waits_for {
+            // What comes of the requests is told under the epoch in which they were sent.
+            WaitsFor::Verdict | WaitsFor::Confirmation | WaitsFor::Answers => {
+                let note = caller.note();
+                cx.remind(at, note);
+            }
+            _ => caller.remind(cx, at),
+        }
+    }
+
+    fn granted(
+        client: &mut Client,
+        index: usize,
+        cx: &mut Cx<'_>,
+        call: Call,
+        mut claim: Claim,
+        grant: Grant,
+    ) {
+        let now = cx.now();
+        claim.number = grant.number;
+        claim.granted_at = cx.net.now;
+        // Its time for an answer is over, or the way to it has failed since it was asked.
+        let answer_by = claim.attempt.with(|attempt| attempt.answer_by());
+        let tried = now >= answer_by || cx.net.link(cx.client, 0).failed_at >= claim.began;
+        claim.without_first = tried && !claim.attempt.reached_first.get();
+        cx.shared.note_quorum(grant.quorum, grant.started, now);
+        if grant.basis == Basis::FirstNode {
+            let (who, short) = (cx.client, claim.short());
+            cx.net.tell(|| format!("client {who}, caller {index}: {short} falls back"));
+        }
+        let held = Held::begin(client, cx, claim, grant, call.ticket);
+        let until = cx.clock.when(grant.valid_until);
+        let now = cx.net.now;
+        cx.net.checks.granted(&held.claim, 0, until, now);
+        let what = format!("granted to {}", held.claim.short());
+        Self::finish(client, index, cx, call, what, None, Some(held));
+    }
+
+    fn handed_over(client: &mut Client, index: usize, cx: &mut Cx<'_>, call: Call, held: Rc<Held>) {
+        let until = cx.clock.when(held.lease.borrow().valid_until());
+        let (sequence, now) = (held.sequence.get(), cx.net.now);
+        cx.net.checks.granted(&held.claim, sequence, until, now);
+        let what = format!("granted to {}", held.claim.short());
+        Self::finish(client, index, cx, call, what, None, Some(held));
+    }
+
+    /// Something was told of a lock, or of all.
+    pub(in super::super) fn tell_all(
+        client: &mut Client,
+        cx: &mut Cx<'_>,
+        name: Option<usize>,
+        news: impl Fn(&mut Waiter),
+    ) {
+        for caller in &mut client.callers {
+            let note = caller.note();
+            let Doing::Calling(call) = &mut caller.doing else { continue };
+            if let Some(waiting) = &mut call.waiting
+                && name.is_none_or(|name| call.name == name)
+            {
+                news(waiting);
+                if waiting.tracker.wake_reason().is_some() && call.heeds_releases() {
+                    cx.wake(note);
+                }
+            }
+        }
+    }
+}
+
+impl Call {
+    /// An attempt has come to nothing.
+    fn failed(&mut self, client: &mut Client, cx: &mut Cx<'_>, failed: Failed) {
+        let Failed { conclusion, quorum, started } = failed;
+        let now = cx.now();
+        if let Some(conclusion) = conclusion {
+            client.concluded(cx, self.name, conclusion);
+        }
+        cx.shared.note_quorum(quorum, started, now);
+        let set_time = cx.shared.set_time(now);
+        let reached = match conclusion {
+            Some(Conclusion::NotAdmitted) => {
+                cx.shared.admission.borrow().ready_in(now, set_time).is_some()
+            }
+            Some(Conclusion::Held { .. }) => true,
+            _ => quorum == Quorum::Reached,
+        };
+        if reached {
+            self.reached = cx.net.now;
+        }
+        self.failed = Some(reached);
+    }
+}
