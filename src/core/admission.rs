@@ -1,9 +1,9 @@
 //! Which nodes may grant locks: those that cannot have forgotten one.
 //!
-//! A node that restarted, was flushed or promoted may have forgotten locks that are still held. It
-//! grants nothing to newcomers until the longest of them has ended: it is in quarantine. Each node
-//! says in its **mark** whether it is; all clients read and write it by the same rules, and every
-//! change names the value that it replaces, so that nobody undoes what somebody else has done since.
+//! A node that restarted, was flushed or promoted may have forgotten locks that are still held. It grants
+//! nothing to newcomers until the longest of them has ended: it is in quarantine. Each node says in its
+//! **mark** whether it is in quarantine. All clients read and write the mark by the same rules. Every
+//! change names the value that it replaces, so that no client undoes the change of another one.
 
 use std::time::Duration;
 

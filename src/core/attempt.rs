@@ -123,8 +123,8 @@ struct Slot {
     copies: Copies,
     /// The node said that our key is there, and has not said otherwise since.
     ours: bool,
-    /// Nobody knows whether an earlier copy was granted: a node that does not admit us does not look for our
-    /// key, so its answer to a later copy does not tell.
+    /// It is not known whether an earlier copy was granted. A node that does not admit us does not check
+    /// for our key, so its answer to a later copy does not tell.
     earlier_copy_unknown: bool,
     /// Repairs of the lock, once it was held, that the node has not answered.
     repairs: u32,

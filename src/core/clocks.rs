@@ -70,8 +70,8 @@ pub(crate) fn set_time(offsets: &[Option<Offset>], now: Time) -> Option<SetTime>
     SetTime::of(&ranges)
 }
 
-/// The value in the middle. Of an even number it is the lower one: a clock that is behind costs nothing, as
-/// the nodes know numbers of their own, and one that is far ahead would use up theirs.
+/// The value in the middle. Of an even number it is the lower one. A clock that is behind costs nothing,
+/// since the nodes know numbers of their own. A clock that is far ahead would use up the numbers.
 pub(super) fn median(values: impl Iterator<Item = i64>) -> Option<i64> {
     let mut values: Vec<_> = values.collect();
     values.sort_unstable();

@@ -1,8 +1,8 @@
 //! Giving way: a process that has just had a lock leaves it to the processes that are known to wait for it.
 //!
 //! A request that follows a release on the same connection is the first at every node. So a process that
-//! takes the same lock again and again would keep it from all others, who are only told of the release
-//! when the lock is taken once more. The nodes say with each release how many have heard of it.
+//! takes the same lock again and again would keep it from all others. They are told of the release when the
+//! lock is already taken again. The nodes say with each release how many have heard of it.
 
 use std::time::Duration;
 

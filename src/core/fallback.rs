@@ -47,9 +47,9 @@ pub(crate) enum News {
 
 /// Whether an attempt waits for a try to connect while `node` is down, and is not told at once that it is.
 ///
-/// Where clients may fall back to the first node (`may_fall_back`), a node that is down for us may be back
-/// for others, since we pause between our tries; and somebody may hold the lock there alone. A try that
-/// began before the attempt says nothing either.
+/// Clients may fall back to the first node (`may_fall_back`). A node that is down for us may be back for
+/// others, since we pause between our tries. Then another client may hold the lock on that node alone. A
+/// try that began before the attempt says nothing either.
 pub(crate) fn waits_for_a_try(node: usize, may_fall_back: bool) -> bool {
     node == 0 && may_fall_back && Mechanism::FirstNodeIsTried.is_on()
 }

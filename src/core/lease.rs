@@ -245,9 +245,9 @@ impl Lease {
         match renewed {
             Renewed::Until(until, basis) => {
                 self.state = State::Renewed;
-                // Rounds may overlap: an older one does not take a majority's word back. And a majority's
-                // keys have to live for as long as the lock is said to be valid: an extension in the
-                // fallback may have reached further on the first node alone.
+                // Rounds may overlap: an older one does not take a majority's word back. A majority's keys
+                // have to live for as long as the lock is said to be valid. An extension in the fallback
+                // may have reached further, on the first node alone.
                 if self.basis == Basis::FirstNode && until >= self.valid_until {
                     self.basis = basis;
                 }
@@ -267,8 +267,8 @@ impl Lease {
         }
     }
 
-    /// The holder gives the lock back, and somebody else wants it on `terms`, as if it had just been
-    /// granted: whether this lease can pass to that one, in which case it has.
+    /// The holder gives the lock back, and another caller wants it on `terms`, as if it had just been
+    /// granted. Returns whether this lease can pass to that caller; if so, it has.
     ///
     /// It can while a majority's last word on it was that it is ours, and if the new holder would have
     /// asked for the same keys. Without renewal it would not: it counts on a TTL from its own start on.

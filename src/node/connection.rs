@@ -17,8 +17,8 @@ use crate::clock;
 use crate::core::{Offset, Time, Via};
 use crate::error::{Cause, NodeFault};
 
-/// Callers give up at the node timeout and queue their releases then; a worker that waits this much
-/// longer finds them in its mailbox, and can send them behind the requests they belong to.
+/// How much longer than callers a worker waits. Callers give up at the node timeout and queue their
+/// releases then. The worker finds these in its mailbox, and sends them behind the requests they belong to.
 pub(crate) const GRACE: Duration = Duration::from_millis(50);
 
 /// Asks a server for its clock.
@@ -116,8 +116,8 @@ impl Connection {
     /// Appends the call, under that mark, to what will be written: with the script's source the first
     /// time, by its hash from then on.
     ///
-    /// Asking by the hash first and sending the source after NOSCRIPT would turn the order around: a
-    /// release whose script is unknown would run after the acquire of the next attempt.
+    /// Asking by the hash first and sending the source after NOSCRIPT would change the order. A release
+    /// whose script is unknown would run after the acquire of the next attempt.
     pub(super) fn encode(&mut self, request: &Request, mark: &str, buffer: &mut Vec<u8>) -> Form {
         let form = self.form(request.script());
         request.write_to(buffer, form, mark);

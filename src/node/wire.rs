@@ -1,6 +1,6 @@
 //! The stream of bytes to one server. No single call on it blocks for longer than its timeout.
 //!
-//! The `redis` crate's own connection reads without limits: a server that answers without end fills the
+//! The `redis` crate's own connection reads without limits. A server that answers without end fills the
 //! memory, and one that sends a byte now and then keeps its reader for ever. So the socket is our own;
 //! URLs, commands and the parser are the crate's.
 

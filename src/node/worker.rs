@@ -27,8 +27,9 @@ const BATCH: usize = 256;
 const RECONNECT: Backoff =
     Backoff { min: Duration::from_millis(20), max: Duration::from_millis(1_000) };
 
-/// How far apart two tries to connect begin at least, however many attempts wait for one: below that, a host
-/// that accepts connections and closes them would see thousands a second, and ports run out.
+/// The shortest time between the beginnings of two tries to connect, however many attempts wait for one.
+/// Without it, a host that accepts connections and closes them would see thousands a second, until ports
+/// run out.
 const BETWEEN_TRIES: Duration = Duration::from_millis(5);
 
 /// How long a worker whose client has gone goes on for a release of which nobody knows how long it
@@ -254,9 +255,9 @@ impl Worker {
                 Found::Closed => return None,
             }
         }
-        // Whoever is about to ask does so first, and the caller who just asked gets to ask all nodes: twice
-        // as much goes into a write then, for a third less of everybody's processor time. Where
-        // nobody else wants to run it costs next to nothing.
+        // Other callers run first, and the one that just asked gets to ask all nodes. Twice as much goes
+        // into a write then, for a third less processor time in all. Where nobody else wants to run it
+        // costs next to nothing.
         clock::yield_now();
         self.mailbox.take(&mut jobs, BATCH);
         Some(jobs)

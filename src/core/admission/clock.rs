@@ -1,12 +1,12 @@
 //! Which nodes' clocks can be relied on: one that is set forward lets locks end too early.
 //!
-//! Each answer of a node tells its time, which has to be where our own clock expects it
-//! ([`ClockTracker`]). A grant counts only if the node's clock *cannot* have been set forward by more than
-//! the set's clock tolerance, which every validity allows for. Doubt counts against the vote. Where a
-//! clock certainly was set, the node grants nothing to us until all nodes have been asked anew, since one
-//! reading cannot tell whose clock it was. Then its clock is compared with the others', by what their
-//! marks say of how far each of them is ahead of the set: so it is with a process that has just begun,
-//! too. Keys that ended early count as forgotten ones: the node goes into quarantine, for everybody.
+//! Each answer of a node tells its time, which has to be where our own clock expects it ([`ClockTracker`]).
+//! A grant counts only if the node's clock *cannot* have been set forward by more than the set's clock
+//! tolerance, which every validity allows for. Doubt counts against the vote. Where a clock certainly was
+//! set, the node grants nothing to us until all nodes have been asked anew, since one reading cannot tell
+//! whose clock it was. Then its clock is compared with the others', by what their marks say of how far each
+//! of them is ahead of the set. A process that has just begun does the same. Keys that ended early count as
+//! forgotten ones: the node goes into quarantine, for everybody.
 
 use std::time::Duration;
 
@@ -108,8 +108,8 @@ impl Admission {
         reading.is_some_and(|reading| self.doubt.is_none_or(|doubt| reading.sent >= doubt))
     }
 
-    /// When a node has to be probed again at the latest, however often its clock is read meanwhile: only a
-    /// probe compares that with the mark, and has a mark that is too high lowered.
+    /// The latest time at which a node has to be probed again, however often its clock is read meanwhile.
+    /// Only a probe compares the clock with the mark, and lowers a mark that is too high.
     pub(super) fn probe_due(&self, node: usize) -> Time {
         let pause = (self.clock_tolerance * PROBE_AGAIN).clamp(SHORTEST_PAUSE, LONGEST_PAUSE);
         let Knowledge { seen, clock, .. } = &self.nodes[node];
