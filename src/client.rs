@@ -7,18 +7,20 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::Receiver;
 
-use crate::admit;
 use crate::clock;
-use crate::config::{Builder, Settings};
-use crate::coordinator::Coordinator;
+use crate::config::Builder;
 use crate::core::exact;
 use crate::error::{Error, ErrorKind};
-use crate::exit;
 use crate::guard::Guard;
 use crate::kinds::Mutex;
-use crate::loss;
 use crate::node::{Address, Node};
 use crate::process::Process;
+use crate::runtime::admit;
+use crate::runtime::coordinator::Coordinator;
+use crate::runtime::exit;
+use crate::runtime::loss;
+use crate::runtime::settings::Settings;
+use crate::shared::Shared;
 use crate::stats::NodeStats;
 use crate::with_lock::WithLockError;
 
@@ -59,23 +61,13 @@ pub struct Quorlock {
     shared: Arc<Shared>,
 }
 
-/// Ends with the last clone, while guards may keep the coordinator alive for longer.
-struct Shared {
-    coordinator: Arc<Coordinator>,
-    /// Whether its end waits for the releases that are queued. Not once it was closed.
-    waits: AtomicBool,
-    /// Those that were started along with this client, and end after it.
-    #[cfg(feature = "embedded")]
-    nodes: std::sync::OnceLock<crate::embedded::Nodes>,
-}
-
 impl Quorlock {
     /// A builder with the defaults and no nodes.
     pub fn builder() -> Builder {
         Builder::default()
     }
 
-    pub(crate) fn start(addresses: Vec<Address>, settings: Settings) -> Result<Self, Error> {
+    fn start(addresses: Vec<Address>, settings: Settings) -> Result<Self, Error> {
         let process = Process::builds()?;
         loss::prepare();
         let coordinator = Coordinator::start(process, addresses, settings)?;
@@ -128,7 +120,7 @@ impl Quorlock {
 
     /// A handle for the exclusive lock `name`, with settings of its own.
     pub fn mutex(&self, name: impl AsRef<[u8]>) -> Mutex {
-        Mutex::new(self, name.as_ref())
+        Mutex::new(&self.shared, name.as_ref())
     }
 
     /// Takes the exclusive lock `name`; waits as long as somebody else holds it.
@@ -374,22 +366,24 @@ impl Quorlock {
     }
 }
 
-impl fmt::Debug for Quorlock {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Quorlock").field("nodes", self.coordinator().names()).finish()
+impl Builder {
+    /// Checks the settings and starts one thread a node, which connects in the background.
+    ///
+    /// The nodes need not be up: one that cannot be reached has no vote until it can.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) if there is no node, a URL is wrong, two
+    /// nodes are the same server, a certificate cannot be used, a duration is out of range, or a
+    /// thread cannot be started.
+    pub fn build(self) -> Result<Quorlock, Error> {
+        let (addresses, settings) = self.checked()?;
+        Quorlock::start(addresses, settings)
     }
 }
 
-impl Drop for Shared {
-    fn drop(&mut self) {
-        if !self.coordinator.process.is_this() {
-            // It is the parent's, and never dropped here.
-            std::mem::forget(self.coordinator.clone());
-            #[cfg(feature = "embedded")]
-            std::mem::forget(self.nodes.get().cloned());
-        } else if *self.waits.get_mut() {
-            let until = clock::now().after(self.coordinator.settings().flush_timeout());
-            exit::flush(self.coordinator.unanswered(), until);
-        }
+impl fmt::Debug for Quorlock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Quorlock").field("nodes", self.coordinator().names()).finish()
     }
 }

@@ -2,20 +2,17 @@
 
 use std::time::Duration;
 
-use crate::client::Quorlock;
 use crate::core::Backoff;
 use crate::error::Error;
 use crate::node::Address;
 #[cfg(feature = "tls")]
 use crate::node::Certificates;
+use crate::runtime::settings::{Fallback, Renewal, Settings, limit};
 
-mod settings;
 #[cfg(feature = "tls")]
 mod tls;
 
-pub(crate) use settings::{Settings, limit};
-
-/// Settings of a [`Quorlock`], from [`Quorlock::builder`].
+/// Settings of a [`Quorlock`](crate::Quorlock), from [`Quorlock::builder`](crate::Quorlock::builder).
 ///
 /// # Examples
 ///
@@ -37,75 +34,6 @@ pub struct Builder {
     #[cfg(feature = "tls")]
     certificates: Certificates,
     settings: Settings,
-}
-
-/// Whether a lock is renewed while it is held.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Renewal {
-    /// Each time a quarter to a third of the TTL is gone, another part for each lock, by a thread that is
-    /// started when it is first due. The lock is lost only if a majority of the nodes cannot be reached
-    /// for the rest of the TTL, or lost its data.
-    #[default]
-    Auto,
-    /// Only by [`Guard::extend`](crate::Guard::extend): the lock ends with its TTL. The end is told
-    /// all the same.
-    Manual,
-}
-
-/// What to do while no majority of the nodes can be reached.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Fallback {
-    /// Grant nothing: `NoQuorum`.
-    #[default]
-    Never,
-    /// Take locks on the first configured node alone, once no attempt of this client has reached a
-    /// majority for as long as `after`.
-    ///
-    /// **Weaker, and it says so**: [`Guard::mode`](crate::Guard::mode) is
-    /// [`Fallback`](crate::Mode::Fallback), and an event tells. Clients that fall back exclude each
-    /// other, since all of them name the same first node. They also ask it before they believe a majority
-    /// of the others; while it is down, each attempt tries to connect to it. That costs up to 5 ms where
-    /// the connection is refused, and up to the [`node_timeout`](Builder::node_timeout) an attempt where the first
-    /// node hangs or its host does not answer; and it grants nothing where the caller's own deadline is over
-    /// before. Clients without this setting would not ask it, so all clients of the nodes
-    /// must agree on it: the others get [`Config`](crate::ErrorKind::Config).
-    ///
-    /// While the first node answers and does not grant, nobody gets a lock: somebody may hold it there
-    /// alone. A first node that was restarted or emptied, or whose clock was set, is waited for until its
-    /// quarantine is over; one that is out of memory, or says that it is loading, busy, or takes no writes, is
-    /// `NoQuorum`; one that refuses the login or a command is [`Config`](crate::ErrorKind::Config).
-    ///
-    /// **Two clients hold one lock** where one holds it by the first node alone, and the first node cannot
-    /// be reached by another one, who is granted it by a majority of the others. So it is where the network
-    /// is cut between the first node and the others, with clients on both sides: for as long as it is cut.
-    /// And so it is where the first node is down or hangs when the others come back. If it stays so, the
-    /// holder's lock cannot be renewed, and ends with its TTL. If it is back a moment after the other client's
-    /// try to connect has failed, the lock ends with the holder's next renewal that reaches the others.
-    ///
-    /// Nobody falls back to a first node that restarted during the outage, before a majority is back. It may
-    /// have forgotten locks. And a single empty node tells nobody how other clients are configured, nor how
-    /// far its clock is from those of the set: whoever put it into service on that knowledge could let two
-    /// configurations live side by side, and hide a step of its clock.
-    ///
-    /// For falling back only nodes that cannot be reached count as missing, and those that are loading, busy, or take
-    /// no writes for now. A node that answers with an error, since it is out of memory, refuses the login,
-    /// or its user lacks a permission, is there, and may know of another holder: with a majority of such
-    /// nodes the calls report `NoQuorum`, or `Config`, with the reason, and nobody falls back.
-    ///
-    /// The renewal takes the lock on the other nodes as they come back: with a majority the mode
-    /// turns into `Quorum`; if somebody else has it on one of them, be it for the moment of a try, the
-    /// lock is lost. A lock that is not renewed stays on the first node alone.
-    ///
-    /// Its [`FencingToken`](crate::FencingToken) is the first node's: larger than earlier ones as far as
-    /// the masters' clocks are known, and agree.
-    ///
-    /// For jobs that had better run twice than not at all.
-    SingleNode {
-        /// For how long no majority must have been reached.
-        after: Duration,
-    },
 }
 
 impl Builder {
@@ -219,7 +147,7 @@ impl Builder {
     ///
     /// Defaults to on: otherwise restarts of a majority within one TTL, or a flush, let a second client
     /// have a lock that is held. The price is that a new set grants its first lock after `max_ttl`, and a
-    /// single node waits that long after each restart. [`Quorlock::admit`] skips the wait once, where
+    /// single node waits that long after each restart. [`Quorlock::admit`](crate::Quorlock::admit) skips the wait once, where
     /// nothing can be held. Switch the quarantine off for development, and for CI with a throw-away server: a
     /// restart lets a second client have a lock that is held then, and nothing is noticed. All clients
     /// of the nodes must agree.
@@ -238,7 +166,7 @@ impl Builder {
         self
     }
 
-    /// How long [`lock`](Quorlock::lock) goes on trying while no majority can be reached; and so do the
+    /// How long [`lock`](crate::Quorlock::lock) goes on trying while no majority can be reached; and so do the
     /// calls with a deadline, if that is not over before. A majority that rejects this client is not waited
     /// for: that is [`Config`](crate::ErrorKind::Config) at once.
     ///
@@ -342,21 +270,13 @@ impl Builder {
         self
     }
 
-    /// Checks the settings and starts one thread a node, which connects in the background.
-    ///
-    /// The nodes need not be up: one that cannot be reached has no vote until it can.
-    ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::Config`](crate::ErrorKind::Config) if there is no node, a URL is wrong, two
-    /// nodes are the same server, a certificate cannot be used, a duration is out of range, or a
-    /// thread cannot be started.
-    pub fn build(self) -> Result<Quorlock, Error> {
+    /// The addresses of the nodes, and the settings, once both are checked.
+    pub(crate) fn checked(self) -> Result<(Vec<Address>, Settings), Error> {
         self.settings.check()?;
         #[cfg(feature = "tls")]
         self.certificates.check()?;
         let addresses = self.addresses()?;
-        Quorlock::start(addresses, self.settings)
+        Ok((addresses, self.settings))
     }
 
     fn addresses(&self) -> Result<Vec<Address>, Error> {

@@ -8,11 +8,11 @@ use crossbeam_channel::Receiver;
 
 use crate::core::{Basis, FencingToken, LossReason};
 use crate::error::{Error, ErrorKind};
-use crate::held::Held;
-use crate::hold::Hold;
 use crate::ident::NameText;
-use crate::loss;
 use crate::process::Process;
+use crate::runtime::held::Held;
+use crate::runtime::hold::Hold;
+use crate::runtime::loss;
 
 /// A lock that is held, until it is dropped or its validity ends.
 ///
@@ -67,7 +67,7 @@ impl Guard {
 
     /// The process that holds it; not this one, in a child of it.
     fn process(&self) -> Process {
-        self.held().claim().coordinator().process
+        self.held().claim().state().process
     }
 
     /// The name of the lock, without the key prefix.
@@ -88,9 +88,7 @@ impl Guard {
         let is_ours = self.process().is_this();
         match if is_ours { self.held().basis() } else { Basis::Majority } {
             Basis::FirstNode => Mode::Fallback,
-            Basis::Majority if self.held().claim().coordinator().nodes().len() == 1 => {
-                Mode::SingleNode
-            }
+            Basis::Majority if self.held().claim().state().nodes().len() == 1 => Mode::SingleNode,
             Basis::Majority => Mode::Quorum,
         }
     }

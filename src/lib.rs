@@ -5,53 +5,40 @@
 #![doc = include_str!("../docs/pictures.md")]
 #![doc = include_str!("../README.md")]
 
-mod call;
-mod claim;
 mod client;
 mod clock;
 mod config;
-mod contention_sink;
-mod coordinator;
+mod core;
 #[cfg(feature = "embedded")]
 pub mod embedded;
-mod endless;
 mod error;
-mod exit;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzzing;
 #[cfg(all(test, not(fuzzing)))]
 mod fuzzing;
 mod guard;
-mod held;
 mod ident;
 mod kinds;
-mod loss;
 mod manual;
 mod node;
-mod numbers;
 mod observe;
 pub mod operations {
     #![doc = include_str!("../OPERATIONS.md")]
 }
-mod admit;
-mod core;
-mod fan_out;
-mod hold;
 mod process;
-mod queue;
 mod random;
-mod renewal;
+mod runtime;
+mod shared;
 #[cfg(all(test, feature = "embedded"))]
 #[path = "../tests/simulation/mod.rs"]
 mod simulation;
 mod stats;
-mod subscriptions;
 mod unwind;
 mod with_lock;
 
 pub use client::Quorlock;
-pub use config::{Builder, Fallback, Renewal};
+pub use config::Builder;
 pub use core::{FencingToken, LossReason};
 /// The channels of [`Guard::lost`] and [`Quorlock::lock_cancellable`], in the version that this crate uses.
 #[doc(no_inline)]
@@ -59,5 +46,6 @@ pub use crossbeam_channel;
 pub use error::{Error, ErrorKind, NodeFault};
 pub use guard::{Guard, Mode};
 pub use kinds::Mutex;
+pub use runtime::{Fallback, Renewal};
 pub use stats::NodeStats;
 pub use with_lock::WithLockError;

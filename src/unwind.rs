@@ -13,14 +13,15 @@
 
 use std::panic::{RefUnwindSafe, UnwindSafe};
 
-use crate::client::Quorlock;
 #[cfg(feature = "embedded")]
 use crate::embedded::Node;
 use crate::error::NodeFault;
 use crate::guard::Guard;
+use crate::shared::Shared;
 
-impl UnwindSafe for Quorlock {}
-impl RefUnwindSafe for Quorlock {}
+/// So a client is, and each handle that it gives out.
+impl UnwindSafe for Shared {}
+impl RefUnwindSafe for Shared {}
 
 impl UnwindSafe for Guard {}
 impl RefUnwindSafe for Guard {}

@@ -1,9 +1,9 @@
 //! Which nodes may grant locks: those that cannot have forgotten one.
 //!
-//! A node that restarted, was flushed or promoted may have forgotten locks that are still held. It
-//! grants nothing to newcomers until the longest of them has ended: it is in quarantine. Each node
-//! says in its **mark** whether it is; all clients read and write it by the same rules, and every
-//! change names the value that it replaces, so that nobody undoes what somebody else has done since.
+//! A node that restarted, was flushed or promoted may have forgotten locks that are still held. It grants
+//! nothing to newcomers until the longest of them has ended: it is in quarantine. Each node says in its
+//! **mark** whether it is in quarantine. All clients read and write the mark by the same rules. Every
+//! change names the value that it replaces, so that no client undoes the change of another one.
 
 use std::time::Duration;
 
@@ -24,6 +24,7 @@ mod model;
 #[cfg(test)]
 mod mutations;
 mod node;
+mod node_clock;
 mod probe;
 mod quarantine;
 #[cfg(test)]
@@ -31,33 +32,10 @@ mod search;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use clock::{ClockNews, ClockVerdict};
 use node::{Knowledge, Seen};
+pub(crate) use node_clock::{ClockNews, ClockVerdict};
 use probe::Judgement;
-pub(crate) use probe::{Forgot, Probe, Role};
-
-/// How long after a probe of a node that does not grant to probe it again.
-const PROBE_AGAIN: Duration = Duration::from_secs(1);
-
-/// A change of a node's mark. The node makes it only if nothing of what it was decided on is other
-/// than it was then: the mark, the run id, the replication id, the role.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Change {
-    /// What is there; `None` for nothing.
-    pub(crate) replaces: Option<String>,
-    pub(crate) run_id: String,
-    pub(crate) repl_id: String,
-    pub(crate) new: String,
-}
-
-/// What to do about a node.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Next {
-    /// Probe it now, and make this change with it, if there is one. Hand in the answer.
-    Ask(Option<Change>),
-    /// Ask again then, or when anything has been heard of any node.
-    Wait(Time),
-}
+pub(crate) use probe::{Change, Forgot, Next, Probe, Role};
 
 /// Chance, as the machine needs it.
 #[derive(Clone, Copy, Debug)]
@@ -68,7 +46,7 @@ pub(crate) struct Chance {
     pub(crate) jitter: f64,
 }
 
-/// Whom a node grants locks to, as far as this client is concerned.
+/// Which requests a node grants, as far as this client is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Grants<'a> {
     /// Not to us: nothing is to be sent there that would take a lock.
@@ -365,8 +343,4 @@ impl Admission {
             new,
         }))
     }
-}
-
-fn milliseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -1,17 +1,18 @@
 //! One attempt to take a lock: N nodes are asked once, under one owner id.
 
-mod first;
-mod number;
-mod preferred;
-mod slot;
+pub(super) mod first;
 
 use std::time::Duration;
 
-use self::slot::{Answer, Slot};
+use super::fencing::number_of;
 use super::tally::{Tally, Verdict, votes_needed};
-use super::{Allowance, Ballot, Failure, Heard, Late, Mechanism, Time, Via, validity};
+use super::{
+    Allowance, Ballot, Copies, Failure, Heard, LARGEST_NUMBER, Late, Mechanism, Time, Via, validity,
+};
 
-pub(crate) use first::FirstWord;
+/// A number that is so far above the proposed one needs more than one node's word: ten seconds of the set's
+/// time, of which numbers are made. Proposals of other clients are not that far apart.
+const FAR_ABOVE: u64 = 1_000_000;
 
 /// A node's answer to `acquire`. The shape is the wire contract of every kind of lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,6 +89,75 @@ pub(crate) struct Attempt {
     preferred: Option<usize>,
     /// The first node can be reached, if it has failed, and says that it can do nothing for now.
     first_says_no: bool,
+}
+
+/// What a node has answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Answer {
+    Open,
+    Voted(Vote),
+    Failed(Failure),
+}
+
+impl Answer {
+    /// The node says nothing of the lock: it cannot, or need not any more.
+    const fn is_failure(self) -> bool {
+        matches!(self, Self::Failed(failure) if !matches!(failure, Failure::NotAdmitted))
+    }
+
+    /// The node rejects us for good.
+    const fn is_rejected(self) -> bool {
+        matches!(self, Self::Failed(Failure::Rejected))
+    }
+
+    /// The node grants nothing to newcomers, by its own word or by what is known of it.
+    const fn is_not_admitted(self) -> bool {
+        matches!(self, Self::Voted(Vote::NotAdmitted) | Self::Failed(Failure::NotAdmitted))
+    }
+}
+
+/// What an attempt knows of one node.
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    answer: Answer,
+    copies: Copies,
+    /// The node said that our key is there, and has not said otherwise since.
+    ours: bool,
+    /// It is not known whether an earlier copy was granted. A node that does not admit us does not check
+    /// for our key, so its answer to a later copy does not tell.
+    earlier_copy_unknown: bool,
+    /// Repairs of the lock, once it was held, that the node has not answered.
+    repairs: u32,
+    /// The oldest connection over which an extension of the lock was written that may still run, and the
+    /// largest fence under which one sets the key again.
+    extensions: Option<u64>,
+    repair_up_to: u64,
+}
+
+impl Slot {
+    fn new() -> Self {
+        Self {
+            answer: Answer::Open,
+            copies: Copies::default(),
+            ours: false,
+            earlier_copy_unknown: false,
+            repairs: 0,
+            extensions: None,
+            repair_up_to: 0,
+        }
+    }
+
+    /// What may still run on the node, once nothing more is sent for the lock of that number.
+    fn late(&self, number: u64) -> Late {
+        let raised = number.max(self.repair_up_to) + 1;
+        let raises =
+            Mechanism::ReleasesRaiseTheFence.is_on() && number > 0 && raised <= LARGEST_NUMBER;
+        Late {
+            acquires: self.copies.unanswered(),
+            extensions: self.extensions,
+            raises_to: self.extensions.filter(|_| raises).map(|_| raised),
+        }
+    }
 }
 
 impl Attempt {
@@ -278,6 +348,115 @@ impl Attempt {
 
     fn count(&self, is: impl Fn(&Answer) -> bool) -> usize {
         self.slots.iter().filter(|slot| is(&slot.answer)).count()
+    }
+}
+
+/// Asking one node before the others.
+impl Attempt {
+    /// Only `node` is asked at first. Contenders that all begin with the same one are sorted out there,
+    /// instead of sharing the nodes among them so that nobody gets a majority.
+    pub(crate) fn prefer(&mut self, node: usize) {
+        self.preferred = Some(node);
+    }
+
+    /// The node that was asked alone has answered, or has had its time: whether to ask the others now,
+    /// which have until `answer_by`. Not if it refused. If it said nothing that counts, they are asked
+    /// as if it had not been.
+    pub(crate) fn goes_on(&mut self, answer_by: Time) -> bool {
+        let refused =
+            |node: usize| matches!(self.slots[node].answer, Answer::Voted(Vote::Refused(_)));
+        let goes_on = !self.closed && self.preferred.is_some_and(|node| !refused(node));
+        if goes_on {
+            self.preferred = None;
+            self.answer_by = answer_by;
+        }
+        goes_on
+    }
+
+    /// The one node that was asked, if it ended with that, or waits for it.
+    pub(crate) const fn preferred(&self) -> Option<usize> {
+        self.preferred
+    }
+
+    /// Whether the node has granted it.
+    pub(crate) fn is_granted_by(&self, node: usize) -> bool {
+        self.slots[node].ours
+    }
+
+    /// Whether the node has voted, so that it can be expected to do so again.
+    pub(crate) fn has_vote_of(&self, node: usize) -> bool {
+        matches!(self.slots[node].answer, Answer::Voted(vote) if vote != Vote::NotAdmitted)
+    }
+
+    /// Whether some node granted it, all the same.
+    pub(crate) fn is_split(&self) -> bool {
+        self.slots.iter().any(|slot| slot.ours)
+    }
+}
+
+/// The number of the lock, as the nodes that grant it have answered.
+impl Attempt {
+    /// That number is proposed to the nodes.
+    pub(crate) const fn proposes(&mut self, number: u64) {
+        self.proposed = Some(number);
+    }
+
+    /// The number that has to be written back before the lock may be used: it was won, and too few nodes
+    /// know its number.
+    pub(crate) fn number_to_write_back(&mut self) -> Option<u64> {
+        if self.tally.verdict() != Verdict::Won || self.known() || self.is_far_above() {
+            return None;
+        }
+        let number = self.number();
+        self.chosen = Some(number);
+        Some(number)
+    }
+
+    /// A majority has confirmed what [`number_to_write_back`](Self::number_to_write_back) named.
+    pub(crate) const fn written_back(&mut self) {
+        self.confirmed = true;
+    }
+
+    /// The largest number that so many nodes have answered, or a larger one, that a majority is not
+    /// without one of them; 0 if they are too few. What fewer of them say may be of a single server that is
+    /// out of its mind: proposed from then on, it would use up the numbers that there are.
+    pub(crate) fn number_of_several(&self) -> u64 {
+        let mut numbers: Vec<_> = self.numbers().collect();
+        numbers.sort_unstable();
+        let others = self.slots.len() - votes_needed(self.slots.len());
+        numbers.into_iter().rev().nth(others).unwrap_or(0)
+    }
+
+    /// The lock's number. Once it is being written back it stays what it is.
+    fn number(&self) -> u64 {
+        let needed = votes_needed(self.slots.len());
+        self.chosen.unwrap_or_else(|| number_of(self.numbers(), needed))
+    }
+
+    /// Whether a majority of the nodes knows the lock's number while our keys are there.
+    fn known(&self) -> bool {
+        let number = self.number();
+        let known_by = self.numbers().filter(|known| *known >= number).count();
+        self.confirmed
+            || known_by >= votes_needed(self.slots.len())
+            || !Mechanism::FenceWriteBack.is_on()
+    }
+
+    /// Whether the lock's number would be so far above what was proposed, or several have said, by the word of one,
+    /// that the other nodes are to be heard first. It is never written back: that would raise the
+    /// numbers of nodes that know better.
+    fn is_far_above(&self) -> bool {
+        let Some(proposed) = self.proposed else { return false };
+        let highest = proposed.max(self.number_of_several()).saturating_add(FAR_ABOVE);
+        self.number() > highest && !self.known()
+    }
+
+    /// What the nodes that granted have answered.
+    fn numbers(&self) -> impl Iterator<Item = u64> + Clone {
+        self.slots.iter().filter_map(|slot| match slot.answer {
+            Answer::Voted(Vote::Granted(number)) => Some(number),
+            _ => None,
+        })
     }
 }
 

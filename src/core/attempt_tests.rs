@@ -255,3 +255,152 @@ fn a_node_that_admits_nobody_any_more_is_given_back_what_an_earlier_copy_may_hav
     let given_back: Vec<_> = attempt.close(0).iter().map(|cleanup| cleanup.node).collect();
     assert_eq!(given_back, [1]);
 }
+
+/// Asking one node before the others.
+mod preferred {
+    use super::super::super::{Conclusion, Judged, Quorum, QuorumHealth};
+    use super::*;
+
+    const TIMEOUT: Duration = Duration::from_millis(200);
+
+    fn attempt() -> Attempt {
+        let ttl = Duration::from_secs(10);
+        let mut attempt = Attempt::new(3, at(0), at(200), ttl, Allowance::FOR_DRIFT);
+        attempt.prefer(1);
+        assert!(attempt.sending(1, Via::unfenced(1), at(0)) && !attempt.decided());
+        attempt
+    }
+
+    #[test]
+    fn a_refusal_by_the_first_one_is_the_end_of_it() {
+        let mut attempt = attempt();
+        let remaining = Some(Duration::from_millis(700));
+        attempt.vote(1, Vote::Refused(remaining));
+        assert!(attempt.decided() && !attempt.goes_on(at(300)) && !attempt.is_split());
+        let Judged::Concluded(judgement) =
+            QuorumHealth::new(None, TIMEOUT).judge(&mut attempt, at(1))
+        else {
+            panic!("nobody falls back")
+        };
+        assert_eq!(judgement.conclusion, Conclusion::Held { remaining });
+        assert_eq!(judgement.quorum, Quorum::Untold, "one node is no majority");
+        assert!(attempt.close(0).is_empty(), "nobody has anything of it");
+    }
+
+    #[test]
+    fn with_its_grant_the_others_are_asked() {
+        let mut attempt = attempt();
+        attempt.vote(1, Vote::Granted(7));
+        assert!(attempt.decided() && attempt.goes_on(at(300)) && !attempt.decided());
+        assert_eq!(attempt.answer_by(), at(300));
+        assert!(attempt.sending(0, Via::unfenced(1), at(250)));
+        attempt.vote(0, Vote::Granted(7));
+        assert!(attempt.decided());
+        assert!(matches!(attempt.conclude(at(2)), Conclusion::Won { number: 7, .. }));
+    }
+
+    #[test]
+    fn one_that_says_nothing_of_use_does_not_keep_the_others_from_being_asked() {
+        let fail = |failure| move |attempt: &mut Attempt| attempt.fail(1, failure);
+        let vote = |vote| move |attempt: &mut Attempt| attempt.vote(1, vote);
+        let answers: [&dyn Fn(&mut Attempt); 5] = [
+            &|_| {},
+            &fail(Failure::NotSent),
+            &fail(Failure::NotAdmitted),
+            &vote(Vote::NotAdmitted),
+            &vote(Vote::WrongKind),
+        ];
+        for answer in answers {
+            let mut attempt = attempt();
+            answer(&mut attempt);
+            assert!(attempt.goes_on(at(300)) && !attempt.has_vote_of(0));
+            attempt.vote(0, Vote::Granted(7));
+            attempt.vote(2, Vote::Granted(7));
+            assert!(attempt.decided());
+            assert!(matches!(attempt.conclude(at(2)), Conclusion::Won { .. }));
+        }
+    }
+
+    /// A caller's deadline that ends it before the first one has answered says nothing.
+    #[test]
+    fn what_is_cut_short_shows_nothing() {
+        let mut attempt = attempt();
+        attempt.answer_by = at(50);
+        let judged = QuorumHealth::new(None, TIMEOUT).judge(&mut attempt, at(50));
+        let Judged::Concluded(judgement) = judged else { panic!("nobody falls back") };
+        assert_eq!(judgement.conclusion, Conclusion::Unreachable);
+        assert_eq!(judgement.quorum, Quorum::Untold);
+    }
+}
+
+/// Which number is the lock's, and who has to confirm it.
+mod number {
+    use super::*;
+
+    fn attempt(nodes: usize, proposed: u64) -> Attempt {
+        let ttl = Duration::from_secs(10);
+        let mut attempt = Attempt::new(nodes, at(0), at(200), ttl, Allowance::FOR_DRIFT);
+        attempt.proposes(proposed);
+        (0..nodes).for_each(|node| assert!(attempt.sending(node, Via::unfenced(1), at(0))));
+        attempt
+    }
+
+    fn number(attempt: &Attempt) -> Option<u64> {
+        match attempt.conclude(at(1)) {
+            Conclusion::Won { number, .. } => Some(number),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn one_node_that_is_far_ahead_waits_for_the_others() {
+        let mut attempt = attempt(3, 500);
+        attempt.vote(0, Vote::Granted(LARGEST_NUMBER));
+        attempt.vote(1, Vote::Granted(500));
+        assert!(!attempt.decided(), "the third one may know better");
+        assert_eq!((attempt.number_to_write_back(), number(&attempt)), (None, None));
+        attempt.vote(2, Vote::Granted(500));
+        assert!(attempt.decided());
+        assert_eq!((attempt.number_to_write_back(), number(&attempt)), (None, Some(500)));
+        assert_eq!(attempt.number_of_several(), 500);
+    }
+
+    #[test]
+    fn without_the_others_nobody_is_told_its_number() {
+        let mut attempt = attempt(3, 500);
+        attempt.vote(0, Vote::Granted(LARGEST_NUMBER));
+        attempt.vote(1, Vote::Granted(500));
+        attempt.fail(2, Failure::Unknown);
+        assert!(attempt.decided());
+        assert_eq!(attempt.number_to_write_back(), None);
+        assert_eq!(attempt.conclude(at(1)), Conclusion::Unconfirmed);
+    }
+
+    #[test]
+    fn the_word_of_a_majority_counts_however_far_ahead_it_is() {
+        let mut attempt = attempt(3, 500);
+        attempt.vote(0, Vote::Granted(900_000_000));
+        attempt.vote(1, Vote::Granted(900_000_000));
+        assert!(attempt.decided());
+        assert_eq!(number(&attempt), Some(900_000_000));
+        assert_eq!(attempt.number_of_several(), 900_000_000);
+    }
+
+    #[test]
+    fn nodes_that_are_both_far_ahead_need_not_say_the_same() {
+        let mut attempt = attempt(3, 500);
+        attempt.vote(0, Vote::Granted(900_000_000));
+        attempt.vote(1, Vote::Granted(900_000_500));
+        assert!(attempt.decided());
+        assert_eq!(attempt.number_to_write_back(), Some(900_000_500));
+    }
+
+    #[test]
+    fn a_number_that_is_not_far_ahead_is_written_back_at_once() {
+        let mut attempt = attempt(3, 500);
+        attempt.vote(0, Vote::Granted(900));
+        attempt.vote(1, Vote::Granted(500));
+        assert!(attempt.decided());
+        assert_eq!(attempt.number_to_write_back(), Some(900));
+    }
+}

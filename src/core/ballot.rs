@@ -16,8 +16,8 @@ pub(crate) enum Failure {
     /// The node rejects us, and will until somebody changes what it is or what it lets us do: it refuses
     /// the login, or lacks what a lock needs. So it was reached; it may know of another holder.
     Rejected,
-    /// It was not sent, or not again, for the node may have forgotten locks and grants nothing to
-    /// newcomers for now; or it was granted, and does not count for the same reason.
+    /// The node may have forgotten locks, and grants nothing to newcomers for now. So the request was not
+    /// sent, or its grant does not count.
     NotAdmitted,
 }
 
@@ -44,6 +44,6 @@ pub(crate) trait Ballot: Send {
     /// `node` will not answer any more.
     fn fail(&mut self, node: usize, failure: Failure);
 
-    /// No further vote changes the verdict, so whoever waits for it may go on.
+    /// No further vote changes the verdict, so the caller that waits for it may go on.
     fn decided(&self) -> bool;
 }

@@ -25,8 +25,8 @@ pub(super) enum Reading {
     Stepped(Step),
 }
 
-/// Where a node's clock can be by all that it has said: how far it is ahead of the lease clock, in
-/// nanoseconds, so that nothing gets lost in rounding however often it is read.
+/// Bounds of a node's clock, by all of its readings: how far it is ahead of the lease clock. They are in
+/// nanoseconds, so that many readings lose nothing by rounding.
 ///
 /// The bounds move apart by one per cent of the time that passes, since no clock is wronger than that:
 /// what validity allows for. A reading narrows them.

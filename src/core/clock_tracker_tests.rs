@@ -165,7 +165,7 @@ proptest! {
                 tracker = Some(ClockTracker::new(reading));
                 continue;
             };
-            // Whoever is in doubt for so long compares with the other clocks.
+            // A client that is in doubt for so long compares with the other clocks.
             if known.is_old(at(now_us), TOLERANCE) && i >= steps_at {
                 break;
             }

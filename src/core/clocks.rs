@@ -1,5 +1,7 @@
 //! Readings of the masters' clocks, and what they say of the set's time, whatever our own clock says.
 
+use std::time::Duration;
+
 use super::set_time::{ClockRange, SetTime};
 use super::{Time, majority};
 
@@ -68,8 +70,8 @@ pub(crate) fn set_time(offsets: &[Option<Offset>], now: Time) -> Option<SetTime>
     SetTime::of(&ranges)
 }
 
-/// The value in the middle. Of an even number it is the lower one: a clock that is behind costs nothing, as
-/// the nodes know numbers of their own, and one that is far ahead would use up theirs.
+/// The value in the middle. Of an even number it is the lower one. A clock that is behind costs nothing,
+/// since the nodes know numbers of their own. A clock that is far ahead would use up the numbers.
 pub(super) fn median(values: impl Iterator<Item = i64>) -> Option<i64> {
     let mut values: Vec<_> = values.collect();
     values.sort_unstable();
@@ -83,14 +85,16 @@ pub(crate) const fn worth_waiting(known: usize, coming: usize, nodes: usize) -> 
     known < majority(nodes) && known + coming >= majority(nodes)
 }
 
+pub(super) fn milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
 pub(super) fn microseconds(time: Time) -> i64 {
     i64::try_from(time.since(Time::default()).as_micros()).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     fn at(ms: u64) -> Time {

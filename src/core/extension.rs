@@ -16,8 +16,8 @@ pub(crate) enum ExtensionVote {
     RepairedInQuarantine,
     /// The key is free.
     Free,
-    /// The key is free, and the node knows that number, which is above the one that it was asked to
-    /// go up to: somebody else has been granted the lock there since.
+    /// The key is free, and the node knows that number. It is above the largest number that the repair
+    /// allows, so another client has been granted the lock there since.
     FreeAbove(u64),
     /// The key is somebody else's.
     NotOurs,
@@ -42,9 +42,9 @@ pub(crate) enum Heard {
 /// a round trip, and then not for as long as it waits; so few tries leave a node out.
 const MORE_REPAIRS: u32 = 5;
 
-/// One round of `extend`. It counts only if a majority confirmed *this* round by the presence of our
-/// key, and its validity counts from before its first send: what an earlier round was told says
-/// nothing about this one.
+/// One round of `extend`. It counts only if a majority confirmed *this* round by the presence of our key.
+/// Its validity counts from before its first send. The answers to an earlier round say nothing about this
+/// one.
 ///
 /// A node that was repaired in this round does not count for it: its key was gone, and somebody else
 /// may have had it in between. It counts from the next round on. Only a node in quarantine counts at
@@ -139,8 +139,8 @@ impl Extension {
     ///
     /// Such a node has granted the lock to somebody who had no majority, as we had it: since that round
     /// began, and as long as it is valid. Contenders do so all the time, and if their numbers kept us
-    /// out, a lock that many want could never be repaired. Who is granted it there after this answer
-    /// raises the number again, and this repair is refused; then there is another one.
+    /// out, a lock that many want could never be repaired. A contender that is granted it there after this
+    /// answer raises the number again, and this repair is refused; then there is another one.
     ///
     /// Nodes whose clocks have moved count here: nobody's majority has any of them, nor of those that are
     /// present, so there is none without them.
@@ -224,9 +224,8 @@ impl Extension {
         self.ttl
     }
 
-    /// Whether the round was not confirmed because requests were sent twice, or clocks have moved: another
-    /// round, whose requests go over connections that are there by now, and by the clocks as they are now,
-    /// may well be.
+    /// Whether the round was not confirmed because requests were sent twice, or clocks have moved. Another
+    /// round may be confirmed: its connections exist by now, and it goes by the clocks as they are now.
     pub(crate) fn is_doubtful(&self, now: Time) -> bool {
         self.doubtful > 0 && self.result(now) == Renewed::Unknown
     }
@@ -291,8 +290,8 @@ impl Ballot for Extension {
         self.copies[node].unsent();
     }
 
-    /// What was seen longer ago than the keys live is no reason any more: a node that has lost our key since
-    /// then was found with it, or repaired, in a round before.
+    /// A step longer ago than the keys live is no excuse any more. A node that has lost our key since then
+    /// had it, or was repaired, in a round before.
     fn clock_moved(&mut self, node: usize, seen_at: Time) {
         let lately = self.started < seen_at.after(self.ttl);
         self.moved[node] |= lately && Mechanism::MovedClocksDoNotDeny.is_on();

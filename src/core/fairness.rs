@@ -1,8 +1,8 @@
-//! Giving way: who has just had a lock, and knows that others elsewhere wait for it, comes after them.
+//! Giving way: a process that has just had a lock leaves it to the processes that are known to wait for it.
 //!
 //! A request that follows a release on the same connection is the first at every node. So a process that
-//! takes the same lock again and again would keep it from all others, who are only told of the release
-//! when the lock is taken once more. The nodes say with each release how many have heard of it.
+//! takes the same lock again and again would keep it from all others. They are told of the release when the
+//! lock is already taken again. The nodes say with each release how many have heard of it.
 
 use std::time::Duration;
 
@@ -11,11 +11,11 @@ use super::{Mechanism, Time};
 /// How long others are believed to wait after a node has said so.
 const KNOWN: Duration = Duration::from_secs(1);
 
-/// How long to give way at most: they are told within a millisecond, but machines are busy.
+/// The longest time to give way. Others are told within a millisecond, but machines are busy.
 const PAUSE: Duration = Duration::from_millis(8);
 
-/// How long not to give way again if nobody came: who listens does so for a while after it has waited.
-/// Twice as long each time, up to the most, for somebody may only have been slow.
+/// How long not to give way again if nobody came: clients go on listening for a while after their last
+/// waiter. Twice as long each time, up to the most, for a waiter may only have been slow.
 const IN_VAIN: Duration = Duration::from_millis(10);
 const MOST_IN_VAIN: u32 = 4;
 

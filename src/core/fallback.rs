@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::attempt::FirstWord;
+use super::attempt::first::FirstWord;
 use super::{Attempt, Ballot, Basis, Conclusion, Mechanism, Time};
 
 /// What an attempt needs next.
@@ -20,7 +20,7 @@ pub(crate) enum Judged {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Judgement {
     pub(crate) conclusion: Conclusion,
-    /// Whose word that is.
+    /// The nodes that have decided it.
     pub(crate) basis: Basis,
     pub(crate) quorum: Quorum,
 }
@@ -47,9 +47,9 @@ pub(crate) enum News {
 
 /// Whether an attempt waits for a try to connect while `node` is down, and is not told at once that it is.
 ///
-/// Where clients may fall back to the first node (`may_fall_back`), a node that is down for us may be back
-/// for others, since we pause between our tries; and somebody may hold the lock there alone. A try that
-/// began before the attempt says nothing either.
+/// Clients may fall back to the first node (`may_fall_back`). A node that is down for us may be back for
+/// others, since we pause between our tries. Then another client may hold the lock on that node alone. A
+/// try that began before the attempt says nothing either.
 pub(crate) fn waits_for_a_try(node: usize, may_fall_back: bool) -> bool {
     node == 0 && may_fall_back && Mechanism::FirstNodeIsTried.is_on()
 }
@@ -121,8 +121,8 @@ impl QuorumHealth {
                     // Any of the others may know of another holder.
                     Judged::HearAll
                 } else if attempt.majority_reached() {
-                    // It may know of another holder as well, and is not in a state to tell. Whoever
-                    // mends it shall hear of it, rather than get weaker locks without a word.
+                    // It may know of another holder as well, and is not in a state to tell. The user
+                    // shall hear of its error, rather than get weaker locks without a word.
                     by_majority(conclusion, Quorum::Failing)
                 } else {
                     let conclusion = attempt.conclude_on_first(now);

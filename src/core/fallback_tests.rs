@@ -256,7 +256,7 @@ fn the_time_without_a_quorum_counts_from_the_first_miss_and_anew_after_each_majo
     assert!(!decides(quorum_health, 9_000));
 }
 
-/// They can be reached, and may know of another holder. And whoever runs them shall hear of it.
+/// They can be reached, and may know of another holder. The user shall hear of it.
 #[test]
 fn nodes_that_reject_us_for_good_are_no_reason_to_fall_back() {
     let mut attempt = attempt();

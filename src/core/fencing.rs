@@ -48,8 +48,8 @@ pub(super) const LAST_SEQUENCE: u64 = SEQUENCES - 1;
 pub struct FencingToken(u64);
 
 impl FencingToken {
-    /// The token of a holder to whom the lease was handed over as the `sequence`-th, under a number;
-    /// `None` for the number 0, which no node gives, and where there is no token left.
+    /// The token of the holder that got the lease by the hand-over with that sequence number. `None` for
+    /// the number 0, which no node gives, and where there is no token left.
     pub(crate) fn new(number: u64, sequence: u64) -> Option<Self> {
         let exists = (1..=LARGEST_NUMBER).contains(&number) && sequence <= LAST_SEQUENCE;
         exists.then(|| Self(number * SEQUENCES + sequence))

@@ -1,8 +1,8 @@
 //! Requests that may run late: copies that were written and never answered, and what a release has to
 //! do about them before it is certain.
 //!
-//! A connection that is given up is not gone: the network, or the server, may still have what was
-//! written over it, and run it behind a release that was answered over the next connection. A late
+//! A connection that is given up is not gone. The network or the server may still have requests that were
+//! written over it. They may run behind a release that was answered over the next connection. A late
 //! `acquire` finds the lock free and takes it for an owner that is gone; a late extension repairs it.
 
 use std::time::Duration;

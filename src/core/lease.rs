@@ -155,7 +155,7 @@ impl Lease {
         }
     }
 
-    /// Why the lock is not ours any more, if that is so. The clock decides, whoever looks first.
+    /// Why the lock is not ours any more, if that is so. The clock decides, not the thread that asks first.
     pub(crate) fn loss(&mut self, now: Time) -> Option<LossReason> {
         if !matches!(self.state, State::Lost(_)) && self.remaining(now).is_zero() {
             let by_max_hold = self.ends_at.is_some_and(|ends_at| ends_at <= self.valid_until);
@@ -224,8 +224,8 @@ impl Lease {
 
     /// The caller asks for `ttl` from `now` on, which would be valid until `until` at most.
     ///
-    /// Who asks for less gets less at once: no key is cut short, but the caller said that it will
-    /// not use the lock any longer.
+    /// A caller that asks for less gets less at once: no key is cut short, but the caller said that it
+    /// will not use the lock any longer.
     pub(crate) fn extending(&mut self, ttl: Duration, now: Time, until: Time) {
         self.longest_ttl = self.longest_ttl.max(ttl);
         self.keys_until = self.keys_until.max(now.after(ttl));
@@ -245,9 +245,9 @@ impl Lease {
         match renewed {
             Renewed::Until(until, basis) => {
                 self.state = State::Renewed;
-                // Rounds may overlap: an older one does not take a majority's word back. And a majority's
-                // keys have to live for as long as the lock is said to be valid: an extension in the
-                // fallback may have reached further on the first node alone.
+                // Rounds may overlap: an older one does not take a majority's word back. A majority's keys
+                // have to live for as long as the lock is said to be valid. An extension in the fallback
+                // may have reached further, on the first node alone.
                 if self.basis == Basis::FirstNode && until >= self.valid_until {
                     self.basis = basis;
                 }
@@ -267,8 +267,8 @@ impl Lease {
         }
     }
 
-    /// The holder gives the lock back, and somebody else wants it on `terms`, as if it had just been
-    /// granted: whether this lease can pass to that one, in which case it has.
+    /// The holder gives the lock back, and another caller wants it on `terms`, as if it had just been
+    /// granted. Returns whether this lease can pass to that caller; if so, it has.
     ///
     /// It can while a majority's last word on it was that it is ours, and if the new holder would have
     /// asked for the same keys. Without renewal it would not: it counts on a TTL from its own start on.

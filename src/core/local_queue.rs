@@ -1,9 +1,8 @@
-//! The line of one process for one name: who asks the nodes, who waits, who is handed the lease.
+//! The local queue: the callers of one process that want one name.
 //!
-//! Threads of one process that want the same lock need not compete at the nodes. They stand in line,
-//! and only the first one asks. Whoever gives the lock back hands its lease to the next in line, if
-//! that one can use it: that costs no message at all. A process's turn is bounded, so that others get
-//! in.
+//! Threads of one process need not compete at the nodes. They wait in a queue, and only its first caller
+//! asks. A holder that gives the lock back hands its lease to the next caller that can use it, which costs
+//! no message. The turn of a process is bounded, so that other processes get in.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -11,66 +10,66 @@ use std::time::Duration;
 use super::fencing::LAST_SEQUENCE;
 use super::{Conclusion, Fairness, Lease, Mechanism, Terms, Time};
 
-/// How long the lease goes from hand to hand within one process, counted from the first time: long
-/// against the pause after it, and short against what a waiter elsewhere takes for being left out.
+/// How long the threads of one process hand the lease to each other, from the first hand-over on. It is
+/// long against the pause after it, and short for the waiters of other processes.
 const TURN: Duration = Duration::from_millis(100);
 
-/// How long it goes at least where others are known to wait: so long that no more than half of the time
-/// is lost on the way from process to process, if the lock is held shortly.
+/// The shortest turn where other processes are known to wait. With short holds, no more than half of the
+/// time is lost on the way from process to process.
 const SHORT_TURN: Duration = Duration::from_millis(2);
 
-/// How long a process stays away from the nodes after its turn, if it wants the lock again. Others are
-/// told of the release within about a millisecond, and those who poll do it every few.
+/// How long a process stays away from the nodes after its turn, if it wants the lock again. Other processes
+/// are told of the release within about a millisecond, or poll every few milliseconds.
 const PAUSE: Duration = Duration::from_millis(4);
 
-/// How often a waiter looks for itself whether it has to do something, should nobody tell it.
+/// How often a waiter checks for itself whether it has to do something, in case no wake-up comes.
 const CHECK_AGAIN: Duration = Duration::from_secs(1);
 
-/// A place in a line, and the lease that was won from there. Never the same twice in one process.
+/// A place in a queue, and the lease that was won from there. Never the same twice in one process.
 pub(crate) type QueueTicket = u64;
 
-/// What a caller in line has to do now.
+/// What a caller in the queue has to do now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
     /// Ask the nodes.
     Ask,
-    /// Wait to be woken, at most until then, and look again.
+    /// Wait for a wake-up, at most until then, and ask again what to do.
     Wait(Time),
-    /// Leave the lock to others elsewhere until then, or until one of them gives it back.
+    /// Leave the lock to other processes until then, or until one of them gives it back.
     GiveWay(Time),
-    /// Give up: somebody of this process has the lock, or is before it.
+    /// Give up: another caller of this process has the lock, or comes first.
     Held,
 }
 
-/// What a caller in line finds.
+/// What a caller in the queue finds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) turn: Turn,
-    /// The lock is known to be somebody's, here or elsewhere. If not, a caller without any time left asks
-    /// once more, and reports what it sees: too few nodes.
+    /// The lock is known to be held, in this process or in another one. If not, a caller without time left
+    /// asks once more, and reports what it sees: too few nodes.
     pub(crate) is_held: bool,
 }
 
-/// Who has to look again.
+/// The waiters that have to ask again what to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wake {
     Nobody,
     One(QueueTicket),
-    /// All that wait.
+    /// All waiters.
     All,
 }
 
-/// The line for one name. `W` is what the carrier keeps with each caller in it.
+/// The queue for one name. `W` is what the carrier keeps with each caller in it.
 #[derive(Debug)]
 pub(crate) struct LocalQueue<W> {
     /// In the order in which they came.
     line: VecDeque<Waiter<W>>,
     holder: Option<Holder>,
     word: Word,
-    /// When a holder first left the lock to another one of this process, which has not let go of it
-    /// since. What the first one did with it is its own matter.
+    /// When the lease was first handed over in this process, which has kept it since. The time of the
+    /// first holder does not count.
     turn_began: Option<Time>,
-    /// Who was in line by then: of them, the last one to come.
+    /// The last of the callers that were in the queue by then.
     turn_is_of: QueueTicket,
     /// Its turn is over, and others come first until then.
     away_until: Option<Time>,
@@ -108,8 +107,8 @@ enum Word {
     Nothing,
     /// The nodes answer, and the lock is somebody's.
     Held,
-    /// Something else: too few nodes answer, or they grant nothing. It is no use to wait behind
-    /// somebody who cannot get it, so each one asks, and reports what it sees in its own time.
+    /// Something else: too few nodes answer, or they grant nothing. To wait behind a caller that cannot
+    /// get the lock is of no use, so each caller asks, and reports what it sees in its own time.
     Trouble,
 }
 
@@ -130,7 +129,7 @@ impl<W> LocalQueue<W> {
         self.line.is_empty() && self.holder.is_none()
     }
 
-    /// A caller comes who wants the lock on these terms; `once`: now or not at all.
+    /// A caller comes and wants the lock on these terms. With `once` it wants it now or not at all.
     pub(crate) fn enter(&mut self, ticket: QueueTicket, terms: Terms, once: bool, with: W) {
         self.line.push_back(Waiter { ticket, terms, once, doing: Doing::Asking, with });
     }
@@ -140,7 +139,7 @@ impl<W> LocalQueue<W> {
         self.waiter(ticket).map(|waiter| &mut waiter.with)
     }
 
-    /// What the carrier keeps with all callers in line.
+    /// What the carrier keeps with all callers in the queue.
     pub(crate) fn all(&self) -> impl Iterator<Item = &W> {
         self.line.iter().map(|waiter| &waiter.with)
     }
@@ -168,7 +167,7 @@ impl<W> LocalQueue<W> {
     /// What that caller has to do. The lock is held by somebody of this process, as far as is known
     /// until then. The answer may change with time, and whenever somebody is to be woken.
     ///
-    /// Who wants it `once` does not overtake those who wait; but until it is known that there is
+    /// A caller that wants it `once` does not overtake the waiters. But while it is not known that there is
     /// something to wait for, it asks for itself, so that it can tell no quorum from held.
     pub(crate) fn turn(
         &mut self,
@@ -180,7 +179,7 @@ impl<W> LocalQueue<W> {
         let (word, away_until) = (self.word, self.away_until.filter(|until| now < *until));
         let Some(waiter) = self.waiter(ticket) else { return Turn::Held };
         let wait_until = match held_until.filter(|until| now < *until) {
-            // The first one looks whether the lease is over: that must not depend on anybody.
+            // The first caller checks by itself whether the lease is over: no other thread has to tell it.
             Some(until) => Some(if first { until } else { now.after(CHECK_AGAIN) }),
             None => match word {
                 Word::Trouble => None,
@@ -226,10 +225,11 @@ impl<W> LocalQueue<W> {
         self.away_until = None;
     }
 
-    /// The holder gives that lease back. Returns the waiter that gets it instead, and the sequence number of that hand-over;
-    /// `None`: nobody, so it has to be given back to the nodes.
+    /// The holder gives that lease back. Returns the waiter that gets it instead, and the sequence number of
+    /// the hand-over. `None`: it has to be given back to the nodes.
     ///
-    /// Where `others_wait` elsewhere, each of those in line has it once. Who comes later comes after them.
+    /// Where other processes wait (`others_wait`), each caller that is in the queue now has it once. Callers
+    /// that come later wait for the next turn of this process.
     pub(crate) fn hand_over(
         &mut self,
         lease: QueueTicket,
@@ -266,8 +266,8 @@ impl<W> LocalQueue<W> {
         }
     }
 
-    /// That caller wants the lock no longer. Whether it was handed the lease meanwhile, and has to
-    /// give it back like a holder; and who has to look again.
+    /// That caller does not want the lock any more. Returns whether it was handed the lease meanwhile and
+    /// has to give it back like a holder, and the waiters to wake.
     pub(crate) fn leave(&mut self, ticket: QueueTicket) -> (bool, Wake) {
         let Some(place) = self.line.iter().position(|waiter| waiter.ticket == ticket) else {
             return (false, Wake::Nobody);

@@ -19,7 +19,7 @@ enum Step {
         once: bool,
         manual: bool,
     },
-    /// The n-th of those in line looks what it has to do; or all who were woken.
+    /// The n-th caller asks what it has to do; or all that were woken.
     Looks(usize),
     WokenLook,
     /// The n-th gives up waiting.
@@ -69,7 +69,7 @@ struct Process {
     last_ticket: QueueTicket,
     /// The lease of the holder, who is a thread beyond the line, or who was chosen.
     lease: Option<(QueueTicket, Lease)>,
-    /// Whoever has it now was handed it, and has not taken it yet.
+    /// The present holder was handed it, and has not taken it yet.
     untaken: bool,
     last_token: (QueueTicket, u64),
 }

@@ -135,7 +135,7 @@ fn without_the_look_at_the_state_a_lost_lock_is_handed_over() {
     assert!(valid(Renewed::Until(at(3_900), Basis::Majority)));
 }
 
-/// Whoever was handed the lock and leaves at the same instant must not take it along.
+/// A caller that was handed the lock and leaves at the same instant must not take it along.
 #[test]
 fn without_passing_on_the_lock_goes_with_the_one_who_leaves() {
     let run = || {

@@ -1,4 +1,4 @@
-//! The mark: what a node remembers of who may be granted locks there, as one line of text.
+//! The mark: what a node remembers of which clients may be granted locks there, as one line of text.
 //!
 //! ```text
 //! quorlock-mark 2 set=default nodes=3 max_ttl_ms=10000 clock_tolerance_ms=100 quarantine=on index=- run=RUN repl=REPL ahead_ms=-12 noted_at_ms=1795238820123 admitted

@@ -16,18 +16,18 @@ pub(crate) enum Mechanism {
     Elapsed,
     /// A node that may have forgotten locks grants nothing for a while.
     Quarantine,
-    /// That is for as long as any lock can live, whatever the own ones do.
+    /// That is for as long as any lock can live, and not only the client's own ones.
     FullMaxTtl,
-    /// A node grants only to those who come with the mark that it has at that moment.
+    /// A node grants only to requests that come with the mark that it has at that time.
     MarkIsCompared,
     /// A change of a node's mark takes place only if the mark is still the one it was decided on.
     ChangesNameTheOldValue,
-    /// Who finds a quarantine does not begin another one.
+    /// A client that finds a quarantine does not begin another one.
     QuarantineIsJoined,
     /// A quarantine ends by the median of the nodes' clocks, not by the node's own.
     EndsByTheSetsTime,
-    /// Where there are too few clocks for a median to be beyond doubt, whoever ends a quarantine has
-    /// watched it for the whole time.
+    /// Where there are too few clocks for a certain median, a client ends only a quarantine that it has
+    /// watched for the whole time.
     FewClocksAreWatched,
     /// Another configuration on one node concerns all of them.
     ConfigurationIsOfTheSet,
@@ -47,15 +47,15 @@ pub(crate) enum Mechanism {
     TrackersBeginAtMarks,
     /// If most of the clocks seem to be set forward at once, all leases are over.
     OwnClockIsDoubted,
-    /// A node whose clock has just moved says nothing against those who hold locks.
+    /// A node whose clock has just moved says nothing against holders.
     MovedClocksDoNotDeny,
-    /// Nodes in quarantine serve those who hold locks.
+    /// Nodes in quarantine serve holders.
     HoldersInQuarantine,
     /// Each round of tries has an owner id of its own.
     FreshOwner,
     /// Nodes that were asked and did not answer get a release as well.
     ReleaseSilent,
-    /// What connects anew ends the connections on the server that were given up before.
+    /// A new connection ends the old ones on the server that were given up before.
     OldConnectionsAreEnded,
     /// A release that something may still follow is not certain, and does not count.
     OnlyCertainReleasesCount,
@@ -92,21 +92,21 @@ pub(crate) enum Mechanism {
     HandOverNeedsValidity,
     /// And only if its keys do not live for longer than the new holder would have asked for.
     HandOverKeepsToTerms,
-    /// Who was handed a lease, and does not want it any more, gives it back.
+    /// A caller that was handed a lease, and does not want it any more, gives it back.
     ChosenWhoLeavesPassesOn,
     /// A process lets go of a lock that its threads hand to each other.
     TurnsEnd,
-    /// Who waits tries once more when the nodes are listened to.
+    /// A waiter tries once more when the nodes are listened to.
     TryOnceSubscribed,
-    /// Who was refused by one node alone tries again when that one tells of a release.
+    /// A caller that the preferred node refused tries again when that node tells of a release.
     HeedsPreferredNode,
-    /// Who waits is woken when a majority of the nodes is free, not by the first message.
+    /// A waiter is woken when a majority of the nodes is free, not by the first message.
     WakeByMajority,
     /// After a split vote one node is asked first, and the others with its grant.
     OrderedTries,
-    /// Who gives a lock back for which others wait leaves it to them.
+    /// A process that gives a lock back leaves it to the others that wait for it.
     GivesWay,
-    /// Who has waited for longer goes before who has not, where many are told of a release.
+    /// Of many waiters that are told of a release, those that have waited for longer come first.
     EarlierWaitersFirst,
 }
 

@@ -1,7 +1,8 @@
 //! In which order the nodes are asked for a name, where they are not asked all at once.
 
-/// The nodes, by their `names`, in an order that is the lock's own: different clients come to the same
-/// one, however their configurations list the nodes, and the locks share the load of going first.
+/// The nodes, by their `names`, in an order that depends on the lock. All clients come to the same order,
+/// however their configurations list the nodes. Different locks prefer different nodes, which shares the
+/// load.
 pub(crate) fn asking_order(key: &[u8], names: &[impl AsRef<str>]) -> Vec<usize> {
     let mut order: Vec<_> = (0..names.len()).collect();
     order.sort_by_cached_key(|node| hash(key, names[*node].as_ref().as_bytes()));

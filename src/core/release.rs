@@ -38,11 +38,11 @@ struct Slot {
 }
 
 /// One release, sent to all nodes: those that may hold our key must get it, and the others can
-/// confirm that they hold none. So a majority can confirm whichever minority hangs, and whoever
-/// asks that majority next finds the lock free.
+/// confirm that they hold none. So a majority can confirm whichever minority hangs, and the next
+/// caller that asks that majority finds the lock free.
 ///
-/// An answer counts only if it is certain: if nothing that was sent for the lock before, over an earlier
-/// connection, can run behind the release and set the key again.
+/// An answer counts only if it is certain. It is certain if no request that was sent over an earlier
+/// connection can run behind the release and set the key again.
 #[derive(Debug)]
 pub(crate) struct Release {
     slots: Vec<Slot>,

@@ -1,4 +1,4 @@
-//! When somebody who waits for a lock should try again: what the nodes have told since the last try.
+//! When a waiter should try again: what the nodes have told since its last attempt.
 
 use super::{Attempt, Mechanism};
 
@@ -7,10 +7,10 @@ use super::{Attempt, Mechanism};
 pub(crate) enum WakeReason {
     /// So many nodes say that the lock was given back that a try may win.
     Released,
-    /// Only now, or once more, enough nodes are listened to: what they said before that went unheard.
+    /// Enough nodes are listened to only now, or again. What they said before that was not heard.
     Listening,
-    /// The node that has refused the last attempt alone tells of a release. The others were not asked, and
-    /// may have told of theirs before that.
+    /// The preferred node, which refused the last attempt, tells of a release. The others were not asked,
+    /// and may have told of theirs before.
     Perhaps,
 }
 
@@ -18,7 +18,7 @@ pub(crate) enum WakeReason {
 struct Heard {
     /// The subscription is confirmed.
     listening: bool,
-    /// It was confirmed before the last attempt began, so that no release since has gone unheard.
+    /// It was confirmed before the last attempt began, so that every release since was heard.
     covered: bool,
     /// The node was listened to before, and then was not.
     missed: bool,
@@ -41,7 +41,7 @@ pub(crate) struct ReleaseTracker {
     nodes: Vec<Heard>,
     /// A subscription was lost and is there again.
     resubscribed: bool,
-    /// The last attempt was refused by that node alone, and it is not settled when to make the next one.
+    /// The preferred node that refused the last attempt, until it is settled when to make the next one.
     preferred: Option<usize>,
 }
 
@@ -83,8 +83,8 @@ impl ReleaseTracker {
     /// There will soon be an attempt because of `wake_reason`, or earlier for another reason.
     pub(crate) fn waits_after(&mut self, wake_reason: WakeReason) {
         match wake_reason {
-            // It is the turn of others, who waited for longer. If nobody gives it back until then, perhaps
-            // there is nobody.
+            // It is the turn of others that waited for longer. If none of them gives it back until then,
+            // perhaps there is none.
             WakeReason::Released => self.lets_others(),
             WakeReason::Perhaps => {
                 self.preferred = None;
@@ -102,7 +102,7 @@ impl ReleaseTracker {
         self.resubscribed |= node.missed;
         node.listening = true;
         node.missed = false;
-        // Who does not try again sleeps through a release that came before this.
+        // A waiter that does not try again misses a release that came before this.
         node.covered |= !Mechanism::TryOnceSubscribed.is_on();
     }
 
@@ -128,11 +128,11 @@ impl ReleaseTracker {
     /// Whether to try again now.
     pub(crate) fn wake_reason(&self) -> Option<WakeReason> {
         let told = self.count(|node| node.told);
-        // A holder's releases arrive one after the other: who goes by the first one is refused by the
-        // rest.
+        // A holder's releases arrive one after the other: a waiter that goes by the first one is refused
+        // by the rest.
         let free = self.count(|node| node.told || node.granted);
         let needed = if Mechanism::WakeByMajority.is_on() { self.needed() } else { 1 };
-        // Who was told by the others, and came too early to the node that is asked first.
+        // The others announced a release, and the attempt came too early to the preferred node.
         let hinted = self.count(|node| node.told || node.hinted);
         let answered = self.preferred.is_some_and(|preferred| self.nodes[preferred].told);
         let listening = self.count(|node| node.listening) >= self.needed();
@@ -149,14 +149,14 @@ impl ReleaseTracker {
         }
     }
 
-    /// Whether what `node` tells is heard: who is refused there alone relies on it. Before a majority is
-    /// listened to, nothing is relied on.
+    /// Whether what `node` tells is heard, as a caller needs that prefers this node. Before a majority is
+    /// listened to, no node is relied on.
     pub(crate) fn hears(&self, node: usize) -> bool {
         self.nodes[node].listening || self.count(|node| node.listening) < self.needed()
     }
 
-    /// Whether a release that lets somebody in is told by enough nodes, so that there is no need to look
-    /// often. Whoever was refused by one node alone relies on that one's word.
+    /// Whether a release is told by enough nodes, so that there is no need to poll often. A waiter that was
+    /// refused by the preferred node relies on that node.
     pub(crate) fn is_covered(&self) -> bool {
         let heeded = self.preferred.filter(|_| Mechanism::HeedsPreferredNode.is_on());
         heeded.is_none_or(|preferred| self.nodes[preferred].covered)

@@ -131,7 +131,7 @@ fn the_word_of_the_node_that_refused_alone_is_enough_after_a_moment() {
     assert_eq!(tracker.wake_reason(), None, "the moment has begun");
     tracker.released(1);
     assert_eq!(tracker.wake_reason(), Some(WakeReason::Released), "and need not end");
-    // Whoever gives way to others tries when it has done so.
+    // A caller that gives way to others tries when it has done so.
     let mut tracker = joined();
     tracker.attempt_begins();
     tracker.released(2);

@@ -5,17 +5,16 @@ use super::{Attempt, Extension, Mechanism, Time};
 /// Rounds whose late answers are waited for.
 const OPEN_ROUNDS: usize = 8;
 
-/// A round of extension on its way. Whoever carries its answers keeps it where both they and the
-/// lock's [`Rounds`] reach it.
+/// A round of extension on its way. The carrier keeps it where both the answers and the lock's [`Rounds`]
+/// reach it.
 pub(crate) trait OpenRound {
     fn with<R>(&self, f: impl FnOnce(&mut Extension) -> R) -> R;
 }
 
 /// The rounds of extension of one held lock that some node has not answered.
 ///
-/// Whoever queues a round asks here first, and whoever ends the lock does so here before the
-/// releases are queued, both under one mutex of the carrier's. A round that went out behind the
-/// release would set the key once more, for nobody.
+/// The carrier calls `begin` before it queues a round, and `end` before it queues the releases, both under
+/// one mutex. A round behind the release would set the key once more, for nobody.
 #[derive(Debug)]
 pub(crate) struct Rounds<R> {
     /// The lock has been given back, or was lost.
@@ -39,7 +38,7 @@ impl<R: OpenRound> Rounds<R> {
         }
         self.hear(attempt);
         round.with(|extension| extension.moved_before(&self.moved));
-        // Who has not answered so many rounds will not answer the first of them.
+        // A node that has not answered so many rounds will not answer the first of them.
         let surplus = (self.open.len() + 1).saturating_sub(OPEN_ROUNDS);
         for round in self.open.drain(..surplus) {
             // So that no copy goes out of which the lock's end does not know.

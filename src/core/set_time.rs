@@ -11,11 +11,11 @@ pub(crate) struct ClockRange {
 
 /// Two times between which the set's time certainly is, in milliseconds since 1970.
 ///
-/// The set's time is the median over the clocks of **all** nodes (of an even number, the earlier of
-/// the two in the middle): a minority of clocks that are wrong, or jump, moves it no further than the
-/// others are apart. Nodes that we do not reach may say anything. So a client that knows three of five
-/// does not take the median of these three, which could be any of the five clocks: it takes for the
-/// least what it would be if the other two were far behind, and for the most, if they were far ahead.
+/// The set's time is the median over the clocks of **all** nodes. Of an even number it is the earlier of
+/// the two in the middle. A minority of wrong clocks moves it no further than the others are apart. Nodes
+/// that we do not reach may say anything. A client that knows three clocks of five does not take the median
+/// of these three, which could be any of the five clocks. It computes two bounds. The lower one holds if
+/// the other two clocks are far behind, the upper one if they are far ahead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SetTime {
     pub(crate) least_ms: u64,

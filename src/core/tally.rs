@@ -53,8 +53,8 @@ impl Tally {
 
     /// The verdict; once it is not `Pending` further votes do not change it.
     ///
-    /// Success and failure have thresholds of their own: with four nodes two noes settle it, since
-    /// three yeses are out of reach then, although two against two is no majority for anybody.
+    /// Success and failure have thresholds of their own. With four nodes two noes settle it, since three
+    /// yeses are out of reach then.
     pub(crate) const fn verdict(&self) -> Verdict {
         if self.yes >= self.needed {
             Verdict::Won

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// A point on the lease clock: the time since that clock's own, arbitrary start.
 ///
-/// The machines never read a clock; whoever drives them passes the time in. No operation can
+/// The machines never read a clock; the driver passes the time in. No operation can
 /// underflow or overflow: leases are computed with what is left, and "less than nothing" is zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Time(Duration);

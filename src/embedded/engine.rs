@@ -6,10 +6,10 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::channels::{Channels, Message};
-use super::commands::{Identity, State, wrong_arity};
 use super::keyspace::{Bytes, Entry, Value};
 use super::reply::{Answer, Fault, Reply};
 use super::script::Scripts;
+use super::state::{Identity, State, wrong_arity};
 
 /// What a Redis master does with commands and scripts.
 ///

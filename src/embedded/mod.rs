@@ -52,6 +52,7 @@ mod number;
 mod reply;
 mod request;
 mod script;
+mod state;
 
 use std::ops::Deref;
 use std::sync::Arc;

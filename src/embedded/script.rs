@@ -9,10 +9,10 @@ use mlua::debug::HookTriggers;
 use mlua::{Function, Lua, LuaOptions, MultiValue, StdLib, Table, Value, VmState};
 use parking_lot::Mutex;
 
-use super::commands::State;
 use super::convert;
 use super::keyspace::Bytes;
 use super::reply::{Answer, Fault, Reply};
+use super::state::State;
 
 const SANDBOX: &str = include_str!("sandbox.lua");
 

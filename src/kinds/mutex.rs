@@ -1,21 +1,22 @@
 //! The exclusive lock: one string a node, the layout of the Redlock algorithm.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::Receiver;
 
-use super::{Kind, Raise, Repair};
-use crate::call;
-use crate::claim::Wanted;
-use crate::client::Quorlock;
 use crate::clock;
-use crate::config::{Renewal, limit};
 use crate::core::{Patience, Terms};
 use crate::error::Error;
 use crate::guard::Guard;
 use crate::ident::{Name, NameText, fence_key, release_channel};
 use crate::node::{Part, Request, Script};
+use crate::runtime::call;
+use crate::runtime::claim::Wanted;
+use crate::runtime::kind::{Kind, Raise, Repair};
+use crate::runtime::settings::{Renewal, limit};
+use crate::shared::Shared;
 use crate::with_lock::WithLockError;
 
 static ACQUIRE: Script =
@@ -101,7 +102,7 @@ impl Kind for MutexKind {
     }
 }
 
-/// An exclusive lock by name, from [`Quorlock::mutex`]: the same calls as on the [`Quorlock`],
+/// An exclusive lock by name, from [`Quorlock::mutex`](crate::Quorlock::mutex): the same calls as on the [`Quorlock`](crate::Quorlock),
 /// without the name, and with settings of its own.
 ///
 /// It is only a handle: making one asks nobody, and any number of them, in any number of threads,
@@ -124,7 +125,7 @@ impl Kind for MutexKind {
 #[derive(Clone)]
 #[must_use = "a handle does nothing until one of its calls is made"]
 pub struct Mutex {
-    locks: Quorlock,
+    shared: Arc<Shared>,
     /// As it was given: a name that cannot be locked is told by the first call that uses it.
     name: Box<[u8]>,
     ttl: Duration,
@@ -133,10 +134,10 @@ pub struct Mutex {
 }
 
 impl Mutex {
-    pub(crate) fn new(locks: &Quorlock, name: &[u8]) -> Self {
-        let settings = locks.coordinator().settings();
+    pub(crate) fn new(shared: &Arc<Shared>, name: &[u8]) -> Self {
+        let settings = shared.coordinator.settings();
         Self {
-            locks: locks.clone(),
+            shared: shared.clone(),
             name: name.into(),
             ttl: settings.ttl,
             renewal: settings.renewal,
@@ -178,29 +179,29 @@ impl Mutex {
         self
     }
 
-    /// Takes the lock, as [`Quorlock::lock`] does.
+    /// Takes the lock, as [`Quorlock::lock`](crate::Quorlock::lock) does.
     ///
     /// # Errors
     ///
-    /// Those of [`Quorlock::lock`].
+    /// Those of [`Quorlock::lock`](crate::Quorlock::lock).
     pub fn lock(&self) -> Result<Guard, Error> {
         self.acquire_at_last(None)
     }
 
-    /// Takes the lock if it is free, as [`Quorlock::try_lock`] does.
+    /// Takes the lock if it is free, as [`Quorlock::try_lock`](crate::Quorlock::try_lock) does.
     ///
     /// # Errors
     ///
-    /// Those of [`Quorlock::try_lock`].
+    /// Those of [`Quorlock::try_lock`](crate::Quorlock::try_lock).
     pub fn try_lock(&self) -> Result<Option<Guard>, Error> {
         self.acquire(Patience::Once, None)
     }
 
-    /// Takes the lock if it becomes free within `timeout`, as [`Quorlock::try_lock_for`] does.
+    /// Takes the lock if it becomes free within `timeout`, as [`Quorlock::try_lock_for`](crate::Quorlock::try_lock_for) does.
     ///
     /// # Errors
     ///
-    /// Those of [`Quorlock::try_lock`].
+    /// Those of [`Quorlock::try_lock`](crate::Quorlock::try_lock).
     pub fn try_lock_for(&self, timeout: Duration) -> Result<Option<Guard>, Error> {
         if timeout.is_zero() {
             return self.try_lock();
@@ -208,29 +209,29 @@ impl Mutex {
         self.acquire(Patience::Until(clock::now().after(timeout)), None)
     }
 
-    /// Takes the lock if it becomes free until `deadline`, as [`Quorlock::try_lock_until`] does.
+    /// Takes the lock if it becomes free until `deadline`, as [`Quorlock::try_lock_until`](crate::Quorlock::try_lock_until) does.
     ///
     /// # Errors
     ///
-    /// Those of [`Quorlock::try_lock`].
+    /// Those of [`Quorlock::try_lock`](crate::Quorlock::try_lock).
     pub fn try_lock_until(&self, deadline: Instant) -> Result<Option<Guard>, Error> {
         self.try_lock_for(clock::until(deadline))
     }
 
-    /// Takes the lock unless `cancel` fires first, as [`Quorlock::lock_cancellable`] does.
+    /// Takes the lock unless `cancel` fires first, as [`Quorlock::lock_cancellable`](crate::Quorlock::lock_cancellable) does.
     ///
     /// # Errors
     ///
-    /// Those of [`Quorlock::lock_cancellable`].
+    /// Those of [`Quorlock::lock_cancellable`](crate::Quorlock::lock_cancellable).
     pub fn lock_cancellable(&self, cancel: &Receiver<()>) -> Result<Guard, Error> {
         self.acquire_at_last(Some(cancel))
     }
 
-    /// Runs `critical` while holding the lock, as [`Quorlock::with_lock`] does.
+    /// Runs `critical` while holding the lock, as [`Quorlock::with_lock`](crate::Quorlock::with_lock) does.
     ///
     /// # Errors
     ///
-    /// Those of [`Quorlock::with_lock`].
+    /// Those of [`Quorlock::with_lock`](crate::Quorlock::with_lock).
     pub fn with_lock<R>(&self, critical: impl FnOnce(&Guard) -> R) -> Result<R, WithLockError<R>> {
         let guard = self.lock().map_err(WithLockError::NotLocked)?;
         let result = critical(&guard);
@@ -241,11 +242,11 @@ impl Mutex {
     }
 
     /// Runs `critical`, which returns a `Result`, while holding the lock, as
-    /// [`Quorlock::with_lock_fallible`] does.
+    /// [`Quorlock::with_lock_fallible`](crate::Quorlock::with_lock_fallible) does.
     ///
     /// # Errors
     ///
-    /// Those of [`Quorlock::with_lock_fallible`].
+    /// Those of [`Quorlock::with_lock_fallible`](crate::Quorlock::with_lock_fallible).
     pub fn with_lock_fallible<T, E: From<Error>>(
         &self,
         critical: impl FnOnce(&Guard) -> Result<T, E>,
@@ -270,7 +271,7 @@ impl Mutex {
         patience: Patience,
         cancel: Option<&Receiver<()>>,
     ) -> Result<Option<Guard>, Error> {
-        let coordinator = self.locks.coordinator();
+        let coordinator = &self.shared.coordinator;
         let settings = coordinator.settings();
         settings.check_ttl(self.ttl)?;
         settings.check_max_hold(self.max_hold)?;

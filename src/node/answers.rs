@@ -70,7 +70,7 @@ pub(super) fn is_not_admitted(value: &Value) -> bool {
     matches!(value, Value::List(parts) if parts.first() == Some(&Value::Int(-1)))
 }
 
-/// Whether whoever holds a lock was answered that its key is there, as `lua/README.md` states for all kinds of
+/// Whether the answer to a holder says that its key is there, as `lua/README.md` states for all kinds of
 /// locks.
 pub(super) fn is_kept(value: &Value) -> bool {
     *value == Value::Int(1)

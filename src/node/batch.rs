@@ -51,15 +51,15 @@ impl Call {
     }
 }
 
-/// Moves what may go into a batch behind what goes out by itself: should the batch have to be made again,
-/// nothing that came behind a release in it has run before that.
+/// Puts batchable calls last, so that a retried batch cannot be overtaken by a call that came behind a
+/// release in it.
 pub(crate) fn put_last<T>(jobs: &mut [T], request: impl Fn(&T) -> &Request) {
     jobs.sort_by_key(|job| request(job).script().batch().is_some());
 }
 
 /// Appends the calls of `requests`, in order, to what will be written to a node that keeps its mark at
-/// `mark_key`; with each the mark under which it is to be granted. If not `together`, each is a call of
-/// its own. `form` says how a script is named.
+/// `mark_key`. Each request comes with the mark under which it is to be granted. If not `together`, each is
+/// a call of its own. `form` says how a script is named.
 pub(super) fn write(
     requests: &[(&Request, &str)],
     mark_key: &[u8],

@@ -8,7 +8,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::embedded::{Engine, Reply};
 use crate::ident::{fence_key, release_channel};
-use crate::kinds::{EXCLUSIVE, Fence, Raise, Repair};
+use crate::kinds::EXCLUSIVE;
+use crate::runtime::kind::{Fence, Raise, Repair};
 
 const NOW: Duration = Duration::from_secs(1_700_000_000);
 const MARK_KEY: &[u8] = b"{quorlock}:mark";

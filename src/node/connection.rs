@@ -7,7 +7,6 @@ use redis::{RedisError, ServerError, ServerErrorKind};
 use super::address::Address;
 use super::faults::CLUSTER;
 use super::faults::{Progress, broken_fault, connect_fault, not_redis, server_fault, tls_fault};
-use super::fence_off::{CLIENT_ID, Count};
 use super::fitness::{self, field};
 use super::login::log_in;
 use super::quote::quoted;
@@ -15,15 +14,18 @@ use super::reader::Unread;
 use super::request::{Form, Request, Script, Value};
 use super::wire::Wire;
 use crate::clock;
-use crate::core::{Offset, Time};
+use crate::core::{Offset, Time, Via};
 use crate::error::{Cause, NodeFault};
 
-/// Callers give up at the node timeout and queue their releases then; a worker that waits this much
-/// longer finds them in its mailbox, and can send them behind the requests they belong to.
+/// How much longer than callers a worker waits. Callers give up at the node timeout and queue their
+/// releases then. The worker finds these in its mailbox, and sends them behind the requests they belong to.
 pub(crate) const GRACE: Duration = Duration::from_millis(50);
 
 /// Asks a server for its clock.
 pub(super) const TIME: &[u8] = b"*1\r\n$4\r\nTIME\r\n";
+
+/// Asks a server which of its connections this is.
+const CLIENT_ID: &[u8] = b"*2\r\n$6\r\nCLIENT\r\n$2\r\nID\r\n";
 
 /// The longest that a write may take which nobody waits for.
 const FINAL_RELEASES_TIMEOUT: Duration = Duration::from_millis(10);
@@ -45,6 +47,21 @@ pub(super) struct Connection {
     evicts: Option<String>,
     /// Nothing was read yet, so that the TLS handshake may not be over.
     fresh: bool,
+}
+
+/// Which connection it is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Count {
+    /// By the server's count, if we may know: an id is never given to another one.
+    pub(super) by_server: Option<u64>,
+    /// By our own.
+    pub(super) via: Via,
+}
+
+impl Default for Count {
+    fn default() -> Self {
+        Self { by_server: None, via: Via { connection: 0, fenced: false } }
+    }
 }
 
 /// What came back for one command.
@@ -99,8 +116,8 @@ impl Connection {
     /// Appends the call, under that mark, to what will be written: with the script's source the first
     /// time, by its hash from then on.
     ///
-    /// Asking by the hash first and sending the source after NOSCRIPT would turn the order around: a
-    /// release whose script is unknown would run after the acquire of the next attempt.
+    /// Asking by the hash first and sending the source after NOSCRIPT would change the order. A release
+    /// whose script is unknown would run after the acquire of the next attempt.
     pub(super) fn encode(&mut self, request: &Request, mark: &str, buffer: &mut Vec<u8>) -> Form {
         let form = self.form(request.script());
         request.write_to(buffer, form, mark);
@@ -142,7 +159,7 @@ impl Connection {
     pub(super) fn write(&mut self, bytes: &[u8]) -> Result<(), Broken> {
         let until = clock::now().after(self.timeout);
         self.wire.write(bytes, until).map_err(|error| {
-            // Who does not like our certificate says so, and closes: the reason is still to be read.
+            // A server that refuses our certificate says so, and closes: the reason is still to be read.
             let closed = error.is_connection_dropped();
             let reason = if closed && self.fresh && self.address.is_tls() {
                 let failed = |unread| match unread {

@@ -139,7 +139,7 @@ impl Worker {
         // In the same write and, as a rule, in the same read: it costs the server a microsecond.
         buffer.extend_from_slice(TIME);
         let sent = clock::now();
-        // Before it is written: whoever sees what it has done finds it counted.
+        // Before it is written: a reader of the figures that sees its effect finds it counted.
         self.shared.writes.fetch_add(1, Ordering::Relaxed);
         self.shared.scripts.fetch_add(jobs.len() as u64, Ordering::Relaxed);
         connection.write(&buffer)?;

@@ -22,7 +22,7 @@ pub(super) fn not_redis(address: &Address) -> NodeFault {
 
 #[cfg(feature = "tls")]
 pub(super) fn tls_fault(error: &RedisError) -> Option<(Cause, String)> {
-    tls::fault(error)
+    tls::fault(cause_of(error)?)
 }
 
 #[cfg(not(feature = "tls"))]
@@ -87,7 +87,7 @@ fn socket_fault(address: &Address, error: &RedisError) -> Option<String> {
 }
 
 /// What the crate's error was made of.
-pub(super) fn cause_of(error: &RedisError) -> Option<&(dyn StdError + 'static)> {
+fn cause_of(error: &RedisError) -> Option<&(dyn StdError + 'static)> {
     let source = error.source()?;
     // What the crate holds is an Arc, which is an error itself.
     Some(match source.downcast_ref::<Arc<dyn StdError + Send + Sync>>() {

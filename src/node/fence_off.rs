@@ -6,29 +6,11 @@ use super::job::{Job, Release};
 use super::request::Value;
 use super::worker::Worker;
 use crate::clock;
-use crate::core::{Time, Via};
+use crate::core::Time;
 use crate::random::random;
 
-/// Asks a server which of its connections this is.
-pub(super) const CLIENT_ID: &[u8] = b"*2\r\n$6\r\nCLIENT\r\n$2\r\nID\r\n";
-
-/// Which connection it is.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Count {
-    /// By the server's count, if we may know: an id is never given to another one.
-    pub(super) by_server: Option<u64>,
-    /// By our own.
-    pub(super) via: Via,
-}
-
-impl Default for Count {
-    fn default() -> Self {
-        Self { by_server: None, via: Via { connection: 0, fenced: false } }
-    }
-}
-
 impl Connection {
-    /// The answer to [`CLIENT_ID`].
+    /// The answer to `CLIENT ID`.
     pub(super) fn read_client_id(&mut self, deadline: Time) -> Result<Option<u64>, Broken> {
         Ok(match self.read_any(deadline)? {
             Reply::Value(Value::Int(id)) => u64::try_from(id).ok(),

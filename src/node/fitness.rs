@@ -7,8 +7,8 @@ const OLDEST: (u32, u32) = (6, 2);
 
 /// Why a server with that INFO can never serve, and what to do.
 ///
-/// A lock is a script that nothing comes in between, on a server of which each run can be told from the one
-/// before: a server that does not have both would break locks without a word.
+/// Locks need scripts that run without interruption, and a server whose runs can be told apart. A server
+/// without both would break locks silently.
 pub(super) fn unfit(server: &str) -> Option<String> {
     let use_redis = format!("use Redis {}.{} or newer, or Valkey", OLDEST.0, OLDEST.1);
     if let Some(version) = field(server, "garnet_version") {

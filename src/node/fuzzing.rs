@@ -22,7 +22,7 @@ use super::{admit, answers};
 use crate::core::{LARGEST_NUMBER, Time, Vote};
 use crate::error::NodeFault;
 use crate::fuzzing::is_printable;
-use crate::kinds::reply;
+use crate::runtime::reply;
 
 #[cfg(unix)]
 mod conversation;
@@ -80,8 +80,8 @@ fn read_all(mut stream: Pieces<'_>) -> (Vec<String>, &'static str) {
     }
 }
 
-/// An answer without end is given up at the limit, whatever it is made of: the bytes behind the first one,
-/// which says how many of them come once only, and the rest for ever.
+/// An answer without end is given up at the limit, whatever it is made of. The first byte says how many of
+/// the bytes behind it come once only; the rest comes for ever.
 pub fn endless_answer(data: &[u8]) {
     let Some((once, bytes)) = data.split_first() else { return };
     let (begin, more) = bytes.split_at(bytes.len().min(usize::from(*once)));

@@ -128,7 +128,7 @@ impl Node {
     /// while the key can be there, which is until `until`, if that is known. It is repeated as
     /// `repetition` says, if something may follow it.
     ///
-    /// Whoever waits for the answer is told at once if the node is down.
+    /// The caller is told at once if the node is down.
     pub(crate) fn release(
         &self,
         request: &Arc<Request>,

@@ -25,7 +25,7 @@ impl Undelivered {
     }
 }
 
-/// Whoever asked a node something. Called on the worker threads (on the caller's own when the node
+/// The caller that asked a node something. Called on the worker threads (on the caller's own when the node
 /// is known to be down), so it must be quick and never block.
 pub(crate) trait Sink: Send + Sync {
     /// A copy is about to be written to the node, over that connection. `false`: it is not wanted any

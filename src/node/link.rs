@@ -98,9 +98,9 @@ impl Link {
         })
     }
 
-    /// Why the node has not answered for as long as `waited`. That is no fault of it if it was only as long
-    /// as the others took to settle the matter (not `late`); nor if it was as long as the caller had, and
-    /// that is less than a node has.
+    /// Why the node has not answered for as long as `waited`. That is no fault of the node if it was only
+    /// as long as the others took to settle the matter (not `late`). Nor is it if the caller had less time
+    /// than a node has.
     pub(super) fn silence(&self, waited: Duration, late: bool) -> Option<NodeFault> {
         // It is counted from a moment after the call's own beginning.
         let its_time = self.timeout.mul_f64(0.9);

@@ -1,8 +1,8 @@
 //! What waits for a node's worker.
 //!
-//! A queue of its own instead of a channel: the worker takes all that is there at once, and is woken
-//! after the lock that it needs for that is free. A channel's receiver is woken under a lock that it has
-//! to take first, which costs both sides a system call more for each request, and a change of threads.
+//! A queue of its own instead of a channel. The worker takes all jobs at once, and is woken after the lock
+//! that it needs for that is free. A channel's receiver is woken under a lock that it has to take first,
+//! which costs both sides a system call more for each request, and a change of threads.
 
 use std::collections::VecDeque;
 use std::time::Duration;

@@ -12,8 +12,9 @@ use crate::observe;
 /// The most releases that are kept for one node. What is beyond it goes by the keys' own TTL.
 const CAPACITY: usize = 65_536;
 
-/// The releases of one node that could not be delivered, in the order in which they came, each kept while
-/// its key can still be there; and those that are repeated, since something may still run behind them.
+/// The releases of one node that could not be delivered, in the order in which they came. Each is kept
+/// while its key can still be there. Releases that are repeated are here as well, since a late request may
+/// still run behind them.
 #[derive(Default)]
 pub(super) struct PendingReleases(Mutex<Pending>);
 

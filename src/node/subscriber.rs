@@ -29,7 +29,7 @@ pub(crate) struct Changes {
     pub(crate) unsubscribe: Vec<Vec<u8>>,
 }
 
-/// Whoever wants to hear what is published. Called on the subscribers' threads, so it must be quick and
+/// What hears the published messages. Called on the subscribers' threads, so it must be quick and
 /// never block.
 pub(crate) trait Listeners: Send + Sync {
     /// What has changed since this was asked last for that node; on a new connection (`anew`), all that

@@ -1,16 +1,15 @@
 //! TLS: what the certificates must be, and what went wrong with them.
 
+use std::error::Error as StdError;
 use std::io;
 use std::sync::Arc;
 
-use redis::RedisError;
 use rustls::client::Resumption;
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{AlertDescription, CertificateError, ClientConfig, ClientConnection, RootCertStore};
 
-use super::faults::cause_of;
 use crate::error::{Cause, Error};
 
 /// Certificates as they were given, in PEM.
@@ -129,8 +128,7 @@ fn install_provider() {
 
 /// What to say of a failure that has to do with TLS, if this is one, and whether it stays so until somebody
 /// changes a certificate.
-pub(super) fn fault(error: &RedisError) -> Option<(Cause, String)> {
-    let source = cause_of(error)?;
+pub(super) fn fault(source: &(dyn StdError + 'static)) -> Option<(Cause, String)> {
     let of_io = source.downcast_ref::<io::Error>().and_then(|error| error.get_ref());
     let error = match of_io {
         Some(inner) => inner.downcast_ref::<rustls::Error>(),

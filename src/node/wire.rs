@@ -1,6 +1,6 @@
 //! The stream of bytes to one server. No single call on it blocks for longer than its timeout.
 //!
-//! The `redis` crate's own connection reads without limits: a server that answers without end fills the
+//! The `redis` crate's own connection reads without limits. A server that answers without end fills the
 //! memory, and one that sends a byte now and then keeps its reader for ever. So the socket is our own;
 //! URLs, commands and the parser are the crate's.
 
@@ -53,7 +53,7 @@ impl Wire {
         Ok(Self { stream, reader: Reader::new(timeout) })
     }
 
-    /// To whoever has the other end of that socket.
+    /// To the owner of the other end of that socket.
     #[cfg(all(unix, any(test, fuzzing)))]
     pub(super) fn of_pair(socket: UnixStream, timeout: Duration) -> io::Result<Self> {
         socket.set_read_timeout(Some(timeout))?;

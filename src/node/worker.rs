@@ -27,8 +27,9 @@ const BATCH: usize = 256;
 const RECONNECT: Backoff =
     Backoff { min: Duration::from_millis(20), max: Duration::from_millis(1_000) };
 
-/// How far apart two tries to connect begin at least, however many attempts wait for one: below that, a host
-/// that accepts connections and closes them would see thousands a second, and ports run out.
+/// The shortest time between the beginnings of two tries to connect, however many attempts wait for one.
+/// Without it, a host that accepts connections and closes them would see thousands a second, until ports
+/// run out.
 const BETWEEN_TRIES: Duration = Duration::from_millis(5);
 
 /// How long a worker whose client has gone goes on for a release of which nobody knows how long it
@@ -104,7 +105,7 @@ impl Worker {
             };
             if let Some(pause) = clock::slice(tried_at.after(BETWEEN_TRIES)) {
                 clock::sleep(pause);
-                // Whoever has asked by now waits for the same try.
+                // Callers that have asked by now wait for the same try.
                 waiting.extend(self.turn_away(self.in_mailbox(), &fault));
             }
         }
@@ -254,9 +255,9 @@ impl Worker {
                 Found::Closed => return None,
             }
         }
-        // Whoever is about to ask does so first, and the caller who just asked gets to ask all nodes: twice
-        // as much goes into a write then, for a third less of everybody's processor time. Where
-        // nobody else wants to run it costs next to nothing.
+        // Other callers run first, and the one that just asked gets to ask all nodes. Twice as much goes
+        // into a write then, for a third less processor time in all. Where nobody else wants to run it
+        // costs next to nothing.
         clock::yield_now();
         self.mailbox.take(&mut jobs, BATCH);
         Some(jobs)
@@ -281,7 +282,7 @@ impl Worker {
     /// and keeps the releases.
     pub(super) fn give_up(&self, jobs: Vec<Job>, fault: NodeFault) -> NodeFault {
         self.set.lost(self.node);
-        // Before anybody is told, so that who asks again at once is not queued here once more.
+        // Before any caller is told, so that one that asks again at once is not queued here once more.
         self.shared.link.set_down(fault.clone());
         for job in jobs {
             self.undeliverable(job, Failure::Unknown, &fault);
@@ -314,7 +315,7 @@ impl Worker {
             }
         }
         connection.final_releases(&buffer);
-        // Only now, for who has been told may end the process.
+        // Only now: a caller that has been told may end the process.
         self.mailbox.put_back(self.turn_away(jobs, fault));
     }
 

@@ -1,5 +1,5 @@
 //! A thread of a client that takes locks, uses them and gives them back, as users do; a call runs
-//! the machine `core::Acquire`, as `src/call.rs` does.
+//! the machine `core::Acquire`, as `src/runtime/call.rs` does.
 
 mod call;
 mod driving;

@@ -1,4 +1,4 @@
-//! One owner id's claim to a lock, as `src/claim.rs` carries it.
+//! One owner id's claim to a lock, as `src/runtime/claim.rs` carries it.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -10,8 +10,10 @@ use super::worker::{Outgoing, Worker};
 use crate::core::admission::Grants;
 use crate::core::{Attempt, Cleanup, Confirmation, Extension, Terms, Time, proposal};
 use crate::ident::owner_text;
-use crate::kinds::{EXCLUSIVE, Fence, Raise, Repair, reply};
+use crate::kinds::EXCLUSIVE;
 use crate::node::Request;
+use crate::runtime::kind::{Fence, Raise, Repair};
+use crate::runtime::reply;
 
 /// Where a node keeps its mark.
 pub(super) const MARK: &[u8] = b"{quorlock}:mark";

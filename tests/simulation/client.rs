@@ -21,7 +21,7 @@ use super::worker::Worker;
 use crate::core::mark::Configuration;
 use crate::core::{Cleanup, LastNumbers, Repetition, Time, drift, worth_waiting};
 use crate::embedded::Reply;
-use crate::kinds::Raise;
+use crate::runtime::kind::Raise;
 
 /// What a client's threads wait for.
 #[derive(Clone, Copy, Debug)]

@@ -9,7 +9,7 @@ use super::fan_out::{Asker, value};
 use super::shared::Shared;
 use crate::core::{Failure, Fairness, Time, Via};
 use crate::embedded::Reply;
-use crate::kinds::reply;
+use crate::runtime::reply;
 
 /// By name; one that nobody else waits for is not in here.
 #[derive(Default)]

@@ -1,4 +1,4 @@
-//! A ballot on its way, as `src/round.rs` carries it, without threads.
+//! A ballot on its way, as `src/runtime/fan_out.rs` carries it, without threads.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -6,8 +6,8 @@ use std::fmt;
 use super::client::Note;
 use crate::core::{Ballot, Extension, Failure, OpenRound, Time, Via};
 use crate::embedded::Reply;
-use crate::kinds::reply::Unexpected;
 use crate::node::Value;
+use crate::runtime::reply::Unexpected;
 
 /// Whoever asked the nodes something.
 pub(super) trait Asker {

@@ -1,4 +1,4 @@
-//! A lock that is held, with what its renewal thread does, as `src/held.rs` and `src/renewal.rs`
+//! A lock that is held, with what its renewal thread does, as `src/runtime/held.rs` and `src/runtime/renewal.rs`
 //! carry it.
 
 use std::cell::{Cell, RefCell};
@@ -13,7 +13,7 @@ use crate::core::{
     Basis, Extension, Grant, Lease, LossReason, Next, QueueTicket, Quorum, Renewed, Rounds, Terms,
     Time, majority,
 };
-use crate::kinds::reply;
+use crate::runtime::reply;
 
 /// How long the answers are listened to that a verdict did not need: mostly, all are there by then.
 const HEAR_OUT: Duration = Duration::from_millis(4);

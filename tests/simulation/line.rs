@@ -1,4 +1,4 @@
-//! The line of one client for one name, as `src/queue.rs` carries it.
+//! The line of one client for one name, as `src/runtime/queue.rs` carries it.
 
 use std::rc::Rc;
 

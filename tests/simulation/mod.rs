@@ -4,7 +4,7 @@
 //! It contains no rule of the protocol: what it has of its own is a network, nodes' processes,
 //! clocks, users that take locks, and checkers that know what users may rely on. `worker.rs`,
 //! `fan_out.rs`, `claim.rs`, `held.rs`, `line.rs`, `fairness.rs`, `subscriptions.rs` and `caller.rs` carry
-//! requests and answers as the files of the same, or a like, name in `src/` do with threads.
+//! requests and answers as the files of the same, or a like, name in `src/runtime/` do with threads.
 //!
 //! A plan comes from a seed, or it is one of `scenarios/`: scripted, with other delays for each seed.
 //!

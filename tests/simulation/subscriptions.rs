@@ -1,6 +1,6 @@
-//! How a client's waiters hear of releases, as `src/wake.rs` and `src/node/subscriber.rs` do it: a
+//! How a client's waiters hear of releases, as `src/runtime/subscriptions.rs` and `src/node/subscriber.rs` do it: a
 //! connection a node, from the first waiter on, and a channel for each lock that is waited for. The rules
-//! are the shipped ones, in `quorum/wake.rs`.
+//! are the shipped ones, in `core/release_tracker.rs`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use crate::core::Mechanism;
-use crate::kinds::{EXCLUSIVE, Fence, Raise, Repair};
+use crate::kinds::EXCLUSIVE;
 use crate::node::evals;
+use crate::runtime::kind::{Fence, Raise, Repair};
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Switches {

@@ -1,21 +1,21 @@
 //! Which nodes' clocks can be relied on: one that is set forward lets locks end too early.
 //!
-//! Each answer of a node tells its time, which has to be where our own clock expects it
-//! ([`ClockTracker`]). A grant counts only if the node's clock *cannot* have been set forward by more than
-//! the set's clock tolerance, which every validity allows for. Doubt counts against the vote. Where a
-//! clock certainly was set, the node grants nothing to us until all nodes have been asked anew, since one
-//! reading cannot tell whose clock it was. Then its clock is compared with the others', by what their
-//! marks say of how far each of them is ahead of the set: so it is with a process that has just begun,
-//! too. Keys that ended early count as forgotten ones: the node goes into quarantine, for everybody.
+//! Each answer of a node tells its time, which has to be where our own clock expects it ([`ClockTracker`]).
+//! A grant counts only if the node's clock *cannot* have been set forward by more than the set's clock
+//! tolerance, which every validity allows for. Doubt counts against the vote. Where a clock certainly was
+//! set, the node grants nothing to us until all nodes have been asked anew, since one reading cannot tell
+//! whose clock it was. Then its clock is compared with the others', by what their marks say of how far each
+//! of them is ahead of the set. A process that has just begun does the same. Keys that ended early count as
+//! forgotten ones: the node goes into quarantine, for everybody.
 
 use std::time::Duration;
 
 use super::super::clock_tracker::{ClockTracker, Reading, Step};
 use super::super::clocks::Offset;
-use super::super::mark::Noted;
 use super::super::{Mechanism, Time, majority};
 use super::comparison::{Place, ROUNDING};
 use super::node::Knowledge;
+use super::node_clock::{ClockNews, ClockVerdict};
 use super::probe::{Forgot, Judgement};
 use super::{Admission, NodeState};
 
@@ -26,67 +26,6 @@ const PROBE_AGAIN: u32 = 10;
 /// Between these times, in any case.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
-
-/// What a reading of a node's clock says of the locks that the node has granted along with it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ClockVerdict {
-    /// They count.
-    Fits,
-    /// They do not: the clock may have been set by more than the tolerance, and one that was read
-    /// faster could tell.
-    Doubtful,
-    /// They do not: the clock was set, or has to be compared with the others first.
-    Moved,
-}
-
-/// What there is to tell about clocks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ClockNews {
-    /// A clock is not where it was expected. All nodes have to be probed.
-    Doubt,
-    /// It was this node's, which was set.
-    Set(usize, Step),
-    /// Most of the nodes' clocks went on by so much more than our own: this machine was suspended, and
-    /// all leases are over.
-    Suspended(Duration),
-}
-
-/// What is known of a node's clock.
-#[derive(Debug, Default)]
-pub(super) struct NodeClock {
-    /// Kept while the node cannot be reached: it may be set meanwhile.
-    pub(super) tracker: Option<ClockTracker>,
-    pub(super) reading: Option<Offset>,
-    /// The last reading did not fit for certain, so the tracker has not taken it in.
-    pub(super) doubtful: bool,
-    /// How far it is ahead of the set at least, as the node's mark says.
-    pub(super) noted: Option<Noted>,
-    /// The same of the last mark that there was, of an earlier run too: a node that forgets it, or restarts,
-    /// goes on with the same clock.
-    pub(super) last_noted_ms: Option<i64>,
-    /// It is where the mark says, and has gone on from there at our rate.
-    pub(super) steady: bool,
-    /// Since when it is in doubt: it is new to us, or was not tracked for a while, or took a step.
-    since: Time,
-    /// It was not where we expected it, and nobody knows yet whose clock that was.
-    pub(super) stepped: Option<Step>,
-    /// When it was last where we expected it, and what its mark said then.
-    fitted: Option<(Time, Noted)>,
-    /// When it was last found ahead of where it had to be, by us or by its mark.
-    ahead_at: Option<Time>,
-    /// It was told that it is not where its mark says.
-    told: bool,
-}
-
-impl NodeClock {
-    /// How far it is ahead of our own at `now`, at least and at most, in microseconds.
-    pub(super) fn bounds_us(&self, now: Time) -> Option<(i64, i64)> {
-        match (&self.tracker, self.doubtful) {
-            (Some(tracker), false) => Some(tracker.bounds_us(now)),
-            _ => Some(self.reading?.spread(now)),
-        }
-    }
-}
 
 impl Admission {
     /// The node's clock was read, with the answers to what was sent along with the question. Whether locks
@@ -169,8 +108,8 @@ impl Admission {
         reading.is_some_and(|reading| self.doubt.is_none_or(|doubt| reading.sent >= doubt))
     }
 
-    /// When a node has to be probed again at the latest, however often its clock is read meanwhile: only a
-    /// probe compares that with the mark, and has a mark that is too high lowered.
+    /// The latest time at which a node has to be probed again, however often its clock is read meanwhile.
+    /// Only a probe compares the clock with the mark, and lowers a mark that is too high.
     pub(super) fn probe_due(&self, node: usize) -> Time {
         let pause = (self.clock_tolerance * PROBE_AGAIN).clamp(SHORTEST_PAUSE, LONGEST_PAUSE);
         let Knowledge { seen, clock, .. } = &self.nodes[node];

@@ -1,7 +1,7 @@
 //! How far a node's clock is ahead of the set, compared with what its mark says.
 //!
-//! The set's time has no clock of its own: each node's clock, less what its mark says it is ahead, is one
-//! word about it, and the median of these words is taken.
+//! The set's time has no clock of its own. Each node's clock, less what its mark says it is ahead, is one
+//! estimate of it. The set's time is the median of these estimates.
 
 use std::time::Duration;
 
@@ -9,8 +9,8 @@ use super::super::clocks::{DRIFT, Offset, median, microseconds};
 use super::super::mark::Noted;
 use super::super::{LARGEST_NUMBER, Mechanism, Time, majority};
 use super::Admission;
-use super::clock::NodeClock;
 use super::node::Seen;
+use super::node_clock::NodeClock;
 use super::probe::Judgement;
 
 /// A clock that has moved away from its mark by this part of the tolerance is noted anew, and by no less
@@ -30,9 +30,8 @@ pub(super) enum Place {
     Behind(Duration),
 }
 
-/// What the time of the set is, compared with our own: between the lowest and the highest of the clocks
-/// that may be in the middle, with the nodes that were not heard. Each is known between two bounds, in
-/// microseconds.
+/// The set's time, compared with our own: between the lowest and the highest clock that may be the median.
+/// Nodes that were not heard may have any clock. Each is known between two bounds, in microseconds.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reference {
     lowest: (i64, i64),
@@ -69,10 +68,9 @@ fn is_time(ahead_us: i64, now: Time) -> bool {
 impl Admission {
     /// What the node's mark is to say of its clock now; `None` while that is in doubt.
     ///
-    /// A clock that has gained is noted little by little: by the time that a step of less than the
-    /// tolerance is in the mark, the locks have gone on by as much as they allow for drift, or are over. So
-    /// several such steps add up against the mark, whoever has begun between them. After a quarantine all
-    /// locks are over.
+    /// A clock that has gained is noted little by little. When a step of less than the tolerance is in the
+    /// mark, the locks of before have used up their allowance for drift, or are over. So several such steps
+    /// add up against the mark, also if clients began between them. After a quarantine all locks are over.
     pub(super) fn new_note(&self, node: usize, now: Time) -> Option<Noted> {
         let ahead_ms = self.ahead_ms(node, now)?;
         let at_ms = u64::try_from(self.time_us(now, false)? / 1_000).ok()?;
@@ -86,8 +84,8 @@ impl Admission {
         Some(Noted { ahead_ms: ahead_ms.min(highest), at_ms })
     }
 
-    /// By how much the node's mark may rise now: by what clocks drift in the time since it was noted, and by
-    /// no more at once than what is noted anew.
+    /// By how much the node's mark may rise now: by what clocks drift in the time since it was noted. It
+    /// rises by no more at once than what is noted anew.
     pub(super) fn allowed_rise(&self, node: usize, now: Time) -> Duration {
         if !Mechanism::MarksRiseSlowly.is_on() {
             return Duration::MAX;
@@ -102,8 +100,8 @@ impl Admission {
     /// The node's clock is where its mark says, nearly: from there on it is tracked. So what it had gained
     /// before it was read first counts along with what it gains from now on.
     ///
-    /// When a lock was granted that is still held, the clock may have been behind its mark by what is not
-    /// noted anew yet, and the mark may have risen by as much at once.
+    /// A lock that is still held may have been granted while the clock was behind its mark, by less than
+    /// what is noted anew. The mark may have risen by as much at once.
     pub(super) fn count_gains_from_mark(&mut self, node: usize, reference: Reference, now: Time) {
         let before = i64::try_from((self.noted_anew() * 2).as_micros()).unwrap_or(i64::MAX);
         let clock = &mut self.nodes[node].clock;
@@ -225,9 +223,9 @@ impl Admission {
         })
     }
 
-    /// How far the set is ahead of our own clock, by those nodes (`of`) whose clocks have been read since
-    /// the doubt, each by what is noted of it: the median of so many nodes in all, of which the others
-    /// may say anything. `None` if they are too few.
+    /// How far the set is ahead of our own clock. It is the median over all nodes. The nodes `of` count
+    /// with their clocks as read since the doubt, less what their marks say; the others may say anything.
+    /// `None` if they are too few.
     fn reference(
         &self,
         now: Time,

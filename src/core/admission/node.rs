@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use super::super::Time;
+use super::super::clocks::milliseconds;
 use super::super::mark::{Configuration, Mark, Noted, State};
-use super::clock::NodeClock;
-use super::probe::{Forgot, Judgement, Probe};
-use super::{Next, PROBE_AGAIN};
+use super::node_clock::NodeClock;
+use super::probe::{Forgot, Judgement, Next, PROBE_AGAIN, Probe};
 
 /// One node, as one client knows it.
 #[derive(Debug)]
@@ -54,7 +54,7 @@ impl Seen {
 
     /// What the node's own clock says now, about.
     pub(super) fn node_time_ms(&self, now: Time) -> u64 {
-        self.probe.clock.read_ms().saturating_add(super::milliseconds(now.since(self.at)))
+        self.probe.clock.read_ms().saturating_add(milliseconds(now.since(self.at)))
     }
 }
 

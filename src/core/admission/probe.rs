@@ -1,5 +1,8 @@
 //! One probe of a node, and what it says about whether the node may grant locks.
 
+use std::time::Duration;
+
+use super::super::Time;
 use super::super::clocks::Offset;
 use super::super::mark::{Configuration, Identity, Mark, State};
 
@@ -39,6 +42,29 @@ pub(crate) enum Forgot {
     Clock,
     /// The server was promoted: it has what had reached it as a replica, which need not be all.
     Promotion,
+}
+
+/// How long after a probe of a node that does not grant to probe it again.
+pub(super) const PROBE_AGAIN: Duration = Duration::from_secs(1);
+
+/// A change of a node's mark. The node makes it only if nothing of what it was decided on is other
+/// than it was then: the mark, the run id, the replication id, the role.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Change {
+    /// What is there; `None` for nothing.
+    pub(crate) replaces: Option<String>,
+    pub(crate) run_id: String,
+    pub(crate) repl_id: String,
+    pub(crate) new: String,
+}
+
+/// What to do about a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// Probe it now, and make this change with it, if there is one. Hand in the answer.
+    Ask(Option<Change>),
+    /// Ask again then, or when anything has been heard of any node.
+    Wait(Time),
 }
 
 /// What a probe means to clients of one configuration.
@@ -96,9 +122,6 @@ impl Judgement {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
-    use super::super::super::Time;
     use super::super::super::mark::Noted;
     use super::*;
 

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use super::super::clocks::milliseconds;
 use super::super::mark::State;
 use super::super::set_time::SetTime;
 use super::super::{Mechanism, Time};
 use super::node::Knowledge;
-use super::{Admission, Chance, milliseconds};
+use super::{Admission, Chance};
 
 /// How much the estimates of two clients may differ of the same set's time.
 const SLACK_MS: u64 = 1_000;
@@ -17,9 +18,9 @@ const JITTER: Duration = Duration::from_millis(50);
 impl Admission {
     /// The state to begin with, on a node that may have forgotten locks.
     ///
-    /// The end is set in a second step, when the node has confirmed that it has been refusing since:
-    /// with a change that is held up on its way, the time would be counted from before it was made,
-    /// and what the node forgets in between would not be waited for.
+    /// The end is set in a second step, when the node has confirmed that it refuses grants. If one change
+    /// did both and was held up on its way, the time would be counted from before that change. Locks that
+    /// the node forgets in between would not be waited for.
     pub(super) fn begun(&self, id: u64) -> State {
         if self.quarantine && Mechanism::Quarantine.is_on() {
             State::Quarantined { until_ms: None, id }

@@ -27,9 +27,9 @@ impl Attempt {
 
     /// What the first node has said so far.
     ///
-    /// A node that can be reached and grants nothing may have forgotten the key of somebody who fell back
-    /// to it, or may not be able to say that the key is there. The majority of the others knows nothing of
-    /// that holder.
+    /// A node that can be reached and grants nothing may have forgotten the key of a client that fell back
+    /// to it. Or it cannot say that the key is there. The majority of the others knows nothing of that
+    /// holder.
     pub(crate) fn first_word(&self) -> FirstWord {
         let word = match self.slots[0].answer {
             Answer::Open => return FirstWord::Open,

@@ -1,9 +1,9 @@
 //! When keys end.
 
-use super::{Command, State, command, is};
 use crate::embedded::keyspace::Bytes;
 use crate::embedded::number;
 use crate::embedded::reply::{Answer, Fault, Reply};
+use crate::embedded::state::{Command, State, command, is};
 
 pub(super) const COMMANDS: &[Command] = &[
     command("EXPIRE", -3, |state, words| expire(state, words, Unit::SECONDS, "expire")),

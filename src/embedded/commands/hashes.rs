@@ -1,9 +1,9 @@
 //! Hashes.
 
-use super::{Command, State, command, wrong_arity};
 use crate::embedded::keyspace::{Bytes, Hash};
 use crate::embedded::number;
 use crate::embedded::reply::{Answer, Fault, Reply};
+use crate::embedded::state::{Command, State, command, wrong_arity};
 
 pub(super) const COMMANDS: &[Command] = &[
     command("HSET", -4, set),

@@ -1,9 +1,10 @@
 //! Keys, whatever they hold.
 
-use super::{Command, State, command, is, pattern};
+use super::pattern;
 use crate::embedded::keyspace::Bytes;
 use crate::embedded::number;
 use crate::embedded::reply::{Answer, Fault, Reply};
+use crate::embedded::state::{Command, State, command, is};
 
 pub(super) const COMMANDS: &[Command] = &[
     command("DEL", -2, |state, words| {

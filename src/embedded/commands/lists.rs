@@ -2,10 +2,10 @@
 
 use std::ops::Range;
 
-use super::{Command, State, command};
 use crate::embedded::keyspace::{Bytes, List};
 use crate::embedded::number;
 use crate::embedded::reply::{Answer, Fault, Reply};
+use crate::embedded::state::{Command, State, command};
 
 pub(super) const COMMANDS: &[Command] = &[
     command("LPUSH", -3, |state, words| push(state, words, List::push_front)),

@@ -12,55 +12,9 @@ mod sets;
 mod sorted_sets;
 mod strings;
 
-use super::channels::Channels;
-use super::keyspace::{Bytes, Keyspace};
+use super::keyspace::Bytes;
 use super::reply::{Answer, Fault};
-
-/// What commands work on.
-#[derive(Debug, Default)]
-pub(super) struct State {
-    pub(super) keyspace: Keyspace,
-    pub(super) identity: Identity,
-    pub(super) channels: Channels,
-    /// The node is out of memory.
-    #[cfg(test)]
-    pub(super) full: bool,
-    /// The present script has written something, after which a server lets it go on.
-    #[cfg(test)]
-    pub(super) wrote: bool,
-}
-
-/// Which run of which node this is.
-#[derive(Debug, Default)]
-pub(super) struct Identity {
-    /// Forty hexadecimal digits, new at each start.
-    pub(super) run_id: String,
-    /// When it started, in seconds of its clock; `None` before the first command.
-    pub(super) started: Option<u64>,
-}
-
-impl Identity {
-    pub(super) fn new(run_id: &str) -> Self {
-        Self { run_id: run_id.to_owned(), started: None }
-    }
-}
-
-/// One command: what it is called, how many words it takes, and what it does.
-pub(super) struct Command {
-    name: &'static str,
-    /// With the name. Negative: at least so many.
-    words: i8,
-    /// Gets the words behind the name.
-    run: fn(&mut State, &[Bytes]) -> Answer,
-}
-
-const fn command(
-    name: &'static str,
-    words: i8,
-    run: fn(&mut State, &[Bytes]) -> Answer,
-) -> Command {
-    Command { name, words, run }
-}
+use super::state::{Command, State, wrong_arity};
 
 const FAMILIES: [&[Command]; 8] = [
     strings::COMMANDS,
@@ -72,13 +26,6 @@ const FAMILIES: [&[Command]; 8] = [
     lists::COMMANDS,
     server::COMMANDS,
 ];
-
-impl Command {
-    fn takes(&self, words: usize) -> bool {
-        let wanted = usize::from(self.words.unsigned_abs());
-        if self.words < 0 { words >= wanted } else { words == wanted }
-    }
-}
 
 fn find(name: &[u8]) -> Option<&'static Command> {
     let mut commands = FAMILIES.into_iter().flatten();
@@ -130,13 +77,4 @@ impl State {
 fn unknown(name: &[u8]) -> Fault {
     let name: String = String::from_utf8_lossy(name).chars().take(128).collect();
     Fault::new(format!("ERR unknown command '{name}': embedded nodes know what locks need"))
-}
-
-pub(super) fn wrong_arity(name: &str) -> Fault {
-    let name = name.to_ascii_lowercase();
-    Fault::new(format!("ERR wrong number of arguments for '{name}' command"))
-}
-
-fn is(word: &[u8], name: &str) -> bool {
-    word.eq_ignore_ascii_case(name.as_bytes())
 }

@@ -1,8 +1,8 @@
 //! What concerns the node itself.
 
-use super::{Command, State, command, is};
 use crate::embedded::keyspace::Bytes;
 use crate::embedded::reply::{Answer, Fault, Reply};
+use crate::embedded::state::{Command, State, command, is, wrong_arity};
 
 /// The version whose behaviour the commands have.
 const VERSION: &str = "7.0.15";
@@ -24,7 +24,7 @@ fn ping(_: &mut State, words: &[Bytes]) -> Answer {
     match words {
         [] => Ok(Reply::Status("PONG".to_owned())),
         [text] => Ok(Reply::bulk(text)),
-        _ => Err(super::wrong_arity("ping")),
+        _ => Err(wrong_arity("ping")),
     }
 }
 

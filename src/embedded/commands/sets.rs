@@ -1,8 +1,8 @@
 //! Sets. Their members come in the order of their bytes.
 
-use super::{Command, State, command};
 use crate::embedded::keyspace::{Bytes, Set};
 use crate::embedded::reply::{Fault, Reply};
+use crate::embedded::state::{Command, State, command};
 
 pub(super) const COMMANDS: &[Command] = &[
     command("SADD", -3, |state, words| {

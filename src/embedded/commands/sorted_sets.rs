@@ -1,9 +1,10 @@
 //! Sorted sets, in the order of their scores, and of their bytes where those are equal.
 
-use super::{Command, State, command, is, lists};
+use super::lists;
 use crate::embedded::keyspace::{Bytes, SortedSet};
 use crate::embedded::number;
 use crate::embedded::reply::{Answer, Fault, Reply};
+use crate::embedded::state::{Command, State, command, is};
 
 pub(super) const COMMANDS: &[Command] = &[
     command("ZADD", -4, add),

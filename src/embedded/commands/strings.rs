@@ -1,9 +1,10 @@
 //! Strings, and the numbers in them.
 
-use super::{Command, State, command, expiry, is};
+use super::expiry;
 use crate::embedded::keyspace::{Bytes, Value};
 use crate::embedded::number;
 use crate::embedded::reply::{Answer, Fault, Reply};
+use crate::embedded::state::{Command, State, command, is};
 
 pub(super) const COMMANDS: &[Command] = &[
     command("SET", -3, set),

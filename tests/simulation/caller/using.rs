@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{Caller, Doing};
 use crate::core::{Basis, Release, Time};
-use crate::kinds::reply;
+use crate::runtime::reply;
 use crate::simulation::client::{Client, Cx, Phase};
 use crate::simulation::fairness::ContentionSink;
 use crate::simulation::fan_out::{Asker, FanOut};

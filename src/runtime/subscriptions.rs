@@ -11,9 +11,9 @@ use parking_lot::Mutex;
 use crate::clock;
 use crate::core::{ReleaseTracker, Time};
 use crate::error::NodeFault;
-use crate::fan_out::{Interrupts, Woken};
 use crate::node::{Changes, Listeners, Node};
 use crate::observe;
+use crate::runtime::fan_out::{Interrupts, Woken};
 
 /// How long a channel is listened to after its last waiter has left, lest locks that are waited for
 /// again and again cost a subscription each time. Not for long: whoever gives the lock back believes

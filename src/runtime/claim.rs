@@ -4,17 +4,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock;
-use crate::coordinator::Coordinator;
 use crate::core::{
     Attempt, Basis, Cleanup, ConfirmVote, Confirmation, Extension, FencingToken, Release,
     ReleaseResult, Repetition, Terms, Time, Vote, Whom, drift,
 };
 use crate::error::{Error, ErrorKind, NodeFault};
-use crate::fan_out::{FanOut, Interrupts, Woken};
 use crate::ident::{Name, owner_text};
-use crate::kinds::{Fence, Kind, Raise, Repair, reply};
 use crate::manual::Section;
 use crate::node::{Ask, Node, Request, Sink};
+use crate::runtime::client_state::ClientState;
+use crate::runtime::fan_out::{FanOut, Interrupts, Woken};
+use crate::runtime::kind::{Fence, Kind, Raise, Repair};
+use crate::runtime::reply;
 
 /// Why the answer of a node to a release does not count.
 const UNCERTAIN: &str = "it has answered, but a request that was sent before, over a connection that \
@@ -58,7 +59,7 @@ impl Asked {
 /// whatever reason, a panic included, sends the releases that are due; that never waits on the
 /// network.
 pub(crate) struct Claim {
-    coordinator: Arc<Coordinator>,
+    state: Arc<ClientState>,
     wanted: Wanted,
     owner: String,
     started: Time,
@@ -74,7 +75,7 @@ pub(crate) struct Claim {
 impl Claim {
     /// A claim whose attempt is about to be made: nothing has been sent yet.
     pub(crate) fn new(
-        coordinator: &Arc<Coordinator>,
+        state: &Arc<ClientState>,
         wanted: &Wanted,
         owner: u128,
         started: Time,
@@ -82,9 +83,9 @@ impl Claim {
         answer_by: Time,
     ) -> Self {
         let Terms { ttl, allowance, .. } = wanted.terms;
-        let attempt = Attempt::new(coordinator.nodes().len(), started, answer_by, ttl, allowance);
+        let attempt = Attempt::new(state.nodes().len(), started, answer_by, ttl, allowance);
         Self {
-            coordinator: coordinator.clone(),
+            state: state.clone(),
             wanted: wanted.clone(),
             owner: owner_text(owner),
             started,
@@ -94,7 +95,7 @@ impl Claim {
                     attempt,
                     reply::acquire,
                     |vote| matches!(vote, Vote::Granted(_)),
-                    coordinator.names(),
+                    state.names(),
                 ),
                 confirmation: None,
             },
@@ -114,8 +115,8 @@ impl Claim {
         FencingToken::new(self.number, sequence)
     }
 
-    pub(crate) fn coordinator(&self) -> &Arc<Coordinator> {
-        &self.coordinator
+    pub(crate) fn state(&self) -> &Arc<ClientState> {
+        &self.state
     }
 
     pub(crate) fn name(&self) -> &Name {
@@ -164,9 +165,9 @@ impl Claim {
     /// The request for the lock, with a new proposal for its number.
     fn acquire_request(&self) -> Request {
         let Wanted { kind, name, terms } = &self.wanted;
-        let set = self.coordinator.set();
-        let fencing = self.coordinator.settings().fencing;
-        let proposal = fencing.then(|| self.coordinator.numbers().propose(name, set));
+        let set = self.state.set();
+        let fencing = self.state.settings().fencing;
+        let proposal = fencing.then(|| self.state.numbers().propose(name, set));
         if let Some(proposal) = proposal {
             self.round().with(|attempt| attempt.proposes(proposal));
         }
@@ -182,7 +183,7 @@ impl Claim {
             Confirmation::new(nodes.len(), answer_by),
             reply::confirm,
             |vote| *vote == ConfirmVote::Confirmed,
-            self.coordinator.names(),
+            self.state.names(),
         );
         let confirm = kind.confirm(name.key(), &self.owner, number);
         round.ask(nodes, &Ask::Holding(Arc::new(confirm)));
@@ -240,8 +241,8 @@ impl Claim {
         let number = self.number;
         Repair {
             until_ms: until.map_or(0, |until| node.clock_ms(until)),
-            mark_key: self.coordinator.set().mark_key(),
-            quarantine: self.coordinator.settings().restart_quarantine,
+            mark_key: self.state.set().mark_key(),
+            quarantine: self.state.settings().restart_quarantine,
             fence: (number > 0).then(|| Fence { number, up_to: up_to.max(number) }),
         }
     }
@@ -271,7 +272,7 @@ impl Claim {
         let round = FanOut::new(
             Release::new(nodes.len(), &cleanups, basis),
             reply::release,
-            self.coordinator.names(),
+            self.state.names(),
         );
         round.expect(0..nodes.len());
         let request = self.release_request(None);
@@ -286,7 +287,7 @@ impl Claim {
         if no_wait {
             return Ok(ReleaseResult::Unconfirmed);
         }
-        let answer_by = clock::now().after(self.coordinator.settings().node_timeout);
+        let answer_by = clock::now().after(self.state.settings().node_timeout);
         round.wait_uninterrupted(answer_by);
         match round.with(|release| release.result()) {
             ReleaseResult::Unconfirmed => {
@@ -298,7 +299,7 @@ impl Claim {
                 let mut faults = round.faults(nodes, answer_by);
                 for node in round.with(|release| release.uncertain()) {
                     let what = format!("{UNCERTAIN} (see {})", Section::AccessLists);
-                    faults.push(NodeFault::new(&self.coordinator.names()[node], what));
+                    faults.push(NodeFault::new(&self.state.names()[node], what));
                 }
                 Err(Error::new(ErrorKind::NoQuorum, message).with_faults(faults))
             }
@@ -307,7 +308,7 @@ impl Claim {
     }
 
     fn nodes(&self) -> &[Node] {
-        self.coordinator.nodes()
+        self.state.nodes()
     }
 
     /// Nothing more is sent for the attempt from here on.

@@ -3,23 +3,9 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use crate::core::FencingToken;
 use crate::error::Error;
-use crate::held::Held;
-use crate::loss::LossNotice;
-
-/// What a lock keeps of its present holder, and nobody else gets.
-pub(crate) struct HoldState {
-    pub(crate) notice: LossNotice,
-    /// `None` without fencing.
-    pub(crate) token: Option<FencingToken>,
-}
-
-impl HoldState {
-    pub(crate) fn new(token: Option<FencingToken>) -> Arc<Self> {
-        Arc::new(Self { notice: LossNotice::new(), token })
-    }
-}
+use crate::runtime::held::Held;
+use crate::runtime::hold_state::HoldState;
 
 /// The right of one holder to a lock that is held. Dropping it gives the lock back, to the next local
 /// waiter or to the nodes, and never waits on the network.
@@ -55,7 +41,7 @@ impl Deref for Hold {
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        if !self.held.claim().coordinator().process.is_this() {
+        if !self.held.claim().state().process.is_this() {
             // The parent holds it. What it owns is never dropped here: that would come back to locks.
             std::mem::forget((self.held.clone(), self.hold_state.clone()));
             return;

@@ -3,17 +3,17 @@
 use std::time::Duration;
 
 use crate::clock;
-use crate::coordinator::Coordinator;
 use crate::core::majority;
 use crate::error::{Error, ErrorKind, NodeFault};
+use crate::runtime::client_state::ClientState;
 
-/// How long after the first looks the rest may take at least, on a busy machine.
+/// How long after the first probes the rest may take at least, on a busy machine.
 const SHORTEST: Duration = Duration::from_secs(2);
 
 /// Ends the quarantine of all nodes that can be reached, and waits until they grant locks.
-pub(crate) fn admit(coordinator: &Coordinator) -> Result<(), Error> {
-    let (nodes, set) = (coordinator.nodes(), coordinator.set());
-    let timeout = coordinator.settings().node_timeout;
+pub(crate) fn admit(client: &ClientState) -> Result<(), Error> {
+    let (nodes, set) = (client.nodes(), client.set());
+    let timeout = client.settings().node_timeout;
     let until = clock::now().after(timeout.saturating_mul(4).max(SHORTEST));
     // Once each: what a node forgets after that is not what the operator has spoken of.
     let admitted: Vec<_> = nodes.iter().map(|_| std::cell::Cell::new(false)).collect();

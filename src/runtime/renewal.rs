@@ -4,139 +4,34 @@
 //! starts when the first renewal is due. One thread a client sleeps until the first entry of the
 //! table is due. It also watches over locks that are not renewed.
 
-use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, select};
-use parking_lot::Mutex;
+use crossbeam_channel::{Receiver, RecvTimeoutError, select};
 
 use crate::clock;
-use crate::core::{Next, Time};
-use crate::held::Held;
-use crate::loss::Callbacks;
+use crate::core::Next;
 use crate::observe;
+use crate::runtime::held::Held;
+use crate::runtime::loss::Callbacks;
+use crate::runtime::timetable::{Entry, Timetable};
 
-/// When which held lock is to be looked at.
-pub(crate) struct Timetable {
-    entries: Mutex<Entries>,
-    /// Wakes the thread when something is due before it would wake up by itself; ends it.
-    wake: Sender<()>,
-}
-
-struct Entries {
-    due: BTreeMap<Entry, Weak<Held>>,
-    /// Those that are renewed by a thread of their own.
-    threads: HashMap<u64, Weak<Held>>,
-    last: u64,
-    asleep_until: Time,
-    /// Callbacks about losses for which there was no thread.
-    callbacks: Vec<Callbacks>,
-}
-
-/// Due time and sequence number.
-pub(crate) type Entry = (Time, u64);
-
-impl Timetable {
-    /// Starts the thread; `suspended` has a message for it when all leases are over at once.
-    pub(crate) fn start(suspended: Receiver<()>) -> io::Result<Arc<Self>> {
-        let (wake, woken) = bounded(1);
-        let entries = Entries {
-            due: BTreeMap::new(),
-            threads: HashMap::new(),
-            last: 0,
-            asleep_until: clock::now(),
-            callbacks: Vec::new(),
-        };
-        let timetable = Arc::new(Self { entries: Mutex::new(entries), wake });
-        let weak = Arc::downgrade(&timetable);
-        clock::spawn("quorlock-timer".to_owned(), move || run(&weak, &woken, &suspended))?;
-        Ok(timetable)
-    }
-
-    /// Has `held` looked at, at `due`.
-    pub(crate) fn enter(&self, held: &Arc<Held>, due: Time) -> Entry {
-        let mut entries = self.entries.lock();
-        entries.last += 1;
-        let entry = (due, entries.last);
-        entries.due.insert(entry, Arc::downgrade(held));
-        let wake = due < entries.asleep_until;
-        if wake {
-            entries.asleep_until = due;
-        }
-        drop(entries);
-        if wake {
-            // Full: it is about to look anyway.
-            let _ = self.wake.try_send(());
-        }
-        entry
-    }
-
-    pub(crate) fn strike(&self, entry: Entry) {
-        self.entries.lock().due.remove(&entry);
-    }
-
-    /// Has them called by the thread of the timetable: whoever has seen the loss must not be held up.
-    pub(crate) fn leave(&self, callbacks: Callbacks) {
-        self.entries.lock().callbacks.push(callbacks);
-        // Full: it is about to look anyway.
-        let _ = self.wake.try_send(());
-    }
-
-    fn left(&self) -> Vec<Callbacks> {
-        std::mem::take(&mut self.entries.lock().callbacks)
-    }
-
-    /// Hands `held` over to a thread of its own.
-    fn has_thread(&self, held: &Weak<Held>) -> u64 {
-        let mut entries = self.entries.lock();
-        entries.last += 1;
-        let thread = entries.last;
-        entries.threads.insert(thread, held.clone());
-        thread
-    }
-
-    fn thread_ends(&self, thread: u64) {
-        self.entries.lock().threads.remove(&thread);
-    }
-
-    /// Has everything looked at now: takes out what waits, and wakes the threads.
-    fn all(&self) -> Vec<(Entry, Weak<Held>)> {
-        let mut entries = self.entries.lock();
-        let threads: Vec<_> = entries.threads.values().cloned().collect();
-        let due = std::mem::take(&mut entries.due).into_iter().collect();
-        drop(entries);
-        threads.iter().filter_map(Weak::upgrade).for_each(|held| held.poke());
-        due
-    }
-
-    /// Takes out what is due, and says until when to sleep after that.
-    fn due(&self, now: Time) -> (Vec<(Entry, Weak<Held>)>, Time) {
-        /// Without any entry. New ones wake the thread if they are due before.
-        const FAR: std::time::Duration = std::time::Duration::from_secs(3_600);
-        let mut entries = self.entries.lock();
-        let mut due = Vec::new();
-        while let Some(first) = entries.due.first_entry() {
-            if now < first.key().0 {
-                break;
-            }
-            due.push(first.remove_entry());
-        }
-        let next = entries.due.first_key_value().map_or(now.after(FAR), |((at, _), _)| *at);
-        entries.asleep_until = next;
-        drop(entries);
-        (due, next)
-    }
+/// Starts the thread of a timetable. `suspended` has a message for it when all leases are over at once.
+pub(crate) fn start(suspended: Receiver<()>) -> io::Result<Arc<Timetable<Held>>> {
+    let (timetable, woken) = Timetable::new();
+    let weak = Arc::downgrade(&timetable);
+    clock::spawn("quorlock-timer".to_owned(), move || run(&weak, &woken, &suspended))?;
+    Ok(timetable)
 }
 
 /// The life of the thread; ends with the timetable.
-fn run(timetable: &Weak<Timetable>, woken: &Receiver<()>, suspended: &Receiver<()>) {
+fn run(timetable: &Weak<Timetable<Held>>, woken: &Receiver<()>, suspended: &Receiver<()>) {
     loop {
         let Some(table) = timetable.upgrade() else { return };
         let ((due, until), left) = (table.due(clock::now()), table.left());
         drop(table);
-        look(due);
+        check(due);
         left.into_iter().for_each(Callbacks::call);
         while let Some(slice) = clock::slice(until) {
             select! {
@@ -147,7 +42,9 @@ fn run(timetable: &Weak<Timetable>, woken: &Receiver<()>, suspended: &Receiver<(
                 recv(suspended) -> message => {
                     // With the last of the nodes its sender goes, and so does the timetable.
                     if let (Ok(()), Some(table)) = (message, timetable.upgrade()) {
-                        look(table.all());
+                        let (due, threads) = table.all();
+                        threads.iter().filter_map(Weak::upgrade).for_each(|held| held.poke());
+                        check(due);
                     }
                     break;
                 }
@@ -163,7 +60,7 @@ fn run(timetable: &Weak<Timetable>, woken: &Receiver<()>, suspended: &Receiver<(
 /// The losses come first, and of those the messages: a holder that still works is the one thing that
 /// cannot wait. What is left on the nodes can, and with a thousand locks lost at once it takes as long
 /// as all the messages.
-fn look(due: Vec<(Entry, Weak<Held>)>) {
+fn check(due: Vec<(Entry, Weak<Held>)>) {
     let (mut lost, mut others) = (Vec::new(), Vec::new());
     for (entry, held) in due {
         let Some(held) = held.upgrade().filter(|held| held.taken_out(entry)) else { continue };
@@ -200,7 +97,7 @@ fn renew_or_wait(held: &Arc<Held>) {
         return;
     }
     let (weak, poked) = (Arc::downgrade(held), held.poked());
-    let timetable = held.claim().coordinator().timetable();
+    let timetable = held.timetable();
     let (table, thread) = (Arc::downgrade(timetable), timetable.has_thread(&weak));
     let run = move || {
         keep_alive(&weak, &poked);

@@ -6,16 +6,18 @@ use std::sync::{Arc, Weak};
 use crossbeam_channel::{Receiver, Sender, bounded, never};
 use parking_lot::Mutex;
 
-use crate::claim::{Claim, Wanted};
 use crate::clock;
 use crate::core::{
     self, Conclusion, Grant, LocalQueue, Looked, Patience, QueueTicket, Time, Turn, Wake,
 };
-use crate::fan_out::{Interrupts, Woken};
-use crate::held::Held;
-use crate::hold::{Hold, HoldState};
 use crate::ident::Name;
 use crate::process::{ThreadNumber, this_thread};
+use crate::runtime::claim::{Claim, Wanted};
+use crate::runtime::fan_out::{Interrupts, Woken};
+use crate::runtime::held::{Held, LocalWaiters};
+use crate::runtime::hold::Hold;
+use crate::runtime::hold_state::HoldState;
+use crate::runtime::timetable::Timetable;
 use fairness::{FairnessByName, FairnessEntry};
 use self_wait::SelfWait;
 
@@ -64,7 +66,8 @@ struct Slot {
 
 /// Which line a lease belongs to, and its number there.
 #[derive(Clone)]
-pub(crate) struct LeaseId {
+struct LeaseId {
+    queues: Arc<Queues>,
     key: Arc<Key>,
     lease: QueueTicket,
 }
@@ -99,7 +102,7 @@ impl Queues {
 
     /// A caller comes, who wants to wait in line for the lock, unless it wants to be `alone`.
     pub(crate) fn enter<'a>(
-        &'a self,
+        self: &'a Arc<Self>,
         wanted: &'a Wanted,
         patience: Patience,
         alone: bool,
@@ -119,7 +122,7 @@ impl Queues {
         let slot = Slot { wake: None, handed: None };
         line.queue.enter(lease, wanted.terms, patience == Patience::Once, slot);
         drop(lines);
-        let lease_id = LeaseId { key, lease };
+        let lease_id = LeaseId { queues: self.clone(), key, lease };
         Place {
             queues: self,
             name: &wanted.name,
@@ -129,40 +132,6 @@ impl Queues {
             last_owner: None,
             self_wait: SelfWait::default(),
         }
-    }
-
-    /// The holder gives `held` back: whether the lock was handed to the next in line.
-    pub(crate) fn hand_over(&self, held: &Arc<Held>, hold_state: &Arc<HoldState>) -> bool {
-        let LeaseId { key, lease } = held.lease_id();
-        let handed_over = self.change(key, |Line { queue, taken_by, .. }, entry| {
-            let now = clock::now();
-            let others = entry.is_some_and(|entry| entry.fairness.others_wait(now));
-            let passed =
-                held.pass_on(hold_state, |state| queue.hand_over(*lease, state, others, now));
-            let Some((ticket, hold)) = passed else { return (None, Wake::Nobody) };
-            *taken_by = None;
-            let (mut hold, wake) = (Some(hold), Wake::One(ticket));
-            if let Some(slot) = queue.with(ticket) {
-                slot.handed = hold.take();
-            }
-            (Some(hold), wake)
-        });
-        handed_over.flatten().is_some()
-    }
-
-    /// The lease of that spot, which was that `owner`'s, has been given back to the nodes, or was `lost`.
-    pub(crate) fn gone(&self, LeaseId { key, lease }: &LeaseId, owner: &str, lost: bool) {
-        let now = clock::now();
-        self.change(key, |line, entry| {
-            let others = entry.is_some_and(|FairnessEntry { fairness, last_owner }| {
-                if !lost {
-                    fairness.given_back(now);
-                    *last_owner = Some(owner.into());
-                }
-                fairness.others_wait(now)
-            });
-            ((), line.queue.gone(*lease, lost, others, now))
-        });
     }
 
     /// Changes a line, wakes who has to look again for it, and forgets the line if nobody is left.
@@ -191,6 +160,46 @@ impl Queues {
     #[cfg(all(test, feature = "embedded"))]
     fn len(&self) -> usize {
         self.lines.lock().by_name.len()
+    }
+}
+
+impl LocalWaiters for LeaseId {
+    fn hand_over(&self, held: &Arc<Held>, hold_state: &Arc<HoldState>) -> bool {
+        let Self { queues, key, lease } = self;
+        let handed_over = queues.change(key, |Line { queue, taken_by, .. }, entry| {
+            let now = clock::now();
+            let others = entry.is_some_and(|entry| entry.fairness.others_wait(now));
+            let passed =
+                held.pass_on(hold_state, |state| queue.hand_over(*lease, state, others, now));
+            let Some((ticket, next)) = passed else { return (None, Wake::Nobody) };
+            *taken_by = None;
+            let hold = Hold::new(held.clone(), next);
+            let (mut hold, wake) = (Some(hold), Wake::One(ticket));
+            if let Some(slot) = queue.with(ticket) {
+                slot.handed = hold.take();
+            }
+            (Some(hold), wake)
+        });
+        handed_over.flatten().is_some()
+    }
+
+    fn gone(&self, owner: &str, lost: bool) {
+        let Self { queues, key, lease } = self;
+        let now = clock::now();
+        queues.change(key, |line, entry| {
+            let others = entry.is_some_and(|FairnessEntry { fairness, last_owner }| {
+                if !lost {
+                    fairness.given_back(now);
+                    *last_owner = Some(owner.into());
+                }
+                fairness.others_wait(now)
+            });
+            ((), line.queue.gone(*lease, lost, others, now))
+        });
+    }
+
+    fn heard(&self, others: u32) {
+        self.queues.heard(&self.key.name, others);
     }
 }
 
@@ -279,8 +288,10 @@ impl Place<'_> {
     }
 
     /// The nodes have granted the lock.
-    pub(crate) fn won(&self, claim: Claim, grant: Grant) -> Hold {
-        let hold = Held::granted(claim, grant, self.lease_id.clone());
+    pub(crate) fn won(&self, claim: Claim, grant: Grant, timetable: &Arc<Timetable<Held>>) -> Hold {
+        let local_waiters = Arc::new(self.lease_id.clone());
+        let (held, hold_state) = Held::granted(claim, grant, local_waiters, timetable);
+        let hold = Hold::new(held, hold_state);
         if grant.refused_before {
             self.queues.heard(&self.lease_id.key.name, 0);
         }

@@ -9,8 +9,8 @@ use parking_lot::{Condvar, Mutex};
 use crate::clock;
 use crate::core::{Ballot, Failure, Time, Via};
 use crate::error::NodeFault;
-use crate::kinds::reply::Unexpected;
 use crate::node::{Answer, Ask, Node, Sink, Undelivered, Value};
+use crate::runtime::reply::Unexpected;
 
 /// How long after its start a round without a quorum is reported at the earliest, if not all nodes
 /// were heard: a connection that is refused is refused within this.

@@ -5,21 +5,21 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, never};
 
-use crate::claim::{Asked, Claim, Wanted};
 use crate::clock;
-use crate::coordinator::Coordinator;
 use crate::core::{
     Acquire, Action, Attempt, Basis, Failed, Looked, Patience, Policy, QuorumHealth,
     ReleaseTracker, SharedAttempt, Stop, Surroundings, Time, WaitsFor, asking_order, worth_waiting,
 };
 use crate::error::{Error, NodeFault};
-use crate::fan_out::{FanOut, Interrupts, Woken};
-use crate::hold::Hold;
 use crate::ident;
 use crate::observe;
-use crate::queue::Place;
 use crate::random::random;
-use crate::subscriptions::Waiter;
+use crate::runtime::claim::{Asked, Claim, Wanted};
+use crate::runtime::coordinator::Coordinator;
+use crate::runtime::fan_out::{FanOut, Interrupts, Woken};
+use crate::runtime::hold::Hold;
+use crate::runtime::queue::Place;
+use crate::runtime::subscriptions::Waiter;
 
 /// How long to wait before the machine looks again at what nobody tells of.
 const LOOK_AGAIN: Duration = Duration::from_micros(200);
@@ -34,7 +34,7 @@ struct Call<'a> {
     handed_over: Option<Hold>,
     /// The requests of the attempt that was given back last.
     last: Option<Asked>,
-    /// How often our clock had stood still when the attempt started.
+    /// How often this machine had been suspended when the attempt started.
     suspensions: u64,
     /// Left after what was tried has been given back.
     place: Place<'a>,
@@ -83,7 +83,7 @@ pub(crate) fn acquire(
                     if grant.basis == Basis::FirstNode {
                         observe::fell_back(&wanted.name, &coordinator.names()[0]);
                     }
-                    return Ok(Some(call.place.won(claim, grant)));
+                    return Ok(Some(call.place.won(claim, grant, coordinator.timetable())));
                 }
                 Action::HandedOver => return Ok(call.handed_over.take()),
                 Action::Refuse(outcome) => {
@@ -121,8 +121,14 @@ impl Call<'_> {
             }
             Action::GaveWay { heard } => self.place.gave_way(heard),
             Action::Begin { owner, started, answer_by } => {
-                let claim =
-                    Claim::new(coordinator, wanted, owner, started, self.suspensions, answer_by);
+                let claim = Claim::new(
+                    coordinator.state(),
+                    wanted,
+                    owner,
+                    started,
+                    self.suspensions,
+                    answer_by,
+                );
                 machine.handle_begun(claim, self);
             }
             Action::Ask(whom) => {

@@ -3,20 +3,20 @@
 use std::sync::Arc;
 
 use crate::core::Via;
-use crate::ident::release_channel;
-use crate::kinds::reply;
 use crate::node::{Answer, Sink, Value};
-use crate::queue::Queues;
-use crate::subscriptions::Subscriptions;
+use crate::runtime::reply;
+use crate::runtime::subscriptions::Subscriptions;
 
 /// Passes the answers to a release on to whoever waits for them, if anybody does.
 ///
-/// It does not own the coordinator: releases are kept for nodes that are down, and that must keep
+/// It does not own the client: releases are kept for nodes that are down, and that must keep
 /// nothing else alive.
 pub(crate) struct ContentionSink {
-    pub(crate) queues: Arc<Queues>,
+    /// Called with how many others wait for the lock in other processes.
+    pub(crate) heard: Box<dyn Fn(u32) + Send + Sync>,
     pub(crate) subscriptions: Arc<Subscriptions>,
-    pub(crate) key: Box<[u8]>,
+    /// On which the nodes tell of the lock's releases.
+    pub(crate) channel: Vec<u8>,
     pub(crate) inner: Option<Arc<dyn Sink>>,
 }
 
@@ -38,10 +38,10 @@ impl Sink for ContentionSink {
     fn answer(&self, node: usize, answer: Answer) {
         let told = answer.as_ref().map_or(0, reply::told);
         if told > 0 {
-            let (ours, waiters) = self.subscriptions.listens(node, &release_channel(&self.key));
+            let (ours, waiters) = self.subscriptions.listens(node, &self.channel);
             let others = told.saturating_sub(ours.into()) + waiters;
             if others > 0 {
-                self.queues.heard(&self.key, u32::try_from(others).unwrap_or(u32::MAX));
+                (self.heard)(u32::try_from(others).unwrap_or(u32::MAX));
             }
         }
         if let Some(inner) = &self.inner {

@@ -3,7 +3,6 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::{Fallback, Renewal};
 use crate::core::{Allowance, Backoff, Configuration, exact};
 use crate::error::Error;
 use crate::ident;
@@ -28,6 +27,75 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 const DEFAULT_TTL: Duration = Duration::from_secs(10);
 
 const LONGEST_PREFIX: usize = 1_024;
+
+/// Whether a lock is renewed while it is held.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Renewal {
+    /// Each time a quarter to a third of the TTL is gone, another part for each lock, by a thread that is
+    /// started when it is first due. The lock is lost only if a majority of the nodes cannot be reached
+    /// for the rest of the TTL, or lost its data.
+    #[default]
+    Auto,
+    /// Only by [`Guard::extend`](crate::Guard::extend): the lock ends with its TTL. The end is told
+    /// all the same.
+    Manual,
+}
+
+/// What to do while no majority of the nodes can be reached.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Fallback {
+    /// Grant nothing: `NoQuorum`.
+    #[default]
+    Never,
+    /// Take locks on the first configured node alone, once no attempt of this client has reached a
+    /// majority for as long as `after`.
+    ///
+    /// **Weaker, and it says so**: [`Guard::mode`](crate::Guard::mode) is
+    /// [`Fallback`](crate::Mode::Fallback), and an event tells. Clients that fall back exclude each
+    /// other, since all of them name the same first node. They also ask it before they believe a majority
+    /// of the others; while it is down, each attempt tries to connect to it. That costs up to 5 ms where
+    /// the connection is refused, and up to the [`node_timeout`](Builder::node_timeout) an attempt where the first
+    /// node hangs or its host does not answer; and it grants nothing where the caller's own deadline is over
+    /// before. Clients without this setting would not ask it, so all clients of the nodes
+    /// must agree on it: the others get [`Config`](crate::ErrorKind::Config).
+    ///
+    /// While the first node answers and does not grant, nobody gets a lock: somebody may hold it there
+    /// alone. A first node that was restarted or emptied, or whose clock was set, is waited for until its
+    /// quarantine is over; one that is out of memory, or says that it is loading, busy, or takes no writes, is
+    /// `NoQuorum`; one that refuses the login or a command is [`Config`](crate::ErrorKind::Config).
+    ///
+    /// **Two clients hold one lock** where one holds it by the first node alone, and the first node cannot
+    /// be reached by another one, who is granted it by a majority of the others. So it is where the network
+    /// is cut between the first node and the others, with clients on both sides: for as long as it is cut.
+    /// And so it is where the first node is down or hangs when the others come back. If it stays so, the
+    /// holder's lock cannot be renewed, and ends with its TTL. If it is back a moment after the other client's
+    /// try to connect has failed, the lock ends with the holder's next renewal that reaches the others.
+    ///
+    /// Nobody falls back to a first node that restarted during the outage, before a majority is back. It may
+    /// have forgotten locks. And a single empty node tells nobody how other clients are configured, nor how
+    /// far its clock is from those of the set: whoever put it into service on that knowledge could let two
+    /// configurations live side by side, and hide a step of its clock.
+    ///
+    /// For falling back only nodes that cannot be reached count as missing, and those that are loading, busy, or take
+    /// no writes for now. A node that answers with an error, since it is out of memory, refuses the login,
+    /// or its user lacks a permission, is there, and may know of another holder: with a majority of such
+    /// nodes the calls report `NoQuorum`, or `Config`, with the reason, and nobody falls back.
+    ///
+    /// The renewal takes the lock on the other nodes as they come back: with a majority the mode
+    /// turns into `Quorum`; if somebody else has it on one of them, be it for the moment of a try, the
+    /// lock is lost. A lock that is not renewed stays on the first node alone.
+    ///
+    /// Its [`FencingToken`](crate::FencingToken) is the first node's: larger than earlier ones as far as
+    /// the masters' clocks are known, and agree.
+    ///
+    /// For jobs that had better run twice than not at all.
+    SingleNode {
+        /// For how long no majority must have been reached.
+        after: Duration,
+    },
+}
 
 /// What the rest of the crate needs to know of the configuration. Checked by `Builder::build`.
 #[derive(Clone)]
@@ -74,7 +142,7 @@ impl Default for Settings {
 
 impl Settings {
     /// Shows what users have set, and as they have set it.
-    pub(super) fn show(&self, f: &mut fmt::DebugStruct<'_, '_>) {
+    pub(crate) fn show(&self, f: &mut fmt::DebugStruct<'_, '_>) {
         let Self { wait_replicas, key_prefix, .. } = self;
         f.field("ttl", &Shown(self.ttl))
             .field("max_ttl", &Shown(self.max_ttl))
@@ -99,7 +167,7 @@ impl Settings {
         self.node_timeout.saturating_add(GRACE * 3)
     }
 
-    pub(super) fn check(&self) -> Result<(), Error> {
+    pub(crate) fn check(&self) -> Result<(), Error> {
         let Backoff { min, max } = self.backoff;
         if self.node_timeout < Duration::from_millis(1) {
             return Err(Error::config(format!(

@@ -1,4 +1,4 @@
-//! What all calls and locks of one client share: the nodes, the settings, and what is known together.
+//! What the calls of one client and the locks that they win share: the nodes, and what is known of them.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -6,47 +6,41 @@ use std::sync::atomic::AtomicUsize;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use parking_lot::Mutex;
 
+use super::endless::EndlessKeys;
+use super::numbers::Numbers;
+use super::settings::Settings;
+use super::subscriptions::Subscriptions;
 use crate::clock;
-use crate::config::Settings;
 use crate::core::{News, Quorum, QuorumHealth, Time, majority};
-use crate::endless::EndlessKeys;
 use crate::error::{Error, NodeFault};
 use crate::ident;
 use crate::node::{Address, Node, NodeSet};
-use crate::numbers::Numbers;
 use crate::observe;
 use crate::process::Process;
-use crate::queue::Queues;
-use crate::renewal::Timetable;
 use crate::stats::NodeStats;
-use crate::subscriptions::Subscriptions;
-
-mod refusal;
 
 /// The nodes and all that is shared by the clones of one client and the locks it gave out.
-pub(crate) struct Coordinator {
+pub(crate) struct ClientState {
     /// Whose threads work for it.
     pub(crate) process: Process,
-    nodes: Vec<Node>,
-    set: Arc<NodeSet>,
-    names: Arc<[Arc<str>]>,
-    settings: Settings,
+    pub(super) nodes: Vec<Node>,
+    pub(super) set: Arc<NodeSet>,
+    pub(super) names: Arc<[Arc<str>]>,
+    pub(super) settings: Settings,
     unanswered: Arc<AtomicUsize>,
-    timetable: Arc<Timetable>,
     /// Dropped by `close`, which ends `closed`.
     open: Mutex<Option<Sender<()>>>,
     closed: Receiver<()>,
     /// What all calls together know of the quorum.
     quorum_health: Mutex<QuorumHealth>,
     numbers: Numbers,
-    endless: EndlessKeys,
-    queues: Arc<Queues>,
-    subscriptions: Arc<Subscriptions>,
+    pub(super) endless: EndlessKeys,
+    pub(super) subscriptions: Arc<Subscriptions>,
 }
 
-impl Coordinator {
+impl ClientState {
     /// Starts the workers.
-    pub(crate) fn start(
+    pub(super) fn start(
         process: Process,
         addresses: Vec<Address>,
         settings: Settings,
@@ -76,14 +70,10 @@ impl Coordinator {
                 ))
             })
         });
-        let timetable = Timetable::start(set.suspended()).map_err(|error| {
-            Error::config(format!("no thread could be started for renewals: {error}"))
-        })?;
         let quorum_health =
             QuorumHealth::new(settings.fall_back_after(), settings.attempt_timeout());
         let (open, closed) = bounded(0);
         let wake_channel = ident::wake_channel(&settings.key_prefix, ident::random_owner());
-        let queues = Queues::new();
         let subscriptions = Subscriptions::new(names.len(), wake_channel);
         Ok(Arc::new(Self {
             process,
@@ -92,13 +82,11 @@ impl Coordinator {
             names,
             settings,
             unanswered,
-            timetable,
             open: Mutex::new(Some(open)),
             closed,
             quorum_health: Mutex::new(quorum_health),
             numbers: Numbers::default(),
             endless: EndlessKeys::default(),
-            queues,
             subscriptions,
         }))
     }
@@ -125,14 +113,6 @@ impl Coordinator {
 
     pub(crate) fn settings(&self) -> &Settings {
         &self.settings
-    }
-
-    pub(crate) fn timetable(&self) -> &Arc<Timetable> {
-        &self.timetable
-    }
-
-    pub(crate) fn queues(&self) -> &Arc<Queues> {
-        &self.queues
     }
 
     pub(crate) fn subscriptions(&self) -> &Arc<Subscriptions> {
@@ -187,5 +167,11 @@ impl Coordinator {
             Some(News::Back) => observe::quorum_back(),
             None => {}
         }
+    }
+}
+
+impl Drop for ClientState {
+    fn drop(&mut self) {
+        self.subscriptions.close();
     }
 }

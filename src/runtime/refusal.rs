@@ -2,17 +2,17 @@
 
 use std::time::Duration;
 
-use super::Coordinator;
-use crate::claim::Wanted;
 use crate::clock;
 use crate::core::{Outcome, exact, majority, rounded};
 use crate::error::{Error, ErrorKind, NodeFault};
-use crate::hold::Hold;
 use crate::ident::{self, Name};
 use crate::manual::Section;
 use crate::observe;
+use crate::runtime::claim::Wanted;
+use crate::runtime::client_state::ClientState;
+use crate::runtime::hold::Hold;
 
-impl Coordinator {
+impl ClientState {
     fn rejected(&self) -> String {
         let who = match (self.nodes.len(), self.settings.fall_back_after()) {
             (1, _) => "the node rejects this client".to_owned(),
@@ -159,11 +159,5 @@ impl Coordinator {
             ),
         };
         Err(Error::new(kind, message).with_faults(faults()))
-    }
-}
-
-impl Drop for Coordinator {
-    fn drop(&mut self) {
-        self.subscriptions.close();
     }
 }

@@ -1,0 +1,56 @@
+//! What all calls and locks of one client share: the nodes, the settings, and what is known together.
+
+use std::ops::Deref;
+use std::sync::Arc;
+
+use crate::error::Error;
+use crate::node::Address;
+use crate::process::Process;
+use crate::runtime::client_state::ClientState;
+use crate::runtime::held::Held;
+use crate::runtime::queue::Queues;
+use crate::runtime::renewal;
+use crate::runtime::settings::Settings;
+use crate::runtime::timetable::Timetable;
+
+/// The nodes and all that is shared by the clones of one client.
+pub(crate) struct Coordinator {
+    state: Arc<ClientState>,
+    timetable: Arc<Timetable<Held>>,
+    queues: Arc<Queues>,
+}
+
+impl Deref for Coordinator {
+    type Target = ClientState;
+
+    fn deref(&self) -> &ClientState {
+        &self.state
+    }
+}
+
+impl Coordinator {
+    /// Starts the workers and the timetable.
+    pub(crate) fn start(
+        process: Process,
+        addresses: Vec<Address>,
+        settings: Settings,
+    ) -> Result<Arc<Self>, Error> {
+        let state = ClientState::start(process, addresses, settings)?;
+        let timetable = renewal::start(state.set().suspended()).map_err(|error| {
+            Error::config(format!("no thread could be started for renewals: {error}"))
+        })?;
+        Ok(Arc::new(Self { state, timetable, queues: Queues::new() }))
+    }
+
+    pub(crate) fn state(&self) -> &Arc<ClientState> {
+        &self.state
+    }
+
+    pub(crate) fn timetable(&self) -> &Arc<Timetable<Held>> {
+        &self.timetable
+    }
+
+    pub(crate) fn queues(&self) -> &Arc<Queues> {
+        &self.queues
+    }
+}

@@ -1,0 +1,26 @@
+//! The threads: they carry events into the machines of `core/`, and do what these say.
+
+pub(crate) mod admit;
+pub(crate) mod call;
+pub(crate) mod claim;
+pub(crate) mod client_state;
+pub(crate) mod contention_sink;
+pub(crate) mod coordinator;
+pub(crate) mod endless;
+pub(crate) mod exit;
+pub(crate) mod fan_out;
+pub(crate) mod held;
+pub(crate) mod hold;
+pub(crate) mod hold_state;
+pub(crate) mod kind;
+pub(crate) mod loss;
+pub(crate) mod numbers;
+pub(crate) mod queue;
+mod refusal;
+pub(crate) mod renewal;
+pub(crate) mod reply;
+pub(crate) mod settings;
+pub(crate) mod subscriptions;
+pub(crate) mod timetable;
+
+pub use settings::{Fallback, Renewal};
