@@ -103,6 +103,10 @@ impl Guard {
     /// made: the median of the masters' clocks, each corrected by what the master's mark says it is ahead.
     /// That goes on whichever masters forget, and whatever their clocks say, unless a majority of them
     /// loses its marks at once; then their clocks have to agree.
+    ///
+    /// There is one limit more while just a majority of the masters is up. The clock of one of them may have been set
+    /// back while no client was running, and another one may have forgotten the number. Then new clients take that
+    /// clock for the set's time, and the next token may be smaller by as much.
     #[must_use]
     pub fn token(&self) -> Option<FencingToken> {
         self.hold.token

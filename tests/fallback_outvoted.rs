@@ -10,7 +10,7 @@ use std::net::TcpStream;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use quorlock::{Builder, ErrorKind, Fallback, Mode, Quorlock, Renewal};
+use quorlock::{Builder, ErrorKind, Fallback, LossReason, Mode, Quorlock, Renewal};
 use support::clients::{admitted, wait_connected};
 use support::{Server, Servers, wait_until};
 
@@ -119,6 +119,20 @@ fn a_first_node_that_is_busy_is_not_outvoted() {
 #[test]
 fn a_first_node_whose_clock_is_set_forward_is_not_outvoted() {
     nobody_is_outvoted(true, |first| first.set_clock(30), "may have");
+}
+
+/// A holder whose machine has stood still, and its clock with it, sees the first node's clock go forward. By then
+/// the first node has rightly granted the lock to somebody else.
+#[test]
+fn a_first_node_that_another_client_has_is_believed_although_its_clock_went_forward() {
+    let Some(mut servers) = Servers::start_with_clocks(3) else { return };
+    let locks = admitted(builder(&servers));
+    servers.iter_mut().skip(1).for_each(Server::pause);
+    let guard = locks.lock(NAME).expect("it falls back");
+    assert_eq!(guard.mode(), Mode::Fallback);
+    servers[0].set_clock(30);
+    servers[0].command(&["SET", &format!("quorlock:{NAME}"), "another", "PX", "60000"]);
+    assert_eq!(guard.lost().recv_timeout(LIMIT), Ok(LossReason::KeysGone));
 }
 
 /// The first node is away for so long that clients pause between their tries to connect, and comes back empty.

@@ -206,8 +206,11 @@ impl Extension {
         let counted = self.heard.iter().zip(&self.moved).filter(|(_, moved)| !**moved);
         let others = counted.filter(|(heard, _)| **heard == Heard::NotOurs).count();
         match self.heard[0] {
+            // A clock that has moved is no excuse for that. Ours may have stood still, and there is no other
+            // clock to tell: then somebody else was granted the lock there rightly.
+            Heard::NotOurs => Renewed::Gone,
             _ if others == 0 && self.moved[0] && !self.first_kept => Renewed::Unknown,
-            Heard::NotOurs | Heard::Free => Renewed::Gone,
+            Heard::Free => Renewed::Gone,
             _ if others > 0 || self.first_repaired => Renewed::Gone,
             Heard::Ours if self.sent_twice(0) => Renewed::Unknown,
             Heard::Ours => Renewed::Until(until, Basis::FirstNode),

@@ -219,6 +219,8 @@ fn a_node_whose_clock_has_moved_neither_confirms_nor_denies() {
         let others = [said, NOT_OURS, None];
         assert_eq!(round(Basis::FirstNode, &others).0, Renewed::Gone);
     }
+    // With one clock nobody can tell whether it was our own that stood still.
+    assert_eq!(round(Basis::FirstNode, &[NOT_OURS, None, None]).0, Renewed::Gone);
     // Our key was there, and nobody else's can have been.
     let there = round(Basis::Majority, &[EXTENDED, EXTENDED]).0;
     assert!(matches!(there, Renewed::Until(_, Basis::Majority)));

@@ -73,6 +73,10 @@ pub enum Fallback {
     /// holder's lock cannot be renewed, and ends with its TTL. If it is back a moment after the other client's
     /// try to connect has failed, the lock ends with the holder's next renewal that reaches the others.
     ///
+    /// So it is, too, after the holder's machine was suspended and its clock stood still. To the holder that looks
+    /// like a step of the first node's clock, and no other clock tells. A renewed lock ends with its next renewal
+    /// if another client has it by then, and one that is not renewed ends with its TTL.
+    ///
     /// Nobody falls back to a first node that restarted during the outage, before a majority is back. It may
     /// have forgotten locks. And a single empty node tells nobody how other clients are configured, nor how
     /// far its clock is from those of the set: whoever put it into service on that knowledge could let two
