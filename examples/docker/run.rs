@@ -31,6 +31,8 @@ fn recovery(plan: &Plan) -> Duration {
 fn rules(plan: &Plan) -> Rules {
     Rules {
         recovery: Some(recovery(plan)),
+        // A service of the user's own may do without them.
+        tokens: false,
         aftermath: plan.max_ttl(),
         grants_a_second: 5.0,
         share_hit: 0.5,
