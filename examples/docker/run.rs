@@ -62,8 +62,17 @@ pub(crate) fn run(plan: &Plan) -> Result<ExitCode, Failure> {
     }
     witness.tell(&Event::Enter { phase: Phase::End })?;
     if !plan.faults_only {
-        let workers = hosts.of_kind("worker").len();
-        holds_within(PATIENCE, "the workers to end", || Ok(hosts.ended()?.len() >= workers))?;
+        let workers = hosts.of_kind("worker");
+        holds_within(PATIENCE, "the workers to end", || {
+            let ended = hosts.ended()?;
+            Ok(workers.iter().all(|worker| ended.contains(&worker)))
+        })?;
+        for worker in &workers {
+            let status = hosts.status(worker)?;
+            if status != "0" {
+                return Err(format!("{} has failed with status {status}", worker.name()).into());
+            }
+        }
     }
     judge(plan, &hosts, &mut witness)
 }

@@ -62,7 +62,7 @@ impl Attempt {
     pub(super) fn is_far_above(&self) -> bool {
         let Some(proposed) = self.proposed else { return false };
         let highest = proposed.max(self.number_of_several()).saturating_add(FAR_ABOVE);
-        self.number() > highest && !self.known()
+        self.number() > highest && !self.known() && Mechanism::FarNumbersNeedSeveral.is_on()
     }
 
     /// What the nodes that granted have answered.
@@ -78,7 +78,9 @@ impl Attempt {
 mod tests {
     use std::time::Duration;
 
-    use super::super::super::{Allowance, Ballot, Conclusion, Failure, LARGEST_NUMBER, Time, Via};
+    use super::super::super::{
+        Allowance, Ballot, Conclusion, Failure, LARGEST_NUMBER, Time, Via, without,
+    };
     use super::*;
 
     fn at(ms: u64) -> Time {
@@ -111,6 +113,21 @@ mod tests {
         assert!(attempt.decided());
         assert_eq!((attempt.number_to_write_back(), number(&attempt)), (None, Some(500)));
         assert_eq!(attempt.number_of_several(), 500);
+    }
+
+    /// Two of three nodes grant, and one of them says the last number that there is: what the other one is told.
+    fn written_back_by_the_word_of_one() -> Option<u64> {
+        let mut attempt = attempt(3, 500);
+        attempt.vote(0, Vote::Granted(LARGEST_NUMBER));
+        attempt.vote(1, Vote::Granted(500));
+        attempt.number_to_write_back()
+    }
+
+    #[test]
+    fn without_the_rule_one_node_uses_up_the_numbers_of_all() {
+        assert_eq!(written_back_by_the_word_of_one(), None);
+        let without = without(&[Mechanism::FarNumbersNeedSeveral], written_back_by_the_word_of_one);
+        assert_eq!(without, Some(LARGEST_NUMBER));
     }
 
     #[test]
