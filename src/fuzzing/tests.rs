@@ -219,18 +219,6 @@ fn url_text() -> impl Strategy<Value = String> {
     ]
 }
 
-/// Of bytes that come at once the parser reads 8 KB at a time, too.
-#[test]
-fn what_is_no_answer_may_be_at_the_end_of_what_is_read_at_once() {
-    for line in 0..16 {
-        let line = [b"+".as_slice(), &b"a".repeat(line), b"\r\n"].concat();
-        let bytes = [&b":1\r\n".repeat(2_045), &line[..], b"x:1\r\n"].concat();
-        for pieces in 0..8 {
-            answers_in_pieces(&[&[pieces, 77][..], &bytes].concat());
-        }
-    }
-}
-
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1_000))]
 
