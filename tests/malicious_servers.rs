@@ -6,6 +6,7 @@
 
 mod support;
 
+use std::collections::HashMap;
 use std::io::Write;
 use std::net::TcpStream;
 use std::sync::Arc;
@@ -72,10 +73,11 @@ fn liar(seed: u64) -> String {
     let chance = Arc::new(Chance(Mutex::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)));
     let (mark, told) = (Mutex::new(String::new()), AtomicUsize::new(0));
     let known = Arc::new((mark, told));
+    let spammed = Spammed::default();
     fake::serve(move |words, writer| {
         let any = |chance: &Chance| LIES[chance.below(LIES.len())].as_bytes().to_vec();
         if words[0] == "SUBSCRIBE" {
-            return spam(words, writer);
+            return spam(words, writer, &spammed);
         }
         let honest = match fake::handshake("7.0.15", words) {
             Some(answer) => Some(answer),
@@ -132,13 +134,17 @@ fn kept(mark: &Mutex<String>, new: Option<&String>) -> String {
     mark.clone()
 }
 
+/// How often a server has told of releases that there were none of, by channel.
+type Spammed = Arc<Mutex<HashMap<String, usize>>>;
+
 /// Tells of releases that there are none of, and of what nobody asked for.
-fn spam(words: &[String], writer: &mut TcpStream) -> Option<()> {
+fn spam(words: &[String], writer: &mut TcpStream, spammed: &Spammed) -> Option<()> {
     let bulk = |text: &str| format!("${}\r\n{text}\r\n", text.len());
     for (i, channel) in words[1..].iter().enumerate() {
         write!(writer, "*3\r\n{}{}:{}\r\n", bulk("subscribe"), bulk(channel), i + 1).ok()?;
     }
     let (mut writer, words) = (writer.try_clone().ok()?, words.to_vec());
+    let spammed = spammed.clone();
     thread::spawn(move || {
         let message =
             |channel: &str| format!("*3\r\n{}{}{}", bulk("message"), bulk(channel), bulk("x"));
@@ -147,6 +153,9 @@ fn spam(words: &[String], writer: &mut TcpStream) -> Option<()> {
             let told = told + &message("nobody's") + "*1\r\n:1\r\n+OK\r\n";
             if writer.write_all(told.as_bytes()).is_err() {
                 return;
+            }
+            for channel in &words[1..] {
+                *spammed.lock().entry(channel.clone()).or_default() += 1;
             }
             thread::sleep(Duration::from_millis(1));
         }
@@ -220,11 +229,15 @@ fn one_or_two_of_five_that_lie_hinder_nobody() {
 
 /// A server that takes part in the handshake and keeps its mark, and answers scripts with what `reply` makes of
 /// how many words the call has.
-fn scripted(reply: impl Fn(usize) -> &'static str + Clone + Send + 'static) -> String {
+fn scripted(
+    spammed: &Spammed,
+    reply: impl Fn(usize) -> &'static str + Clone + Send + 'static,
+) -> String {
+    let spammed = spammed.clone();
     let mark = Arc::new(Mutex::new(String::new()));
     fake::serve(move |words, writer| {
         if words[0] == "SUBSCRIBE" {
-            return spam(words, writer);
+            return spam(words, writer, &spammed);
         }
         let answer = match fake::handshake("7.0.15", words) {
             Some(answer) => answer,
@@ -246,7 +259,7 @@ const ACQUIRE: usize = 11;
 #[test]
 fn one_server_does_not_use_up_the_numbers_of_all() {
     let servers = Servers::start(2);
-    let last = scripted(|words| match words {
+    let last = scripted(&Spammed::default(), |words| match words {
         ACQUIRE => "*2\r\n:1\r\n:2251799813685247\r\n",
         6 | 7 | 12 => ":1\r\n",
         // A batch does nothing, and its calls are made one by one.
@@ -277,7 +290,8 @@ fn one_server_does_not_use_up_the_numbers_of_all() {
 fn one_server_does_not_keep_waiters_from_locks_that_are_free() {
     const NAMES: usize = 24;
     let servers = Servers::start(4);
-    let refuses = scripted(|words| match words {
+    let spammed = Spammed::default();
+    let refuses = scripted(&spammed, |words| match words {
         ACQUIRE => "*2\r\n:0\r\n:60000\r\n",
         _ => ":0\r\n",
     });
@@ -303,8 +317,10 @@ fn one_server_does_not_keep_waiters_from_locks_that_are_free() {
         wait_until("all of them listen", LIMIT, || {
             waiter.node_stats().iter().all(|node| node.listened_to == NAMES)
         });
-        // Some of the word of that server comes to each of them meanwhile.
-        thread::sleep(Duration::from_millis(500));
+        wait_until("that server has said much to each of them", LIMIT, || {
+            let spammed = spammed.lock();
+            spammed.len() >= NAMES && spammed.values().all(|times| *times >= 300)
+        });
         *given_back.lock() = Some(Instant::now());
         drop(guards);
         let longest = waits.into_iter().map(|waits| waits.join().expect("no panic")).max();

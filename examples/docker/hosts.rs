@@ -99,6 +99,11 @@ impl Hosts {
         Ok(ended)
     }
 
+    /// The exit status of a host that has ended.
+    pub(crate) fn status(&self, host: &Host) -> Result<String, Failure> {
+        docker(&["inspect", "--format", "{{.State.ExitCode}}", &host.container])
+    }
+
     /// Ends all processes of a host at once.
     pub(crate) fn kill(&self, host: &Host) -> Result<(), Failure> {
         done(docker(&["kill", &host.container]))

@@ -31,6 +31,8 @@ fn recovery(plan: &Plan) -> Duration {
 fn rules(plan: &Plan) -> Rules {
     Rules {
         recovery: Some(recovery(plan)),
+        // A service of the user's own may do without them.
+        tokens: false,
         aftermath: plan.max_ttl(),
         grants_a_second: 5.0,
         share_hit: 0.5,
@@ -60,8 +62,17 @@ pub(crate) fn run(plan: &Plan) -> Result<ExitCode, Failure> {
     }
     witness.tell(&Event::Enter { phase: Phase::End })?;
     if !plan.faults_only {
-        let workers = hosts.of_kind("worker").len();
-        holds_within(PATIENCE, "the workers to end", || Ok(hosts.ended()?.len() >= workers))?;
+        let workers = hosts.of_kind("worker");
+        holds_within(PATIENCE, "the workers to end", || {
+            let ended = hosts.ended()?;
+            Ok(workers.iter().all(|worker| ended.contains(&worker)))
+        })?;
+        for worker in &workers {
+            let status = hosts.status(worker)?;
+            if status != "0" {
+                return Err(format!("{} has failed with status {status}", worker.name()).into());
+            }
+        }
     }
     judge(plan, &hosts, &mut witness)
 }

@@ -448,7 +448,7 @@ impl Attempt {
     fn is_far_above(&self) -> bool {
         let Some(proposed) = self.proposed else { return false };
         let highest = proposed.max(self.number_of_several()).saturating_add(FAR_ABOVE);
-        self.number() > highest && !self.known()
+        self.number() > highest && !self.known() && Mechanism::FarNumbersNeedSeveral.is_on()
     }
 
     /// What the nodes that granted have answered.

@@ -335,6 +335,7 @@ mod preferred {
 
 /// Which number is the lock's, and who has to confirm it.
 mod number {
+    use super::super::super::without;
     use super::*;
 
     fn attempt(nodes: usize, proposed: u64) -> Attempt {
@@ -363,6 +364,21 @@ mod number {
         assert!(attempt.decided());
         assert_eq!((attempt.number_to_write_back(), number(&attempt)), (None, Some(500)));
         assert_eq!(attempt.number_of_several(), 500);
+    }
+
+    /// Two of three nodes grant, and one of them says the last number that there is: what the other one is told.
+    fn written_back_by_the_word_of_one() -> Option<u64> {
+        let mut attempt = attempt(3, 500);
+        attempt.vote(0, Vote::Granted(LARGEST_NUMBER));
+        attempt.vote(1, Vote::Granted(500));
+        attempt.number_to_write_back()
+    }
+
+    #[test]
+    fn without_the_rule_one_node_uses_up_the_numbers_of_all() {
+        assert_eq!(written_back_by_the_word_of_one(), None);
+        let without = without(&[Mechanism::FarNumbersNeedSeveral], written_back_by_the_word_of_one);
+        assert_eq!(without, Some(LARGEST_NUMBER));
     }
 
     #[test]

@@ -77,10 +77,18 @@ pub(crate) enum Mechanism {
     FenceWriteBack,
     /// Nodes that do not hold our key cannot confirm its number.
     FenceOnlyWhereOurs,
+    /// A number that is far above all others needs more than one node's word.
+    FarNumbersNeedSeveral,
     /// Numbers are never behind the set's time.
     FenceClockFloor,
     /// The set's time is made of clocks that are corrected by what the nodes' marks say of them.
     TimeIsCorrected,
+    /// A node whose clock and mark say a time that cannot be says nothing of the set's time.
+    TimesAreBounded,
+    /// A doubt about clocks is over when all locks of before have ended.
+    DoubtsEnd,
+    /// A node is probed so often only within a time, whatever it answers.
+    ProbesAreBounded,
     /// Where clients may fall back to the first node, a majority wins nothing while that node can be
     /// reached and does not grant.
     FirstNodeMustGrant,
@@ -104,6 +112,8 @@ pub(crate) enum Mechanism {
     WakeByMajority,
     /// After a split vote one node is asked first, and the others with its grant.
     OrderedTries,
+    /// After some refusals by the preferred node alone all nodes are asked.
+    AllAreAskedAgain,
     /// A process that gives a lock back leaves it to the others that wait for it.
     GivesWay,
     /// Of many waiters that are told of a release, those that have waited for longer come first.

@@ -42,8 +42,8 @@ static SCRIPT: Script = Script::new("return 1");
 /// Answers that come in pieces read as those that come at once. The first two bytes say what the pieces
 /// are, and whether there are timeouts between them.
 ///
-/// The parser passes over a byte that begins no answer, if that comes in a piece of its own. So behind what is no
-/// answer there may be more of them, and what comes before that has to be the same.
+/// The parser passes over a byte that begins no answer if it is the last one that has come so far. So behind what
+/// is no answer there may be more of them, and what comes before that has to be the same.
 pub fn answers_in_pieces(data: &[u8]) {
     let Some((pieces, bytes)) = data.split_first_chunk::<2>() else { return };
     let (values, end) = read_all(Pieces { left: bytes, state: 0, timeouts: false });

@@ -12,8 +12,8 @@ use super::admission_view::AdmissionView;
 use super::job::Undelivered;
 use super::mailbox::Mailbox;
 use crate::core::{
-    Chance, ClockNews, ClockVerdict, Configuration, Grants, NextProbe, NodeState, Offset, Probe,
-    SetTime, Time, set_time, waits_for_a_try,
+    Chance, ClockNews, ClockVerdict, Configuration, Grants, Mechanism, NextProbe, NodeState,
+    Offset, Probe, SetTime, Time, set_time, waits_for_a_try,
 };
 use crate::error::NodeFault;
 use crate::observe;
@@ -173,7 +173,7 @@ impl NodeSet {
         let (since, probes) = known.probes[node];
         if since.after(WITHIN) <= now {
             known.probes[node] = (now, 0);
-        } else if probes >= MOST_PROBES {
+        } else if probes >= MOST_PROBES && Mechanism::ProbesAreBounded.is_on() {
             return NextProbe::Wait(since.after(WITHIN));
         }
         if let Some((_, since)) = &known.refusals[node] {
@@ -282,5 +282,40 @@ impl NodeSet {
     fn time(&self, now: Time) -> Option<SetTime> {
         let offsets: Vec<_> = self.clocks.iter().map(|clock| *clock.lock()).collect();
         set_time(&offsets, now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::without;
+
+    /// How many probes there are at one instant of a node that is never as it should be.
+    fn probes_at_once(set: &NodeSet, now: Time) -> usize {
+        (0..100).filter(|_| matches!(set.next(0, now), NextProbe::Ask(_))).count()
+    }
+
+    fn set() -> Arc<NodeSet> {
+        let names: Arc<[Arc<str>]> = ["redis://a", "redis://b", "redis://c"].map(Arc::from).into();
+        let configuration = Configuration {
+            set_name: "default".to_owned(),
+            nodes: names.len(),
+            max_ttl: Duration::from_secs(10),
+            clock_tolerance: Duration::from_millis(100),
+            quarantine: true,
+            index: None,
+        };
+        NodeSet::new(b"mark".to_vec(), &names, &configuration, false)
+    }
+
+    #[test]
+    fn without_the_bound_a_node_is_probed_as_often_as_it_can_be() {
+        let (bounded, now) = (set(), Time::from_start(WITHIN));
+        assert_eq!(probes_at_once(&bounded, now), 16);
+        assert_eq!(bounded.next(0, now), NextProbe::Wait(now.after(WITHIN)));
+        assert_eq!(probes_at_once(&bounded, now.after(WITHIN)), 16);
+        let unbounded = set();
+        let probes = || probes_at_once(&unbounded, now);
+        assert_eq!(without(&[Mechanism::ProbesAreBounded], probes), 100);
     }
 }

@@ -29,11 +29,11 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    fn rules(&self) -> Rules {
+    fn rules(&self, tokens: bool) -> Rules {
         // Twice the longest TTL, and a quarantine.
         let recovery = (!self.long_holds).then_some(self.max_ttl * 3);
         let grants_a_second = if self.long_holds { 0.0 } else { 2.0 };
-        Rules { recovery, aftermath: self.max_ttl, grants_a_second, share_hit: 0.75 }
+        Rules { recovery, tokens, aftermath: self.max_ttl, grants_a_second, share_hit: 0.75 }
     }
 }
 
@@ -75,11 +75,12 @@ pub(crate) fn run(
         }
     }
     progress(began.elapsed(), "all faults are healed");
-    let rules = options.rules();
+    let is_right = clients::named(&options.client)?.right;
+    let rules = options.rules(is_right);
     world.recover(&rules)?;
     let folder = world.end()?;
     let verdict = Verdict::of(&folder.history()?, &rules);
-    if !verdict.violations.is_empty() && clients::named(&options.client)?.right {
+    if !verdict.violations.is_empty() && is_right {
         let kept = format!("nemesis-{}-{:016x}.history", options.client, options.seed);
         let kept = std::env::temp_dir().join(kept);
         fs::copy(folder.0.join("history"), &kept)?;

@@ -113,8 +113,10 @@ impl Contention {
     }
 
     /// Whether the next attempt is to begin with one node.
-    pub(crate) const fn prefers_one(&self) -> bool {
-        self.ordered && self.prefers_one && self.refused_by_preferred < MOST_BY_PREFERRED
+    pub(crate) fn prefers_one(&self) -> bool {
+        let may =
+            self.refused_by_preferred < MOST_BY_PREFERRED || !Mechanism::AllAreAskedAgain.is_on();
+        self.ordered && self.prefers_one && may
     }
 
     /// The wait begins, behind so many `others`: the first of them has the lock, or is about to.
@@ -239,18 +241,24 @@ mod tests {
         assert_eq!(all_at_once.preferred_node(&[2, 0, 1], |_| true), None);
     }
 
-    /// A lock that is free on all other nodes, and whose releases are told all the time.
-    #[test]
-    fn one_node_that_always_refuses_is_not_the_only_one_to_be_asked() {
+    /// A lock that is free on all nodes but the one that is asked first, and whose releases are told all the
+    /// time: how many of 20 attempts ask all nodes.
+    fn attempts_that_ask_all() -> usize {
         let mut contention = contention();
-        let asked_all = (0..20).filter(|_| {
+        let ask_all = (0..20).filter(|_| {
             contention.woken(WakeReason::Perhaps, 0.5);
             let preferred = contention.preferred_node(&[2, 0, 1], |_| true).is_some();
             contention.tried(false, MOMENT, true);
             contention.ended_at_preferred(preferred);
             !preferred
         });
-        assert_eq!(asked_all.count(), 4);
+        ask_all.count()
+    }
+
+    #[test]
+    fn without_asking_all_again_one_node_that_always_refuses_keeps_everybody_away() {
+        assert_eq!(attempts_that_ask_all(), 4);
+        assert_eq!(without(&[Mechanism::AllAreAskedAgain], attempts_that_ask_all), 0);
     }
 
     /// Three contenders, each of them nearest to another node, try again and again at one instant. How

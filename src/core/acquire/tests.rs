@@ -2,7 +2,8 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use super::super::{
-    Allowance, Backoff, Failure, LocalQueue, QueueTicket, Terms, Via, Vote, asking_order,
+    Allowance, Backoff, Basis, Failure, LocalQueue, Place, QueueTicket, QuorumHealth, Terms, Via,
+    Vote, asking_order,
 };
 use super::*;
 

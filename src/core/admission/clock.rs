@@ -181,7 +181,7 @@ impl Admission {
 
     /// Whether all locks have ended that were there when the doubt began, whatever its reason was.
     pub(super) fn is_doubted_enough(&self, node: usize, now: Time) -> bool {
-        self.nodes[node].clock.since.after(self.max_ttl) <= now
+        self.nodes[node].clock.since.after(self.max_ttl) <= now && Mechanism::DoubtsEnd.is_on()
     }
 
     /// Where the clock of a node in doubt is.

@@ -125,8 +125,7 @@ fn of_two_clocks_of_three_nobody_is_accused() {
 }
 
 /// The same, and the third one stays away: then all locks have ended that may have been let go.
-#[test]
-fn a_doubt_that_nobody_can_end_ends_with_the_locks() {
+fn locks_after_a_doubt_that_nobody_can_end() -> bool {
     let mut world = World::settled(3, 1);
     set_by(&mut world, 0, HALF_A_MINUTE);
     let other = newcomer(&mut world);
@@ -138,7 +137,13 @@ fn a_doubt_that_nobody_can_end_ends_with_the_locks() {
     }
     world.advance(seconds(2));
     world.visit(other);
-    assert!(world.locks(other));
+    world.locks(other)
+}
+
+#[test]
+fn a_doubt_that_nobody_can_end_ends_with_the_locks_and_without_that_never() {
+    assert!(locks_after_a_doubt_that_nobody_can_end());
+    assert!(!without(&[Mechanism::DoubtsEnd], locks_after_a_doubt_that_nobody_can_end));
 }
 
 /// Of three nodes one is down.

@@ -2,13 +2,13 @@
 
 use super::super::clocks::Offset;
 use super::super::mark::{Identity, Noted};
+use super::super::without;
 use super::model::{MAX_TTL, World, configuration};
 use super::*;
 
 /// A clock was set, and its node has gone since: nobody can say any more whose clock that was. Another node
 /// has lost its mark, and is needed.
-#[test]
-fn a_doubt_about_a_node_that_has_gone_keeps_no_other_one_away_for_ever() {
+fn locks_although_a_doubted_node_has_gone() -> bool {
     let mut world = World::settled(3, 1);
     world.clients[0].admission.take_clock_news();
     world.set_clock(2, world.servers[2].clock_ms + 30_000);
@@ -19,7 +19,13 @@ fn a_doubt_about_a_node_that_has_gone_keeps_no_other_one_away_for_ever() {
     world.run(Duration::from_secs(1));
     assert!(!world.locks(0), "the locks that it has forgotten may be held");
     world.run(MAX_TTL * 3);
-    assert!(world.locks(0));
+    world.locks(0)
+}
+
+#[test]
+fn without_its_end_a_doubt_about_a_node_that_has_gone_keeps_another_one_away_for_ever() {
+    assert!(locks_although_a_doubted_node_has_gone());
+    assert!(!without(&[Mechanism::DoubtsEnd], locks_although_a_doubted_node_has_gone));
 }
 
 /// The first mark of a new set says when it is by that node's clock.
@@ -44,15 +50,22 @@ fn first_mark(ahead_ms: i64) -> World {
     world
 }
 
-#[test]
-fn a_mark_that_says_that_it_is_no_time_at_all_is_not_believed() {
-    for ahead_ms in [i64::MIN, -20_000_000_000_000, 20_000_000_000_000, i64::MAX] {
-        let mut world = first_mark(ahead_ms);
-        assert!(world.locks(0), "{ahead_ms}");
+/// Those first marks that keep a client from its locks, or have it believe in another time.
+fn believed_marks() -> Vec<i64> {
+    let mut marks = vec![i64::MIN, -20_000_000_000_000, 20_000_000_000_000, i64::MAX];
+    marks.retain(|ahead_ms| {
+        let mut world = first_mark(*ahead_ms);
         let now = world.clients[0].now(world.now);
         let time_us = world.clients[0].admission.time_us(now, false).expect("two are known");
-        assert!(time_us.abs_diff(true_us(&world)) < 1_000_000, "{ahead_ms}: {time_us}");
-    }
+        !world.locks(0) || time_us.abs_diff(true_us(&world)) >= 1_000_000
+    });
+    marks
+}
+
+#[test]
+fn without_bounds_a_mark_that_says_that_it_is_no_time_at_all_is_believed() {
+    assert!(believed_marks().is_empty());
+    assert!(!without(&[Mechanism::TimesAreBounded], believed_marks).is_empty());
 }
 
 /// What all clocks of the world say that are right.

@@ -13,6 +13,7 @@ pub(crate) const CHECKS: &[Check] = &[
     ("judge::a_hold_ends_when_its_holder_leaves", a_hold_ends_when_its_holder_leaves),
     ("judge::a_hold_ends_with_its_promise", a_hold_ends_with_its_promise),
     ("judge::a_later_proof_lengthens_a_hold", a_later_proof_lengthens_a_hold),
+    ("judge::a_later_promise_takes_none_back", a_later_promise_takes_none_back),
     ("judge::what_is_not_proven_is_no_hold", what_is_not_proven_is_no_hold),
     ("judge::an_early_loss_takes_the_promise_back", an_early_loss_takes_the_promise_back),
     ("judge::a_loss_in_time_leaves_the_promise", a_loss_in_time_leaves_the_promise),
@@ -47,6 +48,11 @@ fn a_later_proof_lengthens_a_hold() {
     let story = Story::default().valid(10, "w1", 1, 100).valid(90, "w1", 1, 100);
     let hold = only(story.leaves(500, "w1"));
     assert_eq!((hold.begin, hold.end), (ms(10), ms(190)));
+}
+
+fn a_later_promise_takes_none_back() {
+    let story = Story::default().valid(10, "w1", 1, 100).valid(50, "w1", 1, 10);
+    assert_eq!(overlaps(story.valid(70, "w2", 2, 10)), 1);
 }
 
 fn what_is_not_proven_is_no_hold() {

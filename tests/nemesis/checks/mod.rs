@@ -9,6 +9,7 @@ pub(crate) mod recovery;
 pub(crate) mod stores;
 pub(crate) mod story;
 pub(crate) mod witness;
+pub(crate) mod worker;
 
 /// A test and its name.
 pub(crate) type Check = (&'static str, fn());
@@ -23,6 +24,7 @@ pub(crate) fn all() -> Vec<Check> {
         plan::CHECKS,
         links::CHECKS,
         witness::CHECKS,
+        worker::CHECKS,
     ]
     .concat()
 }

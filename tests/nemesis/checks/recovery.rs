@@ -17,6 +17,9 @@ pub(crate) const CHECKS: &[Check] = &[
     ("judge::a_fault_hits_only_its_worker", a_fault_hits_only_its_worker),
     ("judge::a_contender_without_a_lock_is_a_violation", a_contender_without_a_lock_is_a_violation),
     ("judge::a_killed_contender_needs_no_lock", a_killed_contender_needs_no_lock),
+    ("judge::a_guard_that_is_never_valid_is_no_grant", a_guard_that_is_never_valid_is_no_grant),
+    ("judge::a_run_without_faults_shows_too_little", a_run_without_faults_shows_too_little),
+    ("judge::locks_without_tokens_show_too_little", locks_without_tokens_show_too_little),
     ("judge::a_run_can_show_too_little", a_run_can_show_too_little),
     ("judge::a_good_run_is_good", a_good_run_is_good),
 ];
@@ -83,12 +86,38 @@ fn a_killed_contender_needs_no_lock() {
 const RULES: Rules = Rules {
     recovery: Some(ms_of(500)),
     aftermath: ms_of(0),
+    tokens: false,
     grants_a_second: 1.0,
     share_hit: 0.75,
 };
 
 const fn ms_of(ms: u64) -> std::time::Duration {
     std::time::Duration::from_millis(ms)
+}
+
+fn a_guard_that_is_never_valid_is_no_grant() {
+    let story = Story::default().wants(10, "w1").fault(20, 1, "master 1").healed(30, 1);
+    let history = story.inside(40, "w1", 1).loses(50, "w1", true).end();
+    let verdict = Verdict::of(&history, &Rules { grants_a_second: 20.0, ..RULES });
+    assert_eq!(verdict.too_little, ["0 grants are fewer than 1"], "{verdict}");
+    assert!(
+        matches!(verdict.violations.as_slice(), [Violation::NotRecovered { .. }]),
+        "nobody has got a lock: {verdict}"
+    );
+}
+
+fn a_run_without_faults_shows_too_little() {
+    let verdict = Verdict::of(&waited().end(), &RULES);
+    assert_eq!(verdict.too_little, ["there was no fault"], "{verdict}");
+}
+
+fn locks_without_tokens_show_too_little() {
+    let story = Story::default().wants(10, "w1").fault(20, 1, "master 1").healed(30, 1);
+    let inside = Event::Inside { guard: 1, name: "a".to_owned(), token: None };
+    let history = story.tell(40, "w1", inside).proves(40, "w1", 10).end();
+    assert!(Verdict::of(&history, &RULES).is_good());
+    let verdict = Verdict::of(&history, &Rules { tokens: true, ..RULES });
+    assert_eq!(verdict.too_little, ["1 of 1 locks had no token"], "{verdict}");
 }
 
 fn a_run_can_show_too_little() {

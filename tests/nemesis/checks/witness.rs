@@ -17,13 +17,13 @@ pub(crate) const CHECKS: &[Check] = &[
 const NAME: &str = "orders/1";
 
 /// A witness on a thread, with a folder that is removed when dropped.
-struct Running {
-    address: String,
+pub(super) struct Running {
+    pub(super) address: String,
     folder: PathBuf,
 }
 
 impl Running {
-    fn start() -> Self {
+    pub(super) fn start() -> Self {
         let name = format!("quorlock-witness-{:016x}", rand::random::<u64>());
         let folder = std::env::temp_dir().join(name);
         std::fs::create_dir(&folder).expect("a directory can be made among the temporary files");

@@ -51,8 +51,9 @@ pub(crate) fn holds(history: &History) -> Vec<Hold> {
             }
             Event::Valid { guard, at, r } => {
                 if let Some(hold) = open.get_mut(&(who, *guard)) {
-                    let begin = hold.proven.map_or(*at, |(begin, ..)| begin);
-                    hold.proven = Some((begin, *at, *at + *r));
+                    let (begin, _, promised) = hold.proven.unwrap_or((*at, *at, *at));
+                    // A shorter promise takes back none that was made before.
+                    hold.proven = Some((begin, *at, promised.max(*at + *r)));
                 }
             }
             Event::Shortens { guard } => {

@@ -87,7 +87,7 @@ pub(crate) fn effects(
     effects
 }
 
-/// The contenders that were still there, and got no lock within `limit` after the last fault was healed.
+/// The contenders that were still there, and were not inside with a valid lock within `limit` after the last fault was healed.
 pub(crate) fn not_recovered(
     history: &History,
     faults: &[Fault],
@@ -99,7 +99,7 @@ pub(crate) fn not_recovered(
         let who = record.who.as_str();
         match &record.event {
             Event::Wants { .. } => drop(there.insert(who)),
-            Event::Inside { .. } if record.stamp > healed => drop(got.insert(who)),
+            Event::Valid { at, .. } if *at > healed => drop(got.insert(who)),
             // Later, all of them go at the end of the run.
             Event::Gone if record.stamp <= healed => drop(there.remove(who)),
             _ => {}

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::witness::{Event, History, Phase, Stamp};
 
-use super::calls::{self, CallResult};
+use super::calls::{self, Call, CallResult};
 use super::exclusion::exclusion;
 use super::faults::{self, Fault};
 use super::holds::{self, Ending, Hold};
@@ -20,9 +20,11 @@ use super::violation::Violation;
 pub(crate) struct Rules {
     /// Within this time after the last fault everybody has to get a lock again, if there is such a rule.
     pub(crate) recovery: Option<Duration>,
+    /// A run in which a lock has no fencing token shows too little.
+    pub(crate) tokens: bool,
     /// How long a fault may have effects after it is healed: a quarantine.
     pub(crate) aftermath: Duration,
-    /// A run with fewer grants than this a second shows too little.
+    /// A run with fewer grants than this a second shows too little. A guard that never proved valid is no grant.
     pub(crate) grants_a_second: f64,
     /// A run of whose faults a smaller share met a holder or a waiter shows too little.
     pub(crate) share_hit: f64,
@@ -39,7 +41,6 @@ pub(crate) struct Verdict {
     pub(crate) too_little: Vec<String>,
     pub(crate) lasted: Stamp,
     contenders: usize,
-    grants: usize,
     longest_wait: Duration,
     without: BTreeMap<String, usize>,
     endings: BTreeMap<String, usize>,
@@ -62,8 +63,7 @@ impl Verdict {
         }
 
         let granted = calls.iter().filter(|call| call.result == CallResult::Granted);
-        let (grants, longest_wait) = granted
-            .fold((0, Duration::ZERO), |(n, longest), call| (n + 1, longest.max(call.took())));
+        let longest_wait = granted.map(Call::took).max().unwrap_or_default();
         let mut without = BTreeMap::new();
         for call in &calls {
             if let CallResult::Without(why) = &call.result {
@@ -85,7 +85,6 @@ impl Verdict {
             faults,
             writes,
             violations,
-            grants,
             longest_wait,
             without,
             endings,
@@ -103,8 +102,16 @@ impl Verdict {
     fn shows_too_little(&self, rules: &Rules) -> Vec<String> {
         let mut reasons = Vec::new();
         let wanted = self.lasted.as_secs_f64() * rules.grants_a_second;
-        if (self.grants as f64) < wanted {
-            reasons.push(format!("{} grants are fewer than {wanted:.0}", self.grants));
+        let grants = self.holds.len();
+        if (grants as f64) < wanted {
+            reasons.push(format!("{grants} grants are fewer than {wanted:.0}"));
+        }
+        let without_token = self.holds.iter().filter(|hold| hold.token.is_none()).count();
+        if rules.tokens && without_token > 0 {
+            reasons.push(format!("{without_token} of {grants} locks had no token"));
+        }
+        if self.faults.is_empty() {
+            reasons.push("there was no fault".to_owned());
         }
         let hit = self.faults.iter().filter(|fault| fault.hit).count();
         let wanted = self.faults.len() as f64 * rules.share_hit;
@@ -144,7 +151,7 @@ impl fmt::Display for Verdict {
             f,
             "{:.1} s, {} grants to {} contenders; the longest wait took {:.3} s",
             self.lasted.as_secs_f64(),
-            self.grants,
+            self.holds.len(),
             self.contenders,
             self.longest_wait.as_secs_f64(),
         )?;

@@ -138,9 +138,9 @@ impl Contender {
             self.tell(&Event::Valid { guard, at, r })?;
         } else {
             inside.lost = true;
-            let reason = inside.held.loss();
-            let in_time = matches!(reason, Some(LossReason::Expired | LossReason::MaxHold));
-            let why = reason.map_or("no reason told".to_owned(), |reason| format!("{reason:?}"));
+            let reason = inside.held.loss().ok_or("a guard does not tell why its lock is lost")?;
+            let in_time = matches!(reason, LossReason::Expired | LossReason::MaxHold);
+            let why = format!("{reason:?}");
             self.tell(&Event::Lost { guard, in_time, why })?;
         }
         Ok(())

@@ -49,13 +49,16 @@ impl Call {
     }
 }
 
+/// A guard that is not valid any more tells why at once. Generous, for busy machines.
+const TELLS_WITHIN: Duration = Duration::from_secs(10);
+
 /// A lock of any kind that is held. Dropping it gives it back.
 pub(crate) trait Held {
     fn token(&self) -> Option<u64>;
     fn check(&self) -> Result<(), Error>;
     fn remaining(&self) -> Duration;
     fn extend(&self, ttl: Duration) -> Result<(), Error>;
-    /// Why it was lost, once it is.
+    /// Why it was lost, once it is. `None`: it does not tell.
     fn loss(&self) -> Option<LossReason>;
     fn unlock(self: Box<Self>) -> Result<(), Error>;
 }
@@ -96,7 +99,7 @@ impl Held for Guard {
     }
 
     fn loss(&self) -> Option<LossReason> {
-        self.lost().try_recv().ok()
+        self.lost().recv_timeout(TELLS_WITHIN).ok()
     }
 
     fn unlock(self: Box<Self>) -> Result<(), Error> {

@@ -17,7 +17,7 @@ pub(crate) mod work;
 
 use std::error::Error;
 use std::sync::mpsc;
-use std::thread;
+use std::{panic, process, thread};
 
 pub(crate) use settings::Settings;
 
@@ -28,6 +28,7 @@ pub(crate) type Failure = Box<dyn Error + Send + Sync>;
 
 /// Contends until the witness says that it is over, or until something fails that is no fault of a master's.
 pub(crate) fn run(settings: &Settings) -> Result<(), Failure> {
+    end_with_a_panic();
     let clients = clients::build(settings)?;
     // Unlike those of each earlier start of this worker.
     let start: u32 = rand::random();
@@ -44,4 +45,13 @@ pub(crate) fn run(settings: &Settings) -> Result<(), Failure> {
     drop(ended);
     endings.iter().take(settings.threads).collect::<Result<Vec<()>, Failure>>()?;
     Ok(())
+}
+
+/// A panic of any thread ends the worker, which fails the run. Without this, the others would go on.
+fn end_with_a_panic() {
+    let tell = panic::take_hook();
+    panic::set_hook(Box::new(move |info| {
+        tell(info);
+        process::exit(101);
+    }));
 }

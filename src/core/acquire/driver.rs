@@ -1,0 +1,176 @@
+//! What passes between the machine of a call and its driver.
+
+use std::time::Duration;
+
+use super::super::{Attempt, Basis, Conclusion, Place, Quorum, QuorumHealth, ReleaseTracker, Time};
+#[cfg(doc)]
+use super::Acquire;
+use super::Outcome;
+
+/// An attempt that the driver shares with the threads that hear the nodes' answers.
+pub(crate) trait SharedAttempt {
+    fn with<R>(&self, f: impl FnOnce(&mut Attempt) -> R) -> R;
+
+    /// Has the attempt go on after a verdict, if `f` says so: the next verdict is told anew.
+    fn reopen(&self, f: impl FnOnce(&mut Attempt) -> bool) -> bool;
+}
+
+/// What a call looks up of its client: what all calls know together, time, and chance.
+pub(crate) trait Surroundings {
+    fn now(&self) -> Time;
+
+    /// Returns the time at which an attempt starts. The driver notes first how often its own clock stood
+    /// still, so that it notices a suspension after that.
+    fn start_attempt(&mut self) -> Time;
+
+    /// Returns a random number in `0.0..1.0`.
+    fn random(&mut self) -> f64;
+
+    /// Returns a random owner id.
+    fn random_owner(&mut self) -> u128;
+
+    /// Returns whether the nodes are known not to be one set of ours, so that no lock may be taken.
+    fn nodes_disagree(&self) -> bool;
+
+    /// Returns whether it is worth waiting for the clocks of more nodes before any of them is asked.
+    fn waits_for_clocks(&self) -> bool;
+
+    /// Returns whether the node is known to be down.
+    fn is_down(&self, node: usize) -> bool;
+
+    /// Returns whether the node voted in the attempt that was given back last.
+    fn voted(&self, node: usize) -> bool;
+
+    /// Returns the nodes in the order in which this lock's contenders prefer them.
+    fn asking_order(&self) -> Vec<usize>;
+
+    /// Returns whether threads of this process wait for the lock's releases, or did a moment ago.
+    fn others_subscribed(&self) -> bool;
+
+    fn quorum_health(&self) -> QuorumHealth;
+
+    /// Returns whether the first node can be reached, and says that it can do nothing for now.
+    fn first_says_no(&self) -> bool;
+
+    /// Returns in what time a majority will grant locks, as far as is known.
+    fn ready_in(&self, now: Time) -> Option<Duration>;
+
+    /// Shows what was heard of releases; `None` before [`Action::Subscribe`].
+    fn releases<R>(&mut self, f: impl FnOnce(&mut ReleaseTracker) -> R) -> Option<R>;
+}
+
+/// What the driver has to do next. `C` is the driver's claim to the lock, which shares an attempt.
+#[derive(Debug)]
+pub(crate) enum Action<C> {
+    /// Look at the place in the local queue, and call [`Acquire::handle_turn`].
+    Look,
+    /// Subscribe to the lock's releases, and call [`Acquire::handle_subscribed`].
+    Subscribe,
+    /// Leave the lock to others: a release by the process's own last owner is no news from now on.
+    GiveWay,
+    /// The lock was left to others. Note whether a release was `heard` of meanwhile.
+    GaveWay { heard: bool },
+    /// Begin an attempt under that owner id, and call [`Acquire::handle_begun`].
+    Begin { owner: u128, started: Time, answer_by: Time },
+    /// Ask those nodes for the lock: [`Acquire::claim`].
+    Ask(Whom),
+    /// Note that several nodes know this number of the lock.
+    SawNumber(u64),
+    /// Tell the nodes the lock's number, and call [`Acquire::handle_confirmation`].
+    WriteBack(u64),
+    /// Report keys without an expiry on those nodes.
+    TellEndlessKeys(Vec<usize>),
+    /// Give back what the attempt may have left on the nodes.
+    GiveBack(C),
+    /// Note what the attempt that was given back has shown.
+    Failed(Failed),
+    /// Report that the call waits for the nodes to grant locks, which is in that time.
+    TellNotAdmitted(Duration),
+    /// Return the lock that was granted.
+    Granted(C, Grant),
+    /// Return the lock that a thread of this process handed over.
+    HandedOver,
+    /// Return without a lock.
+    Refuse(Outcome),
+}
+
+/// Which nodes to ask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Whom {
+    All,
+    Only(usize),
+    AllBut(usize),
+}
+
+impl Whom {
+    pub(crate) fn includes(self, node: usize) -> bool {
+        match self {
+            Self::All => true,
+            Self::Only(one) => node == one,
+            Self::AllBut(one) => node != one,
+        }
+    }
+}
+
+/// A lock that the nodes have granted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Grant {
+    pub(crate) valid_until: Time,
+    /// 0: the nodes count none.
+    pub(crate) number: u64,
+    pub(crate) basis: Basis,
+    pub(crate) quorum: Quorum,
+    pub(crate) started: Time,
+    /// An earlier attempt of the call found the lock held by somebody else, who is likely to want it
+    /// again.
+    pub(crate) refused_before: bool,
+}
+
+/// An attempt that has come to nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Failed {
+    /// What the threads behind this one in the local queue go by. `None`: the caller's own deadline cut the
+    /// attempt short, which says nothing.
+    pub(crate) conclusion: Option<Conclusion>,
+    pub(crate) quorum: Quorum,
+    pub(crate) started: Time,
+}
+
+/// What ends the wait before [`Acquire::poll_timeout`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WaitsFor {
+    /// A change in the local queue: [`Acquire::handle_queue_changed`].
+    Turn,
+    /// The nodes' clocks: [`Acquire::handle_clocks`], again and again.
+    Clocks,
+    /// The verdict on the attempt: [`Acquire::handle_verdict`].
+    Verdict,
+    /// The verdict on the write-back: [`Acquire::handle_confirmation`].
+    Confirmation,
+    /// Further answers to the attempt: [`Acquire::handle_answers`], again and again.
+    Answers,
+    /// What is told of releases: [`Acquire::handle_releases`].
+    Releases,
+    /// Nothing but the time.
+    Time,
+}
+
+/// Why a call ends that still wants its lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stop {
+    /// By its caller.
+    Cancelled,
+    /// With its client.
+    Closed,
+}
+
+/// What the driver found in the local queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Looked {
+    /// The place of the caller.
+    Place(Place),
+    /// A lock that a thread of this process has handed over. The driver keeps it.
+    HandedOver,
+    /// The same, and the lock is lost already. The driver has dropped it.
+    HandedOverTooLate,
+}

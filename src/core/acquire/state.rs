@@ -1,0 +1,129 @@
+//! Where a call that wants a lock stands, and what it waits for.
+
+use super::super::{Judgement, Time};
+use super::WaitsFor;
+
+/// A wait for time to pass.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sleep {
+    pub(super) until: Time,
+    /// A release that is told may end it.
+    pub(super) listens: bool,
+    /// It was changed by what was told.
+    pub(super) woken: bool,
+    /// The lock is left to others meanwhile.
+    pub(super) gives_way: bool,
+}
+
+#[derive(Debug)]
+pub(super) enum State<C> {
+    /// The driver looks at the local queue.
+    Looking,
+    /// Behind others in the local queue.
+    InLine {
+        until: Time,
+    },
+    /// The driver subscribes to releases; then this follows.
+    Subscribing(Next),
+    /// The driver begins an attempt, which asks that node alone at first, until then.
+    Beginning(Option<(usize, Time)>),
+    /// The attempt waits for the nodes' clocks.
+    AwaitingClocks(C, Option<(usize, Time)>),
+    /// That node was asked, and has until then.
+    AskingOne {
+        claim: C,
+        node: usize,
+        until: Time,
+    },
+    /// All nodes were asked.
+    AskingAll(C),
+    /// The nodes are told the lock's number.
+    WritingBack(C),
+    /// The answers do not suffice to judge the attempt.
+    AwaitingAnswers(C),
+    /// The attempt is judged. The caller is to hear of more nodes' faults, until then.
+    HearingOut {
+        claim: C,
+        judgement: Judgement,
+        until: Time,
+    },
+    Sleeping(Sleep),
+    Finished,
+}
+
+/// What follows a subscription.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Next {
+    Attempt,
+    Sleep(Sleep),
+}
+
+impl<C> State<C> {
+    /// When the wait ends by itself. `answer_by`: the end of the time for answers.
+    pub(super) fn ends_at(&self, answer_by: Time) -> Option<Time> {
+        match self {
+            Self::InLine { until }
+            | Self::AskingOne { until, .. }
+            | Self::HearingOut { until, .. }
+            | Self::Sleeping(Sleep { until, .. }) => Some(*until),
+            Self::AwaitingClocks(..)
+            | Self::AskingAll(_)
+            | Self::WritingBack(_)
+            | Self::AwaitingAnswers(_) => Some(answer_by),
+            Self::Looking | Self::Subscribing(_) | Self::Beginning(_) | Self::Finished => None,
+        }
+    }
+
+    /// What ends the wait before its time.
+    pub(super) fn waits_for(&self) -> WaitsFor {
+        match self {
+            Self::InLine { .. } => WaitsFor::Turn,
+            Self::AwaitingClocks(..) => WaitsFor::Clocks,
+            Self::AskingOne { .. } | Self::AskingAll(_) => WaitsFor::Verdict,
+            Self::WritingBack(_) => WaitsFor::Confirmation,
+            Self::AwaitingAnswers(_) | Self::HearingOut { .. } => WaitsFor::Answers,
+            Self::Sleeping(Sleep { listens: true, .. }) => WaitsFor::Releases,
+            Self::Sleeping(_)
+            | Self::Looking
+            | Self::Subscribing(_)
+            | Self::Beginning(_)
+            | Self::Finished => WaitsFor::Time,
+        }
+    }
+
+    /// The claim whose attempt is under way.
+    pub(super) fn claim(&mut self) -> Option<&mut C> {
+        match self {
+            Self::AwaitingClocks(claim, _)
+            | Self::AskingOne { claim, .. }
+            | Self::AskingAll(claim)
+            | Self::WritingBack(claim)
+            | Self::AwaitingAnswers(claim)
+            | Self::HearingOut { claim, .. } => Some(claim),
+            Self::InLine { .. }
+            | Self::Sleeping(_)
+            | Self::Looking
+            | Self::Subscribing(_)
+            | Self::Beginning(_)
+            | Self::Finished => None,
+        }
+    }
+
+    /// The same, out of a state that ends.
+    pub(super) fn into_claim(self) -> Option<C> {
+        match self {
+            Self::AwaitingClocks(claim, _)
+            | Self::AskingOne { claim, .. }
+            | Self::AskingAll(claim)
+            | Self::WritingBack(claim)
+            | Self::AwaitingAnswers(claim)
+            | Self::HearingOut { claim, .. } => Some(claim),
+            Self::InLine { .. }
+            | Self::Sleeping(_)
+            | Self::Looking
+            | Self::Subscribing(_)
+            | Self::Beginning(_)
+            | Self::Finished => None,
+        }
+    }
+}
