@@ -219,7 +219,9 @@ impl Line {
 impl Place<'_> {
     /// What there is to see for the caller in line; and the lock, if it was handed over, be it lost since.
     pub(crate) fn look(&mut self) -> (Looked, Option<Hold>) {
-        let Self { queues, lease_id: LeaseId { key, lease: ticket }, woken, last_owner, .. } = self;
+        let Self {
+            queues, lease_id: LeaseId { key, lease: ticket, .. }, woken, last_owner, ..
+        } = self;
         let mut by_itself = false;
         let looked = queues.change(key, |Line { queue, holder, taken_by }, entry| {
             if let Some(hold) = queue.with(*ticket).and_then(|slot| slot.handed.take()) {
