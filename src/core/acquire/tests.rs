@@ -235,6 +235,14 @@ impl Driver {
         self.carry();
     }
 
+    /// These nodes fail, and the driver tells of the verdict.
+    fn fail(&mut self, nodes: &[usize]) {
+        let claim = self.machine.claim().expect("an attempt is under way");
+        nodes.iter().for_each(|node| claim.with(|one| one.fail(*node, Failure::NotSent)));
+        self.machine.handle_verdict(&mut self.client);
+        self.carry();
+    }
+
     /// Nothing happens until the machine wants something by itself.
     fn timeout(&mut self) {
         self.client.now = self.machine.poll_timeout().expect("the machine waits");
@@ -348,15 +356,12 @@ fn too_few_answers_are_reported_when_all_nodes_are_heard_or_a_moment_is_over() {
     for third in [true, false] {
         let mut driver = Driver::asking(Patience::Once);
         driver.done();
-        let claim = driver.machine.claim().expect("under way").clone();
-        let fail = |node| claim.with(|attempt| attempt.fail(node, Failure::NotSent));
-        [0, 1].into_iter().for_each(fail);
-        driver.machine.handle_verdict(&mut driver.client);
-        driver.carry();
+        driver.fail(&[0, 1]);
         assert_eq!((driver.done(), driver.machine.waits_for()), (vec![], WaitsFor::Answers));
         assert_eq!(driver.machine.poll_timeout(), Some(at(1_010)));
         if third {
-            fail(2);
+            let claim = driver.machine.claim().expect("under way");
+            claim.with(|attempt| attempt.fail(2, Failure::NotSent));
             driver.machine.handle_answers(&mut driver.client);
             driver.carry();
         } else {
@@ -404,11 +409,11 @@ fn nothing_is_asked_before_the_nodes_clocks_are_known_or_the_time_is_over() {
         driver.client.waits_for_clocks = true;
         driver.start();
         assert_eq!(driver.done(), ["look", "begin"]);
-        driver.machine.handle_clocks(&mut driver.client);
+        driver.machine.handle_clocks(&driver.client);
         assert_eq!(driver.machine.waits_for(), WaitsFor::Clocks);
         if known {
             driver.client.waits_for_clocks = false;
-            driver.machine.handle_clocks(&mut driver.client);
+            driver.machine.handle_clocks(&driver.client);
             driver.carry();
         } else {
             driver.timeout();
@@ -417,55 +422,45 @@ fn nothing_is_asked_before_the_nodes_clocks_are_known_or_the_time_is_over() {
     }
 }
 
+/// What the call waits for when it is cancelled, and whether it has an attempt under way then.
+const CANCELLED_IN: [(WaitsFor, bool); 6] = [
+    (WaitsFor::Turn, false),
+    (WaitsFor::Clocks, true),
+    (WaitsFor::Verdict, true),
+    (WaitsFor::Confirmation, true),
+    (WaitsFor::Answers, true),
+    (WaitsFor::Releases, false),
+];
+
+/// A call that has come to wait for that.
+fn waiting_for(what: WaitsFor) -> Driver {
+    let mut driver = Driver::new(Patience::Forever);
+    driver.client.waits_for_clocks = what == WaitsFor::Clocks;
+    if what == WaitsFor::Turn {
+        let turn = Turn::Wait(at(2_000));
+        driver.looked = Looked::Place(Place { turn, is_held: true });
+    }
+    driver.start();
+    match what {
+        WaitsFor::Confirmation => driver.vote(&[(0, Vote::Granted(9)), (1, Vote::Granted(7))]),
+        WaitsFor::Answers => driver.fail(&[0, 1]),
+        WaitsFor::Releases => driver.vote(&[(0, HELD), (1, HELD)]),
+        _ => {}
+    }
+    assert_eq!(driver.machine.waits_for(), what);
+    driver
+}
+
 /// A call that ends early leaves nothing on the nodes.
 #[test]
 fn a_call_that_is_cancelled_gives_its_attempt_back() {
-    let begun = |driver: &mut Driver| driver.start();
-    let states: [(&dyn Fn(&mut Driver), &[&str]); 6] = [
-        (
-            &|driver| (driver.client.waits_for_clocks, ()) = (true, begun(driver)),
-            &["give back", "refuse"],
-        ),
-        (&begun, &["give back", "refuse"]),
-        (
-            &|driver| {
-                begun(driver);
-                driver.vote(&[(0, Vote::Granted(9)), (1, Vote::Granted(7))]);
-            },
-            &["give back", "refuse"],
-        ),
-        (
-            &|driver| {
-                begun(driver);
-                let claim = driver.machine.claim().expect("under way").clone();
-                (0..2).for_each(|node| claim.with(|one| one.fail(node, Failure::NotSent)));
-                driver.machine.handle_verdict(&mut driver.client);
-            },
-            &["give back", "refuse"],
-        ),
-        (
-            &|driver| {
-                begun(driver);
-                driver.vote(&[(0, HELD), (1, HELD)]);
-            },
-            &["refuse"],
-        ),
-        (
-            &|driver| {
-                let turn = Turn::Wait(at(2_000));
-                driver.looked = Looked::Place(Place { turn, is_held: true });
-                begun(driver);
-            },
-            &["refuse"],
-        ),
-    ];
-    for (i, (reach, done)) in states.iter().enumerate() {
-        let mut driver = Driver::new(Patience::Forever);
-        reach(&mut driver);
+    for (what, under_way) in CANCELLED_IN {
+        let mut driver = waiting_for(what);
         driver.done();
         driver.cancel();
-        assert_eq!(driver.done(), *done, "state {i}");
-        assert_eq!(driver.outcome, Some(Outcome::Cancelled), "state {i}");
+        let done: &[_] = if under_way { &["give back", "refuse"] } else { &["refuse"] };
+        assert_eq!(driver.done(), done, "{what:?}");
+        assert_eq!(driver.outcome, Some(Outcome::Cancelled), "{what:?}");
         driver.machine.handle_stop(Stop::Closed);
         driver.carry();
         assert!(driver.done().is_empty(), "it ends once");
@@ -574,13 +569,7 @@ fn a_caller_that_gave_way_until_its_deadline_is_told_that_the_lock_is_held() {
 fn a_wait_in_line_ends_the_time_without_a_quorum() {
     for waits in [true, false] {
         let mut driver = Driver::asking(Patience::Forever);
-        let fail = |driver: &mut Driver| {
-            let claim = driver.machine.claim().expect("under way").clone();
-            (0..3).for_each(|node| claim.with(|one| one.fail(node, Failure::NotSent)));
-            driver.machine.handle_verdict(&mut driver.client);
-            driver.carry();
-        };
-        fail(&mut driver);
+        driver.fail(&[0, 1, 2]);
         if waits {
             let turn = Turn::Wait(at(20_000));
             driver.looked = Looked::Place(Place { turn, is_held: true });
@@ -596,7 +585,7 @@ fn a_wait_in_line_ends_the_time_without_a_quorum() {
             driver.looked = FIRST_IN_LINE;
             driver.timeout();
         }
-        fail(&mut driver);
+        driver.fail(&[0, 1, 2]);
         assert_eq!(driver.outcome, (!waits).then_some(Outcome::NoQuorum));
     }
 }
