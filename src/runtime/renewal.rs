@@ -15,7 +15,7 @@ use crate::core::Next;
 use crate::observe;
 use crate::runtime::held::Held;
 use crate::runtime::loss::Callbacks;
-use crate::runtime::timetable::{Entry, Timetable};
+use crate::runtime::timetable::{Due, Timetable};
 
 /// Starts the thread of a timetable. `suspended` has a message for it when all leases are over at once.
 pub(crate) fn start(suspended: Receiver<()>) -> io::Result<Arc<Timetable<Held>>> {
@@ -60,7 +60,7 @@ fn run(timetable: &Weak<Timetable<Held>>, woken: &Receiver<()>, suspended: &Rece
 /// The losses come first, and of those the messages: a holder that still works is the one thing that
 /// cannot wait. What is left on the nodes can, and with a thousand locks lost at once it takes as long
 /// as all the messages.
-fn check(due: Vec<(Entry, Weak<Held>)>) {
+fn check(due: Due<Held>) {
     let (mut lost, mut others) = (Vec::new(), Vec::new());
     for (entry, held) in due {
         let Some(held) = held.upgrade().filter(|held| held.taken_out(entry)) else { continue };
