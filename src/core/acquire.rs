@@ -28,7 +28,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use self::attempts::Step;
-use self::state::{Next, Sleep, State};
+use self::state::{Next, Sleep, Stage, State};
 use super::{
     Attempt, Ballot, Conclusion, Judged, Judgement, ReleaseTracker, Time, Turn, WakeReason,
 };
@@ -115,7 +115,10 @@ impl<C: SharedAttempt> Acquire<C> {
 
     /// Returns the claim whose attempt is under way. The answer changes with each event.
     pub(crate) fn claim(&mut self) -> Option<&mut C> {
-        self.state.claim()
+        match &mut self.state {
+            State::Attempting(claim, _) => Some(claim),
+            _ => None,
+        }
     }
 
     /// The driver has looked at the local queue.
@@ -176,7 +179,7 @@ impl<C: SharedAttempt> Acquire<C> {
         };
         // The nodes are compared by their clocks before they grant anything, and numbers are made of them.
         if around.waits_for_clocks() {
-            self.state = State::AwaitingClocks(claim, preferred);
+            self.state = State::Attempting(claim, Stage::AwaitingClocks(preferred));
         } else {
             self.ask(claim, preferred);
         }
@@ -185,7 +188,9 @@ impl<C: SharedAttempt> Acquire<C> {
     /// Perhaps the nodes' clocks are known by now.
     pub(crate) fn handle_clocks(&mut self, around: &impl Surroundings) {
         match self.take_state() {
-            State::AwaitingClocks(claim, preferred) if !around.waits_for_clocks() => {
+            State::Attempting(claim, Stage::AwaitingClocks(preferred))
+                if !around.waits_for_clocks() =>
+            {
                 self.ask(claim, preferred);
             }
             state => self.state = state,
@@ -195,8 +200,10 @@ impl<C: SharedAttempt> Acquire<C> {
     /// The nodes that were asked have decided the attempt.
     pub(crate) fn handle_verdict(&mut self, around: &mut impl Surroundings) {
         match self.take_state() {
-            State::AskingOne { claim, node, .. } => self.asked_one(claim, node, around),
-            State::AskingAll(claim) => self.asked(claim, around),
+            State::Attempting(claim, Stage::AskingOne { node, .. }) => {
+                self.asked_one(claim, node, around)
+            }
+            State::Attempting(claim, Stage::AskingAll) => self.asked(claim, around),
             state => self.state = state,
         }
     }
@@ -204,7 +211,7 @@ impl<C: SharedAttempt> Acquire<C> {
     /// The write-back is `confirmed` by a majority, or cannot be any more.
     pub(crate) fn handle_confirmation(&mut self, confirmed: bool, around: &mut impl Surroundings) {
         match self.take_state() {
-            State::WritingBack(claim) => {
+            State::Attempting(claim, Stage::WritingBack) => {
                 if confirmed {
                     claim.with(Attempt::written_back);
                 }
@@ -217,8 +224,8 @@ impl<C: SharedAttempt> Acquire<C> {
     /// Perhaps more nodes have answered.
     pub(crate) fn handle_answers(&mut self, around: &mut impl Surroundings) {
         match self.take_state() {
-            State::AwaitingAnswers(claim) => self.judge(claim, around),
-            State::HearingOut { claim, judgement, .. }
+            State::Attempting(claim, Stage::AwaitingAnswers) => self.judge(claim, around),
+            State::Attempting(claim, Stage::HearingOut { judgement, .. })
                 if !claim.with(|attempt| attempt.awaits_answers()) =>
             {
                 self.conclude(claim, judgement, around);
@@ -257,12 +264,14 @@ impl<C: SharedAttempt> Acquire<C> {
                 self.state = state;
                 self.handle_queue_changed();
             }
-            State::AwaitingClocks(claim, preferred) => self.ask(claim, preferred),
-            State::AskingOne { claim, node, .. } => self.asked_one(claim, node, around),
-            State::AskingAll(claim) => self.asked(claim, around),
-            State::WritingBack(claim) => self.heard(claim, around),
-            State::AwaitingAnswers(claim) => self.judge(claim, around),
-            State::HearingOut { claim, judgement, .. } => self.conclude(claim, judgement, around),
+            State::Attempting(claim, stage) => match stage {
+                Stage::AwaitingClocks(preferred) => self.ask(claim, preferred),
+                Stage::AskingOne { node, .. } => self.asked_one(claim, node, around),
+                Stage::AskingAll => self.asked(claim, around),
+                Stage::WritingBack => self.heard(claim, around),
+                Stage::AwaitingAnswers => self.judge(claim, around),
+                Stage::HearingOut { judgement, .. } => self.conclude(claim, judgement, around),
+            },
             State::Sleeping(sleep) => self.slept(sleep, around),
             state => self.state = state,
         }
@@ -276,10 +285,8 @@ impl<C: SharedAttempt> Acquire<C> {
         };
         match self.take_state() {
             State::Finished => self.state = State::Finished,
-            state => match state.into_claim() {
-                Some(claim) => self.abandon(claim, outcome),
-                None => self.refuse(outcome),
-            },
+            State::Attempting(claim, _) => self.abandon(claim, outcome),
+            _ => self.refuse(outcome),
         }
     }
 
@@ -368,11 +375,11 @@ impl<C: SharedAttempt> Acquire<C> {
                 claim.with(|attempt| attempt.prefer(node));
                 let until = until.min(self.answer_by);
                 self.actions.push_back(Action::Ask(Whom::Only(node)));
-                self.state = State::AskingOne { claim, node, until };
+                self.state = State::Attempting(claim, Stage::AskingOne { node, until });
             }
             None => {
                 self.actions.push_back(Action::Ask(Whom::All));
-                self.state = State::AskingAll(claim);
+                self.state = State::Attempting(claim, Stage::AskingAll);
             }
         }
     }
@@ -383,7 +390,7 @@ impl<C: SharedAttempt> Acquire<C> {
         if claim.reopen(|attempt| attempt.goes_on(answer_by)) {
             self.answer_by = answer_by;
             self.actions.push_back(Action::Ask(Whom::AllBut(node)));
-            self.state = State::AskingAll(claim);
+            self.state = State::Attempting(claim, Stage::AskingAll);
         } else {
             self.heard(claim, around);
         }
@@ -398,7 +405,7 @@ impl<C: SharedAttempt> Acquire<C> {
         match number {
             Some(number) => {
                 self.actions.push_back(Action::WriteBack(number));
-                self.state = State::WritingBack(claim);
+                self.state = State::Attempting(claim, Stage::WritingBack);
             }
             None => self.heard(claim, around),
         }
@@ -423,7 +430,7 @@ impl<C: SharedAttempt> Acquire<C> {
         let judgement = match judged {
             Judged::Concluded(judgement) => judgement,
             Judged::HearFirst | Judged::HearAll => {
-                self.state = State::AwaitingAnswers(claim);
+                self.state = State::Attempting(claim, Stage::AwaitingAnswers);
                 return;
             }
         };
@@ -434,7 +441,7 @@ impl<C: SharedAttempt> Acquire<C> {
             _ => now,
         };
         if now < until && claim.with(|attempt| attempt.awaits_answers()) {
-            self.state = State::HearingOut { claim, judgement, until };
+            self.state = State::Attempting(claim, Stage::HearingOut { judgement, until });
         } else {
             self.conclude(claim, judgement, around);
         }

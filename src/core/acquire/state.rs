@@ -27,28 +27,27 @@ pub(super) enum State<C> {
     Subscribing(Next),
     /// The driver begins an attempt, which asks that node alone at first, until then.
     Beginning(Option<(usize, Time)>),
-    /// The attempt waits for the nodes' clocks.
-    AwaitingClocks(C, Option<(usize, Time)>),
-    /// That node was asked, and has until then.
-    AskingOne {
-        claim: C,
-        node: usize,
-        until: Time,
-    },
-    /// All nodes were asked.
-    AskingAll(C),
-    /// The nodes are told the lock's number.
-    WritingBack(C),
-    /// The answers do not suffice to judge the attempt.
-    AwaitingAnswers(C),
-    /// The attempt is judged. The caller is to hear of more nodes' faults, until then.
-    HearingOut {
-        claim: C,
-        judgement: Judgement,
-        until: Time,
-    },
+    /// The attempt of that claim is under way.
+    Attempting(C, Stage),
     Sleeping(Sleep),
     Finished,
+}
+
+/// How far an attempt has come.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Stage {
+    /// It waits for the nodes' clocks, and asks that node alone at first, until then.
+    AwaitingClocks(Option<(usize, Time)>),
+    /// That node was asked, and has until then.
+    AskingOne { node: usize, until: Time },
+    /// All nodes were asked.
+    AskingAll,
+    /// The nodes are told the lock's number.
+    WritingBack,
+    /// The answers do not suffice to judge the attempt.
+    AwaitingAnswers,
+    /// The attempt is judged. The caller is to hear of more nodes' faults, until then.
+    HearingOut { judgement: Judgement, until: Time },
 }
 
 /// What follows a subscription.
@@ -63,13 +62,10 @@ impl<C> State<C> {
     pub(super) fn ends_at(&self, answer_by: Time) -> Option<Time> {
         match self {
             Self::InLine { until }
-            | Self::AskingOne { until, .. }
-            | Self::HearingOut { until, .. }
+            | Self::Attempting(_, Stage::AskingOne { until, .. })
+            | Self::Attempting(_, Stage::HearingOut { until, .. })
             | Self::Sleeping(Sleep { until, .. }) => Some(*until),
-            Self::AwaitingClocks(..)
-            | Self::AskingAll(_)
-            | Self::WritingBack(_)
-            | Self::AwaitingAnswers(_) => Some(answer_by),
+            Self::Attempting(..) => Some(answer_by),
             Self::Looking | Self::Subscribing(_) | Self::Beginning(_) | Self::Finished => None,
         }
     }
@@ -78,52 +74,18 @@ impl<C> State<C> {
     pub(super) fn waits_for(&self) -> WaitsFor {
         match self {
             Self::InLine { .. } => WaitsFor::Turn,
-            Self::AwaitingClocks(..) => WaitsFor::Clocks,
-            Self::AskingOne { .. } | Self::AskingAll(_) => WaitsFor::Verdict,
-            Self::WritingBack(_) => WaitsFor::Confirmation,
-            Self::AwaitingAnswers(_) | Self::HearingOut { .. } => WaitsFor::Answers,
+            Self::Attempting(_, stage) => match stage {
+                Stage::AwaitingClocks(_) => WaitsFor::Clocks,
+                Stage::AskingOne { .. } | Stage::AskingAll => WaitsFor::Verdict,
+                Stage::WritingBack => WaitsFor::Confirmation,
+                Stage::AwaitingAnswers | Stage::HearingOut { .. } => WaitsFor::Answers,
+            },
             Self::Sleeping(Sleep { listens: true, .. }) => WaitsFor::Releases,
             Self::Sleeping(_)
             | Self::Looking
             | Self::Subscribing(_)
             | Self::Beginning(_)
             | Self::Finished => WaitsFor::Time,
-        }
-    }
-
-    /// The claim whose attempt is under way.
-    pub(super) fn claim(&mut self) -> Option<&mut C> {
-        match self {
-            Self::AwaitingClocks(claim, _)
-            | Self::AskingOne { claim, .. }
-            | Self::AskingAll(claim)
-            | Self::WritingBack(claim)
-            | Self::AwaitingAnswers(claim)
-            | Self::HearingOut { claim, .. } => Some(claim),
-            Self::InLine { .. }
-            | Self::Sleeping(_)
-            | Self::Looking
-            | Self::Subscribing(_)
-            | Self::Beginning(_)
-            | Self::Finished => None,
-        }
-    }
-
-    /// The same, out of a state that ends.
-    pub(super) fn into_claim(self) -> Option<C> {
-        match self {
-            Self::AwaitingClocks(claim, _)
-            | Self::AskingOne { claim, .. }
-            | Self::AskingAll(claim)
-            | Self::WritingBack(claim)
-            | Self::AwaitingAnswers(claim)
-            | Self::HearingOut { claim, .. } => Some(claim),
-            Self::InLine { .. }
-            | Self::Sleeping(_)
-            | Self::Looking
-            | Self::Subscribing(_)
-            | Self::Beginning(_)
-            | Self::Finished => None,
         }
     }
 }
