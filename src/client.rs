@@ -373,7 +373,7 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Config`](crate::ErrorKind::Config) if there is no node, a URL is wrong, two
+    /// [`ErrorKind::Config`] if there is no node, a URL is wrong, two
     /// nodes are the same server, a certificate cannot be used, a duration is out of range, or a
     /// thread cannot be started.
     pub fn build(self) -> Result<Quorlock, Error> {

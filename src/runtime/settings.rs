@@ -56,7 +56,7 @@ pub enum Fallback {
     /// [`Fallback`](crate::Mode::Fallback), and an event tells. Clients that fall back exclude each
     /// other, since all of them name the same first node. They also ask it before they believe a majority
     /// of the others; while it is down, each attempt tries to connect to it. That costs up to 5 ms where
-    /// the connection is refused, and up to the [`node_timeout`](Builder::node_timeout) an attempt where the first
+    /// the connection is refused, and up to the [`node_timeout`](crate::Builder::node_timeout) an attempt where the first
     /// node hangs or its host does not answer; and it grants nothing where the caller's own deadline is over
     /// before. Clients without this setting would not ask it, so all clients of the nodes
     /// must agree on it: the others get [`Config`](crate::ErrorKind::Config).
