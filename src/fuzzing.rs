@@ -13,7 +13,7 @@ use crate::core::admission::Admission;
 use crate::core::mark::Mark;
 use crate::core::{
     Allowance, Attempt, Ballot, Chance, Conclusion, Configuration, Failure, Grants, Identity,
-    NextProbe, NodeState, Offset, Probe, Role, Time, Via, Vote, set_time,
+    NextProbe, NodeState, Offset, Probe, Role, Time, Via, Vote,
 };
 use crate::ident::{self, Name, NameText};
 
@@ -115,14 +115,13 @@ pub fn probes(data: &[u8]) {
     let (liars, honest_until) = if two & 1 == 1 { (2, 50) } else { (1, 0) };
     let mut admission = Admission::new(&configuration(), false);
     let mut marks: [Option<String>; NODES] = Default::default();
-    let mut clocks = [None; NODES];
     let mut steps = data.chunks(64).chain(std::iter::repeat(&[][..]));
     let mut now_ms = 1_000_000;
     for round in 0..150_u64 {
         now_ms += 300;
         let now = Time::from_start(Duration::from_millis(now_ms));
         for node in 0..NODES {
-            let time = set_time(&clocks, now);
+            let time = admission.set_time(now);
             let chance = Chance { id: round << 8 | node as u64, jitter: 0.5 };
             let change = match admission.next(node, now, time, chance) {
                 NextProbe::Ask(change) => change,
@@ -144,12 +143,11 @@ pub fn probes(data: &[u8]) {
                 }
                 _ => honest,
             };
-            clocks[node] = Some(probe.clock);
             marks[node].clone_from(&probe.mark);
             admission.probed(node, probe, now);
             let _ = admission.take_clock_news();
         }
-        let _ = (admission.ready_in(now, set_time(&clocks, now)), admission.time_us(now, false));
+        let _ = (admission.ready_in(now, admission.set_time(now)), admission.time_us(now, false));
     }
     let conflict = admission.conflict();
     assert!(conflict.is_none_or(|node| node < liars || is_twin(&admission, node, liars)));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::set_time::{ClockRange, SetTime};
+use super::set_time::ClockRange;
 use super::{Time, majority};
 
 /// How far a node's clock is ahead of the lease clock, in microseconds. The node read its clock at
@@ -42,7 +42,7 @@ impl Offset {
     }
 
     /// What the node's clock says at `now`.
-    fn range(self, now: Time) -> ClockRange {
+    pub(super) fn range(self, now: Time) -> ClockRange {
         let (least_us, most_us) = self.spread(now);
         let at = |offset: i64| microseconds(now).saturating_add(offset);
         let ms = |us: i64| u64::try_from(us.div_euclid(1_000)).unwrap_or(0);
@@ -62,12 +62,6 @@ impl Offset {
     pub(super) fn read_ms(self) -> u64 {
         u64::try_from(self.at_least_ms(self.received)).unwrap_or(0)
     }
-}
-
-/// What time it is for the set, by the clocks of all its nodes.
-pub(crate) fn set_time(offsets: &[Option<Offset>], now: Time) -> Option<SetTime> {
-    let ranges: Vec<_> = offsets.iter().map(|offset| offset.map(|it| it.range(now))).collect();
-    SetTime::of(&ranges)
 }
 
 /// The value in the middle. Of an even number it is the lower one. A clock that is behind costs nothing,
@@ -115,9 +109,6 @@ mod tests {
         let range = |now_ms| offset.range(at(now_ms));
         assert_eq!(range(1_200), ClockRange { least_ms: 5_000, most_ms: 5_201 });
         assert_eq!(range(11_200), ClockRange { least_ms: 14_900, most_ms: 15_301 });
-        let time = |offsets: &[_]| set_time(offsets, at(1_200));
-        assert_eq!(time(&[None, None, Some(offset)]), None, "it takes a majority");
-        assert_eq!(time(&[Some(offset)]).map(|time| time.most_ms), Some(5_201));
     }
 
     #[test]

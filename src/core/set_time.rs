@@ -9,6 +9,17 @@ pub(crate) struct ClockRange {
     pub(crate) most_ms: u64,
 }
 
+impl ClockRange {
+    /// The same for a clock that is so far ahead.
+    pub(super) fn set_back(self, ahead_ms: i64) -> Self {
+        let back = |ms: u64| {
+            let back = i128::from(ms) - i128::from(ahead_ms);
+            u64::try_from(back.max(0)).unwrap_or(u64::MAX)
+        };
+        Self { least_ms: back(self.least_ms), most_ms: back(self.most_ms) }
+    }
+}
+
 /// Two times between which the set's time certainly is, in milliseconds since 1970.
 ///
 /// The set's time is the median over the clocks of **all** nodes. Of an even number it is the earlier of
@@ -23,6 +34,14 @@ pub(crate) struct SetTime {
 }
 
 impl SetTime {
+    /// It is either this or the `other` one.
+    pub(super) fn or(self, other: Self) -> Self {
+        Self {
+            least_ms: self.least_ms.min(other.least_ms),
+            most_ms: self.most_ms.max(other.most_ms),
+        }
+    }
+
     /// `clocks` has an entry for each node of the set. `None` if too few are known: it takes a majority.
     pub(crate) fn of(clocks: &[Option<ClockRange>]) -> Option<Self> {
         let mut least: Vec<_> = clocks.iter().flatten().map(|clock| clock.least_ms).collect();

@@ -13,7 +13,7 @@ use super::job::Undelivered;
 use super::mailbox::Mailbox;
 use crate::core::{
     Chance, ClockNews, ClockVerdict, Configuration, Grants, Mechanism, NextProbe, NodeState,
-    Offset, Probe, SetTime, Time, set_time, waits_for_a_try,
+    Offset, Probe, Time, waits_for_a_try,
 };
 use crate::error::NodeFault;
 use crate::observe;
@@ -183,7 +183,8 @@ impl NodeSet {
             }
         }
         let chance = Chance { id: random(), jitter: random() };
-        let next = known.admission.next(node, now, self.time(now), chance);
+        let set_time = known.admission.set_time(now);
+        let next = known.admission.next(node, now, set_time, chance);
         if matches!(next, NextProbe::Ask(_)) {
             known.probes[node].1 += 1;
         }
@@ -197,7 +198,7 @@ impl NodeSet {
         let changed = known.probed(node, probe, now);
         // Only now: a caller that waits for the nodes' clocks asks for the set's time next.
         self.set_clock(node, clock);
-        let set_time = self.time(now);
+        let set_time = known.admission.set_time(now);
         let clock_news = known.admission.take_clock_news();
         let news = known.news();
         let ready_in = known.admission.ready_in(now, set_time);
@@ -246,8 +247,8 @@ impl NodeSet {
 
     /// In how much time a majority will grant locks: see `Admission::ready_in`.
     pub(crate) fn ready_in(&self, now: Time) -> Option<Duration> {
-        let set_time = self.time(now);
-        self.known.lock().admission.ready_in(now, set_time)
+        let known = self.known.lock();
+        known.admission.ready_in(now, known.admission.set_time(now))
     }
 
     /// The set's time, for the numbers of locks: see `Admission::time_us`.
@@ -277,11 +278,6 @@ impl NodeSet {
             self.mailboxes[node].wake_subscriber();
         }
         admitted
-    }
-
-    fn time(&self, now: Time) -> Option<SetTime> {
-        let offsets: Vec<_> = self.clocks.iter().map(|clock| *clock.lock()).collect();
-        set_time(&offsets, now)
     }
 }
 

@@ -10,7 +10,7 @@ use super::subscriptions::Channels;
 use crate::core::admission::Admission;
 use crate::core::mark::Configuration;
 use crate::core::set_time::SetTime;
-use crate::core::{ClockNews, Offset, Quorum, QuorumHealth, Time, set_time};
+use crate::core::{ClockNews, Offset, Quorum, QuorumHealth, Time};
 
 pub(super) struct Shared {
     pub(super) admission: RefCell<Admission>,
@@ -85,6 +85,6 @@ impl Shared {
 
     /// The set's time, as far as it is known.
     pub(super) fn set_time(&self, now: Time) -> Option<SetTime> {
-        set_time(&self.clocks.borrow(), now)
+        self.admission.borrow().set_time(now)
     }
 }

@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use super::super::clocks::{DRIFT, Offset, median, microseconds};
 use super::super::mark::Noted;
+use super::super::set_time::SetTime;
 use super::super::{LARGEST_NUMBER, Mechanism, Time, majority};
 use super::Admission;
-use super::node::Seen;
+use super::node::{Knowledge, Seen};
 use super::node_clock::NodeClock;
 use super::probe::Judgement;
 
@@ -153,6 +154,27 @@ impl Admission {
     /// majority are known; with `any`, of one node at least.
     pub(crate) fn time_us(&self, now: Time, any: bool) -> Option<i64> {
         Some(microseconds(now).saturating_add(self.ahead_of_us(now, any)?))
+    }
+
+    /// The set's time, for the ends of quarantines: by the clocks as they are, and by the clocks corrected by what
+    /// their marks say they are ahead. A quarantine ends when it is over by both.
+    ///
+    /// Where clocks are far apart, one that is set forward past the one in the middle moves the median of the clocks
+    /// themselves by that distance. A mark that was written in doubt may be far too low, which moves the other one.
+    pub(crate) fn set_time(&self, now: Time) -> Option<SetTime> {
+        let median = |correction_ms: fn(&NodeClock) -> Option<i64>| {
+            let range = |known: &Knowledge| {
+                let ahead_ms = correction_ms(&known.clock)?;
+                Some(known.clock.reading?.range(now).set_back(ahead_ms))
+            };
+            SetTime::of(&self.nodes.iter().map(range).collect::<Vec<_>>())
+        };
+        let time = median(|_| Some(0))?;
+        let corrected = median(|clock| clock.last_noted_ms);
+        Some(match corrected.filter(|_| Mechanism::TimeIsCorrected.is_on()) {
+            Some(corrected) => time.or(corrected),
+            None => time,
+        })
     }
 
     /// How far the set's time is ahead of our own clock, in microseconds. Where too few nodes have ever had

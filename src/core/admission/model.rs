@@ -3,7 +3,6 @@
 
 use super::super::clocks::{Offset, milliseconds};
 use super::super::mark::Identity;
-use super::super::set_time::ClockRange;
 use super::*;
 
 pub(super) const MAX_TTL: Duration = Duration::from_millis(10_000);
@@ -76,8 +75,6 @@ pub(super) struct Client {
     pub(super) admission: Admission,
     /// How far its own clock is ahead of true time.
     clock_ms: u64,
-    /// How far each node's clock is ahead of its own, in which range.
-    clocks: Vec<Option<(i64, i64)>>,
     on_the_way: Vec<Option<Sent>>,
     reachable: Vec<bool>,
 }
@@ -88,12 +85,7 @@ impl Client {
     }
 
     pub(super) fn set_time(&self, now: Time) -> Option<SetTime> {
-        let own_ms = clock(self.now(now));
-        let at = |offset| own_ms.saturating_add_signed(offset);
-        let ranges = self.clocks.iter().map(|clock| {
-            clock.map(|(least, most)| ClockRange { least_ms: at(least), most_ms: at(most) })
-        });
-        SetTime::of(&ranges.collect::<Vec<_>>())
+        self.admission.set_time(self.now(now))
     }
 
     pub(super) fn ready_in(&self, now: Time) -> Option<Duration> {
@@ -135,7 +127,6 @@ impl World {
         let client = |(i, configuration): (usize, &Configuration)| Client {
             admission: Admission::new(configuration, false),
             clock_ms: 77_777_777 * i as u64,
-            clocks: vec![None; nodes],
             on_the_way: (0..nodes).map(|_| None).collect(),
             reachable: vec![true; nodes],
         };
@@ -229,8 +220,6 @@ impl World {
             client.on_the_way[node].take_if(|sent| sent.answer.is_some())
         {
             let time_ms = probe.clock.read_ms().cast_signed();
-            let ahead = |own: Time| time_ms - clock(own).cast_signed();
-            client.clocks[node] = Some((ahead(received), ahead(at)));
             let probe = Probe { clock: Offset::new(time_ms * 1_000, at, received), ..probe };
             client.admission.probed(node, probe, received);
         }

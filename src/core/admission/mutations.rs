@@ -134,8 +134,10 @@ fn early_with_two_clocks() -> bool {
 #[test]
 fn two_nodes_that_are_not_watched_admit_early() {
     assert!(!early_with_two_clocks());
-    // That a clock was set is noticed, too.
-    without(&[Mechanism::ClocksAreWatched, Mechanism::ClocksAreNoted], || {
+    // That a clock was set is noticed, too, and its mark says where it was.
+    let others =
+        [Mechanism::ClocksAreWatched, Mechanism::ClocksAreNoted, Mechanism::TimeIsCorrected];
+    without(&others, || {
         assert!(!early_with_two_clocks());
         assert!(without(&[Mechanism::FewClocksAreWatched], early_with_two_clocks));
     });

@@ -57,3 +57,44 @@ fn without_watching_the_clock_of_a_single_node_ends_its_quarantine() {
     let without = &[Mechanism::ClocksAreWatched, Mechanism::FewClocksAreWatched];
     SINGLE.breaks(without, &["exclusion"]);
 }
+
+/// The first client holds a lock on just as many of five nodes as it takes, and is cut off. The clocks of two of
+/// these nodes are set forward, one after the other. The second one was behind the clock in the middle, and is
+/// ahead of it then; and masters are seconds apart by their clocks.
+const PAST_THE_MIDDLE: Scenario = Scenario {
+    runs: 30,
+    plan: |seed| {
+        let (ttl, max_ttl) = (seconds(3), seconds(5));
+        let holder = Setup { nodes: 5, max_ttl, ..client(ttl, Habit::Keeps) };
+        let other = Setup { habit: Habit::Contends, ..holder };
+        let mut plan = calm(seed, 5, &[holder, other, other]);
+        let mut chance = Chance::new(seed);
+        plan.wall_offsets = vec![12_000, 13_000, 30_000, 7_000, 12_500];
+        plan.walls_agree = false;
+        let cut = seconds(5);
+        let second = cut + chance.ms(300..800);
+        plan.faults = vec![
+            fault(cut, seconds(15), Fault::Isolated { client: 0, split: 0 }),
+            at(cut + chance.ms(10..100), Fault::ClockJumps { node: 1, by: seconds(5) }),
+            at(second, Fault::ClockJumps { node: 0, by: seconds(5) }),
+        ];
+        for node in 3..5 {
+            plan.faults.push(fault(Duration::ZERO, seconds(15), Fault::Cut { client: 0, node }));
+        }
+        plan
+    },
+    happened: |run| {
+        let lost = tells(run, "client 0", "is told that it is lost");
+        lost && (1..3).any(|client| first_grant(run, client, seconds(5)).is_some())
+    },
+};
+
+#[test]
+fn a_clock_that_is_set_past_the_one_in_the_middle_ends_no_other_nodes_quarantine() {
+    PAST_THE_MIDDLE.holds(1);
+}
+
+#[test]
+fn by_raw_clocks_that_ends_a_quarantine_and_makes_two_holders() {
+    PAST_THE_MIDDLE.breaks(&[Mechanism::TimeIsCorrected], &["exclusion"]);
+}
