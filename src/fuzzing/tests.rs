@@ -219,6 +219,12 @@ fn url_text() -> impl Strategy<Value = String> {
     ]
 }
 
+/// Found by the fuzzer: without its steps up the path has a URL in it.
+#[test]
+fn a_url_in_the_path_behind_steps_up_is_refused_as_well() {
+    url("unix:///a/unix:/b/.%2E///c");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1_000))]
 

@@ -46,11 +46,16 @@ impl Address {
             return Err(wrong("asks for TLS; build quorlock with its feature `tls` for that"));
         }
         let rest = &url[scheme.len() + "://".len()..];
-        if SCHEMES.iter().any(|scheme| rest.contains(&format!("{scheme}://"))) {
-            return Err(wrong(
+        let has_another =
+            |rest: &str| SCHEMES.iter().any(|scheme| rest.contains(&format!("{scheme}://")));
+        let another = || {
+            wrong(
                 "has another URL in it; each node has one of its own: nodes([\"redis://host1\", \
                  \"redis://host2\"]), or with commas in between in QUORLOCK_NODES",
-            ));
+            )
+        };
+        if has_another(rest) {
+            return Err(another());
         }
         if url.contains(|c: char| c.is_whitespace() || c.is_control()) {
             return Err(wrong("has a blank or a control character; write %20 for a blank"));
@@ -60,6 +65,10 @@ impl Address {
         }
         let unreadable = || wrong(url_parts::wrong_part(rest, scheme));
         let parsed = redis::parse_redis_url(url).ok_or_else(unreadable)?;
+        // Only now the steps up (`..`) are gone from the path.
+        if has_another(parsed.path()) {
+            return Err(another());
+        }
         match parsed.fragment() {
             None => {}
             Some("insecure") if is_tls(scheme) => {
