@@ -20,6 +20,8 @@
 //! ```
 
 mod attempts;
+#[cfg(test)]
+mod client_model;
 mod contention;
 mod driver;
 mod state;

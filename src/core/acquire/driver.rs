@@ -3,9 +3,7 @@
 use std::time::Duration;
 
 use super::super::{Attempt, Basis, Conclusion, Place, Quorum, QuorumHealth, ReleaseTracker, Time};
-#[cfg(doc)]
-use super::Acquire;
-use super::Outcome;
+use super::attempts::Outcome;
 
 /// An attempt that the driver shares with the threads that hear the nodes' answers.
 pub(crate) trait SharedAttempt {
@@ -62,21 +60,21 @@ pub(crate) trait Surroundings {
 /// What the driver has to do next. `C` is the driver's claim to the lock, which shares an attempt.
 #[derive(Debug)]
 pub(crate) enum Action<C> {
-    /// Look at the place in the local queue, and call [`Acquire::handle_turn`].
+    /// Look at the place in the local queue, and call [`Acquire::handle_turn`](super::Acquire::handle_turn).
     Look,
-    /// Subscribe to the lock's releases, and call [`Acquire::handle_subscribed`].
+    /// Subscribe to the lock's releases, and call [`Acquire::handle_subscribed`](super::Acquire::handle_subscribed).
     Subscribe,
     /// Leave the lock to others: a release by the process's own last owner is no news from now on.
     GiveWay,
     /// The lock was left to others. Note whether a release was `heard` of meanwhile.
     GaveWay { heard: bool },
-    /// Begin an attempt under that owner id, and call [`Acquire::handle_begun`].
+    /// Begin an attempt under that owner id, and call [`Acquire::handle_begun`](super::Acquire::handle_begun).
     Begin { owner: u128, started: Time, answer_by: Time },
-    /// Ask those nodes for the lock: [`Acquire::claim`].
+    /// Ask those nodes for the lock: [`Acquire::claim`](super::Acquire::claim).
     Ask(Whom),
     /// Note that several nodes know this number of the lock.
     SawNumber(u64),
-    /// Tell the nodes the lock's number, and call [`Acquire::handle_confirmation`].
+    /// Tell the nodes the lock's number, and call [`Acquire::handle_confirmation`](super::Acquire::handle_confirmation).
     WriteBack(u64),
     /// Report keys without an expiry on those nodes.
     TellEndlessKeys(Vec<usize>),
@@ -136,20 +134,20 @@ pub(crate) struct Failed {
     pub(crate) started: Time,
 }
 
-/// What ends the wait before [`Acquire::poll_timeout`].
+/// What ends the wait before [`Acquire::poll_timeout`](super::Acquire::poll_timeout).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WaitsFor {
-    /// A change in the local queue: [`Acquire::handle_queue_changed`].
+    /// A change in the local queue: [`Acquire::handle_queue_changed`](super::Acquire::handle_queue_changed).
     Turn,
-    /// The nodes' clocks: [`Acquire::handle_clocks`], again and again.
+    /// The nodes' clocks: [`Acquire::handle_clocks`](super::Acquire::handle_clocks), again and again.
     Clocks,
-    /// The verdict on the attempt: [`Acquire::handle_verdict`].
+    /// The verdict on the attempt: [`Acquire::handle_verdict`](super::Acquire::handle_verdict).
     Verdict,
-    /// The verdict on the write-back: [`Acquire::handle_confirmation`].
+    /// The verdict on the write-back: [`Acquire::handle_confirmation`](super::Acquire::handle_confirmation).
     Confirmation,
-    /// Further answers to the attempt: [`Acquire::handle_answers`], again and again.
+    /// Further answers to the attempt: [`Acquire::handle_answers`](super::Acquire::handle_answers), again and again.
     Answers,
-    /// What is told of releases: [`Acquire::handle_releases`].
+    /// What is told of releases: [`Acquire::handle_releases`](super::Acquire::handle_releases).
     Releases,
     /// Nothing but the time.
     Time,

@@ -1,7 +1,7 @@
 //! Where a call that wants a lock stands, and what it waits for.
 
 use super::super::{Judgement, Time};
-use super::WaitsFor;
+use super::driver::WaitsFor;
 
 /// A wait for time to pass.
 #[derive(Clone, Copy, Debug)]
