@@ -6,14 +6,15 @@
 //! [`poll_timeout`](Acquire::poll_timeout) at most.
 //!
 //! ```text
-//!         +-> Look -> wait in the local queue ------------------------------> Look
-//!         |     |---> give way: subscribe, sleep ---------------------------> Look
+//!         +-> Look -> wait in the local queue -----------------------> Look
+//!         |     |---> give way: subscribe, sleep --------------------> Look
+//!         |     |---> HandedOver, Refuse
 //!         |     v
 //!         |   Begin -> wait for clocks -> ask the preferred node, then the others, or all at once
 //!         |                                   |
 //!         |             verdict, or its time is over -> write back the number
 //!         |                                   |
-//!         |                                 judge -> hear more answers
+//!         |                                 judge <-> wait for more answers
 //!         |                                   |
 //!         |                                   +---> Granted
 //!         +-- sleep <- subscribe <- give back +---> Refuse
@@ -41,8 +42,8 @@ pub(crate) use self::driver::{
     Action, Failed, Grant, Looked, SharedAttempt, Stop, Surroundings, WaitsFor, Whom,
 };
 
-/// How long after its start an attempt without a quorum is reported at the earliest, if some nodes are
-/// silent. A connection that is refused is refused within this time, and its cause can be told.
+/// An attempt without a quorum is reported no sooner than this after its start, if nodes are silent. A
+/// connection that is refused is refused within this time, and its cause can be told.
 const HEAR_OUT: Duration = Duration::from_millis(10);
 
 /// One call that wants a lock.
@@ -50,23 +51,25 @@ const HEAR_OUT: Duration = Duration::from_millis(10);
 pub(crate) struct Acquire<C> {
     attempts: Attempts,
     patience: Patience,
-    /// The time that an attempt has, if the caller's deadline leaves it.
+    /// The longest time of an attempt. The caller's deadline may shorten it.
     attempt_timeout: Duration,
     state: State<C>,
     actions: VecDeque<Action<C>>,
-    /// When the attempt started, and when its time is over.
+    /// When the attempt started.
     started: Time,
+    /// When its time is over. It gets new time once the preferred node has answered.
     answer_by: Time,
     /// The call hears of releases.
     subscribed: bool,
     /// The caller waited in the local queue since its last attempt.
-    waited: bool,
+    waited_in_line: bool,
     /// The caller left the lock to others since its last attempt, so it knows that they want it.
     gave_way: bool,
     /// An attempt found the lock held by somebody else.
     refused: bool,
-    /// The last attempt tells which nodes answer: the caller did not wait in the local queue since.
-    last_attempt_counts: bool,
+    /// The votes of the last attempt tell which nodes answer. After a wait in the local queue they are too
+    /// old, and it counts which nodes are down.
+    last_votes_are_fresh: bool,
     told_not_admitted: bool,
 }
 
@@ -82,10 +85,10 @@ impl<C: SharedAttempt> Acquire<C> {
             started: Time::default(),
             answer_by: Time::default(),
             subscribed: false,
-            waited: false,
+            waited_in_line: false,
             gave_way: false,
             refused: false,
-            last_attempt_counts: false,
+            last_votes_are_fresh: false,
             told_not_admitted: false,
         }
     }
@@ -136,16 +139,17 @@ impl<C: SharedAttempt> Acquire<C> {
             Looked::Place(place) => place,
         };
         // A caller that has waited until its deadline is told that the lock is held, if that is known. If
-        // not, it asks once more, without any time: too few nodes may answer.
+        // not, it makes one attempt that has no time left, whose outcome names the missing quorum.
         let over = self.deadline().is_some_and(|deadline| deadline <= now);
-        let waited_to_the_end = over && self.waited;
+        let waited_to_the_end = over && self.waited_in_line;
         match place.turn {
+            // Others elsewhere want it, so it is as good as held.
             Turn::GiveWay(_) if waited_to_the_end => self.refuse(Outcome::Held),
             Turn::GiveWay(until) => self.give_way(self.at_most(until)),
             _ if over && self.gave_way => self.refuse(Outcome::Held),
             _ if waited_to_the_end && place.is_held => self.refuse(Outcome::Held),
-            _ if waited_to_the_end => self.begin(around),
-            Turn::Ask => self.begin(around),
+            _ if waited_to_the_end => self.take_turn(around),
+            Turn::Ask => self.take_turn(around),
             Turn::Held => self.refuse(Outcome::Held),
             Turn::Wait(until) => self.state = State::InLine { until: self.at_most(until) },
         }
@@ -154,19 +158,19 @@ impl<C: SharedAttempt> Acquire<C> {
     /// The local queue has changed.
     pub(crate) fn handle_queue_changed(&mut self) {
         if let State::InLine { .. } = self.state {
-            self.waited = true;
+            self.waited_in_line = true;
             self.look();
         }
     }
 
-    /// The call hears of releases from now on. So many `others` elsewhere wait for the lock.
+    /// The call hears of releases from now on. `others`: how many wait for the lock in other processes.
     pub(crate) fn handle_subscribed(&mut self, others: u32, around: &mut impl Surroundings) {
         let State::Subscribing(next) = self.state else { return };
         self.subscribed = true;
         self.attempts.expects(others);
         match next {
             Next::Attempt => {
-                // Others of this process have waited for it: as a rule, this one will have to.
+                // Others of this process have waited for it, so this one will probably have to wait, too.
                 self.attempts.is_contended();
                 self.begin_attempt(around);
             }
@@ -203,9 +207,9 @@ impl<C: SharedAttempt> Acquire<C> {
     pub(crate) fn handle_verdict(&mut self, around: &mut impl Surroundings) {
         match self.take_state() {
             State::Attempting(claim, Stage::AskingOne { node, .. }) => {
-                self.asked_one(claim, node, around)
+                self.preferred_done(claim, node, around)
             }
-            State::Attempting(claim, Stage::AskingAll) => self.asked(claim, around),
+            State::Attempting(claim, Stage::AskingAll) => self.all_done(claim, around),
             state => self.state = state,
         }
     }
@@ -238,12 +242,13 @@ impl<C: SharedAttempt> Acquire<C> {
 
     /// Perhaps something was told of the lock's releases.
     pub(crate) fn handle_releases(&mut self, around: &mut impl Surroundings) {
-        // Each turn takes what was told.
+        // Each pass takes what was told so far.
         while let State::Sleeping(Sleep { listens: true, until, gives_way, .. }) = self.state {
             let reason = around.releases(|releases| releases.wake_reason()).flatten();
             let Some(reason) = reason else { return };
             let now = around.now();
             let until = self.attempts.woken(reason, until, now, around.random());
+            // Further confirmations of subscriptions do not put the try off again.
             let listens = reason != WakeReason::Listening;
             let sleep = Sleep { until, listens, woken: true, gives_way };
             self.state = State::Sleeping(sleep);
@@ -268,8 +273,8 @@ impl<C: SharedAttempt> Acquire<C> {
             }
             State::Attempting(claim, stage) => match stage {
                 Stage::AwaitingClocks(preferred) => self.ask(claim, preferred),
-                Stage::AskingOne { node, .. } => self.asked_one(claim, node, around),
-                Stage::AskingAll => self.asked(claim, around),
+                Stage::AskingOne { node, .. } => self.preferred_done(claim, node, around),
+                Stage::AskingAll => self.all_done(claim, around),
                 Stage::WritingBack => self.heard(claim, around),
                 Stage::AwaitingAnswers => self.judge(claim, around),
                 Stage::HearingOut { judgement, .. } => self.conclude(claim, judgement, around),
@@ -331,10 +336,10 @@ impl<C: SharedAttempt> Acquire<C> {
     }
 
     /// It is this caller's turn to ask the nodes.
-    fn begin(&mut self, around: &mut impl Surroundings) {
-        if std::mem::take(&mut self.waited) {
+    fn take_turn(&mut self, around: &mut impl Surroundings) {
+        if std::mem::take(&mut self.waited_in_line) {
             self.attempts.waited_in_line();
-            self.last_attempt_counts = false;
+            self.last_votes_are_fresh = false;
         }
         if self.patience != Patience::Once && !self.subscribed && around.others_subscribed() {
             self.subscribe(Next::Attempt);
@@ -362,7 +367,7 @@ impl<C: SharedAttempt> Acquire<C> {
         };
         let hears = around.releases(hears);
         let relies_on = |node: usize| {
-            let answers = match self.last_attempt_counts {
+            let answers = match self.last_votes_are_fresh {
                 true => around.voted(node),
                 false => !around.is_down(node),
             };
@@ -387,7 +392,7 @@ impl<C: SharedAttempt> Acquire<C> {
     }
 
     /// The preferred node has answered, or its time is over.
-    fn asked_one(&mut self, claim: C, node: usize, around: &mut impl Surroundings) {
+    fn preferred_done(&mut self, claim: C, node: usize, around: &mut impl Surroundings) {
         let answer_by = self.attempts.answer_by(around.now(), self.attempt_timeout);
         if claim.reopen(|attempt| attempt.goes_on(answer_by)) {
             self.answer_by = answer_by;
@@ -399,7 +404,8 @@ impl<C: SharedAttempt> Acquire<C> {
     }
 
     /// The nodes have decided the attempt, or its time is over.
-    fn asked(&mut self, claim: C, around: &mut impl Surroundings) {
+    fn all_done(&mut self, claim: C, around: &mut impl Surroundings) {
+        // Before a verdict there is nothing to write back: the time is over.
         let number = claim.with(|attempt| {
             let decided = attempt.decided();
             attempt.number_to_write_back().filter(|_| decided)
@@ -450,7 +456,7 @@ impl<C: SharedAttempt> Acquire<C> {
     }
 
     fn conclude(&mut self, claim: C, judgement: Judgement, around: &mut impl Surroundings) {
-        // A node may have been heard of meanwhile. A lock that was won all the same is given back.
+        // Something may have become known of a node meanwhile. A lock that was won all the same is given back.
         if around.nodes_disagree() {
             return self.abandon(claim, Outcome::NodesDisagree);
         }
@@ -467,7 +473,7 @@ impl<C: SharedAttempt> Acquire<C> {
         if !endless.is_empty() {
             self.actions.push_back(Action::TellEndlessKeys(endless));
         }
-        self.last_attempt_counts = true;
+        self.last_votes_are_fresh = true;
         let ready_in = match conclusion {
             Conclusion::NotAdmitted => around.ready_in(now),
             _ => None,
@@ -482,7 +488,7 @@ impl<C: SharedAttempt> Acquire<C> {
             let grant = Grant { valid_until, number, basis, quorum, started, refused_before };
             return self.finish(Action::Granted(claim, grant));
         }
-        // Before any wait: what this attempt got must be free for others.
+        // Carried out before any wait: what this attempt got must be free for others.
         self.actions.push_back(Action::GiveBack(claim));
         let held = matches!(conclusion, Conclusion::Held { .. });
         let conclusion = (!self.attempts.cut_short(conclusion, now)).then_some(conclusion);
@@ -520,7 +526,7 @@ impl<C: SharedAttempt> Acquire<C> {
 
     fn slept(&mut self, sleep: Sleep, around: &mut impl Surroundings) {
         if sleep.gives_way {
-            // A release that is still on its way from most nodes has come all the same.
+            // One node's word is enough to know that somebody is there.
             let heard = around.releases(|releases| releases.has_heard());
             let heard = sleep.woken || heard == Some(true);
             self.gave_way = true;

@@ -197,6 +197,7 @@ impl Attempt {
     /// Gives the attempt up, or ends the lock that it won: nothing more is sent for it, and the
     /// nodes returned must get a release. The second call returns nothing.
     ///
+    /// A grant that comes later still needs no further release: its node is on the list, as a silent one.
     /// Every node to which a copy was sent is on the list unless it answered "no" to each: the
     /// silent ones too, since a timeout is not a refusal. `number` is that of the lock that was won;
     /// 0 if there is none.

@@ -145,7 +145,11 @@ impl Call<'_> {
             Action::TellEndlessKeys(nodes) => {
                 coordinator.tell_of_endless_keys(&wanted.name, &nodes)
             }
-            Action::GiveBack(claim) => self.last = Some(claim.asked()),
+            Action::GiveBack(claim) => {
+                self.last = Some(claim.asked());
+                // Its end sends the releases.
+                drop(claim);
+            }
             Action::Failed(Failed { conclusion, quorum, started }) => {
                 if let Some(conclusion) = conclusion {
                     self.place.concluded(conclusion);
@@ -167,7 +171,7 @@ impl Call<'_> {
         let woken = match (waits_for, machine.claim()) {
             (WaitsFor::Verdict, Some(claim)) => claim.round().wait(until, interrupts),
             (WaitsFor::Confirmation, Some(claim)) => claim.wait_for_confirmation(until, interrupts),
-            (WaitsFor::Turn, _) => self.place.wait(until, interrupts),
+            (WaitsFor::Queue, _) => self.place.wait(until, interrupts),
             (WaitsFor::Releases, _) => match &self.waiter {
                 Some(waiter) => waiter.wait(until, interrupts),
                 None => interrupts.wait(&never(), until),
@@ -188,7 +192,7 @@ impl Call<'_> {
         match waits_for {
             WaitsFor::Confirmation => machine.handle_confirmation(confirmed, self),
             _ if woken == Woken::TimeUp => machine.handle_timeout(self),
-            WaitsFor::Turn => machine.handle_queue_changed(),
+            WaitsFor::Queue => machine.handle_queue_changed(),
             WaitsFor::Clocks => machine.handle_clocks(self),
             WaitsFor::Verdict => machine.handle_verdict(self),
             WaitsFor::Answers => machine.handle_answers(self),

@@ -9,7 +9,7 @@ use super::attempts::Outcome;
 pub(crate) trait SharedAttempt {
     fn with<R>(&self, f: impl FnOnce(&mut Attempt) -> R) -> R;
 
-    /// Has the attempt go on after a verdict, if `f` says so: the next verdict is told anew.
+    /// If `f` returns true, the attempt is open again, and its next verdict is told.
     fn reopen(&self, f: impl FnOnce(&mut Attempt) -> bool) -> bool;
 }
 
@@ -17,8 +17,8 @@ pub(crate) trait SharedAttempt {
 pub(crate) trait Surroundings {
     fn now(&self) -> Time;
 
-    /// Returns the time at which an attempt starts. The driver notes first how often its own clock stood
-    /// still, so that it notices a suspension after that.
+    /// Returns the time at which an attempt starts. The driver notes the count of suspensions first, so that
+    /// a suspension during the attempt is seen.
     fn start_attempt(&mut self) -> Time;
 
     /// Returns a random number in `0.0..1.0`.
@@ -47,7 +47,8 @@ pub(crate) trait Surroundings {
 
     fn quorum_health(&self) -> QuorumHealth;
 
-    /// Returns whether the first node can be reached, and says that it can do nothing for now.
+    /// Returns whether the first node can be reached, and says that it is loading, busy, or takes
+    /// no writes.
     fn first_says_no(&self) -> bool;
 
     /// Returns in what time a majority will grant locks, as far as is known.
@@ -78,7 +79,7 @@ pub(crate) enum Action<C> {
     WriteBack(u64),
     /// Report keys without an expiry on those nodes.
     TellEndlessKeys(Vec<usize>),
-    /// Give back what the attempt may have left on the nodes.
+    /// Give back what the attempt may have left on the nodes. What was asked is kept for faults and votes.
     GiveBack(C),
     /// Note what the attempt that was given back has shown.
     Failed(Failed),
@@ -114,7 +115,7 @@ impl Whom {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Grant {
     pub(crate) valid_until: Time,
-    /// 0: the nodes count none.
+    /// 0: without fencing numbers.
     pub(crate) number: u64,
     pub(crate) basis: Basis,
     pub(crate) quorum: Quorum,
@@ -127,7 +128,7 @@ pub(crate) struct Grant {
 /// An attempt that has come to nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Failed {
-    /// What the threads behind this one in the local queue go by. `None`: the caller's own deadline cut the
+    /// What the threads behind this one in the local queue are shown. `None`: the caller's own deadline cut the
     /// attempt short, which says nothing.
     pub(crate) conclusion: Option<Conclusion>,
     pub(crate) quorum: Quorum,
@@ -138,12 +139,12 @@ pub(crate) struct Failed {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WaitsFor {
     /// A change in the local queue: [`Acquire::handle_queue_changed`](super::Acquire::handle_queue_changed).
-    Turn,
+    Queue,
     /// The nodes' clocks: [`Acquire::handle_clocks`](super::Acquire::handle_clocks), again and again.
     Clocks,
     /// The verdict on the attempt: [`Acquire::handle_verdict`](super::Acquire::handle_verdict).
     Verdict,
-    /// The verdict on the write-back: [`Acquire::handle_confirmation`](super::Acquire::handle_confirmation).
+    /// The verdict on the write-back, or the end of its time: [`Acquire::handle_confirmation`](super::Acquire::handle_confirmation).
     Confirmation,
     /// Further answers to the attempt: [`Acquire::handle_answers`](super::Acquire::handle_answers), again and again.
     Answers,
@@ -153,7 +154,7 @@ pub(crate) enum WaitsFor {
     Time,
 }
 
-/// Why a call ends that still wants its lock.
+/// Why a call is stopped before it has its lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stop {
     /// By its caller.

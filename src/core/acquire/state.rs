@@ -73,7 +73,7 @@ impl<C> State<C> {
     /// What ends the wait before its time.
     pub(super) fn waits_for(&self) -> WaitsFor {
         match self {
-            Self::InLine { .. } => WaitsFor::Turn,
+            Self::InLine { .. } => WaitsFor::Queue,
             Self::Attempting(_, stage) => match stage {
                 Stage::AwaitingClocks(_) => WaitsFor::Clocks,
                 Stage::AskingOne { .. } | Stage::AskingAll => WaitsFor::Verdict,

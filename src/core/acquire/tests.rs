@@ -308,7 +308,7 @@ fn nothing_is_asked_before_the_nodes_clocks_are_known_or_the_time_is_over() {
 
 /// What the call waits for when it is cancelled, and whether it has an attempt under way then.
 const CANCELLED_IN: [(WaitsFor, bool); 6] = [
-    (WaitsFor::Turn, false),
+    (WaitsFor::Queue, false),
     (WaitsFor::Clocks, true),
     (WaitsFor::Verdict, true),
     (WaitsFor::Confirmation, true),
@@ -320,7 +320,7 @@ const CANCELLED_IN: [(WaitsFor, bool); 6] = [
 fn waiting_for(what: WaitsFor) -> Driver {
     let mut driver = Driver::new(Patience::Forever);
     driver.client.waits_for_clocks = what == WaitsFor::Clocks;
-    if what == WaitsFor::Turn {
+    if what == WaitsFor::Queue {
         let turn = Turn::Wait(at(2_000));
         driver.looked = Looked::Place(Place { turn, is_held: true });
     }
@@ -487,7 +487,7 @@ fn places_in_a_local_queue_lead_to_one_attempt_at_a_time() {
         driver.start();
     }
     assert_eq!(drivers[0].machine.waits_for(), WaitsFor::Verdict);
-    assert_eq!(drivers[1].machine.waits_for(), WaitsFor::Turn);
+    assert_eq!(drivers[1].machine.waits_for(), WaitsFor::Queue);
     drivers[0].cancel();
     queue.leave(1);
     let second = &mut drivers[1];

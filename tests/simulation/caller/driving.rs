@@ -120,7 +120,7 @@ impl Call {
 
     /// It waits in line behind others of its client.
     pub(super) fn waits_in_line(&self) -> bool {
-        self.acquire.waits_for() == WaitsFor::Turn
+        self.acquire.waits_for() == WaitsFor::Queue
     }
 
     /// Ends with its client, and gives back what it has on the nodes.
@@ -147,7 +147,7 @@ impl Caller {
         let now = cx.now();
         let waits_for = call.acquire.waits_for();
         // At its time, or at the very instant at which something wakes it in line.
-        let in_line = waits_for == WaitsFor::Turn;
+        let in_line = waits_for == WaitsFor::Queue;
         if let Some(at) = call.cancelled_at
             && (at <= now || in_line && cx.net.chance.one_in(8))
         {
@@ -175,7 +175,7 @@ impl Caller {
                     call.confirmation = round;
                 }
             }
-            WaitsFor::Turn => call.acquire.handle_queue_changed(),
+            WaitsFor::Queue => call.acquire.handle_queue_changed(),
             WaitsFor::Clocks if !is_due => {
                 call.tell(client, cx, |acquire, around| acquire.handle_clocks(around));
             }
@@ -287,7 +287,7 @@ impl Caller {
         let waits_for = call.acquire.waits_for();
         match waits_for {
             WaitsFor::Clocks | WaitsFor::Answers => at = at.min(now.after(LOOK_AGAIN)),
-            WaitsFor::Turn => call.waited = true,
+            WaitsFor::Queue => call.waited = true,
             WaitsFor::Time | WaitsFor::Releases => {
                 // A few tries are quick, after split votes.
                 if let Some(reached) = call.failed.take() {
