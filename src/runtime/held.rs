@@ -359,8 +359,8 @@ impl Held {
         self.end(None).map(|hold_state| hold_state.notice.lost(reason))
     }
 
-    /// Gives back what the lost lock has left on the nodes. Whoever was the `first` to tell the holder
-    /// tells it as an event, too.
+    /// Gives back what the lost lock has left on the nodes. The caller that was the `first` to tell the holder
+    /// reports an event, too.
     pub(crate) fn clear_away(&self, reason: LossReason, first: bool) {
         self.claim.release(self.longest_ttl(), None);
         self.local_waiters.gone(self.claim.owner(), true);

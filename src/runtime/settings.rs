@@ -79,8 +79,8 @@ pub enum Fallback {
     ///
     /// Nobody falls back to a first node that restarted during the outage, before a majority is back. It may
     /// have forgotten locks. And a single empty node tells nobody how other clients are configured, nor how
-    /// far its clock is from those of the set: whoever put it into service on that knowledge could let two
-    /// configurations live side by side, and hide a step of its clock.
+    /// far its clock is from those of the set: a client that put it into service on that knowledge could let
+    /// two configurations live side by side, and hide a step of its clock.
     ///
     /// For falling back only nodes that cannot be reached count as missing, and those that are loading, busy, or take
     /// no writes for now. A node that answers with an error, since it is out of memory, refuses the login,

@@ -70,7 +70,7 @@ impl<L> Timetable<L> {
         self.entries.lock().due.remove(&entry);
     }
 
-    /// Has them called by the thread of the timetable: whoever has seen the loss must not be held up.
+    /// Has them called by the thread of the timetable. The thread that saw the loss must not be held up.
     pub(crate) fn leave(&self, callbacks: Callbacks) {
         self.entries.lock().callbacks.push(callbacks);
         // Full: it is about to check anyway.
