@@ -8,6 +8,7 @@ use crossbeam_channel::Receiver;
 
 use crate::core::{Basis, FencingToken, LossReason};
 use crate::error::{Error, ErrorKind};
+use crate::handle::sealed;
 use crate::ident::NameText;
 use crate::process::Process;
 use crate::runtime::held::Held;
@@ -57,10 +58,6 @@ impl fmt::Display for Mode {
 }
 
 impl Guard {
-    pub(crate) fn new(hold: Hold) -> Self {
-        Self { hold }
-    }
-
     fn held(&self) -> &Arc<Held> {
         self.hold.held()
     }
@@ -220,10 +217,14 @@ impl Guard {
         self.process().check()?;
         self.hold.give_back_and_wait()
     }
+}
 
-    /// The end of a critical section: whether it was protected. That a release which was sent has
-    /// not been confirmed does not matter for that.
-    pub(crate) fn finish(self) -> Result<(), Error> {
+impl sealed::Guard for Guard {
+    fn new(hold: Hold) -> Self {
+        Self { hold }
+    }
+
+    fn finish(self) -> Result<(), Error> {
         match self.unlock() {
             Err(error) if error.kind() == ErrorKind::NoQuorum => Ok(()),
             result => result,

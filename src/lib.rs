@@ -18,6 +18,7 @@ pub mod fuzzing;
 #[cfg(all(test, not(fuzzing)))]
 mod fuzzing;
 mod guard;
+mod handle;
 mod ident;
 mod kinds;
 mod manual;
@@ -45,7 +46,8 @@ pub use core::{FencingToken, LossReason};
 pub use crossbeam_channel;
 pub use error::{Error, ErrorKind, NodeFault};
 pub use guard::{Guard, Mode};
-pub use kinds::Mutex;
+pub use handle::{Handle, LockKind};
+pub use kinds::{Exclusive, Mutex};
 pub use runtime::{Fallback, Renewal};
 pub use stats::NodeStats;
 pub use with_lock::WithLockError;

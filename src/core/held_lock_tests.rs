@@ -76,7 +76,7 @@ impl Driver {
         loop {
             told.push(match self.prolong.poll(lock, now) {
                 ProlongStep::Ask(extension, request) => {
-                    let round = Rc::new(RefCell::new(extension));
+                    let round = Rc::new(RefCell::new(*extension));
                     self.prolong.handle_begun(lock, round.clone());
                     for node in (0..3).filter(|node| request.up_to[*node].is_some()) {
                         assert!(round.borrow_mut().sending(node, Via::unfenced(1), now));

@@ -53,7 +53,7 @@ enum Stage {
 #[derive(Debug)]
 pub(crate) enum ProlongStep {
     /// Share the extension, hand it to [`Prolong::handle_begun`], and put the request to the nodes.
-    Ask(Extension, Request),
+    Ask(Box<Extension>, Request),
     /// Note that a majority can be reached.
     QuorumReached,
     /// Wait for the verdict on the round, until then at most.
@@ -214,7 +214,7 @@ impl<E: Shared<Extension> + Clone> Prolong<E> {
         }
         let up_to = vec![Some(0); held.nodes];
         let request = Request { ttl, repair_until: held.lease.repair_until(), up_to };
-        Some(ProlongStep::Ask(extension, request))
+        Some(ProlongStep::Ask(Box::new(extension), request))
     }
 
     /// The round is over. Notes what it means for the lease.
@@ -244,7 +244,7 @@ impl<E: Shared<Extension> + Clone> Prolong<E> {
             return None;
         }
         let request = Request { ttl: extension.ttl(), repair_until: Some(repair_until), up_to };
-        Some(ProlongStep::Ask(extension, request))
+        Some(ProlongStep::Ask(Box::new(extension), request))
     }
 
     fn in_round(&self, f: impl FnOnce(&Extension) -> bool) -> bool {

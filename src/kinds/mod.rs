@@ -5,15 +5,15 @@ use crate::runtime::kind::Kind;
 
 mod mutex;
 
-pub use mutex::Mutex;
+pub use mutex::{Exclusive, Mutex};
 
 /// Every kind; adding one is its scripts, its file and its line here.
 #[cfg(test)]
-const KINDS: [&dyn Kind; 1] = [&mutex::MutexKind];
+const KINDS: [&dyn Kind; 1] = [&Exclusive];
 
 /// The exclusive lock, for the simulator.
 #[cfg(all(test, feature = "embedded"))]
-pub(crate) const EXCLUSIVE: &dyn Kind = &mutex::MutexKind;
+pub(crate) const EXCLUSIVE: &dyn Kind = &Exclusive;
 
 #[cfg(test)]
 mod tests {

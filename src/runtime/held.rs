@@ -182,7 +182,7 @@ impl Held {
             let mut state = self.state();
             match prolong.poll(&mut state.lock, clock::now()) {
                 ProlongStep::Ask(extension, request) => {
-                    let round = FanOut::new(extension, reply::extend, client.names());
+                    let round = FanOut::new(*extension, reply::extend, client.names());
                     prolong.handle_begun(&mut state.lock, round.clone());
                     // With the mutex held: behind a release, nothing must set the key again.
                     self.claim.extend(&round, &request);
@@ -379,6 +379,7 @@ impl Held {
         let sequence = state.lock.holder();
         let next = HoldState::new(self.claim.token(sequence), sequence);
         state.hold_state.clone_from(&next);
+        drop(state);
         Some((ticket, next))
     }
 

@@ -217,7 +217,7 @@ impl Held {
             match step {
                 ProlongStep::Ask(extension, request) => {
                     self.asked_at.set(now);
-                    let round = Rc::new(FanOut::new(extension, reply::extend, waiter));
+                    let round = Rc::new(FanOut::new(*extension, reply::extend, waiter));
                     prolong.handle_begun(&mut self.lock.borrow_mut(), round.clone());
                     self.claim.extend(client, cx, &round, &request);
                 }

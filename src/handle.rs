@@ -1,0 +1,240 @@
+//! The handle that users hold: the same calls for every kind of lock.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::Receiver;
+
+use crate::clock;
+use crate::core::{Patience, Terms};
+use crate::error::Error;
+use crate::ident::{Name, NameText};
+use crate::runtime::call;
+use crate::runtime::claim::Wanted;
+use crate::runtime::settings::{Renewal, limit};
+use crate::shared::Shared;
+use crate::with_lock::WithLockError;
+
+/// A kind of lock. Only this crate has any.
+#[allow(private_bounds, reason = "what a handle needs of a kind and of its guard is nobody else's")]
+pub trait LockKind: sealed::Kind {
+    /// What holds a lock of this kind.
+    type Guard: sealed::Guard;
+}
+
+pub(crate) mod sealed {
+    use crate::error::Error;
+    use crate::runtime::hold::Hold;
+    use crate::runtime::kind;
+
+    /// What the handle needs to know of a kind.
+    pub(crate) trait Kind: Sized + 'static {
+        const KIND: &'static dyn kind::Kind;
+        /// What the handle is called.
+        const HANDLE: &'static str;
+    }
+
+    /// What the handle needs to know of a guard.
+    pub(crate) trait Guard: Sized {
+        fn new(hold: Hold) -> Self;
+
+        /// The end of a critical section: whether it was protected. That a release which was sent has
+        /// not been confirmed does not matter for that.
+        fn finish(self) -> Result<(), Error>;
+    }
+}
+
+/// A lock by name: the same calls as on the [`Quorlock`](crate::Quorlock), without the name, and with settings of its
+/// own. [`Mutex`](crate::Mutex) is the handle of exclusive locks.
+///
+/// It is only a handle: making one asks nobody, and any number of them, in any number of threads,
+/// stand for the same lock.
+#[must_use = "a handle does nothing until one of its calls is made"]
+pub struct Handle<K> {
+    shared: Arc<Shared>,
+    /// As it was given: a name that cannot be locked is told by the first call that uses it.
+    name: Box<[u8]>,
+    ttl: Duration,
+    renewal: Renewal,
+    max_hold: Option<Duration>,
+    /// It owns nothing of its kind.
+    kind: PhantomData<fn() -> K>,
+}
+
+impl<K: LockKind> Handle<K> {
+    pub(crate) fn new(shared: &Arc<Shared>, name: &[u8]) -> Self {
+        let settings = shared.coordinator.settings();
+        Self {
+            shared: shared.clone(),
+            name: name.into(),
+            ttl: settings.ttl,
+            renewal: settings.renewal,
+            max_hold: settings.max_hold,
+            kind: PhantomData,
+        }
+    }
+
+    /// The name of the lock, without the key prefix: as it was given, also if it cannot be locked.
+    #[must_use]
+    pub fn name(&self) -> &[u8] {
+        &self.name
+    }
+
+    /// The name of the lock as text; `None` if it is none, since names may be any bytes.
+    #[must_use]
+    pub fn name_str(&self) -> Option<&str> {
+        std::str::from_utf8(&self.name).ok()
+    }
+
+    /// How long this lock lives without being extended, in the range that
+    /// [`Builder::ttl`](crate::Builder::ttl) states. Defaults to what is set there.
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.ttl = ttl;
+        self
+    }
+
+    /// Whether this lock is renewed while it is held, as [`Builder::renewal`](crate::Builder::renewal)
+    /// describes. Defaults to what is set there.
+    pub fn renewal(mut self, renewal: Renewal) -> Self {
+        self.renewal = renewal;
+        self
+    }
+
+    /// The longest that this lock may be held in all, as
+    /// [`Builder::max_hold`](crate::Builder::max_hold) describes. Defaults to what is set there;
+    /// [`Duration::MAX`] lifts that limit.
+    pub fn max_hold(mut self, max_hold: Duration) -> Self {
+        self.max_hold = limit(max_hold);
+        self
+    }
+
+    /// Takes the lock, as [`Quorlock::lock`](crate::Quorlock::lock) does.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Quorlock::lock`](crate::Quorlock::lock).
+    pub fn lock(&self) -> Result<K::Guard, Error> {
+        self.acquire_at_last(None)
+    }
+
+    /// Takes the lock if it is free, as [`Quorlock::try_lock`](crate::Quorlock::try_lock) does.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Quorlock::try_lock`](crate::Quorlock::try_lock).
+    pub fn try_lock(&self) -> Result<Option<K::Guard>, Error> {
+        self.acquire(Patience::Once, None)
+    }
+
+    /// Takes the lock if it becomes free within `timeout`, as [`Quorlock::try_lock_for`](crate::Quorlock::try_lock_for) does.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Quorlock::try_lock`](crate::Quorlock::try_lock).
+    pub fn try_lock_for(&self, timeout: Duration) -> Result<Option<K::Guard>, Error> {
+        if timeout.is_zero() {
+            return self.try_lock();
+        }
+        self.acquire(Patience::Until(clock::now().after(timeout)), None)
+    }
+
+    /// Takes the lock if it becomes free until `deadline`, as [`Quorlock::try_lock_until`](crate::Quorlock::try_lock_until) does.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Quorlock::try_lock`](crate::Quorlock::try_lock).
+    pub fn try_lock_until(&self, deadline: Instant) -> Result<Option<K::Guard>, Error> {
+        self.try_lock_for(clock::until(deadline))
+    }
+
+    /// Takes the lock unless `cancel` fires first, as [`Quorlock::lock_cancellable`](crate::Quorlock::lock_cancellable) does.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Quorlock::lock_cancellable`](crate::Quorlock::lock_cancellable).
+    pub fn lock_cancellable(&self, cancel: &Receiver<()>) -> Result<K::Guard, Error> {
+        self.acquire_at_last(Some(cancel))
+    }
+
+    /// Runs `critical` while holding the lock, as [`Quorlock::with_lock`](crate::Quorlock::with_lock) does.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Quorlock::with_lock`](crate::Quorlock::with_lock).
+    pub fn with_lock<R>(
+        &self,
+        critical: impl FnOnce(&K::Guard) -> R,
+    ) -> Result<R, WithLockError<R>> {
+        let guard = self.lock().map_err(WithLockError::NotLocked)?;
+        let result = critical(&guard);
+        match sealed::Guard::finish(guard) {
+            Ok(()) => Ok(result),
+            Err(error) => Err(WithLockError::Lost { error, result }),
+        }
+    }
+
+    /// Runs `critical`, which returns a `Result`, while holding the lock, as
+    /// [`Quorlock::with_lock_fallible`](crate::Quorlock::with_lock_fallible) does.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Quorlock::with_lock_fallible`](crate::Quorlock::with_lock_fallible).
+    pub fn with_lock_fallible<T, E: From<Error>>(
+        &self,
+        critical: impl FnOnce(&K::Guard) -> Result<T, E>,
+    ) -> Result<T, E> {
+        match self.with_lock(critical) {
+            Ok(result) | Err(WithLockError::Lost { result: result @ Err(_), .. }) => result,
+            Err(error) => Err(Error::from(error).into()),
+        }
+    }
+
+    fn acquire_at_last(&self, cancel: Option<&Receiver<()>>) -> Result<K::Guard, Error> {
+        // Endless patience is never answered with "held"; were it, going on would be right.
+        loop {
+            if let Some(guard) = self.acquire(Patience::Forever, cancel)? {
+                return Ok(guard);
+            }
+        }
+    }
+
+    fn acquire(
+        &self,
+        patience: Patience,
+        cancel: Option<&Receiver<()>>,
+    ) -> Result<Option<K::Guard>, Error> {
+        let coordinator = &self.shared.coordinator;
+        let settings = coordinator.settings();
+        settings.check_ttl(self.ttl)?;
+        settings.check_max_hold(self.max_hold)?;
+        let terms = Terms {
+            ttl: self.ttl,
+            renewed: self.renewal == Renewal::Auto,
+            max_hold: self.max_hold,
+            allowance: settings.allowance(),
+        };
+        let terms = terms.ending_with_the_hold();
+        let name = Name::new(&settings.key_prefix, &self.name)?;
+        let wanted = Wanted { kind: K::KIND, name, terms };
+        Ok(call::acquire(coordinator, &wanted, patience, cancel)?.map(sealed::Guard::new))
+    }
+}
+
+impl<K> Clone for Handle<K> {
+    fn clone(&self) -> Self {
+        Self { shared: self.shared.clone(), name: self.name.clone(), ..*self }
+    }
+}
+
+impl<K: LockKind> fmt::Debug for Handle<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct(K::HANDLE)
+            .field("name", &NameText(&self.name))
+            .field("ttl", &self.ttl)
+            .field("renewal", &self.renewal)
+            .field("max_hold", &self.max_hold)
+            .finish_non_exhaustive()
+    }
+}
