@@ -207,6 +207,65 @@ fn files_stay_small() {
     }
 }
 
+#[test]
+fn functions_stay_short() {
+    for (path, text) in product() {
+        for Function { name, line, lines } in functions(&text) {
+            let place = format!("{}:{line}: {name}", path.display());
+            assert!(lines <= 80, "{place} has {lines} lines: which step of it deserves a name?");
+        }
+    }
+}
+
+/// What is read of a few lines, so that the test above does not pass because nothing is read.
+#[test]
+fn functions_are_read() {
+    let text = "\
+        /// No fn at all\n\
+        pub(crate) const fn one() {}\n\
+        impl A {\n    \
+            fn two<T: Fn()>(\n        &self,\n    ) -> T {\n        || {\n        }\n    }\n    \
+            async fn none(&self);\n\
+        }\n\
+        fn three() {\n    fn four() {\n    }\n}\n";
+    let found: Vec<_> = functions(text)
+        .iter()
+        .map(|Function { name, line, lines }| format!("{line} {name} {lines}"))
+        .collect();
+    assert_eq!(found, ["2 one 1", "4 two 6", "10 none 1", "12 three 4", "13 four 2"]);
+    assert!(product().iter().map(|(_, text)| functions(text).len()).sum::<usize>() > 1_000);
+}
+
+struct Function {
+    name: String,
+    line: usize,
+    lines: usize,
+}
+
+/// The functions of a file, as `cargo fmt` writes them: one ends as far to the right as it begins, with a brace,
+/// or with a semicolon if it has no body.
+fn functions(text: &str) -> Vec<Function> {
+    let lines: Vec<_> = text.lines().collect();
+    let mut found = Vec::new();
+    for (i, line) in lines.iter().enumerate() {
+        let code = line.trim_start();
+        let words: Vec<_> = code.split(' ').collect();
+        let is_qualifier =
+            |word: &&&str| word.starts_with("pub") || ["const", "async"].contains(word);
+        let qualifiers = words.iter().take_while(is_qualifier).count();
+        let Some(["fn", name, ..]) = words.get(qualifiers..) else { continue };
+        let indent = &line[..line.len() - code.len()];
+        let ends = |line: &&str| {
+            let code = line.strip_prefix(indent).filter(|code| !code.starts_with(' '));
+            code.is_some_and(|code| code.ends_with([';', '}']))
+        };
+        let length = lines[i..].iter().position(ends).map_or(lines.len() - i, |end| end + 1);
+        let name = name.split(['(', '<']).next().unwrap_or_default().to_owned();
+        found.push(Function { name, line: i + 1, lines: length });
+    }
+    found
+}
+
 /// The layers, from below: a file imports what is in its own layer or in a lower one. Everything that is not
 /// named here is the public face, on top.
 const LAYERS: [&[&str]; 4] = [

@@ -116,6 +116,8 @@ pub(crate) enum Mechanism {
     AllAreAskedAgain,
     /// A process that gives a lock back leaves it to the others that wait for it.
     GivesWay,
+    /// And does not take its own release for that of another one.
+    OwnReleaseIsNoNews,
     /// Of many waiters that are told of a release, those that have waited for longer come first.
     EarlierWaitersFirst,
 }

@@ -1,5 +1,6 @@
 //! Node URLs: parsing, and showing them without what is secret.
 
+use std::borrow::Cow;
 #[cfg(feature = "tls")]
 use std::io;
 use std::sync::Arc;
@@ -33,55 +34,40 @@ impl Address {
         // than a scheme that we know.
         let known = SCHEMES.iter().find(|scheme| starts_with(url, scheme));
         let start = known.map_or(String::new(), |scheme| format!(" ({scheme}://..)"));
-        let wrong = |what: &str| Error::config(format!("the URL of node {position}{start} {what}"));
-        let Some(scheme) = known else {
-            if url.split_once(':').is_some_and(|(start, _)| is_known(start)) {
-                return Err(wrong(
-                    "has no \"//\" behind its scheme; write redis://host:port, or unix:///path",
-                ));
+        let read = match known {
+            Some(scheme) => Self::read(url, scheme),
+            None if url.split_once(':').is_some_and(|(start, _)| is_known(start)) => {
+                Err("has no \"//\" behind its scheme; write redis://host:port, or unix:///path"
+                    .into())
             }
-            return Err(wrong("has no scheme that quorlock knows; write redis://host:port"));
+            None => Err("has no scheme that quorlock knows; write redis://host:port".into()),
         };
+        read.map_err(|what| Error::config(format!("the URL of node {position}{start} {what}")))
+    }
+
+    /// Reads a URL of that scheme, or says what is wrong with it.
+    fn read(url: &str, scheme: &str) -> Result<Self, Cow<'static, str>> {
         if is_tls(scheme) && cfg!(not(feature = "tls")) {
-            return Err(wrong("asks for TLS; build quorlock with its feature `tls` for that"));
+            return Err("asks for TLS; build quorlock with its feature `tls` for that".into());
         }
         let rest = &url[scheme.len() + "://".len()..];
-        let has_another =
-            |rest: &str| SCHEMES.iter().any(|scheme| rest.contains(&format!("{scheme}://")));
-        let another = || {
-            wrong(
-                "has another URL in it; each node has one of its own: nodes([\"redis://host1\", \
-                 \"redis://host2\"]), or with commas in between in QUORLOCK_NODES",
-            )
-        };
         if has_another(rest) {
-            return Err(another());
+            return Err(ANOTHER.into());
         }
         if url.contains(|c: char| c.is_whitespace() || c.is_control()) {
-            return Err(wrong("has a blank or a control character; write %20 for a blank"));
+            return Err("has a blank or a control character; write %20 for a blank".into());
         }
         if let Some(what) = url_parts::meaningless_part(rest, scheme) {
-            return Err(wrong(what));
+            return Err(what.into());
         }
-        let unreadable = || wrong(url_parts::wrong_part(rest, scheme));
+        let unreadable = || url_parts::wrong_part(rest, scheme);
         let parsed = redis::parse_redis_url(url).ok_or_else(unreadable)?;
         // Only now the steps up (`..`) are gone from the path.
         if has_another(parsed.path()) {
-            return Err(another());
+            return Err(ANOTHER.into());
         }
-        match parsed.fragment() {
-            None => {}
-            Some("insecure") if is_tls(scheme) => {
-                return Err(wrong(
-                    "asks for TLS that does not look whom it talks to, which quorlock never does; \
-                     set tls_ca to the server's CA",
-                ));
-            }
-            Some(_) => {
-                return Err(wrong(
-                    "has a \"#\", which means nothing there; write %23 for one in the password",
-                ));
-            }
+        if let Some(fragment) = parsed.fragment() {
+            return Err(wrong_fragment(fragment, scheme).into());
         }
         let known_parameters: &[&str] = match parsed.has_host() {
             true => &["protocol"],
@@ -90,10 +76,11 @@ impl Address {
         if parsed.query_pairs().any(|(key, _)| !known_parameters.contains(&&*key)) {
             // It is not quoted: where a password has a "?" or a "&", this is a part of it.
             let known = known_parameters.join("= and ");
-            return Err(wrong(&format!(
+            return Err(format!(
                 "has a parameter that means nothing there; known is {known}= (in a password write %3F for \
                  \"?\" and %26 for \"&\")"
-            )));
+            )
+            .into());
         }
         let mut shown = parsed.clone();
         // None of these fails where there is something to remove.
@@ -105,15 +92,15 @@ impl Address {
         let info = parsed.into_connection_info().map_err(|_| unreadable())?;
         match info.addr() {
             ConnectionAddr::Tcp(_, 0) | ConnectionAddr::TcpTls { port: 0, .. } => {
-                return Err(wrong("has port 0, on which nobody listens"));
+                return Err("has port 0, on which nobody listens".into());
             }
             ConnectionAddr::Unix(path) if path.file_name().is_none() => {
-                return Err(wrong("names no socket; write unix:///path"));
+                return Err("names no socket; write unix:///path".into());
             }
             _ => {}
         }
         if u32::try_from(info.redis_settings().db()).is_err() {
-            return Err(wrong("names a database by a number that none has; the first one is 0"));
+            return Err("names a database by a number that none has; the first one is 0".into());
         }
         Ok(Self {
             info,
@@ -180,6 +167,24 @@ impl Address {
 
     pub(super) fn info(&self) -> &ConnectionInfo {
         &self.info
+    }
+}
+
+const ANOTHER: &str = "has another URL in it; each node has one of its own: nodes([\"redis://host1\", \
+                       \"redis://host2\"]), or with commas in between in QUORLOCK_NODES";
+
+fn has_another(rest: &str) -> bool {
+    SCHEMES.iter().any(|scheme| rest.contains(&format!("{scheme}://")))
+}
+
+/// What is wrong with a URL that has a fragment.
+fn wrong_fragment(fragment: &str, scheme: &str) -> &'static str {
+    match fragment {
+        "insecure" if is_tls(scheme) => {
+            "asks for TLS that does not look whom it talks to, which quorlock never does; set tls_ca to \
+             the server's CA"
+        }
+        _ => "has a \"#\", which means nothing there; write %23 for one in the password",
     }
 }
 

@@ -48,6 +48,15 @@ impl Outcome {
             self.forgotten = true;
         }
     }
+
+    /// How jobs that were written in that manner go out again.
+    fn manner_after(&self, manner: Manner) -> Manner {
+        Manner {
+            together: manner.together && !self.apart,
+            forgotten_before: manner.forgotten_before || self.forgotten,
+            with_source: self.without_source || manner.forgotten_before && self.forgotten,
+        }
+    }
 }
 
 /// How jobs are written. What goes out again goes out another way each time, so it ends after a few.
@@ -113,6 +122,51 @@ impl Worker {
         manner: Manner,
     ) -> Result<Left, Broken> {
         let permit = SendPermit::of(&self.set, self.node);
+        self.keep_what_may_go(connection, jobs, &permit);
+        if jobs.is_empty() {
+            return Ok(Left::Nothing);
+        }
+        batch::put_last(jobs, Job::request);
+        let (calls, sent) = self.write(connection, jobs, manner, &permit)?;
+
+        let deadline = clock::now().after(self.timeout + GRACE);
+        let mut unanswered = std::mem::take(jobs).into_iter();
+        let mut outcome = Outcome::default();
+        let read =
+            self.read_answers(connection, &calls, deadline, &mut unanswered, &mut outcome, &permit);
+        if outcome.forgotten {
+            connection.forget_scripts();
+            self.set.doubt(self.node, None);
+        }
+        for script in &outcome.refused {
+            connection.forget(script);
+        }
+        let manner = outcome.manner_after(manner);
+        *jobs = outcome.again;
+        jobs.extend(unanswered);
+        let clock = read.and_then(|()| connection.read_clock(sent, deadline));
+        let takes = outcome.by_the_clock.iter().any(|(job, _)| job.is_taking());
+        match clock.and_then(|clock| self.judge_clock(connection, clock, takes, deadline)) {
+            Ok((clock, verdict)) => {
+                for (job, value) in outcome.by_the_clock {
+                    self.deliver_by_the_clock(job, value, clock, verdict, connection);
+                }
+                Ok(if jobs.is_empty() { Left::Nothing } else { Left::Again(manner) })
+            }
+            Err(broken) => {
+                jobs.extend(outcome.by_the_clock.into_iter().map(|(job, _)| job));
+                Err(broken)
+            }
+        }
+    }
+
+    /// Answers the jobs that may not be written now, and drops those that are not wanted any more.
+    fn keep_what_may_go(
+        &self,
+        connection: &Connection,
+        jobs: &mut Vec<Job>,
+        permit: &SendPermit<'_>,
+    ) {
         jobs.retain_mut(|job| match permit.allows(job) {
             Ok(()) if job.sending(self.node, connection.count.via) => {
                 job.is_written();
@@ -124,17 +178,23 @@ impl Worker {
                 false
             }
         });
-        if jobs.is_empty() {
-            return Ok(Left::Nothing);
-        }
-        batch::put_last(jobs, Job::request);
+    }
+
+    /// Writes `jobs` and a question for the clock; returns the calls made of them, and when that began.
+    fn write(
+        &self,
+        connection: &mut Connection,
+        jobs: &[Job],
+        manner: Manner,
+        permit: &SendPermit<'_>,
+    ) -> Result<(Vec<Call>, Time), Broken> {
         let mut buffer = Vec::with_capacity(jobs.len() * A_CALL);
         let requests: Vec<_> = jobs.iter().map(|job| permit.to_write(job)).collect();
-        let mark_key = self.set.mark_key();
         let form = |script| match connection.form(script) {
             Form::Sha if !manner.with_source => Form::Sha,
             _ => Form::Source,
         };
+        let mark_key = self.set.mark_key();
         let calls = batch::write(&requests, mark_key, manner.together, form, &mut buffer);
         // In the same write and, as a rule, in the same read: it costs the server a microsecond.
         buffer.extend_from_slice(TIME);
@@ -143,83 +203,57 @@ impl Worker {
         self.shared.writes.fetch_add(1, Ordering::Relaxed);
         self.shared.scripts.fetch_add(jobs.len() as u64, Ordering::Relaxed);
         connection.write(&buffer)?;
+        Ok((calls, sent))
+    }
 
-        let deadline = clock::now().after(self.timeout + GRACE);
-        let mut unanswered = std::mem::take(jobs).into_iter();
-        let mut outcome = Outcome::default();
-        let mut result = Ok(());
+    /// Reads the answers to `calls`, and settles the jobs that these were made of.
+    fn read_answers(
+        &self,
+        connection: &mut Connection,
+        calls: &[Call],
+        deadline: Time,
+        unanswered: &mut impl Iterator<Item = Job>,
+        outcome: &mut Outcome,
+        permit: &SendPermit<'_>,
+    ) -> Result<(), Broken> {
         for call in calls {
-            let answered = match connection.read(deadline) {
-                Ok(reply) if call.is_batch() => self.take_apart(
-                    &call,
-                    reply,
-                    &mut unanswered,
-                    &mut outcome,
-                    &permit,
-                    connection,
-                ),
-                Ok(reply) => {
-                    if let Some(job) = unanswered.next() {
-                        self.settle(job, reply, call.form, &mut outcome, &permit, connection);
-                    }
-                    Ok(())
-                }
-                Err(broken) => Err(broken),
-            };
-            if answered.is_err() {
-                result = answered;
-                break;
+            let reply = connection.read(deadline)?;
+            if call.is_batch() {
+                self.take_apart(call, reply, unanswered, outcome, permit, connection)?;
+            } else if let Some(job) = unanswered.next() {
+                self.settle(job, reply, call.form, outcome, permit, connection);
             }
         }
-        if outcome.forgotten {
-            connection.forget_scripts();
-            self.set.doubt(self.node, None);
+        Ok(())
+    }
+
+    /// Hands out an answer that counts only if the clock was where it has to be.
+    fn deliver_by_the_clock(
+        &self,
+        job: Job,
+        value: Value,
+        clock: Offset,
+        verdict: ClockVerdict,
+        connection: &Connection,
+    ) {
+        let refused = match verdict {
+            ClockVerdict::Fits => None,
+            ClockVerdict::Moved => Some(self.clock_was_set()),
+            ClockVerdict::Doubtful => Some(self.clock_is_in_doubt(clock)),
+        };
+        if let Some(refused) = refused.filter(|_| job.is_taking()) {
+            return job.answer(self.node, Err(refused));
         }
-        for script in &outcome.refused {
-            connection.forget(script);
+        let seen_at = match verdict {
+            ClockVerdict::Moved => Some(clock::now()),
+            // Grants, of which there are many, need not know.
+            _ if job.is_holding() => self.set.ahead_at(self.node),
+            _ => None,
+        };
+        if let Some(seen_at) = seen_at {
+            job.clock_moved(self.node, seen_at);
         }
-        *jobs = outcome.again;
-        jobs.extend(unanswered);
-        let clock = result.and_then(|()| connection.read_clock(sent, deadline));
-        let takes = outcome.by_the_clock.iter().any(|(job, _)| job.is_taking());
-        match clock.and_then(|clock| self.judge_clock(connection, clock, takes, deadline)) {
-            Ok((read, verdict)) => {
-                for (job, value) in outcome.by_the_clock {
-                    let refused = match verdict {
-                        ClockVerdict::Fits => None,
-                        ClockVerdict::Moved => Some(self.clock_was_set()),
-                        ClockVerdict::Doubtful => Some(self.clock_is_in_doubt(read)),
-                    };
-                    if let Some(refused) = refused.filter(|_| job.is_taking()) {
-                        job.answer(self.node, Err(refused));
-                        continue;
-                    }
-                    let seen_at = match verdict {
-                        ClockVerdict::Moved => Some(clock::now()),
-                        // Grants, of which there are many, need not know.
-                        _ if job.is_holding() => self.set.ahead_at(self.node),
-                        _ => None,
-                    };
-                    if let Some(seen_at) = seen_at {
-                        job.clock_moved(self.node, seen_at);
-                    }
-                    self.deliver(&job, value, connection);
-                }
-                Ok(match jobs.is_empty() {
-                    true => Left::Nothing,
-                    false => Left::Again(Manner {
-                        together: manner.together && !outcome.apart,
-                        forgotten_before: manner.forgotten_before || outcome.forgotten,
-                        with_source: outcome.without_source
-                            || manner.forgotten_before && outcome.forgotten,
-                    }),
-                })
-            }
-            Err(broken) => {
-                jobs.extend(outcome.by_the_clock.into_iter().map(|(job, _)| job));
-                Err(broken)
-            }
-        }
+        self.deliver(&job, value, connection);
     }
 
     /// What the clock says, as it was read along with a write. If it leaves a doubt about what was granted,

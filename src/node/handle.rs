@@ -101,11 +101,6 @@ impl Node {
         Ok(Self { index, address, timeout, mailbox, shared, set: set.clone(), unanswered })
     }
 
-    /// Its place in the configuration.
-    pub(crate) fn index(&self) -> usize {
-        self.index
-    }
-
     /// Asks the node; the answer goes to `sink`. At once if the node is known to be down; but where an
     /// attempt to take a lock waits for a try to connect, the worker makes one now.
     pub(crate) fn ask(&self, ask: Ask, sink: &Arc<impl Sink + 'static>) {

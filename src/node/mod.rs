@@ -48,6 +48,6 @@ pub(crate) use job::{Answer, Ask, Sink, Undelivered};
 pub(crate) use replicas::Replicas;
 pub(crate) use request::{Part, Request, Script, Value};
 pub(crate) use set::NodeSet;
-pub(crate) use subscriber::{Changes, Listeners};
+pub(crate) use subscriber::Listeners;
 #[cfg(feature = "tls")]
 pub(crate) use tls::Certificates;

@@ -1,6 +1,5 @@
 //! The thread that listens to one node, while somebody waits for something there.
 
-use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,26 +7,13 @@ use super::address::Address;
 use super::connection::Connection;
 use super::listening::{Deaf, Listening, Message};
 use crate::clock;
-use crate::core::Backoff;
+use crate::core::Changes;
+use crate::core::channels::{LOOK_EVERY, RECONNECT};
 use crate::error::NodeFault;
 use crate::random::random;
 
-/// How long a subscriber sleeps at most before it checks what it has to listen to. As a rule it is
-/// woken; but the node may not let us publish, or be too slow.
-const CHECK: Duration = Duration::from_millis(250);
-
-const RECONNECT: Backoff =
-    Backoff { min: Duration::from_millis(20), max: Duration::from_millis(1_000) };
-
 /// How long after a server has refused to be listened to it is asked again: rules are changed by people.
 const REFUSED: Duration = Duration::from_secs(10);
-
-/// What a subscriber has to do.
-#[derive(Debug, Default)]
-pub(crate) struct Changes {
-    pub(crate) subscribe: Vec<Vec<u8>>,
-    pub(crate) unsubscribe: Vec<Vec<u8>>,
-}
 
 /// What hears the published messages. Called on the subscribers' threads, so it must be quick and
 /// never block.
@@ -78,29 +64,26 @@ impl Subscriber {
                 if self.listeners.changes(self.node, false).is_none() {
                     return;
                 }
-                clock::sleep(until.since(clock::now()).min(CHECK));
+                clock::sleep(until.since(clock::now()).min(LOOK_EVERY));
             }
         }
     }
 
     fn listen(&self, tries: &mut u32) -> Result<(), Deaf> {
         // Its worker tells what is wrong with a node.
-        let Ok(connection) = Connection::open(&self.address, self.timeout) else {
-            return match self.listeners.changes(self.node, false) {
-                None => Ok(()),
-                Some(_) => Err(Deaf::Broken),
-            };
-        };
+        let connection = Connection::open(&self.address, self.timeout).map_err(|_| Deaf::Broken)?;
         let mut listening = Listening::new(connection, self.timeout);
         listening.subscribe(std::slice::from_ref(&self.wake_channel), |_| ())?;
         *tries = 0;
         let mut anew = true;
-        loop {
-            if self.follow(&mut listening, anew)?.is_break() {
-                return Ok(());
-            }
+        while let Some(changes) = self.listeners.changes(self.node, anew) {
             anew = false;
-            let look_at = clock::now().after(CHECK);
+            self.make(&mut listening, &changes)?;
+            if !changes.subscribe.is_empty() {
+                // A wake-up that came before the confirmation went unheeded.
+                continue;
+            }
+            let look_at = clock::now().after(LOOK_EVERY);
             while let Some(left) = clock::slice(look_at) {
                 match listening.next(left)? {
                     Some(Message { channel, text }) if channel != self.wake_channel => {
@@ -110,22 +93,18 @@ impl Subscriber {
                 }
             }
         }
+        Ok(())
     }
 
-    /// Makes the changes that are due.
-    fn follow(&self, listening: &mut Listening, anew: bool) -> Result<ControlFlow<()>, Deaf> {
-        let Some(Changes { subscribe, unsubscribe }) = self.listeners.changes(self.node, anew)
-        else {
-            return Ok(ControlFlow::Break(()));
-        };
+    fn make(&self, listening: &mut Listening, changes: &Changes) -> Result<(), Deaf> {
+        let Changes { subscribe, unsubscribe } = changes;
         if !subscribe.is_empty() {
             let heard = |Message { channel, text }: Message| {
                 self.listeners.heard(self.node, &channel, &text);
             };
-            listening.subscribe(&subscribe, heard)?;
-            self.listeners.listening(self.node, &subscribe);
+            listening.subscribe(subscribe, heard)?;
+            self.listeners.listening(self.node, subscribe);
         }
-        listening.unsubscribe(&unsubscribe)?;
-        Ok(ControlFlow::Continue(()))
+        listening.unsubscribe(unsubscribe)
     }
 }

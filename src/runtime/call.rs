@@ -270,9 +270,8 @@ impl Surroundings for Call<'_> {
     }
 
     fn others_subscribed(&self) -> bool {
-        let subscriptions = self.coordinator.subscriptions();
-        subscriptions.is_busy()
-            && subscriptions.knows(&ident::release_channel(self.wanted.name.key()))
+        let channel = || ident::release_channel(self.wanted.name.key());
+        self.coordinator.subscriptions().knows(channel)
     }
 
     fn quorum_health(&self) -> QuorumHealth {
@@ -288,6 +287,6 @@ impl Surroundings for Call<'_> {
     }
 
     fn releases<R>(&mut self, f: impl FnOnce(&mut ReleaseTracker) -> R) -> Option<R> {
-        self.waiter.as_ref().map(|waiter| waiter.with(f))
+        self.waiter.as_ref()?.with(f)
     }
 }

@@ -37,12 +37,9 @@ impl Sink for ContentionSink {
 
     fn answer(&self, node: usize, answer: Answer) {
         let told = answer.as_ref().map_or(0, reply::told);
-        if told > 0 {
-            let (ours, waiters) = self.subscriptions.listens(node, &self.channel);
-            let others = told.saturating_sub(ours.into()) + waiters;
-            if others > 0 {
-                (self.heard)(u32::try_from(others).unwrap_or(u32::MAX));
-            }
+        let others = self.subscriptions.others_told(node, &self.channel, told);
+        if others > 0 {
+            (self.heard)(others);
         }
         if let Some(inner) = &self.inner {
             inner.answer(node, answer);

@@ -73,91 +73,96 @@ impl ClientState {
         faults: impl FnOnce() -> Vec<NodeFault>,
     ) -> Result<Option<Hold>, Error> {
         let Wanted { name, terms, .. } = wanted;
-        let ttl = terms.ttl;
-        let nodes = self.nodes.len();
-        let needed = majority(nodes);
-        let so_many = match nodes {
-            1 => "the one node".to_owned(),
-            _ => format!("{needed} of {nodes} nodes"),
-        };
-        let (kind, message) = match outcome {
+        let (kind, message, faults) = match outcome {
             Outcome::Held => return Ok(None),
             Outcome::NodesDisagree => {
                 let message = format!("{name} cannot be locked: the nodes are not one set of ours");
-                let faults = self.set.conflict().unwrap_or_default();
-                return Err(Error::config(message).with_faults(faults));
+                (ErrorKind::Config, message, self.set.conflict().unwrap_or_default())
             }
             Outcome::Cancelled => {
-                let message = format!("waiting for {name} was cancelled");
-                return Err(Error::new(ErrorKind::Cancelled, message));
+                (ErrorKind::Cancelled, format!("waiting for {name} was cancelled"), Vec::new())
             }
             Outcome::Closed => {
                 let message = format!("{name} cannot be locked: this Quorlock was closed");
-                return Err(Error::new(ErrorKind::Closed, message));
+                (ErrorKind::Closed, message, Vec::new())
             }
-            Outcome::WrongKind => (
-                ErrorKind::WrongKind,
-                format!(
-                    "{name} cannot be locked: the key \"{}\" on the nodes belongs to something \
-                     that is no lock; use another name or key_prefix",
-                    ident::text(name.key())
-                ),
-            ),
-            Outcome::Spent => (
-                ErrorKind::WrongKind,
-                format!(
-                    "{name} cannot be locked with a fencing token: the key \"{}\" on the nodes is the \
-                     largest number there is, which quorlock comes to in centuries only; find out \
-                     who wrote it, and use another name, for no token after it could be larger",
-                    ident::text(&name.fence_key())
-                ),
-            ),
-            Outcome::NoNumber => (
-                ErrorKind::WrongKind,
-                format!(
-                    "{name} cannot be locked with a fencing token: what the key \"{0}\" on the nodes \
-                     holds is no number; find out who wrote it, and delete it while nobody holds \
-                     the lock (DEL {0}): tokens go on from the nodes' time then",
-                    ident::text(&name.fence_key())
-                ),
-            ),
+            Outcome::WrongKind => (ErrorKind::WrongKind, no_lock(name), faults()),
+            Outcome::Spent => (ErrorKind::WrongKind, no_further_number(name), faults()),
+            Outcome::NoNumber => (ErrorKind::WrongKind, no_number(name), faults()),
             Outcome::Rejected => {
-                (ErrorKind::Config, format!("{name} cannot be locked: {}", self.rejected()))
+                let message = format!("{name} cannot be locked: {}", self.rejected());
+                (ErrorKind::Config, message, faults())
             }
             Outcome::NotAdmitted => {
-                let now = clock::now();
-                let ready_in = self.set.ready_in(now).unwrap_or(self.settings.max_ttl);
-                let nodes = if nodes == 1 { "node" } else { "nodes" };
+                let ready_in = self.set.ready_in(clock::now()).unwrap_or(self.settings.max_ttl);
+                let nodes = if self.nodes.len() == 1 { "node" } else { "nodes" };
                 let why = self.not_admitted(ready_in);
                 let message = format!("{name} was not granted: {why}. The {nodes}");
-                (ErrorKind::Quarantined { ready_in }, message)
+                (ErrorKind::Quarantined { ready_in }, message, faults())
             }
-            Outcome::NoQuorum if self.settings.fall_back_after().is_some() => (
-                ErrorKind::NoQuorum,
-                format!(
-                    "no quorum for {name}: {so_many} must answer, and the first \
-                     one must not answer with an error, since clients may fall back to it"
-                ),
-            ),
-            Outcome::NoQuorum => {
-                (ErrorKind::NoQuorum, format!("no quorum for {name}: {so_many} must answer"))
+            Outcome::NoQuorum => (ErrorKind::NoQuorum, self.no_quorum(name), faults()),
+            Outcome::Unconfirmed => {
+                let message = format!(
+                    "no quorum for {name}: {} granted it, and too few of them confirmed its fencing \
+                     token in time",
+                    self.so_many()
+                );
+                (ErrorKind::NoQuorum, message, faults())
             }
-            Outcome::Unconfirmed => (
-                ErrorKind::NoQuorum,
-                format!(
-                    "no quorum for {name}: {so_many} granted it, and too few of them \
-                     confirmed its fencing token in time"
-                ),
-            ),
-            Outcome::TooLate => (
-                ErrorKind::NoQuorum,
-                format!(
-                    "no quorum in time for {name}: {so_many} granted it, but so \
-                     late that its TTL of {} was used up",
-                    exact(ttl)
-                ),
-            ),
+            Outcome::TooLate => {
+                let message = format!(
+                    "no quorum in time for {name}: {} granted it, but so late that its TTL of {} was \
+                     used up",
+                    self.so_many(),
+                    exact(terms.ttl)
+                );
+                (ErrorKind::NoQuorum, message, faults())
+            }
         };
-        Err(Error::new(kind, message).with_faults(faults()))
+        Err(Error::new(kind, message).with_faults(faults))
     }
+
+    fn no_quorum(&self, name: &Name) -> String {
+        let but = match self.settings.fall_back_after() {
+            Some(_) => {
+                ", and the first one must not answer with an error, since clients may fall back to it"
+            }
+            None => "",
+        };
+        format!("no quorum for {name}: {} must answer{but}", self.so_many())
+    }
+
+    /// A majority of the nodes.
+    fn so_many(&self) -> String {
+        match self.nodes.len() {
+            1 => "the one node".to_owned(),
+            nodes => format!("{} of {nodes} nodes", majority(nodes)),
+        }
+    }
+}
+
+fn no_lock(name: &Name) -> String {
+    format!(
+        "{name} cannot be locked: the key \"{}\" on the nodes belongs to something \
+         that is no lock; use another name or key_prefix",
+        ident::text(name.key())
+    )
+}
+
+fn no_further_number(name: &Name) -> String {
+    format!(
+        "{name} cannot be locked with a fencing token: the key \"{}\" on the nodes is the \
+         largest number there is, which quorlock comes to in centuries only; find out \
+         who wrote it, and use another name, for no token after it could be larger",
+        ident::text(&name.fence_key())
+    )
+}
+
+fn no_number(name: &Name) -> String {
+    format!(
+        "{name} cannot be locked with a fencing token: what the key \"{0}\" on the nodes \
+         holds is no number; find out who wrote it, and delete it while nobody holds \
+         the lock (DEL {0}): tokens go on from the nodes' time then",
+        ident::text(&name.fence_key())
+    )
 }

@@ -1,253 +1,114 @@
-//! Who waits for which lock, and what the nodes tell them: releases come in, waiters are woken.
+//! Who waits for which lock, and what the nodes tell them: carries `core::Channels` on threads.
 
-use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use parking_lot::Mutex;
 
 use crate::clock;
-use crate::core::{ReleaseTracker, Time};
+use crate::core::channels::Joined;
+use crate::core::{Changes, Channels, ReleaseTracker, Time, WaiterId};
 use crate::error::NodeFault;
-use crate::node::{Changes, Listeners, Node};
+use crate::node::{Listeners, Node};
 use crate::observe;
 use crate::runtime::fan_out::{Interrupts, Woken};
 
-/// How long a channel is listened to after its last waiter has left, lest locks that are waited for
-/// again and again cost a subscription each time. Not for long: whoever gives the lock back believes
-/// that somebody waits.
-const LINGER: Duration = Duration::from_millis(200);
-
-/// How long the connections live on after the last channel.
-const STAY: Duration = Duration::from_secs(2);
-
 /// All waiters of one client. One connection a node serves them, however many locks they wait for.
 pub(crate) struct Subscriptions {
-    nodes: usize,
     /// The channel by which the client wakes its own subscribers.
     wake_channel: Vec<u8>,
-    /// There are channels: for those who need not know more.
+    /// There are channels: for calls that need not know more, without the mutex.
     busy: AtomicBool,
-    state: Mutex<State>,
-}
-
-struct State {
-    channels: HashMap<Vec<u8>, Channel>,
-    subscribers: Vec<Subscribed>,
-    unused_since: Option<Time>,
-    closed: bool,
-}
-
-/// What is known of one node's subscriber.
-#[derive(Clone, Default)]
-struct Subscribed {
-    runs: bool,
-    told_refused: bool,
-    /// The channels of which it has to learn that they are there, or are not any more.
-    changed: HashSet<Vec<u8>>,
-}
-
-/// What is told of one lock.
-struct Channel {
-    waiters: Vec<Arc<WaiterEntry>>,
-    unused_since: Option<Time>,
-    /// On which nodes it is listened to.
-    listening: Vec<bool>,
-}
-
-struct WaiterEntry {
-    tracker: Mutex<ReleaseTracker>,
-    /// What is told of this one's release is no news: it was ours.
-    ours: Mutex<Option<Arc<str>>>,
-    wake_reason: Sender<()>,
-    woken: Receiver<()>,
-}
-
-impl WaiterEntry {
-    fn tell(&self, news: impl FnOnce(&mut ReleaseTracker)) {
-        let mut tracker = self.tracker.lock();
-        news(&mut tracker);
-        let wake_reason = tracker.wake_reason();
-        drop(tracker);
-        if wake_reason.is_some() {
-            // Full: it is about to look anyway.
-            let _ = self.wake_reason.try_send(());
-        }
-    }
+    channels: Mutex<Channels<Sender<()>>>,
+    /// The nodes of which an event has told that they do not let us listen.
+    told_refused: Vec<AtomicBool>,
 }
 
 impl Subscriptions {
     pub(crate) fn new(nodes: usize, wake_channel: Vec<u8>) -> Arc<Self> {
-        let subscribers = vec![Subscribed::default(); nodes];
-        let state =
-            State { channels: HashMap::new(), subscribers, unused_since: None, closed: false };
         Arc::new(Self {
-            nodes,
             wake_channel,
             busy: AtomicBool::new(false),
-            state: Mutex::new(state),
+            channels: Mutex::new(Channels::new(nodes)),
+            told_refused: (0..nodes).map(|_| AtomicBool::new(false)).collect(),
         })
     }
 
-    /// Whether there is any channel.
-    pub(crate) fn is_busy(&self) -> bool {
-        self.busy.load(Ordering::Relaxed)
-    }
-
-    /// Whether somebody waits for releases on `channel`, or did a moment ago.
-    pub(crate) fn knows(&self, channel: &[u8]) -> bool {
-        self.state.lock().channels.contains_key(channel)
+    /// Whether somebody waits for releases on the channel, or did a moment ago. The `channel` is made only
+    /// if there is any.
+    pub(crate) fn knows(&self, channel: impl FnOnce() -> Vec<u8>) -> bool {
+        self.busy.load(Ordering::Relaxed) && self.channels.lock().knows(&channel())
     }
 
     /// From now on the caller hears of releases on `channel`, as soon as the `nodes` confirm it.
     pub(crate) fn wait(self: &Arc<Self>, channel: Vec<u8>, nodes: &[Node]) -> Waiter {
-        let (wake_reason, woken) = bounded(1);
-        let tracker = Mutex::new(ReleaseTracker::new(self.nodes));
-        let waiter = Arc::new(WaiterEntry { tracker, ours: Mutex::default(), wake_reason, woken });
-        let mut state = self.state.lock();
-        self.busy.store(true, Ordering::Relaxed);
-        let State { channels, subscribers, unused_since, .. } = &mut *state;
-        *unused_since = None;
-        let mut is_new = false;
-        let entry = channels.entry(channel.clone()).or_insert_with(|| {
-            is_new = true;
-            let listening = vec![false; self.nodes];
-            Channel { waiters: Vec::new(), unused_since: None, listening }
-        });
-        entry.waiters.push(waiter.clone());
-        entry.unused_since = None;
-        for node in (0..self.nodes).filter(|node| entry.listening[*node]) {
-            waiter.tracker.lock().listening(node);
+        let (waker, woken) = bounded(1);
+        let Joined { id, start, wake } = {
+            let mut channels = self.channels.lock();
+            self.busy.store(true, Ordering::Relaxed);
+            channels.join(channel.clone(), waker)
+        };
+        for node in wake {
+            nodes[node].wake_subscriber(&self.wake_channel);
         }
-        let mut start = Vec::new();
-        let mut wake_subscriber = Vec::new();
-        for (subscriber, node) in subscribers.iter_mut().zip(nodes).filter(|_| is_new) {
-            subscriber.changed.insert(channel.clone());
-            let which = if subscriber.runs { &mut wake_subscriber } else { &mut start };
-            which.push(node);
-            subscriber.runs = true;
-        }
-        drop(state);
-        wake_subscriber.into_iter().for_each(|node| node.wake_subscriber(&self.wake_channel));
         for node in start {
-            if let Err(error) = node.listen(&self.wake_channel, self.clone()) {
+            if let Err(error) = nodes[node].listen(&self.wake_channel, self.clone()) {
                 // There are waiters, who poll. Before the event, whose subscriber may panic.
-                self.state.lock().subscribers[node.index()].runs = false;
+                self.channels.lock().not_started(node);
                 observe::no_thread(&error);
             }
         }
-        Waiter { subscriptions: self.clone(), channel, waiter }
+        Waiter { subscriptions: self.clone(), channel, id, woken }
     }
 
-    /// Whether that channel is listened to on the node, and how many wait for it here.
-    pub(crate) fn listens(&self, node: usize, channel: &[u8]) -> (bool, u64) {
-        let known = |channel: &Channel| (channel.listening[node], channel.waiters.len() as u64);
-        self.state.lock().channels.get(channel).map_or((false, 0), known)
+    /// How many others wait for the lock, if the node has `told` so many connections of its release.
+    pub(crate) fn others_told(&self, node: usize, channel: &[u8], told: u64) -> u32 {
+        // Most releases are told to nobody.
+        if told == 0 { 0 } else { self.channels.lock().others_told(node, channel, told) }
     }
 
     /// Has the subscribers end.
     pub(crate) fn close(&self) {
-        self.state.lock().closed = true;
+        self.channels.lock().close();
     }
 
     /// How many channels the node has confirmed.
     pub(crate) fn listened_to(&self, node: usize) -> usize {
-        let state = self.state.lock();
-        state.channels.values().filter(|channel| channel.listening[node]).count()
-    }
-
-    fn leave(&self, name: &[u8], waiter: &Arc<WaiterEntry>) {
-        let mut state = self.state.lock();
-        if let Some(channel) = state.channels.get_mut(name) {
-            channel.waiters.retain(|other| !Arc::ptr_eq(other, waiter));
-            if channel.waiters.is_empty() {
-                channel.unused_since = Some(clock::now());
-            }
-        }
+        self.channels.lock().listened_to(node)
     }
 }
 
-impl State {
-    fn changes(&mut self, node: usize, anew: bool, now: Time) -> Option<Changes> {
-        self.sweep(now);
-        let Self { channels, subscribers, unused_since, closed } = self;
-        let subscriber = &mut subscribers[node];
-        let changed = std::mem::take(&mut subscriber.changed);
-        if channels.is_empty() {
-            unused_since.get_or_insert(now);
-        }
-        if *closed || unused_since.is_some_and(|since| now.since(since) >= STAY) {
-            subscriber.runs = false;
-            return None;
-        }
-        if anew {
-            let subscribe = channels.keys().cloned().collect();
-            return Some(Changes { subscribe, unsubscribe: Vec::new() });
-        }
-        let (subscribe, unsubscribe) =
-            changed.into_iter().partition(|name| channels.contains_key(name));
-        Some(Changes { subscribe, unsubscribe })
-    }
-
-    /// Forgets the channels that nobody has listened to for a while.
-    fn sweep(&mut self, now: Time) {
-        let Self { channels, subscribers, .. } = self;
-        channels.retain(|name, channel| {
-            let keep = channel.unused_since.is_none_or(|since| now.since(since) < LINGER);
-            if !keep {
-                for subscriber in subscribers.iter_mut() {
-                    subscriber.changed.insert(name.clone());
-                }
-            }
-            keep
-        });
+fn wake_up(waiters: Vec<Sender<()>>) {
+    for waiter in waiters {
+        // Full: it is about to look anyway.
+        let _ = waiter.try_send(());
     }
 }
 
 impl Listeners for Subscriptions {
     fn changes(&self, node: usize, anew: bool) -> Option<Changes> {
-        let mut state = self.state.lock();
-        let changes = state.changes(node, anew, clock::now());
-        self.busy.store(!state.channels.is_empty(), Ordering::Relaxed);
+        let mut channels = self.channels.lock();
+        let changes = channels.changes(node, anew, clock::now());
+        self.busy.store(!channels.is_empty(), Ordering::Relaxed);
         changes
     }
 
     fn listening(&self, node: usize, channels: &[Vec<u8>]) {
-        let mut state = self.state.lock();
-        for name in channels {
-            if let Some(channel) = state.channels.get_mut(name) {
-                channel.listening[node] = true;
-                channel
-                    .waiters
-                    .iter()
-                    .for_each(|waiter| waiter.tell(|tracker| tracker.listening(node)));
-            }
-        }
+        wake_up(self.channels.lock().listening(node, channels));
     }
 
     fn deaf(&self, node: usize) {
-        for channel in self.state.lock().channels.values_mut() {
-            channel.listening[node] = false;
-            channel.waiters.iter().for_each(|waiter| waiter.tell(|tracker| tracker.deaf(node)));
-        }
+        wake_up(self.channels.lock().deaf(node));
     }
 
     fn heard(&self, node: usize, channel: &[u8], owner: &[u8]) {
-        let is_ours = |waiter: &Arc<WaiterEntry>| {
-            waiter.ours.lock().as_ref().is_some_and(|ours| ours.as_bytes() == owner)
-        };
-        if let Some(channel) = self.state.lock().channels.get(channel) {
-            let others = channel.waiters.iter().filter(|waiter| !is_ours(waiter));
-            others.for_each(|waiter| waiter.tell(|tracker| tracker.released(node)));
-        }
+        wake_up(self.channels.lock().released(node, channel, owner));
     }
 
     fn refused(&self, node: usize, fault: &NodeFault) {
         // Outside the mutex: a subscriber of our events may take locks itself.
-        let told = std::mem::replace(&mut self.state.lock().subscribers[node].told_refused, true);
-        if !told {
+        if !self.told_refused[node].swap(true, Ordering::Relaxed) {
             observe::not_listening(fault);
         }
     }
@@ -257,29 +118,30 @@ impl Listeners for Subscriptions {
 pub(crate) struct Waiter {
     subscriptions: Arc<Subscriptions>,
     channel: Vec<u8>,
-    waiter: Arc<WaiterEntry>,
+    id: WaiterId,
+    woken: Receiver<()>,
 }
 
 impl Waiter {
     /// The caller, whose process had the lock as `last_owner`, leaves it to others.
     pub(crate) fn gives_way(&self, last_owner: Option<Arc<str>>) {
-        *self.waiter.ours.lock() = last_owner;
-        self.waiter.tracker.lock().attempt_begins();
+        let last_owner = last_owner.as_deref().map(str::as_bytes);
+        self.subscriptions.channels.lock().gives_way(&self.channel, self.id, last_owner);
     }
 
     /// Shows what was heard.
-    pub(crate) fn with<R>(&self, f: impl FnOnce(&mut ReleaseTracker) -> R) -> R {
-        f(&mut self.waiter.tracker.lock())
+    pub(crate) fn with<R>(&self, f: impl FnOnce(&mut ReleaseTracker) -> R) -> Option<R> {
+        self.subscriptions.channels.lock().tracker(&self.channel, self.id).map(f)
     }
 
     /// Waits until there may be reason to try again, until `until` at most.
     pub(crate) fn wait(&self, until: Time, interrupts: Interrupts<'_>) -> Woken {
-        interrupts.wait(&self.waiter.woken, until)
+        interrupts.wait(&self.woken, until)
     }
 }
 
 impl Drop for Waiter {
     fn drop(&mut self) {
-        self.subscriptions.leave(&self.channel, &self.waiter);
+        self.subscriptions.channels.lock().leave(&self.channel, self.id, clock::now());
     }
 }

@@ -7,6 +7,7 @@ use std::rc::Rc;
 use super::client::Note;
 use super::fan_out::{Asker, value};
 use super::shared::Shared;
+use super::subscriptions::channel;
 use crate::core::{Failure, Fairness, Time, Via};
 use crate::embedded::Reply;
 use crate::runtime::reply;
@@ -65,13 +66,9 @@ impl Asker for ContentionSink {
 
     fn answer(&self, node: usize, answer: Result<&Reply, Failure>, now: Time) -> Option<Note> {
         let told = answer.map_or(0, |reply| reply::told(&value(reply)));
-        if told > 0 {
-            let (ours, waiters) = self.shared.channels.borrow().listens(node, self.name);
-            let others = told.saturating_sub(ours.into()) + waiters;
-            if others > 0 {
-                let others = u32::try_from(others).unwrap_or(u32::MAX);
-                self.shared.fairness.borrow_mut().heard(self.name, others, now);
-            }
+        let others = self.shared.channels.borrow().others_told(node, &channel(self.name), told);
+        if others > 0 {
+            self.shared.fairness.borrow_mut().heard(self.name, others, now);
         }
         self.inner.as_ref().and_then(|inner| inner.answer(node, answer, now))
     }

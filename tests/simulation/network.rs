@@ -126,7 +126,6 @@ pub(super) struct Network {
     links: Vec<Vec<Link>>,
     conns: Vec<Conn>,
     listeners: Vec<Vec<listen::Listener>>,
-    names: usize,
     pub(super) checks: Checks,
     pub(super) switches: Switches,
     pub(super) events: u64,
@@ -158,8 +157,6 @@ impl Network {
             links: vec![vec![Link::default(); plan.nodes]; clients],
             conns: Vec::new(),
             listeners: vec![vec![listen::Listener::default(); plan.nodes]; clients],
-            // The last one of the plan, and those who keep away from it.
-            names: plan.names + 1,
             checks: Checks::default(),
             switches,
             events: 0,

@@ -6,18 +6,18 @@ use std::time::Duration;
 
 use super::fairness::FairnessByName;
 use super::setup::Setup;
-use super::subscriptions::Channels;
 use crate::core::admission::Admission;
 use crate::core::mark::Configuration;
 use crate::core::set_time::SetTime;
-use crate::core::{ClockNews, Offset, Quorum, QuorumHealth, Time};
+use crate::core::{Channels, ClockNews, Offset, Quorum, QuorumHealth, Time};
 
 pub(super) struct Shared {
     pub(super) admission: RefCell<Admission>,
     clocks: RefCell<Vec<Option<Offset>>>,
     /// How often the client's machine was suspended, as far as it knows.
     pub(super) suspensions: Cell<u64>,
-    pub(super) channels: RefCell<Channels>,
+    /// Who waits for releases: the callers, by their index.
+    pub(super) channels: RefCell<Channels<usize>>,
     pub(super) fairness: RefCell<FairnessByName>,
     /// What all calls together know of the quorum.
     quorum_health: RefCell<QuorumHealth>,
@@ -47,7 +47,7 @@ impl Shared {
             quorum_health: RefCell::new(QuorumHealth::new(fall_back_after, node_timeout)),
             clocks: RefCell::new(vec![None; configuration.nodes]),
             suspensions: Cell::new(0),
-            channels: RefCell::default(),
+            channels: RefCell::new(Channels::new(configuration.nodes)),
             fairness: RefCell::new(FairnessByName::default()),
         }
     }

@@ -1,46 +1,38 @@
-//! How a client's waiters hear of releases, as `src/runtime/subscriptions.rs` and `src/node/subscriber.rs` do it: a
-//! connection a node, from the first waiter on, and a channel for each lock that is waited for. The rules
-//! are the shipped ones, in `core/release_tracker.rs`.
+//! How a client's waiters hear of releases: a connection a node, which comes and goes as that of
+//! `src/node/subscriber.rs`. What it listens to, and whom it wakes, is decided by `core/channels.rs`.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use uuid::Uuid;
 
 use super::caller::Caller;
 use super::client::{Client, Cx, Note};
-use crate::core::{Backoff, ReleaseTracker, Time};
-
-const RECONNECT: Backoff =
-    Backoff { min: Duration::from_millis(20), max: Duration::from_millis(1_000) };
+use crate::core::channels::{Joined, LOOK_EVERY, RECONNECT};
+use crate::core::{Changes, ReleaseTracker, Time, WaiterId};
+use crate::ident::release_channel;
 
 /// How long it takes until a connection is found dead over which nothing comes.
 const KEEPALIVE: Duration = Duration::from_secs(15);
-
-/// How long a channel is listened to after its last waiter has left, and how long it takes at most until
-/// a subscriber sees that.
-const LINGER: Duration = Duration::from_millis(200);
-const CHECK_MS: u64 = 250;
 
 /// What is heard over a connection that listens to one node.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum News {
     /// It is there.
     Open,
-    /// Releases of the lock of that name are told from now on.
-    Listening(usize),
+    /// One more of the channels that were asked for is confirmed.
+    Listening,
     /// The lock of that name was given back there, by that owner.
     Released(usize, u128),
+    /// The client wakes its own subscriber.
+    Wake,
     /// The connection is gone.
     Closed,
     /// It could not be made in time, or a channel was not confirmed, unless it was.
     Late,
     /// Perhaps it is dead.
     Silent,
-    /// It is to be made again.
-    Reopen,
-    /// It looks whether there is still somebody who waits.
-    Probe,
+    /// It is time to look at the changes.
+    Look,
 }
 
 /// An owner id as a number, which can be copied.
@@ -48,135 +40,121 @@ pub(super) fn owner_number(text: &[u8]) -> Option<u128> {
     Uuid::try_parse_ascii(text).ok().map(|id| id.as_u128())
 }
 
+/// On which the nodes tell of that lock's releases.
+pub(super) fn channel(name: usize) -> Vec<u8> {
+    release_channel(format!("name-{name}").as_bytes())
+}
+
+/// Of which lock's releases the nodes tell on that channel.
+pub(super) fn name_on(channel: &[u8]) -> usize {
+    let text = std::str::from_utf8(channel).ok();
+    let name = text.and_then(|text| text.strip_prefix("{name-")?.strip_suffix("}:released"));
+    name.and_then(|name| name.parse().ok()).expect("a channel of ours")
+}
+
 /// A caller that waits for a lock.
 pub(super) struct Waiter {
-    pub(super) tracker: ReleaseTracker,
-    /// What is told of this one's release is no news: it was ours.
-    ours: Option<u128>,
+    channel: Vec<u8>,
+    id: WaiterId,
 }
 
 impl Waiter {
     /// The caller, whose process had the lock as `last_owner`, leaves it to others.
-    pub(super) fn gives_way(&mut self, last_owner: Option<u128>) {
-        self.ours = last_owner;
-        self.tracker.attempt_begins();
+    pub(super) fn gives_way(&self, cx: &Cx<'_>, last_owner: Option<u128>) {
+        let last_owner = last_owner.map(u128::to_be_bytes);
+        let last_owner = last_owner.as_ref().map(<[u8; 16]>::as_slice);
+        cx.shared.channels.borrow_mut().gives_way(&self.channel, self.id, last_owner);
+    }
+
+    /// Shows what was heard.
+    pub(super) fn with<R>(
+        &self,
+        cx: &Cx<'_>,
+        f: impl FnOnce(&mut ReleaseTracker) -> R,
+    ) -> Option<R> {
+        cx.shared.channels.borrow_mut().tracker(&self.channel, self.id).map(f)
     }
 }
 
-/// The locks of which a client wants to be told, by name.
-#[derive(Default)]
-pub(super) struct Channels(BTreeMap<usize, Channel>);
-
-struct Channel {
-    waiters: u64,
-    unused_since: Option<Time>,
-    /// On which nodes it is listened to.
-    listening: Vec<bool>,
-}
-
-impl Channels {
-    /// Whether somebody waits for that lock, or has a moment ago.
-    pub(super) fn is_known(&self, name: usize) -> bool {
-        self.0.contains_key(&name)
-    }
-
-    /// Whether the node tells us of that lock, and how many wait for it here.
-    pub(super) fn listens(&self, node: usize, name: usize) -> (bool, u64) {
-        self.0.get(&name).map_or((false, 0), |known| (known.listening[node], known.waiters))
-    }
-
-    /// Forgets the channels that nobody has listened to for a while.
-    fn sweep(&mut self, now: Time) {
-        let is_used =
-            |channel: &Channel| channel.unused_since.is_none_or(|since| now.since(since) < LINGER);
-        self.0.retain(|_, channel| is_used(channel));
-    }
-}
-
-/// A connection that listens to one node.
-#[derive(Clone, Debug, Default)]
+/// The subscriber of one node.
+#[derive(Debug, Default)]
 pub(super) struct Session {
-    /// Which one it is; 0: there was none yet.
+    /// Which connection it has; 0: the subscriber does not run.
     id: u64,
-    open: bool,
-    closed: bool,
+    state: State,
     tries: u32,
-    /// What the node was asked to tell, of which it has not confirmed so many, since then.
-    names: BTreeSet<usize>,
-    unconfirmed: usize,
-    asked_at: Time,
+    look_at: Time,
+}
+
+#[derive(Debug, Default)]
+enum State {
+    #[default]
+    Connecting,
+    Listening,
+    /// The node was asked for channels, of which it has not confirmed so many. Nothing else is done.
+    Asking {
+        changes: Changes,
+        unconfirmed: usize,
+        since: Time,
+    },
+    /// Until it connects again.
+    Pausing(Time),
 }
 
 impl Client {
     /// A caller waits for releases of that lock from now on.
-    pub(super) fn wait(&mut self, cx: &mut Cx<'_>, name: usize) -> Waiter {
-        let nodes = cx.settings.nodes;
-        let mut tracker = ReleaseTracker::new(nodes);
-        let shared = cx.shared.clone();
-        let mut channels = shared.channels.borrow_mut();
-        let sessions = &mut self.sessions;
-        let channel = channels.0.entry(name).or_insert_with(|| {
-            // Some may not have noticed that it was gone for a while: it is to be confirmed anew.
-            sessions.iter_mut().for_each(|session| _ = session.names.remove(&name));
-            Channel { waiters: 0, unused_since: None, listening: vec![false; nodes] }
-        });
-        channel.waiters += 1;
-        channel.unused_since = None;
-        let listening = channel.listening.iter().enumerate().filter(|(_, listening)| **listening);
-        listening.for_each(|(node, _)| tracker.listening(node));
-        drop(channels);
-        for node in 0..nodes {
-            if self.sessions[node].id == 0 {
-                self.open(cx, node);
-            } else {
-                self.follow(cx, node);
-            }
-        }
-        Waiter { tracker, ours: None }
+    pub(super) fn wait(&mut self, cx: &mut Cx<'_>, caller: usize, name: usize) -> Waiter {
+        let channel = channel(name);
+        let Joined { id, start, wake } =
+            cx.shared.channels.borrow_mut().join(channel.clone(), caller);
+        wake.into_iter().for_each(|node| cx.net.wake_subscriber(cx.client, node));
+        start.into_iter().for_each(|node| self.open(cx, node));
+        Waiter { channel, id }
     }
 
     /// It waits no longer.
-    pub(super) fn stop_waiting(&mut self, cx: &mut Cx<'_>, name: usize) {
-        let shared = cx.shared.clone();
-        if let Some(channel) = shared.channels.borrow_mut().0.get_mut(&name) {
-            channel.waiters -= 1;
-            if channel.waiters > 0 {
-                return;
-            }
-            channel.unused_since = Some(cx.now());
-        }
-        for node in 0..cx.settings.nodes {
-            let pause = LINGER + cx.net.chance.ms(0..CHECK_MS);
-            self.later(cx, node, pause, News::Probe);
-        }
+    pub(super) fn stop_waiting(cx: &Cx<'_>, waiter: &Waiter) {
+        cx.shared.channels.borrow_mut().leave(&waiter.channel, waiter.id, cx.now());
     }
 
     fn open(&mut self, cx: &mut Cx<'_>, node: usize) {
-        let tries = self.sessions[node].tries;
         let id = cx.net.listen(cx.client, node);
-        self.sessions[node] = Session { id, tries, ..Session::default() };
+        let session = &mut self.sessions[node];
+        (session.id, session.state) = (id, State::Connecting);
         self.later(cx, node, cx.settings.node_timeout, News::Late);
     }
 
-    /// Asks the node to tell what is waited for, and nothing else; one request after the other.
-    fn follow(&mut self, cx: &mut Cx<'_>, node: usize) {
-        let session = &mut self.sessions[node];
-        if !session.open || session.unconfirmed > 0 {
+    /// The subscriber looks at what has changed.
+    fn follow(&mut self, cx: &mut Cx<'_>, node: usize, anew: bool) {
+        let now = cx.now();
+        let Some(changes) = cx.shared.channels.borrow_mut().changes(node, anew, now) else {
+            cx.net.stop_listening(cx.client, node);
+            self.sessions[node] = Session::default();
             return;
-        }
-        let wanted: BTreeSet<_> = cx.shared.channels.borrow().0.keys().copied().collect();
-        let new: Vec<_> = wanted.difference(&session.names).copied().collect();
-        for name in session.names.difference(&wanted) {
-            cx.net.ask_to_tell(cx.client, node, *name, false);
-        }
-        session.names = wanted;
-        session.unconfirmed = new.len();
-        session.asked_at = cx.now();
-        for name in &new {
-            cx.net.ask_to_tell(cx.client, node, *name, true);
-        }
-        if !new.is_empty() {
-            self.later(cx, node, cx.settings.node_timeout, News::Late);
+        };
+        let session = &mut self.sessions[node];
+        let pause = match session.state {
+            State::Pausing(until) if until <= now => return self.open(cx, node),
+            State::Pausing(until) => until.since(now).min(LOOK_EVERY),
+            _ if changes.subscribe.is_empty() => {
+                session.state = State::Listening;
+                Self::ask_to_tell(cx, node, &changes.unsubscribe, false);
+                LOOK_EVERY
+            }
+            _ => {
+                Self::ask_to_tell(cx, node, &changes.subscribe, true);
+                let unconfirmed = changes.subscribe.len();
+                session.state = State::Asking { changes, unconfirmed, since: now };
+                return self.later(cx, node, cx.settings.node_timeout, News::Late);
+            }
+        };
+        session.look_at = now.after(pause);
+        self.later(cx, node, pause, News::Look);
+    }
+
+    fn ask_to_tell(cx: &mut Cx<'_>, node: usize, channels: &[Vec<u8>], on: bool) {
+        for channel in channels {
+            cx.net.ask_to_tell(cx.client, node, name_on(channel), on);
         }
     }
 
@@ -188,54 +166,50 @@ impl Client {
     pub(super) fn heard(&mut self, cx: &mut Cx<'_>, node: usize, session: u64, news: News) {
         let (now, shared) = (cx.now(), cx.shared.clone());
         let known = &mut self.sessions[node];
-        if known.id != session || known.closed && !matches!(news, News::Reopen) {
+        if known.id != session {
             return;
         }
-        let timeout = cx.settings.node_timeout;
-        let in_time = known.unconfirmed == 0 || now.since(known.asked_at) < timeout;
-        match news {
-            News::Open => {
-                known.open = true;
+        match (news, &mut known.state) {
+            (News::Look, State::Listening | State::Pausing(_)) if known.look_at <= now => {
+                self.follow(cx, node, false);
+            }
+            (News::Look, _) | (_, State::Pausing(_)) => {}
+            (News::Open, _) => {
                 known.tries = 0;
                 self.later(cx, node, KEEPALIVE, News::Silent);
-                self.follow(cx, node);
+                self.follow(cx, node, true);
             }
-            News::Listening(name) => {
-                known.unconfirmed -= 1;
-                if let Some(channel) = shared.channels.borrow_mut().0.get_mut(&name) {
-                    channel.listening[node] = true;
+            (News::Listening, State::Asking { changes, unconfirmed, .. }) => {
+                *unconfirmed -= 1;
+                if *unconfirmed == 0 {
+                    let Changes { subscribe, unsubscribe } = std::mem::take(changes);
+                    let woken = shared.channels.borrow_mut().listening(node, &subscribe);
+                    Caller::wake_listening(self, cx, &woken);
+                    Self::ask_to_tell(cx, node, &unsubscribe, false);
+                    self.follow(cx, node, false);
                 }
-                Caller::tell_all(self, cx, Some(name), |waiting| waiting.tracker.listening(node));
-                self.follow(cx, node);
             }
-            News::Released(name, owner) => {
-                Caller::tell_all(self, cx, Some(name), |waiting| {
-                    if waiting.ours != Some(owner) {
-                        waiting.tracker.released(node);
-                    }
-                });
+            (News::Released(name, owner), _) => {
+                let owner = owner.to_be_bytes();
+                let woken = shared.channels.borrow_mut().released(node, &channel(name), &owner);
+                Caller::wake_listening(self, cx, &woken);
             }
-            News::Probe => {
-                shared.channels.borrow_mut().sweep(now);
-                self.follow(cx, node);
-            }
-            News::Silent if cx.net.is_listening(cx.client, node, session) => {
+            (News::Wake, State::Listening) => self.follow(cx, node, false),
+            (News::Wake | News::Listening, _) | (News::Late, State::Listening) => {}
+            (News::Late, State::Asking { since, .. })
+                if now.since(*since) < cx.settings.node_timeout => {}
+            (News::Silent, _) if cx.net.is_listening(cx.client, node, session) => {
                 self.later(cx, node, KEEPALIVE, News::Silent);
             }
-            News::Late if known.open && in_time => {}
-            News::Closed | News::Late | News::Silent => {
-                known.closed = true;
-                known.open = false;
+            (News::Closed | News::Late | News::Silent, _) => {
                 let pause = RECONNECT.pause(known.tries, cx.net.chance.share());
                 known.tries += 1;
+                known.state = State::Pausing(now.after(pause));
                 cx.net.stop_listening(cx.client, node);
-                self.later(cx, node, pause, News::Reopen);
-                for channel in shared.channels.borrow_mut().0.values_mut() {
-                    channel.listening[node] = false;
-                }
-                Caller::tell_all(self, cx, None, |waiting| waiting.tracker.deaf(node));
+                let woken = shared.channels.borrow_mut().deaf(node);
+                Caller::wake_listening(self, cx, &woken);
+                self.follow(cx, node, false);
             }
-            News::Reopen => self.open(cx, node),
         }
     }
 }

@@ -50,16 +50,16 @@ pub(in super::super) struct Call {
 
 impl Call {
     /// From now on it hears of releases; how many others wait elsewhere.
-    pub(super) fn wait(&mut self, client: &mut Client, cx: &mut Cx<'_>) -> u32 {
-        self.waiting = Some(client.wait(cx, self.name));
+    pub(super) fn wait(&mut self, client: &mut Client, index: usize, cx: &mut Cx<'_>) -> u32 {
+        self.waiting = Some(client.wait(cx, index, self.name));
         self.waits_since = cx.net.now;
         cx.shared.fairness.borrow().others(self.name, cx.now())
     }
 
     /// It waits for nothing any more.
     pub(in super::super) fn leave(&mut self, client: &mut Client, cx: &mut Cx<'_>) {
-        if self.waiting.take().is_some() {
-            client.stop_waiting(cx, self.name);
+        if let Some(waiter) = self.waiting.take() {
+            Client::stop_waiting(cx, &waiter);
         }
         client.leave(cx, self.name, self.ticket);
     }

@@ -15,7 +15,7 @@ use crate::simulation::claim::Claim;
 use crate::simulation::client::{Client, Cx};
 use crate::simulation::fan_out::FanOut;
 use crate::simulation::held::Held;
-use crate::simulation::subscriptions::Waiter;
+use crate::simulation::subscriptions::{Waiter, channel};
 
 /// How long until a caller looks again at what nobody tells of.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
@@ -25,7 +25,7 @@ struct Around<'a, 'b> {
     client: &'a Client,
     cx: &'a mut Cx<'b>,
     name: usize,
-    waiting: &'a mut Option<Waiter>,
+    waiting: &'a Option<Waiter>,
     last: &'a Option<Rc<FanOut<Attempt>>>,
 }
 
@@ -81,7 +81,7 @@ impl Surroundings for Around<'_, '_> {
     }
 
     fn others_subscribed(&self) -> bool {
-        self.cx.shared.channels.borrow().is_known(self.name)
+        self.cx.shared.channels.borrow().knows(&channel(self.name))
     }
 
     fn quorum_health(&self) -> QuorumHealth {
@@ -99,7 +99,7 @@ impl Surroundings for Around<'_, '_> {
     }
 
     fn releases<R>(&mut self, f: impl FnOnce(&mut ReleaseTracker) -> R) -> Option<R> {
-        self.waiting.as_mut().map(|waiting| f(&mut waiting.tracker))
+        self.waiting.as_ref()?.with(self.cx, f)
     }
 }
 
@@ -192,7 +192,8 @@ impl Caller {
     }
 
     fn releases_told(client: &Client, cx: &mut Cx<'_>, call: &mut Call) {
-        let reason = call.waiting.as_ref().and_then(|waiting| waiting.tracker.wake_reason());
+        let waiter = call.waiting.as_ref();
+        let reason = waiter.and_then(|waiter| waiter.with(cx, |heard| heard.wake_reason())?);
         // A caller that was refused by one node alone goes by that one's word.
         let by_one = |last: &Rc<FanOut<Attempt>>| last.with(|last| last.preferred().is_some());
         if reason == Some(WakeReason::Released) && !call.last.as_ref().is_some_and(by_one) {
@@ -213,14 +214,14 @@ impl Caller {
                     call.tell(client, cx, |acquire, around| acquire.handle_turn(looked, around));
                 }
                 Action::Subscribe => {
-                    let others = call.wait(client, cx);
+                    let others = call.wait(client, index, cx);
                     call.tell(client, cx, |acquire, around| {
                         acquire.handle_subscribed(others, around);
                     });
                 }
                 Action::GiveWay => {
                     let last_owner = call.last_owner;
-                    call.waiting.iter_mut().for_each(|waiting| waiting.gives_way(last_owner));
+                    call.waiting.iter().for_each(|waiter| waiter.gives_way(cx, last_owner));
                     let who = cx.client;
                     cx.net.tell(|| format!("client {who}, caller {index}: gives way"));
                 }
@@ -352,23 +353,13 @@ impl Caller {
         Self::finish(client, index, cx, call, what, None, Some(held));
     }
 
-    /// Something was told of a lock, or of all.
-    pub(in super::super) fn tell_all(
-        client: &mut Client,
-        cx: &mut Cx<'_>,
-        name: Option<usize>,
-        news: impl Fn(&mut Waiter),
-    ) {
-        for caller in &mut client.callers {
-            let note = caller.note();
-            let Doing::Calling(call) = &mut caller.doing else { continue };
-            if let Some(waiting) = &mut call.waiting
-                && name.is_none_or(|name| call.name == name)
+    /// Wakes those of the callers that wait for what is told of releases.
+    pub(in super::super) fn wake_listening(client: &Client, cx: &mut Cx<'_>, callers: &[usize]) {
+        for caller in callers.iter().filter_map(|caller| client.callers.get(*caller)) {
+            if let Doing::Calling(call) = &caller.doing
+                && call.heeds_releases()
             {
-                news(waiting);
-                if waiting.tracker.wake_reason().is_some() && call.heeds_releases() {
-                    cx.wake(note);
-                }
+                cx.wake(caller.note());
             }
         }
     }

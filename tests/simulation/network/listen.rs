@@ -5,10 +5,9 @@ use std::time::Duration;
 
 use super::{Event, Network, SimNode};
 use crate::core::majority;
-use crate::ident::release_channel;
 use crate::simulation::checkers::Grant;
 use crate::simulation::client::Note;
-use crate::simulation::subscriptions::{News, owner_number};
+use crate::simulation::subscriptions::{News, channel, name_on, owner_number};
 
 /// A connection over which a client listens to a node.
 #[derive(Clone, Debug, Default)]
@@ -21,10 +20,6 @@ pub(super) struct Listener {
     incarnation: u64,
     /// When the last request arrives.
     last_request: Duration,
-}
-
-fn channel(name: usize) -> Vec<u8> {
-    release_channel(format!("name-{name}").as_bytes())
 }
 
 impl Network {
@@ -75,6 +70,17 @@ impl Network {
         self.schedule(at, Event::Subscribe { client, node, session, name, on });
     }
 
+    /// The client publishes a message on a channel of its own, over another connection.
+    pub(in super::super) fn wake_subscriber(&mut self, client: usize, node: usize) {
+        let session = self.listeners[client][node].session;
+        let told = self.is_listening(client, node, session) && self.reaches(client, node, session);
+        if told && !self.happens(self.flaky) {
+            let at = self.now + self.delay(client, node) + self.delay(client, node);
+            let note = Note::Heard { node, session, news: News::Wake };
+            self.schedule(at, Event::ForClient { client, note });
+        }
+    }
+
     /// That reaches the node.
     pub(in super::super) fn subscribe(
         &mut self,
@@ -92,7 +98,7 @@ impl Network {
             if names.insert(name) {
                 self.nodes[node].subscribe(&channel(name));
             }
-            self.tell_listener(client, node, News::Listening(name));
+            self.tell_listener(client, node, News::Listening);
         } else if names.remove(&name) {
             self.nodes[node].unsubscribe(&channel(name));
         }
@@ -127,8 +133,7 @@ impl Network {
     /// What the node has just published goes to all who listen.
     pub(super) fn deliver_published(&mut self, node: usize) {
         for (published_on, owner) in self.nodes[node].take_published() {
-            let is_of = |name: &usize| channel(*name) == published_on;
-            let Some(name) = (0..self.names).find(is_of) else { continue };
+            let name = name_on(&published_on);
             let Some(owner) = owner_number(&owner) else { continue };
             for client in 0..self.links.len() {
                 let Listener { session, ref names, .. } = self.listeners[client][node];

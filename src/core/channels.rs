@@ -1,0 +1,259 @@
+//! Who waits for which releases, and what the nodes' subscribers have to listen to for them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use super::{Backoff, Mechanism, ReleaseTracker, Time};
+
+/// How long a channel is listened to after its last waiter has left. A lock that is waited for again and
+/// again would cost a subscription each time. It is short: a client that gives the lock back takes a
+/// subscription for a waiter.
+const LINGER: Duration = Duration::from_millis(200);
+
+/// How long the subscribers stay after the last channel.
+const STAY: Duration = Duration::from_secs(2);
+
+/// How long a subscriber waits at most before it looks at its changes. As a rule it is woken; but the node
+/// may not let us publish, or be too slow.
+pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(250);
+
+/// The pauses of a subscriber between its connections.
+pub(crate) const RECONNECT: Backoff =
+    Backoff { min: Duration::from_millis(20), max: Duration::from_millis(1_000) };
+
+/// What a subscriber has to do: first the one, then the other.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Changes {
+    pub(crate) subscribe: Vec<Vec<u8>>,
+    pub(crate) unsubscribe: Vec<Vec<u8>>,
+}
+
+/// Names a waiter of one channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct WaiterId(u64);
+
+/// A waiter that has come, and the nodes whose subscribers are to be started or woken for it.
+#[derive(Debug)]
+pub(crate) struct Joined {
+    pub(crate) id: WaiterId,
+    pub(crate) start: Vec<usize>,
+    pub(crate) wake: Vec<usize>,
+}
+
+/// All waiters of one client. `W` is what the carrier needs to wake one of them.
+pub(crate) struct Channels<W> {
+    channels: BTreeMap<Vec<u8>, Channel<W>>,
+    subscribers: Vec<Subscriber>,
+    last_waiter: u64,
+    /// When a subscriber first saw that there is no channel.
+    unused_since: Option<Time>,
+    closed: bool,
+}
+
+/// What is told of one lock.
+struct Channel<W> {
+    waiters: BTreeMap<WaiterId, Waiter<W>>,
+    unused_since: Option<Time>,
+    /// The nodes that have confirmed the subscription.
+    listening: Vec<bool>,
+}
+
+struct Waiter<W> {
+    tracker: ReleaseTracker,
+    /// The owner whose release was ours, while the lock is left to others.
+    ours: Option<Vec<u8>>,
+    wake: W,
+}
+
+/// The subscriber of one node.
+#[derive(Clone, Default)]
+struct Subscriber {
+    runs: bool,
+    /// The channels that have come or gone since it looked.
+    changed: BTreeSet<Vec<u8>>,
+}
+
+impl<W: Clone> Waiter<W> {
+    /// Takes note of something, and tells whether there is reason to wake it.
+    fn tell(&mut self, news: impl FnOnce(&mut ReleaseTracker)) -> Option<W> {
+        news(&mut self.tracker);
+        self.tracker.wake_reason().map(|_| self.wake.clone())
+    }
+}
+
+impl<W: Clone> Channels<W> {
+    pub(crate) fn new(nodes: usize) -> Self {
+        Self {
+            channels: BTreeMap::new(),
+            subscribers: vec![Subscriber::default(); nodes],
+            last_waiter: 0,
+            unused_since: None,
+            closed: false,
+        }
+    }
+
+    /// Whether nobody waits for anything, nor did a moment ago.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.channels.is_empty()
+    }
+
+    /// Whether somebody waits for releases on `channel`, or did a moment ago.
+    pub(crate) fn knows(&self, channel: &[u8]) -> bool {
+        self.channels.contains_key(channel)
+    }
+
+    /// How many channels the node has confirmed.
+    pub(crate) fn listened_to(&self, node: usize) -> usize {
+        self.channels.values().filter(|channel| channel.listening[node]).count()
+    }
+
+    /// How many others wait for the lock, if the node has `told` so many connections of its release. Our own
+    /// connection is none of them; but further callers of this client are, who wait behind it.
+    pub(crate) fn others_told(&self, node: usize, channel: &[u8], told: u64) -> u32 {
+        if told == 0 {
+            return 0;
+        }
+        let known = self.channels.get(channel);
+        let (ours, waiters) =
+            known.map_or((false, 0), |known| (known.listening[node], known.waiters.len() as u64));
+        let others = told.saturating_sub(ours.into()).saturating_add(waiters);
+        u32::try_from(others).unwrap_or(u32::MAX)
+    }
+
+    /// From now on a caller hears of releases on `channel`, as soon as the nodes confirm it.
+    pub(crate) fn join(&mut self, channel: Vec<u8>, wake: W) -> Joined {
+        let Self { channels, subscribers, last_waiter, unused_since, .. } = self;
+        *unused_since = None;
+        *last_waiter += 1;
+        let mut joined = Joined { id: WaiterId(*last_waiter), start: Vec::new(), wake: Vec::new() };
+        let nodes = subscribers.len();
+        let entry = channels.entry(channel.clone()).or_insert_with(|| {
+            for (node, subscriber) in subscribers.iter_mut().enumerate() {
+                let which = if subscriber.runs { &mut joined.wake } else { &mut joined.start };
+                which.push(node);
+                subscriber.runs = true;
+                subscriber.changed.insert(channel.clone());
+            }
+            Channel { waiters: BTreeMap::new(), unused_since: None, listening: vec![false; nodes] }
+        });
+        entry.unused_since = None;
+        let mut tracker = ReleaseTracker::new(nodes);
+        (0..nodes).filter(|node| entry.listening[*node]).for_each(|node| tracker.listening(node));
+        entry.waiters.insert(joined.id, Waiter { tracker, ours: None, wake });
+        joined
+    }
+
+    /// A caller waits no longer.
+    pub(crate) fn leave(&mut self, channel: &[u8], id: WaiterId, now: Time) {
+        if let Some(channel) = self.channels.get_mut(channel) {
+            channel.waiters.remove(&id);
+            if channel.waiters.is_empty() {
+                channel.unused_since = Some(now);
+            }
+        }
+    }
+
+    /// What a waiter has heard.
+    pub(crate) fn tracker(&mut self, channel: &[u8], id: WaiterId) -> Option<&mut ReleaseTracker> {
+        self.waiter(channel, id).map(|waiter| &mut waiter.tracker)
+    }
+
+    /// A waiter leaves the lock to others, which this client had as `last_owner`.
+    pub(crate) fn gives_way(&mut self, channel: &[u8], id: WaiterId, last_owner: Option<&[u8]>) {
+        if let Some(waiter) = self.waiter(channel, id) {
+            waiter.ours = last_owner.map(<[u8]>::to_vec);
+            waiter.tracker.attempt_begins();
+        }
+    }
+
+    fn waiter(&mut self, channel: &[u8], id: WaiterId) -> Option<&mut Waiter<W>> {
+        self.channels.get_mut(channel)?.waiters.get_mut(&id)
+    }
+
+    /// The node confirms that it tells what is published on these channels. Returns the waiters to wake.
+    #[must_use]
+    pub(crate) fn listening(&mut self, node: usize, channels: &[Vec<u8>]) -> Vec<W> {
+        let mut woken = Vec::new();
+        for name in channels {
+            if let Some(channel) = self.channels.get_mut(name) {
+                channel.listening[node] = true;
+                let waiters = channel.waiters.values_mut();
+                woken.extend(
+                    waiters.filter_map(|waiter| waiter.tell(|tracker| tracker.listening(node))),
+                );
+            }
+        }
+        woken
+    }
+
+    /// What the node publishes is not heard any more. Returns the waiters to wake.
+    #[must_use]
+    pub(crate) fn deaf(&mut self, node: usize) -> Vec<W> {
+        self.channels.values_mut().for_each(|channel| channel.listening[node] = false);
+        let waiters = self.channels.values_mut().flat_map(|channel| channel.waiters.values_mut());
+        waiters.filter_map(|waiter| waiter.tell(|tracker| tracker.deaf(node))).collect()
+    }
+
+    /// The node tells that `owner` has given the lock back. Returns the waiters to wake.
+    #[must_use]
+    pub(crate) fn released(&mut self, node: usize, channel: &[u8], owner: &[u8]) -> Vec<W> {
+        let Some(channel) = self.channels.get_mut(channel) else { return Vec::new() };
+        let is_news = |waiter: &&mut Waiter<W>| {
+            waiter.ours.as_deref() != Some(owner) || !Mechanism::OwnReleaseIsNoNews.is_on()
+        };
+        let waiters = channel.waiters.values_mut().filter(is_news);
+        waiters.filter_map(|waiter| waiter.tell(|tracker| tracker.released(node))).collect()
+    }
+
+    /// What has changed for the node's subscriber since it asked last; on a new connection (`anew`), all that
+    /// there is. `None`: the subscriber ends.
+    pub(crate) fn changes(&mut self, node: usize, anew: bool, now: Time) -> Option<Changes> {
+        self.sweep(now);
+        let Self { channels, subscribers, unused_since, closed, .. } = self;
+        let subscriber = &mut subscribers[node];
+        let changed = std::mem::take(&mut subscriber.changed);
+        if channels.is_empty() {
+            unused_since.get_or_insert(now);
+        }
+        if *closed || unused_since.is_some_and(|since| now.since(since) >= STAY) {
+            subscriber.runs = false;
+            return None;
+        }
+        if anew {
+            let subscribe = channels.keys().cloned().collect();
+            return Some(Changes { subscribe, unsubscribe: Vec::new() });
+        }
+        // One that has gone and come again meanwhile is to be confirmed again.
+        let (subscribe, unsubscribe) =
+            changed.into_iter().partition(|name| channels.contains_key(name));
+        Some(Changes { subscribe, unsubscribe })
+    }
+
+    /// The node's subscriber could not be started. The next channel is a reason to try again.
+    pub(crate) fn not_started(&mut self, node: usize) {
+        self.subscribers[node] = Subscriber::default();
+    }
+
+    /// Has the subscribers end.
+    pub(crate) fn close(&mut self) {
+        self.closed = true;
+    }
+
+    /// Forgets the channels that nobody has listened to for a while.
+    fn sweep(&mut self, now: Time) {
+        let Self { channels, subscribers, .. } = self;
+        channels.retain(|name, channel| {
+            let keep = channel.unused_since.is_none_or(|since| now.since(since) < LINGER);
+            if !keep {
+                for subscriber in subscribers.iter_mut().filter(|subscriber| subscriber.runs) {
+                    subscriber.changed.insert(name.clone());
+                }
+            }
+            keep
+        });
+    }
+}
+
+#[cfg(test)]
+#[path = "channels_tests.rs"]
+mod tests;
