@@ -20,6 +20,7 @@ mod fallback;
 mod fencing;
 #[cfg(test)]
 mod fencing_mutations;
+mod held_lock;
 mod late;
 mod lease;
 mod local_queue;
@@ -31,6 +32,7 @@ mod mechanisms;
 mod mutations;
 mod old_connections;
 mod order;
+mod prolong;
 mod release;
 mod release_tracker;
 mod rounds;
@@ -47,9 +49,9 @@ pub(crate) use admission::{
     Admission, Chance, Change, ClockNews, ClockVerdict, Forgot, Grants, Next as NextProbe,
     NodeState, Probe, Role,
 };
-pub(crate) use attempt::{Attempt, Cleanup, Conclusion, Vote};
+pub(crate) use attempt::{Attempt, Cleanup, Conclusion, ReleasePlan, Vote};
 pub(crate) use backoff::Backoff;
-pub(crate) use ballot::{Ballot, Failure};
+pub(crate) use ballot::{Ballot, Failure, HEAR_OUT, Shared};
 pub(crate) use basis::Basis;
 pub(crate) use clock_tracker::Step as ClockStep;
 pub(crate) use clocks::{Offset, worth_waiting};
@@ -60,6 +62,7 @@ pub(crate) use fairness::Fairness;
 pub(crate) use fallback::{Judged, Judgement, News, Quorum, QuorumHealth, waits_for_a_try};
 pub use fencing::FencingToken;
 pub(crate) use fencing::{LARGEST_NUMBER, LastNumbers, proposal};
+pub(crate) use held_lock::{EndedBy, Ending, HeldLock};
 pub(crate) use late::{Copies, Late, Repetition, Via};
 pub use lease::LossReason;
 pub(crate) use lease::{Lease, Next, Renewed, Terms};
@@ -70,9 +73,10 @@ pub(crate) use mechanisms::Mechanism;
 pub(crate) use mechanisms::without;
 pub(crate) use old_connections::OldConnections;
 pub(crate) use order::asking_order;
+pub(crate) use prolong::{Prolong, ProlongStep, Prolonged, Request};
 pub(crate) use release::{Release, ReleaseResult, ReleaseVote};
 pub(crate) use release_tracker::{ReleaseTracker, WakeReason};
-pub(crate) use rounds::{OpenRound, Rounds};
+use rounds::Rounds;
 pub(crate) use tally::majority;
 pub(crate) use time::Time;
 pub(crate) use validity::{Allowance, drift};

@@ -8,7 +8,8 @@ use crossbeam_channel::{Receiver, never};
 use crate::clock;
 use crate::core::{
     Acquire, Action, Attempt, Basis, Failed, Looked, Patience, Policy, QuorumHealth,
-    ReleaseTracker, SharedAttempt, Stop, Surroundings, Time, WaitsFor, asking_order, worth_waiting,
+    ReleaseTracker, Shared, SharedAttempt, Stop, Surroundings, Time, WaitsFor, asking_order,
+    worth_waiting,
 };
 use crate::error::{Error, NodeFault};
 use crate::ident;
@@ -215,11 +216,13 @@ fn stop(woken: Woken) -> Option<Stop> {
     }
 }
 
-impl SharedAttempt for Claim {
+impl Shared<Attempt> for Claim {
     fn with<R>(&self, f: impl FnOnce(&mut Attempt) -> R) -> R {
         self.round().with(f)
     }
+}
 
+impl SharedAttempt for Claim {
     fn reopen(&self, f: impl FnOnce(&mut Attempt) -> bool) -> bool {
         FanOut::reopen(self.round(), f)
     }

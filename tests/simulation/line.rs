@@ -8,7 +8,7 @@ use super::client::{Client, Cx};
 use super::fairness::FairnessEntry;
 use super::held::Held;
 use super::subscriptions::owner_number;
-use crate::core::{Conclusion, Grant, LocalQueue, Looked, QueueTicket, Terms, Turn, Wake};
+use crate::core::{Conclusion, Grant, Lease, LocalQueue, Looked, QueueTicket, Terms, Turn, Wake};
 
 pub(super) struct Line {
     queue: LocalQueue<Slot>,
@@ -123,18 +123,21 @@ impl Client {
 
     /// The holder gives the lock back: whether it was handed to the next in line.
     pub(super) fn hand_over(&mut self, cx: &mut Cx<'_>, held: &Rc<Held>) -> bool {
-        if held.ended() || !cx.settings.local_queues {
+        if !cx.settings.local_queues {
             return false;
         }
         let (name, now) = (held.claim.name, cx.now());
         let queue = &mut self.lines[name].queue;
         let others = cx.shared.fairness.borrow().others_wait(name, now);
-        let chosen = queue.hand_over(held.ticket, &mut held.lease.borrow_mut(), others, now);
-        let Some((ticket, sequence)) = chosen else { return false };
+        let mut lock = held.lock.borrow_mut();
+        let from = lock.holder();
+        let choose = |lease: &mut Lease| queue.hand_over(held.ticket, lease, others, now);
+        let Some(ticket) = lock.hand_over(from, choose) else { return false };
+        drop(lock);
         let Some(slot) = queue.with(ticket) else { return false };
         slot.handed = Some(held.clone());
         let terms = slot.terms;
-        held.handed_over(terms, sequence, now);
+        held.handed_over(terms, now);
         let (who, caller) = (cx.client, slot.caller);
         cx.net
             .tell(|| format!("client {who}: {} is handed to caller {caller}", held.claim.short()));

@@ -3,7 +3,7 @@ use std::rc::Rc;
 
 use super::super::{
     Allowance, Backoff, Basis, Failure, LocalQueue, Mechanism, Place, QueueTicket, QuorumHealth,
-    Terms, Via, Vote, without,
+    Shared, Terms, Via, Vote, without,
 };
 use super::client_model::{Claim, Client, TIMEOUT, at};
 use super::*;
