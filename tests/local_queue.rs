@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use quorlock::{Builder, ErrorKind, Guard, Quorlock};
-use support::clients::{connected, requests};
+use support::clients::{connected, fresh, requests};
 use support::{Servers, wait_until};
 
 /// Never to be waited for.
@@ -21,13 +21,7 @@ const NODE_TIMEOUT: Duration = Duration::from_secs(1);
 const NAME: &str = "orders/42";
 
 fn settings(servers: &Servers) -> Builder {
-    // Fresh servers have forgotten nothing, and need not be waited for.
-    Quorlock::builder()
-        .restart_quarantine(false)
-        .max_ttl(Duration::from_secs(600))
-        .nodes(servers.urls())
-        .ttl(TTL)
-        .node_timeout(NODE_TIMEOUT)
+    fresh(servers.urls()).max_ttl(Duration::from_secs(600)).ttl(TTL).node_timeout(NODE_TIMEOUT)
 }
 
 fn client(servers: &Servers) -> Quorlock {

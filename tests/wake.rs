@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use quorlock::{Builder, Guard, Quorlock};
 use redis::Value;
-use support::clients::requests;
+use support::clients::{fresh, requests};
 use support::proxy::Proxy;
 use support::{Server, Servers, wait_until};
 
@@ -20,9 +20,7 @@ use support::{Server, Servers, wait_until};
 const LONG: Duration = Duration::from_secs(35);
 
 fn builder(urls: impl IntoIterator<Item = String>) -> Builder {
-    Quorlock::builder()
-        .restart_quarantine(false)
-        .nodes(urls)
+    fresh(urls)
         .node_timeout(Duration::from_secs(5))
         .max_ttl(Duration::from_secs(600))
         .ttl(Duration::from_secs(600))
