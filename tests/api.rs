@@ -12,7 +12,7 @@ use quorlock::{
     WithLockError,
 };
 use support::Servers;
-use support::clients::connected;
+use support::clients::{connected, fresh};
 
 /// Long enough for a busy machine to keep every lock of a test alive.
 const TTL: Duration = Duration::from_secs(20);
@@ -21,13 +21,7 @@ const NAME: &str = "orders/42";
 const KEY: &str = "quorlock:orders/42";
 
 fn settings(servers: &Servers) -> Builder {
-    // Fresh servers have forgotten nothing, and need not be waited for.
-    Quorlock::builder()
-        .restart_quarantine(false)
-        .nodes(servers.urls())
-        .ttl(TTL)
-        .max_ttl(TTL)
-        .node_timeout(Duration::from_secs(5))
+    fresh(servers.urls()).ttl(TTL).max_ttl(TTL).node_timeout(Duration::from_secs(5))
 }
 
 #[test]

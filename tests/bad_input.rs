@@ -6,6 +6,7 @@ mod support;
 use std::time::Duration;
 
 use quorlock::{Builder, Error, ErrorKind, Quorlock};
+use support::clients::fresh;
 use support::{Server, Servers, fake};
 
 fn three() -> Builder {
@@ -14,11 +15,7 @@ fn three() -> Builder {
 
 /// A client of servers that are there; with enough time for them to answer on a busy machine.
 fn client(urls: impl IntoIterator<Item = String>) -> Quorlock {
-    // Fresh servers have forgotten nothing, and need not be waited for.
-    let builder = Quorlock::builder()
-        .restart_quarantine(false)
-        .nodes(urls)
-        .node_timeout(Duration::from_secs(5));
+    let builder = fresh(urls).node_timeout(Duration::from_secs(5));
     builder.build().expect("what is wrong is not known before it connects")
 }
 

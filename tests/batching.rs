@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use quorlock::{Builder, Error, ErrorKind, Guard, Quorlock};
-use support::clients::connected;
+use support::clients::{connected, fresh};
 use support::{Server, Servers, fake, wait_until};
 
 const THREADS: usize = 64;
@@ -18,7 +18,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// With time for a healthy node to answer on a busy machine. Fresh servers have forgotten nothing, and need
 /// not be waited for.
 fn builder(urls: impl IntoIterator<Item = String>) -> Builder {
-    Quorlock::builder().restart_quarantine(false).nodes(urls).node_timeout(Duration::from_secs(5))
+    fresh(urls).node_timeout(Duration::from_secs(5))
 }
 
 /// Each thread takes the lock that `name` says so many times, which is free then; the error of each thread,

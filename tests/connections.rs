@@ -5,16 +5,14 @@ mod support;
 use std::time::Duration;
 
 use quorlock::{Builder, Error, ErrorKind, Quorlock};
+use support::clients::fresh;
 use support::{Server, Servers};
 
 fn builder(urls: impl IntoIterator<Item = String>) -> Builder {
     // Time enough to answer on a busy machine; what is refused is told without trying for long.
-    // Fresh servers have forgotten nothing, and need not be waited for.
-    let builder = Quorlock::builder()
-        .restart_quarantine(false)
+    let builder = fresh(urls)
         .max_ttl(Duration::from_secs(600))
         .ttl(Duration::from_secs(60))
-        .nodes(urls)
         // Each call asks the nodes.
         .local_queue(false)
         .node_timeout(Duration::from_secs(10));

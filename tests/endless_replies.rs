@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
 use quorlock::{Builder, ErrorKind, Quorlock};
+use support::clients::fresh;
 use support::fake::{Flood, flooding, is_probe};
 use support::{Servers, wait_until};
 
@@ -55,8 +56,7 @@ fn small_until(what: &str, before: u64, mut done: impl FnMut() -> bool) {
 }
 
 fn builder(urls: impl IntoIterator<Item = String>) -> Builder {
-    // Fresh servers have forgotten nothing, and need not be waited for.
-    Quorlock::builder().restart_quarantine(false).nodes(urls)
+    fresh(urls)
 }
 
 fn one_is_connected(locks: &Quorlock) {

@@ -4,7 +4,7 @@ mod support;
 
 use std::time::Duration;
 
-use quorlock::Quorlock;
+use support::clients::fresh;
 use support::events::{self, told};
 use support::{Server, Servers, wait_until};
 
@@ -25,13 +25,7 @@ fn nodes_and_quorums_that_come_and_go_are_told_once() {
     events::remember();
     let mut servers = Servers::start_with(3, &["--requirepass", "secret"]);
     let urls = servers.urls().into_iter().map(|url| url.replace("://", "://:secret@"));
-    // Fresh servers have forgotten nothing, and need not be waited for.
-    let locks = Quorlock::builder()
-        .restart_quarantine(false)
-        .nodes(urls)
-        .node_timeout(Duration::from_secs(5))
-        .build()
-        .expect("valid settings");
+    let locks = fresh(urls).node_timeout(Duration::from_secs(5)).build().expect("valid settings");
     let url = servers[0].url();
     wait_told(&["INFO", "node is up", &url]);
 
@@ -72,7 +66,7 @@ fn nodes_and_quorums_that_come_and_go_are_told_once() {
     let user = ["ACL", "SETUSER", "mute", "on", ">secret", "~*", "&*", "+@all", "-subscribe"];
     servers.iter().for_each(|server| drop(server.command(&user)));
     let urls = servers.iter().map(|server| server.url().replace("://", "://mute:secret@"));
-    let builder = Quorlock::builder().restart_quarantine(false).nodes(urls);
+    let builder = fresh(urls);
     let mute = builder.node_timeout(Duration::from_secs(5)).build().expect("valid settings");
     // Another client holds it: whoever waits for a lock of its own client waits in a local queue.
     let guard = locks.lock("orders/43").expect("three of three");

@@ -5,6 +5,7 @@ mod support;
 use std::time::Duration;
 
 use quorlock::{Builder, ErrorKind, Fallback, LossReason, Mode, Quorlock};
+use support::clients::{fresh, wait_connected};
 use support::{Server, Servers, wait_until};
 
 const LIMIT: Duration = Duration::from_secs(30);
@@ -14,10 +15,7 @@ const AFTER: Duration = Duration::from_millis(300);
 const KEY: &str = "quorlock:orders/42";
 
 fn builder(urls: Vec<String>) -> Builder {
-    // Fresh servers have forgotten nothing, and need not be waited for.
-    Quorlock::builder()
-        .restart_quarantine(false)
-        .nodes(urls)
+    fresh(urls)
         .ttl(TTL)
         .max_ttl(LONGER_TTL)
         .node_timeout(TTL / 2)
@@ -220,9 +218,7 @@ fn nodes_that_answer_with_errors_are_no_reason_to_fall_back() {
 fn waiting_for_the_first_nodes_word_can_be_cancelled() {
     let mut servers = Servers::start(3);
     let locks = client(servers.urls());
-    wait_until("all nodes are connected", LIMIT, || {
-        locks.node_stats().iter().all(|node| node.connected)
-    });
+    wait_connected(&locks);
     servers[0].pause();
     let (cancel, cancelled) = crossbeam_channel::bounded(1);
     std::thread::scope(|scope| {

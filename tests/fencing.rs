@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use quorlock::{Builder, ErrorKind, Guard, Quorlock};
 use redis::Value;
-use support::clients::{connected, requests};
+use support::clients::{connected, fresh, requests};
 use support::{Server, Servers, fake, wait_until};
 
 /// Never to be waited for.
@@ -27,13 +27,7 @@ const LARGEST: u64 = (1 << 51) - 1;
 const AHEAD: u64 = 2_000_000_000_000_000;
 
 fn settings(servers: &Servers) -> Builder {
-    // Fresh servers have forgotten nothing, and need not be waited for.
-    Quorlock::builder()
-        .restart_quarantine(false)
-        .max_ttl(Duration::from_secs(600))
-        .nodes(servers.urls())
-        .ttl(TTL)
-        .node_timeout(NODE_TIMEOUT)
+    fresh(servers.urls()).max_ttl(Duration::from_secs(600)).ttl(TTL).node_timeout(NODE_TIMEOUT)
 }
 
 fn client(servers: &Servers) -> Quorlock {
@@ -212,12 +206,8 @@ fn without_a_majority_that_confirms_there_is_no_lock() {
             _ => b":1\r\n".to_vec(),
         });
         let nodes = [servers[0].url(), servers[1].url(), odd];
-        let builder = Quorlock::builder()
-            .restart_quarantine(false)
-            .max_ttl(Duration::from_secs(600))
-            .nodes(nodes)
-            .ttl(TTL)
-            .node_timeout(NODE_TIMEOUT);
+        let builder =
+            fresh(nodes).max_ttl(Duration::from_secs(600)).ttl(TTL).node_timeout(NODE_TIMEOUT);
         let locks = builder.build().expect("the settings are valid");
         wait_until("two of three are connected", LIMIT, || {
             locks.node_stats().iter().filter(|node| node.connected).count() == 2

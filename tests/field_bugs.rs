@@ -10,19 +10,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use quorlock::{Builder, ErrorKind, Quorlock};
+use support::clients::fresh;
 use support::{Server, Servers, wait_until};
 
 /// Never to be waited for.
 const AGES: Duration = Duration::from_secs(30);
 
 fn patient(servers: &Servers) -> Builder {
-    // Fresh servers have forgotten nothing, and need not be waited for.
-    Quorlock::builder()
-        .restart_quarantine(false)
-        .max_ttl(Duration::from_secs(600))
-        .nodes(servers.urls())
-        .ttl(AGES * 2)
-        .node_timeout(AGES)
+    fresh(servers.urls()).max_ttl(Duration::from_secs(600)).ttl(AGES * 2).node_timeout(AGES)
 }
 
 /// Soon enough for hung nodes to be given up in a test, and long enough for healthy ones to answer
@@ -30,12 +25,7 @@ fn patient(servers: &Servers) -> Builder {
 const NODE_TIMEOUT: Duration = Duration::from_secs(2);
 
 fn quick(servers: &Servers) -> Builder {
-    Quorlock::builder()
-        .restart_quarantine(false)
-        .max_ttl(Duration::from_secs(600))
-        .nodes(servers.urls())
-        .ttl(AGES * 2)
-        .node_timeout(NODE_TIMEOUT)
+    fresh(servers.urls()).max_ttl(Duration::from_secs(600)).ttl(AGES * 2).node_timeout(NODE_TIMEOUT)
 }
 
 fn connected(locks: &Quorlock) {

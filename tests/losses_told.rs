@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 use quorlock::{Builder, Error, ErrorKind, Guard, LossReason, Quorlock, Renewal};
-use support::clients::connected;
+use support::clients::{connected, fresh};
 use support::{Servers, wait_until};
 
 const LIMIT: Duration = Duration::from_secs(30);
@@ -28,8 +28,7 @@ fn rounds() -> u32 {
 }
 
 fn client(servers: &Servers, ttl: Duration) -> Quorlock {
-    // Fresh servers have forgotten nothing, and need not be waited for.
-    let builder: Builder = Quorlock::builder().restart_quarantine(false).nodes(servers.urls());
+    let builder: Builder = fresh(servers.urls());
     let builder = builder.max_ttl(LONG).ttl(ttl).node_timeout(ttl.min(LIMIT) / 2);
     connected(builder.renewal(Renewal::Manual))
 }

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use quorlock::{Guard, LossReason, Quorlock, Renewal};
+use quorlock::{Guard, LossReason, Renewal};
+use support::clients::fresh;
 use support::events::Listener;
 use support::{Server, wait_until};
 
@@ -46,13 +47,8 @@ fn all_holders_are_told_before_anything_is_given_back() {
     let listener = Listener(|event| heard(&event));
     tracing::subscriber::set_global_default(listener).expect("nobody else listens");
     let server = Server::start();
-    // Fresh servers have forgotten nothing, and need not be waited for.
-    let locks = Quorlock::builder()
-        .restart_quarantine(false)
-        .max_ttl(Duration::from_secs(600))
-        .nodes([server.url()])
-        .build()
-        .expect("valid settings");
+    let locks =
+        fresh([server.url()]).max_ttl(Duration::from_secs(600)).build().expect("valid settings");
     let hold = |name: String, max_hold, renewal| {
         // Those that are not renewed live as long as they may be held, and longer.
         let ttl = if renewal == Renewal::Auto { TTL } else { max_hold * 2 };

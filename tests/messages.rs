@@ -14,6 +14,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use quorlock::{Builder, Error, ErrorKind, Quorlock};
+use support::clients::fresh;
 use support::{Server, Servers, events, fake, wait_until};
 
 const LIMIT: Duration = Duration::from_secs(20);
@@ -21,9 +22,7 @@ const LIMIT: Duration = Duration::from_secs(20);
 /// Time enough to answer on a busy machine. Fresh servers have forgotten nothing, and need not be waited
 /// for; and whoever goes on trying does so for longer than any test takes.
 fn builder(urls: impl IntoIterator<Item = String>) -> Builder {
-    Quorlock::builder()
-        .restart_quarantine(false)
-        .nodes(urls)
+    fresh(urls)
         .ttl(Duration::from_secs(30))
         .max_ttl(Duration::from_secs(30))
         .node_timeout(Duration::from_secs(10))

@@ -5,6 +5,7 @@ mod support;
 use std::time::Duration;
 
 use quorlock::{ErrorKind, Quorlock};
+use support::clients::{fresh, wait_connected};
 use support::{Server, Servers, wait_until};
 
 const TTL: Duration = Duration::from_secs(60);
@@ -14,17 +15,9 @@ const LIMIT: Duration = Duration::from_secs(20);
 const KEY: &str = "quorlock:orders/42";
 
 fn client(servers: &Servers) -> Quorlock {
-    // Fresh servers have forgotten nothing, and need not be waited for.
-    let builder = Quorlock::builder()
-        .restart_quarantine(false)
-        .nodes(servers.urls())
-        .ttl(TTL)
-        .max_ttl(TTL)
-        .node_timeout(NODE_TIMEOUT);
+    let builder = fresh(servers.urls()).ttl(TTL).max_ttl(TTL).node_timeout(NODE_TIMEOUT);
     let locks = builder.build().expect("valid settings");
-    wait_until("all nodes are connected", LIMIT, || {
-        locks.node_stats().iter().all(|node| node.connected)
-    });
+    wait_connected(&locks);
     locks
 }
 
@@ -87,13 +80,7 @@ fn a_release_reaches_a_node_that_comes_back_with_its_data() {
 fn a_node_that_comes_up_later_joins_in() {
     let mut servers = Servers::start(3);
     servers.iter_mut().for_each(Server::kill);
-    let locks = Quorlock::builder()
-        .restart_quarantine(false)
-        .nodes(servers.urls())
-        .ttl(TTL)
-        .max_ttl(TTL)
-        .build()
-        .expect("valid settings");
+    let locks = fresh(servers.urls()).ttl(TTL).max_ttl(TTL).build().expect("valid settings");
     assert!(locks.try_lock("orders/42").is_err());
     std::thread::scope(|scope| {
         let waiting = scope.spawn(|| locks.lock("orders/42"));
@@ -126,7 +113,7 @@ fn kept_releases_outlive_their_client() {
 #[test]
 fn close_reports_releases_that_a_hung_majority_was_not_told() {
     let mut servers = Servers::start(3);
-    let builder = Quorlock::builder().restart_quarantine(false).nodes(servers.urls());
+    let builder = fresh(servers.urls());
     let locks = builder.ttl(TTL).max_ttl(TTL).build().expect("valid settings");
     let guard = locks.lock("orders/42").expect("three of three");
     wait_until("all nodes have the key", LIMIT, || {

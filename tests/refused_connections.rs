@@ -5,18 +5,15 @@ mod support;
 
 use std::time::{Duration, Instant};
 
-use quorlock::{ErrorKind, Quorlock};
+use quorlock::ErrorKind;
+use support::clients::fresh;
 use support::{Servers, cpu::cpu_seconds, wait_until};
 
 #[test]
 fn case_13_refused_connections_do_not_make_lock_spin() {
     let mut servers = Servers::start(5);
     let patience = Duration::from_secs(3);
-    // Fresh servers have forgotten nothing, and need not be waited for.
-    let builder = Quorlock::builder()
-        .restart_quarantine(false)
-        .nodes(servers.urls())
-        .no_quorum_timeout(patience);
+    let builder = fresh(servers.urls()).no_quorum_timeout(patience);
     let before = builder.clone().build().expect("the settings are valid");
     wait_until("all nodes are connected", patience * 5, || {
         before.node_stats().iter().all(|node| node.connected)

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use quorlock::{Builder, ErrorKind, Guard, LossReason, Quorlock, Renewal};
+use support::clients::fresh;
 use support::{Server, Servers, wait_until};
 
 /// Never to be waited for.
@@ -29,13 +30,7 @@ const NAME: &str = "orders/42";
 const KEY: &str = "quorlock:orders/42";
 
 fn settings(servers: &Servers) -> Builder {
-    // Fresh servers have forgotten nothing, and need not be waited for.
-    Quorlock::builder()
-        .restart_quarantine(false)
-        .max_ttl(Duration::from_secs(600))
-        .nodes(servers.urls())
-        .ttl(TTL)
-        .node_timeout(NODE_TIMEOUT)
+    fresh(servers.urls()).max_ttl(Duration::from_secs(600)).ttl(TTL).node_timeout(NODE_TIMEOUT)
 }
 
 fn build(builder: Builder) -> Quorlock {

@@ -8,6 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use quorlock::{Builder, ErrorKind, Mode, Quorlock};
+use support::clients::fresh;
 use support::{Server, fake, wait_until};
 
 const LIMIT: Duration = Duration::from_secs(30);
@@ -26,11 +27,8 @@ fn master_and_replica() -> (Server, Server) {
 }
 
 fn builder(master: &Server, timeout: Duration) -> Builder {
-    // Fresh servers have forgotten nothing, and need not be waited for.
-    Quorlock::builder()
-        .restart_quarantine(false)
+    fresh([master.url()])
         .max_ttl(Duration::from_secs(600))
-        .nodes([master.url()])
         .node_timeout(Duration::from_secs(5))
         .ttl(Duration::from_secs(60))
         .wait_replicas(1, timeout)
@@ -154,10 +152,8 @@ fn made_up(runs: &'static [&str], acknowledged: &'static [usize]) -> (Quorlock, 
         "WAIT" => format!(":{}\r\n", next(acknowledged, &counted.waits)).into_bytes(),
         _ => b"+OK\r\n".to_vec(),
     });
-    let locks = Quorlock::builder()
-        .restart_quarantine(false)
+    let locks = fresh([url])
         .max_ttl(Duration::from_secs(600))
-        .nodes([url])
         .node_timeout(Duration::from_secs(5))
         .ttl(Duration::from_secs(60))
         .wait_replicas(1, Duration::from_secs(10))

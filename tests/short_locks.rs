@@ -6,7 +6,7 @@ mod support;
 use std::fs;
 use std::time::{Duration, Instant};
 
-use quorlock::Quorlock;
+use support::clients::{fresh, wait_connected};
 use support::{Servers, wait_until};
 
 const LIMIT: Duration = Duration::from_secs(30);
@@ -23,17 +23,9 @@ fn threads() -> usize {
 #[cfg_attr(not(target_os = "linux"), ignore = "counts threads in /proc")]
 fn a_lock_held_shortly_starts_no_thread() {
     let servers = Servers::start(3);
-    // Fresh servers have forgotten nothing, and need not be waited for.
-    let builder = Quorlock::builder()
-        .restart_quarantine(false)
-        .nodes(servers.urls())
-        .ttl(TTL)
-        .max_ttl(TTL)
-        .node_timeout(Duration::from_secs(1));
+    let builder = fresh(servers.urls()).ttl(TTL).max_ttl(TTL).node_timeout(Duration::from_secs(1));
     let locks = builder.build().expect("the settings are valid");
-    wait_until("all nodes are connected", LIMIT, || {
-        locks.node_stats().iter().all(|node| node.connected)
-    });
+    wait_connected(&locks);
     let before = threads();
     for _ in 0..200 {
         locks.lock("orders/42").expect("three of three").unlock().expect("three of three");

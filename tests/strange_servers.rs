@@ -10,18 +10,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use quorlock::{ErrorKind, Quorlock};
+use support::clients::{fresh, wait_connected};
 use support::{Servers, fake, wait_until};
 
 const LIMIT: Duration = Duration::from_secs(20);
 
 fn client(url: String) -> Quorlock {
-    // Fresh servers have forgotten nothing, and need not be waited for.
-    let locks = Quorlock::builder()
-        .restart_quarantine(false)
-        .max_ttl(Duration::from_secs(600))
-        .nodes([url])
-        .build()
-        .expect("valid settings");
+    let locks = fresh([url]).max_ttl(Duration::from_secs(600)).build().expect("valid settings");
     wait_until("the node is connected", LIMIT, || locks.node_stats()[0].connected);
     locks
 }
@@ -142,10 +137,7 @@ fn dribbled_bytes_hold_no_caller() {
             });
         }
     });
-    let builder = Quorlock::builder()
-        .restart_quarantine(false)
-        .max_ttl(Duration::from_secs(600))
-        .nodes([format!("redis://127.0.0.1:{port}")]);
+    let builder = fresh([format!("redis://127.0.0.1:{port}")]).max_ttl(Duration::from_secs(600));
     let locks = builder.node_timeout(Duration::from_millis(100)).build().expect("valid settings");
     wait_until("the node counts as down", LIMIT, || {
         let error = locks.try_lock("orders/42").expect_err("no answer is ever complete");
@@ -161,15 +153,11 @@ fn dribbled_bytes_hold_no_caller() {
 #[test]
 fn one_answer_of_five_is_no_quorum() {
     let mut servers = Servers::start(5);
-    let builder = Quorlock::builder()
-        .restart_quarantine(false)
+    let builder = fresh(servers.urls())
         .max_ttl(Duration::from_secs(600))
-        .nodes(servers.urls())
         .node_timeout(Duration::from_secs(2));
     let locks = builder.build().expect("valid settings");
-    wait_until("all nodes are connected", LIMIT, || {
-        locks.node_stats().iter().all(|node| node.connected)
-    });
+    wait_connected(&locks);
     servers[4].command(&["SET", "quorlock:orders/42", "somebody-else", "PX", "60000"]);
     servers.iter_mut().take(2).for_each(|server| server.kill());
     wait_until("two are known to be down", LIMIT, || {
@@ -188,10 +176,7 @@ fn one_answer_of_five_is_no_quorum() {
 fn a_majority_that_was_given_up_is_not_waited_for() {
     let mut servers = Servers::start(3);
     let timeout = Duration::from_secs(4);
-    let builder = Quorlock::builder()
-        .restart_quarantine(false)
-        .max_ttl(Duration::from_secs(600))
-        .nodes(servers.urls());
+    let builder = fresh(servers.urls()).max_ttl(Duration::from_secs(600));
     let impatient = builder.clone().build().expect("valid settings");
     let locks = builder.node_timeout(timeout).ttl(timeout * 3).build().expect("valid settings");
     for locks in [&impatient, &locks] {
@@ -223,10 +208,8 @@ fn a_majority_that_was_given_up_is_not_waited_for() {
 fn the_end_of_a_client_keeps_its_time() {
     let timeout = Duration::from_secs(10);
     let mut servers = Servers::start(3);
-    let builder = Quorlock::builder()
-        .restart_quarantine(false)
+    let builder = fresh(servers.urls())
         .max_ttl(Duration::from_secs(600))
-        .nodes(servers.urls())
         .ttl(timeout * 3)
         .node_timeout(timeout);
     let client = || {

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use quorlock::{Builder, Error, FencingToken, Guard, Mutex, Quorlock};
 use support::Servers;
-use support::clients::connected;
+use support::clients::{connected, fresh};
 
 fn sent<T: Send + 'static>() {}
 fn shared<T: Send + Sync + Clone + 'static>() {}
@@ -60,12 +60,7 @@ thread_local! {
 fn a_thread_that_ends_may_lock() {
     const THREADS: usize = 8;
     let servers = Servers::start(3);
-    let locks = connected(
-        Quorlock::builder()
-            .restart_quarantine(false)
-            .nodes(servers.urls())
-            .node_timeout(Duration::from_secs(5)),
-    );
+    let locks = connected(fresh(servers.urls()).node_timeout(Duration::from_secs(5)));
     let (told, tokens) = channel();
     thread::scope(|scope| {
         for i in 0..THREADS {

@@ -9,11 +9,10 @@ use std::collections::BTreeMap;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::bounded;
 use parking_lot::Mutex;
 use quorlock::{Builder, Guard, Quorlock};
 use redis::Value;
-use support::clients::requests;
+use support::clients::{fresh, requests};
 use support::proxy::Proxy;
 use support::{Server, Servers, wait_until};
 
@@ -21,9 +20,7 @@ use support::{Server, Servers, wait_until};
 const LONG: Duration = Duration::from_secs(35);
 
 fn builder(urls: impl IntoIterator<Item = String>) -> Builder {
-    Quorlock::builder()
-        .restart_quarantine(false)
-        .nodes(urls)
+    fresh(urls)
         .node_timeout(Duration::from_secs(5))
         .max_ttl(Duration::from_secs(600))
         .ttl(Duration::from_secs(600))
@@ -128,101 +125,23 @@ fn from_thread_to_thread_of_one_client() {
     guard.unlock().expect("it was ours");
 }
 
-/// Has a caller wait for a lock that is held, and listen to those nodes, and a `second` one as soon as it has
-/// given up; tells which nodes that one has `asked` first. On a busy machine it may be too late to see that
-/// it was one of them.
-fn join_a_waiter<R: Send>(
-    servers: &[Server],
-    locks: &Quorlock,
-    nodes: &[usize],
-    second: impl FnOnce() -> R + Send,
-    asked: impl FnOnce(&[usize]),
-) -> R {
-    // Longer than it takes; and an end to all who wait, if this test fails.
-    let held = ["SET", HELD, "somebody else's", "EX", "90"];
-    servers.iter().for_each(|server| _ = server.command(&held));
-    assert!(locks.try_lock("orders/42").expect("three nodes").is_none(), "it is held");
-    let calls = || servers.iter().map(Server::script_calls).collect::<Vec<_>>();
-    let (cancel, cancelled) = bounded(1);
-    thread::scope(|scope| {
-        let first = scope.spawn(|| locks.lock_cancellable("orders/42", &cancelled));
-        wait_listening(locks, nodes, 1);
-        // From here on, no try but the second's. Its channel is listened to for a moment longer.
-        cancel.send(()).expect("it listens");
-        first.join().expect("no panic").expect_err("it is cancelled");
-        let (before, mut now) = (calls(), Vec::new());
-        let second = scope.spawn(second);
-        wait_until("another try", LONG, || {
-            now = calls();
-            now != before
-        });
-        let grown = (0..servers.len()).filter(|node| now[*node] > before[*node]);
-        asked(&grown.collect::<Vec<_>>());
-        second.join().expect("no panic")
-    })
-}
-
-const HELD: &str = "quorlock:orders/42";
-
-/// Who comes where its process has waited a moment ago asks one node alone. If that one is given the lock back last, and the
-/// rest have told of it before, one message of three is all that is still to come.
+/// One node of three does not tell of releases, whichever it is. Which node is asked first, and whose word is
+/// enough then, is told in `src/core/acquire/tests.rs`.
 #[test]
-fn the_word_of_the_node_that_has_refused_alone_is_enough() {
-    /// Much longer than it takes, and much shorter than the pause of a client that looks rarely.
-    const AT_MOST: Duration = Duration::from_secs(5);
-    let servers = Servers::start(3);
-    let tell = |server: &Server| {
-        server.command(&["PUBLISH", "{quorlock:orders/42}:released", "somebody else's"]);
-    };
-    // If that node did not answer in time, all were asked.
-    let is_enough = (0..5).any(|_| {
-        let builder = rarely(builder(servers.urls())).local_queue(false);
-        let locks = builder.build().expect("valid settings");
-        let (granted, is_granted) = bounded(1);
-        let mut is_enough = false;
-        let second = || {
-            let guard = locks.try_lock_for("orders/42", LONG).expect("three nodes");
-            granted.send(()).expect("there is room");
-            guard
-        };
-        let guard = join_a_waiter(&servers, &locks, &[0, 1, 2], second, |asked| {
-            assert!(is_granted.is_empty(), "it is held");
-            servers.iter().for_each(|server| _ = server.command(&["DEL", HELD]));
-            tell(&servers[asked[0]]);
-            is_enough = asked.len() == 1 && is_granted.recv_timeout(AT_MOST).is_ok();
-            servers.iter().for_each(tell);
-        });
-        guard.expect("it was given back").unlock().expect("it is ours");
-        is_enough
-    });
-    assert!(is_enough, "it slept through a release");
-}
-
-/// Who would rely on it could not know when to try again.
-#[test]
-fn a_node_that_is_not_heard_is_not_asked_alone() {
+fn a_node_that_is_not_heard_is_not_waited_for() {
     let servers = Servers::start(3);
     let mute = ["+publish", "+unsubscribe"];
     let all = [&mute[..], &["+subscribe"]].concat();
-    // One of the three would be asked first.
     for deaf in 0..3 {
         let urls = limited(&servers, &all, &["&*"]);
         limited(&servers[deaf..=deaf], &mute, &["&*"]);
         let heard: Vec<_> = (0..3).filter(|node| *node != deaf).collect();
-        let is_passed_over = (0..5).any(|_| {
-            let builder = rarely(builder(urls.clone())).local_queue(false);
-            let locks = builder.build().expect("valid settings");
-            let (cancel, cancelled) = bounded(1);
-            let mut is_passed_over = false;
-            let second = || locks.lock_cancellable("orders/42", &cancelled).map(drop);
-            let ended = join_a_waiter(&servers, &locks, &heard, second, |asked| {
-                is_passed_over = !asked.contains(&deaf);
-                cancel.send(()).expect("it listens");
-            });
-            ended.expect_err("it is cancelled");
-            is_passed_over
-        });
-        assert!(is_passed_over, "node {deaf} is asked alone");
+        let [one, other] = [(); 2].map(|()| polls_rarely(urls.clone()));
+        let mut guard = one.lock("orders/42").expect("it is free");
+        guard = hand_over(guard, "orders/42", &other, &heard);
+        guard = hand_over(guard, "orders/42", &one, &heard);
+        guard.unlock().expect("it was ours");
+        assert_eq!(other.node_stats()[deaf].listened_to, 0);
     }
 }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
+use super::super::without;
 use super::*;
 
 const TTL: Duration = Duration::from_secs(10);
@@ -20,6 +21,23 @@ fn sent_to_all(nodes: usize) -> Attempt {
     let mut attempt = attempt(nodes);
     (0..nodes).for_each(|node| assert!(attempt.sending(node, Via::unfenced(1), at(0))));
     attempt
+}
+
+/// A node has not answered an extension of the lock with the number 7, and gets a release. Whether the
+/// extension sets the key again if it arrives behind that.
+fn a_late_extension_sets_the_key_again() -> bool {
+    let mut attempt = sent_to_all(1);
+    attempt.vote(0, Vote::Granted(7));
+    attempt.repairing();
+    attempt.repairs_left(&[(Some(1), 7)]);
+    let cleanup = attempt.close(7).pop().expect("it was granted");
+    cleanup.late.raises_to.is_none_or(|fence| fence <= 7)
+}
+
+#[test]
+fn without_raised_fences_a_late_extension_sets_the_key_behind_its_release() {
+    assert!(!a_late_extension_sets_the_key_again());
+    assert!(without(&[Mechanism::ReleasesRaiseTheFence], a_late_extension_sets_the_key_again));
 }
 
 #[test]

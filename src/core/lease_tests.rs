@@ -46,6 +46,18 @@ fn unknown_does_not_extend_and_is_tried_again_soon() {
     assert_eq!(lease.next(at(3_000)), Next::Over(LossReason::Expired));
 }
 
+/// The tooth: the keys end, and the holder works on.
+#[test]
+fn without_that_rule_a_renewal_that_nobody_confirmed_counts() {
+    let remaining = || {
+        let mut lease = lease();
+        lease.renewed(Renewed::Unknown, at(2_900));
+        lease.remaining(at(3_000))
+    };
+    assert_eq!(remaining(), ms(0));
+    assert_eq!(without(&[Mechanism::UnknownDoesNotExtend], remaining), ms(2_900));
+}
+
 /// Case 8 of the field's bugs: an "extend" that revives a lock already lost.
 #[test]
 fn a_confirmation_after_the_end_revives_nothing() {
@@ -53,6 +65,18 @@ fn a_confirmation_after_the_end_revives_nothing() {
     lease.renewed(Renewed::Until(at(5_900), Basis::Majority), at(3_000));
     assert_eq!(lease.remaining(at(3_000)), ms(0));
     assert_eq!(lease.next(at(3_000)), Next::Over(LossReason::Expired));
+}
+
+/// The tooth: somebody else may have had the lock in between.
+#[test]
+fn without_that_rule_a_lost_lock_comes_back() {
+    let remaining = || {
+        let mut lease = lease();
+        lease.renewed(Renewed::Until(at(5_900), Basis::Majority), at(3_000));
+        lease.remaining(at(3_000))
+    };
+    assert_eq!(remaining(), ms(0));
+    assert_eq!(without(&[Mechanism::LostStaysLost], remaining), ms(2_900));
 }
 
 #[test]

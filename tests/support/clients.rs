@@ -9,6 +9,11 @@ use super::{Servers, wait_until};
 /// Never to be waited for.
 const LIMIT: Duration = Duration::from_secs(60);
 
+/// Settings of a client of fresh servers: they have forgotten nothing, and need not be waited for.
+pub fn fresh(nodes: impl IntoIterator<Item: AsRef<str>>) -> Builder {
+    Quorlock::builder().restart_quarantine(false).nodes(nodes)
+}
+
 /// A client that is connected to all nodes.
 #[track_caller]
 pub fn connected(builder: Builder) -> Quorlock {
@@ -20,9 +25,8 @@ pub fn connected(builder: Builder) -> Quorlock {
 /// A client whose locks live, and whose answers may take, as long as a busy machine needs.
 #[track_caller]
 pub fn patient(servers: &Servers, ttl: Duration) -> Quorlock {
-    let builder = Quorlock::builder().nodes(servers.urls()).ttl(ttl).max_ttl(ttl);
-    // Fresh servers have forgotten nothing, and need not be waited for.
-    connected(builder.restart_quarantine(false).node_timeout(Duration::from_secs(5)))
+    let builder = fresh(servers.urls()).ttl(ttl).max_ttl(ttl);
+    connected(builder.node_timeout(Duration::from_secs(5)))
 }
 
 #[track_caller]

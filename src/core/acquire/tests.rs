@@ -2,8 +2,8 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use super::super::{
-    Allowance, Backoff, Basis, Failure, LocalQueue, Place, QueueTicket, QuorumHealth, Shared,
-    Terms, Via, Vote,
+    Allowance, Backoff, Basis, Failure, LocalQueue, Mechanism, Place, QueueTicket, QuorumHealth,
+    Shared, Terms, Via, Vote, without,
 };
 use super::client_model::{Claim, Client, TIMEOUT, at};
 use super::*;
@@ -19,6 +19,8 @@ struct Driver {
     asked: Vec<Whom>,
     /// What the driver finds in the local queue.
     looked: Looked,
+    /// The nodes that are listened to when the call subscribes.
+    listening: Vec<usize>,
     outcome: Option<Outcome>,
     granted: Option<Grant>,
 }
@@ -40,6 +42,7 @@ impl Driver {
             owner: 0,
             asked: Vec::new(),
             looked: FIRST_IN_LINE,
+            listening: Vec::new(),
             outcome: None,
             granted: None,
         }
@@ -56,6 +59,18 @@ impl Driver {
         driver
     }
 
+    /// A call that joins another waiter of its process, while those nodes are listened to; and the node that
+    /// it has asked alone.
+    fn joining(listening: &[usize]) -> (Self, usize) {
+        let mut driver = Self::new(Patience::Forever);
+        driver.client.others_subscribed = true;
+        driver.listening = listening.to_vec();
+        driver.start();
+        assert_eq!(driver.done(), ["look", "subscribe", "begin", "ask"]);
+        let Some(Whom::Only(node)) = driver.asked() else { panic!("one node goes first") };
+        (driver, node)
+    }
+
     fn start(&mut self) {
         self.machine.start(&self.client);
         self.carry();
@@ -68,7 +83,9 @@ impl Driver {
             let (done, _) = match action {
                 Action::Look => ("look", machine.handle_turn(self.looked, client)),
                 Action::Subscribe => {
-                    client.releases = Some(ReleaseTracker::new(3));
+                    let mut releases = ReleaseTracker::new(3);
+                    self.listening.iter().for_each(|node| releases.listening(*node));
+                    client.releases = Some(releases);
                     ("subscribe", machine.handle_subscribed(0, client))
                 }
                 Action::GiveWay => ("give way", ()),
@@ -212,11 +229,7 @@ fn a_held_lock_is_waited_for_until_a_majority_tells_of_its_release() {
 
 #[test]
 fn a_preferred_node_that_is_silent_does_not_keep_the_others_from_being_asked() {
-    let mut driver = Driver::new(Patience::Forever);
-    driver.client.others_subscribed = true;
-    driver.start();
-    assert_eq!(driver.done(), ["look", "subscribe", "begin", "ask"]);
-    let Some(Whom::Only(node)) = driver.asked() else { panic!("one node") };
+    let (mut driver, node) = Driver::joining(&[]);
     driver.timeout();
     assert_eq!(driver.asked(), Some(Whom::AllBut(node)));
     driver.vote(&[((node + 1) % 3, Vote::Granted(8)), ((node + 2) % 3, Vote::Granted(8))]);
@@ -225,14 +238,40 @@ fn a_preferred_node_that_is_silent_does_not_keep_the_others_from_being_asked() {
 
 #[test]
 fn a_preferred_node_that_refuses_ends_the_attempt() {
-    let mut driver = Driver::new(Patience::Forever);
-    driver.client.others_subscribed = true;
-    driver.start();
-    let Some(Whom::Only(node)) = driver.asked() else { panic!("one node") };
-    driver.done();
+    let (mut driver, node) = Driver::joining(&[]);
     driver.vote(&[(node, HELD)]);
     assert_eq!(driver.done(), ["give back", "failed"]);
     assert_eq!(driver.asked.len(), 1);
+}
+
+/// A call relies on the word of the node that has refused it alone.
+#[test]
+fn a_node_that_is_not_heard_is_not_preferred() {
+    let (_, preferred) = Driver::joining(&[0, 1, 2]);
+    let heard: Vec<_> = (0..3).filter(|node| *node != preferred).collect();
+    let (_, instead) = Driver::joining(&heard);
+    assert!(heard.contains(&instead));
+}
+
+/// How long a call sleeps that the preferred node has refused alone, when only that node tells of a
+/// release: the others have told of it before the call came.
+fn sleeps_after_the_preferred_nodes_word() -> Duration {
+    let (mut driver, node) = Driver::joining(&[0, 1, 2]);
+    driver.vote(&[(node, HELD)]);
+    driver.client.released(&[node]);
+    driver.machine.handle_releases(&mut driver.client);
+    let now = driver.client.now;
+    driver.done();
+    driver.timeout();
+    assert_eq!(driver.done(), ["look", "begin", "ask"]);
+    driver.client.now.since(now)
+}
+
+#[test]
+fn without_the_preferred_nodes_word_a_call_sleeps_through_a_release() {
+    assert!(sleeps_after_the_preferred_nodes_word() < Duration::from_millis(10));
+    let slept = without(&[Mechanism::HeedsPreferredNode], sleeps_after_the_preferred_nodes_word);
+    assert!(slept > Duration::from_millis(700), "{slept:?}");
 }
 
 #[test]

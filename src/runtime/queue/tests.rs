@@ -3,6 +3,8 @@ use std::time::Duration;
 
 use crate::{Quorlock, Renewal};
 
+mod hand_over;
+
 #[test]
 fn a_line_ends_with_its_last_holder_and_waiter() {
     let (locks, _nodes) = Quorlock::embedded(1).expect("ports are free");

@@ -9,6 +9,7 @@ mod fallback;
 mod flushes;
 mod jumps;
 mod late;
+mod leases;
 mod long_locks;
 mod numbers;
 mod short_lives;
@@ -20,6 +21,7 @@ mod turns;
 use std::time::Duration;
 
 use super::chance::Chance;
+use super::checkers::Violation;
 use super::faults::{Fault, Scheduled};
 use super::plan::{FAULTS_END, Plan};
 use super::setup::{Habit, Setup};
@@ -56,11 +58,40 @@ impl Scenario {
     /// does not, they are not made.
     #[track_caller]
     fn breaks(&self, off: &'static [Mechanism], checkers: &'static [&'static str]) {
-        let switches = Switches { off, checkers, ..Switches::ALL_ON };
-        let broken = |seed| world::run(&(self.plan)(seed), switches, false).violation;
-        let found = (0..self.runs * 10).find_map(|seed| Some((seed, broken(seed)?)));
+        self.breaks_under(Switches { off, checkers, ..Switches::ALL_ON });
+    }
+
+    /// The same for anything else that can be switched off.
+    #[track_caller]
+    fn breaks_under(&self, switches: Switches) {
+        assert!(switches.is_real(), "no script has that piece any more");
+        let found =
+            (0..self.runs * 10).find_map(|seed| Some((seed, self.violation(seed, switches)?)));
         let (seed, violation) = found.expect("nothing is found without it");
         println!("seed {seed}: {violation}");
+    }
+
+    /// Without a rule one of `checkers` finds something, in each run.
+    #[track_caller]
+    fn always_breaks(&self, off: &'static [Mechanism], checkers: &'static [&'static str]) {
+        let switches = Switches { off, checkers, ..Switches::ALL_ON };
+        for seed in 0..self.runs {
+            assert!(self.violation(seed, switches).is_some(), "nothing is found with seed {seed}");
+        }
+    }
+
+    /// Without a rule, what the scenario is about does not happen in half of the runs at least.
+    #[track_caller]
+    fn fails(&self, off: &'static [Mechanism]) {
+        let switches = Switches { off, ..Switches::ALL_ON };
+        let happens =
+            |seed: &u64| (self.happened)(&world::run(&(self.plan)(*seed), switches, true));
+        let happened = (0..self.runs).filter(happens).count() as u64;
+        assert!(happened * 2 <= self.runs, "it happens without it in {happened} runs");
+    }
+
+    fn violation(&self, seed: u64, switches: Switches) -> Option<Violation> {
+        world::run(&(self.plan)(seed), switches, false).violation
     }
 }
 

@@ -1,0 +1,318 @@
+//! Threads of one process hand a lock to each other. A test has to know that a thread is in line before it goes
+//! on, which only the queues can tell.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::thread::{self, Scope, ScopedJoinHandle};
+use std::time::Duration;
+
+use crossbeam_channel::bounded;
+
+use crate::core::{Allowance, Looked, Patience, Terms};
+use crate::embedded::{Node, Nodes};
+use crate::ident::Name;
+use crate::kinds::EXCLUSIVE;
+use crate::runtime::claim::Wanted;
+use crate::{ErrorKind, Guard, LossReason, Quorlock, Renewal};
+
+/// Never to be waited for.
+const LIMIT: Duration = Duration::from_secs(30);
+/// Long enough for a busy machine to keep every lock of a test alive.
+const TTL: Duration = Duration::from_secs(20);
+/// For those whose end, or renewal, is waited for.
+const SHORT_TTL: Duration = Duration::from_secs(3);
+const NODE_TIMEOUT: Duration = Duration::from_secs(1);
+
+const NAME: &str = "orders/42";
+const KEY: &[u8] = b"quorlock:orders/42";
+
+fn nodes(n: usize) -> Nodes {
+    Nodes::start(n).expect("ports are free")
+}
+
+/// A client that is connected to all nodes.
+fn client(nodes: &Nodes) -> Quorlock {
+    let builder = Quorlock::builder()
+        .restart_quarantine(false)
+        .max_ttl(Duration::from_secs(600))
+        .nodes(nodes.urls())
+        .ttl(TTL)
+        .node_timeout(NODE_TIMEOUT);
+    let locks = builder.build().expect("valid settings");
+    wait_until(|| locks.node_stats().iter().all(|node| node.connected));
+    locks
+}
+
+fn wait_until(mut condition: impl FnMut() -> bool) {
+    while !condition() {
+        thread::yield_now();
+    }
+}
+
+fn wait_no_keys(nodes: &Nodes) {
+    wait_until(|| nodes.iter().all(|node| !node.keys().iter().any(|key| key == KEY)));
+}
+
+fn requests(locks: &Quorlock) -> u64 {
+    locks.node_stats().iter().map(|node| node.scripts).sum()
+}
+
+/// Whether the lock came from another thread of the process, and not from the nodes.
+fn was_handed_over(guard: &Guard) -> bool {
+    u64::from(guard.token().expect("fencing is on")) % 4_096 > 0
+}
+
+fn locked(result: Result<Guard, crate::Error>) -> Guard {
+    let guard = result.expect("healthy nodes");
+    guard.check().expect("a lock that is handed out is held");
+    guard
+}
+
+/// How many callers are in line behind others.
+fn in_line(locks: &Quorlock) -> usize {
+    let mut lines = locks.coordinator().queues().lines.lock();
+    let slots = lines.by_name.values_mut().flat_map(|line| line.queue.all());
+    slots.filter(|slot| slot.wake.is_some()).count()
+}
+
+/// Spawns a thread that comes to be in line in `wait`, and returns once it is.
+fn waits<'scope, T: Send + 'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    locks: &Quorlock,
+    wait: impl FnOnce() -> T + Send + 'scope,
+) -> ScopedJoinHandle<'scope, T> {
+    let before = in_line(locks);
+    let thread = scope.spawn(wait);
+    wait_until(|| in_line(locks) > before);
+    thread
+}
+
+#[test]
+fn threads_are_served_in_the_order_in_which_they_came() {
+    let nodes = nodes(3);
+    let locks = client(&nodes);
+    let served = parking_lot::Mutex::new(Vec::new());
+    let guard = locked(locks.lock(NAME));
+    thread::scope(|scope| {
+        for i in 0..8 {
+            let (locks, served) = (&locks, &served);
+            waits(scope, locks, move || {
+                let guard = locked(locks.lock(NAME));
+                served.lock().push((i, guard.token().expect("fencing is on")));
+                guard.unlock().expect("it was ours all the time");
+            });
+        }
+        guard.unlock().expect("it was ours all the time");
+    });
+    let served = served.into_inner();
+    assert!(served.iter().map(|(i, _)| *i).eq(0..8), "{served:?}");
+    assert!(served.is_sorted_by(|(_, one), (_, next)| one < next), "{served:?}");
+    wait_no_keys(&nodes);
+}
+
+/// No node is asked, so none has to be there.
+#[test]
+fn a_hand_over_needs_no_node() {
+    let nodes = nodes(3);
+    let locks = client(&nodes);
+    let guard = locked(locks.lock(NAME));
+    // A majority is enough for the lock; the third node may be asked a moment later.
+    wait_until(|| requests(&locks) == 3);
+    thread::scope(|scope| {
+        let next = waits(scope, &locks, || locked(locks.lock(NAME)));
+        nodes.iter().for_each(Node::hang);
+        assert!(locks.try_lock(NAME).expect("that is known here").is_none());
+        guard.unlock().expect("the next one has it");
+        let next = next.join().expect("no panic");
+        assert!(was_handed_over(&next));
+        assert_eq!(requests(&locks), 3);
+        nodes.iter().for_each(Node::resume);
+        next.unlock().expect("it was ours all the time");
+    });
+    wait_no_keys(&nodes);
+}
+
+#[test]
+fn the_next_holder_has_a_lock_of_its_own() {
+    let nodes = nodes(3);
+    let (locks, other) = (client(&nodes), client(&nodes));
+    let mutex = locks.mutex(NAME).ttl(SHORT_TTL);
+    let guard = locked(mutex.lock());
+    let (lost, token) = (guard.lost().clone(), guard.token());
+    let (tell, told) = bounded(1);
+    guard.on_lost(move |reason| tell.send(reason).expect("it is waited for"));
+    thread::scope(|scope| {
+        let next = waits(scope, &locks, || locked(mutex.lock()));
+        drop(guard);
+        let next = next.join().expect("no panic");
+        assert!(was_handed_over(&next) && next.token() > token);
+        assert!(lost.recv().is_err(), "the first one has given it back");
+        assert!(told.recv().is_err(), "and is not called any more");
+
+        // It is renewed, until somebody takes it away.
+        assert!(next.lost().recv_timeout(SHORT_TTL * 3 / 2).is_err());
+        next.check().expect("it is renewed");
+        assert!(other.try_lock(NAME).expect("held is no error").is_none());
+        next.extend(SHORT_TTL * 2).expect("three healthy nodes");
+        nodes.iter().for_each(Node::flush);
+        assert_eq!(next.lost().recv_timeout(LIMIT), Ok(LossReason::KeysGone));
+        assert_eq!(next.unlock().expect_err("it is lost").kind(), ErrorKind::Lost);
+    });
+    wait_no_keys(&nodes);
+}
+
+#[test]
+fn the_longest_hold_counts_from_the_hand_over() {
+    let nodes = nodes(3);
+    let locks = client(&nodes);
+    let mutex = locks.mutex(NAME).ttl(SHORT_TTL);
+    let guard = locked(mutex.clone().max_hold(Duration::from_secs(500)).lock());
+    thread::scope(|scope| {
+        let brief = mutex.max_hold(SHORT_TTL);
+        let next = waits(scope, &locks, move || locked(brief.lock()));
+        guard.unlock().expect("it was ours all the time");
+        let next = next.join().expect("no panic");
+        assert!(was_handed_over(&next));
+        assert!(next.remaining() > SHORT_TTL / 2);
+        assert_eq!(next.lost().recv_timeout(LIMIT), Ok(LossReason::MaxHold));
+    });
+    wait_no_keys(&nodes);
+}
+
+#[test]
+fn whoever_leaves_the_line_leaves_the_lock_to_the_others() {
+    let nodes = nodes(3);
+    let (locks, other) = (client(&nodes), client(&nodes));
+    let (cancel, cancelled) = bounded(1);
+    let guard = locked(locks.lock(NAME));
+    thread::scope(|scope| {
+        let first = waits(scope, &locks, || locks.lock_cancellable(NAME, &cancelled));
+        let second = scope.spawn(|| locks.try_lock_for(NAME, Duration::from_millis(200)));
+        assert!(second.join().expect("no panic").expect("held is no error").is_none());
+        let third = waits(scope, &locks, || locked(locks.lock(NAME)));
+        cancel.send(()).expect("it listens");
+        let error = first.join().expect("no panic").expect_err("cancelled");
+        assert_eq!(error.kind(), ErrorKind::Cancelled);
+        guard.unlock().expect("it was ours all the time");
+        let guard = third.join().expect("no panic");
+        assert!(was_handed_over(&guard));
+
+        let fourth = waits(scope, &locks, || locks.lock(NAME));
+        locks.clone().close(LIMIT).expect("three healthy nodes");
+        let error = fourth.join().expect("no panic").expect_err("closed");
+        assert_eq!(error.kind(), ErrorKind::Closed);
+        guard.check().expect("what is held stays held");
+        guard.unlock().expect("it was ours all the time");
+    });
+    let guard = other.try_lock(NAME).expect("three healthy nodes");
+    assert!(guard.is_some(), "nobody has taken it along");
+    drop(guard);
+    wait_no_keys(&nodes);
+}
+
+/// A caller that is cancelled at the very instant at which it is handed the lock.
+#[test]
+fn the_chosen_one_who_leaves_passes_it_on() {
+    let nodes = nodes(1);
+    let locks = client(&nodes);
+    let guard = locked(locks.lock(NAME));
+    let allowance = Allowance { clock_tolerance: Duration::from_millis(100) };
+    let terms = Terms { ttl: TTL, renewed: true, max_hold: None, allowance };
+    let name = Name::new(b"quorlock:", NAME.as_bytes()).expect("a name");
+    let wanted = Wanted { kind: EXCLUSIVE, name, terms };
+    let mut first = locks.coordinator().queues().enter(&wanted, Patience::Forever, false);
+    let (looked, hold) = first.look();
+    assert!(matches!(looked, Looked::Place(place) if place.is_held) && hold.is_none());
+    thread::scope(|scope| {
+        let second = waits(scope, &locks, || locked(locks.lock(NAME)));
+        guard.unlock().expect("the first one has it");
+        drop(first);
+        let second = second.join().expect("no panic");
+        assert_eq!(u64::from(second.token().expect("fencing is on")) % 4_096, 2);
+    });
+    wait_no_keys(&nodes);
+}
+
+#[test]
+fn a_leaked_guard_blocks_nobody_once_its_lock_is_lost() {
+    let nodes = nodes(3);
+    let locks = client(&nodes);
+    // Once because it ends, and once because it is taken away.
+    for renewal in [Renewal::Manual, Renewal::Auto] {
+        let guard = locked(locks.mutex(NAME).ttl(SHORT_TTL).renewal(renewal).lock());
+        let lost = guard.lost().clone();
+        std::mem::forget(guard);
+        thread::scope(|scope| {
+            let next = waits(scope, &locks, || locked(locks.lock(NAME)));
+            let after = waits(scope, &locks, || locked(locks.lock(NAME)));
+            if renewal == Renewal::Auto {
+                nodes.iter().for_each(Node::flush);
+            }
+            lost.recv_timeout(LIMIT).expect("it is told");
+            let next = next.join().expect("no panic");
+            assert!(!was_handed_over(&next), "a lost lock is not handed over");
+            next.unlock().expect("it was ours all the time");
+            assert!(was_handed_over(&after.join().expect("no panic")));
+        });
+    }
+    wait_no_keys(&nodes);
+}
+
+#[test]
+fn a_holder_that_panics_hands_the_lock_on() {
+    let nodes = nodes(3);
+    let locks = client(&nodes);
+    let guard = locked(locks.lock(NAME));
+    thread::scope(|scope| {
+        let next = waits(scope, &locks, || locked(locks.lock(NAME)));
+        let panicked = catch_unwind(AssertUnwindSafe(|| {
+            let _guard = guard;
+            std::panic::resume_unwind(Box::new("in the critical section"));
+        }));
+        assert!(panicked.is_err());
+        next.join().expect("no panic").unlock().expect("it was ours all the time");
+    });
+    wait_no_keys(&nodes);
+}
+
+/// Who would have asked the nodes for something else asks the nodes.
+#[test]
+fn a_lock_with_other_terms_is_not_handed_over() {
+    let nodes = nodes(3);
+    let locks = client(&nodes);
+    let auto = locks.mutex(NAME);
+    let manual = auto.clone().renewal(Renewal::Manual);
+    let longer = auto.clone().ttl(TTL * 2);
+    for (holder, waiter) in
+        [(&manual, &manual), (&auto, &manual), (&manual, &auto), (&auto, &longer), (&longer, &auto)]
+    {
+        let guard = locked(holder.lock());
+        thread::scope(|scope| {
+            let next = waits(scope, &locks, || locked(waiter.lock()));
+            guard.unlock().expect("it was ours all the time");
+            let next = next.join().expect("no panic");
+            assert!(!was_handed_over(&next), "{waiter:?} after {holder:?}");
+            next.unlock().expect("it was ours all the time");
+        });
+    }
+    wait_no_keys(&nodes);
+}
+
+/// Should the next one be killed, the keys are in everybody's way for no longer than it would have asked for.
+#[test]
+fn keys_that_outlive_the_terms_of_the_next_one_are_not_handed_over() {
+    let nodes = nodes(3);
+    let locks = client(&nodes);
+    for extends in [false, true] {
+        let guard = locked(locks.lock(NAME));
+        if extends {
+            guard.extend(TTL * 15).expect("three healthy nodes");
+        }
+        thread::scope(|scope| {
+            let limited = locks.mutex(NAME).max_hold(TTL + TTL / 4);
+            let next = waits(scope, &locks, move || locked(limited.lock()));
+            guard.unlock().expect("it was ours all the time");
+            assert_eq!(was_handed_over(&next.join().expect("no panic")), !extends);
+        });
+    }
+    wait_no_keys(&nodes);
+}
