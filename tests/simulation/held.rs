@@ -23,7 +23,7 @@ pub(super) struct Held {
     pub(super) claim: Claim,
     pub(super) lease: RefCell<Lease>,
     rounds: RefCell<Rounds<Rc<FanOut<Extension>>>>,
-    /// Its number in the line of its name.
+    /// Its number in the local queue of its name.
     pub(super) ticket: QueueTicket,
     /// Its present holder's terms, when that one began, and how often it was handed over until then.
     pub(super) terms: Cell<Terms>,
