@@ -1,4 +1,4 @@
-//! Threads of one process that want the same lock: they stand in line, and hand it to each other.
+//! Threads of one process that want the same lock: they wait in a queue, and hand it to each other.
 
 mod support;
 

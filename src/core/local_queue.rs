@@ -64,7 +64,7 @@ pub(crate) enum Wake {
 /// The queue for one name. `W` is what the carrier keeps with each caller in it, and `H` with the holder.
 #[derive(Debug)]
 pub(crate) struct LocalQueue<W, H = ()> {
-    /// Each caller asks the nodes for itself, and no lease is handed over.
+    /// Each caller asks the nodes for itself. So none waits for a lease, and none is handed over.
     alone: bool,
     /// In the order in which they came.
     waiters: VecDeque<Waiter<W>>,
@@ -100,7 +100,7 @@ enum Doing {
     },
 }
 
-/// The lease that somebody of this process holds.
+/// The holder of the lease in this process.
 #[derive(Debug)]
 struct Holder<H> {
     lease: QueueTicket,
@@ -253,9 +253,6 @@ impl<W, H> LocalQueue<W, H> {
 
     /// That caller has got the lock from the nodes. Its ticket names the lease from now on.
     pub(crate) fn won(&mut self, ticket: QueueTicket, with: H) {
-        if self.alone {
-            return;
-        }
         self.waiters.retain(|waiter| waiter.ticket != ticket);
         self.holder = Some(Holder { lease: ticket, handed_over: 0, with });
         self.word = Word::Held;
