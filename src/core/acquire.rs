@@ -33,7 +33,8 @@ use std::time::Duration;
 use self::attempts::Step;
 use self::state::{Next, Sleep, Stage, State};
 use super::{
-    Attempt, Ballot, Conclusion, Judged, Judgement, Place, ReleaseTracker, Time, Turn, WakeReason,
+    Attempt, Ballot, Conclusion, HEAR_OUT, Judged, Judgement, Place, ReleaseTracker, Time, Turn,
+    WakeReason,
 };
 
 pub(super) use self::attempts::Attempts;
@@ -41,10 +42,6 @@ pub(crate) use self::attempts::{Outcome, Patience, Policy};
 pub(crate) use self::driver::{
     Action, Failed, Grant, SharedAttempt, Stop, Surroundings, WaitsFor, Whom,
 };
-
-/// An attempt without a quorum is reported no sooner than this after its start, if nodes are silent. A
-/// connection that is refused is refused within this time, and its cause can be told.
-const HEAR_OUT: Duration = Duration::from_millis(10);
 
 /// One call that wants a lock.
 #[derive(Debug)]

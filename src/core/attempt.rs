@@ -7,7 +7,8 @@ use std::time::Duration;
 use super::fencing::number_of;
 use super::tally::{Tally, Verdict, votes_needed};
 use super::{
-    Allowance, Ballot, Copies, Failure, Heard, LARGEST_NUMBER, Late, Mechanism, Time, Via, validity,
+    Allowance, Ballot, Copies, Failure, Heard, LARGEST_NUMBER, Late, Mechanism, Repetition, Time,
+    Via, drift, validity,
 };
 
 /// A number that is so far above the proposed one needs more than one node's word: ten seconds of the set's
@@ -67,6 +68,33 @@ pub(crate) struct Cleanup {
     pub(crate) in_flight: bool,
     /// Which requests those are.
     pub(crate) late: Late,
+}
+
+/// How a release is sent to a node, and for how long.
+#[derive(Clone, Debug)]
+pub(crate) struct ReleasePlan {
+    /// The longest time that our keys live on.
+    pub(crate) longest_ttl: Duration,
+    /// The number to which it raises the lock's fence.
+    pub(crate) raise_to: Option<u64>,
+    /// Until when it is kept for a node that is down; `None`: until it is answered.
+    pub(crate) until: Option<Time>,
+    /// How it is repeated, if something may follow it.
+    pub(crate) repetition: Option<Repetition>,
+}
+
+impl Cleanup {
+    /// The plan for a release at `now` of keys that live for `longest_ttl` at most.
+    pub(crate) fn plan(&self, longest_ttl: Duration, now: Time) -> ReleasePlan {
+        // On the node's clock, which may be slower than ours.
+        let gone_at = now.after(longest_ttl).after(drift(longest_ttl));
+        ReleasePlan {
+            longest_ttl,
+            raise_to: self.late.raises_to,
+            until: (!self.in_flight).then_some(gone_at),
+            repetition: self.late.is_something().then(|| Repetition::new(self.late, gone_at)),
+        }
+    }
 }
 
 /// One attempt: counts the votes, says when the matter is settled, and knows at every moment which

@@ -1,6 +1,12 @@
 //! What all votes over the nodes have in common.
 
+use std::time::Duration;
+
 use super::{Time, Via};
+
+/// How long after its start a ballot is kept open for the nodes that its verdict did not need, so that they are
+/// repaired, or their faults told. A connection that is refused is refused within this time.
+pub(crate) const HEAR_OUT: Duration = Duration::from_millis(10);
 
 /// Why a node has no vote in a ballot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,4 +52,16 @@ pub(crate) trait Ballot: Send {
 
     /// No further vote changes the verdict, so the caller that waits for it may go on.
     fn decided(&self) -> bool;
+}
+
+/// A ballot that the driver shares with the threads that hear the nodes' answers.
+pub(crate) trait Shared<B> {
+    fn with<R>(&self, f: impl FnOnce(&mut B) -> R) -> R;
+}
+
+#[cfg(test)]
+impl<B> Shared<B> for std::rc::Rc<std::cell::RefCell<B>> {
+    fn with<R>(&self, f: impl FnOnce(&mut B) -> R) -> R {
+        f(&mut self.borrow_mut())
+    }
 }

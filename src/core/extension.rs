@@ -68,6 +68,8 @@ pub(crate) struct Extension {
     heard: Vec<Heard>,
     told: Vec<bool>,
     copies: Vec<Copies>,
+    /// The nodes that have neither answered nor failed.
+    silent: Vec<bool>,
     /// Where this round repairs although the node knows a number above ours: up to which.
     up_to: Vec<u64>,
     /// How many nodes have our key, and may have got it in this very round; or are without it, and their
@@ -113,6 +115,7 @@ impl Extension {
             heard: vec![Heard::Nothing; nodes],
             told: vec![false; nodes],
             copies: vec![Copies::default(); nodes],
+            silent: vec![true; nodes],
             up_to: vec![0; nodes],
             doubtful: 0,
             moved: vec![false; nodes],
@@ -218,6 +221,10 @@ impl Extension {
         }
     }
 
+    pub(crate) const fn started(&self) -> Time {
+        self.started
+    }
+
     pub(crate) const fn answer_by(&self) -> Time {
         self.answer_by
     }
@@ -271,6 +278,11 @@ impl Extension {
             .collect()
     }
 
+    /// Whether a node that was asked has not answered yet.
+    pub(crate) fn awaits_answers(&self) -> bool {
+        self.silent.iter().any(|silent| *silent)
+    }
+
     /// Whether all that can be heard has been asked for.
     pub(crate) fn all_told(&self) -> bool {
         self.told.iter().all(|told| *told)
@@ -302,6 +314,7 @@ impl Ballot for Extension {
 
     fn vote(&mut self, node: usize, vote: ExtensionVote) {
         self.copies[node].answered();
+        self.silent[node] = false;
         self.first_heard |= node == 0;
         self.heard[node] = match vote {
             ExtensionVote::Extended
@@ -348,6 +361,7 @@ impl Ballot for Extension {
     }
 
     fn fail(&mut self, node: usize, failure: Failure) {
+        self.silent[node] = false;
         self.first_heard |= node == 0;
         if failure == Failure::NotSent {
             self.heard[node] = Heard::NotAsked;

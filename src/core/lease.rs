@@ -180,6 +180,16 @@ impl Lease {
         self.basis
     }
 
+    /// The TTL with which it is renewed.
+    pub(crate) const fn agreed_ttl(&self) -> Duration {
+        self.terms.ttl
+    }
+
+    /// What its validity is shortened by.
+    pub(crate) const fn allowance(&self) -> Allowance {
+        self.terms.allowance
+    }
+
     /// The end of validity, as it is now.
     pub(crate) const fn valid_until(&self) -> Time {
         self.valid_until
@@ -197,11 +207,6 @@ impl Lease {
     /// while the lock is certainly ours.
     pub(crate) fn repair_until(&self) -> Option<Time> {
         Mechanism::Repair.is_on().then_some(self.valid_until)
-    }
-
-    /// How long ago the validity ended.
-    pub(crate) fn ended_ago(&self, now: Time) -> Duration {
-        now.since(self.valid_until)
     }
 
     /// The longest that a key of ours can live on, counted from the last time one was set.

@@ -20,6 +20,7 @@ mod fallback;
 mod fencing;
 #[cfg(test)]
 mod fencing_mutations;
+mod held_lock;
 mod late;
 mod lease;
 mod local_queue;
@@ -34,7 +35,6 @@ mod old_connections;
 mod order;
 mod release;
 mod release_tracker;
-mod rounds;
 pub(crate) mod set_time;
 mod tally;
 mod time;
@@ -48,9 +48,9 @@ pub(crate) use admission::{
     Admission, Chance, Change, ClockNews, ClockVerdict, Forgot, Grants, Next as NextProbe,
     NodeState, Probe, Role,
 };
-pub(crate) use attempt::{Attempt, Cleanup, Conclusion, Vote};
+pub(crate) use attempt::{Attempt, Cleanup, Conclusion, ReleasePlan, Vote};
 pub(crate) use backoff::Backoff;
-pub(crate) use ballot::{Ballot, Failure};
+pub(crate) use ballot::{Ballot, Failure, HEAR_OUT, Shared};
 pub(crate) use basis::Basis;
 pub(crate) use clock_tracker::Step as ClockStep;
 pub(crate) use clocks::{Offset, worth_waiting};
@@ -61,6 +61,7 @@ use fairness::Fairness;
 pub(crate) use fallback::{Judged, Judgement, News, Quorum, QuorumHealth, waits_for_a_try};
 pub use fencing::FencingToken;
 pub(crate) use fencing::{LARGEST_NUMBER, LastNumbers, proposal};
+pub(crate) use held_lock::{EndedBy, Ending, HeldLock, Prolong, ProlongStep, Prolonged, Request};
 pub(crate) use late::{Copies, Late, Repetition, Via};
 pub use lease::LossReason;
 pub(crate) use lease::{Lease, Next, Renewed, Terms};
@@ -75,7 +76,6 @@ pub(crate) use old_connections::OldConnections;
 pub(crate) use order::asking_order;
 pub(crate) use release::{Release, ReleaseResult, ReleaseVote};
 pub(crate) use release_tracker::{ReleaseTracker, WakeReason};
-pub(crate) use rounds::{OpenRound, Rounds};
 pub(crate) use tally::majority;
 pub(crate) use time::Time;
 pub(crate) use validity::{Allowance, drift};

@@ -8,7 +8,7 @@ use crossbeam_channel::{Receiver, never};
 use crate::clock;
 use crate::core::{
     Acquire, Action, Attempt, Basis, Failed, Patience, Policy, QuorumHealth, ReleaseTracker,
-    SharedAttempt, Stop, Surroundings, Time, Turn, WaitsFor, asking_order, worth_waiting,
+    Shared, SharedAttempt, Stop, Surroundings, Time, Turn, WaitsFor, asking_order, worth_waiting,
 };
 use crate::error::{Error, NodeFault};
 use crate::ident;
@@ -213,11 +213,13 @@ fn stop(woken: Woken) -> Option<Stop> {
     }
 }
 
-impl SharedAttempt for Claim {
+impl Shared<Attempt> for Claim {
     fn with<R>(&self, f: impl FnOnce(&mut Attempt) -> R) -> R {
         self.round().with(f)
     }
+}
 
+impl SharedAttempt for Claim {
     fn reopen(&self, f: impl FnOnce(&mut Attempt) -> bool) -> bool {
         FanOut::reopen(self.round(), f)
     }

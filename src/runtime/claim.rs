@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use crate::clock;
 use crate::core::{
-    Attempt, Basis, Cleanup, ConfirmVote, Confirmation, Extension, FencingToken, Release,
-    ReleaseResult, Repetition, Terms, Time, Vote, Whom, drift,
+    self, Attempt, Basis, Cleanup, ConfirmVote, Confirmation, Extension, FencingToken, Release,
+    ReleaseResult, Shared, Terms, Time, Vote, Whom,
 };
 use crate::error::{Error, ErrorKind, NodeFault};
 use crate::ident::{Name, owner_text};
@@ -14,8 +14,9 @@ use crate::manual::Section;
 use crate::node::{Ask, Node, Request, Sink};
 use crate::runtime::client_state::ClientState;
 use crate::runtime::fan_out::{FanOut, Interrupts, Woken};
-use crate::runtime::kind::{Fence, Kind, Raise, Repair};
+use crate::runtime::kind::Kind;
 use crate::runtime::reply;
+use crate::runtime::requests::OwnerRequests;
 
 /// Why the answer of a node to a release does not count.
 const UNCERTAIN: &str = "it has answered, but a request that was sent before, over a connection that \
@@ -62,8 +63,7 @@ pub(crate) struct Claim {
     state: Arc<ClientState>,
     wanted: Wanted,
     owner: String,
-    started: Time,
-    /// How often this machine had been suspended before that.
+    /// How often this machine had been suspended when the attempt began.
     suspensions: u64,
     asked: Asked,
     /// What the nodes are asked, once some of them are.
@@ -88,7 +88,6 @@ impl Claim {
             state: state.clone(),
             wanted: wanted.clone(),
             owner: owner_text(owner),
-            started,
             suspensions,
             asked: Asked {
                 attempt: FanOut::with_replicated(
@@ -137,11 +136,6 @@ impl Claim {
         self.suspensions
     }
 
-    /// When the attempt began, before anything was sent.
-    pub(crate) fn started(&self) -> Time {
-        self.started
-    }
-
     pub(crate) fn round(&self) -> &Arc<FanOut<Attempt>> {
         &self.asked.attempt
     }
@@ -162,21 +156,32 @@ impl Claim {
         }
     }
 
+    fn requests(&self) -> OwnerRequests<'_> {
+        let Wanted { kind, name, .. } = &self.wanted;
+        OwnerRequests {
+            kind: *kind,
+            key: name.key(),
+            mark_key: self.state.set().mark_key(),
+            owner: &self.owner,
+            number: self.number,
+            quarantine: self.state.settings().restart_quarantine,
+        }
+    }
+
     /// The request for the lock, with a new proposal for its number.
     fn acquire_request(&self) -> Request {
-        let Wanted { kind, name, terms } = &self.wanted;
+        let Wanted { name, terms, .. } = &self.wanted;
         let set = self.state.set();
         let fencing = self.state.settings().fencing;
         let proposal = fencing.then(|| self.state.numbers().propose(name, set));
         if let Some(proposal) = proposal {
             self.round().with(|attempt| attempt.proposes(proposal));
         }
-        kind.acquire(name.key(), set.mark_key(), &self.owner, terms.ttl, proposal)
+        self.requests().acquire(terms.ttl, proposal)
     }
 
     /// Tells the nodes the lock's number.
     pub(crate) fn write_back(&mut self, number: u64) {
-        let Wanted { kind, name, .. } = &self.wanted;
         let nodes = self.nodes();
         let answer_by = self.round().with(|attempt| attempt.answer_by());
         let round = FanOut::with_replicated(
@@ -185,8 +190,7 @@ impl Claim {
             |vote| *vote == ConfirmVote::Confirmed,
             self.state.names(),
         );
-        let confirm = kind.confirm(name.key(), &self.owner, number);
-        round.ask(nodes, &Ask::Holding(Arc::new(confirm)));
+        round.ask(nodes, &Ask::Holding(Arc::new(self.requests().confirm(number))));
         self.asked.confirmation = Some(round);
     }
 
@@ -204,47 +208,13 @@ impl Claim {
         round.is_some_and(|round| round.with(|confirmation| confirmation.confirmed()))
     }
 
-    /// Asks all nodes to let the keys live for `ttl` from now on, and to set them again, until
-    /// `repair_until`, where they are gone.
-    pub(crate) fn extend(
-        &self,
-        round: &Arc<FanOut<Extension>>,
-        ttl: Duration,
-        repair_until: Option<Time>,
-    ) {
-        let Wanted { kind, name, .. } = &self.wanted;
-        round.ask_each(self.nodes(), |node| {
-            let repair = self.repair(node, repair_until, 0);
-            Ask::Holding(Arc::new(kind.extend(name.key(), &self.owner, ttl, repair)))
-        });
-    }
-
-    /// Asks the nodes that have a number in `up_to` to set the keys again, although they know numbers
-    /// above ours: up to that one.
-    pub(crate) fn repair_again(
-        &self,
-        round: &Arc<FanOut<Extension>>,
-        ttl: Duration,
-        repair_until: Time,
-        up_to: &[Option<u64>],
-    ) {
-        let Wanted { kind, name, .. } = &self.wanted;
+    /// Asks nodes to let the keys live longer.
+    pub(crate) fn extend(&self, round: &Arc<FanOut<Extension>>, request: &core::Request) {
+        let requests = self.requests();
         round.ask_some(self.nodes(), |i, node| {
-            let repair = self.repair(node, Some(repair_until), up_to[i]?);
-            Some(Ask::Holding(Arc::new(kind.extend(name.key(), &self.owner, ttl, repair))))
+            let extend = requests.extend(request, i, |until| node.clock_ms(until))?;
+            Some(Ask::Holding(Arc::new(extend)))
         });
-    }
-
-    /// What `node` may do where our key is gone: set it again until then, if it knows no number above
-    /// ours, or none above `up_to`.
-    fn repair(&self, node: &Node, until: Option<Time>, up_to: u64) -> Repair<'_> {
-        let number = self.number;
-        Repair {
-            until_ms: until.map_or(0, |until| node.clock_ms(until)),
-            mark_key: self.state.set().mark_key(),
-            quarantine: self.state.settings().restart_quarantine,
-            fence: (number > 0).then(|| Fence { number, up_to: up_to.max(number) }),
-        }
     }
 
     /// Gives everything back without waiting; keys may live for `longest_ttl` from now on at most. The
@@ -252,18 +222,16 @@ impl Claim {
     pub(crate) fn release(&self, longest_ttl: Duration, sink: Option<&Arc<dyn Sink>>) {
         let cleanups = self.close();
         if !cleanups.is_empty() {
-            self.send_releases(&self.release_request(None), &cleanups, longest_ttl, sink);
+            self.send_releases(&Arc::new(self.requests().release()), &cleanups, longest_ttl, sink);
         }
     }
 
-    /// Gives everything back, and waits until a majority is certainly without our keys. With
-    /// `no_wait` it does not. Calls `sent` when the releases are on their way. The answers go through
+    /// Gives everything back, and waits until a majority is certainly without our keys. Calls `sent` when the releases are on their way. The answers go through
     /// what `sink` makes of whoever waits for them.
     pub(crate) fn release_and_wait(
         &self,
         longest_ttl: Duration,
         basis: Basis,
-        no_wait: bool,
         sink: impl FnOnce(Arc<dyn Sink>) -> Arc<dyn Sink>,
         sent: impl FnOnce(),
     ) -> Result<ReleaseResult, Error> {
@@ -275,7 +243,7 @@ impl Claim {
             self.state.names(),
         );
         round.expect(0..nodes.len());
-        let request = self.release_request(None);
+        let request = Arc::new(self.requests().release());
         let sink = sink(round.clone());
         self.send_releases(&request, &cleanups, longest_ttl, Some(&sink));
         for (i, node) in nodes.iter().enumerate() {
@@ -284,9 +252,6 @@ impl Claim {
             }
         }
         sent();
-        if no_wait {
-            return Ok(ReleaseResult::Unconfirmed);
-        }
         let answer_by = clock::now().after(self.state.settings().node_timeout);
         round.wait_uninterrupted(answer_by);
         match round.with(|release| release.result()) {
@@ -316,11 +281,6 @@ impl Claim {
         self.round().with(|attempt| attempt.close(self.number))
     }
 
-    fn release_request(&self, raise: Option<Raise>) -> Arc<Request> {
-        let Wanted { kind, name, .. } = &self.wanted;
-        Arc::new(kind.release(name.key(), &self.owner, raise))
-    }
-
     fn send_releases(
         &self,
         request: &Arc<Request>,
@@ -328,16 +288,13 @@ impl Claim {
         longest_ttl: Duration,
         sink: Option<&Arc<dyn Sink>>,
     ) {
-        // On the node's clock, which may be slower than ours.
-        let gone_at = clock::now().after(longest_ttl).after(drift(longest_ttl));
+        let now = clock::now();
         for cleanup in cleanups {
-            let until = (!cleanup.in_flight).then_some(gone_at);
-            let raise = cleanup.late.raises_to.map(|to| Raise { to, lasts: longest_ttl });
-            let raising = raise.map(|raise| self.release_request(Some(raise)));
-            let repetition = || Repetition::new(cleanup.late, gone_at);
-            let repetition = cleanup.late.is_something().then(|| Box::new(repetition()));
+            let plan = cleanup.plan(longest_ttl, now);
+            let raising = self.requests().raising_release(&plan).map(Arc::new);
             let request = raising.as_ref().unwrap_or(request);
-            self.nodes()[cleanup.node].release(request, sink.cloned(), until, repetition);
+            let repetition = plan.repetition.map(Box::new);
+            self.nodes()[cleanup.node].release(request, sink.cloned(), plan.until, repetition);
         }
     }
 }

@@ -7,14 +7,10 @@ use crossbeam_channel::{Receiver, TryRecvError, select};
 use parking_lot::{Condvar, Mutex};
 
 use crate::clock;
-use crate::core::{Ballot, Failure, Time, Via};
+use crate::core::{Ballot, Failure, Shared, Time, Via};
 use crate::error::NodeFault;
 use crate::node::{Answer, Ask, Node, Sink, Undelivered, Value};
 use crate::runtime::reply::Unexpected;
-
-/// How long after its start a round without a quorum is reported at the earliest, if not all nodes
-/// were heard: a connection that is refused is refused within this.
-const HEAR_OUT: Duration = Duration::from_millis(10);
 
 /// How long a caller waits for a verdict before it looks whether it was cancelled, at first and from then
 /// on. All but few verdicts are there before; and to wait for several things at once costs more than
@@ -50,10 +46,6 @@ enum Heard {
     Silence,
     Vote,
     Fault(NodeFault),
-}
-
-fn is_silence(heard: &Heard) -> bool {
-    matches!(heard, Heard::Silence)
 }
 
 /// Why a wait ended.
@@ -192,20 +184,6 @@ impl<B: Ballot + 'static> FanOut<B> {
         self.wait(until, Interrupts { cancel: &never, closed: &never });
     }
 
-    pub(crate) fn with<R>(&self, f: impl FnOnce(&mut B) -> R) -> R {
-        f(&mut self.state.lock().ballot)
-    }
-
-    /// Waits for the nodes that were not needed for the verdict, so that all causes can be told: a
-    /// moment, and not beyond `answer_by`.
-    pub(crate) fn hear_out(&self, answer_by: Time) {
-        clock::poll(self.started.after(HEAR_OUT).min(answer_by), || self.all_are_heard());
-    }
-
-    fn all_are_heard(&self) -> bool {
-        !self.state.lock().heard.iter().any(is_silence)
-    }
-
     /// What was wrong with each node that was asked and gave no usable answer so far, out of the time
     /// until `answer_by`.
     pub(crate) fn faults(&self, nodes: &[Node], answer_by: Time) -> Vec<NodeFault> {
@@ -226,6 +204,12 @@ impl<B: Ballot + 'static> FanOut<B> {
              Redis, or a proxy, in between?"
         );
         Undelivered { failure: Failure::Unknown, fault: NodeFault::new(&self.names[node], what) }
+    }
+}
+
+impl<B: Ballot> Shared<B> for Arc<FanOut<B>> {
+    fn with<R>(&self, f: impl FnOnce(&mut B) -> R) -> R {
+        f(&mut self.state.lock().ballot)
     }
 }
 

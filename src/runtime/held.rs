@@ -1,4 +1,4 @@
-//! A lock that is held: its lease, its renewal, its end.
+//! A lock that is held: what its holder's threads, the timer and its renewal thread do to it, as [`HeldLock`] decides.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,8 +8,8 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::clock;
 use crate::core::{
-    Basis, Extension, Grant, Lease, LossReason, Next, OpenRound, QueueTicket, ReleaseResult,
-    Renewed, Rounds, Time, majority, rounded,
+    Attempt, Basis, EndedBy, Ending, Extension, Grant, HeldLock, Lease, LossReason, Next, Prolong,
+    ProlongStep, Prolonged, QueueTicket, ReleaseResult, Shared, Time, rounded,
 };
 use crate::error::{Error, ErrorKind, NodeFault};
 use crate::ident::release_channel;
@@ -24,17 +24,20 @@ use crate::runtime::loss::Callbacks;
 use crate::runtime::reply;
 use crate::runtime::timetable::{Entry, Timetable};
 
+/// The machine of the lock, and who holds it now.
+struct State {
+    lock: HeldLock<Arc<FanOut<Attempt>>, Arc<FanOut<Extension>>>,
+    hold_state: Arc<HoldState>,
+}
+
 /// A lock that was granted, until it is given back or lost.
 pub(crate) struct Held {
     claim: Claim,
-    lease: Mutex<Lease>,
+    /// Locked while an extension is queued, while the lock is handed over, and while it is ended.
+    state: Mutex<State>,
     /// The threads of this process that want the lock as well.
     local_waiters: Arc<dyn LocalWaiters>,
     timetable: Arc<Timetable<Self>>,
-    /// Locked while an extension is queued, while the lock is handed over, and while it is ended.
-    rounds: Mutex<Rounds<Arc<FanOut<Extension>>>>,
-    /// Who holds it now; changes only while `rounds` is locked.
-    hold_state: Mutex<Arc<HoldState>>,
     /// The place in the timetable, while there is no renewal thread.
     entry: Mutex<Option<Entry>>,
     /// A message has the renewal thread look at the lease again; the end of the sender ends it.
@@ -54,20 +57,6 @@ pub(crate) trait LocalWaiters: Send + Sync {
     fn heard(&self, others: u32);
 }
 
-/// What came of a round that too few nodes confirmed.
-struct Unconfirmed {
-    /// Requests were sent twice, so that nothing can be concluded from their answers.
-    doubtful: bool,
-    /// What was wrong with which node.
-    faults: Vec<NodeFault>,
-}
-
-impl OpenRound for Arc<FanOut<Extension>> {
-    fn with<R>(&self, f: impl FnOnce(&mut Extension) -> R) -> R {
-        FanOut::with(self, f)
-    }
-}
-
 impl Held {
     /// The claim was granted. [`enter`](Self::enter) is still to be called.
     pub(crate) fn granted(
@@ -76,20 +65,23 @@ impl Held {
         local_waiters: Arc<dyn LocalWaiters>,
         timetable: &Arc<Timetable<Self>>,
     ) -> (Arc<Self>, Arc<HoldState>) {
-        let Grant { valid_until, number, basis, .. } = grant;
-        claim.won(number);
-        let hold_state = HoldState::new(claim.token(0));
-        let lease = Lease::new(claim.terms(), basis, claim.started(), valid_until);
-        let lease = lease.jittered(random());
-        let rounds = Rounds::new();
+        claim.won(grant.number);
+        let client = claim.state();
+        let lock = HeldLock::new(
+            claim.round().clone(),
+            claim.terms(),
+            &grant,
+            random(),
+            client.nodes().len(),
+            client.settings().node_timeout,
+        );
+        let hold_state = HoldState::new(claim.token(0), 0);
         let (poke, poked) = bounded(1);
         let held = Arc::new(Self {
             claim,
-            lease: Mutex::new(lease),
+            state: Mutex::new(State { lock, hold_state: hold_state.clone() }),
             local_waiters,
             timetable: timetable.clone(),
-            rounds: Mutex::new(rounds),
-            hold_state: Mutex::new(hold_state.clone()),
             entry: Mutex::new(None),
             poke: Mutex::new(Some(poke)),
             poked,
@@ -105,93 +97,118 @@ impl Held {
         &self.timetable
     }
 
-    /// The lease; it is over, if this machine was suspended since the lock was asked for.
-    fn lease(&self) -> MutexGuard<'_, Lease> {
-        let mut lease = self.lease.lock();
+    /// The machine. Its lease is over, if this computer was suspended since the lock was asked for.
+    fn state(&self) -> MutexGuard<'_, State> {
+        let mut state = self.state.lock();
         if self.claim.suspensions() != self.claim.state().set().suspensions() {
-            lease.suspended();
+            state.lock.handle_suspended();
         }
-        lease
+        state
     }
 
     /// What the lock rests on.
     pub(crate) fn basis(&self) -> Basis {
-        self.lease().basis()
+        self.state().lock.basis()
     }
 
     pub(crate) fn remaining(&self) -> Duration {
-        self.lease().remaining(clock::now())
+        self.state().lock.remaining(clock::now())
     }
 
     /// Until when it is certainly ours, as far as is known now; `None` if it is not.
     pub(crate) fn held_until(&self) -> Option<Time> {
-        let (now, left) = (clock::now(), self.remaining());
-        (!left.is_zero() && !self.has_ended()).then(|| now.after(left))
+        self.state().lock.held_until(clock::now())
+    }
+
+    /// Whether the lock has been given back, or was lost.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.state().lock.has_ended()
+    }
+
+    /// What is to be done about the lease, and when.
+    pub(crate) fn next(&self, now: Time) -> Next {
+        self.state().lock.next(now)
     }
 
     /// `Lost`, once the lock is not certainly ours any more. Whoever sees that first tells it.
     pub(crate) fn check(&self) -> Result<(), Error> {
         let now = clock::now();
-        let mut lease = self.lease();
-        let Some(reason) = lease.loss(now) else { return Ok(()) };
-        let ended_ago = lease.ended_ago(now);
-        drop(lease);
-        self.tell_holder(reason);
-        Err(self.lost(&match reason {
-            LossReason::Expired => format!("{reason} {} ago", rounded(ended_ago)),
-            LossReason::MaxHold => format!("{reason}, which ended {} ago", rounded(ended_ago)),
-            LossReason::KeysGone | LossReason::ClockStoodStill => reason.to_string(),
-        }))
+        let mut state = self.state();
+        let Some(reason) = state.lock.loss(now) else { return Ok(()) };
+        let (valid_until, hold_state) = (state.lock.valid_until(), state.hold_state.clone());
+        drop(state);
+        self.tell(&hold_state, reason);
+        Err(self.lost(reason, now.since(valid_until)))
     }
 
     /// Has the keys live for `ttl` from now on at least, and the lease with them.
     pub(crate) fn extend(self: &Arc<Self>, ttl: Duration) -> Result<(), Error> {
         self.claim.state().settings().check_ttl(ttl)?;
         self.check()?;
-        let extension = self.extension(ttl);
-        self.lease().extending(extension.ttl(), clock::now(), extension.valid_at_most());
-        let confirmed = self.confirm(extension, ttl, false);
+        let (prolonged, faults) = self.prolong(Prolong::extension(ttl));
         self.check_again();
         self.check()?;
-        confirmed.map_err(|faults| {
-            let message = format!(
-                "{} could not be extended: too few nodes confirmed it in time",
-                self.claim.name()
-            );
-            Error::new(ErrorKind::NoQuorum, message).with_faults(faults)
-        })
+        if prolonged == Prolonged::Settled {
+            return Ok(());
+        }
+        let message = format!(
+            "{} could not be extended: too few nodes confirmed it in time",
+            self.claim.name()
+        );
+        Err(Error::new(ErrorKind::NoQuorum, message).with_faults(faults))
     }
 
-    /// What is to be done about the lease, and when.
-    pub(crate) fn next(&self, now: Time) -> Next {
-        self.lease().next(now)
-    }
-
-    /// One round of renewal.
+    /// One renewal.
     pub(crate) fn renew(&self) {
-        let ttl = self.claim.terms().ttl;
-        let known = self.lease().is_unknown();
-        let confirmed = match self.hopeless() {
-            Some(faults) => {
-                self.lease().renewed(Renewed::Unknown, clock::now());
-                Err(faults)
+        let nodes = self.claim.state().nodes();
+        let down: Vec<_> = nodes.iter().filter_map(Node::fault).collect();
+        let renewal = Prolong::renewal(&self.state().lock, nodes.len() - down.len());
+        match self.prolong(renewal) {
+            (Prolonged::Unconfirmed { is_news: true }, faults) => {
+                observe::not_renewed(self.claim.name(), &faults);
             }
-            None => self.confirm(self.extension(ttl), ttl, true),
-        };
-        match confirmed {
-            // Told once, and not at each further try.
-            Err(faults) if !known => observe::not_renewed(self.claim.name(), &faults),
+            (Prolonged::Hopeless { is_news: true }, _) => {
+                observe::not_renewed(self.claim.name(), &down);
+            }
             _ => {}
         }
     }
 
-    /// What is wrong with the nodes, if so many are known to be down that no majority can confirm.
-    /// Then a round would only have the others keep a key that is of no use any more.
-    fn hopeless(&self) -> Option<Vec<NodeFault>> {
-        let nodes = self.claim.state().nodes();
-        let faults: Vec<_> = nodes.iter().filter_map(Node::fault).collect();
-        let up = nodes.len() - faults.len();
-        (self.basis() == Basis::Majority && up < majority(nodes.len())).then_some(faults)
+    /// Carries a renewal, or the holder's extension. Also returns what was wrong with which node, where it was not
+    /// confirmed.
+    fn prolong(&self, mut prolong: Prolong<Arc<FanOut<Extension>>>) -> (Prolonged, Vec<NodeFault>) {
+        let client = self.claim.state();
+        loop {
+            let mut state = self.state();
+            match prolong.poll(&mut state.lock, clock::now()) {
+                ProlongStep::Ask(extension, request) => {
+                    let round = FanOut::new(extension, reply::extend, client.names());
+                    prolong.handle_begun(&mut state.lock, round.clone());
+                    // With the mutex held: behind a release, nothing must set the key again.
+                    self.claim.extend(&round, &request);
+                }
+                ProlongStep::QuorumReached => client.quorum_reached(),
+                ProlongStep::AwaitVerdict(until) => {
+                    drop(state);
+                    if let Some(round) = prolong.round() {
+                        round.wait_uninterrupted(until);
+                    }
+                }
+                ProlongStep::AwaitAnswers(until) => {
+                    drop(state);
+                    clock::poll(until, || !prolong.awaits_answers());
+                }
+                ProlongStep::Done(prolonged) => {
+                    drop(state);
+                    let faults = prolong.round().filter(|_| prolonged != Prolonged::Settled);
+                    let faults = faults.map(|round| {
+                        let answer_by = round.with(|extension| extension.answer_by());
+                        round.faults(client.nodes(), answer_by)
+                    });
+                    return (prolonged, faults.unwrap_or_default());
+                }
+            }
+        }
     }
 
     /// Gets a message when the lease has to be looked at again, and ends with the lock.
@@ -202,7 +219,7 @@ impl Held {
     /// Has the lease looked at when it is due: by the timetable, if there is no thread for it.
     pub(crate) fn enter(self: &Arc<Self>) {
         let mut entry = self.entry.lock();
-        if self.rounds.lock().ended() {
+        if self.has_ended() {
             return;
         }
         let due = match self.next(clock::now()) {
@@ -222,11 +239,6 @@ impl Held {
         self.entry.lock().take_if(|current| *current == entry).is_some()
     }
 
-    /// Whether the lock has been given back, or was lost.
-    pub(crate) fn has_ended(&self) -> bool {
-        self.rounds.lock().ended()
-    }
-
     fn check_again(self: &Arc<Self>) {
         if self.entry.lock().is_some() {
             self.enter();
@@ -242,106 +254,16 @@ impl Held {
         }
     }
 
-    /// A round in which the keys shall live for `ttl` from now on, if the longest hold needs that.
-    fn extension(&self, ttl: Duration) -> Extension {
-        let settings = self.claim.state().settings();
-        let nodes = self.claim.state().nodes().len();
-        let started = clock::now();
-        let ttl = self.lease().ttl(ttl, started);
-        let answer_by = started.after(settings.node_timeout);
-        let allowance = self.claim.terms().allowance;
-        Extension::new(nodes, started, answer_by, ttl, self.basis(), allowance)
-    }
-
-    /// Puts `extension` to the nodes, and another one for `ttl` if connections broke under it.
-    fn confirm(
-        &self,
-        extension: Extension,
-        ttl: Duration,
-        patient: bool,
-    ) -> Result<(), Vec<NodeFault>> {
-        self.ask(extension, patient)
-            .or_else(|unconfirmed| match unconfirmed {
-                Unconfirmed { doubtful: true, .. } => self.ask(self.extension(ttl), patient),
-                unconfirmed => Err(unconfirmed),
-            })
-            .map_err(|unconfirmed| unconfirmed.faults)
-    }
-
-    /// Puts `extension` to the nodes, waits for the verdict, and notes what it means for the lease.
-    ///
-    /// Whoever has time is `patient`: then nodes that were not needed for the verdict are repaired
-    /// again, too, where that is due.
-    fn ask(&self, extension: Extension, patient: bool) -> Result<(), Unconfirmed> {
-        let client = self.claim.state();
-        let (answer_by, ttl) = (extension.answer_by(), extension.ttl());
-        let round = FanOut::new(extension, reply::extend, client.names());
-        let (valid_until, repair_until) = {
-            let lease = self.lease();
-            (lease.valid_until(), lease.repair_until())
+    fn lost(&self, reason: LossReason, ended_ago: Duration) -> Error {
+        let why = match reason {
+            LossReason::Expired => format!("{reason} {} ago", rounded(ended_ago)),
+            LossReason::MaxHold => format!("{reason}, which ended {} ago", rounded(ended_ago)),
+            LossReason::KeysGone | LossReason::ClockStoodStill => reason.to_string(),
         };
-        let mut rounds = self.rounds.lock();
-        if !self.claim.round().with(|attempt| rounds.begin(round.clone(), attempt)) {
-            return Ok(());
-        }
-        self.claim.extend(&round, ttl, repair_until);
-        drop(rounds);
-        // Not beyond the end: then the loss has to be told.
-        round.wait_uninterrupted(answer_by.min(valid_until));
-        let mut rounds = self.rounds.lock();
-        self.claim.round().with(|attempt| rounds.hear(attempt));
-        drop(rounds);
-        let now = clock::now();
-        let renewed = round.with(|extension| extension.result(now));
-        self.lease().renewed(renewed, now);
-        if matches!(renewed, Renewed::Until(_, Basis::Majority)) {
-            client.quorum_reached();
-        }
-        if renewed != Renewed::Gone {
-            self.repair_again(&round, ttl, patient);
-        }
-        if renewed == Renewed::Unknown {
-            let doubtful = round.with(|extension| extension.is_doubtful(now));
-            let faults = round.faults(client.nodes(), answer_by);
-            return Err(Unconfirmed { doubtful, faults });
-        }
-        Ok(())
+        self.lost_because(&why)
     }
 
-    /// Has the nodes that contenders got for a while set the key again. Whoever is `patient` waits for
-    /// their answers, for a moment each, and tries again where that is due.
-    fn repair_again(&self, round: &Arc<FanOut<Extension>>, ttl: Duration, patient: bool) {
-        let client = self.claim.state();
-        let mut round = round.clone();
-        loop {
-            let now = clock::now();
-            let answer_by = now.after(client.settings().node_timeout);
-            if patient {
-                round.hear_out(answer_by);
-            }
-            let Some((again, up_to)) = round.with(|round| round.repair_again(now, answer_by))
-            else {
-                return;
-            };
-            let Some(repair_until) = self.lease().repair_until() else { return };
-            round = FanOut::new(again, reply::extend, client.names());
-            let mut rounds = self.rounds.lock();
-            if !self.claim.round().with(|attempt| rounds.begin(round.clone(), attempt)) {
-                return;
-            }
-            self.claim.repair_again(&round, ttl, repair_until, &up_to);
-            drop(rounds);
-            if !patient {
-                return;
-            }
-        }
-    }
-
-    fn longest_ttl(&self) -> Duration {
-        self.lease().longest_ttl()
-    }
-
-    fn lost(&self, why: &str) -> Error {
+    fn lost_because(&self, why: &str) -> Error {
         let message = format!(
             "{} is lost: {why}; stop what it protects, somebody else may hold it now",
             self.claim.name()
@@ -356,13 +278,15 @@ impl Held {
     /// told it. `None` if it had ended before. Otherwise [`clear_away`](Self::clear_away) is still to be
     /// done.
     pub(crate) fn lose(&self, reason: LossReason) -> Option<Option<Callbacks>> {
-        self.end(None).map(|hold_state| hold_state.notice.lost(reason))
+        let (_, hold_state) = self.end(EndedBy::Loss)?;
+        Some(hold_state.notice.lost(reason))
     }
 
     /// Gives back what the lost lock has left on the nodes. The caller that was the `first` to tell the holder
     /// reports an event, too.
     pub(crate) fn clear_away(&self, reason: LossReason, first: bool) {
-        self.claim.release(self.longest_ttl(), None);
+        let longest_ttl = self.state().lock.longest_ttl();
+        self.claim.release(longest_ttl, None);
         self.local_waiters.gone(self.claim.owner(), true);
         if first {
             observe::lost(self.claim.name(), reason);
@@ -379,27 +303,24 @@ impl Held {
         observe::lost(self.claim.name(), reason);
     }
 
-    /// The present holder has seen it.
-    fn tell_holder(&self, reason: LossReason) {
-        let hold_state = self.hold_state.lock().clone();
-        self.tell(&hold_state, reason);
-    }
-
     /// The holder gives the lock back without waiting.
     pub(crate) fn give_back(self: &Arc<Self>, hold_state: &Arc<HoldState>) {
         if self.hand_over(hold_state) {
             return;
         }
-        let lost = self.lease().loss(clock::now());
-        if let Some(reason) = lost {
-            self.tell(hold_state, reason);
+        let Some((ending, _)) = self.end(EndedBy::Holder(hold_state.sequence)) else {
+            // Lost, and the thread that has seen it is about to tell.
+            let lost = self.state().lock.loss(clock::now());
+            lost.into_iter().for_each(|reason| self.tell(hold_state, reason));
+            return;
+        };
+        match ending.lost {
+            Some(reason) => self.tell(hold_state, reason),
+            None => hold_state.notice.given_back(),
         }
-        if self.end(Some(hold_state)).is_some() {
-            hold_state.notice.given_back();
-            self.claim.release(self.longest_ttl(), Some(&self.contention_sink(None)));
-            // Behind the releases, for who is next asks the same nodes over the same connections.
-            self.local_waiters.gone(self.claim.owner(), lost.is_some());
-        }
+        self.claim.release(ending.longest_ttl, Some(&self.contention_sink(None)));
+        // Behind the releases, for who is next asks the same nodes over the same connections.
+        self.local_waiters.gone(self.claim.owner(), ending.lost.is_some());
     }
 
     /// The holder gives the lock back, and hears whether it was ours until then.
@@ -407,19 +328,26 @@ impl Held {
         self: &Arc<Self>,
         hold_state: &Arc<HoldState>,
     ) -> Result<(), Error> {
-        let lost = self.check();
-        if lost.is_ok() && self.hand_over(hold_state) {
+        if self.hand_over(hold_state) {
             return Ok(());
         }
-        self.end(Some(hold_state));
-        let sent = || self.local_waiters.gone(self.claim.owner(), lost.is_err());
-        let (longest_ttl, basis, no_wait) = (self.longest_ttl(), self.basis(), lost.is_err());
+        let ended = self.end(EndedBy::Holder(hold_state.sequence));
+        let lost = self.check();
+        // If it had ended before, it was lost, and its releases are sent by the thread that saw that.
+        let Some((Ending { longest_ttl, basis, .. }, _)) = ended else { return lost };
+        let (claim, local_waiters) = (&self.claim, &self.local_waiters);
+        if lost.is_err() {
+            claim.release(longest_ttl, Some(&self.contention_sink(None)));
+            local_waiters.gone(claim.owner(), true);
+            return lost;
+        }
         let sink = |round| self.contention_sink(Some(round));
-        let released = self.claim.release_and_wait(longest_ttl, basis, no_wait, sink, sent);
-        lost?;
+        let sent = || local_waiters.gone(claim.owner(), false);
+        let released = claim.release_and_wait(longest_ttl, basis, sink, sent);
         if matches!(released, Ok(ReleaseResult::WasLost)) {
             self.tell(hold_state, LossReason::KeysGone);
-            return Err(self.lost("its keys were gone from the nodes before it was given back"));
+            let why = "its keys were gone from the nodes before it was given back";
+            return Err(self.lost_because(why));
         }
         // Not before that is known: there would be no message about the loss.
         hold_state.notice.given_back();
@@ -446,16 +374,11 @@ impl Held {
         hold_state: &Arc<HoldState>,
         choose: impl FnOnce(&mut Lease) -> Option<(QueueTicket, u64)>,
     ) -> Option<(QueueTicket, Arc<HoldState>)> {
-        let rounds = self.rounds.lock();
-        let mut current = self.hold_state.lock();
-        if rounds.ended() || !Arc::ptr_eq(&current, hold_state) {
-            return None;
-        }
-        let (ticket, sequence) = choose(&mut self.lease())?;
-        let next = HoldState::new(self.claim.token(sequence));
-        current.clone_from(&next);
-        drop(current);
-        drop(rounds);
+        let mut state = self.state();
+        let ticket = state.lock.hand_over(hold_state.sequence, choose)?;
+        let sequence = state.lock.holder();
+        let next = HoldState::new(self.claim.token(sequence), sequence);
+        state.hold_state.clone_from(&next);
         Some((ticket, next))
     }
 
@@ -470,21 +393,16 @@ impl Held {
         })
     }
 
-    /// Ends the renewal, if the lock is still that of the holder that gives it back. Returns whose it was, if
-    /// this was the first call to do so.
-    fn end(&self, given_back_by: Option<&Arc<HoldState>>) -> Option<Arc<HoldState>> {
-        let mut rounds = self.rounds.lock();
-        let hold_state = self.hold_state.lock().clone();
-        if given_back_by.is_some_and(|by| !Arc::ptr_eq(by, &hold_state))
-            || !self.claim.round().with(|attempt| rounds.end(attempt))
-        {
-            return None;
-        }
-        drop(rounds);
+    /// Ends the lock. Also returns whose it was; `None` if it had ended before, or is another holder's by now.
+    fn end(&self, by: EndedBy) -> Option<(Ending, Arc<HoldState>)> {
+        let mut state = self.state();
+        let ending = state.lock.end(by, clock::now())?;
+        let hold_state = state.hold_state.clone();
+        drop(state);
         *self.poke.lock() = None;
         if let Some(entry) = self.entry.lock().take() {
             self.timetable.strike(entry);
         }
-        Some(hold_state)
+        Some((ending, hold_state))
     }
 }

@@ -10,10 +10,12 @@ pub(crate) struct HoldState {
     pub(crate) notice: LossNotice,
     /// `None` without fencing.
     pub(crate) token: Option<FencingToken>,
+    /// How often the lock was handed over before.
+    pub(crate) sequence: u64,
 }
 
 impl HoldState {
-    pub(crate) fn new(token: Option<FencingToken>) -> Arc<Self> {
-        Arc::new(Self { notice: LossNotice::new(), token })
+    pub(crate) fn new(token: Option<FencingToken>, sequence: u64) -> Arc<Self> {
+        Arc::new(Self { notice: LossNotice::new(), token, sequence })
     }
 }

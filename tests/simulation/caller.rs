@@ -13,8 +13,8 @@ use self::using::{Unlock, Use};
 use super::checkers::unlocked;
 use super::client::{Client, Cx, Note, Phase};
 use super::fan_out::FanOut;
-use super::held::Held;
-use crate::core::{Backoff, Extension, Release, Time};
+use super::held::{Held, Prolonging};
+use crate::core::{Backoff, Release, Shared, Time};
 
 const BACKOFF: Backoff = Backoff { min: Duration::from_millis(5), max: Duration::from_millis(150) };
 
@@ -35,8 +35,7 @@ enum Doing {
     /// It wants a lock.
     Calling(Box<Call>),
     Holding(Rc<Held>, Use),
-    /// The second round of an extension, if `true`.
-    Extending(Rc<Held>, Rc<FanOut<Extension>>, Use, Duration, bool),
+    Extending(Rc<Held>, Prolonging, Use),
     Unlocking(Rc<Held>, Rc<FanOut<Release>>, Unlock),
 }
 
@@ -108,19 +107,12 @@ impl Caller {
             Doing::Thinking => Self::call(client, index, cx),
             Doing::Calling(call) => Self::happened(client, index, cx, *call),
             Doing::Holding(held, usage) => Self::used(client, index, cx, held, usage),
-            Doing::Extending(held, round, usage, ttl, again) => {
-                held.conclude(cx, &round);
-                let doubtful = !again && round.with(|round| round.is_doubtful(cx.now()));
-                if doubtful && Self::extend(client, index, cx, &held, ttl, usage, true) {
-                    return;
-                }
-                held.repair_again(client, cx, &round);
-                held.sleep_anew(cx);
-                Self::hold(client, index, cx, held, usage);
+            Doing::Extending(held, extension, usage) => {
+                Self::extend(client, index, cx, held, extension, usage);
             }
             Doing::Unlocking(held, round, Unlock { valid_until, gone, basis }) => {
                 let result = round.with(|release| release.result());
-                let valid = valid_until.is_some_and(|until| cx.now() < until);
+                let valid = cx.now() < valid_until;
                 let calm = cx.phase == Phase::Probing;
                 let what = unlocked(cx.net, &held.claim, basis, result, valid, gone, calm);
                 if let Some(what) = what {

@@ -6,14 +6,16 @@ use std::time::Duration;
 use super::client::{Client, Cx, Note};
 use super::fan_out::FanOut;
 use super::network::Part;
-use super::worker::{Outgoing, Worker};
+use super::worker::Outgoing;
 use crate::core::admission::Grants;
-use crate::core::{Attempt, Cleanup, Confirmation, Extension, Terms, Time, proposal};
+use crate::core::{
+    Attempt, Cleanup, Confirmation, Extension, ReleasePlan, Request, Shared, Terms, Time, proposal,
+};
 use crate::ident::owner_text;
 use crate::kinds::EXCLUSIVE;
-use crate::node::Request;
-use crate::runtime::kind::{Fence, Raise, Repair};
+use crate::node;
 use crate::runtime::reply;
+use crate::runtime::requests::OwnerRequests;
 
 /// Where a node keeps its mark.
 pub(super) const MARK: &[u8] = b"{quorlock}:mark";
@@ -23,7 +25,6 @@ pub(super) struct Claim {
     pub(super) key: Rc<Vec<u8>>,
     pub(super) owner: String,
     pub(super) terms: Terms,
-    pub(super) started: Time,
     /// The same, in true time.
     pub(super) began: Duration,
     /// How often the client's machine had been suspended before that.
@@ -57,7 +58,6 @@ impl Claim {
             key: Rc::new(format!("name-{name}").into_bytes()),
             owner,
             terms,
-            started,
             began: cx.net.now,
             suspensions: cx.shared.suspensions.get(),
             attempt: Rc::new(FanOut::new(attempt, reply::acquire, waiter)),
@@ -82,6 +82,7 @@ impl Claim {
             self.attempt.with(|attempt| attempt.proposes(proposed));
         }
         let shared = cx.shared.clone();
+        let requests = self.requests(cx);
         for (node, worker) in client.workers.iter_mut().enumerate().filter(|(node, _)| whom(*node))
         {
             let under: Option<Rc<str>> = match shared.admission.borrow().grants(node) {
@@ -89,7 +90,7 @@ impl Claim {
                 Grants::Always => Some("".into()),
                 Grants::Under(mark) => Some(mark.into()),
             };
-            let request = EXCLUSIVE.acquire(&self.key, MARK, &self.owner, self.terms.ttl, proposed);
+            let request = requests.acquire(self.terms.ttl, proposed);
             let outgoing = self.outgoing(request, "acquire");
             worker.ask_for_grant(cx, outgoing, self.attempt.clone(), under);
         }
@@ -106,7 +107,7 @@ impl Claim {
         let answer_by = self.attempt.with(|attempt| attempt.answer_by());
         let confirmation = Confirmation::new(cx.settings.nodes, answer_by);
         let round = Rc::new(FanOut::new(confirmation, reply::confirm, waiter));
-        let request = EXCLUSIVE.confirm(&self.key, &self.owner, number);
+        let request = self.requests(cx).confirm(number);
         let outgoing = self.outgoing(request, "confirm");
         for worker in &mut client.workers {
             worker.ask_for_holder(cx, outgoing.clone(), round.clone());
@@ -114,68 +115,47 @@ impl Claim {
         round
     }
 
-    /// Asks all nodes to let the keys live for `ttl`, and to set them again until `repair_until`.
+    /// Asks nodes to let the keys live longer.
     pub(super) fn extend(
         &self,
         client: &mut Client,
         cx: &mut Cx<'_>,
         round: &Rc<FanOut<Extension>>,
-        ttl: Duration,
-        repair_until: Option<Time>,
+        request: &Request,
     ) {
-        for worker in &mut client.workers {
-            let repair = self.repair(cx, worker, repair_until, 0);
-            let request = EXCLUSIVE.extend(&self.key, &self.owner, ttl, repair);
-            let outgoing = self.outgoing(request, "extend");
-            worker.ask_for_holder(cx, outgoing, round.clone());
-        }
-    }
-
-    /// Asks the nodes that have a number in `up_to` to set the keys again, up to that one.
-    pub(super) fn repair_again(
-        &self,
-        client: &mut Client,
-        cx: &mut Cx<'_>,
-        round: &Rc<FanOut<Extension>>,
-        ttl: Duration,
-        repair_until: Time,
-        up_to: &[Option<u64>],
-    ) {
-        for (worker, up_to) in client.workers.iter_mut().zip(up_to) {
-            if let Some(up_to) = up_to {
-                let repair = self.repair(cx, worker, Some(repair_until), *up_to);
-                let request = EXCLUSIVE.extend(&self.key, &self.owner, ttl, repair);
-                let outgoing = self.outgoing(request, "extend");
+        let requests = self.requests(cx);
+        for (node, worker) in client.workers.iter_mut().enumerate() {
+            let until_ms = |until| worker.clock_ms(cx, until);
+            if let Some(extend) = requests.extend(request, node, until_ms) {
+                let outgoing = self.outgoing(extend, "extend");
                 worker.ask_for_holder(cx, outgoing, round.clone());
             }
         }
     }
 
-    fn repair(
-        &self,
-        cx: &Cx<'_>,
-        worker: &Worker,
-        until: Option<Time>,
-        up_to: u64,
-    ) -> Repair<'static> {
-        let number = self.number;
-        Repair {
-            until_ms: until.map_or(0, |until| worker.clock_ms(cx, until)),
+    fn requests(&self, cx: &Cx<'_>) -> OwnerRequests<'_> {
+        OwnerRequests {
+            kind: EXCLUSIVE,
+            key: &self.key,
             mark_key: MARK,
+            owner: &self.owner,
+            number: self.number,
             quarantine: cx.settings.quarantine,
-            fence: (number > 0).then(|| Fence { number, up_to: up_to.max(number) }),
         }
     }
 
-    pub(super) fn release_call(&self, raise: Option<Raise>) -> Outgoing {
-        self.outgoing(EXCLUSIVE.release(&self.key, &self.owner, raise), "release")
+    /// A release, as `plan` says.
+    pub(super) fn release_call(&self, cx: &Cx<'_>, plan: Option<&ReleasePlan>) -> Outgoing {
+        let requests = self.requests(cx);
+        let raising = plan.and_then(|plan| requests.raising_release(plan));
+        self.outgoing(raising.unwrap_or_else(|| requests.release()), "release")
     }
 
     pub(super) fn close(&self) -> Vec<Cleanup> {
         self.attempt.with(|attempt| attempt.close(self.number))
     }
 
-    fn outgoing(&self, request: Request, what: &'static str) -> Outgoing {
+    fn outgoing(&self, request: node::Request, what: &'static str) -> Outgoing {
         let owner = Rc::new(self.owner.clone().into_bytes());
         let part = Part { key: self.key.clone(), owner, what };
         Outgoing { request: Rc::new(request), part }

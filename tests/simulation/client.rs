@@ -18,9 +18,8 @@ use super::shared::{Shared, configuration};
 use super::subscriptions::{News, Session};
 use super::worker::Worker;
 use crate::core::mark::Configuration;
-use crate::core::{Cleanup, LastNumbers, Repetition, Time, drift, worth_waiting};
+use crate::core::{Cleanup, LastNumbers, Time, worth_waiting};
 use crate::embedded::Reply;
-use crate::runtime::kind::Raise;
 
 /// What a client's threads wait for.
 #[derive(Clone, Copy, Debug)]
@@ -358,21 +357,19 @@ impl Client {
         sink: Option<&Rc<dyn Asker>>,
     ) {
         cx.net.checks.gives_up(cx.client, &claim.owner, cx.net.now);
-        let gone_at = cx.now().after(longest_ttl).after(drift(longest_ttl));
+        let now = cx.now();
         for cleanup in cleanups {
-            let until = (!cleanup.in_flight).then_some(gone_at);
-            let raise = cleanup.late.raises_to.map(|to| Raise { to, lasts: longest_ttl });
-            let call = claim.release_call(raise);
-            let repetition = Repetition::new(cleanup.late, gone_at);
-            self.workers[cleanup.node].release(cx, call, sink.cloned(), until, repetition);
+            let plan = cleanup.plan(longest_ttl, now);
+            let call = claim.release_call(cx, Some(&plan));
+            self.workers[cleanup.node].release(cx, call, sink.cloned(), plan);
         }
     }
 
     /// What the locks say of themselves now goes to the checkers.
     fn report(&self, net: &mut Network) {
         for (id, held) in &self.held {
-            let until = self.clock.when(held.lease.borrow().valid_until());
-            let valid = !held.lease.borrow().remaining(self.clock.at(net.now)).is_zero();
+            let until = self.clock.when(held.lock.borrow().valid_until());
+            let valid = !held.lock.borrow().remaining(self.clock.at(net.now)).is_zero();
             let until = if valid { until } else { until.min(net.now) };
             let (claim, now) = (&held.claim, net.now);
             if net.checks.lease(*id, self.index, claim, held.lease_terms(), until, now)
@@ -380,7 +377,7 @@ impl Client {
             {
                 net.checks.report(now, "exclusion", what);
             }
-            let valid_until = held.lease.borrow().valid_until();
+            let valid_until = held.lock.borrow().valid_until();
             net.checks.terms(claim, valid_until, &held.agreed(), now);
             held.promised.set(valid_until);
         }

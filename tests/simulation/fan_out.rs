@@ -2,9 +2,10 @@
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
+use std::rc::Rc;
 
 use super::client::Note;
-use crate::core::{Ballot, Extension, Failure, OpenRound, Time, Via};
+use crate::core::{Ballot, Failure, Shared, Time, Via};
 use crate::embedded::Reply;
 use crate::node::Value;
 use crate::runtime::reply::Unexpected;
@@ -42,12 +43,6 @@ impl<B: Ballot> FanOut<B> {
         Self { ballot: RefCell::new(ballot), read, waiter, told, reached_first }
     }
 
-    pub(super) fn with<R>(&self, f: impl FnOnce(&mut B) -> R) -> R {
-        f(&mut self.ballot.borrow_mut())
-    }
-}
-
-impl<B: Ballot> FanOut<B> {
     /// Has a ballot that was decided go on, if it wants to; the next verdict is told anew.
     pub(super) fn reopen(&self, f: impl FnOnce(&mut B) -> bool) -> bool {
         let goes_on = self.with(f);
@@ -90,9 +85,15 @@ impl<B: Ballot> Asker for FanOut<B> {
     }
 }
 
-impl OpenRound for std::rc::Rc<FanOut<Extension>> {
-    fn with<R>(&self, f: impl FnOnce(&mut Extension) -> R) -> R {
-        FanOut::with(self, f)
+impl<B: Ballot> Shared<B> for FanOut<B> {
+    fn with<R>(&self, f: impl FnOnce(&mut B) -> R) -> R {
+        f(&mut self.ballot.borrow_mut())
+    }
+}
+
+impl<B: Ballot> Shared<B> for Rc<FanOut<B>> {
+    fn with<R>(&self, f: impl FnOnce(&mut B) -> R) -> R {
+        (**self).with(f)
     }
 }
 

@@ -1,5 +1,4 @@
-//! A lock that is held, with what its renewal thread does, as `src/runtime/held.rs` and `src/runtime/renewal.rs`
-//! carry it.
+//! A lock that is held, with what its renewal thread does: it runs the machines of `core/held_lock.rs`.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -7,28 +6,28 @@ use std::time::Duration;
 
 use super::checkers::{Agreed, LeaseTerms};
 use super::claim::Claim;
-use super::client::{Client, Cx, Note};
+use super::client::{Client, Cx, Note, Settings};
 use super::fan_out::FanOut;
 use crate::core::{
-    Basis, Extension, Grant, Lease, LossReason, Next, QueueTicket, Quorum, Renewed, Rounds, Terms,
-    Time, majority,
+    Attempt, Basis, EndedBy, Ending, Extension, Grant, HeldLock, Next, Prolong, ProlongStep,
+    Prolonged, QueueTicket, Quorum, Terms, Time,
 };
 use crate::runtime::reply;
 
-/// How long the answers are listened to that a verdict did not need: mostly, all are there by then.
-const HEAR_OUT: Duration = Duration::from_millis(4);
+/// How long before the machine is looked at again, for answers that nobody tells of.
+const LOOK_AGAIN: Duration = Duration::from_millis(1);
+
+type Lock = HeldLock<Rc<FanOut<Attempt>>, Rc<FanOut<Extension>>>;
 
 pub(super) struct Held {
     pub(super) id: u64,
     pub(super) claim: Claim,
-    pub(super) lease: RefCell<Lease>,
-    rounds: RefCell<Rounds<Rc<FanOut<Extension>>>>,
+    pub(super) lock: RefCell<Lock>,
     /// Its number in the local queue of its name.
     pub(super) ticket: QueueTicket,
-    /// Its present holder's terms, when that one began, and how often it was handed over until then.
+    /// Its present holder's terms, and when that one began.
     pub(super) terms: Cell<Terms>,
     pub(super) since: Cell<Time>,
-    pub(super) sequence: Cell<u64>,
     /// Until when its holder has asked for it, renewals aside, and until when it was valid before.
     pub(super) wanted: Cell<Time>,
     pub(super) promised: Cell<Time>,
@@ -45,11 +44,11 @@ enum Doing {
     Sleeping,
     /// It has decided to renew, and gets around to it.
     AboutToRenew,
-    /// `true`: this is the second round of the renewal.
-    Renewing(Rc<FanOut<Extension>>, bool),
-    /// A majority has confirmed; it listens to the others for a moment.
-    HearingOut(Rc<FanOut<Extension>>),
+    Renewing(Prolonging),
 }
+
+/// A renewal, or an extension by the holder.
+pub(super) type Prolonging = Prolong<Rc<FanOut<Extension>>>;
 
 impl Held {
     pub(super) fn begin(
@@ -59,28 +58,26 @@ impl Held {
         grant: Grant,
         ticket: QueueTicket,
     ) -> Rc<Self> {
-        let Grant { basis, valid_until, .. } = grant;
         let id = cx.net.fresh();
-        let lease = Lease::new(claim.terms, basis, claim.started, valid_until)
-            .jittered((id % 8) as f64 / 7.0);
-        let rounds = Rounds::new();
+        let part = (id % 8) as f64 / 7.0;
+        let Settings { nodes, node_timeout, .. } = cx.settings;
+        let lock =
+            HeldLock::new(claim.attempt.clone(), claim.terms, &grant, part, nodes, node_timeout);
         let held = Rc::new(Self {
             id,
-            wanted: Cell::new(claim.started.after(claim.terms.ttl)),
-            promised: Cell::new(lease.valid_until()),
+            wanted: Cell::new(grant.started.after(claim.terms.ttl)),
+            promised: Cell::new(lock.valid_until()),
             asked_at: Cell::new(cx.now()),
             ticket,
             terms: Cell::new(claim.terms),
-            since: Cell::new(claim.started),
-            sequence: Cell::new(0),
+            since: Cell::new(grant.started),
             claim,
-            lease: RefCell::new(lease),
-            rounds: RefCell::new(rounds),
+            lock: RefCell::new(lock),
             epoch: Cell::new(0),
             doing: RefCell::new(Doing::Sleeping),
         });
         if held.claim.suspensions != cx.shared.suspensions.get() {
-            held.lease.borrow_mut().suspended();
+            held.lock.borrow_mut().handle_suspended();
         }
         client.held.insert(held.id, held.clone());
         client.won(cx, &held, grant);
@@ -90,8 +87,7 @@ impl Held {
 
     /// Until when it is certainly held, as far as is known now.
     pub(super) fn held_until(&self, now: Time) -> Option<Time> {
-        let left = self.lease.borrow().remaining(now);
-        (!left.is_zero() && !self.rounds.borrow().ended()).then(|| now.after(left))
+        self.lock.borrow().held_until(now)
     }
 
     /// What its present holder agreed to.
@@ -106,26 +102,25 @@ impl Held {
 
     /// On what terms it is held, for the checkers.
     pub(super) fn lease_terms(&self) -> LeaseTerms {
-        let on_first = self.lease.borrow().basis() == Basis::FirstNode;
+        let on_first = self.lock.borrow().basis() == Basis::FirstNode;
         LeaseTerms { terms: self.terms.get(), on_first }
     }
 
-    /// Another caller has it from now on, as the `sequence`-th to whom it was handed.
-    pub(super) fn handed_over(&self, terms: Terms, sequence: u64, now: Time) {
+    /// Another caller has it from now on.
+    pub(super) fn handed_over(&self, terms: Terms, now: Time) {
         self.terms.set(terms);
         self.since.set(now);
-        self.sequence.set(sequence);
         // It may hold it for less long than the one before.
-        self.promised.set(self.lease.borrow().valid_until());
+        self.promised.set(self.lock.borrow().valid_until());
     }
 
     pub(super) fn ended(&self) -> bool {
-        self.rounds.borrow().ended()
+        self.lock.borrow().has_ended()
     }
 
     /// The client's machine was suspended: the lease is over, and the thread is told.
     pub(super) fn suspended(&self, cx: &mut Cx<'_>) {
-        self.lease.borrow_mut().suspended();
+        self.lock.borrow_mut().handle_suspended();
         self.sleep_anew(cx);
     }
 
@@ -133,7 +128,7 @@ impl Held {
     fn sleep(&self, cx: &mut Cx<'_>) {
         *self.doing.borrow_mut() = Doing::Sleeping;
         let now = cx.now();
-        let at = match self.lease.borrow_mut().next(now) {
+        let at = match self.lock.borrow_mut().next(now) {
             Next::Renew(at) | Next::End(at) => at,
             Next::Over(_) => now,
         };
@@ -144,7 +139,7 @@ impl Held {
     /// The lease has changed, so the thread looks at it again, if it sleeps.
     pub(super) fn sleep_anew(&self, cx: &mut Cx<'_>) {
         let sleeping = matches!(*self.doing.borrow(), Doing::Sleeping);
-        if sleeping && !self.rounds.borrow().ended() {
+        if sleeping && !self.ended() {
             self.sleep(cx);
         }
     }
@@ -171,36 +166,23 @@ impl Held {
         let doing = std::mem::replace(&mut *held.doing.borrow_mut(), Doing::Sleeping);
         match doing {
             Doing::Sleeping => held.probe(client, cx),
-            Doing::AboutToRenew if held.is_hopeless(client, cx) => {
-                held.lease.borrow_mut().renewed(Renewed::Unknown, cx.now());
-                held.probe(client, cx);
+            Doing::AboutToRenew => {
+                let up = client.workers.iter().filter(|worker| !worker.is_down()).count();
+                let renewal = Prolong::renewal(&held.lock.borrow(), up);
+                held.epoch.set(cx.net.fresh());
+                held.renew(client, cx, renewal);
             }
-            Doing::AboutToRenew => held.renew(client, cx, false),
-            Doing::Renewing(round, again) => {
-                if held.conclude(cx, &round) {
-                    held.hear_out(cx, round);
-                } else if !again && round.with(|round| round.is_doubtful(cx.now())) {
-                    held.renew(client, cx, true);
-                } else if let Some(again) = held.repair_again(client, cx, &round) {
-                    held.hear_out(cx, again);
-                } else {
-                    held.probe(client, cx);
-                }
-            }
-            Doing::HearingOut(round) => match held.repair_again(client, cx, &round) {
-                Some(again) => held.hear_out(cx, again),
-                None => held.probe(client, cx),
-            },
+            Doing::Renewing(renewal) => held.renew(client, cx, renewal),
         }
     }
 
     fn probe(self: &Rc<Self>, client: &mut Client, cx: &mut Cx<'_>) {
-        if self.rounds.borrow().ended() {
+        if self.ended() {
             client.ending.remove(&self.id);
             return;
         }
         let now = cx.now();
-        let next = self.lease.borrow_mut().next(now);
+        let next = self.lock.borrow_mut().next(now);
         match next {
             Next::Renew(at) if at <= now => {
                 *self.doing.borrow_mut() = Doing::AboutToRenew;
@@ -209,103 +191,48 @@ impl Held {
                 self.remind(cx, now.after(late));
             }
             Next::Renew(_) | Next::End(_) => self.sleep(cx),
-            Next::Over(reason) => self.lose(client, cx, reason),
+            Next::Over(_) => self.lose(client, cx),
         }
     }
 
-    /// Whether so many nodes are known to be down that no majority can confirm.
-    fn is_hopeless(&self, client: &Client, cx: &Cx<'_>) -> bool {
-        let up = client.workers.iter().filter(|worker| !worker.is_down()).count();
-        let on_majority = self.lease.borrow().basis() == Basis::Majority;
-        !self.rounds.borrow().ended() && on_majority && up < majority(cx.settings.nodes)
+    fn renew(self: &Rc<Self>, client: &mut Client, cx: &mut Cx<'_>, mut renewal: Prolonging) {
+        match self.prolong(client, cx, &mut renewal, self.note()) {
+            Some(_) => self.probe(client, cx),
+            None => *self.doing.borrow_mut() = Doing::Renewing(renewal),
+        }
     }
 
-    fn renew(self: &Rc<Self>, client: &mut Client, cx: &mut Cx<'_>, again: bool) {
-        let ttl = self.claim.terms.ttl;
-        self.epoch.set(cx.net.fresh());
-        let Some((round, until)) = self.ask(client, cx, ttl, false, self.note()) else {
-            client.ending.remove(&self.id);
-            return;
-        };
-        *self.doing.borrow_mut() = Doing::Renewing(round, again);
-        cx.remind(until, self.note());
-    }
-
-    /// Puts an extension to the nodes, whose end wakes `waiter`; the round, and how long to wait for
-    /// it. `None`: the lock has ended.
-    ///
-    /// Who asks `by_holder` gets less at once, if it asks for less.
-    pub(super) fn ask(
+    /// Carries a renewal or an extension on, until it waits for something of which `waiter` is told; what came of it, once
+    /// it is done.
+    pub(super) fn prolong(
         &self,
         client: &mut Client,
         cx: &mut Cx<'_>,
-        ttl: Duration,
-        by_holder: bool,
+        prolong: &mut Prolonging,
         waiter: Note,
-    ) -> Option<(Rc<FanOut<Extension>>, Time)> {
-        let started = cx.now();
-        self.asked_at.set(started);
-        let ttl = self.lease.borrow().ttl(ttl, started);
-        let answer_by = started.after(cx.settings.node_timeout);
-        let allowance = self.claim.terms.allowance;
-        let basis = self.lease.borrow().basis();
-        let extension =
-            Extension::new(cx.settings.nodes, started, answer_by, ttl, basis, allowance);
-        if by_holder {
-            self.lease.borrow_mut().extending(ttl, started, extension.valid_at_most());
-            self.promised.set(self.lease.borrow().valid_until());
+    ) -> Option<Prolonged> {
+        loop {
+            let now = cx.now();
+            let step = prolong.poll(&mut self.lock.borrow_mut(), now);
+            match step {
+                ProlongStep::Ask(extension, request) => {
+                    self.asked_at.set(now);
+                    let round = Rc::new(FanOut::new(extension, reply::extend, waiter));
+                    prolong.handle_begun(&mut self.lock.borrow_mut(), round.clone());
+                    self.claim.extend(client, cx, &round, &request);
+                }
+                ProlongStep::QuorumReached => cx.shared.note_quorum(Quorum::Reached, now, now),
+                ProlongStep::AwaitVerdict(until) => {
+                    cx.remind(until, waiter);
+                    return None;
+                }
+                ProlongStep::AwaitAnswers(until) => {
+                    cx.remind(until.min(now.after(LOOK_AGAIN)), waiter);
+                    return None;
+                }
+                ProlongStep::Done(prolonged) => return Some(prolonged),
+            }
         }
-        let (valid_until, repair_until) =
-            (self.lease.borrow().valid_until(), self.lease.borrow().repair_until());
-        let round = Rc::new(FanOut::new(extension, reply::extend, waiter));
-        let begun = self
-            .claim
-            .attempt
-            .with(|attempt| self.rounds.borrow_mut().begin(round.clone(), attempt));
-        if !begun {
-            return None;
-        }
-        self.claim.extend(client, cx, &round, ttl, repair_until);
-        Some((round, answer_by.min(valid_until)))
-    }
-
-    /// A round is over, or the time for it; whether it was confirmed.
-    pub(super) fn conclude(&self, cx: &Cx<'_>, round: &Rc<FanOut<Extension>>) -> bool {
-        self.claim.attempt.with(|attempt| self.rounds.borrow_mut().hear(attempt));
-        let now = cx.now();
-        let renewed = round.with(|extension| extension.result(now));
-        self.lease.borrow_mut().renewed(renewed, now);
-        if matches!(renewed, Renewed::Until(_, Basis::Majority)) {
-            cx.shared.note_quorum(Quorum::Reached, now, now);
-        }
-        matches!(renewed, Renewed::Until(..))
-    }
-
-    fn hear_out(&self, cx: &mut Cx<'_>, round: Rc<FanOut<Extension>>) {
-        *self.doing.borrow_mut() = Doing::HearingOut(round);
-        self.remind(cx, cx.now().after(HEAR_OUT));
-    }
-
-    /// Has the nodes that contenders got for a while set the key again.
-    pub(super) fn repair_again(
-        &self,
-        client: &mut Client,
-        cx: &mut Cx<'_>,
-        round: &FanOut<Extension>,
-    ) -> Option<Rc<FanOut<Extension>>> {
-        let now = cx.now();
-        self.asked_at.set(now);
-        let answer_by = now.after(cx.settings.node_timeout);
-        let (again, up_to) = round.with(|round| round.repair_again(now, answer_by))?;
-        let repair_until = self.lease.borrow().repair_until()?;
-        let round = Rc::new(FanOut::new(again, reply::extend, Note::Nobody));
-        let mut rounds = self.rounds.borrow_mut();
-        if !self.claim.attempt.with(|attempt| rounds.begin(round.clone(), attempt)) {
-            return None;
-        }
-        let ttl = self.claim.terms.ttl;
-        self.claim.repair_again(client, cx, &round, ttl, repair_until, &up_to);
-        Some(round)
     }
 
     /// Whether somebody has deleted its keys, and nothing has set one again, or is under way to.
@@ -317,16 +244,14 @@ impl Held {
         settled && !ours && cx.net.checks.is_deleted(self.id)
     }
 
-    /// Ends the renewal; whether this was the first to do so.
-    pub(super) fn end(&self, client: &mut Client, cx: &mut Cx<'_>) -> bool {
-        let first = self.claim.attempt.with(|attempt| self.rounds.borrow_mut().end(attempt));
-        if first {
-            cx.net.checks.ended(self.id);
-            if let Some(held) = client.held.remove(&self.id) {
-                client.ending.insert(self.id, held);
-            }
+    /// Ends the lock; `None` if it had ended before, or is another holder's by now.
+    pub(super) fn end(&self, client: &mut Client, cx: &mut Cx<'_>, by: EndedBy) -> Option<Ending> {
+        let ending = self.lock.borrow_mut().end(by, cx.now())?;
+        cx.net.checks.ended(self.id);
+        if let Some(held) = client.held.remove(&self.id) {
+            client.ending.insert(self.id, held);
         }
-        first
+        Some(ending)
     }
 
     /// The guard is dropped; whether that was the end of the lock, or of its holder's time.
@@ -334,24 +259,23 @@ impl Held {
         if client.hand_over(cx, self) {
             return true;
         }
-        let first = self.end(client, cx);
-        if first {
-            let longest_ttl = self.lease.borrow().longest_ttl();
-            client.give_back(cx, &self.claim, longest_ttl);
-            client.gone(cx, self, false);
-        }
-        first
+        let holder = self.lock.borrow().holder();
+        let Some(ending) = self.end(client, cx, EndedBy::Holder(holder)) else { return false };
+        client.give_back(cx, &self.claim, ending.longest_ttl);
+        client.gone(cx, self, ending.lost.is_some());
+        true
     }
 
-    fn lose(self: &Rc<Self>, client: &mut Client, cx: &mut Cx<'_>, reason: LossReason) {
-        let ended = cx.clock.when(self.lease.borrow().valid_until());
-        if self.end(client, cx) {
+    fn lose(self: &Rc<Self>, client: &mut Client, cx: &mut Cx<'_>) {
+        let ended = cx.clock.when(self.lock.borrow().valid_until());
+        if let Some(Ending { longest_ttl, lost: Some(reason), .. }) =
+            self.end(client, cx, EndedBy::Loss)
+        {
             let who = cx.client;
             cx.net.tell(|| {
                 format!("client {who}: {} is told that it is lost: {reason:?}", self.claim.short())
             });
             cx.net.checks.told(who, &self.claim, self.lease_terms(), reason, ended, cx.net.now);
-            let longest_ttl = self.lease.borrow().longest_ttl();
             client.release(cx, &self.claim, longest_ttl);
             client.gone(cx, self, true);
         }

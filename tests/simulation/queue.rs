@@ -7,7 +7,7 @@ use super::checkers::outlives;
 use super::client::{Client, Cx};
 use super::held::Held;
 use super::subscriptions::owner_number;
-use crate::core::{Conclusion, Grant, LocalQueues, Place, QueueTicket, Terms, Turn, Wake};
+use crate::core::{Conclusion, Grant, Lease, LocalQueues, Place, QueueTicket, Terms, Turn, Wake};
 
 /// By name.
 pub(super) type Queues = LocalQueues<usize, Waiter, Rc<Held>>;
@@ -79,17 +79,17 @@ impl Client {
 
     /// The holder gives the lock back: whether it was handed to the next in the queue.
     pub(super) fn hand_over(&mut self, cx: &mut Cx<'_>, held: &Rc<Held>) -> bool {
-        if held.ended() {
-            return false;
-        }
         let (name, now, shared) = (held.claim.name, cx.now(), cx.shared.clone());
         let mut queues = shared.queues.borrow_mut();
-        let chosen = queues.hand_over(&name, held.ticket, &mut held.lease.borrow_mut(), now);
-        let Some((ticket, sequence)) = chosen else { return false };
+        let mut lock = held.lock.borrow_mut();
+        let from = lock.holder();
+        let choose = |lease: &mut Lease| queues.hand_over(&name, held.ticket, lease, now);
+        let Some(ticket) = lock.hand_over(from, choose) else { return false };
+        drop(lock);
         let Some(waiter) = queues.waiter(&name, ticket) else { return false };
         waiter.handed = Some(held.clone());
         let terms = waiter.terms;
-        held.handed_over(terms, sequence, now);
+        held.handed_over(terms, now);
         let (who, caller) = (cx.client, waiter.caller);
         drop(queues);
         cx.net

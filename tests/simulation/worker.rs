@@ -12,7 +12,8 @@ use super::network::{ConnId, Message, Part};
 use super::writing;
 use crate::core::admission::{Chance, Grants, Next};
 use crate::core::{
-    Backoff, ClockVerdict, Failure, Offset, OldConnections, Repetition, Time, Via, waits_for_a_try,
+    Backoff, ClockVerdict, Failure, Offset, OldConnections, ReleasePlan, Repetition, Time, Via,
+    waits_for_a_try,
 };
 use crate::embedded::Reply;
 use crate::node::{Call, GRACE, Request, probe_request, put_last, read_probe};
@@ -207,10 +208,9 @@ impl Worker {
         cx: &mut Cx<'_>,
         outgoing: Outgoing,
         asker: Option<Rc<dyn Asker>>,
-        until: Option<Time>,
-        repetition: Repetition,
+        plan: ReleasePlan,
     ) {
-        let (release, repetition) = (Some(until), Some(repetition));
+        let (release, repetition) = (Some(plan.until), plan.repetition);
         let (under, holding, waits, tried) = (None, false, false, false);
         let job = Job { outgoing, asker, release, repetition, under, holding, waits, tried };
         self.take(cx, job);

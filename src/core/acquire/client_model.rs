@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::super::{Attempt, QuorumHealth, ReleaseTracker, Time, asking_order};
+use super::super::{Attempt, QuorumHealth, ReleaseTracker, Shared, Time, asking_order};
 use super::{SharedAttempt, Surroundings};
 
 pub(super) const TIMEOUT: Duration = Duration::from_millis(200);
@@ -17,11 +17,13 @@ pub(super) fn at(ms: u64) -> Time {
 #[derive(Clone, Debug)]
 pub(super) struct Claim(pub(super) Rc<RefCell<Attempt>>);
 
-impl SharedAttempt for Claim {
+impl Shared<Attempt> for Claim {
     fn with<R>(&self, f: impl FnOnce(&mut Attempt) -> R) -> R {
         f(&mut self.0.borrow_mut())
     }
+}
 
+impl SharedAttempt for Claim {
     fn reopen(&self, f: impl FnOnce(&mut Attempt) -> bool) -> bool {
         self.with(f)
     }

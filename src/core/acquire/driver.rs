@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use super::super::{Attempt, Basis, Conclusion, Quorum, QuorumHealth, ReleaseTracker, Time};
+use super::super::{
+    Attempt, Basis, Conclusion, Quorum, QuorumHealth, ReleaseTracker, Shared, Time,
+};
 use super::attempts::Outcome;
 
 /// An attempt that the driver shares with the threads that hear the nodes' answers.
-pub(crate) trait SharedAttempt {
-    fn with<R>(&self, f: impl FnOnce(&mut Attempt) -> R) -> R;
-
+pub(crate) trait SharedAttempt: Shared<Attempt> {
     /// If `f` returns true, the attempt is open again, and its next verdict is told.
     fn reopen(&self, f: impl FnOnce(&mut Attempt) -> bool) -> bool;
 }

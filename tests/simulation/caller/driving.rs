@@ -8,8 +8,8 @@ use super::call::Call;
 use super::{BACKOFF, Caller, Doing};
 use crate::core::{
     Acquire, Action, Attempt, Ballot, Basis, Conclusion, Failed, Grant, Outcome, Quorum,
-    QuorumHealth, ReleaseTracker, SharedAttempt, Stop, Surroundings, Time, WaitsFor, WakeReason,
-    asking_order,
+    QuorumHealth, ReleaseTracker, Shared, SharedAttempt, Stop, Surroundings, Time, WaitsFor,
+    WakeReason, asking_order,
 };
 use crate::simulation::claim::Claim;
 use crate::simulation::client::{Client, Cx};
@@ -29,11 +29,13 @@ struct Around<'a, 'b> {
     last: &'a Option<Rc<FanOut<Attempt>>>,
 }
 
-impl SharedAttempt for Claim {
+impl Shared<Attempt> for Claim {
     fn with<R>(&self, f: impl FnOnce(&mut Attempt) -> R) -> R {
         self.attempt.with(f)
     }
+}
 
+impl SharedAttempt for Claim {
     fn reopen(&self, f: impl FnOnce(&mut Attempt) -> bool) -> bool {
         self.attempt.reopen(f)
     }
@@ -344,8 +346,8 @@ impl Caller {
     }
 
     fn handed_over(client: &mut Client, index: usize, cx: &mut Cx<'_>, call: Call, held: Rc<Held>) {
-        let until = cx.clock.when(held.lease.borrow().valid_until());
-        let (sequence, now) = (held.sequence.get(), cx.net.now);
+        let until = cx.clock.when(held.lock.borrow().valid_until());
+        let (sequence, now) = (held.lock.borrow().holder(), cx.net.now);
         cx.net.checks.granted(&held.claim, sequence, until, now);
         let what = format!("granted to {}", held.claim.short());
         Self::finish(client, index, cx, call, what, None, Some(held));

@@ -4,17 +4,17 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use super::{Caller, Doing};
-use crate::core::{Basis, Release, Time};
+use crate::core::{Basis, EndedBy, Ending, Prolong, Release, Shared, Time};
 use crate::runtime::reply;
 use crate::simulation::client::{Client, Cx, Phase};
 use crate::simulation::fairness::ContentionSink;
 use crate::simulation::fan_out::{Asker, FanOut};
-use crate::simulation::held::Held;
+use crate::simulation::held::{Held, Prolonging};
 
 /// What was known of a lock when its holder began to give it back.
 pub(super) struct Unlock {
-    /// It was valid, until then.
-    pub(super) valid_until: Option<Time>,
+    /// Until when it was valid.
+    pub(super) valid_until: Time,
     /// Its keys had been deleted.
     pub(super) gone: bool,
     /// What it rested on.
@@ -92,15 +92,13 @@ impl Caller {
         mut usage: Use,
     ) {
         let now = cx.now();
-        if held.lease.borrow_mut().loss(now).is_some() {
+        if held.lock.borrow_mut().loss(now).is_some() {
             // Dropping the guard of a lost lock.
             return Self::give_back(client, index, cx, &held);
         }
         if let Some(ttl) = usage.extend.take() {
-            if !Self::extend(client, index, cx, &held, ttl, usage, false) {
-                Self::give_back(client, index, cx, &held);
-            }
-            return;
+            client.callers[index].epoch = cx.net.fresh();
+            return Self::extend(client, index, cx, held, Prolong::extension(ttl), usage);
         }
         if now < usage.until {
             Self::hold(client, index, cx, held, usage);
@@ -111,23 +109,29 @@ impl Caller {
         }
     }
 
-    /// Puts an extension to the nodes; `false`: the lock has ended.
+    /// Carries the extension on that it has asked for.
     pub(super) fn extend(
         client: &mut Client,
         index: usize,
         cx: &mut Cx<'_>,
-        held: &Rc<Held>,
-        ttl: Duration,
+        held: Rc<Held>,
+        mut extension: Prolonging,
         usage: Use,
-        again: bool,
-    ) -> bool {
-        client.callers[index].epoch = cx.net.fresh();
+    ) {
         let note = client.callers[index].note();
-        held.wanted.set(held.wanted.get().max(cx.now().after(ttl)));
-        let Some((round, until)) = held.ask(client, cx, ttl, !again, note) else { return false };
-        cx.remind(until, note);
-        client.callers[index].doing = Doing::Extending(held.clone(), round, usage, ttl, again);
-        true
+        let prolonged = held.prolong(client, cx, &mut extension, note);
+        if let Some(round) = extension.round() {
+            let wanted = round.with(|round| round.started().after(round.ttl()));
+            held.wanted.set(held.wanted.get().max(wanted));
+        }
+        // It may have asked for less, which it got at once.
+        held.promised.set(held.lock.borrow().valid_until());
+        if prolonged.is_none() {
+            client.callers[index].doing = Doing::Extending(held, extension, usage);
+            return;
+        }
+        held.sleep_anew(cx);
+        Self::hold(client, index, cx, held, usage);
     }
 
     /// The guard is dropped.
@@ -140,33 +144,39 @@ impl Caller {
 
     /// The guard is unlocked, which waits for a majority.
     fn unlock(client: &mut Client, index: usize, cx: &mut Cx<'_>, held: &Rc<Held>) {
-        let valid = held.lease.borrow_mut().loss(cx.now()).is_none();
-        let valid_until = valid.then(|| held.lease.borrow().valid_until());
         let gone = held.is_gone(cx);
-        if valid && client.hand_over(cx, held) {
+        let handed_over = client.hand_over(cx, held);
+        let holder = held.lock.borrow().holder();
+        let by = EndedBy::Holder(holder);
+        let ended = if handed_over { None } else { held.end(client, cx, by) };
+        if handed_over || ended.is_some() {
             Self::tell_end(index, cx, held, "unlocked");
+        }
+        let Some(Ending { basis, longest_ttl, lost }) = ended else {
+            return Self::rest(client, index, cx);
+        };
+        if lost.is_some() {
+            client.give_back(cx, &held.claim, longest_ttl);
+            client.gone(cx, held, true);
             return Self::rest(client, index, cx);
         }
-        held.end(client, cx);
-        Self::tell_end(index, cx, held, "unlocked");
         client.callers[index].epoch = cx.net.fresh();
         let note = client.callers[index].note();
         let cleanups = held.claim.close();
-        let basis = held.lease.borrow().basis();
         let release = Release::new(cx.settings.nodes, &cleanups, basis);
         let round = Rc::new(FanOut::new(release, reply::release, note));
-        let call = held.claim.release_call(None);
-        let longest_ttl = held.lease.borrow().longest_ttl();
         let inner: Option<Rc<dyn Asker>> = Some(round.clone());
         let sink = ContentionSink { shared: cx.shared.clone(), name: held.claim.name, inner };
         client.send_releases(cx, &held.claim, &cleanups, longest_ttl, Some(&(Rc::new(sink) as _)));
         for node in 0..cx.settings.nodes {
             if cleanups.iter().all(|cleanup| cleanup.node != node) {
-                client.workers[node].ask(cx, call.clone(), round.clone());
+                let call = held.claim.release_call(cx, None);
+                client.workers[node].ask(cx, call, round.clone());
             }
         }
-        client.gone(cx, held, !valid);
+        client.gone(cx, held, false);
         cx.remind(cx.now().after(cx.settings.node_timeout), note);
+        let valid_until = held.lock.borrow().valid_until();
         client.callers[index].doing =
             Doing::Unlocking(held.clone(), round, Unlock { valid_until, gone, basis });
     }

@@ -1,22 +1,16 @@
 //! The rounds of extension of one held lock, and their end: no extension follows a release.
 
-use super::{Attempt, Extension, Mechanism, Time};
+use super::super::{Attempt, Extension, Mechanism, Shared, Time};
 
 /// Rounds whose late answers are waited for.
 const OPEN_ROUNDS: usize = 8;
 
-/// A round of extension on its way. The carrier keeps it where both the answers and the lock's [`Rounds`]
-/// reach it.
-pub(crate) trait OpenRound {
-    fn with<R>(&self, f: impl FnOnce(&mut Extension) -> R) -> R;
-}
-
 /// The rounds of extension of one held lock that some node has not answered.
 ///
-/// The carrier calls `begin` before it queues a round, and `end` before it queues the releases, both under
-/// one mutex. A round behind the release would set the key once more, for nobody.
+/// The driver sends a round behind `begin`, and the releases behind `end`, both under one mutex. A round behind the
+/// release would set the key once more, for nobody.
 #[derive(Debug)]
-pub(crate) struct Rounds<R> {
+pub(super) struct Rounds<R> {
     /// The lock has been given back, or was lost.
     ended: bool,
     open: Vec<R>,
@@ -25,17 +19,18 @@ pub(crate) struct Rounds<R> {
     moved: Vec<Option<Time>>,
 }
 
-impl<R: OpenRound> Rounds<R> {
-    pub(crate) fn new() -> Self {
+impl<R: Shared<Extension>> Rounds<R> {
+    pub(super) fn new() -> Self {
         Self { ended: false, open: Vec::new(), moved: Vec::new() }
     }
 
-    /// `round` is about to be put to all nodes, for the lock that `attempt` won. `false`: it must
-    /// not be, since the lock has ended.
-    pub(crate) fn begin(&mut self, round: R, attempt: &mut Attempt) -> bool {
-        if self.ended && Mechanism::RenewalStopsBeforeRelease.is_on() {
-            return false;
-        }
+    /// Whether no round may begin any more, since the lock has ended.
+    pub(super) fn are_closed(&self) -> bool {
+        self.ended && Mechanism::RenewalStopsBeforeRelease.is_on()
+    }
+
+    /// `round` is about to be put to the nodes, for the lock that `attempt` won.
+    pub(super) fn begin(&mut self, round: R, attempt: &mut Attempt) {
         self.hear(attempt);
         round.with(|extension| extension.moved_before(&self.moved));
         // A node that has not answered so many rounds will not answer the first of them.
@@ -47,12 +42,11 @@ impl<R: OpenRound> Rounds<R> {
         }
         self.open.push(round);
         attempt.repairing();
-        true
     }
 
     /// Tells `attempt` what the nodes have said of its key since this was last done: which of them
     /// need a release in the end.
-    pub(crate) fn hear(&mut self, attempt: &mut Attempt) {
+    pub(super) fn hear(&mut self, attempt: &mut Attempt) {
         for round in &self.open {
             let (news, gone, until) = round
                 .with(|round| (round.news(), round.gone_by_the_clock(), round.valid_at_most()));
@@ -78,7 +72,7 @@ impl<R: OpenRound> Rounds<R> {
 
     /// The lock is given back, or was lost: no round begins any more, and nothing more is sent for
     /// those that have. Whether this was the first to end it.
-    pub(crate) fn end(&mut self, attempt: &mut Attempt) -> bool {
+    pub(super) fn end(&mut self, attempt: &mut Attempt) -> bool {
         if std::mem::replace(&mut self.ended, true) {
             return false;
         }
@@ -92,7 +86,7 @@ impl<R: OpenRound> Rounds<R> {
         true
     }
 
-    pub(crate) const fn ended(&self) -> bool {
+    pub(super) const fn ended(&self) -> bool {
         self.ended
     }
 }
@@ -103,22 +97,16 @@ mod tests {
     use std::rc::Rc;
     use std::time::Duration;
 
-    use super::super::{
+    use super::super::super::{
         Allowance, Ballot, Basis, ExtensionVote, Failure, Renewed, Time, Via, Vote, without,
     };
     use super::*;
 
     const TTL: Duration = Duration::from_secs(10);
 
-    type Shared = Rc<RefCell<Extension>>;
+    type Round = Rc<RefCell<Extension>>;
 
-    impl OpenRound for Shared {
-        fn with<R>(&self, f: impl FnOnce(&mut Extension) -> R) -> R {
-            f(&mut self.borrow_mut())
-        }
-    }
-
-    fn round() -> Shared {
+    fn round() -> Round {
         let (start, by) = (Time::default(), Time::default().after(TTL));
         let all = Allowance::FOR_DRIFT;
         Rc::new(RefCell::new(Extension::new(3, start, by, TTL, Basis::Majority, all)))
@@ -137,7 +125,7 @@ mod tests {
         attempt
     }
 
-    fn copy_goes_out(round: &Shared) -> bool {
+    fn copy_goes_out(round: &Round) -> bool {
         round.with(|extension| extension.sending(0, Via::unfenced(1), Time::default()))
     }
 
@@ -145,11 +133,11 @@ mod tests {
     fn nothing_is_sent_once_the_lock_has_ended() {
         let (mut attempt, mut rounds) = (won(), Rounds::new());
         let under_way = round();
-        assert!(rounds.begin(under_way.clone(), &mut attempt));
+        rounds.begin(under_way.clone(), &mut attempt);
         assert!(copy_goes_out(&under_way));
         assert!(rounds.end(&mut attempt));
         assert!(!copy_goes_out(&under_way), "a second copy would follow the release");
-        assert!(!rounds.begin(round(), &mut attempt));
+        assert!(rounds.are_closed());
         assert!(!rounds.end(&mut attempt), "it ends once");
     }
 
@@ -159,7 +147,8 @@ mod tests {
             let (mut attempt, mut rounds) = (won(), Rounds::new());
             assert!(rounds.end(&mut attempt));
             let late = round();
-            assert!(rounds.begin(late.clone(), &mut attempt));
+            assert!(!rounds.are_closed());
+            rounds.begin(late.clone(), &mut attempt);
             assert!(copy_goes_out(&late));
         });
     }
@@ -170,7 +159,7 @@ mod tests {
     fn what_a_round_set_is_given_back_with_the_rest() {
         let (mut attempt, mut rounds) = (won(), Rounds::new());
         let repair = round();
-        assert!(rounds.begin(repair.clone(), &mut attempt));
+        rounds.begin(repair.clone(), &mut attempt);
         repair.with(|extension| {
             extension.vote(0, ExtensionVote::Extended);
             extension.fail(1, Failure::Unknown);
@@ -187,7 +176,7 @@ mod tests {
     fn no_more_rounds_are_kept_open_than_there_is_room_for() {
         let (mut attempt, mut rounds) = (won(), Rounds::new());
         for _ in 0..3 * OPEN_ROUNDS {
-            assert!(rounds.begin(round(), &mut attempt));
+            rounds.begin(round(), &mut attempt);
         }
         assert_eq!(rounds.open.len(), OPEN_ROUNDS);
     }
@@ -206,7 +195,7 @@ mod tests {
         let mut rounds = Rounds::new();
         let mut ask = |at: Time, moved: bool, vote: ExtensionVote| {
             let round = round_at(at);
-            assert!(rounds.begin(round.clone(), &mut attempt));
+            rounds.begin(round.clone(), &mut attempt);
             round.with(|round| {
                 (0..2).for_each(|node| assert!(round.sending(node, Via::unfenced(1), at)));
                 if moved {

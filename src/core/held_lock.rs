@@ -1,0 +1,178 @@
+//! One lock that the nodes have granted, until it is given back or lost.
+//!
+//! [`HeldLock`] is the state that all threads share: the lease, its present holder, and the rounds of extension that
+//! nodes have not answered. [`Prolong`] is one renewal, or one call of `extend`. Both decide, and a driver carries
+//! out.
+//!
+//! ```text
+//! granted -> Held --- next: Renew -> Prolong ---> Held, or lost
+//!             |  ^--- hand_over: another thread of the process is the holder
+//!             |------ next: Over -> end(Loss)
+//!             +------ the holder gives it back -> end(Holder) -> releases
+//! ```
+
+mod prolong;
+mod rounds;
+
+use std::time::Duration;
+
+use super::{
+    Attempt, Basis, Extension, Grant, Lease, LossReason, Next, Shared, Terms, Time, majority,
+};
+
+pub(crate) use self::prolong::{Prolong, ProlongStep, Prolonged, Request};
+use self::rounds::Rounds;
+
+/// A lock that the nodes have granted. `A` and `E` are what the driver shares with the threads that hear the nodes'
+/// answers: the attempt that won the lock, and a round of extension.
+///
+/// The driver keeps it under one mutex. It holds that mutex while it sends a round, while the lock is handed over, and
+/// while it is ended.
+#[derive(Debug)]
+pub(crate) struct HeldLock<A, E> {
+    attempt: A,
+    lease: Lease,
+    rounds: Rounds<E>,
+    /// The sequence number of the present holder: how often the lock was handed over before.
+    holder: u64,
+    nodes: usize,
+    node_timeout: Duration,
+}
+
+/// Why a lock ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EndedBy {
+    /// The holder with that sequence number gives it back.
+    Holder(u64),
+    /// It is lost.
+    Loss,
+}
+
+/// What is known of a lock that has just ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ending {
+    /// Why it was lost, if it was. Then nobody waits for its releases.
+    pub(crate) lost: Option<LossReason>,
+    /// What it rested on, and so the release.
+    pub(crate) basis: Basis,
+    /// The longest time that one of its keys can live on.
+    pub(crate) longest_ttl: Duration,
+}
+
+impl<A: Shared<Attempt>, E: Shared<Extension>> HeldLock<A, E> {
+    /// The lock that `attempt` won. It is renewed earlier than it is due by `part`, which is in `0.0..1.0`: see
+    /// [`Lease::jittered`].
+    pub(crate) fn new(
+        attempt: A,
+        terms: Terms,
+        grant: &Grant,
+        part: f64,
+        nodes: usize,
+        node_timeout: Duration,
+    ) -> Self {
+        let lease = Lease::new(terms, grant.basis, grant.started, grant.valid_until);
+        Self {
+            attempt,
+            lease: lease.jittered(part),
+            rounds: Rounds::new(),
+            holder: 0,
+            nodes,
+            node_timeout,
+        }
+    }
+
+    /// This machine was suspended since the lock was asked for, so nobody knows what is left of its validity.
+    pub(crate) fn handle_suspended(&mut self) {
+        self.lease.suspended();
+    }
+
+    /// Returns what is to be done about the lease, and when. The answer changes with each round of extension, with a
+    /// hand-over, and with a suspension.
+    pub(crate) fn next(&mut self, now: Time) -> Next {
+        self.lease.next(now)
+    }
+
+    pub(crate) fn remaining(&self, now: Time) -> Duration {
+        self.lease.remaining(now)
+    }
+
+    /// Returns until when the lock is certainly ours, as far as is known now; `None` if it is not.
+    pub(crate) fn held_until(&self, now: Time) -> Option<Time> {
+        let left = self.lease.remaining(now);
+        (!left.is_zero() && !self.has_ended()).then(|| now.after(left))
+    }
+
+    /// Returns the end of validity, as it is now, or was.
+    pub(crate) fn valid_until(&self) -> Time {
+        self.lease.valid_until()
+    }
+
+    /// Returns why the lock is not ours any more, if that is so.
+    pub(crate) fn loss(&mut self, now: Time) -> Option<LossReason> {
+        self.lease.loss(now)
+    }
+
+    /// Returns what the lock rests on.
+    pub(crate) fn basis(&self) -> Basis {
+        self.lease.basis()
+    }
+
+    /// Returns the longest time that one of its keys can live on.
+    pub(crate) fn longest_ttl(&self) -> Duration {
+        self.lease.longest_ttl()
+    }
+
+    /// Returns the sequence number of the present holder.
+    pub(crate) fn holder(&self) -> u64 {
+        self.holder
+    }
+
+    /// Returns whether the lock has been given back, or was lost.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.rounds.ended()
+    }
+
+    /// The holder with the sequence number `from` gives the lock back, and `choose` picks a waiter of this process to
+    /// whom the lease passes, with the next sequence number. Returns that waiter; `None`: the lock has to be given back
+    /// to the nodes.
+    pub(crate) fn hand_over<W>(
+        &mut self,
+        from: u64,
+        choose: impl FnOnce(&mut Lease) -> Option<(W, u64)>,
+    ) -> Option<W> {
+        if self.has_ended() || from != self.holder {
+            return None;
+        }
+        let (waiter, sequence) = choose(&mut self.lease)?;
+        self.holder = sequence;
+        Some(waiter)
+    }
+
+    /// Ends the lock: from here on no extension is sent. `None`: it had ended before, or is another holder's by now.
+    /// Otherwise its releases are due.
+    pub(crate) fn end(&mut self, by: EndedBy, now: Time) -> Option<Ending> {
+        let is_others = matches!(by, EndedBy::Holder(holder) if holder != self.holder);
+        let rounds = &mut self.rounds;
+        if is_others || !self.attempt.with(|attempt| rounds.end(attempt)) {
+            return None;
+        }
+        let (basis, longest_ttl) = (self.lease.basis(), self.lease.longest_ttl());
+        Some(Ending { lost: self.lease.loss(now), basis, longest_ttl })
+    }
+
+    /// Returns whether so many nodes are known to be down, all but `up`, that no round can be confirmed. Such a round
+    /// would only have the others keep a key that is of no use any more.
+    fn is_hopeless(&self, up: usize) -> bool {
+        self.basis() == Basis::Majority && up < majority(self.nodes)
+    }
+
+    /// A round in which the keys shall live for `ttl` from `now` on, if the longest hold needs that.
+    fn extension(&self, ttl: Duration, now: Time) -> Extension {
+        let ttl = self.lease.ttl(ttl, now);
+        let answer_by = now.after(self.node_timeout);
+        Extension::new(self.nodes, now, answer_by, ttl, self.basis(), self.lease.allowance())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,63 @@
+//! What the nodes are asked under one owner id.
+
+use std::time::Duration;
+
+use crate::core::{self, ReleasePlan};
+use crate::node::Request;
+use crate::runtime::kind::{Fence, Kind, Raise, Repair};
+
+/// Makes the requests of one owner.
+#[derive(Clone, Copy)]
+pub(crate) struct OwnerRequests<'a> {
+    pub(crate) kind: &'static dyn Kind,
+    /// Of the lock.
+    pub(crate) key: &'a [u8],
+    /// Where each node keeps its mark.
+    pub(crate) mark_key: &'a [u8],
+    pub(crate) owner: &'a str,
+    /// Of the lock that was won; 0 before, and without fencing.
+    pub(crate) number: u64,
+    /// Whether newcomers are granted nothing but under an admitted mark.
+    pub(crate) quarantine: bool,
+}
+
+impl OwnerRequests<'_> {
+    /// For the lock; the nodes count it as `proposal`, which is `None` without fencing.
+    pub(crate) fn acquire(&self, ttl: Duration, proposal: Option<u64>) -> Request {
+        self.kind.acquire(self.key, self.mark_key, self.owner, ttl, proposal)
+    }
+
+    /// Tells a node the lock's number.
+    pub(crate) fn confirm(&self, number: u64) -> Request {
+        self.kind.confirm(self.key, self.owner, number)
+    }
+
+    /// For longer life on `node`, whose clock `until_ms` reads: in milliseconds, at that time. `None`: it is not asked.
+    pub(crate) fn extend(
+        &self,
+        request: &core::Request,
+        node: usize,
+        until_ms: impl FnOnce(core::Time) -> i64,
+    ) -> Option<Request> {
+        let up_to = request.up_to[node]?;
+        let number = self.number;
+        let repair = Repair {
+            until_ms: request.repair_until.map_or(0, until_ms),
+            mark_key: self.mark_key,
+            quarantine: self.quarantine,
+            fence: (number > 0).then(|| Fence { number, up_to: up_to.max(number) }),
+        };
+        Some(self.kind.extend(self.key, self.owner, request.ttl, repair))
+    }
+
+    /// Gives the lock back.
+    pub(crate) fn release(&self) -> Request {
+        self.kind.release(self.key, self.owner, None)
+    }
+
+    /// Gives the lock back on a node where something may still follow, if that is what `plan` says.
+    pub(crate) fn raising_release(&self, plan: &ReleasePlan) -> Option<Request> {
+        let raise = plan.raise_to.map(|to| Raise { to, lasts: plan.longest_ttl })?;
+        Some(self.kind.release(self.key, self.owner, Some(raise)))
+    }
+}
