@@ -1,7 +1,7 @@
 //! One lock that the nodes have granted, until it is given back or lost.
 //!
 //! [`HeldLock`] is the state that all threads share: the lease, its present holder, and the rounds of extension that
-//! nodes have not answered. [`Prolong`] is one renewal, or one call of `extend`. Both decide, and a driver carries
+//! nodes have not answered. [`Prolong`](super::Prolong) is one renewal, or one call of `extend`. Both decide, and a driver carries
 //! out.
 //!
 //! ```text
@@ -11,17 +11,12 @@
 //!             +------ the holder gives it back -> end(Holder) -> releases
 //! ```
 
-mod prolong;
-mod rounds;
-
 use std::time::Duration;
 
 use super::{
-    Attempt, Basis, Extension, Grant, Lease, LossReason, Next, Shared, Terms, Time, majority,
+    Attempt, Basis, Extension, Grant, Lease, LossReason, Next, Rounds, Shared, Terms, Time,
+    majority,
 };
-
-pub(crate) use self::prolong::{Prolong, ProlongStep, Prolonged, Request};
-use self::rounds::Rounds;
 
 /// A lock that the nodes have granted. `A` and `E` are what the driver shares with the threads that hear the nodes'
 /// answers: the attempt that won the lock, and a round of extension.
@@ -30,13 +25,13 @@ use self::rounds::Rounds;
 /// while it is ended.
 #[derive(Debug)]
 pub(crate) struct HeldLock<A, E> {
-    attempt: A,
-    lease: Lease,
-    rounds: Rounds<E>,
+    pub(super) attempt: A,
+    pub(super) lease: Lease,
+    pub(super) rounds: Rounds<E>,
     /// The sequence number of the present holder: how often the lock was handed over before.
     holder: u64,
-    nodes: usize,
-    node_timeout: Duration,
+    pub(super) nodes: usize,
+    pub(super) node_timeout: Duration,
 }
 
 /// Why a lock ends.
@@ -162,12 +157,12 @@ impl<A: Shared<Attempt>, E: Shared<Extension>> HeldLock<A, E> {
 
     /// Returns whether so many nodes are known to be down, all but `up`, that no round can be confirmed. Such a round
     /// would only have the others keep a key that is of no use any more.
-    fn is_hopeless(&self, up: usize) -> bool {
+    pub(super) fn is_hopeless(&self, up: usize) -> bool {
         self.basis() == Basis::Majority && up < majority(self.nodes)
     }
 
     /// A round in which the keys shall live for `ttl` from `now` on, if the longest hold needs that.
-    fn extension(&self, ttl: Duration, now: Time) -> Extension {
+    pub(super) fn extension(&self, ttl: Duration, now: Time) -> Extension {
         let ttl = self.lease.ttl(ttl, now);
         let answer_by = now.after(self.node_timeout);
         Extension::new(self.nodes, now, answer_by, ttl, self.basis(), self.lease.allowance())
@@ -175,4 +170,5 @@ impl<A: Shared<Attempt>, E: Shared<Extension>> HeldLock<A, E> {
 }
 
 #[cfg(test)]
+#[path = "held_lock_tests.rs"]
 mod tests;

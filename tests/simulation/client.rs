@@ -56,7 +56,6 @@ pub(super) enum Note {
         session: u64,
         news: News,
     },
-    Nobody,
 }
 
 /// What a client is set to.
@@ -318,7 +317,6 @@ impl Client {
             Note::Caller { caller, epoch } => Caller::go_on(client, caller, epoch, cx),
             Note::Held { lock, epoch } => Held::go_on(client, lock, epoch, cx),
             Note::Heard { node, session, news } => client.heard(cx, node, session, news),
-            Note::Nobody => {}
         });
     }
 

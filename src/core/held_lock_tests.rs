@@ -2,7 +2,8 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use super::super::{
-    Allowance, Ballot, ExtensionVote, Failure, Mechanism, Quorum, Via, Vote, without,
+    Allowance, Ballot, ExtensionVote, Failure, Mechanism, Prolong, ProlongStep, Prolonged, Quorum,
+    Via, Vote, without,
 };
 use super::*;
 

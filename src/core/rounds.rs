@@ -1,6 +1,6 @@
 //! The rounds of extension of one held lock, and their end: no extension follows a release.
 
-use super::super::{Attempt, Extension, Mechanism, Shared, Time};
+use super::{Attempt, Extension, Mechanism, Shared, Time};
 
 /// Rounds whose late answers are waited for.
 const OPEN_ROUNDS: usize = 8;
@@ -97,7 +97,7 @@ mod tests {
     use std::rc::Rc;
     use std::time::Duration;
 
-    use super::super::super::{
+    use super::super::{
         Allowance, Ballot, Basis, ExtensionVote, Failure, Renewed, Time, Via, Vote, without,
     };
     use super::*;

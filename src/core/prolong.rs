@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use super::super::{Attempt, Ballot, Basis, Extension, HEAR_OUT, Renewed, Shared, Time};
-use super::HeldLock;
+use super::{Attempt, Ballot, Basis, Extension, HEAR_OUT, HeldLock, Renewed, Shared, Time};
 
 /// Has the keys of a held lock live longer: a round of extension, and repairs of the nodes that lost the key. A round
 /// that connections broke under, or clocks moved under, is followed by a second one.
