@@ -7,8 +7,9 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use super::fairness::Fairness;
 use super::fencing::LAST_SEQUENCE;
-use super::{Conclusion, Fairness, Lease, Mechanism, Terms, Time};
+use super::{Conclusion, Lease, Mechanism, Terms, Time};
 
 /// How long the threads of one process hand the lease to each other, from the first hand-over on. It is
 /// long against the pause after it, and short for the waiters of other processes.

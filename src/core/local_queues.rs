@@ -7,7 +7,9 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::Arc;
 
-use super::{Conclusion, Fairness, Lease, LocalQueue, Place, QueueTicket, Terms, Time, Turn, Wake};
+use super::fairness::Fairness;
+use super::local_queue::LocalQueue;
+use super::{Conclusion, Lease, Place, QueueTicket, Terms, Time, Turn, Wake};
 
 /// The local queues of one client. `W` is what the carrier keeps with each caller, and `H` with each holder.
 ///

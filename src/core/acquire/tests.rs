@@ -1,9 +1,9 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use super::super::local_queue::LocalQueue;
 use super::super::{
-    Allowance, Backoff, Basis, Failure, LocalQueue, Place, QueueTicket, QuorumHealth, Shared,
-    Terms, Via, Vote,
+    Allowance, Backoff, Basis, Failure, Place, QueueTicket, QuorumHealth, Shared, Terms, Via, Vote,
 };
 use super::client_model::{Claim, Client, TIMEOUT, at};
 use super::*;
