@@ -237,7 +237,7 @@ impl Builder {
         self
     }
 
-    /// Whether threads of this process that want the same lock stand in line here, for all clones of this
+    /// Whether threads of this process that want the same lock wait in a queue here, for all clones of this
     /// client, and only the first one asks the nodes. They are served in the order in which they came.
     /// Who gives the lock back hands it to the next thread at once, without a message to the nodes, and
     /// with a [`FencingToken`](crate::FencingToken) of its own.
@@ -246,7 +246,7 @@ impl Builder {
     /// are renewed and have the same TTL, and not where it was extended beyond that TTL; others are given
     /// back and taken anew. When it has gone from hand
     /// to hand for 100 ms it goes back to the nodes, and this process stays away for 4 ms, so that others
-    /// get in. Where others are known to wait, it goes back as soon as each thread that was in line has had
+    /// get in. Where others are known to wait, it goes back as soon as each thread that was in the queue has had
     /// it once.
     ///
     /// Defaults to on: a thousand threads then cost the nodes no more than one, and changing hands takes

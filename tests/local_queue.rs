@@ -1,6 +1,6 @@
-//! Threads of one process that want the same lock: they stand in line, and hand it to each other.
+//! Threads of one process that want the same lock: they wait in a queue, and hand it to each other.
 //!
-//! What takes certainty that a thread is in line is tested in `src/runtime/queue/tests/`.
+//! What takes certainty that a thread is in the queue is tested in `src/runtime/queue/tests/`.
 
 mod support;
 

@@ -33,14 +33,14 @@ use std::time::Duration;
 use self::attempts::Step;
 use self::state::{Next, Sleep, Stage, State};
 use super::{
-    Attempt, Ballot, Conclusion, HEAR_OUT, Judged, Judgement, ReleaseTracker, Time, Turn,
+    Attempt, Ballot, Conclusion, HEAR_OUT, Judged, Judgement, Place, ReleaseTracker, Time, Turn,
     WakeReason,
 };
 
 pub(super) use self::attempts::Attempts;
 pub(crate) use self::attempts::{Outcome, Patience, Policy};
 pub(crate) use self::driver::{
-    Action, Failed, Grant, Looked, SharedAttempt, Stop, Surroundings, WaitsFor, Whom,
+    Action, Failed, Grant, SharedAttempt, Stop, Surroundings, WaitsFor, Whom,
 };
 
 /// One call that wants a lock.
@@ -59,7 +59,7 @@ pub(crate) struct Acquire<C> {
     /// The call hears of releases.
     subscribed: bool,
     /// The caller waited in the local queue since its last attempt.
-    waited_in_line: bool,
+    waited_in_queue: bool,
     /// The caller left the lock to others since its last attempt, so it knows that they want it.
     gave_way: bool,
     /// An attempt found the lock held by somebody else.
@@ -82,7 +82,7 @@ impl<C: SharedAttempt> Acquire<C> {
             started: Time::default(),
             answer_by: Time::default(),
             subscribed: false,
-            waited_in_line: false,
+            waited_in_queue: false,
             gave_way: false,
             refused: false,
             last_votes_are_fresh: false,
@@ -124,22 +124,16 @@ impl<C: SharedAttempt> Acquire<C> {
     }
 
     /// The driver has looked at the local queue.
-    pub(crate) fn handle_turn(&mut self, looked: Looked, around: &mut impl Surroundings) {
+    pub(crate) fn handle_turn(&mut self, place: Place, around: &mut impl Surroundings) {
         let State::Looking = self.state else { return };
         let now = around.now();
-        let place = match looked {
-            Looked::HandedOver if around.nodes_disagree() => {
-                return self.refuse(Outcome::NodesDisagree);
-            }
-            Looked::HandedOver => return self.finish(Action::HandedOver),
-            Looked::HandedOverTooLate => return self.look(),
-            Looked::Place(place) => place,
-        };
         // A caller that has waited until its deadline is told that the lock is held, if that is known. If
         // not, it makes one attempt that has no time left, whose outcome names the missing quorum.
         let over = self.deadline().is_some_and(|deadline| deadline <= now);
-        let waited_to_the_end = over && self.waited_in_line;
+        let waited_to_the_end = over && self.waited_in_queue;
         match place.turn {
+            Turn::HandedOver if around.nodes_disagree() => self.refuse(Outcome::NodesDisagree),
+            Turn::HandedOver => self.finish(Action::HandedOver),
             // Others elsewhere want it, so it is as good as held.
             Turn::GiveWay(_) if waited_to_the_end => self.refuse(Outcome::Held),
             Turn::GiveWay(until) => self.give_way(self.at_most(until)),
@@ -148,14 +142,14 @@ impl<C: SharedAttempt> Acquire<C> {
             _ if waited_to_the_end => self.take_turn(around),
             Turn::Ask => self.take_turn(around),
             Turn::Held => self.refuse(Outcome::Held),
-            Turn::Wait(until) => self.state = State::InLine { until: self.at_most(until) },
+            Turn::Wait(until) => self.state = State::InQueue { until: self.at_most(until) },
         }
     }
 
     /// The local queue has changed.
     pub(crate) fn handle_queue_changed(&mut self) {
-        if let State::InLine { .. } = self.state {
-            self.waited_in_line = true;
+        if let State::InQueue { .. } = self.state {
+            self.waited_in_queue = true;
             self.look();
         }
     }
@@ -264,7 +258,7 @@ impl<C: SharedAttempt> Acquire<C> {
             return;
         }
         match self.take_state() {
-            state @ State::InLine { .. } => {
+            state @ State::InQueue { .. } => {
                 self.state = state;
                 self.handle_queue_changed();
             }
@@ -325,7 +319,7 @@ impl<C: SharedAttempt> Acquire<C> {
     fn give_way(&mut self, until: Time) {
         let sleep = Sleep { until, listens: true, woken: false, gives_way: true };
         if self.subscribed {
-            self.actions.push_back(Action::GiveWay);
+            self.actions.push_back(Action::IgnoreOwnRelease);
             self.state = State::Sleeping(sleep);
         } else {
             self.subscribe(Next::Sleep(sleep));
@@ -334,8 +328,8 @@ impl<C: SharedAttempt> Acquire<C> {
 
     /// It is this caller's turn to ask the nodes.
     fn take_turn(&mut self, around: &mut impl Surroundings) {
-        if std::mem::take(&mut self.waited_in_line) {
-            self.attempts.waited_in_line();
+        if std::mem::take(&mut self.waited_in_queue) {
+            self.attempts.waited_in_queue();
             self.last_votes_are_fresh = false;
         }
         if self.patience != Patience::Once && !self.subscribed && around.others_subscribed() {
@@ -527,7 +521,7 @@ impl<C: SharedAttempt> Acquire<C> {
             let heard = around.releases(|releases| releases.has_heard());
             let heard = sleep.woken || heard == Some(true);
             self.gave_way = true;
-            self.actions.push_back(Action::GaveWay { heard });
+            self.actions.push_back(Action::GivingWayIsOver { heard });
             return self.look();
         }
         match self.attempts.waited(around.now(), sleep.woken) {

@@ -4,6 +4,7 @@
 //! takes the same lock again and again would keep it from all others. They are told of the release when the
 //! lock is already taken again. The nodes say with each release how many have heard of it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Mechanism, Time};
@@ -26,7 +27,9 @@ pub(crate) struct Fairness {
     others: u32,
     others_before: u32,
     known_until: Time,
-    away_until: Option<Time>,
+    /// The owner that has given the lock back here last.
+    last_owner: Option<Arc<str>>,
+    give_way_until: Option<Time>,
     /// It has given way until the time was over, and has not heard of anybody since.
     waited: bool,
     /// How often in a row that was in vain.
@@ -41,7 +44,8 @@ impl Fairness {
             others: 0,
             others_before: 0,
             known_until: never,
-            away_until: None,
+            last_owner: None,
+            give_way_until: None,
             waited: false,
             in_vain: 0,
             not_before: never,
@@ -64,22 +68,29 @@ impl Fairness {
         Mechanism::GivesWay.is_on() && now < self.known_until && self.not_before <= now
     }
 
-    /// The lock has been given back to the nodes.
-    pub(crate) fn given_back(&mut self, now: Time) {
+    /// The lock, which was that `owner`'s, has been given back to the nodes.
+    pub(crate) fn given_back(&mut self, owner: &str, now: Time) {
+        self.last_owner = Some(owner.into());
         if self.others > 0 {
             self.others_before = std::mem::take(&mut self.others);
         }
-        self.away_until = self.others_wait(now).then(|| now.after(PAUSE));
+        self.give_way_until = self.others_wait(now).then(|| now.after(PAUSE));
     }
 
     /// Until when to leave the lock to others, unless one of them gives it back before.
-    pub(crate) fn away_until(&self, now: Time) -> Option<Time> {
-        self.away_until.filter(|until| now < *until)
+    pub(crate) fn give_way_until(&self, now: Time) -> Option<Time> {
+        self.give_way_until.filter(|until| now < *until)
     }
 
-    /// That is over; some node has told of a release meanwhile (`heard`), so that somebody is there.
-    pub(crate) fn gave_way(&mut self, heard: bool) {
-        self.away_until = None;
+    /// The owner that has given the lock back here last. What nodes tell of its release is no news here.
+    pub(crate) fn last_owner(&self) -> Option<Arc<str>> {
+        self.last_owner.clone()
+    }
+
+    /// The lock is left to others no longer. Some node has told of a release meanwhile (`heard`), so that
+    /// somebody is there.
+    pub(crate) fn giving_way_is_over(&mut self, heard: bool) {
+        self.give_way_until = None;
         self.waited = !heard;
         if heard {
             self.in_vain = 0;
@@ -117,41 +128,45 @@ mod tests {
     #[test]
     fn who_knows_of_others_gives_way_and_who_does_not_goes_on() {
         let mut fairness = Fairness::new();
-        fairness.given_back(at(0));
-        assert_eq!(fairness.away_until(at(0)), None, "nobody waits");
+        fairness.given_back("x", at(0));
+        assert_eq!(fairness.give_way_until(at(0)), None, "nobody waits");
         fairness.heard(1, at(1));
-        fairness.given_back(at(2));
-        assert_eq!(fairness.away_until(at(2)), Some(at(10)));
-        assert_eq!(fairness.away_until(at(10)), None);
-        fairness.gave_way(true);
+        fairness.given_back("x", at(2));
+        assert_eq!(fairness.give_way_until(at(2)), Some(at(10)));
+        assert_eq!(fairness.give_way_until(at(10)), None);
+        fairness.giving_way_is_over(true);
         fairness.granted(at(4));
-        fairness.given_back(at(5));
-        assert_eq!(fairness.away_until(at(5)), Some(at(13)), "somebody came, and may come again");
+        fairness.given_back("x", at(5));
+        assert_eq!(
+            fairness.give_way_until(at(5)),
+            Some(at(13)),
+            "somebody came, and may come again"
+        );
         assert!(fairness.is_over(at(1_001)) && !fairness.is_over(at(1_000)));
-        fairness.given_back(at(1_001));
-        assert_eq!(fairness.away_until(at(1_001)), None, "that was long ago");
+        fairness.given_back("x", at(1_001));
+        assert_eq!(fairness.give_way_until(at(1_001)), None, "that was long ago");
     }
 
     #[test]
     fn who_gave_way_in_vain_does_not_do_it_again_at_once() {
         let mut fairness = Fairness::new();
         fairness.heard(1, at(0));
-        fairness.given_back(at(0));
-        fairness.gave_way(false);
+        fairness.given_back("x", at(0));
+        fairness.giving_way_is_over(false);
         fairness.granted(at(5));
-        fairness.given_back(at(6));
-        assert_eq!((fairness.away_until(at(6)), fairness.others_wait(at(14))), (None, false));
-        fairness.given_back(at(15));
-        assert_eq!(fairness.away_until(at(15)), Some(at(23)));
-        fairness.gave_way(false);
+        fairness.given_back("x", at(6));
+        assert_eq!((fairness.give_way_until(at(6)), fairness.others_wait(at(14))), (None, false));
+        fairness.given_back("x", at(15));
+        assert_eq!(fairness.give_way_until(at(15)), Some(at(23)));
+        fairness.giving_way_is_over(false);
         fairness.granted(at(25));
         assert!(!fairness.others_wait(at(44)) && fairness.others_wait(at(45)), "twice as long");
-        fairness.given_back(at(45));
-        fairness.gave_way(false);
+        fairness.given_back("x", at(45));
+        fairness.giving_way_is_over(false);
         fairness.refused();
         fairness.granted(at(60));
-        fairness.given_back(at(61));
-        assert!(fairness.away_until(at(61)).is_some(), "somebody has come all the same");
+        fairness.given_back("x", at(61));
+        assert!(fairness.give_way_until(at(61)).is_some(), "somebody has come all the same");
     }
 
     #[test]
@@ -161,10 +176,10 @@ mod tests {
             fairness.heard(others, at(0));
         }
         assert_eq!(fairness.others(at(0)), 3, "not all are heard on all nodes");
-        fairness.given_back(at(5));
+        fairness.given_back("x", at(5));
         assert_eq!(fairness.others(at(5)), 3, "nothing is known of this one yet");
         fairness.heard(2, at(6));
-        fairness.given_back(at(7));
+        fairness.given_back("x", at(7));
         assert_eq!(fairness.others(at(7)), 2);
         assert_eq!(fairness.others(at(1_006)), 0, "that was long ago");
     }
@@ -180,12 +195,12 @@ mod tests {
             for _ in 0..100 {
                 fairness.granted(now);
                 now = now.after(Duration::from_millis(1));
-                fairness.given_back(now);
+                fairness.given_back("x", now);
                 fairness.heard(1, now);
                 let told = now.after(Duration::from_millis(1));
-                if fairness.away_until(told).is_some() {
+                if fairness.give_way_until(told).is_some() {
                     served += 1;
-                    fairness.gave_way(true);
+                    fairness.giving_way_is_over(true);
                     now = told.after(Duration::from_millis(1));
                 }
             }

@@ -7,8 +7,9 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use super::fairness::Fairness;
 use super::fencing::LAST_SEQUENCE;
-use super::{Conclusion, Fairness, Lease, Mechanism, Terms, Time};
+use super::{Conclusion, Lease, Mechanism, Terms, Time};
 
 /// How long the threads of one process hand the lease to each other, from the first hand-over on. It is
 /// long against the pause after it, and short for the waiters of other processes.
@@ -31,6 +32,8 @@ pub(crate) type QueueTicket = u64;
 /// What a caller in the queue has to do now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
+    /// Take the lease that a holder of this process handed over. The caller has left the queue.
+    HandedOver,
     /// Ask the nodes.
     Ask,
     /// Wait for a wake-up, at most until then, and ask again what to do.
@@ -59,20 +62,22 @@ pub(crate) enum Wake {
     All,
 }
 
-/// The queue for one name. `W` is what the carrier keeps with each caller in it.
+/// The queue for one name. `W` is what the carrier keeps with each caller in it, and `H` with the holder.
 #[derive(Debug)]
-pub(crate) struct LocalQueue<W> {
+pub(crate) struct LocalQueue<W, H = ()> {
+    /// Each caller asks the nodes for itself. So none waits for a lease, and none is handed over.
+    alone: bool,
     /// In the order in which they came.
-    line: VecDeque<Waiter<W>>,
-    holder: Option<Holder>,
+    waiters: VecDeque<Waiter<W>>,
+    holder: Option<Holder<H>>,
     word: Word,
     /// When the lease was first handed over in this process, which has kept it since. The time of the
     /// first holder does not count.
     turn_began: Option<Time>,
     /// The last of the callers that were in the queue by then.
     turn_is_of: QueueTicket,
-    /// Its turn is over, and others come first until then.
-    away_until: Option<Time>,
+    /// The turn of this process is over, and others come first until then.
+    pause_until: Option<Time>,
 }
 
 #[derive(Debug)]
@@ -90,18 +95,21 @@ enum Doing {
     /// It asks the nodes, or is about to: nobody hands it anything.
     Asking,
     Waiting,
-    /// It was handed the lease, and has not taken it yet.
-    Chosen,
+    /// It was handed that lease, and has not taken it yet.
+    Chosen {
+        lease: QueueTicket,
+    },
 }
 
-/// The lease that somebody of this process holds.
-#[derive(Clone, Copy, Debug)]
-struct Holder {
+/// The holder of the lease in this process.
+#[derive(Debug)]
+struct Holder<H> {
     lease: QueueTicket,
     handed_over: u64,
+    with: H,
 }
 
-/// What the last attempt of anybody in line has shown.
+/// What the last attempt of any caller in the queue has shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Word {
     Nothing,
@@ -112,26 +120,28 @@ enum Word {
     Trouble,
 }
 
-impl<W> LocalQueue<W> {
-    pub(crate) fn new() -> Self {
+impl<W, H> LocalQueue<W, H> {
+    /// With `alone`, each caller asks the nodes for itself.
+    pub(crate) fn new(alone: bool) -> Self {
         Self {
-            line: VecDeque::new(),
+            alone,
+            waiters: VecDeque::new(),
             holder: None,
             word: Word::Nothing,
             turn_began: None,
             turn_is_of: 0,
-            away_until: None,
+            pause_until: None,
         }
     }
 
     /// Whether there is nobody whom it concerns.
     pub(crate) fn is_idle(&self) -> bool {
-        self.line.is_empty() && self.holder.is_none()
+        self.waiters.is_empty() && self.holder.is_none()
     }
 
     /// A caller comes and wants the lock on these terms. With `once` it wants it now or not at all.
     pub(crate) fn enter(&mut self, ticket: QueueTicket, terms: Terms, once: bool, with: W) {
-        self.line.push_back(Waiter { ticket, terms, once, doing: Doing::Asking, with });
+        self.waiters.push_back(Waiter { ticket, terms, once, doing: Doing::Asking, with });
     }
 
     /// What the carrier keeps with that caller.
@@ -139,15 +149,26 @@ impl<W> LocalQueue<W> {
         self.waiter(ticket).map(|waiter| &mut waiter.with)
     }
 
-    /// What the carrier keeps with all callers in the queue.
-    pub(crate) fn all(&self) -> impl Iterator<Item = &W> {
-        self.line.iter().map(|waiter| &waiter.with)
+    /// What the carrier keeps with the callers that have to ask again what to do.
+    pub(crate) fn woken(&self, wake: Wake) -> impl Iterator<Item = &W> {
+        let is_woken = move |waiter: &&Waiter<W>| match wake {
+            Wake::Nobody => false,
+            Wake::One(ticket) => waiter.ticket == ticket,
+            Wake::All => true,
+        };
+        self.waiters.iter().filter(is_woken).map(|waiter| &waiter.with)
     }
 
-    /// What that caller finds. The lock is held by somebody of this process, as far as is known until
-    /// `held_until`; `fairness` is what is known of others elsewhere. The answer changes with time, and
-    /// whenever somebody is to be woken.
-    pub(crate) fn place(
+    /// What the carrier keeps with the holder.
+    pub(crate) fn holder(&mut self) -> Option<&mut H> {
+        self.holder.as_mut().map(|holder| &mut holder.with)
+    }
+
+    /// What that caller finds. Its process holds the lock until `held_until`, as far as is known. The answer
+    /// changes with time, and whenever somebody is to be woken.
+    ///
+    /// A caller that wants the lock `once` leaves it to nobody.
+    pub(crate) fn look(
         &mut self,
         ticket: QueueTicket,
         held_until: Option<Time>,
@@ -156,35 +177,37 @@ impl<W> LocalQueue<W> {
     ) -> Place {
         let is_held = held_until.is_some_and(|until| now < until) || self.word == Word::Held;
         let once = self.waiter(ticket).is_some_and(|waiter| waiter.once);
-        let away_until = fairness.filter(|_| !once).and_then(|fairness| fairness.away_until(now));
-        let turn = match (self.turn(ticket, held_until, now), away_until) {
+        let fairness = fairness.filter(|_| !once);
+        let give_way_until = fairness.and_then(|fairness| fairness.give_way_until(now));
+        let turn = match (self.turn(ticket, held_until, now), give_way_until) {
             (Turn::Ask, Some(until)) => Turn::GiveWay(until),
             (turn, _) => turn,
         };
         Place { turn, is_held }
     }
 
-    /// What that caller has to do. The lock is held by somebody of this process, as far as is known
-    /// until then. The answer may change with time, and whenever somebody is to be woken.
+    /// The same, other processes aside.
     ///
     /// A caller that wants it `once` does not overtake the waiters. But while it is not known that there is
     /// something to wait for, it asks for itself, so that it can tell no quorum from held.
-    pub(crate) fn turn(
-        &mut self,
-        ticket: QueueTicket,
-        held_until: Option<Time>,
-        now: Time,
-    ) -> Turn {
-        let first = self.line.front().is_some_and(|waiter| waiter.ticket == ticket);
-        let (word, away_until) = (self.word, self.away_until.filter(|until| now < *until));
+    fn turn(&mut self, ticket: QueueTicket, held_until: Option<Time>, now: Time) -> Turn {
+        if self.alone {
+            return Turn::Ask;
+        }
+        let held_until = held_until.filter(|until| now < *until);
+        if self.takes_over(ticket, held_until.is_some()) {
+            return Turn::HandedOver;
+        }
+        let first = self.waiters.front().is_some_and(|waiter| waiter.ticket == ticket);
+        let (word, pause_until) = (self.word, self.pause_until.filter(|until| now < *until));
         let Some(waiter) = self.waiter(ticket) else { return Turn::Held };
-        let wait_until = match held_until.filter(|until| now < *until) {
+        let wait_until = match held_until {
             // The first caller checks by itself whether the lease is over: no other thread has to tell it.
             Some(until) => Some(if first { until } else { now.after(CHECK_AGAIN) }),
             None => match word {
                 Word::Trouble => None,
                 Word::Nothing if waiter.once => None,
-                Word::Nothing | Word::Held if first => away_until,
+                Word::Nothing | Word::Held if first => pause_until,
                 Word::Nothing | Word::Held => Some(now.after(CHECK_AGAIN)),
             },
         };
@@ -195,15 +218,27 @@ impl<W> LocalQueue<W> {
             }
             Some(_) if waiter.once => Turn::Held,
             Some(until) => {
-                if waiter.doing == Doing::Asking {
-                    waiter.doing = Doing::Waiting;
-                }
+                waiter.doing = Doing::Waiting;
                 Turn::Wait(until.min(now.after(CHECK_AGAIN)))
             }
         }
     }
 
-    /// The nodes were asked by somebody in line, who did not get the lock.
+    /// Whether that caller was handed the lease, which is still `valid`; then it leaves the queue. A caller
+    /// whose lease is over already keeps its place.
+    fn takes_over(&mut self, ticket: QueueTicket, valid: bool) -> bool {
+        let current = self.holder.as_ref().map(|holder| holder.lease);
+        let Some(waiter) = self.waiter(ticket) else { return false };
+        let Doing::Chosen { lease } = waiter.doing else { return false };
+        let taken = valid && current == Some(lease);
+        waiter.doing = Doing::Waiting;
+        if taken {
+            self.waiters.retain(|waiter| waiter.ticket != ticket);
+        }
+        taken
+    }
+
+    /// A caller in the queue has asked the nodes, and did not get the lock.
     pub(crate) fn concluded(&mut self, conclusion: Conclusion) -> Wake {
         let word = match conclusion {
             Conclusion::Won { .. } | Conclusion::Held { .. } => Word::Held,
@@ -218,11 +253,11 @@ impl<W> LocalQueue<W> {
     }
 
     /// That caller has got the lock from the nodes. Its ticket names the lease from now on.
-    pub(crate) fn won(&mut self, ticket: QueueTicket) {
-        self.line.retain(|waiter| waiter.ticket != ticket);
-        self.holder = Some(Holder { lease: ticket, handed_over: 0 });
+    pub(crate) fn won(&mut self, ticket: QueueTicket, with: H) {
+        self.waiters.retain(|waiter| waiter.ticket != ticket);
+        self.holder = Some(Holder { lease: ticket, handed_over: 0, with });
         self.word = Word::Held;
-        self.away_until = None;
+        self.pause_until = None;
     }
 
     /// The holder gives that lease back. Returns the waiter that gets it instead, and the sequence number of
@@ -239,16 +274,16 @@ impl<W> LocalQueue<W> {
     ) -> Option<(QueueTicket, u64)> {
         let long = self.turn_is_over(now);
         let (began, of) = (self.turn_began, self.turn_is_of);
-        let last = self.line.back().map_or(0, |waiter| waiter.ticket);
+        let last = self.waiters.back().map_or(0, |waiter| waiter.ticket);
         let holder = self.holder.as_mut().filter(|holder| holder.lease == lease)?;
         // Those who ask the nodes just now do not hear of it.
-        let next = self.line.iter_mut().find(|waiter| waiter.doing == Doing::Waiting)?;
+        let next = self.waiters.iter_mut().find(|waiter| waiter.doing == Doing::Waiting)?;
         let short = others_wait && next.ticket > of;
         let over = long || short && began.is_some_and(|began| now.since(began) >= SHORT_TURN);
         if over || !state.hand_over(next.terms, now) {
             return None;
         }
-        next.doing = Doing::Chosen;
+        next.doing = Doing::Chosen { lease };
         if began.is_none() {
             (self.turn_began, self.turn_is_of) = (Some(now), last);
         }
@@ -256,30 +291,20 @@ impl<W> LocalQueue<W> {
         Some((next.ticket, holder.handed_over))
     }
 
-    /// That caller was handed a lease, and takes it, if it is still `valid`; otherwise it keeps its
-    /// place.
-    pub(crate) fn take(&mut self, ticket: QueueTicket, valid: bool) {
-        if valid {
-            self.line.retain(|waiter| waiter.ticket != ticket);
-        } else if let Some(waiter) = self.waiter(ticket) {
-            waiter.doing = Doing::Waiting;
-        }
-    }
-
     /// That caller does not want the lock any more. Returns whether it was handed the lease meanwhile and
     /// has to give it back like a holder, and the waiters to wake.
     pub(crate) fn leave(&mut self, ticket: QueueTicket) -> (bool, Wake) {
-        let Some(place) = self.line.iter().position(|waiter| waiter.ticket == ticket) else {
+        let Some(place) = self.waiters.iter().position(|waiter| waiter.ticket == ticket) else {
             return (false, Wake::Nobody);
         };
-        let left = self.line.remove(place);
-        let chosen = left.is_some_and(|waiter| waiter.doing == Doing::Chosen);
+        let left = self.waiters.remove(place);
+        let chosen = left.is_some_and(|waiter| matches!(waiter.doing, Doing::Chosen { .. }));
         let wake = if place == 0 { self.first() } else { Wake::Nobody };
         (chosen && Mechanism::ChosenWhoLeavesPassesOn.is_on(), wake)
     }
 
     /// That lease has been given back to the nodes, or was `lost`. If `others_wait` who are told of it,
-    /// leaving it to them is not a matter of this line: see `Fairness`.
+    /// leaving it to them is not a matter of this queue: see `Fairness`.
     pub(crate) fn gone(
         &mut self,
         lease: QueueTicket,
@@ -295,9 +320,9 @@ impl<W> LocalQueue<W> {
             self.turn_began = None;
         } else if over {
             self.turn_began = None;
-            self.away_until = Some(now.after(PAUSE));
+            self.pause_until = Some(now.after(PAUSE));
         } else if self.turn_began.is_none() {
-            let last = self.line.back().map_or(0, |waiter| waiter.ticket);
+            let last = self.waiters.back().map_or(0, |waiter| waiter.ticket);
             (self.turn_began, self.turn_is_of) = (Some(now), last);
         }
         self.first()
@@ -305,17 +330,17 @@ impl<W> LocalQueue<W> {
 
     fn turn_is_over(&self, now: Time) -> bool {
         let long = self.turn_began.is_some_and(|began| now.since(began) >= TURN);
-        let often = self.holder.is_some_and(|holder| holder.handed_over >= LAST_SEQUENCE);
+        let often = self.holder.as_ref().is_some_and(|holder| holder.handed_over >= LAST_SEQUENCE);
         // More than the sequence holds would be the same token twice.
         often || long && Mechanism::TurnsEnd.is_on()
     }
 
     fn first(&self) -> Wake {
-        self.line.front().map_or(Wake::Nobody, |waiter| Wake::One(waiter.ticket))
+        self.waiters.front().map_or(Wake::Nobody, |waiter| Wake::One(waiter.ticket))
     }
 
     fn waiter(&mut self, ticket: QueueTicket) -> Option<&mut Waiter<W>> {
-        self.line.iter_mut().find(|waiter| waiter.ticket == ticket)
+        self.waiters.iter_mut().find(|waiter| waiter.ticket == ticket)
     }
 }
 

@@ -12,7 +12,7 @@ fn terms() -> Terms {
     Terms { ttl: TTL, renewed: true, max_hold: None, allowance: Allowance::FOR_DRIFT }
 }
 
-/// What happens to a line.
+/// What happens to a queue.
 #[derive(Clone, Debug)]
 enum Step {
     Enters {
@@ -61,13 +61,13 @@ struct Caller {
     given: bool,
 }
 
-/// A process that does what the line says. There is one lock in the world; others may have it.
+/// A process that does what the queue says. There is one lock in the world; others may have it.
 struct Process {
     queue: LocalQueue<()>,
     callers: Vec<Caller>,
     now: Time,
     last_ticket: QueueTicket,
-    /// The lease of the holder, who is a thread beyond the line, or who was chosen.
+    /// The lease of the holder, who is a thread beyond the queue, or who was chosen.
     lease: Option<(QueueTicket, Lease)>,
     /// The present holder was handed it, and has not taken it yet.
     untaken: bool,
@@ -77,7 +77,7 @@ struct Process {
 impl Process {
     fn new() -> Self {
         Self {
-            queue: LocalQueue::new(),
+            queue: LocalQueue::new(false),
             callers: Vec::new(),
             now: Time::default(),
             last_ticket: 0,
@@ -104,18 +104,14 @@ impl Process {
     fn look(&mut self, i: usize) {
         let held_until = self.held_until();
         let caller = &mut self.callers[i];
-        if caller.given {
-            assert!(self.untaken);
-            self.untaken = false;
-            let valid = held_until.is_some();
-            caller.given = false;
-            self.queue.take(caller.ticket, valid);
-            if valid {
-                self.callers.remove(i);
-            }
-            return;
+        let given = std::mem::take(&mut caller.given);
+        if given {
+            assert!(std::mem::take(&mut self.untaken));
         }
-        match self.queue.turn(caller.ticket, held_until, self.now) {
+        let turn = self.queue.turn(caller.ticket, held_until, self.now);
+        assert_eq!(turn == Turn::HandedOver, given && held_until.is_some());
+        match turn {
+            Turn::HandedOver => _ = self.callers.remove(i),
             Turn::Ask => (caller.asks, caller.asleep_until) = (true, None),
             Turn::Wait(until) => {
                 assert!(!caller.once, "it was to be told at once");
@@ -189,7 +185,7 @@ impl Process {
                 self.lease = Some((ticket, Lease::new(terms, Basis::Majority, self.now, until)));
                 // A number for each grant: here, the ticket.
                 self.last_token = (ticket, 0);
-                self.queue.won(ticket);
+                self.queue.won(ticket, ());
             }
             Step::Refused(n) if self.callers.get(n).is_some_and(|caller| caller.asks) => {
                 let wake = self.queue.concluded(HELD);
@@ -268,10 +264,10 @@ impl Process {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
-    /// In any order of events: one holder at a time, in the order of the line, with tokens that rise,
+    /// In any order of events: one holder at a time, in the order of the queue, with tokens that rise,
     /// never one that has left; and nobody is forgotten.
     #[test]
-    fn the_line_keeps_its_promises(steps in prop::collection::vec(step(), 1..80)) {
+    fn the_queue_keeps_its_promises(steps in prop::collection::vec(step(), 1..80)) {
         let mut process = Process::new();
         steps.iter().for_each(|step| process.act(step));
         let left = format!("{:?}", process.queue);

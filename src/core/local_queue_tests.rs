@@ -19,15 +19,15 @@ fn lease(terms: Terms) -> Lease {
 }
 
 fn queue() -> LocalQueue<()> {
-    LocalQueue::new()
+    LocalQueue::new(false)
 }
 
-/// A line in which 1 has the lock, and the `others` wait for it.
+/// A queue in which 1 has the lock, and the `others` wait for it.
 fn held_by_1(others: &[QueueTicket]) -> LocalQueue<()> {
     let mut queue = queue();
     queue.enter(1, terms(), false, ());
     assert_eq!(queue.turn(1, None, at(0)), Turn::Ask);
-    queue.won(1);
+    queue.won(1, ());
     for other in others {
         queue.enter(*other, terms(), false, ());
         assert!(matches!(queue.turn(*other, Some(at(3_000)), at(0)), Turn::Wait(_)));
@@ -35,10 +35,15 @@ fn held_by_1(others: &[QueueTicket]) -> LocalQueue<()> {
     queue
 }
 
+/// That caller takes the lease that it was handed.
+fn takes(queue: &mut LocalQueue<()>, ticket: QueueTicket, now: Time) {
+    assert_eq!(queue.turn(ticket, Some(at(3_000)), now), Turn::HandedOver);
+}
+
 const HELD: Conclusion = Conclusion::Held { remaining: None };
 
 #[test]
-fn the_first_in_line_asks_and_the_others_wait() {
+fn the_first_in_the_queue_asks_and_the_others_wait() {
     let mut queue = queue();
     for ticket in [1, 2, 3] {
         queue.enter(ticket, terms(), false, ());
@@ -55,13 +60,13 @@ fn the_first_in_line_asks_and_the_others_wait() {
 }
 
 #[test]
-fn a_lease_passes_in_the_order_of_the_line_with_numbers_of_its_own() {
+fn a_lease_passes_in_the_order_of_the_queue_with_numbers_of_its_own() {
     let mut queue = held_by_1(&[2, 3]);
     let mut lease = lease(terms());
     assert_eq!(queue.hand_over(1, &mut lease, false, at(1)), Some((2, 1)));
-    queue.take(2, true);
+    takes(&mut queue, 2, at(1));
     assert_eq!(queue.hand_over(1, &mut lease, false, at(2)), Some((3, 2)));
-    queue.take(3, true);
+    takes(&mut queue, 3, at(2));
     assert_eq!(queue.hand_over(1, &mut lease, false, at(3)), None, "nobody waits");
     assert_eq!(queue.gone(1, false, false, at(3)), Wake::Nobody);
     assert!(queue.is_idle());
@@ -74,7 +79,7 @@ fn a_lease_passes_only_to_who_would_have_asked_for_the_same() {
     for (holder, waiter) in [(terms(), other_ttl), (terms(), manual), (manual, manual)] {
         let mut queue = queue();
         queue.enter(1, holder, false, ());
-        queue.won(1);
+        queue.won(1, ());
         queue.enter(2, waiter, false, ());
         assert!(matches!(queue.turn(2, Some(at(3_000)), at(0)), Turn::Wait(_)));
         // Nor does one behind it overtake.
@@ -95,7 +100,7 @@ fn the_longest_hold_counts_anew_for_each_holder() {
     let mut queue = queue();
     let short = Terms { max_hold: Some(Duration::from_millis(60)), ..terms() };
     queue.enter(1, short, false, ());
-    queue.won(1);
+    queue.won(1, ());
     let long = Terms { max_hold: Some(Duration::from_millis(1_000)), ..terms() };
     queue.enter(2, long, false, ());
     assert!(matches!(queue.turn(2, Some(at(60)), at(0)), Turn::Wait(_)));
@@ -164,7 +169,9 @@ fn without_an_end_of_turns_a_process_never_lets_go() {
             queue.enter(*ticket, terms(), false, ());
             assert!(matches!(queue.turn(*ticket, Some(at(3_000)), now), Turn::Wait(_)));
             let handed = queue.hand_over(1, &mut lease, false, now).is_some();
-            queue.take(*ticket, handed);
+            if handed {
+                takes(&mut queue, *ticket, now);
+            }
             handed
         });
         (all.count(), queue)
@@ -189,7 +196,7 @@ fn a_lease_has_as_many_tokens_as_there_are_sequences_and_no_more() {
         match queue.hand_over(1, &mut lease, false, at(1)) {
             Some((chosen, sequence)) => {
                 assert_eq!((chosen, sequence), (ticket, ticket - 1));
-                queue.take(ticket, true);
+                takes(&mut queue, ticket, at(1));
             }
             None => {
                 assert_eq!(ticket - 2, LAST_SEQUENCE);
@@ -201,13 +208,13 @@ fn a_lease_has_as_many_tokens_as_there_are_sequences_and_no_more() {
 
 /// A leaked guard, whose lock was lost, blocks nobody, even if nobody was told of the loss.
 #[test]
-fn the_first_in_line_asks_as_soon_as_the_lease_is_over() {
+fn the_first_in_the_queue_asks_as_soon_as_the_lease_is_over() {
     let mut queue = held_by_1(&[2]);
     assert_eq!(queue.turn(2, Some(at(3_000)), at(2_500)), Turn::Wait(at(3_000)));
     assert_eq!(queue.turn(2, Some(at(3_000)), at(3_000)), Turn::Ask);
     assert_eq!(queue.gone(1, true, false, at(3_000)), Wake::One(2));
     assert_eq!(queue.turn(2, None, at(3_000)), Turn::Ask);
-    queue.won(2);
+    queue.won(2, ());
     assert_eq!(queue.gone(1, true, false, at(3_002)), Wake::Nobody, "that is another lease");
     assert!(!queue.is_idle());
 }
@@ -239,24 +246,47 @@ fn while_the_lock_cannot_be_had_everybody_asks() {
     assert_eq!(queue.concluded(Conclusion::Unreachable), Wake::Nobody, "they know");
     assert_eq!(queue.turn(2, None, at(1)), Turn::Ask);
     assert_eq!(queue.concluded(HELD), Wake::Nobody);
-    assert!(matches!(queue.turn(2, None, at(2)), Turn::Wait(_)), "back into the line");
+    assert!(matches!(queue.turn(2, None, at(2)), Turn::Wait(_)), "back into the queue");
     assert_eq!(queue.turn(3, None, at(2)), Turn::Held);
 }
 
 #[test]
-fn who_was_handed_a_lock_that_was_lost_since_keeps_its_place() {
-    let mut queue = held_by_1(&[2, 3]);
-    let mut lease = lease(terms());
-    assert_eq!(queue.hand_over(1, &mut lease, false, at(1)), Some((2, 1)));
+fn a_caller_that_was_handed_a_lock_that_was_lost_since_keeps_its_place() {
+    let handed_to_2 = || {
+        let mut queue = held_by_1(&[2, 3]);
+        let handed = queue.hand_over(1, &mut lease(terms()), false, at(1));
+        assert_eq!(handed, Some((2, 1)));
+        queue
+    };
+    let mut queue = handed_to_2();
     queue.gone(1, true, false, at(2));
-    queue.take(2, false);
     assert_eq!(queue.turn(2, None, at(2)), Turn::Ask);
     assert!(matches!(queue.turn(3, None, at(2)), Turn::Wait(_)));
+    // By the clock; nobody was told of the loss yet.
+    assert_eq!(handed_to_2().turn(2, Some(at(2)), at(2)), Turn::Ask);
+    // Another caller has the lock by another lease since.
+    let mut queue = handed_to_2();
+    queue.won(3, ());
+    assert_eq!(queue.turn(2, Some(at(4_000)), at(2)), Turn::Wait(at(1_002)));
+}
+
+/// Other processes come first, except for a caller that is to be told at once.
+#[test]
+fn the_first_in_the_queue_gives_way_and_one_try_does_not() {
+    let mut fairness = Fairness::new();
+    fairness.heard(1, at(0));
+    fairness.given_back("owner", at(0));
+    for (once, turn) in [(false, Turn::GiveWay(at(8))), (true, Turn::Ask)] {
+        let mut queue = queue();
+        queue.enter(1, terms(), once, ());
+        let place = Place { turn, is_held: false };
+        assert_eq!(queue.look(1, None, Some(&fairness), at(1)), place);
+    }
 }
 
 /// A process with many threads is one among others, and all of them have been waiting.
 #[test]
-fn where_others_wait_each_one_in_line_has_it_once() {
+fn where_others_wait_each_caller_in_the_queue_has_it_once() {
     let mut queue = held_by_1(&[2, 3]);
     let mut lease = lease(terms());
     let comes = |queue: &mut LocalQueue<()>, ticket, now| {
@@ -266,7 +296,7 @@ fn where_others_wait_each_one_in_line_has_it_once() {
     for (ticket, now) in [(2, at(1)), (3, at(2)), (4, at(2))] {
         let handed = queue.hand_over(1, &mut lease, true, now);
         assert_eq!(handed, Some((ticket, ticket - 1)), "the way to others takes longer than 1 ms");
-        queue.take(ticket, true);
+        takes(&mut queue, ticket, now);
         comes(&mut queue, ticket + 2, now);
     }
     assert_eq!(queue.hand_over(1, &mut lease, true, at(3)), None, "5 has come since it began");

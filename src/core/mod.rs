@@ -25,6 +25,7 @@ mod held_lock;
 mod late;
 mod lease;
 mod local_queue;
+mod local_queues;
 #[cfg(test)]
 mod lost_replies;
 pub(crate) mod mark;
@@ -43,8 +44,8 @@ mod time;
 mod validity;
 
 pub(crate) use acquire::{
-    Acquire, Action, Failed, Grant, Looked, Outcome, Patience, Policy, SharedAttempt, Stop,
-    Surroundings, WaitsFor, Whom,
+    Acquire, Action, Failed, Grant, Outcome, Patience, Policy, SharedAttempt, Stop, Surroundings,
+    WaitsFor, Whom,
 };
 pub(crate) use admission::{
     Admission, Chance, Change, ClockNews, ClockVerdict, Forgot, Grants, Next as NextProbe,
@@ -60,7 +61,6 @@ pub(crate) use clocks::{Offset, worth_waiting};
 pub(crate) use confirmation::{ConfirmVote, Confirmation};
 pub(crate) use duration::{exact, rounded};
 pub(crate) use extension::{Extension, ExtensionVote, Heard};
-pub(crate) use fairness::Fairness;
 pub(crate) use fallback::{Judged, Judgement, News, Quorum, QuorumHealth, waits_for_a_try};
 pub use fencing::FencingToken;
 pub(crate) use fencing::{LARGEST_NUMBER, LastNumbers, proposal};
@@ -68,7 +68,8 @@ pub(crate) use held_lock::{EndedBy, Ending, HeldLock};
 pub(crate) use late::{Copies, Late, Repetition, Via};
 pub use lease::LossReason;
 pub(crate) use lease::{Lease, Next, Renewed, Terms};
-pub(crate) use local_queue::{LocalQueue, Place, QueueTicket, Turn, Wake};
+pub(crate) use local_queue::{Place, QueueTicket, Turn, Wake};
+pub(crate) use local_queues::LocalQueues;
 pub(crate) use mark::{Configuration, Identity, Setting};
 pub(crate) use mechanisms::Mechanism;
 #[cfg(test)]

@@ -7,9 +7,8 @@ use crossbeam_channel::{Receiver, never};
 
 use crate::clock;
 use crate::core::{
-    Acquire, Action, Attempt, Basis, Failed, Looked, Patience, Policy, QuorumHealth,
-    ReleaseTracker, Shared, SharedAttempt, Stop, Surroundings, Time, WaitsFor, asking_order,
-    worth_waiting,
+    Acquire, Action, Attempt, Basis, Failed, Patience, Policy, QuorumHealth, ReleaseTracker,
+    Shared, SharedAttempt, Stop, Surroundings, Time, Turn, WaitsFor, asking_order, worth_waiting,
 };
 use crate::error::{Error, NodeFault};
 use crate::ident;
@@ -19,7 +18,7 @@ use crate::runtime::claim::{Asked, Claim, Wanted};
 use crate::runtime::coordinator::Coordinator;
 use crate::runtime::fan_out::{FanOut, Interrupts, Woken};
 use crate::runtime::hold::Hold;
-use crate::runtime::queue::Place;
+use crate::runtime::queue::QueuedCaller;
 use crate::runtime::subscriptions::Waiter;
 
 /// How long to wait before the machine looks again at what nobody tells of.
@@ -38,7 +37,7 @@ struct Call<'a> {
     /// How often this machine had been suspended when the attempt started.
     suspensions: u64,
     /// Left after what was tried has been given back.
-    place: Place<'a>,
+    queued: QueuedCaller<'a>,
 }
 
 /// Takes the lock that is `wanted`; `None` if it is held by somebody else until the caller's `patience`
@@ -60,7 +59,7 @@ pub(crate) fn acquire(
         handed_over: None,
         last: None,
         suspensions: 0,
-        place: coordinator.queues().enter(wanted, patience, !settings.local_queue),
+        queued: coordinator.queues().enter(wanted, patience),
     };
     let policy = Policy {
         patience,
@@ -84,7 +83,7 @@ pub(crate) fn acquire(
                     if grant.basis == Basis::FirstNode {
                         observe::fell_back(&wanted.name, &coordinator.names()[0]);
                     }
-                    return Ok(Some(call.place.won(claim, grant, coordinator.timetable())));
+                    return Ok(Some(call.queued.won(claim, grant, coordinator.timetable())));
                 }
                 Action::HandedOver => return Ok(call.handed_over.take()),
                 Action::Refuse(outcome) => {
@@ -102,25 +101,23 @@ impl Call<'_> {
         let Self { coordinator, wanted, .. } = *self;
         match action {
             Action::Look => {
-                let (looked, hold) = self.place.look();
-                match looked {
-                    Looked::HandedOver => self.handed_over = hold,
-                    Looked::Place(_) | Looked::HandedOverTooLate => drop(hold),
-                }
-                machine.handle_turn(looked, self);
+                let (place, handed) = self.queued.look();
+                // One that is lost already is given back before the nodes are asked.
+                self.handed_over = handed.filter(|_| place.turn == Turn::HandedOver);
+                machine.handle_turn(place, self);
             }
             Action::Subscribe => {
-                let others = coordinator.queues().others(wanted.name.key());
+                let others = self.queued.others();
                 let channel = ident::release_channel(wanted.name.key());
                 self.waiter = Some(coordinator.subscriptions().wait(channel, coordinator.nodes()));
                 machine.handle_subscribed(others, self);
             }
-            Action::GiveWay => {
+            Action::IgnoreOwnRelease => {
                 if let Some(waiter) = &self.waiter {
-                    waiter.gives_way(self.place.last_owner());
+                    waiter.gives_way(self.queued.last_owner());
                 }
             }
-            Action::GaveWay { heard } => self.place.gave_way(heard),
+            Action::GivingWayIsOver { heard } => self.queued.giving_way_is_over(heard),
             Action::Begin { owner, started, answer_by } => {
                 let claim = Claim::new(
                     coordinator.state(),
@@ -153,7 +150,7 @@ impl Call<'_> {
             }
             Action::Failed(Failed { conclusion, quorum, started }) => {
                 if let Some(conclusion) = conclusion {
-                    self.place.concluded(conclusion);
+                    self.queued.concluded(conclusion);
                 }
                 coordinator.note(quorum, started, || self.faults());
             }
@@ -172,7 +169,7 @@ impl Call<'_> {
         let woken = match (waits_for, machine.claim()) {
             (WaitsFor::Verdict, Some(claim)) => claim.round().wait(until, interrupts),
             (WaitsFor::Confirmation, Some(claim)) => claim.wait_for_confirmation(until, interrupts),
-            (WaitsFor::Queue, _) => self.place.wait(until, interrupts),
+            (WaitsFor::Queue, _) => self.queued.wait(until, interrupts),
             (WaitsFor::Releases, _) => match &self.waiter {
                 Some(waiter) => waiter.wait(until, interrupts),
                 None => interrupts.wait(&never(), until),

@@ -39,7 +39,8 @@ impl Coordinator {
         let timetable = renewal::start(state.set().suspended()).map_err(|error| {
             Error::config(format!("no thread could be started for renewals: {error}"))
         })?;
-        Ok(Arc::new(Self { state, timetable, queues: Queues::new() }))
+        let queues = Queues::new(!state.settings().local_queue);
+        Ok(Arc::new(Self { state, timetable, queues }))
     }
 
     pub(crate) fn state(&self) -> &Arc<ClientState> {

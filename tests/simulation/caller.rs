@@ -59,10 +59,10 @@ impl Caller {
         }
     }
 
-    /// What wakes it, if it waits in line.
-    pub(super) fn waits_in_line(&self) -> Option<Note> {
+    /// What wakes it, if it waits in the local queue.
+    pub(super) fn waits_in_queue(&self) -> Option<Note> {
         let Doing::Calling(call) = &self.doing else { return None };
-        call.waits_in_line().then(|| self.note())
+        call.waits_in_queue().then(|| self.note())
     }
 
     /// A new phase has begun.

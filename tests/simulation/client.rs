@@ -11,7 +11,6 @@ use super::clock::Clock;
 use super::fairness::ContentionSink;
 use super::fan_out::Asker;
 use super::held::Held;
-use super::line::Line;
 use super::network::{ConnId, Event, Network};
 use super::plan::Plan;
 use super::setup::Habit;
@@ -142,16 +141,14 @@ pub(super) struct Client {
     pub(super) numbers: LastNumbers,
     configuration: Configuration,
     shared: Rc<Shared>,
-    /// One for each name.
-    pub(super) lines: Vec<Line>,
     pub(super) held: BTreeMap<u64, Rc<Held>>,
     /// Locks that have ended, and whose renewal thread has not noticed yet.
     pub(super) ending: BTreeMap<u64, Rc<Held>>,
 }
 
 fn shared(configuration: &Configuration, settings: Settings) -> Rc<Shared> {
-    let Settings { fall_back_after, node_timeout, .. } = settings;
-    Rc::new(Shared::new(configuration, fall_back_after, node_timeout))
+    let Settings { fall_back_after, node_timeout, local_queues, .. } = settings;
+    Rc::new(Shared::new(configuration, fall_back_after, node_timeout, !local_queues))
 }
 
 impl Client {
@@ -192,7 +189,6 @@ impl Client {
             numbers: LastNumbers::default(),
             shared: shared(&configuration, settings),
             configuration,
-            lines: Vec::new(),
             held: BTreeMap::new(),
             ending: BTreeMap::new(),
         };
@@ -212,9 +208,6 @@ impl Client {
         self.shared = shared(&self.configuration, self.settings);
         let how_many = self.how_many;
         self.with(net, |client, cx| {
-            // The last one of the plan, and those who keep away from it.
-            let names = cx.settings.names + 1;
-            client.lines = (0..names).map(|_| Line::new()).collect();
             client.workers = (0..cx.settings.nodes).map(|node| Worker::start(node, cx)).collect();
             client.callers = (0..how_many).map(|caller| Caller::start(caller, cx)).collect();
         });

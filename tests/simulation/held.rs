@@ -23,7 +23,7 @@ pub(super) struct Held {
     pub(super) id: u64,
     pub(super) claim: Claim,
     pub(super) lock: RefCell<Lock>,
-    /// Its number in the line of its name.
+    /// Its number in the local queue of its name.
     pub(super) ticket: QueueTicket,
     /// Its present holder's terms, and when that one began.
     pub(super) terms: Cell<Terms>,

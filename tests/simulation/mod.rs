@@ -3,7 +3,7 @@
 //!
 //! It contains no rule of the protocol: what it has of its own is a network, nodes' processes,
 //! clocks, users that take locks, and checkers that know what users may rely on. `worker.rs`,
-//! `fan_out.rs`, `claim.rs`, `held.rs`, `line.rs`, `fairness.rs`, `subscriptions.rs` and `caller.rs` carry
+//! `fan_out.rs`, `claim.rs`, `held.rs`, `queue.rs`, `fairness.rs`, `subscriptions.rs` and `caller.rs` carry
 //! requests and answers as the files of the same, or a like, name in `src/runtime/` do with threads.
 //!
 //! A plan comes from a seed, or it is one of `scenarios/`: scripted, with other delays for each seed.
@@ -28,11 +28,11 @@ mod fairness;
 mod fan_out;
 mod faults;
 mod held;
-mod line;
 mod mutations;
 mod network;
 mod node;
 mod plan;
+mod queue;
 mod scenarios;
 mod setup;
 mod shared;

@@ -50,7 +50,7 @@ pub(super) struct Plan {
     pub(super) flaky: usize,
     /// A process stops one out of so many times when it is about to do something; 0: it never does.
     pub(super) sleepy: usize,
-    /// Callers of one client that want the same lock stand in line.
+    /// Callers of one client that want the same lock wait in a local queue.
     pub(super) local_queues: bool,
     pub(super) faults: Vec<Scheduled>,
     /// How long it goes on at least before everything is healed.

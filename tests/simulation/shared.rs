@@ -1,10 +1,10 @@
 //! What the threads of a client know together: which nodes may grant, what their clocks say, and who
-//! else wants the locks.
+//! wants the locks.
 
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
 
-use super::fairness::FairnessByName;
+use super::queue::Queues;
 use super::setup::Setup;
 use crate::core::admission::Admission;
 use crate::core::mark::Configuration;
@@ -18,7 +18,7 @@ pub(super) struct Shared {
     pub(super) suspensions: Cell<u64>,
     /// Who waits for releases: the callers, by their index.
     pub(super) channels: RefCell<Channels<usize>>,
-    pub(super) fairness: RefCell<FairnessByName>,
+    pub(super) queues: RefCell<Queues>,
     /// What all calls together know of the quorum.
     quorum_health: RefCell<QuorumHealth>,
 }
@@ -40,6 +40,7 @@ impl Shared {
         configuration: &Configuration,
         fall_back_after: Option<Duration>,
         node_timeout: Duration,
+        alone: bool,
     ) -> Self {
         let ordered = fall_back_after.is_some();
         Self {
@@ -48,7 +49,7 @@ impl Shared {
             clocks: RefCell::new(vec![None; configuration.nodes]),
             suspensions: Cell::new(0),
             channels: RefCell::new(Channels::new(configuration.nodes)),
-            fairness: RefCell::new(FairnessByName::default()),
+            queues: RefCell::new(Queues::new(alone)),
         }
     }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use machines::{
-    Admission, Allowance, Attempt, Ballot, Basis, Conclusion, Configuration, Lease, LocalQueue,
+    Admission, Allowance, Attempt, Ballot, Basis, Conclusion, Configuration, Lease, LocalQueues,
     Offset, Terms, Time, Turn, Via, Vote,
 };
 use quorlock::Quorlock;
@@ -79,28 +79,31 @@ fn clocks(criterion: &mut Criterion) {
     });
 }
 
-/// The lease of one holder goes to the next of eight in line, who stands in line again.
+/// The lease of one holder goes to the first of eight in the queue, who comes again.
 fn hand_over(criterion: &mut Criterion) {
-    let held_with_a_line = || {
-        let mut queue = LocalQueue::new();
-        queue.enter(0, terms(), false, ());
-        assert_eq!(queue.turn(0, None, at(0)), Turn::Ask);
-        queue.won(0);
-        for ticket in 1..=8 {
-            queue.enter(ticket, terms(), false, ());
-            assert!(matches!(queue.turn(ticket, Some(at(30_000)), at(0)), Turn::Wait(_)));
-        }
-        (queue, Lease::new(terms(), Basis::Majority, at(0), at(30_000)))
+    let key = "orders/42";
+    let turn = |queues: &mut LocalQueues<_, _, _>, ticket, now| {
+        queues.look(&key, ticket, Some(at(30_000)), now).turn
     };
-    criterion.bench_function("hand-over to the first of 8 in line", |bencher| {
+    let held_with_a_queue = || {
+        let mut queues = LocalQueues::new(false);
+        let holder = queues.enter(&key, terms(), false, ());
+        queues.won(&key, holder, false, (), at(0));
+        for _ in 1..=8 {
+            let ticket = queues.enter(&key, terms(), false, ());
+            assert!(matches!(turn(&mut queues, ticket, at(0)), Turn::Wait(_)));
+        }
+        (queues, holder, Lease::new(terms(), Basis::Majority, at(0), at(30_000)))
+    };
+    criterion.bench_function("hand-over to the first of 8 in the queue", |bencher| {
         bencher.iter_batched_ref(
-            held_with_a_line,
-            |(queue, lease)| {
-                let handed = queue.hand_over(0, lease, false, at(1));
-                let (next, _) = handed.expect("it is held, and there is a line");
-                queue.take(next, true);
-                queue.enter(9, terms(), false, ());
-                queue.turn(9, Some(at(30_000)), at(1))
+            held_with_a_queue,
+            |(queues, holder, lease)| {
+                let handed = queues.hand_over(&key, *holder, lease, at(1));
+                let (next, _) = handed.expect("it is held, and others wait");
+                assert_eq!(turn(queues, next, at(1)), Turn::HandedOver);
+                let again = queues.enter(&key, terms(), false, ());
+                turn(queues, again, at(1))
             },
             BatchSize::SmallInput,
         );

@@ -257,9 +257,9 @@ impl Attempts {
         }
     }
 
-    /// The caller has waited in line since its last attempt, behind others of its process who reached
+    /// The caller has waited in the local queue since its last attempt, behind others of its process who reached
     /// the nodes.
-    pub(crate) fn waited_in_line(&mut self) {
+    pub(crate) fn waited_in_queue(&mut self) {
         self.unreachable_since = None;
     }
 

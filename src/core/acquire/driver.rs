@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::super::{
-    Attempt, Basis, Conclusion, Place, Quorum, QuorumHealth, ReleaseTracker, Shared, Time,
+    Attempt, Basis, Conclusion, Quorum, QuorumHealth, ReleaseTracker, Shared, Time,
 };
 use super::attempts::Outcome;
 
@@ -65,10 +65,10 @@ pub(crate) enum Action<C> {
     Look,
     /// Subscribe to the lock's releases, and call [`Acquire::handle_subscribed`](super::Acquire::handle_subscribed).
     Subscribe,
-    /// Leave the lock to others: a release by the process's own last owner is no news from now on.
-    GiveWay,
-    /// The lock was left to others. Note whether a release was `heard` of meanwhile.
-    GaveWay { heard: bool },
+    /// The lock is left to others from now on. What nodes tell of the process's own last release is no news.
+    IgnoreOwnRelease,
+    /// The lock is left to others no longer. Note whether a release was `heard` of meanwhile.
+    GivingWayIsOver { heard: bool },
     /// Begin an attempt under that owner id, and call [`Acquire::handle_begun`](super::Acquire::handle_begun).
     Begin { owner: u128, started: Time, answer_by: Time },
     /// Ask those nodes for the lock: [`Acquire::claim`](super::Acquire::claim).
@@ -161,15 +161,4 @@ pub(crate) enum Stop {
     Cancelled,
     /// With its client.
     Closed,
-}
-
-/// What the driver found in the local queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Looked {
-    /// The place of the caller.
-    Place(Place),
-    /// A lock that a thread of this process has handed over. The driver keeps it.
-    HandedOver,
-    /// The same, and the lock is lost already. The driver has dropped it.
-    HandedOverTooLate,
 }

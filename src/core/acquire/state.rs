@@ -20,7 +20,7 @@ pub(super) enum State<C> {
     /// The driver looks at the local queue.
     Looking,
     /// Behind others in the local queue.
-    InLine {
+    InQueue {
         until: Time,
     },
     /// The driver subscribes to releases; then this follows.
@@ -61,7 +61,7 @@ impl<C> State<C> {
     /// When the wait ends by itself. `answer_by`: the end of the time for answers.
     pub(super) fn ends_at(&self, answer_by: Time) -> Option<Time> {
         match self {
-            Self::InLine { until }
+            Self::InQueue { until }
             | Self::Attempting(_, Stage::AskingOne { until, .. })
             | Self::Attempting(_, Stage::HearingOut { until, .. })
             | Self::Sleeping(Sleep { until, .. }) => Some(*until),
@@ -73,7 +73,7 @@ impl<C> State<C> {
     /// What ends the wait before its time.
     pub(super) fn waits_for(&self) -> WaitsFor {
         match self {
-            Self::InLine { .. } => WaitsFor::Queue,
+            Self::InQueue { .. } => WaitsFor::Queue,
             Self::Attempting(_, stage) => match stage {
                 Stage::AwaitingClocks(_) => WaitsFor::Clocks,
                 Stage::AskingOne { .. } | Stage::AskingAll => WaitsFor::Verdict,

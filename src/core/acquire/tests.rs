@@ -1,9 +1,10 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use super::super::local_queue::LocalQueue;
 use super::super::{
-    Allowance, Backoff, Basis, Failure, LocalQueue, Mechanism, Place, QueueTicket, QuorumHealth,
-    Shared, Terms, Via, Vote, without,
+    Allowance, Backoff, Basis, Failure, Mechanism, Place, QueueTicket, QuorumHealth, Shared, Terms,
+    Via, Vote, without,
 };
 use super::client_model::{Claim, Client, TIMEOUT, at};
 use super::*;
@@ -18,14 +19,14 @@ struct Driver {
     owner: u128,
     asked: Vec<Whom>,
     /// What the driver finds in the local queue.
-    looked: Looked,
+    place: Place,
     /// The nodes that are listened to when the call subscribes.
     listening: Vec<usize>,
     outcome: Option<Outcome>,
     granted: Option<Grant>,
 }
 
-const FIRST_IN_LINE: Looked = Looked::Place(Place { turn: Turn::Ask, is_held: false });
+const FIRST_IN_QUEUE: Place = Place { turn: Turn::Ask, is_held: false };
 
 impl Driver {
     fn new(patience: Patience) -> Self {
@@ -41,7 +42,7 @@ impl Driver {
             done: Vec::new(),
             owner: 0,
             asked: Vec::new(),
-            looked: FIRST_IN_LINE,
+            place: FIRST_IN_QUEUE,
             listening: Vec::new(),
             outcome: None,
             granted: None,
@@ -81,16 +82,16 @@ impl Driver {
         while let Some(action) = self.machine.poll_action() {
             let Self { machine, client, .. } = self;
             let (done, _) = match action {
-                Action::Look => ("look", machine.handle_turn(self.looked, client)),
+                Action::Look => ("look", machine.handle_turn(self.place, client)),
                 Action::Subscribe => {
                     let mut releases = ReleaseTracker::new(3);
                     self.listening.iter().for_each(|node| releases.listening(*node));
                     client.releases = Some(releases);
                     ("subscribe", machine.handle_subscribed(0, client))
                 }
-                Action::GiveWay => ("give way", ()),
-                Action::GaveWay { heard: true } => ("gave way, heard", ()),
-                Action::GaveWay { heard: false } => ("gave way", ()),
+                Action::IgnoreOwnRelease => ("ignore own release", ()),
+                Action::GivingWayIsOver { heard: true } => ("giving way is over, heard", ()),
+                Action::GivingWayIsOver { heard: false } => ("giving way is over", ()),
                 Action::Begin { owner, started, answer_by } => {
                     self.owner = owner;
                     let allowance = Allowance::FOR_DRIFT;
@@ -361,7 +362,7 @@ fn waiting_for(what: WaitsFor) -> Driver {
     driver.client.waits_for_clocks = what == WaitsFor::Clocks;
     if what == WaitsFor::Queue {
         let turn = Turn::Wait(at(2_000));
-        driver.looked = Looked::Place(Place { turn, is_held: true });
+        driver.place = Place { turn, is_held: true };
     }
     driver.start();
     match what {
@@ -416,7 +417,7 @@ fn nothing_is_taken_where_the_nodes_are_not_one_set() {
     let mut driver = Driver::new(Patience::Forever);
     driver.machine.start(&driver.client);
     driver.client.disagrees = true;
-    driver.looked = Looked::HandedOver;
+    driver.place = Place { turn: Turn::HandedOver, is_held: true };
     driver.carry();
     assert_eq!(driver.outcome, Some(Outcome::NodesDisagree));
 }
@@ -425,13 +426,10 @@ fn nothing_is_taken_where_the_nodes_are_not_one_set() {
 fn a_lock_that_is_handed_over_needs_no_node() {
     let mut driver = Driver::new(Patience::Forever);
     let turn = Turn::Wait(at(2_000));
-    driver.looked = Looked::Place(Place { turn, is_held: true });
+    driver.place = Place { turn, is_held: true };
     driver.start();
-    driver.looked = Looked::HandedOverTooLate;
+    driver.place = Place { turn: Turn::HandedOver, is_held: true };
     driver.machine.handle_queue_changed();
-    driver.machine.poll_action().expect("look");
-    driver.machine.handle_turn(driver.looked, &mut driver.client);
-    driver.looked = Looked::HandedOver;
     driver.carry();
     assert_eq!(driver.done(), ["look", "look", "handed over"]);
 }
@@ -439,11 +437,11 @@ fn a_lock_that_is_handed_over_needs_no_node() {
 /// The caller's time is over. If somebody is known to hold the lock, that is the answer. If not, one
 /// attempt without any time tells that too few nodes answer.
 #[test]
-fn a_caller_that_has_waited_in_line_to_the_end_is_told_what_is_known() {
+fn a_caller_that_has_waited_in_the_queue_to_the_end_is_told_what_is_known() {
     for is_held in [true, false] {
         let mut driver = Driver::new(Patience::Until(at(1_500)));
         let turn = Turn::Wait(at(3_000));
-        driver.looked = Looked::Place(Place { turn, is_held });
+        driver.place = Place { turn, is_held };
         driver.start();
         assert_eq!(driver.machine.poll_timeout(), Some(at(1_500)));
         driver.done();
@@ -459,11 +457,11 @@ fn a_caller_that_gives_way_asks_when_somebody_gave_the_lock_back() {
     for heard in [true, false] {
         let mut driver = Driver::new(Patience::Forever);
         let turn = Turn::GiveWay(at(1_008));
-        driver.looked = Looked::Place(Place { turn, is_held: false });
+        driver.place = Place { turn, is_held: false };
         driver.start();
-        assert_eq!(driver.done(), ["look", "subscribe", "give way"]);
+        assert_eq!(driver.done(), ["look", "subscribe", "ignore own release"]);
         driver.client.releases(ReleaseTracker::attempt_begins);
-        driver.looked = FIRST_IN_LINE;
+        driver.place = FIRST_IN_QUEUE;
         if heard {
             driver.client.released(&[0, 1]);
             driver.machine.handle_releases(&mut driver.client);
@@ -471,8 +469,8 @@ fn a_caller_that_gives_way_asks_when_somebody_gave_the_lock_back() {
         } else {
             driver.timeout();
         }
-        let gave_way = if heard { "gave way, heard" } else { "gave way" };
-        assert_eq!(driver.done(), [gave_way, "look", "begin", "ask"]);
+        let over = if heard { "giving way is over, heard" } else { "giving way is over" };
+        assert_eq!(driver.done(), [over, "look", "begin", "ask"]);
     }
 }
 
@@ -480,32 +478,32 @@ fn a_caller_that_gives_way_asks_when_somebody_gave_the_lock_back() {
 fn a_caller_that_gave_way_until_its_deadline_is_told_that_the_lock_is_held() {
     let mut driver = Driver::new(Patience::Until(at(1_004)));
     let turn = Turn::GiveWay(at(1_008));
-    driver.looked = Looked::Place(Place { turn, is_held: false });
+    driver.place = Place { turn, is_held: false };
     driver.start();
-    driver.looked = FIRST_IN_LINE;
+    driver.place = FIRST_IN_QUEUE;
     driver.timeout();
     assert_eq!(driver.outcome, Some(Outcome::Held));
 }
 
 /// The threads before it have reached the nodes, however long ago the caller itself has.
 #[test]
-fn a_wait_in_line_ends_the_time_without_a_quorum() {
+fn a_wait_in_the_queue_ends_the_time_without_a_quorum() {
     for waits in [true, false] {
         let mut driver = Driver::asking(Patience::Forever);
         driver.fail(&[0, 1, 2]);
         if waits {
             let turn = Turn::Wait(at(20_000));
-            driver.looked = Looked::Place(Place { turn, is_held: true });
+            driver.place = Place { turn, is_held: true };
         }
         driver.timeout();
         driver.client.now = at(12_000);
         if waits {
             // It gives way behind that, which takes a moment more.
             let turn = Turn::GiveWay(at(12_008));
-            driver.looked = Looked::Place(Place { turn, is_held: false });
+            driver.place = Place { turn, is_held: false };
             driver.machine.handle_queue_changed();
             driver.carry();
-            driver.looked = FIRST_IN_LINE;
+            driver.place = FIRST_IN_QUEUE;
             driver.timeout();
         }
         driver.fail(&[0, 1, 2]);
@@ -517,12 +515,12 @@ fn a_wait_in_line_ends_the_time_without_a_quorum() {
 #[test]
 fn places_in_a_local_queue_lead_to_one_attempt_at_a_time() {
     let terms = Terms { ttl: TTL, renewed: true, max_hold: None, allowance: Allowance::FOR_DRIFT };
-    let mut queue = LocalQueue::new();
+    let mut queue = LocalQueue::<_>::new(false);
     let tickets: [QueueTicket; 2] = [1, 2];
     tickets.iter().for_each(|ticket| queue.enter(*ticket, terms, false, ()));
     let mut drivers = tickets.map(|_| Driver::new(Patience::Forever));
     for (driver, ticket) in drivers.iter_mut().zip(tickets) {
-        driver.looked = Looked::Place(queue.place(ticket, None, None, driver.client.now));
+        driver.place = queue.look(ticket, None, None, driver.client.now);
         driver.start();
     }
     assert_eq!(drivers[0].machine.waits_for(), WaitsFor::Verdict);
@@ -530,7 +528,7 @@ fn places_in_a_local_queue_lead_to_one_attempt_at_a_time() {
     drivers[0].cancel();
     queue.leave(1);
     let second = &mut drivers[1];
-    second.looked = Looked::Place(queue.place(2, None, None, second.client.now));
+    second.place = queue.look(2, None, None, second.client.now);
     second.machine.handle_queue_changed();
     second.carry();
     assert_eq!(second.machine.waits_for(), WaitsFor::Verdict);

@@ -8,7 +8,7 @@ use crate::ident::Name;
 use crate::observe;
 
 /// How long such a wait lasts before it is told: where guards are sent to other threads, and given back there
-/// soon, it is no fault. The event comes with the next look at the line, of which there is one a second.
+/// soon, it is no fault. The event comes with the next look at the queue, of which there is one a second.
 const BEFORE_TELLING: Duration = Duration::from_millis(500);
 
 /// What one call knows of it.

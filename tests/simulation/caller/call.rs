@@ -20,14 +20,12 @@ pub(in super::super) struct Call {
     pub(super) patience: Patience,
     pub(super) name: usize,
     pub(super) terms: Terms,
-    /// Its place in line.
+    /// Its place in the local queue.
     pub(super) ticket: QueueTicket,
     /// When it gives up, whatever it is waiting for.
     pub(super) cancelled_at: Option<Time>,
     /// What is heard of releases, once it waits for them.
     pub(super) waiting: Option<Waiter>,
-    /// Who had the lock here last, while it is left to others.
-    pub(super) last_owner: Option<u128>,
     /// The lock that was handed over.
     pub(super) handed_over: Option<Rc<Held>>,
     /// The last attempt.
@@ -41,7 +39,7 @@ pub(in super::super) struct Call {
     pub(super) pauses: bool,
     /// An attempt has failed just now, and whether it has reached the nodes.
     pub(super) failed: Option<bool>,
-    /// It has waited in line since its last attempt.
+    /// It has waited in the local queue since its last attempt.
     pub(super) waited: bool,
     pub(super) waits_since: Duration,
     /// When the nodes have settled an attempt last.
@@ -53,7 +51,7 @@ impl Call {
     pub(super) fn wait(&mut self, client: &mut Client, index: usize, cx: &mut Cx<'_>) -> u32 {
         self.waiting = Some(client.wait(cx, index, self.name));
         self.waits_since = cx.net.now;
-        cx.shared.fairness.borrow().others(self.name, cx.now())
+        client.others(cx, self.name)
     }
 
     /// It waits for nothing any more.
@@ -121,7 +119,7 @@ impl Caller {
         let began = cx.net.now;
         let cancels = cx.phase == Phase::Working && !rolling && cx.net.chance.one_in(4);
         let cancelled_at = cancels.then(|| now.after(cx.net.chance.ms(1..500)));
-        let ticket = client.stand_in_line(cx, name, terms, patience == Patience::Once, index);
+        let ticket = client.enter_queue(cx, name, terms, patience == Patience::Once, index);
         let call = Call {
             acquire: Acquire::new(policy, cx.settings.node_timeout),
             patience,
@@ -130,7 +128,6 @@ impl Caller {
             ticket,
             cancelled_at,
             waiting: None,
-            last_owner: None,
             handed_over: None,
             last: None,
             confirmation: None,

@@ -120,8 +120,8 @@ impl Call {
         self.acquire.waits_for() == WaitsFor::Releases
     }
 
-    /// It waits in line behind others of its client.
-    pub(super) fn waits_in_line(&self) -> bool {
+    /// It waits in the local queue behind others of its client.
+    pub(super) fn waits_in_queue(&self) -> bool {
         self.acquire.waits_for() == WaitsFor::Queue
     }
 
@@ -148,10 +148,10 @@ impl Caller {
     pub(super) fn happened(client: &mut Client, index: usize, cx: &mut Cx<'_>, mut call: Call) {
         let now = cx.now();
         let waits_for = call.acquire.waits_for();
-        // At its time, or at the very instant at which something wakes it in line.
-        let in_line = waits_for == WaitsFor::Queue;
+        // At its time, or at the very instant at which something wakes it in the queue.
+        let in_queue = waits_for == WaitsFor::Queue;
         if let Some(at) = call.cancelled_at
-            && (at <= now || in_line && cx.net.chance.one_in(8))
+            && (at <= now || in_queue && cx.net.chance.one_in(8))
         {
             call.acquire.handle_stop(Stop::Cancelled);
             return Self::carry(client, index, cx, call);
@@ -208,10 +208,9 @@ impl Caller {
         while let Some(action) = call.acquire.poll_action() {
             match action {
                 Action::Look => {
-                    let (looked, held) =
-                        client.look(cx, call.name, call.ticket, &mut call.last_owner);
+                    let (place, held) = client.look(cx, call.name, call.ticket);
                     call.handed_over = held;
-                    call.tell(client, cx, |acquire, around| acquire.handle_turn(looked, around));
+                    call.tell(client, cx, |acquire, around| acquire.handle_turn(place, around));
                 }
                 Action::Subscribe => {
                     let others = call.wait(client, index, cx);
@@ -219,13 +218,15 @@ impl Caller {
                         acquire.handle_subscribed(others, around);
                     });
                 }
-                Action::GiveWay => {
-                    let last_owner = call.last_owner;
+                Action::IgnoreOwnRelease => {
+                    let last_owner = client.last_owner(cx, call.name);
                     call.waiting.iter().for_each(|waiter| waiter.gives_way(cx, last_owner));
                     let who = cx.client;
                     cx.net.tell(|| format!("client {who}, caller {index}: gives way"));
                 }
-                Action::GaveWay { heard } => client.gave_way(cx, call.name, heard),
+                Action::GivingWayIsOver { heard } => {
+                    client.giving_way_is_over(cx, call.name, heard)
+                }
                 Action::Begin { owner, answer_by, .. } => {
                     call.asked += 1;
                     call.attempts += u32::from(std::mem::take(&mut call.pauses));

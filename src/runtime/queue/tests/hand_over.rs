@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crossbeam_channel::bounded;
 
-use crate::core::{Allowance, Looked, Patience, Terms};
+use crate::core::{Allowance, Patience, Terms};
 use crate::embedded::{Node, Nodes};
 use crate::ident::Name;
 use crate::kinds::EXCLUSIVE;
@@ -69,9 +69,8 @@ fn locked(result: Result<Guard, crate::Error>) -> Guard {
 
 /// How many callers are in line behind others.
 fn in_line(locks: &Quorlock) -> usize {
-    let mut lines = locks.coordinator().queues().lines.lock();
-    let slots = lines.by_name.values_mut().flat_map(|line| line.queue.all());
-    slots.filter(|slot| slot.wake.is_some()).count()
+    let queues = locks.coordinator().queues().state.lock();
+    queues.waiters().filter(|waiter| waiter.wake.is_some()).count()
 }
 
 /// Spawns a thread that comes to be in line in `wait`, and returns once it is.
@@ -219,9 +218,9 @@ fn the_chosen_one_who_leaves_passes_it_on() {
     let terms = Terms { ttl: TTL, renewed: true, max_hold: None, allowance };
     let name = Name::new(b"quorlock:", NAME.as_bytes()).expect("a name");
     let wanted = Wanted { kind: EXCLUSIVE, name, terms };
-    let mut first = locks.coordinator().queues().enter(&wanted, Patience::Forever, false);
-    let (looked, hold) = first.look();
-    assert!(matches!(looked, Looked::Place(place) if place.is_held) && hold.is_none());
+    let mut first = locks.coordinator().queues().enter(&wanted, Patience::Forever);
+    let (place, hold) = first.look();
+    assert!(place.is_held && hold.is_none());
     thread::scope(|scope| {
         let second = waits(scope, &locks, || locked(locks.lock(NAME)));
         guard.unlock().expect("the first one has it");

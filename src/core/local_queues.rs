@@ -1,0 +1,205 @@
+//! The local queues of one client by key, and what is known of the other processes that want those locks.
+//!
+//! The carrier adds a mutex, the wake-ups, and the lock that is handed over. What joins a queue with its
+//! [`Fairness`] is decided here.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::Arc;
+
+use super::fairness::Fairness;
+use super::local_queue::LocalQueue;
+use super::{Conclusion, Lease, Place, QueueTicket, Terms, Time, Turn, Wake};
+
+/// The local queues of one client. `W` is what the carrier keeps with each caller, and `H` with each holder.
+///
+/// One key names a queue and the fairness beside it.
+#[derive(Debug)]
+pub(crate) struct LocalQueues<K, W, H> {
+    /// Each caller asks the nodes for itself. Other processes get in all the same.
+    alone: bool,
+    last_ticket: QueueTicket,
+    /// Of the locks that a caller of this process holds or wants.
+    queues: HashMap<K, LocalQueue<W, H>>,
+    /// Of the locks that other processes want, or wanted a moment ago.
+    fairness: HashMap<K, Fairness>,
+    /// With so many of them, those that are over are forgotten.
+    sweep_at: usize,
+}
+
+impl<K: Clone + Eq + Hash, W, H> LocalQueues<K, W, H> {
+    /// With `alone`, each caller asks the nodes for itself.
+    pub(crate) fn new(alone: bool) -> Self {
+        let (queues, fairness) = (HashMap::new(), HashMap::new());
+        Self { alone, last_ticket: 0, queues, fairness, sweep_at: 0 }
+    }
+
+    /// A caller comes and wants the lock on these terms. With `once` it wants it now or not at all.
+    pub(crate) fn enter(&mut self, key: &K, terms: Terms, once: bool, with: W) -> QueueTicket {
+        self.last_ticket += 1;
+        let new = || LocalQueue::new(self.alone);
+        let queue = self.queues.entry(key.clone()).or_insert_with(new);
+        queue.enter(self.last_ticket, terms, once, with);
+        self.last_ticket
+    }
+
+    /// What the carrier keeps with that caller.
+    pub(crate) fn waiter(&mut self, key: &K, ticket: QueueTicket) -> Option<&mut W> {
+        self.queues.get_mut(key)?.with(ticket)
+    }
+
+    /// What the carrier keeps with the holder.
+    pub(crate) fn holder(&mut self, key: &K) -> Option<&mut H> {
+        self.queues.get_mut(key)?.holder()
+    }
+
+    /// What the carrier keeps with the callers that have to look again.
+    pub(crate) fn woken(&self, key: &K, wake: Wake) -> impl Iterator<Item = &W> {
+        self.queues.get(key).into_iter().flat_map(move |queue| queue.woken(wake))
+    }
+
+    /// What that caller finds. The [holder](Self::holder) has the lock until `held_until`, as far as is known.
+    pub(crate) fn look(
+        &mut self,
+        key: &K,
+        ticket: QueueTicket,
+        held_until: Option<Time>,
+        now: Time,
+    ) -> Place {
+        match self.queues.get_mut(key) {
+            Some(queue) => queue.look(ticket, held_until, self.fairness.get(key), now),
+            // A queue is there for as long as any caller is in it.
+            None => Place { turn: Turn::Ask, is_held: false },
+        }
+    }
+
+    /// A caller has asked the nodes, and did not get the lock.
+    pub(crate) fn concluded(&mut self, key: &K, conclusion: Conclusion) -> Wake {
+        if let (Conclusion::Held { .. }, Some(fairness)) = (conclusion, self.fairness.get_mut(key))
+        {
+            fairness.refused();
+        }
+        self.queues.get_mut(key).map_or(Wake::Nobody, |queue| queue.concluded(conclusion))
+    }
+
+    /// That caller has got the lock from the nodes. Its ticket names the lease from now on. An attempt that
+    /// was `refused_before` has shown that somebody else wants the lock, and is likely to want it again.
+    pub(crate) fn won(
+        &mut self,
+        key: &K,
+        ticket: QueueTicket,
+        refused_before: bool,
+        with: H,
+        now: Time,
+    ) {
+        if refused_before {
+            self.heard(key, 0, now);
+        }
+        if let Some(fairness) = self.fairness.get_mut(key) {
+            fairness.granted(now);
+        }
+        if let Some(queue) = self.queues.get_mut(key) {
+            queue.won(ticket, with);
+        }
+    }
+
+    /// The holder gives that lease back. Returns the waiter that gets it instead, and the sequence number of
+    /// the hand-over. `None`: it has to be given back to the nodes.
+    pub(crate) fn hand_over(
+        &mut self,
+        key: &K,
+        lease: QueueTicket,
+        state: &mut Lease,
+        now: Time,
+    ) -> Option<(QueueTicket, u64)> {
+        let others_wait = self.others_wait(key, now);
+        self.queues.get_mut(key)?.hand_over(lease, state, others_wait, now)
+    }
+
+    /// That lease, which was the `owner`'s, has been given back to the nodes, or was `lost`.
+    pub(crate) fn gone(
+        &mut self,
+        key: &K,
+        lease: QueueTicket,
+        owner: &str,
+        lost: bool,
+        now: Time,
+    ) -> Wake {
+        // A lost lock may be somebody else's already, so there is nothing to leave to others.
+        if let Some(fairness) = self.fairness.get_mut(key).filter(|_| !lost) {
+            fairness.given_back(owner, now);
+        }
+        let others_wait = self.others_wait(key, now);
+        let Some(queue) = self.queues.get_mut(key) else { return Wake::Nobody };
+        let wake = queue.gone(lease, lost, others_wait, now);
+        self.forget_if_idle(key);
+        wake
+    }
+
+    /// That caller does not want the lock any more, or has got it. Returns whether it was handed the lease
+    /// meanwhile and has to give it back like a holder, and the waiters to wake.
+    pub(crate) fn leave(&mut self, key: &K, ticket: QueueTicket) -> (bool, Wake) {
+        let Some(queue) = self.queues.get_mut(key) else { return (false, Wake::Nobody) };
+        let left = queue.leave(ticket);
+        self.forget_if_idle(key);
+        left
+    }
+
+    /// A node has told so many `others` of a release; or (0) there is somebody.
+    pub(crate) fn heard(&mut self, key: &K, others: u32, now: Time) {
+        if !self.fairness.contains_key(key) && self.fairness.len() >= self.sweep_at {
+            self.fairness.retain(|_, fairness| !fairness.is_over(now));
+            self.sweep_at = self.fairness.len() * 2 + 16;
+        }
+        self.fairness.entry(key.clone()).or_insert_with(Fairness::new).heard(others, now);
+    }
+
+    /// How many others wait for the lock in other processes, as far as is known.
+    pub(crate) fn others(&self, key: &K, now: Time) -> u32 {
+        self.fairness.get(key).map_or(0, |fairness| fairness.others(now))
+    }
+
+    /// The owner that has given the lock back here last. What nodes tell of its release is no news here.
+    pub(crate) fn last_owner(&self, key: &K) -> Option<Arc<str>> {
+        self.fairness.get(key)?.last_owner()
+    }
+
+    /// A caller has left the lock to others. A release was told meanwhile (`heard`), or not.
+    pub(crate) fn giving_way_is_over(&mut self, key: &K, heard: bool) {
+        if let Some(fairness) = self.fairness.get_mut(key) {
+            fairness.giving_way_is_over(heard);
+        }
+    }
+
+    /// For how many locks there is a queue.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.queues.len()
+    }
+
+    /// What the carrier keeps with all callers.
+    #[cfg(test)]
+    pub(crate) fn waiters(&self) -> impl Iterator<Item = &W> {
+        self.queues.values().flat_map(|queue| queue.woken(Wake::All))
+    }
+
+    /// The ticket of the caller that has come last.
+    #[cfg(test)]
+    pub(crate) fn last_ticket(&self) -> QueueTicket {
+        self.last_ticket
+    }
+
+    fn others_wait(&self, key: &K, now: Time) -> bool {
+        self.fairness.get(key).is_some_and(|fairness| fairness.others_wait(now))
+    }
+
+    fn forget_if_idle(&mut self, key: &K) {
+        if self.queues.get(key).is_some_and(LocalQueue::is_idle) {
+            self.queues.remove(key);
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "local_queues_tests.rs"]
+mod tests;
