@@ -32,5 +32,5 @@ fn two_configurations_do_not_live_side_by_side() {
 
 #[test]
 fn without_the_verdict_on_the_set_two_configurations_live_side_by_side() {
-    SCENARIO.always_breaks(&[Mechanism::ConfigurationIsOfTheSet], &["exclusion"]);
+    SCENARIO.mostly_breaks(&[Mechanism::ConfigurationIsOfTheSet], &["exclusion"]);
 }

@@ -39,5 +39,5 @@ fn a_bare_majority_among_contenders_outlives_the_loss_of_a_node() {
 
 #[test]
 fn without_repairs_among_contenders_one_lost_node_costs_the_lock() {
-    SCENARIO.always_breaks(&[Mechanism::RepairAmongContenders], &["losses"]);
+    SCENARIO.mostly_breaks(&[Mechanism::RepairAmongContenders], &["losses"]);
 }

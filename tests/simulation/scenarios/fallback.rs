@@ -82,7 +82,7 @@ fn a_majority_does_not_outvote_a_first_node_that_restarts() {
 
 #[test]
 fn without_its_grant_a_majority_outvotes_a_first_node_that_restarts() {
-    RESTARTS.always_breaks(OUTVOTED, &["exclusion"]);
+    RESTARTS.mostly_breaks(OUTVOTED, &["exclusion"]);
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn a_majority_does_not_outvote_a_first_node_that_is_flushed() {
 
 #[test]
 fn without_its_grant_a_majority_outvotes_a_first_node_that_is_flushed() {
-    IS_FLUSHED.always_breaks(OUTVOTED, &["exclusion"]);
+    IS_FLUSHED.mostly_breaks(OUTVOTED, &["exclusion"]);
 }
 
 #[test]
@@ -112,7 +112,7 @@ fn a_majority_does_not_outvote_a_first_node_that_is_full() {
 
 #[test]
 fn without_its_grant_a_majority_outvotes_a_first_node_that_is_full() {
-    IS_FULL.always_breaks(OUTVOTED, &["exclusion"]);
+    IS_FULL.mostly_breaks(OUTVOTED, &["exclusion"]);
 }
 
 #[test]
@@ -122,5 +122,5 @@ fn a_majority_does_not_outvote_a_first_node_whose_clock_jumps() {
 
 #[test]
 fn without_its_grant_a_majority_outvotes_a_first_node_whose_clock_jumps() {
-    CLOCK_JUMPS.always_breaks(OUTVOTED, &["exclusion"]);
+    CLOCK_JUMPS.mostly_breaks(OUTVOTED, &["exclusion"]);
 }

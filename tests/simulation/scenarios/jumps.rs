@@ -47,7 +47,7 @@ fn a_clock_that_jumps_costs_the_node_its_vote() {
 
 #[test]
 fn without_the_watch_a_clock_that_jumps_makes_two_holders() {
-    WATCHED.always_breaks(&[Mechanism::ClocksAreWatched], &["exclusion"]);
+    WATCHED.mostly_breaks(&[Mechanism::ClocksAreWatched], &["exclusion"]);
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn a_process_that_begins_after_the_jump_sees_it_too() {
 
 #[test]
 fn without_the_note_a_process_that_begins_after_the_jump_is_granted_the_lock() {
-    NEWCOMER.always_breaks(&[Mechanism::ClocksAreNoted], &["exclusion"]);
+    NEWCOMER.mostly_breaks(&[Mechanism::ClocksAreNoted], &["exclusion"]);
 }
 
 /// The holder renews, and one clock jumps. With four nodes it reaches the last one just then, which has not

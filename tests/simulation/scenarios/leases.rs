@@ -43,7 +43,7 @@ fn a_holder_that_is_cut_off_loses_the_lock_in_time() {
 
 #[test]
 fn without_the_rule_that_unknown_does_not_extend_it_works_on() {
-    CUT_OFF.always_breaks(&[Mechanism::UnknownDoesNotExtend], &["exclusion"]);
+    CUT_OFF.mostly_breaks(&[Mechanism::UnknownDoesNotExtend], &["exclusion"]);
 }
 
 /// A renewal is held up on its way, and arrives when the lock was given back over other connections, and
@@ -99,12 +99,12 @@ fn nodes_that_restart_one_by_one_cost_no_lock() {
 
 #[test]
 fn without_repairs_nodes_that_restart_one_by_one_cost_the_lock() {
-    FORGETTING.always_breaks(&[Mechanism::Repair], &["losses"]);
+    FORGETTING.mostly_breaks(&[Mechanism::Repair], &["losses"]);
 }
 
 #[test]
 fn without_holders_in_quarantine_they_cost_the_lock_as_well() {
-    FORGETTING.always_breaks(&[Mechanism::HoldersInQuarantine], &["losses"]);
+    FORGETTING.mostly_breaks(&[Mechanism::HoldersInQuarantine], &["losses"]);
 }
 
 /// A client gets one node of three, and is cut off from the others until that node's key would be in

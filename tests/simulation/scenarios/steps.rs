@@ -155,7 +155,7 @@ fn a_step_that_is_small_for_long_locks_does_not_end_a_short_one() {
 
 #[test]
 fn without_the_watch_a_step_that_is_small_for_long_locks_ends_a_short_one() {
-    LONG_AND_SHORT.always_breaks(&[Mechanism::ClocksAreWatched], &["exclusion"]);
+    LONG_AND_SHORT.mostly_breaks(&[Mechanism::ClocksAreWatched], &["exclusion"]);
 }
 
 #[test]
@@ -170,7 +170,7 @@ fn a_process_that_begins_after_a_small_step_does_not_end_a_short_lock() {
 
 #[test]
 fn without_the_tolerance_in_each_validity_a_small_step_makes_two_holders() {
-    NEWCOMER.always_breaks(&[Mechanism::ClockTolerance], &["exclusion"]);
+    NEWCOMER.mostly_breaks(&[Mechanism::ClockTolerance], &["exclusion"]);
 }
 
 #[test]

@@ -42,12 +42,12 @@ fn clients_that_want_one_lock_all_the_time_take_turns() {
 
 #[test]
 fn without_giving_way_one_client_has_the_lock_all_the_time() {
-    FIVE.always_breaks(RUDE, &["turns"]);
+    FIVE.mostly_breaks(RUDE, &["turns"]);
 }
 
 #[test]
 fn without_earlier_waiters_first_some_client_is_left_out() {
-    FIVE.always_breaks(&[Mechanism::EarlierWaitersFirst], &["turns"]);
+    FIVE.mostly_breaks(&[Mechanism::EarlierWaitersFirst], &["turns"]);
 }
 
 #[test]
@@ -57,5 +57,5 @@ fn a_client_of_many_threads_has_short_turns_while_another_one_waits() {
 
 #[test]
 fn without_giving_way_the_threads_of_one_client_hand_the_lock_on_for_long() {
-    FOUR_AND_ONE.always_breaks(RUDE, &["turns"]);
+    FOUR_AND_ONE.mostly_breaks(RUDE, &["turns"]);
 }
