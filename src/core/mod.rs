@@ -76,7 +76,7 @@ pub(crate) use mechanisms::Mechanism;
 pub(crate) use mechanisms::without;
 pub(crate) use old_connections::OldConnections;
 pub(crate) use order::asking_order;
-pub(crate) use prolong::{Prolong, ProlongStep, Prolonged, Request};
+pub(crate) use prolong::{ExtendRequest, Prolong, ProlongStep, Prolonged};
 pub(crate) use release::{Release, ReleaseResult, ReleaseVote};
 pub(crate) use release_tracker::{ReleaseTracker, WakeReason};
 use rounds::Rounds;

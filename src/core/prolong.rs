@@ -53,7 +53,7 @@ enum Stage {
 #[derive(Debug)]
 pub(crate) enum ProlongStep {
     /// Share the extension, hand it to [`Prolong::handle_begun`], and put the request to the nodes.
-    Ask(Box<Extension>, Request),
+    Ask(Box<Extension>, ExtendRequest),
     /// Note that a majority can be reached.
     QuorumReached,
     /// Wait for the verdict on the round, until then at most.
@@ -66,7 +66,7 @@ pub(crate) enum ProlongStep {
 
 /// What the nodes are asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Request {
+pub(crate) struct ExtendRequest {
     /// How long the keys shall live from now on.
     pub(crate) ttl: Duration,
     /// Until when a node that lost the key sets it again; `None`: it does not.
@@ -213,7 +213,7 @@ impl<E: Shared<Extension> + Clone> Prolong<E> {
             held.lease.extending(ttl, now, extension.valid_at_most());
         }
         let up_to = vec![Some(0); held.nodes];
-        let request = Request { ttl, repair_until: held.lease.repair_until(), up_to };
+        let request = ExtendRequest { ttl, repair_until: held.lease.repair_until(), up_to };
         Some(ProlongStep::Ask(Box::new(extension), request))
     }
 
@@ -243,7 +243,8 @@ impl<E: Shared<Extension> + Clone> Prolong<E> {
         if held.rounds.are_closed() {
             return None;
         }
-        let request = Request { ttl: extension.ttl(), repair_until: Some(repair_until), up_to };
+        let request =
+            ExtendRequest { ttl: extension.ttl(), repair_until: Some(repair_until), up_to };
         Some(ProlongStep::Ask(Box::new(extension), request))
     }
 

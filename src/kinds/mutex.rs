@@ -7,12 +7,16 @@ use crate::handle::{Handle, LockKind, sealed};
 use crate::ident::{fence_key, release_channel};
 use crate::node::{Part, Request, Script};
 use crate::runtime::kind::{Kind, Raise, Repair};
+use crate::runtime::reply;
 
 static ACQUIRE: Script =
-    Script::batched(include_str!("../../lua/mutex/acquire.lua"), "acquire", &BATCH);
-static CONFIRM: Script = Script::new(include_str!("../../lua/mutex/confirm.lua"));
+    Script::batched(include_str!("../../lua/mutex/acquire.lua"), "acquire", &BATCH)
+        .with_meaning(reply::acquire_meaning);
+static CONFIRM: Script =
+    Script::new(include_str!("../../lua/mutex/confirm.lua")).with_meaning(reply::confirm_meaning);
 static EXTEND: Script =
-    Script::batched(include_str!("../../lua/mutex/extend.lua"), "extend", &BATCH);
+    Script::batched(include_str!("../../lua/mutex/extend.lua"), "extend", &BATCH)
+        .with_meaning(reply::extend_meaning);
 static RELEASE: Script =
     Script::batched(include_str!("../../lua/mutex/release.lua"), "release", &BATCH);
 

@@ -3,7 +3,7 @@
 use super::connection::Connection;
 use super::job::{Job, Undelivered};
 use super::replicas::Grant;
-use super::request::Value;
+use super::request::{Meaning, Value};
 use super::worker::Worker;
 use crate::core::{Failure, Offset, exact, rounded};
 use crate::error::{Cause, NodeFault};
@@ -11,7 +11,9 @@ use crate::error::{Cause, NodeFault};
 impl Worker {
     /// Hands out an answer; behind the node's replicas, where it counts only with them.
     pub(super) fn deliver(&self, job: &Job, value: Value, connection: &Connection) {
-        let answer = match (&self.confirmer, job.to_be_replicated(&value)) {
+        let counts_with_replicas =
+            matches!(job.request().meaning(&value), Meaning::Granted | Meaning::Confirmed);
+        let answer = match (&self.confirmer, job.sink().filter(|_| counts_with_replicas)) {
             (Some(confirmer), Some(sink)) => {
                 let run_id = connection.run_id().to_owned();
                 let grant = Grant { sink: sink.clone(), value, run_id };
@@ -57,28 +59,6 @@ impl Worker {
         let fault = NodeFault::new(self.shared.link.node(), what);
         Undelivered { failure: Failure::Unknown, fault }
     }
-}
-
-/// Whether an acquire was answered that the lock is ours, as `lua/README.md` states for all kinds of locks.
-pub(super) fn is_granted(value: &Value) -> bool {
-    matches!(value, Value::List(parts) if parts.first() == Some(&Value::Int(1)))
-}
-
-/// Whether an acquire was answered that the node's mark is another one, as `lua/README.md` states for all
-/// kinds of locks.
-pub(super) fn is_not_admitted(value: &Value) -> bool {
-    matches!(value, Value::List(parts) if parts.first() == Some(&Value::Int(-1)))
-}
-
-/// Whether the answer to a holder says that its key is there, as `lua/README.md` states for all kinds of
-/// locks.
-pub(super) fn is_kept(value: &Value) -> bool {
-    *value == Value::Int(1)
-}
-
-/// Whether an extension was answered that the node has forgotten our key, and grants nothing to newcomers.
-pub(super) fn is_repaired_in_quarantine(value: &Value) -> bool {
-    *value == Value::Int(3)
 }
 
 /// Whether that is a server's own word, and not what became of the way to it.

@@ -2,13 +2,11 @@
 
 use std::sync::atomic::Ordering;
 
-use super::answers::{
-    is_granted, is_kept, is_not_admitted, is_repaired_in_quarantine, lacks_permission,
-};
+use super::answers::lacks_permission;
 use super::batch::{self, Answers, Call};
 use super::connection::{Broken, Connection, GRACE, Reply, TIME};
 use super::job::{Job, Undelivered};
-use super::request::{Form, Script, Value};
+use super::request::{Form, Meaning, Script, Value};
 use super::send_permit::SendPermit;
 use super::worker::Worker;
 use crate::clock;
@@ -341,16 +339,15 @@ impl Worker {
         connection: &Connection,
     ) {
         match reply {
-            Reply::Value(value) if job.is_taking() && is_granted(&value) => {
-                outcome.by_the_clock.push((job, value));
-            }
             Reply::Value(value) => {
-                if job.is_taking() && is_not_admitted(&value) {
-                    self.set.doubt(self.node, permit.mark());
-                } else if is_repaired_in_quarantine(&value) {
-                    self.set.has_forgotten(self.node);
+                let meaning = job.request().meaning(&value);
+                match meaning {
+                    Meaning::NotAdmitted => self.set.doubt(self.node, permit.mark()),
+                    Meaning::RepairedInQuarantine => self.set.has_forgotten(self.node),
+                    Meaning::Granted | Meaning::Kept | Meaning::Confirmed | Meaning::Other => {}
                 }
-                if job.is_holding() && !is_kept(&value) {
+                let is_kept = matches!(meaning, Meaning::Kept | Meaning::Confirmed);
+                if meaning == Meaning::Granted || job.is_holding() && !is_kept {
                     outcome.by_the_clock.push((job, value));
                 } else {
                     self.deliver(&job, value, connection);

@@ -15,7 +15,7 @@ use super::link::Link;
 use super::mailbox::{CAPACITY, Mailbox, Refused};
 use super::pending_releases::PendingReleases;
 use super::replicas::{Confirmer, Replicas};
-use super::request::{Part, Request, Script, Value};
+use super::request::{Part, Request, Script};
 use super::set::NodeSet;
 use super::subscriber::{Listeners, Subscriber};
 use super::worker::{Shared, Worker};
@@ -39,10 +39,6 @@ impl Sink for Unheard {
     }
 
     fn unsent(&self, _node: usize) {}
-
-    fn to_be_replicated(&self, _answer: &Value) -> bool {
-        false
-    }
 
     fn answer(&self, _node: usize, _answer: Answer) {}
 }

@@ -35,9 +35,6 @@ pub(crate) trait Sink: Send + Sync {
     /// That copy has certainly not run, nor will it.
     fn unsent(&self, node: usize);
 
-    /// Whether this answer counts only once the node's replicas have it, too.
-    fn to_be_replicated(&self, answer: &Value) -> bool;
-
     /// The node's clock was seen not to be where it had to be, at that time; the answer comes next.
     fn clock_moved(&self, _node: usize, _seen_at: Time) {}
 
@@ -94,7 +91,7 @@ impl Release {
 }
 
 impl Job {
-    fn sink(&self) -> Option<&Arc<dyn Sink>> {
+    pub(super) fn sink(&self) -> Option<&Arc<dyn Sink>> {
         match self {
             Self::Ask { sink, .. } => Some(sink),
             Self::Release(Release { sink, .. }) => sink.as_ref(),
@@ -145,11 +142,6 @@ impl Job {
         if let Self::Ask { written, .. } = self {
             *written = true;
         }
-    }
-
-    /// The asker, if this answer counts only once it is replicated.
-    pub(super) fn to_be_replicated(&self, answer: &Value) -> Option<&Arc<dyn Sink>> {
-        self.sink().filter(|sink| sink.to_be_replicated(answer))
     }
 
     pub(super) fn answer(&self, node: usize, answer: Answer) {

@@ -46,7 +46,7 @@ pub(crate) use connection::GRACE;
 pub(crate) use handle::Node;
 pub(crate) use job::{Answer, Ask, Sink, Undelivered};
 pub(crate) use replicas::Replicas;
-pub(crate) use request::{Part, Request, Script, Value};
+pub(crate) use request::{Meaning, Part, Request, Script, Value};
 pub(crate) use set::NodeSet;
 pub(crate) use subscriber::Listeners;
 #[cfg(feature = "tls")]

@@ -12,13 +12,39 @@ pub(crate) struct Script {
     source: &'static str,
     /// What makes several calls of it in one step, and its name there.
     batch: Option<(&'static str, &'static Script)>,
+    /// What an answer to a call of it means.
+    meaning: fn(&Value) -> Meaning,
     /// `EVALSHA` and the hash, as they are written.
     by_sha: OnceLock<Vec<u8>>,
 }
 
+/// What an answer means to the transport. The script that is answered says it; the transport looks into no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Meaning {
+    /// The lock is granted. It counts if the node's clock is where it has to be, and once its replicas have the key.
+    Granted,
+    /// The node's mark is another one than that under which it was asked.
+    NotAdmitted,
+    /// The holder's key is there.
+    Kept,
+    /// The same, and it counts once the node's replicas have it.
+    Confirmed,
+    /// The holder's key was gone, and is set again on a node that grants nothing to newcomers.
+    RepairedInQuarantine,
+    /// Nothing that concerns the transport. Said to a holder, it may be so because the node's clock was set.
+    Other,
+}
+
 impl Script {
+    /// A script whose answers mean nothing to the transport.
     pub(crate) const fn new(source: &'static str) -> Self {
-        Self { source, batch: None, by_sha: OnceLock::new() }
+        Self { source, batch: None, meaning: |_| Meaning::Other, by_sha: OnceLock::new() }
+    }
+
+    /// The same script, with what its answers mean.
+    pub(crate) const fn with_meaning(mut self, meaning: fn(&Value) -> Meaning) -> Self {
+        self.meaning = meaning;
+        self
     }
 
     /// A script of which, and of others, `batch` can make several calls in one step. It knows this one by
@@ -28,7 +54,12 @@ impl Script {
         name: &'static str,
         batch: &'static Script,
     ) -> Self {
-        Self { source, batch: Some((name, batch)), by_sha: OnceLock::new() }
+        Self {
+            source,
+            batch: Some((name, batch)),
+            meaning: |_| Meaning::Other,
+            by_sha: OnceLock::new(),
+        }
     }
 
     pub(super) fn batch(&self) -> Option<(&'static str, &'static Script)> {
@@ -136,6 +167,11 @@ impl Request {
 
     pub(super) fn script(&self) -> &'static Script {
         self.script
+    }
+
+    /// What an answer to it means.
+    pub(crate) fn meaning(&self, answer: &Value) -> Meaning {
+        (self.script.meaning)(answer)
     }
 
     /// How many keys and how many other arguments a call has.

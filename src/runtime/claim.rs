@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use crate::clock;
 use crate::core::{
-    self, Attempt, Basis, Cleanup, ConfirmVote, Confirmation, Extension, FencingToken, Release,
-    ReleaseResult, Shared, Terms, Time, Vote, Whom,
+    Attempt, Basis, Cleanup, Confirmation, ExtendRequest, Extension, FencingToken, Release,
+    ReleaseResult, Shared, Terms, Time, Whom,
 };
 use crate::error::{Error, ErrorKind, NodeFault};
 use crate::ident::{Name, owner_text};
@@ -90,12 +90,7 @@ impl Claim {
             owner: owner_text(owner),
             suspensions,
             asked: Asked {
-                attempt: FanOut::with_replicated(
-                    attempt,
-                    reply::acquire,
-                    |vote| matches!(vote, Vote::Granted(_)),
-                    state.names(),
-                ),
+                attempt: FanOut::new(attempt, reply::acquire, state.names()),
                 confirmation: None,
             },
             request: None,
@@ -184,10 +179,9 @@ impl Claim {
     pub(crate) fn write_back(&mut self, number: u64) {
         let nodes = self.nodes();
         let answer_by = self.round().with(|attempt| attempt.answer_by());
-        let round = FanOut::with_replicated(
+        let round = FanOut::new(
             Confirmation::new(nodes.len(), answer_by),
             reply::confirm,
-            |vote| *vote == ConfirmVote::Confirmed,
             self.state.names(),
         );
         round.ask(nodes, &Ask::Holding(Arc::new(self.requests().confirm(number))));
@@ -209,7 +203,7 @@ impl Claim {
     }
 
     /// Asks nodes to let the keys live longer.
-    pub(crate) fn extend(&self, round: &Arc<FanOut<Extension>>, request: &core::Request) {
+    pub(crate) fn extend(&self, round: &Arc<FanOut<Extension>>, request: &ExtendRequest) {
         let requests = self.requests();
         round.ask_some(self.nodes(), |i, node| {
             let extend = requests.extend(request, i, |until| node.clock_ms(until))?;

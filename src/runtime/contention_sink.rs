@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::core::Via;
-use crate::node::{Answer, Sink, Value};
+use crate::node::{Answer, Sink};
 use crate::runtime::reply;
 use crate::runtime::subscriptions::Subscriptions;
 
@@ -29,10 +29,6 @@ impl Sink for ContentionSink {
         if let Some(inner) = &self.inner {
             inner.unsent(node);
         }
-    }
-
-    fn to_be_replicated(&self, answer: &Value) -> bool {
-        self.inner.as_ref().is_some_and(|inner| inner.to_be_replicated(answer))
     }
 
     fn answer(&self, node: usize, answer: Answer) {

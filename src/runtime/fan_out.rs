@@ -23,8 +23,6 @@ const BETWEEN_CHECKS: Duration = Duration::from_millis(20);
 pub(crate) struct FanOut<B: Ballot> {
     state: Mutex<State<B>>,
     read: fn(&Value) -> Result<B::Vote, Unexpected>,
-    /// Which votes count only once they are replicated.
-    replicated: fn(&B::Vote) -> bool,
     names: Arc<[Arc<str>]>,
     started: Time,
     /// Notified once, when the verdict is there: one wake-up of the caller, not one a vote.
@@ -98,23 +96,11 @@ impl<B: Ballot + 'static> FanOut<B> {
         read: fn(&Value) -> Result<B::Vote, Unexpected>,
         names: &Arc<[Arc<str>]>,
     ) -> Arc<Self> {
-        Self::with_replicated(ballot, read, |_| false, names)
-    }
-
-    /// A round in which the votes that `replicated` names count only once the node's replicas have
-    /// them, where the nodes are set up to wait for that.
-    pub(crate) fn with_replicated(
-        ballot: B,
-        read: fn(&Value) -> Result<B::Vote, Unexpected>,
-        replicated: fn(&B::Vote) -> bool,
-        names: &Arc<[Arc<str>]>,
-    ) -> Arc<Self> {
         let heard = vec![Heard::NotAsked; names.len()];
         let state = Mutex::new(State { ballot, heard, told: false });
         Arc::new(Self {
             state,
             read,
-            replicated,
             names: names.clone(),
             started: clock::now(),
             decided: Condvar::new(),
@@ -221,10 +207,6 @@ impl<B: Ballot + 'static> Sink for FanOut<B> {
 
     fn unsent(&self, node: usize) {
         self.state.lock().ballot.unsent(node);
-    }
-
-    fn to_be_replicated(&self, answer: &Value) -> bool {
-        (self.read)(answer).is_ok_and(|vote| (self.replicated)(&vote))
     }
 
     fn clock_moved(&self, node: usize, seen_at: Time) {

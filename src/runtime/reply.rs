@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::core::{ConfirmVote, ExtensionVote, LARGEST_NUMBER, ReleaseVote, Vote};
-use crate::node::Value;
+use crate::node::{Meaning, Value};
 
 /// A reply that our scripts never give.
 #[derive(Debug, PartialEq, Eq)]
@@ -24,11 +24,28 @@ pub(crate) fn acquire(value: &Value) -> Result<Vote, Unexpected> {
     }
 }
 
+/// What the answer to an `acquire` means to the transport.
+pub(crate) fn acquire_meaning(value: &Value) -> Meaning {
+    match acquire(value) {
+        Ok(Vote::Granted(_)) => Meaning::Granted,
+        Ok(Vote::NotAdmitted) => Meaning::NotAdmitted,
+        _ => Meaning::Other,
+    }
+}
+
 pub(crate) fn confirm(value: &Value) -> Result<ConfirmVote, Unexpected> {
     match value {
         Value::Int(1) => Ok(ConfirmVote::Confirmed),
         Value::Int(0) => Ok(ConfirmVote::NotOurs),
         _ => Err(Unexpected),
+    }
+}
+
+/// What the answer to a `confirm` means to the transport.
+pub(crate) fn confirm_meaning(value: &Value) -> Meaning {
+    match confirm(value) {
+        Ok(ConfirmVote::Confirmed) => Meaning::Confirmed,
+        _ => Meaning::Other,
     }
 }
 
@@ -44,6 +61,15 @@ pub(crate) fn extend(value: &Value) -> Result<ExtensionVote, Unexpected> {
             _ => Err(Unexpected),
         },
         _ => Err(Unexpected),
+    }
+}
+
+/// What the answer to an `extend` means to the transport.
+pub(crate) fn extend_meaning(value: &Value) -> Meaning {
+    match extend(value) {
+        Ok(ExtensionVote::Extended) => Meaning::Kept,
+        Ok(ExtensionVote::RepairedInQuarantine) => Meaning::RepairedInQuarantine,
+        _ => Meaning::Other,
     }
 }
 
@@ -81,6 +107,24 @@ mod tests {
 
     fn pair(code: i64, value: Value) -> Value {
         Value::List(vec![Value::Int(code), value])
+    }
+
+    #[test]
+    fn what_an_answer_means_to_the_transport_is_read_off_its_vote() {
+        use Meaning::{Confirmed, Granted, Kept, NotAdmitted, Other, RepairedInQuarantine};
+        for (value, meaning) in [
+            (pair(1, Value::Int(7)), Granted),
+            (pair(-1, Value::Int(0)), NotAdmitted),
+            (pair(0, Value::Int(5)), Other),
+            (pair(1, Value::Int(-1)), Other),
+        ] {
+            assert_eq!(acquire_meaning(&value), meaning, "{value}");
+        }
+        for (value, meaning) in [(1, Kept), (2, Other), (3, RepairedInQuarantine), (0, Other)] {
+            assert_eq!(extend_meaning(&Value::Int(value)), meaning, "{value}");
+        }
+        assert_eq!(confirm_meaning(&Value::Int(1)), Confirmed);
+        assert_eq!(confirm_meaning(&Value::Int(0)), Other);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::core::{self, ReleasePlan};
+use crate::core::{ExtendRequest, ReleasePlan, Time};
 use crate::node::Request;
 use crate::runtime::kind::{Fence, Kind, Raise, Repair};
 
@@ -35,9 +35,9 @@ impl OwnerRequests<'_> {
     /// For longer life on `node`, whose clock `until_ms` reads: in milliseconds, at that time. `None`: it is not asked.
     pub(crate) fn extend(
         &self,
-        request: &core::Request,
+        request: &ExtendRequest,
         node: usize,
-        until_ms: impl FnOnce(core::Time) -> i64,
+        until_ms: impl FnOnce(Time) -> i64,
     ) -> Option<Request> {
         let up_to = request.up_to[node]?;
         let number = self.number;

@@ -9,11 +9,12 @@ use super::network::Part;
 use super::worker::Outgoing;
 use crate::core::admission::Grants;
 use crate::core::{
-    Attempt, Cleanup, Confirmation, Extension, ReleasePlan, Request, Shared, Terms, Time, proposal,
+    Attempt, Cleanup, Confirmation, ExtendRequest, Extension, ReleasePlan, Shared, Terms, Time,
+    proposal,
 };
 use crate::ident::owner_text;
 use crate::kinds::EXCLUSIVE;
-use crate::node;
+use crate::node::Request;
 use crate::runtime::reply;
 use crate::runtime::requests::OwnerRequests;
 
@@ -121,7 +122,7 @@ impl Claim {
         client: &mut Client,
         cx: &mut Cx<'_>,
         round: &Rc<FanOut<Extension>>,
-        request: &Request,
+        request: &ExtendRequest,
     ) {
         let requests = self.requests(cx);
         for (node, worker) in client.workers.iter_mut().enumerate() {
@@ -155,7 +156,7 @@ impl Claim {
         self.attempt.with(|attempt| attempt.close(self.number))
     }
 
-    fn outgoing(&self, request: node::Request, what: &'static str) -> Outgoing {
+    fn outgoing(&self, request: Request, what: &'static str) -> Outgoing {
         let owner = Rc::new(self.owner.clone().into_bytes());
         let part = Part { key: self.key.clone(), owner, what };
         Outgoing { request: Rc::new(request), part }

@@ -16,7 +16,7 @@ use crate::core::{
     waits_for_a_try,
 };
 use crate::embedded::Reply;
-use crate::node::{Call, GRACE, Request, probe_request, put_last, read_probe};
+use crate::node::{Call, GRACE, Meaning, Request, probe_request, put_last, read_probe};
 
 const RECONNECT: Backoff =
     Backoff { min: Duration::from_millis(20), max: Duration::from_millis(1_000) };
@@ -71,15 +71,6 @@ enum State {
     Reopening,
     /// Jobs fail at once.
     Down,
-}
-
-/// A node's word that it admits nobody.
-fn not_admitted() -> Reply {
-    Reply::List(vec![Reply::Int(-1), Reply::Int(0)])
-}
-
-fn is_granted(reply: &Reply) -> bool {
-    matches!(reply, Reply::List(parts) if parts.first() == Some(&Reply::Int(1)))
 }
 
 pub(super) struct Worker {
@@ -319,17 +310,23 @@ impl Worker {
 
     /// Hands out what was answered to `job`.
     fn settle(&mut self, cx: &mut Cx<'_>, job: Job, reply: &Reply) {
-        if let Some(mark) = job.under.as_deref().filter(|_| *reply == not_admitted()) {
-            cx.shared.admission.borrow_mut().doubt(self.node, Some(mark));
-        } else if *reply == Reply::Int(3) {
-            // A node has forgotten the key that it repaired.
-            let mut admission = cx.shared.admission.borrow_mut();
-            if admission.settled_until(self.node).is_some() {
-                admission.doubt(self.node, None);
+        let meaning = job.outgoing.request.meaning(&value(reply));
+        match meaning {
+            Meaning::NotAdmitted => {
+                cx.shared.admission.borrow_mut().doubt(self.node, job.under.as_deref());
             }
+            // A node has forgotten the key that it repaired.
+            Meaning::RepairedInQuarantine => {
+                let mut admission = cx.shared.admission.borrow_mut();
+                if admission.settled_until(self.node).is_some() {
+                    admission.doubt(self.node, None);
+                }
+            }
+            Meaning::Granted | Meaning::Kept | Meaning::Confirmed | Meaning::Other => {}
         }
-        let denies = job.holding && *reply != Reply::Int(1) && !matches!(reply, Reply::Error(_));
-        if job.under.is_some() && is_granted(reply) || denies {
+        let is_kept = matches!(meaning, Meaning::Kept | Meaning::Confirmed);
+        let denies = job.holding && !is_kept && !matches!(reply, Reply::Error(_));
+        if meaning == Meaning::Granted || denies {
             self.by_the_clock.push((job, reply.clone()));
         } else {
             self.answer(cx, &job, Ok(reply));

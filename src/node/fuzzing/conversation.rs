@@ -164,10 +164,6 @@ impl Sink for Asked {
 
     fn unsent(&self, _node: usize) {}
 
-    fn to_be_replicated(&self, _answer: &Value) -> bool {
-        false
-    }
-
     fn answer(&self, _node: usize, answer: Answer) {
         self.answers.fetch_add(1, Ordering::SeqCst);
         if let Ok(value) = answer {
