@@ -188,6 +188,7 @@ impl Held {
                 *self.doing.borrow_mut() = Doing::AboutToRenew;
                 let chance = &mut cx.net.chance;
                 let late = if chance.one_in(10) { chance.ms(0..30) } else { Duration::ZERO };
+                let late = cx.settings.habit.renews_late().unwrap_or(late);
                 self.remind(cx, now.after(late));
             }
             Next::Renew(_) | Next::End(_) => self.sleep(cx),

@@ -34,18 +34,21 @@ pub(super) enum Habit {
     Insists,
     /// They want the first name, have it for so long, unlock it, and rest for as long.
     Works(Duration),
+    /// The same, and their renewals begin [`LATE`] after they are due.
+    RenewsLate(Duration),
     /// They try for the first name once, after that time, and give it back at once.
     TriesOnce(Duration),
 }
+
+/// How long a thread takes that has decided to renew a lock, before it does.
+pub(super) const LATE: Duration = Duration::from_millis(300);
 
 impl Habit {
     /// When the first call is made, unless at once.
     pub(super) fn begins(self) -> Duration {
         match self {
             Self::TriesOnce(after) | Self::KeepsFrom(after) => after,
-            Self::Anything | Self::Keeps | Self::Contends | Self::Insists | Self::Works(_) => {
-                Duration::ZERO
-            }
+            _ => Duration::ZERO,
         }
     }
 
@@ -54,9 +57,11 @@ impl Habit {
         match self {
             Self::Anything => None,
             Self::TriesOnce(_) => (calls == 0).then_some(Patience::Once),
-            Self::Keeps | Self::KeepsFrom(_) | Self::Insists | Self::Works(_) => {
-                Some(Patience::Forever)
-            }
+            Self::Keeps
+            | Self::KeepsFrom(_)
+            | Self::Insists
+            | Self::Works(_)
+            | Self::RenewsLate(_) => Some(Patience::Forever),
             Self::Contends => Some(Patience::Until(cx.now().after(cx.net.chance.ms(500..4_000)))),
         }
     }
@@ -68,21 +73,26 @@ impl Habit {
             Self::Keeps | Self::KeepsFrom(_) => Some(now.after(Duration::from_secs(3_600))),
             Self::Contends | Self::TriesOnce(_) => Some(now),
             Self::Insists => Some(now.after(Duration::from_micros(300))),
-            Self::Works(time) => Some(now.after(time)),
+            Self::Works(time) | Self::RenewsLate(time) => Some(now.after(time)),
         }
     }
 
     /// How long they rest when they have had a lock, if that is not left to chance.
     pub(super) fn rests(self) -> Option<Duration> {
         match self {
-            Self::Works(time) => Some(time),
+            Self::Works(time) | Self::RenewsLate(time) => Some(time),
             _ => None,
         }
     }
 
     /// Whether they wait until it is given back.
     pub(super) fn unlocks(self) -> bool {
-        matches!(self, Self::Works(_))
+        matches!(self, Self::Works(_) | Self::RenewsLate(_))
+    }
+
+    /// How much later than it is due a renewal begins, if that is not left to chance.
+    pub(super) fn renews_late(self) -> Option<Duration> {
+        matches!(self, Self::RenewsLate(_)).then_some(LATE)
     }
 
     /// Whether they think before they want something again.

@@ -75,6 +75,28 @@ fn without_the_look_at_the_fence_a_repair_sets_a_key_above_which_there_is_a_numb
     HELD_UP.breaks_under(Switches { script, checkers: &["late"], ..Switches::ALL_ON });
 }
 
+/// The holder gives the lock back at a time at which its renewal thread has decided to renew, and gets around to it
+/// later.
+const DECIDED: Scenario = Scenario {
+    runs: 20,
+    plan: |seed| {
+        let mut plan = calm(seed, 3, &[client(seconds(3), Habit::RenewsLate(ms(1_050)))]);
+        plan.stragglers = 0;
+        plan
+    },
+    happened: |run| tells(run, "client 0", "unlocked"),
+};
+
+#[test]
+fn a_renewal_that_was_decided_on_before_the_release_is_not_sent() {
+    DECIDED.holds(1);
+}
+
+#[test]
+fn without_the_stop_before_the_release_it_sets_the_key_again() {
+    DECIDED.mostly_breaks(&[Mechanism::RenewalStopsBeforeRelease], &["leaks"]);
+}
+
 /// The nodes forget the key one after the other, and somebody holds the lock all the time.
 const FORGETTING: Scenario = Scenario {
     runs: 20,
