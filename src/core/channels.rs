@@ -40,7 +40,7 @@ pub(crate) struct Joined {
     pub(crate) wake: Vec<usize>,
 }
 
-/// All waiters of one client. `W` is what the carrier needs to wake one of them.
+/// All waiters of one client. `W` is what the driver needs to wake one of them.
 pub(crate) struct Channels<W> {
     channels: BTreeMap<Vec<u8>, Channel<W>>,
     subscribers: Vec<Subscriber>,

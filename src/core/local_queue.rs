@@ -62,7 +62,7 @@ pub(crate) enum Wake {
     All,
 }
 
-/// The queue for one name. `W` is what the carrier keeps with each caller in it, and `H` with the holder.
+/// The queue for one name. `W` is what the driver keeps with each caller in it, and `H` with the holder.
 #[derive(Debug)]
 pub(crate) struct LocalQueue<W, H = ()> {
     /// Each caller asks the nodes for itself. So none waits for a lease, and none is handed over.
@@ -144,12 +144,12 @@ impl<W, H> LocalQueue<W, H> {
         self.waiters.push_back(Waiter { ticket, terms, once, doing: Doing::Asking, with });
     }
 
-    /// What the carrier keeps with that caller.
+    /// What the driver keeps with that caller.
     pub(crate) fn with(&mut self, ticket: QueueTicket) -> Option<&mut W> {
         self.waiter(ticket).map(|waiter| &mut waiter.with)
     }
 
-    /// What the carrier keeps with the callers that have to ask again what to do.
+    /// What the driver keeps with the callers that have to ask again what to do.
     pub(crate) fn woken(&self, wake: Wake) -> impl Iterator<Item = &W> {
         let is_woken = move |waiter: &&Waiter<W>| match wake {
             Wake::Nobody => false,
@@ -159,7 +159,7 @@ impl<W, H> LocalQueue<W, H> {
         self.waiters.iter().filter(is_woken).map(|waiter| &waiter.with)
     }
 
-    /// What the carrier keeps with the holder.
+    /// What the driver keeps with the holder.
     pub(crate) fn holder(&mut self) -> Option<&mut H> {
         self.holder.as_mut().map(|holder| &mut holder.with)
     }

@@ -1,6 +1,6 @@
 //! The local queues of one client by key, and what is known of the other processes that want those locks.
 //!
-//! The carrier adds a mutex, the wake-ups, and the lock that is handed over. What joins a queue with its
+//! The driver adds a mutex, the wake-ups, and the lock that is handed over. What joins a queue with its
 //! [`Fairness`] is decided here.
 
 use std::collections::HashMap;
@@ -11,7 +11,7 @@ use super::fairness::Fairness;
 use super::local_queue::LocalQueue;
 use super::{Conclusion, Lease, Place, QueueTicket, Terms, Time, Turn, Wake};
 
-/// The local queues of one client. `W` is what the carrier keeps with each caller, and `H` with each holder.
+/// The local queues of one client. `W` is what the driver keeps with each caller, and `H` with each holder.
 ///
 /// One key names a queue and the fairness beside it.
 #[derive(Debug)]
@@ -43,17 +43,17 @@ impl<K: Clone + Eq + Hash, W, H> LocalQueues<K, W, H> {
         self.last_ticket
     }
 
-    /// What the carrier keeps with that caller.
+    /// What the driver keeps with that caller.
     pub(crate) fn waiter(&mut self, key: &K, ticket: QueueTicket) -> Option<&mut W> {
         self.queues.get_mut(key)?.with(ticket)
     }
 
-    /// What the carrier keeps with the holder.
+    /// What the driver keeps with the holder.
     pub(crate) fn holder(&mut self, key: &K) -> Option<&mut H> {
         self.queues.get_mut(key)?.holder()
     }
 
-    /// What the carrier keeps with the callers that have to look again.
+    /// What the driver keeps with the callers that have to look again.
     pub(crate) fn woken(&self, key: &K, wake: Wake) -> impl Iterator<Item = &W> {
         self.queues.get(key).into_iter().flat_map(move |queue| queue.woken(wake))
     }
@@ -177,7 +177,7 @@ impl<K: Clone + Eq + Hash, W, H> LocalQueues<K, W, H> {
         self.queues.len()
     }
 
-    /// What the carrier keeps with all callers.
+    /// What the driver keeps with all callers.
     #[cfg(test)]
     pub(crate) fn waiters(&self) -> impl Iterator<Item = &W> {
         self.queues.values().flat_map(|queue| queue.woken(Wake::All))

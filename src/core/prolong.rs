@@ -7,7 +7,8 @@ use super::{Attempt, Ballot, Basis, Extension, HEAR_OUT, HeldLock, Renewed, Shar
 /// Has the keys of a held lock live longer: a round of extension, and repairs of the nodes that lost the key. A round
 /// that connections broke under, or clocks moved under, is followed by a second one.
 ///
-/// The driver calls [`poll`](Self::poll) with the lock's mutex held, and lets it go only to wait.
+/// The driver calls [`poll`](Self::poll) with the lock's mutex held. It keeps the mutex while it asks the nodes, and lets
+/// it go for everything else.
 #[derive(Debug)]
 pub(crate) struct Prolong<E> {
     by: Requester,

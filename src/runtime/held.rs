@@ -187,7 +187,11 @@ impl Held {
                     // With the mutex held: behind a release, nothing must set the key again.
                     self.claim.extend(&round, &request);
                 }
-                ProlongStep::QuorumReached => client.quorum_reached(),
+                ProlongStep::QuorumReached => {
+                    // A subscriber of the event may be slow, and may ask for this very lock.
+                    drop(state);
+                    client.quorum_reached();
+                }
                 ProlongStep::AwaitVerdict(until) => {
                     drop(state);
                     if let Some(round) = prolong.round() {
@@ -407,3 +411,6 @@ impl Held {
         Some((ending, hold_state))
     }
 }
+
+#[cfg(all(test, feature = "embedded"))]
+mod tests;

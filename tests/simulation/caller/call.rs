@@ -14,7 +14,7 @@ use crate::simulation::held::Held;
 use crate::simulation::setup::Habit;
 use crate::simulation::subscriptions::Waiter;
 
-/// A call that wants a lock, and what its carrier has in its hands.
+/// A call that wants a lock, and what its driver has in its hands.
 pub(in super::super) struct Call {
     pub(super) acquire: Acquire<Claim>,
     pub(super) patience: Patience,

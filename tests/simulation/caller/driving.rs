@@ -1,4 +1,4 @@
-//! Carries one call that wants a lock, as `src/call.rs` does on a thread: what `core::Acquire` decides is
+//! Carries one call that wants a lock, as `src/runtime/call.rs` does on a thread: what `core::Acquire` decides is
 //! done here, and what happens is told to it.
 
 use std::rc::Rc;

@@ -1,4 +1,4 @@
-//! Threads of one process hand a lock to each other. A test has to know that a thread is in line before it goes
+//! Threads of one process hand a lock to each other. A test has to know that a thread is in the queue before it goes
 //! on, which only the queues can tell.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

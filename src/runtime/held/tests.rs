@@ -1,0 +1,59 @@
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Metadata, Subscriber};
+
+use crate::core::Quorum;
+use crate::{Quorlock, clock};
+
+/// Never to be waited for.
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// A slow subscriber: an event holds its thread until somebody lets it go on.
+struct Slow {
+    told: Sender<()>,
+    go_on: Receiver<()>,
+}
+
+impl Subscriber for Slow {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target() == "quorlock"
+    }
+
+    fn event(&self, _: &Event<'_>) {
+        self.told.send(()).expect("the test waits for it");
+        self.go_on.recv_timeout(LIMIT).expect("the lock can be used meanwhile");
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
+
+/// Its subscriber may ask for the lock itself, and the timer and all callers of the client ask for it, too.
+#[test]
+fn an_event_of_a_renewal_is_told_while_the_lock_can_be_used() {
+    let (locks, _nodes) = Quorlock::embedded(3).expect("ports are free");
+    let guard = locks.lock("orders/42").expect("the nodes are healthy");
+    locks.coordinator().note(Quorum::Missed, clock::now(), Vec::new);
+    let ((told, is_told), (let_go, go_on)) = (bounded(1), bounded(1));
+    std::thread::scope(|scope| {
+        let extended = scope.spawn(|| {
+            let slow = Slow { told, go_on };
+            tracing::subscriber::with_default(slow, || guard.extend(LIMIT))
+        });
+        is_told.recv_timeout(LIMIT).expect("a quorum can be reached again");
+        assert!(!guard.remaining().is_zero());
+        let_go.send(()).expect("the event waits for it");
+        extended.join().expect("it was let go on").expect("the nodes are healthy");
+    });
+}
