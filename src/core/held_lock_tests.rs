@@ -23,6 +23,10 @@ fn terms() -> Terms {
 
 /// A lock that all of three nodes granted at the start.
 fn held_on(basis: Basis) -> Lock {
+    held_as(basis, terms())
+}
+
+fn held_as(basis: Basis, terms: Terms) -> Lock {
     let start = Time::default();
     let mut attempt = Attempt::new(3, start, start.after(TIMEOUT), TTL, Allowance::FOR_DRIFT);
     for node in 0..3 {
@@ -37,7 +41,7 @@ fn held_on(basis: Basis) -> Lock {
         started: start,
         refused_before: false,
     };
-    HeldLock::new(Rc::new(RefCell::new(attempt)), terms(), &grant, 0.0, 3, TIMEOUT)
+    HeldLock::new(Rc::new(RefCell::new(attempt)), terms, &grant, 0.0, 3, TIMEOUT)
 }
 
 fn held() -> Lock {
@@ -213,6 +217,19 @@ fn an_extension_that_asks_for_less_cuts_the_validity_before_it_is_sent() {
     assert!(lock.valid_until() < at(3_000), "whatever the nodes answer");
 }
 
+/// Should the holder crash, its keys are in nobody's way once the longest hold is over.
+#[test]
+fn keys_live_no_longer_than_the_longest_hold_needs() {
+    let max_hold = Some(Duration::from_secs(12));
+    let mut lock = held_as(Basis::Majority, Terms { max_hold, ..terms() });
+    let mut renewal = Prolong::renewal(&lock, 3);
+    let ProlongStep::Ask(extension, request) = renewal.poll(&mut lock, at(4_000)) else {
+        panic!("a renewal asks the nodes")
+    };
+    assert_eq!(extension.ttl(), request.ttl);
+    assert!(request.ttl >= Duration::from_secs(8) && request.ttl < Duration::from_millis(8_200));
+}
+
 #[test]
 fn keys_that_are_gone_from_a_majority_are_a_loss() {
     let mut lock = held();
@@ -255,6 +272,7 @@ fn only_the_present_holder_hands_the_lock_over_or_ends_it() {
     let ending = lock.end(EndedBy::Holder(1), at(20)).expect("it is that one's");
     assert_eq!((ending.lost, ending.basis), (None, Basis::Majority));
     assert_eq!(lock.hand_over(1, |_| Some(("third", 2))), None, "it has ended");
+    assert_eq!(lock.held_until(at(20)), None, "whatever is left of its validity");
 }
 
 #[test]

@@ -168,6 +168,10 @@ impl<E: Shared<Extension> + Clone> Prolong<E> {
     /// The driver has shared the extension that it is about to put to the nodes.
     pub(crate) fn handle_begun<A: Shared<Attempt>>(&mut self, held: &mut HeldLock<A, E>, round: E) {
         let HeldLock { attempt, rounds, lease, .. } = held;
+        debug_assert!(
+            !rounds.are_closed(),
+            "the mutex was let go since the driver was told to ask"
+        );
         attempt.with(|attempt| rounds.begin(round.clone(), attempt));
         if self.stage == Stage::Beginning {
             let answer_by = round.with(|extension| extension.answer_by());

@@ -172,6 +172,40 @@ mod tests {
         assert_eq!(all, [(0, false), (1, true), (2, false)]);
     }
 
+    /// An answer over the second connection says nothing about the copy that was written over the first one.
+    #[test]
+    fn a_copy_that_may_still_run_is_known_after_all_nodes_have_answered() {
+        let (mut attempt, mut rounds) = (won(), Rounds::new());
+        let sent_twice = round();
+        rounds.begin(sent_twice.clone(), &mut attempt);
+        sent_twice.with(|extension| {
+            for (node, connection) in [(0, 1), (0, 2), (1, 1), (2, 1)] {
+                assert!(extension.sending(node, Via::unfenced(connection), Time::default()));
+            }
+            (0..3).for_each(|node| extension.vote(node, ExtensionVote::Extended));
+        });
+        rounds.hear(&mut attempt);
+        assert!(rounds.open.is_empty(), "there is nothing more to hear");
+        assert!(rounds.end(&mut attempt));
+        let late = attempt.close(0).into_iter().map(|cleanup| cleanup.late.extensions);
+        assert_eq!(late.collect::<Vec<_>>(), [Some(1), None, None]);
+    }
+
+    #[test]
+    fn of_a_round_that_is_not_kept_open_nothing_more_is_sent_and_what_may_still_run_is_known() {
+        let (mut attempt, mut rounds) = (won(), Rounds::new());
+        let all: Vec<_> = (0..=OPEN_ROUNDS).map(|_| round()).collect();
+        for (round, connection) in all.iter().zip(1..) {
+            rounds.begin(round.clone(), &mut attempt);
+            let via = Via::unfenced(connection);
+            assert!(round.with(|extension| extension.sending(0, via, Time::default())));
+        }
+        assert!(!copy_goes_out(&all[0]), "it is the surplus one");
+        assert!(copy_goes_out(&all[1]));
+        assert!(rounds.end(&mut attempt));
+        assert_eq!(attempt.close(0)[0].late.extensions, Some(1), "that of the surplus round");
+    }
+
     #[test]
     fn no_more_rounds_are_kept_open_than_there_is_room_for() {
         let (mut attempt, mut rounds) = (won(), Rounds::new());

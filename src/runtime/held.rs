@@ -337,9 +337,15 @@ impl Held {
         }
         let ended = self.end(EndedBy::Holder(hold_state.sequence));
         let lost = self.check();
-        // If it had ended before, it was lost, and its releases are sent by the thread that saw that.
-        let Some((Ending { longest_ttl, basis, .. }, _)) = ended else { return lost };
         let (claim, local_waiters) = (&self.claim, &self.local_waiters);
+        let Some((Ending { longest_ttl, basis, .. }, _)) = ended else {
+            // It was lost, and the thread that has seen it may have much to tell before it sends the releases. They are
+            // on their way when this returns, for the process may end then.
+            let longest_ttl = self.state().lock.longest_ttl();
+            claim.release(longest_ttl, None);
+            local_waiters.gone(claim.owner(), true);
+            return lost;
+        };
         if lost.is_err() {
             claim.release(longest_ttl, Some(&self.contention_sink(None)));
             local_waiters.gone(claim.owner(), true);

@@ -4,8 +4,12 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
-use crate::core::Quorum;
-use crate::{Quorlock, clock};
+use crate::core::{Allowance, LossReason, Patience, Quorum, Terms};
+use crate::ident::Name;
+use crate::kinds::EXCLUSIVE;
+use crate::runtime::call;
+use crate::runtime::claim::Wanted;
+use crate::{ErrorKind, Quorlock, clock};
 
 /// Never to be waited for.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -56,4 +60,26 @@ fn an_event_of_a_renewal_is_told_while_the_lock_can_be_used() {
         let_go.send(()).expect("the event waits for it");
         extended.join().expect("it was let go on").expect("the nodes are healthy");
     });
+}
+
+/// The thread that has seen the loss may have a thousand others to tell before it sends the releases. A program that
+/// hears of the loss, unlocks and exits would leave the keys on the nodes.
+#[test]
+fn the_releases_of_a_lost_lock_are_on_their_way_when_its_unlock_returns() {
+    let (locks, nodes) = Quorlock::embedded(3).expect("ports are free");
+    let allowance = Allowance { clock_tolerance: Duration::from_millis(100) };
+    let terms = Terms { ttl: LIMIT, renewed: true, max_hold: None, allowance };
+    let name = Name::new(b"quorlock:", b"orders/42").expect("a name");
+    let wanted = Wanted { kind: EXCLUSIVE, name, terms };
+    let hold = call::acquire(locks.coordinator(), &wanted, Patience::Forever, None);
+    let hold = hold.expect("the nodes are healthy").expect("nobody else wants it");
+    // As the thread of the timetable has it, which goes on to tell others.
+    let held = hold.held().clone();
+    held.state().lock.handle_suspended();
+    assert!(held.lose(LossReason::ClockStoodStill).is_some(), "it is the first to see it");
+    let unlocked = hold.give_back_and_wait();
+    assert_eq!(unlocked.expect_err("it was lost").kind(), ErrorKind::Lost);
+    let has_key = || nodes.iter().any(|node| node.keys().iter().any(|key| key.ends_with(b"/42")));
+    assert!(clock::poll(clock::now().after(LIMIT / 2), || !has_key()), "a key stays");
+    drop(held);
 }
