@@ -1,7 +1,7 @@
 //! The local queue: the callers of one process that want one name.
 //!
 //! Threads of one process need not compete at the nodes. They wait in a queue, and only its first caller
-//! asks. A holder that gives the lock back hands its lease to the next caller that can use it, which costs
+//! asks. A holder that gives the lock back hands its lease to the next caller, if that one can use it, which costs
 //! no message. The turn of a process is bounded, so that other processes get in.
 
 use std::collections::VecDeque;

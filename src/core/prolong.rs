@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::{Attempt, Ballot, Basis, Extension, HEAR_OUT, HeldLock, Renewed, Shared, Time};
 
-/// Has the keys of a held lock live longer: a round of extension, and repairs of the nodes that lost the key. A round
-/// that connections broke under, or clocks moved under, is followed by a second one.
+/// Has the keys of a held lock live longer: a round of extension, and repairs of the nodes that lost the key. A round that
+/// is in doubt is followed by a second one: see [`Extension::is_doubtful`].
 ///
 /// The driver calls [`poll`](Self::poll) with the lock's mutex held. It keeps the mutex while it asks the nodes, and lets
 /// it go for everything else.

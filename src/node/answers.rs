@@ -11,9 +11,10 @@ use crate::error::{Cause, NodeFault};
 impl Worker {
     /// Hands out an answer; behind the node's replicas, where it counts only with them.
     pub(super) fn deliver(&self, job: &Job, value: Value, connection: &Connection) {
-        let counts_with_replicas =
-            matches!(job.request().meaning(&value), Meaning::Granted | Meaning::Confirmed);
-        let answer = match (&self.confirmer, job.sink().filter(|_| counts_with_replicas)) {
+        let confirmer = self.confirmer.as_ref().filter(|_| {
+            matches!(job.request().meaning(&value), Meaning::Granted | Meaning::Confirmed)
+        });
+        let answer = match (confirmer, job.sink()) {
             (Some(confirmer), Some(sink)) => {
                 let run_id = connection.run_id().to_owned();
                 let grant = Grant { sink: sink.clone(), value, run_id };

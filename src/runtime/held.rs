@@ -318,13 +318,14 @@ impl Held {
             lost.into_iter().for_each(|reason| self.tell(hold_state, reason));
             return;
         };
-        match ending.lost {
-            Some(reason) => self.tell(hold_state, reason),
-            None => hold_state.notice.given_back(),
+        if ending.lost.is_none() {
+            hold_state.notice.given_back();
         }
         self.claim.release(ending.longest_ttl, Some(&self.contention_sink(None)));
         // Behind the releases, for who is next asks the same nodes over the same connections.
         self.local_waiters.gone(self.claim.owner(), ending.lost.is_some());
+        // Last, for a subscriber of the event may panic.
+        ending.lost.into_iter().for_each(|reason| self.tell(hold_state, reason));
     }
 
     /// The holder gives the lock back, and hears whether it was ours until then.
@@ -336,21 +337,17 @@ impl Held {
             return Ok(());
         }
         let ended = self.end(EndedBy::Holder(hold_state.sequence));
-        let lost = self.check();
         let (claim, local_waiters) = (&self.claim, &self.local_waiters);
-        let Some((Ending { longest_ttl, basis, .. }, _)) = ended else {
-            // It was lost, and the thread that has seen it may have much to tell before it sends the releases. They are
-            // on their way when this returns, for the process may end then.
+        let valid = ended.filter(|(ending, _)| ending.lost.is_none());
+        let Some((Ending { longest_ttl, basis, .. }, _)) = valid else {
+            // If it had ended before, it was lost, and the thread that has seen that may have much to tell before it
+            // sends the releases. They are on their way when this returns, for the process may end then.
             let longest_ttl = self.state().lock.longest_ttl();
-            claim.release(longest_ttl, None);
-            local_waiters.gone(claim.owner(), true);
-            return lost;
-        };
-        if lost.is_err() {
             claim.release(longest_ttl, Some(&self.contention_sink(None)));
             local_waiters.gone(claim.owner(), true);
-            return lost;
-        }
+            // Last, for a subscriber of the event may panic.
+            return self.check();
+        };
         let sink = |round| self.contention_sink(Some(round));
         let sent = || local_waiters.gone(claim.owner(), false);
         let released = claim.release_and_wait(longest_ttl, basis, sink, sent);

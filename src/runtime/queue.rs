@@ -97,6 +97,14 @@ impl Queues {
     }
 }
 
+#[cfg(all(test, feature = "embedded"))]
+impl Queues {
+    /// For how many locks there is a queue.
+    pub(crate) fn len(&self) -> usize {
+        self.state.lock().len()
+    }
+}
+
 impl LeaseId {
     /// Changes the queues, and wakes the callers of this one that have to look again.
     fn change<R>(

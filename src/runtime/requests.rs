@@ -22,7 +22,7 @@ pub(crate) struct OwnerRequests<'a> {
 }
 
 impl OwnerRequests<'_> {
-    /// For the lock; the nodes count it as `proposal`, which is `None` without fencing.
+    /// Asks for the lock, with a proposal for its number; `None` without fencing.
     pub(crate) fn acquire(&self, ttl: Duration, proposal: Option<u64>) -> Request {
         self.kind.acquire(self.key, self.mark_key, self.owner, ttl, proposal)
     }
@@ -32,7 +32,8 @@ impl OwnerRequests<'_> {
         self.kind.confirm(self.key, self.owner, number)
     }
 
-    /// For longer life on `node`, whose clock `until_ms` reads: in milliseconds, at that time. `None`: it is not asked.
+    /// Asks `node` to let the key live longer, and to set it again if it is gone. `until_ms` reads a time off that
+    /// node's clock, in milliseconds. Returns `None` if `request` leaves the node out.
     pub(crate) fn extend(
         &self,
         request: &ExtendRequest,
@@ -55,7 +56,7 @@ impl OwnerRequests<'_> {
         self.kind.release(self.key, self.owner, None)
     }
 
-    /// Gives the lock back on a node where something may still follow, if that is what `plan` says.
+    /// Gives the lock back and raises its fence; `None` if `plan` raises none.
     pub(crate) fn raising_release(&self, plan: &ReleasePlan) -> Option<Request> {
         let raise = plan.raise_to.map(|to| Raise { to, lasts: plan.longest_ttl })?;
         Some(self.kind.release(self.key, self.owner, Some(raise)))

@@ -1,6 +1,7 @@
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver, Sender, bounded};
+use crossbeam_channel::bounded;
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
@@ -9,25 +10,22 @@ use crate::ident::Name;
 use crate::kinds::EXCLUSIVE;
 use crate::runtime::call;
 use crate::runtime::claim::Wanted;
+use crate::runtime::hold::Hold;
 use crate::{ErrorKind, Quorlock, clock};
 
 /// Never to be waited for.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// A slow subscriber: an event holds its thread until somebody lets it go on.
-struct Slow {
-    told: Sender<()>,
-    go_on: Receiver<()>,
-}
+/// A subscriber that does this with each event of ours.
+struct OnEvent<F>(F);
 
-impl Subscriber for Slow {
+impl<F: Fn() + Send + Sync + 'static> Subscriber for OnEvent<F> {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         metadata.target() == "quorlock"
     }
 
     fn event(&self, _: &Event<'_>) {
-        self.told.send(()).expect("the test waits for it");
-        self.go_on.recv_timeout(LIMIT).expect("the lock can be used meanwhile");
+        self.0();
     }
 
     fn new_span(&self, _: &Attributes<'_>) -> Id {
@@ -43,6 +41,16 @@ impl Subscriber for Slow {
     fn exit(&self, _: &Id) {}
 }
 
+/// A lock that is renewed, as its guard has it.
+fn hold(locks: &Quorlock) -> Hold {
+    let allowance = Allowance { clock_tolerance: Duration::from_millis(100) };
+    let terms = Terms { ttl: LIMIT, renewed: true, max_hold: None, allowance };
+    let name = Name::new(b"quorlock:", b"orders/42").expect("a name");
+    let wanted = Wanted { kind: EXCLUSIVE, name, terms };
+    let hold = call::acquire(locks.coordinator(), &wanted, Patience::Forever, None);
+    hold.expect("the nodes are healthy").expect("nobody else wants it")
+}
+
 /// Its subscriber may ask for the lock itself, and the timer and all callers of the client ask for it, too.
 #[test]
 fn an_event_of_a_renewal_is_told_while_the_lock_can_be_used() {
@@ -52,7 +60,10 @@ fn an_event_of_a_renewal_is_told_while_the_lock_can_be_used() {
     let ((told, is_told), (let_go, go_on)) = (bounded(1), bounded(1));
     std::thread::scope(|scope| {
         let extended = scope.spawn(|| {
-            let slow = Slow { told, go_on };
+            let slow = OnEvent(move || {
+                told.send(()).expect("the test waits for it");
+                go_on.recv_timeout(LIMIT).expect("the lock can be used meanwhile");
+            });
             tracing::subscriber::with_default(slow, || guard.extend(LIMIT))
         });
         is_told.recv_timeout(LIMIT).expect("a quorum can be reached again");
@@ -67,12 +78,7 @@ fn an_event_of_a_renewal_is_told_while_the_lock_can_be_used() {
 #[test]
 fn the_releases_of_a_lost_lock_are_on_their_way_when_its_unlock_returns() {
     let (locks, nodes) = Quorlock::embedded(3).expect("ports are free");
-    let allowance = Allowance { clock_tolerance: Duration::from_millis(100) };
-    let terms = Terms { ttl: LIMIT, renewed: true, max_hold: None, allowance };
-    let name = Name::new(b"quorlock:", b"orders/42").expect("a name");
-    let wanted = Wanted { kind: EXCLUSIVE, name, terms };
-    let hold = call::acquire(locks.coordinator(), &wanted, Patience::Forever, None);
-    let hold = hold.expect("the nodes are healthy").expect("nobody else wants it");
+    let hold = hold(&locks);
     // As the thread of the timetable has it, which goes on to tell others.
     let held = hold.held().clone();
     held.state().lock.handle_suspended();
@@ -82,4 +88,24 @@ fn the_releases_of_a_lost_lock_are_on_their_way_when_its_unlock_returns() {
     let has_key = || nodes.iter().any(|node| node.keys().iter().any(|key| key.ends_with(b"/42")));
     assert!(clock::poll(clock::now().after(LIMIT / 2), || !has_key()), "a key stays");
     drop(held);
+}
+
+/// Its place in the local queue is given up first, for no other thread comes to do that.
+#[test]
+fn a_subscriber_that_panics_over_a_loss_leaves_nothing_behind() {
+    let (locks, nodes) = Quorlock::embedded(3).expect("ports are free");
+    let give_back: [fn(Hold); 2] = [drop, |hold| _ = hold.give_back_and_wait()];
+    for give_back in give_back {
+        let hold = hold(&locks);
+        hold.held().state().lock.handle_suspended();
+        let panics = OnEvent(|| std::panic::resume_unwind(Box::new("in a subscriber")));
+        let given_back = catch_unwind(AssertUnwindSafe(|| {
+            tracing::subscriber::with_default(panics, || give_back(hold));
+        }));
+        assert!(given_back.is_err(), "it is told of the loss");
+        assert_eq!(locks.coordinator().queues().len(), 0, "a queue stays");
+        let has_key =
+            || nodes.iter().any(|node| node.keys().iter().any(|key| key.ends_with(b"/42")));
+        assert!(clock::poll(clock::now().after(LIMIT / 2), || !has_key()), "a key stays");
+    }
 }

@@ -8,7 +8,7 @@ mod hand_over;
 #[test]
 fn a_queue_ends_with_its_last_holder_and_waiter() {
     let (locks, _nodes) = Quorlock::embedded(1).expect("ports are free");
-    let queues = || locks.coordinator().queues().state.lock().len();
+    let queues = || locks.coordinator().queues().len();
     let guards: Vec<_> =
         (0..10).map(|i| locks.lock(format!("orders/{i}")).expect("the node is healthy")).collect();
     assert_eq!(queues(), 10);
