@@ -22,6 +22,7 @@ mod fencing;
 #[cfg(test)]
 mod fencing_mutations;
 mod held_lock;
+mod hold_class;
 mod late;
 mod lease;
 mod local_queue;
@@ -65,6 +66,7 @@ pub(crate) use fallback::{Judged, Judgement, News, Quorum, QuorumHealth, waits_f
 pub use fencing::FencingToken;
 pub(crate) use fencing::{LARGEST_NUMBER, LastNumbers, proposal};
 pub(crate) use held_lock::{EndedBy, Ending, HeldLock};
+pub use hold_class::HoldClass;
 pub(crate) use late::{Copies, Late, Repetition, Via};
 pub use lease::LossReason;
 pub(crate) use lease::{Lease, Next, Renewed, Terms};

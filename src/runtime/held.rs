@@ -12,7 +12,6 @@ use crate::core::{
     ProlongStep, Prolonged, QueueTicket, ReleaseResult, Shared, Time, rounded,
 };
 use crate::error::{Error, ErrorKind, NodeFault};
-use crate::ident::release_channel;
 use crate::node::{Node, Sink};
 use crate::observe;
 use crate::random::random;
@@ -21,7 +20,6 @@ use crate::runtime::contention_sink::ContentionSink;
 use crate::runtime::fan_out::FanOut;
 use crate::runtime::hold_state::HoldState;
 use crate::runtime::loss::Callbacks;
-use crate::runtime::reply;
 use crate::runtime::timetable::{Entry, Timetable};
 
 /// The machine of the lock, and who holds it now.
@@ -153,7 +151,7 @@ impl Held {
         }
         let message = format!(
             "{} could not be extended: too few nodes confirmed it in time",
-            self.claim.name()
+            self.claim.names()
         );
         Err(Error::new(ErrorKind::NoQuorum, message).with_faults(faults))
     }
@@ -165,10 +163,10 @@ impl Held {
         let renewal = Prolong::renewal(&self.state().lock, nodes.len() - down.len());
         match self.prolong(renewal) {
             (Prolonged::Unconfirmed { is_news: true }, faults) => {
-                observe::not_renewed(self.claim.name(), &faults);
+                observe::not_renewed(self.claim.names(), &faults);
             }
             (Prolonged::Hopeless { is_news: true }, _) => {
-                observe::not_renewed(self.claim.name(), &down);
+                observe::not_renewed(self.claim.names(), &down);
             }
             _ => {}
         }
@@ -182,7 +180,11 @@ impl Held {
             let mut state = self.state();
             match prolong.poll(&mut state.lock, clock::now()) {
                 ProlongStep::Ask(extension, request) => {
-                    let round = FanOut::new(*extension, reply::extend, client.names());
+                    let round = FanOut::new(
+                        *extension,
+                        self.claim.kind().decoders().extend,
+                        client.names(),
+                    );
                     prolong.handle_begun(&mut state.lock, round.clone());
                     // With the mutex held: behind a release, nothing must set the key again.
                     self.claim.extend(&round, &request);
@@ -270,7 +272,7 @@ impl Held {
     fn lost_because(&self, why: &str) -> Error {
         let message = format!(
             "{} is lost: {why}; stop what it protects, somebody else may hold it now",
-            self.claim.name()
+            self.claim.names()
         );
         Error::new(ErrorKind::Lost, message)
     }
@@ -293,7 +295,7 @@ impl Held {
         self.claim.release(longest_ttl, None);
         self.local_waiters.gone(self.claim.owner(), true);
         if first {
-            observe::lost(self.claim.name(), reason);
+            observe::lost(self.claim.names(), reason);
         }
     }
 
@@ -304,7 +306,7 @@ impl Held {
         if let Err(callbacks) = callbacks.call_apart() {
             self.timetable.leave(callbacks);
         }
-        observe::lost(self.claim.name(), reason);
+        observe::lost(self.claim.names(), reason);
     }
 
     /// The holder gives the lock back without waiting.
@@ -396,7 +398,8 @@ impl Held {
         Arc::new(ContentionSink {
             heard: Box::new(move |others| local_waiters.heard(others)),
             subscriptions: self.claim.state().subscriptions().clone(),
-            channel: release_channel(self.claim.name().key()),
+            channels: self.claim.kind().channels(self.claim.names()),
+            told: self.claim.kind().decoders().told,
             inner,
         })
     }

@@ -12,10 +12,11 @@ use crate::core::{
     Attempt, Cleanup, Confirmation, ExtendRequest, Extension, ReleasePlan, Shared, Terms, Time,
     proposal,
 };
+use crate::ident::Names;
 use crate::ident::owner_text;
-use crate::kinds::EXCLUSIVE;
+use crate::kinds::{EXCLUSIVE, names};
 use crate::node::Request;
-use crate::runtime::reply;
+use crate::runtime::kind::Kind;
 use crate::runtime::requests::OwnerRequests;
 
 /// Where a node keeps its mark.
@@ -23,6 +24,8 @@ pub(super) const MARK: &[u8] = b"{quorlock}:mark";
 
 pub(super) struct Claim {
     pub(super) name: usize,
+    pub(super) kind: &'static dyn Kind,
+    pub(super) names: Names,
     pub(super) key: Rc<Vec<u8>>,
     pub(super) owner: String,
     pub(super) terms: Terms,
@@ -56,12 +59,14 @@ impl Claim {
         cx.net.checks.claimed(&owner, client.process, cx.settings.may_end);
         Self {
             name,
+            kind: EXCLUSIVE,
+            names: names(&[format!("name-{name}").as_bytes()]),
             key: Rc::new(format!("name-{name}").into_bytes()),
             owner,
             terms,
             began: cx.net.now,
             suspensions: cx.shared.suspensions.get(),
-            attempt: Rc::new(FanOut::new(attempt, reply::acquire, waiter)),
+            attempt: Rc::new(FanOut::new(attempt, EXCLUSIVE.decoders().acquire, waiter)),
             number: 0,
             granted_at: Duration::ZERO,
             without_first: false,
@@ -107,7 +112,7 @@ impl Claim {
     ) -> Rc<FanOut<Confirmation>> {
         let answer_by = self.attempt.with(|attempt| attempt.answer_by());
         let confirmation = Confirmation::new(cx.settings.nodes, answer_by);
-        let round = Rc::new(FanOut::new(confirmation, reply::confirm, waiter));
+        let round = Rc::new(FanOut::new(confirmation, self.kind.decoders().confirm, waiter));
         let request = self.requests(cx).confirm(number);
         let outgoing = self.outgoing(request, "confirm");
         for worker in &mut client.workers {
@@ -136,8 +141,8 @@ impl Claim {
 
     fn requests(&self, cx: &Cx<'_>) -> OwnerRequests<'_> {
         OwnerRequests {
-            kind: EXCLUSIVE,
-            key: &self.key,
+            kind: self.kind,
+            names: &self.names,
             mark_key: MARK,
             owner: &self.owner,
             number: self.number,

@@ -8,7 +8,7 @@ use super::shared::Shared;
 use super::subscriptions::channel;
 use crate::core::{Failure, Time, Via};
 use crate::embedded::Reply;
-use crate::runtime::reply;
+use crate::kinds::EXCLUSIVE;
 
 /// Passes the answers to a release on to whoever waits for them, if anybody does.
 pub(super) struct ContentionSink {
@@ -29,8 +29,8 @@ impl Asker for ContentionSink {
     }
 
     fn answer(&self, node: usize, answer: Result<&Reply, Failure>, now: Time) -> Option<Note> {
-        let told = answer.map_or(0, |reply| reply::told(&value(reply)));
-        let others = self.shared.channels.borrow().others_told(node, &channel(self.name), told);
+        let told = answer.map_or(0, |reply| (EXCLUSIVE.decoders().told)(&value(reply)));
+        let others = self.shared.channels.borrow().others_told(node, &[channel(self.name)], told);
         if others > 0 {
             self.shared.queues.borrow_mut().heard(&self.name, others, now);
         }

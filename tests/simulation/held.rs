@@ -12,7 +12,6 @@ use crate::core::{
     Attempt, Basis, EndedBy, Ending, Extension, Grant, HeldLock, Next, Prolong, ProlongStep,
     Prolonged, QueueTicket, Quorum, Terms, Time,
 };
-use crate::runtime::reply;
 
 /// How long before the machine is looked at again, for answers that nobody tells of.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
@@ -218,7 +217,8 @@ impl Held {
             match step {
                 ProlongStep::Ask(extension, request) => {
                     self.asked_at.set(now);
-                    let round = Rc::new(FanOut::new(*extension, reply::extend, waiter));
+                    let round =
+                        Rc::new(FanOut::new(*extension, self.claim.kind.decoders().extend, waiter));
                     prolong.handle_begun(&mut self.lock.borrow_mut(), round.clone());
                     self.claim.extend(client, cx, &round, &request);
                 }

@@ -54,7 +54,6 @@ pub(super) fn name_on(channel: &[u8]) -> usize {
 
 /// A caller that waits for a lock.
 pub(super) struct Waiter {
-    channel: Vec<u8>,
     id: WaiterId,
 }
 
@@ -63,7 +62,7 @@ impl Waiter {
     pub(super) fn gives_way(&self, cx: &Cx<'_>, last_owner: Option<u128>) {
         let last_owner = last_owner.map(u128::to_be_bytes);
         let last_owner = last_owner.as_ref().map(<[u8; 16]>::as_slice);
-        cx.shared.channels.borrow_mut().gives_way(&self.channel, self.id, last_owner);
+        cx.shared.channels.borrow_mut().gives_way(self.id, last_owner);
     }
 
     /// Shows what was heard.
@@ -72,7 +71,7 @@ impl Waiter {
         cx: &Cx<'_>,
         f: impl FnOnce(&mut ReleaseTracker) -> R,
     ) -> Option<R> {
-        cx.shared.channels.borrow_mut().tracker(&self.channel, self.id).map(f)
+        cx.shared.channels.borrow_mut().tracker(self.id).map(f)
     }
 }
 
@@ -106,15 +105,15 @@ impl Client {
     pub(super) fn wait(&mut self, cx: &mut Cx<'_>, caller: usize, name: usize) -> Waiter {
         let channel = channel(name);
         let Joined { id, start, wake } =
-            cx.shared.channels.borrow_mut().join(channel.clone(), caller);
+            cx.shared.channels.borrow_mut().join(vec![channel], caller);
         wake.into_iter().for_each(|node| cx.net.wake_subscriber(cx.client, node));
         start.into_iter().for_each(|node| self.open(cx, node));
-        Waiter { channel, id }
+        Waiter { id }
     }
 
     /// It waits no longer.
     pub(super) fn stop_waiting(cx: &Cx<'_>, waiter: &Waiter) {
-        cx.shared.channels.borrow_mut().leave(&waiter.channel, waiter.id, cx.now());
+        cx.shared.channels.borrow_mut().leave(waiter.id, cx.now());
     }
 
     fn open(&mut self, cx: &mut Cx<'_>, node: usize) {

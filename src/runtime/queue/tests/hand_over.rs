@@ -9,7 +9,7 @@ use crossbeam_channel::bounded;
 
 use crate::core::{Allowance, Patience, Terms};
 use crate::embedded::{Node, Nodes};
-use crate::ident::Name;
+use crate::ident::{Name, Names};
 use crate::kinds::EXCLUSIVE;
 use crate::runtime::claim::Wanted;
 use crate::{ErrorKind, Guard, LossReason, Quorlock, Renewal};
@@ -216,8 +216,8 @@ fn the_chosen_one_who_leaves_passes_it_on() {
     let guard = locked(locks.lock(NAME));
     let allowance = Allowance { clock_tolerance: Duration::from_millis(100) };
     let terms = Terms { ttl: TTL, renewed: true, max_hold: None, allowance };
-    let name = Name::new(b"quorlock:", NAME.as_bytes()).expect("a name");
-    let wanted = Wanted { kind: EXCLUSIVE, name, terms };
+    let names = Names::new(1, [Name::new(b"quorlock:", NAME.as_bytes(), &[])]).expect("a name");
+    let wanted = Wanted { kind: EXCLUSIVE, names, terms };
     let mut first = locks.coordinator().queues().enter(&wanted, Patience::Forever);
     let (place, hold) = first.look();
     assert!(place.is_held && hold.is_none());

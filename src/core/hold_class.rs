@@ -1,0 +1,13 @@
+//! Who holds a lock side by side.
+
+/// Which holders of one lock exclude each other.
+///
+/// Holders of different kinds of locks that have a name in common always do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum HoldClass {
+    /// One holder at a time.
+    Exclusive,
+    /// Any number of holders of the same kind, in any number of processes.
+    Shared,
+}
