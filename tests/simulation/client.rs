@@ -342,7 +342,7 @@ impl Client {
     /// The same for a lock that was held: the answers say who else waits for it.
     pub(super) fn give_back(&mut self, cx: &mut Cx<'_>, claim: &Claim, longest_ttl: Duration) {
         let cleanups = claim.close();
-        let sink = ContentionSink { shared: cx.shared.clone(), name: claim.name, inner: None };
+        let sink = ContentionSink { shared: cx.shared.clone(), lock: claim.lock, inner: None };
         self.send_releases(cx, claim, &cleanups, longest_ttl, Some(&(Rc::new(sink) as _)));
     }
 
@@ -371,7 +371,7 @@ impl Client {
             let until = if valid { until } else { until.min(net.now) };
             let (claim, now) = (&held.claim, net.now);
             if net.checks.lease(*id, self.index, claim, held.lease_terms(), until, now)
-                && let Some(what) = open_to_others(net, claim.name, &claim.owner, until)
+                && let Some(what) = open_to_others(net, claim.lock, &claim.owner, until)
             {
                 net.checks.report(now, "exclusion", what);
             }

@@ -8,6 +8,7 @@ use super::checkers::{Agreed, LeaseTerms};
 use super::claim::Claim;
 use super::client::{Client, Cx, Note, Settings};
 use super::fan_out::FanOut;
+use super::node::SimNode;
 use crate::core::{
     Attempt, Basis, EndedBy, Ending, Extension, Grant, HeldLock, Next, Prolong, ProlongStep,
     Prolonged, QueueTicket, Quorum, Terms, Time,
@@ -217,8 +218,11 @@ impl Held {
             match step {
                 ProlongStep::Ask(extension, request) => {
                     self.asked_at.set(now);
-                    let round =
-                        Rc::new(FanOut::new(*extension, self.claim.kind.decoders().extend, waiter));
+                    let round = Rc::new(FanOut::new(
+                        *extension,
+                        self.claim.lock.kind().decoders().extend,
+                        waiter,
+                    ));
                     prolong.handle_begun(&mut self.lock.borrow_mut(), round.clone());
                     self.claim.extend(client, cx, &round, &request);
                 }
@@ -240,8 +244,9 @@ impl Held {
     pub(super) fn is_gone(&self, cx: &mut Cx<'_>) -> bool {
         let settled = self.asked_at.get().after(cx.settings.node_timeout) < cx.now();
         let (now, owner) = (cx.net.now, self.claim.owner.as_bytes());
-        let key = &self.claim.key;
-        let ours = cx.net.nodes.iter_mut().any(|n| n.value(key, now).as_deref() == Some(owner));
+        let has_any =
+            |node: &mut SimNode| self.claim.keys.iter().any(|key| node.has(key, owner, now));
+        let ours = cx.net.nodes.iter_mut().any(has_any);
         settled && !ours && cx.net.checks.is_deleted(self.id)
     }
 

@@ -163,9 +163,9 @@ impl Caller {
         let note = client.callers[index].note();
         let cleanups = held.claim.close();
         let release = Release::new(cx.settings.nodes, &cleanups, basis);
-        let round = Rc::new(FanOut::new(release, held.claim.kind.decoders().release, note));
+        let round = Rc::new(FanOut::new(release, held.claim.lock.kind().decoders().release, note));
         let inner: Option<Rc<dyn Asker>> = Some(round.clone());
-        let sink = ContentionSink { shared: cx.shared.clone(), name: held.claim.name, inner };
+        let sink = ContentionSink { shared: cx.shared.clone(), lock: held.claim.lock, inner };
         client.send_releases(cx, &held.claim, &cleanups, longest_ttl, Some(&(Rc::new(sink) as _)));
         for node in 0..cx.settings.nodes {
             if cleanups.iter().all(|cleanup| cleanup.node != node) {
