@@ -37,8 +37,8 @@ pub(super) struct Leaks {
     /// Which owners have been released on which node, and of which the client has heard so.
     released: BTreeSet<(usize, Vec<u8>)>,
     answered: BTreeSet<(usize, Vec<u8>)>,
-    /// Whether the last to set a key on a node was a late request, and when that was.
-    last_writes: BTreeMap<(usize, Vec<u8>), (bool, Duration)>,
+    /// Whether the last of an owner's requests to set a key on a node was a late one, and when that was.
+    last_writes: BTreeMap<(usize, Vec<u8>, Vec<u8>), (bool, Duration)>,
 }
 
 impl Leaks {
@@ -66,7 +66,8 @@ impl Leaks {
             return None;
         }
         ran.ends?;
-        self.last_writes.insert((ran.node, ran.key.to_vec()), (ran.in_flight, now));
+        let written = (ran.node, ran.key.to_vec(), ran.owner.to_vec());
+        self.last_writes.insert(written, (ran.in_flight, now));
         let behind = ran.what == "extend" && !ran.in_flight && self.released.contains(&owner);
         behind.then(|| {
             format!("node {} ran an extension of {} behind its release", ran.node, short())
@@ -90,9 +91,10 @@ impl Leaks {
         })
     }
 
-    /// Since when nobody but a dead connection has that key, behind everything else.
-    pub(super) fn was_set_late(&self, node: usize, key: &[u8]) -> Option<Duration> {
-        let (in_flight, at) = self.last_writes.get(&(node, key.to_vec()))?;
+    /// Since when the owner has that key only by a request over a dead connection, behind everything else.
+    pub(super) fn was_set_late(&self, node: usize, key: &[u8], owner: &str) -> Option<Duration> {
+        let written = (node, key.to_vec(), owner.as_bytes().to_vec());
+        let (in_flight, at) = self.last_writes.get(&written)?;
         in_flight.then_some(*at)
     }
 }
@@ -111,7 +113,7 @@ pub(in super::super) fn kept_back(net: &mut Network, names: usize) -> Option<Str
                 let mut since = since.max(net.troubled_at(client, node));
                 if !net.checks.may_end.contains(owner.as_bytes()) {
                     // It is given back again, and again.
-                    let in_flight = net.checks.leaks.was_set_late(node, &key);
+                    let in_flight = net.checks.leaks.was_set_late(node, &key, &owner);
                     since = in_flight.map_or(since, |at| since.max(at + REPEATED));
                 }
                 if since + SOON < now {
@@ -138,7 +140,7 @@ pub(in super::super) fn leaked(net: &mut Network, names: usize) -> Option<String
         for name in 0..names {
             let key = key(name);
             for owner in net.nodes[node].owners(&key, now) {
-                let in_flight = net.checks.leaks.was_set_late(node, &key);
+                let in_flight = net.checks.leaks.was_set_late(node, &key, &owner);
                 let excused = |at| {
                     !net.checks.may_end.contains(owner.as_bytes()) && now < at + REPEATED + SOON
                 };
