@@ -115,6 +115,14 @@ fn asks() -> Vec<Told> {
     vec![Told::Ask(ALL.to_vec()), Told::AwaitVerdict]
 }
 
+/// What is known of a lock that has ended just now.
+fn ending(ended: Ended) -> Ending {
+    match ended {
+        Ended::Now(ending) => ending,
+        other => panic!("it goes on, or had ended before: {other:?}"),
+    }
+}
+
 #[test]
 fn a_renewal_that_a_majority_confirms_hears_the_others_out_and_repairs_them() {
     let mut lock = held();
@@ -239,9 +247,9 @@ fn keys_that_are_gone_from_a_majority_are_a_loss() {
     assert_eq!(renewal.go_on(&mut lock, at(4_001)), [SETTLED]);
     assert_eq!(lock.next(at(4_001)), Next::Over(LossReason::KeysGone));
     assert_eq!(lock.held_until(at(4_001)), None);
-    let ending = lock.end(EndedBy::Loss, at(4_001)).expect("nobody has ended it");
+    let ending = ending(lock.end(EndedBy::Loss, at(4_001)));
     assert_eq!(ending.lost, Some(LossReason::KeysGone));
-    assert_eq!(lock.end(EndedBy::Holder(0), at(4_001)), None, "it ends once");
+    assert_eq!(lock.end(EndedBy::Holder(0), at(4_001)), Ended::Before, "it ends once");
 }
 
 /// A renewal is waiting for its verdict while the holder gives the lock back.
@@ -252,7 +260,7 @@ fn a_lock_that_has_ended_is_extended_and_repaired_no_more() {
         let mut renewal = Driver::renewal(&lock);
         renewal.go_on(&mut lock, at(4_000));
         renewal.vote(&[(0, Extended), (1, Extended), (2, NotOurs)]);
-        assert!(lock.end(EndedBy::Holder(0), at(4_001)).is_some());
+        assert!(matches!(lock.end(EndedBy::Holder(0), at(4_001)), Ended::Now(_)));
         let mut told = renewal.go_on(&mut lock, at(4_001));
         told.extend(Driver::extension(TTL).go_on(&mut lock, at(4_002)));
         told.iter().filter(|told| matches!(told, Told::Ask(_))).count()
@@ -265,11 +273,10 @@ fn a_lock_that_has_ended_is_extended_and_repaired_no_more() {
 fn only_the_present_holder_hands_the_lock_over_or_ends_it() {
     let mut lock = held();
     let second = |lease: &mut Lease| lease.hand_over(terms(), at(10)).then_some(("second", 1));
-    assert_eq!(lock.hand_over(0, second), Some("second"));
+    assert_eq!(lock.hand_over(0, second), Some(("second", 1)));
     assert_eq!(lock.hand_over(0, |_| Some(("third", 2))), None);
-    assert_eq!(lock.end(EndedBy::Holder(0), at(20)), None);
-    assert_eq!(lock.holder(), 1);
-    let ending = lock.end(EndedBy::Holder(1), at(20)).expect("it is that one's");
+    assert_eq!(lock.end(EndedBy::Holder(0), at(20)), Ended::Before);
+    let ending = ending(lock.end(EndedBy::Holder(1), at(20)));
     assert_eq!((ending.lost, ending.basis), (None, Basis::Majority));
     assert_eq!(lock.hand_over(1, |_| Some(("third", 2))), None, "it has ended");
     assert_eq!(lock.held_until(at(20)), None, "whatever is left of its validity");

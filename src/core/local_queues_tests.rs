@@ -1,3 +1,5 @@
+use std::cell::RefCell;
+use std::rc::Rc;
 use std::time::Duration;
 
 use super::super::{Allowance, Basis, Mechanism, Turn, without};
@@ -18,7 +20,8 @@ fn lease() -> Lease {
     Lease::new(terms(), Basis::Majority, at(0), at(3_000))
 }
 
-type Queues = LocalQueues<&'static str, &'static str, &'static str>;
+/// What is kept with a lease is the lease.
+type Queues = LocalQueues<&'static str, &'static str, Rc<RefCell<Lease>>>;
 
 fn queues() -> Queues {
     LocalQueues::new(false)
@@ -26,17 +29,18 @@ fn queues() -> Queues {
 
 /// A process whose only caller has the lock "a".
 fn held(queues: &mut Queues, refused_before: bool, now: Time) -> QueueTicket {
-    let ticket = queues.enter(&"a", terms(), false, "holder");
-    assert_eq!(queues.look(&"a", ticket, None, now).turn, Turn::Ask);
-    queues.won(&"a", ticket, refused_before, "held", now);
+    let ticket = queues.enter(&"a", HoldClass::Exclusive, terms(), false, "holder");
+    assert_eq!(queues.look(&"a", ticket, now).0.turn, Turn::Ask);
+    let lease = Rc::new(RefCell::new(lease()));
+    queues.won(&"a", ticket, refused_before, lease, now);
     queues.leave(&"a", ticket);
     ticket
 }
 
 /// What the next caller that wants the lock has to do, whether it is the first one or not.
 fn next(queues: &mut Queues, now: Time) -> Turn {
-    let ticket = queues.enter(&"a", terms(), false, "next");
-    let turn = queues.look(&"a", ticket, None, now).turn;
+    let ticket = queues.enter(&"a", HoldClass::Exclusive, terms(), false, "next");
+    let turn = queues.look(&"a", ticket, now).0.turn;
     queues.leave(&"a", ticket);
     turn
 }
@@ -99,16 +103,15 @@ fn without_giving_way_a_process_hands_the_lease_on_past_others_that_wait() {
         let mut queues = queues();
         let (mut state, first) = (lease(), held(&mut queues, true, at(0)));
         let waits = |queues: &mut Queues, now| {
-            let ticket = queues.enter(&"a", terms(), false, "waits");
-            let turn = queues.look(&"a", ticket, Some(at(3_000)), now).turn;
+            let ticket = queues.enter(&"a", HoldClass::Exclusive, terms(), false, "waits");
+            let turn = queues.look(&"a", ticket, now).0.turn;
             assert!(matches!(turn, Turn::Wait(_)), "{turn:?}");
             ticket
         };
         let second = waits(&mut queues, at(1));
         let chosen = queues.hand_over(&"a", first, &mut state, at(1));
         assert_eq!(chosen, Some((second, 1)));
-        let place = queues.look(&"a", second, Some(at(3_000)), at(1));
-        assert_eq!(place.turn, Turn::HandedOver);
+        assert_eq!(queues.look(&"a", second, at(1)).0.turn, Turn::HandedOver);
         let third = waits(&mut queues, at(2));
         let chosen = queues.hand_over(&"a", first, &mut state, at(3));
         chosen.map(|(ticket, _)| ticket == third)
@@ -123,16 +126,16 @@ fn callers_that_are_alone_ask_and_give_way_each_for_itself() {
     let mut queues = Queues::new(true);
     let lease = held(&mut queues, true, at(0));
     let [second, third] = ["second", "third"].map(|with| {
-        let ticket = queues.enter(&"a", terms(), false, with);
-        assert_eq!(queues.look(&"a", ticket, None, at(1)).turn, Turn::Ask);
+        let ticket = queues.enter(&"a", HoldClass::Exclusive, terms(), false, with);
+        assert_eq!(queues.look(&"a", ticket, at(1)).0.turn, Turn::Ask);
         ticket
     });
     queues.concluded(&"a", HELD);
-    assert_eq!(queues.look(&"a", third, None, at(1)).turn, Turn::Ask);
+    assert_eq!(queues.look(&"a", third, at(1)).0.turn, Turn::Ask);
     assert_eq!(queues.hand_over(&"a", lease, &mut self::lease(), at(1)), None);
     queues.gone(&"a", lease, "owner-1", false, at(2));
     for ticket in [second, third] {
-        assert_eq!(queues.look(&"a", ticket, None, at(2)).turn, Turn::GiveWay(at(10)));
+        assert_eq!(queues.look(&"a", ticket, at(2)).0.turn, Turn::GiveWay(at(10)));
         queues.leave(&"a", ticket);
     }
     assert_eq!(queues.len(), 0);
@@ -142,12 +145,12 @@ fn callers_that_are_alone_ask_and_give_way_each_for_itself() {
 fn a_queue_is_forgotten_when_nobody_wants_or_holds_the_lock() {
     let mut queues = queues();
     let lease = held(&mut queues, false, at(0));
-    assert_eq!(queues.holder(&"a"), Some(&mut "held"));
-    let ticket = queues.enter(&"a", terms(), false, "waiter");
+    assert!(queues.lease(&"a").is_some());
+    let ticket = queues.enter(&"a", HoldClass::Exclusive, terms(), false, "waiter");
     assert_eq!(queues.waiter(&"a", ticket), Some(&mut "waiter"));
     let wake = queues.gone(&"a", lease, "owner-1", false, at(1));
     assert_eq!(queues.woken(&"a", wake).collect::<Vec<_>>(), [&"waiter"]);
-    assert_eq!(queues.holder(&"a"), None);
+    assert!(queues.lease(&"a").is_none());
     assert_eq!(queues.len(), 1);
     queues.leave(&"a", ticket);
     assert_eq!(queues.len(), 0);

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::core::HoldClass;
 use crate::guard::Guard;
 use crate::handle::{Handle, LockKind, sealed};
 use crate::ident::{fence_key, release_channel};
@@ -52,6 +53,10 @@ impl sealed::Kind for Exclusive {
 impl Kind for Exclusive {
     fn label(&self) -> &'static str {
         "mutex"
+    }
+
+    fn hold_class(&self) -> HoldClass {
+        HoldClass::Exclusive
     }
 
     fn acquire(

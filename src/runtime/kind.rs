@@ -3,12 +3,16 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::core::HoldClass;
 use crate::node::Request;
 
 /// A kind of lock.
 pub(crate) trait Kind: fmt::Debug + Send + Sync {
     /// What it is called. Names of different kinds have different local queues.
     fn label(&self) -> &'static str;
+
+    /// How many holders of one process it lets in.
+    fn hold_class(&self) -> HoldClass;
 
     /// Takes the lock under the mark that is written with the call, and that the node keeps at
     /// `mark_key`. `proposal`: a number for the grant; `None` without fencing.

@@ -18,7 +18,7 @@ use super::shared::{Shared, configuration};
 use super::subscriptions::{News, Session};
 use super::worker::Worker;
 use crate::core::mark::Configuration;
-use crate::core::{Cleanup, LastNumbers, Time, worth_waiting};
+use crate::core::{Cleanup, HoldClass, LastNumbers, Time, worth_waiting};
 use crate::embedded::Reply;
 
 /// What a client's threads wait for.
@@ -73,6 +73,7 @@ pub(super) struct Settings {
     pub(super) fencing: bool,
     pub(super) quarantine: bool,
     pub(super) local_queues: bool,
+    pub(super) class: HoldClass,
     /// How long a quarantine lasts.
     pub(super) max_ttl: Duration,
     pub(super) fall_back_after: Option<Duration>,
@@ -166,6 +167,7 @@ impl Client {
             fencing: plan.fencing,
             quarantine: plan.quarantine,
             local_queues: plan.local_queues,
+            class: plan.class,
             max_ttl: plan.longest_ttl(),
             fall_back_after: setup.fall_back_after,
             habit: setup.habit,
@@ -231,7 +233,9 @@ impl Client {
     pub(super) fn drop_all(&mut self, net: &mut Network) {
         self.with(net, |client, cx| {
             for held in client.held.values().cloned().collect::<Vec<_>>() {
-                held.drop_guard(client, cx);
+                for hold in held.holds() {
+                    hold.drop_guard(client, cx);
+                }
             }
             for caller in std::mem::take(&mut client.callers) {
                 if let Some(call) = caller.into_call() {

@@ -6,6 +6,7 @@ use super::chance::Chance;
 use super::faults::{Fault, Scheduled};
 use super::setup::{Habit, Setup};
 use super::shared::configuration;
+use crate::core::HoldClass;
 
 /// How long faults go on before everything is healed.
 pub(super) const FAULTS_END: Duration = Duration::from_secs(20);
@@ -52,6 +53,8 @@ pub(super) struct Plan {
     pub(super) sleepy: usize,
     /// Callers of one client that want the same lock wait in a local queue.
     pub(super) local_queues: bool,
+    /// Whether callers of one client may hold a lock together.
+    pub(super) class: HoldClass,
     pub(super) faults: Vec<Scheduled>,
     /// How long it goes on at least before everything is healed.
     pub(super) lasts: Duration,
@@ -118,6 +121,7 @@ impl Plan {
             flaky: if quiet { 0 } else { chance.pick(&[0, 300, 30, 30]) },
             sleepy: if quiet { 0 } else { chance.pick(&[0, 0, 1_000, 100]) },
             local_queues: true,
+            class: HoldClass::Exclusive,
             faults: Vec::new(),
             lasts: FAULTS_END,
             turns: None,
