@@ -440,5 +440,11 @@ impl<W, H> LocalQueue<W, H> {
 #[path = "local_queue_model.rs"]
 mod model;
 #[cfg(test)]
+#[path = "local_queue_shared_model.rs"]
+mod shared_model;
+#[cfg(test)]
+#[path = "local_queue_shared_tests.rs"]
+mod shared_tests;
+#[cfg(test)]
 #[path = "local_queue_tests.rs"]
 mod tests;

@@ -166,3 +166,58 @@ fn what_is_known_of_others_is_forgotten_when_it_is_over() {
         assert_eq!(queues.others(&key.saturating_sub(99), at(10 * key)), 1);
     }
 }
+
+/// The first caller of a key says of which class its queue is.
+#[test]
+fn callers_that_may_share_a_lock_are_woken_by_its_grant_and_join_it() {
+    let mut queues = queues();
+    let enters =
+        |queues: &mut Queues, with| queues.enter(&"a", HoldClass::Shared, terms(), false, with);
+    let [first, second, third] = ["1", "2", "3"].map(|with| enters(&mut queues, with));
+    assert_eq!(queues.look(&"a", first, at(0)).0.turn, Turn::Ask);
+    assert!(matches!(queues.look(&"a", second, at(0)).0.turn, Turn::Wait(_)));
+    let lease = Rc::new(RefCell::new(lease()));
+    let wake = queues.won(&"a", first, false, lease, at(1));
+    assert_eq!(queues.woken(&"a", wake).collect::<Vec<_>>(), [&"2", &"3"]);
+    for (ticket, sequence) in [(second, 1), (third, 2)] {
+        let place = Place { turn: Turn::Joined, is_held: true };
+        assert_eq!(queues.look(&"a", ticket, at(2)), (place, Some(sequence)));
+        assert_eq!(queues.leave(&"a", ticket), (false, Wake::Nobody));
+    }
+    let mut state = self::lease();
+    let waits = enters(&mut queues, "4");
+    assert_eq!(queues.hand_over(&"a", first, &mut state, at(3)), None);
+    assert_eq!(queues.gone(&"a", first, "owner-1", false, at(3)), Wake::One(waits));
+    assert_eq!(queues.look(&"a", waits, at(3)).0.turn, Turn::Ask);
+    queues.leave(&"a", waits);
+    assert_eq!(queues.len(), 0);
+}
+
+#[test]
+fn a_queue_with_several_leases_ends_with_the_last_of_them() {
+    let mut queues = queues();
+    let manual = Terms { renewed: false, ..terms() };
+    let leases = [terms(), manual].map(|terms| {
+        let ticket = queues.enter(&"a", HoldClass::Shared, terms, false, "caller");
+        assert_eq!(queues.look(&"a", ticket, at(0)).0.turn, Turn::Ask);
+        let lease = Lease::new(terms, Basis::Majority, at(0), at(3_000));
+        queues.won(&"a", ticket, false, Rc::new(RefCell::new(lease)), at(0));
+        ticket
+    });
+    queues.gone(&"a", leases[0], "owner-1", false, at(1));
+    assert_eq!(queues.len(), 1);
+    queues.gone(&"a", leases[0], "owner-1", false, at(1));
+    assert_eq!(queues.len(), 1, "it is gone once");
+    queues.gone(&"a", leases[1], "owner-2", true, at(2));
+    assert_eq!(queues.len(), 0);
+}
+
+#[test]
+fn callers_that_are_alone_do_not_join_a_lease() {
+    let mut queues = Queues::new(true);
+    for with in ["1", "2"] {
+        let ticket = queues.enter(&"a", HoldClass::Shared, terms(), false, with);
+        assert_eq!(queues.look(&"a", ticket, at(0)).0.turn, Turn::Ask);
+        queues.won(&"a", ticket, false, Rc::new(RefCell::new(lease())), at(0));
+    }
+}
