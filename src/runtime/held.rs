@@ -469,4 +469,12 @@ impl Held {
 }
 
 #[cfg(all(test, feature = "embedded"))]
+impl Held {
+    /// As after a suspension of this machine that nobody has noticed yet.
+    pub(crate) fn suspend(&self) {
+        self.state().lock.handle_suspended();
+    }
+}
+
+#[cfg(all(test, feature = "embedded"))]
 mod tests;
