@@ -12,7 +12,8 @@ use crate::config::Builder;
 use crate::core::exact;
 use crate::error::{Error, ErrorKind};
 use crate::guard::Guard;
-use crate::kinds::Mutex;
+use crate::handle::{Handle, LockKind};
+use crate::kinds::{self, Mutex};
 use crate::node::{Address, Node};
 use crate::process::Process;
 use crate::runtime::admit;
@@ -74,6 +75,7 @@ impl Quorlock {
         exit::wait_for(coordinator.unanswered(), coordinator.settings().flush_timeout());
         let shared = Shared {
             coordinator,
+            auxiliary: kinds::auxiliary(),
             waits: AtomicBool::new(true),
             #[cfg(feature = "embedded")]
             nodes: std::sync::OnceLock::new(),
@@ -118,9 +120,27 @@ impl Quorlock {
         &self.shared.coordinator
     }
 
+    /// A handle for the lock with these names, of the kind `K`: for code that is generic over kinds. How many
+    /// names there may be, [`LockKind::most_names`] says; a call on a handle with none, or with more, is
+    /// [`InvalidName`](ErrorKind::InvalidName).
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use quorlock::{Exclusive, Quorlock};
+    ///
+    /// # let locks = Quorlock::builder().nodes(["redis://a"]).build()?;
+    /// let mutex = locks.handle::<Exclusive>(["orders/42"]);
+    /// assert_eq!(mutex.name(), locks.mutex("orders/42").name());
+    /// # Ok::<(), quorlock::Error>(())
+    /// ```
+    pub fn handle<K: LockKind>(&self, names: impl IntoIterator<Item: AsRef<[u8]>>) -> Handle<K> {
+        Handle::new(&self.shared, names)
+    }
+
     /// A handle for the exclusive lock `name`, with settings of its own.
     pub fn mutex(&self, name: impl AsRef<[u8]>) -> Mutex {
-        Mutex::new(&self.shared, name.as_ref())
+        self.handle([name])
     }
 
     /// Takes the exclusive lock `name`; waits as long as somebody else holds it.

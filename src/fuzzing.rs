@@ -16,6 +16,7 @@ use crate::core::{
     NextProbe, NodeState, Offset, Probe, Role, Time, Via, Vote,
 };
 use crate::ident::{self, Name, NameText};
+use crate::kinds;
 
 pub use crate::node::fuzzing::*;
 
@@ -43,13 +44,13 @@ pub fn mark(text: &str) {
 pub fn name(prefix: &[u8], bytes: &[u8]) {
     let shown = format!("{:?}", NameText(bytes));
     assert!(is_printable(&shown) && shown.len() < 1_024, "{shown}");
-    match Name::new(prefix, bytes) {
+    match Name::new(prefix, bytes, &kinds::auxiliary()) {
         Ok(name) => {
             assert_eq!(name.as_bytes(), bytes);
             assert!((1..=4_096).contains(&bytes.len()));
             assert!(is_printable(&name.to_string()) && name.to_string().len() < 1_024, "{name}");
             let beside = [
-                name.fence_key(),
+                ident::fence_key(name.key()),
                 ident::mark_key(prefix),
                 ident::replicated_key(prefix),
                 ident::release_channel(name.key()),
@@ -57,7 +58,11 @@ pub fn name(prefix: &[u8], bytes: &[u8]) {
             assert!(!beside.iter().any(|key| key == name.key()), "{name}");
             // What is kept beside a lock cannot be locked itself, whatever the prefix is.
             for key in &beside[..3] {
-                assert!(Name::new(b"", key).is_err(), "{}", key.escape_ascii());
+                assert!(
+                    Name::new(b"", key, &kinds::auxiliary()).is_err(),
+                    "{}",
+                    key.escape_ascii()
+                );
             }
         }
         Err(error) => assert!(is_printable(&error.to_string()), "{error}"),

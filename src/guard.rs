@@ -7,9 +7,8 @@ use std::time::Duration;
 use crossbeam_channel::Receiver;
 
 use crate::core::{Basis, FencingToken, LossReason};
-use crate::error::{Error, ErrorKind};
-use crate::handle::sealed;
-use crate::ident::NameText;
+use crate::error::Error;
+use crate::ident::{Name, NameText};
 use crate::process::Process;
 use crate::runtime::held::Held;
 use crate::runtime::hold::Hold;
@@ -70,7 +69,7 @@ impl Guard {
     /// The name of the lock, without the key prefix.
     #[must_use]
     pub fn name(&self) -> &[u8] {
-        self.held().claim().name().as_bytes()
+        self.held().claim().names().first().as_bytes()
     }
 
     /// The name of the lock as text; `None` if it is none, since names may be any bytes.
@@ -219,16 +218,125 @@ impl Guard {
     }
 }
 
+/// What the guards of all kinds of locks can do, for code that is generic over kinds.
+///
+/// # Examples
+///
+/// ```no_run
+/// use quorlock::{Error, Handle, LockGuard, LockKind};
+///
+/// /// Does one step after the other, as long as the lock is ours.
+/// fn protected<K: LockKind>(lock: &Handle<K>, steps: &[fn()]) -> Result<(), Error> {
+///     let guard = lock.lock()?;
+///     for step in steps {
+///         guard.check()?;
+///         step();
+///     }
+///     guard.unlock()
+/// }
+/// ```
+#[allow(private_bounds, reason = "how a guard is made is nobody else's")]
+pub trait LockGuard: sealed::Guard + fmt::Debug {
+    /// The names of the lock, without the key prefix: in order, and each of them once.
+    fn names(&self) -> impl Iterator<Item = &[u8]> {
+        self.guard().held().claim().names().iter().map(Name::as_bytes)
+    }
+
+    /// What the lock rests on, as [`Guard::mode`] says.
+    #[must_use]
+    fn mode(&self) -> Mode {
+        self.guard().mode()
+    }
+
+    /// The fencing token, as [`Guard::token`] says.
+    #[must_use]
+    fn token(&self) -> Option<FencingToken> {
+        self.guard().token()
+    }
+
+    /// How much longer the lock is certainly ours, as [`Guard::remaining`] says.
+    #[must_use]
+    fn remaining(&self) -> Duration {
+        self.guard().remaining()
+    }
+
+    /// Makes sure that the lock is still ours, as [`Guard::check`] does.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Guard::check`].
+    fn check(&self) -> Result<(), Error> {
+        self.guard().check()
+    }
+
+    /// Gets one message when the lock is lost, as [`Guard::lost`] says.
+    #[must_use]
+    fn lost(&self) -> &Receiver<LossReason> {
+        self.guard().lost()
+    }
+
+    /// Has `callback` called when the lock is lost, as [`Guard::on_lost`] does.
+    fn on_lost(&self, callback: impl FnOnce(LossReason) + Send + 'static) {
+        self.guard().on_lost(callback);
+    }
+
+    /// Has the lock live for `ttl` from now on at least, as [`Guard::extend`] does.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Guard::extend`].
+    fn extend(&self, ttl: Duration) -> Result<(), Error> {
+        self.guard().extend(ttl)
+    }
+
+    /// Gives the lock back, as [`Guard::unlock`] does.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Guard::unlock`].
+    fn unlock(self) -> Result<(), Error> {
+        self.into_guard().unlock()
+    }
+}
+
+pub(crate) mod sealed {
+    use super::Guard as Shared;
+    use crate::error::{Error, ErrorKind};
+    use crate::runtime::hold::Hold;
+
+    /// How guards are made, and what all of them have in them. A kind whose guards stay on their thread wraps
+    /// this one.
+    pub(crate) trait Guard: Sized {
+        fn new(hold: Hold) -> Self;
+
+        fn guard(&self) -> &Shared;
+
+        fn into_guard(self) -> Shared;
+
+        /// The end of a critical section: whether it was protected. That a release which was sent has
+        /// not been confirmed does not matter for that.
+        fn finish(self) -> Result<(), Error> {
+            match self.into_guard().unlock() {
+                Err(error) if error.kind() == ErrorKind::NoQuorum => Ok(()),
+                result => result,
+            }
+        }
+    }
+}
+
+impl LockGuard for Guard {}
+
 impl sealed::Guard for Guard {
     fn new(hold: Hold) -> Self {
         Self { hold }
     }
 
-    fn finish(self) -> Result<(), Error> {
-        match self.unlock() {
-            Err(error) if error.kind() == ErrorKind::NoQuorum => Ok(()),
-            result => result,
-        }
+    fn guard(&self) -> &Self {
+        self
+    }
+
+    fn into_guard(self) -> Self {
+        self
     }
 }
 

@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::Receiver;
 
 use crate::clock;
-use crate::core::{Patience, Terms};
+use crate::core::{HoldClass, Patience, Terms};
 use crate::error::Error;
-use crate::ident::{Name, NameText};
+use crate::guard::{self, LockGuard};
+use crate::ident::{Name, NameText, Names};
 use crate::runtime::call;
 use crate::runtime::claim::Wanted;
 use crate::runtime::settings::{Renewal, limit};
@@ -18,15 +19,41 @@ use crate::shared::Shared;
 use crate::with_lock::WithLockError;
 
 /// A kind of lock. Only this crate has any.
-#[allow(private_bounds, reason = "what a handle needs of a kind and of its guard is nobody else's")]
+#[allow(private_bounds, reason = "what a handle needs of a kind is nobody else's")]
 pub trait LockKind: sealed::Kind {
     /// What holds a lock of this kind.
-    type Guard: sealed::Guard;
+    type Guard: LockGuard;
+
+    /// What it is called.
+    #[must_use]
+    fn label() -> &'static str {
+        Self::KIND.label()
+    }
+
+    /// Who holds such a lock side by side.
+    #[must_use]
+    fn hold_class() -> HoldClass {
+        Self::KIND.hold_class()
+    }
+
+    /// The commands that a server's access list has to allow for it, besides those that every client needs:
+    /// see [`operations`](crate::operations).
+    #[must_use]
+    fn commands() -> &'static [&'static str] {
+        Self::KIND.commands()
+    }
+
+    /// How many names one lock has at most: with several, it is all of them or none.
+    #[must_use]
+    fn most_names() -> usize {
+        Self::KIND.most_names()
+    }
 }
 
+/// A kind whose locks have one name each.
+pub trait OneName: LockKind {}
+
 pub(crate) mod sealed {
-    use crate::error::Error;
-    use crate::runtime::hold::Hold;
     use crate::runtime::kind;
 
     /// What the handle needs to know of a kind.
@@ -34,15 +61,6 @@ pub(crate) mod sealed {
         const KIND: &'static dyn kind::Kind;
         /// What the handle is called.
         const HANDLE: &'static str;
-    }
-
-    /// What the handle needs to know of a guard.
-    pub(crate) trait Guard: Sized {
-        fn new(hold: Hold) -> Self;
-
-        /// The end of a critical section: whether it was protected. That a release which was sent has
-        /// not been confirmed does not matter for that.
-        fn finish(self) -> Result<(), Error>;
     }
 }
 
@@ -54,8 +72,8 @@ pub(crate) mod sealed {
 #[must_use = "a handle does nothing until one of its calls is made"]
 pub struct Handle<K> {
     shared: Arc<Shared>,
-    /// As it was given: a name that cannot be locked is told by the first call that uses it.
-    name: Box<[u8]>,
+    /// As they were given: a name that cannot be locked is told by the first call that uses it.
+    names: Box<[Box<[u8]>]>,
     ttl: Duration,
     renewal: Renewal,
     max_hold: Option<Duration>,
@@ -64,11 +82,11 @@ pub struct Handle<K> {
 }
 
 impl<K: LockKind> Handle<K> {
-    pub(crate) fn new(shared: &Arc<Shared>, name: &[u8]) -> Self {
+    pub(crate) fn new(shared: &Arc<Shared>, names: impl IntoIterator<Item: AsRef<[u8]>>) -> Self {
         let settings = shared.coordinator.settings();
         Self {
             shared: shared.clone(),
-            name: name.into(),
+            names: names.into_iter().map(|name| name.as_ref().into()).collect(),
             ttl: settings.ttl,
             renewal: settings.renewal,
             max_hold: settings.max_hold,
@@ -76,16 +94,9 @@ impl<K: LockKind> Handle<K> {
         }
     }
 
-    /// The name of the lock, without the key prefix: as it was given, also if it cannot be locked.
-    #[must_use]
-    pub fn name(&self) -> &[u8] {
-        &self.name
-    }
-
-    /// The name of the lock as text; `None` if it is none, since names may be any bytes.
-    #[must_use]
-    pub fn name_str(&self) -> Option<&str> {
-        std::str::from_utf8(&self.name).ok()
+    /// The names of the lock, without the key prefix: as they were given, also if they cannot be locked.
+    pub fn names(&self) -> impl Iterator<Item = &[u8]> {
+        self.names.iter().map(AsRef::as_ref)
     }
 
     /// How long this lock lives without being extended, in the range that
@@ -169,7 +180,7 @@ impl<K: LockKind> Handle<K> {
     ) -> Result<R, WithLockError<R>> {
         let guard = self.lock().map_err(WithLockError::NotLocked)?;
         let result = critical(&guard);
-        match sealed::Guard::finish(guard) {
+        match guard::sealed::Guard::finish(guard) {
             Ok(()) => Ok(result),
             Err(error) => Err(WithLockError::Lost { error, result }),
         }
@@ -216,22 +227,44 @@ impl<K: LockKind> Handle<K> {
             allowance: settings.allowance(),
         };
         let terms = terms.ending_with_the_hold();
-        let name = Name::new(&settings.key_prefix, &self.name)?;
-        let wanted = Wanted { kind: K::KIND, name, terms };
-        Ok(call::acquire(coordinator, &wanted, patience, cancel)?.map(sealed::Guard::new))
+        let auxiliary = &self.shared.auxiliary;
+        let name = |name| Name::new(&settings.key_prefix, name, auxiliary);
+        let names = self.names().map(name);
+        let names = Names::new(K::most_names(), names)?;
+        let wanted = Wanted { kind: K::KIND, names, terms };
+        Ok(call::acquire(coordinator, &wanted, patience, cancel)?.map(guard::sealed::Guard::new))
+    }
+}
+
+impl<K: OneName> Handle<K> {
+    /// The name of the lock, without the key prefix: as it was given, also if it cannot be locked.
+    #[must_use]
+    pub fn name(&self) -> &[u8] {
+        self.names.first().map_or(&[], AsRef::as_ref)
+    }
+
+    /// The name of the lock as text; `None` if it is none, since names may be any bytes.
+    #[must_use]
+    pub fn name_str(&self) -> Option<&str> {
+        std::str::from_utf8(self.name()).ok()
     }
 }
 
 impl<K> Clone for Handle<K> {
     fn clone(&self) -> Self {
-        Self { shared: self.shared.clone(), name: self.name.clone(), ..*self }
+        Self { shared: self.shared.clone(), names: self.names.clone(), ..*self }
     }
 }
 
 impl<K: LockKind> fmt::Debug for Handle<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct(K::HANDLE)
-            .field("name", &NameText(&self.name))
+        let names: Vec<_> = self.names().map(NameText).collect();
+        let mut handle = f.debug_struct(K::HANDLE);
+        match names.as_slice() {
+            [name] => handle.field("name", name),
+            names => handle.field("names", &names),
+        };
+        handle
             .field("ttl", &self.ttl)
             .field("renewal", &self.renewal)
             .field("max_hold", &self.max_hold)

@@ -1,6 +1,6 @@
 //! Names of locks, and the owners of keys.
 
-use std::fmt;
+use std::{fmt, slice};
 
 use uuid::Uuid;
 
@@ -10,11 +10,11 @@ use crate::random::random;
 /// The longest name, in bytes: as long as the longest path on Linux, which is a popular name.
 const LONGEST: usize = 4_096;
 
-/// How the keys end that are kept beside a lock or a node, always together with braces.
-const AUXILIARY: [&[u8]; 4] = [b":fence", b":mark", b":offset", b":replicated"];
+/// How the keys end that are kept beside a node, always together with braces.
+const OF_NODES: [&str; 3] = [":mark", ":offset", ":replicated"];
 
 /// The name of a lock: any bytes that are not empty, not too long, and no key of our own.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Name {
     /// The prefix and the name.
     key: Vec<u8>,
@@ -22,7 +22,8 @@ pub(crate) struct Name {
 }
 
 impl Name {
-    pub(crate) fn new(prefix: &[u8], name: &[u8]) -> Result<Self, Error> {
+    /// Keys that end like one of `auxiliary`, together with braces, are kept beside locks, and are no names.
+    pub(crate) fn new(prefix: &[u8], name: &[u8], auxiliary: &[&str]) -> Result<Self, Error> {
         if name.is_empty() {
             return Err(Error::invalid_name("the name of a lock must not be empty"));
         }
@@ -34,11 +35,13 @@ impl Name {
         }
         let key = [prefix, name].concat();
         let name = Self { key, prefix: prefix.len() };
-        match AUXILIARY.iter().find(|end| name.key.contains(&b'{') && name.key.ends_with(end)) {
+        let is_auxiliary = |end: &&&str| name.key.ends_with(end.as_bytes());
+        let mut auxiliary = OF_NODES.iter().chain(auxiliary);
+        match auxiliary.find(is_auxiliary).filter(|_| name.key.contains(&b'{')) {
             Some(end) => Err(Error::invalid_name(format!(
                 "{name} cannot be locked: keys with braces that end in \"{}\" are quorlock's own; \
                  use another name",
-                end.escape_ascii()
+                end
             ))),
             None => Ok(name),
         }
@@ -46,11 +49,6 @@ impl Name {
 
     pub(crate) fn key(&self) -> &[u8] {
         &self.key
-    }
-
-    /// The key under which the nodes keep the lock's number.
-    pub(crate) fn fence_key(&self) -> Vec<u8> {
-        fence_key(&self.key)
     }
 
     /// The name alone, as people read it, and not too long.
@@ -78,6 +76,86 @@ impl fmt::Display for Name {
 impl fmt::Debug for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         NameText(self.as_bytes()).fmt(f)
+    }
+}
+
+/// The names of one lock: mostly one. Several are taken together, or not at all.
+///
+/// They are sorted, and none is there twice: whoever wants the same names wants the same lock.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Names(Box<[Name]>);
+
+impl Names {
+    /// At most `most` different names.
+    pub(crate) fn new(
+        most: usize,
+        names: impl IntoIterator<Item = Result<Name, Error>>,
+    ) -> Result<Self, Error> {
+        let mut names: Vec<_> = names.into_iter().collect::<Result<_, _>>()?;
+        names.sort_unstable();
+        names.dedup();
+        if names.is_empty() {
+            return Err(Error::invalid_name("a lock needs a name, and none was given"));
+        }
+        if names.len() > most {
+            return Err(Error::invalid_name(format!(
+                "the lock has {} names; a lock of its kind has {most} at most",
+                names.len()
+            )));
+        }
+        Ok(Self(names.into()))
+    }
+
+    pub(crate) fn iter(&self) -> slice::Iter<'_, Name> {
+        self.0.iter()
+    }
+
+    /// The keys of the names, in order.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        self.iter().map(Name::key)
+    }
+
+    /// The name that sorts first: of a lock with one name, that one.
+    pub(crate) fn first(&self) -> &Name {
+        &self.0[0]
+    }
+
+    /// The keys, as people read and type them.
+    pub(crate) fn keys_text(&self) -> String {
+        self.keys().map(text).collect::<Vec<_>>().join(", ")
+    }
+
+    /// The names alone, as people read them, and not too long.
+    pub(crate) fn text(&self) -> String {
+        const SHOWN: usize = 4;
+        let shown: Vec<_> = self.iter().take(SHOWN).map(Name::text).collect();
+        let more = if self.0.len() > SHOWN { ", .." } else { "" };
+        format!("{}{more}", shown.join(", "))
+    }
+}
+
+/// For sentences.
+impl fmt::Display for Names {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const SHOWN: usize = 4;
+        for (i, name) in self.iter().take(SHOWN).enumerate() {
+            let before = match i {
+                0 => "lock",
+                _ if i + 1 == self.0.len() => " and",
+                _ => ",",
+            };
+            write!(f, "{before} \"{}\"", name.text())?;
+        }
+        match self.0.len() {
+            len if len > SHOWN => write!(f, " and {} more", len - SHOWN),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl fmt::Debug for Names {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
     }
 }
 
@@ -151,8 +229,10 @@ pub(crate) fn owner_text(owner: u128) -> String {
 mod tests {
     use super::*;
 
+    const AUXILIARY: &[&str] = &[":fence"];
+
     fn refused(prefix: &str, name: &[u8]) -> Option<String> {
-        Name::new(prefix.as_bytes(), name).err().map(|error| error.to_string())
+        Name::new(prefix.as_bytes(), name, AUXILIARY).err().map(|error| error.to_string())
     }
 
     #[test]
@@ -180,7 +260,7 @@ mod tests {
 
     #[test]
     fn names_are_shown_escaped_and_short() {
-        let shown = |name: &[u8]| Name::new(b"p:", name).map(|name| name.to_string());
+        let shown = |name: &[u8]| Name::new(b"p:", name, AUXILIARY).map(|name| name.to_string());
         assert!(shown(b"orders/42").is_ok_and(|text| text == "lock \"orders/42\""));
         assert!(shown(b"\xff").is_ok_and(|text| text == "lock \"\\xff\""));
         assert!(shown(&[b'a'; 4_096]).is_ok_and(|text| text.len() < 100));
@@ -188,6 +268,26 @@ mod tests {
         let expected = format!("lock \"{umlauts}\"");
         assert!(shown(umlauts.as_bytes()).is_ok_and(|text| text == expected), "none is left out");
         assert!(shown(b"two\nlines").is_ok_and(|text| text == "lock \"two\\nlines\""));
+    }
+
+    #[test]
+    fn the_names_of_one_lock_are_in_order_and_each_of_them_once() {
+        let name = |name: &str| Name::new(b"p:", name.as_bytes(), AUXILIARY);
+        let names = |given: &[&str]| Names::new(6, given.iter().map(|one| name(one)));
+        let of = |given: &[&str]| names(given).expect("good names");
+        assert_eq!(of(&["b", "a", "b"]), of(&["a", "b"]));
+        assert_eq!(of(&["b", "a"]).keys().collect::<Vec<_>>(), [b"p:a", b"p:b"]);
+        assert_eq!(of(&["b", "a"]).first(), &name("a").expect("a good name"));
+        assert_eq!(of(&["a"]).to_string(), "lock \"a\"");
+        assert_eq!(of(&["b", "a"]).to_string(), "lock \"a\" and \"b\"");
+        assert_eq!(of(&["c", "b", "a"]).to_string(), "lock \"a\", \"b\" and \"c\"");
+        let six = of(&["a", "b", "c", "d", "e", "f"]);
+        assert_eq!(six.to_string(), "lock \"a\", \"b\", \"c\", \"d\" and 2 more");
+        assert_eq!(six.text(), "a, b, c, d, ..");
+        let refused = |given: &[&str]| names(given).map(drop).expect_err("refused").to_string();
+        assert!(refused(&[]).contains("none was given"));
+        assert!(refused(&["a", "b", "c", "d", "e", "f", "g"]).contains("7 names"));
+        assert!(refused(&["a", ""]).contains("must not be empty"));
     }
 
     #[test]

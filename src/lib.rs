@@ -40,14 +40,14 @@ mod with_lock;
 
 pub use client::Quorlock;
 pub use config::Builder;
-pub use core::{FencingToken, LossReason};
+pub use core::{FencingToken, HoldClass, LossReason};
 /// The channels of [`Guard::lost`] and [`Quorlock::lock_cancellable`], in the version that this crate uses.
 #[doc(no_inline)]
 pub use crossbeam_channel;
 pub use error::{Error, ErrorKind, NodeFault};
-pub use guard::{Guard, Mode};
-pub use handle::{Handle, LockKind};
-pub use kinds::{Exclusive, Mutex};
+pub use guard::{Guard, LockGuard, Mode};
+pub use handle::{Handle, LockKind, OneName};
+pub use kinds::*;
 pub use runtime::{Fallback, Renewal};
 pub use stats::NodeStats;
 pub use with_lock::WithLockError;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::core::{ClockStep, LossReason, exact, rounded};
 use crate::error::{Grouped, NodeFault};
-use crate::ident::{self, Name};
+use crate::ident::Names;
 
 pub(crate) fn node_up(node: &Arc<str>) {
     tracing::info!(target: "quorlock", %node, "node is up");
@@ -79,20 +79,20 @@ pub(crate) fn conflict(fault: &NodeFault) {
 }
 
 /// A call waits until nodes are admitted.
-pub(crate) fn waits_for_nodes(name: &Name, why: &str, faults: &[NodeFault]) {
+pub(crate) fn waits_for_nodes(names: &Names, why: &str, faults: &[NodeFault]) {
     tracing::warn!(
         target: "quorlock",
-        lock = %name.text(),
+        lock = %names.text(),
         reasons = %Grouped(faults),
         "a lock is waited for: {why}"
     );
 }
 
 /// A call without a deadline waits for a lock that its own thread took.
-pub(crate) fn waits_for_itself(name: &Name) {
+pub(crate) fn waits_for_itself(names: &Names) {
     tracing::warn!(
         target: "quorlock",
-        lock = %name.text(),
+        lock = %names.text(),
         "a thread waits for a lock that it took itself, and whose guard was not dropped: if it still has \
          that guard it waits until the lock ends, which is never while it is renewed, since locks are not \
          reentrant; drop the guard first, or hand it on to the code that needs the lock, or wait with \
@@ -148,11 +148,11 @@ pub(crate) fn quorum_back() {
 }
 
 /// A key without expiry is in the way of a lock on these nodes.
-pub(crate) fn endless_key(name: &Name, nodes: &[Arc<str>]) {
+pub(crate) fn endless_key(names: &Names, nodes: &[Arc<str>]) {
     tracing::warn!(
         target: "quorlock",
-        lock = %name.text(),
-        key = %ident::text(name.key()),
+        lock = %names.text(),
+        key = %names.keys_text(),
         nodes = %nodes.join(", "),
         "the key of this lock has no expiry on these nodes, so the lock looks held for ever; no lock of \
          quorlock's is like that: find out who wrote it, and delete it (DEL), or use another name or \
@@ -161,29 +161,29 @@ pub(crate) fn endless_key(name: &Name, nodes: &[Arc<str>]) {
 }
 
 /// A lock was taken on the first node alone.
-pub(crate) fn fell_back(name: &Name, node: &Arc<str>) {
+pub(crate) fn fell_back(names: &Names, node: &Arc<str>) {
     tracing::warn!(
         target: "quorlock",
-        lock = %name.text(),
+        lock = %names.text(),
         %node,
         "no quorum can be reached; the lock rests on the first node alone"
     );
 }
 
 /// A renewal was not confirmed; it is tried again while the lock is valid.
-pub(crate) fn not_renewed(name: &Name, faults: &[NodeFault]) {
+pub(crate) fn not_renewed(names: &Names, faults: &[NodeFault]) {
     tracing::warn!(
         target: "quorlock",
-        lock = %name.text(),
+        lock = %names.text(),
         reasons = %Grouped(faults),
         "a renewal was not confirmed in time"
     );
 }
 
-pub(crate) fn lost(name: &Name, reason: LossReason) {
+pub(crate) fn lost(names: &Names, reason: LossReason) {
     tracing::error!(
         target: "quorlock",
-        lock = %name.text(),
+        lock = %names.text(),
         %reason,
         "a lock that is held was lost: stop what it protects, for somebody else may hold it now"
     );

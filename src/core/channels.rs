@@ -28,7 +28,7 @@ pub(crate) struct Changes {
     pub(crate) unsubscribe: Vec<Vec<u8>>,
 }
 
-/// Names a waiter of one channel.
+/// Names a waiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct WaiterId(u64);
 
@@ -42,7 +42,8 @@ pub(crate) struct Joined {
 
 /// All waiters of one client. `W` is what the driver needs to wake one of them.
 pub(crate) struct Channels<W> {
-    channels: BTreeMap<Vec<u8>, Channel<W>>,
+    channels: BTreeMap<Vec<u8>, Channel>,
+    waiters: BTreeMap<WaiterId, Waiter<W>>,
     subscribers: Vec<Subscriber>,
     last_waiter: u64,
     /// When a subscriber first saw that there is no channel.
@@ -50,15 +51,17 @@ pub(crate) struct Channels<W> {
     closed: bool,
 }
 
-/// What is told of one lock.
-struct Channel<W> {
-    waiters: BTreeMap<WaiterId, Waiter<W>>,
+/// On which is told of one lock, or of one of its names.
+struct Channel {
+    waiters: BTreeSet<WaiterId>,
     unused_since: Option<Time>,
     /// The nodes that have confirmed the subscription.
     listening: Vec<bool>,
 }
 
 struct Waiter<W> {
+    /// On all of which its lock's releases may be told.
+    channels: Vec<Vec<u8>>,
     tracker: ReleaseTracker,
     /// The owner whose release was ours, while the lock is left to others.
     ours: Option<Vec<u8>>,
@@ -85,6 +88,7 @@ impl<W: Clone> Channels<W> {
     pub(crate) fn new(nodes: usize) -> Self {
         Self {
             channels: BTreeMap::new(),
+            waiters: BTreeMap::new(),
             subscribers: vec![Subscriber::default(); nodes],
             last_waiter: 0,
             unused_since: None,
@@ -107,102 +111,119 @@ impl<W: Clone> Channels<W> {
         self.channels.values().filter(|channel| channel.listening[node]).count()
     }
 
-    /// How many others wait for the lock, if the node has `told` so many connections of its release. Our own
-    /// connection is none of them; but further callers of this client are, who wait behind it.
-    pub(crate) fn others_told(&self, node: usize, channel: &[u8], told: u64) -> u32 {
+    /// How many others wait for a lock, if the node has `told` so many connections of its release on one of
+    /// the lock's `channels`. Our own connection is none of them; but further callers of this client are, who
+    /// wait behind it.
+    pub(crate) fn others_told(&self, node: usize, channels: &[Vec<u8>], told: u64) -> u32 {
         if told == 0 {
             return 0;
         }
-        let known = self.channels.get(channel);
-        let (ours, waiters) =
-            known.map_or((false, 0), |known| (known.listening[node], known.waiters.len() as u64));
+        let known: Vec<_> = channels.iter().map_while(|name| self.channels.get(name)).collect();
+        let all_are_known = known.len() == channels.len();
+        let ours = all_are_known && known.iter().all(|channel| channel.listening[node]);
+        let waiters = known.iter().map(|channel| channel.waiters.len() as u64).max().unwrap_or(0);
         let others = told.saturating_sub(ours.into()).saturating_add(waiters);
         u32::try_from(others).unwrap_or(u32::MAX)
     }
 
-    /// From now on a caller hears of releases on `channel`, as soon as the nodes confirm it.
-    pub(crate) fn join(&mut self, channel: Vec<u8>, wake: W) -> Joined {
-        let Self { channels, subscribers, last_waiter, unused_since, .. } = self;
+    /// From now on a caller hears of releases on `heard_on`, as soon as the nodes confirm them.
+    pub(crate) fn join(&mut self, heard_on: Vec<Vec<u8>>, wake: W) -> Joined {
+        let Self { channels, waiters, subscribers, last_waiter, unused_since, .. } = self;
         *unused_since = None;
         *last_waiter += 1;
-        let mut joined = Joined { id: WaiterId(*last_waiter), start: Vec::new(), wake: Vec::new() };
+        let id = WaiterId(*last_waiter);
+        let mut joined = Joined { id, start: Vec::new(), wake: Vec::new() };
         let nodes = subscribers.len();
-        let entry = channels.entry(channel.clone()).or_insert_with(|| {
-            for (node, subscriber) in subscribers.iter_mut().enumerate() {
-                let which = if subscriber.runs { &mut joined.wake } else { &mut joined.start };
-                which.push(node);
-                subscriber.runs = true;
-                subscriber.changed.insert(channel.clone());
-            }
-            Channel { waiters: BTreeMap::new(), unused_since: None, listening: vec![false; nodes] }
-        });
-        entry.unused_since = None;
+        let is_new = heard_on.iter().any(|name| !channels.contains_key(name));
+        for (node, subscriber) in subscribers.iter_mut().enumerate().filter(|_| is_new) {
+            let which = if subscriber.runs { &mut joined.wake } else { &mut joined.start };
+            which.push(node);
+            subscriber.runs = true;
+            let new = heard_on.iter().filter(|name| !channels.contains_key(*name));
+            subscriber.changed.extend(new.cloned());
+        }
+        for name in &heard_on {
+            let channel = channels.entry(name.clone()).or_insert_with(|| Channel {
+                waiters: BTreeSet::new(),
+                unused_since: None,
+                listening: vec![false; nodes],
+            });
+            channel.unused_since = None;
+            channel.waiters.insert(id);
+        }
         let mut tracker = ReleaseTracker::new(nodes);
-        (0..nodes).filter(|node| entry.listening[*node]).for_each(|node| tracker.listening(node));
-        entry.waiters.insert(joined.id, Waiter { tracker, ours: None, wake });
+        let heard = (0..nodes).filter(|node| is_heard(channels, &heard_on, *node));
+        heard.for_each(|node| tracker.listening(node));
+        waiters.insert(id, Waiter { channels: heard_on, tracker, ours: None, wake });
         joined
     }
 
     /// A caller waits no longer.
-    pub(crate) fn leave(&mut self, channel: &[u8], id: WaiterId, now: Time) {
-        if let Some(channel) = self.channels.get_mut(channel) {
-            channel.waiters.remove(&id);
-            if channel.waiters.is_empty() {
-                channel.unused_since = Some(now);
+    pub(crate) fn leave(&mut self, id: WaiterId, now: Time) {
+        let left = self.waiters.remove(&id);
+        for name in left.iter().flat_map(|waiter| &waiter.channels) {
+            if let Some(channel) = self.channels.get_mut(name) {
+                channel.waiters.remove(&id);
+                if channel.waiters.is_empty() {
+                    channel.unused_since = Some(now);
+                }
             }
         }
     }
 
     /// What a waiter has heard.
-    pub(crate) fn tracker(&mut self, channel: &[u8], id: WaiterId) -> Option<&mut ReleaseTracker> {
-        self.waiter(channel, id).map(|waiter| &mut waiter.tracker)
+    pub(crate) fn tracker(&mut self, id: WaiterId) -> Option<&mut ReleaseTracker> {
+        self.waiters.get_mut(&id).map(|waiter| &mut waiter.tracker)
     }
 
     /// A waiter leaves the lock to others, which this client had as `last_owner`.
-    pub(crate) fn gives_way(&mut self, channel: &[u8], id: WaiterId, last_owner: Option<&[u8]>) {
-        if let Some(waiter) = self.waiter(channel, id) {
+    pub(crate) fn gives_way(&mut self, id: WaiterId, last_owner: Option<&[u8]>) {
+        if let Some(waiter) = self.waiters.get_mut(&id) {
             waiter.ours = last_owner.map(<[u8]>::to_vec);
             waiter.tracker.attempt_begins();
         }
     }
 
-    fn waiter(&mut self, channel: &[u8], id: WaiterId) -> Option<&mut Waiter<W>> {
-        self.channels.get_mut(channel)?.waiters.get_mut(&id)
-    }
-
     /// The node confirms that it tells what is published on these channels. Returns the waiters to wake.
     #[must_use]
-    pub(crate) fn listening(&mut self, node: usize, channels: &[Vec<u8>]) -> Vec<W> {
-        let mut woken = Vec::new();
-        for name in channels {
+    pub(crate) fn listening(&mut self, node: usize, confirmed: &[Vec<u8>]) -> Vec<W> {
+        let mut concerned = BTreeSet::new();
+        for name in confirmed {
             if let Some(channel) = self.channels.get_mut(name) {
                 channel.listening[node] = true;
-                let waiters = channel.waiters.values_mut();
-                woken.extend(
-                    waiters.filter_map(|waiter| waiter.tell(|tracker| tracker.listening(node))),
-                );
+                concerned.extend(&channel.waiters);
             }
         }
-        woken
+        let Self { channels, waiters, .. } = self;
+        let concerned = concerned.iter().filter_map(|id| {
+            // Whoever hears of one name only may miss the release of the other one.
+            let waiter = waiters.get_mut(id)?;
+            let heard = is_heard(channels, &waiter.channels, node);
+            heard.then(|| waiter.tell(|tracker| tracker.listening(node)))?
+        });
+        concerned.collect()
     }
 
     /// What the node publishes is not heard any more. Returns the waiters to wake.
     #[must_use]
     pub(crate) fn deaf(&mut self, node: usize) -> Vec<W> {
         self.channels.values_mut().for_each(|channel| channel.listening[node] = false);
-        let waiters = self.channels.values_mut().flat_map(|channel| channel.waiters.values_mut());
+        let waiters = self.waiters.values_mut();
         waiters.filter_map(|waiter| waiter.tell(|tracker| tracker.deaf(node))).collect()
     }
 
     /// The node tells that `owner` has given the lock back. Returns the waiters to wake.
     #[must_use]
     pub(crate) fn released(&mut self, node: usize, channel: &[u8], owner: &[u8]) -> Vec<W> {
-        let Some(channel) = self.channels.get_mut(channel) else { return Vec::new() };
+        let Self { channels, waiters, .. } = self;
+        let Some(channel) = channels.get(channel) else { return Vec::new() };
         let is_news = |waiter: &&mut Waiter<W>| {
             waiter.ours.as_deref() != Some(owner) || !Mechanism::OwnReleaseIsNoNews.is_on()
         };
-        let waiters = channel.waiters.values_mut().filter(is_news);
-        waiters.filter_map(|waiter| waiter.tell(|tracker| tracker.released(node))).collect()
+        let told = channel.waiters.iter().filter_map(|id| {
+            waiters.get_mut(id).filter(is_news)?.tell(|tracker| tracker.released(node))
+        });
+        told.collect()
     }
 
     /// What has changed for the node's subscriber since it asked last; on a new connection (`anew`), all that
@@ -252,6 +273,12 @@ impl<W: Clone> Channels<W> {
             keep
         });
     }
+}
+
+/// Whether the node has confirmed all of these channels.
+fn is_heard(channels: &BTreeMap<Vec<u8>, Channel>, heard_on: &[Vec<u8>], node: usize) -> bool {
+    let confirmed = |channel: &Channel| channel.listening[node];
+    heard_on.iter().all(|name| channels.get(name).is_some_and(confirmed))
 }
 
 #[cfg(test)]

@@ -22,40 +22,36 @@ fn unsubscribe(channels: &[&[u8]]) -> Option<Changes> {
 /// Waiter 1 waits on channel `ONE`, and its attempt began after all nodes had confirmed that.
 fn listening() -> (Channels<u32>, WaiterId) {
     let mut channels = Channels::new(NODES);
-    let Joined { id, .. } = channels.join(ONE.to_vec(), 1);
+    let Joined { id, .. } = channels.join(vec![ONE.to_vec()], 1);
     for node in 0..NODES {
         assert_eq!(channels.changes(node, true, at(0)), subscribe(&[ONE]));
         let _ = channels.listening(node, &[ONE.to_vec()]);
     }
-    heard(&mut channels, ONE, id).attempt_begins();
+    heard(&mut channels, id).attempt_begins();
     (channels, id)
 }
 
-fn heard<'a>(
-    channels: &'a mut Channels<u32>,
-    channel: &[u8],
-    id: WaiterId,
-) -> &'a mut ReleaseTracker {
-    channels.tracker(channel, id).expect("it waits")
+fn heard(channels: &mut Channels<u32>, id: WaiterId) -> &mut ReleaseTracker {
+    channels.tracker(id).expect("it waits")
 }
 
 #[test]
 fn the_first_channel_starts_the_subscribers_and_a_further_one_wakes_them() {
     let mut channels = Channels::new(NODES);
-    let joined = channels.join(ONE.to_vec(), 1);
+    let joined = channels.join(vec![ONE.to_vec()], 1);
     assert_eq!((joined.start, joined.wake), (vec![0, 1, 2], vec![]));
-    let joined = channels.join(ONE.to_vec(), 2);
+    let joined = channels.join(vec![ONE.to_vec()], 2);
     assert_eq!((joined.start, joined.wake), (vec![], vec![]), "the channel is known");
-    let joined = channels.join(OTHER.to_vec(), 3);
+    let joined = channels.join(vec![OTHER.to_vec()], 3);
     assert_eq!((joined.start, joined.wake), (vec![], vec![0, 1, 2]));
 }
 
 #[test]
 fn a_subscriber_that_could_not_be_started_is_started_for_the_next_channel() {
     let mut channels = Channels::new(NODES);
-    channels.join(ONE.to_vec(), 1);
+    channels.join(vec![ONE.to_vec()], 1);
     channels.not_started(1);
-    let joined = channels.join(OTHER.to_vec(), 2);
+    let joined = channels.join(vec![OTHER.to_vec()], 2);
     assert_eq!((joined.start, joined.wake), (vec![1], vec![0, 2]));
     assert_eq!(channels.changes(1, true, at(0)), subscribe(&[ONE, OTHER]));
 }
@@ -64,7 +60,7 @@ fn a_subscriber_that_could_not_be_started_is_started_for_the_next_channel() {
 fn each_subscriber_is_told_each_change_once_and_everything_on_a_new_connection() {
     let (mut channels, _) = listening();
     assert_eq!(channels.changes(0, false, at(0)), subscribe(&[]), "it has them all");
-    channels.join(OTHER.to_vec(), 2);
+    channels.join(vec![OTHER.to_vec()], 2);
     for node in [0, 1] {
         assert_eq!(channels.changes(node, false, at(0)), subscribe(&[OTHER]));
         assert_eq!(channels.changes(node, false, at(0)), subscribe(&[]));
@@ -76,10 +72,10 @@ fn each_subscriber_is_told_each_change_once_and_everything_on_a_new_connection()
 #[test]
 fn a_channel_stays_for_a_moment_after_its_last_waiter() {
     let (mut channels, id) = listening();
-    let other = channels.join(ONE.to_vec(), 2).id;
-    channels.leave(ONE, id, at(0));
+    let other = channels.join(vec![ONE.to_vec()], 2).id;
+    channels.leave(id, at(0));
     assert_eq!(channels.changes(0, false, at(1_000)), subscribe(&[]), "one still waits");
-    channels.leave(ONE, other, at(1_000));
+    channels.leave(other, at(1_000));
     assert_eq!(channels.changes(0, false, at(1_199)), subscribe(&[]));
     assert!(channels.knows(ONE));
     assert_eq!(channels.changes(0, false, at(1_200)), unsubscribe(&[ONE]));
@@ -91,10 +87,10 @@ fn a_channel_stays_for_a_moment_after_its_last_waiter() {
 #[test]
 fn a_waiter_that_comes_while_its_channel_stays_hears_at_once() {
     let (mut channels, id) = listening();
-    channels.leave(ONE, id, at(0));
-    let Joined { id, start, wake } = channels.join(ONE.to_vec(), 2);
+    channels.leave(id, at(0));
+    let Joined { id, start, wake } = channels.join(vec![ONE.to_vec()], 2);
     assert_eq!((start, wake), (vec![], vec![]));
-    let tracker = heard(&mut channels, ONE, id);
+    let tracker = heard(&mut channels, id);
     tracker.attempt_begins();
     assert!(tracker.is_covered());
     assert_eq!(channels.changes(0, false, at(1_000)), subscribe(&[]), "the channel is in use");
@@ -104,12 +100,12 @@ fn a_waiter_that_comes_while_its_channel_stays_hears_at_once() {
 #[test]
 fn a_channel_that_went_and_came_is_confirmed_again() {
     let (mut channels, id) = listening();
-    channels.leave(ONE, id, at(0));
+    channels.leave(id, at(0));
     assert_eq!(channels.changes(0, false, at(200)), unsubscribe(&[ONE]));
-    let Joined { id, wake, .. } = channels.join(ONE.to_vec(), 2);
+    let Joined { id, wake, .. } = channels.join(vec![ONE.to_vec()], 2);
     assert_eq!(wake, [0, 1, 2]);
-    heard(&mut channels, ONE, id).attempt_begins();
-    assert!(!heard(&mut channels, ONE, id).is_covered(), "nobody has confirmed it");
+    heard(&mut channels, id).attempt_begins();
+    assert!(!heard(&mut channels, id).is_covered(), "nobody has confirmed it");
     for node in 0..NODES {
         assert_eq!(channels.changes(node, false, at(200)), subscribe(&[ONE]), "node {node}");
     }
@@ -121,13 +117,13 @@ fn a_channel_that_went_and_came_is_confirmed_again() {
 #[test]
 fn subscribers_stay_for_a_while_after_the_last_channel() {
     let (mut channels, id) = listening();
-    channels.leave(ONE, id, at(0));
+    channels.leave(id, at(0));
     assert_eq!(channels.changes(0, false, at(200)), unsubscribe(&[ONE]));
     assert_eq!(channels.changes(1, false, at(2_199)), unsubscribe(&[ONE]));
     for node in [0, 1] {
         assert_eq!(channels.changes(node, false, at(2_200)), None, "node {node}");
     }
-    let Joined { start, wake, .. } = channels.join(ONE.to_vec(), 2);
+    let Joined { start, wake, .. } = channels.join(vec![ONE.to_vec()], 2);
     assert_eq!((start, wake), (vec![0, 1], vec![2]), "the last one has not ended yet");
     assert_eq!(channels.changes(2, false, at(2_200)), subscribe(&[ONE]));
 }
@@ -143,9 +139,9 @@ fn the_end_of_the_client_ends_its_subscribers() {
 #[test]
 fn releases_wake_the_waiters_of_their_channel() {
     let (mut channels, _) = listening();
-    channels.join(OTHER.to_vec(), 2);
-    let Joined { id, .. } = channels.join(ONE.to_vec(), 3);
-    heard(&mut channels, ONE, id).attempt_begins();
+    channels.join(vec![OTHER.to_vec()], 2);
+    let Joined { id, .. } = channels.join(vec![ONE.to_vec()], 3);
+    heard(&mut channels, id).attempt_begins();
     assert_eq!(channels.released(0, ONE, b"owner"), [3; 0], "it is one node of three");
     assert_eq!(channels.released(1, ONE, b"owner"), [1, 3]);
     assert_eq!(channels.released(1, b"unknown", b"owner"), [3; 0]);
@@ -154,15 +150,15 @@ fn releases_wake_the_waiters_of_their_channel() {
 #[test]
 fn a_waiter_that_has_left_is_not_woken() {
     let (mut channels, id) = listening();
-    channels.leave(ONE, id, at(0));
+    channels.leave(id, at(0));
     assert!((0..NODES).all(|node| channels.released(node, ONE, b"owner").is_empty()));
-    assert!(channels.tracker(ONE, id).is_none());
+    assert!(channels.tracker(id).is_none());
 }
 
 /// A client gives a lock back and leaves it to others; then its nodes tell of that release.
 fn is_woken_by_its_own_release() -> bool {
     let (mut channels, id) = listening();
-    channels.gives_way(ONE, id, Some(b"ours"));
+    channels.gives_way(id, Some(b"ours"));
     let is_woken = (0..NODES).any(|node| !channels.released(node, ONE, b"ours").is_empty());
     assert!((0..NODES).any(|node| !channels.released(node, ONE, b"another's").is_empty()));
     is_woken
@@ -181,7 +177,7 @@ fn a_waiter_is_woken_when_a_lost_subscription_is_there_again() {
     assert_eq!((channels.listened_to(0), channels.listened_to(1)), (1, 0));
     assert_eq!(channels.listening(1, &[OTHER.to_vec()]), [1; 0], "it does not concern it");
     assert_eq!(channels.listening(1, &[ONE.to_vec()]), [1]);
-    heard(&mut channels, ONE, id).attempt_begins();
+    heard(&mut channels, id).attempt_begins();
     assert_eq!(channels.listening(1, &[ONE.to_vec()]), [1; 0], "nothing was missed");
 }
 
@@ -189,11 +185,11 @@ fn a_waiter_is_woken_when_a_lost_subscription_is_there_again() {
 #[test]
 fn the_loss_of_a_subscription_can_wake_as_well() {
     let mut channels = Channels::new(NODES);
-    let Joined { id, .. } = channels.join(ONE.to_vec(), 1);
+    let Joined { id, .. } = channels.join(vec![ONE.to_vec()], 1);
     for node in [0, 1] {
         let _ = channels.listening(node, &[ONE.to_vec()]);
     }
-    heard(&mut channels, ONE, id).attempt_begins();
+    heard(&mut channels, id).attempt_begins();
     assert_eq!(channels.listening(2, &[ONE.to_vec()]), [1; 0]);
     assert_eq!(channels.deaf(0), [1]);
 }
@@ -201,15 +197,15 @@ fn the_loss_of_a_subscription_can_wake_as_well() {
 #[test]
 fn our_own_subscription_is_nobody_who_waits() {
     let (mut channels, id) = listening();
-    let others = |channels: &Channels<u32>, told| channels.others_told(0, ONE, told);
+    let others = |channels: &Channels<u32>, told| channels.others_told(0, &[ONE.to_vec()], told);
     // The waiter itself is one of those who wait behind the lock that is given back.
     assert_eq!([0, 1, 2, 3].map(|told| others(&channels, told)), [0, 1, 2, 3]);
-    let another = channels.join(ONE.to_vec(), 2).id;
+    let another = channels.join(vec![ONE.to_vec()], 2).id;
     assert_eq!(others(&channels, 1), 2);
-    [id, another].into_iter().for_each(|id| channels.leave(ONE, id, at(0)));
+    [id, another].into_iter().for_each(|id| channels.leave(id, at(0)));
     assert_eq!([0, 1, 2].map(|told| others(&channels, told)), [0, 0, 1]);
     let _ = channels.deaf(0);
     assert_eq!(others(&channels, 1), 1, "that was another client's connection");
-    assert_eq!(channels.others_told(0, OTHER, 2), 2);
+    assert_eq!(channels.others_told(0, &[OTHER.to_vec()], 2), 2);
     assert_eq!(others(&channels, u64::MAX), u32::MAX);
 }

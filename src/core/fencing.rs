@@ -118,6 +118,11 @@ impl LastNumbers {
         seen(&self.recent).max(seen(&self.older))
     }
 
+    /// The largest number seen of any of these names.
+    pub(crate) fn last_of<'a>(&self, keys: impl Iterator<Item = &'a [u8]>) -> u64 {
+        keys.map(|key| self.last(key)).max().unwrap_or(0)
+    }
+
     pub(crate) fn saw(&mut self, key: &[u8], number: u64) {
         let number = number.max(self.last(key));
         if let Some(last) = self.recent.get_mut(key) {

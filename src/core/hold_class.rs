@@ -1,11 +1,13 @@
-//! How many holders of one process a kind of lock lets in.
+//! Who holds a lock side by side.
 
-/// Whether a lease of a kind of lock has one holder at a time, or several.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum HoldClass {
-    /// One holder at a time. A holder that gives the lock back hands its lease to the next caller of its process.
+/// Which holders of one lock exclude each other.
+///
+/// Holders of different kinds of locks that have a name in common always do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum HoldClass {
+    /// One holder at a time.
     Exclusive,
-    /// Several holders at a time. A caller joins a lease that its process has already, without asking the nodes. The last
-    /// holder of a lease gives it back to the nodes.
+    /// Any number of holders of the same kind, in any number of processes.
     Shared,
 }

@@ -66,7 +66,7 @@ pub(crate) use fallback::{Judged, Judgement, News, Quorum, QuorumHealth, waits_f
 pub use fencing::FencingToken;
 pub(crate) use fencing::{LARGEST_NUMBER, LastNumbers, proposal};
 pub(crate) use held_lock::{Ended, EndedBy, Ending, HeldLock};
-pub(crate) use hold_class::HoldClass;
+pub use hold_class::HoldClass;
 pub(crate) use late::{Copies, Late, Repetition, Via};
 pub use lease::LossReason;
 pub(crate) use lease::{Lease, Next, Renewed, Terms};

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::core::HoldClass;
 use crate::guard::Guard;
-use crate::handle::{Handle, LockKind, sealed};
-use crate::ident::{fence_key, release_channel};
+use crate::handle::{Handle, LockKind, OneName, sealed};
+use crate::ident::{Names, fence_key, release_channel};
 use crate::node::{Part, Request, Script};
 use crate::runtime::kind::{Kind, Raise, Repair};
 use crate::runtime::reply;
@@ -45,6 +45,8 @@ impl LockKind for Exclusive {
     type Guard = Guard;
 }
 
+impl OneName for Exclusive {}
+
 impl sealed::Kind for Exclusive {
     const KIND: &'static dyn Kind = &Self;
     const HANDLE: &'static str = "Mutex";
@@ -59,14 +61,23 @@ impl Kind for Exclusive {
         HoldClass::Exclusive
     }
 
+    fn auxiliary(&self) -> &'static [&'static str] {
+        &[":fence"]
+    }
+
+    fn commands(&self) -> &'static [&'static str] {
+        &["set", "get", "mget", "del", "type", "pttl", "pexpire", "time", "publish"]
+    }
+
     fn acquire(
         &self,
-        key: &[u8],
+        names: &Names,
         mark_key: &[u8],
         owner: &str,
         ttl: Duration,
         proposal: Option<u64>,
     ) -> Request {
+        let key = names.first().key();
         let fence = proposal.map(|_| fence_key(key));
         let mut parts = vec![Part::Bytes(key), Part::Bytes(mark_key)];
         parts.extend(fence.as_deref().map(Part::Bytes));
@@ -78,14 +89,16 @@ impl Kind for Exclusive {
         Request::new(&ACQUIRE, keys, &parts)
     }
 
-    fn confirm(&self, key: &[u8], owner: &str, number: u64) -> Request {
+    fn confirm(&self, names: &Names, owner: &str, number: u64) -> Request {
+        let key = names.first().key();
         let fence = fence_key(key);
         let parts =
             [Part::Bytes(key), Part::Bytes(&fence), Part::Bytes(owner.as_bytes()), number.into()];
         Request::new(&CONFIRM, 2, &parts)
     }
 
-    fn extend(&self, key: &[u8], owner: &str, ttl: Duration, repair: Repair<'_>) -> Request {
+    fn extend(&self, names: &Names, owner: &str, ttl: Duration, repair: Repair<'_>) -> Request {
+        let key = names.first().key();
         let fence = repair.fence.map(|_| fence_key(key));
         let mut parts = vec![Part::Bytes(key), Part::Bytes(repair.mark_key)];
         parts.extend(fence.as_deref().map(Part::Bytes));
@@ -98,7 +111,8 @@ impl Kind for Exclusive {
         Request::new(&EXTEND, keys, &parts)
     }
 
-    fn release(&self, key: &[u8], owner: &str, raise: Option<Raise>) -> Request {
+    fn release(&self, names: &Names, owner: &str, raise: Option<Raise>) -> Request {
+        let key = names.first().key();
         let (channel, fence) = (release_channel(key), raise.map(|_| fence_key(key)));
         let mut parts = vec![Part::Bytes(key)];
         parts.extend(fence.as_deref().map(Part::Bytes));

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
+use super::super::request::Part;
 use super::*;
 use crate::embedded::{Engine, Reply};
 use crate::ident::{fence_key, release_channel};
-use crate::kinds::EXCLUSIVE;
+use crate::kinds::{EXCLUSIVE, names};
 use crate::runtime::kind::{Fence, Raise, Repair};
 
 const NOW: Duration = Duration::from_secs(1_700_000_000);
@@ -29,20 +30,26 @@ impl Call {
     fn request(&self) -> Request {
         let ms = Duration::from_millis;
         match *self {
-            Self::Acquire { name, owner, proposal, ttl } => {
-                EXCLUSIVE.acquire(NAMES[name], MARK_KEY, OWNERS[owner], ms(ttl), proposal)
-            }
+            Self::Acquire { name, owner, proposal, ttl } => EXCLUSIVE.acquire(
+                &names(&[NAMES[name]]),
+                MARK_KEY,
+                OWNERS[owner],
+                ms(ttl),
+                proposal,
+            ),
             Self::Extend { name, owner, number, ttl, late } => {
                 let until_ms = NOW.as_millis() as i64 + if late { -1 } else { 1_000_000 };
                 let fence = number.map(|number| Fence { number, up_to: number });
                 let repair = Repair { until_ms, mark_key: MARK_KEY, quarantine: true, fence };
-                EXCLUSIVE.extend(NAMES[name], OWNERS[owner], ms(ttl), repair)
+                EXCLUSIVE.extend(&names(&[NAMES[name]]), OWNERS[owner], ms(ttl), repair)
             }
             Self::Release { name, owner, raise } => {
                 let raise = raise.map(|to| Raise { to, lasts: ms(9_000) });
-                EXCLUSIVE.release(NAMES[name], OWNERS[owner], raise)
+                EXCLUSIVE.release(&names(&[NAMES[name]]), OWNERS[owner], raise)
             }
-            Self::Confirm { name, owner } => EXCLUSIVE.confirm(NAMES[name], OWNERS[owner], 7),
+            Self::Confirm { name, owner } => {
+                EXCLUSIVE.confirm(&names(&[NAMES[name]]), OWNERS[owner], 7)
+            }
         }
     }
 }
@@ -157,8 +164,8 @@ proptest! {
 
 #[test]
 fn few_calls_are_made_one_by_one_and_many_at_once() {
-    let release = |owner: &str| EXCLUSIVE.release(NAMES[0], owner, None);
-    let confirm = || EXCLUSIVE.confirm(NAMES[0], OWNERS[0], 7);
+    let release = |owner: &str| EXCLUSIVE.release(&names(&[NAMES[0]]), owner, None);
+    let confirm = || EXCLUSIVE.confirm(&names(&[NAMES[0]]), OWNERS[0], 7);
     let sizes = |requests: &[Request], together| -> Vec<_> {
         let marked: Vec<_> = requests.iter().map(|request| (request, "")).collect();
         let calls = write(&marked, MARK_KEY, together, |_| Form::Sha, &mut Vec::new());
@@ -178,8 +185,9 @@ fn few_calls_are_made_one_by_one_and_many_at_once() {
 /// The releases in it are made before what came behind them, however often the batch is made again.
 #[test]
 fn the_batch_is_the_last_of_a_write() {
-    let confirm = EXCLUSIVE.confirm(NAMES[0], OWNERS[0], 7);
-    let releases = [0, 1, 2, 0, 1, 2].map(|name| EXCLUSIVE.release(NAMES[name], OWNERS[0], None));
+    let confirm = EXCLUSIVE.confirm(&names(&[NAMES[0]]), OWNERS[0], 7);
+    let releases =
+        [0, 1, 2, 0, 1, 2].map(|name| EXCLUSIVE.release(&names(&[NAMES[name]]), OWNERS[0], None));
     let mut requests: Vec<_> = releases.into_iter().map(Arc::new).collect();
     requests.insert(3, Arc::new(confirm));
     let mut written = requests.clone();
@@ -191,6 +199,25 @@ fn the_batch_is_the_last_of_a_write() {
     requests.remove(3);
     let in_batch = written.iter().skip(1).map(Arc::as_ptr);
     assert!(in_batch.eq(requests.iter().map(Arc::as_ptr)));
+}
+
+/// Another kind's calls are another call, whose answers have other shapes.
+#[test]
+fn each_kind_has_a_batch_of_its_own() {
+    static OTHERS_BATCH: Script = Script::new("return 2");
+    static OTHERS: Script = Script::batched("return 1", "take", &OTHERS_BATCH);
+    let release = |name: usize| EXCLUSIVE.release(&names(&[NAMES[name]]), OWNERS[0], None);
+    let other = |name: usize| Request::new(&OTHERS, 1, &[Part::Bytes(NAMES[name])]);
+    let confirm = EXCLUSIVE.confirm(&names(&[NAMES[0]]), OWNERS[0], 7);
+    let came = [other(0), release(0), other(1), confirm, release(1), other(2), release(2)];
+    let mut written: Vec<_> = came.iter().enumerate().collect();
+    put_last(&mut written, |(_, request)| request);
+    let order: Vec<_> = written.iter().map(|(i, _)| *i).collect();
+    assert_eq!(order, [3, 0, 2, 5, 1, 4, 6]);
+    let marked: Vec<_> = written.iter().map(|(_, request)| (*request, "")).collect();
+    let calls = write(&marked, MARK_KEY, true, |_| Form::Sha, &mut Vec::new());
+    assert_eq!(calls.iter().map(|call| call.requests).collect::<Vec<_>>(), [1, 3, 3]);
+    assert!(std::ptr::eq(calls[1].script, &OTHERS_BATCH));
 }
 
 #[test]

@@ -22,7 +22,7 @@ use super::request::{Form, Script, Value};
 use crate::core::{LARGEST_NUMBER, Time, Vote};
 use crate::error::NodeFault;
 use crate::fuzzing::is_printable;
-use crate::runtime::reply;
+use crate::runtime::reply::Decoders;
 
 #[cfg(unix)]
 mod conversation;
@@ -117,11 +117,12 @@ pub fn script_replies(bytes: &[u8]) {
 
 fn script_reply(value: Value) {
     fine(&value.to_string());
-    if let Ok(Vote::Granted(number)) = reply::acquire(&value) {
+    let decoders = Decoders::USUAL;
+    if let Ok(Vote::Granted(number)) = (decoders.acquire)(&value) {
         assert!(number <= LARGEST_NUMBER);
     }
-    assert!(reply::told(&value) == 0 || reply::release(&value).is_ok());
-    let _ = (reply::confirm(&value), reply::extend(&value), microseconds(&value));
+    assert!((decoders.told)(&value) == 0 || (decoders.release)(&value).is_ok());
+    let _ = ((decoders.confirm)(&value), (decoders.extend)(&value), microseconds(&value));
     let now = Time::from_start(TIMEOUT);
     if let Some(probe) = admit::read(&value, Time::default(), now) {
         assert!(is_printable(probe.identity.run_id()) && probe.identity.run_id().len() <= 64);

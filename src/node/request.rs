@@ -156,6 +156,16 @@ impl Request {
         (self.script.source, self.keys, self.arguments)
     }
 
+    /// The keys of the call.
+    #[cfg(test)]
+    pub(crate) fn keys(&self) -> Vec<Vec<u8>> {
+        let mut packed = Vec::new();
+        write_head(&mut packed, b'*', self.keys);
+        self.write_keys(&mut packed);
+        let keys = redis::parse_redis_value(&packed).expect("a list");
+        redis::from_redis_value(keys).expect("a list of strings")
+    }
+
     /// The call as one command, with the script's source, as a server reads it.
     #[cfg(all(test, feature = "embedded"))]
     pub(crate) fn eval(&self, mark: &str) -> Vec<Vec<u8>> {

@@ -81,7 +81,7 @@ pub(crate) fn acquire(
                     let faults = || claim.asked().faults(coordinator.nodes());
                     coordinator.note(grant.quorum, grant.started, faults);
                     if grant.basis == Basis::FirstNode {
-                        observe::fell_back(&wanted.name, &coordinator.names()[0]);
+                        observe::fell_back(&wanted.names, &coordinator.names()[0]);
                     }
                     return Ok(Some(call.queued.won(claim, grant, coordinator.timetable())));
                 }
@@ -108,8 +108,8 @@ impl Call<'_> {
             }
             Action::Subscribe => {
                 let others = self.queued.others();
-                let channel = ident::release_channel(wanted.name.key());
-                self.waiter = Some(coordinator.subscriptions().wait(channel, coordinator.nodes()));
+                let channels = wanted.kind.channels(&wanted.names);
+                self.waiter = Some(coordinator.subscriptions().wait(channels, coordinator.nodes()));
                 machine.handle_subscribed(others, self);
             }
             Action::IgnoreOwnRelease => {
@@ -134,14 +134,14 @@ impl Call<'_> {
                     claim.ask(whom);
                 }
             }
-            Action::SawNumber(number) => coordinator.numbers().saw(&wanted.name, number),
+            Action::SawNumber(number) => coordinator.numbers().saw(&wanted.names, number),
             Action::WriteBack(number) => {
                 if let Some(claim) = machine.claim() {
                     claim.write_back(number);
                 }
             }
             Action::TellEndlessKeys(nodes) => {
-                coordinator.tell_of_endless_keys(&wanted.name, &nodes)
+                coordinator.tell_of_endless_keys(&wanted.names, &nodes)
             }
             Action::GiveBack(claim) => {
                 self.last = Some(claim.asked());
@@ -155,7 +155,7 @@ impl Call<'_> {
                 coordinator.note(quorum, started, || self.faults());
             }
             Action::TellNotAdmitted(ready_in) => {
-                coordinator.tell_wait(&wanted.name, ready_in, &self.faults());
+                coordinator.tell_wait(&wanted.names, ready_in, &self.faults());
             }
             // They end the call.
             Action::Granted(..) | Action::HandedOver | Action::Refuse(_) => {}
@@ -263,12 +263,12 @@ impl Surroundings for Call<'_> {
     }
 
     fn asking_order(&self) -> Vec<usize> {
-        asking_order(self.wanted.name.key(), self.coordinator.names())
+        asking_order(self.wanted.names.first().key(), self.coordinator.names())
     }
 
     fn others_subscribed(&self) -> bool {
-        let channel = || ident::release_channel(self.wanted.name.key());
-        self.coordinator.subscriptions().knows(channel)
+        let Wanted { kind, names, .. } = self.wanted;
+        self.coordinator.subscriptions().knows(|| kind.channels(names))
     }
 
     fn quorum_health(&self) -> QuorumHealth {

@@ -9,13 +9,12 @@ use crate::core::{
     ReleaseResult, Shared, Terms, Time, Whom,
 };
 use crate::error::{Error, ErrorKind, NodeFault};
-use crate::ident::{Name, owner_text};
+use crate::ident::{Names, owner_text};
 use crate::manual::Section;
 use crate::node::{Ask, Node, Request, Sink};
 use crate::runtime::client_state::ClientState;
 use crate::runtime::fan_out::{FanOut, Interrupts, Woken};
 use crate::runtime::kind::Kind;
-use crate::runtime::reply;
 use crate::runtime::requests::OwnerRequests;
 
 /// Why the answer of a node to a release does not count.
@@ -28,7 +27,7 @@ const UNCERTAIN: &str = "it has answered, but a request that was sent before, ov
 #[derive(Clone, Debug)]
 pub(crate) struct Wanted {
     pub(crate) kind: &'static dyn Kind,
-    pub(crate) name: Name,
+    pub(crate) names: Names,
     pub(crate) terms: Terms,
 }
 
@@ -90,7 +89,7 @@ impl Claim {
             owner: owner_text(owner),
             suspensions,
             asked: Asked {
-                attempt: FanOut::new(attempt, reply::acquire, state.names()),
+                attempt: FanOut::new(attempt, wanted.kind.decoders().acquire, state.names()),
                 confirmation: None,
             },
             request: None,
@@ -113,8 +112,12 @@ impl Claim {
         &self.state
     }
 
-    pub(crate) fn name(&self) -> &Name {
-        &self.wanted.name
+    pub(crate) fn kind(&self) -> &'static dyn Kind {
+        self.wanted.kind
+    }
+
+    pub(crate) fn names(&self) -> &Names {
+        &self.wanted.names
     }
 
     /// The owner id, as the nodes have it.
@@ -152,10 +155,10 @@ impl Claim {
     }
 
     fn requests(&self) -> OwnerRequests<'_> {
-        let Wanted { kind, name, .. } = &self.wanted;
+        let Wanted { kind, names, .. } = &self.wanted;
         OwnerRequests {
             kind: *kind,
-            key: name.key(),
+            names,
             mark_key: self.state.set().mark_key(),
             owner: &self.owner,
             number: self.number,
@@ -165,10 +168,10 @@ impl Claim {
 
     /// The request for the lock, with a new proposal for its number.
     fn acquire_request(&self) -> Request {
-        let Wanted { name, terms, .. } = &self.wanted;
+        let Wanted { names, terms, .. } = &self.wanted;
         let set = self.state.set();
         let fencing = self.state.settings().fencing;
-        let proposal = fencing.then(|| self.state.numbers().propose(name, set));
+        let proposal = fencing.then(|| self.state.numbers().propose(names, set));
         if let Some(proposal) = proposal {
             self.round().with(|attempt| attempt.proposes(proposal));
         }
@@ -181,7 +184,7 @@ impl Claim {
         let answer_by = self.round().with(|attempt| attempt.answer_by());
         let round = FanOut::new(
             Confirmation::new(nodes.len(), answer_by),
-            reply::confirm,
+            self.kind().decoders().confirm,
             self.state.names(),
         );
         round.ask(nodes, &Ask::Holding(Arc::new(self.requests().confirm(number))));
@@ -233,7 +236,7 @@ impl Claim {
         let nodes = self.nodes();
         let round = FanOut::new(
             Release::new(nodes.len(), &cleanups, basis),
-            reply::release,
+            self.kind().decoders().release,
             self.state.names(),
         );
         round.expect(0..nodes.len());
@@ -253,7 +256,7 @@ impl Claim {
                 let message = format!(
                     "{} was given back, but too few nodes confirmed it for certain in time; they are \
                      told again, and its keys end with their TTL at the latest",
-                    self.wanted.name
+                    self.wanted.names
                 );
                 let mut faults = round.faults(nodes, answer_by);
                 for node in round.with(|release| release.uncertain()) {

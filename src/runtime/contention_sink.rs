@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use crate::core::Via;
-use crate::node::{Answer, Sink};
-use crate::runtime::reply;
+use crate::node::{Answer, Sink, Value};
 use crate::runtime::subscriptions::Subscriptions;
 
 /// Passes the answers to a release on to whoever waits for them, if anybody does.
@@ -16,7 +15,9 @@ pub(crate) struct ContentionSink {
     pub(crate) heard: Box<dyn Fn(u32) + Send + Sync>,
     pub(crate) subscriptions: Arc<Subscriptions>,
     /// On which the nodes tell of the lock's releases.
-    pub(crate) channel: Vec<u8>,
+    pub(crate) channels: Vec<Vec<u8>>,
+    /// How many connections a node has told, by its answer.
+    pub(crate) told: fn(&Value) -> u64,
     pub(crate) inner: Option<Arc<dyn Sink>>,
 }
 
@@ -32,8 +33,8 @@ impl Sink for ContentionSink {
     }
 
     fn answer(&self, node: usize, answer: Answer) {
-        let told = answer.as_ref().map_or(0, reply::told);
-        let others = self.subscriptions.others_told(node, &self.channel, told);
+        let told = answer.as_ref().map_or(0, self.told);
+        let others = self.subscriptions.others_told(node, &self.channels, told);
         if others > 0 {
             (self.heard)(others);
         }

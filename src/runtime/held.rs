@@ -14,7 +14,6 @@ use crate::core::{
     Prolong, ProlongStep, Prolonged, QueueTicket, ReleaseResult, Shared, Terms, Time, rounded,
 };
 use crate::error::{Error, ErrorKind, NodeFault};
-use crate::ident::release_channel;
 use crate::node::{Node, Sink};
 use crate::observe;
 use crate::random::random;
@@ -23,7 +22,6 @@ use crate::runtime::contention_sink::ContentionSink;
 use crate::runtime::fan_out::FanOut;
 use crate::runtime::hold_state::HoldState;
 use crate::runtime::loss::Loss;
-use crate::runtime::reply;
 use crate::runtime::timetable::{Entry, Timetable};
 
 /// The machine of the lock, and who holds it now.
@@ -161,7 +159,7 @@ impl Held {
         }
         let message = format!(
             "{} could not be extended: too few nodes confirmed it in time",
-            self.claim.name()
+            self.claim.names()
         );
         Err(Error::new(ErrorKind::NoQuorum, message).with_faults(faults))
     }
@@ -173,10 +171,10 @@ impl Held {
         let renewal = Prolong::renewal(&self.state().lock, nodes.len() - down.len());
         match self.prolong(renewal) {
             (Prolonged::Unconfirmed { is_news: true }, faults) => {
-                observe::not_renewed(self.claim.name(), &faults);
+                observe::not_renewed(self.claim.names(), &faults);
             }
             (Prolonged::Hopeless { is_news: true }, _) => {
-                observe::not_renewed(self.claim.name(), &down);
+                observe::not_renewed(self.claim.names(), &down);
             }
             _ => {}
         }
@@ -190,7 +188,11 @@ impl Held {
             let mut state = self.state();
             match prolong.poll(&mut state.lock, clock::now()) {
                 ProlongStep::Ask(extension, request) => {
-                    let round = FanOut::new(*extension, reply::extend, client.names());
+                    let round = FanOut::new(
+                        *extension,
+                        self.claim.kind().decoders().extend,
+                        client.names(),
+                    );
                     prolong.handle_begun(&mut state.lock, round.clone());
                     // With the mutex held: behind a release, nothing must set the key again.
                     self.claim.extend(&round, &request);
@@ -279,7 +281,7 @@ impl Held {
     fn lost_because(&self, why: &str) -> Error {
         let message = format!(
             "{} is lost: {why}; stop what it protects, somebody else may hold it now",
-            self.claim.name()
+            self.claim.names()
         );
         Error::new(ErrorKind::Lost, message)
     }
@@ -302,7 +304,7 @@ impl Held {
         self.claim.release(longest_ttl, None);
         self.local_waiters.gone(self.claim.owner(), true);
         if first {
-            observe::lost(self.claim.name(), reason);
+            observe::lost(self.claim.names(), reason);
         }
     }
 
@@ -316,7 +318,7 @@ impl Held {
             }
         }
         if first {
-            observe::lost(self.claim.name(), reason);
+            observe::lost(self.claim.names(), reason);
         }
     }
 
@@ -445,7 +447,8 @@ impl Held {
         Arc::new(ContentionSink {
             heard: Box::new(move |others| local_waiters.heard(others)),
             subscriptions: self.claim.state().subscriptions().clone(),
-            channel: release_channel(self.claim.name().key()),
+            channels: self.claim.kind().channels(self.claim.names()),
+            told: self.claim.kind().decoders().told,
             inner,
         })
     }

@@ -1,24 +1,42 @@
-//! What the threads need to know of a kind of lock: how to take, extend and give back.
+//! What the threads need to know of a kind of lock: its keys and channels, its requests, and what the answers mean.
 
 use std::fmt;
 use std::time::Duration;
 
 use crate::core::HoldClass;
+use crate::ident::{Names, release_channel};
 use crate::node::Request;
+use crate::runtime::reply::Decoders;
 
-/// A kind of lock.
+/// A kind of lock. What is stated here is all that the threads, the simulator and the tests know of it.
 pub(crate) trait Kind: fmt::Debug + Send + Sync {
-    /// What it is called. Names of different kinds have different local queues.
+    /// What it is called. Locks of different kinds have different local queues.
     fn label(&self) -> &'static str;
 
-    /// How many holders of one process it lets in.
+    /// Who holds it side by side.
     fn hold_class(&self) -> HoldClass;
+
+    /// How many names one lock has at most.
+    fn most_names(&self) -> usize {
+        1
+    }
+
+    /// How the keys end that it keeps beside the lock's own, together with braces. No name may end so.
+    fn auxiliary(&self) -> &'static [&'static str];
+
+    /// The commands that its scripts call.
+    fn commands(&self) -> &'static [&'static str];
+
+    /// On which channels a node tells that it was given the lock back.
+    fn channels(&self, names: &Names) -> Vec<Vec<u8>> {
+        names.keys().map(release_channel).collect()
+    }
 
     /// Takes the lock under the mark that is written with the call, and that the node keeps at
     /// `mark_key`. `proposal`: a number for the grant; `None` without fencing.
     fn acquire(
         &self,
-        key: &[u8],
+        names: &Names,
         mark_key: &[u8],
         owner: &str,
         ttl: Duration,
@@ -26,12 +44,33 @@ pub(crate) trait Kind: fmt::Debug + Send + Sync {
     ) -> Request;
 
     /// Tells a node that it granted the lock with that `number`.
-    fn confirm(&self, key: &[u8], owner: &str, number: u64) -> Request;
+    fn confirm(&self, names: &Names, owner: &str, number: u64) -> Request;
 
-    fn extend(&self, key: &[u8], owner: &str, ttl: Duration, repair: Repair<'_>) -> Request;
+    fn extend(&self, names: &Names, owner: &str, ttl: Duration, repair: Repair<'_>) -> Request;
 
     /// Gives the lock back, and raises its fence as `raise` says.
-    fn release(&self, key: &[u8], owner: &str, raise: Option<Raise>) -> Request;
+    fn release(&self, names: &Names, owner: &str, raise: Option<Raise>) -> Request;
+
+    /// Who has the lock with that key on a node, and until when each of them, by the node's clock, in milliseconds;
+    /// negative: without end. `call` runs a command there. For the checkers of the simulator.
+    #[cfg(all(test, feature = "embedded"))]
+    fn holders(
+        &self,
+        key: &[u8],
+        call: &mut dyn FnMut(&[&[u8]]) -> crate::embedded::Reply,
+    ) -> Vec<(Vec<u8>, i64)> {
+        use crate::embedded::Reply;
+
+        match (call(&[b"GET", key]), call(&[b"PEXPIRETIME", key])) {
+            (Reply::Bulk(owner), Reply::Int(end_ms)) => vec![(owner, end_ms)],
+            _ => Vec::new(),
+        }
+    }
+
+    /// How the answers to these requests read.
+    fn decoders(&self) -> &'static Decoders {
+        &Decoders::USUAL
+    }
 }
 
 /// To what a release raises the lock's fence, so that no extension behind it sets the key again.

@@ -4,7 +4,7 @@ use parking_lot::Mutex;
 
 use crate::clock;
 use crate::core::{LastNumbers, proposal};
-use crate::ident::Name;
+use crate::ident::Names;
 use crate::node::NodeSet;
 
 /// What the attempts of one client share about fencing.
@@ -12,14 +12,15 @@ use crate::node::NodeSet;
 pub(crate) struct Numbers(Mutex<LastNumbers>);
 
 impl Numbers {
-    /// The number to propose for a grant of `name`.
-    pub(crate) fn propose(&self, name: &Name, set: &NodeSet) -> u64 {
-        let last = self.0.lock().last(name.key());
+    /// The number to propose for a grant of the lock with these names.
+    pub(crate) fn propose(&self, names: &Names, set: &NodeSet) -> u64 {
+        let last = self.0.lock().last_of(names.keys());
         proposal(last, set.time_us(clock::now()))
     }
 
-    /// Several nodes have answered that number for `name`.
-    pub(crate) fn saw(&self, name: &Name, number: u64) {
-        self.0.lock().saw(name.key(), number);
+    /// Several nodes have answered that number for the lock with these names.
+    pub(crate) fn saw(&self, names: &Names, number: u64) {
+        let mut numbers = self.0.lock();
+        names.keys().for_each(|key| numbers.saw(key, number));
     }
 }

@@ -11,7 +11,7 @@ use crate::core::{
     Conclusion, Grant, LocalLease, LocalQueues, Patience, Place, QueueTicket, Terms, Time, Turn,
     Wake,
 };
-use crate::ident::Name;
+use crate::ident::Names;
 use crate::process::{ThreadNumber, this_thread};
 use crate::runtime::claim::{Claim, Wanted};
 use crate::runtime::fan_out::{Interrupts, Woken};
@@ -39,7 +39,7 @@ pub(crate) struct Queues {
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Key {
     kind: &'static str,
-    name: Box<[u8]>,
+    names: Names,
 }
 
 /// What is kept with each caller in a queue.
@@ -83,7 +83,7 @@ struct LeaseId {
 
 /// A caller in its queue. Dropping it leaves the queue.
 pub(crate) struct QueuedCaller<'a> {
-    name: &'a Name,
+    names: &'a Names,
     lease_id: LeaseId,
     patience: Patience,
     woken: Option<Receiver<()>>,
@@ -102,12 +102,12 @@ impl Queues {
         wanted: &'a Wanted,
         patience: Patience,
     ) -> QueuedCaller<'a> {
-        let key = Arc::new(Key { kind: wanted.kind.label(), name: wanted.name.key().into() });
+        let key = Arc::new(Key { kind: wanted.kind.label(), names: wanted.names.clone() });
         let once = patience == Patience::Once;
         let class = wanted.kind.hold_class();
         let ticket = self.state.lock().enter(&key, class, wanted.terms, once, Waiter::default());
         QueuedCaller {
-            name: &wanted.name,
+            names: &wanted.names,
             lease_id: LeaseId { queues: self.clone(), key, ticket },
             patience,
             woken: None,
@@ -203,7 +203,7 @@ impl QueuedCaller<'_> {
         }
         drop(queues);
         if let Turn::Wait(_) = place.turn {
-            self.self_wait.goes_on(for_itself && self.patience == Patience::Forever, self.name);
+            self.self_wait.goes_on(for_itself && self.patience == Patience::Forever, self.names);
         }
         (place, handed.or(joined))
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::clock;
 use crate::core::{Outcome, exact, majority, rounded};
 use crate::error::{Error, ErrorKind, NodeFault};
-use crate::ident::{self, Name};
+use crate::ident::{self, Names, fence_key};
 use crate::manual::Section;
 use crate::observe;
 use crate::runtime::claim::Wanted;
@@ -28,14 +28,14 @@ impl ClientState {
     }
 
     /// Where a key without expiry is in the way, the lock looks held for ever: tells that.
-    pub(crate) fn tell_of_endless_keys(&self, name: &Name, nodes: &[usize]) {
+    pub(crate) fn tell_of_endless_keys(&self, names: &Names, nodes: &[usize]) {
         let nodes: Vec<_> = nodes.iter().map(|node| self.names[*node].clone()).collect();
-        self.endless.tell(name, &nodes);
+        self.endless.tell(names, &nodes);
     }
 
     /// A call waits until nodes grant locks, which is in `ready_in` as far as is known.
-    pub(crate) fn tell_wait(&self, name: &Name, ready_in: Duration, faults: &[NodeFault]) {
-        observe::waits_for_nodes(name, &self.not_admitted(ready_in), faults);
+    pub(crate) fn tell_wait(&self, names: &Names, ready_in: Duration, faults: &[NodeFault]) {
+        observe::waits_for_nodes(names, &self.not_admitted(ready_in), faults);
     }
 
     /// Why no lock is granted although the nodes answer, how long that lasts, and what ends it.
@@ -72,38 +72,39 @@ impl ClientState {
         wanted: &Wanted,
         faults: impl FnOnce() -> Vec<NodeFault>,
     ) -> Result<Option<Hold>, Error> {
-        let Wanted { name, terms, .. } = wanted;
+        let Wanted { names, terms, .. } = wanted;
         let (kind, message, faults) = match outcome {
             Outcome::Held => return Ok(None),
             Outcome::NodesDisagree => {
-                let message = format!("{name} cannot be locked: the nodes are not one set of ours");
+                let message =
+                    format!("{names} cannot be locked: the nodes are not one set of ours");
                 (ErrorKind::Config, message, self.set.conflict().unwrap_or_default())
             }
             Outcome::Cancelled => {
-                (ErrorKind::Cancelled, format!("waiting for {name} was cancelled"), Vec::new())
+                (ErrorKind::Cancelled, format!("waiting for {names} was cancelled"), Vec::new())
             }
             Outcome::Closed => {
-                let message = format!("{name} cannot be locked: this Quorlock was closed");
+                let message = format!("{names} cannot be locked: this Quorlock was closed");
                 (ErrorKind::Closed, message, Vec::new())
             }
-            Outcome::WrongKind => (ErrorKind::WrongKind, no_lock(name), faults()),
-            Outcome::Spent => (ErrorKind::WrongKind, no_further_number(name), faults()),
-            Outcome::NoNumber => (ErrorKind::WrongKind, no_number(name), faults()),
+            Outcome::WrongKind => (ErrorKind::WrongKind, no_lock(names), faults()),
+            Outcome::Spent => (ErrorKind::WrongKind, no_further_number(names), faults()),
+            Outcome::NoNumber => (ErrorKind::WrongKind, no_number(names), faults()),
             Outcome::Rejected => {
-                let message = format!("{name} cannot be locked: {}", self.rejected());
+                let message = format!("{names} cannot be locked: {}", self.rejected());
                 (ErrorKind::Config, message, faults())
             }
             Outcome::NotAdmitted => {
                 let ready_in = self.set.ready_in(clock::now()).unwrap_or(self.settings.max_ttl);
                 let nodes = if self.nodes.len() == 1 { "node" } else { "nodes" };
                 let why = self.not_admitted(ready_in);
-                let message = format!("{name} was not granted: {why}. The {nodes}");
+                let message = format!("{names} was not granted: {why}. The {nodes}");
                 (ErrorKind::Quarantined { ready_in }, message, faults())
             }
-            Outcome::NoQuorum => (ErrorKind::NoQuorum, self.no_quorum(name), faults()),
+            Outcome::NoQuorum => (ErrorKind::NoQuorum, self.no_quorum(names), faults()),
             Outcome::Unconfirmed => {
                 let message = format!(
-                    "no quorum for {name}: {} granted it, and too few of them confirmed its fencing \
+                    "no quorum for {names}: {} granted it, and too few of them confirmed its fencing \
                      token in time",
                     self.so_many()
                 );
@@ -111,7 +112,7 @@ impl ClientState {
             }
             Outcome::TooLate => {
                 let message = format!(
-                    "no quorum in time for {name}: {} granted it, but so late that its TTL of {} was \
+                    "no quorum in time for {names}: {} granted it, but so late that its TTL of {} was \
                      used up",
                     self.so_many(),
                     exact(terms.ttl)
@@ -122,14 +123,14 @@ impl ClientState {
         Err(Error::new(kind, message).with_faults(faults))
     }
 
-    fn no_quorum(&self, name: &Name) -> String {
+    fn no_quorum(&self, names: &Names) -> String {
         let but = match self.settings.fall_back_after() {
             Some(_) => {
                 ", and the first one must not answer with an error, since clients may fall back to it"
             }
             None => "",
         };
-        format!("no quorum for {name}: {} must answer{but}", self.so_many())
+        format!("no quorum for {names}: {} must answer{but}", self.so_many())
     }
 
     /// A majority of the nodes.
@@ -141,28 +142,38 @@ impl ClientState {
     }
 }
 
-fn no_lock(name: &Name) -> String {
+fn no_lock(names: &Names) -> String {
+    let keys = names.keys().map(<[u8]>::to_vec);
     format!(
-        "{name} cannot be locked: the key \"{}\" on the nodes belongs to something \
+        "{names} cannot be locked: {} on the nodes belongs to something \
          that is no lock; use another name or key_prefix",
-        ident::text(name.key())
+        one_of(keys)
     )
 }
 
-fn no_further_number(name: &Name) -> String {
+fn no_further_number(names: &Names) -> String {
     format!(
-        "{name} cannot be locked with a fencing token: the key \"{}\" on the nodes is the \
+        "{names} cannot be locked with a fencing token: {} on the nodes is the \
          largest number there is, which quorlock comes to in centuries only; find out \
          who wrote it, and use another name, for no token after it could be larger",
-        ident::text(&name.fence_key())
+        one_of(names.keys().map(fence_key))
     )
 }
 
-fn no_number(name: &Name) -> String {
+fn no_number(names: &Names) -> String {
     format!(
-        "{name} cannot be locked with a fencing token: what the key \"{0}\" on the nodes \
+        "{names} cannot be locked with a fencing token: what {} on the nodes \
          holds is no number; find out who wrote it, and delete it while nobody holds \
-         the lock (DEL {0}): tokens go on from the nodes' time then",
-        ident::text(&name.fence_key())
+         the lock (DEL): tokens go on from the nodes' time then",
+        one_of(names.keys().map(fence_key))
     )
+}
+
+/// Names the one that it is, or those of which it is one.
+fn one_of(keys: impl Iterator<Item = Vec<u8>>) -> String {
+    let keys: Vec<_> = keys.map(|key| format!("\"{}\"", ident::text(&key))).collect();
+    match keys.as_slice() {
+        [key] => format!("the key {key}"),
+        keys => format!("one of the keys {}", keys.join(", ")),
+    }
 }

@@ -162,6 +162,6 @@ fn call(callbacks: Vec<Callbacks>) {
 
 /// Linux shows the first 15 bytes.
 fn thread_name(held: &Held) -> String {
-    let name = String::from_utf8_lossy(held.claim().name().as_bytes()).replace('\0', "?");
+    let name = String::from_utf8_lossy(held.claim().names().first().as_bytes()).replace('\0', "?");
     format!("lock {name:.40}")
 }

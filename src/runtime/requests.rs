@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::core::{ExtendRequest, ReleasePlan, Time};
+use crate::ident::Names;
 use crate::node::Request;
 use crate::runtime::kind::{Fence, Kind, Raise, Repair};
 
@@ -10,8 +11,7 @@ use crate::runtime::kind::{Fence, Kind, Raise, Repair};
 #[derive(Clone, Copy)]
 pub(crate) struct OwnerRequests<'a> {
     pub(crate) kind: &'static dyn Kind,
-    /// Of the lock.
-    pub(crate) key: &'a [u8],
+    pub(crate) names: &'a Names,
     /// Where each node keeps its mark.
     pub(crate) mark_key: &'a [u8],
     pub(crate) owner: &'a str,
@@ -24,12 +24,12 @@ pub(crate) struct OwnerRequests<'a> {
 impl OwnerRequests<'_> {
     /// Asks for the lock, with a proposal for its number; `None` without fencing.
     pub(crate) fn acquire(&self, ttl: Duration, proposal: Option<u64>) -> Request {
-        self.kind.acquire(self.key, self.mark_key, self.owner, ttl, proposal)
+        self.kind.acquire(self.names, self.mark_key, self.owner, ttl, proposal)
     }
 
     /// Tells a node the lock's number.
     pub(crate) fn confirm(&self, number: u64) -> Request {
-        self.kind.confirm(self.key, self.owner, number)
+        self.kind.confirm(self.names, self.owner, number)
     }
 
     /// Asks `node` to let the key live longer, and to set it again if it is gone. `until_ms` reads a time off that
@@ -48,17 +48,17 @@ impl OwnerRequests<'_> {
             quarantine: self.quarantine,
             fence: (number > 0).then(|| Fence { number, up_to: up_to.max(number) }),
         };
-        Some(self.kind.extend(self.key, self.owner, request.ttl, repair))
+        Some(self.kind.extend(self.names, self.owner, request.ttl, repair))
     }
 
     /// Gives the lock back.
     pub(crate) fn release(&self) -> Request {
-        self.kind.release(self.key, self.owner, None)
+        self.kind.release(self.names, self.owner, None)
     }
 
     /// Gives the lock back and raises its fence; `None` if `plan` raises none.
     pub(crate) fn raising_release(&self, plan: &ReleasePlan) -> Option<Request> {
         let raise = plan.raise_to.map(|to| Raise { to, lasts: plan.longest_ttl })?;
-        Some(self.kind.release(self.key, self.owner, Some(raise)))
+        Some(self.kind.release(self.names, self.owner, Some(raise)))
     }
 }

@@ -35,19 +35,23 @@ impl Subscriptions {
         })
     }
 
-    /// Whether somebody waits for releases on the channel, or did a moment ago. The `channel` is made only
-    /// if there is any.
-    pub(crate) fn knows(&self, channel: impl FnOnce() -> Vec<u8>) -> bool {
-        self.busy.load(Ordering::Relaxed) && self.channels.lock().knows(&channel())
+    /// Whether somebody waits for releases on one of the channels, or did a moment ago. They are made only if
+    /// there is any.
+    pub(crate) fn knows(&self, channels: impl FnOnce() -> Vec<Vec<u8>>) -> bool {
+        let knows = |made: Vec<Vec<u8>>| {
+            let channels = self.channels.lock();
+            made.iter().any(|channel| channels.knows(channel))
+        };
+        self.busy.load(Ordering::Relaxed) && knows(channels())
     }
 
-    /// From now on the caller hears of releases on `channel`, as soon as the `nodes` confirm it.
-    pub(crate) fn wait(self: &Arc<Self>, channel: Vec<u8>, nodes: &[Node]) -> Waiter {
+    /// From now on the caller hears of releases on these channels, as soon as the `nodes` confirm them.
+    pub(crate) fn wait(self: &Arc<Self>, heard_on: Vec<Vec<u8>>, nodes: &[Node]) -> Waiter {
         let (waker, woken) = bounded(1);
         let Joined { id, start, wake } = {
             let mut channels = self.channels.lock();
             self.busy.store(true, Ordering::Relaxed);
-            channels.join(channel.clone(), waker)
+            channels.join(heard_on, waker)
         };
         for node in wake {
             nodes[node].wake_subscriber(&self.wake_channel);
@@ -59,13 +63,13 @@ impl Subscriptions {
                 observe::no_thread(&error);
             }
         }
-        Waiter { subscriptions: self.clone(), channel, id, woken }
+        Waiter { subscriptions: self.clone(), id, woken }
     }
 
     /// How many others wait for the lock, if the node has `told` so many connections of its release.
-    pub(crate) fn others_told(&self, node: usize, channel: &[u8], told: u64) -> u32 {
+    pub(crate) fn others_told(&self, node: usize, channels: &[Vec<u8>], told: u64) -> u32 {
         // Most releases are told to nobody.
-        if told == 0 { 0 } else { self.channels.lock().others_told(node, channel, told) }
+        if told == 0 { 0 } else { self.channels.lock().others_told(node, channels, told) }
     }
 
     /// Has the subscribers end.
@@ -117,7 +121,6 @@ impl Listeners for Subscriptions {
 /// A caller that waits for a lock; until it is dropped.
 pub(crate) struct Waiter {
     subscriptions: Arc<Subscriptions>,
-    channel: Vec<u8>,
     id: WaiterId,
     woken: Receiver<()>,
 }
@@ -126,12 +129,12 @@ impl Waiter {
     /// The caller, whose process had the lock as `last_owner`, leaves it to others.
     pub(crate) fn gives_way(&self, last_owner: Option<Arc<str>>) {
         let last_owner = last_owner.as_deref().map(str::as_bytes);
-        self.subscriptions.channels.lock().gives_way(&self.channel, self.id, last_owner);
+        self.subscriptions.channels.lock().gives_way(self.id, last_owner);
     }
 
     /// Shows what was heard.
     pub(crate) fn with<R>(&self, f: impl FnOnce(&mut ReleaseTracker) -> R) -> Option<R> {
-        self.subscriptions.channels.lock().tracker(&self.channel, self.id).map(f)
+        self.subscriptions.channels.lock().tracker(self.id).map(f)
     }
 
     /// Waits until there may be reason to try again, until `until` at most.
@@ -142,6 +145,6 @@ impl Waiter {
 
 impl Drop for Waiter {
     fn drop(&mut self) {
-        self.subscriptions.channels.lock().leave(&self.channel, self.id, clock::now());
+        self.subscriptions.channels.lock().leave(self.id, clock::now());
     }
 }

@@ -14,6 +14,7 @@ use super::checkers::unlocked;
 use super::client::{Client, Cx, Note, Phase};
 use super::fan_out::FanOut;
 use super::held::{Held, Hold, Prolonging};
+use super::lock_id::LockId;
 use crate::core::{Backoff, Release, Shared, Time};
 
 const BACKOFF: Backoff = Backoff { min: Duration::from_millis(5), max: Duration::from_millis(150) };
@@ -23,7 +24,7 @@ pub(super) struct Caller {
     /// Invalidates what was scheduled before.
     epoch: u64,
     doing: Doing,
-    /// The next name that it has to get in the end.
+    /// How many locks it has tried for that it has to get in the end.
     to_probe: usize,
     /// The calls that it has begun.
     calls: u32,
@@ -128,7 +129,9 @@ impl Caller {
         let caller = &mut client.callers[index];
         caller.doing = match cx.phase {
             Phase::Draining => Doing::Nothing,
-            Phase::Probing if caller.to_probe == cx.settings.names => Doing::Nothing,
+            Phase::Probing if LockId::probe(caller.to_probe, cx.settings.names).is_none() => {
+                Doing::Nothing
+            }
             Phase::Working | Phase::Probing => Doing::Thinking,
         };
         let thinks = cx.settings.habit.thinks() && cx.net.chance.one_in(3);

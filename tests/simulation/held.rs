@@ -9,11 +9,11 @@ use super::checkers::{Agreed, LeaseTerms, ended_with_its_last_holder};
 use super::claim::Claim;
 use super::client::{Client, Cx, Note, Settings};
 use super::fan_out::FanOut;
+use super::node::SimNode;
 use crate::core::{
     Attempt, Basis, Ended, EndedBy, Ending, Extension, Grant, HeldLock, LocalLease, Next, Prolong,
     ProlongStep, Prolonged, QueueTicket, Quorum, Terms, Time,
 };
-use crate::runtime::reply;
 
 /// How long before the machine is looked at again, for answers that nobody tells of.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
@@ -237,7 +237,11 @@ impl Held {
             match step {
                 ProlongStep::Ask(extension, request) => {
                     self.asked_at.set(now);
-                    let round = Rc::new(FanOut::new(*extension, reply::extend, waiter));
+                    let round = Rc::new(FanOut::new(
+                        *extension,
+                        self.claim.lock.kind().decoders().extend,
+                        waiter,
+                    ));
                     prolong.handle_begun(&mut self.lock.borrow_mut(), round.clone());
                     self.claim.extend(client, cx, &round, &request);
                 }
@@ -259,8 +263,9 @@ impl Held {
     pub(super) fn is_gone(&self, cx: &mut Cx<'_>) -> bool {
         let settled = self.asked_at.get().after(cx.settings.node_timeout) < cx.now();
         let (now, owner) = (cx.net.now, self.claim.owner.as_bytes());
-        let key = &self.claim.key;
-        let ours = cx.net.nodes.iter_mut().any(|n| n.value(key, now).as_deref() == Some(owner));
+        let has_any =
+            |node: &mut SimNode| self.claim.keys.iter().any(|key| node.has(key, owner, now));
+        let ours = cx.net.nodes.iter_mut().any(has_any);
         settled && !ours && cx.net.checks.is_deleted(self.id)
     }
 

@@ -6,7 +6,6 @@ use super::chance::Chance;
 use super::faults::{Fault, Scheduled};
 use super::setup::{Habit, Setup};
 use super::shared::configuration;
-use crate::core::HoldClass;
 
 /// How long faults go on before everything is healed.
 pub(super) const FAULTS_END: Duration = Duration::from_secs(20);
@@ -53,8 +52,8 @@ pub(super) struct Plan {
     pub(super) sleepy: usize,
     /// Callers of one client that want the same lock wait in a local queue.
     pub(super) local_queues: bool,
-    /// Whether callers of one client may hold a lock together.
-    pub(super) class: HoldClass,
+    /// Callers of one client hold a lock together, of whichever kind it is. Each of their leases is of that kind.
+    pub(super) together: bool,
     pub(super) faults: Vec<Scheduled>,
     /// How long it goes on at least before everything is healed.
     pub(super) lasts: Duration,
@@ -122,7 +121,7 @@ impl Plan {
             sleepy: if quiet { 0 } else { chance.pick(&[0, 0, 1_000, 100]) },
             local_queues: true,
             // Not drawn, so that the other runs stay what they were.
-            class: if seed % 4 == 3 { HoldClass::Shared } else { HoldClass::Exclusive },
+            together: seed % 4 == 3,
             faults: Vec::new(),
             lasts: FAULTS_END,
             turns: None,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::core::Mechanism;
-use crate::kinds::EXCLUSIVE;
+use crate::kinds::{KINDS, names};
 use crate::node::evals;
 use crate::runtime::kind::{Fence, Raise, Repair};
 
@@ -39,16 +39,20 @@ impl Switches {
         let fence = Some(Fence { number: 1, up_to: 1 });
         let mark = b"{quorlock}:mark";
         let repair = Repair { until_ms: 0, mark_key: mark, quarantine: true, fence };
-        let calls = [
-            EXCLUSIVE.acquire(b"key", mark, "owner", ttl, Some(1)),
-            EXCLUSIVE.confirm(b"key", "owner", 1),
-            EXCLUSIVE.extend(b"key", "owner", ttl, repair),
-            EXCLUSIVE.release(b"key", "owner", None),
-            EXCLUSIVE.release(b"key", "owner", Some(Raise { to: 2, lasts: ttl })),
-        ];
-        let releases = [(&calls[3], ""); 5];
-        let batch = evals(&releases, mark, true).into_iter().map(|(_, command)| command);
-        let mut commands = calls.iter().map(|call| call.eval("")).chain(batch);
-        self.script.is_none() || commands.any(|command| self.applied(command.clone()) != command)
+        let names = names(&[b"key"]);
+        let commands = KINDS.iter().flat_map(|kind| {
+            let calls = [
+                kind.acquire(&names, mark, "owner", ttl, Some(1)),
+                kind.confirm(&names, "owner", 1),
+                kind.extend(&names, "owner", ttl, repair),
+                kind.release(&names, "owner", None),
+                kind.release(&names, "owner", Some(Raise { to: 2, lasts: ttl })),
+            ];
+            let releases = [(&calls[3], ""); 5];
+            let batch = evals(&releases, mark, true).into_iter().map(|(_, command)| command);
+            calls.iter().map(|call| call.eval("")).chain(batch).collect::<Vec<_>>()
+        });
+        let mut commands = commands.map(|command| self.applied(command.clone()) != command);
+        self.script.is_none() || commands.any(|differs| differs)
     }
 }

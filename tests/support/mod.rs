@@ -16,6 +16,7 @@ pub mod clients;
 pub mod cpu;
 pub mod events;
 pub mod fake;
+pub mod kinds;
 pub mod proxy;
 pub mod server;
 

@@ -6,7 +6,7 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
 use crate::core::{Allowance, LossReason, Patience, Quorum, Terms};
-use crate::ident::Name;
+use crate::ident::{Name, Names};
 use crate::kinds::EXCLUSIVE;
 use crate::runtime::call;
 use crate::runtime::claim::Wanted;
@@ -45,8 +45,8 @@ impl<F: Fn() + Send + Sync + 'static> Subscriber for OnEvent<F> {
 fn hold(locks: &Quorlock) -> Hold {
     let allowance = Allowance { clock_tolerance: Duration::from_millis(100) };
     let terms = Terms { ttl: LIMIT, renewed: true, max_hold: None, allowance };
-    let name = Name::new(b"quorlock:", b"orders/42").expect("a name");
-    let wanted = Wanted { kind: EXCLUSIVE, name, terms };
+    let names = Names::new(1, [Name::new(b"quorlock:", b"orders/42", &[])]).expect("a name");
+    let wanted = Wanted { kind: EXCLUSIVE, names, terms };
     let hold = call::acquire(locks.coordinator(), &wanted, Patience::Forever, None);
     hold.expect("the nodes are healthy").expect("nobody else wants it")
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::clock;
 use crate::core::Time;
-use crate::ident::Name;
+use crate::ident::Names;
 use crate::observe;
 
 /// How long such a wait lasts before it is told: where guards are sent to other threads, and given back there
@@ -19,8 +19,8 @@ pub(super) struct SelfWait {
 }
 
 impl SelfWait {
-    /// The caller looks, and goes on waiting for the lock `name`; perhaps for its own thread. Told once a call.
-    pub(super) fn goes_on(&mut self, for_itself: bool, name: &Name) {
+    /// The caller looks, and goes on waiting for the lock; perhaps for its own thread. Told once a call.
+    pub(super) fn goes_on(&mut self, for_itself: bool, names: &Names) {
         if !for_itself {
             self.since = None;
             return;
@@ -29,7 +29,7 @@ impl SelfWait {
         let since = *self.since.get_or_insert(now);
         if !self.told && now.since(since) >= BEFORE_TELLING {
             self.told = true;
-            observe::waits_for_itself(name);
+            observe::waits_for_itself(names);
         }
     }
 }

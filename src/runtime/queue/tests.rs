@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use crate::core::{Allowance, Terms};
 use crate::embedded::Nodes;
-use crate::ident::Name;
+use crate::ident::{Name, Names};
 use crate::runtime::claim::Wanted;
 use crate::runtime::kind::Kind;
 use crate::{Quorlock, Renewal};
@@ -75,8 +75,8 @@ fn waits<'scope, T: Send + 'scope>(
 fn wanted(kind: &'static dyn Kind, renewed: bool) -> Wanted {
     let allowance = Allowance { clock_tolerance: Duration::from_millis(100) };
     let terms = Terms { ttl: TTL, renewed, max_hold: None, allowance };
-    let name = Name::new(b"quorlock:", NAME.as_bytes()).expect("a name");
-    Wanted { kind, name, terms }
+    let names = Names::new(1, [Name::new(b"quorlock:", NAME.as_bytes(), &[])]).expect("a name");
+    Wanted { kind, names, terms }
 }
 
 #[test]

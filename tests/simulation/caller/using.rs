@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use super::{Caller, Doing};
 use crate::core::{Basis, Ended, Ending, Prolong, Release, Shared, Time};
-use crate::runtime::reply;
 use crate::simulation::client::{Client, Cx, Phase};
 use crate::simulation::fairness::ContentionSink;
 use crate::simulation::fan_out::{Asker, FanOut};
@@ -160,9 +159,9 @@ impl Caller {
         let note = client.callers[index].note();
         let cleanups = held.claim.close();
         let release = Release::new(cx.settings.nodes, &cleanups, basis);
-        let round = Rc::new(FanOut::new(release, reply::release, note));
+        let round = Rc::new(FanOut::new(release, held.claim.lock.kind().decoders().release, note));
         let inner: Option<Rc<dyn Asker>> = Some(round.clone());
-        let sink = ContentionSink { shared: cx.shared.clone(), name: held.claim.name, inner };
+        let sink = ContentionSink { shared: cx.shared.clone(), lock: held.claim.lock, inner };
         client.send_releases(cx, &held.claim, &cleanups, longest_ttl, Some(&(Rc::new(sink) as _)));
         for node in 0..cx.settings.nodes {
             if cleanups.iter().all(|cleanup| cleanup.node != node) {

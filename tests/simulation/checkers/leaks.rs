@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use crate::simulation::lock_id::key;
 use crate::simulation::network::Network;
 
 /// How long after everything is well a client may need to connect again, and to give back what it had
@@ -104,22 +105,22 @@ pub(in super::super) fn kept_back(net: &mut Network, names: usize) -> Option<Str
             continue;
         }
         for name in 0..names {
-            let key = format!("name-{name}").into_bytes();
-            let Some(owner) = net.nodes[node].value(&key, now) else { continue };
-            let owner = String::from_utf8_lossy(&owner).into_owned();
-            let Some((client, since)) = net.checks.given_up(&owner) else { continue };
-            let mut since = since.max(net.troubled_at(client, node));
-            if !net.checks.may_end.contains(owner.as_bytes()) {
-                // It is given back again, and again.
-                let in_flight = net.checks.leaks.was_set_late(node, &key);
-                since = in_flight.map_or(since, |at| since.max(at + REPEATED));
-            }
-            if since + SOON < now {
-                let short = &owner[..4];
-                return Some(format!(
-                    "node {node} has name {name} as {short}, for {:?}",
-                    now - since
-                ));
+            let key = key(name);
+            for owner in net.nodes[node].owners(&key, now) {
+                let Some((client, since)) = net.checks.given_up(&owner) else { continue };
+                let mut since = since.max(net.troubled_at(client, node));
+                if !net.checks.may_end.contains(owner.as_bytes()) {
+                    // It is given back again, and again.
+                    let in_flight = net.checks.leaks.was_set_late(node, &key);
+                    since = in_flight.map_or(since, |at| since.max(at + REPEATED));
+                }
+                if since + SOON < now {
+                    let short = &owner[..4];
+                    return Some(format!(
+                        "node {node} has name {name} as {short}, for {:?}",
+                        now - since
+                    ));
+                }
             }
         }
     }
@@ -135,14 +136,15 @@ pub(in super::super) fn leaked(net: &mut Network, names: usize) -> Option<String
             continue;
         }
         for name in 0..names {
-            let key = format!("name-{name}").into_bytes();
-            let Some(owner) = net.nodes[node].value(&key, now) else { continue };
-            let owner = String::from_utf8_lossy(&owner).into_owned();
-            let in_flight = net.checks.leaks.was_set_late(node, &key);
-            let excused =
-                |at| !net.checks.may_end.contains(owner.as_bytes()) && now < at + REPEATED + SOON;
-            if !in_flight.is_some_and(excused) && !net.checks.is_orphan(&owner) {
-                return Some(format!("node {node} still has name {name}, as {}", &owner[..4]));
+            let key = key(name);
+            for owner in net.nodes[node].owners(&key, now) {
+                let in_flight = net.checks.leaks.was_set_late(node, &key);
+                let excused = |at| {
+                    !net.checks.may_end.contains(owner.as_bytes()) && now < at + REPEATED + SOON
+                };
+                if !in_flight.is_some_and(excused) && !net.checks.is_orphan(&owner) {
+                    return Some(format!("node {node} still has name {name}, as {}", &owner[..4]));
+                }
             }
         }
     }

@@ -28,7 +28,7 @@ use super::plan::{FAULTS_END, Plan};
 use super::setup::{Habit, Setup};
 use super::switches::Switches;
 use super::world::{self, Run};
-use crate::core::{HoldClass, Mechanism};
+use crate::core::Mechanism;
 
 struct Scenario {
     /// How often it is run.
@@ -114,7 +114,7 @@ fn calm(seed: u64, nodes: usize, setups: &[Setup]) -> Plan {
         wall_offsets: (0..nodes).map(|_| chance.number(0..100) as u64).collect(),
         walls_agree: true,
         local_queues: false,
-        class: HoldClass::Exclusive,
+        together: false,
         fencing: true,
         quarantine: true,
         new_set: false,

@@ -7,7 +7,7 @@ fn together(seed: u64, habit: Habit) -> Plan {
     let mut plan = calm(seed, 3, &[client(seconds(3), habit); 2]);
     plan.callers = vec![4, 3];
     plan.local_queues = true;
-    plan.class = HoldClass::Shared;
+    plan.together = true;
     plan.lasts = seconds(8);
     plan
 }

@@ -33,27 +33,35 @@ impl Kind for Together {
         HoldClass::Shared
     }
 
+    fn auxiliary(&self) -> &'static [&'static str] {
+        EXCLUSIVE.auxiliary()
+    }
+
+    fn commands(&self) -> &'static [&'static str] {
+        EXCLUSIVE.commands()
+    }
+
     fn acquire(
         &self,
-        key: &[u8],
+        names: &Names,
         mark_key: &[u8],
         owner: &str,
         ttl: Duration,
         proposal: Option<u64>,
     ) -> Request {
-        EXCLUSIVE.acquire(key, mark_key, owner, ttl, proposal)
+        EXCLUSIVE.acquire(names, mark_key, owner, ttl, proposal)
     }
 
-    fn confirm(&self, key: &[u8], owner: &str, number: u64) -> Request {
-        EXCLUSIVE.confirm(key, owner, number)
+    fn confirm(&self, names: &Names, owner: &str, number: u64) -> Request {
+        EXCLUSIVE.confirm(names, owner, number)
     }
 
-    fn extend(&self, key: &[u8], owner: &str, ttl: Duration, repair: Repair<'_>) -> Request {
-        EXCLUSIVE.extend(key, owner, ttl, repair)
+    fn extend(&self, names: &Names, owner: &str, ttl: Duration, repair: Repair<'_>) -> Request {
+        EXCLUSIVE.extend(names, owner, ttl, repair)
     }
 
-    fn release(&self, key: &[u8], owner: &str, raise: Option<Raise>) -> Request {
-        EXCLUSIVE.release(key, owner, raise)
+    fn release(&self, names: &Names, owner: &str, raise: Option<Raise>) -> Request {
+        EXCLUSIVE.release(names, owner, raise)
     }
 }
 

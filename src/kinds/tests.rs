@@ -1,0 +1,87 @@
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use super::*;
+use crate::ident::{Name, Names};
+use crate::node::Request;
+use crate::runtime::kind::{Fence, Raise, Repair};
+
+const TTL: Duration = Duration::from_secs(1);
+
+fn some_names(how_many: usize) -> Names {
+    let text: Vec<_> = (0..how_many).map(|i| format!("name-{i}").into_bytes()).collect();
+    names(&text.iter().map(Vec::as_slice).collect::<Vec<_>>())
+}
+
+/// A call of each script, with fencing and without it; whether it is with.
+fn calls(kind: &dyn Kind, of: &Names) -> [(bool, Request); 7] {
+    let fence = Some(Fence { number: 1, up_to: 2 });
+    let repair = |fence| Repair { until_ms: 0, mark_key: b"mark", quarantine: true, fence };
+    [
+        (true, kind.acquire(of, b"mark", "owner", TTL, Some(1))),
+        (false, kind.acquire(of, b"mark", "owner", TTL, None)),
+        (true, kind.confirm(of, "owner", 1)),
+        (true, kind.extend(of, "owner", TTL, repair(fence))),
+        (false, kind.extend(of, "owner", TTL, repair(None))),
+        (true, kind.release(of, "owner", Some(Raise { to: 2, lasts: TTL }))),
+        (false, kind.release(of, "owner", None)),
+    ]
+}
+
+/// The header of a script states each of its KEYS and ARGV, in order, and its replies; the call
+/// has just as many.
+#[test]
+fn calls_are_as_the_scripts_headers_state() {
+    for kind in KINDS {
+        for how_many in [1, kind.most_names()] {
+            for (fencing, call) in calls(*kind, &some_names(how_many)) {
+                let (source, keys, arguments) = call.shape();
+                let stated = |table| stated(source, table, fencing, how_many);
+                assert_eq!(stated("KEYS"), keys, "KEYS of:\n{source}");
+                assert_eq!(stated("ARGV"), arguments, "ARGV of:\n{source}");
+            }
+        }
+    }
+}
+
+fn stated(source: &str, table: &str, fencing: bool, names: usize) -> usize {
+    let header = source.lines().take_while(|line| line.starts_with("--"));
+    let lines = header.filter(|line| line.starts_with(&format!("-- {table}[")));
+    let stated = lines.enumerate().map(|(i, line)| {
+        assert!(line.starts_with(&format!("-- {table}[{}]  ", i + 1)), "{line}");
+        let fence = ["not given without fencing)", "given only to raise it)"];
+        let is_given = fencing || !fence.iter().any(|fence| line.ends_with(fence));
+        let times = if line.contains("(one for each name") { names } else { 1 };
+        usize::from(is_given) * times
+    });
+    stated.sum()
+}
+
+/// What a user of a server needs to be allowed, by the kind's word: see the manual.
+#[test]
+fn a_kind_states_the_commands_that_its_scripts_call() {
+    for kind in KINDS {
+        let mut called = BTreeSet::new();
+        for (_, call) in calls(*kind, &some_names(1)) {
+            let mut calls = call.shape().0.split("call('");
+            calls.next();
+            called.extend(calls.filter_map(|call| Some(call.split_once('\'')?.0.to_lowercase())));
+        }
+        let stated: BTreeSet<_> = kind.commands().iter().map(|it| (*it).to_owned()).collect();
+        let missing: Vec<_> = called.difference(&stated).collect();
+        assert!(missing.is_empty(), "{}: {missing:?}", kind.label());
+    }
+}
+
+#[test]
+fn what_is_kept_beside_a_lock_is_no_name() {
+    for kind in KINDS {
+        for (_, call) in calls(*kind, &some_names(kind.most_names())) {
+            for key in call.keys() {
+                let is_lock = key.starts_with(b"name-") || key == b"mark";
+                let name = Name::new(b"", &key, &auxiliary());
+                assert_eq!(name.is_ok(), is_lock, "{}", key.escape_ascii());
+            }
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! The kinds of locks, for tests that go by the list of kinds: what each of them can do, without its type.
+
+use std::marker::PhantomData;
+use std::time::{Duration, Instant};
+
+use quorlock::crossbeam_channel::Receiver;
+use quorlock::{
+    Error, FencingToken, Handle, HoldClass, LockGuard, LockKind, LossReason, Mode, Quorlock,
+    Renewal,
+};
+
+/// A kind of lock.
+pub(crate) trait AnyKind: Send + Sync {
+    fn label(&self) -> &'static str;
+
+    fn hold_class(&self) -> HoldClass;
+
+    fn most_names(&self) -> usize;
+
+    /// What a server's access list has to allow for it.
+    fn commands(&self) -> &'static [&'static str];
+
+    /// The lock with these names.
+    fn of(&self, locks: &Quorlock, names: &[&[u8]]) -> Box<dyn AnyHandle>;
+}
+
+/// A lock by its names, with settings of its own.
+pub(crate) trait AnyHandle: Send + Sync {
+    fn ttl(self: Box<Self>, ttl: Duration) -> Box<dyn AnyHandle>;
+    fn renewal(self: Box<Self>, renewal: Renewal) -> Box<dyn AnyHandle>;
+    fn max_hold(self: Box<Self>, max_hold: Duration) -> Box<dyn AnyHandle>;
+    fn lock(&self) -> Result<Box<dyn AnyGuard>, Error>;
+    fn try_lock(&self) -> Result<Option<Box<dyn AnyGuard>>, Error>;
+    fn try_lock_for(&self, timeout: Duration) -> Result<Option<Box<dyn AnyGuard>>, Error>;
+    fn try_lock_until(&self, deadline: Instant) -> Result<Option<Box<dyn AnyGuard>>, Error>;
+    fn lock_cancellable(&self, cancel: &Receiver<()>) -> Result<Box<dyn AnyGuard>, Error>;
+    /// Runs `critical` under the lock.
+    fn with_lock(&self, critical: &mut dyn FnMut()) -> Result<(), Error>;
+}
+
+/// A lock of any kind that is held. Dropping it gives it back.
+pub(crate) trait AnyGuard {
+    fn names(&self) -> Vec<Vec<u8>>;
+    fn mode(&self) -> Mode;
+    fn token(&self) -> Option<FencingToken>;
+    fn remaining(&self) -> Duration;
+    fn check(&self) -> Result<(), Error>;
+    fn lost(&self) -> &Receiver<LossReason>;
+    fn on_lost(&self, callback: Box<dyn FnOnce(LossReason) + Send>);
+    fn extend(&self, ttl: Duration) -> Result<(), Error>;
+    fn unlock(self: Box<Self>) -> Result<(), Error>;
+}
+
+macro_rules! list {
+    ($($kind:ty,)*) => {
+        [$(&Of::<$kind>(PhantomData) as &dyn AnyKind),*]
+    };
+}
+
+/// Every kind.
+pub(crate) static KINDS: &[&dyn AnyKind] = &quorlock::for_each_kind!(list);
+
+struct Of<K>(PhantomData<fn() -> K>);
+
+impl<K: LockKind + 'static> AnyKind for Of<K> {
+    fn label(&self) -> &'static str {
+        K::label()
+    }
+
+    fn hold_class(&self) -> HoldClass {
+        K::hold_class()
+    }
+
+    fn most_names(&self) -> usize {
+        K::most_names()
+    }
+
+    fn commands(&self) -> &'static [&'static str] {
+        K::commands()
+    }
+
+    fn of(&self, locks: &Quorlock, names: &[&[u8]]) -> Box<dyn AnyHandle> {
+        Box::new(locks.handle::<K>(names))
+    }
+}
+
+fn any(guard: impl LockGuard + 'static) -> Box<dyn AnyGuard> {
+    Box::new(guard)
+}
+
+impl<K: LockKind + 'static> AnyHandle for Handle<K>
+where
+    K::Guard: 'static,
+{
+    fn ttl(self: Box<Self>, ttl: Duration) -> Box<dyn AnyHandle> {
+        Box::new(Self::ttl(*self, ttl))
+    }
+
+    fn renewal(self: Box<Self>, renewal: Renewal) -> Box<dyn AnyHandle> {
+        Box::new(Self::renewal(*self, renewal))
+    }
+
+    fn max_hold(self: Box<Self>, max_hold: Duration) -> Box<dyn AnyHandle> {
+        Box::new(Self::max_hold(*self, max_hold))
+    }
+
+    fn lock(&self) -> Result<Box<dyn AnyGuard>, Error> {
+        Self::lock(self).map(any)
+    }
+
+    fn try_lock(&self) -> Result<Option<Box<dyn AnyGuard>>, Error> {
+        Ok(Self::try_lock(self)?.map(any))
+    }
+
+    fn try_lock_for(&self, timeout: Duration) -> Result<Option<Box<dyn AnyGuard>>, Error> {
+        Ok(Self::try_lock_for(self, timeout)?.map(any))
+    }
+
+    fn try_lock_until(&self, deadline: Instant) -> Result<Option<Box<dyn AnyGuard>>, Error> {
+        Ok(Self::try_lock_until(self, deadline)?.map(any))
+    }
+
+    fn lock_cancellable(&self, cancel: &Receiver<()>) -> Result<Box<dyn AnyGuard>, Error> {
+        Self::lock_cancellable(self, cancel).map(any)
+    }
+
+    fn with_lock(&self, critical: &mut dyn FnMut()) -> Result<(), Error> {
+        Ok(Self::with_lock(self, |_| critical())?)
+    }
+}
+
+impl<G: LockGuard> AnyGuard for G {
+    fn names(&self) -> Vec<Vec<u8>> {
+        LockGuard::names(self).map(<[u8]>::to_vec).collect()
+    }
+
+    fn mode(&self) -> Mode {
+        LockGuard::mode(self)
+    }
+
+    fn token(&self) -> Option<FencingToken> {
+        LockGuard::token(self)
+    }
+
+    fn remaining(&self) -> Duration {
+        LockGuard::remaining(self)
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        LockGuard::check(self)
+    }
+
+    fn lost(&self) -> &Receiver<LossReason> {
+        LockGuard::lost(self)
+    }
+
+    fn on_lost(&self, callback: Box<dyn FnOnce(LossReason) + Send>) {
+        LockGuard::on_lost(self, callback);
+    }
+
+    fn extend(&self, ttl: Duration) -> Result<(), Error> {
+        LockGuard::extend(self, ttl)
+    }
+
+    fn unlock(self: Box<Self>) -> Result<(), Error> {
+        LockGuard::unlock(*self)
+    }
+}
