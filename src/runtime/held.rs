@@ -438,6 +438,7 @@ impl Held {
         }
         let hold_state = HoldState::new(self.claim.token(sequence), sequence);
         state.hold_states.push(hold_state.clone());
+        drop(state);
         Some(hold_state)
     }
 

@@ -413,25 +413,28 @@ fn nothing_is_taken_where_the_nodes_are_not_one_set() {
     driver.done();
     driver.vote(&[(0, Vote::Granted(7)), (1, Vote::Granted(7))]);
     assert_eq!(driver.done(), ["saw number", "give back", "refuse"]);
-    // The same, while a thread of this process hands its lock over.
-    let mut driver = Driver::new(Patience::Forever);
-    driver.machine.start(&driver.client);
-    driver.client.disagrees = true;
-    driver.place = Place { turn: Turn::HandedOver, is_held: true };
-    driver.carry();
-    assert_eq!(driver.outcome, Some(Outcome::NodesDisagree));
+    // The same, while a thread of this process hands its lock over, or has one that can be joined.
+    for turn in [Turn::HandedOver, Turn::Joined] {
+        let mut driver = Driver::new(Patience::Forever);
+        driver.machine.start(&driver.client);
+        driver.client.disagrees = true;
+        driver.place = Place { turn, is_held: true };
+        driver.carry();
+        assert_eq!(driver.outcome, Some(Outcome::NodesDisagree));
+    }
 }
 
 #[test]
-fn a_lock_that_is_handed_over_needs_no_node() {
-    let mut driver = Driver::new(Patience::Forever);
-    let turn = Turn::Wait(at(2_000));
-    driver.place = Place { turn, is_held: true };
-    driver.start();
-    driver.place = Place { turn: Turn::HandedOver, is_held: true };
-    driver.machine.handle_queue_changed();
-    driver.carry();
-    assert_eq!(driver.done(), ["look", "look", "handed over"]);
+fn a_lock_that_is_handed_over_or_joined_needs_no_node() {
+    for turn in [Turn::HandedOver, Turn::Joined] {
+        let mut driver = Driver::new(Patience::Forever);
+        driver.place = Place { turn: Turn::Wait(at(2_000)), is_held: true };
+        driver.start();
+        driver.place = Place { turn, is_held: true };
+        driver.machine.handle_queue_changed();
+        driver.carry();
+        assert_eq!(driver.done(), ["look", "look", "handed over"]);
+    }
 }
 
 /// The caller's time is over. If somebody is known to hold the lock, that is the answer. If not, one
