@@ -113,6 +113,9 @@ impl SimNode {
         };
         let mut holders: Vec<_> =
             KINDS.iter().flat_map(|kind| kind.holders(key, &mut call)).collect();
+        // Where several have a key, it outlives those that end first.
+        let wall_ms = self.wall(now).as_millis() as i64;
+        holders.retain(|(_, end_ms)| *end_ms < 0 || *end_ms > wall_ms);
         holders.sort_unstable();
         holders.dedup();
         holders
