@@ -13,7 +13,7 @@ use self::using::{Unlock, Use};
 use super::checkers::unlocked;
 use super::client::{Client, Cx, Note, Phase};
 use super::fan_out::FanOut;
-use super::held::{Held, Prolonging};
+use super::held::{Held, Hold, Prolonging};
 use super::lock_id::LockId;
 use crate::core::{Backoff, Release, Shared, Time};
 
@@ -35,8 +35,8 @@ enum Doing {
     Thinking,
     /// It wants a lock.
     Calling(Box<Call>),
-    Holding(Rc<Held>, Use),
-    Extending(Rc<Held>, Prolonging, Use),
+    Holding(Hold, Use),
+    Extending(Hold, Prolonging, Use),
     Unlocking(Rc<Held>, Rc<FanOut<Release>>, Unlock),
 }
 
@@ -107,9 +107,9 @@ impl Caller {
             Doing::Nothing => {}
             Doing::Thinking => Self::call(client, index, cx),
             Doing::Calling(call) => Self::happened(client, index, cx, *call),
-            Doing::Holding(held, usage) => Self::used(client, index, cx, held, usage),
-            Doing::Extending(held, extension, usage) => {
-                Self::extend(client, index, cx, held, extension, usage);
+            Doing::Holding(hold, usage) => Self::used(client, index, cx, hold, usage),
+            Doing::Extending(hold, extension, usage) => {
+                Self::extend(client, index, cx, hold, extension, usage);
             }
             Doing::Unlocking(held, round, Unlock { valid_until, gone, basis }) => {
                 let result = round.with(|release| release.result());

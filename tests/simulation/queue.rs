@@ -5,7 +5,7 @@ use std::rc::Rc;
 use super::caller::Caller;
 use super::checkers::outlives;
 use super::client::{Client, Cx};
-use super::held::Held;
+use super::held::{Held, Hold};
 use super::lock_id::LockId;
 use super::subscriptions::owner_number;
 use crate::core::{Conclusion, Grant, Lease, LocalQueues, Place, QueueTicket, Terms, Turn, Wake};
@@ -17,7 +17,7 @@ pub(super) struct Waiter {
     caller: usize,
     terms: Terms,
     /// The lock, if it was handed over.
-    handed: Option<Rc<Held>>,
+    handed: Option<Hold>,
 }
 
 impl Client {
@@ -31,22 +31,31 @@ impl Client {
         caller: usize,
     ) -> QueueTicket {
         let waiter = Waiter { caller, terms, handed: None };
-        cx.shared.queues.borrow_mut().enter(&id, terms, once, waiter)
+        let class = cx.settings.class_of(id);
+        cx.shared.queues.borrow_mut().enter(&id, class, terms, once, waiter)
     }
 
-    /// What a caller finds in its queue; and the lock, if it was handed over.
+    /// What a caller finds in its queue; and the lock, if it was handed over, or if the caller has joined it.
     pub(super) fn look(
         &mut self,
         cx: &mut Cx<'_>,
         id: LockId,
         ticket: QueueTicket,
-    ) -> (Place, Option<Rc<Held>>) {
-        let now = cx.now();
-        let mut queues = cx.shared.queues.borrow_mut();
+    ) -> (Place, Option<Hold>) {
+        let (who, now, shared) = (cx.client, cx.now(), cx.shared.clone());
+        let mut queues = shared.queues.borrow_mut();
         let handed = queues.waiter(&id, ticket).and_then(|waiter| waiter.handed.take());
-        let held_until = queues.holder(&id).and_then(|held| held.held_until(now));
-        let place = queues.look(&id, ticket, held_until, now);
-        (place, handed.filter(|_| place.turn == Turn::HandedOver))
+        let terms = queues.waiter(&id, ticket).map(|waiter| waiter.terms);
+        let (place, joined) = queues.look(&id, ticket, now);
+        drop(queues);
+        if let (Some(hold), Some(terms)) = (&joined, terms) {
+            let claim = &hold.held.claim;
+            cx.net.tell(|| format!("client {who}: {} is joined", claim.short()));
+            if let Some(what) = outlives(cx.net, claim, terms) {
+                cx.net.checks.report(cx.net.now, "terms", what);
+            }
+        }
+        (place, handed.filter(|_| place.turn == Turn::HandedOver).or(joined))
     }
 
     /// How many others wait for the lock in other processes, as far as is known.
@@ -73,23 +82,26 @@ impl Client {
     /// A caller has got the lock from the nodes.
     pub(super) fn won(&mut self, cx: &mut Cx<'_>, held: &Rc<Held>, grant: Grant) {
         let (id, now) = (held.claim.lock, cx.now());
+        let (ticket, refused_before) = (held.ticket, grant.refused_before);
         let mut queues = cx.shared.queues.borrow_mut();
-        queues.won(&id, held.ticket, grant.refused_before, held.clone(), now);
+        let wake = queues.won(&id, ticket, refused_before, held.clone(), now);
+        drop(queues);
+        self.wake(cx, id, wake);
     }
 
     /// The holder gives the lock back: whether it was handed to the next in the queue.
-    pub(super) fn hand_over(&mut self, cx: &mut Cx<'_>, held: &Rc<Held>) -> bool {
+    pub(super) fn hand_over(&mut self, cx: &mut Cx<'_>, hold: &Hold) -> bool {
+        let held = &hold.held;
         let (id, now, shared) = (held.claim.lock, cx.now(), cx.shared.clone());
         let mut queues = shared.queues.borrow_mut();
         let mut lock = held.lock.borrow_mut();
-        let from = lock.holder();
         let choose = |lease: &mut Lease| queues.hand_over(&id, held.ticket, lease, now);
-        let Some(ticket) = lock.hand_over(from, choose) else { return false };
+        let Some((ticket, sequence)) = lock.hand_over(hold.sequence, choose) else { return false };
         drop(lock);
         let Some(waiter) = queues.waiter(&id, ticket) else { return false };
-        waiter.handed = Some(held.clone());
+        waiter.handed = Some(Hold { held: held.clone(), sequence });
         let terms = waiter.terms;
-        held.handed_over(terms, now);
+        held.handed_over(sequence, terms, now);
         let (who, caller) = (cx.client, waiter.caller);
         drop(queues);
         cx.net
@@ -117,8 +129,8 @@ impl Client {
         let (gives_back, wake) = queues.leave(&id, ticket);
         drop(queues);
         self.wake(cx, id, wake);
-        if let Some(held) = handed.filter(|_| gives_back) {
-            held.drop_guard(self, cx);
+        if let Some(hold) = handed.filter(|_| gives_back) {
+            hold.drop_guard(self, cx);
         }
     }
 

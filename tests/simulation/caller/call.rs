@@ -12,7 +12,7 @@ use crate::runtime::kind::Kind;
 use crate::simulation::claim::Claim;
 use crate::simulation::client::{Client, Cx, Phase};
 use crate::simulation::fan_out::FanOut;
-use crate::simulation::held::Held;
+use crate::simulation::held::Hold;
 use crate::simulation::lock_id::LockId;
 use crate::simulation::setup::Habit;
 use crate::simulation::subscriptions::Waiter;
@@ -29,8 +29,8 @@ pub(in super::super) struct Call {
     pub(super) cancelled_at: Option<Time>,
     /// What is heard of releases, once it waits for them.
     pub(super) waiting: Option<Waiter>,
-    /// The lock that was handed over.
-    pub(super) handed_over: Option<Rc<Held>>,
+    /// The lock that was handed over, or that the caller has joined.
+    pub(super) handed_over: Option<Hold>,
     /// The last attempt.
     pub(super) last: Option<Rc<FanOut<Attempt>>>,
     pub(super) confirmation: Option<Rc<FanOut<Confirmation>>>,
@@ -177,7 +177,7 @@ impl Caller {
         mut call: Call,
         what: String,
         refused: Option<Outcome>,
-        held: Option<Rc<Held>>,
+        hold: Option<Hold>,
     ) {
         let waits_since = call.waiting.is_some().then_some(call.waits_since);
         call.leave(client, cx);
@@ -203,14 +203,14 @@ impl Caller {
             cx.net.checks.unreached(who, call.reached, timeout, true, now);
         }
         if cx.phase == Phase::Probing {
-            cx.net.checks.probed(who, call.lock, held.is_some(), now);
+            cx.net.checks.probed(who, call.lock, hold.is_some(), now);
         }
-        match held {
+        match hold {
             None => Self::rest(client, index, cx),
-            Some(held) => {
+            Some(hold) => {
                 cx.net.checks.served(who, waits_since, now);
-                let usage = Self::usage(index, cx, &held);
-                Self::hold(client, index, cx, held, usage);
+                let usage = Self::usage(index, cx, &hold.held);
+                Self::hold(client, index, cx, hold, usage);
             }
         }
     }

@@ -14,7 +14,7 @@ use crate::core::{
 use crate::simulation::claim::Claim;
 use crate::simulation::client::{Client, Cx};
 use crate::simulation::fan_out::FanOut;
-use crate::simulation::held::Held;
+use crate::simulation::held::{Held, Hold};
 use crate::simulation::lock_id::LockId;
 use crate::simulation::subscriptions::Waiter;
 
@@ -210,8 +210,8 @@ impl Caller {
         while let Some(action) = call.acquire.poll_action() {
             match action {
                 Action::Look => {
-                    let (place, held) = client.look(cx, call.lock, call.ticket);
-                    call.handed_over = held;
+                    let (place, hold) = client.look(cx, call.lock, call.ticket);
+                    call.handed_over = hold;
                     call.tell(client, cx, |acquire, around| acquire.handle_turn(place, around));
                 }
                 Action::Subscribe => {
@@ -266,13 +266,13 @@ impl Caller {
                     return Self::granted(client, index, cx, call, claim, grant);
                 }
                 Action::HandedOver => {
-                    if let Some(held) = call.handed_over.take() {
-                        return Self::handed_over(client, index, cx, call, held);
+                    if let Some(hold) = call.handed_over.take() {
+                        return Self::handed_over(client, index, cx, call, hold);
                     }
                 }
                 Action::Refuse(Outcome::NodesDisagree) => {
-                    if let Some(held) = call.handed_over.take() {
-                        held.drop_guard(client, cx);
+                    if let Some(hold) = call.handed_over.take() {
+                        hold.drop_guard(client, cx);
                     }
                     call.leave(client, cx);
                     return Self::refused(client, index, cx);
@@ -340,20 +340,21 @@ impl Caller {
             let (who, short) = (cx.client, claim.short());
             cx.net.tell(|| format!("client {who}, caller {index}: {short} falls back"));
         }
-        let held = Held::begin(client, cx, claim, grant, call.ticket);
+        let hold = Held::begin(client, cx, claim, grant, call.ticket);
         let until = cx.clock.when(grant.valid_until);
         let now = cx.net.now;
-        cx.net.checks.granted(&held.claim, 0, until, now);
-        let what = format!("granted to {}", held.claim.short());
-        Self::finish(client, index, cx, call, what, None, Some(held));
+        cx.net.checks.granted(&hold.held.claim, hold.sequence, until, now);
+        let what = format!("granted to {}", hold.held.claim.short());
+        Self::finish(client, index, cx, call, what, None, Some(hold));
     }
 
-    fn handed_over(client: &mut Client, index: usize, cx: &mut Cx<'_>, call: Call, held: Rc<Held>) {
+    fn handed_over(client: &mut Client, index: usize, cx: &mut Cx<'_>, call: Call, hold: Hold) {
+        let held = &hold.held;
         let until = cx.clock.when(held.lock.borrow().valid_until());
-        let (sequence, now) = (held.lock.borrow().holder(), cx.net.now);
-        cx.net.checks.granted(&held.claim, sequence, until, now);
+        let now = cx.net.now;
+        cx.net.checks.granted(&held.claim, hold.sequence, until, now);
         let what = format!("granted to {}", held.claim.short());
-        Self::finish(client, index, cx, call, what, None, Some(held));
+        Self::finish(client, index, cx, call, what, None, Some(hold));
     }
 
     /// Wakes those of the callers that wait for what is told of releases.

@@ -2,6 +2,7 @@
 //! are told, how long calls take, what is on the nodes. They know no rule of the protocol.
 
 mod exclusion;
+mod holders;
 mod leaks;
 mod load;
 mod losses;
@@ -17,6 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
+pub(super) use holders::ended_with_its_last_holder;
 pub(super) use leaks::{Ran, kept_back, leaked};
 pub(super) use releases::{comes_back, unlocked};
 pub(super) use room::open_to_others;
