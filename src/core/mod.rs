@@ -42,6 +42,8 @@ mod rounds;
 pub(crate) mod set_time;
 mod tally;
 mod time;
+#[cfg(test)]
+mod told_cases;
 mod validity;
 
 pub(crate) use acquire::{

@@ -15,9 +15,7 @@ use super::client::{Client, Cx, Note, Phase};
 use super::fan_out::FanOut;
 use super::held::{Held, Hold, Prolonging};
 use super::lock_id::LockId;
-use crate::core::{Backoff, Release, Shared, Time};
-
-const BACKOFF: Backoff = Backoff { min: Duration::from_millis(5), max: Duration::from_millis(150) };
+use crate::core::{Release, Shared, Time};
 
 pub(super) struct Caller {
     index: usize,

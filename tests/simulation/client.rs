@@ -19,7 +19,7 @@ use super::shared::{Shared, configuration};
 use super::subscriptions::{News, Session};
 use super::worker::Worker;
 use crate::core::mark::Configuration;
-use crate::core::{Cleanup, HoldClass, LastNumbers, Time, worth_waiting};
+use crate::core::{Backoff, Cleanup, HoldClass, LastNumbers, Time, worth_waiting};
 use crate::embedded::Reply;
 
 /// What a client's threads wait for.
@@ -78,6 +78,7 @@ pub(super) struct Settings {
     /// How long a quarantine lasts.
     pub(super) max_ttl: Duration,
     pub(super) fall_back_after: Option<Duration>,
+    pub(super) backoff: Backoff,
     pub(super) habit: Habit,
     /// Its user may end connections on the servers.
     pub(super) may_end: bool,
@@ -178,6 +179,7 @@ impl Client {
             together: plan.together,
             max_ttl: plan.longest_ttl(),
             fall_back_after: setup.fall_back_after,
+            backoff: setup.backoff,
             habit: setup.habit,
             may_end: plan.may_end[index],
         };
