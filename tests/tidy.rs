@@ -27,7 +27,8 @@ fn files(folder: &str, extension: &str) -> Vec<(PathBuf, String)> {
 /// The files of `src/` without tests.
 fn product() -> Vec<(PathBuf, String)> {
     let is_test = |path: &Path| {
-        let tests = ["tests", "_tests", "mutations", "model", "search", "lost_replies", "fuzzing"];
+        let tests =
+            ["tests", "mutations", "model", "search", "lost_replies", "fuzzing", "told_cases"];
         path.with_extension("").components().any(|part| {
             let part = part.as_os_str().to_str().expect("a name");
             tests.iter().any(|end| part.ends_with(end))

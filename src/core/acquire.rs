@@ -30,14 +30,13 @@ mod state;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use self::attempts::Step;
+use self::attempts::{Attempts, Step};
 use self::state::{Next, Sleep, Stage, State};
 use super::{
     Attempt, Ballot, Conclusion, HEAR_OUT, Judged, Judgement, Place, ReleaseTracker, Time, Turn,
     WakeReason,
 };
 
-pub(super) use self::attempts::Attempts;
 pub(crate) use self::attempts::{Outcome, Patience, Policy};
 pub(crate) use self::driver::{
     Action, Failed, Grant, SharedAttempt, Stop, Surroundings, WaitsFor, Whom,

@@ -1,7 +1,6 @@
 //! For each mechanism of fencing: how a later holder gets a smaller token without it.
 //!
-//! As in `mutations.rs`, one story runs on the shipped machines with and without the mechanism. The nodes
-//! here keep numbers, which is what `lua/mutex` does; a story says which of them a message reaches.
+//! One story runs on the shipped machines with and without the mechanism. The nodes here keep numbers, which is what `lua/mutex` does; a story says which of them a message reaches.
 
 use std::time::Duration;
 
@@ -45,19 +44,6 @@ impl Node {
         }
         self.fence = self.fence.max(number);
         ConfirmVote::Confirmed
-    }
-
-    fn extend(&mut self, owner: u128, number: u64, up_to: u64) -> ExtensionVote {
-        match self.owner {
-            Some(other) if other == owner => ExtensionVote::Extended,
-            Some(_) => ExtensionVote::NotOurs,
-            None if self.fence > up_to => ExtensionVote::FreeAbove(self.fence),
-            None => {
-                self.owner = Some(owner);
-                self.fence = self.fence.max(number);
-                ExtensionVote::Repaired
-            }
-        }
     }
 
     fn release(&mut self, owner: u128) {
@@ -133,57 +119,6 @@ fn client(owner: u128, nodes: &[Node]) -> Client {
     Client::new(owner, nodes.len(), Time::from_start(TTL), NOW_US)
 }
 
-/// One node knows a number far ahead of the others: of a client that was cut off from them, or whose
-/// masters' clocks were ahead. It takes part in the first lock, and not in the second.
-fn numbers_of_two_holders() -> (u64, u64) {
-    let mut nodes = [Node::default(); 5];
-    nodes[0].fence = NOW * 2;
-    let mut first = client(1, &nodes);
-    first.ask(&mut nodes, &[0, 1, 2]);
-    let first_number = first.number(&mut nodes, &[0, 1, 2]).expect("three of five");
-    first.release(&mut nodes);
-
-    let mut second = client(2, &nodes);
-    second.ask(&mut nodes, &[1, 2, 3]);
-    let second_number = second.number(&mut nodes, &[1, 2, 3]).expect("three of five");
-    (first_number, second_number)
-}
-
-#[test]
-fn without_the_write_back_the_next_holder_gets_a_smaller_number() {
-    let (first, second) = numbers_of_two_holders();
-    assert!(first < second, "{first} {second}");
-    let (first, second) = without(&[Mechanism::FenceWriteBack], numbers_of_two_holders);
-    assert!(first > second, "{first} {second}");
-}
-
-/// The write-back reaches one node that is the first one's, and two that are the second one's by then,
-/// and were before: what they answered it is smaller. The first one gives the lock back, and the
-/// second one's request reaches the node that makes it a majority.
-fn numbers_with_a_lost_write_back() -> (Option<u64>, u64) {
-    let mut nodes = [Node::default(); 5];
-    nodes[0].fence = NOW * 2;
-    let mut second = client(2, &nodes);
-    second.ask(&mut nodes, &[3, 4]);
-
-    let mut first = client(1, &nodes);
-    first.ask(&mut nodes, &[0, 1, 2]);
-    let first_number = first.number(&mut nodes, &[0, 3, 4]);
-    first.release(&mut nodes);
-
-    second.ask(&mut nodes, &[1]);
-    let second_number = second.number(&mut nodes, &[1, 3, 4]).expect("three of five");
-    (first_number, second_number)
-}
-
-#[test]
-fn without_only_where_ours_a_lost_write_back_gives_the_next_holder_a_smaller_number() {
-    let (first, _) = numbers_with_a_lost_write_back();
-    assert_eq!(first, None, "one of five has confirmed");
-    let (first, second) = without(&[Mechanism::FenceOnlyWhereOurs], numbers_with_a_lost_write_back);
-    assert!(first > Some(second), "{first:?} {second}");
-}
-
 /// Three holders, then all masters restart empty, and somebody whose own clock has nothing to do with
 /// the others' comes a second later.
 fn numbers_before_and_after_all_is_forgotten() -> (u64, u64) {
@@ -209,52 +144,6 @@ fn without_the_masters_time_numbers_begin_again_when_all_is_forgotten() {
     let (before, after) =
         without(&[Mechanism::FenceClockFloor], numbers_before_and_after_all_is_forgotten);
     assert!(before > after, "{before} {after}");
-}
-
-/// A lock is held on three nodes of five, and contenders have come and gone on the other two. It is
-/// renewed; then two of the three die, and it is due again.
-fn survives_two_losses_among_contenders() -> bool {
-    let mut nodes = [Node::default(); 5];
-    let mut holder = client(1, &nodes);
-    holder.ask(&mut nodes, &[0, 1, 2]);
-    let number = holder.number(&mut nodes, &[0, 1, 2]).expect("three of five");
-    for owner in 2..9 {
-        let mut contender = client(owner, &nodes);
-        contender.ask(&mut nodes, &[0, 1, 2, 3, 4]);
-        assert_eq!(contender.number(&mut nodes, &[]), None);
-        contender.release(&mut nodes);
-    }
-
-    let (now, answer_by) = (holder.now, holder.now.after(TTL));
-    let round = || Extension::new(5, now, answer_by, TTL, Basis::Majority, Allowance::FOR_DRIFT);
-    let mut first = round();
-    for (i, node) in nodes.iter_mut().enumerate() {
-        first.vote(i, node.extend(1, number, number));
-    }
-    assert!(matches!(first.result(now), Renewed::Until(..)));
-    if let Some((mut again, up_to)) = first.repair_again(now, answer_by) {
-        for (i, up_to) in up_to.into_iter().enumerate() {
-            if let Some(up_to) = up_to {
-                again.vote(i, nodes[i].extend(1, number, up_to));
-            }
-        }
-    }
-
-    let mut second = round();
-    for (i, node) in nodes.iter_mut().enumerate() {
-        if i < 2 {
-            second.fail(i, Failure::Unknown);
-        } else {
-            second.vote(i, node.extend(1, number, number));
-        }
-    }
-    matches!(second.result(now), Renewed::Until(..))
-}
-
-#[test]
-fn without_the_second_repair_contenders_keep_a_lock_from_being_repaired() {
-    assert!(survives_two_losses_among_contenders());
-    assert!(!without(&[Mechanism::RepairAmongContenders], survives_two_losses_among_contenders));
 }
 
 /// One step of three clients on three nodes. Any message may be late, or its answer lost.

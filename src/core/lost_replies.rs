@@ -184,34 +184,6 @@ fn a_late_renewal_does_not_undo_a_long_extension() {
     assert!(a_renewal_that_arrives_late(false).is_some());
 }
 
-/// Case 18 of the field's bugs: each node in turn forgets the key, and the lock is renewed before the next
-/// one does.
-fn survives_nodes_that_forget_one_by_one() -> bool {
-    let allowance = Allowance::FOR_DRIFT;
-    let terms = Terms { ttl: TTL, renewed: true, max_hold: None, allowance };
-    let mut lease =
-        Lease::new(terms, Basis::Majority, at(0), allowance.valid_until(at(0), at(0), TTL));
-    let mut nodes = [Node { until: at(0).after(TTL), never_shortens: true }; NODES];
-    (0..NODES).all(|forgets| {
-        let now = at(2_000 * (forgets as u64 + 1));
-        nodes[forgets].until = at(0);
-        let mut round =
-            Extension::new(NODES, now, now.after(TIMEOUT), TTL, Basis::Majority, allowance);
-        for (i, node) in nodes.iter_mut().enumerate() {
-            assert!(round.sending(i, Via::unfenced(1), now));
-            round.vote(i, node.extend(now, TTL, lease.repair_until()));
-        }
-        lease.renewed(round.result(now), now);
-        lease.loss(now).is_none()
-    })
-}
-
-#[test]
-fn without_repairs_nodes_that_restart_one_by_one_cost_the_lock() {
-    assert!(survives_nodes_that_forget_one_by_one());
-    assert!(!without(&[Mechanism::Repair], survives_nodes_that_forget_one_by_one));
-}
-
 fn any_fate() -> impl Strategy<Value = Fate> {
     let delay = || {
         prop_oneof![

@@ -31,8 +31,6 @@ mod local_queues;
 mod lost_replies;
 pub(crate) mod mark;
 mod mechanisms;
-#[cfg(test)]
-mod mutations;
 mod old_connections;
 mod order;
 mod prolong;

@@ -28,7 +28,7 @@ struct Heard {
     left: bool,
     /// It has told of a release before the last attempt began, and was not asked since.
     hinted: bool,
-    /// It granted the last attempt, which has been given back since.
+    /// It granted the last attempt that has asked it, which has been given back since.
     granted: bool,
 }
 
@@ -57,7 +57,6 @@ impl ReleaseTracker {
         for node in &mut self.nodes {
             node.confirmed = node.listening;
             node.hinted |= std::mem::take(&mut node.told) | std::mem::take(&mut node.left);
-            node.granted = false;
         }
     }
 
@@ -66,8 +65,8 @@ impl ReleaseTracker {
     pub(crate) fn attempt_ended(&mut self, attempt: &Attempt) {
         self.preferred = attempt.preferred();
         for (i, node) in self.nodes.iter_mut().enumerate() {
-            node.granted = attempt.is_granted_by(i);
             if self.preferred.is_none_or(|preferred| preferred == i) {
+                node.granted = attempt.is_granted_by(i);
                 node.hinted = false;
                 // What it told before it was listened to, the attempt has seen.
                 node.covered |= node.confirmed && node.listening;
@@ -79,7 +78,9 @@ impl ReleaseTracker {
     /// before matters.
     pub(crate) fn gives_way(&mut self) {
         self.attempt_begins();
-        self.nodes.iter_mut().for_each(|node| node.covered = node.listening);
+        for node in &mut self.nodes {
+            (node.covered, node.granted) = (node.listening, false);
+        }
     }
 
     /// The release that was told is left to others: the next one is to be told anew. If they do not come,
@@ -138,7 +139,7 @@ impl ReleaseTracker {
         let free = self.count(|node| node.told || node.granted);
         let needed = if Mechanism::WakeByMajority.is_on() { self.needed() } else { 1 };
         // The others announced a release, and the attempt came too early to the preferred node.
-        let hinted = self.count(|node| node.told || node.hinted);
+        let hinted = self.count(|node| node.told || node.hinted || node.granted);
         let answered = self.preferred.is_some_and(|preferred| self.nodes[preferred].told);
         let listening = self.count(|node| node.listening) >= self.needed();
         let resubscribed = self.resubscribed && Mechanism::TryOnceSubscribed.is_on();

@@ -98,7 +98,7 @@ mod tests {
     use std::time::Duration;
 
     use super::super::{
-        Allowance, Ballot, Basis, ExtensionVote, Failure, Renewed, Time, Via, Vote, without,
+        Allowance, Ballot, Basis, ExtensionVote, Failure, Renewed, Time, Via, Vote,
     };
     use super::*;
 
@@ -139,18 +139,6 @@ mod tests {
         assert!(!copy_goes_out(&under_way), "a second copy would follow the release");
         assert!(rounds.are_closed());
         assert!(!rounds.end(&mut attempt), "it ends once");
-    }
-
-    #[test]
-    fn without_the_stop_an_extension_follows_the_release() {
-        without(&[Mechanism::RenewalStopsBeforeRelease], || {
-            let (mut attempt, mut rounds) = (won(), Rounds::new());
-            assert!(rounds.end(&mut attempt));
-            let late = round();
-            assert!(!rounds.are_closed());
-            rounds.begin(late.clone(), &mut attempt);
-            assert!(copy_goes_out(&late));
-        });
     }
 
     /// A node that refused the lock and took it in a repair needs a release, too; so does one whose

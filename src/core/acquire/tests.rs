@@ -1,11 +1,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use super::super::local_queue::LocalQueue;
-use super::super::{
-    Allowance, Backoff, Basis, Failure, HoldClass, Place, QueueTicket, QuorumHealth, Shared, Terms,
-    Via, Vote,
-};
+use super::super::{Allowance, Backoff, Basis, Failure, Place, QuorumHealth, Shared, Via, Vote};
 use super::client_model::{Claim, Client, TIMEOUT, at};
 use super::*;
 
@@ -495,27 +491,4 @@ fn a_wait_in_the_queue_ends_the_time_without_a_quorum() {
         driver.fail(&[0, 1, 2]);
         assert_eq!(driver.outcome, (!waits).then_some(Outcome::NoQuorum));
     }
-}
-
-/// A place in a real queue: the thread before this one hands its turn on.
-#[test]
-fn places_in_a_local_queue_lead_to_one_attempt_at_a_time() {
-    let terms = Terms { ttl: TTL, renewed: true, max_hold: None, allowance: Allowance::FOR_DRIFT };
-    let mut queue = LocalQueue::<_>::new(HoldClass::Exclusive, false);
-    let tickets: [QueueTicket; 2] = [1, 2];
-    tickets.iter().for_each(|ticket| queue.enter(*ticket, terms, false, ()));
-    let mut drivers = tickets.map(|_| Driver::new(Patience::Forever));
-    for (driver, ticket) in drivers.iter_mut().zip(tickets) {
-        driver.place = queue.look(ticket, None, driver.client.now).0;
-        driver.start();
-    }
-    assert_eq!(drivers[0].machine.waits_for(), WaitsFor::Verdict);
-    assert_eq!(drivers[1].machine.waits_for(), WaitsFor::Queue);
-    drivers[0].cancel();
-    queue.leave(1);
-    let second = &mut drivers[1];
-    second.place = queue.look(2, None, second.client.now).0;
-    second.machine.handle_queue_changed();
-    second.carry();
-    assert_eq!(second.machine.waits_for(), WaitsFor::Verdict);
 }

@@ -97,6 +97,8 @@ fn step(caller: &mut Caller, words: &mut Words<'_>) -> String {
         }
         "told" => words.nodes().into_iter().for_each(|node| tracker.released(node)),
         "slept" => contention.slept(),
+        "look" => {}
+        "gives-way" => tracker.gives_way(),
         "behind" => contention.expects(words.number().try_into().unwrap_or(u32::MAX)),
         "wakes" => {
             let random = words.number() as f64 / 100.0;

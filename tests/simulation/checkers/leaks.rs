@@ -7,6 +7,9 @@ use std::time::Duration;
 use crate::simulation::lock_id::key;
 use crate::simulation::network::Network;
 
+/// A node, a key on it, and an owner of it.
+type KeyOfOwner = (usize, Vec<u8>, Vec<u8>);
+
 /// How long after everything is well a client may need to connect again, and to give back what it had
 /// to keep.
 const SOON: Duration = Duration::from_secs(4);
@@ -38,11 +41,8 @@ pub(super) struct Leaks {
     released: BTreeSet<(usize, Vec<u8>)>,
     answered: BTreeSet<(usize, Vec<u8>)>,
     /// Whether the last of an owner's requests to set a key on a node was a late one, and when that was.
-    last_writes: BTreeMap<Written, (bool, Duration)>,
+    last_writes: BTreeMap<KeyOfOwner, (bool, Duration)>,
 }
-
-/// A node, a key there, and an owner that has set it.
-type Written = (usize, Vec<u8>, Vec<u8>);
 
 impl Leaks {
     /// A node ran a request, for a lock that was valid until `ended` at most, and no longer is.
