@@ -26,6 +26,9 @@ mod table;
 
 #[path = "../../tests/nemesis/judge/mod.rs"]
 mod judge;
+#[allow(dead_code, reason = "made for other tests as well")]
+#[path = "../../tests/support/kinds.rs"]
+mod kinds;
 #[path = "../../tests/nemesis/witness/mod.rs"]
 mod witness;
 #[path = "../../tests/nemesis/worker/mod.rs"]

@@ -31,8 +31,9 @@ fn recovery(plan: &Plan) -> Duration {
 fn rules(plan: &Plan) -> Rules {
     Rules {
         recovery: Some(recovery(plan)),
-        // A service of the user's own may do without them.
+        // A service of the user's own may do without them, and takes the kinds that it needs.
         tokens: false,
+        kinds: 0,
         aftermath: plan.max_ttl(),
         grants_a_second: 5.0,
         share_hit: 0.5,

@@ -7,11 +7,12 @@ use crate::judge::{Verdict, Violation};
 /// A line for each promise that the judge looks at.
 pub(crate) struct Table<'a>(pub(crate) &'a Verdict);
 
-const PROMISES: [&str; 5] = [
+const PROMISES: [&str; 6] = [
     "two holders of a lock at once",
     "a token that is not larger than an earlier one",
     "a write lost, although its lock was valid",
     "a stale write taken by a store that compares tokens",
+    "a store that changed under a shared lock",
     "a contender that got no lock after the last fault",
 ];
 
@@ -22,7 +23,8 @@ fn promise(violation: &Violation) -> usize {
         Violation::TokenNotLarger { .. } => 1,
         Violation::ElementLost { .. } => 2,
         Violation::StaleWriteAccepted { .. } => 3,
-        Violation::NotRecovered { .. } => 4,
+        Violation::ChangedUnderSharedHold { .. } => 4,
+        Violation::NotRecovered { .. } => 5,
     }
 }
 

@@ -1,35 +1,39 @@
 //! One lock that the nodes have granted, until it is given back or lost.
 //!
-//! [`HeldLock`] is the state that all threads share: the lease, its present holder, and the rounds of extension that
+//! [`HeldLock`] is the state that all threads share: the lease, its present holders, and the rounds of extension that
 //! nodes have not answered. [`Prolong`](super::Prolong) is one renewal, or one call of `extend`. Both decide, and a driver carries
 //! out.
 //!
 //! ```text
 //! granted -> Held --- next: Renew -> Prolong ---> Held, or lost
 //!             |  ^--- hand_over: another thread of the process is the holder
+//!             |  ^--- join: another thread of the process is one more holder
+//!             |  ^--- one of several holders gives it back -> end(Holder)
 //!             |------ next: Over -> end(Loss)
-//!             +------ the holder gives it back -> end(Holder) -> releases
+//!             +------ the last holder gives it back -> end(Holder) -> releases
 //! ```
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::{
-    Attempt, Basis, Extension, Grant, Lease, LossReason, Next, Rounds, Shared, Terms, Time,
-    majority,
+    Attempt, Basis, Extension, Grant, Lease, LossReason, Mechanism, Next, Rounds, Shared, Terms,
+    Time, majority,
 };
 
 /// A lock that the nodes have granted. `A` and `E` are what the driver shares with the threads that hear the nodes'
 /// answers: the attempt that won the lock, and a round of extension.
 ///
-/// The driver keeps it under one mutex. It holds that mutex while it sends a round, while the lock is handed over, and
-/// while it is ended.
+/// The driver keeps it under one mutex. It holds that mutex while it sends a round, while the lock is handed over or
+/// joined, and while it is ended.
 #[derive(Debug)]
 pub(crate) struct HeldLock<A, E> {
     pub(super) attempt: A,
     pub(super) lease: Lease,
     pub(super) rounds: Rounds<E>,
-    /// The sequence number of the present holder: how often the lock was handed over before.
-    holder: u64,
+    /// The sequence numbers of the present holders. The holder that got the lock from the nodes has 0, and each one to whom
+    /// the lease was handed, or who joined it, has the next number. An exclusive lock has one holder at a time.
+    holders: BTreeSet<u64>,
     pub(super) nodes: usize,
     pub(super) node_timeout: Duration,
 }
@@ -41,6 +45,17 @@ pub(crate) enum EndedBy {
     Holder(u64),
     /// It is lost.
     Loss,
+}
+
+/// What came of a holder's leaving, or of a loss.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// Nothing: the lock had ended before, or is not that holder's any more.
+    Before,
+    /// The holder has left, and others hold the lock. Why it is `lost`, if it is: then they are still to be told.
+    OthersHold { lost: Option<LossReason> },
+    /// The lock has ended, and its releases are due.
+    Now(Ending),
 }
 
 /// What is known of a lock that has just ended.
@@ -70,7 +85,7 @@ impl<A: Shared<Attempt>, E: Shared<Extension>> HeldLock<A, E> {
             attempt,
             lease: lease.jittered(part),
             rounds: Rounds::new(),
-            holder: 0,
+            holders: BTreeSet::from([0]),
             nodes,
             node_timeout,
         }
@@ -117,42 +132,63 @@ impl<A: Shared<Attempt>, E: Shared<Extension>> HeldLock<A, E> {
         self.lease.longest_ttl()
     }
 
-    /// Returns the sequence number of the present holder.
-    pub(crate) fn holder(&self) -> u64 {
-        self.holder
-    }
-
     /// Returns whether the lock has been given back, or was lost.
     pub(crate) fn has_ended(&self) -> bool {
         self.rounds.ended()
     }
 
     /// The holder with the sequence number `from` gives the lock back, and `choose` picks a waiter of this process to
-    /// whom the lease passes, with the next sequence number. Returns that waiter; `None`: the lock has to be given back
-    /// to the nodes.
+    /// whom the lease passes, with the next sequence number. Returns that waiter and its number; `None`: the lock is
+    /// not handed to anybody.
     pub(crate) fn hand_over<W>(
         &mut self,
         from: u64,
         choose: impl FnOnce(&mut Lease) -> Option<(W, u64)>,
-    ) -> Option<W> {
-        if self.has_ended() || from != self.holder {
+    ) -> Option<(W, u64)> {
+        if self.has_ended() || self.holders.len() > 1 || !self.holders.contains(&from) {
             return None;
         }
         let (waiter, sequence) = choose(&mut self.lease)?;
-        self.holder = sequence;
-        Some(waiter)
+        self.holders = BTreeSet::from([sequence]);
+        Some((waiter, sequence))
     }
 
-    /// Ends the lock: from here on no extension is sent. `None`: it had ended before, or is another holder's by now.
-    /// Otherwise its releases are due.
-    pub(crate) fn end(&mut self, by: EndedBy, now: Time) -> Option<Ending> {
-        let is_others = matches!(by, EndedBy::Holder(holder) if holder != self.holder);
+    /// A caller of this process wants the lock on `terms`, beside its present holders. Returns whether it is one of them
+    /// from now on, with that sequence number.
+    pub(crate) fn join(&mut self, terms: Terms, sequence: u64, now: Time) -> bool {
+        let joins = !self.has_ended() && self.lease.can_be_joined(terms, now);
+        if joins {
+            self.holders.insert(sequence);
+        }
+        joins
+    }
+
+    /// A holder leaves the lock, or it is lost. It ends with its last holder, and a loss ends it for all: from then on no
+    /// extension is sent.
+    pub(crate) fn end(&mut self, by: EndedBy, now: Time) -> Ended {
+        if let EndedBy::Holder(holder) = by {
+            if self.has_ended() || !self.holders.contains(&holder) {
+                return Ended::Before;
+            }
+            if self.holders.len() > 1 && Mechanism::LastHolderGivesBack.is_on() {
+                self.holders.remove(&holder);
+                return Ended::OthersHold { lost: self.lease.loss(now) };
+            }
+        }
         let rounds = &mut self.rounds;
-        if is_others || !self.attempt.with(|attempt| rounds.end(attempt)) {
-            return None;
+        if !self.attempt.with(|attempt| rounds.end(attempt)) {
+            return Ended::Before;
         }
         let (basis, longest_ttl) = (self.lease.basis(), self.lease.longest_ttl());
-        Some(Ending { lost: self.lease.loss(now), basis, longest_ttl })
+        Ended::Now(Ending { lost: self.lease.loss(now), basis, longest_ttl })
+    }
+
+    /// A holder is about to ask the nodes for `ttl` from `now` on, which would be valid until `until` at most. The only
+    /// holder that asks for less gets less at once. Other holders have not said that they need the lock for less long.
+    pub(super) fn extending(&mut self, ttl: Duration, now: Time, until: Time) {
+        let others = self.holders.len() > 1 && Mechanism::ExtensionsCutNoOther.is_on();
+        let until = if others { until.max(self.lease.valid_until()) } else { until };
+        self.lease.extending(ttl, now, until);
     }
 
     /// Returns whether so many nodes are known to be down, all but `up`, that no round can be confirmed. Such a round

@@ -274,14 +274,34 @@ impl Lease {
 
     /// The holder gives the lock back, and another caller wants it on `terms`, as if it had just been
     /// granted. Returns whether this lease can pass to that caller; if so, it has.
+    pub(crate) fn hand_over(&mut self, terms: Terms, now: Time) -> bool {
+        if !self.suits(terms, now) {
+            return false;
+        }
+        self.state = State::Held;
+        self.terms = terms;
+        self.ends_at = terms.max_hold.map(|max_hold| now.after(max_hold));
+        self.valid_until = self.ends_at.map_or(self.valid_until, |end| end.min(self.valid_until));
+        true
+    }
+
+    /// Returns whether another caller, that wants the lock on `terms`, may hold it beside its present holders.
     ///
-    /// It can while a majority's last word on it was that it is ours, and if the new holder would have
+    /// The lease stays as it is. So a longest hold, be it theirs or the caller's, would be one for all of them.
+    pub(crate) fn can_be_joined(&mut self, terms: Terms, now: Time) -> bool {
+        let unlimited = self.terms.max_hold.is_none() && terms.max_hold.is_none();
+        unlimited && self.suits(terms, now)
+    }
+
+    /// Returns whether this lease is as good as a new one for a caller that wants the lock on `terms`.
+    ///
+    /// It is while a majority's last word on it was that it is ours, and if the new holder would have
     /// asked for the same keys. Without renewal it would not: it counts on a TTL from its own start on.
     /// And keys that were extended beyond what the new holder would ask for would be in everybody's way,
     /// should it crash.
     /// Half the TTL has to be left. A renewal is due when a third is gone, so with less left the nodes
     /// are in trouble, and it is better to ask them anew.
-    pub(crate) fn hand_over(&mut self, terms: Terms, now: Time) -> bool {
+    fn suits(&mut self, terms: Terms, now: Time) -> bool {
         let same = self.terms.renewed && terms.renewed && self.terms.ttl == terms.ttl;
         let lost = self.loss(now).is_some();
         let held = !lost && self.state != State::Unknown && self.basis == Basis::Majority;
@@ -291,14 +311,7 @@ impl Lease {
         let allowed = (held || !Mechanism::HandOverOnlyWhileHeld.is_on())
             && (enough || !Mechanism::HandOverNeedsValidity.is_on())
             && (in_time || !Mechanism::HandOverKeepsToTerms.is_on());
-        if !same || !allowed {
-            return false;
-        }
-        self.state = State::Held;
-        self.terms = terms;
-        self.ends_at = terms.max_hold.map(|max_hold| now.after(max_hold));
-        self.valid_until = self.ends_at.map_or(self.valid_until, |end| end.min(self.valid_until));
-        true
+        same && allowed
     }
 
     /// A renewal is due when a third of the TTL is gone, or somewhat earlier: two more tries have room

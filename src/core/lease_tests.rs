@@ -206,3 +206,58 @@ fn a_lock_rests_on_a_majority_only_once_its_keys_live_as_long_as_it_is_valid() {
     lease.renewed(Renewed::Until(at(59_500), Basis::Majority), at(56_500));
     assert_eq!((lease.basis(), lease.valid_until()), (Basis::Majority, at(59_500)));
 }
+
+#[test]
+fn a_lease_is_joined_on_its_own_terms_and_stays_as_it_is() {
+    let mut lease = lease();
+    let next = lease.next(at(10));
+    assert!(lease.can_be_joined(terms(), at(10)));
+    lease.renewed(Renewed::Until(at(3_900), Basis::Majority), at(1_000));
+    assert!(lease.can_be_joined(terms(), at(1_000)), "that is a majority's word, too");
+    let state = lease.state;
+    assert!(lease.can_be_joined(terms(), at(2_000)));
+    assert_eq!((lease.state, lease.valid_until()), (state, at(3_900)));
+    assert_ne!(lease.next(at(2_000)), next, "renewals go on");
+    let manual = Terms { renewed: false, ..terms() };
+    let limited = Terms { max_hold: Some(ms(2_500)), ..terms() };
+    let longer = Terms { ttl: ms(6_000), ..terms() };
+    for (held, joins) in [
+        (terms(), manual),
+        (manual, terms()),
+        (manual, manual),
+        (terms(), limited),
+        (limited, terms()),
+        (limited, limited),
+        (terms(), longer),
+    ] {
+        let mut lease = Lease::new(held, Basis::Majority, at(0), at(2_500));
+        assert!(!lease.can_be_joined(joins, at(10)), "{joins:?} beside {held:?}");
+    }
+}
+
+/// What a lease may not be handed over for, it may not be joined for.
+#[test]
+fn a_lease_that_would_not_be_handed_over_is_not_joined() {
+    assert!(lease().can_be_joined(terms(), at(1_500)));
+    let nearly_over = || lease().can_be_joined(terms(), at(1_501));
+    assert!(!nearly_over());
+    assert!(without(&[Mechanism::HandOverNeedsValidity], nearly_over));
+    for renewed in [Renewed::Unknown, Renewed::Gone] {
+        let in_doubt = || {
+            let mut lease = lease();
+            lease.renewed(renewed, at(10));
+            lease.can_be_joined(terms(), at(20))
+        };
+        assert!(!in_doubt(), "{renewed:?}");
+        assert!(without(&[Mechanism::HandOverOnlyWhileHeld], in_doubt), "{renewed:?}");
+    }
+    let long_keys = || {
+        let mut lease = lease();
+        lease.extending(ms(60_000), at(10), at(59_408));
+        lease.can_be_joined(terms(), at(20))
+    };
+    assert!(!long_keys());
+    assert!(without(&[Mechanism::HandOverKeepsToTerms], long_keys));
+    let mut weak = Lease::new(terms(), Basis::FirstNode, at(0), at(3_000));
+    assert!(!weak.can_be_joined(terms(), at(10)));
+}

@@ -3,16 +3,21 @@
 //! Threads of one process need not compete at the nodes. They wait in a queue, and only its first caller
 //! asks. A holder that gives the lock back hands its lease to the next caller, if that one can use it, which costs
 //! no message. The turn of a process is bounded, so that other processes get in.
+//!
+//! Where a kind of lock has several holders at a time ([`HoldClass::Shared`]), a caller joins a lease that its process
+//! has already, which costs no message either. Such callers never wait for each other. So a caller that can join no
+//! lease asks the nodes, and there may be several leases.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::fairness::Fairness;
 use super::fencing::LAST_SEQUENCE;
-use super::{Conclusion, Lease, Mechanism, Terms, Time};
+use super::{Conclusion, HoldClass, Lease, Mechanism, Terms, Time};
 
-/// How long the threads of one process hand the lease to each other, from the first hand-over on. It is
-/// long against the pause after it, and short for the waiters of other processes.
+/// How long the threads of one process hand the lease to each other, from the first hand-over on, and how long callers
+/// join a lease, from its grant on. It is long against the pause after it, and short for the waiters of other
+/// processes.
 const TURN: Duration = Duration::from_millis(100);
 
 /// The shortest turn where other processes are known to wait. With short holds, no more than half of the
@@ -34,6 +39,8 @@ pub(crate) type QueueTicket = u64;
 pub(crate) enum Turn {
     /// Take the lease that a holder of this process handed over. The caller has left the queue.
     HandedOver,
+    /// Hold the lease beside its other holders in this process, whom the caller has joined. It has left the queue.
+    Joined,
     /// Ask the nodes.
     Ask,
     /// Wait for a wake-up, at most until then, and ask again what to do.
@@ -42,6 +49,26 @@ pub(crate) enum Turn {
     GiveWay(Time),
     /// Give up: another caller of this process has the lock, or comes first.
     Held,
+}
+
+impl Turn {
+    /// Returns whether the caller has got a lease of this process.
+    pub(crate) fn is_served(self) -> bool {
+        matches!(self, Self::HandedOver | Self::Joined)
+    }
+}
+
+/// What the driver keeps with each lease of a queue.
+pub(crate) trait LocalLease {
+    /// One holder's right to the lease.
+    type Hold;
+
+    /// Returns until when the lease is certainly valid, as far as is known; `None` if it is not.
+    fn held_until(&self, now: Time) -> Option<Time>;
+
+    /// Lets a caller that wants the lock on `terms` hold it beside the present holders, under that sequence number; `None`
+    /// if [`HeldLock::join`](super::HeldLock::join) refuses it.
+    fn join(&self, terms: Terms, sequence: u64, now: Time) -> Option<Self::Hold>;
 }
 
 /// What a caller in the queue finds.
@@ -62,14 +89,16 @@ pub(crate) enum Wake {
     All,
 }
 
-/// The queue for one name. `W` is what the driver keeps with each caller in it, and `H` with the holder.
+/// The queue for one name. `W` is what the driver keeps with each caller in it, and `H` with each lease.
 #[derive(Debug)]
 pub(crate) struct LocalQueue<W, H = ()> {
+    class: HoldClass,
     /// Each caller asks the nodes for itself. So none waits for a lease, and none is handed over.
     alone: bool,
     /// In the order in which they came.
     waiters: VecDeque<Waiter<W>>,
-    holder: Option<Holder<H>>,
+    /// The leases that were won from here, in that order. With one holder at a time there is one at most.
+    leases: Vec<Won<H>>,
     word: Word,
     /// When the lease was first handed over in this process, which has kept it since. The time of the
     /// first holder does not count.
@@ -101,12 +130,28 @@ enum Doing {
     },
 }
 
-/// The holder of the lease in this process.
+/// A lease that was won.
 #[derive(Debug)]
-struct Holder<H> {
+struct Won<H> {
     lease: QueueTicket,
-    handed_over: u64,
+    at: Time,
+    /// The sequence number of its last holder: how many have been handed the lease, or have joined it.
+    sequence: u64,
     with: H,
+}
+
+impl<H> Won<H> {
+    /// Returns whether one more holder would have a sequence number that no token has. The last holder would have the
+    /// same token, then.
+    fn is_used_up(&self) -> bool {
+        self.sequence >= LAST_SEQUENCE
+    }
+
+    /// Returns whether callers may still join it: other processes have to get in.
+    fn is_open(&self, now: Time) -> bool {
+        let over = now.since(self.at) >= TURN && Mechanism::TurnsEnd.is_on();
+        !over && !self.is_used_up()
+    }
 }
 
 /// What the last attempt of any caller in the queue has shown.
@@ -122,11 +167,12 @@ enum Word {
 
 impl<W, H> LocalQueue<W, H> {
     /// With `alone`, each caller asks the nodes for itself.
-    pub(crate) fn new(alone: bool) -> Self {
+    pub(crate) fn new(class: HoldClass, alone: bool) -> Self {
         Self {
+            class,
             alone,
             waiters: VecDeque::new(),
-            holder: None,
+            leases: Vec::new(),
             word: Word::Nothing,
             turn_began: None,
             turn_is_of: 0,
@@ -136,7 +182,7 @@ impl<W, H> LocalQueue<W, H> {
 
     /// Whether there is nobody whom it concerns.
     pub(crate) fn is_idle(&self) -> bool {
-        self.waiters.is_empty() && self.holder.is_none()
+        self.waiters.is_empty() && self.leases.is_empty()
     }
 
     /// A caller comes and wants the lock on these terms. With `once` it wants it now or not at all.
@@ -159,22 +205,28 @@ impl<W, H> LocalQueue<W, H> {
         self.waiters.iter().filter(is_woken).map(|waiter| &waiter.with)
     }
 
-    /// What the driver keeps with the holder.
-    pub(crate) fn holder(&mut self) -> Option<&mut H> {
-        self.holder.as_mut().map(|holder| &mut holder.with)
+    /// What the driver keeps with the lease that was won last.
+    pub(crate) fn lease(&mut self) -> Option<&mut H> {
+        self.leases.last_mut().map(|won| &mut won.with)
     }
 
-    /// What that caller finds. Its process holds the lock until `held_until`, as far as is known. The answer
-    /// changes with time, and whenever somebody is to be woken.
+    /// What that caller finds, and its hold on the lease that it has joined. The answer changes with time, and whenever
+    /// somebody is to be woken.
     ///
     /// A caller that wants the lock `once` leaves it to nobody.
     pub(crate) fn look(
         &mut self,
         ticket: QueueTicket,
-        held_until: Option<Time>,
         fairness: Option<&Fairness>,
         now: Time,
-    ) -> Place {
+    ) -> (Place, Option<H::Hold>)
+    where
+        H: LocalLease,
+    {
+        if let Some(hold) = self.join(ticket, now) {
+            return (Place { turn: Turn::Joined, is_held: true }, Some(hold));
+        }
+        let held_until = self.leases.iter().filter_map(|won| won.with.held_until(now)).max();
         let is_held = held_until.is_some_and(|until| now < until) || self.word == Word::Held;
         let once = self.waiter(ticket).is_some_and(|waiter| waiter.once);
         let fairness = fairness.filter(|_| !once);
@@ -183,10 +235,30 @@ impl<W, H> LocalQueue<W, H> {
             (Turn::Ask, Some(until)) => Turn::GiveWay(until),
             (turn, _) => turn,
         };
-        Place { turn, is_held }
+        (Place { turn, is_held }, None)
     }
 
-    /// The same, other processes aside.
+    /// That caller joins a lease of its process, if the lock may have several holders. Then it leaves the queue.
+    fn join(&mut self, ticket: QueueTicket, now: Time) -> Option<H::Hold>
+    where
+        H: LocalLease,
+    {
+        if self.alone || self.class != HoldClass::Shared {
+            return None;
+        }
+        let terms = self.waiter(ticket)?.terms;
+        let hold = self.leases.iter_mut().filter(|won| won.is_open(now)).find_map(|won| {
+            let sequence = won.sequence + 1;
+            let hold = won.with.join(terms, sequence, now)?;
+            won.sequence = sequence;
+            Some(hold)
+        })?;
+        self.waiters.retain(|waiter| waiter.ticket != ticket);
+        Some(hold)
+    }
+
+    /// What that caller finds, other processes and leases that it can join aside. Its process holds the lock until
+    /// `held_until`, as far as is known.
     ///
     /// A caller that wants it `once` does not overtake the waiters. But while it is not known that there is
     /// something to wait for, it asks for itself, so that it can tell no quorum from held.
@@ -200,8 +272,11 @@ impl<W, H> LocalQueue<W, H> {
         }
         let first = self.waiters.front().is_some_and(|waiter| waiter.ticket == ticket);
         let (word, pause_until) = (self.word, self.pause_until.filter(|until| now < *until));
+        let shares = self.class == HoldClass::Shared && Mechanism::SharersDoNotWait.is_on();
         let Some(waiter) = self.waiter(ticket) else { return Turn::Held };
         let wait_until = match held_until {
+            // The holders may wait for what this caller is about to do.
+            Some(_) if shares => None,
             // The first caller checks by itself whether the lease is over: no other thread has to tell it.
             Some(until) => Some(if first { until } else { now.after(CHECK_AGAIN) }),
             None => match word {
@@ -227,7 +302,7 @@ impl<W, H> LocalQueue<W, H> {
     /// Whether that caller was handed the lease, which is still `valid`; then it leaves the queue. A caller
     /// whose lease is over already keeps its place.
     fn takes_over(&mut self, ticket: QueueTicket, valid: bool) -> bool {
-        let current = self.holder.as_ref().map(|holder| holder.lease);
+        let current = self.leases.last().map(|won| won.lease);
         let Some(waiter) = self.waiter(ticket) else { return false };
         let Doing::Chosen { lease } = waiter.doing else { return false };
         let taken = valid && current == Some(lease);
@@ -244,7 +319,7 @@ impl<W, H> LocalQueue<W, H> {
             Conclusion::Won { .. } | Conclusion::Held { .. } => Word::Held,
             _ => Word::Trouble,
         };
-        if self.holder.is_none() {
+        if self.leases.is_empty() {
             // Others have had their chance.
             self.turn_began = None;
         }
@@ -252,16 +327,29 @@ impl<W, H> LocalQueue<W, H> {
         if word == Word::Trouble && before != word { Wake::All } else { Wake::Nobody }
     }
 
-    /// That caller has got the lock from the nodes. Its ticket names the lease from now on.
-    pub(crate) fn won(&mut self, ticket: QueueTicket, with: H) {
+    /// That caller has got the lock from the nodes. Its ticket names the lease from now on. Returns the waiters that may
+    /// join it.
+    pub(crate) fn won(&mut self, ticket: QueueTicket, with: H, now: Time) -> Wake {
         self.waiters.retain(|waiter| waiter.ticket != ticket);
-        self.holder = Some(Holder { lease: ticket, handed_over: 0, with });
         self.word = Word::Held;
         self.pause_until = None;
+        let won = Won { lease: ticket, at: now, sequence: 0, with };
+        match self.class {
+            HoldClass::Exclusive => {
+                // The nodes have granted it anew, so a lease of before is over.
+                self.leases = vec![won];
+                Wake::Nobody
+            }
+            HoldClass::Shared => {
+                self.leases.push(won);
+                Wake::All
+            }
+        }
     }
 
     /// The holder gives that lease back. Returns the waiter that gets it instead, and the sequence number of
-    /// the hand-over. `None`: it has to be given back to the nodes.
+    /// the hand-over. `None`: it has to be given back to the nodes. So it is where several may hold the lock, for nobody
+    /// waits for a lease there.
     ///
     /// Where other processes wait (`others_wait`), each caller that is in the queue now has it once. Callers
     /// that come later wait for the next turn of this process.
@@ -272,10 +360,13 @@ impl<W, H> LocalQueue<W, H> {
         others_wait: bool,
         now: Time,
     ) -> Option<(QueueTicket, u64)> {
+        if self.class == HoldClass::Shared {
+            return None;
+        }
         let long = self.turn_is_over(now);
         let (began, of) = (self.turn_began, self.turn_is_of);
         let last = self.waiters.back().map_or(0, |waiter| waiter.ticket);
-        let holder = self.holder.as_mut().filter(|holder| holder.lease == lease)?;
+        let won = self.leases.iter_mut().find(|won| won.lease == lease)?;
         // Those who ask the nodes just now do not hear of it.
         let next = self.waiters.iter_mut().find(|waiter| waiter.doing == Doing::Waiting)?;
         let short = others_wait && next.ticket > of;
@@ -287,8 +378,8 @@ impl<W, H> LocalQueue<W, H> {
         if began.is_none() {
             (self.turn_began, self.turn_is_of) = (Some(now), last);
         }
-        holder.handed_over += 1;
-        Some((next.ticket, holder.handed_over))
+        won.sequence += 1;
+        Some((next.ticket, won.sequence))
     }
 
     /// That caller does not want the lock any more. Returns whether it was handed the lease meanwhile and
@@ -313,10 +404,12 @@ impl<W, H> LocalQueue<W, H> {
         now: Time,
     ) -> Wake {
         let over = self.turn_is_over(now);
-        if self.holder.take_if(|holder| holder.lease == lease).is_none() {
+        let Some(place) = self.leases.iter().position(|won| won.lease == lease) else {
             return Wake::Nobody;
-        }
-        if lost || others_wait {
+        };
+        self.leases.remove(place);
+        if lost || others_wait || self.class == HoldClass::Shared {
+            // A lease that is shared has a turn of its own: see `Won::is_open`.
             self.turn_began = None;
         } else if over {
             self.turn_began = None;
@@ -330,8 +423,7 @@ impl<W, H> LocalQueue<W, H> {
 
     fn turn_is_over(&self, now: Time) -> bool {
         let long = self.turn_began.is_some_and(|began| now.since(began) >= TURN);
-        let often = self.holder.as_ref().is_some_and(|holder| holder.handed_over >= LAST_SEQUENCE);
-        // More than the sequence holds would be the same token twice.
+        let often = self.leases.last().is_some_and(Won::is_used_up);
         often || long && Mechanism::TurnsEnd.is_on()
     }
 
@@ -347,6 +439,12 @@ impl<W, H> LocalQueue<W, H> {
 #[cfg(test)]
 #[path = "local_queue_model.rs"]
 mod model;
+#[cfg(test)]
+#[path = "local_queue_shared_model.rs"]
+mod shared_model;
+#[cfg(test)]
+#[path = "local_queue_shared_tests.rs"]
+mod shared_tests;
 #[cfg(test)]
 #[path = "local_queue_tests.rs"]
 mod tests;

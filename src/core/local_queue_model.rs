@@ -77,7 +77,7 @@ struct Process {
 impl Process {
     fn new() -> Self {
         Self {
-            queue: LocalQueue::new(false),
+            queue: LocalQueue::new(HoldClass::Exclusive, false),
             callers: Vec::new(),
             now: Time::default(),
             last_ticket: 0,
@@ -118,6 +118,7 @@ impl Process {
                 (caller.asks, caller.asleep_until) = (false, Some(until));
             }
             Turn::GiveWay(_) => panic!("nobody waits elsewhere"),
+            Turn::Joined => panic!("one holder at a time"),
             Turn::Held => {
                 assert!(caller.once);
                 self.leave(i);
@@ -185,7 +186,7 @@ impl Process {
                 self.lease = Some((ticket, Lease::new(terms, Basis::Majority, self.now, until)));
                 // A number for each grant: here, the ticket.
                 self.last_token = (ticket, 0);
-                self.queue.won(ticket, ());
+                assert_eq!(self.queue.won(ticket, (), self.now), Wake::Nobody);
             }
             Step::Refused(n) if self.callers.get(n).is_some_and(|caller| caller.asks) => {
                 let wake = self.queue.concluded(HELD);

@@ -1,3 +1,5 @@
+use std::cell::RefCell;
+use std::rc::Rc;
 use std::time::Duration;
 
 use super::super::{Allowance, Basis, LossReason, Renewed, without};
@@ -18,8 +20,35 @@ fn lease(terms: Terms) -> Lease {
     Lease::new(terms, Basis::Majority, at(0), at(3_000))
 }
 
+/// For queues of one holder at a time whose tests say themselves until when the lock is held.
+impl LocalLease for () {
+    type Hold = ();
+
+    fn held_until(&self, _: Time) -> Option<Time> {
+        None
+    }
+
+    fn join(&self, _: Terms, _: u64, _: Time) -> Option<()> {
+        None
+    }
+}
+
+/// A lease without the lock around it. A hold is the sequence number of its holder.
+impl LocalLease for Rc<RefCell<Lease>> {
+    type Hold = u64;
+
+    fn held_until(&self, now: Time) -> Option<Time> {
+        let lease = self.borrow();
+        (!lease.remaining(now).is_zero()).then(|| lease.valid_until())
+    }
+
+    fn join(&self, terms: Terms, sequence: u64, now: Time) -> Option<u64> {
+        self.borrow_mut().can_be_joined(terms, now).then_some(sequence)
+    }
+}
+
 fn queue() -> LocalQueue<()> {
-    LocalQueue::new(false)
+    LocalQueue::new(HoldClass::Exclusive, false)
 }
 
 /// A queue in which 1 has the lock, and the `others` wait for it.
@@ -27,7 +56,7 @@ fn held_by_1(others: &[QueueTicket]) -> LocalQueue<()> {
     let mut queue = queue();
     queue.enter(1, terms(), false, ());
     assert_eq!(queue.turn(1, None, at(0)), Turn::Ask);
-    queue.won(1, ());
+    queue.won(1, (), at(0));
     for other in others {
         queue.enter(*other, terms(), false, ());
         assert!(matches!(queue.turn(*other, Some(at(3_000)), at(0)), Turn::Wait(_)));
@@ -79,7 +108,7 @@ fn a_lease_passes_only_to_who_would_have_asked_for_the_same() {
     for (holder, waiter) in [(terms(), other_ttl), (terms(), manual), (manual, manual)] {
         let mut queue = queue();
         queue.enter(1, holder, false, ());
-        queue.won(1, ());
+        queue.won(1, (), at(0));
         queue.enter(2, waiter, false, ());
         assert!(matches!(queue.turn(2, Some(at(3_000)), at(0)), Turn::Wait(_)));
         // Nor does one behind it overtake.
@@ -100,7 +129,7 @@ fn the_longest_hold_counts_anew_for_each_holder() {
     let mut queue = queue();
     let short = Terms { max_hold: Some(Duration::from_millis(60)), ..terms() };
     queue.enter(1, short, false, ());
-    queue.won(1, ());
+    queue.won(1, (), at(0));
     let long = Terms { max_hold: Some(Duration::from_millis(1_000)), ..terms() };
     queue.enter(2, long, false, ());
     assert!(matches!(queue.turn(2, Some(at(60)), at(0)), Turn::Wait(_)));
@@ -214,7 +243,7 @@ fn the_first_in_the_queue_asks_as_soon_as_the_lease_is_over() {
     assert_eq!(queue.turn(2, Some(at(3_000)), at(3_000)), Turn::Ask);
     assert_eq!(queue.gone(1, true, false, at(3_000)), Wake::One(2));
     assert_eq!(queue.turn(2, None, at(3_000)), Turn::Ask);
-    queue.won(2, ());
+    queue.won(2, (), at(0));
     assert_eq!(queue.gone(1, true, false, at(3_002)), Wake::Nobody, "that is another lease");
     assert!(!queue.is_idle());
 }
@@ -266,7 +295,7 @@ fn a_caller_that_was_handed_a_lock_that_was_lost_since_keeps_its_place() {
     assert_eq!(handed_to_2().turn(2, Some(at(2)), at(2)), Turn::Ask);
     // Another caller has the lock by another lease since.
     let mut queue = handed_to_2();
-    queue.won(3, ());
+    queue.won(3, (), at(0));
     assert_eq!(queue.turn(2, Some(at(4_000)), at(2)), Turn::Wait(at(1_002)));
 }
 
@@ -280,7 +309,7 @@ fn the_first_in_the_queue_gives_way_and_one_try_does_not() {
         let mut queue = queue();
         queue.enter(1, terms(), once, ());
         let place = Place { turn, is_held: false };
-        assert_eq!(queue.look(1, None, Some(&fairness), at(1)), place);
+        assert_eq!(queue.look(1, Some(&fairness), at(1)), (place, None));
     }
 }
 

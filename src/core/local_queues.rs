@@ -9,9 +9,11 @@ use std::sync::Arc;
 
 use super::fairness::Fairness;
 use super::local_queue::LocalQueue;
-use super::{Conclusion, Lease, Place, QueueTicket, Terms, Time, Turn, Wake};
+use super::{
+    Conclusion, HoldClass, Lease, LocalLease, Place, QueueTicket, Terms, Time, Turn, Wake,
+};
 
-/// The local queues of one client. `W` is what the driver keeps with each caller, and `H` with each holder.
+/// The local queues of one client. `W` is what the driver keeps with each caller, and `H` with each lease.
 ///
 /// One key names a queue and the fairness beside it.
 #[derive(Debug)]
@@ -34,10 +36,18 @@ impl<K: Clone + Eq + Hash, W, H> LocalQueues<K, W, H> {
         Self { alone, last_ticket: 0, queues, fairness, sweep_at: 0 }
     }
 
-    /// A caller comes and wants the lock on these terms. With `once` it wants it now or not at all.
-    pub(crate) fn enter(&mut self, key: &K, terms: Terms, once: bool, with: W) -> QueueTicket {
+    /// A caller comes and wants the lock on these terms. With `once` it wants it now or not at all. All callers of one key
+    /// come with the same class.
+    pub(crate) fn enter(
+        &mut self,
+        key: &K,
+        class: HoldClass,
+        terms: Terms,
+        once: bool,
+        with: W,
+    ) -> QueueTicket {
         self.last_ticket += 1;
-        let new = || LocalQueue::new(self.alone);
+        let new = || LocalQueue::new(class, self.alone);
         let queue = self.queues.entry(key.clone()).or_insert_with(new);
         queue.enter(self.last_ticket, terms, once, with);
         self.last_ticket
@@ -48,9 +58,9 @@ impl<K: Clone + Eq + Hash, W, H> LocalQueues<K, W, H> {
         self.queues.get_mut(key)?.with(ticket)
     }
 
-    /// What the driver keeps with the holder.
-    pub(crate) fn holder(&mut self, key: &K) -> Option<&mut H> {
-        self.queues.get_mut(key)?.holder()
+    /// What the driver keeps with the lease that was won last.
+    pub(crate) fn lease(&mut self, key: &K) -> Option<&mut H> {
+        self.queues.get_mut(key)?.lease()
     }
 
     /// What the driver keeps with the callers that have to look again.
@@ -58,18 +68,20 @@ impl<K: Clone + Eq + Hash, W, H> LocalQueues<K, W, H> {
         self.queues.get(key).into_iter().flat_map(move |queue| queue.woken(wake))
     }
 
-    /// What that caller finds. The [holder](Self::holder) has the lock until `held_until`, as far as is known.
+    /// What that caller finds, and its hold on the lease that it has joined.
     pub(crate) fn look(
         &mut self,
         key: &K,
         ticket: QueueTicket,
-        held_until: Option<Time>,
         now: Time,
-    ) -> Place {
+    ) -> (Place, Option<H::Hold>)
+    where
+        H: LocalLease,
+    {
         match self.queues.get_mut(key) {
-            Some(queue) => queue.look(ticket, held_until, self.fairness.get(key), now),
+            Some(queue) => queue.look(ticket, self.fairness.get(key), now),
             // A queue is there for as long as any caller is in it.
-            None => Place { turn: Turn::Ask, is_held: false },
+            None => (Place { turn: Turn::Ask, is_held: false }, None),
         }
     }
 
@@ -83,7 +95,8 @@ impl<K: Clone + Eq + Hash, W, H> LocalQueues<K, W, H> {
     }
 
     /// That caller has got the lock from the nodes. Its ticket names the lease from now on. An attempt that
-    /// was `refused_before` has shown that somebody else wants the lock, and is likely to want it again.
+    /// was `refused_before` has shown that somebody else wants the lock, and is likely to want it again. Returns the
+    /// waiters to wake.
     pub(crate) fn won(
         &mut self,
         key: &K,
@@ -91,16 +104,15 @@ impl<K: Clone + Eq + Hash, W, H> LocalQueues<K, W, H> {
         refused_before: bool,
         with: H,
         now: Time,
-    ) {
+    ) -> Wake {
         if refused_before {
             self.heard(key, 0, now);
         }
         if let Some(fairness) = self.fairness.get_mut(key) {
             fairness.granted(now);
         }
-        if let Some(queue) = self.queues.get_mut(key) {
-            queue.won(ticket, with);
-        }
+        let Some(queue) = self.queues.get_mut(key) else { return Wake::Nobody };
+        queue.won(ticket, with, now)
     }
 
     /// The holder gives that lease back. Returns the waiter that gets it instead, and the sequence number of

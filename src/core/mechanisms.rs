@@ -102,8 +102,14 @@ pub(crate) enum Mechanism {
     HandOverKeepsToTerms,
     /// A caller that was handed a lease, and does not want it any more, gives it back.
     ChosenWhoLeavesPassesOn,
-    /// A process lets go of a lock that its threads hand to each other.
+    /// A process lets go of a lock that its threads hand to each other, or join again and again.
     TurnsEnd,
+    /// A lease of several holders is given back by the last of them.
+    LastHolderGivesBack,
+    /// What one of several holders asks for does not cut the validity of the others.
+    ExtensionsCutNoOther,
+    /// A caller that may share the lock with the holders of its process, and cannot join them, does not wait for them.
+    SharersDoNotWait,
     /// A waiter tries once more when the nodes are listened to.
     TryOnceSubscribed,
     /// A caller that the preferred node refused tries again when that node tells of a release.

@@ -215,7 +215,7 @@ impl<E: Shared<Extension> + Clone> Prolong<E> {
         let extension = held.extension(self.ttl, now);
         let ttl = extension.ttl();
         if self.by == Requester::Holder && !self.again {
-            held.lease.extending(ttl, now, extension.valid_at_most());
+            held.extending(ttl, now, extension.valid_at_most());
         }
         let up_to = vec![Some(0); held.nodes];
         let request = ExtendRequest { ttl, repair_until: held.lease.repair_until(), up_to };

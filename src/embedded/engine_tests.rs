@@ -155,6 +155,23 @@ fn a_script_that_fails_keeps_what_it_wrote() {
     assert_eq!(run(&mut engine, &["GET", "k"]), bulk("v"));
 }
 
+/// As a server does it with `maxmemory`, without eviction.
+#[test]
+fn out_of_memory_nothing_may_grow_unless_the_script_has_written_before() {
+    let mut engine = engine();
+    run(&mut engine, &["HSET", "h", "f", "v"]);
+    engine.set_full(true);
+    for refused in ["'SET', 'k', 'v'", "'HSET', 'h', 'g', 'v'", "'ZADD', 'z', 1, 'm'"] {
+        let reply = eval(&mut engine, &format!("return redis.call({refused})"));
+        assert!(error(&reply).starts_with("OOM "), "{refused}: {reply:?}");
+    }
+    for first in ["'DEL', 'none'", "'HDEL', 'h', 'none'", "'PEXPIREAT', 'none', 1"] {
+        let script = format!("redis.call({first}) return redis.call('HSET', 'h', 'f', 'v')");
+        assert_eq!(eval(&mut engine, &script), Reply::Int(0), "{first}");
+    }
+    assert_eq!(eval(&mut engine, "return redis.call('HGET', 'h', 'f')"), bulk("v"));
+}
+
 #[test]
 fn a_script_that_does_not_end_is_ended() {
     let mut engine = engine();

@@ -2,8 +2,9 @@
 //! their scripts allow. To start a script costs a server about as much as two commands in it, and what
 //! all of them need is read once.
 //!
-//! What is not made may be made again: so there is one batch in a write, and nothing behind it that
-//! would run before what has to come first.
+//! What is not made may be made again: so there is one batch of each kind of lock in a write, and nothing behind
+//! them that would run before what has to come first. Whatever has to come first is of the same kind: no two kinds
+//! share an owner.
 
 use super::request::{Form, Request, Script, Value, write_bytes, write_number};
 
@@ -52,9 +53,17 @@ impl Call {
 }
 
 /// Puts batchable calls last, so that a retried batch cannot be overtaken by a call that came behind a
-/// release in it.
+/// release in it; each kind's calls together, in the order in which the first of each has come.
 pub(crate) fn put_last<T>(jobs: &mut [T], request: impl Fn(&T) -> &Request) {
-    jobs.sort_by_key(|job| request(job).script().batch().is_some());
+    let mut batches: Vec<&Script> = Vec::new();
+    jobs.sort_by_cached_key(|job| {
+        let Some((_, batch)) = request(job).script().batch() else { return 0 };
+        let known = batches.iter().position(|known| std::ptr::eq(*known, batch));
+        1 + known.unwrap_or_else(|| {
+            batches.push(batch);
+            batches.len() - 1
+        })
+    });
 }
 
 /// Appends the calls of `requests`, in order, to what will be written to a node that keeps its mark at

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
+use super::super::request::Part;
 use super::*;
 use crate::embedded::{Engine, Reply};
 use crate::ident::{fence_key, release_channel};
@@ -220,6 +221,25 @@ fn the_batch_is_the_last_of_a_write() {
     requests.remove(3);
     let in_batch = written.iter().skip(1).map(Arc::as_ptr);
     assert!(in_batch.eq(requests.iter().map(Arc::as_ptr)));
+}
+
+/// Another kind's calls are another call, whose answers have other shapes.
+#[test]
+fn each_kind_has_a_batch_of_its_own() {
+    static OTHERS_BATCH: Script = Script::new("return 2");
+    static OTHERS: Script = Script::batched("return 1", "take", &OTHERS_BATCH);
+    let release = |name: usize| EXCLUSIVE.release(&names(&[NAMES[name]]), OWNERS[0], None);
+    let other = |name: usize| Request::new(&OTHERS, 1, &[Part::Bytes(NAMES[name])]);
+    let confirm = EXCLUSIVE.confirm(&names(&[NAMES[0]]), OWNERS[0], 7);
+    let came = [other(0), release(0), other(1), confirm, release(1), other(2), release(2)];
+    let mut written: Vec<_> = came.iter().enumerate().collect();
+    put_last(&mut written, |(_, request)| request);
+    let order: Vec<_> = written.iter().map(|(i, _)| *i).collect();
+    assert_eq!(order, [3, 0, 2, 5, 1, 4, 6]);
+    let marked: Vec<_> = written.iter().map(|(_, request)| (*request, "")).collect();
+    let calls = write(&marked, MARK_KEY, true, |_| Form::Sha, &mut Vec::new());
+    assert_eq!(calls.iter().map(|call| call.requests).collect::<Vec<_>>(), [1, 3, 3]);
+    assert!(std::ptr::eq(calls[1].script, &OTHERS_BATCH));
 }
 
 #[test]

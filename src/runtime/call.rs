@@ -8,7 +8,7 @@ use crossbeam_channel::{Receiver, never};
 use crate::clock;
 use crate::core::{
     Acquire, Action, Attempt, Basis, Failed, Patience, Policy, QuorumHealth, ReleaseTracker,
-    Shared, SharedAttempt, Stop, Surroundings, Time, Turn, WaitsFor, asking_order, worth_waiting,
+    Shared, SharedAttempt, Stop, Surroundings, Time, WaitsFor, asking_order, worth_waiting,
 };
 use crate::error::{Error, NodeFault};
 use crate::ident;
@@ -30,7 +30,7 @@ struct Call<'a> {
     wanted: &'a Wanted,
     /// The caller hears of releases.
     waiter: Option<Waiter>,
-    /// The lock that was handed over.
+    /// The lock that was handed over, or that the caller has joined.
     handed_over: Option<Hold>,
     /// The requests of the attempt that was given back last.
     last: Option<Asked>,
@@ -101,9 +101,9 @@ impl Call<'_> {
         let Self { coordinator, wanted, .. } = *self;
         match action {
             Action::Look => {
-                let (place, handed) = self.queued.look();
+                let (place, hold) = self.queued.look();
                 // One that is lost already is given back before the nodes are asked.
-                self.handed_over = handed.filter(|_| place.turn == Turn::HandedOver);
+                self.handed_over = hold.filter(|_| place.turn.is_served());
                 machine.handle_turn(place, self);
             }
             Action::Subscribe => {

@@ -1,5 +1,7 @@
-//! A lock that is held: what its holder's threads, the timer and its renewal thread do to it, as [`HeldLock`] decides.
+//! A lock that is held: what its holders' threads, the timer and its renewal thread do to it, as [`HeldLock`] decides.
 
+use std::mem;
+use std::slice;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,8 +10,8 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::clock;
 use crate::core::{
-    Attempt, Basis, EndedBy, Ending, Extension, Grant, HeldLock, Lease, LossReason, Next, Prolong,
-    ProlongStep, Prolonged, QueueTicket, ReleaseResult, Shared, Time, rounded,
+    Attempt, Basis, Ended, EndedBy, Ending, Extension, Grant, HeldLock, Lease, LossReason, Next,
+    Prolong, ProlongStep, Prolonged, QueueTicket, ReleaseResult, Shared, Terms, Time, rounded,
 };
 use crate::error::{Error, ErrorKind, NodeFault};
 use crate::node::{Node, Sink};
@@ -19,19 +21,22 @@ use crate::runtime::claim::Claim;
 use crate::runtime::contention_sink::ContentionSink;
 use crate::runtime::fan_out::FanOut;
 use crate::runtime::hold_state::HoldState;
-use crate::runtime::loss::Callbacks;
+use crate::runtime::loss::Loss;
 use crate::runtime::timetable::{Entry, Timetable};
 
 /// The machine of the lock, and who holds it now.
 struct State {
     lock: HeldLock<Arc<FanOut<Attempt>>, Arc<FanOut<Extension>>>,
-    hold_state: Arc<HoldState>,
+    /// Of the holders that the machine has; when the lock has ended, of those that were left.
+    hold_states: Vec<Arc<HoldState>>,
+    /// Some holder was told that the lock is lost, so that the event was reported, or is about to be.
+    loss_told: bool,
 }
 
 /// A lock that was granted, until it is given back or lost.
 pub(crate) struct Held {
     claim: Claim,
-    /// Locked while an extension is queued, while the lock is handed over, and while it is ended.
+    /// Locked while an extension is queued, while the lock is handed over or joined, and while it is ended.
     state: Mutex<State>,
     /// The threads of this process that want the lock as well.
     local_waiters: Arc<dyn LocalWaiters>,
@@ -77,7 +82,11 @@ impl Held {
         let (poke, poked) = bounded(1);
         let held = Arc::new(Self {
             claim,
-            state: Mutex::new(State { lock, hold_state: hold_state.clone() }),
+            state: Mutex::new(State {
+                lock,
+                hold_states: vec![hold_state.clone()],
+                loss_told: false,
+            }),
             local_waiters,
             timetable: timetable.clone(),
             entry: Mutex::new(None),
@@ -114,8 +123,8 @@ impl Held {
     }
 
     /// Until when it is certainly ours, as far as is known now; `None` if it is not.
-    pub(crate) fn held_until(&self) -> Option<Time> {
-        self.state().lock.held_until(clock::now())
+    pub(crate) fn held_until(&self, now: Time) -> Option<Time> {
+        self.state().lock.held_until(now)
     }
 
     /// Whether the lock has been given back, or was lost.
@@ -128,15 +137,14 @@ impl Held {
         self.state().lock.next(now)
     }
 
-    /// `Lost`, once the lock is not certainly ours any more. Whoever sees that first tells it.
+    /// `Lost`, once the lock is not certainly ours any more. Whoever sees that first tells it to all holders.
     pub(crate) fn check(&self) -> Result<(), Error> {
-        let now = clock::now();
         let mut state = self.state();
-        let Some(reason) = state.lock.loss(now) else { return Ok(()) };
-        let (valid_until, hold_state) = (state.lock.valid_until(), state.hold_state.clone());
+        let Some(reason) = state.lock.loss(clock::now()) else { return Ok(()) };
+        let hold_states = state.hold_states.clone();
         drop(state);
-        self.tell(&hold_state, reason);
-        Err(self.lost(reason, now.since(valid_until)))
+        self.tell(&hold_states, reason);
+        Err(self.lost(reason))
     }
 
     /// Has the keys live for `ttl` from now on at least, and the lease with them.
@@ -260,7 +268,8 @@ impl Held {
         }
     }
 
-    fn lost(&self, reason: LossReason, ended_ago: Duration) -> Error {
+    fn lost(&self, reason: LossReason) -> Error {
+        let ended_ago = clock::now().since(self.state().lock.valid_until());
         let why = match reason {
             LossReason::Expired => format!("{reason} {} ago", rounded(ended_ago)),
             LossReason::MaxHold => format!("{reason}, which ended {} ago", rounded(ended_ago)),
@@ -280,15 +289,15 @@ impl Held {
 
 /// How it changes hands, and how it ends.
 impl Held {
-    /// The lease is over: tells the holder, and hands out who is to be called, unless somebody else has
-    /// told it. `None` if it had ended before. Otherwise [`clear_away`](Self::clear_away) is still to be
-    /// done.
-    pub(crate) fn lose(&self, reason: LossReason) -> Option<Option<Callbacks>> {
-        let (_, hold_state) = self.end(EndedBy::Loss)?;
-        Some(hold_state.notice.lost(reason))
+    /// The lease is over: tells its holders, and hands out who is to be called. `None` if it had ended before.
+    /// Otherwise [`clear_away`](Self::clear_away) is still to be done.
+    pub(crate) fn lose(&self, reason: LossReason) -> Option<Loss> {
+        let Ended::Now(_) = self.end(EndedBy::Loss) else { return None };
+        let hold_states = self.state().hold_states.clone();
+        Some(self.notify(&hold_states, reason))
     }
 
-    /// Gives back what the lost lock has left on the nodes. The caller that was the `first` to tell the holder
+    /// Gives back what the lost lock has left on the nodes. The caller that was the `first` to tell a holder
     /// reports an event, too.
     pub(crate) fn clear_away(&self, reason: LossReason, first: bool) {
         let longest_ttl = self.state().lock.longest_ttl();
@@ -299,14 +308,27 @@ impl Held {
         }
     }
 
-    /// The holder itself has seen that the lock is lost, before the timetable has: there is one message for
-    /// each loss, however it is found. Calls nothing here, since the holder must not be held up.
-    fn tell(&self, hold_state: &HoldState, reason: LossReason) {
-        let Some(callbacks) = hold_state.notice.lost(reason) else { return };
-        if let Err(callbacks) = callbacks.call_apart() {
-            self.timetable.leave(callbacks);
+    /// A holder itself has seen that the lock is lost, before the timetable has: there is one message for
+    /// each holder, however the loss is found. Calls nothing here, since the holder must not be held up.
+    fn tell(&self, hold_states: &[Arc<HoldState>], reason: LossReason) {
+        let Loss { callbacks, first } = self.notify(hold_states, reason);
+        for callbacks in callbacks {
+            if let Err(callbacks) = callbacks.call_apart() {
+                self.timetable.leave(callbacks);
+            }
         }
-        observe::lost(self.claim.names(), reason);
+        if first {
+            observe::lost(self.claim.names(), reason);
+        }
+    }
+
+    /// Sends each of those holders its message about the loss, if it has not got it.
+    fn notify(&self, hold_states: &[Arc<HoldState>], reason: LossReason) -> Loss {
+        let told = hold_states.iter().filter_map(|hold_state| hold_state.notice.lost(reason));
+        let callbacks: Vec<_> = told.collect();
+        // There is one event for each lock.
+        let first = !callbacks.is_empty() && !mem::replace(&mut self.state().loss_told, true);
+        Loss { callbacks, first }
     }
 
     /// The holder gives the lock back without waiting.
@@ -314,11 +336,18 @@ impl Held {
         if self.hand_over(hold_state) {
             return;
         }
-        let Some((ending, _)) = self.end(EndedBy::Holder(hold_state.sequence)) else {
-            // Lost, and the thread that has seen it is about to tell.
-            let lost = self.state().lock.loss(clock::now());
-            lost.into_iter().for_each(|reason| self.tell(hold_state, reason));
-            return;
+        let ending = match self.end(EndedBy::Holder(hold_state.sequence)) {
+            Ended::Now(ending) => ending,
+            Ended::OthersHold { lost: None } => return hold_state.notice.given_back(),
+            Ended::OthersHold { lost: Some(reason) } => {
+                return self.tell(slice::from_ref(hold_state), reason);
+            }
+            Ended::Before => {
+                // Lost, and the thread that has seen it is about to tell.
+                let lost = self.state().lock.loss(clock::now());
+                lost.into_iter().for_each(|reason| self.tell(slice::from_ref(hold_state), reason));
+                return;
+            }
         };
         if ending.lost.is_none() {
             hold_state.notice.given_back();
@@ -327,7 +356,7 @@ impl Held {
         // Behind the releases, for who is next asks the same nodes over the same connections.
         self.local_waiters.gone(self.claim.owner(), ending.lost.is_some());
         // Last, for a subscriber of the event may panic.
-        ending.lost.into_iter().for_each(|reason| self.tell(hold_state, reason));
+        ending.lost.into_iter().for_each(|reason| self.tell(slice::from_ref(hold_state), reason));
     }
 
     /// The holder gives the lock back, and hears whether it was ours until then.
@@ -338,23 +367,32 @@ impl Held {
         if self.hand_over(hold_state) {
             return Ok(());
         }
-        let ended = self.end(EndedBy::Holder(hold_state.sequence));
         let (claim, local_waiters) = (&self.claim, &self.local_waiters);
-        let valid = ended.filter(|(ending, _)| ending.lost.is_none());
-        let Some((Ending { longest_ttl, basis, .. }, _)) = valid else {
-            // If it had ended before, it was lost, and the thread that has seen that may have much to tell before it
-            // sends the releases. They are on their way when this returns, for the process may end then.
-            let longest_ttl = self.state().lock.longest_ttl();
-            claim.release(longest_ttl, Some(&self.contention_sink(None)));
-            local_waiters.gone(claim.owner(), true);
-            // Last, for a subscriber of the event may panic.
-            return self.check();
+        let (longest_ttl, basis) = match self.end(EndedBy::Holder(hold_state.sequence)) {
+            Ended::Now(Ending { lost: None, longest_ttl, basis }) => (longest_ttl, basis),
+            Ended::OthersHold { lost: None } => {
+                hold_state.notice.given_back();
+                return Ok(());
+            }
+            Ended::OthersHold { lost: Some(reason) } => {
+                self.tell(slice::from_ref(hold_state), reason);
+                return Err(self.lost(reason));
+            }
+            Ended::Before | Ended::Now(_) => {
+                // If it had ended before, it was lost, and the thread that has seen that may have much to tell before it
+                // sends the releases. They are on their way when this returns, for the process may end then.
+                let longest_ttl = self.state().lock.longest_ttl();
+                claim.release(longest_ttl, Some(&self.contention_sink(None)));
+                local_waiters.gone(claim.owner(), true);
+                // Last, for a subscriber of the event may panic.
+                return self.check();
+            }
         };
         let sink = |round| self.contention_sink(Some(round));
         let sent = || local_waiters.gone(claim.owner(), false);
         let released = claim.release_and_wait(longest_ttl, basis, sink, sent);
         if matches!(released, Ok(ReleaseResult::WasLost)) {
-            self.tell(hold_state, LossReason::KeysGone);
+            self.tell(slice::from_ref(hold_state), LossReason::KeysGone);
             let why = "its keys were gone from the nodes before it was given back";
             return Err(self.lost_because(why));
         }
@@ -384,12 +422,24 @@ impl Held {
         choose: impl FnOnce(&mut Lease) -> Option<(QueueTicket, u64)>,
     ) -> Option<(QueueTicket, Arc<HoldState>)> {
         let mut state = self.state();
-        let ticket = state.lock.hand_over(hold_state.sequence, choose)?;
-        let sequence = state.lock.holder();
+        let (ticket, sequence) = state.lock.hand_over(hold_state.sequence, choose)?;
         let next = HoldState::new(self.claim.token(sequence), sequence);
-        state.hold_state.clone_from(&next);
+        state.hold_states = vec![next.clone()];
         drop(state);
         Some((ticket, next))
+    }
+
+    /// A caller of this process wants the lock on `terms`, beside its present holders, under that sequence number.
+    /// `None`: it cannot have it so.
+    pub(crate) fn join(&self, terms: Terms, sequence: u64, now: Time) -> Option<Arc<HoldState>> {
+        let mut state = self.state();
+        if !state.lock.join(terms, sequence, now) {
+            return None;
+        }
+        let hold_state = HoldState::new(self.claim.token(sequence), sequence);
+        state.hold_states.push(hold_state.clone());
+        drop(state);
+        Some(hold_state)
     }
 
     /// Hears whether somebody elsewhere is told of the release.
@@ -404,17 +454,29 @@ impl Held {
         })
     }
 
-    /// Ends the lock. Also returns whose it was; `None` if it had ended before, or is another holder's by now.
-    fn end(&self, by: EndedBy) -> Option<(Ending, Arc<HoldState>)> {
+    /// A holder leaves the lock, or it is lost. If that ends it, nothing is due any more.
+    fn end(&self, by: EndedBy) -> Ended {
         let mut state = self.state();
-        let ending = state.lock.end(by, clock::now())?;
-        let hold_state = state.hold_state.clone();
-        drop(state);
-        *self.poke.lock() = None;
-        if let Some(entry) = self.entry.lock().take() {
-            self.timetable.strike(entry);
+        let ended = state.lock.end(by, clock::now());
+        if let (Ended::OthersHold { .. }, EndedBy::Holder(left)) = (ended, by) {
+            state.hold_states.retain(|hold_state| hold_state.sequence != left);
         }
-        Some((ending, hold_state))
+        drop(state);
+        if let Ended::Now(_) = ended {
+            *self.poke.lock() = None;
+            if let Some(entry) = self.entry.lock().take() {
+                self.timetable.strike(entry);
+            }
+        }
+        ended
+    }
+}
+
+#[cfg(all(test, feature = "embedded"))]
+impl Held {
+    /// As after a suspension of this machine that nobody has noticed yet.
+    pub(crate) fn suspend(&self) {
+        self.state().lock.handle_suspended();
     }
 }
 

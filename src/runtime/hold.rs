@@ -8,7 +8,7 @@ use crate::runtime::held::Held;
 use crate::runtime::hold_state::HoldState;
 
 /// The right of one holder to a lock that is held. Dropping it gives the lock back, to the next local
-/// waiter or to the nodes, and never waits on the network.
+/// waiter or to the nodes, and never waits on the network. If others hold it as well, they go on.
 pub(crate) struct Hold {
     held: Arc<Held>,
     hold_state: Arc<HoldState>,
@@ -24,7 +24,7 @@ impl Hold {
     }
 
     /// Gives the lock back and waits until that is certain, which it is at once where the lock is
-    /// handed to a local waiter.
+    /// handed to a local waiter, or others hold it.
     pub(crate) fn give_back_and_wait(self) -> Result<(), Error> {
         // What is left to drop then is nobody's any more.
         self.held.give_back_and_wait(&self.hold_state)

@@ -1,16 +1,16 @@
-//! What a lock keeps of its present holder.
+//! What a lock keeps of each present holder.
 
 use std::sync::Arc;
 
 use super::loss::LossNotice;
 use crate::core::FencingToken;
 
-/// What a lock keeps of its present holder, and nobody else gets.
+/// What a lock keeps of a present holder, and nobody else gets.
 pub(crate) struct HoldState {
     pub(crate) notice: LossNotice,
     /// `None` without fencing.
     pub(crate) token: Option<FencingToken>,
-    /// How often the lock was handed over before.
+    /// How many had the lock before that holder got it: they were handed it, or have joined it.
     pub(crate) sequence: u64,
 }
 

@@ -51,6 +51,22 @@ pub(crate) trait Kind: fmt::Debug + Send + Sync {
     /// Gives the lock back, and raises its fence as `raise` says.
     fn release(&self, names: &Names, owner: &str, raise: Option<Raise>) -> Request;
 
+    /// Who has the lock with that key on a node, and until when each of them, by the node's clock, in milliseconds;
+    /// negative: without end. `call` runs a command there. For the checkers of the simulator.
+    #[cfg(all(test, feature = "embedded"))]
+    fn holders(
+        &self,
+        key: &[u8],
+        call: &mut dyn FnMut(&[&[u8]]) -> crate::embedded::Reply,
+    ) -> Vec<(Vec<u8>, i64)> {
+        use crate::embedded::Reply;
+
+        match (call(&[b"GET", key]), call(&[b"PEXPIRETIME", key])) {
+            (Reply::Bulk(owner), Reply::Int(end_ms)) => vec![(owner, end_ms)],
+            _ => Vec::new(),
+        }
+    }
+
     /// How the answers to these requests read.
     fn decoders(&self) -> &'static Decoders {
         &Decoders::USUAL

@@ -1,4 +1,5 @@
-//! Carries the local queues of one client: callers on their threads, and the leases that pass between them.
+//! Carries the local queues of one client: callers on their threads, and the leases that pass between them or that they
+//! share.
 
 use std::sync::{Arc, Weak};
 
@@ -6,7 +7,10 @@ use crossbeam_channel::{Receiver, Sender, bounded, never};
 use parking_lot::Mutex;
 
 use crate::clock;
-use crate::core::{Conclusion, Grant, LocalQueues, Patience, Place, QueueTicket, Time, Turn, Wake};
+use crate::core::{
+    Conclusion, Grant, LocalLease, LocalQueues, Patience, Place, QueueTicket, Terms, Time, Turn,
+    Wake,
+};
 use crate::ident::Names;
 use crate::process::{ThreadNumber, this_thread};
 use crate::runtime::claim::{Claim, Wanted};
@@ -24,7 +28,7 @@ mod self_wait;
 /// Choosing a waiter, and a waiter's leaving, happen under one mutex. A [`Hold`] is never dropped
 /// under it, for that comes back here.
 pub(crate) struct Queues {
-    state: Mutex<LocalQueues<Arc<Key>, Waiter, Holder>>,
+    state: Mutex<LocalQueues<Arc<Key>, Waiter, Won>>,
 }
 
 /// Of which lock a queue is, and what is known of the other processes that want it.
@@ -47,12 +51,26 @@ struct Waiter {
     handed: Option<Hold>,
 }
 
-/// What is kept with each holder.
-struct Holder {
+/// What is kept with each lease that was won.
+struct Won {
     held: Weak<Held>,
     /// The thread that has got the lock last, from the nodes or from another thread. Another one may have the
     /// guard by now.
     taken_by: Option<ThreadNumber>,
+}
+
+impl LocalLease for Won {
+    type Hold = Hold;
+
+    fn held_until(&self, now: Time) -> Option<Time> {
+        self.held.upgrade()?.held_until(now)
+    }
+
+    fn join(&self, terms: Terms, sequence: u64, now: Time) -> Option<Hold> {
+        let held = self.held.upgrade()?;
+        let hold_state = held.join(terms, sequence, now)?;
+        Some(Hold::new(held, hold_state))
+    }
 }
 
 /// A caller's place in a queue, and the lease that it won from there.
@@ -86,7 +104,8 @@ impl Queues {
     ) -> QueuedCaller<'a> {
         let key = Arc::new(Key { kind: wanted.kind.label(), names: wanted.names.clone() });
         let once = patience == Patience::Once;
-        let ticket = self.state.lock().enter(&key, wanted.terms, once, Waiter::default());
+        let class = wanted.kind.hold_class();
+        let ticket = self.state.lock().enter(&key, class, wanted.terms, once, Waiter::default());
         QueuedCaller {
             names: &wanted.names,
             lease_id: LeaseId { queues: self.clone(), key, ticket },
@@ -109,7 +128,7 @@ impl LeaseId {
     /// Changes the queues, and wakes the callers of this one that have to look again.
     fn change<R>(
         &self,
-        change: impl FnOnce(&mut LocalQueues<Arc<Key>, Waiter, Holder>) -> (R, Wake),
+        change: impl FnOnce(&mut LocalQueues<Arc<Key>, Waiter, Won>) -> (R, Wake),
     ) -> R {
         let mut queues = self.queues.state.lock();
         let (result, wake) = change(&mut queues);
@@ -133,8 +152,8 @@ impl LocalWaiters for LeaseId {
             let Some((ticket, next)) = held.pass_on(hold_state, choose) else {
                 return (None, Wake::Nobody);
             };
-            if let Some(holder) = queues.holder(key) {
-                holder.taken_by = None;
+            if let Some(won) = queues.lease(key) {
+                won.taken_by = None;
             }
             let mut hold = Some(Hold::new(held.clone(), next));
             if let Some(waiter) = queues.waiter(key, ticket) {
@@ -156,37 +175,37 @@ impl LocalWaiters for LeaseId {
 }
 
 impl QueuedCaller<'_> {
-    /// What the caller finds; and the lock that was handed over to it, be it lost since.
+    /// What the caller finds; and the lock that was handed over to it, be it lost since, or that it has joined.
     pub(crate) fn look(&mut self) -> (Place, Option<Hold>) {
         let Self { lease_id: LeaseId { queues, key, ticket }, woken, .. } = self;
         let mut queues = queues.state.lock();
         let handed = queues.waiter(key, *ticket).and_then(|waiter| waiter.handed.take());
-        let held_until = queues.holder(key).and_then(|holder| holder.held.upgrade()?.held_until());
-        let place = queues.look(key, *ticket, held_until, clock::now());
+        let now = clock::now();
+        let (place, joined) = queues.look(key, *ticket, now);
         let mut for_itself = false;
         match place.turn {
             Turn::HandedOver => {
-                if let Some(holder) = queues.holder(key) {
-                    holder.taken_by = this_thread();
+                if let Some(won) = queues.lease(key) {
+                    won.taken_by = this_thread();
                 }
             }
             Turn::Wait(_) => {
-                let taken_by = queues.holder(key).and_then(|holder| holder.taken_by);
-                for_itself =
-                    held_until.is_some() && taken_by.is_some() && taken_by == this_thread();
+                let won = queues.lease(key).filter(|won| won.held_until(now).is_some());
+                let taken_by = won.and_then(|won| won.taken_by);
+                for_itself = taken_by.is_some() && taken_by == this_thread();
                 if let (None, Some(waiter)) = (&woken, queues.waiter(key, *ticket)) {
                     let (sender, receiver) = bounded(1);
                     waiter.wake = Some(sender);
                     *woken = Some(receiver);
                 }
             }
-            Turn::Ask | Turn::GiveWay(_) | Turn::Held => {}
+            Turn::Joined | Turn::Ask | Turn::GiveWay(_) | Turn::Held => {}
         }
         drop(queues);
         if let Turn::Wait(_) = place.turn {
             self.self_wait.goes_on(for_itself && self.patience == Patience::Forever, self.names);
         }
-        (place, handed)
+        (place, handed.or(joined))
     }
 
     /// Waits until something has changed in the queue, until `until` at most.
@@ -216,11 +235,13 @@ impl QueuedCaller<'_> {
 
     /// The nodes have granted the lock.
     pub(crate) fn won(&self, claim: Claim, grant: Grant, timetable: &Arc<Timetable<Held>>) -> Hold {
-        let LeaseId { queues, key, ticket } = &self.lease_id;
+        let LeaseId { key, ticket, .. } = &self.lease_id;
         let local_waiters = Arc::new(self.lease_id.clone());
         let (held, hold_state) = Held::granted(claim, grant, local_waiters, timetable);
-        let holder = Holder { held: Arc::downgrade(&held), taken_by: this_thread() };
-        queues.state.lock().won(key, *ticket, grant.refused_before, holder, clock::now());
+        let won = Won { held: Arc::downgrade(&held), taken_by: this_thread() };
+        self.lease_id.change(|queues| {
+            ((), queues.won(key, *ticket, grant.refused_before, won, clock::now()))
+        });
         let hold = Hold::new(held, hold_state);
         // Only now: its end has to find it here.
         hold.held().enter();

@@ -14,7 +14,7 @@ use crate::clock;
 use crate::core::Next;
 use crate::observe;
 use crate::runtime::held::Held;
-use crate::runtime::loss::Callbacks;
+use crate::runtime::loss::{Callbacks, Loss};
 use crate::runtime::timetable::{Due, Timetable};
 
 /// Starts the thread of a timetable. `suspended` has a message for it when all leases are over at once.
@@ -66,16 +66,15 @@ fn check(due: Due<Held>) {
         let Some(held) = held.upgrade().filter(|held| held.taken_out(entry)) else { continue };
         match held.next(clock::now()) {
             Next::Over(reason) => {
-                if let Some(callbacks) = held.lose(reason) {
-                    lost.push((held, reason, callbacks));
+                if let Some(loss) = held.lose(reason) {
+                    lost.push((held, reason, loss));
                 }
             }
             Next::Renew(_) | Next::End(_) => others.push(held),
         }
     }
     let mut left = Vec::with_capacity(lost.len());
-    for (held, reason, callbacks) in lost {
-        let first = callbacks.is_some();
+    for (held, reason, Loss { callbacks, first }) in lost {
         whatever_happens(|| call(callbacks));
         left.push((held, reason, first));
     }
@@ -133,8 +132,7 @@ fn keep_alive(held: &Weak<Held>, poked: &Receiver<()>) {
                 return;
             }
             Next::Over(reason) => {
-                if let Some(callbacks) = lock.lose(reason) {
-                    let first = callbacks.is_some();
+                if let Some(Loss { callbacks, first }) = lock.lose(reason) {
                     call(callbacks);
                     lock.clear_away(reason, first);
                 }
@@ -153,10 +151,12 @@ fn keep_alive(held: &Weak<Held>, poked: &Receiver<()>) {
     }
 }
 
-/// On a thread of their own, or on this one if there is none to be had.
-fn call(callbacks: Option<Callbacks>) {
-    if let Some(Err(callbacks)) = callbacks.map(Callbacks::call_apart) {
-        callbacks.call();
+/// Each holder's on a thread of their own, or on this one if there is none to be had.
+fn call(callbacks: Vec<Callbacks>) {
+    for callbacks in callbacks {
+        if let Err(callbacks) = callbacks.call_apart() {
+            callbacks.call();
+        }
     }
 }
 

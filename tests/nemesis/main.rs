@@ -15,7 +15,7 @@
 //! | `--client NAME` | `right`, or one that is wrong: `single`, `no-quarantine`, `fallback` |
 //! | `--script NAME` | instead of `--seconds`: the faults that find out that client, and not chance |
 //! | `--masters N`, `--workers N`, `--threads N` | 5 masters, 4 workers with 3 threads each |
-//! | `--names N` | how many locks they contend for; 4 |
+//! | `--names N` | how many names there are, for which locks of all kinds contend; 4 |
 //! | `--max-ttl-ms N` | the longest TTL, and so the length of a quarantine; 3000 |
 //! | `--apart` | one fault at a time, so that each outage has one cause |
 //! | `--beyond` | more faults at a time than the guarantees cover; violations are printed, and no failure |
@@ -40,6 +40,7 @@ use std::time::Duration;
 use libtest_mimic::{Arguments, Failed, Trial};
 use run::Options;
 use scripts::{SCRIPTS, Script};
+use support::kinds;
 
 #[allow(clippy::print_stderr, reason = "it says why it ends")]
 fn main() -> ExitCode {

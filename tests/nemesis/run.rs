@@ -6,6 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::judge::{Rules, Verdict, faults, recovery};
+use crate::kinds::KINDS;
 use crate::links::{Conditions, Link};
 use crate::plan::{Fault, Planned, worker_name};
 use crate::processes::Process;
@@ -32,8 +33,8 @@ impl Options {
     fn rules(&self, tokens: bool) -> Rules {
         // Twice the longest TTL, and a quarantine.
         let recovery = (!self.long_holds).then_some(self.max_ttl * 3);
-        let grants_a_second = if self.long_holds { 0.0 } else { 2.0 };
-        Rules { recovery, tokens, aftermath: self.max_ttl, grants_a_second, share_hit: 0.75 }
+        let (kinds, grants_a_second) = if self.long_holds { (0, 0.0) } else { (KINDS.len(), 2.0) };
+        Rules { recovery, tokens, kinds, aftermath: self.max_ttl, grants_a_second, share_hit: 0.75 }
     }
 }
 

@@ -13,7 +13,8 @@ use self::using::{Unlock, Use};
 use super::checkers::unlocked;
 use super::client::{Client, Cx, Note, Phase};
 use super::fan_out::FanOut;
-use super::held::{Held, Prolonging};
+use super::held::{Held, Hold, Prolonging};
+use super::lock_id::LockId;
 use crate::core::{Backoff, Release, Shared, Time};
 
 const BACKOFF: Backoff = Backoff { min: Duration::from_millis(5), max: Duration::from_millis(150) };
@@ -23,7 +24,7 @@ pub(super) struct Caller {
     /// Invalidates what was scheduled before.
     epoch: u64,
     doing: Doing,
-    /// The next name that it has to get in the end.
+    /// How many locks it has tried for that it has to get in the end.
     to_probe: usize,
     /// The calls that it has begun.
     calls: u32,
@@ -34,8 +35,8 @@ enum Doing {
     Thinking,
     /// It wants a lock.
     Calling(Box<Call>),
-    Holding(Rc<Held>, Use),
-    Extending(Rc<Held>, Prolonging, Use),
+    Holding(Hold, Use),
+    Extending(Hold, Prolonging, Use),
     Unlocking(Rc<Held>, Rc<FanOut<Release>>, Unlock),
 }
 
@@ -106,9 +107,9 @@ impl Caller {
             Doing::Nothing => {}
             Doing::Thinking => Self::call(client, index, cx),
             Doing::Calling(call) => Self::happened(client, index, cx, *call),
-            Doing::Holding(held, usage) => Self::used(client, index, cx, held, usage),
-            Doing::Extending(held, extension, usage) => {
-                Self::extend(client, index, cx, held, extension, usage);
+            Doing::Holding(hold, usage) => Self::used(client, index, cx, hold, usage),
+            Doing::Extending(hold, extension, usage) => {
+                Self::extend(client, index, cx, hold, extension, usage);
             }
             Doing::Unlocking(held, round, Unlock { valid_until, gone, basis }) => {
                 let result = round.with(|release| release.result());
@@ -128,7 +129,9 @@ impl Caller {
         let caller = &mut client.callers[index];
         caller.doing = match cx.phase {
             Phase::Draining => Doing::Nothing,
-            Phase::Probing if caller.to_probe == cx.settings.names => Doing::Nothing,
+            Phase::Probing if LockId::probe(caller.to_probe, cx.settings.names).is_none() => {
+                Doing::Nothing
+            }
             Phase::Working | Phase::Probing => Doing::Thinking,
         };
         let thinks = cx.settings.habit.thinks() && cx.net.chance.one_in(3);

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::client::{Client, Cx, Note};
 use super::fan_out::FanOut;
+use super::lock_id::LockId;
 use super::network::Part;
 use super::worker::Outgoing;
 use crate::core::admission::Grants;
@@ -14,19 +15,17 @@ use crate::core::{
 };
 use crate::ident::Names;
 use crate::ident::owner_text;
-use crate::kinds::{EXCLUSIVE, names};
 use crate::node::Request;
-use crate::runtime::kind::Kind;
 use crate::runtime::requests::OwnerRequests;
 
 /// Where a node keeps its mark.
 pub(super) const MARK: &[u8] = b"{quorlock}:mark";
 
 pub(super) struct Claim {
-    pub(super) name: usize,
-    pub(super) kind: &'static dyn Kind,
-    pub(super) names: Names,
-    pub(super) key: Rc<Vec<u8>>,
+    pub(super) lock: LockId,
+    names: Names,
+    /// Of the lock on the nodes.
+    pub(super) keys: Rc<[Vec<u8>]>,
     pub(super) owner: String,
     pub(super) terms: Terms,
     /// The same, in true time.
@@ -46,7 +45,7 @@ impl Claim {
     pub(super) fn new(
         client: &Client,
         cx: &mut Cx<'_>,
-        name: usize,
+        lock: LockId,
         terms: Terms,
         owner: u128,
         answer_by: Time,
@@ -58,15 +57,14 @@ impl Claim {
         let owner = owner_text(owner);
         cx.net.checks.claimed(&owner, client.process, cx.settings.may_end);
         Self {
-            name,
-            kind: EXCLUSIVE,
-            names: names(&[format!("name-{name}").as_bytes()]),
-            key: Rc::new(format!("name-{name}").into_bytes()),
+            lock,
+            names: lock.names(),
+            keys: lock.keys().collect(),
             owner,
             terms,
             began: cx.net.now,
             suspensions: cx.shared.suspensions.get(),
-            attempt: Rc::new(FanOut::new(attempt, EXCLUSIVE.decoders().acquire, waiter)),
+            attempt: Rc::new(FanOut::new(attempt, lock.kind().decoders().acquire, waiter)),
             number: 0,
             granted_at: Duration::ZERO,
             without_first: false,
@@ -81,7 +79,7 @@ impl Claim {
     /// Asks those nodes.
     pub(super) fn ask(&self, client: &mut Client, cx: &mut Cx<'_>, whom: impl Fn(usize) -> bool) {
         let proposed = cx.settings.fencing.then(|| {
-            let last = client.numbers.last(&self.key);
+            let last = client.numbers.last_of(self.names.keys());
             proposal(last, cx.shared.time_us(cx.now()))
         });
         if let Some(proposed) = proposed {
@@ -112,7 +110,7 @@ impl Claim {
     ) -> Rc<FanOut<Confirmation>> {
         let answer_by = self.attempt.with(|attempt| attempt.answer_by());
         let confirmation = Confirmation::new(cx.settings.nodes, answer_by);
-        let round = Rc::new(FanOut::new(confirmation, self.kind.decoders().confirm, waiter));
+        let round = Rc::new(FanOut::new(confirmation, self.lock.kind().decoders().confirm, waiter));
         let request = self.requests(cx).confirm(number);
         let outgoing = self.outgoing(request, "confirm");
         for worker in &mut client.workers {
@@ -141,7 +139,7 @@ impl Claim {
 
     fn requests(&self, cx: &Cx<'_>) -> OwnerRequests<'_> {
         OwnerRequests {
-            kind: self.kind,
+            kind: self.lock.kind(),
             names: &self.names,
             mark_key: MARK,
             owner: &self.owner,
@@ -163,7 +161,7 @@ impl Claim {
 
     fn outgoing(&self, request: Request, what: &'static str) -> Outgoing {
         let owner = Rc::new(self.owner.clone().into_bytes());
-        let part = Part { key: self.key.clone(), owner, what };
+        let part = Part { keys: self.keys.clone(), owner, what };
         Outgoing { request: Rc::new(request), part }
     }
 }

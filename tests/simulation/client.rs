@@ -11,6 +11,7 @@ use super::clock::Clock;
 use super::fairness::ContentionSink;
 use super::fan_out::Asker;
 use super::held::Held;
+use super::lock_id::LockId;
 use super::network::{ConnId, Event, Network};
 use super::plan::Plan;
 use super::setup::Habit;
@@ -18,7 +19,7 @@ use super::shared::{Shared, configuration};
 use super::subscriptions::{News, Session};
 use super::worker::Worker;
 use crate::core::mark::Configuration;
-use crate::core::{Cleanup, LastNumbers, Time, worth_waiting};
+use crate::core::{Cleanup, HoldClass, LastNumbers, Time, worth_waiting};
 use crate::embedded::Reply;
 
 /// What a client's threads wait for.
@@ -73,12 +74,20 @@ pub(super) struct Settings {
     pub(super) fencing: bool,
     pub(super) quarantine: bool,
     pub(super) local_queues: bool,
+    pub(super) together: bool,
     /// How long a quarantine lasts.
     pub(super) max_ttl: Duration,
     pub(super) fall_back_after: Option<Duration>,
     pub(super) habit: Habit,
     /// Its user may end connections on the servers.
     pub(super) may_end: bool,
+}
+
+impl Settings {
+    /// Who holds that lock side by side.
+    pub(super) fn class_of(&self, lock: LockId) -> HoldClass {
+        if self.together { HoldClass::Shared } else { lock.kind().hold_class() }
+    }
 }
 
 /// What the callers do.
@@ -166,6 +175,7 @@ impl Client {
             fencing: plan.fencing,
             quarantine: plan.quarantine,
             local_queues: plan.local_queues,
+            together: plan.together,
             max_ttl: plan.longest_ttl(),
             fall_back_after: setup.fall_back_after,
             habit: setup.habit,
@@ -231,7 +241,9 @@ impl Client {
     pub(super) fn drop_all(&mut self, net: &mut Network) {
         self.with(net, |client, cx| {
             for held in client.held.values().cloned().collect::<Vec<_>>() {
-                held.drop_guard(client, cx);
+                for hold in held.holds() {
+                    hold.drop_guard(client, cx);
+                }
             }
             for caller in std::mem::take(&mut client.callers) {
                 if let Some(call) = caller.into_call() {
@@ -342,7 +354,7 @@ impl Client {
     /// The same for a lock that was held: the answers say who else waits for it.
     pub(super) fn give_back(&mut self, cx: &mut Cx<'_>, claim: &Claim, longest_ttl: Duration) {
         let cleanups = claim.close();
-        let sink = ContentionSink { shared: cx.shared.clone(), name: claim.name, inner: None };
+        let sink = ContentionSink { shared: cx.shared.clone(), lock: claim.lock, inner: None };
         self.send_releases(cx, claim, &cleanups, longest_ttl, Some(&(Rc::new(sink) as _)));
     }
 
@@ -371,7 +383,7 @@ impl Client {
             let until = if valid { until } else { until.min(net.now) };
             let (claim, now) = (&held.claim, net.now);
             if net.checks.lease(*id, self.index, claim, held.lease_terms(), until, now)
-                && let Some(what) = open_to_others(net, claim.name, &claim.owner, until)
+                && let Some(what) = open_to_others(net, claim.lock, &claim.owner, until)
             {
                 net.checks.report(now, "exclusion", what);
             }

@@ -4,16 +4,15 @@ use std::rc::Rc;
 
 use super::client::Note;
 use super::fan_out::{Asker, value};
+use super::lock_id::LockId;
 use super::shared::Shared;
-use super::subscriptions::channel;
 use crate::core::{Failure, Time, Via};
 use crate::embedded::Reply;
-use crate::kinds::EXCLUSIVE;
 
 /// Passes the answers to a release on to whoever waits for them, if anybody does.
 pub(super) struct ContentionSink {
     pub(super) shared: Rc<Shared>,
-    pub(super) name: usize,
+    pub(super) lock: LockId,
     pub(super) inner: Option<Rc<dyn Asker>>,
 }
 
@@ -29,10 +28,10 @@ impl Asker for ContentionSink {
     }
 
     fn answer(&self, node: usize, answer: Result<&Reply, Failure>, now: Time) -> Option<Note> {
-        let told = answer.map_or(0, |reply| (EXCLUSIVE.decoders().told)(&value(reply)));
-        let others = self.shared.channels.borrow().others_told(node, &[channel(self.name)], told);
+        let told = answer.map_or(0, |reply| (self.lock.kind().decoders().told)(&value(reply)));
+        let others = self.shared.channels.borrow().others_told(node, &self.lock.channels(), told);
         if others > 0 {
-            self.shared.queues.borrow_mut().heard(&self.name, others, now);
+            self.shared.queues.borrow_mut().heard(&self.lock, others, now);
         }
         self.inner.as_ref().and_then(|inner| inner.answer(node, answer, now))
     }

@@ -1,16 +1,18 @@
 //! A lock that is held, with what its renewal thread does: it runs the machines of `core/held_lock.rs`.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::checkers::{Agreed, LeaseTerms};
+use super::checkers::{Agreed, LeaseTerms, ended_with_its_last_holder};
 use super::claim::Claim;
 use super::client::{Client, Cx, Note, Settings};
 use super::fan_out::FanOut;
+use super::node::SimNode;
 use crate::core::{
-    Attempt, Basis, EndedBy, Ending, Extension, Grant, HeldLock, Next, Prolong, ProlongStep,
-    Prolonged, QueueTicket, Quorum, Terms, Time,
+    Attempt, Basis, Ended, EndedBy, Ending, Extension, Grant, HeldLock, LocalLease, Next, Prolong,
+    ProlongStep, Prolonged, QueueTicket, Quorum, Terms, Time,
 };
 
 /// How long before the machine is looked at again, for answers that nobody tells of.
@@ -18,12 +20,22 @@ const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
 type Lock = HeldLock<Rc<FanOut<Attempt>>, Rc<FanOut<Extension>>>;
 
+/// One holder's right to a lock: what its guard owns.
+#[derive(Clone)]
+pub(super) struct Hold {
+    pub(super) held: Rc<Held>,
+    /// Its number among the holders of the lock.
+    pub(super) sequence: u64,
+}
+
 pub(super) struct Held {
     pub(super) id: u64,
     pub(super) claim: Claim,
     pub(super) lock: RefCell<Lock>,
     /// Its number in the local queue of its name.
     pub(super) ticket: QueueTicket,
+    /// The guards that have not been given back or dropped, by sequence number.
+    guards: RefCell<BTreeSet<u64>>,
     /// Its present holder's terms, and when that one began.
     pub(super) terms: Cell<Terms>,
     pub(super) since: Cell<Time>,
@@ -56,7 +68,7 @@ impl Held {
         claim: Claim,
         grant: Grant,
         ticket: QueueTicket,
-    ) -> Rc<Self> {
+    ) -> Hold {
         let id = cx.net.fresh();
         let part = (id % 8) as f64 / 7.0;
         let Settings { nodes, node_timeout, .. } = cx.settings;
@@ -68,6 +80,7 @@ impl Held {
             promised: Cell::new(lock.valid_until()),
             asked_at: Cell::new(cx.now()),
             ticket,
+            guards: RefCell::new(BTreeSet::from([0])),
             terms: Cell::new(claim.terms),
             since: Cell::new(grant.started),
             claim,
@@ -81,12 +94,18 @@ impl Held {
         client.held.insert(held.id, held.clone());
         client.won(cx, &held, grant);
         held.sleep(cx);
-        held
+        Hold { held, sequence: 0 }
     }
 
-    /// Until when it is certainly held, as far as is known now.
-    pub(super) fn held_until(&self, now: Time) -> Option<Time> {
-        self.lock.borrow().held_until(now)
+    /// All holders, as their guards have it.
+    pub(super) fn holds(self: &Rc<Self>) -> Vec<Hold> {
+        let hold = |sequence: &u64| Hold { held: self.clone(), sequence: *sequence };
+        self.guards.borrow().iter().map(hold).collect()
+    }
+
+    /// Whether nobody else holds it beside its one holder.
+    pub(super) fn has_one_holder(&self) -> bool {
+        self.guards.borrow().len() == 1
     }
 
     /// What its present holder agreed to.
@@ -105,8 +124,9 @@ impl Held {
         LeaseTerms { terms: self.terms.get(), on_first }
     }
 
-    /// Another caller has it from now on.
-    pub(super) fn handed_over(&self, terms: Terms, now: Time) {
+    /// Another caller has it from now on, under that sequence number.
+    pub(super) fn handed_over(&self, sequence: u64, terms: Terms, now: Time) {
+        *self.guards.borrow_mut() = BTreeSet::from([sequence]);
         self.terms.set(terms);
         self.since.set(now);
         // It may hold it for less long than the one before.
@@ -217,8 +237,11 @@ impl Held {
             match step {
                 ProlongStep::Ask(extension, request) => {
                     self.asked_at.set(now);
-                    let round =
-                        Rc::new(FanOut::new(*extension, self.claim.kind.decoders().extend, waiter));
+                    let round = Rc::new(FanOut::new(
+                        *extension,
+                        self.claim.lock.kind().decoders().extend,
+                        waiter,
+                    ));
                     prolong.handle_begun(&mut self.lock.borrow_mut(), round.clone());
                     self.claim.extend(client, cx, &round, &request);
                 }
@@ -240,36 +263,27 @@ impl Held {
     pub(super) fn is_gone(&self, cx: &mut Cx<'_>) -> bool {
         let settled = self.asked_at.get().after(cx.settings.node_timeout) < cx.now();
         let (now, owner) = (cx.net.now, self.claim.owner.as_bytes());
-        let key = &self.claim.key;
-        let ours = cx.net.nodes.iter_mut().any(|n| n.value(key, now).as_deref() == Some(owner));
+        let has_any =
+            |node: &mut SimNode| self.claim.keys.iter().any(|key| node.has(key, owner, now));
+        let ours = cx.net.nodes.iter_mut().any(has_any);
         settled && !ours && cx.net.checks.is_deleted(self.id)
     }
 
-    /// Ends the lock; `None` if it had ended before, or is another holder's by now.
-    pub(super) fn end(&self, client: &mut Client, cx: &mut Cx<'_>, by: EndedBy) -> Option<Ending> {
-        let ending = self.lock.borrow_mut().end(by, cx.now())?;
-        cx.net.checks.ended(self.id);
-        if let Some(held) = client.held.remove(&self.id) {
-            client.ending.insert(self.id, held);
+    /// A holder leaves the lock, or it is lost.
+    fn end(&self, client: &mut Client, cx: &mut Cx<'_>, by: EndedBy) -> Ended {
+        let ended = self.lock.borrow_mut().end(by, cx.now());
+        if let Ended::Now(_) = ended {
+            cx.net.checks.ended(self.id);
+            if let Some(held) = client.held.remove(&self.id) {
+                client.ending.insert(self.id, held);
+            }
         }
-        Some(ending)
-    }
-
-    /// The guard is dropped; whether that was the end of the lock, or of its holder's time.
-    pub(super) fn drop_guard(self: &Rc<Self>, client: &mut Client, cx: &mut Cx<'_>) -> bool {
-        if client.hand_over(cx, self) {
-            return true;
-        }
-        let holder = self.lock.borrow().holder();
-        let Some(ending) = self.end(client, cx, EndedBy::Holder(holder)) else { return false };
-        client.give_back(cx, &self.claim, ending.longest_ttl);
-        client.gone(cx, self, ending.lost.is_some());
-        true
+        ended
     }
 
     fn lose(self: &Rc<Self>, client: &mut Client, cx: &mut Cx<'_>) {
         let ended = cx.clock.when(self.lock.borrow().valid_until());
-        if let Some(Ending { longest_ttl, lost: Some(reason), .. }) =
+        if let Ended::Now(Ending { longest_ttl, lost: Some(reason), .. }) =
             self.end(client, cx, EndedBy::Loss)
         {
             let who = cx.client;
@@ -281,5 +295,52 @@ impl Held {
             client.gone(cx, self, true);
         }
         client.ending.remove(&self.id);
+    }
+}
+
+impl Hold {
+    /// The holder gives the lock back, and nobody is handed it.
+    pub(super) fn end(&self, client: &mut Client, cx: &mut Cx<'_>) -> Ended {
+        let held = &self.held;
+        held.guards.borrow_mut().remove(&self.sequence);
+        let ended = held.end(client, cx, EndedBy::Holder(self.sequence));
+        let others = held.guards.borrow().len();
+        if let Some(what) = ended_with_its_last_holder(ended, others) {
+            let what = format!("{}: {what}", held.claim.short());
+            cx.net.checks.report(cx.net.now, "holders", what);
+        }
+        ended
+    }
+
+    /// The guard is dropped; whether that was the end of the lock, or of its holder's time.
+    pub(super) fn drop_guard(&self, client: &mut Client, cx: &mut Cx<'_>) -> bool {
+        if client.hand_over(cx, self) {
+            return true;
+        }
+        match self.end(client, cx) {
+            Ended::Before => false,
+            Ended::OthersHold { .. } => true,
+            Ended::Now(ending) => {
+                client.give_back(cx, &self.held.claim, ending.longest_ttl);
+                client.gone(cx, &self.held, ending.lost.is_some());
+                true
+            }
+        }
+    }
+}
+
+impl LocalLease for Rc<Held> {
+    type Hold = Hold;
+
+    fn held_until(&self, now: Time) -> Option<Time> {
+        self.lock.borrow().held_until(now)
+    }
+
+    fn join(&self, terms: Terms, sequence: u64, now: Time) -> Option<Hold> {
+        let joins = self.lock.borrow_mut().join(terms, sequence, now);
+        joins.then(|| {
+            self.guards.borrow_mut().insert(sequence);
+            Hold { held: self.clone(), sequence }
+        })
     }
 }

@@ -28,6 +28,7 @@ mod fairness;
 mod fan_out;
 mod faults;
 mod held;
+mod lock_id;
 mod mutations;
 mod network;
 mod node;

@@ -39,13 +39,13 @@ pub(super) enum Event {
         node: usize,
         session: u64,
     },
-    /// Over such a connection: releases of the lock of that name are to be told from now on, or not any
+    /// Over such a connection: what is published on that channel is to be told from now on, or not any
     /// more.
     Subscribe {
         client: usize,
         node: usize,
         session: u64,
-        name: usize,
+        channel: usize,
         on: bool,
     },
     /// Something for a client alone.
@@ -77,7 +77,7 @@ pub(super) struct Message {
 /// What one request is about.
 #[derive(Clone, Debug)]
 pub(super) struct Part {
-    pub(super) key: Rc<Vec<u8>>,
+    pub(super) keys: Rc<[Vec<u8>]>,
     pub(super) owner: Rc<Vec<u8>>,
     pub(super) what: &'static str,
 }
@@ -125,6 +125,8 @@ pub(super) struct Network {
     pub(super) nodes: Vec<SimNode>,
     links: Vec<Vec<Link>>,
     conns: Vec<Conn>,
+    /// The channels that were ever subscribed to, or published on.
+    channels: Vec<Vec<u8>>,
     listeners: Vec<Vec<listen::Listener>>,
     pub(super) checks: Checks,
     pub(super) switches: Switches,
@@ -156,6 +158,7 @@ impl Network {
             nodes: nodes.collect(),
             links: vec![vec![Link::default(); plan.nodes]; clients],
             conns: Vec::new(),
+            channels: Vec::new(),
             listeners: vec![vec![listen::Listener::default(); plan.nodes]; clients],
             checks: Checks::default(),
             switches,

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::network::ConnId;
 use crate::embedded::{Engine, Reply};
+use crate::kinds::KINDS;
 
 pub(super) struct SimNode {
     engine: Engine,
@@ -103,33 +104,62 @@ impl SimNode {
         }
     }
 
-    /// When a key ends by the node's clock, in milliseconds; negative, if it does not.
-    pub(super) fn end_ms(&mut self, key: &[u8], now: Duration) -> i64 {
-        match self.call(&[b"PEXPIRETIME".to_vec(), key.to_vec()], now) {
-            Reply::Int(end_ms) => end_ms,
-            other => panic!("a time is a number: {other:?}"),
-        }
+    /// Who has that key of a lock of any kind, and until when each of them, by the node's clock, in milliseconds;
+    /// negative: without end.
+    fn holders(&mut self, key: &[u8], now: Duration) -> Vec<(Vec<u8>, i64)> {
+        let mut call = |command: &[&[u8]]| {
+            let command: Vec<_> = command.iter().map(|word| word.to_vec()).collect();
+            self.call(&command, now)
+        };
+        let mut holders: Vec<_> =
+            KINDS.iter().flat_map(|kind| kind.holders(key, &mut call)).collect();
+        // Where several have a key, it outlives those that end first.
+        let wall_ms = self.wall(now).as_millis() as i64;
+        holders.retain(|(_, end_ms)| *end_ms < 0 || *end_ms > wall_ms);
+        holders.sort_unstable();
+        holders.dedup();
+        holders
     }
 
-    /// Until when, in true time, it grants the lock with that key to nobody but `owner`.
+    /// Who has that key of a lock.
+    pub(super) fn owners(&mut self, key: &[u8], now: Duration) -> Vec<String> {
+        let holders = self.holders(key, now).into_iter();
+        holders.map(|(owner, _)| String::from_utf8_lossy(&owner).into_owned()).collect()
+    }
+
+    /// Whether `owner` has that key of a lock.
+    pub(super) fn has(&mut self, key: &[u8], owner: &[u8], now: Duration) -> bool {
+        self.end_ms(key, owner, now).is_some()
+    }
+
+    /// Until when `owner` has that key of a lock, by the node's clock, in milliseconds; negative: without end.
+    pub(super) fn end_ms(&mut self, key: &[u8], owner: &[u8], now: Duration) -> Option<i64> {
+        let holders = self.holders(key, now).into_iter();
+        holders.filter(|(whose, _)| whose == owner).map(|(_, end_ms)| end_ms).next()
+    }
+
+    /// Until when, in true time, it grants the lock with that key to nobody whom `owner` excludes.
     pub(super) fn closed_until(&mut self, key: &[u8], owner: &[u8], now: Duration) -> Duration {
-        if self.value(key, now).as_deref() != Some(owner) {
-            return self.away_until;
-        }
-        self.away_until.max(self.key_until(key, now))
+        let until = self.key_until(key, owner, now);
+        until.map_or(self.away_until, |until| until.max(self.away_until))
     }
 
-    /// Until when, in true time, the key that is there lives.
-    pub(super) fn key_until(&mut self, key: &[u8], now: Duration) -> Duration {
-        let end_ms = self.end_ms(key, now);
+    /// Until when, in true time, `owner` has that key.
+    pub(super) fn key_until(
+        &mut self,
+        key: &[u8],
+        owner: &[u8],
+        now: Duration,
+    ) -> Option<Duration> {
+        let end_ms = self.end_ms(key, owner, now)?;
         if end_ms < 0 {
-            return Duration::MAX;
+            return Some(Duration::MAX);
         }
         // It is there for all of that millisecond.
         let end = Duration::from_millis(end_ms as u64 + 1);
         let left = end.saturating_sub(self.wall(now)).as_micros() as i128;
         let left = left * 1_000_000 / (1_000_000 + i128::from(self.rate_ppm));
-        now + Duration::from_micros(left as u64)
+        Some(now + Duration::from_micros(left as u64))
     }
 
     /// The process ends; the next one begins with its data, or without.

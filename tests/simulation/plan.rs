@@ -52,6 +52,8 @@ pub(super) struct Plan {
     pub(super) sleepy: usize,
     /// Callers of one client that want the same lock wait in a local queue.
     pub(super) local_queues: bool,
+    /// Callers of one client hold a lock together, of whichever kind it is. Each of their leases is of that kind.
+    pub(super) together: bool,
     pub(super) faults: Vec<Scheduled>,
     /// How long it goes on at least before everything is healed.
     pub(super) lasts: Duration,
@@ -118,6 +120,8 @@ impl Plan {
             flaky: if quiet { 0 } else { chance.pick(&[0, 300, 30, 30]) },
             sleepy: if quiet { 0 } else { chance.pick(&[0, 0, 1_000, 100]) },
             local_queues: true,
+            // Not drawn, so that the other runs stay what they were.
+            together: seed % 4 == 3,
             faults: Vec::new(),
             lasts: FAULTS_END,
             turns: None,

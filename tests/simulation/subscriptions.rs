@@ -7,9 +7,9 @@ use uuid::Uuid;
 
 use super::caller::Caller;
 use super::client::{Client, Cx, Note};
+use super::lock_id::LockId;
 use crate::core::channels::{Joined, LOOK_EVERY, RECONNECT};
 use crate::core::{Changes, ReleaseTracker, Time, WaiterId};
-use crate::ident::release_channel;
 
 /// How long it takes until a connection is found dead over which nothing comes.
 const KEEPALIVE: Duration = Duration::from_secs(15);
@@ -21,7 +21,7 @@ pub(super) enum News {
     Open,
     /// One more of the channels that were asked for is confirmed.
     Listening,
-    /// The lock of that name was given back there, by that owner.
+    /// On that channel the node has told that the owner has given the lock back.
     Released(usize, u128),
     /// The client wakes its own subscriber.
     Wake,
@@ -38,18 +38,6 @@ pub(super) enum News {
 /// An owner id as a number, which can be copied.
 pub(super) fn owner_number(text: &[u8]) -> Option<u128> {
     Uuid::try_parse_ascii(text).ok().map(|id| id.as_u128())
-}
-
-/// On which the nodes tell of that lock's releases.
-pub(super) fn channel(name: usize) -> Vec<u8> {
-    release_channel(format!("name-{name}").as_bytes())
-}
-
-/// Of which lock's releases the nodes tell on that channel.
-pub(super) fn name_on(channel: &[u8]) -> usize {
-    let text = std::str::from_utf8(channel).ok();
-    let name = text.and_then(|text| text.strip_prefix("{name-")?.strip_suffix("}:released"));
-    name.and_then(|name| name.parse().ok()).expect("a channel of ours")
 }
 
 /// A caller that waits for a lock.
@@ -102,10 +90,9 @@ enum State {
 
 impl Client {
     /// A caller waits for releases of that lock from now on.
-    pub(super) fn wait(&mut self, cx: &mut Cx<'_>, caller: usize, name: usize) -> Waiter {
-        let channel = channel(name);
+    pub(super) fn wait(&mut self, cx: &mut Cx<'_>, caller: usize, lock: LockId) -> Waiter {
         let Joined { id, start, wake } =
-            cx.shared.channels.borrow_mut().join(vec![channel], caller);
+            cx.shared.channels.borrow_mut().join(lock.channels(), caller);
         wake.into_iter().for_each(|node| cx.net.wake_subscriber(cx.client, node));
         start.into_iter().for_each(|node| self.open(cx, node));
         Waiter { id }
@@ -153,7 +140,8 @@ impl Client {
 
     fn ask_to_tell(cx: &mut Cx<'_>, node: usize, channels: &[Vec<u8>], on: bool) {
         for channel in channels {
-            cx.net.ask_to_tell(cx.client, node, name_on(channel), on);
+            let channel = cx.net.channel(channel);
+            cx.net.ask_to_tell(cx.client, node, channel, on);
         }
     }
 
@@ -188,9 +176,9 @@ impl Client {
                     self.follow(cx, node, false);
                 }
             }
-            (News::Released(name, owner), _) => {
-                let owner = owner.to_be_bytes();
-                let woken = shared.channels.borrow_mut().released(node, &channel(name), &owner);
+            (News::Released(channel, owner), _) => {
+                let (channel, owner) = (cx.net.channel_name(channel), owner.to_be_bytes());
+                let woken = shared.channels.borrow_mut().released(node, channel, &owner);
                 Caller::wake_listening(self, cx, &woken);
             }
             (News::Wake, State::Listening) => self.follow(cx, node, false),

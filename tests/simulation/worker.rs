@@ -401,7 +401,7 @@ impl Worker {
                 let command = probe_request(MARK, change.as_ref()).eval("");
                 let what = if change.is_some() { "change" } else { "probe" };
                 let nobody = b"none".to_vec();
-                let part = Part { key: Rc::new(MARK.to_vec()), owner: Rc::new(nobody), what };
+                let part = Part { keys: [MARK.to_vec()].into(), owner: Rc::new(nobody), what };
                 let message = Message { command, parts: vec![part] };
                 cx.net.send(conn, message);
                 self.epoch = cx.net.fresh();

@@ -10,6 +10,7 @@ use super::network::{Event, LATEST, Network};
 use super::plan::Plan;
 use super::switches::Switches;
 use crate::core::{Mechanism, majority, without};
+use crate::kinds::KINDS;
 
 /// Far more than any run needs whose threads do not spin.
 const MOST_EVENTS: u64 = 3_000_000;
@@ -105,7 +106,8 @@ impl World {
 
         self.phase(Phase::Probing);
         let each = longest + quarantine + Duration::from_secs(6);
-        self.idle_within(each * self.plan.names as u32, "progress");
+        let locks = self.plan.names * KINDS.len();
+        self.idle_within(each * locks as u32, "progress");
     }
 
     /// Who has been in touch with a node for a while has given back there what it had to.
@@ -195,8 +197,8 @@ impl World {
             }
             Event::Resume { client } => self.clients[client].resume(&mut self.net),
             Event::Listen { client, node, session } => self.net.listens(client, node, session),
-            Event::Subscribe { client, node, session, name, on } => {
-                self.net.subscribe(client, node, session, name, on);
+            Event::Subscribe { client, node, session, channel, on } => {
+                self.net.subscribe(client, node, session, channel, on);
             }
             Event::AtNode { conn, late } => self.net.at_node(conn, late),
             Event::AtClient { conn } => {

@@ -3,8 +3,8 @@ use std::rc::Rc;
 
 use super::super::local_queue::LocalQueue;
 use super::super::{
-    Allowance, Backoff, Basis, Failure, Mechanism, Place, QueueTicket, QuorumHealth, Shared, Terms,
-    Via, Vote, without,
+    Allowance, Backoff, Basis, Failure, HoldClass, Mechanism, Place, QueueTicket, QuorumHealth,
+    Shared, Terms, Via, Vote, without,
 };
 use super::client_model::{Claim, Client, TIMEOUT, at};
 use super::*;
@@ -413,25 +413,28 @@ fn nothing_is_taken_where_the_nodes_are_not_one_set() {
     driver.done();
     driver.vote(&[(0, Vote::Granted(7)), (1, Vote::Granted(7))]);
     assert_eq!(driver.done(), ["saw number", "give back", "refuse"]);
-    // The same, while a thread of this process hands its lock over.
-    let mut driver = Driver::new(Patience::Forever);
-    driver.machine.start(&driver.client);
-    driver.client.disagrees = true;
-    driver.place = Place { turn: Turn::HandedOver, is_held: true };
-    driver.carry();
-    assert_eq!(driver.outcome, Some(Outcome::NodesDisagree));
+    // The same, while a thread of this process hands its lock over, or has one that can be joined.
+    for turn in [Turn::HandedOver, Turn::Joined] {
+        let mut driver = Driver::new(Patience::Forever);
+        driver.machine.start(&driver.client);
+        driver.client.disagrees = true;
+        driver.place = Place { turn, is_held: true };
+        driver.carry();
+        assert_eq!(driver.outcome, Some(Outcome::NodesDisagree));
+    }
 }
 
 #[test]
-fn a_lock_that_is_handed_over_needs_no_node() {
-    let mut driver = Driver::new(Patience::Forever);
-    let turn = Turn::Wait(at(2_000));
-    driver.place = Place { turn, is_held: true };
-    driver.start();
-    driver.place = Place { turn: Turn::HandedOver, is_held: true };
-    driver.machine.handle_queue_changed();
-    driver.carry();
-    assert_eq!(driver.done(), ["look", "look", "handed over"]);
+fn a_lock_that_is_handed_over_or_joined_needs_no_node() {
+    for turn in [Turn::HandedOver, Turn::Joined] {
+        let mut driver = Driver::new(Patience::Forever);
+        driver.place = Place { turn: Turn::Wait(at(2_000)), is_held: true };
+        driver.start();
+        driver.place = Place { turn, is_held: true };
+        driver.machine.handle_queue_changed();
+        driver.carry();
+        assert_eq!(driver.done(), ["look", "look", "handed over"]);
+    }
 }
 
 /// The caller's time is over. If somebody is known to hold the lock, that is the answer. If not, one
@@ -515,12 +518,12 @@ fn a_wait_in_the_queue_ends_the_time_without_a_quorum() {
 #[test]
 fn places_in_a_local_queue_lead_to_one_attempt_at_a_time() {
     let terms = Terms { ttl: TTL, renewed: true, max_hold: None, allowance: Allowance::FOR_DRIFT };
-    let mut queue = LocalQueue::<_>::new(false);
+    let mut queue = LocalQueue::<_>::new(HoldClass::Exclusive, false);
     let tickets: [QueueTicket; 2] = [1, 2];
     tickets.iter().for_each(|ticket| queue.enter(*ticket, terms, false, ()));
     let mut drivers = tickets.map(|_| Driver::new(Patience::Forever));
     for (driver, ticket) in drivers.iter_mut().zip(tickets) {
-        driver.place = queue.look(ticket, None, None, driver.client.now);
+        driver.place = queue.look(ticket, None, driver.client.now).0;
         driver.start();
     }
     assert_eq!(drivers[0].machine.waits_for(), WaitsFor::Verdict);
@@ -528,7 +531,7 @@ fn places_in_a_local_queue_lead_to_one_attempt_at_a_time() {
     drivers[0].cancel();
     queue.leave(1);
     let second = &mut drivers[1];
-    second.place = queue.look(2, None, None, second.client.now);
+    second.place = queue.look(2, None, second.client.now).0;
     second.machine.handle_queue_changed();
     second.carry();
     assert_eq!(second.machine.waits_for(), WaitsFor::Verdict);

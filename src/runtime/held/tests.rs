@@ -81,7 +81,7 @@ fn the_releases_of_a_lost_lock_are_on_their_way_when_its_unlock_returns() {
     let hold = hold(&locks);
     // As the thread of the timetable has it, which goes on to tell others.
     let held = hold.held().clone();
-    held.state().lock.handle_suspended();
+    held.suspend();
     assert!(held.lose(LossReason::ClockStoodStill).is_some(), "it is the first to see it");
     let unlocked = hold.give_back_and_wait();
     assert_eq!(unlocked.expect_err("it was lost").kind(), ErrorKind::Lost);
@@ -97,7 +97,7 @@ fn a_subscriber_that_panics_over_a_loss_leaves_nothing_behind() {
     let give_back: [fn(Hold); 2] = [drop, |hold| _ = hold.give_back_and_wait()];
     for give_back in give_back {
         let hold = hold(&locks);
-        hold.held().state().lock.handle_suspended();
+        hold.held().suspend();
         let panics = OnEvent(|| std::panic::resume_unwind(Box::new("in a subscriber")));
         let given_back = catch_unwind(AssertUnwindSafe(|| {
             tracing::subscriber::with_default(panics, || give_back(hold));

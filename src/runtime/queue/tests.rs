@@ -1,9 +1,83 @@
-use std::thread;
+use std::thread::{self, Scope, ScopedJoinHandle};
 use std::time::Duration;
 
+use crate::core::{Allowance, Terms};
+use crate::embedded::Nodes;
+use crate::ident::{Name, Names};
+use crate::runtime::claim::Wanted;
+use crate::runtime::kind::Kind;
 use crate::{Quorlock, Renewal};
 
 mod hand_over;
+mod shared;
+
+/// Never to be waited for.
+const LIMIT: Duration = Duration::from_secs(30);
+/// Long enough for a busy machine to keep every lock of a test alive.
+const TTL: Duration = Duration::from_secs(20);
+/// For those whose end, or renewal, is waited for.
+const SHORT_TTL: Duration = Duration::from_secs(3);
+const NODE_TIMEOUT: Duration = Duration::from_secs(1);
+
+const NAME: &str = "orders/42";
+const KEY: &[u8] = b"quorlock:orders/42";
+
+fn nodes(n: usize) -> Nodes {
+    Nodes::start(n).expect("ports are free")
+}
+
+/// A client that is connected to all nodes.
+fn client(nodes: &Nodes) -> Quorlock {
+    let builder = Quorlock::builder()
+        .restart_quarantine(false)
+        .max_ttl(Duration::from_secs(600))
+        .nodes(nodes.urls())
+        .ttl(TTL)
+        .node_timeout(NODE_TIMEOUT);
+    let locks = builder.build().expect("valid settings");
+    wait_until(|| locks.node_stats().iter().all(|node| node.connected));
+    locks
+}
+
+fn wait_until(mut condition: impl FnMut() -> bool) {
+    while !condition() {
+        thread::yield_now();
+    }
+}
+
+fn wait_no_keys(nodes: &Nodes) {
+    wait_until(|| nodes.iter().all(|node| !node.keys().iter().any(|key| key == KEY)));
+}
+
+fn requests(locks: &Quorlock) -> u64 {
+    locks.node_stats().iter().map(|node| node.scripts).sum()
+}
+
+/// How many callers are in line behind others.
+fn in_line(locks: &Quorlock) -> usize {
+    let queues = locks.coordinator().queues().state.lock();
+    queues.waiters().filter(|waiter| waiter.wake.is_some()).count()
+}
+
+/// Spawns a thread that comes to be in line in `wait`, and returns once it is.
+fn waits<'scope, T: Send + 'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    locks: &Quorlock,
+    wait: impl FnOnce() -> T + Send + 'scope,
+) -> ScopedJoinHandle<'scope, T> {
+    let before = in_line(locks);
+    let thread = scope.spawn(wait);
+    wait_until(|| in_line(locks) > before);
+    thread
+}
+
+/// That lock, as a call on `TTL` wants it.
+fn wanted(kind: &'static dyn Kind, renewed: bool) -> Wanted {
+    let allowance = Allowance { clock_tolerance: Duration::from_millis(100) };
+    let terms = Terms { ttl: TTL, renewed, max_hold: None, allowance };
+    let names = Names::new(1, [Name::new(b"quorlock:", NAME.as_bytes(), &[])]).expect("a name");
+    Wanted { kind, names, terms }
+}
 
 #[test]
 fn a_queue_ends_with_its_last_holder_and_waiter() {

@@ -5,6 +5,7 @@ pub(crate) mod judge;
 pub(crate) mod links;
 pub(crate) mod picture;
 pub(crate) mod plan;
+pub(crate) mod readers;
 pub(crate) mod recovery;
 pub(crate) mod stores;
 pub(crate) mod story;
@@ -19,6 +20,7 @@ pub(crate) fn all() -> Vec<Check> {
     [
         judge::CHECKS,
         stores::CHECKS,
+        readers::CHECKS,
         recovery::CHECKS,
         picture::CHECKS,
         plan::CHECKS,

@@ -5,14 +5,15 @@ use crate::judge::faults::{Fault, faults};
 use crate::judge::holds::holds;
 use crate::judge::recovery::{Effect, effects, not_recovered, outages};
 use crate::judge::{Rules, Verdict, Violation};
-use crate::witness::{Event, History};
+use crate::witness::{Class, Event, History, Kind};
 
 use super::Check;
-use super::story::{Story, ms};
+use super::story::{self, Story, ms};
 
 pub(crate) const CHECKS: &[Check] = &[
     ("judge::an_outage_is_wanted_and_free", an_outage_is_wanted_and_free),
     ("judge::a_lock_that_is_held_is_no_outage", a_lock_that_is_held_is_no_outage),
+    ("judge::a_name_that_waits_for_another_is_no_outage", a_name_that_waits_is_no_outage),
     ("judge::an_outage_goes_to_the_faults_of_its_time", an_outage_goes_to_the_faults_of_its_time),
     ("judge::a_fault_hits_only_its_worker", a_fault_hits_only_its_worker),
     ("judge::a_contender_without_a_lock_is_a_violation", a_contender_without_a_lock_is_a_violation),
@@ -20,6 +21,7 @@ pub(crate) const CHECKS: &[Check] = &[
     ("judge::a_guard_that_is_never_valid_is_no_grant", a_guard_that_is_never_valid_is_no_grant),
     ("judge::a_run_without_faults_shows_too_little", a_run_without_faults_shows_too_little),
     ("judge::locks_without_tokens_show_too_little", locks_without_tokens_show_too_little),
+    ("judge::a_kind_that_nobody_held_shows_too_little", a_kind_that_nobody_held_shows_too_little),
     ("judge::a_run_can_show_too_little", a_run_can_show_too_little),
     ("judge::a_good_run_is_good", a_good_run_is_good),
 ];
@@ -46,6 +48,15 @@ fn a_lock_that_is_held_is_no_outage() {
     let found = outages(&holds(&history), &calls(&history));
     let found: Vec<_> = found.iter().map(|outage| (outage.begin, outage.end)).collect();
     assert_eq!(found, [(ms(95), ms(100))]);
+}
+
+/// b is free from 0 on, but who wants it waits for a, until 100.
+fn a_name_that_waits_is_no_outage() {
+    let story = Story::default().valid(0, "w2", 1, 100).of(&["a", "b"]).wants(10, "w1");
+    let history = story.valid(150, "w1", 2, 9).end();
+    let found = outages(&holds(&history), &calls(&history));
+    let found: Vec<_> = found.iter().map(|it| (it.name.as_str(), it.begin, it.end)).collect();
+    assert_eq!(found, [("a", ms(100), ms(150)), ("b", ms(100), ms(150))]);
 }
 
 fn an_outage_goes_to_the_faults_of_its_time() {
@@ -83,13 +94,8 @@ fn a_killed_contender_needs_no_lock() {
     assert_eq!(not_recovered(&history, &found(&history), ms(100)), []);
 }
 
-const RULES: Rules = Rules {
-    recovery: Some(ms_of(500)),
-    aftermath: ms_of(0),
-    tokens: false,
-    grants_a_second: 1.0,
-    share_hit: 0.75,
-};
+const RULES: Rules =
+    Rules { recovery: Some(ms_of(500)), grants_a_second: 1.0, share_hit: 0.75, ..story::RULES };
 
 const fn ms_of(ms: u64) -> std::time::Duration {
     std::time::Duration::from_millis(ms)
@@ -113,11 +119,21 @@ fn a_run_without_faults_shows_too_little() {
 
 fn locks_without_tokens_show_too_little() {
     let story = Story::default().wants(10, "w1").fault(20, 1, "master 1").healed(30, 1);
-    let inside = Event::Inside { guard: 1, name: "a".to_owned(), token: None };
+    let kind = Kind { label: "mutex".to_owned(), class: Class::Exclusive };
+    let inside = Event::Inside { guard: 1, kind, names: vec!["a".to_owned()], token: None };
     let history = story.tell(40, "w1", inside).proves(40, "w1", 10).end();
     assert!(Verdict::of(&history, &RULES).is_good());
     let verdict = Verdict::of(&history, &Rules { tokens: true, ..RULES });
     assert_eq!(verdict.too_little, ["1 of 1 locks had no token"], "{verdict}");
+}
+
+fn a_kind_that_nobody_held_shows_too_little() {
+    let story = Story::default().wants(10, "w1").fault(20, 1, "master 1").healed(30, 1);
+    let history = story.valid(40, "w1", 1, 10).end();
+    let verdict = |kinds| Verdict::of(&history, &Rules { kinds, ..RULES });
+    assert!(verdict(1).is_good());
+    let expected = ["locks of 1 kinds were held, and there are 2"];
+    assert_eq!(verdict(2).too_little, expected);
 }
 
 fn a_run_can_show_too_little() {

@@ -2,13 +2,35 @@
 
 use std::time::Duration;
 
-use crate::witness::{Event, History, Outcome, Record, Store};
+use crate::judge::Rules;
+use crate::witness::{Class, Event, History, Kind, Outcome, Record, Store};
 
 pub(crate) const NAME: &str = "a";
 
+/// By which no run shows too little, as long as it has a fault.
+pub(crate) const RULES: Rules = Rules {
+    recovery: None,
+    tokens: false,
+    kinds: 0,
+    aftermath: Duration::ZERO,
+    grants_a_second: 0.0,
+    share_hit: 0.0,
+};
+
 /// A history that is being written.
-#[derive(Default)]
-pub(crate) struct Story(History);
+pub(crate) struct Story {
+    history: History,
+    /// Of the locks that are told of next.
+    kind: Kind,
+    names: Vec<String>,
+}
+
+impl Default for Story {
+    fn default() -> Self {
+        let kind = Kind { label: "mutex".to_owned(), class: Class::Exclusive };
+        Self { history: History::default(), kind, names: vec![NAME.to_owned()] }
+    }
+}
 
 pub(crate) fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
@@ -18,8 +40,26 @@ impl Story {
     pub(crate) fn tell(mut self, at_ms: u64, who: &str, event: Event) -> Self {
         let record =
             Record { stamp: ms(at_ms), who: who.to_owned(), event, outcome: Outcome::None };
-        self.0.0.push(record);
+        self.history.0.push(record);
         self
+    }
+
+    /// From here on locks are of that kind.
+    pub(crate) fn kind(mut self, label: &str, class: Class) -> Self {
+        self.kind = Kind { label: label.to_owned(), class };
+        self
+    }
+
+    /// From here on locks have these names.
+    pub(crate) fn of(mut self, names: &[&str]) -> Self {
+        self.names = names.iter().map(|name| (*name).to_owned()).collect();
+        self
+    }
+
+    /// Just after what was told last.
+    fn next_ms(&self) -> u64 {
+        let last = self.history.0.last().map_or(Duration::ZERO, |record| record.stamp);
+        u64::try_from(last.as_millis()).expect("a short story") + 1
     }
 
     /// The guard is there at that time with that token, and proves to be valid for `r` ms more.
@@ -28,8 +68,8 @@ impl Story {
     }
 
     pub(crate) fn inside(self, at_ms: u64, who: &str, token: u64) -> Self {
-        let (name, token) = (NAME.to_owned(), Some(token));
-        self.tell(at_ms, who, Event::Inside { guard: 1, name, token })
+        let (kind, names, token) = (self.kind.clone(), self.names.clone(), Some(token));
+        self.tell(at_ms, who, Event::Inside { guard: 1, kind, names, token })
     }
 
     pub(crate) fn proves(self, at_ms: u64, who: &str, r: u64) -> Self {
@@ -45,22 +85,33 @@ impl Story {
     }
 
     pub(crate) fn wants(self, at_ms: u64, who: &str) -> Self {
-        self.tell(at_ms, who, Event::Wants { name: NAME.to_owned(), call: "lock".to_owned() })
+        let names = self.names.clone();
+        self.tell(at_ms, who, Event::Wants { names, call: "lock".to_owned() })
     }
 
     /// Writes `version`, made of `base`.
     pub(crate) fn writes(self, who: &str, store: Store, base: u64, version: u64) -> Self {
-        let at_ms = self.0.0.len() as u64;
         let (name, token) = (NAME.to_owned(), Some(1));
-        let mut story = self.tell(at_ms, who, Event::Write { guard: 1, name, store, token, base });
-        if let Some(record) = story.0.0.last_mut() {
+        self.answered(who, Event::Write { guard: 1, name, store, token, base }, version)
+    }
+
+    /// Reads `version`.
+    pub(crate) fn reads(self, who: &str, store: Store, version: u64) -> Self {
+        let (name, token) = (NAME.to_owned(), Some(1));
+        self.answered(who, Event::Read { guard: 1, name, store, token }, version)
+    }
+
+    fn answered(self, who: &str, event: Event, version: u64) -> Self {
+        let at_ms = self.next_ms();
+        let mut story = self.tell(at_ms, who, event);
+        if let Some(record) = story.history.0.last_mut() {
             record.outcome = Outcome::Version(version);
         }
         story
     }
 
     pub(crate) fn confirms(self, who: &str, version: u64) -> Self {
-        let at_ms = self.0.0.len() as u64;
+        let at_ms = self.next_ms();
         self.tell(at_ms, who, Event::Confirms { name: NAME.to_owned(), store: Store::Set, version })
     }
 
@@ -74,6 +125,6 @@ impl Story {
     }
 
     pub(crate) fn end(self) -> History {
-        self.0
+        self.history
     }
 }

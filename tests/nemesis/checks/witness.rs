@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::thread;
 
 use crate::judge::stores::writes;
-use crate::witness::{Answer, Client, Event, History, Outcome, Phase, Server, Store};
+use crate::witness::{Answer, Class, Client, Event, History, Kind, Outcome, Phase, Server, Store};
 
 use super::Check;
 
@@ -69,9 +69,11 @@ fn write(client: &mut Client, store: Store, token: u64, base: u64) -> Outcome {
 fn a_history_is_read_as_it_was_told() {
     let witness = Running::start();
     let mut client = witness.connect("w1/1/2");
+    let names = vec![NAME.to_owned(), "orders/2".to_owned()];
+    let kind = Kind { label: "read".to_owned(), class: Class::Shared };
     let events = [
-        Event::Wants { name: NAME.to_owned(), call: "lock".to_owned() },
-        Event::Inside { guard: 7, name: NAME.to_owned(), token: None },
+        Event::Wants { names: names.clone(), call: "lock".to_owned() },
+        Event::Inside { guard: 7, kind, names, token: None },
     ];
     let stamps = events.clone().map(|event| tell(&mut client, &event).stamp);
     let history = witness.history();

@@ -1,30 +1,61 @@
 //! A worker that goes wrong is noticed.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
+use crate::kinds::KINDS;
 use crate::processes::Process;
 use crate::worker::Settings;
+use crate::worker::wish::told;
+use crate::worker::work::Chooser;
 
 use super::Check;
 use super::witness::Running;
 
-pub(crate) const CHECKS: &[Check] =
-    &[("worker::a_contender_that_panics_fails_its_worker", a_contender_that_panics_fails_it)];
+pub(crate) const CHECKS: &[Check] = &[
+    ("worker::a_contender_that_panics_fails_its_worker", a_contender_that_panics_fails_it),
+    ("worker::all_kinds_are_asked_for", all_kinds_are_asked_for),
+    (
+        "worker::a_wish_has_as_many_names_as_its_kind_takes",
+        a_wish_has_as_many_names_as_its_kind_takes,
+    ),
+];
 
-fn a_contender_that_panics_fails_it() {
-    let witness = Running::start();
-    let settings = Settings {
+fn settings(witness: &str, names: usize) -> Settings {
+    Settings {
         worker: "w1".to_owned(),
-        witness: witness.address.clone(),
+        witness: witness.to_owned(),
         nodes: vec!["redis://127.0.0.1:1".to_owned()],
         client: "right".to_owned(),
         seed: 1,
         threads: 3,
-        // There is none to choose from, which is a panic.
-        names: 0,
+        names,
         max_ttl: Duration::from_secs(3),
         long_holds: false,
-    };
-    let ended = Process::worker(&settings).expect("it starts").finish();
+    }
+}
+
+fn a_contender_that_panics_fails_it() {
+    let witness = Running::start();
+    // There is no name to choose from, which is a panic.
+    let ended = Process::worker(&settings(&witness.address, 0)).expect("it starts").finish();
     assert!(ended.is_err_and(|error| error.to_string().starts_with("w1 failed")));
+}
+
+fn all_kinds_are_asked_for() {
+    let mut chooser = Chooser::new(&settings("", 4), 0);
+    let asked: BTreeSet<_> = (0..1_000).map(|_| chooser.wish().kind.label()).collect();
+    assert_eq!(asked, KINDS.iter().map(|kind| kind.label()).collect());
+    assert!(KINDS.iter().all(|kind| told(*kind).is_ok()));
+}
+
+fn a_wish_has_as_many_names_as_its_kind_takes() {
+    let mut chooser = Chooser::new(&settings("", 4), 0);
+    for (most, expected) in [(1, 1), (2, 2), (3, 3), (usize::MAX, 3)] {
+        let chosen: Vec<_> = (0..1_000).map(|_| chooser.names(most)).collect();
+        let counts: BTreeSet<_> = chosen.iter().map(Vec::len).collect();
+        assert_eq!(counts, (1..=expected).collect());
+        assert!(chosen.iter().all(|names| names.is_sorted_by(|a, b| a < b)), "one name twice");
+        assert_eq!(chosen.into_iter().flatten().collect::<BTreeSet<_>>().len(), 4);
+    }
 }

@@ -9,7 +9,7 @@ use crate::witness::{Event, History, Stamp};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Call {
     pub(crate) who: String,
-    pub(crate) name: String,
+    pub(crate) names: Vec<String>,
     pub(crate) begin: Stamp,
     pub(crate) end: Stamp,
     pub(crate) result: CallResult,
@@ -32,19 +32,19 @@ impl Call {
 
 /// All calls, by their beginning.
 pub(crate) fn calls(history: &History) -> Vec<Call> {
-    let mut pending: HashMap<&str, (&str, Stamp)> = HashMap::new();
+    let mut pending: HashMap<&str, (&[String], Stamp)> = HashMap::new();
     let mut calls = Vec::new();
-    let mut end = |who: &str, pending: Option<(&str, Stamp)>, stamp, result| {
-        if let Some((name, begin)) = pending {
-            let (who, name) = (who.to_owned(), name.to_owned());
-            calls.push(Call { who, name, begin, end: stamp, result });
+    let mut end = |who: &str, pending: Option<(&[String], Stamp)>, stamp, result| {
+        if let Some((names, begin)) = pending {
+            let (who, names) = (who.to_owned(), names.to_vec());
+            calls.push(Call { who, names, begin, end: stamp, result });
         }
     };
     for record in &history.0 {
         let (who, stamp) = (record.who.as_str(), record.stamp);
         match &record.event {
-            Event::Wants { name, .. } => {
-                pending.insert(who, (name, stamp));
+            Event::Wants { names, .. } => {
+                pending.insert(who, (names, stamp));
             }
             Event::Inside { .. } => end(who, pending.remove(who), stamp, CallResult::Granted),
             Event::Without { why } => {

@@ -2,17 +2,32 @@
 
 use std::collections::HashMap;
 
-use crate::witness::{Event, History, Stamp};
+use crate::witness::{Class, Event, History, Kind, Stamp};
 
 /// The interval in which one guard was certainly valid. The documentation of `witness` says why it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Hold {
     pub(crate) who: String,
-    pub(crate) name: String,
+    /// The number of the guard among those of its holder.
+    pub(crate) guard: u64,
+    pub(crate) kind: Kind,
+    pub(crate) names: Vec<String>,
     pub(crate) token: Option<u64>,
     pub(crate) begin: Stamp,
     pub(crate) end: Stamp,
     pub(crate) ending: Ending,
+}
+
+impl Hold {
+    /// Whether both may be inside at once although they have a name in common. Then their tokens may be in any
+    /// order, too.
+    pub(crate) fn shares_with(&self, other: &Self) -> bool {
+        self.kind == other.kind && self.kind.class == Class::Shared
+    }
+
+    pub(crate) fn names_in_common(&self, other: &Self) -> Vec<String> {
+        self.names.iter().filter(|name| other.names.contains(name)).cloned().collect()
+    }
 }
 
 /// How a hold ended.
@@ -29,22 +44,24 @@ pub(crate) enum Ending {
 
 /// A guard of which more may be told.
 struct Open {
-    name: String,
+    kind: Kind,
+    names: Vec<String>,
     token: Option<u64>,
     /// The first and the last proven stamp, and the end of the last promise.
     proven: Option<(Stamp, Stamp, Stamp)>,
 }
 
-/// All holds that were proven, by name and then by their beginning.
+/// All holds that were proven, by their beginning.
 pub(crate) fn holds(history: &History) -> Vec<Hold> {
     let mut open: HashMap<(&str, u64), Open> = HashMap::new();
     let mut holds = Vec::new();
     for record in &history.0 {
         let (who, stamp) = (record.who.as_str(), record.stamp);
         match &record.event {
-            Event::Inside { guard, name, token } => {
+            Event::Inside { guard, kind, names, token } => {
                 open.entry((who, *guard)).or_insert_with(|| Open {
-                    name: name.clone(),
+                    kind: kind.clone(),
+                    names: names.clone(),
                     token: *token,
                     proven: None,
                 });
@@ -64,7 +81,7 @@ pub(crate) fn holds(history: &History) -> Vec<Hold> {
             }
             Event::Leaving { guard } => {
                 let hold = open.remove(&(who, *guard));
-                holds.extend(hold.and_then(|hold| hold.close(who, Ending::Left, stamp)));
+                holds.extend(hold.and_then(|hold| hold.close((who, *guard), Ending::Left, stamp)));
             }
             Event::Lost { guard, in_time, why } => {
                 let ending = match in_time {
@@ -72,28 +89,28 @@ pub(crate) fn holds(history: &History) -> Vec<Hold> {
                     false => Ending::LostEarly(why.clone()),
                 };
                 let hold = open.remove(&(who, *guard));
-                holds.extend(hold.and_then(|hold| hold.close(who, ending, stamp)));
+                holds.extend(hold.and_then(|hold| hold.close((who, *guard), ending, stamp)));
             }
             _ => {}
         }
     }
     let unfinished = open.into_iter();
     holds.extend(
-        unfinished.filter_map(|((who, _), hold)| hold.close(who, Ending::Unknown, Stamp::MAX)),
+        unfinished.filter_map(|(whose, hold)| hold.close(whose, Ending::Unknown, Stamp::MAX)),
     );
-    holds.sort_by(|a, b| (&a.name, a.begin).cmp(&(&b.name, b.begin)));
+    holds.sort_by_key(|hold| hold.begin);
     holds
 }
 
 impl Open {
     /// `None` if the guard was never proven valid.
-    fn close(self, who: &str, ending: Ending, stamp: Stamp) -> Option<Hold> {
+    fn close(self, (who, guard): (&str, u64), ending: Ending, stamp: Stamp) -> Option<Hold> {
         let (begin, last, promised) = self.proven?;
         let end = match ending {
             Ending::LostEarly(_) => last,
             Ending::Left | Ending::Expired | Ending::Unknown => promised.min(stamp),
         };
-        let Self { name, token, .. } = self;
-        Some(Hold { who: who.to_owned(), name, token, begin, end, ending })
+        let Self { kind, names, token, .. } = self;
+        Some(Hold { who: who.to_owned(), guard, kind, names, token, begin, end, ending })
     }
 }

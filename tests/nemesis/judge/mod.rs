@@ -12,8 +12,10 @@
 pub(crate) mod calls;
 pub(crate) mod exclusion;
 pub(crate) mod faults;
+pub(crate) mod foremost;
 pub(crate) mod holds;
 pub(crate) mod picture;
+pub(crate) mod readers;
 pub(crate) mod recovery;
 pub(crate) mod report;
 pub(crate) mod stores;

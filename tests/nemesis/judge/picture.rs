@@ -1,9 +1,12 @@
-//! A picture of a run over time: a row for each contender with its holds, and one for each target of faults.
+//! A picture of a run over time: a row for each name and worker with the holds, and one for each target of faults.
+//!
+//! A hold with several names is in the rows of all of them. Shared holds are outlined, and let those behind them be
+//! seen.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use crate::witness::{Stamp, event::worker_of};
+use crate::witness::{Class, Stamp, event::worker_of};
 
 use super::Verdict;
 use super::violation::Violation;
@@ -22,7 +25,9 @@ pub(crate) fn picture(verdict: &Verdict) -> String {
     }
     let mut hold_rows: BTreeMap<(&str, &str), Vec<_>> = BTreeMap::new();
     for hold in &verdict.holds {
-        hold_rows.entry((&hold.name, worker_of(&hold.who))).or_default().push(hold);
+        for name in &hold.names {
+            hold_rows.entry((name, worker_of(&hold.who))).or_default().push(hold);
+        }
     }
     let rows = fault_rows.len() + hold_rows.len() + 2;
     let canvas = Canvas { scale: WIDTH / verdict.lasted.as_secs_f64().max(0.001) };
@@ -36,7 +41,7 @@ pub(crate) fn picture(verdict: &Verdict) -> String {
         canvas.label(&mut svg, row, target);
         for fault in faults {
             let title = format!("{} ({})", fault.kind, fault.target);
-            canvas.bar(&mut svg, row, (fault.begin, fault.healed), "#c44e52", &title);
+            canvas.bar(&mut svg, row, (fault.begin, fault.healed), &solid("#c44e52"), &title);
         }
         row += 1;
     }
@@ -44,7 +49,12 @@ pub(crate) fn picture(verdict: &Verdict) -> String {
         canvas.label(&mut svg, row, &format!("{name}, {worker}"));
         for hold in holds {
             let colour = COLOURS[colour_of(name)];
-            canvas.bar(&mut svg, row, (hold.begin, hold.end), colour, &hold.who);
+            let look = match hold.kind.class {
+                Class::Exclusive => solid(colour),
+                Class::Shared => outlined(colour),
+            };
+            let title = format!("{}, {} of {}", hold.who, hold.kind.label, hold.names.join(", "));
+            canvas.bar(&mut svg, row, (hold.begin, hold.end), &look, &title);
         }
         row += 1;
     }
@@ -72,6 +82,14 @@ fn colour_of(name: &str) -> usize {
     name.bytes().map(usize::from).sum::<usize>() % COLOURS.len()
 }
 
+fn solid(colour: &str) -> String {
+    format!("fill=\"{colour}\" fill-opacity=\"0.8\"")
+}
+
+fn outlined(colour: &str) -> String {
+    format!("fill=\"{colour}\" fill-opacity=\"0.25\" stroke=\"{colour}\"")
+}
+
 struct Canvas {
     /// Pixels a second.
     scale: f64,
@@ -93,15 +111,14 @@ impl Canvas {
         svg: &mut String,
         row: usize,
         (begin, end): (Stamp, Stamp),
-        colour: &str,
+        look: &str,
         title: &str,
     ) {
         let (x, y) = (self.x(begin), row as f64 * ROW + 2.0);
         let width = (self.x(end).min(LEFT + WIDTH) - x).max(0.5);
         let _ = writeln!(
             svg,
-            "<rect x=\"{x:.2}\" y=\"{y}\" width=\"{width:.2}\" height=\"{}\" fill=\"{colour}\" \
-             fill-opacity=\"0.8\"><title>{} {:.3} s to {:.3} s</title></rect>",
+            "<rect x=\"{x:.2}\" y=\"{y}\" width=\"{width:.2}\" height=\"{}\" {look}><title>{} {:.3} s to {:.3} s</title></rect>",
             ROW - 4.0,
             escaped(title),
             begin.as_secs_f64(),

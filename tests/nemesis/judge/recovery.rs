@@ -1,6 +1,7 @@
 //! How long nobody was let in although somebody wanted to be, and whether everybody got a lock again.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::mem;
 use std::time::Duration;
 
 use crate::witness::{Event, History, Stamp};
@@ -13,7 +14,7 @@ use super::violation::Violation;
 /// A contender that asks again after so long has wanted the lock in between.
 const SAME_WISH: Duration = Duration::from_millis(100);
 
-/// A time in which a lock was wanted, and nobody was inside.
+/// A time in which somebody wanted a lock with that name, and nobody was inside who had one of its names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Outage {
     pub(crate) name: String,
@@ -21,37 +22,71 @@ pub(crate) struct Outage {
     pub(crate) end: Stamp,
 }
 
-/// All outages, name by name. `holds` are by name and beginning.
+/// From when to when.
+type Span = (Stamp, Stamp);
+
+/// All outages, name by name.
 pub(crate) fn outages(holds: &[Hold], calls: &[Call]) -> Vec<Outage> {
-    let mut wanted: BTreeMap<&str, Vec<(Stamp, Stamp)>> = BTreeMap::new();
+    let mut held: BTreeMap<&str, Vec<Span>> = BTreeMap::new();
+    for hold in holds {
+        for name in &hold.names {
+            held.entry(name).or_default().push((hold.begin, hold.end));
+        }
+    }
+    for spans in held.values_mut() {
+        *spans = joined(mem::take(spans), Duration::ZERO);
+    }
+    let held = |name: &str| held.get(name).map_or(&[][..], Vec::as_slice);
+
+    let mut wanted: BTreeMap<&str, Vec<Span>> = BTreeMap::new();
     for call in calls {
-        let spans = wanted.entry(&call.name).or_default();
-        match spans.last_mut().filter(|(_, end)| call.begin <= *end + SAME_WISH) {
-            Some((_, end)) => *end = call.end.max(*end),
-            None => spans.push((call.begin, call.end)),
+        for name in &call.names {
+            // While another one of its names is held, the call waits for that one.
+            let others = call.names.iter().filter(|other| *other != name);
+            let spans = others.fold(vec![(call.begin, call.end)], |spans, other| {
+                spans.into_iter().flat_map(|span| without(span, held(other))).collect()
+            });
+            wanted.entry(name).or_default().extend(spans);
         }
     }
     let mut outages = Vec::new();
     for (name, spans) in wanted {
-        let held: Vec<&Hold> = holds.iter().filter(|hold| hold.name == name).collect();
-        for (begin, end) in spans {
-            let mut free_from = begin;
-            for hold in held.iter().filter(|hold| hold.end > begin && hold.begin < end) {
-                if hold.begin > free_from {
-                    outages.push(Outage {
-                        name: name.to_owned(),
-                        begin: free_from,
-                        end: hold.begin,
-                    });
-                }
-                free_from = free_from.max(hold.end);
-            }
-            if end > free_from {
-                outages.push(Outage { name: name.to_owned(), begin: free_from, end });
-            }
+        for span in joined(spans, SAME_WISH) {
+            let outage = |(begin, end)| Outage { name: name.to_owned(), begin, end };
+            outages.extend(without(span, held(name)).into_iter().map(outage));
         }
     }
     outages
+}
+
+/// The spans in their order. Those that are not more than `gap` apart become one.
+fn joined(mut spans: Vec<Span>, gap: Duration) -> Vec<Span> {
+    spans.sort_unstable();
+    let mut joined: Vec<Span> = Vec::new();
+    for (begin, end) in spans {
+        match joined.last_mut().filter(|(_, last)| begin <= *last + gap) {
+            Some((_, last)) => *last = end.max(*last),
+            None => joined.push((begin, end)),
+        }
+    }
+    joined
+}
+
+/// What is left of a span without the `taken` ones, which are in order and apart.
+fn without((begin, end): Span, taken: &[Span]) -> Vec<Span> {
+    let mut left = Vec::new();
+    let mut free_from = begin;
+    let first = taken.partition_point(|(_, taken_end)| *taken_end <= begin);
+    for (taken_begin, taken_end) in taken[first..].iter().take_while(|taken| taken.0 < end) {
+        if *taken_begin > free_from {
+            left.push((free_from, *taken_begin));
+        }
+        free_from = *taken_end;
+    }
+    if end > free_from {
+        left.push((free_from, end));
+    }
+    left
 }
 
 /// What one kind of fault did.

@@ -10,6 +10,7 @@ use super::calls::{self, Call, CallResult};
 use super::exclusion::exclusion;
 use super::faults::{self, Fault};
 use super::holds::{self, Ending, Hold};
+use super::readers::{self, Reads};
 use super::recovery::{self, Effect};
 use super::stores::{self, Writes};
 use super::tokens::tokens;
@@ -22,6 +23,8 @@ pub(crate) struct Rules {
     pub(crate) recovery: Option<Duration>,
     /// A run in which a lock has no fencing token shows too little.
     pub(crate) tokens: bool,
+    /// A run in which locks of fewer kinds were held shows too little.
+    pub(crate) kinds: usize,
     /// How long a fault may have effects after it is healed: a quarantine.
     pub(crate) aftermath: Duration,
     /// A run with fewer grants than this a second shows too little. A guard that never proved valid is no grant.
@@ -36,6 +39,7 @@ pub(crate) struct Verdict {
     pub(crate) holds: Vec<Hold>,
     pub(crate) faults: Vec<Fault>,
     pub(crate) writes: Writes,
+    pub(crate) reads: Reads,
     pub(crate) violations: Vec<Violation>,
     /// Why the run shows too little, if it does.
     pub(crate) too_little: Vec<String>,
@@ -43,6 +47,7 @@ pub(crate) struct Verdict {
     contenders: usize,
     longest_wait: Duration,
     without: BTreeMap<String, usize>,
+    kinds: BTreeMap<String, usize>,
     endings: BTreeMap<String, usize>,
     effects: BTreeMap<String, Effect>,
 }
@@ -55,9 +60,11 @@ impl Verdict {
         let outages = recovery::outages(&holds, &calls);
         let effects = recovery::effects(&faults, &outages, rules.aftermath);
         let mut writes = stores::writes(history);
+        let mut reads = readers::reads(history, &holds);
         let mut violations = exclusion(&holds);
         violations.extend(tokens(&holds));
         violations.append(&mut writes.violations);
+        violations.append(&mut reads.violations);
         if let Some(limit) = rules.recovery {
             violations.extend(recovery::not_recovered(history, &faults, limit));
         }
@@ -70,8 +77,9 @@ impl Verdict {
                 *without.entry(why.clone()).or_default() += 1;
             }
         }
-        let mut endings = BTreeMap::new();
+        let (mut kinds, mut endings) = (BTreeMap::new(), BTreeMap::new());
         for hold in &holds {
+            *kinds.entry(hold.kind.label.clone()).or_default() += 1;
             *endings.entry(hold.ending.describe()).or_default() += 1;
         }
         let mut contenders: Vec<_> = calls.iter().map(|call| &call.who).collect();
@@ -84,9 +92,11 @@ impl Verdict {
             holds,
             faults,
             writes,
+            reads,
             violations,
             longest_wait,
             without,
+            kinds,
             endings,
             effects,
         };
@@ -109,6 +119,11 @@ impl Verdict {
         let without_token = self.holds.iter().filter(|hold| hold.token.is_none()).count();
         if rules.tokens && without_token > 0 {
             reasons.push(format!("{without_token} of {grants} locks had no token"));
+        }
+        if self.kinds.len() < rules.kinds {
+            let kinds = self.kinds.len();
+            reasons
+                .push(format!("locks of {kinds} kinds were held, and there are {}", rules.kinds));
         }
         if self.faults.is_empty() {
             reasons.push("there was no fault".to_owned());
@@ -155,6 +170,7 @@ impl fmt::Display for Verdict {
             self.contenders,
             self.longest_wait.as_secs_f64(),
         )?;
+        writeln!(f, "kinds: {}", listed(&self.kinds))?;
         writeln!(f, "holds: {}", listed(&self.endings))?;
         writeln!(f, "calls without a lock: {}", listed(&self.without))?;
         let stale = |it: &&Violation| matches!(it, Violation::StaleWriteAccepted { .. });
@@ -166,6 +182,12 @@ impl fmt::Display for Verdict {
             self.writes.refused,
             self.violations.iter().filter(stale).count(),
             self.writes.lost_to_late_writes
+        )?;
+        let Reads { compared, changed_by_late_writes, .. } = &self.reads;
+        writeln!(
+            f,
+            "reads under shared locks: {compared} compared with an earlier one; {changed_by_late_writes} found \
+             a set without tokens changed by late writes"
         )?;
         writeln!(f)?;
         self.write_faults(f)?;

@@ -72,7 +72,8 @@ pub(crate) fn writes(history: &History) -> Writes {
     found
 }
 
-fn confirmed(record: &Record) -> Option<(&str, Store, u64)> {
+/// The version that the record confirms, if it does.
+pub(super) fn confirmed(record: &Record) -> Option<(&str, Store, u64)> {
     match &record.event {
         Event::Confirms { name, store, version } => Some((name, *store, *version)),
         _ => None,

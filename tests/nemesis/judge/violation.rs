@@ -10,14 +10,22 @@ use super::holds::Hold;
 /// One breach of what the locks promise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Violation {
-    /// Two guards of one name were valid at once.
-    TwoInside { name: String, first: Inside, second: Inside },
-    /// A holder's token is not larger than that of one that had left before it began.
-    TokenNotLarger { name: String, first: Inside, second: Inside },
+    /// Two guards that exclude each other were valid at once. The names are those that they have in common.
+    TwoInside { names: Vec<String>, first: Inside, second: Inside },
+    /// A holder's token is not larger than that of one that excludes it, and had left before it began.
+    TokenNotLarger { names: Vec<String>, first: Inside, second: Inside },
     /// Two valid holders of one name wrote to the set, and one of them did not see the other's element.
     ElementLost { name: String, lost: u64, by: String, at: Stamp },
     /// A store that compares tokens has taken a write that did not know the last one.
     StaleWriteAccepted { name: String, store: Store, by: String, at: Stamp },
+    /// The holder of a shared lock, which was valid all the time, has read two different versions.
+    ChangedUnderSharedHold {
+        name: String,
+        store: Store,
+        who: String,
+        first: (Stamp, u64),
+        second: (Stamp, u64),
+    },
     /// A contender got no lock in time after the last fault was healed.
     NotRecovered { who: String, healed: Stamp, limit: Duration },
 }
@@ -26,6 +34,8 @@ pub(crate) enum Violation {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Inside {
     pub(crate) who: String,
+    /// What its kind is called.
+    pub(crate) kind: String,
     pub(crate) token: Option<u64>,
     pub(crate) begin: Stamp,
     pub(crate) end: Stamp,
@@ -33,14 +43,16 @@ pub(crate) struct Inside {
 
 impl From<&Hold> for Inside {
     fn from(hold: &Hold) -> Self {
-        Self { who: hold.who.clone(), token: hold.token, begin: hold.begin, end: hold.end }
+        let Hold { who, kind, token, begin, end, .. } = hold;
+        let (who, kind) = (who.clone(), kind.label.clone());
+        Self { who, kind, token: *token, begin: *begin, end: *end }
     }
 }
 
 impl fmt::Display for Inside {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (begin, end) = (self.begin.as_secs_f64(), self.end.as_secs_f64());
-        write!(f, "{} from {begin:.4} s to {end:.4} s", self.who)?;
+        write!(f, "{} ({}) from {begin:.4} s to {end:.4} s", self.who, self.kind)?;
         self.token.map_or(Ok(()), |token| write!(f, " with token {token}"))
     }
 }
@@ -48,11 +60,11 @@ impl fmt::Display for Inside {
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::TwoInside { name, first, second } => {
-                write!(f, "two were inside \"{name}\" at once: {first}, and {second}")
+            Self::TwoInside { names, first, second } => {
+                write!(f, "two were inside {} at once: {first}, and {second}", quoted(names))
             }
-            Self::TokenNotLarger { name, first, second } => {
-                write!(f, "the token of \"{name}\" did not rise: {first}, and then {second}")
+            Self::TokenNotLarger { names, first, second } => {
+                write!(f, "the token of {} did not rise: {first}, and then {second}", quoted(names))
             }
             Self::ElementLost { name, lost, by, at } => write!(
                 f,
@@ -65,6 +77,15 @@ impl fmt::Display for Violation {
                 store.describe(),
                 at.as_secs_f64()
             ),
+            Self::ChangedUnderSharedHold { name, store, who, first, second } => write!(
+                f,
+                "{who} held \"{name}\" shared, and read version {} in the {} at {:.4} s, and {} at {:.4} s",
+                first.1,
+                store.describe(),
+                first.0.as_secs_f64(),
+                second.1,
+                second.0.as_secs_f64()
+            ),
             Self::NotRecovered { who, healed, limit } => write!(
                 f,
                 "{who} got no lock within {limit:?} after the last fault was healed, at {:.4} s",
@@ -72,6 +93,10 @@ impl fmt::Display for Violation {
             ),
         }
     }
+}
+
+fn quoted(names: &[String]) -> String {
+    names.iter().map(|name| format!("\"{name}\"")).collect::<Vec<_>>().join(" and ")
 }
 
 impl Store {

@@ -11,12 +11,12 @@ pub(crate) type Stamp = Duration;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub(crate) enum Event {
-    /// A call that wants a lock begins.
-    Wants { name: String, call: String },
+    /// A call that wants a lock with these names begins.
+    Wants { names: Vec<String>, call: String },
     /// That call has ended without a lock.
     Without { why: String },
     /// A call has returned this guard, or the guard is still there. It proves nothing without `Valid`.
-    Inside { guard: u64, name: String, token: Option<u64> },
+    Inside { guard: u64, kind: Kind, names: Vec<String>, token: Option<u64> },
     /// The guard was valid after the stamp `at`, and was to be so for `r` more.
     Valid { guard: u64, at: Stamp, r: Duration },
     /// The holder is about to ask for less than it was promised.
@@ -25,7 +25,7 @@ pub(crate) enum Event {
     Leaving { guard: u64 },
     /// The guard says that its lock is lost: at the end of its promised time, or before that.
     Lost { guard: u64, in_time: bool, why: String },
-    /// Reads what `name` protects in a store. The outcome is the version that was read.
+    /// Reads what `name`, which is one of the guard's, protects in a store. The outcome is the version that was read.
     Read { guard: u64, name: String, store: Store, token: Option<u64> },
     /// Writes what was read as `base` with one element more. The outcome is the new version.
     Write { guard: u64, name: String, store: Store, token: Option<u64>, base: u64 },
@@ -39,6 +39,23 @@ pub(crate) enum Event {
     Enter { phase: Phase },
     /// The connection has ended. The witness notes this itself.
     Gone,
+}
+
+/// A kind of lock, as far as it matters to who may be inside with whom.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Kind {
+    pub(crate) label: String,
+    pub(crate) class: Class,
+}
+
+/// Who holds locks of a kind side by side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Class {
+    /// One holder at a time.
+    Exclusive,
+    /// Any number of holders of the same kind.
+    Shared,
 }
 
 /// What protects a store from late writes.

@@ -13,8 +13,9 @@
 //! So the interval of a guard goes from its first proven stamp to the stamp of `Leaving` or to the last `s + r`,
 //! whichever is earlier. If the contender was killed, or stopped and never came back, it goes to the last `s + r`,
 //! for that is the promise. If the guard told of a loss before its time, it goes to the last proven stamp. All
-//! stamps are of one clock. So two intervals of one name that overlap are two valid guards at once: neither
-//! delays of messages nor stopped processes can make the history say so by mistake.
+//! stamps are of one clock. So two intervals that overlap are two valid guards at once: neither delays of messages nor stopped
+//! processes can make the history say so by mistake. Guards with a name in common must not, unless both are of
+//! the same kind, and that kind is shared.
 
 #![allow(
     dead_code,
@@ -29,6 +30,6 @@ pub(crate) mod server;
 pub(crate) mod stores;
 
 pub(crate) use client::Client;
-pub(crate) use event::{Answer, Event, Outcome, Phase, Record, Stamp, Store};
+pub(crate) use event::{Answer, Class, Event, Kind, Outcome, Phase, Record, Stamp, Store};
 pub(crate) use history::History;
 pub(crate) use server::Server;

@@ -5,14 +5,18 @@ use std::time::{Duration, Instant};
 
 use quorlock::{LossReason, Quorlock};
 
-use crate::witness::{Answer, Client, Event, Outcome, Phase, Store};
+use crate::kinds::AnyGuard;
+use crate::witness::{Answer, Class, Client, Event, Kind, Outcome, Phase};
 
-use super::kinds::{Held, Wish};
+use super::wish::{Wish, told};
 use super::work::{Chooser, Work};
 use super::{Failure, Settings};
 
 /// How often a holder proves that it is inside.
 const PROOF: Duration = Duration::from_millis(50);
+
+/// A guard that is not valid any more tells why at once. Generous, for busy machines.
+const TELLS_WITHIN: Duration = Duration::from_secs(10);
 
 /// One thread of a worker.
 pub(crate) struct Contender {
@@ -27,9 +31,10 @@ pub(crate) struct Contender {
 /// A lock that it holds.
 struct Inside<'a> {
     guard: u64,
-    name: &'a str,
+    kind: Kind,
+    names: &'a [String],
     token: Option<u64>,
-    held: Box<dyn Held>,
+    held: Box<dyn AnyGuard>,
     /// It is known to be lost, and the witness was told.
     lost: bool,
 }
@@ -70,10 +75,10 @@ impl Contender {
     }
 
     fn turn(&mut self) -> Result<(), Failure> {
-        let (kind, wish) = self.chooser.wish();
+        let wish = self.chooser.wish();
         let call = wish.call.name().to_owned();
-        self.tell(&Event::Wants { name: wish.name.clone(), call })?;
-        let why = match (kind.take)(&self.locks, &wish) {
+        self.tell(&Event::Wants { names: wish.names.clone(), call })?;
+        let why = match wish.take(&self.locks) {
             Ok(Some(held)) => return self.hold(&wish, held),
             Ok(None) => "held by another".to_owned(),
             Err(error) => error.kind().to_string(),
@@ -82,10 +87,11 @@ impl Contender {
         Ok(())
     }
 
-    fn hold(&mut self, wish: &Wish, held: Box<dyn Held>) -> Result<(), Failure> {
+    fn hold(&mut self, wish: &Wish, held: Box<dyn AnyGuard>) -> Result<(), Failure> {
         self.guards += 1;
-        let (guard, token) = (self.guards, held.token());
-        let mut inside = Inside { guard, name: &wish.name, token, held, lost: false };
+        let (guard, token) = (self.guards, held.token().map(u64::from));
+        let kind = told(wish.kind)?;
+        let mut inside = Inside { guard, kind, names: &wish.names, token, held, lost: false };
         self.prove(&mut inside)?;
         let short = self.phase != Phase::Contend;
         let work = self.chooser.work(wish, token.is_some(), short);
@@ -100,9 +106,10 @@ impl Contender {
         Ok(())
     }
 
-    /// Reads, works, and writes what was read with one element more.
+    /// Reads, works, and writes what was read with one element more. With a shared lock it reads once more instead:
+    /// others hold it as well, and would overwrite each other's elements.
     fn work(&mut self, inside: &mut Inside<'_>, work: &Work) -> Result<(), Failure> {
-        let base = self.read(inside, work.store)?;
+        let base = self.read(inside, work)?;
         let began = Instant::now();
         if let Some(ttl) = work.extends.filter(|_| !inside.lost) {
             // It may be less than what is left.
@@ -114,6 +121,12 @@ impl Contender {
             thread::sleep(PROOF.min(work.takes.saturating_sub(began.elapsed())));
             self.prove(inside)?;
         }
+        if inside.kind.class == Class::Shared {
+            thread::sleep(work.hesitates);
+            self.read(inside, work)?;
+            // What it has read is certain if the lock is still valid.
+            return self.prove(inside);
+        }
         // A larger token has been there before: this lock is lost.
         let Outcome::Version(base) = base else { return Ok(()) };
         if !work.careless {
@@ -123,7 +136,7 @@ impl Contender {
             }
         }
         thread::sleep(work.hesitates);
-        self.write(inside, work.store, base)
+        self.write(inside, work, base)
     }
 
     /// Has the witness note that the lock is valid, as its documentation says. Tells of a loss once.
@@ -131,14 +144,16 @@ impl Contender {
         if inside.lost {
             return Ok(());
         }
-        let (guard, name, token) = (inside.guard, inside.name.to_owned(), inside.token);
-        let at = self.tell(&Event::Inside { guard, name, token })?.stamp;
+        let (guard, kind, token) = (inside.guard, inside.kind.clone(), inside.token);
+        let names = inside.names.to_vec();
+        let at = self.tell(&Event::Inside { guard, kind, names, token })?.stamp;
         if inside.held.check().is_ok() {
             let r = inside.held.remaining();
             self.tell(&Event::Valid { guard, at, r })?;
         } else {
             inside.lost = true;
-            let reason = inside.held.loss().ok_or("a guard does not tell why its lock is lost")?;
+            let reason = inside.held.lost().recv_timeout(TELLS_WITHIN);
+            let reason = reason.map_err(|_| "a guard does not tell why its lock is lost")?;
             let in_time = matches!(reason, LossReason::Expired | LossReason::MaxHold);
             let why = format!("{reason:?}");
             self.tell(&Event::Lost { guard, in_time, why })?;
@@ -146,13 +161,15 @@ impl Contender {
         Ok(())
     }
 
-    fn read(&mut self, inside: &Inside<'_>, store: Store) -> Result<Outcome, Failure> {
-        let (guard, name, token) = (inside.guard, inside.name.to_owned(), inside.token);
+    fn read(&mut self, inside: &Inside<'_>, work: &Work) -> Result<Outcome, Failure> {
+        let (name, store) = (work.name.clone(), work.store);
+        let (guard, token) = (inside.guard, inside.token);
         Ok(self.tell(&Event::Read { guard, name, store, token })?.outcome)
     }
 
-    fn write(&mut self, inside: &Inside<'_>, store: Store, base: u64) -> Result<(), Failure> {
-        let (guard, name, token) = (inside.guard, inside.name.to_owned(), inside.token);
+    fn write(&mut self, inside: &Inside<'_>, work: &Work, base: u64) -> Result<(), Failure> {
+        let (name, store) = (work.name.clone(), work.store);
+        let (guard, token) = (inside.guard, inside.token);
         let event = Event::Write { guard, name: name.clone(), store, token, base };
         if let Outcome::Version(version) = self.tell(&event)?.outcome
             && inside.held.check().is_ok()

@@ -1,7 +1,7 @@
 //! A worker: a process whose threads contend for locks, and tell the witness what they do.
 //!
 //! It is set up by environment variables ([`Settings`]), so that it can be a process as well as a container.
-//! A program that includes this has the module `witness` at its root.
+//! A program that includes this has the modules `witness` and `kinds` at its root; the latter is that of `tests/support`.
 
 #![allow(
     dead_code,
@@ -11,8 +11,8 @@
 
 pub(crate) mod clients;
 pub(crate) mod contender;
-pub(crate) mod kinds;
 pub(crate) mod settings;
+pub(crate) mod wish;
 pub(crate) mod work;
 
 use std::error::Error;

@@ -23,7 +23,7 @@ pub(crate) struct Settings {
     /// How many names of locks there are for all workers together.
     pub(crate) names: usize,
     pub(crate) max_ttl: Duration,
-    /// Locks are held for a long time and not renewed, so that a scripted fault meets them.
+    /// Locks are exclusive, held for a long time, and not renewed, so that a scripted fault meets one holder.
     pub(crate) long_holds: bool,
 }
 

@@ -2,18 +2,25 @@
 
 use std::time::Duration;
 
-use quorlock::Renewal;
+use quorlock::{HoldClass, Renewal};
 use rand::rngs::StdRng;
+use rand::seq::index;
 use rand::{RngExt, SeedableRng};
 
+use crate::kinds::{AnyKind, KINDS};
 use crate::witness::Store;
 
 use super::Settings;
-use super::kinds::{Call, KINDS, Kind, Wish};
+use super::wish::{Call, Wish};
+
+/// A lock has so many names at most, so that there are others beside it.
+const MOST_NAMES: usize = 3;
 
 /// Chooses by a seed.
 pub(crate) struct Chooser {
     chance: StdRng,
+    /// Those to choose from. Their locks have the same names, so they exclude each other.
+    kinds: Vec<&'static dyn AnyKind>,
     names: usize,
     max_ttl: Duration,
     long_holds: bool,
@@ -22,8 +29,10 @@ pub(crate) struct Chooser {
 /// What a holder does.
 #[derive(Clone, Debug)]
 pub(crate) struct Work {
-    /// What it reads at the beginning and writes at the end.
+    /// What it reads at the beginning. At the end it writes it, or reads it again if its lock is shared.
     pub(crate) store: Store,
+    /// The name, of those that it holds, whose store that is.
+    pub(crate) name: String,
     /// How long it takes.
     pub(crate) takes: Duration,
     /// It writes without asking its guard. That is safe where the store compares tokens.
@@ -40,8 +49,13 @@ impl Chooser {
     pub(crate) fn new(settings: &Settings, thread: usize) -> Self {
         let worker: u64 = settings.worker.bytes().map(u64::from).sum();
         let seed = settings.seed ^ (worker << 32) ^ ((thread as u64) << 48);
+        let mut kinds = KINDS.to_vec();
+        if settings.long_holds {
+            kinds.retain(|kind| kind.hold_class() == HoldClass::Exclusive);
+        }
         Self {
             chance: StdRng::seed_from_u64(seed),
+            kinds,
             names: settings.names,
             max_ttl: settings.max_ttl,
             long_holds: settings.long_holds,
@@ -62,12 +76,20 @@ impl Chooser {
         self.max_ttl / part
     }
 
-    pub(crate) fn wish(&mut self) -> (&'static Kind, Wish) {
-        let kind = &KINDS[self.chance.random_range(0..KINDS.len())];
-        let name = format!("{}/{}", kind.name, self.chance.random_range(0..self.names));
+    /// Different names, in order: at most as many as a lock of the kind may have.
+    pub(crate) fn names(&mut self, most: usize) -> Vec<String> {
+        let count = self.chance.random_range(1..=most.min(MOST_NAMES).min(self.names));
+        let mut chosen = index::sample(&mut self.chance, self.names, count).into_vec();
+        chosen.sort_unstable();
+        chosen.into_iter().map(|name| format!("lock/{name}")).collect()
+    }
+
+    pub(crate) fn wish(&mut self) -> Wish {
+        let kind = self.kinds[self.chance.random_range(0..self.kinds.len())];
+        let names = self.names(kind.most_names());
         if self.long_holds {
             let (ttl, renewal) = (self.max_ttl, Renewal::Manual);
-            return (kind, Wish { name, ttl, renewal, call: Call::Lock });
+            return Wish { kind, names, ttl, renewal, call: Call::Lock };
         }
         let call = match self.chance.random_range(0..10) {
             0..6 => Call::Lock,
@@ -76,7 +98,7 @@ impl Chooser {
             _ => Call::LockCancellable(self.millis(10, 2_000)),
         };
         let renewal = if self.chance(3) { Renewal::Manual } else { Renewal::Auto };
-        (kind, Wish { name, ttl: self.ttl(), renewal, call })
+        Wish { kind, names, ttl: self.ttl(), renewal, call }
     }
 
     /// What a holder of the lock does. It is `short` where everybody has to get a lock soon.
@@ -94,8 +116,10 @@ impl Chooser {
             1..6 => self.millis(50, 400),
             _ => self.millis(0, 20),
         };
+        let name = wish.names[self.chance.random_range(0..wish.names.len())].clone();
         Work {
             store,
+            name,
             takes,
             careless: store != Store::Set && self.chance(2),
             hesitates: if self.chance(4) { self.millis(1, 50) } else { Duration::ZERO },

@@ -5,12 +5,15 @@ use std::time::Duration;
 
 use super::{BACKOFF, Caller, Doing};
 use crate::core::{
-    Acquire, Allowance, Attempt, Confirmation, Outcome, Patience, Policy, QueueTicket, Terms, Time,
+    Acquire, Allowance, Attempt, Confirmation, HoldClass, Outcome, Patience, Policy, QueueTicket,
+    Terms, Time,
 };
+use crate::runtime::kind::Kind;
 use crate::simulation::claim::Claim;
 use crate::simulation::client::{Client, Cx, Phase};
 use crate::simulation::fan_out::FanOut;
-use crate::simulation::held::Held;
+use crate::simulation::held::Hold;
+use crate::simulation::lock_id::LockId;
 use crate::simulation::setup::Habit;
 use crate::simulation::subscriptions::Waiter;
 
@@ -18,7 +21,7 @@ use crate::simulation::subscriptions::Waiter;
 pub(in super::super) struct Call {
     pub(super) acquire: Acquire<Claim>,
     pub(super) patience: Patience,
-    pub(super) name: usize,
+    pub(super) lock: LockId,
     pub(super) terms: Terms,
     /// Its place in the local queue.
     pub(super) ticket: QueueTicket,
@@ -26,8 +29,8 @@ pub(in super::super) struct Call {
     pub(super) cancelled_at: Option<Time>,
     /// What is heard of releases, once it waits for them.
     pub(super) waiting: Option<Waiter>,
-    /// The lock that was handed over.
-    pub(super) handed_over: Option<Rc<Held>>,
+    /// The lock that was handed over, or that the caller has joined.
+    pub(super) handed_over: Option<Hold>,
     /// The last attempt.
     pub(super) last: Option<Rc<FanOut<Attempt>>>,
     pub(super) confirmation: Option<Rc<FanOut<Confirmation>>>,
@@ -49,9 +52,9 @@ pub(in super::super) struct Call {
 impl Call {
     /// From now on it hears of releases; how many others wait elsewhere.
     pub(super) fn wait(&mut self, client: &mut Client, index: usize, cx: &mut Cx<'_>) -> u32 {
-        self.waiting = Some(client.wait(cx, index, self.name));
+        self.waiting = Some(client.wait(cx, index, self.lock));
         self.waits_since = cx.net.now;
-        client.others(cx, self.name)
+        client.others(cx, self.lock)
     }
 
     /// It waits for nothing any more.
@@ -59,7 +62,7 @@ impl Call {
         if let Some(waiter) = self.waiting.take() {
             Client::stop_waiting(cx, &waiter);
         }
-        client.leave(cx, self.name, self.ticket);
+        client.leave(cx, self.lock, self.ticket);
     }
 }
 
@@ -69,25 +72,26 @@ impl Caller {
         let now = cx.now();
         let rolling = cx.settings.rolling;
         let first = cx.client == 0 && index == 0;
-        let (name, patience, renewed) = match cx.phase {
+        let (lock, patience, renewed) = match cx.phase {
             Phase::Draining => return,
             Phase::Probing => {
-                let name = client.callers[index].to_probe;
-                if name == cx.settings.names {
-                    return;
-                }
+                let to_probe = client.callers[index].to_probe;
+                let Some(lock) = LockId::probe(to_probe, cx.settings.names) else { return };
                 client.callers[index].to_probe += 1;
                 let longest = cx.settings.longest_ttl.mul_f64(1.02) + cx.settings.max_ttl;
                 let enough = longest + Duration::from_secs(5);
-                (name, Patience::Until(now.after(enough)), true)
+                (lock, Patience::Until(now.after(enough)), true)
             }
             Phase::Working if cx.settings.habit != Habit::Anything => {
                 let calls = &mut client.callers[index].calls;
                 *calls += 1;
                 let Some(patience) = cx.settings.habit.next(*calls - 1, cx) else { return };
-                (0, patience, true)
+                (LockId::exclusive(0), patience, true)
             }
-            Phase::Working if rolling && first => (0, Patience::Forever, true),
+            Phase::Working if rolling && first => {
+                let any = LockId::any(&mut cx.net.chance, |_| true, 0, 1);
+                (any, Patience::Forever, true)
+            }
             Phase::Working => {
                 let chance = &mut cx.net.chance;
                 let name = if rolling { 1 } else { chance.below(cx.settings.names) };
@@ -96,7 +100,12 @@ impl Caller {
                     1 => Patience::Forever,
                     _ => Patience::Until(now.after(chance.ms(10..4_000))),
                 };
-                (name, patience, !chance.one_in(3))
+                let renewed = !chance.one_in(3);
+                let of = if rolling { 1 } else { cx.settings.names };
+                // A checker of two clients knows of one holder at a time.
+                let pair = cx.net.pair;
+                let kinds = |kind: &dyn Kind| !pair || kind.hold_class() == HoldClass::Exclusive;
+                (LockId::any(&mut cx.net.chance, kinds, name, of), patience, renewed)
             }
         };
         let policy = Policy {
@@ -119,11 +128,11 @@ impl Caller {
         let began = cx.net.now;
         let cancels = cx.phase == Phase::Working && !rolling && cx.net.chance.one_in(4);
         let cancelled_at = cancels.then(|| now.after(cx.net.chance.ms(1..500)));
-        let ticket = client.enter_queue(cx, name, terms, patience == Patience::Once, index);
+        let ticket = client.enter_queue(cx, lock, terms, patience == Patience::Once, index);
         let call = Call {
             acquire: Acquire::new(policy, cx.settings.node_timeout),
             patience,
-            name,
+            lock,
             terms,
             ticket,
             cancelled_at,
@@ -168,12 +177,12 @@ impl Caller {
         mut call: Call,
         what: String,
         refused: Option<Outcome>,
-        held: Option<Rc<Held>>,
+        hold: Option<Hold>,
     ) {
         let waits_since = call.waiting.is_some().then_some(call.waits_since);
         call.leave(client, cx);
         let who = cx.client;
-        cx.net.tell(|| format!("client {who}, caller {index}: name {}: {what}", call.name));
+        cx.net.tell(|| format!("client {who}, caller {index}: {}: {what}", call.lock));
         let bound = match call.patience {
             Patience::Once => Some(cx.net.now.saturating_sub(call.began))
                 // Nodes that are found to be ready are asked again at once.
@@ -194,14 +203,14 @@ impl Caller {
             cx.net.checks.unreached(who, call.reached, timeout, true, now);
         }
         if cx.phase == Phase::Probing {
-            cx.net.checks.probed(who, call.name, held.is_some(), now);
+            cx.net.checks.probed(who, call.lock, hold.is_some(), now);
         }
-        match held {
+        match hold {
             None => Self::rest(client, index, cx),
-            Some(held) => {
+            Some(hold) => {
                 cx.net.checks.served(who, waits_since, now);
-                let usage = Self::usage(index, cx, &held);
-                Self::hold(client, index, cx, held, usage);
+                let usage = Self::usage(index, cx, &hold.held);
+                Self::hold(client, index, cx, hold, usage);
             }
         }
     }

@@ -14,8 +14,9 @@ use crate::core::{
 use crate::simulation::claim::Claim;
 use crate::simulation::client::{Client, Cx};
 use crate::simulation::fan_out::FanOut;
-use crate::simulation::held::Held;
-use crate::simulation::subscriptions::{Waiter, channel};
+use crate::simulation::held::{Held, Hold};
+use crate::simulation::lock_id::LockId;
+use crate::simulation::subscriptions::Waiter;
 
 /// How long until a caller looks again at what nobody tells of.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
@@ -24,7 +25,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(1);
 struct Around<'a, 'b> {
     client: &'a Client,
     cx: &'a mut Cx<'b>,
-    name: usize,
+    lock: LockId,
     waiting: &'a Option<Waiter>,
     last: &'a Option<Rc<FanOut<Attempt>>>,
 }
@@ -77,11 +78,12 @@ impl Surroundings for Around<'_, '_> {
     fn asking_order(&self) -> Vec<usize> {
         let names: Vec<_> =
             (0..self.cx.settings.nodes).map(|node| format!("node-{node}")).collect();
-        asking_order(format!("name-{}", self.name).as_bytes(), &names)
+        asking_order(self.lock.names().first().key(), &names)
     }
 
     fn others_subscribed(&self) -> bool {
-        self.cx.shared.channels.borrow().knows(&channel(self.name))
+        let channels = self.cx.shared.channels.borrow();
+        self.lock.channels().iter().any(|channel| channels.knows(channel))
     }
 
     fn quorum_health(&self) -> QuorumHealth {
@@ -111,8 +113,8 @@ impl Call {
         cx: &mut Cx<'_>,
         event: impl FnOnce(&mut Acquire<Claim>, &mut Around<'_, '_>) -> R,
     ) -> R {
-        let Self { acquire, waiting, last, name, .. } = self;
-        event(acquire, &mut Around { client, cx, name: *name, waiting, last })
+        let Self { acquire, waiting, last, lock, .. } = self;
+        event(acquire, &mut Around { client, cx, lock: *lock, waiting, last })
     }
 
     /// What is heard of releases ends the wait.
@@ -197,7 +199,7 @@ impl Caller {
         // A caller that was refused by one node alone goes by that one's word.
         let by_one = |last: &Rc<FanOut<Attempt>>| last.with(|last| last.preferred().is_some());
         if reason == Some(WakeReason::Released) && !call.last.as_ref().is_some_and(by_one) {
-            cx.net.woken(cx.client, call.name);
+            cx.net.woken(cx.client, call.lock);
         }
         call.pauses &= reason.is_none();
         call.tell(client, cx, |acquire, around| acquire.handle_releases(around));
@@ -208,8 +210,8 @@ impl Caller {
         while let Some(action) = call.acquire.poll_action() {
             match action {
                 Action::Look => {
-                    let (place, held) = client.look(cx, call.name, call.ticket);
-                    call.handed_over = held;
+                    let (place, hold) = client.look(cx, call.lock, call.ticket);
+                    call.handed_over = hold;
                     call.tell(client, cx, |acquire, around| acquire.handle_turn(place, around));
                 }
                 Action::Subscribe => {
@@ -219,13 +221,13 @@ impl Caller {
                     });
                 }
                 Action::IgnoreOwnRelease => {
-                    let last_owner = client.last_owner(cx, call.name);
+                    let last_owner = client.last_owner(cx, call.lock);
                     call.waiting.iter().for_each(|waiter| waiter.gives_way(cx, last_owner));
                     let who = cx.client;
                     cx.net.tell(|| format!("client {who}, caller {index}: gives way"));
                 }
                 Action::GivingWayIsOver { heard } => {
-                    client.giving_way_is_over(cx, call.name, heard)
+                    client.giving_way_is_over(cx, call.lock, heard)
                 }
                 Action::Begin { owner, answer_by, .. } => {
                     call.asked += 1;
@@ -235,7 +237,7 @@ impl Caller {
                     }
                     let note = client.callers[index].next_note(cx);
                     let claim =
-                        Claim::new(client, cx, call.name, call.terms, owner, answer_by, note);
+                        Claim::new(client, cx, call.lock, call.terms, owner, answer_by, note);
                     call.tell(client, cx, |acquire, around| acquire.handle_begun(claim, around));
                 }
                 Action::Ask(whom) => {
@@ -244,7 +246,7 @@ impl Caller {
                     }
                 }
                 Action::SawNumber(number) => {
-                    client.numbers.saw(format!("name-{}", call.name).as_bytes(), number);
+                    call.lock.keys().for_each(|key| client.numbers.saw(&key, number));
                 }
                 Action::WriteBack(number) => {
                     let note = client.callers[index].next_note(cx);
@@ -264,13 +266,13 @@ impl Caller {
                     return Self::granted(client, index, cx, call, claim, grant);
                 }
                 Action::HandedOver => {
-                    if let Some(held) = call.handed_over.take() {
-                        return Self::handed_over(client, index, cx, call, held);
+                    if let Some(hold) = call.handed_over.take() {
+                        return Self::handed_over(client, index, cx, call, hold);
                     }
                 }
                 Action::Refuse(Outcome::NodesDisagree) => {
-                    if let Some(held) = call.handed_over.take() {
-                        held.drop_guard(client, cx);
+                    if let Some(hold) = call.handed_over.take() {
+                        hold.drop_guard(client, cx);
                     }
                     call.leave(client, cx);
                     return Self::refused(client, index, cx);
@@ -338,20 +340,21 @@ impl Caller {
             let (who, short) = (cx.client, claim.short());
             cx.net.tell(|| format!("client {who}, caller {index}: {short} falls back"));
         }
-        let held = Held::begin(client, cx, claim, grant, call.ticket);
+        let hold = Held::begin(client, cx, claim, grant, call.ticket);
         let until = cx.clock.when(grant.valid_until);
         let now = cx.net.now;
-        cx.net.checks.granted(&held.claim, 0, until, now);
-        let what = format!("granted to {}", held.claim.short());
-        Self::finish(client, index, cx, call, what, None, Some(held));
+        cx.net.checks.granted(&hold.held.claim, hold.sequence, until, now);
+        let what = format!("granted to {}", hold.held.claim.short());
+        Self::finish(client, index, cx, call, what, None, Some(hold));
     }
 
-    fn handed_over(client: &mut Client, index: usize, cx: &mut Cx<'_>, call: Call, held: Rc<Held>) {
+    fn handed_over(client: &mut Client, index: usize, cx: &mut Cx<'_>, call: Call, hold: Hold) {
+        let held = &hold.held;
         let until = cx.clock.when(held.lock.borrow().valid_until());
-        let (sequence, now) = (held.lock.borrow().holder(), cx.net.now);
-        cx.net.checks.granted(&held.claim, sequence, until, now);
+        let now = cx.net.now;
+        cx.net.checks.granted(&held.claim, hold.sequence, until, now);
         let what = format!("granted to {}", held.claim.short());
-        Self::finish(client, index, cx, call, what, None, Some(held));
+        Self::finish(client, index, cx, call, what, None, Some(hold));
     }
 
     /// Wakes those of the callers that wait for what is told of releases.
@@ -372,7 +375,7 @@ impl Call {
         let Failed { conclusion, quorum, started } = failed;
         let now = cx.now();
         if let Some(conclusion) = conclusion {
-            client.concluded(cx, self.name, conclusion);
+            client.concluded(cx, self.lock, conclusion);
         }
         cx.shared.note_quorum(quorum, started, now);
         let set_time = cx.shared.set_time(now);

@@ -4,11 +4,11 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use super::{Caller, Doing};
-use crate::core::{Basis, EndedBy, Ending, Prolong, Release, Shared, Time};
+use crate::core::{Basis, Ended, Ending, Prolong, Release, Shared, Time};
 use crate::simulation::client::{Client, Cx, Phase};
 use crate::simulation::fairness::ContentionSink;
 use crate::simulation::fan_out::{Asker, FanOut};
-use crate::simulation::held::{Held, Prolonging};
+use crate::simulation::held::{Held, Hold, Prolonging};
 
 /// What was known of a lock when its holder began to give it back.
 pub(super) struct Unlock {
@@ -62,13 +62,7 @@ impl Caller {
         Use { until, extend, unlock }
     }
 
-    pub(super) fn hold(
-        client: &mut Client,
-        index: usize,
-        cx: &mut Cx<'_>,
-        held: Rc<Held>,
-        usage: Use,
-    ) {
+    pub(super) fn hold(client: &mut Client, index: usize, cx: &mut Cx<'_>, hold: Hold, usage: Use) {
         let now = cx.now();
         let until = if usage.extend.is_some() {
             let part = cx.net.chance.share();
@@ -78,7 +72,7 @@ impl Caller {
             usage.until.min(now.after(cx.settings.ttl / 4))
         };
         let caller = &mut client.callers[index];
-        caller.doing = Doing::Holding(held, usage);
+        caller.doing = Doing::Holding(hold, usage);
         caller.remind(cx, until);
     }
 
@@ -87,24 +81,24 @@ impl Caller {
         client: &mut Client,
         index: usize,
         cx: &mut Cx<'_>,
-        held: Rc<Held>,
+        hold: Hold,
         mut usage: Use,
     ) {
         let now = cx.now();
-        if held.lock.borrow_mut().loss(now).is_some() {
+        if hold.held.lock.borrow_mut().loss(now).is_some() {
             // Dropping the guard of a lost lock.
-            return Self::give_back(client, index, cx, &held);
+            return Self::give_back(client, index, cx, &hold);
         }
         if let Some(ttl) = usage.extend.take() {
             client.callers[index].epoch = cx.net.fresh();
-            return Self::extend(client, index, cx, held, Prolong::extension(ttl), usage);
+            return Self::extend(client, index, cx, hold, Prolong::extension(ttl), usage);
         }
         if now < usage.until {
-            Self::hold(client, index, cx, held, usage);
+            Self::hold(client, index, cx, hold, usage);
         } else if usage.unlock {
-            Self::unlock(client, index, cx, &held);
+            Self::unlock(client, index, cx, &hold);
         } else {
-            Self::give_back(client, index, cx, &held);
+            Self::give_back(client, index, cx, &hold);
         }
     }
 
@@ -113,45 +107,47 @@ impl Caller {
         client: &mut Client,
         index: usize,
         cx: &mut Cx<'_>,
-        held: Rc<Held>,
+        hold: Hold,
         mut extension: Prolonging,
         usage: Use,
     ) {
+        let held = &hold.held;
         let note = client.callers[index].note();
         let prolonged = held.prolong(client, cx, &mut extension, note);
         if let Some(round) = extension.round() {
             let wanted = round.with(|round| round.started().after(round.ttl()));
             held.wanted.set(held.wanted.get().max(wanted));
         }
-        // It may have asked for less, which it got at once.
-        held.promised.set(held.lock.borrow().valid_until());
+        if held.has_one_holder() {
+            // It may have asked for less, which it got at once.
+            held.promised.set(held.lock.borrow().valid_until());
+        }
         if prolonged.is_none() {
-            client.callers[index].doing = Doing::Extending(held, extension, usage);
+            client.callers[index].doing = Doing::Extending(hold, extension, usage);
             return;
         }
         held.sleep_anew(cx);
-        Self::hold(client, index, cx, held, usage);
+        Self::hold(client, index, cx, hold, usage);
     }
 
     /// The guard is dropped.
-    fn give_back(client: &mut Client, index: usize, cx: &mut Cx<'_>, held: &Rc<Held>) {
-        if held.drop_guard(client, cx) {
-            Self::tell_end(index, cx, held, "dropped");
+    fn give_back(client: &mut Client, index: usize, cx: &mut Cx<'_>, hold: &Hold) {
+        if hold.drop_guard(client, cx) {
+            Self::tell_end(index, cx, &hold.held, "dropped");
         }
         Self::rest(client, index, cx);
     }
 
     /// The guard is unlocked, which waits for a majority.
-    fn unlock(client: &mut Client, index: usize, cx: &mut Cx<'_>, held: &Rc<Held>) {
+    fn unlock(client: &mut Client, index: usize, cx: &mut Cx<'_>, hold: &Hold) {
+        let held = &hold.held;
         let gone = held.is_gone(cx);
-        let handed_over = client.hand_over(cx, held);
-        let holder = held.lock.borrow().holder();
-        let by = EndedBy::Holder(holder);
-        let ended = if handed_over { None } else { held.end(client, cx, by) };
-        if handed_over || ended.is_some() {
+        let handed_over = client.hand_over(cx, hold);
+        let ended = if handed_over { Ended::Before } else { hold.end(client, cx) };
+        if handed_over || ended != Ended::Before {
             Self::tell_end(index, cx, held, "unlocked");
         }
-        let Some(Ending { basis, longest_ttl, lost }) = ended else {
+        let Ended::Now(Ending { basis, longest_ttl, lost }) = ended else {
             return Self::rest(client, index, cx);
         };
         if lost.is_some() {
@@ -163,9 +159,9 @@ impl Caller {
         let note = client.callers[index].note();
         let cleanups = held.claim.close();
         let release = Release::new(cx.settings.nodes, &cleanups, basis);
-        let round = Rc::new(FanOut::new(release, held.claim.kind.decoders().release, note));
+        let round = Rc::new(FanOut::new(release, held.claim.lock.kind().decoders().release, note));
         let inner: Option<Rc<dyn Asker>> = Some(round.clone());
-        let sink = ContentionSink { shared: cx.shared.clone(), name: held.claim.name, inner };
+        let sink = ContentionSink { shared: cx.shared.clone(), lock: held.claim.lock, inner };
         client.send_releases(cx, &held.claim, &cleanups, longest_ttl, Some(&(Rc::new(sink) as _)));
         for node in 0..cx.settings.nodes {
             if cleanups.iter().all(|cleanup| cleanup.node != node) {

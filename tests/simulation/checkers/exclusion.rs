@@ -1,10 +1,11 @@
-//! No two leases of one name are valid at one instant of true time.
+//! No two leases that exclude each other are valid at one instant of true time.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::LeaseTerms;
 use crate::simulation::claim::Claim;
+use crate::simulation::lock_id::LockId;
 
 #[derive(Default)]
 pub(super) struct Exclusion {
@@ -17,7 +18,7 @@ pub(super) struct Exclusion {
 
 struct Lease {
     client: usize,
-    name: usize,
+    lock: LockId,
     owner: String,
     watched: bool,
     until: Duration,
@@ -45,7 +46,7 @@ impl Exclusion {
         let (watched, on_first) = (terms.is_watched(), terms.on_first);
         let mine = self.leases.entry(lock).or_insert_with(|| Lease {
             client,
-            name: claim.name,
+            lock: claim.lock,
             owner: claim.owner.clone(),
             watched,
             until,
@@ -58,8 +59,8 @@ impl Exclusion {
         let lapsed = std::mem::replace(&mut mine.until, until);
         if lapsed < now && until > now {
             return Some(format!(
-                "name {} was lost by client {client} as {} {:?} ago, and is valid again",
-                claim.name,
+                "{} was lost by client {client} as {} {:?} ago, and is valid again",
+                claim.lock,
                 claim.short(),
                 now - lapsed,
             ));
@@ -70,17 +71,18 @@ impl Exclusion {
         let mine = &self.leases[&lock];
         let other = self.leases.iter().find(|(id, lease)| {
             **id != lock
-                && lease.name == claim.name
+                && lease.lock.excludes(claim.lock)
                 && lease.until > now
                 && !self.is_fallbacks_price(mine, lease)
         });
         other.map(|(_, other)| {
             format!(
-                "name {} is held by client {client} as {}, valid for another {:?}, and by client \
+                "{} is held by client {client} as {}, valid for another {:?}, and {} by client \
                  {} as {}, for {:?}",
-                claim.name,
+                claim.lock,
                 claim.short(),
                 until - now,
+                other.lock,
                 other.client,
                 &other.owner[..4],
                 other.until - now,
@@ -116,15 +118,15 @@ impl Exclusion {
         self.leases.values().any(|lease| lease.on_first && lease.owner == owner)
     }
 
-    /// The name and the end of the lease that this owner has.
-    pub(super) fn lease_of(&self, owner: &str) -> Option<(usize, Duration)> {
+    /// The lock and the end of the lease that this owner has.
+    pub(super) fn lease_of(&self, owner: &str) -> Option<(LockId, Duration)> {
         let lease = self.leases.values().find(|lease| lease.owner == owner)?;
-        Some((lease.name, lease.until))
+        Some((lease.lock, lease.until))
     }
 
     /// The locks of that name, and whether the nodes are asked for them again and again.
     pub(super) fn locks_of(&self, name: usize) -> Vec<(u64, bool)> {
-        let of_name = self.leases.iter().filter(|(_, lease)| lease.name == name);
+        let of_name = self.leases.iter().filter(|(_, lease)| lease.lock.has(name));
         of_name.map(|(lock, lease)| (*lock, lease.watched)).collect()
     }
 

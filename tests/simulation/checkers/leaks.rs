@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use crate::simulation::lock_id::key;
 use crate::simulation::network::Network;
 
 /// How long after everything is well a client may need to connect again, and to give back what it had
@@ -36,8 +37,8 @@ pub(super) struct Leaks {
     /// Which owners have been released on which node, and of which the client has heard so.
     released: BTreeSet<(usize, Vec<u8>)>,
     answered: BTreeSet<(usize, Vec<u8>)>,
-    /// Whether the last to set a key on a node was a late request, and when that was.
-    last_writes: BTreeMap<(usize, Vec<u8>), (bool, Duration)>,
+    /// Whether the last of an owner's requests to set a key on a node was a late one, and when that was.
+    last_writes: BTreeMap<(usize, Vec<u8>, Vec<u8>), (bool, Duration)>,
 }
 
 impl Leaks {
@@ -65,7 +66,8 @@ impl Leaks {
             return None;
         }
         ran.ends?;
-        self.last_writes.insert((ran.node, ran.key.to_vec()), (ran.in_flight, now));
+        let written = (ran.node, ran.key.to_vec(), ran.owner.to_vec());
+        self.last_writes.insert(written, (ran.in_flight, now));
         let behind = ran.what == "extend" && !ran.in_flight && self.released.contains(&owner);
         behind.then(|| {
             format!("node {} ran an extension of {} behind its release", ran.node, short())
@@ -89,9 +91,10 @@ impl Leaks {
         })
     }
 
-    /// Since when nobody but a dead connection has that key, behind everything else.
-    pub(super) fn was_set_late(&self, node: usize, key: &[u8]) -> Option<Duration> {
-        let (in_flight, at) = self.last_writes.get(&(node, key.to_vec()))?;
+    /// Since when the owner has that key only by a request over a dead connection, behind everything else.
+    pub(super) fn was_set_late(&self, node: usize, key: &[u8], owner: &str) -> Option<Duration> {
+        let written = (node, key.to_vec(), owner.as_bytes().to_vec());
+        let (in_flight, at) = self.last_writes.get(&written)?;
         in_flight.then_some(*at)
     }
 }
@@ -104,22 +107,22 @@ pub(in super::super) fn kept_back(net: &mut Network, names: usize) -> Option<Str
             continue;
         }
         for name in 0..names {
-            let key = format!("name-{name}").into_bytes();
-            let Some(owner) = net.nodes[node].value(&key, now) else { continue };
-            let owner = String::from_utf8_lossy(&owner).into_owned();
-            let Some((client, since)) = net.checks.given_up(&owner) else { continue };
-            let mut since = since.max(net.troubled_at(client, node));
-            if !net.checks.may_end.contains(owner.as_bytes()) {
-                // It is given back again, and again.
-                let in_flight = net.checks.leaks.was_set_late(node, &key);
-                since = in_flight.map_or(since, |at| since.max(at + REPEATED));
-            }
-            if since + SOON < now {
-                let short = &owner[..4];
-                return Some(format!(
-                    "node {node} has name {name} as {short}, for {:?}",
-                    now - since
-                ));
+            let key = key(name);
+            for owner in net.nodes[node].owners(&key, now) {
+                let Some((client, since)) = net.checks.given_up(&owner) else { continue };
+                let mut since = since.max(net.troubled_at(client, node));
+                if !net.checks.may_end.contains(owner.as_bytes()) {
+                    // It is given back again, and again.
+                    let in_flight = net.checks.leaks.was_set_late(node, &key, &owner);
+                    since = in_flight.map_or(since, |at| since.max(at + REPEATED));
+                }
+                if since + SOON < now {
+                    let short = &owner[..4];
+                    return Some(format!(
+                        "node {node} has name {name} as {short}, for {:?}",
+                        now - since
+                    ));
+                }
             }
         }
     }
@@ -135,14 +138,15 @@ pub(in super::super) fn leaked(net: &mut Network, names: usize) -> Option<String
             continue;
         }
         for name in 0..names {
-            let key = format!("name-{name}").into_bytes();
-            let Some(owner) = net.nodes[node].value(&key, now) else { continue };
-            let owner = String::from_utf8_lossy(&owner).into_owned();
-            let in_flight = net.checks.leaks.was_set_late(node, &key);
-            let excused =
-                |at| !net.checks.may_end.contains(owner.as_bytes()) && now < at + REPEATED + SOON;
-            if !in_flight.is_some_and(excused) && !net.checks.is_orphan(&owner) {
-                return Some(format!("node {node} still has name {name}, as {}", &owner[..4]));
+            let key = key(name);
+            for owner in net.nodes[node].owners(&key, now) {
+                let in_flight = net.checks.leaks.was_set_late(node, &key, &owner);
+                let excused = |at| {
+                    !net.checks.may_end.contains(owner.as_bytes()) && now < at + REPEATED + SOON
+                };
+                if !in_flight.is_some_and(excused) && !net.checks.is_orphan(&owner) {
+                    return Some(format!("node {node} still has name {name}, as {}", &owner[..4]));
+                }
             }
         }
     }

@@ -3,8 +3,6 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::Ran;
-
 /// So many extensions of one lock a node gets at once at most, and so many in each TTL: renewals
 /// that fail are tried twenty times, and those that contenders disturb have a few repairs each.
 const AT_ONCE: f64 = 20.0;
@@ -17,17 +15,21 @@ pub(super) struct Load {
 }
 
 impl Load {
-    pub(super) fn ran(&mut self, ran: &Ran<'_>, ttl: Duration, now: Duration) -> Option<String> {
-        if ran.what != "extend" || ran.in_flight {
-            return None;
-        }
-        let entry = self.extensions.entry((ran.node, ran.owner.to_vec())).or_insert((0, now));
+    /// A node ran an extension of that owner's lock.
+    pub(super) fn extended(
+        &mut self,
+        node: usize,
+        owner: &[u8],
+        ttl: Duration,
+        now: Duration,
+    ) -> Option<String> {
+        let entry = self.extensions.entry((node, owner.to_vec())).or_insert((0, now));
         entry.0 += 1;
         let (count, since) = *entry;
         let ttls = (now - since).div_duration_f64(ttl);
         (f64::from(count) > AT_ONCE + EACH_TTL * ttls).then(|| {
-            let short = String::from_utf8_lossy(&ran.owner[..4]);
-            format!("node {} ran {count} extensions of {short} in {:?}", ran.node, now - since)
+            let short = String::from_utf8_lossy(&owner[..4]);
+            format!("node {node} ran {count} extensions of {short} in {:?}", now - since)
         })
     }
 }

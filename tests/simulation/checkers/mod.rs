@@ -2,6 +2,7 @@
 //! are told, how long calls take, what is on the nodes. They know no rule of the protocol.
 
 mod exclusion;
+mod holders;
 mod leaks;
 mod load;
 mod losses;
@@ -17,6 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
+pub(super) use holders::ended_with_its_last_holder;
 pub(super) use leaks::{Ran, kept_back, leaked};
 pub(super) use releases::{comes_back, unlocked};
 pub(super) use room::open_to_others;
@@ -29,6 +31,7 @@ use self::load::Load;
 use self::losses::Losses;
 use self::tokens::Tokens;
 use super::claim::Claim;
+use super::lock_id::LockId;
 use crate::core::{LossReason, Terms, Time};
 
 /// What was found, by which checker.
@@ -214,12 +217,12 @@ impl Checks {
         self.exclusion.rests_on_first(owner)
     }
 
-    /// The name and the end of the lease that this owner has.
-    pub(super) fn lease_of(&self, owner: &str) -> Option<(usize, Duration)> {
+    /// The lock and the end of the lease that this owner has.
+    pub(super) fn lease_of(&self, owner: &str) -> Option<(LockId, Duration)> {
         self.exclusion.lease_of(owner)
     }
 
-    /// Somebody has deleted the keys of a lock on all nodes.
+    /// Somebody has deleted the key of that name on all nodes.
     pub(super) fn deleted(&mut self, name: usize, now: Duration) {
         self.forgotten = true;
         self.unguarded = true;
@@ -244,7 +247,8 @@ impl Checks {
             return;
         }
         // Or it has not heard yet that the lock was its own, when somebody else is granted it.
-        let is_deleted = self.deleted_at.get(&claim.name).is_some_and(|at| claim.began <= *at);
+        let mut deleted_at = self.deleted_at.iter().filter(|(name, _)| claim.lock.has(**name));
+        let is_deleted = deleted_at.any(|(_, at)| claim.began <= *at);
         let found = self.tokens.granted(claim, sequence).filter(|_| !is_deleted);
         if let Some(what) = found.filter(|_| self.promise_tokens) {
             self.report(now, "tokens", what);
@@ -282,7 +286,21 @@ impl Checks {
                 format!("node {} has cut a key short that it keeps for its holder", ran.node);
             self.report(now, "exclusion", what);
         }
-        if let Some(what) = self.load.ran(ran, self.ttl, now) {
+    }
+
+    /// A node ran a request of that owner; `in_flight`: its client had closed the connection before.
+    pub(super) fn asked(
+        &mut self,
+        node: usize,
+        owner: &[u8],
+        what: &str,
+        in_flight: bool,
+        now: Duration,
+    ) {
+        if what == "extend"
+            && !in_flight
+            && let Some(what) = self.load.extended(node, owner, self.ttl, now)
+        {
             self.report(now, "load", what);
         }
     }
@@ -411,8 +429,8 @@ impl Checks {
     }
 
     /// After everything was healed, and long enough, a client wanted a lock once more.
-    pub(super) fn probed(&mut self, client: usize, name: usize, granted: bool, now: Duration) {
-        if let Some(what) = progress::probed(client, name, granted) {
+    pub(super) fn probed(&mut self, client: usize, lock: LockId, granted: bool, now: Duration) {
+        if let Some(what) = progress::probed(client, lock, granted) {
             self.report(now, "progress", what);
         }
     }

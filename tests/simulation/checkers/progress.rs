@@ -1,6 +1,8 @@
 //! Once everything is healed, everybody gets every lock again.
 
 /// A client wanted a lock, and had long enough for it.
-pub(super) fn probed(client: usize, name: usize, granted: bool) -> Option<String> {
-    (!granted).then(|| format!("client {client} cannot get name {name}, though nothing is wrong"))
+use crate::simulation::lock_id::LockId;
+
+pub(super) fn probed(client: usize, lock: LockId, granted: bool) -> Option<String> {
+    (!granted).then(|| format!("client {client} cannot get {lock}, though nothing is wrong"))
 }

@@ -11,8 +11,8 @@ pub(in super::super) fn comes_back(net: &mut Network, key: &[u8], owner: &[u8]) 
         return;
     }
     let (now, all) = (net.now, net.nodes.len());
-    let values = net.nodes.iter_mut().map(|node| node.value(key, now));
-    let back = values.filter(|value| value.as_deref() == Some(owner)).count();
+    let back =
+        net.nodes.iter_mut().map(|node| node.has(key, owner, now)).filter(|has| *has).count();
     if back >= majority(all) {
         let short = String::from_utf8_lossy(&owner[..4]);
         let what = format!("{short} was given back, and has {back} of {all} nodes again");
@@ -34,10 +34,10 @@ pub(in super::super) fn unlocked(
 ) -> Option<String> {
     let deciding = if basis == Basis::FirstNode { 1 } else { net.nodes.len() };
     let (now, all) = (net.now, deciding);
-    let key = format!("name-{}", claim.name).into_bytes();
+    let owner = claim.owner.as_bytes();
     let mut theirs = 0;
-    for node in 0..all {
-        let ours = net.nodes[node].value(&key, now).as_deref() == Some(claim.owner.as_bytes());
+    for node in &mut net.nodes[..all] {
+        let ours = claim.keys.iter().any(|key| node.has(key, owner, now));
         theirs += usize::from(!ours);
     }
     if result == ReleaseResult::Released {

@@ -3,12 +3,13 @@
 
 use std::time::Duration;
 
+use crate::simulation::lock_id::LockId;
 use crate::simulation::network::Network;
 
-/// What is wrong with the keys of `owner`, whose lock of `name` says that it is valid until then.
+/// What is wrong with the keys of `owner`, whose `lock` says that it is valid until then.
 pub(in super::super) fn open_to_others(
     net: &mut Network,
-    name: usize,
+    lock: LockId,
     owner: &str,
     until: Duration,
 ) -> Option<String> {
@@ -19,22 +20,21 @@ pub(in super::super) fn open_to_others(
     // Of a lock of the fallback, the first node alone.
     let deciding = if net.checks.rests_on_first(owner) { 1 } else { net.nodes.len() };
     let (now, all) = (net.now, deciding);
-    let key = format!("name-{name}").into_bytes();
-    let ends = net
-        .nodes
-        .iter_mut()
-        .take(deciding)
-        .map(|node| node.closed_until(&key, owner.as_bytes(), now));
-    let mut ends: Vec<_> = ends.collect();
-    let free = ends.iter().filter(|end| **end < until).count();
-    ends.sort_unstable();
-    (free > all / 2).then(|| {
-        format!(
-            "name {name} is held as {}, valid for another {:?}, and within {:?} {free} of {all} \
+    // Somebody may want any one of its names alone.
+    lock.keys().find_map(|key| {
+        let nodes = net.nodes.iter_mut().take(deciding);
+        let ends = nodes.map(|node| node.closed_until(&key, owner.as_bytes(), now));
+        let mut ends: Vec<_> = ends.collect();
+        let free = ends.iter().filter(|end| **end < until).count();
+        ends.sort_unstable();
+        (free > all / 2).then(|| {
+            format!(
+                "{lock} is held as {}, valid for another {:?}, and within {:?} {free} of {all} \
              nodes are free for somebody else",
-            &owner[..4],
-            until - now,
-            ends[all / 2].saturating_sub(now),
-        )
+                &owner[..4],
+                until - now,
+                ends[all / 2].saturating_sub(now),
+            )
+        })
     })
 }

@@ -43,10 +43,8 @@ pub(in super::super) fn outlives(net: &mut Network, claim: &Claim, terms: Terms)
     let most = net.now + terms.ttl.mul_f64(1.02) + LATEST;
     let (now, owner) = (net.now, claim.owner.as_bytes());
     for (node, at) in net.nodes.iter_mut().enumerate().filter(|(_, node)| !node.was_set_back) {
-        if at.value(&claim.key, now).as_deref() != Some(owner) {
-            continue;
-        }
-        let until = at.key_until(&claim.key, now);
+        let ends = claim.keys.iter().filter_map(|key| at.key_until(key, owner, now));
+        let Some(until) = ends.max() else { continue };
         if until > most {
             let (short, left) = (claim.short(), until - now);
             return Some(format!(

@@ -1,14 +1,15 @@
-//! The token of each holder is larger than that of every holder of its name before.
+//! The token of each holder is larger than that of every holder before whom it excludes.
 
 use std::collections::BTreeMap;
 
 use crate::core::FencingToken;
 use crate::simulation::claim::Claim;
+use crate::simulation::lock_id::LockId;
 
 #[derive(Default)]
 pub(super) struct Tokens {
-    /// The largest token of each name, and whose it was.
-    largest: BTreeMap<usize, (Option<FencingToken>, String)>,
+    /// The largest token of each lock, and whose it was.
+    largest: BTreeMap<LockId, (Option<FencingToken>, String)>,
 }
 
 impl Tokens {
@@ -16,15 +17,16 @@ impl Tokens {
     pub(super) fn granted(&mut self, claim: &Claim, sequence: u64) -> Option<String> {
         let token = FencingToken::new(claim.number, sequence);
         let owner = format!("{} {sequence}", claim.short());
-        let name = claim.name;
-        match self.largest.get(&name) {
-            Some((before, whose)) if token <= *before => {
-                Some(format!("name {name}: {owner} has {token:?}, and {whose} had {before:?}"))
-            }
-            _ => {
-                self.largest.insert(name, (token, owner));
-                None
-            }
+        let lock = claim.lock;
+        let mut before = self.largest.iter().filter(|(other, _)| lock.excludes(**other));
+        let found = before.find(|(_, (before, _))| token <= *before);
+        let found = found.map(|(other, (before, whose))| {
+            format!("{lock}: {owner} has {token:?}, and {whose} had {before:?} of {other}")
+        });
+        // Of holders that do not exclude each other, the one with the largest.
+        if found.is_none() && self.largest.get(&lock).is_none_or(|(before, _)| *before < token) {
+            self.largest.insert(lock, (token, owner));
         }
+        found
     }
 }

@@ -7,6 +7,7 @@ use crate::node::{probe_request, read_probe};
 use crate::simulation::claim::MARK;
 use crate::simulation::client::Note;
 use crate::simulation::fan_out::value;
+use crate::simulation::lock_id::key;
 use crate::simulation::plan::Plan;
 use crate::simulation::shared::configuration;
 
@@ -157,7 +158,7 @@ impl Network {
     /// Somebody deletes the keys of a lock on all nodes.
     pub(in super::super) fn delete(&mut self, name: usize) {
         let now = self.now;
-        let key = format!("name-{name}").into_bytes();
+        let key = key(name);
         for node in &mut self.nodes {
             node.call(&[b"DEL".to_vec(), key.clone()], now);
         }

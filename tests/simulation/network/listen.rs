@@ -7,7 +7,8 @@ use super::{Event, Network, SimNode};
 use crate::core::majority;
 use crate::simulation::checkers::Grant;
 use crate::simulation::client::Note;
-use crate::simulation::subscriptions::{News, channel, name_on, owner_number};
+use crate::simulation::lock_id::LockId;
+use crate::simulation::subscriptions::{News, owner_number};
 
 /// A connection over which a client listens to a node.
 #[derive(Clone, Debug, Default)]
@@ -16,7 +17,7 @@ pub(super) struct Listener {
     /// The node knows of it.
     open: bool,
     /// What it is told of.
-    names: BTreeSet<usize>,
+    channels: BTreeSet<usize>,
     incarnation: u64,
     /// When the last request arrives.
     last_request: Duration,
@@ -54,20 +55,34 @@ impl Network {
         same && self.links[client][node].cut == 0 && hung == 0
     }
 
-    /// The client wants to be told of releases of that lock, or not any more. One request comes after
+    /// The number of a channel.
+    pub(in super::super) fn channel(&mut self, name: &[u8]) -> usize {
+        let known = self.channels.iter().position(|channel| channel == name);
+        known.unwrap_or_else(|| {
+            self.channels.push(name.to_vec());
+            self.channels.len() - 1
+        })
+    }
+
+    /// The channel with that number.
+    pub(in super::super) fn channel_name(&self, channel: usize) -> &[u8] {
+        &self.channels[channel]
+    }
+
+    /// The client wants to be told what is published on that channel, or not any more. One request comes after
     /// the other.
     pub(in super::super) fn ask_to_tell(
         &mut self,
         client: usize,
         node: usize,
-        name: usize,
+        channel: usize,
         on: bool,
     ) {
         let at = self.now + self.delay(client, node);
         let known = &mut self.listeners[client][node];
         known.last_request = at.max(known.last_request);
         let (at, session) = (known.last_request, known.session);
-        self.schedule(at, Event::Subscribe { client, node, session, name, on });
+        self.schedule(at, Event::Subscribe { client, node, session, channel, on });
     }
 
     /// The client publishes a message on a channel of its own, over another connection.
@@ -87,20 +102,21 @@ impl Network {
         client: usize,
         node: usize,
         session: u64,
-        name: usize,
+        channel: usize,
         on: bool,
     ) {
         if !self.is_listening(client, node, session) || !self.reaches(client, node, session) {
             return;
         }
-        let names = &mut self.listeners[client][node].names;
+        let channels = &mut self.listeners[client][node].channels;
+        let name = &self.channels[channel];
         if on {
-            if names.insert(name) {
-                self.nodes[node].subscribe(&channel(name));
+            if channels.insert(channel) {
+                self.nodes[node].subscribe(name);
             }
             self.tell_listener(client, node, News::Listening);
-        } else if names.remove(&name) {
-            self.nodes[node].unsubscribe(&channel(name));
+        } else if channels.remove(&channel) {
+            self.nodes[node].unsubscribe(name);
         }
     }
 
@@ -115,10 +131,10 @@ impl Network {
     pub(in super::super) fn stop_listening(&mut self, client: usize, node: usize) {
         let known = &mut self.listeners[client][node];
         known.open = false;
-        let names = std::mem::take(&mut known.names);
+        let channels = std::mem::take(&mut known.channels);
         let at = &mut self.nodes[node];
         if known.incarnation == at.incarnation {
-            names.into_iter().for_each(|name| at.unsubscribe(&channel(name)));
+            channels.iter().for_each(|channel| at.unsubscribe(&self.channels[*channel]));
         }
     }
 
@@ -133,13 +149,13 @@ impl Network {
     /// What the node has just published goes to all who listen.
     pub(super) fn deliver_published(&mut self, node: usize) {
         for (published_on, owner) in self.nodes[node].take_published() {
-            let name = name_on(&published_on);
+            let channel = self.channel(&published_on);
             let Some(owner) = owner_number(&owner) else { continue };
             for client in 0..self.links.len() {
-                let Listener { session, ref names, .. } = self.listeners[client][node];
-                let told = names.contains(&name) && self.is_listening(client, node, session);
+                let Listener { session, ref channels, .. } = self.listeners[client][node];
+                let told = channels.contains(&channel) && self.is_listening(client, node, session);
                 if told && !self.happens(self.flaky) {
-                    self.tell_listener(client, node, News::Released(name, owner));
+                    self.tell_listener(client, node, News::Released(channel, owner));
                 }
             }
         }
@@ -149,17 +165,18 @@ impl Network {
     /// exceptions. The message was about the lock before this one, which was given back just now. A node
     /// that the waiter was granted for a while has been given the holder's key again. The keys belong to
     /// an attempt that came to nothing and is being given back at this moment.
-    pub(in super::super) fn woken(&mut self, client: usize, name: usize) {
+    pub(in super::super) fn woken(&mut self, client: usize, lock: LockId) {
         let slowest = self.links.iter().flatten().map(|link| link.slow).max().unwrap_or_default();
         let on_its_way = Duration::from_millis(self.latency_ms) * 3 + slowest;
         let of_before = |grant: &Grant| self.now < grant.at + on_its_way;
         if !self.pair || self.checks.grants.last().is_some_and(of_before) {
             return;
         }
-        let (now, key) = (self.now, format!("name-{name}").into_bytes());
-        let owners = self.nodes.iter_mut().filter_map(|node| node.value(&key, now));
-        let owners: Vec<_> =
-            owners.map(|owner| String::from_utf8_lossy(&owner).into_owned()).collect();
+        let (now, keys) = (self.now, lock.keys().collect::<Vec<_>>());
+        let owners = |node: &mut SimNode| {
+            keys.iter().flat_map(|key| node.owners(key, now)).collect::<Vec<_>>()
+        };
+        let owners: Vec<_> = self.nodes.iter_mut().flat_map(owners).collect();
         let needed = majority(self.nodes.len());
         let holds =
             |owner: &&String| owners.iter().filter(|other| other == owner).count() >= needed;

@@ -21,28 +21,27 @@ impl Network {
             return self.answer(id, open, ended, wall);
         }
         let at = &mut self.nodes[node];
-        let before: Vec<_> = parts
-            .iter()
-            .map(|Part { key, owner, .. }| {
-                let value = at.value(key, now);
-                let ended = (value.as_ref() == Some(&**owner)).then(|| at.end_ms(key, now));
-                (value, ended)
-            })
+        let keys = parts.iter().flat_map(|part| part.keys.iter().map(move |key| (part, key)));
+        let before: Vec<_> = keys
+            .clone()
+            .map(|(part, key)| (at.owners(key, now), at.end_ms(key, &part.owner, now)))
             .collect();
         let reply = at.call(&command, now);
         let set_back = at.was_set_back;
-        for (Part { key, owner, what }, (_, ended)) in parts.iter().zip(&before) {
+        for ((Part { owner, what, .. }, key), (_, ended)) in keys.zip(&before) {
             let at = &mut self.nodes[node];
-            let ours = at.value(key, now).as_ref() == Some(&**owner);
-            let ends = ours.then(|| at.end_ms(key, now));
+            let ends = at.end_ms(key, owner, now);
             let (in_flight, ended) = (!open, *ended);
             let closed_until = at.closed_until(key, owner, now);
             let ran =
                 Ran { node, key, owner, what, in_flight, ended, ends, closed_until, set_back };
             self.checks.ran(&ran, now);
-            if in_flight && ended.is_none() && ours {
+            if in_flight && ended.is_none() && ends.is_some() {
                 comes_back(self, key, owner);
             }
+        }
+        for Part { owner, what, .. } in &parts {
+            self.checks.asked(node, owner, what, !open, now);
         }
         if let Reply::Error(text) = &reply
             && self.nodes[node].full == 0
@@ -50,9 +49,9 @@ impl Network {
             let what = parts.iter().map(|part| part.what).collect::<Vec<_>>().join(", ");
             self.checks.report(now, "errors", format!("node {node} answers {what} with {text}"));
         }
-        before.into_iter().for_each(|(value, _)| self.check_room(value));
+        before.into_iter().flat_map(|(owners, _)| owners).for_each(|owner| self.check_room(owner));
         self.deliver_published(node);
-        parts.iter().for_each(|part| self.check_whether_free(&part.key));
+        parts.iter().flat_map(|part| part.keys.iter()).for_each(|key| self.check_whether_free(key));
         self.tell_of(node, client, open, &parts, &reply);
         self.answer(id, open, reply, wall);
     }
@@ -111,15 +110,11 @@ impl Network {
         }
     }
 
-    /// A node has run something, where somebody's key was before.
-    fn check_room(&mut self, before: Option<Vec<u8>>) {
-        let owner = before.and_then(|owner| String::from_utf8(owner).ok());
-        let lease = owner.and_then(|owner| {
-            let (name, until) = self.checks.lease_of(&owner)?;
-            Some((name, owner, until))
-        });
-        if let Some((name, owner, until)) = lease.filter(|(.., until)| *until > self.now) {
-            let found = open_to_others(self, name, &owner, until);
+    /// A node has run something, where that owner's key was before.
+    fn check_room(&mut self, owner: String) {
+        let lease = self.checks.lease_of(&owner).filter(|(_, until)| *until > self.now);
+        if let Some((lock, until)) = lease {
+            let found = open_to_others(self, lock, &owner, until);
             let now = self.now;
             found.into_iter().for_each(|what| self.checks.report(now, "exclusion", what));
         }
@@ -129,8 +124,8 @@ impl Network {
     fn check_whether_free(&mut self, key: &[u8]) {
         if self.pair && key != MARK {
             let now = self.now;
-            let holders = self.nodes.iter_mut().filter_map(|node| node.value(key, now));
-            let taken = holders.count();
+            let owners = self.nodes.iter_mut().map(|node| node.owners(key, now));
+            let taken = owners.filter(|owners| !owners.is_empty()).count();
             self.checks.is_free(self.nodes.len() - taken >= majority(self.nodes.len()), now);
         }
     }

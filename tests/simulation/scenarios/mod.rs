@@ -12,6 +12,7 @@ mod late;
 mod leases;
 mod long_locks;
 mod numbers;
+mod shared_holds;
 mod short_lives;
 mod skews;
 mod steps;
@@ -113,6 +114,7 @@ fn calm(seed: u64, nodes: usize, setups: &[Setup]) -> Plan {
         wall_offsets: (0..nodes).map(|_| chance.number(0..100) as u64).collect(),
         walls_agree: true,
         local_queues: false,
+        together: false,
         fencing: true,
         quarantine: true,
         new_set: false,

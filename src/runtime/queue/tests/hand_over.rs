@@ -2,59 +2,16 @@
 //! on, which only the queues can tell.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::thread::{self, Scope, ScopedJoinHandle};
+use std::thread;
 use std::time::Duration;
 
 use crossbeam_channel::bounded;
 
-use crate::core::{Allowance, Patience, Terms};
-use crate::embedded::{Node, Nodes};
-use crate::ident::{Name, Names};
+use super::*;
+use crate::core::Patience;
+use crate::embedded::Node;
 use crate::kinds::EXCLUSIVE;
-use crate::runtime::claim::Wanted;
-use crate::{ErrorKind, Guard, LossReason, Quorlock, Renewal};
-
-/// Never to be waited for.
-const LIMIT: Duration = Duration::from_secs(30);
-/// Long enough for a busy machine to keep every lock of a test alive.
-const TTL: Duration = Duration::from_secs(20);
-/// For those whose end, or renewal, is waited for.
-const SHORT_TTL: Duration = Duration::from_secs(3);
-const NODE_TIMEOUT: Duration = Duration::from_secs(1);
-
-const NAME: &str = "orders/42";
-const KEY: &[u8] = b"quorlock:orders/42";
-
-fn nodes(n: usize) -> Nodes {
-    Nodes::start(n).expect("ports are free")
-}
-
-/// A client that is connected to all nodes.
-fn client(nodes: &Nodes) -> Quorlock {
-    let builder = Quorlock::builder()
-        .restart_quarantine(false)
-        .max_ttl(Duration::from_secs(600))
-        .nodes(nodes.urls())
-        .ttl(TTL)
-        .node_timeout(NODE_TIMEOUT);
-    let locks = builder.build().expect("valid settings");
-    wait_until(|| locks.node_stats().iter().all(|node| node.connected));
-    locks
-}
-
-fn wait_until(mut condition: impl FnMut() -> bool) {
-    while !condition() {
-        thread::yield_now();
-    }
-}
-
-fn wait_no_keys(nodes: &Nodes) {
-    wait_until(|| nodes.iter().all(|node| !node.keys().iter().any(|key| key == KEY)));
-}
-
-fn requests(locks: &Quorlock) -> u64 {
-    locks.node_stats().iter().map(|node| node.scripts).sum()
-}
+use crate::{ErrorKind, Guard, LossReason, Renewal};
 
 /// Whether the lock came from another thread of the process, and not from the nodes.
 fn was_handed_over(guard: &Guard) -> bool {
@@ -65,24 +22,6 @@ fn locked(result: Result<Guard, crate::Error>) -> Guard {
     let guard = result.expect("healthy nodes");
     guard.check().expect("a lock that is handed out is held");
     guard
-}
-
-/// How many callers are in line behind others.
-fn in_line(locks: &Quorlock) -> usize {
-    let queues = locks.coordinator().queues().state.lock();
-    queues.waiters().filter(|waiter| waiter.wake.is_some()).count()
-}
-
-/// Spawns a thread that comes to be in line in `wait`, and returns once it is.
-fn waits<'scope, T: Send + 'scope>(
-    scope: &'scope Scope<'scope, '_>,
-    locks: &Quorlock,
-    wait: impl FnOnce() -> T + Send + 'scope,
-) -> ScopedJoinHandle<'scope, T> {
-    let before = in_line(locks);
-    let thread = scope.spawn(wait);
-    wait_until(|| in_line(locks) > before);
-    thread
 }
 
 #[test]
@@ -214,10 +153,7 @@ fn the_chosen_one_who_leaves_passes_it_on() {
     let nodes = nodes(1);
     let locks = client(&nodes);
     let guard = locked(locks.lock(NAME));
-    let allowance = Allowance { clock_tolerance: Duration::from_millis(100) };
-    let terms = Terms { ttl: TTL, renewed: true, max_hold: None, allowance };
-    let names = Names::new(1, [Name::new(b"quorlock:", NAME.as_bytes(), &[])]).expect("a name");
-    let wanted = Wanted { kind: EXCLUSIVE, names, terms };
+    let wanted = wanted(EXCLUSIVE, true);
     let mut first = locks.coordinator().queues().enter(&wanted, Patience::Forever);
     let (place, hold) = first.look();
     assert!(place.is_held && hold.is_none());

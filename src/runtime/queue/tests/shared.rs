@@ -1,0 +1,316 @@
+//! Threads of one process hold a lock together.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crossbeam_channel::bounded;
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Metadata, Subscriber};
+
+use super::*;
+use crate::clock;
+use crate::core::{HoldClass, LossReason, Mechanism, Patience, without};
+use crate::embedded::Node;
+use crate::kinds::EXCLUSIVE;
+use crate::node::Request;
+use crate::runtime::call;
+use crate::runtime::hold::Hold;
+use crate::runtime::kind::{Raise, Repair};
+use crate::{Error, ErrorKind};
+
+/// A kind whose holders of one process share a lease. On the nodes it is the mutex: each lease has them for itself.
+#[derive(Debug)]
+struct Together;
+
+impl Kind for Together {
+    fn label(&self) -> &'static str {
+        "together"
+    }
+
+    fn hold_class(&self) -> HoldClass {
+        HoldClass::Shared
+    }
+
+    fn auxiliary(&self) -> &'static [&'static str] {
+        EXCLUSIVE.auxiliary()
+    }
+
+    fn commands(&self) -> &'static [&'static str] {
+        EXCLUSIVE.commands()
+    }
+
+    fn acquire(
+        &self,
+        names: &Names,
+        mark_key: &[u8],
+        owner: &str,
+        ttl: Duration,
+        proposal: Option<u64>,
+    ) -> Request {
+        EXCLUSIVE.acquire(names, mark_key, owner, ttl, proposal)
+    }
+
+    fn confirm(&self, names: &Names, owner: &str, number: u64) -> Request {
+        EXCLUSIVE.confirm(names, owner, number)
+    }
+
+    fn extend(&self, names: &Names, owner: &str, ttl: Duration, repair: Repair<'_>) -> Request {
+        EXCLUSIVE.extend(names, owner, ttl, repair)
+    }
+
+    fn release(&self, names: &Names, owner: &str, raise: Option<Raise>) -> Request {
+        EXCLUSIVE.release(names, owner, raise)
+    }
+}
+
+/// A lease may be joined at any time here, for a busy machine may be slow.
+fn acquire(locks: &Quorlock, wanted: &Wanted, patience: Patience) -> Result<Option<Hold>, Error> {
+    let acquire = || call::acquire(locks.coordinator(), wanted, patience, None);
+    without(&[Mechanism::TurnsEnd], acquire)
+}
+
+/// One more holder of the lock.
+fn hold(locks: &Quorlock) -> Hold {
+    let hold = acquire(locks, &wanted(&Together, true), Patience::Forever).expect("healthy nodes");
+    let hold = hold.expect("it waits for ever");
+    hold.held().check().expect("a lock that is given out is held");
+    hold
+}
+
+fn token(hold: &Hold) -> u64 {
+    hold.token.expect("fencing is on").into()
+}
+
+fn has_keys(nodes: &Nodes) -> bool {
+    nodes.iter().any(|node| node.keys().iter().any(|key| key == KEY))
+}
+
+/// No node is asked, so none has to be there.
+#[test]
+fn who_joins_needs_no_node_and_has_a_token_of_its_own() {
+    let nodes = nodes(3);
+    let locks = client(&nodes);
+    let first = hold(&locks);
+    // A majority is enough for the lock; the third node may be asked a moment later.
+    wait_until(|| requests(&locks) == 3);
+    nodes.iter().for_each(Node::hang);
+    let all_hold = Barrier::new(8);
+    let holds: Vec<_> = thread::scope(|scope| {
+        let joins = || {
+            let hold = hold(&locks);
+            all_hold.wait();
+            hold
+        };
+        let threads: Vec<_> = (0..8).map(|_| scope.spawn(joins)).collect();
+        threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
+    });
+    let once = acquire(&locks, &wanted(&Together, true), Patience::Once).expect("no node is asked");
+    let mut tokens: Vec<_> = holds.iter().chain(&once).map(token).collect();
+    tokens.sort_unstable();
+    assert!(tokens.iter().copied().eq(token(&first) + 1..=token(&first) + 9), "{tokens:?}");
+
+    // Nor does anybody wait for one who leaves while others hold it.
+    first.give_back_and_wait().expect("it was held until now");
+    drop(holds);
+    assert_eq!(requests(&locks), 3);
+    nodes.iter().for_each(Node::resume);
+    assert!(has_keys(&nodes), "one holds it");
+    once.expect("it joins").give_back_and_wait().expect("three healthy nodes");
+    wait_no_keys(&nodes);
+    assert_eq!(locks.coordinator().queues().len(), 0);
+}
+
+/// They wait for each other's work here. If one of them waited for the others' lease, none would go on.
+#[test]
+fn all_who_wait_for_another_process_hold_the_lock_when_one_of_them_gets_it() {
+    let nodes = nodes(3);
+    let (locks, other) = (client(&nodes), client(&nodes));
+    let guard = other.lock(NAME).expect("healthy nodes");
+    let all_hold = Barrier::new(5);
+    thread::scope(|scope| {
+        let holds = || {
+            let hold = hold(&locks);
+            all_hold.wait();
+            hold.give_back_and_wait().expect("it was held until now");
+        };
+        scope.spawn(holds);
+        wait_until(|| locks.coordinator().queues().state.lock().last_ticket() == 1);
+        for _ in 1..5 {
+            waits(scope, &locks, holds);
+        }
+        assert_eq!(in_line(&locks), 4, "one asks the nodes for all");
+        guard.unlock().expect("it was held until now");
+    });
+    wait_no_keys(&nodes);
+    assert!(other.try_lock(NAME).expect("healthy nodes").is_some());
+}
+
+/// The nodes are asked, and say that it is held: here each lease has them for itself.
+#[test]
+fn who_cannot_join_asks_the_nodes_and_does_not_wait() {
+    let nodes = nodes(3);
+    let locks = client(&nodes);
+    let first = hold(&locks);
+    wait_until(|| requests(&locks) == 3);
+    let manual = acquire(&locks, &wanted(&Together, false), Patience::Once).expect("healthy nodes");
+    assert!(manual.is_none());
+    assert!(requests(&locks) > 3);
+    first.held().extend(TTL * 3).expect("healthy nodes");
+    let before = requests(&locks);
+    let second = acquire(&locks, &wanted(&Together, true), Patience::Once).expect("healthy nodes");
+    assert!(second.is_none(), "its keys live for longer than another holder would ask for");
+    assert!(requests(&locks) > before);
+    drop(first);
+    wait_no_keys(&nodes);
+}
+
+#[test]
+fn a_holder_that_asks_for_less_takes_nothing_from_the_others() {
+    let nodes = nodes(3);
+    let locks = client(&nodes);
+    let (first, second) = (hold(&locks), hold(&locks));
+    first.held().extend(SHORT_TTL).expect("healthy nodes");
+    assert!(second.held().remaining() > TTL / 2);
+    drop(first);
+    second.held().extend(SHORT_TTL).expect("healthy nodes");
+    assert!(second.held().remaining() < SHORT_TTL, "nobody else needs more");
+}
+
+/// Counts the events of ours that a thread reports.
+struct Counting(Arc<AtomicUsize>);
+
+impl Subscriber for Counting {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target() == "quorlock"
+    }
+
+    fn event(&self, _: &Event<'_>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
+
+/// However it is found: each holder has one message, its callbacks are called once, and there is one event.
+#[test]
+fn a_loss_is_told_to_each_holder_and_reported_once() {
+    let nodes = nodes(3);
+    let locks = client(&nodes);
+    let finds: [fn(&Hold); 3] = [
+        // One that looks.
+        |hold| _ = hold.held().check().expect_err("it is lost"),
+        // One that has left before it knew.
+        |_| (),
+        // As the thread of the timetable does.
+        |hold| {
+            let loss = hold.held().lose(LossReason::ClockStoodStill).expect("it is the first");
+            loss.callbacks.into_iter().for_each(|callbacks| callbacks.call());
+            hold.held().clear_away(LossReason::ClockStoodStill, loss.first);
+        },
+    ];
+    for find in finds {
+        let holds: Vec<_> = (0..4).map(|_| hold(&locks)).collect();
+        let mut receivers: Vec<_> =
+            holds.iter().map(|hold| hold.notice.receiver().clone()).collect();
+        let (tell, told) = bounded(100);
+        for hold in &holds {
+            let tell = tell.clone();
+            hold.notice.call(Box::new(move |reason| tell.send(reason).expect("there is room")));
+        }
+        drop(tell);
+        let [left, first, second, last] = <[Hold; 4]>::try_from(holds).ok().expect("four");
+        left.give_back_and_wait().expect("it is valid");
+        assert!(receivers.remove(0).recv().is_err(), "that one is told nothing");
+
+        let held = first.held().clone();
+        held.suspend();
+        let events = Arc::new(AtomicUsize::new(0));
+        tracing::subscriber::with_default(Counting(events.clone()), || {
+            find(&second);
+            drop(first);
+            for hold in [second, last] {
+                let error = hold.give_back_and_wait().expect_err("it is lost");
+                assert_eq!(error.kind(), ErrorKind::Lost);
+            }
+        });
+        assert_eq!(events.load(Ordering::Relaxed), 1);
+        let lost = Ok(LossReason::ClockStoodStill);
+        receivers.iter().for_each(|lost_by| assert_eq!(lost_by.recv_timeout(LIMIT), lost));
+        assert!(receivers.iter().all(|lost_by| lost_by.recv_timeout(LIMIT).is_err()), "once");
+        (0..3).for_each(|_| assert_eq!(told.recv_timeout(LIMIT), lost));
+        assert!(told.recv_timeout(LIMIT).is_err(), "each callback is called once");
+        assert_eq!(locks.coordinator().queues().len(), 0);
+        wait_no_keys(&nodes);
+    }
+}
+
+/// The thread that watches the lock finds it.
+#[test]
+fn keys_that_are_gone_are_told_to_all_holders() {
+    let nodes = nodes(3);
+    let locks = client(&nodes);
+    let mut wanted = wanted(&Together, true);
+    wanted.terms.ttl = SHORT_TTL * 2;
+    let holds = [(); 3].map(|()| {
+        let hold = acquire(&locks, &wanted, Patience::Forever);
+        hold.expect("healthy nodes").expect("it waits for ever")
+    });
+    nodes.iter().for_each(Node::flush);
+    for hold in &holds {
+        assert_eq!(hold.notice.receiver().recv_timeout(LIMIT), Ok(LossReason::KeysGone));
+    }
+    drop(holds);
+    // That thread tells first, and leaves the queue then.
+    wait_until(|| locks.coordinator().queues().len() == 0);
+}
+
+#[test]
+fn a_holder_that_panics_leaves_the_lock_to_the_others() {
+    let nodes = nodes(3);
+    let locks = client(&nodes);
+    let (first, second) = (hold(&locks), hold(&locks));
+    let panicked = catch_unwind(AssertUnwindSafe(|| {
+        let _hold = first;
+        std::panic::resume_unwind(Box::new("in the critical section"));
+    }));
+    assert!(panicked.is_err());
+    second.held().check().expect("that one holds it");
+    second.give_back_and_wait().expect("three healthy nodes");
+}
+
+/// Callers come at the very instant at which the last holder leaves. None of them gets a lock that is over, and none is
+/// forgotten.
+#[test]
+fn many_threads_that_come_and_go_hold_a_lock_that_is_theirs() {
+    let nodes = nodes(3);
+    let (locks, other) = (client(&nodes), client(&nodes));
+    thread::scope(|scope| {
+        for _ in 0..6 {
+            scope.spawn(|| {
+                for _ in 0..100 {
+                    let wanted = wanted(&Together, true);
+                    let hold = call::acquire(locks.coordinator(), &wanted, Patience::Forever, None);
+                    let hold = hold.expect("healthy nodes").expect("it waits for ever");
+                    thread::yield_now();
+                    hold.held().check().expect("nobody has given it back for this one");
+                    hold.give_back_and_wait().expect("it was held until now");
+                }
+            });
+        }
+    });
+    assert_eq!(locks.coordinator().queues().len(), 0);
+    assert!(clock::poll(clock::now().after(LIMIT), || !has_keys(&nodes)), "a key stays");
+    assert!(other.try_lock(NAME).expect("healthy nodes").is_some());
+}

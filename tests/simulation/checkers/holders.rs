@@ -1,0 +1,14 @@
+//! A lock is given back to the nodes by its last holder, and by no other one.
+
+use crate::core::Ended;
+
+/// A holder has left a lock, and so many `others` hold it. What is wrong with what came of that.
+pub(in super::super) fn ended_with_its_last_holder(ended: Ended, others: usize) -> Option<String> {
+    match ended {
+        Ended::Now(_) if others > 0 => Some(format!("given back while {others} others hold it")),
+        Ended::OthersHold { .. } if others == 0 => {
+            Some("left by all, and not given back".to_owned())
+        }
+        _ => None,
+    }
+}

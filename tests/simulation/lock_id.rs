@@ -1,0 +1,105 @@
+//! Which lock a caller wants: of which kind, and under which names.
+
+use std::fmt;
+
+use super::chance::Chance;
+use crate::core::HoldClass;
+use crate::ident::Names;
+use crate::kinds::{KINDS, names};
+use crate::runtime::kind::Kind;
+
+/// A lock. Names are numbers here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct LockId {
+    /// In the list of kinds.
+    kind: usize,
+    /// One bit for each name.
+    names: u32,
+}
+
+impl LockId {
+    /// Of the first kind in the list, which is the exclusive one.
+    pub(super) fn exclusive(name: usize) -> Self {
+        Self::new(0, [name])
+    }
+
+    /// Of the kind with that number.
+    pub(super) fn new(kind: usize, names: impl IntoIterator<Item = usize>) -> Self {
+        let names = names.into_iter().fold(0, |bits, name| bits | 1 << name);
+        Self { kind, names }
+    }
+
+    /// Of any kind, with that name or, where the kind has several, sometimes with further ones.
+    pub(super) fn any(
+        chance: &mut Chance,
+        kinds: impl Fn(&dyn Kind) -> bool,
+        name: usize,
+        of: usize,
+    ) -> Self {
+        let kinds: Vec<_> = (0..KINDS.len()).filter(|kind| kinds(KINDS[*kind])).collect();
+        let kind = pick(chance, &kinds);
+        let further = KINDS[kind].most_names() - 1;
+        let further = (0..further.min(of - 1)).map(|_| chance.below(of)).collect::<Vec<_>>();
+        Self::new(kind, [name].into_iter().chain(further))
+    }
+
+    /// The lock that a caller has to get in the end as the `nth`, if there are so many `names`.
+    pub(super) fn probe(nth: usize, names: usize) -> Option<Self> {
+        let (kind, name) = (nth / names, nth % names);
+        let most = KINDS.get(kind)?.most_names().min(names);
+        Some(Self::new(kind, (0..most).map(|i| (name + i) % names)))
+    }
+
+    pub(super) fn kind(self) -> &'static dyn Kind {
+        KINDS[self.kind]
+    }
+
+    fn numbers(self) -> impl Iterator<Item = usize> {
+        (0..32).filter(move |name| self.has(*name))
+    }
+
+    /// Whether that is one of its names.
+    pub(super) fn has(self, name: usize) -> bool {
+        self.names & 1 << name != 0
+    }
+
+    /// Its names as the nodes have them.
+    pub(super) fn names(self) -> Names {
+        let text: Vec<_> = self.numbers().map(key).collect();
+        names(&text.iter().map(Vec::as_slice).collect::<Vec<_>>())
+    }
+
+    /// Its keys on the nodes.
+    pub(super) fn keys(self) -> impl Iterator<Item = Vec<u8>> {
+        self.numbers().map(key)
+    }
+
+    /// On which channels its releases are told.
+    pub(super) fn channels(self) -> Vec<Vec<u8>> {
+        self.kind().channels(&self.names())
+    }
+
+    /// Whether nobody has this lock and the `other` one at once.
+    pub(super) fn excludes(self, other: Self) -> bool {
+        let is_shared = self.kind().hold_class() == HoldClass::Shared;
+        self.names & other.names != 0 && !(is_shared && self.kind == other.kind)
+    }
+}
+
+/// Draws nothing where there is no choice, so that a new kind changes no run without it.
+fn pick(chance: &mut Chance, kinds: &[usize]) -> usize {
+    if let [kind] = kinds { *kind } else { chance.pick(kinds) }
+}
+
+/// The key of that name.
+pub(super) fn key(name: usize) -> Vec<u8> {
+    format!("name-{name}").into_bytes()
+}
+
+/// For stories.
+impl fmt::Display for LockId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<_> = self.numbers().map(|name| name.to_string()).collect();
+        write!(f, "{} {}", self.kind().label(), names.join("+"))
+    }
+}

@@ -1,0 +1,52 @@
+//! Threads of one client hold a lock together. On the nodes it is the mutex: each lease has them for itself.
+
+use super::*;
+
+/// Two clients of some threads each do whatever users do with one lock, and nothing goes wrong.
+fn together(seed: u64, habit: Habit) -> Plan {
+    let mut plan = calm(seed, 3, &[client(seconds(3), habit); 2]);
+    plan.callers = vec![4, 3];
+    plan.local_queues = true;
+    plan.together = true;
+    plan.lasts = seconds(8);
+    plan
+}
+
+/// Threads of that client have joined each other.
+fn joined(run: &Run, who: usize) -> bool {
+    tells(run, &format!("client {who}:"), "is joined")
+}
+
+/// They hold it for as long as they can join it, and rest as long.
+const WORKING: Scenario = Scenario {
+    runs: 10,
+    plan: |seed| together(seed, Habit::Works(ms(40))),
+    happened: |run| joined(run, 0) && joined(run, 1),
+};
+
+/// Some of them ask for less time than is left.
+const EXTENDING: Scenario = Scenario {
+    runs: 40,
+    plan: |seed| together(seed, Habit::Anything),
+    happened: |run| joined(run, 0) || joined(run, 1),
+};
+
+#[test]
+fn threads_of_one_client_hold_a_lock_together() {
+    WORKING.holds(1);
+}
+
+#[test]
+fn without_the_last_holder_somebody_gives_the_lock_of_others_back() {
+    WORKING.mostly_breaks(&[Mechanism::LastHolderGivesBack], &["holders"]);
+}
+
+#[test]
+fn threads_that_hold_a_lock_together_extend_it_each_for_itself() {
+    EXTENDING.holds(2);
+}
+
+#[test]
+fn without_that_rule_an_extension_cuts_the_time_of_others() {
+    EXTENDING.breaks(&[Mechanism::ExtensionsCutNoOther], &["terms"]);
+}
