@@ -34,6 +34,8 @@ pub(crate) struct HeldLock<A, E> {
     /// The sequence numbers of the present holders. The holder that got the lock from the nodes has 0, and each one to whom
     /// the lease was handed, or who joined it, has the next number. An exclusive lock has one holder at a time.
     holders: BTreeSet<u64>,
+    /// Some holder was told that the lock is lost, so that the event was reported, or is about to be.
+    loss_told: bool,
     pub(super) nodes: usize,
     pub(super) node_timeout: Duration,
 }
@@ -86,6 +88,7 @@ impl<A: Shared<Attempt>, E: Shared<Extension>> HeldLock<A, E> {
             lease: lease.jittered(part),
             rounds: Rounds::new(),
             holders: BTreeSet::from([0]),
+            loss_told: false,
             nodes,
             node_timeout,
         }
@@ -120,6 +123,12 @@ impl<A: Shared<Attempt>, E: Shared<Extension>> HeldLock<A, E> {
     /// Returns why the lock is not ours any more, if that is so.
     pub(crate) fn loss(&mut self, now: Time) -> Option<LossReason> {
         self.lease.loss(now)
+    }
+
+    /// A holder was told just now that the lock is lost. Returns whether none was told before: there is one event for each
+    /// lock.
+    pub(crate) fn handle_loss_told(&mut self) -> bool {
+        !std::mem::replace(&mut self.loss_told, true)
     }
 
     /// Returns what the lock rests on.

@@ -21,6 +21,7 @@ mod fallback;
 mod fencing;
 #[cfg(test)]
 mod fencing_mutations;
+mod give_back;
 mod held_lock;
 mod hold_class;
 mod late;
@@ -65,6 +66,7 @@ pub(crate) use extension::{Extension, ExtensionVote, Heard};
 pub(crate) use fallback::{Judged, Judgement, News, Quorum, QuorumHealth, waits_for_a_try};
 pub use fencing::FencingToken;
 pub(crate) use fencing::{LARGEST_NUMBER, LastNumbers, proposal};
+pub(crate) use give_back::{Answers, GiveBack, GiveBackStep, GivenBack, Releases};
 pub(crate) use held_lock::{Ended, EndedBy, Ending, HeldLock};
 pub use hold_class::HoldClass;
 pub(crate) use late::{Copies, Late, Repetition, Via};

@@ -93,14 +93,6 @@ pub(crate) fn ended() -> Option<&'static Receiver<LossReason>> {
     ENDED.get()
 }
 
-/// What is left to do about a loss when the holders have got their messages.
-pub(crate) struct Loss {
-    /// What is to be called, for each holder that was told just now.
-    pub(crate) callbacks: Vec<Callbacks>,
-    /// No holder was told before, so that the event is to be reported.
-    pub(crate) first: bool,
-}
-
 /// What is to be called about a loss, for one holder.
 #[must_use = "somebody waits to be called"]
 pub(crate) struct Callbacks {

@@ -14,7 +14,7 @@ use crate::clock;
 use crate::core::Next;
 use crate::observe;
 use crate::runtime::held::Held;
-use crate::runtime::loss::{Callbacks, Loss};
+use crate::runtime::loss::Callbacks;
 use crate::runtime::timetable::{Due, Timetable};
 
 /// Starts the thread of a timetable. `suspended` has a message for it when all leases are over at once.
@@ -65,22 +65,20 @@ fn check(due: Due<Held>) {
     for (entry, held) in due {
         let Some(held) = held.upgrade().filter(|held| held.taken_out(entry)) else { continue };
         match held.next(clock::now()) {
-            Next::Over(reason) => {
-                if let Some(loss) = held.lose(reason) {
-                    lost.push((held, reason, loss));
+            Next::Over(_) => {
+                if let Some(ending) = held.lose() {
+                    lost.push((held, ending));
                 }
             }
             Next::Renew(_) | Next::End(_) => others.push(held),
         }
     }
-    let mut left = Vec::with_capacity(lost.len());
-    for (held, reason, Loss { callbacks, first }) in lost {
+    for (_, ending) in &mut lost {
+        let callbacks = ending.callbacks();
         whatever_happens(|| call(callbacks));
-        left.push((held, reason, first));
     }
     others.iter().for_each(|held| whatever_happens(|| renew_or_wait(held)));
-    left.iter()
-        .for_each(|(held, reason, first)| whatever_happens(|| held.clear_away(*reason, *first)));
+    lost.into_iter().for_each(|(held, ending)| whatever_happens(|| held.clear_away(ending)));
 }
 
 /// A subscriber of our events that panics must not end the renewals of all.
@@ -131,10 +129,10 @@ fn keep_alive(held: &Weak<Held>, poked: &Receiver<()>) {
                 lock.enter();
                 return;
             }
-            Next::Over(reason) => {
-                if let Some(Loss { callbacks, first }) = lock.lose(reason) {
-                    call(callbacks);
-                    lock.clear_away(reason, first);
+            Next::Over(_) => {
+                if let Some(mut ending) = lock.lose() {
+                    call(ending.callbacks());
+                    lock.clear_away(ending);
                 }
                 return;
             }

@@ -9,7 +9,7 @@ use super::checkers::open_to_others;
 use super::claim::Claim;
 use super::clock::Clock;
 use super::fairness::ContentionSink;
-use super::fan_out::Asker;
+use super::fan_out::{Asker, FanOut};
 use super::held::Held;
 use super::lock_id::LockId;
 use super::network::{ConnId, Event, Network};
@@ -19,7 +19,7 @@ use super::shared::{Shared, configuration};
 use super::subscriptions::{News, Session};
 use super::worker::Worker;
 use crate::core::mark::Configuration;
-use crate::core::{Cleanup, HoldClass, LastNumbers, Time, worth_waiting};
+use crate::core::{Answers, Cleanup, HoldClass, LastNumbers, Release, Time, worth_waiting};
 use crate::embedded::Reply;
 
 /// What a client's threads wait for.
@@ -351,14 +351,46 @@ impl Client {
         self.send_releases(cx, claim, &cleanups, longest_ttl, None);
     }
 
-    /// The same for a lock that was held: the answers say who else waits for it.
-    pub(super) fn give_back(&mut self, cx: &mut Cx<'_>, claim: &Claim, longest_ttl: Duration) {
+    /// The same for a lock that was held. Returns the release whose answers are counted for `waiter`.
+    pub(super) fn give_back(
+        &mut self,
+        cx: &mut Cx<'_>,
+        claim: &Claim,
+        longest_ttl: Duration,
+        answers: Answers,
+        waiter: Option<Note>,
+    ) -> Option<Rc<FanOut<Release>>> {
         let cleanups = claim.close();
-        let sink = ContentionSink { shared: cx.shared.clone(), lock: claim.lock, inner: None };
-        self.send_releases(cx, claim, &cleanups, longest_ttl, Some(&(Rc::new(sink) as _)));
+        let sink = |cx: &Cx<'_>, inner| -> Rc<dyn Asker> {
+            Rc::new(ContentionSink { shared: cx.shared.clone(), lock: claim.lock, inner })
+        };
+        let basis = match answers {
+            Answers::Unheard => {
+                self.send_releases(cx, claim, &cleanups, longest_ttl, None);
+                return None;
+            }
+            Answers::OfOthers => {
+                let sink = sink(cx, None);
+                self.send_releases(cx, claim, &cleanups, longest_ttl, Some(&sink));
+                return None;
+            }
+            Answers::Counted(basis) => basis,
+        };
+        let release = Release::new(cx.settings.nodes, &cleanups, basis);
+        let decoder = claim.lock.kind().decoders().release;
+        let round = Rc::new(FanOut::new(release, decoder, waiter?));
+        let sink = sink(cx, Some(round.clone()));
+        self.send_releases(cx, claim, &cleanups, longest_ttl, Some(&sink));
+        for node in 0..cx.settings.nodes {
+            if cleanups.iter().all(|cleanup| cleanup.node != node) {
+                let call = claim.release_call(cx, None);
+                self.workers[node].ask(cx, call, round.clone());
+            }
+        }
+        Some(round)
     }
 
-    pub(super) fn send_releases(
+    fn send_releases(
         &mut self,
         cx: &mut Cx<'_>,
         claim: &Claim,

@@ -11,8 +11,9 @@ use super::client::{Client, Cx, Note, Settings};
 use super::fan_out::FanOut;
 use super::node::SimNode;
 use crate::core::{
-    Attempt, Basis, Ended, EndedBy, Ending, Extension, Grant, HeldLock, LocalLease, Next, Prolong,
-    ProlongStep, Prolonged, QueueTicket, Quorum, Terms, Time,
+    Answers, Attempt, Basis, Ended, Extension, GiveBack, GiveBackStep, GivenBack, Grant, HeldLock,
+    LocalLease, LossReason, Next, Prolong, ProlongStep, Prolonged, QueueTicket, Quorum, Release,
+    Releases, Shared, Terms, Time,
 };
 
 /// How long before the machine is looked at again, for answers that nobody tells of.
@@ -211,7 +212,7 @@ impl Held {
                 self.remind(cx, now.after(late));
             }
             Next::Renew(_) | Next::End(_) => self.sleep(cx),
-            Next::Over(_) => self.lose(client, cx),
+            Next::Over(_) => _ = Ending::lost(self).carry_out(client, cx, None),
         }
     }
 
@@ -268,64 +269,118 @@ impl Held {
         let ours = cx.net.nodes.iter_mut().any(has_any);
         settled && !ours && cx.net.checks.is_deleted(self.id)
     }
-
-    /// A holder leaves the lock, or it is lost.
-    fn end(&self, client: &mut Client, cx: &mut Cx<'_>, by: EndedBy) -> Ended {
-        let ended = self.lock.borrow_mut().end(by, cx.now());
-        if let Ended::Now(_) = ended {
-            cx.net.checks.ended(self.id);
-            if let Some(held) = client.held.remove(&self.id) {
-                client.ending.insert(self.id, held);
-            }
-        }
-        ended
-    }
-
-    fn lose(self: &Rc<Self>, client: &mut Client, cx: &mut Cx<'_>) {
-        let ended = cx.clock.when(self.lock.borrow().valid_until());
-        if let Ended::Now(Ending { longest_ttl, lost: Some(reason), .. }) =
-            self.end(client, cx, EndedBy::Loss)
-        {
-            let who = cx.client;
-            cx.net.tell(|| {
-                format!("client {who}: {} is told that it is lost: {reason:?}", self.claim.short())
-            });
-            cx.net.checks.told(who, &self.claim, self.lease_terms(), reason, ended, cx.net.now);
-            client.release(cx, &self.claim, longest_ttl);
-            client.gone(cx, self, true);
-        }
-        client.ending.remove(&self.id);
-    }
 }
 
 impl Hold {
-    /// The holder gives the lock back, and nobody is handed it.
-    pub(super) fn end(&self, client: &mut Client, cx: &mut Cx<'_>) -> Ended {
-        let held = &self.held;
-        held.guards.borrow_mut().remove(&self.sequence);
-        let ended = held.end(client, cx, EndedBy::Holder(self.sequence));
-        let others = held.guards.borrow().len();
-        if let Some(what) = ended_with_its_last_holder(ended, others) {
-            let what = format!("{}: {what}", held.claim.short());
-            cx.net.checks.report(cx.net.now, "holders", what);
-        }
-        ended
+    /// The guard is dropped. Returns whether that was the end of the lock, or of its holder's time.
+    pub(super) fn drop_guard(&self, client: &mut Client, cx: &mut Cx<'_>) -> bool {
+        let mut ending = Ending::new(self, GiveBack::dropped(self.sequence));
+        ending.carry_out(client, cx, None);
+        ending.has_left
+    }
+}
+
+/// The end of a lock, or of one holder's time with it, on its way.
+pub(super) struct Ending {
+    pub(super) held: Rc<Held>,
+    machine: GiveBack,
+    /// The holder that leaves; `None`: the lock is lost.
+    leaving: Option<u64>,
+    /// The holder has handed the lock over, or left it; the lock has ended.
+    pub(super) has_left: bool,
+    /// The release whose answers are counted.
+    pub(super) release: Option<Rc<FanOut<Release>>>,
+}
+
+impl Ending {
+    pub(super) fn new(hold: &Hold, machine: GiveBack) -> Self {
+        let (held, leaving) = (hold.held.clone(), Some(hold.sequence));
+        Self { held, machine, leaving, has_left: false, release: None }
     }
 
-    /// The guard is dropped; whether that was the end of the lock, or of its holder's time.
-    pub(super) fn drop_guard(&self, client: &mut Client, cx: &mut Cx<'_>) -> bool {
-        if client.hand_over(cx, self) {
-            return true;
+    fn lost(held: &Rc<Held>) -> Self {
+        let (held, machine) = (held.clone(), GiveBack::lost());
+        Self { held, machine, leaving: None, has_left: false, release: None }
+    }
+
+    /// The answers to the release have come, or their time is over.
+    pub(super) fn answered(&mut self) {
+        if let Some(release) = &self.release {
+            self.machine.handle_released(release.with(|release| release.result()));
         }
-        match self.end(client, cx) {
-            Ended::Before => false,
-            Ended::OthersHold { .. } => true,
-            Ended::Now(ending) => {
-                client.give_back(cx, &self.held.claim, ending.longest_ttl);
-                client.gone(cx, &self.held, ending.lost.is_some());
-                true
+    }
+
+    /// Does what the machine says. Returns what came of it; `None`: `waiter` is told of the verdict on the release.
+    pub(super) fn carry_out(
+        &mut self,
+        client: &mut Client,
+        cx: &mut Cx<'_>,
+        waiter: Option<Note>,
+    ) -> Option<GivenBack> {
+        let held = self.held.clone();
+        loop {
+            match self.machine.poll() {
+                GiveBackStep::HandOver => {
+                    let hold = self.leaving.map(|sequence| Hold { held: held.clone(), sequence });
+                    self.has_left = hold.is_some_and(|hold| client.hand_over(cx, &hold));
+                    self.machine.handle_handed_over(self.has_left);
+                }
+                GiveBackStep::Leave => self.leave(client, cx),
+                GiveBackStep::LookAtLease => held.sleep_anew(cx),
+                GiveBackStep::SendReleases(Releases { longest_ttl, answers }) => {
+                    let waiter = waiter.filter(|_| matches!(answers, Answers::Counted(_)));
+                    self.release = client.give_back(cx, &held.claim, longest_ttl, answers, waiter);
+                }
+                GiveBackStep::TellQueue { lost } => client.gone(cx, &held, lost),
+                GiveBackStep::AwaitRelease(within) => {
+                    let note = waiter.expect("only a caller that unlocks waits");
+                    cx.remind(cx.now().after(within), note);
+                    return None;
+                }
+                GiveBackStep::TellLoss(reason) => {
+                    self.tell(cx, reason);
+                    self.machine.handle_told(held.lock.borrow_mut().handle_loss_told());
+                }
+                GiveBackStep::TellGivenBack | GiveBackStep::ReportLoss(_) => {}
+                GiveBackStep::Done(given_back) => return Some(given_back),
             }
         }
+    }
+
+    fn leave(&mut self, client: &mut Client, cx: &mut Cx<'_>) {
+        let held = &self.held;
+        let ended = self.machine.leave(&mut held.lock.borrow_mut(), cx.now());
+        self.has_left = ended != Ended::Before;
+        if let Ended::Now(_) = ended {
+            cx.net.checks.ended(held.id);
+            if let Some(held) = client.held.remove(&held.id) {
+                client.ending.insert(held.id, held);
+            }
+        }
+        match self.leaving {
+            Some(holder) => {
+                held.guards.borrow_mut().remove(&holder);
+                let others = held.guards.borrow().len();
+                if let Some(what) = ended_with_its_last_holder(ended, others) {
+                    let what = format!("{}: {what}", held.claim.short());
+                    cx.net.checks.report(cx.net.now, "holders", what);
+                }
+            }
+            // The thread that watches it ends with it.
+            None => _ = client.ending.remove(&held.id),
+        }
+    }
+
+    fn tell(&self, cx: &mut Cx<'_>, reason: LossReason) {
+        let Held { claim, lock, .. } = &*self.held;
+        if self.leaving.is_some() {
+            return;
+        }
+        let (who, ended) = (cx.client, cx.clock.when(lock.borrow().valid_until()));
+        cx.net.tell(|| {
+            format!("client {who}: {} is told that it is lost: {reason:?}", claim.short())
+        });
+        cx.net.checks.told(who, claim, self.held.lease_terms(), reason, ended, cx.net.now);
     }
 }
 

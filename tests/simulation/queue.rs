@@ -109,7 +109,6 @@ impl Client {
         if let Some(what) = outlives(cx.net, &held.claim, terms) {
             cx.net.checks.report(cx.net.now, "terms", what);
         }
-        held.sleep_anew(cx);
         self.wake(cx, id, Wake::One(ticket));
         true
     }

@@ -5,7 +5,7 @@ use crossbeam_channel::bounded;
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
-use crate::core::{Allowance, LossReason, Patience, Quorum, Terms};
+use crate::core::{Allowance, Patience, Quorum, Terms};
 use crate::ident::{Name, Names};
 use crate::kinds::EXCLUSIVE;
 use crate::runtime::call;
@@ -82,7 +82,7 @@ fn the_releases_of_a_lost_lock_are_on_their_way_when_its_unlock_returns() {
     // As the thread of the timetable has it, which goes on to tell others.
     let held = hold.held().clone();
     held.suspend();
-    assert!(held.lose(LossReason::ClockStoodStill).is_some(), "it is the first to see it");
+    assert!(held.lose().is_some(), "it is the first to see it");
     let unlocked = hold.give_back_and_wait();
     assert_eq!(unlocked.expect_err("it was lost").kind(), ErrorKind::Lost);
     let has_key = || nodes.iter().any(|node| node.keys().iter().any(|key| key.ends_with(b"/42")));
