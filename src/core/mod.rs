@@ -28,6 +28,7 @@ mod late;
 mod lease;
 mod local_queue;
 mod local_queues;
+mod loss_notice;
 #[cfg(test)]
 mod lost_replies;
 pub(crate) mod mark;
@@ -74,6 +75,7 @@ pub use lease::LossReason;
 pub(crate) use lease::{Lease, Next, Renewed, Terms};
 pub(crate) use local_queue::{LocalLease, Place, QueueTicket, Turn, Wake};
 pub(crate) use local_queues::LocalQueues;
+pub(crate) use loss_notice::LossNotice;
 pub(crate) use mark::{Configuration, Identity, Setting};
 pub(crate) use mechanisms::Mechanism;
 #[cfg(test)]

@@ -1,19 +1,19 @@
 //! A lock that is held, with what its renewal thread does: it runs the machines of `core/held_lock.rs`.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::checkers::{Agreed, LeaseTerms, ended_with_its_last_holder};
+use super::checkers::{Agreed, LeaseTerms, ended_with_its_last_holder, heard_of_its_end};
 use super::claim::Claim;
 use super::client::{Client, Cx, Note, Settings};
 use super::fan_out::FanOut;
 use super::node::SimNode;
 use crate::core::{
     Answers, Attempt, Basis, Ended, Extension, GiveBack, GiveBackStep, GivenBack, Grant, HeldLock,
-    LocalLease, LossReason, Next, Prolong, ProlongStep, Prolonged, QueueTicket, Quorum, Release,
-    Releases, Shared, Terms, Time,
+    LocalLease, LossNotice, LossReason, Next, Prolong, ProlongStep, Prolonged, QueueTicket, Quorum,
+    Release, Releases, Shared, Terms, Time,
 };
 
 /// How long before the machine is looked at again, for answers that nobody tells of.
@@ -27,6 +27,14 @@ pub(super) struct Hold {
     pub(super) held: Rc<Held>,
     /// Its number among the holders of the lock.
     pub(super) sequence: u64,
+    /// What it hears of a loss.
+    notice: Notice,
+}
+
+type Notice = Rc<RefCell<LossNotice<()>>>;
+
+fn notice() -> Notice {
+    Rc::new(RefCell::new(LossNotice::Open(())))
 }
 
 pub(super) struct Held {
@@ -35,8 +43,8 @@ pub(super) struct Held {
     pub(super) lock: RefCell<Lock>,
     /// Its number in the local queue of its name.
     pub(super) ticket: QueueTicket,
-    /// The guards that have not been given back or dropped, by sequence number.
-    guards: RefCell<BTreeSet<u64>>,
+    /// The guards that have not been given back or dropped, by sequence number, with what they hear of a loss.
+    guards: RefCell<BTreeMap<u64, Notice>>,
     /// Its present holder's terms, and when that one began.
     pub(super) terms: Cell<Terms>,
     pub(super) since: Cell<Time>,
@@ -81,7 +89,7 @@ impl Held {
             promised: Cell::new(lock.valid_until()),
             asked_at: Cell::new(cx.now()),
             ticket,
-            guards: RefCell::new(BTreeSet::from([0])),
+            guards: RefCell::default(),
             terms: Cell::new(claim.terms),
             since: Cell::new(grant.started),
             claim,
@@ -95,13 +103,23 @@ impl Held {
         client.held.insert(held.id, held.clone());
         client.won(cx, &held, grant);
         held.sleep(cx);
-        Hold { held, sequence: 0 }
+        held.new_guard(0)
     }
 
     /// All holders, as their guards have it.
     pub(super) fn holds(self: &Rc<Self>) -> Vec<Hold> {
-        let hold = |sequence: &u64| Hold { held: self.clone(), sequence: *sequence };
+        let hold = |(sequence, notice): (&u64, &Notice)| Hold {
+            held: self.clone(),
+            sequence: *sequence,
+            notice: notice.clone(),
+        };
         self.guards.borrow().iter().map(hold).collect()
+    }
+
+    fn new_guard(self: &Rc<Self>, sequence: u64) -> Hold {
+        let notice = notice();
+        self.guards.borrow_mut().insert(sequence, notice.clone());
+        Hold { held: self.clone(), sequence, notice }
     }
 
     /// Whether nobody else holds it beside its one holder.
@@ -126,12 +144,13 @@ impl Held {
     }
 
     /// Another caller has it from now on, under that sequence number.
-    pub(super) fn handed_over(&self, sequence: u64, terms: Terms, now: Time) {
-        *self.guards.borrow_mut() = BTreeSet::from([sequence]);
+    pub(super) fn handed_over(self: &Rc<Self>, sequence: u64, terms: Terms, now: Time) -> Hold {
+        self.guards.borrow_mut().clear();
         self.terms.set(terms);
         self.since.set(now);
         // It may hold it for less long than the one before.
         self.promised.set(self.lock.borrow().valid_until());
+        self.new_guard(sequence)
     }
 
     pub(super) fn ended(&self) -> bool {
@@ -285,7 +304,7 @@ pub(super) struct Ending {
     pub(super) held: Rc<Held>,
     machine: GiveBack,
     /// The holder that leaves; `None`: the lock is lost.
-    leaving: Option<u64>,
+    leaving: Option<Hold>,
     /// The holder has handed the lock over, or left it; the lock has ended.
     pub(super) has_left: bool,
     /// The release whose answers are counted.
@@ -294,7 +313,7 @@ pub(super) struct Ending {
 
 impl Ending {
     pub(super) fn new(hold: &Hold, machine: GiveBack) -> Self {
-        let (held, leaving) = (hold.held.clone(), Some(hold.sequence));
+        let (held, leaving) = (hold.held.clone(), Some(hold.clone()));
         Self { held, machine, leaving, has_left: false, release: None }
     }
 
@@ -321,8 +340,8 @@ impl Ending {
         loop {
             match self.machine.poll() {
                 GiveBackStep::HandOver => {
-                    let hold = self.leaving.map(|sequence| Hold { held: held.clone(), sequence });
-                    self.has_left = hold.is_some_and(|hold| client.hand_over(cx, &hold));
+                    let hold = self.leaving.as_ref();
+                    self.has_left = hold.is_some_and(|hold| client.hand_over(cx, hold));
                     self.machine.handle_handed_over(self.has_left);
                 }
                 GiveBackStep::Leave => self.leave(client, cx),
@@ -338,11 +357,19 @@ impl Ending {
                     return None;
                 }
                 GiveBackStep::TellLoss(reason) => {
-                    self.tell(cx, reason);
-                    self.machine.handle_told(held.lock.borrow_mut().handle_loss_told());
+                    let is_first = self.tell(cx, reason);
+                    self.machine.handle_told(is_first);
                 }
-                GiveBackStep::TellGivenBack | GiveBackStep::ReportLoss(_) => {}
-                GiveBackStep::Done(given_back) => return Some(given_back),
+                GiveBackStep::TellGivenBack => {
+                    self.leaving.iter().for_each(|hold| _ = hold.notice.borrow_mut().given_back());
+                }
+                GiveBackStep::ReportLoss(reason) => cx.net.tell(|| {
+                    format!("client {}: {} is lost: {reason:?}", cx.client, held.claim.short())
+                }),
+                GiveBackStep::Done(given_back) => {
+                    self.check_notice(cx, given_back);
+                    return Some(given_back);
+                }
             }
         }
     }
@@ -357,9 +384,9 @@ impl Ending {
                 client.ending.insert(held.id, held);
             }
         }
-        match self.leaving {
-            Some(holder) => {
-                held.guards.borrow_mut().remove(&holder);
+        match &self.leaving {
+            Some(hold) => {
+                held.guards.borrow_mut().remove(&hold.sequence);
                 let others = held.guards.borrow().len();
                 if let Some(what) = ended_with_its_last_holder(ended, others) {
                     let what = format!("{}: {what}", held.claim.short());
@@ -371,16 +398,30 @@ impl Ending {
         }
     }
 
-    fn tell(&self, cx: &mut Cx<'_>, reason: LossReason) {
+    /// Whoever leaves, or else all holders, are told of the loss. Returns whether nobody was told before.
+    fn tell(&self, cx: &mut Cx<'_>, reason: LossReason) -> bool {
         let Held { claim, lock, .. } = &*self.held;
-        if self.leaving.is_some() {
-            return;
-        }
+        let holds =
+            self.leaving.as_ref().map_or_else(|| self.held.holds(), |hold| vec![hold.clone()]);
         let (who, ended) = (cx.client, cx.clock.when(lock.borrow().valid_until()));
-        cx.net.tell(|| {
-            format!("client {who}: {} is told that it is lost: {reason:?}", claim.short())
-        });
-        cx.net.checks.told(who, claim, self.held.lease_terms(), reason, ended, cx.net.now);
+        let told = holds.iter().filter(|hold| hold.notice.borrow_mut().lost(reason).is_some());
+        let told = told.count();
+        if told > 0 {
+            cx.net.tell(|| {
+                format!("client {who}: {told} are told that {} is lost: {reason:?}", claim.short())
+            });
+            cx.net.checks.told(who, claim, self.held.lease_terms(), reason, ended, cx.net.now);
+        }
+        told > 0 && lock.borrow_mut().handle_loss_told()
+    }
+
+    /// Whether the holder that has left has heard what came of that.
+    fn check_notice(&self, cx: &mut Cx<'_>, given_back: GivenBack) {
+        let Some(hold) = self.leaving.as_ref().filter(|_| self.has_left) else { return };
+        if let Some(what) = heard_of_its_end(given_back, &hold.notice.borrow()) {
+            let what = format!("{}: {what}", self.held.claim.short());
+            cx.net.checks.report(cx.net.now, "losses", what);
+        }
     }
 }
 
@@ -393,9 +434,6 @@ impl LocalLease for Rc<Held> {
 
     fn join(&self, terms: Terms, sequence: u64, now: Time) -> Option<Hold> {
         let joins = self.lock.borrow_mut().join(terms, sequence, now);
-        joins.then(|| {
-            self.guards.borrow_mut().insert(sequence);
-            Hold { held: self.clone(), sequence }
-        })
+        joins.then(|| self.new_guard(sequence))
     }
 }

@@ -99,9 +99,8 @@ impl Client {
         let Some((ticket, sequence)) = lock.hand_over(hold.sequence, choose) else { return false };
         drop(lock);
         let Some(waiter) = queues.waiter(&id, ticket) else { return false };
-        waiter.handed = Some(Hold { held: held.clone(), sequence });
         let terms = waiter.terms;
-        held.handed_over(sequence, terms, now);
+        waiter.handed = Some(held.handed_over(sequence, terms, now));
         let (who, caller) = (cx.client, waiter.caller);
         drop(queues);
         cx.net
