@@ -10,9 +10,9 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::clock;
 use crate::core::{
-    Answers, Attempt, Basis, Ended, Extension, GiveBack, GiveBackStep, GivenBack, Grant, HeldLock,
-    Lease, LossReason, Next, Prolong, ProlongStep, Prolonged, QueueTicket, Release, ReleaseResult,
-    Releases, Shared, Terms, Time, rounded,
+    Answers, Attempt, Basis, Due, Ended, Extension, GiveBack, GiveBackStep, GivenBack, Grant,
+    HeldLock, Lease, LossReason, Prolong, ProlongStep, Prolonged, QueueTicket, Release,
+    ReleaseResult, Releases, Shared, Terms, Time, rounded,
 };
 use crate::error::{Error, ErrorKind, NodeFault};
 use crate::node::{Node, Sink};
@@ -146,14 +146,9 @@ impl Held {
         self.state().lock.held_until(now)
     }
 
-    /// Whether the lock has been given back, or was lost.
-    pub(crate) fn has_ended(&self) -> bool {
-        self.state().lock.has_ended()
-    }
-
-    /// What is to be done about the lease, and when.
-    pub(crate) fn next(&self, now: Time) -> Next {
-        self.state().lock.next(now)
+    /// What is to be done about the lock.
+    pub(crate) fn due(&self, now: Time) -> Due {
+        self.state().lock.due(now)
     }
 
     /// `Lost`, once the lock is not certainly ours any more. Whoever sees that first tells it to all holders.
@@ -254,14 +249,9 @@ impl Held {
     /// Has the lease looked at when it is due: by the timetable, if there is no thread for it.
     pub(crate) fn enter(self: &Arc<Self>) {
         let mut entry = self.entry.lock();
-        if self.has_ended() {
-            return;
-        }
-        let due = match self.next(clock::now()) {
-            Next::Renew(at) | Next::End(at) => at,
-            Next::Over(_) => clock::now(),
-        };
-        let before = entry.replace(self.timetable.enter(self, due));
+        let now = clock::now();
+        let Some(look_at) = self.due(now).look_at(now) else { return };
+        let before = entry.replace(self.timetable.enter(self, look_at));
         drop(entry);
         if let Some(before) = before {
             self.timetable.strike(before);

@@ -11,9 +11,9 @@ use super::client::{Client, Cx, Note, Settings};
 use super::fan_out::FanOut;
 use super::node::SimNode;
 use crate::core::{
-    Answers, Attempt, Basis, Ended, Extension, GiveBack, GiveBackStep, GivenBack, Grant, HeldLock,
-    LocalLease, LossNotice, LossReason, Next, Prolong, ProlongStep, Prolonged, QueueTicket, Quorum,
-    Release, Releases, Shared, Terms, Time,
+    Answers, Attempt, Basis, Due, Ended, Extension, GiveBack, GiveBackStep, GivenBack, Grant,
+    HeldLock, LocalLease, LossNotice, LossReason, Prolong, ProlongStep, Prolonged, QueueTicket,
+    Quorum, Release, Releases, Shared, Terms, Time,
 };
 
 /// How long before the machine is looked at again, for answers that nobody tells of.
@@ -167,10 +167,7 @@ impl Held {
     fn sleep(&self, cx: &mut Cx<'_>) {
         *self.doing.borrow_mut() = Doing::Sleeping;
         let now = cx.now();
-        let at = match self.lock.borrow_mut().next(now) {
-            Next::Renew(at) | Next::End(at) => at,
-            Next::Over(_) => now,
-        };
+        let at = self.lock.borrow_mut().due(now).look_at(now).unwrap_or(now);
         let late = if cx.net.chance.one_in(20) { cx.net.chance.ms(0..20) } else { Duration::ZERO };
         self.remind(cx, at.after(late));
     }
@@ -216,22 +213,19 @@ impl Held {
     }
 
     fn probe(self: &Rc<Self>, client: &mut Client, cx: &mut Cx<'_>) {
-        if self.ended() {
-            client.ending.remove(&self.id);
-            return;
-        }
         let now = cx.now();
-        let next = self.lock.borrow_mut().next(now);
-        match next {
-            Next::Renew(at) if at <= now => {
+        let due = self.lock.borrow_mut().due(now);
+        match due {
+            Due::Nothing => _ = client.ending.remove(&self.id),
+            Due::Renewal => {
                 *self.doing.borrow_mut() = Doing::AboutToRenew;
                 let chance = &mut cx.net.chance;
                 let late = if chance.one_in(10) { chance.ms(0..30) } else { Duration::ZERO };
                 let late = cx.settings.habit.renews_late().unwrap_or(late);
                 self.remind(cx, now.after(late));
             }
-            Next::Renew(_) | Next::End(_) => self.sleep(cx),
-            Next::Over(_) => _ = Ending::lost(self).carry_out(client, cx, None),
+            Due::RenewalAt(_) | Due::EndAt(_) => self.sleep(cx),
+            Due::Loss => _ = Ending::lost(self).carry_out(client, cx, None),
         }
     }
 
