@@ -85,7 +85,7 @@ pub(crate) use mechanisms::without;
 pub(crate) use old_connections::OldConnections;
 pub(crate) use order::asking_order;
 pub(crate) use prolong::{ExtendRequest, Prolong, ProlongStep, Prolonged};
-pub(crate) use release::{Release, ReleaseResult, ReleaseVote};
+pub(crate) use release::{Release, ReleaseResult, ReleaseVote, only_asked};
 pub(crate) use release_tracker::{ReleaseTracker, WakeReason};
 use rounds::Rounds;
 pub(crate) use tally::majority;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::clock;
 use crate::core::{
     Attempt, Basis, Cleanup, Confirmation, ExtendRequest, Extension, FencingToken, Release, Shared,
-    Terms, Time, Whom,
+    Terms, Time, Whom, only_asked,
 };
 use crate::error::{Error, ErrorKind, NodeFault};
 use crate::ident::{Names, owner_text};
@@ -241,10 +241,8 @@ impl Claim {
         let request = Arc::new(self.requests().release());
         let sink = sink(round.clone());
         self.send_releases(&request, &cleanups, longest_ttl, Some(&sink));
-        for (i, node) in nodes.iter().enumerate() {
-            if cleanups.iter().all(|cleanup| cleanup.node != i) {
-                node.ask(Ask::Anyway(request.clone()), &round);
-            }
+        for node in only_asked(nodes.len(), &cleanups) {
+            nodes[node].ask(Ask::Anyway(request.clone()), &round);
         }
         round
     }

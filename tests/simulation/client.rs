@@ -19,7 +19,9 @@ use super::shared::{Shared, configuration};
 use super::subscriptions::{News, Session};
 use super::worker::Worker;
 use crate::core::mark::Configuration;
-use crate::core::{Answers, Cleanup, HoldClass, LastNumbers, Release, Time, worth_waiting};
+use crate::core::{
+    Answers, Cleanup, HoldClass, LastNumbers, Release, Time, only_asked, worth_waiting,
+};
 use crate::embedded::Reply;
 
 /// What a client's threads wait for.
@@ -381,11 +383,9 @@ impl Client {
         let round = Rc::new(FanOut::new(release, decoder, waiter?));
         let sink = sink(cx, Some(round.clone()));
         self.send_releases(cx, claim, &cleanups, longest_ttl, Some(&sink));
-        for node in 0..cx.settings.nodes {
-            if cleanups.iter().all(|cleanup| cleanup.node != node) {
-                let call = claim.release_call(cx, None);
-                self.workers[node].ask(cx, call, round.clone());
-            }
+        for node in only_asked(cx.settings.nodes, &cleanups) {
+            let call = claim.release_call(cx, None);
+            self.workers[node].ask(cx, call, round.clone());
         }
         Some(round)
     }
