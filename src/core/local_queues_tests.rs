@@ -181,8 +181,9 @@ fn callers_that_may_share_a_lock_are_woken_by_its_grant_and_join_it() {
     assert_eq!(queues.woken(&"a", wake).collect::<Vec<_>>(), [&"2", &"3"]);
     for (ticket, sequence) in [(second, 1), (third, 2)] {
         let place = Place { turn: Turn::Joined, is_held: true };
-        assert_eq!(queues.look(&"a", ticket, at(2)), (place, Some(sequence)));
-        assert_eq!(queues.leave(&"a", ticket), (false, Wake::Nobody));
+        let joined = Passed { takes: Some(sequence), gives_back: None };
+        assert_eq!(queues.look(&"a", ticket, at(2)), (place, joined));
+        assert_eq!(queues.leave(&"a", ticket), (None, Wake::Nobody));
     }
     let mut state = self::lease();
     let waits = enters(&mut queues, "4");

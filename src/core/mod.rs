@@ -76,7 +76,7 @@ pub use lease::LossReason;
 use lease::Next;
 pub(crate) use lease::{Lease, Renewed, Terms};
 pub(crate) use local_queue::{LocalLease, Place, QueueTicket, Turn, Wake};
-pub(crate) use local_queues::LocalQueues;
+pub(crate) use local_queues::{LocalQueues, Passed};
 pub(crate) use loss_notice::LossNotice;
 pub(crate) use mark::{Configuration, Identity, Setting};
 pub(crate) use mechanisms::Mechanism;
