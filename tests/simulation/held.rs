@@ -357,9 +357,7 @@ impl Ending {
                 GiveBackStep::TellGivenBack => {
                     self.leaving.iter().for_each(|hold| _ = hold.notice.borrow_mut().given_back());
                 }
-                GiveBackStep::ReportLoss(reason) => cx.net.tell(|| {
-                    format!("client {}: {} is lost: {reason:?}", cx.client, held.claim.short())
-                }),
+                GiveBackStep::ReportLoss(_) => {}
                 GiveBackStep::Done(given_back) => {
                     self.check_notice(cx, given_back);
                     return Some(given_back);
@@ -398,15 +396,17 @@ impl Ending {
         let holds =
             self.leaving.as_ref().map_or_else(|| self.held.holds(), |hold| vec![hold.clone()]);
         let (who, ended) = (cx.client, cx.clock.when(lock.borrow().valid_until()));
-        let told = holds.iter().filter(|hold| hold.notice.borrow_mut().lost(reason).is_some());
-        let told = told.count();
-        if told > 0 {
+        let mut told = false;
+        for hold in holds {
+            told |= hold.notice.borrow_mut().lost(reason).is_some();
+        }
+        if told {
             cx.net.tell(|| {
-                format!("client {who}: {told} are told that {} is lost: {reason:?}", claim.short())
+                format!("client {who}: {} is told that it is lost: {reason:?}", claim.short())
             });
             cx.net.checks.told(who, claim, self.held.lease_terms(), reason, ended, cx.net.now);
         }
-        told > 0 && lock.borrow_mut().handle_loss_told()
+        told && lock.borrow_mut().handle_loss_told()
     }
 
     /// Whether the holder that has left has heard what came of that.
