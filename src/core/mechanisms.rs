@@ -112,6 +112,8 @@ pub(crate) enum Mechanism {
     ExtensionsCutNoOther,
     /// A caller that may share the lock with the holders of its process, and cannot join them, does not wait for them.
     SharersDoNotWait,
+    /// A subscriber looks again at what it is to listen to once the node has confirmed what it was asked for.
+    UnheededChangesAreLookedAt,
     /// A waiter tries once more when the nodes are listened to.
     TryOnceSubscribed,
     /// A caller that the preferred node refused tries again when that node tells of a release.

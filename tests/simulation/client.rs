@@ -147,7 +147,7 @@ pub(super) struct Client {
     deferred: VecDeque<Event>,
     pub(super) workers: Vec<Worker>,
     pub(super) callers: Vec<Caller>,
-    pub(super) sessions: Vec<Session>,
+    pub(super) sessions: Vec<Option<Session>>,
     /// The numbers that it has seen.
     pub(super) numbers: LastNumbers,
     configuration: Configuration,
@@ -216,7 +216,7 @@ impl Client {
         self.running = true;
         self.process = net.fresh();
         self.numbers = LastNumbers::default();
-        self.sessions = (0..self.settings.nodes).map(|_| Session::default()).collect();
+        self.sessions = (0..self.settings.nodes).map(|_| None).collect();
         self.shared = shared(&self.configuration, self.settings);
         let how_many = self.how_many;
         self.with(net, |client, cx| {
