@@ -6,7 +6,7 @@ mod support;
 use std::time::Duration;
 
 use redis::{RedisResult, Value, from_redis_value};
-use support::{Server, wait_until};
+use support::{Server, access, wait_until};
 
 const ADMIT: &str = include_str!("../lua/node/admit.lua");
 const KEY: &str = "quorlock:{quorlock}:mark";
@@ -260,13 +260,11 @@ fn a_cluster_is_recognised() {
 }
 
 #[test]
-fn the_documented_permissions_are_enough() {
-    let manual = include_str!("../OPERATIONS.md");
-    let line = manual.lines().find(|line| line.starts_with("ACL SETUSER")).expect("an example");
+fn the_permissions_of_every_client_are_enough() {
     let server = Server::start();
-    server.command(&line.split(' ').collect::<Vec<_>>());
-    let client =
-        redis::Client::open(format!("redis://locker:password@127.0.0.1:{}", server.port()));
+    let user = access::user("locker", "quorlock:", access::EVERY_CLIENT);
+    server.command(&user.iter().map(String::as_str).collect::<Vec<_>>());
+    let client = redis::Client::open(format!("redis://locker:secret@127.0.0.1:{}", server.port()));
     let mut connection = client.and_then(|client| client.get_connection()).expect("a login");
     let mut call = redis::cmd("EVAL");
     call.arg(ADMIT).arg(1).arg(KEY).arg("").arg("one");

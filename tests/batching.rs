@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use quorlock::{Builder, Error, ErrorKind, Guard, Quorlock};
 use support::clients::{connected, fresh};
+use support::kinds::KINDS;
 use support::{Server, Servers, fake, wait_until};
 
 const THREADS: usize = 64;
@@ -50,6 +51,33 @@ fn many_threads_share_writes_and_calls() {
         assert!(node.writes > 0 && node.scripts > node.writes * 3 / 2, "{node:?}");
         let calls = server.script_calls();
         assert!(node.scripts > calls * 3 / 2, "{node:?}: {calls} calls");
+    }
+    servers.wait_no_keys();
+}
+
+/// Each kind has a batch of its own, and the server forgets all of them now and then.
+#[test]
+fn threads_with_locks_of_all_kinds_share_writes() {
+    let servers = Servers::start(3);
+    let locks = connected(builder(servers.urls()));
+    let work = &|i: usize| {
+        let name = format!("orders/{i}");
+        let lock = KINDS[i % KINDS.len()].of(&locks, &[name.as_bytes()]);
+        for turn in 0..40 {
+            if turn % 10 == 0 && i < servers.len() {
+                servers[i].command(&["SCRIPT", "FLUSH"]);
+            }
+            let guard = lock.try_lock().expect("three nodes").expect("it is free");
+            guard.extend(Duration::from_secs(10)).expect("it is ours");
+            guard.unlock().expect("it is ours");
+        }
+    };
+    thread::scope(|scope| {
+        let threads: Vec<_> = (0..THREADS).map(|i| scope.spawn(move || work(i))).collect();
+        threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
+    });
+    for node in locks.node_stats() {
+        assert!(node.scripts > node.writes * 3 / 2, "{node:?}");
     }
     servers.wait_no_keys();
 }

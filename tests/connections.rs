@@ -2,11 +2,13 @@
 
 mod support;
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use quorlock::{Builder, Error, ErrorKind, Quorlock};
+use quorlock::{Builder, Error, ErrorKind, HoldClass, Quorlock};
 use support::clients::fresh;
-use support::{Server, Servers};
+use support::kinds::KINDS;
+use support::{Server, Servers, access};
 
 fn builder(urls: impl IntoIterator<Item = String>) -> Builder {
     // Time enough to answer on a busy machine; what is refused is told without trying for long.
@@ -23,17 +25,21 @@ fn client(urls: impl IntoIterator<Item = String>) -> Quorlock {
     builder(urls).build().expect("the settings are valid")
 }
 
-/// Takes a lock, is kept out by it, extends it, gives it back, and loses one by dropping it: every
-/// script, called for the first time and again.
+/// Takes a lock of each kind, is kept out by it or holds beside it, extends it, gives it back, and loses one by
+/// dropping it: every script, called for the first time and again.
 fn everything(locks: &Quorlock) -> Result<(), Error> {
-    for _ in 0..2 {
-        let guard = locks.lock("orders/42")?;
-        assert!(locks.try_lock("orders/42")?.is_none(), "it is taken");
+    for kind in [KINDS, KINDS].concat() {
+        let lock = kind.of(locks, &[b"orders/42"]);
+        let guard = lock.lock()?;
+        // Where holders hold side by side, the last one has more to clear away than the others.
+        let other = lock.try_lock()?;
+        assert_eq!(other.is_some(), kind.hold_class() == HoldClass::Shared, "it is taken");
         guard.extend(Duration::from_secs(60))?;
         guard.check()?;
         guard.unlock()?;
-        drop(locks.try_lock("orders/42")?.expect("it was given back"));
-        locks.lock("orders/42")?.unlock()?;
+        other.map_or(Ok(()), |other| other.unlock())?;
+        drop(lock.try_lock()?.expect("it was given back"));
+        lock.lock()?.unlock()?;
     }
     Ok(())
 }
@@ -101,18 +107,9 @@ fn documented() -> Vec<&'static str> {
     commands
 }
 
-/// The keys that the example in `OPERATIONS.md` allows.
-fn documented_keys() -> Vec<&'static str> {
-    let text = include_str!("../OPERATIONS.md");
-    let example = text.lines().find(|line| line.starts_with("ACL SETUSER")).expect("the example");
-    let keys: Vec<_> = example.split(' ').filter(|word| word.starts_with('~')).collect();
-    assert_eq!(keys.len(), 2, "{example}");
-    keys
-}
-
 /// A user that may do nothing but `commands`, on keys with the default prefix.
 fn limited_user(server: &Server, commands: &[&str]) -> Quorlock {
-    limited_user_on(server, &documented_keys(), commands)
+    limited_user_on(server, &access::example_patterns('~'), commands)
 }
 
 fn limited_user_on(server: &Server, keys: &[&str], commands: &[&str]) -> Quorlock {
@@ -122,6 +119,18 @@ fn limited_user_on(server: &Server, keys: &[&str], commands: &[&str]) -> Quorloc
     let words = user.into_iter().chain(keys.iter().copied()).chain(commands);
     server.command(&words.collect::<Vec<_>>());
     client([server.url().replace("://", "://locker:secret@")])
+}
+
+/// What the conformance suite has for each kind, and here for all of them.
+#[test]
+fn the_example_allows_what_every_client_and_each_kind_needs_and_nothing_else() {
+    let example = access::example_commands();
+    let of_kinds = KINDS.iter().flat_map(|kind| kind.commands());
+    let needed: BTreeSet<_> = access::EVERY_CLIENT.iter().chain(of_kinds).copied().collect();
+    assert_eq!(example.iter().copied().collect::<BTreeSet<_>>(), needed);
+    assert_eq!(example.len(), needed.len(), "each of them once: {example:?}");
+    assert_eq!(access::example_patterns('~').len(), 2);
+    assert_eq!(access::example_patterns('&').len(), 1);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::time::Duration;
 use quorlock::{Builder, ErrorKind, Guard, Quorlock, Renewal};
 use support::clients::admitted;
 use support::proxy::Proxy;
-use support::{Servers, wait_until};
+use support::{Servers, access, wait_until};
 
 /// Never to be waited for.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -44,9 +44,7 @@ enum User {
 impl User {
     /// The user's words for `ACL`, if it is not there anyway.
     fn words(self) -> Option<Vec<&'static str>> {
-        let manual = include_str!("../OPERATIONS.md");
-        let line = manual.lines().find(|line| line.starts_with("ACL SETUSER locker on >password "));
-        let words = line.expect("the example").split(' ');
+        let words = access::example().into_iter();
         match self {
             Self::Default => None,
             Self::Documented => Some(words.collect()),

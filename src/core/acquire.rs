@@ -546,3 +546,5 @@ impl<C: SharedAttempt> Acquire<C> {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod waiting_tests;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
+use super::super::told_cases::{Words, play, yes_or_no};
 use super::super::without;
 use super::*;
 
@@ -42,63 +43,43 @@ fn without_raised_fences_a_late_extension_sets_the_key_behind_its_release() {
 
 #[test]
 fn told_cases() {
-    let mut attempt = sent_to_all(1);
-    let mut case = "";
-    let mut steps = 0;
-    for line in include_str!("testdata/attempt.txt").lines() {
-        if line.is_empty() || line.starts_with('#') {
-            continue;
-        }
-        if let Some(name) = line.strip_prefix("case ") {
-            case = name;
-            continue;
-        }
-        let (input, expected) = line.split_once("->").expect("input -> expected");
-        let words: Vec<_> = input.split_whitespace().collect();
-        let said = step(&mut attempt, &words);
-        assert_eq!(said, expected.trim(), "case \"{case}\", step \"{}\"", input.trim());
-        steps += 1;
-    }
-    assert!(steps > 100, "the cases were not read");
+    play(include_str!("testdata/attempt.txt"), &[], || attempt(1), step);
 }
 
-fn step(attempt: &mut Attempt, words: &[&str]) -> String {
-    let number = |i: usize| words[i].parse::<u64>().expect("a number");
-    let node = || usize::try_from(number(1)).expect("small");
-    match words[0] {
-        "nodes" => *attempt = sent_to_all(node()),
-        "quiet" => *attempt = self::attempt(node()),
+fn step(attempt: &mut Attempt, words: &mut Words<'_>) -> String {
+    match words.word() {
+        "nodes" => *attempt = sent_to_all(words.node()),
+        "quiet" => *attempt = self::attempt(words.node()),
         // Each over a connection of its own.
         "send" => {
-            let via = Via::unfenced(number(2) + 2);
-            return yes_or_no(attempt.sending(node(), via, at(number(2))));
+            let (node, ms) = (words.node(), words.number());
+            return yes_or_no(attempt.sending(node, Via::unfenced(ms + 2), at(ms)));
         }
-        "granted" => attempt.vote(node(), Vote::Granted(number(2))),
-        "refused" if words[2] == "forever" => attempt.vote(node(), Vote::Refused(None)),
+        "granted" => attempt.vote(words.node(), Vote::Granted(words.number())),
         "refused" => {
-            attempt.vote(node(), Vote::Refused(Some(Duration::from_millis(number(2)))));
+            let (node, remaining) = (words.node(), words.ms_unless("forever"));
+            attempt.vote(node, Vote::Refused(remaining));
         }
-        "not-admitted" => attempt.vote(node(), Vote::NotAdmitted),
-        "wrong-kind" => attempt.vote(node(), Vote::WrongKind),
-        "spent" => attempt.vote(node(), Vote::Spent),
-        "no-number" => attempt.vote(node(), Vote::NoNumber),
-        "rejected" => attempt.fail(node(), Failure::Rejected),
+        "not-admitted" => attempt.vote(words.node(), Vote::NotAdmitted),
+        "wrong-kind" => attempt.vote(words.node(), Vote::WrongKind),
+        "spent" => attempt.vote(words.node(), Vote::Spent),
+        "no-number" => attempt.vote(words.node(), Vote::NoNumber),
+        "rejected" => attempt.fail(words.node(), Failure::Rejected),
         "write-back" => {
             let number = attempt.number_to_write_back();
             return number.map_or_else(|| "nothing".to_owned(), |number| number.to_string());
         }
         "written-back" => attempt.written_back(),
-        "failed" => attempt.fail(node(), Failure::Unknown),
+        "failed" => attempt.fail(words.node(), Failure::Unknown),
         "expire" => attempt.expire(),
-        "conclude" => return conclusion(attempt.conclude(at(number(1))), at(number(1))),
+        "conclude" => {
+            let now = words.time();
+            return conclusion(attempt.conclude(now), now);
+        }
         "close" => return cleanups(&attempt.close(0)),
         other => panic!("unknown input {other}"),
     }
     if attempt.decided() { "decided" } else { "pending" }.to_owned()
-}
-
-fn yes_or_no(yes: bool) -> String {
-    if yes { "yes" } else { "no" }.to_owned()
 }
 
 fn conclusion(conclusion: Conclusion, now: Time) -> String {

@@ -115,14 +115,6 @@ fn asks() -> Vec<Told> {
     vec![Told::Ask(ALL.to_vec()), Told::AwaitVerdict]
 }
 
-/// What is known of a lock that has ended just now.
-fn ending(ended: Ended) -> Ending {
-    match ended {
-        Ended::Now(ending) => ending,
-        other => panic!("it goes on, or had ended before: {other:?}"),
-    }
-}
-
 #[test]
 fn a_renewal_that_a_majority_confirms_hears_the_others_out_and_repairs_them() {
     let mut lock = held();
@@ -152,7 +144,7 @@ fn a_renewal_hears_silent_nodes_out_for_a_moment_and_no_longer() {
 
 /// The holder waits, so no slow node holds it up. What can be repaired by then is.
 #[test]
-fn an_extension_repairs_once_and_waits_for_no_answer_that_it_does_not_need() {
+fn an_extension_repairs_what_it_knows_of_and_waits_for_no_answer_that_it_does_not_need() {
     let mut lock = held();
     let mut extension = Driver::extension(TTL);
     assert_eq!(extension.go_on(&mut lock, at(1_000)), asks());
@@ -246,10 +238,6 @@ fn keys_that_are_gone_from_a_majority_are_a_loss() {
     renewal.vote(&[(0, Free), (1, NotOurs)]);
     assert_eq!(renewal.go_on(&mut lock, at(4_001)), [SETTLED]);
     assert_eq!(lock.due(at(4_001)), Due::Loss);
-    assert_eq!(lock.held_until(at(4_001)), None);
-    let ending = ending(lock.end(EndedBy::Loss, at(4_001)));
-    assert_eq!(ending.lost, Some(LossReason::KeysGone));
-    assert_eq!(lock.end(EndedBy::Holder(0), at(4_001)), Ended::Before, "it ends once");
 }
 
 /// A renewal is waiting for its verdict while the holder gives the lock back.
@@ -270,118 +258,6 @@ fn a_lock_that_has_ended_is_extended_and_repaired_no_more() {
 }
 
 #[test]
-fn only_the_present_holder_hands_the_lock_over_or_ends_it() {
-    let mut lock = held();
-    let second = |lease: &mut Lease| lease.hand_over(terms(), at(10)).then_some(("second", 1));
-    assert_eq!(lock.hand_over(0, second), Some(("second", 1)));
-    assert_eq!(lock.hand_over(0, |_| Some(("third", 2))), None);
-    assert_eq!(lock.end(EndedBy::Holder(0), at(20)), Ended::Before);
-    let ending = ending(lock.end(EndedBy::Holder(1), at(20)));
-    assert_eq!((ending.lost, ending.basis), (None, Basis::Majority));
-    assert_eq!(lock.hand_over(1, |_| Some(("third", 2))), None, "it has ended");
-    assert_eq!(lock.held_until(at(20)), None, "whatever is left of its validity");
-}
-
-#[test]
-fn a_suspension_ends_the_lock_whatever_its_clock_says() {
-    let mut lock = held();
-    assert!(lock.held_until(at(1)).is_some());
-    lock.handle_suspended();
-    assert_eq!(lock.remaining(at(1)), Duration::ZERO);
-    assert_eq!(lock.loss(at(1)), Some(LossReason::ClockStoodStill));
-    assert_eq!(lock.hand_over(0, |lease| lease.hand_over(terms(), at(1)).then_some(((), 1))), None);
-}
-
-/// A lock that three hold.
-fn shared() -> Lock {
-    let mut lock = held();
-    assert!(lock.join(terms(), 1, at(10)) && lock.join(terms(), 2, at(20)));
-    lock
-}
-
-const GO_ON: Ended = Ended::OthersHold { lost: None };
-
-#[test]
-fn a_lock_of_several_holders_ends_with_the_last_of_them() {
-    let mut lock = shared();
-    assert_eq!(lock.end(EndedBy::Holder(0), at(30)), GO_ON, "it got the lock from the nodes");
-    assert_eq!(lock.end(EndedBy::Holder(0), at(30)), Ended::Before, "each leaves once");
-    assert_eq!(lock.end(EndedBy::Holder(7), at(30)), Ended::Before, "there is no such holder");
-    assert!(lock.join(terms(), 3, at(40)), "as long as somebody holds it");
-    for (holder, ended) in [(3, GO_ON), (1, GO_ON)] {
-        assert_eq!(lock.end(EndedBy::Holder(holder), at(50)), ended);
-        assert!(!lock.has_ended());
-    }
-    assert_eq!(ending(lock.end(EndedBy::Holder(2), at(60))).lost, None);
-    assert!(!lock.join(terms(), 4, at(60)), "its releases are on their way");
-    assert_eq!(lock.end(EndedBy::Holder(4), at(60)), Ended::Before);
-}
-
-/// The others work on, and their lock is anybody's.
-#[test]
-fn without_that_rule_the_first_who_leaves_gives_the_lock_of_all_back() {
-    let ended = || shared().end(EndedBy::Holder(1), at(30));
-    assert_eq!(ended(), GO_ON);
-    ending(without(&[Mechanism::LastHolderGivesBack], ended));
-}
-
-#[test]
-fn a_loss_ends_the_lock_for_all_holders() {
-    let mut lock = shared();
-    lock.handle_suspended();
-    assert!(!lock.join(terms(), 3, at(30)));
-    let lost = Some(LossReason::ClockStoodStill);
-    assert_eq!(lock.end(EndedBy::Holder(1), at(30)), Ended::OthersHold { lost }, "nobody knew yet");
-    assert_eq!(ending(lock.end(EndedBy::Loss, at(40))).lost, lost);
-    for by in [EndedBy::Loss, EndedBy::Holder(0), EndedBy::Holder(2)] {
-        assert_eq!(lock.end(by, at(50)), Ended::Before);
-    }
-    // The last holder may be faster than the thread that watches the lock.
-    let mut lock = held();
-    lock.handle_suspended();
-    assert_eq!(ending(lock.end(EndedBy::Holder(0), at(30))).lost, lost);
-}
-
-#[test]
-fn a_lock_that_several_hold_is_handed_to_nobody() {
-    let mut lock = shared();
-    assert_eq!(lock.hand_over(1, |_| Some(("next", 3))), None);
-    assert_eq!(lock.end(EndedBy::Holder(1), at(30)), GO_ON);
-    assert_eq!(lock.hand_over(1, |_| Some(("next", 3))), None, "it has left");
-}
-
-#[test]
-fn what_one_of_several_holders_asks_for_does_not_cut_the_validity_of_the_others() {
-    let after_asking_for_less = |mut lock: Lock| {
-        let before = lock.valid_until();
-        let mut extension = Driver::extension(Duration::from_secs(2));
-        assert_eq!(extension.go_on(&mut lock, at(1_000)), asks());
-        extension.go_on(&mut lock, at(1_200));
-        lock.valid_until() == before
-    };
-    assert!(after_asking_for_less(shared()));
-    let cut = without(&[Mechanism::ExtensionsCutNoOther], || after_asking_for_less(shared()));
-    assert!(!cut, "the mutation bites");
-    let mut last = shared();
-    assert_eq!(last.end(EndedBy::Holder(0), at(30)), GO_ON);
-    assert_eq!(last.end(EndedBy::Holder(2), at(30)), GO_ON);
-    assert!(!after_asking_for_less(last), "nobody else holds it");
-}
-
-/// Nobody who joins later would have asked for keys that live for so long.
-#[test]
-fn what_one_of_several_holders_asks_for_beyond_its_terms_is_for_those_who_hold_it_then() {
-    let mut lock = shared();
-    let mut extension = Driver::extension(TTL * 6);
-    extension.go_on(&mut lock, at(1_000));
-    extension.vote(&[(0, Extended), (1, Extended), (2, Extended)]);
-    extension.go_on(&mut lock, at(1_001));
-    assert!(lock.valid_until() > at(50_000));
-    assert!(!lock.join(terms(), 3, at(1_002)));
-    assert_eq!(lock.end(EndedBy::Holder(0), at(1_003)), GO_ON);
-}
-
-#[test]
 fn a_lock_is_renewed_when_that_is_due_and_looked_at_no_more_once_it_has_ended() {
     let mut lock = held();
     let Due::RenewalAt(renewal) = lock.due(at(0)) else { panic!("it is renewed") };
@@ -390,7 +266,7 @@ fn a_lock_is_renewed_when_that_is_due_and_looked_at_no_more_once_it_has_ended() 
     assert_eq!(Due::Renewal.look_at(at(4_000)), Some(at(4_000)));
     let over = lock.valid_until();
     assert_eq!((lock.due(over), Due::Loss.look_at(over)), (Due::Loss, Some(over)));
-    ending(lock.end(EndedBy::Loss, over));
+    assert!(matches!(lock.end(EndedBy::Loss, over), Ended::Now(_)));
     assert_eq!((lock.due(over), lock.due(over).look_at(over)), (Due::Nothing, None));
     let mut unrenewed = held_as(Basis::Majority, Terms { renewed: false, ..terms() });
     assert_eq!(unrenewed.due(renewal), Due::EndAt(over));

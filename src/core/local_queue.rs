@@ -443,8 +443,5 @@ mod model;
 #[path = "local_queue_shared_model.rs"]
 mod shared_model;
 #[cfg(test)]
-#[path = "local_queue_shared_tests.rs"]
-mod shared_tests;
-#[cfg(test)]
 #[path = "local_queue_tests.rs"]
 mod tests;

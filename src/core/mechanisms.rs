@@ -116,6 +116,8 @@ pub(crate) enum Mechanism {
     UnheededChangesAreLookedAt,
     /// A waiter tries once more when the nodes are listened to.
     TryOnceSubscribed,
+    /// A waiter tries again when nodes tell of a release.
+    HeedsReleases,
     /// A caller that the preferred node refused tries again when that node tells of a release.
     HeedsPreferredNode,
     /// A waiter is woken when a majority of the nodes is free, not by the first message.

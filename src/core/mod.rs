@@ -45,6 +45,8 @@ pub(crate) mod set_time;
 mod subscriber;
 mod tally;
 mod time;
+#[cfg(test)]
+mod told_cases;
 mod validity;
 
 pub(crate) use acquire::{

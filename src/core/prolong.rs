@@ -180,10 +180,7 @@ impl<E: Shared<Extension> + Clone> Prolong<E> {
             (self.round, self.repairs) = (Some(round), None);
             return;
         }
-        self.stage = match self.by {
-            Requester::Renewal { .. } => Stage::Repairing { hear_until: hear_until(&round) },
-            Requester::Holder => Stage::Repaired,
-        };
+        self.stage = Stage::Repairing { hear_until: hear_until(&round) };
         self.repairs = Some(round);
     }
 
@@ -225,10 +222,9 @@ impl<E: Shared<Extension> + Clone> Prolong<E> {
     /// The round is over. Notes what it means for the lease.
     fn conclude<A: Shared<Attempt>>(&mut self, held: &mut HeldLock<A, E>, now: Time) {
         let Some(round) = &self.round else { return };
-        let HeldLock { attempt, rounds, lease, .. } = held;
-        attempt.with(|attempt| rounds.hear(attempt));
+        // What the nodes have said of our key is noted when the next round begins, or the lock ends.
         self.renewed = round.with(|extension| extension.result(now));
-        lease.renewed(self.renewed, now);
+        held.lease.renewed(self.renewed, now);
         self.stage = match self.renewed {
             Renewed::Gone => Stage::Done(Prolonged::Settled),
             _ => Stage::Repairing { hear_until: hear_until(round) },

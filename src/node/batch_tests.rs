@@ -9,8 +9,8 @@ use super::super::request::Part;
 use super::*;
 use crate::embedded::{Engine, Reply};
 use crate::ident::{fence_key, release_channel};
-use crate::kinds::{EXCLUSIVE, names};
-use crate::runtime::kind::{Fence, Raise, Repair};
+use crate::kinds::{EXCLUSIVE, KINDS, names};
+use crate::runtime::kind::{Fence, Kind, Raise, Repair};
 
 const NOW: Duration = Duration::from_secs(1_700_000_000);
 const MARK_KEY: &[u8] = b"{quorlock}:mark";
@@ -180,6 +180,28 @@ fn few_calls_are_made_one_by_one_and_many_at_once() {
     let mixed: Vec<_> = many.into_iter().chain([confirm()]).chain(few).collect();
     assert_eq!(sizes(&mixed, true).first(), Some(&WORTH_IT));
     assert_eq!(sizes(&mixed, true).len(), 1 + 1 + (WORTH_IT - 1));
+}
+
+/// One write has a batch for each kind, one behind the other.
+#[test]
+fn calls_of_several_kinds_are_made_by_a_batch_of_each() {
+    // Each kind has names of its own.
+    let name = |kind: &dyn Kind, i| names(&[format!("{}/{i}", kind.label()).as_bytes()]);
+    let locks: Vec<_> =
+        KINDS.iter().flat_map(|kind| (0..WORTH_IT).map(|i| (*kind, name(*kind, i)))).collect();
+    let ttl = Duration::from_secs(1);
+    let acquires =
+        locks.iter().map(|(kind, name)| kind.acquire(name, MARK_KEY, OWNERS[0], ttl, Some(7)));
+    let releases = locks.iter().map(|(kind, name)| kind.release(name, OWNERS[0], None));
+    let (mut one_by_one, mut together) = (node(&[]), node(&[]));
+    for requests in [acquires.collect::<Vec<_>>(), releases.collect()] {
+        let expected = run(&mut one_by_one, &requests, MARK, false);
+        assert!(expected.iter().all(Option::is_some), "{expected:?}");
+        assert_eq!(run(&mut together, &requests, MARK, true), expected);
+        assert_eq!(together.keys(NOW), one_by_one.keys(NOW));
+    }
+    let is_lock = |key: &[u8]| locks.iter().any(|(_, name)| name.first().key() == key);
+    assert!(!together.keys(NOW).iter().any(|key| is_lock(&key.key)));
 }
 
 /// The releases in it are made before what came behind them, however often the batch is made again.

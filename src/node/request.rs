@@ -156,6 +156,13 @@ impl Request {
         (self.script.source, self.keys, self.arguments)
     }
 
+    /// The sources of the scripts that may make it: its own, and that of its batch.
+    #[cfg(test)]
+    pub(crate) fn sources(&self) -> Vec<&'static str> {
+        let batch = self.script.batch.map(|(_, batch)| batch.source);
+        [self.script.source].into_iter().chain(batch).collect()
+    }
+
     /// The keys of the call.
     #[cfg(test)]
     pub(crate) fn keys(&self) -> Vec<Vec<u8>> {

@@ -1,33 +1,56 @@
-//! What every kind of lock must do, over every topology of nodes, with and without a key prefix, and
+//! What locks must do: each kind of them, over every topology of nodes, with and without a key prefix, and
 //! with and without local queues.
 //!
-//! Each test is one promise (`mutex.rs`) in one world (`world.rs`): its own servers, some of them
-//! dead or hung. A test ends only when no node holds a key, the hung ones included, once they are
-//! awake.
+//! Each test is one promise in one world (`world.rs`): its own servers, some of them dead or hung. What holds
+//! for every kind is in `promises.rs`, and what depends on who holds a lock side by side in `exclusive.rs` and
+//! `shared.rs`; the layout of one kind in `mutex.rs`. On a real server a client may do what its kind says that it
+//! needs, and no more. A test ends only when no node holds a key, the hung ones included, once they are awake.
 
 #[path = "../support/mod.rs"]
 mod support;
 
+mod clients;
+mod exclusive;
 mod masters;
 mod mutex;
+mod promises;
+mod shared;
 mod world;
 
 use libtest_mimic::{Arguments, Trial};
+use quorlock::{Exclusive, HoldClass, LockKind};
+use support::kinds::{AnyKind, KINDS};
 use world::{TOPOLOGIES, VARIANTS, World};
+
+/// What a kind promises, by its name.
+type Promise = (&'static str, fn(&mut World));
+
+fn promises_of(kind: &dyn AnyKind) -> Vec<Promise> {
+    let by_class = match kind.hold_class() {
+        HoldClass::Exclusive => exclusive::PROMISES,
+        HoldClass::Shared => shared::PROMISES,
+        other => panic!("{}: nothing is promised of {other:?}", kind.label()),
+    };
+    let by_layout = if kind.label() == Exclusive::label() { mutex::PROMISES } else { &[] };
+    [promises::PROMISES, by_class, by_layout].concat()
+}
 
 fn main() {
     let arguments = Arguments::from_args();
     let mut trials = Vec::new();
-    for topology in TOPOLOGIES.iter().copied() {
-        for variant in VARIANTS {
-            for (promise, check) in mutex::PROMISES {
-                let name = format!("mutex::{}::{}::{promise}", topology.name, variant.name);
-                trials.push(Trial::test(name, move || {
-                    let mut world = World::new(topology, variant);
-                    check(&mut world);
-                    world.end();
-                    Ok(())
-                }));
+    for kind in KINDS {
+        for topology in TOPOLOGIES.iter().copied() {
+            for variant in VARIANTS {
+                for (promise, check) in promises_of(*kind) {
+                    let name =
+                        format!("{}::{}::{}::{promise}", kind.label(), topology.name, variant.name);
+                    trials.push(Trial::test(name, move || {
+                        let mut world = World::new(*kind, topology, variant);
+                        check(&mut world);
+                        world.end();
+                        Ok(())
+                    }));
+                }
             }
         }
     }

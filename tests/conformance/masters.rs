@@ -42,6 +42,27 @@ impl Masters {
         }
     }
 
+    /// Makes a user of each server; embedded nodes have none.
+    pub(crate) fn set_user(&self, words: &[String]) {
+        match self {
+            Self::Servers(servers) => servers.iter().for_each(|server| {
+                server.command(&words.iter().map(String::as_str).collect::<Vec<_>>());
+            }),
+            #[cfg(feature = "embedded")]
+            Self::Embedded(..) => {}
+        }
+    }
+
+    /// The URLs with which that user logs in.
+    pub(crate) fn urls_of(&self, user: &str) -> Vec<String> {
+        let login = match self {
+            Self::Servers(_) => format!("://{user}:secret@"),
+            #[cfg(feature = "embedded")]
+            Self::Embedded(..) => "://".to_owned(),
+        };
+        self.urls().iter().map(|url| url.replace("://", &login)).collect()
+    }
+
     pub(crate) fn kill(&mut self, i: usize) {
         match self {
             Self::Servers(servers) => servers[i].kill(),

@@ -1,12 +1,14 @@
-//! A set of nodes in some state, and clients of it.
+//! A set of nodes in some state, and clients of it that want a kind of lock.
 
 use std::ops::Range;
 use std::time::Duration;
 
-use quorlock::{Builder, Quorlock};
+use quorlock::{Builder, HoldClass, Quorlock};
 
+use crate::clients::{Client, Rival};
 use crate::masters::Masters;
-use crate::support::wait_until;
+use crate::support::kinds::{AnyKind, KINDS};
+use crate::support::{access, wait_until};
 
 /// Long enough for a busy machine to keep every lock of a test alive.
 pub(crate) const TTL: Duration = Duration::from_secs(10);
@@ -84,27 +86,46 @@ impl Topology {
     }
 }
 
-/// The servers of one topology. The faulty ones come first, where a client that asks one node after
-/// the other would meet them.
+/// The servers of one topology, and a kind of lock. The faulty ones come first, where a client that asks one
+/// node after the other would meet them.
 pub(crate) struct World {
     pub(crate) servers: Masters,
+    pub(crate) kind: &'static dyn AnyKind,
     topology: Topology,
     variant: Variant,
 }
 
 impl World {
-    pub(crate) fn new(topology: Topology, variant: Variant) -> Self {
+    pub(crate) fn new(kind: &'static dyn AnyKind, topology: Topology, variant: Variant) -> Self {
         let mut servers = (topology.start)(topology.nodes);
+        for kind in KINDS {
+            let commands = [access::EVERY_CLIENT, kind.commands()].concat();
+            servers.set_user(&access::user(kind.label(), variant.prefix, &commands));
+        }
         (0..topology.dead).for_each(|i| servers.kill(i));
         if topology.hung_first {
             topology.hung().for_each(|i| servers.hang(i));
         }
-        Self { servers, topology, variant }
+        Self { servers, kind, topology, variant }
     }
 
     /// Another client, as another process would have it: with connections of its own.
-    pub(crate) fn client(&mut self) -> Quorlock {
-        let locks = self.builder().build().expect("the settings are valid");
+    pub(crate) fn client(&mut self) -> Client {
+        Client::new(self.quorlock(self.kind), self.kind)
+    }
+
+    /// Another client, whose locks exclude those of the world's kind: of that kind itself, if it is exclusive,
+    /// or else of the first one that is.
+    pub(crate) fn rival(&mut self) -> Rival {
+        let is_exclusive = |kind: &&dyn AnyKind| kind.hold_class() == HoldClass::Exclusive;
+        let all = [self.kind].into_iter().chain(KINDS.iter().copied());
+        let kind = all.into_iter().find(is_exclusive).expect("the exclusive lock");
+        Rival::new(self.quorlock(kind), kind, self.kind)
+    }
+
+    /// A client that may do what every client needs, and what the kind needs; on real servers no more.
+    pub(crate) fn quorlock(&mut self, kind: &dyn AnyKind) -> Quorlock {
+        let locks = self.builder(kind).build().expect("the settings are valid");
         let Topology { dead, hung, hung_first, .. } = self.topology;
         if hung > 0 && !hung_first {
             self.topology.hung().for_each(|i| self.servers.resume(i));
@@ -125,9 +146,9 @@ impl World {
         }
     }
 
-    pub(crate) fn builder(&self) -> Builder {
+    pub(crate) fn builder(&self, kind: &dyn AnyKind) -> Builder {
         Quorlock::builder()
-            .nodes(self.servers.urls())
+            .nodes(self.servers.urls_of(kind.label()))
             .key_prefix(self.variant.prefix)
             .local_queue(self.variant.local_queue)
             .ttl(TTL)

@@ -1,8 +1,11 @@
 //! Whether two answers are the same, as far as they can be.
 
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
 use redis::Value;
 
 use crate::commands::Comparison;
+use crate::scripts::LONGEST_TTL;
 
 /// How long may pass between the two answers to one command, on a busy machine.
 pub(crate) const TOLERANCE_MS: u64 = 5_000;
@@ -14,6 +17,13 @@ pub(crate) fn alike(one: &Value, other: &Value, comparison: Comparison) -> bool 
         // So of those that a script has caught, and answers as text.
         (Value::BulkString(one), Value::BulkString(other)) if one.starts_with(b"ERR ") => {
             other.starts_with(b"ERR ")
+        }
+        // A script may have kept what its node's clock said.
+        (Value::Int(one), Value::Int(other)) if are_times(*one, *other) => true,
+        (Value::BulkString(one), Value::BulkString(other))
+            if number(one).zip(number(other)).is_some_and(|(a, b)| are_times(a, b)) =>
+        {
+            true
         }
         (Value::Int(one), Value::Int(other)) if comparison == Comparison::Time => {
             one == other || *one > 1_000 && *other > 1_000 && one.abs_diff(*other) <= TOLERANCE_MS
@@ -43,6 +53,22 @@ pub(crate) fn alike(one: &Value, other: &Value, comparison: Comparison) -> bool 
         }
         _ => one == other,
     }
+}
+
+fn number(text: &[u8]) -> Option<i64> {
+    std::str::from_utf8(text).ok()?.parse().ok()
+}
+
+/// Whether both are milliseconds of the clock, and nearly the same: about now, or later by what random calls
+/// have as a TTL.
+fn are_times(one: i64, other: i64) -> bool {
+    const LIMIT: Duration = Duration::from_secs(48 * 60 * 60);
+    let Ok(now) = SystemTime::now().duration_since(UNIX_EPOCH) else { return false };
+    let is_time = |ms: i64| {
+        let ms = Duration::from_millis(ms.unsigned_abs());
+        ms.abs_diff(now) < LIMIT || ms.abs_diff(now + LONGEST_TTL) < LIMIT
+    };
+    is_time(one) && is_time(other) && one.abs_diff(other) <= TOLERANCE_MS
 }
 
 /// A run id or a replication id, but not the zeros that stand for none.

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use crate::commands::{Call, Comparison, Source};
 
@@ -19,6 +20,9 @@ enum Argument {
     ReplicationId,
     Other,
 }
+
+/// What some calls of scripts have as milliseconds.
+pub(crate) const LONGEST_TTL: Duration = Duration::from_millis(99_999_999_999_999);
 
 /// Stand for what each of the two nodes says of itself.
 pub(crate) const RUN_ID: &[u8] = b"<run id>";
@@ -230,7 +234,7 @@ impl Source {
         let arguments = script.arguments.iter().map(|argument| match argument {
             Argument::Milliseconds => match self.below(8) {
                 0 => "0".to_owned(),
-                1 => "99999999999999".to_owned(),
+                1 => LONGEST_TTL.as_millis().to_string(),
                 _ => self.ttl(),
             },
             Argument::RunId if !self.once_in(8) => text(RUN_ID),

@@ -12,9 +12,7 @@ use self::using::{Unlock, Use};
 use super::client::{Client, Cx, Note, Phase};
 use super::held::{Hold, Prolonging};
 use super::lock_id::LockId;
-use crate::core::{Backoff, Time};
-
-const BACKOFF: Backoff = Backoff { min: Duration::from_millis(5), max: Duration::from_millis(150) };
+use crate::core::Time;
 
 pub(super) struct Caller {
     index: usize,

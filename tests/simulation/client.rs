@@ -20,7 +20,7 @@ use super::subscriptions::{News, Session};
 use super::worker::Worker;
 use crate::core::mark::Configuration;
 use crate::core::{
-    Answers, Cleanup, HoldClass, LastNumbers, Release, Time, only_asked, worth_waiting,
+    Answers, Backoff, Cleanup, HoldClass, LastNumbers, Release, Time, only_asked, worth_waiting,
 };
 use crate::embedded::Reply;
 
@@ -80,6 +80,7 @@ pub(super) struct Settings {
     /// How long a quarantine lasts.
     pub(super) max_ttl: Duration,
     pub(super) fall_back_after: Option<Duration>,
+    pub(super) backoff: Backoff,
     pub(super) habit: Habit,
     /// Its user may end connections on the servers.
     pub(super) may_end: bool,
@@ -180,6 +181,7 @@ impl Client {
             together: plan.together,
             max_ttl: plan.longest_ttl(),
             fall_back_after: setup.fall_back_after,
+            backoff: setup.backoff,
             habit: setup.habit,
             may_end: plan.may_end[index],
         };

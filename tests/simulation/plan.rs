@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::chance::Chance;
 use super::faults::{Fault, Scheduled};
-use super::setup::{Habit, Setup};
+use super::setup::{BACKOFF, Habit, Setup};
 use super::shared::configuration;
 
 /// How long faults go on before everything is healed.
@@ -306,9 +306,16 @@ impl Plan {
     /// What a client is set to.
     pub(super) fn setup(&self, client: usize) -> Setup {
         let Self { nodes, ttl, clock_tolerance, node_timeout, fall_back_after, .. } = *self;
-        let (max_ttl, habit) = (ttl * 4, Habit::Anything);
-        let usual =
-            Setup { nodes, ttl, max_ttl, clock_tolerance, node_timeout, fall_back_after, habit };
+        let usual = Setup {
+            nodes,
+            ttl,
+            max_ttl: ttl * 4,
+            clock_tolerance,
+            node_timeout,
+            fall_back_after,
+            backoff: BACKOFF,
+            habit: Habit::Anything,
+        };
         self.setups.get(client).copied().unwrap_or(usual)
     }
 

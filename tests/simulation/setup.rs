@@ -3,7 +3,11 @@
 use std::time::Duration;
 
 use super::client::Cx;
-use crate::core::{Patience, Time};
+use crate::core::{Backoff, Patience, Time};
+
+/// The pauses between attempts, where a plan does not say otherwise.
+pub(super) const BACKOFF: Backoff =
+    Backoff { min: Duration::from_millis(5), max: Duration::from_millis(150) };
 
 /// How a client is configured.
 #[derive(Clone, Copy, Debug)]
@@ -16,6 +20,8 @@ pub(super) struct Setup {
     pub(super) node_timeout: Duration,
     /// After how long without a majority it falls back to the first node; `None`: never.
     pub(super) fall_back_after: Option<Duration>,
+    /// Its pauses between attempts.
+    pub(super) backoff: Backoff,
     pub(super) habit: Habit,
 }
 

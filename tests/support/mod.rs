@@ -10,6 +10,7 @@
     reason = "compiled into every test program, and each uses only a part of it"
 )]
 
+pub mod access;
 #[cfg(feature = "tls")]
 pub mod authority;
 pub mod clients;

@@ -1,16 +1,21 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::time::Duration;
 
-use crossbeam_channel::bounded;
+use crossbeam_channel::{Sender, bounded};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
-use crate::core::{Allowance, Patience, Quorum, Terms};
-use crate::ident::{Name, Names};
+use crate::core::{
+    Allowance, Basis, Conclusion, Due, Grant, Patience, Quorum, Shared, Terms, Whom,
+};
+use crate::ident::{Name, Names, random_owner};
 use crate::kinds::EXCLUSIVE;
 use crate::runtime::call;
-use crate::runtime::claim::Wanted;
+use crate::runtime::claim::{Claim, Wanted};
+use crate::runtime::held::{Held, LocalWaiters};
 use crate::runtime::hold::Hold;
+use crate::runtime::hold_state::HoldState;
 use crate::{ErrorKind, Quorlock, clock};
 
 /// Never to be waited for.
@@ -43,12 +48,86 @@ impl<F: Fn() + Send + Sync + 'static> Subscriber for OnEvent<F> {
 
 /// A lock that is renewed, as its guard has it.
 fn hold(locks: &Quorlock) -> Hold {
+    let hold = call::acquire(locks.coordinator(), &wanted(), Patience::Forever, None);
+    hold.expect("the nodes are healthy").expect("nobody else wants it")
+}
+
+fn wanted() -> Wanted {
     let allowance = Allowance { clock_tolerance: Duration::from_millis(100) };
     let terms = Terms { ttl: LIMIT, renewed: true, max_hold: None, allowance };
     let names = Names::new(1, [Name::new(b"quorlock:", b"orders/42", &[])]).expect("a name");
-    let wanted = Wanted { kind: EXCLUSIVE, names, terms };
-    let hold = call::acquire(locks.coordinator(), &wanted, Patience::Forever, None);
-    hold.expect("the nodes are healthy").expect("nobody else wants it")
+    Wanted { kind: EXCLUSIVE, names, terms }
+}
+
+/// The threads of the process that want the lock. When the queue is told that the lease is gone, one of them asks the
+/// nodes at once, and the test is told whether it was granted the lock.
+struct AskAtOnce {
+    locks: Quorlock,
+    granted: Sender<bool>,
+}
+
+impl LocalWaiters for AskAtOnce {
+    fn hand_over(&self, _: &Arc<Held>, _: &Arc<HoldState>) -> bool {
+        false
+    }
+
+    fn gone(&self, _: &str, _: bool) {
+        let next = call::acquire(self.locks.coordinator(), &wanted(), Patience::Once, None);
+        let granted = next.expect("the nodes are healthy").is_some();
+        self.granted.send(granted).expect("the test waits for it");
+    }
+
+    fn heard(&self, _: u32) {}
+}
+
+/// A lock that `waiters` wait for. All nodes have granted it.
+fn hold_before(locks: &Quorlock, waiters: Arc<AskAtOnce>) -> Hold {
+    let state = locks.coordinator().state();
+    let (now, owner, suspensions) = (clock::now(), random_owner(), state.set().suspensions());
+    let mut claim = Claim::new(state, &wanted(), owner, now, suspensions, now.after(LIMIT));
+    claim.ask(Whom::All);
+    let round = claim.round().clone();
+    let answered = || round.with(|attempt| !attempt.awaits_answers());
+    assert!(clock::poll(now.after(LIMIT), answered), "the nodes are healthy");
+    let conclusion = round.with(|attempt| attempt.conclude(clock::now()));
+    let Conclusion::Won { valid_until, number } = conclusion else { panic!("{conclusion:?}") };
+    let (basis, quorum, started) = (Basis::Majority, Quorum::Reached, now);
+    let grant = Grant { valid_until, number, basis, quorum, started, refused_before: false };
+    let timetable = locks.coordinator().timetable();
+    let (held, hold_state) = Held::granted(claim, grant, waiters, timetable);
+    Hold::new(held, hold_state)
+}
+
+/// The next one in the queue asks the same nodes over the same connections, and would be refused before the releases.
+#[test]
+fn the_releases_are_on_their_way_when_the_queue_is_told() {
+    let (locks, _nodes) = Quorlock::embedded(3).expect("ports are free");
+    drop(hold(&locks));
+    let ends: [(&str, &dyn Fn(Hold)); 5] = [
+        ("dropped", &drop),
+        ("unlocked", &|hold| hold.give_back_and_wait().expect("the nodes are healthy")),
+        ("dropped when it is lost", &|hold| {
+            hold.held().suspend();
+            drop(hold);
+        }),
+        ("unlocked when it is lost", &|hold| {
+            hold.held().suspend();
+            assert!(hold.give_back_and_wait().is_err());
+        }),
+        ("lost, which the timetable sees", &|hold| {
+            hold.held().suspend();
+            hold.held().enter();
+            assert!(clock::poll(clock::now().after(LIMIT), || {
+                hold.held().due(clock::now()) == Due::Nothing
+            }));
+        }),
+    ];
+    for (how, end) in ends {
+        let (granted, is_granted) = bounded(8);
+        let waiters = Arc::new(AskAtOnce { locks: locks.clone(), granted });
+        end(hold_before(&locks, waiters));
+        assert!(is_granted.recv_timeout(LIMIT).expect("the queue is told"), "{how}");
+    }
 }
 
 /// Its subscriber may ask for the lock itself, and the timer and all callers of the client ask for it, too.

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::{BACKOFF, Caller, Doing};
+use super::{Caller, Doing};
 use crate::core::{
     Acquire, Allowance, Attempt, Confirmation, HoldClass, Outcome, Patience, Policy, QueueTicket,
     Terms, Time,
@@ -110,7 +110,7 @@ impl Caller {
         };
         let policy = Policy {
             patience,
-            backoff: BACKOFF,
+            backoff: cx.settings.backoff,
             no_quorum_timeout: cx.settings.no_quorum_timeout,
             // A client that may fall back hears the first node of the configuration in any case.
             ordered: cx.settings.fall_back_after.is_none(),
@@ -193,9 +193,9 @@ impl Caller {
             }
             Patience::Forever => None,
         };
-        let now = cx.net.now;
+        let (now, pause) = (cx.net.now, cx.settings.backoff.min);
         cx.net.checks.call_ended(who, call.began, bound, now);
-        cx.net.checks.attempted(who, call.attempts, now - call.began, BACKOFF.min, now);
+        cx.net.checks.attempted(who, call.attempts, now - call.began, pause, now);
         let no_quorum =
             matches!(refused, Some(Outcome::NoQuorum | Outcome::TooLate | Outcome::Unconfirmed));
         if no_quorum && call.patience == Patience::Forever {

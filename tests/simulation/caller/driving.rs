@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use super::call::Call;
-use super::{BACKOFF, Caller, Doing};
+use super::{Caller, Doing};
 use crate::core::{
     Acquire, Action, Attempt, Ballot, Basis, Conclusion, Failed, Grant, Outcome, Quorum,
     QuorumHealth, ReleaseTracker, Shared, SharedAttempt, Stop, Surroundings, Time, WaitsFor,
@@ -297,7 +297,7 @@ impl Caller {
             WaitsFor::Time | WaitsFor::Releases => {
                 // A few tries are quick, after split votes.
                 if let Some(reached) = call.failed.take() {
-                    call.pauses = at.since(now) >= BACKOFF.min;
+                    call.pauses = at.since(now) >= cx.settings.backoff.min;
                     if !reached {
                         let timeout = cx.settings.no_quorum_timeout;
                         let (who, now) = (cx.client, cx.net.now);

@@ -19,6 +19,7 @@ mod steps;
 mod steps_back;
 mod subscribers;
 mod turns;
+mod waiting;
 
 use std::time::Duration;
 
@@ -26,7 +27,7 @@ use super::chance::Chance;
 use super::checkers::Violation;
 use super::faults::{Fault, Scheduled};
 use super::plan::{FAULTS_END, Plan};
-use super::setup::{Habit, Setup};
+use super::setup::{BACKOFF, Habit, Setup};
 use super::switches::Switches;
 use super::world::{self, Run};
 use crate::core::Mechanism;
@@ -139,9 +140,16 @@ fn calm(seed: u64, nodes: usize, setups: &[Setup]) -> Plan {
 
 /// A client of three nodes.
 fn client(ttl: Duration, habit: Habit) -> Setup {
-    let (clock_tolerance, node_timeout) = (ms(100), ms(200));
-    let max_ttl = seconds(20);
-    Setup { nodes: 3, ttl, max_ttl, clock_tolerance, node_timeout, fall_back_after: None, habit }
+    Setup {
+        nodes: 3,
+        ttl,
+        max_ttl: seconds(20),
+        clock_tolerance: ms(100),
+        node_timeout: ms(200),
+        fall_back_after: None,
+        backoff: BACKOFF,
+        habit,
+    }
 }
 
 /// Something that goes wrong between those times.

@@ -1,0 +1,106 @@
+//! Clients that want a kind of lock, by one name for all the names that it takes.
+
+use quorlock::Quorlock;
+
+use crate::support::kinds::{AnyGuard, AnyHandle, AnyKind};
+
+/// The most names that a lock of these tests has.
+const MOST_NAMES: usize = 3;
+
+/// The names of one lock: as many as its kind takes.
+pub(crate) fn names(kind: &dyn AnyKind, name: &str) -> Vec<String> {
+    let further = ["/b", "/c"].iter().map(|end| format!("{name}{end}"));
+    let names = [name.to_owned()].into_iter().chain(further);
+    names.take(kind.most_names().min(MOST_NAMES)).collect()
+}
+
+pub(crate) fn handle(
+    kind: &dyn AnyKind,
+    locks: &Quorlock,
+    names: &[impl AsRef<[u8]>],
+) -> Box<dyn AnyHandle> {
+    let names: Vec<_> = names.iter().map(AsRef::as_ref).collect();
+    kind.of(locks, &names)
+}
+
+/// A client, and the kind of lock that it wants.
+pub(crate) struct Client {
+    pub(crate) locks: Quorlock,
+    kind: &'static dyn AnyKind,
+}
+
+impl Client {
+    pub(crate) fn new(locks: Quorlock, kind: &'static dyn AnyKind) -> Self {
+        Self { locks, kind }
+    }
+
+    pub(crate) fn handle(&self, name: &str) -> Box<dyn AnyHandle> {
+        handle(self.kind, &self.locks, &names(self.kind, name))
+    }
+
+    /// Locks a lock that is free, or will be. What another test's machine does cannot make that fail.
+    pub(crate) fn lock(&self, name: &str) -> Box<dyn AnyGuard> {
+        self.handle(name).lock().expect("a majority is healthy")
+    }
+
+    pub(crate) fn try_lock(&self, name: &str) -> Option<Box<dyn AnyGuard>> {
+        self.handle(name).try_lock().expect("a majority is healthy")
+    }
+}
+
+/// A client whose locks exclude those of another kind under the same names. One such lock may need several of
+/// its own, if these have fewer names.
+pub(crate) struct Rival {
+    locks: Quorlock,
+    kind: &'static dyn AnyKind,
+    excludes: &'static dyn AnyKind,
+}
+
+impl Rival {
+    pub(crate) fn new(
+        locks: Quorlock,
+        kind: &'static dyn AnyKind,
+        excludes: &'static dyn AnyKind,
+    ) -> Self {
+        Self { locks, kind, excludes }
+    }
+
+    fn handles(&self, name: &str) -> Vec<Box<dyn AnyHandle>> {
+        let names = names(self.excludes, name);
+        let locks = names.chunks(self.kind.most_names());
+        locks.map(|names| handle(self.kind, &self.locks, names)).collect()
+    }
+
+    /// Takes all of them, and waits for those that others have.
+    pub(crate) fn lock(&self, name: &str) -> Vec<Box<dyn AnyGuard>> {
+        let handles = self.handles(name);
+        handles.iter().map(|handle| handle.lock().expect("a majority is healthy")).collect()
+    }
+
+    /// Whether all of them can be had. They are given back for certain.
+    pub(crate) fn is_free(&self, name: &str) -> bool {
+        self.tries(name).all(|guard| {
+            guard.map(|guard| guard.unlock().expect("a majority is healthy")).is_some()
+        })
+    }
+
+    /// The lock with this one name, if it can be had.
+    pub(crate) fn try_name(&self, name: &[u8]) -> Option<Box<dyn AnyGuard>> {
+        handle(self.kind, &self.locks, &[name]).try_lock().expect("held is no error")
+    }
+
+    /// Whether none of them can be had.
+    pub(crate) fn is_taken(&self, name: &str) -> bool {
+        self.tries(name).all(|guard| guard.is_none())
+    }
+
+    fn tries(&self, name: &str) -> impl Iterator<Item = Option<Box<dyn AnyGuard>>> {
+        let handles = self.handles(name).into_iter();
+        handles.map(|handle| handle.try_lock().expect("held is no error"))
+    }
+}
+
+/// Gives the locks back.
+pub(crate) fn unlock(guards: Vec<Box<dyn AnyGuard>>) {
+    guards.into_iter().for_each(|guard| guard.unlock().expect("a majority is healthy"));
+}

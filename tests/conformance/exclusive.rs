@@ -1,0 +1,104 @@
+//! The promises of the kinds with one holder at a time.
+
+use std::thread;
+
+use quorlock::ErrorKind;
+use quorlock::crossbeam_channel::bounded;
+
+use crate::Promise;
+use crate::clients::Client;
+use crate::world::World;
+
+pub(crate) const PROMISES: &[Promise] = &[
+    ("clients_exclude_each_other", clients_exclude_each_other),
+    ("threads_of_one_client_exclude_each_other", threads_of_one_client_exclude_each_other),
+    ("held_by_a_thread_of_the_client", held_by_a_thread_of_the_client),
+    ("tokens_rise_from_holder_to_holder", tokens_rise_from_holder_to_holder),
+];
+
+fn clients_exclude_each_other(world: &mut World) {
+    let clients = [world.client(), world.client(), world.client()];
+    let inside = parking_lot::Mutex::new(());
+    thread::scope(|scope| {
+        for client in &clients {
+            scope.spawn(|| {
+                for _ in 0..5 {
+                    let guard = client.lock("orders/42");
+                    let alone = inside.try_lock().expect("two hold the lock at once");
+                    thread::yield_now();
+                    drop(alone);
+                    guard.unlock().expect("a majority is healthy");
+                }
+            });
+        }
+    });
+}
+
+fn threads_of_one_client_exclude_each_other(world: &mut World) {
+    let (client, other) = (world.client(), world.client());
+    let last = parking_lot::Mutex::new(None);
+    thread::scope(|scope| {
+        for client in [&client, &client, &client, &other] {
+            let last = &last;
+            scope.spawn(move || {
+                for i in 0..5 {
+                    let guard = client.lock("orders/42");
+                    guard.check().expect("what is handed out is held");
+                    let mut last = last.try_lock().expect("two hold the lock at once");
+                    assert!(guard.token() > *last, "{:?} after {last:?}", guard.token());
+                    *last = guard.token();
+                    drop(last);
+                    if i % 2 == 0 {
+                        guard.unlock().expect("a majority is healthy");
+                    }
+                }
+            });
+        }
+    });
+}
+
+/// What one thread holds is held for the others, who can be told to stop waiting.
+fn held_by_a_thread_of_the_client(world: &mut World) {
+    let client = world.client();
+    let guard = client.lock("orders/42");
+    assert!(client.try_lock("orders/42").is_none());
+    let (cancel, cancelled) = bounded(1);
+    let wait = |client: &Client| {
+        let handle = client.handle("orders/42");
+        handle.lock_cancellable(&cancelled).map(drop).expect_err("cancelled").kind()
+    };
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| wait(&client));
+        cancel.send(()).expect("the waiter listens");
+        assert_eq!(waiting.join().expect("no panic"), ErrorKind::Cancelled);
+
+        // The end of the sender cancels whoever listens.
+        let waiting = [scope.spawn(|| wait(&client)), scope.spawn(|| wait(&client))];
+        drop(cancel);
+        for waiting in waiting {
+            assert_eq!(waiting.join().expect("no panic"), ErrorKind::Cancelled);
+        }
+    });
+    guard.unlock().expect("it was ours all the time");
+    assert!(client.try_lock("orders/42").is_some());
+}
+
+fn tokens_rise_from_holder_to_holder(world: &mut World) {
+    let clients = [world.client(), world.client(), world.client()];
+    let last = parking_lot::Mutex::new(None);
+    thread::scope(|scope| {
+        for client in &clients {
+            scope.spawn(|| {
+                for i in 0..5 {
+                    let guard = client.lock("orders/42");
+                    let token = guard.token().expect("fencing is on");
+                    let before = last.lock().replace(token);
+                    assert!(Some(token) > before, "{token} after {before:?}");
+                    if i % 2 == 0 {
+                        guard.unlock().expect("a majority is healthy");
+                    }
+                }
+            });
+        }
+    });
+}

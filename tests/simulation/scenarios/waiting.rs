@@ -1,0 +1,82 @@
+//! A client waits for a lock, and looks at it by itself only after seconds. Its holder gives it back.
+
+use super::*;
+use crate::core::Backoff;
+
+/// When the second client wants the lock, and when its holder gives it back, in runs that have no other trouble.
+const WANTED: Duration = seconds(2);
+const RELEASED: Duration = seconds(3);
+
+/// The pauses of the one that waits: longer than what any lock may take to change hands.
+const LONG: Backoff = Backoff { min: seconds(3), max: seconds(5) };
+
+/// The first client gives the lock back at that time, and comes again seconds later.
+fn given_back(seed: u64, at: Duration) -> Plan {
+    let holder = client(seconds(5), Habit::Keeps);
+    let waits = Setup { backoff: LONG, habit: Habit::KeepsFrom(WANTED), ..holder };
+    let mut plan = calm(seed, 3, &[holder, waits]);
+    // The checker looks whether the lock is free.
+    plan.pair = true;
+    plan.latency_ms = 20;
+    plan.stragglers = 0;
+    plan.faults = vec![fault(at, at + seconds(6), Fault::Dropped { client: 0 })];
+    plan
+}
+
+/// The one that waited has got the lock soon, and has not had it before.
+fn soon_served(run: &Run) -> bool {
+    let first = first_grant(run, 1, Duration::ZERO);
+    first.is_some_and(|first| WANTED < first && first < RELEASED + ms(600))
+}
+
+/// The nodes tell the client of the release.
+const TOLD: Scenario =
+    Scenario { runs: 20, plan: |seed| given_back(seed, RELEASED), happened: soon_served };
+
+#[test]
+fn a_release_wakes_the_one_that_waits() {
+    TOLD.holds(1);
+}
+
+#[test]
+fn without_heeding_what_nodes_tell_a_release_is_slept_through() {
+    TOLD.mostly_breaks(&[Mechanism::HeedsReleases], &["waits"]);
+}
+
+/// The lock is given back when the client was refused, and before any node has confirmed that it will tell.
+const SUBSCRIBING: Scenario = Scenario {
+    runs: 20,
+    plan: |seed| given_back(seed, WANTED + Chance::new(seed).ms(40..60)),
+    happened: soon_served,
+};
+
+#[test]
+fn a_release_before_the_subscription_is_found() {
+    SUBSCRIBING.holds(1);
+}
+
+#[test]
+fn without_one_more_try_a_release_before_the_subscription_is_slept_through() {
+    SUBSCRIBING.mostly_breaks(&[Mechanism::TryOnceSubscribed], &["waits"]);
+}
+
+/// The connections over which the nodes tell of releases break, and the lock is given back before there are others.
+const MISSED: Scenario = Scenario {
+    runs: 20,
+    plan: |seed| {
+        let mut plan = given_back(seed, RELEASED);
+        plan.faults.push(at(RELEASED - ms(1), Fault::ResetAll { client: 1 }));
+        plan
+    },
+    happened: soon_served,
+};
+
+#[test]
+fn a_release_between_two_subscriptions_is_found() {
+    MISSED.holds(1);
+}
+
+#[test]
+fn without_one_more_try_a_release_between_two_subscriptions_is_slept_through() {
+    MISSED.mostly_breaks(&[Mechanism::TryOnceSubscribed], &["waits"]);
+}
