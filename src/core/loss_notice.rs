@@ -38,14 +38,16 @@ impl<W> LossNotice<W> {
 mod tests {
     use super::*;
 
+    type Notice = LossNotice<&'static str>;
+
     #[test]
     fn a_holder_hears_of_one_end_whatever_comes_later() {
-        let ends: [fn(&mut LossNotice<&'static str>) -> Option<&'static str>; 3] = [
+        let ends: [fn(&mut Notice) -> Option<&'static str>; 3] = [
             |notice| notice.lost(LossReason::Expired),
             |notice| notice.lost(LossReason::KeysGone),
             |notice| notice.given_back(),
         ];
-        let reason = |notice: &LossNotice<_>| match notice {
+        let reason = |notice: &Notice| match notice {
             LossNotice::Lost(reason) => Some(*reason),
             LossNotice::Open(_) | LossNotice::GivenBack => None,
         };

@@ -11,9 +11,9 @@ use super::client::{Client, Cx, Note, Settings};
 use super::fan_out::FanOut;
 use super::node::SimNode;
 use crate::core::{
-    Answers, Attempt, Basis, Due, Ended, Extension, GiveBack, GiveBackStep, GivenBack, Grant,
-    HeldLock, LocalLease, LossNotice, LossReason, Prolong, ProlongStep, Prolonged, QueueTicket,
-    Quorum, Release, Releases, Shared, Terms, Time,
+    Attempt, Basis, Due, Ended, Extension, GiveBack, GiveBackStep, GivenBack, Grant, HeldLock,
+    LocalLease, LossNotice, LossReason, Prolong, ProlongStep, Prolonged, QueueTicket, Quorum,
+    Release, Releases, Shared, Terms, Time,
 };
 
 /// How long before the machine is looked at again, for answers that nobody tells of.
@@ -341,7 +341,6 @@ impl Ending {
                 GiveBackStep::Leave => self.leave(client, cx),
                 GiveBackStep::LookAtLease => held.sleep_anew(cx),
                 GiveBackStep::SendReleases(Releases { longest_ttl, answers }) => {
-                    let waiter = waiter.filter(|_| matches!(answers, Answers::Counted(_)));
                     self.release = client.give_back(cx, &held.claim, longest_ttl, answers, waiter);
                 }
                 GiveBackStep::TellQueue { lost } => client.gone(cx, &held, lost),
@@ -390,7 +389,7 @@ impl Ending {
         }
     }
 
-    /// Whoever leaves, or else all holders, are told of the loss. Returns whether nobody was told before.
+    /// Tells the holder that leaves, or else all holders, of the loss. Returns whether nobody was told before.
     fn tell(&self, cx: &mut Cx<'_>, reason: LossReason) -> bool {
         let Held { claim, lock, .. } = &*self.held;
         let holds =
@@ -404,12 +403,15 @@ impl Ending {
             cx.net.tell(|| {
                 format!("client {who}: {} is told that it is lost: {reason:?}", claim.short())
             });
-            cx.net.checks.told(who, claim, self.held.lease_terms(), reason, ended, cx.net.now);
+            // A holder that leaves says itself when it hears of the loss, also in a process that is paused.
+            if self.leaving.is_none() {
+                cx.net.checks.told(who, claim, self.held.lease_terms(), reason, ended, cx.net.now);
+            }
         }
         told && lock.borrow_mut().handle_loss_told()
     }
 
-    /// Whether the holder that has left has heard what came of that.
+    /// Checks that the holder that has left has heard what came of that.
     fn check_notice(&self, cx: &mut Cx<'_>, given_back: GivenBack) {
         let Some(hold) = self.leaving.as_ref().filter(|_| self.has_left) else { return };
         if let Some(what) = heard_of_its_end(given_back, &hold.notice.borrow()) {
