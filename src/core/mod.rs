@@ -71,13 +71,11 @@ pub(crate) use fallback::{Judged, Judgement, News, Quorum, QuorumHealth, waits_f
 pub use fencing::FencingToken;
 pub(crate) use fencing::{LARGEST_NUMBER, LastNumbers, proposal};
 pub(crate) use give_back::{Answers, GiveBack, GiveBackStep, GivenBack, Releases};
-pub(crate) use held_lock::{Due, Ended, HeldLock};
-use held_lock::{EndedBy, Ending};
+pub(crate) use held_lock::{Due, Ended, EndedBy, Ending, HeldLock};
 pub use hold_class::HoldClass;
 pub(crate) use late::{Copies, Late, Repetition, Via};
 pub use lease::LossReason;
-use lease::Next;
-pub(crate) use lease::{Lease, Renewed, Terms};
+pub(crate) use lease::{Lease, Next, Renewed, Terms};
 pub(crate) use local_queue::{LocalLease, Place, QueueTicket, Turn, Wake};
 pub(crate) use local_queues::{LocalQueues, Passed};
 pub(crate) use loss_notice::LossNotice;
