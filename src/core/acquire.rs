@@ -163,8 +163,6 @@ impl<C: SharedAttempt> Acquire<C> {
         self.attempts.expects(others);
         match next {
             Next::Attempt => {
-                // Others of this process have waited for it, so this one will probably have to wait, too.
-                self.attempts.is_contended();
                 self.begin_attempt(around);
             }
             Next::Sleep(sleep) => self.sleep(sleep, around),
@@ -236,11 +234,11 @@ impl<C: SharedAttempt> Acquire<C> {
     /// Perhaps something was told of the lock's releases.
     pub(crate) fn handle_releases(&mut self, around: &mut impl Surroundings) {
         // Each pass takes what was told so far.
-        while let State::Sleeping(Sleep { listens: true, until, gives_way, .. }) = self.state {
+        while let State::Sleeping(Sleep { listens: true, gives_way, .. }) = self.state {
             let reason = around.releases(|releases| releases.wake_reason()).flatten();
             let Some(reason) = reason else { return };
             let now = around.now();
-            let until = self.attempts.woken(reason, until, now, around.random());
+            let until = self.attempts.woken(reason, now, around.random());
             // Further confirmations of subscriptions do not put the try off again.
             let listens = reason != WakeReason::Listening;
             let sleep = Sleep { until, listens, woken: true, gives_way };

@@ -172,7 +172,7 @@ impl<W: Clone> Channels<W> {
     pub(crate) fn gives_way(&mut self, id: WaiterId, last_owner: Option<&[u8]>) {
         if let Some(waiter) = self.waiters.get_mut(&id) {
             waiter.ours = last_owner.map(<[u8]>::to_vec);
-            waiter.tracker.attempt_begins();
+            waiter.tracker.gives_way();
         }
     }
 

@@ -1,4 +1,4 @@
-use super::super::without;
+use super::super::{Allowance, Attempt, without};
 use super::*;
 
 const NODES: usize = 3;
@@ -27,12 +27,19 @@ fn listening() -> (Channels<u32>, WaiterId) {
         assert_eq!(channels.changes(node, true, at(0)), subscribe(&[ONE]));
         let _ = channels.listening(node, &[ONE.to_vec()]);
     }
-    heard(&mut channels, id).attempt_begins();
+    tries(heard(&mut channels, id));
     (channels, id)
 }
 
 fn heard(channels: &mut Channels<u32>, id: WaiterId) -> &mut ReleaseTracker {
     channels.tracker(id).expect("it waits")
+}
+
+/// An attempt that asks all nodes, in vain.
+fn tries(tracker: &mut ReleaseTracker) {
+    tracker.attempt_begins();
+    let (start, ttl) = (Time::default(), Duration::from_secs(1));
+    tracker.attempt_ended(&Attempt::new(NODES, start, start, ttl, Allowance::FOR_DRIFT));
 }
 
 #[test]
@@ -91,7 +98,7 @@ fn a_waiter_that_comes_while_its_channel_stays_hears_at_once() {
     let Joined { id, start, wake } = channels.join(vec![ONE.to_vec()], 2);
     assert_eq!((start, wake), (vec![], vec![]));
     let tracker = heard(&mut channels, id);
-    tracker.attempt_begins();
+    tries(tracker);
     assert!(tracker.is_covered());
     assert_eq!(channels.changes(0, false, at(1_000)), subscribe(&[]), "the channel is in use");
 }
@@ -104,7 +111,7 @@ fn a_channel_that_went_and_came_is_confirmed_again() {
     assert_eq!(channels.changes(0, false, at(200)), unsubscribe(&[ONE]));
     let Joined { id, wake, .. } = channels.join(vec![ONE.to_vec()], 2);
     assert_eq!(wake, [0, 1, 2]);
-    heard(&mut channels, id).attempt_begins();
+    tries(heard(&mut channels, id));
     assert!(!heard(&mut channels, id).is_covered(), "nobody has confirmed it");
     for node in 0..NODES {
         assert_eq!(channels.changes(node, false, at(200)), subscribe(&[ONE]), "node {node}");
@@ -141,7 +148,7 @@ fn releases_wake_the_waiters_of_their_channel() {
     let (mut channels, _) = listening();
     channels.join(vec![OTHER.to_vec()], 2);
     let Joined { id, .. } = channels.join(vec![ONE.to_vec()], 3);
-    heard(&mut channels, id).attempt_begins();
+    tries(heard(&mut channels, id));
     assert_eq!(channels.released(0, ONE, b"owner"), [3; 0], "it is one node of three");
     assert_eq!(channels.released(1, ONE, b"owner"), [1, 3]);
     assert_eq!(channels.released(1, b"unknown", b"owner"), [3; 0]);
@@ -177,7 +184,7 @@ fn a_waiter_is_woken_when_a_lost_subscription_is_there_again() {
     assert_eq!((channels.listened_to(0), channels.listened_to(1)), (1, 0));
     assert_eq!(channels.listening(1, &[OTHER.to_vec()]), [1; 0], "it does not concern it");
     assert_eq!(channels.listening(1, &[ONE.to_vec()]), [1]);
-    heard(&mut channels, id).attempt_begins();
+    tries(heard(&mut channels, id));
     assert_eq!(channels.listening(1, &[ONE.to_vec()]), [1; 0], "nothing was missed");
 }
 
@@ -189,7 +196,7 @@ fn the_loss_of_a_subscription_can_wake_as_well() {
     for node in [0, 1] {
         let _ = channels.listening(node, &[ONE.to_vec()]);
     }
-    heard(&mut channels, id).attempt_begins();
+    tries(heard(&mut channels, id));
     assert_eq!(channels.listening(2, &[ONE.to_vec()]), [1; 0]);
     assert_eq!(channels.deaf(0), [1]);
 }

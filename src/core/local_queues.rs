@@ -227,13 +227,13 @@ impl<K: Clone + Eq + Hash, W, H: LocalLease> LocalQueues<K, W, H> {
     }
 
     /// What the driver keeps with all callers.
-    #[cfg(test)]
+    #[cfg(all(test, feature = "embedded"))]
     pub(crate) fn waiters(&self) -> impl Iterator<Item = &W> {
         self.queues.values().flat_map(|queue| queue.woken(Wake::All)).map(|caller| &caller.with)
     }
 
     /// The ticket of the caller that has come last.
-    #[cfg(test)]
+    #[cfg(all(test, feature = "embedded"))]
     pub(crate) fn last_ticket(&self) -> QueueTicket {
         self.last_ticket
     }

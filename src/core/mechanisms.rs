@@ -118,8 +118,6 @@ pub(crate) enum Mechanism {
     TryOnceSubscribed,
     /// A waiter tries again when nodes tell of a release.
     HeedsReleases,
-    /// A caller that the preferred node refused tries again when that node tells of a release.
-    HeedsPreferredNode,
     /// A waiter is woken when a majority of the nodes is free, not by the first message.
     WakeByMajority,
     /// After a split vote one node is asked first, and the others with its grant.

@@ -7,18 +7,18 @@ use super::{Attempt, Mechanism};
 pub(crate) enum WakeReason {
     /// So many nodes say that the lock was given back that a try may win.
     Released,
-    /// Enough nodes are listened to only now, or again. What they said before that was not heard.
+    /// Enough nodes are listened to only now, or again, or were not asked since. What they said before that was not
+    /// heard.
     Listening,
-    /// The preferred node, which refused the last attempt, tells of a release. The others were not asked,
-    /// and may have told of theirs before.
-    Perhaps,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Heard {
     /// The subscription is confirmed.
     listening: bool,
-    /// It was confirmed before the last attempt began, so that every release since was heard.
+    /// It was confirmed when the last attempt began.
+    confirmed: bool,
+    /// It was confirmed before the last attempt began that has asked the node, so that every release since was heard.
     covered: bool,
     /// The node was listened to before, and then was not.
     missed: bool,
@@ -26,7 +26,7 @@ struct Heard {
     told: bool,
     /// It told of the release that was left to others.
     left: bool,
-    /// The node announced a release before this attempt, and the attempt did not ask it.
+    /// It has told of a release before the last attempt began, and was not asked since.
     hinted: bool,
     /// It granted the last attempt, which has been given back since.
     granted: bool,
@@ -55,8 +55,8 @@ impl ReleaseTracker {
         self.resubscribed = false;
         self.preferred = None;
         for node in &mut self.nodes {
-            node.covered = node.listening;
-            node.hinted = std::mem::take(&mut node.told) | std::mem::take(&mut node.left);
+            node.confirmed = node.listening;
+            node.hinted |= std::mem::take(&mut node.told) | std::mem::take(&mut node.left);
             node.granted = false;
         }
     }
@@ -67,8 +67,19 @@ impl ReleaseTracker {
         self.preferred = attempt.preferred();
         for (i, node) in self.nodes.iter_mut().enumerate() {
             node.granted = attempt.is_granted_by(i);
-            node.hinted &= self.preferred.is_some_and(|preferred| preferred != i);
+            if self.preferred.is_none_or(|preferred| preferred == i) {
+                node.hinted = false;
+                // What it told before it was listened to, the attempt has seen.
+                node.covered |= node.confirmed && node.listening;
+            }
         }
+    }
+
+    /// The caller had the lock itself, and leaves it to others. It waits for a release by them, so nothing that was told
+    /// before matters.
+    pub(crate) fn gives_way(&mut self) {
+        self.attempt_begins();
+        self.nodes.iter_mut().for_each(|node| node.covered = node.listening);
     }
 
     /// The release that was told is left to others: the next one is to be told anew. If they do not come,
@@ -86,12 +97,6 @@ impl ReleaseTracker {
             // It is the turn of others that waited for longer. If none of them gives it back until then,
             // perhaps there is none.
             WakeReason::Released => self.lets_others(),
-            WakeReason::Perhaps => {
-                self.preferred = None;
-                for node in &mut self.nodes {
-                    node.told |= std::mem::take(&mut node.hinted);
-                }
-            }
             WakeReason::Listening => {}
         }
     }
@@ -137,13 +142,10 @@ impl ReleaseTracker {
         let answered = self.preferred.is_some_and(|preferred| self.nodes[preferred].told);
         let listening = self.count(|node| node.listening) >= self.needed();
         let resubscribed = self.resubscribed && Mechanism::TryOnceSubscribed.is_on();
-        let perhaps = answered && Mechanism::HeedsPreferredNode.is_on();
         if answered && hinted >= needed || told > 0 && free >= needed {
             Some(WakeReason::Released)
         } else if resubscribed || listening && !self.is_covered() {
             Some(WakeReason::Listening)
-        } else if perhaps {
-            Some(WakeReason::Perhaps)
         } else {
             None
         }
@@ -158,8 +160,7 @@ impl ReleaseTracker {
     /// Whether a release is told by enough nodes, so that there is no need to poll often. A waiter that was
     /// refused by the preferred node relies on that node.
     pub(crate) fn is_covered(&self) -> bool {
-        let heeded = self.preferred.filter(|_| Mechanism::HeedsPreferredNode.is_on());
-        heeded.is_none_or(|preferred| self.nodes[preferred].covered)
+        self.preferred.is_none_or(|preferred| self.nodes[preferred].covered)
             && self.count(|node| node.covered) >= self.needed()
     }
 

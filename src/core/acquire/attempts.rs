@@ -124,11 +124,6 @@ impl Attempts {
         self.contention.prefers_one()
     }
 
-    /// See [`Contention::is_contended`].
-    pub(crate) fn is_contended(&mut self) {
-        self.contention.is_contended();
-    }
-
     /// Whom the next attempt asks alone at first, and until when: of those that it may rely on
     /// (`relies_on`), the first in the lock's `order`. `None`: it asks all at once.
     pub(crate) fn preferred_node(
@@ -153,20 +148,12 @@ impl Attempts {
         self.contention.expects(others);
     }
 
-    /// The wait, which was to last until `until`, has ended early, by `wake_reason`: when to make the next attempt.
-    pub(crate) fn woken(
-        &mut self,
-        wake_reason: WakeReason,
-        until: Time,
-        now: Time,
-        random: f64,
-    ) -> Time {
+    /// The wait has ended early, by `wake_reason`: when to make the next attempt.
+    pub(crate) fn woken(&mut self, wake_reason: WakeReason, now: Time, random: f64) -> Time {
         let at = now.after(self.contention.woken(wake_reason, random));
-        match (wake_reason, self.policy.patience) {
-            // A doubt puts nothing off.
-            (WakeReason::Perhaps, _) => at.min(until),
-            (_, Patience::Until(deadline)) => at.min(deadline),
-            (_, Patience::Once | Patience::Forever) => at,
+        match self.policy.patience {
+            Patience::Until(deadline) => at.min(deadline),
+            Patience::Once | Patience::Forever => at,
         }
     }
 

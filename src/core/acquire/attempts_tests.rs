@@ -36,17 +36,9 @@ fn one_try_tells_what_it_saw() {
 fn one_try_asks_all_nodes_at_once_whatever_is_known_of_others() {
     for (patience, first) in [(Patience::Once, None), (Patience::Forever, Some((1, at(20))))] {
         let mut attempts = attempts(patience);
-        attempts.is_contended();
+        attempts.woken(WakeReason::Released, at(0), 0.0);
         assert_eq!(attempts.prefers_one(), first.is_some());
         assert_eq!(attempts.preferred_node(&[1, 0, 2], |_| true, at(0)), first);
-    }
-}
-
-#[test]
-fn the_doubt_of_one_nodes_word_puts_nothing_off() {
-    for (until, expected) in [(at(1_000), at(5)), (at(3), at(3))] {
-        let mut attempts = attempts(Patience::Forever);
-        assert_eq!(attempts.woken(WakeReason::Perhaps, until, at(0), 0.0), expected);
     }
 }
 

@@ -23,12 +23,6 @@ const MOST_SPREAD: Duration = Duration::from_millis(4);
 /// somebody who holds the lock, on other nodes than those that grant it.
 const QUICK_TRIES: u32 = 3;
 
-/// How long to wait for a majority to tell of a release, once that node has that refused alone; and up to
-/// half as long again, apart from each other. Twice as long each further time, so many times at most: the
-/// word may be of somebody who got that node only, while the holder keeps the others.
-const DOUBT: Duration = Duration::from_millis(5);
-const MOST_DOUBTS: u32 = 5;
-
 /// So many attempts in a row may end with the refusal of one node alone; then all are asked. The lock may be free
 /// on the others: that node may keep a key that they do not have, or lie.
 const MOST_BY_PREFERRED: u32 = 4;
@@ -48,8 +42,6 @@ pub(crate) struct Contention {
     splits: u32,
     /// Attempts in a row that were made since nodes are listened to again.
     woken: u32,
-    /// Releases in a row that were told by too few.
-    doubted: u32,
     /// Releases that were told since the wait began.
     seen: u32,
     /// How many of them are for others, who waited before.
@@ -70,7 +62,6 @@ impl Contention {
             covered: false,
             splits: 0,
             woken: 0,
-            doubted: 0,
             seen: 0,
             expected: 0,
             earlier_waiters_first: Mechanism::EarlierWaitersFirst.is_on(),
@@ -107,11 +98,6 @@ impl Contention {
         }
     }
 
-    /// Others of this process have waited for the lock a moment ago, so it is likely to be held, or wanted.
-    pub(crate) const fn is_contended(&mut self) {
-        self.prefers_one = true;
-    }
-
     /// Whether the next attempt is to begin with one node.
     pub(crate) fn prefers_one(&self) -> bool {
         let may =
@@ -140,24 +126,13 @@ impl Contention {
         let ahead = self.expected.saturating_sub(self.seen).min(MOST_SLOTS);
         let slot = self.took.clamp(SLOT, LONGEST_SLOT);
         let slots = if ahead == 0 { 0.0 } else { f64::from(ahead) + part };
-        let turn = slot.mul_f64(slots);
-        if wake_reason == WakeReason::Perhaps {
-            let doubt = DOUBT * 2_u32.pow(self.doubted);
-            self.doubted = MOST_DOUBTS.min(self.doubted + 1);
-            return turn + doubt.mul_f64(1.0 + part);
-        }
-        self.doubted = 0;
         self.seen = self.seen.saturating_add(1);
-        turn
+        slot.mul_f64(slots)
     }
 
     /// The wait has ended with its time, and no wake-up ended it early.
     pub(crate) const fn slept(&mut self) {
         self.woken = 0;
-        // Not between the quick tries after a split vote, which may be what that word has led to.
-        if self.splits == 0 {
-            self.doubted = 0;
-        }
     }
 
     /// The node that the next attempt asks alone at first: of those that answered the last one, or can be

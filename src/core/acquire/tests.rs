@@ -3,8 +3,8 @@ use std::rc::Rc;
 
 use super::super::local_queue::LocalQueue;
 use super::super::{
-    Allowance, Backoff, Basis, Failure, HoldClass, Mechanism, Place, QueueTicket, QuorumHealth,
-    Shared, Terms, Via, Vote, without,
+    Allowance, Backoff, Basis, Failure, HoldClass, Place, QueueTicket, QuorumHealth, Shared, Terms,
+    Via, Vote,
 };
 use super::client_model::{Claim, Client, TIMEOUT, at};
 use super::*;
@@ -60,14 +60,18 @@ impl Driver {
         driver
     }
 
-    /// A call that joins another waiter of its process, while those nodes are listened to; and the node that
-    /// it has asked alone.
-    fn joining(listening: &[usize]) -> (Self, usize) {
-        let mut driver = Self::new(Patience::Forever);
-        driver.client.others_subscribed = true;
+    /// A call whose first attempt has split the nodes with others, while those nodes are listened to; and the node
+    /// that it has asked alone after that.
+    fn after_a_split(listening: &[usize]) -> (Self, usize) {
+        let mut driver = Self::asking(Patience::Forever);
+        driver.done();
         driver.listening = listening.to_vec();
-        driver.start();
-        assert_eq!(driver.done(), ["look", "subscribe", "begin", "ask"]);
+        driver.vote(&[(0, Vote::Granted(8)), (1, HELD), (2, HELD)]);
+        if listening.is_empty() {
+            driver.timeout();
+        }
+        let again = ["give back", "failed", "subscribe", "look", "begin", "ask"];
+        assert_eq!(driver.done(), again);
         let Some(Whom::Only(node)) = driver.asked() else { panic!("one node goes first") };
         (driver, node)
     }
@@ -230,7 +234,7 @@ fn a_held_lock_is_waited_for_until_a_majority_tells_of_its_release() {
 
 #[test]
 fn a_preferred_node_that_is_silent_does_not_keep_the_others_from_being_asked() {
-    let (mut driver, node) = Driver::joining(&[]);
+    let (mut driver, node) = Driver::after_a_split(&[]);
     driver.timeout();
     assert_eq!(driver.asked(), Some(Whom::AllBut(node)));
     driver.vote(&[((node + 1) % 3, Vote::Granted(8)), ((node + 2) % 3, Vote::Granted(8))]);
@@ -239,40 +243,19 @@ fn a_preferred_node_that_is_silent_does_not_keep_the_others_from_being_asked() {
 
 #[test]
 fn a_preferred_node_that_refuses_ends_the_attempt() {
-    let (mut driver, node) = Driver::joining(&[]);
+    let (mut driver, node) = Driver::after_a_split(&[]);
     driver.vote(&[(node, HELD)]);
     assert_eq!(driver.done(), ["give back", "failed"]);
-    assert_eq!(driver.asked.len(), 1);
+    assert_eq!(driver.asked.len(), 2);
 }
 
 /// A call relies on the word of the node that has refused it alone.
 #[test]
 fn a_node_that_is_not_heard_is_not_preferred() {
-    let (_, preferred) = Driver::joining(&[0, 1, 2]);
+    let (_, preferred) = Driver::after_a_split(&[0, 1, 2]);
     let heard: Vec<_> = (0..3).filter(|node| *node != preferred).collect();
-    let (_, instead) = Driver::joining(&heard);
+    let (_, instead) = Driver::after_a_split(&heard);
     assert!(heard.contains(&instead));
-}
-
-/// How long a call sleeps that the preferred node has refused alone, when only that node tells of a
-/// release: the others have told of it before the call came.
-fn sleeps_after_the_preferred_nodes_word() -> Duration {
-    let (mut driver, node) = Driver::joining(&[0, 1, 2]);
-    driver.vote(&[(node, HELD)]);
-    driver.client.released(&[node]);
-    driver.machine.handle_releases(&mut driver.client);
-    let now = driver.client.now;
-    driver.done();
-    driver.timeout();
-    assert_eq!(driver.done(), ["look", "begin", "ask"]);
-    driver.client.now.since(now)
-}
-
-#[test]
-fn without_the_preferred_nodes_word_a_call_sleeps_through_a_release() {
-    assert!(sleeps_after_the_preferred_nodes_word() < Duration::from_millis(10));
-    let slept = without(&[Mechanism::HeedsPreferredNode], sleeps_after_the_preferred_nodes_word);
-    assert!(slept > Duration::from_millis(700), "{slept:?}");
 }
 
 #[test]

@@ -55,7 +55,6 @@ fn name(reason: WakeReason) -> &'static str {
     match reason {
         WakeReason::Released => "released",
         WakeReason::Listening => "listening",
-        WakeReason::Perhaps => "perhaps",
     }
 }
 
@@ -98,7 +97,6 @@ fn step(caller: &mut Caller, words: &mut Words<'_>) -> String {
         }
         "told" => words.nodes().into_iter().for_each(|node| tracker.released(node)),
         "slept" => contention.slept(),
-        "contended" => contention.is_contended(),
         "behind" => contention.expects(words.number().try_into().unwrap_or(u32::MAX)),
         "wakes" => {
             let random = words.number() as f64 / 100.0;
@@ -125,7 +123,6 @@ fn step(caller: &mut Caller, words: &mut Words<'_>) -> String {
 fn told_cases() {
     let mechanisms = [
         Mechanism::WakeByMajority,
-        Mechanism::HeedsPreferredNode,
         Mechanism::TryOnceSubscribed,
         Mechanism::HeedsReleases,
         Mechanism::AllAreAskedAgain,

@@ -38,8 +38,11 @@ pub(super) struct Leaks {
     released: BTreeSet<(usize, Vec<u8>)>,
     answered: BTreeSet<(usize, Vec<u8>)>,
     /// Whether the last of an owner's requests to set a key on a node was a late one, and when that was.
-    last_writes: BTreeMap<(usize, Vec<u8>, Vec<u8>), (bool, Duration)>,
+    last_writes: BTreeMap<Written, (bool, Duration)>,
 }
+
+/// A node, a key there, and an owner that has set it.
+type Written = (usize, Vec<u8>, Vec<u8>);
 
 impl Leaks {
     /// A node ran a request, for a lock that was valid until `ended` at most, and no longer is.
