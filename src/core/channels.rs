@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::{Backoff, Mechanism, ReleaseTracker, Time};
+use super::{Mechanism, ReleaseTracker, Time};
 
 /// How long a channel is listened to after its last waiter has left. A lock that is waited for again and
 /// again would cost a subscription each time. It is short: a client that gives the lock back takes a
@@ -12,14 +12,6 @@ const LINGER: Duration = Duration::from_millis(200);
 
 /// How long the subscribers stay after the last channel.
 const STAY: Duration = Duration::from_secs(2);
-
-/// How long a subscriber waits at most before it looks at its changes. As a rule it is woken; but the node
-/// may not let us publish, or be too slow.
-pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(250);
-
-/// The pauses of a subscriber between its connections.
-pub(crate) const RECONNECT: Backoff =
-    Backoff { min: Duration::from_millis(20), max: Duration::from_millis(1_000) };
 
 /// What a subscriber has to do: first the one, then the other.
 #[derive(Debug, Default, PartialEq, Eq)]

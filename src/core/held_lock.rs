@@ -5,12 +5,12 @@
 //! out.
 //!
 //! ```text
-//! granted -> Held --- next: Renew -> Prolong ---> Held, or lost
+//! granted -> Held --- due: Renewal -> Prolong ---> Held, or lost
 //!             |  ^--- hand_over: another thread of the process is the holder
 //!             |  ^--- join: another thread of the process is one more holder
 //!             |  ^--- one of several holders gives it back -> end(Holder)
-//!             |------ next: Over -> end(Loss)
-//!             +------ the last holder gives it back -> end(Holder) -> releases
+//!             |------ due: Loss -> GiveBack -> end(Loss) -> releases
+//!             +------ the last holder gives it back -> GiveBack -> end(Holder) -> releases
 //! ```
 
 use std::collections::BTreeSet;
@@ -34,8 +34,36 @@ pub(crate) struct HeldLock<A, E> {
     /// The sequence numbers of the present holders. The holder that got the lock from the nodes has 0, and each one to whom
     /// the lease was handed, or who joined it, has the next number. An exclusive lock has one holder at a time.
     holders: BTreeSet<u64>,
+    /// Some holder was told that the lock is lost, so that the event was reported, or is about to be.
+    loss_told: bool,
     pub(super) nodes: usize,
     pub(super) node_timeout: Duration,
+}
+
+/// What is to be done about a lock that is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Due {
+    /// Nothing any more: it has ended.
+    Nothing,
+    /// One renewal: see [`Prolong::renewal`](super::Prolong::renewal). Then look again.
+    Renewal,
+    /// A renewal then. Look again at that time, or when the lease has changed.
+    RenewalAt(Time),
+    /// Look again then: it ends.
+    EndAt(Time),
+    /// It is lost: see [`GiveBack::lost`](super::GiveBack::lost).
+    Loss,
+}
+
+impl Due {
+    /// Returns when the lock is to be looked at, which is `now` if something is due; `None`: never again.
+    pub(crate) const fn look_at(self, now: Time) -> Option<Time> {
+        match self {
+            Self::Nothing => None,
+            Self::Renewal | Self::Loss => Some(now),
+            Self::RenewalAt(at) | Self::EndAt(at) => Some(at),
+        }
+    }
 }
 
 /// Why a lock ends.
@@ -86,6 +114,7 @@ impl<A: Shared<Attempt>, E: Shared<Extension>> HeldLock<A, E> {
             lease: lease.jittered(part),
             rounds: Rounds::new(),
             holders: BTreeSet::from([0]),
+            loss_told: false,
             nodes,
             node_timeout,
         }
@@ -96,10 +125,18 @@ impl<A: Shared<Attempt>, E: Shared<Extension>> HeldLock<A, E> {
         self.lease.suspended();
     }
 
-    /// Returns what is to be done about the lease, and when. The answer changes with each round of extension, with a
-    /// hand-over, and with a suspension.
-    pub(crate) fn next(&mut self, now: Time) -> Next {
-        self.lease.next(now)
+    /// Returns what is to be done about the lock. The answer changes with time, with each round of extension, with a
+    /// hand-over, with a suspension, and with the end.
+    pub(crate) fn due(&mut self, now: Time) -> Due {
+        if self.has_ended() {
+            return Due::Nothing;
+        }
+        match self.lease.next(now) {
+            Next::Renew(at) if at <= now => Due::Renewal,
+            Next::Renew(at) => Due::RenewalAt(at),
+            Next::End(at) => Due::EndAt(at),
+            Next::Over(_) => Due::Loss,
+        }
     }
 
     pub(crate) fn remaining(&self, now: Time) -> Duration {
@@ -120,6 +157,12 @@ impl<A: Shared<Attempt>, E: Shared<Extension>> HeldLock<A, E> {
     /// Returns why the lock is not ours any more, if that is so.
     pub(crate) fn loss(&mut self, now: Time) -> Option<LossReason> {
         self.lease.loss(now)
+    }
+
+    /// A holder was told just now that the lock is lost. Returns whether none was told before: there is one event for each
+    /// lock.
+    pub(crate) fn handle_loss_told(&mut self) -> bool {
+        !std::mem::replace(&mut self.loss_told, true)
     }
 
     /// Returns what the lock rests on.

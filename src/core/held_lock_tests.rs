@@ -230,7 +230,7 @@ fn keys_that_are_gone_from_a_majority_are_a_loss() {
     renewal.go_on(&mut lock, at(4_000));
     renewal.vote(&[(0, Free), (1, NotOurs)]);
     assert_eq!(renewal.go_on(&mut lock, at(4_001)), [SETTLED]);
-    assert_eq!(lock.next(at(4_001)), Next::Over(LossReason::KeysGone));
+    assert_eq!(lock.due(at(4_001)), Due::Loss);
 }
 
 /// A renewal is waiting for its verdict while the holder gives the lock back.
@@ -248,4 +248,20 @@ fn a_lock_that_has_ended_is_extended_and_repaired_no_more() {
     };
     assert_eq!(repairs_after_the_end(), 0);
     assert_eq!(without(&[Mechanism::RenewalStopsBeforeRelease], repairs_after_the_end), 2);
+}
+
+#[test]
+fn a_lock_is_renewed_when_that_is_due_and_looked_at_no_more_once_it_has_ended() {
+    let mut lock = held();
+    let Due::RenewalAt(renewal) = lock.due(at(0)) else { panic!("it is renewed") };
+    assert_eq!(lock.due(at(0)).look_at(at(0)), Some(renewal));
+    assert_eq!(lock.due(renewal), Due::Renewal);
+    assert_eq!(Due::Renewal.look_at(at(4_000)), Some(at(4_000)));
+    let over = lock.valid_until();
+    assert_eq!((lock.due(over), Due::Loss.look_at(over)), (Due::Loss, Some(over)));
+    assert!(matches!(lock.end(EndedBy::Loss, over), Ended::Now(_)));
+    assert_eq!((lock.due(over), lock.due(over).look_at(over)), (Due::Nothing, None));
+    let mut unrenewed = held_as(Basis::Majority, Terms { renewed: false, ..terms() });
+    assert_eq!(unrenewed.due(renewal), Due::EndAt(over));
+    assert_eq!(unrenewed.due(renewal).look_at(renewal), Some(over));
 }

@@ -36,7 +36,7 @@ impl Lock {
         }
         let left = self.held.remaining(now);
         assert_eq!(self.held.held_until(now).is_some(), !left.is_zero());
-        match self.held.next(now) {
+        match self.held.lease.next(now) {
             Next::Renew(due) => format!("{} left, renew at {}", in_ms(left), at(due)),
             Next::End(due) => format!("{} left, end at {}", in_ms(left), at(due)),
             Next::Over(reason) => {

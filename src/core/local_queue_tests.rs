@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use super::super::told_cases::{Words, in_ms, play};
-use super::super::{Basis, LocalQueues, Renewed};
+use super::super::{Basis, LocalQueues, Passed, Renewed};
 use super::*;
 
 /// For queues of one holder at a time whose tests say themselves until when the lock is held.
@@ -65,15 +65,17 @@ impl Process {
     }
 
     fn look(&mut self, ticket: QueueTicket, now: Time) -> String {
-        let (Place { turn, is_held }, hold) = self.queues.look(&KEY, ticket, now);
-        assert_eq!(hold.is_some(), turn == Turn::Joined);
+        let (Place { turn, is_held }, Passed { takes, gives_back }) =
+            self.queues.look(&KEY, ticket, now);
+        assert_eq!(takes.is_some(), matches!(turn, Turn::Joined | Turn::HandedOver));
         let at = |time: Time| in_ms(time.since(Time::default()));
         let held = if is_held { ", held" } else { "" };
-        match (turn, hold) {
+        let over = if gives_back.is_some() { "gives it back, " } else { "" };
+        match (turn, takes) {
             (Turn::HandedOver, _) => "handed over".to_owned(),
             (Turn::Joined, sequence) => format!("joined as {}{held}", sequence.unwrap_or_default()),
-            (Turn::Ask, _) => format!("ask{held}"),
-            (Turn::Wait(until), _) => format!("wait until {}{held}", at(until)),
+            (Turn::Ask, _) => format!("{over}ask{held}"),
+            (Turn::Wait(until), _) => format!("{over}wait until {}{held}", at(until)),
             (Turn::GiveWay(until), _) => format!("give way until {}{held}", at(until)),
             (Turn::Held, _) => format!("refused{held}"),
         }
@@ -88,7 +90,10 @@ impl Process {
     }
 
     fn hand_over(&mut self, lease: QueueTicket, now: Time) -> Option<(QueueTicket, u64)> {
-        self.queues.hand_over(&KEY, lease, &mut self.leases[&lease].borrow_mut(), now)
+        let mut state = self.leases[&lease].borrow_mut();
+        let (ticket, sequence) = self.queues.hand_over(&KEY, lease, &mut state, now)?;
+        assert_eq!(self.queues.handed(&KEY, ticket, sequence), None, "it waits");
+        Some((ticket, sequence))
     }
 
     fn wakes(&mut self, wake: Wake) -> String {
@@ -158,7 +163,7 @@ fn step(process: &mut Process, words: &mut Words<'_>) -> String {
         "leave" => {
             let (gives_back, wake) = process.queues.leave(&KEY, words.number());
             let wakes = process.wakes(wake);
-            return if gives_back { format!("gives it back, {wakes}") } else { wakes };
+            return if gives_back.is_some() { format!("gives it back, {wakes}") } else { wakes };
         }
         "others" => {
             process.queues.heard(&KEY, words.number().try_into().expect("few"), now);

@@ -16,20 +16,36 @@ use super::{
 /// The local queues of one client. `W` is what the driver keeps with each caller, and `H` with each lease.
 ///
 /// One key names a queue and the fairness beside it.
-#[derive(Debug)]
-pub(crate) struct LocalQueues<K, W, H> {
+pub(crate) struct LocalQueues<K, W, H: LocalLease> {
     /// Each caller asks the nodes for itself. Other processes get in all the same.
     alone: bool,
     last_ticket: QueueTicket,
     /// Of the locks that a caller of this process holds or wants.
-    queues: HashMap<K, LocalQueue<W, H>>,
+    queues: HashMap<K, LocalQueue<Caller<W, H::Hold>, H>>,
     /// Of the locks that other processes want, or wanted a moment ago.
     fairness: HashMap<K, Fairness>,
     /// With so many of them, those that are over are forgotten.
     sweep_at: usize,
 }
 
-impl<K: Clone + Eq + Hash, W, H> LocalQueues<K, W, H> {
+/// A caller in a queue.
+struct Caller<W, T> {
+    with: W,
+    /// Its hold on the lease that it was handed.
+    handed: Option<T>,
+}
+
+/// What a caller finds of the leases of its process.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Passed<T> {
+    /// The hold that it has from now on: it was handed the lease, or has joined it.
+    pub(crate) takes: Option<T>,
+    /// The hold on a lease that it was handed, and that is over already. The driver gives it back like that of a holder,
+    /// before anything else.
+    pub(crate) gives_back: Option<T>,
+}
+
+impl<K: Clone + Eq + Hash, W, H: LocalLease> LocalQueues<K, W, H> {
     /// With `alone`, each caller asks the nodes for itself.
     pub(crate) fn new(alone: bool) -> Self {
         let (queues, fairness) = (HashMap::new(), HashMap::new());
@@ -49,13 +65,13 @@ impl<K: Clone + Eq + Hash, W, H> LocalQueues<K, W, H> {
         self.last_ticket += 1;
         let new = || LocalQueue::new(class, self.alone);
         let queue = self.queues.entry(key.clone()).or_insert_with(new);
-        queue.enter(self.last_ticket, terms, once, with);
+        queue.enter(self.last_ticket, terms, once, Caller { with, handed: None });
         self.last_ticket
     }
 
     /// What the driver keeps with that caller.
     pub(crate) fn waiter(&mut self, key: &K, ticket: QueueTicket) -> Option<&mut W> {
-        self.queues.get_mut(key)?.with(ticket)
+        self.queues.get_mut(key)?.with(ticket).map(|caller| &mut caller.with)
     }
 
     /// What the driver keeps with the lease that was won last.
@@ -65,24 +81,30 @@ impl<K: Clone + Eq + Hash, W, H> LocalQueues<K, W, H> {
 
     /// What the driver keeps with the callers that have to look again.
     pub(crate) fn woken(&self, key: &K, wake: Wake) -> impl Iterator<Item = &W> {
-        self.queues.get(key).into_iter().flat_map(move |queue| queue.woken(wake))
+        self.queues
+            .get(key)
+            .into_iter()
+            .flat_map(move |queue| queue.woken(wake))
+            .map(|caller| &caller.with)
     }
 
-    /// What that caller finds, and its hold on the lease that it has joined.
+    /// What that caller finds.
     pub(crate) fn look(
         &mut self,
         key: &K,
         ticket: QueueTicket,
         now: Time,
-    ) -> (Place, Option<H::Hold>)
-    where
-        H: LocalLease,
-    {
-        match self.queues.get_mut(key) {
-            Some(queue) => queue.look(ticket, self.fairness.get(key), now),
+    ) -> (Place, Passed<H::Hold>) {
+        let Some(queue) = self.queues.get_mut(key) else {
             // A queue is there for as long as any caller is in it.
-            None => (Place { turn: Turn::Ask, is_held: false }, None),
-        }
+            let place = Place { turn: Turn::Ask, is_held: false };
+            return (place, Passed { takes: None, gives_back: None });
+        };
+        let handed = queue.with(ticket).and_then(|caller| caller.handed.take());
+        let (place, joined) = queue.look(ticket, self.fairness.get(key), now);
+        let (takes, gives_back) =
+            if place.turn.is_served() { (handed.or(joined), None) } else { (None, handed) };
+        (place, Passed { takes, gives_back })
     }
 
     /// A caller has asked the nodes, and did not get the lock.
@@ -116,7 +138,7 @@ impl<K: Clone + Eq + Hash, W, H> LocalQueues<K, W, H> {
     }
 
     /// The holder gives that lease back. Returns the waiter that gets it instead, and the sequence number of
-    /// the hand-over. `None`: it has to be given back to the nodes.
+    /// the hand-over: [`handed`](Self::handed) is to follow. `None`: it has to be given back to the nodes.
     pub(crate) fn hand_over(
         &mut self,
         key: &K,
@@ -126,6 +148,20 @@ impl<K: Clone + Eq + Hash, W, H> LocalQueues<K, W, H> {
     ) -> Option<(QueueTicket, u64)> {
         let others_wait = self.others_wait(key, now);
         self.queues.get_mut(key)?.hand_over(lease, state, others_wait, now)
+    }
+
+    /// The lease has passed to that caller, which finds its `hold` when it looks. Returns it, if the caller is not in the
+    /// queue.
+    pub(crate) fn handed(
+        &mut self,
+        key: &K,
+        ticket: QueueTicket,
+        hold: H::Hold,
+    ) -> Option<H::Hold> {
+        match self.queues.get_mut(key).and_then(|queue| queue.with(ticket)) {
+            Some(caller) => caller.handed.replace(hold),
+            None => Some(hold),
+        }
     }
 
     /// That lease, which was the `owner`'s, has been given back to the nodes, or was `lost`.
@@ -148,13 +184,14 @@ impl<K: Clone + Eq + Hash, W, H> LocalQueues<K, W, H> {
         wake
     }
 
-    /// That caller does not want the lock any more, or has got it. Returns whether it was handed the lease
-    /// meanwhile and has to give it back like a holder, and the waiters to wake.
-    pub(crate) fn leave(&mut self, key: &K, ticket: QueueTicket) -> (bool, Wake) {
-        let Some(queue) = self.queues.get_mut(key) else { return (false, Wake::Nobody) };
-        let left = queue.leave(ticket);
+    /// That caller does not want the lock any more, or has got it. Returns its hold on the lease that it was handed
+    /// meanwhile, which the driver gives back like that of a holder, and the waiters to wake.
+    pub(crate) fn leave(&mut self, key: &K, ticket: QueueTicket) -> (Option<H::Hold>, Wake) {
+        let Some(queue) = self.queues.get_mut(key) else { return (None, Wake::Nobody) };
+        let handed = queue.with(ticket).and_then(|caller| caller.handed.take());
+        let (gives_back, wake) = queue.leave(ticket);
         self.forget_if_idle(key);
-        left
+        (handed.filter(|_| gives_back), wake)
     }
 
     /// A node has told so many `others` of a release; or (0) there is somebody.
@@ -192,7 +229,7 @@ impl<K: Clone + Eq + Hash, W, H> LocalQueues<K, W, H> {
     /// What the driver keeps with all callers.
     #[cfg(all(test, feature = "embedded"))]
     pub(crate) fn waiters(&self) -> impl Iterator<Item = &W> {
-        self.queues.values().flat_map(|queue| queue.woken(Wake::All))
+        self.queues.values().flat_map(|queue| queue.woken(Wake::All)).map(|caller| &caller.with)
     }
 
     /// The ticket of the caller that has come last.
@@ -212,6 +249,9 @@ impl<K: Clone + Eq + Hash, W, H> LocalQueues<K, W, H> {
     }
 }
 
+#[cfg(test)]
+#[path = "local_queues_holds_tests.rs"]
+mod holds_tests;
 #[cfg(test)]
 #[path = "local_queues_tests.rs"]
 mod tests;

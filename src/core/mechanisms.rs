@@ -106,10 +106,14 @@ pub(crate) enum Mechanism {
     TurnsEnd,
     /// A lease of several holders is given back by the last of them.
     LastHolderGivesBack,
+    /// A holder that unlocks is told that its lock was not lost only once the nodes' answers say so.
+    NoticesAwaitTheVerdict,
     /// What one of several holders asks for does not cut the validity of the others.
     ExtensionsCutNoOther,
     /// A caller that may share the lock with the holders of its process, and cannot join them, does not wait for them.
     SharersDoNotWait,
+    /// A subscriber looks again at what it is to listen to once the node has confirmed what it was asked for.
+    UnheededChangesAreLookedAt,
     /// A waiter tries once more when the nodes are listened to.
     TryOnceSubscribed,
     /// A waiter tries again when nodes tell of a release.

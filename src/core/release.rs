@@ -55,6 +55,12 @@ pub(crate) struct Release {
     intact: usize,
 }
 
+/// Returns the nodes that need no release, out of so many `nodes`. A release that is counted asks them as well, since they
+/// can confirm that they hold no key.
+pub(crate) fn only_asked(nodes: usize, cleanups: &[Cleanup]) -> impl Iterator<Item = usize> + '_ {
+    (0..nodes).filter(|node| cleanups.iter().all(|cleanup| cleanup.node != *node))
+}
+
 impl Release {
     /// A release after which the nodes in `cleanups` hold no key of ours; the others hold none.
     pub(crate) fn new(nodes: usize, cleanups: &[Cleanup], basis: Basis) -> Self {
@@ -142,7 +148,7 @@ mod tests {
     use super::super::without;
     use super::*;
 
-    fn release_of(granted: &[usize], in_flight: &[usize]) -> Release {
+    fn cleanups(granted: &[usize], in_flight: &[usize]) -> Vec<Cleanup> {
         let cleanup = |granted| {
             move |&node: &usize| Cleanup {
                 node,
@@ -151,9 +157,11 @@ mod tests {
                 late: Late::default(),
             }
         };
-        let cleanups: Vec<_> =
-            granted.iter().map(cleanup(true)).chain(in_flight.iter().map(cleanup(false))).collect();
-        Release::new(5, &cleanups, Basis::Majority)
+        granted.iter().map(cleanup(true)).chain(in_flight.iter().map(cleanup(false))).collect()
+    }
+
+    fn release_of(granted: &[usize], in_flight: &[usize]) -> Release {
+        Release::new(5, &cleanups(granted, in_flight), Basis::Majority)
     }
 
     fn answer(release: &mut Release, node: usize, copies: u32, vote: ReleaseVote) {
@@ -180,8 +188,12 @@ mod tests {
     fn a_hung_minority_is_not_waited_for_whoever_granted() {
         let mut release = release_of(&[0, 1, 2], &[]);
         answer(&mut release, 2, 1, ReleaseVote::Deleted);
-        answer(&mut release, 3, 1, ReleaseVote::NotOurs);
-        answer(&mut release, 4, 1, ReleaseVote::NotOurs);
+        let others: Vec<_> = only_asked(5, &cleanups(&[0, 1, 2], &[])).collect();
+        assert_eq!(others, [3, 4]);
+        for node in others {
+            assert!(!release.decided());
+            answer(&mut release, node, 1, ReleaseVote::NotOurs);
+        }
         assert!(release.decided());
         assert_eq!(release.result(), ReleaseResult::Released);
     }

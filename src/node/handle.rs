@@ -17,7 +17,7 @@ use super::pending_releases::PendingReleases;
 use super::replicas::{Confirmer, Replicas};
 use super::request::{Part, Request, Script};
 use super::set::NodeSet;
-use super::subscriber::{Listeners, Subscriber};
+use super::subscriber::{Listeners, SubscriberThread};
 use super::worker::{Shared, Worker};
 use crate::clock;
 use crate::core::{Failure, Offset, OldConnections, Repetition, Time, Via};
@@ -163,7 +163,7 @@ impl Node {
         let Self { index, address, timeout, .. } = self;
         let (node, address, timeout, wake_channel) =
             (*index, address.clone(), *timeout, wake_channel.to_vec());
-        let subscriber = Subscriber { node, address, timeout, wake_channel, listeners };
+        let subscriber = SubscriberThread { node, address, timeout, wake_channel, listeners };
         clock::spawn(format!("quorlock-hear-{node}"), move || subscriber.run())?;
         Ok(())
     }

@@ -7,13 +7,9 @@ use super::address::Address;
 use super::connection::Connection;
 use super::listening::{Deaf, Listening, Message};
 use crate::clock;
-use crate::core::Changes;
-use crate::core::channels::{LOOK_EVERY, RECONNECT};
+use crate::core::{Changes, Subscriber, SubscriberStep};
 use crate::error::NodeFault;
 use crate::random::random;
-
-/// How long after a server has refused to be listened to it is asked again: rules are changed by people.
-const REFUSED: Duration = Duration::from_secs(10);
 
 /// What hears the published messages. Called on the subscribers' threads, so it must be quick and
 /// never block.
@@ -35,7 +31,8 @@ pub(crate) trait Listeners: Send + Sync {
     fn refused(&self, node: usize, fault: &NodeFault);
 }
 
-pub(super) struct Subscriber {
+/// Carries the [`Subscriber`] of one node.
+pub(super) struct SubscriberThread {
     pub(super) node: usize,
     pub(super) address: Address,
     pub(super) timeout: Duration,
@@ -44,67 +41,77 @@ pub(super) struct Subscriber {
     pub(super) listeners: Arc<dyn Listeners>,
 }
 
-impl Subscriber {
+impl SubscriberThread {
     /// Listens until nobody wants to hear anything any more.
     pub(super) fn run(self) {
-        let mut tries = 0;
+        let (mut machine, mut listening) = (Subscriber::new(), None);
         loop {
-            let pause = match self.listen(&mut tries) {
-                Ok(()) => return,
-                Err(Deaf::Broken) => RECONNECT.pause(tries, random()),
-                Err(Deaf::Refused(fault)) => {
+            let step = machine.poll(clock::now());
+            if step == SubscriberStep::End {
+                return;
+            }
+            let Err(deaf) = self.carry_out(step, &mut machine, &mut listening) else { continue };
+            listening = None;
+            match deaf {
+                Deaf::Broken => machine.handle_broken(random(), clock::now()),
+                Deaf::Refused(fault) => {
                     self.listeners.refused(self.node, &fault);
-                    REFUSED
+                    machine.handle_refused(clock::now());
                 }
-            };
-            self.listeners.deaf(self.node);
-            tries = tries.saturating_add(1);
-            let until = clock::now().after(pause);
-            while clock::now() < until {
-                if self.listeners.changes(self.node, false).is_none() {
-                    return;
-                }
-                clock::sleep(until.since(clock::now()).min(LOOK_EVERY));
             }
         }
     }
 
-    fn listen(&self, tries: &mut u32) -> Result<(), Deaf> {
-        // Its worker tells what is wrong with a node.
-        let connection = Connection::open(&self.address, self.timeout).map_err(|_| Deaf::Broken)?;
-        let mut listening = Listening::new(connection, self.timeout);
-        listening.subscribe(std::slice::from_ref(&self.wake_channel), |_| ())?;
-        *tries = 0;
-        let mut anew = true;
-        while let Some(changes) = self.listeners.changes(self.node, anew) {
-            anew = false;
-            self.make(&mut listening, &changes)?;
-            if !changes.subscribe.is_empty() {
-                // A wake-up that came before the confirmation went unheeded.
-                continue;
+    fn carry_out(
+        &self,
+        step: SubscriberStep,
+        machine: &mut Subscriber,
+        listening: &mut Option<Listening>,
+    ) -> Result<(), Deaf> {
+        match (step, listening) {
+            (SubscriberStep::Connect, listening) => {
+                *listening = Some(self.connect()?);
+                machine.handle_connected();
             }
-            let look_at = clock::now().after(LOOK_EVERY);
-            while let Some(left) = clock::slice(look_at) {
+            (SubscriberStep::Look { anew }, _) => {
+                let changes = self.listeners.changes(self.node, anew);
+                machine.handle_changes(changes, clock::now());
+            }
+            (SubscriberStep::Subscribe(channels), Some(listening)) => {
+                listening.subscribe(&channels, |message| self.hear(&message))?;
+                machine.handle_confirmed();
+            }
+            (SubscriberStep::TellListening(channels), _) => {
+                self.listeners.listening(self.node, &channels);
+            }
+            (SubscriberStep::Unsubscribe(channels), Some(listening)) => {
+                listening.unsubscribe(&channels)?;
+            }
+            (SubscriberStep::Hear { until }, Some(listening)) => {
+                let Some(left) = clock::slice(until) else { return Ok(()) };
                 match listening.next(left)? {
-                    Some(Message { channel, text }) if channel != self.wake_channel => {
-                        self.listeners.heard(self.node, &channel, &text);
-                    }
-                    _ => break,
+                    Some(message) if message.channel == self.wake_channel => machine.handle_woken(),
+                    Some(message) => self.hear(&message),
+                    None => {}
                 }
             }
+            (SubscriberStep::TellDeaf, _) => self.listeners.deaf(self.node),
+            (SubscriberStep::Pause { until }, _) => clock::sleep(until.since(clock::now())),
+            (_, None) => return Err(Deaf::Broken),
+            (SubscriberStep::End, _) => {}
         }
         Ok(())
     }
 
-    fn make(&self, listening: &mut Listening, changes: &Changes) -> Result<(), Deaf> {
-        let Changes { subscribe, unsubscribe } = changes;
-        if !subscribe.is_empty() {
-            let heard = |Message { channel, text }: Message| {
-                self.listeners.heard(self.node, &channel, &text);
-            };
-            listening.subscribe(subscribe, heard)?;
-            self.listeners.listening(self.node, subscribe);
-        }
-        listening.unsubscribe(unsubscribe)
+    fn connect(&self) -> Result<Listening, Deaf> {
+        // Its worker tells what is wrong with a node.
+        let connection = Connection::open(&self.address, self.timeout).map_err(|_| Deaf::Broken)?;
+        let mut listening = Listening::new(connection, self.timeout);
+        listening.subscribe(std::slice::from_ref(&self.wake_channel), |_| ())?;
+        Ok(listening)
+    }
+
+    fn hear(&self, Message { channel, text }: &Message) {
+        self.listeners.heard(self.node, channel, text);
     }
 }

@@ -102,8 +102,7 @@ impl Call<'_> {
         match action {
             Action::Look => {
                 let (place, hold) = self.queued.look();
-                // One that is lost already is given back before the nodes are asked.
-                self.handed_over = hold.filter(|_| place.turn.is_served());
+                self.handed_over = hold;
                 machine.handle_turn(place, self);
             }
             Action::Subscribe => {

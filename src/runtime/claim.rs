@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use crate::clock;
 use crate::core::{
-    Attempt, Basis, Cleanup, Confirmation, ExtendRequest, Extension, FencingToken, Release,
-    ReleaseResult, Shared, Terms, Time, Whom,
+    Attempt, Basis, Cleanup, Confirmation, ExtendRequest, Extension, FencingToken, Release, Shared,
+    Terms, Time, Whom, only_asked,
 };
 use crate::error::{Error, ErrorKind, NodeFault};
 use crate::ident::{Names, owner_text};
@@ -223,15 +223,13 @@ impl Claim {
         }
     }
 
-    /// Gives everything back, and waits until a majority is certainly without our keys. Calls `sent` when the releases are on their way. The answers go through
-    /// what `sink` makes of whoever waits for them.
-    pub(crate) fn release_and_wait(
+    /// Gives everything back, and has the answers counted. They go through what `sink` makes of the count.
+    pub(crate) fn release_counted(
         &self,
         longest_ttl: Duration,
         basis: Basis,
         sink: impl FnOnce(Arc<dyn Sink>) -> Arc<dyn Sink>,
-        sent: impl FnOnce(),
-    ) -> Result<ReleaseResult, Error> {
+    ) -> Arc<FanOut<Release>> {
         let cleanups = self.close();
         let nodes = self.nodes();
         let round = FanOut::new(
@@ -243,30 +241,25 @@ impl Claim {
         let request = Arc::new(self.requests().release());
         let sink = sink(round.clone());
         self.send_releases(&request, &cleanups, longest_ttl, Some(&sink));
-        for (i, node) in nodes.iter().enumerate() {
-            if cleanups.iter().all(|cleanup| cleanup.node != i) {
-                node.ask(Ask::Anyway(request.clone()), &round);
-            }
+        for node in only_asked(nodes.len(), &cleanups) {
+            nodes[node].ask(Ask::Anyway(request.clone()), &round);
         }
-        sent();
-        let answer_by = clock::now().after(self.state.settings().node_timeout);
-        round.wait_uninterrupted(answer_by);
-        match round.with(|release| release.result()) {
-            ReleaseResult::Unconfirmed => {
-                let message = format!(
-                    "{} was given back, but too few nodes confirmed it for certain in time; they are \
-                     told again, and its keys end with their TTL at the latest",
-                    self.wanted.names
-                );
-                let mut faults = round.faults(nodes, answer_by);
-                for node in round.with(|release| release.uncertain()) {
-                    let what = format!("{UNCERTAIN} (see {})", Section::AccessLists);
-                    faults.push(NodeFault::new(&self.state.names()[node], what));
-                }
-                Err(Error::new(ErrorKind::NoQuorum, message).with_faults(faults))
-            }
-            result => Ok(result),
+        round
+    }
+
+    /// Too few nodes have confirmed `release` until `answer_by`.
+    pub(crate) fn unconfirmed(&self, release: &Arc<FanOut<Release>>, answer_by: Time) -> Error {
+        let message = format!(
+            "{} was given back, but too few nodes confirmed it for certain in time; they are \
+             told again, and its keys end with their TTL at the latest",
+            self.wanted.names
+        );
+        let mut faults = release.faults(self.nodes(), answer_by);
+        for node in release.with(|release| release.uncertain()) {
+            let what = format!("{UNCERTAIN} (see {})", Section::AccessLists);
+            faults.push(NodeFault::new(&self.state.names()[node], what));
         }
+        Error::new(ErrorKind::NoQuorum, message).with_faults(faults)
     }
 
     fn nodes(&self) -> &[Node] {

@@ -10,8 +10,9 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::clock;
 use crate::core::{
-    Attempt, Basis, Ended, EndedBy, Ending, Extension, Grant, HeldLock, Lease, LossReason, Next,
-    Prolong, ProlongStep, Prolonged, QueueTicket, ReleaseResult, Shared, Terms, Time, rounded,
+    Answers, Attempt, Basis, Due, Ended, Extension, GiveBack, GiveBackStep, GivenBack, Grant,
+    HeldLock, Lease, LossReason, Prolong, ProlongStep, Prolonged, QueueTicket, Release,
+    ReleaseResult, Releases, Shared, Terms, Time, rounded,
 };
 use crate::error::{Error, ErrorKind, NodeFault};
 use crate::node::{Node, Sink};
@@ -21,7 +22,7 @@ use crate::runtime::claim::Claim;
 use crate::runtime::contention_sink::ContentionSink;
 use crate::runtime::fan_out::FanOut;
 use crate::runtime::hold_state::HoldState;
-use crate::runtime::loss::Loss;
+use crate::runtime::loss::Callbacks;
 use crate::runtime::timetable::{Entry, Timetable};
 
 /// The machine of the lock, and who holds it now.
@@ -29,8 +30,30 @@ struct State {
     lock: HeldLock<Arc<FanOut<Attempt>>, Arc<FanOut<Extension>>>,
     /// Of the holders that the machine has; when the lock has ended, of those that were left.
     hold_states: Vec<Arc<HoldState>>,
-    /// Some holder was told that the lock is lost, so that the event was reported, or is about to be.
-    loss_told: bool,
+}
+
+/// The end of a lock, or of one holder's time with it, on its way.
+pub(crate) struct Ending<'a> {
+    machine: GiveBack,
+    /// The holder that leaves; `None`: the lock is lost.
+    leaving: Option<&'a Arc<HoldState>>,
+    /// What is to be called about the loss.
+    callbacks: Vec<Callbacks>,
+    /// The release whose answers are counted, and until when they are.
+    release: Option<Arc<FanOut<Release>>>,
+    answer_by: Time,
+}
+
+impl<'a> Ending<'a> {
+    fn new(machine: GiveBack, leaving: Option<&'a Arc<HoldState>>) -> Self {
+        let (callbacks, release, answer_by) = (Vec::new(), None, Time::default());
+        Self { machine, leaving, callbacks, release, answer_by }
+    }
+
+    /// What is to be called about the loss, before anything else is done for it.
+    pub(crate) fn callbacks(&mut self) -> Vec<Callbacks> {
+        mem::take(&mut self.callbacks)
+    }
 }
 
 /// A lock that was granted, until it is given back or lost.
@@ -82,11 +105,7 @@ impl Held {
         let (poke, poked) = bounded(1);
         let held = Arc::new(Self {
             claim,
-            state: Mutex::new(State {
-                lock,
-                hold_states: vec![hold_state.clone()],
-                loss_told: false,
-            }),
+            state: Mutex::new(State { lock, hold_states: vec![hold_state.clone()] }),
             local_waiters,
             timetable: timetable.clone(),
             entry: Mutex::new(None),
@@ -127,14 +146,9 @@ impl Held {
         self.state().lock.held_until(now)
     }
 
-    /// Whether the lock has been given back, or was lost.
-    pub(crate) fn has_ended(&self) -> bool {
-        self.state().lock.has_ended()
-    }
-
-    /// What is to be done about the lease, and when.
-    pub(crate) fn next(&self, now: Time) -> Next {
-        self.state().lock.next(now)
+    /// What is to be done about the lock.
+    pub(crate) fn due(&self, now: Time) -> Due {
+        self.state().lock.due(now)
     }
 
     /// `Lost`, once the lock is not certainly ours any more. Whoever sees that first tells it to all holders.
@@ -143,7 +157,9 @@ impl Held {
         let Some(reason) = state.lock.loss(clock::now()) else { return Ok(()) };
         let hold_states = state.hold_states.clone();
         drop(state);
-        self.tell(&hold_states, reason);
+        if self.tell(&hold_states, reason) {
+            observe::lost(self.claim.names(), reason);
+        }
         Err(self.lost(reason))
     }
 
@@ -233,14 +249,9 @@ impl Held {
     /// Has the lease looked at when it is due: by the timetable, if there is no thread for it.
     pub(crate) fn enter(self: &Arc<Self>) {
         let mut entry = self.entry.lock();
-        if self.has_ended() {
-            return;
-        }
-        let due = match self.next(clock::now()) {
-            Next::Renew(at) | Next::End(at) => at,
-            Next::Over(_) => clock::now(),
-        };
-        let before = entry.replace(self.timetable.enter(self, due));
+        let now = clock::now();
+        let Some(look_at) = self.due(now).look_at(now) else { return };
+        let before = entry.replace(self.timetable.enter(self, look_at));
         drop(entry);
         if let Some(before) = before {
             self.timetable.strike(before);
@@ -289,74 +300,22 @@ impl Held {
 
 /// How it changes hands, and how it ends.
 impl Held {
-    /// The lease is over: tells its holders, and hands out who is to be called. `None` if it had ended before.
-    /// Otherwise [`clear_away`](Self::clear_away) is still to be done.
-    pub(crate) fn lose(&self, reason: LossReason) -> Option<Loss> {
-        let Ended::Now(_) = self.end(EndedBy::Loss) else { return None };
-        let hold_states = self.state().hold_states.clone();
-        Some(self.notify(&hold_states, reason))
+    /// The lease is over: its holders get their messages. Returns what is left to do, which
+    /// [`clear_away`](Self::clear_away) does; `None` if the lock had ended before.
+    pub(crate) fn lose(self: &Arc<Self>) -> Option<Ending<'static>> {
+        let mut ending = Ending::new(GiveBack::lost(), None);
+        self.carry_out(&mut ending).is_none().then_some(ending)
     }
 
-    /// Gives back what the lost lock has left on the nodes. The caller that was the `first` to tell a holder
-    /// reports an event, too.
-    pub(crate) fn clear_away(&self, reason: LossReason, first: bool) {
-        let longest_ttl = self.state().lock.longest_ttl();
-        self.claim.release(longest_ttl, None);
-        self.local_waiters.gone(self.claim.owner(), true);
-        if first {
-            observe::lost(self.claim.names(), reason);
-        }
-    }
-
-    /// A holder itself has seen that the lock is lost, before the timetable has: there is one message for
-    /// each holder, however the loss is found. Calls nothing here, since the holder must not be held up.
-    fn tell(&self, hold_states: &[Arc<HoldState>], reason: LossReason) {
-        let Loss { callbacks, first } = self.notify(hold_states, reason);
-        for callbacks in callbacks {
-            if let Err(callbacks) = callbacks.call_apart() {
-                self.timetable.leave(callbacks);
-            }
-        }
-        if first {
-            observe::lost(self.claim.names(), reason);
-        }
-    }
-
-    /// Sends each of those holders its message about the loss, if it has not got it.
-    fn notify(&self, hold_states: &[Arc<HoldState>], reason: LossReason) -> Loss {
-        let told = hold_states.iter().filter_map(|hold_state| hold_state.notice.lost(reason));
-        let callbacks: Vec<_> = told.collect();
-        // There is one event for each lock.
-        let first = !callbacks.is_empty() && !mem::replace(&mut self.state().loss_told, true);
-        Loss { callbacks, first }
+    /// Gives back what the lost lock has left on the nodes.
+    pub(crate) fn clear_away(self: &Arc<Self>, mut ending: Ending<'_>) {
+        self.carry_out(&mut ending);
     }
 
     /// The holder gives the lock back without waiting.
     pub(crate) fn give_back(self: &Arc<Self>, hold_state: &Arc<HoldState>) {
-        if self.hand_over(hold_state) {
-            return;
-        }
-        let ending = match self.end(EndedBy::Holder(hold_state.sequence)) {
-            Ended::Now(ending) => ending,
-            Ended::OthersHold { lost: None } => return hold_state.notice.given_back(),
-            Ended::OthersHold { lost: Some(reason) } => {
-                return self.tell(slice::from_ref(hold_state), reason);
-            }
-            Ended::Before => {
-                // Lost, and the thread that has seen it is about to tell.
-                let lost = self.state().lock.loss(clock::now());
-                lost.into_iter().for_each(|reason| self.tell(slice::from_ref(hold_state), reason));
-                return;
-            }
-        };
-        if ending.lost.is_none() {
-            hold_state.notice.given_back();
-        }
-        self.claim.release(ending.longest_ttl, Some(&self.contention_sink(None)));
-        // Behind the releases, for who is next asks the same nodes over the same connections.
-        self.local_waiters.gone(self.claim.owner(), ending.lost.is_some());
-        // Last, for a subscriber of the event may panic.
-        ending.lost.into_iter().for_each(|reason| self.tell(slice::from_ref(hold_state), reason));
+        let dropped = GiveBack::dropped(hold_state.sequence);
+        self.carry_out(&mut Ending::new(dropped, Some(hold_state)));
     }
 
     /// The holder gives the lock back, and hears whether it was ours until then.
@@ -364,54 +323,113 @@ impl Held {
         self: &Arc<Self>,
         hold_state: &Arc<HoldState>,
     ) -> Result<(), Error> {
-        if self.hand_over(hold_state) {
-            return Ok(());
+        let unlocked = GiveBack::unlocked(hold_state.sequence);
+        let mut ending = Ending::new(unlocked, Some(hold_state));
+        match (self.carry_out(&mut ending), &ending.release) {
+            (Some(GivenBack::Lost(reason)), _) => Err(self.lost(reason)),
+            (Some(GivenBack::WasLost), _) => {
+                let why = "its keys were gone from the nodes before it was given back";
+                Err(self.lost_because(why))
+            }
+            (Some(GivenBack::Unconfirmed), Some(release)) => {
+                Err(self.claim.unconfirmed(release, ending.answer_by))
+            }
+            _ => Ok(()),
         }
-        let (claim, local_waiters) = (&self.claim, &self.local_waiters);
-        let (longest_ttl, basis) = match self.end(EndedBy::Holder(hold_state.sequence)) {
-            Ended::Now(Ending { lost: None, longest_ttl, basis }) => (longest_ttl, basis),
-            Ended::OthersHold { lost: None } => {
-                hold_state.notice.given_back();
-                return Ok(());
-            }
-            Ended::OthersHold { lost: Some(reason) } => {
-                self.tell(slice::from_ref(hold_state), reason);
-                return Err(self.lost(reason));
-            }
-            Ended::Before | Ended::Now(_) => {
-                // If it had ended before, it was lost, and the thread that has seen that may have much to tell before it
-                // sends the releases. They are on their way when this returns, for the process may end then.
-                let longest_ttl = self.state().lock.longest_ttl();
-                claim.release(longest_ttl, Some(&self.contention_sink(None)));
-                local_waiters.gone(claim.owner(), true);
-                // Last, for a subscriber of the event may panic.
-                return self.check();
-            }
-        };
-        let sink = |round| self.contention_sink(Some(round));
-        let sent = || local_waiters.gone(claim.owner(), false);
-        let released = claim.release_and_wait(longest_ttl, basis, sink, sent);
-        if matches!(released, Ok(ReleaseResult::WasLost)) {
-            self.tell(slice::from_ref(hold_state), LossReason::KeysGone);
-            let why = "its keys were gone from the nodes before it was given back";
-            return Err(self.lost_because(why));
-        }
-        // Not before that is known: there would be no message about the loss.
-        hold_state.notice.given_back();
-        released.map(|_| ())
     }
 
-    /// Hands the lock to the next thread of this process that waits for it, if there is
-    /// one to whom it can pass.
-    fn hand_over(self: &Arc<Self>, hold_state: &Arc<HoldState>) -> bool {
-        let handed_over = self.local_waiters.hand_over(self, hold_state);
-        if handed_over {
-            // The next one may hold it for less long. First, for what a callback owns that is not called
-            // any more may do anything when it is dropped.
-            self.check_again();
-            hold_state.notice.given_back();
+    /// Does what the machine says. Returns what came of it; `None`: callbacks about a loss are to be called before it goes
+    /// on.
+    fn carry_out(self: &Arc<Self>, ending: &mut Ending<'_>) -> Option<GivenBack> {
+        loop {
+            match ending.machine.poll() {
+                GiveBackStep::HandOver => {
+                    let hand_over = |leaving| self.local_waiters.hand_over(self, leaving);
+                    ending.machine.handle_handed_over(ending.leaving.is_some_and(hand_over));
+                }
+                GiveBackStep::Leave => self.leave(ending),
+                GiveBackStep::LookAtLease => self.check_again(),
+                GiveBackStep::SendReleases(releases) => self.send_releases(ending, releases),
+                GiveBackStep::TellQueue { lost } => {
+                    self.local_waiters.gone(self.claim.owner(), lost);
+                }
+                GiveBackStep::AwaitRelease(within) => {
+                    ending.answer_by = clock::now().after(within);
+                    let result = ending.release.as_ref().map(|release| {
+                        release.wait_uninterrupted(ending.answer_by);
+                        release.with(|release| release.result())
+                    });
+                    ending.machine.handle_released(result.unwrap_or(ReleaseResult::Unconfirmed));
+                }
+                GiveBackStep::TellLoss(reason) => match ending.leaving {
+                    Some(leaving) => {
+                        let is_first = self.tell(slice::from_ref(leaving), reason);
+                        ending.machine.handle_told(is_first);
+                    }
+                    None => {
+                        let hold_states = self.state().hold_states.clone();
+                        let (callbacks, is_first) = self.notify(&hold_states, reason);
+                        ending.callbacks = callbacks;
+                        ending.machine.handle_told(is_first);
+                        return None;
+                    }
+                },
+                GiveBackStep::TellGivenBack => {
+                    ending.leaving.iter().for_each(|leaving| leaving.notice.given_back());
+                }
+                GiveBackStep::ReportLoss(reason) => observe::lost(self.claim.names(), reason),
+                GiveBackStep::Done(given_back) => return Some(given_back),
+            }
         }
-        handed_over
+    }
+
+    /// A holder leaves the lock, or it is lost. If that ends it, nothing is due any more.
+    fn leave(&self, ending: &mut Ending<'_>) {
+        let mut state = self.state();
+        let ended = ending.machine.leave(&mut state.lock, clock::now());
+        if let (Ended::OthersHold { .. }, Some(left)) = (ended, ending.leaving) {
+            state.hold_states.retain(|hold_state| hold_state.sequence != left.sequence);
+        }
+        drop(state);
+        if let Ended::Now(_) = ended {
+            *self.poke.lock() = None;
+            if let Some(entry) = self.entry.lock().take() {
+                self.timetable.strike(entry);
+            }
+        }
+    }
+
+    fn send_releases(&self, ending: &mut Ending<'_>, releases: Releases) {
+        let (claim, ttl) = (&self.claim, releases.longest_ttl);
+        match releases.answers {
+            Answers::Unheard => claim.release(ttl, None),
+            Answers::OfOthers => claim.release(ttl, Some(&self.contention_sink(None))),
+            Answers::Counted(basis) => {
+                let sink = |round| self.contention_sink(Some(round));
+                ending.release = Some(claim.release_counted(ttl, basis, sink));
+            }
+        }
+    }
+
+    /// Those holders get their messages about the loss, and what they want called is called. Not here, since the holder
+    /// that has seen the loss must not be held up. Returns whether the event is to be reported.
+    fn tell(&self, hold_states: &[Arc<HoldState>], reason: LossReason) -> bool {
+        let (callbacks, is_first) = self.notify(hold_states, reason);
+        for callbacks in callbacks {
+            if let Err(callbacks) = callbacks.call_apart() {
+                self.timetable.leave(callbacks);
+            }
+        }
+        is_first
+    }
+
+    /// Sends each of those holders its message about the loss, if it has not got it. Returns what is to be called, and
+    /// whether no holder was told before.
+    fn notify(&self, hold_states: &[Arc<HoldState>], reason: LossReason) -> (Vec<Callbacks>, bool) {
+        let told = hold_states.iter().filter_map(|hold_state| hold_state.notice.lost(reason));
+        let callbacks: Vec<_> = told.collect();
+        let is_first = !callbacks.is_empty() && self.state().lock.handle_loss_told();
+        (callbacks, is_first)
     }
 
     /// The lock passes from its holder to the waiter that is chosen for its lease, with its sequence number;
@@ -452,23 +470,6 @@ impl Held {
             told: self.claim.kind().decoders().told,
             inner,
         })
-    }
-
-    /// A holder leaves the lock, or it is lost. If that ends it, nothing is due any more.
-    fn end(&self, by: EndedBy) -> Ended {
-        let mut state = self.state();
-        let ended = state.lock.end(by, clock::now());
-        if let (Ended::OthersHold { .. }, EndedBy::Holder(left)) = (ended, by) {
-            state.hold_states.retain(|hold_state| hold_state.sequence != left);
-        }
-        drop(state);
-        if let Ended::Now(_) = ended {
-            *self.poke.lock() = None;
-            if let Some(entry) = self.entry.lock().take() {
-                self.timetable.strike(entry);
-            }
-        }
-        ended
     }
 }
 

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use super::loss::LossNotice;
+use super::loss::Notice;
 use crate::core::FencingToken;
 
 /// What a lock keeps of a present holder, and nobody else gets.
 pub(crate) struct HoldState {
-    pub(crate) notice: LossNotice,
+    pub(crate) notice: Notice,
     /// `None` without fencing.
     pub(crate) token: Option<FencingToken>,
     /// How many had the lock before that holder got it: they were handed it, or have joined it.
@@ -16,6 +16,6 @@ pub(crate) struct HoldState {
 
 impl HoldState {
     pub(crate) fn new(token: Option<FencingToken>, sequence: u64) -> Arc<Self> {
-        Arc::new(Self { notice: LossNotice::new(), token, sequence })
+        Arc::new(Self { notice: Notice::new(), token, sequence })
     }
 }

@@ -7,32 +7,28 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use parking_lot::Mutex;
 
 use crate::clock;
-use crate::core::LossReason;
+use crate::core::{LossNotice, LossReason};
 use crate::observe;
 
 type Callback = Box<dyn FnOnce(LossReason) + Send>;
 
-/// The one message about the end of a lock: sent on a loss, by whoever sees it first, and never sent once
-/// the lock was given back.
-pub(crate) struct LossNotice {
-    state: Mutex<State>,
+/// The one message about the end of a lock: see [`LossNotice`].
+pub(crate) struct Notice {
+    state: Mutex<LossNotice<Open>>,
     lost: Receiver<LossReason>,
 }
 
-enum State {
-    /// Neither lost nor given back.
-    Open {
-        lost: Sender<LossReason>,
-        callbacks: Vec<Callback>,
-    },
-    Lost(LossReason),
-    GivenBack,
+/// How the holder is told.
+struct Open {
+    lost: Sender<LossReason>,
+    callbacks: Vec<Callback>,
 }
 
-impl LossNotice {
+impl Notice {
     pub(crate) fn new() -> Self {
         let (sender, lost) = bounded(1);
-        Self { state: Mutex::new(State::Open { lost: sender, callbacks: Vec::new() }), lost }
+        let open = Open { lost: sender, callbacks: Vec::new() };
+        Self { state: Mutex::new(LossNotice::Open(open)), lost }
     }
 
     /// Gets the one message; ends without one when the lock is given back.
@@ -43,12 +39,12 @@ impl LossNotice {
     /// Has `callback` called on the loss; at once, on this thread, if that has happened.
     pub(crate) fn call(&self, callback: Callback) {
         let reason = match &mut *self.state.lock() {
-            State::Open { callbacks, .. } => {
-                callbacks.push(callback);
+            LossNotice::Open(open) => {
+                open.callbacks.push(callback);
                 return;
             }
-            State::Lost(reason) => *reason,
-            State::GivenBack => return,
+            LossNotice::Lost(reason) => *reason,
+            LossNotice::GivenBack => return,
         };
         callback(reason);
     }
@@ -57,13 +53,7 @@ impl LossNotice {
     /// before, or given back. Nothing is called here, since a callback may block, panic, or come back to
     /// this very lock.
     pub(crate) fn lost(&self, reason: LossReason) -> Option<Callbacks> {
-        let mut state = self.state.lock();
-        if !matches!(*state, State::Open { .. }) {
-            return None;
-        }
-        let before = std::mem::replace(&mut *state, State::Lost(reason));
-        drop(state);
-        let State::Open { lost, callbacks } = before else { return None };
+        let Open { lost, callbacks } = self.state.lock().lost(reason)?;
         // There is room for the one message.
         let _ = lost.try_send(reason);
         Some(Callbacks { reason, callbacks })
@@ -71,13 +61,9 @@ impl LossNotice {
 
     /// The lock was given back: there will be no message.
     pub(crate) fn given_back(&self) {
-        let mut state = self.state.lock();
-        if matches!(*state, State::Open { .. }) {
-            let before = std::mem::replace(&mut *state, State::GivenBack);
-            drop(state);
-            // Outside the mutex: what a callback owns may come back here when it is dropped.
-            drop(before);
-        }
+        let before = self.state.lock().given_back();
+        // Outside the mutex: what a callback owns may come back here when it is dropped.
+        drop(before);
     }
 }
 
@@ -91,14 +77,6 @@ pub(crate) fn prepare() {
 
 pub(crate) fn ended() -> Option<&'static Receiver<LossReason>> {
     ENDED.get()
-}
-
-/// What is left to do about a loss when the holders have got their messages.
-pub(crate) struct Loss {
-    /// What is to be called, for each holder that was told just now.
-    pub(crate) callbacks: Vec<Callbacks>,
-    /// No holder was told before, so that the event is to be reported.
-    pub(crate) first: bool,
 }
 
 /// What is to be called about a loss, for one holder.

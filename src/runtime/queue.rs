@@ -8,8 +8,8 @@ use parking_lot::Mutex;
 
 use crate::clock;
 use crate::core::{
-    Conclusion, Grant, LocalLease, LocalQueues, Patience, Place, QueueTicket, Terms, Time, Turn,
-    Wake,
+    Conclusion, Grant, LocalLease, LocalQueues, Passed, Patience, Place, QueueTicket, Terms, Time,
+    Turn, Wake,
 };
 use crate::ident::Names;
 use crate::process::{ThreadNumber, this_thread};
@@ -47,8 +47,6 @@ struct Key {
 struct Waiter {
     /// Wakes it up, if it has ever waited.
     wake: Option<Sender<()>>,
-    /// The lock, if it was handed over.
-    handed: Option<Hold>,
 }
 
 /// What is kept with each lease that was won.
@@ -155,11 +153,8 @@ impl LocalWaiters for LeaseId {
             if let Some(won) = queues.lease(key) {
                 won.taken_by = None;
             }
-            let mut hold = Some(Hold::new(held.clone(), next));
-            if let Some(waiter) = queues.waiter(key, ticket) {
-                waiter.handed = hold.take();
-            }
-            (Some(hold), Wake::One(ticket))
+            let hold = Hold::new(held.clone(), next);
+            (Some(queues.handed(key, ticket, hold)), Wake::One(ticket))
         });
         handed_over.is_some()
     }
@@ -175,13 +170,12 @@ impl LocalWaiters for LeaseId {
 }
 
 impl QueuedCaller<'_> {
-    /// What the caller finds; and the lock that was handed over to it, be it lost since, or that it has joined.
+    /// What the caller finds; and the lock that was handed over to it, or that it has joined.
     pub(crate) fn look(&mut self) -> (Place, Option<Hold>) {
         let Self { lease_id: LeaseId { queues, key, ticket }, woken, .. } = self;
         let mut queues = queues.state.lock();
-        let handed = queues.waiter(key, *ticket).and_then(|waiter| waiter.handed.take());
         let now = clock::now();
-        let (place, joined) = queues.look(key, *ticket, now);
+        let (place, Passed { takes, gives_back }) = queues.look(key, *ticket, now);
         let mut for_itself = false;
         match place.turn {
             Turn::HandedOver => {
@@ -202,10 +196,12 @@ impl QueuedCaller<'_> {
             Turn::Joined | Turn::Ask | Turn::GiveWay(_) | Turn::Held => {}
         }
         drop(queues);
+        // Its end comes back to the queues.
+        drop(gives_back);
         if let Turn::Wait(_) = place.turn {
             self.self_wait.goes_on(for_itself && self.patience == Patience::Forever, self.names);
         }
-        (place, handed.or(joined))
+        (place, takes)
     }
 
     /// Waits until something has changed in the queue, until `until` at most.
@@ -252,12 +248,9 @@ impl QueuedCaller<'_> {
 impl Drop for QueuedCaller<'_> {
     fn drop(&mut self) {
         let LeaseId { key, ticket, .. } = &self.lease_id;
-        let handed = self.lease_id.change(|queues| {
-            let handed = queues.waiter(key, *ticket).and_then(|waiter| waiter.handed.take());
-            (handed, queues.leave(key, *ticket).1)
-        });
-        // A caller that was handed the lock gives it back as a holder does: to the next in the queue.
-        drop(handed);
+        let gives_back = self.lease_id.change(|queues| queues.leave(key, *ticket));
+        // As a holder does: to the next in the queue. That comes back to the queues.
+        drop(gives_back);
     }
 }
 

@@ -11,11 +11,11 @@ use std::sync::{Arc, Weak};
 use crossbeam_channel::{Receiver, RecvTimeoutError, select};
 
 use crate::clock;
-use crate::core::Next;
+use crate::core::Due;
 use crate::observe;
 use crate::runtime::held::Held;
-use crate::runtime::loss::{Callbacks, Loss};
-use crate::runtime::timetable::{Due, Timetable};
+use crate::runtime::loss::Callbacks;
+use crate::runtime::timetable::{DueEntries, Timetable};
 
 /// Starts the thread of a timetable. `suspended` has a message for it when all leases are over at once.
 pub(crate) fn start(suspended: Receiver<()>) -> io::Result<Arc<Timetable<Held>>> {
@@ -60,27 +60,28 @@ fn run(timetable: &Weak<Timetable<Held>>, woken: &Receiver<()>, suspended: &Rece
 /// The losses come first, and of those the messages: a holder that still works is the one thing that
 /// cannot wait. What is left on the nodes can, and with a thousand locks lost at once it takes as long
 /// as all the messages.
-fn check(due: Due<Held>) {
+fn check(due: DueEntries<Held>) {
     let (mut lost, mut others) = (Vec::new(), Vec::new());
     for (entry, held) in due {
         let Some(held) = held.upgrade().filter(|held| held.taken_out(entry)) else { continue };
-        match held.next(clock::now()) {
-            Next::Over(reason) => {
-                if let Some(loss) = held.lose(reason) {
-                    lost.push((held, reason, loss));
+        match held.due(clock::now()) {
+            Due::Nothing => {}
+            Due::Loss => {
+                if let Some(ending) = held.lose() {
+                    lost.push((held, ending));
                 }
             }
-            Next::Renew(_) | Next::End(_) => others.push(held),
+            due @ (Due::Renewal | Due::RenewalAt(_) | Due::EndAt(_)) => others.push((held, due)),
         }
     }
-    let mut left = Vec::with_capacity(lost.len());
-    for (held, reason, Loss { callbacks, first }) in lost {
+    for (_, ending) in &mut lost {
+        let callbacks = ending.callbacks();
         whatever_happens(|| call(callbacks));
-        left.push((held, reason, first));
     }
-    others.iter().for_each(|held| whatever_happens(|| renew_or_wait(held)));
-    left.iter()
-        .for_each(|(held, reason, first)| whatever_happens(|| held.clear_away(*reason, *first)));
+    for (held, due) in &others {
+        whatever_happens(|| if *due == Due::Renewal { start_renewal(held) } else { held.enter() });
+    }
+    lost.into_iter().for_each(|(held, ending)| whatever_happens(|| held.clear_away(ending)));
 }
 
 /// A subscriber of our events that panics must not end the renewals of all.
@@ -88,13 +89,8 @@ fn whatever_happens(run: impl FnOnce()) {
     let _ = catch_unwind(AssertUnwindSafe(run));
 }
 
-/// Starts the renewal thread if it is time.
-fn renew_or_wait(held: &Arc<Held>) {
-    let now = clock::now();
-    if !matches!(held.next(now), Next::Renew(at) if at <= now) {
-        held.enter();
-        return;
-    }
+/// Starts the renewal thread.
+fn start_renewal(held: &Arc<Held>) {
     let (weak, poked) = (Arc::downgrade(held), held.poked());
     let timetable = held.timetable();
     let (table, thread) = (Arc::downgrade(timetable), timetable.has_thread(&weak));
@@ -117,24 +113,21 @@ fn renew_or_wait(held: &Arc<Held>) {
 /// timetable's, so that a thousand locks that end at once need not wake a thousand threads.
 fn keep_alive(held: &Weak<Held>, poked: &Receiver<()>) {
     while let Some(lock) = held.upgrade() {
-        if lock.has_ended() {
-            return;
-        }
-        let now = clock::now();
-        let until = match lock.next(now) {
-            Next::Renew(at) if at <= now => {
+        let until = match lock.due(clock::now()) {
+            Due::Nothing => return,
+            Due::Renewal => {
                 lock.renew();
                 continue;
             }
-            Next::Renew(at) => at,
-            Next::End(_) => {
+            Due::RenewalAt(at) => at,
+            Due::EndAt(_) => {
                 lock.enter();
                 return;
             }
-            Next::Over(reason) => {
-                if let Some(Loss { callbacks, first }) = lock.lose(reason) {
-                    call(callbacks);
-                    lock.clear_away(reason, first);
+            Due::Loss => {
+                if let Some(mut ending) = lock.lose() {
+                    call(ending.callbacks());
+                    lock.clear_away(ending);
                 }
                 return;
             }

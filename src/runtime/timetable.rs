@@ -31,7 +31,7 @@ struct Entries<L> {
 pub(crate) type Entry = (Time, u64);
 
 /// Entries with the locks that they are of.
-pub(crate) type Due<L> = Vec<(Entry, Weak<L>)>;
+pub(crate) type DueEntries<L> = Vec<(Entry, Weak<L>)>;
 
 impl<L> Timetable<L> {
     /// Also returns what wakes the thread that serves it.
@@ -95,14 +95,14 @@ impl<L> Timetable<L> {
     }
 
     /// Takes out all entries: everything has to be checked now. Returns the locks with a thread as well.
-    pub(crate) fn all(&self) -> (Due<L>, Vec<Weak<L>>) {
+    pub(crate) fn all(&self) -> (DueEntries<L>, Vec<Weak<L>>) {
         let mut entries = self.entries.lock();
         let due = std::mem::take(&mut entries.due).into_iter().collect();
         (due, entries.threads.values().cloned().collect())
     }
 
     /// Takes out what is due, and says until when to sleep after that.
-    pub(crate) fn due(&self, now: Time) -> (Due<L>, Time) {
+    pub(crate) fn due(&self, now: Time) -> (DueEntries<L>, Time) {
         /// Without any entry. New ones wake the thread if they are due before.
         const FAR: std::time::Duration = std::time::Duration::from_secs(3_600);
         let mut entries = self.entries.lock();

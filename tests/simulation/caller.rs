@@ -5,17 +5,14 @@ mod call;
 mod driving;
 mod using;
 
-use std::rc::Rc;
 use std::time::Duration;
 
 use self::call::Call;
 use self::using::{Unlock, Use};
-use super::checkers::unlocked;
 use super::client::{Client, Cx, Note, Phase};
-use super::fan_out::FanOut;
-use super::held::{Held, Hold, Prolonging};
+use super::held::{Hold, Prolonging};
 use super::lock_id::LockId;
-use crate::core::{Release, Shared, Time};
+use crate::core::Time;
 
 pub(super) struct Caller {
     index: usize,
@@ -35,7 +32,7 @@ enum Doing {
     Calling(Box<Call>),
     Holding(Hold, Use),
     Extending(Hold, Prolonging, Use),
-    Unlocking(Rc<Held>, Rc<FanOut<Release>>, Unlock),
+    Unlocking(Unlock),
 }
 
 impl Caller {
@@ -74,7 +71,7 @@ impl Caller {
                 usage.extend = None;
             }
             Doing::Thinking | Doing::Nothing => caller.doing = Doing::Thinking,
-            Doing::Calling(_) | Doing::Extending(..) | Doing::Unlocking(..) => return,
+            Doing::Calling(_) | Doing::Extending(..) | Doing::Unlocking(_) => return,
         }
         caller.remind(cx, now);
     }
@@ -109,16 +106,7 @@ impl Caller {
             Doing::Extending(hold, extension, usage) => {
                 Self::extend(client, index, cx, hold, extension, usage);
             }
-            Doing::Unlocking(held, round, Unlock { valid_until, gone, basis }) => {
-                let result = round.with(|release| release.result());
-                let valid = cx.now() < valid_until;
-                let calm = cx.phase == Phase::Probing;
-                let what = unlocked(cx.net, &held.claim, basis, result, valid, gone, calm);
-                if let Some(what) = what {
-                    cx.net.checks.report(cx.net.now, "releases", what);
-                }
-                Self::rest(client, index, cx);
-            }
+            Doing::Unlocking(unlock) => Self::unlocked(client, index, cx, unlock),
         }
     }
 

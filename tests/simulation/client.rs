@@ -9,7 +9,7 @@ use super::checkers::open_to_others;
 use super::claim::Claim;
 use super::clock::Clock;
 use super::fairness::ContentionSink;
-use super::fan_out::Asker;
+use super::fan_out::{Asker, FanOut};
 use super::held::Held;
 use super::lock_id::LockId;
 use super::network::{ConnId, Event, Network};
@@ -19,7 +19,9 @@ use super::shared::{Shared, configuration};
 use super::subscriptions::{News, Session};
 use super::worker::Worker;
 use crate::core::mark::Configuration;
-use crate::core::{Backoff, Cleanup, HoldClass, LastNumbers, Time, worth_waiting};
+use crate::core::{
+    Answers, Backoff, Cleanup, HoldClass, LastNumbers, Release, Time, only_asked, worth_waiting,
+};
 use crate::embedded::Reply;
 
 /// What a client's threads wait for.
@@ -146,7 +148,7 @@ pub(super) struct Client {
     deferred: VecDeque<Event>,
     pub(super) workers: Vec<Worker>,
     pub(super) callers: Vec<Caller>,
-    pub(super) sessions: Vec<Session>,
+    pub(super) sessions: Vec<Option<Session>>,
     /// The numbers that it has seen.
     pub(super) numbers: LastNumbers,
     configuration: Configuration,
@@ -216,7 +218,7 @@ impl Client {
         self.running = true;
         self.process = net.fresh();
         self.numbers = LastNumbers::default();
-        self.sessions = (0..self.settings.nodes).map(|_| Session::default()).collect();
+        self.sessions = (0..self.settings.nodes).map(|_| None).collect();
         self.shared = shared(&self.configuration, self.settings);
         let how_many = self.how_many;
         self.with(net, |client, cx| {
@@ -353,14 +355,44 @@ impl Client {
         self.send_releases(cx, claim, &cleanups, longest_ttl, None);
     }
 
-    /// The same for a lock that was held: the answers say who else waits for it.
-    pub(super) fn give_back(&mut self, cx: &mut Cx<'_>, claim: &Claim, longest_ttl: Duration) {
+    /// The same for a lock that was held. Returns the release whose answers are counted for `waiter`.
+    pub(super) fn give_back(
+        &mut self,
+        cx: &mut Cx<'_>,
+        claim: &Claim,
+        longest_ttl: Duration,
+        answers: Answers,
+        waiter: Option<Note>,
+    ) -> Option<Rc<FanOut<Release>>> {
         let cleanups = claim.close();
-        let sink = ContentionSink { shared: cx.shared.clone(), lock: claim.lock, inner: None };
-        self.send_releases(cx, claim, &cleanups, longest_ttl, Some(&(Rc::new(sink) as _)));
+        let sink = |cx: &Cx<'_>, inner| -> Rc<dyn Asker> {
+            Rc::new(ContentionSink { shared: cx.shared.clone(), lock: claim.lock, inner })
+        };
+        let basis = match answers {
+            Answers::Unheard => {
+                self.send_releases(cx, claim, &cleanups, longest_ttl, None);
+                return None;
+            }
+            Answers::OfOthers => {
+                let sink = sink(cx, None);
+                self.send_releases(cx, claim, &cleanups, longest_ttl, Some(&sink));
+                return None;
+            }
+            Answers::Counted(basis) => basis,
+        };
+        let release = Release::new(cx.settings.nodes, &cleanups, basis);
+        let decoder = claim.lock.kind().decoders().release;
+        let round = Rc::new(FanOut::new(release, decoder, waiter?));
+        let sink = sink(cx, Some(round.clone()));
+        self.send_releases(cx, claim, &cleanups, longest_ttl, Some(&sink));
+        for node in only_asked(cx.settings.nodes, &cleanups) {
+            let call = claim.release_call(cx, None);
+            self.workers[node].ask(cx, call, round.clone());
+        }
+        Some(round)
     }
 
-    pub(super) fn send_releases(
+    fn send_releases(
         &mut self,
         cx: &mut Cx<'_>,
         claim: &Claim,

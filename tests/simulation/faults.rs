@@ -99,6 +99,10 @@ pub(super) enum Fault {
     Full {
         node: usize,
     },
+    /// The node lets nobody subscribe any more; who has done so hears on.
+    SubscribersRefused {
+        node: usize,
+    },
     /// The node's wall clock is set back.
     WallClockBack {
         node: usize,
@@ -172,6 +176,7 @@ impl fmt::Display for Fault {
             Self::Crashed { client } => write!(f, "client {client} is killed"),
             Self::Dropped { client } => write!(f, "client {client} drops its locks"),
             Self::Full { node } => write!(f, "node {node} is out of memory"),
+            Self::SubscribersRefused { node } => write!(f, "node {node} refuses subscribers"),
             Self::Deleted { name } => write!(f, "the keys of name {name} are deleted"),
             Self::WallClockBack { node, by } => {
                 write!(f, "the wall clock of node {node} is set back by {by:?}")
@@ -202,6 +207,7 @@ pub(super) fn begin(world: &mut World, fault: &Fault) {
     match *fault {
         Fault::Hung { node } => world.net.nodes[node].hung += 1,
         Fault::Full { node } => world.net.nodes[node].full += 1,
+        Fault::SubscribersRefused { node } => world.net.nodes[node].refuses_listeners += 1,
         Fault::Down { node } => world.net.stop(node, true),
         Fault::Amnesia { node } => world.net.stop(node, false),
         Fault::Flushed { node } => {
@@ -252,6 +258,7 @@ pub(super) fn end(world: &mut World, fault: &Fault) {
     match *fault {
         Fault::Hung { node } => world.net.resume(node),
         Fault::Full { node } => world.net.nodes[node].full -= 1,
+        Fault::SubscribersRefused { node } => world.net.nodes[node].refuses_listeners -= 1,
         Fault::Down { node } | Fault::Amnesia { node } => world.net.start(node),
         Fault::Flushed { .. } if world.plan.quarantine => {}
         Fault::Flushed { node } | Fault::WallClockForward { node, .. } => {

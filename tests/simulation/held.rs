@@ -1,18 +1,19 @@
 //! A lock that is held, with what its renewal thread does: it runs the machines of `core/held_lock.rs`.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::checkers::{Agreed, LeaseTerms, ended_with_its_last_holder};
+use super::checkers::{Agreed, LeaseTerms, ended_with_its_last_holder, heard_of_its_end};
 use super::claim::Claim;
 use super::client::{Client, Cx, Note, Settings};
 use super::fan_out::FanOut;
 use super::node::SimNode;
 use crate::core::{
-    Attempt, Basis, Ended, EndedBy, Ending, Extension, Grant, HeldLock, LocalLease, Next, Prolong,
-    ProlongStep, Prolonged, QueueTicket, Quorum, Terms, Time,
+    Attempt, Basis, Due, Ended, Extension, GiveBack, GiveBackStep, GivenBack, Grant, HeldLock,
+    LocalLease, LossNotice, LossReason, Prolong, ProlongStep, Prolonged, QueueTicket, Quorum,
+    Release, Releases, Shared, Terms, Time,
 };
 
 /// How long before the machine is looked at again, for answers that nobody tells of.
@@ -26,6 +27,14 @@ pub(super) struct Hold {
     pub(super) held: Rc<Held>,
     /// Its number among the holders of the lock.
     pub(super) sequence: u64,
+    /// What it hears of a loss.
+    notice: Notice,
+}
+
+type Notice = Rc<RefCell<LossNotice<()>>>;
+
+fn notice() -> Notice {
+    Rc::new(RefCell::new(LossNotice::Open(())))
 }
 
 pub(super) struct Held {
@@ -34,8 +43,8 @@ pub(super) struct Held {
     pub(super) lock: RefCell<Lock>,
     /// Its number in the local queue of its name.
     pub(super) ticket: QueueTicket,
-    /// The guards that have not been given back or dropped, by sequence number.
-    guards: RefCell<BTreeSet<u64>>,
+    /// The guards that have not been given back or dropped, by sequence number, with what they hear of a loss.
+    guards: RefCell<BTreeMap<u64, Notice>>,
     /// Its present holder's terms, and when that one began.
     pub(super) terms: Cell<Terms>,
     pub(super) since: Cell<Time>,
@@ -80,7 +89,7 @@ impl Held {
             promised: Cell::new(lock.valid_until()),
             asked_at: Cell::new(cx.now()),
             ticket,
-            guards: RefCell::new(BTreeSet::from([0])),
+            guards: RefCell::default(),
             terms: Cell::new(claim.terms),
             since: Cell::new(grant.started),
             claim,
@@ -94,13 +103,23 @@ impl Held {
         client.held.insert(held.id, held.clone());
         client.won(cx, &held, grant);
         held.sleep(cx);
-        Hold { held, sequence: 0 }
+        held.new_guard(0)
     }
 
     /// All holders, as their guards have it.
     pub(super) fn holds(self: &Rc<Self>) -> Vec<Hold> {
-        let hold = |sequence: &u64| Hold { held: self.clone(), sequence: *sequence };
+        let hold = |(sequence, notice): (&u64, &Notice)| Hold {
+            held: self.clone(),
+            sequence: *sequence,
+            notice: notice.clone(),
+        };
         self.guards.borrow().iter().map(hold).collect()
+    }
+
+    fn new_guard(self: &Rc<Self>, sequence: u64) -> Hold {
+        let notice = notice();
+        self.guards.borrow_mut().insert(sequence, notice.clone());
+        Hold { held: self.clone(), sequence, notice }
     }
 
     /// Whether nobody else holds it beside its one holder.
@@ -125,12 +144,13 @@ impl Held {
     }
 
     /// Another caller has it from now on, under that sequence number.
-    pub(super) fn handed_over(&self, sequence: u64, terms: Terms, now: Time) {
-        *self.guards.borrow_mut() = BTreeSet::from([sequence]);
+    pub(super) fn handed_over(self: &Rc<Self>, sequence: u64, terms: Terms, now: Time) -> Hold {
+        self.guards.borrow_mut().clear();
         self.terms.set(terms);
         self.since.set(now);
         // It may hold it for less long than the one before.
         self.promised.set(self.lock.borrow().valid_until());
+        self.new_guard(sequence)
     }
 
     pub(super) fn ended(&self) -> bool {
@@ -147,10 +167,7 @@ impl Held {
     fn sleep(&self, cx: &mut Cx<'_>) {
         *self.doing.borrow_mut() = Doing::Sleeping;
         let now = cx.now();
-        let at = match self.lock.borrow_mut().next(now) {
-            Next::Renew(at) | Next::End(at) => at,
-            Next::Over(_) => now,
-        };
+        let at = self.lock.borrow_mut().due(now).look_at(now).unwrap_or(now);
         let late = if cx.net.chance.one_in(20) { cx.net.chance.ms(0..20) } else { Duration::ZERO };
         self.remind(cx, at.after(late));
     }
@@ -196,22 +213,19 @@ impl Held {
     }
 
     fn probe(self: &Rc<Self>, client: &mut Client, cx: &mut Cx<'_>) {
-        if self.ended() {
-            client.ending.remove(&self.id);
-            return;
-        }
         let now = cx.now();
-        let next = self.lock.borrow_mut().next(now);
-        match next {
-            Next::Renew(at) if at <= now => {
+        let due = self.lock.borrow_mut().due(now);
+        match due {
+            Due::Nothing => _ = client.ending.remove(&self.id),
+            Due::Renewal => {
                 *self.doing.borrow_mut() = Doing::AboutToRenew;
                 let chance = &mut cx.net.chance;
                 let late = if chance.one_in(10) { chance.ms(0..30) } else { Duration::ZERO };
                 let late = cx.settings.habit.renews_late().unwrap_or(late);
                 self.remind(cx, now.after(late));
             }
-            Next::Renew(_) | Next::End(_) => self.sleep(cx),
-            Next::Over(_) => self.lose(client, cx),
+            Due::RenewalAt(_) | Due::EndAt(_) => self.sleep(cx),
+            Due::Loss => _ = Ending::lost(self).carry_out(client, cx, None),
         }
     }
 
@@ -268,63 +282,141 @@ impl Held {
         let ours = cx.net.nodes.iter_mut().any(has_any);
         settled && !ours && cx.net.checks.is_deleted(self.id)
     }
-
-    /// A holder leaves the lock, or it is lost.
-    fn end(&self, client: &mut Client, cx: &mut Cx<'_>, by: EndedBy) -> Ended {
-        let ended = self.lock.borrow_mut().end(by, cx.now());
-        if let Ended::Now(_) = ended {
-            cx.net.checks.ended(self.id);
-            if let Some(held) = client.held.remove(&self.id) {
-                client.ending.insert(self.id, held);
-            }
-        }
-        ended
-    }
-
-    fn lose(self: &Rc<Self>, client: &mut Client, cx: &mut Cx<'_>) {
-        let ended = cx.clock.when(self.lock.borrow().valid_until());
-        if let Ended::Now(Ending { longest_ttl, lost: Some(reason), .. }) =
-            self.end(client, cx, EndedBy::Loss)
-        {
-            let who = cx.client;
-            cx.net.tell(|| {
-                format!("client {who}: {} is told that it is lost: {reason:?}", self.claim.short())
-            });
-            cx.net.checks.told(who, &self.claim, self.lease_terms(), reason, ended, cx.net.now);
-            client.release(cx, &self.claim, longest_ttl);
-            client.gone(cx, self, true);
-        }
-        client.ending.remove(&self.id);
-    }
 }
 
 impl Hold {
-    /// The holder gives the lock back, and nobody is handed it.
-    pub(super) fn end(&self, client: &mut Client, cx: &mut Cx<'_>) -> Ended {
-        let held = &self.held;
-        held.guards.borrow_mut().remove(&self.sequence);
-        let ended = held.end(client, cx, EndedBy::Holder(self.sequence));
-        let others = held.guards.borrow().len();
-        if let Some(what) = ended_with_its_last_holder(ended, others) {
-            let what = format!("{}: {what}", held.claim.short());
-            cx.net.checks.report(cx.net.now, "holders", what);
-        }
-        ended
+    /// The guard is dropped. Returns whether that was the end of the lock, or of its holder's time.
+    pub(super) fn drop_guard(&self, client: &mut Client, cx: &mut Cx<'_>) -> bool {
+        let mut ending = Ending::new(self, GiveBack::dropped(self.sequence));
+        ending.carry_out(client, cx, None);
+        ending.has_left
+    }
+}
+
+/// The end of a lock, or of one holder's time with it, on its way.
+pub(super) struct Ending {
+    pub(super) held: Rc<Held>,
+    machine: GiveBack,
+    /// The holder that leaves; `None`: the lock is lost.
+    leaving: Option<Hold>,
+    /// The holder has handed the lock over, or left it; the lock has ended.
+    pub(super) has_left: bool,
+    /// The release whose answers are counted.
+    pub(super) release: Option<Rc<FanOut<Release>>>,
+}
+
+impl Ending {
+    pub(super) fn new(hold: &Hold, machine: GiveBack) -> Self {
+        let (held, leaving) = (hold.held.clone(), Some(hold.clone()));
+        Self { held, machine, leaving, has_left: false, release: None }
     }
 
-    /// The guard is dropped; whether that was the end of the lock, or of its holder's time.
-    pub(super) fn drop_guard(&self, client: &mut Client, cx: &mut Cx<'_>) -> bool {
-        if client.hand_over(cx, self) {
-            return true;
+    fn lost(held: &Rc<Held>) -> Self {
+        let (held, machine) = (held.clone(), GiveBack::lost());
+        Self { held, machine, leaving: None, has_left: false, release: None }
+    }
+
+    /// The answers to the release have come, or their time is over.
+    pub(super) fn answered(&mut self) {
+        if let Some(release) = &self.release {
+            self.machine.handle_released(release.with(|release| release.result()));
         }
-        match self.end(client, cx) {
-            Ended::Before => false,
-            Ended::OthersHold { .. } => true,
-            Ended::Now(ending) => {
-                client.give_back(cx, &self.held.claim, ending.longest_ttl);
-                client.gone(cx, &self.held, ending.lost.is_some());
-                true
+    }
+
+    /// Does what the machine says. Returns what came of it; `None`: `waiter` is told of the verdict on the release.
+    pub(super) fn carry_out(
+        &mut self,
+        client: &mut Client,
+        cx: &mut Cx<'_>,
+        waiter: Option<Note>,
+    ) -> Option<GivenBack> {
+        let held = self.held.clone();
+        loop {
+            match self.machine.poll() {
+                GiveBackStep::HandOver => {
+                    let hold = self.leaving.as_ref();
+                    self.has_left = hold.is_some_and(|hold| client.hand_over(cx, hold));
+                    self.machine.handle_handed_over(self.has_left);
+                }
+                GiveBackStep::Leave => self.leave(client, cx),
+                GiveBackStep::LookAtLease => held.sleep_anew(cx),
+                GiveBackStep::SendReleases(Releases { longest_ttl, answers }) => {
+                    self.release = client.give_back(cx, &held.claim, longest_ttl, answers, waiter);
+                }
+                GiveBackStep::TellQueue { lost } => client.gone(cx, &held, lost),
+                GiveBackStep::AwaitRelease(within) => {
+                    let note = waiter.expect("only a caller that unlocks waits");
+                    cx.remind(cx.now().after(within), note);
+                    return None;
+                }
+                GiveBackStep::TellLoss(reason) => {
+                    let is_first = self.tell(cx, reason);
+                    self.machine.handle_told(is_first);
+                }
+                GiveBackStep::TellGivenBack => {
+                    self.leaving.iter().for_each(|hold| _ = hold.notice.borrow_mut().given_back());
+                }
+                GiveBackStep::ReportLoss(_) => {}
+                GiveBackStep::Done(given_back) => {
+                    self.check_notice(cx, given_back);
+                    return Some(given_back);
+                }
             }
+        }
+    }
+
+    fn leave(&mut self, client: &mut Client, cx: &mut Cx<'_>) {
+        let held = &self.held;
+        let ended = self.machine.leave(&mut held.lock.borrow_mut(), cx.now());
+        self.has_left = ended != Ended::Before;
+        if let Ended::Now(_) = ended {
+            cx.net.checks.ended(held.id);
+            if let Some(held) = client.held.remove(&held.id) {
+                client.ending.insert(held.id, held);
+            }
+        }
+        match &self.leaving {
+            Some(hold) => {
+                held.guards.borrow_mut().remove(&hold.sequence);
+                let others = held.guards.borrow().len();
+                if let Some(what) = ended_with_its_last_holder(ended, others) {
+                    let what = format!("{}: {what}", held.claim.short());
+                    cx.net.checks.report(cx.net.now, "holders", what);
+                }
+            }
+            // The thread that watches it ends with it.
+            None => _ = client.ending.remove(&held.id),
+        }
+    }
+
+    /// Tells the holder that leaves, or else all holders, of the loss. Returns whether nobody was told before.
+    fn tell(&self, cx: &mut Cx<'_>, reason: LossReason) -> bool {
+        let Held { claim, lock, .. } = &*self.held;
+        let holds =
+            self.leaving.as_ref().map_or_else(|| self.held.holds(), |hold| vec![hold.clone()]);
+        let (who, ended) = (cx.client, cx.clock.when(lock.borrow().valid_until()));
+        let mut told = false;
+        for hold in holds {
+            told |= hold.notice.borrow_mut().lost(reason).is_some();
+        }
+        if told {
+            cx.net.tell(|| {
+                format!("client {who}: {} is told that it is lost: {reason:?}", claim.short())
+            });
+            // A holder that leaves says itself when it hears of the loss, also in a process that is paused.
+            if self.leaving.is_none() {
+                cx.net.checks.told(who, claim, self.held.lease_terms(), reason, ended, cx.net.now);
+            }
+        }
+        told && lock.borrow_mut().handle_loss_told()
+    }
+
+    /// Checks that the holder that has left has heard what came of that.
+    fn check_notice(&self, cx: &mut Cx<'_>, given_back: GivenBack) {
+        let Some(hold) = self.leaving.as_ref().filter(|_| self.has_left) else { return };
+        if let Some(what) = heard_of_its_end(given_back, &hold.notice.borrow()) {
+            let what = format!("{}: {what}", self.held.claim.short());
+            cx.net.checks.report(cx.net.now, "losses", what);
         }
     }
 }
@@ -338,9 +430,6 @@ impl LocalLease for Rc<Held> {
 
     fn join(&self, terms: Terms, sequence: u64, now: Time) -> Option<Hold> {
         let joins = self.lock.borrow_mut().join(terms, sequence, now);
-        joins.then(|| {
-            self.guards.borrow_mut().insert(sequence);
-            Hold { held: self.clone(), sequence }
-        })
+        joins.then(|| self.new_guard(sequence))
     }
 }

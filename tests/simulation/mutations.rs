@@ -162,6 +162,12 @@ fn without_passing_on_by_those_who_leave() {
     is_found_where("passing on", in_line, switches, &["progress", "waits"]);
 }
 
+/// A holder whose keys were deleted before it unlocked would not hear of the loss.
+#[test]
+fn without_waiting_for_the_verdict_on_a_release() {
+    without("awaiting the verdict", &[Mechanism::NoticesAwaitTheVerdict], &["losses"]);
+}
+
 #[test]
 fn without_the_quarantine() {
     without("quarantine", &[Mechanism::Quarantine], &["exclusion"]);

@@ -17,6 +17,8 @@ pub(super) struct SimNode {
     pub(super) down: u32,
     /// And to be out of memory.
     pub(super) full: u32,
+    /// Its user may not subscribe (its permissions were changed).
+    pub(super) refuses_listeners: u32,
     /// Counts the processes; connections to an earlier one are dead.
     pub(super) incarnation: u64,
     /// Connections with a request to run, once it does not hang any more, in order.
@@ -40,6 +42,7 @@ impl SimNode {
             hung: 0,
             down: 0,
             full: 0,
+            refuses_listeners: 0,
             incarnation: 0,
             waiting: Vec::new(),
             was_set_back: false,

@@ -165,6 +165,12 @@ impl Plan {
         if may && chance.one_in(6) {
             plan.may_fall_back(&mut chance);
         }
+        let mut chance = Chance::new(seed ^ 0x5eb5_c21b);
+        if !quiet && !plan.pair && chance.one_in(6) {
+            let (node, at) = (chance.below(plan.nodes), chance.ms(0..10_000));
+            let fault = Fault::SubscribersRefused { node };
+            plan.faults.push(Scheduled { at, lasts: chance.ms(0..10_000), fault });
+        }
         plan
     }
 

@@ -8,7 +8,9 @@ use super::client::{Client, Cx};
 use super::held::{Held, Hold};
 use super::lock_id::LockId;
 use super::subscriptions::owner_number;
-use crate::core::{Conclusion, Grant, Lease, LocalQueues, Place, QueueTicket, Terms, Turn, Wake};
+use crate::core::{
+    Conclusion, Grant, Lease, LocalQueues, Passed, Place, QueueTicket, Terms, Turn, Wake,
+};
 
 pub(super) type Queues = LocalQueues<LockId, Waiter, Rc<Held>>;
 
@@ -16,8 +18,6 @@ pub(super) type Queues = LocalQueues<LockId, Waiter, Rc<Held>>;
 pub(super) struct Waiter {
     caller: usize,
     terms: Terms,
-    /// The lock, if it was handed over.
-    handed: Option<Hold>,
 }
 
 impl Client {
@@ -30,7 +30,7 @@ impl Client {
         once: bool,
         caller: usize,
     ) -> QueueTicket {
-        let waiter = Waiter { caller, terms, handed: None };
+        let waiter = Waiter { caller, terms };
         let class = cx.settings.class_of(id);
         cx.shared.queues.borrow_mut().enter(&id, class, terms, once, waiter)
     }
@@ -44,18 +44,21 @@ impl Client {
     ) -> (Place, Option<Hold>) {
         let (who, now, shared) = (cx.client, cx.now(), cx.shared.clone());
         let mut queues = shared.queues.borrow_mut();
-        let handed = queues.waiter(&id, ticket).and_then(|waiter| waiter.handed.take());
         let terms = queues.waiter(&id, ticket).map(|waiter| waiter.terms);
-        let (place, joined) = queues.look(&id, ticket, now);
+        let (place, Passed { takes, gives_back }) = queues.look(&id, ticket, now);
         drop(queues);
-        if let (Some(hold), Some(terms)) = (&joined, terms) {
+        if let Some(hold) = gives_back {
+            cx.net.tell(|| format!("client {who}: {} is over already", hold.held.claim.short()));
+            hold.drop_guard(self, cx);
+        }
+        if let (Turn::Joined, Some(hold), Some(terms)) = (place.turn, &takes, terms) {
             let claim = &hold.held.claim;
             cx.net.tell(|| format!("client {who}: {} is joined", claim.short()));
             if let Some(what) = outlives(cx.net, claim, terms) {
                 cx.net.checks.report(cx.net.now, "terms", what);
             }
         }
-        (place, handed.filter(|_| place.turn == Turn::HandedOver).or(joined))
+        (place, takes)
     }
 
     /// How many others wait for the lock in other processes, as far as is known.
@@ -98,18 +101,15 @@ impl Client {
         let choose = |lease: &mut Lease| queues.hand_over(&id, held.ticket, lease, now);
         let Some((ticket, sequence)) = lock.hand_over(hold.sequence, choose) else { return false };
         drop(lock);
-        let Some(waiter) = queues.waiter(&id, ticket) else { return false };
-        waiter.handed = Some(Hold { held: held.clone(), sequence });
-        let terms = waiter.terms;
-        held.handed_over(sequence, terms, now);
-        let (who, caller) = (cx.client, waiter.caller);
+        let Some(&mut Waiter { caller, terms }) = queues.waiter(&id, ticket) else { return false };
+        queues.handed(&id, ticket, held.handed_over(sequence, terms, now));
+        let who = cx.client;
         drop(queues);
         cx.net
             .tell(|| format!("client {who}: {} is handed to caller {caller}", held.claim.short()));
         if let Some(what) = outlives(cx.net, &held.claim, terms) {
             cx.net.checks.report(cx.net.now, "terms", what);
         }
-        held.sleep_anew(cx);
         self.wake(cx, id, Wake::One(ticket));
         true
     }
@@ -125,11 +125,10 @@ impl Client {
     /// A caller wants the lock no longer, or has got it.
     pub(super) fn leave(&mut self, cx: &mut Cx<'_>, id: LockId, ticket: QueueTicket) {
         let mut queues = cx.shared.queues.borrow_mut();
-        let handed = queues.waiter(&id, ticket).and_then(|waiter| waiter.handed.take());
         let (gives_back, wake) = queues.leave(&id, ticket);
         drop(queues);
         self.wake(cx, id, wake);
-        if let Some(hold) = handed.filter(|_| gives_back) {
+        if let Some(hold) = gives_back {
             hold.drop_guard(self, cx);
         }
     }

@@ -1,5 +1,6 @@
 //! How a client's waiters hear of releases: a connection a node, which comes and goes as that of
-//! `src/node/subscriber.rs`. What it listens to, and whom it wakes, is decided by `core/channels.rs`.
+//! `src/node/subscriber.rs`. What it does is decided by `core/subscriber.rs`; what it listens to, and whom it wakes, by
+//! `core/channels.rs`.
 
 use std::time::Duration;
 
@@ -8,8 +9,8 @@ use uuid::Uuid;
 use super::caller::Caller;
 use super::client::{Client, Cx, Note};
 use super::lock_id::LockId;
-use crate::core::channels::{Joined, LOOK_EVERY, RECONNECT};
-use crate::core::{Changes, ReleaseTracker, Time, WaiterId};
+use crate::core::channels::Joined;
+use crate::core::{ReleaseTracker, Subscriber, SubscriberStep, Time, WaiterId};
 
 /// How long it takes until a connection is found dead over which nothing comes.
 const KEEPALIVE: Duration = Duration::from_secs(15);
@@ -27,6 +28,8 @@ pub(super) enum News {
     Wake,
     /// The connection is gone.
     Closed,
+    /// The node does not let the client listen.
+    Refused,
     /// It could not be made in time, or a channel was not confirmed, unless it was.
     Late,
     /// Perhaps it is dead.
@@ -63,29 +66,25 @@ impl Waiter {
     }
 }
 
-/// The subscriber of one node.
-#[derive(Debug, Default)]
+/// The subscriber of one node, with its connection.
+#[derive(Debug)]
 pub(super) struct Session {
-    /// Which connection it has; 0: the subscriber does not run.
+    machine: Subscriber,
+    /// Which connection it has; 0: it had none yet.
     id: u64,
-    state: State,
-    tries: u32,
-    look_at: Time,
+    awaits: Awaits,
+    /// Since when.
+    since: Time,
 }
 
-#[derive(Debug, Default)]
-enum State {
-    #[default]
-    Connecting,
-    Listening,
-    /// The node was asked for channels, of which it has not confirmed so many. Nothing else is done.
-    Asking {
-        changes: Changes,
-        unconfirmed: usize,
-        since: Time,
-    },
-    /// Until it connects again.
-    Pausing(Time),
+/// What a subscriber waits for.
+#[derive(Debug)]
+enum Awaits {
+    Connection,
+    /// The node's confirmations of so many of these channels.
+    Confirmation(usize),
+    Messages,
+    EndOfPause,
 }
 
 impl Client {
@@ -94,7 +93,12 @@ impl Client {
         let Joined { id, start, wake } =
             cx.shared.channels.borrow_mut().join(lock.channels(), caller);
         wake.into_iter().for_each(|node| cx.net.wake_subscriber(cx.client, node));
-        start.into_iter().for_each(|node| self.open(cx, node));
+        for node in start {
+            let (machine, since) = (Subscriber::new(), cx.now());
+            self.sessions[node] =
+                Some(Session { machine, id: 0, awaits: Awaits::Connection, since });
+            self.listen(cx, node);
+        }
         Waiter { id }
     }
 
@@ -103,39 +107,53 @@ impl Client {
         cx.shared.channels.borrow_mut().leave(waiter.id, cx.now());
     }
 
-    fn open(&mut self, cx: &mut Cx<'_>, node: usize) {
-        let id = cx.net.listen(cx.client, node);
-        let session = &mut self.sessions[node];
-        (session.id, session.state) = (id, State::Connecting);
-        self.later(cx, node, cx.settings.node_timeout, News::Late);
-    }
-
-    /// The subscriber looks at what has changed.
-    fn follow(&mut self, cx: &mut Cx<'_>, node: usize, anew: bool) {
-        let now = cx.now();
-        let Some(changes) = cx.shared.channels.borrow_mut().changes(node, anew, now) else {
-            cx.net.stop_listening(cx.client, node);
-            self.sessions[node] = Session::default();
-            return;
-        };
-        let session = &mut self.sessions[node];
-        let pause = match session.state {
-            State::Pausing(until) if until <= now => return self.open(cx, node),
-            State::Pausing(until) => until.since(now).min(LOOK_EVERY),
-            _ if changes.subscribe.is_empty() => {
-                session.state = State::Listening;
-                Self::ask_to_tell(cx, node, &changes.unsubscribe, false);
-                LOOK_EVERY
-            }
-            _ => {
-                Self::ask_to_tell(cx, node, &changes.subscribe, true);
-                let unconfirmed = changes.subscribe.len();
-                session.state = State::Asking { changes, unconfirmed, since: now };
-                return self.later(cx, node, cx.settings.node_timeout, News::Late);
-            }
-        };
-        session.look_at = now.after(pause);
-        self.later(cx, node, pause, News::Look);
+    /// Does what the node's subscriber says, until it waits for something.
+    fn listen(&mut self, cx: &mut Cx<'_>, node: usize) {
+        let (now, shared) = (cx.now(), cx.shared.clone());
+        while let Some(session) = &mut self.sessions[node] {
+            let (awaits, late, news) = match session.machine.poll(now) {
+                SubscriberStep::Connect => {
+                    session.id = cx.net.listen(cx.client, node);
+                    (Awaits::Connection, cx.settings.node_timeout, News::Late)
+                }
+                SubscriberStep::Look { anew } => {
+                    let changes = shared.channels.borrow_mut().changes(node, anew, now);
+                    session.machine.handle_changes(changes, now);
+                    continue;
+                }
+                SubscriberStep::Subscribe(channels) => {
+                    Self::ask_to_tell(cx, node, &channels, true);
+                    let awaits = Awaits::Confirmation(channels.len());
+                    (awaits, cx.settings.node_timeout, News::Late)
+                }
+                SubscriberStep::TellListening(channels) => {
+                    let woken = shared.channels.borrow_mut().listening(node, &channels);
+                    Caller::wake_listening(self, cx, &woken);
+                    continue;
+                }
+                SubscriberStep::Unsubscribe(channels) => {
+                    Self::ask_to_tell(cx, node, &channels, false);
+                    continue;
+                }
+                SubscriberStep::Hear { until } => (Awaits::Messages, until.since(now), News::Look),
+                SubscriberStep::TellDeaf => {
+                    cx.net.stop_listening(cx.client, node);
+                    let woken = shared.channels.borrow_mut().deaf(node);
+                    Caller::wake_listening(self, cx, &woken);
+                    continue;
+                }
+                SubscriberStep::Pause { until } => {
+                    (Awaits::EndOfPause, until.since(now), News::Look)
+                }
+                SubscriberStep::End => {
+                    cx.net.stop_listening(cx.client, node);
+                    self.sessions[node] = None;
+                    return;
+                }
+            };
+            (session.awaits, session.since) = (awaits, now);
+            return Self::later(cx, node, session.id, late, news);
+        }
     }
 
     fn ask_to_tell(cx: &mut Cx<'_>, node: usize, channels: &[Vec<u8>], on: bool) {
@@ -145,58 +163,50 @@ impl Client {
         }
     }
 
-    fn later(&self, cx: &mut Cx<'_>, node: usize, pause: Duration, news: News) {
-        let note = Note::Heard { node, session: self.sessions[node].id, news };
-        cx.remind(cx.now().after(pause), note);
+    fn later(cx: &mut Cx<'_>, node: usize, session: u64, pause: Duration, news: News) {
+        cx.remind(cx.now().after(pause), Note::Heard { node, session, news });
     }
 
-    pub(super) fn heard(&mut self, cx: &mut Cx<'_>, node: usize, session: u64, news: News) {
+    pub(super) fn heard(&mut self, cx: &mut Cx<'_>, node: usize, id: u64, news: News) {
         let (now, shared) = (cx.now(), cx.shared.clone());
-        let known = &mut self.sessions[node];
-        if known.id != session {
+        let Some(session) = self.sessions[node].as_mut().filter(|known| known.id == id) else {
             return;
-        }
-        match (news, &mut known.state) {
-            (News::Look, State::Listening | State::Pausing(_)) if known.look_at <= now => {
-                self.follow(cx, node, false);
+        };
+        let Session { machine, awaits, since, .. } = session;
+        match (news, awaits) {
+            (News::Look, Awaits::Messages | Awaits::EndOfPause) => {}
+            (News::Look, _) | (_, Awaits::EndOfPause) => return,
+            (News::Open, Awaits::Connection) => {
+                machine.handle_connected();
+                Self::later(cx, node, id, KEEPALIVE, News::Silent);
             }
-            (News::Look, _) | (_, State::Pausing(_)) => {}
-            (News::Open, _) => {
-                known.tries = 0;
-                self.later(cx, node, KEEPALIVE, News::Silent);
-                self.follow(cx, node, true);
+            (News::Listening, Awaits::Confirmation(left)) if *left > 1 => {
+                *left -= 1;
+                return;
             }
-            (News::Listening, State::Asking { changes, unconfirmed, .. }) => {
-                *unconfirmed -= 1;
-                if *unconfirmed == 0 {
-                    let Changes { subscribe, unsubscribe } = std::mem::take(changes);
-                    let woken = shared.channels.borrow_mut().listening(node, &subscribe);
-                    Caller::wake_listening(self, cx, &woken);
-                    Self::ask_to_tell(cx, node, &unsubscribe, false);
-                    self.follow(cx, node, false);
-                }
-            }
+            (News::Listening, Awaits::Confirmation(_)) => machine.handle_confirmed(),
             (News::Released(channel, owner), _) => {
                 let (channel, owner) = (cx.net.channel_name(channel), owner.to_be_bytes());
                 let woken = shared.channels.borrow_mut().released(node, channel, &owner);
-                Caller::wake_listening(self, cx, &woken);
+                return Caller::wake_listening(self, cx, &woken);
             }
-            (News::Wake, State::Listening) => self.follow(cx, node, false),
-            (News::Wake | News::Listening, _) | (News::Late, State::Listening) => {}
-            (News::Late, State::Asking { since, .. })
-                if now.since(*since) < cx.settings.node_timeout => {}
-            (News::Silent, _) if cx.net.is_listening(cx.client, node, session) => {
-                self.later(cx, node, KEEPALIVE, News::Silent);
+            (News::Wake, Awaits::Messages) => machine.handle_woken(),
+            (News::Refused, _) => {
+                let who = cx.client;
+                cx.net.tell(|| format!("client {who}: node {node} refuses its subscriber"));
+                machine.handle_refused(now);
+            }
+            (News::Open | News::Wake | News::Listening, _) | (News::Late, Awaits::Messages) => {
+                return;
+            }
+            (News::Late, _) if now.since(*since) < cx.settings.node_timeout => return,
+            (News::Silent, _) if cx.net.is_listening(cx.client, node, id) => {
+                return Self::later(cx, node, id, KEEPALIVE, News::Silent);
             }
             (News::Closed | News::Late | News::Silent, _) => {
-                let pause = RECONNECT.pause(known.tries, cx.net.chance.share());
-                known.tries += 1;
-                known.state = State::Pausing(now.after(pause));
-                cx.net.stop_listening(cx.client, node);
-                let woken = shared.channels.borrow_mut().deaf(node);
-                Caller::wake_listening(self, cx, &woken);
-                self.follow(cx, node, false);
+                machine.handle_broken(cx.net.chance.share(), now);
             }
         }
+        self.listen(cx, node);
     }
 }

@@ -7,7 +7,7 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
 use crate::core::{
-    Allowance, Basis, Conclusion, Grant, LossReason, Patience, Quorum, Shared, Terms, Whom,
+    Allowance, Basis, Conclusion, Due, Grant, Patience, Quorum, Shared, Terms, Whom,
 };
 use crate::ident::{Name, Names, random_owner};
 use crate::kinds::EXCLUSIVE;
@@ -117,7 +117,9 @@ fn the_releases_are_on_their_way_when_the_queue_is_told() {
         ("lost, which the timetable sees", &|hold| {
             hold.held().suspend();
             hold.held().enter();
-            assert!(clock::poll(clock::now().after(LIMIT), || hold.held().has_ended()));
+            assert!(clock::poll(clock::now().after(LIMIT), || {
+                hold.held().due(clock::now()) == Due::Nothing
+            }));
         }),
     ];
     for (how, end) in ends {
@@ -159,7 +161,7 @@ fn the_releases_of_a_lost_lock_are_on_their_way_when_its_unlock_returns() {
     // As the thread of the timetable has it, which goes on to tell others.
     let held = hold.held().clone();
     held.suspend();
-    assert!(held.lose(LossReason::ClockStoodStill).is_some(), "it is the first to see it");
+    assert!(held.lose().is_some(), "it is the first to see it");
     let unlocked = hold.give_back_and_wait();
     assert_eq!(unlocked.expect_err("it was lost").kind(), ErrorKind::Lost);
     let has_key = || nodes.iter().any(|node| node.keys().iter().any(|key| key.ends_with(b"/42")));

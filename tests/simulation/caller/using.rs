@@ -1,23 +1,20 @@
 //! What a caller does with a lock that it has: it works, extends it, and gives it back.
 
-use std::rc::Rc;
 use std::time::Duration;
 
 use super::{Caller, Doing};
-use crate::core::{Basis, Ended, Ending, Prolong, Release, Shared, Time};
-use crate::simulation::client::{Client, Cx, Phase};
-use crate::simulation::fairness::ContentionSink;
-use crate::simulation::fan_out::{Asker, FanOut};
-use crate::simulation::held::{Held, Hold, Prolonging};
+use crate::core::{GiveBack, Prolong, Shared, Time};
+use crate::simulation::checkers::unlocked;
+use crate::simulation::client::{Client, Cx, Note, Phase};
+use crate::simulation::held::{Ending, Held, Hold, Prolonging};
 
-/// What was known of a lock when its holder began to give it back.
+/// A lock that its holder gives back, and what was known of it when that began.
 pub(super) struct Unlock {
+    ending: Ending,
     /// Until when it was valid.
-    pub(super) valid_until: Time,
+    valid_until: Time,
     /// Its keys had been deleted.
-    pub(super) gone: bool,
-    /// What it rested on.
-    pub(super) basis: Basis,
+    gone: bool,
 }
 
 /// What it does with the lock.
@@ -141,39 +138,46 @@ impl Caller {
     /// The guard is unlocked, which waits for a majority.
     fn unlock(client: &mut Client, index: usize, cx: &mut Cx<'_>, hold: &Hold) {
         let held = &hold.held;
-        let gone = held.is_gone(cx);
-        let handed_over = client.hand_over(cx, hold);
-        let ended = if handed_over { Ended::Before } else { hold.end(client, cx) };
-        if handed_over || ended != Ended::Before {
-            Self::tell_end(index, cx, held, "unlocked");
-        }
-        let Ended::Now(Ending { basis, longest_ttl, lost }) = ended else {
-            return Self::rest(client, index, cx);
-        };
-        if lost.is_some() {
-            client.give_back(cx, &held.claim, longest_ttl);
-            client.gone(cx, held, true);
-            return Self::rest(client, index, cx);
-        }
-        client.callers[index].epoch = cx.net.fresh();
-        let note = client.callers[index].note();
-        let cleanups = held.claim.close();
-        let release = Release::new(cx.settings.nodes, &cleanups, basis);
-        let round = Rc::new(FanOut::new(release, held.claim.lock.kind().decoders().release, note));
-        let inner: Option<Rc<dyn Asker>> = Some(round.clone());
-        let sink = ContentionSink { shared: cx.shared.clone(), lock: held.claim.lock, inner };
-        client.send_releases(cx, &held.claim, &cleanups, longest_ttl, Some(&(Rc::new(sink) as _)));
-        for node in 0..cx.settings.nodes {
-            if cleanups.iter().all(|cleanup| cleanup.node != node) {
-                let call = held.claim.release_call(cx, None);
-                client.workers[node].ask(cx, call, round.clone());
+        let (valid_until, gone) = (held.lock.borrow().valid_until(), held.is_gone(cx));
+        let ending = Ending::new(hold, GiveBack::unlocked(hold.sequence));
+        let note = client.callers[index].next_note(cx);
+        Self::carry_out(client, index, cx, Unlock { ending, valid_until, gone }, note);
+    }
+
+    /// The answers to the release have come, or their time is over.
+    pub(super) fn unlocked(client: &mut Client, index: usize, cx: &mut Cx<'_>, mut unlock: Unlock) {
+        let Unlock { ending, valid_until, gone } = &mut unlock;
+        if let Some(release) = &ending.release {
+            let claim = &ending.held.claim;
+            let result = release.with(|release| release.result());
+            let basis = ending.held.lock.borrow().basis();
+            let (valid, calm) = (cx.now() < *valid_until, cx.phase == Phase::Probing);
+            let what = unlocked(cx.net, claim, basis, result, valid, *gone, calm);
+            if let Some(what) = what {
+                cx.net.checks.report(cx.net.now, "releases", what);
             }
         }
-        client.gone(cx, held, false);
-        cx.remind(cx.now().after(cx.settings.node_timeout), note);
-        let valid_until = held.lock.borrow().valid_until();
-        client.callers[index].doing =
-            Doing::Unlocking(held.clone(), round, Unlock { valid_until, gone, basis });
+        ending.answered();
+        let note = client.callers[index].note();
+        Self::carry_out(client, index, cx, unlock, note);
+    }
+
+    fn carry_out(
+        client: &mut Client,
+        index: usize,
+        cx: &mut Cx<'_>,
+        mut unlock: Unlock,
+        note: Note,
+    ) {
+        let had_left = unlock.ending.has_left;
+        let given_back = unlock.ending.carry_out(client, cx, Some(note));
+        if unlock.ending.has_left && !had_left {
+            Self::tell_end(index, cx, &unlock.ending.held, "unlocked");
+        }
+        match given_back {
+            Some(_) => Self::rest(client, index, cx),
+            None => client.callers[index].doing = Doing::Unlocking(unlock),
+        }
     }
 
     fn tell_end(index: usize, cx: &mut Cx<'_>, held: &Held, what: &str) {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::core::{LossReason, Terms};
+use crate::core::{GivenBack, LossNotice, LossReason, Terms};
 use crate::simulation::claim::Claim;
 
 /// How late a loss may be told.
@@ -74,5 +74,19 @@ pub(super) fn told(
         Some(format!("{name}: told {reason:?} with {:?} of its validity left", ended - now))
     } else {
         None
+    }
+}
+
+/// A holder has given its lock back, with that result, and has heard that. What is wrong with it.
+pub(in super::super) fn heard_of_its_end(
+    given_back: GivenBack,
+    notice: &LossNotice<()>,
+) -> Option<String> {
+    match (given_back.loss(), notice) {
+        (Some(_), LossNotice::Lost(_)) | (None, LossNotice::GivenBack) => None,
+        (Some(reason), _) => {
+            Some(format!("given back after {reason:?}, which its holder never heard"))
+        }
+        (None, _) => Some(format!("given back, and its holder heard: {notice:?}")),
     }
 }

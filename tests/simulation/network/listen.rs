@@ -108,6 +108,9 @@ impl Network {
         if !self.is_listening(client, node, session) || !self.reaches(client, node, session) {
             return;
         }
+        if on && self.nodes[node].refuses_listeners > 0 {
+            return self.tell_listener(client, node, News::Refused);
+        }
         let channels = &mut self.listeners[client][node].channels;
         let name = &self.channels[channel];
         if on {

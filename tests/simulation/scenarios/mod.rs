@@ -17,6 +17,7 @@ mod short_lives;
 mod skews;
 mod steps;
 mod steps_back;
+mod subscribers;
 mod turns;
 mod waiting;
 

@@ -215,9 +215,9 @@ fn a_loss_is_told_to_each_holder_and_reported_once() {
         |_| (),
         // As the thread of the timetable does.
         |hold| {
-            let loss = hold.held().lose(LossReason::ClockStoodStill).expect("it is the first");
-            loss.callbacks.into_iter().for_each(|callbacks| callbacks.call());
-            hold.held().clear_away(LossReason::ClockStoodStill, loss.first);
+            let mut ending = hold.held().lose().expect("it is the first");
+            ending.callbacks().into_iter().for_each(|callbacks| callbacks.call());
+            hold.held().clear_away(ending);
         },
     ];
     for find in finds {
