@@ -121,7 +121,7 @@ impl Quorlock {
     }
 
     /// A handle for the lock with these names, of the kind `K`: for code that is generic over kinds. How many
-    /// names there may be, [`LockKind::most_names`] says; a call on a handle with none, or with more, is
+    /// names there may be, [`LockKind::most_names`] says; equal names count once. A call on a handle with none, or with more, is
     /// [`InvalidName`](ErrorKind::InvalidName).
     ///
     /// # Examples

@@ -117,7 +117,7 @@ impl ReleaseTracker {
         let node = &mut self.nodes[node];
         node.missed |= node.listening;
         node.listening = false;
-        node.covered = false;
+        (node.confirmed, node.covered) = (false, false);
     }
 
     /// `node` tells that it was given the lock back.

@@ -56,13 +56,15 @@ impl Call {
 /// release in it; each kind's calls together, in the order in which the first of each has come.
 pub(crate) fn put_last<T>(jobs: &mut [T], request: impl Fn(&T) -> &Request) {
     let mut batches: Vec<&Script> = Vec::new();
-    jobs.sort_by_cached_key(|job| {
-        let Some((_, batch)) = request(job).script().batch() else { return 0 };
-        let known = batches.iter().position(|known| std::ptr::eq(*known, batch));
-        1 + known.unwrap_or_else(|| {
+    for (_, batch) in jobs.iter().filter_map(|job| request(job).script().batch()) {
+        if !batches.iter().any(|known| std::ptr::eq(*known, batch)) {
             batches.push(batch);
-            batches.len() - 1
-        })
+        }
+    }
+    jobs.sort_by_key(|job| {
+        let Some((_, batch)) = request(job).script().batch() else { return 0 };
+        let place = batches.iter().position(|known| std::ptr::eq(*known, batch));
+        place.map_or(0, |place| 1 + place)
     });
 }
 

@@ -76,7 +76,7 @@ fn check(due: DueEntries<Held>) {
     }
     for (_, ending) in &mut lost {
         let callbacks = ending.callbacks();
-        whatever_happens(|| call(callbacks));
+        call(callbacks);
     }
     for (held, due) in &others {
         whatever_happens(|| if *due == Due::Renewal { start_renewal(held) } else { held.enter() });
@@ -144,12 +144,15 @@ fn keep_alive(held: &Weak<Held>, poked: &Receiver<()>) {
     }
 }
 
-/// Each holder's on a thread of their own, or on this one if there is none to be had.
+/// Each holder's on a thread of their own, or on this one if there is none to be had. A subscriber of that event may
+/// panic, and the other holders' are called all the same.
 fn call(callbacks: Vec<Callbacks>) {
     for callbacks in callbacks {
-        if let Err(callbacks) = callbacks.call_apart() {
-            callbacks.call();
-        }
+        whatever_happens(|| {
+            if let Err(callbacks) = callbacks.call_apart() {
+                callbacks.call();
+            }
+        });
     }
 }
 
