@@ -227,13 +227,15 @@ impl<K: Clone + Eq + Hash, W, H: LocalLease> LocalQueues<K, W, H> {
     }
 
     /// What the driver keeps with all callers.
-    #[cfg(all(test, feature = "embedded"))]
+    #[cfg(test)]
+    #[allow(dead_code, reason = "the tests that ask need embedded nodes")]
     pub(crate) fn waiters(&self) -> impl Iterator<Item = &W> {
         self.queues.values().flat_map(|queue| queue.woken(Wake::All)).map(|caller| &caller.with)
     }
 
     /// The ticket of the caller that has come last.
-    #[cfg(all(test, feature = "embedded"))]
+    #[cfg(test)]
+    #[allow(dead_code, reason = "the tests that ask need embedded nodes")]
     pub(crate) fn last_ticket(&self) -> QueueTicket {
         self.last_ticket
     }

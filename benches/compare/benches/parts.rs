@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use machines::{
-    Admission, Allowance, Attempt, Ballot, Basis, Conclusion, Configuration, Lease, LocalQueues,
-    Offset, Terms, Time, Turn, Via, Vote,
+    Admission, Allowance, Attempt, Ballot, Basis, Conclusion, Configuration, HoldClass, Lease,
+    LocalLease, LocalQueues, Offset, Terms, Time, Turn, Via, Vote,
 };
 use quorlock::Quorlock;
 use server::{Servers, wait_until};
@@ -79,18 +79,35 @@ fn clocks(criterion: &mut Criterion) {
     });
 }
 
+/// A lease that is valid all the time, and has one holder.
+struct Valid;
+
+impl LocalLease for Valid {
+    type Hold = ();
+
+    fn held_until(&self, _: Time) -> Option<Time> {
+        Some(at(30_000))
+    }
+
+    fn join(&self, _: Terms, _: u64, _: Time) -> Option<()> {
+        None
+    }
+}
+
 /// The lease of one holder goes to the first of eight in the queue, who comes again.
 fn hand_over(criterion: &mut Criterion) {
     let key = "orders/42";
-    let turn = |queues: &mut LocalQueues<_, _, _>, ticket, now| {
-        queues.look(&key, ticket, Some(at(30_000)), now).turn
+    let enter = |queues: &mut LocalQueues<_, (), Valid>| {
+        queues.enter(&key, HoldClass::Exclusive, terms(), false, ())
     };
+    let turn =
+        |queues: &mut LocalQueues<_, (), Valid>, ticket, now| queues.look(&key, ticket, now).0.turn;
     let held_with_a_queue = || {
         let mut queues = LocalQueues::new(false);
-        let holder = queues.enter(&key, terms(), false, ());
-        queues.won(&key, holder, false, (), at(0));
+        let holder = enter(&mut queues);
+        queues.won(&key, holder, false, Valid, at(0));
         for _ in 1..=8 {
-            let ticket = queues.enter(&key, terms(), false, ());
+            let ticket = enter(&mut queues);
             assert!(matches!(turn(&mut queues, ticket, at(0)), Turn::Wait(_)));
         }
         (queues, holder, Lease::new(terms(), Basis::Majority, at(0), at(30_000)))
@@ -101,8 +118,9 @@ fn hand_over(criterion: &mut Criterion) {
             |(queues, holder, lease)| {
                 let handed = queues.hand_over(&key, *holder, lease, at(1));
                 let (next, _) = handed.expect("it is held, and others wait");
+                queues.handed(&key, next, ());
                 assert_eq!(turn(queues, next, at(1)), Turn::HandedOver);
-                let again = queues.enter(&key, terms(), false, ());
+                let again = enter(queues);
                 turn(queues, again, at(1))
             },
             BatchSize::SmallInput,
