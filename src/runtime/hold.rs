@@ -12,11 +12,13 @@ use crate::runtime::hold_state::HoldState;
 pub(crate) struct Hold {
     held: Arc<Held>,
     hold_state: Arc<HoldState>,
+    /// The drop has nothing left to do.
+    is_given_back: bool,
 }
 
 impl Hold {
     pub(crate) fn new(held: Arc<Held>, hold_state: Arc<HoldState>) -> Self {
-        Self { held, hold_state }
+        Self { held, hold_state, is_given_back: false }
     }
 
     pub(crate) fn held(&self) -> &Arc<Held> {
@@ -25,9 +27,11 @@ impl Hold {
 
     /// Gives the lock back and waits until that is certain, which it is at once where the lock is
     /// handed to a local waiter, or others hold it.
-    pub(crate) fn give_back_and_wait(self) -> Result<(), Error> {
-        // What is left to drop then is nobody's any more.
-        self.held.give_back_and_wait(&self.hold_state)
+    pub(crate) fn give_back_and_wait(mut self) -> Result<(), Error> {
+        let result = self.held.give_back_and_wait(&self.hold_state);
+        // Not before: if a subscriber of an event panics, the drop gives back what is left.
+        self.is_given_back = true;
+        result
     }
 }
 
@@ -46,6 +50,8 @@ impl Drop for Hold {
             std::mem::forget((self.held.clone(), self.hold_state.clone()));
             return;
         }
-        self.held.give_back(&self.hold_state);
+        if !self.is_given_back {
+            self.held.give_back(&self.hold_state);
+        }
     }
 }
