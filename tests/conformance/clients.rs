@@ -3,6 +3,8 @@
 use quorlock::Quorlock;
 
 use crate::support::kinds::{AnyGuard, AnyHandle, AnyKind};
+use crate::support::wait_until;
+use crate::world::TTL;
 
 /// The most names that a lock of these tests has.
 const MOST_NAMES: usize = 3;
@@ -23,6 +25,13 @@ pub(crate) fn handle(
     kind.of(locks, &names)
 }
 
+/// Waits until a caller of the client was refused a lock, and listens for its release.
+fn wait_until_it_listens(locks: &Quorlock) {
+    wait_until("a caller waits", TTL / 2, || {
+        locks.node_stats().iter().any(|node| node.listened_to > 0)
+    });
+}
+
 /// A client, and the kind of lock that it wants.
 pub(crate) struct Client {
     pub(crate) locks: Quorlock,
@@ -41,6 +50,11 @@ impl Client {
     /// Locks a lock that is free, or will be. What another test's machine does cannot make that fail.
     pub(crate) fn lock(&self, name: &str) -> Box<dyn AnyGuard> {
         self.handle(name).lock().expect("a majority is healthy")
+    }
+
+    /// Waits until a caller of this client waits for a lock.
+    pub(crate) fn waits(&self) {
+        wait_until_it_listens(&self.locks);
     }
 
     pub(crate) fn try_lock(&self, name: &str) -> Option<Box<dyn AnyGuard>> {
@@ -75,6 +89,11 @@ impl Rival {
     pub(crate) fn lock(&self, name: &str) -> Vec<Box<dyn AnyGuard>> {
         let handles = self.handles(name);
         handles.iter().map(|handle| handle.lock().expect("a majority is healthy")).collect()
+    }
+
+    /// Waits until a caller of this client waits for a lock.
+    pub(crate) fn waits(&self) {
+        wait_until_it_listens(&self.locks);
     }
 
     /// Whether all of them can be had. They are given back for certain.

@@ -111,9 +111,6 @@ fn a_panic_gives_back(world: &mut World) {
     wait_until("the lock is free", TTL / 2, || rival.is_free("orders/42"));
 }
 
-/// It cannot be granted while the lock is held, however long we look.
-const A_WHILE: Duration = Duration::from_millis(50);
-
 fn a_waiter_gets_it_after_the_release(world: &mut World) {
     let (holder, waiter) = (world.rival(), world.client());
     let guards = holder.lock("orders/42");
@@ -122,7 +119,7 @@ fn a_waiter_gets_it_after_the_release(world: &mut World) {
             let guard = waiter.lock("orders/42");
             guard.unlock().expect("a majority is healthy");
         });
-        thread::sleep(A_WHILE);
+        waiter.waits();
         assert!(!waiting.is_finished());
         guards.iter().for_each(|guard| guard.check().expect("it is still ours"));
         unlock(guards);
@@ -135,7 +132,7 @@ fn a_rival_waits_for_the_release(world: &mut World) {
     let guard = holder.lock("orders/42");
     thread::scope(|scope| {
         let waiting = scope.spawn(|| unlock(waiter.lock("orders/42")));
-        thread::sleep(A_WHILE);
+        waiter.waits();
         assert!(!waiting.is_finished());
         guard.check().expect("it is still ours");
         guard.unlock().expect("a majority is healthy");

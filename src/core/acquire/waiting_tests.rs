@@ -97,7 +97,6 @@ fn step(caller: &mut Caller, words: &mut Words<'_>) -> String {
         }
         "told" => words.nodes().into_iter().for_each(|node| tracker.released(node)),
         "slept" => contention.slept(),
-        "look" => {}
         "gives-way" => tracker.gives_way(),
         "behind" => contention.expects(words.number().try_into().unwrap_or(u32::MAX)),
         "wakes" => {

@@ -1,10 +1,19 @@
 //! Threads of one client hold a lock together. On the nodes it is the mutex: each lease has them for itself.
 
 use super::*;
+use crate::core::Backoff;
 
-/// Two clients of some threads each do whatever users do with one lock, and nothing goes wrong.
+/// Two clients of some threads each do whatever users do with one lock, and nothing goes wrong. Their TTLs and pauses
+/// differ, and so do all clocks.
 fn together(seed: u64, habit: Habit) -> Plan {
-    let mut plan = calm(seed, 3, &[client(seconds(3), habit); 2]);
+    let slower = Setup {
+        backoff: Backoff { min: ms(50), max: seconds(1) },
+        node_timeout: ms(150),
+        ..client(seconds(5), habit)
+    };
+    let mut plan = calm(seed, 3, &[client(seconds(3), habit), slower]);
+    plan.wall_offsets = vec![0, 40_000, 7_000_000];
+    plan.walls_agree = false;
     plan.callers = vec![4, 3];
     plan.local_queues = true;
     plan.together = true;
