@@ -12,6 +12,10 @@ mod core;
 #[cfg(feature = "embedded")]
 pub mod embedded;
 mod error;
+#[cfg(all(test, feature = "embedded"))]
+#[allow(dead_code, unreachable_pub, reason = "the tests in the crate use a part of it")]
+#[path = "../tests/support/events.rs"]
+mod events;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzzing;

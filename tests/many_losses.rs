@@ -44,7 +44,7 @@ fn heard(event: &str) {
 /// holder that still works is what cannot wait; be they renewed or not.
 #[test]
 fn all_holders_are_told_before_anything_is_given_back() {
-    let listener = Listener(|event| heard(&event));
+    let listener = Listener(|event: String| heard(&event));
     tracing::subscriber::set_global_default(listener).expect("nobody else listens");
     let server = Server::start();
     let locks =

@@ -10,7 +10,7 @@ use tracing::{Event, Metadata, Subscriber};
 static EVENTS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 /// Gives every event to that function.
-pub struct Listener(pub fn(String));
+pub struct Listener<F>(pub F);
 
 struct Line(String);
 
@@ -20,7 +20,7 @@ impl Visit for Line {
     }
 }
 
-impl Subscriber for Listener {
+impl<F: Fn(String) + Send + Sync + 'static> Subscriber for Listener<F> {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         metadata.target() == "quorlock"
     }

@@ -3,12 +3,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crossbeam_channel::{Sender, bounded};
-use tracing::span::{Attributes, Id, Record};
-use tracing::{Event, Metadata, Subscriber};
 
 use crate::core::{
     Allowance, Basis, Conclusion, Due, Grant, Patience, Quorum, Shared, Terms, Whom,
 };
+use crate::events::Listener;
 use crate::ident::{Name, Names, random_owner};
 use crate::kinds::EXCLUSIVE;
 use crate::runtime::call;
@@ -20,31 +19,6 @@ use crate::{ErrorKind, Quorlock, clock};
 
 /// Never to be waited for.
 const LIMIT: Duration = Duration::from_secs(10);
-
-/// A subscriber that does this with each event of ours.
-struct OnEvent<F>(F);
-
-impl<F: Fn() + Send + Sync + 'static> Subscriber for OnEvent<F> {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.target() == "quorlock"
-    }
-
-    fn event(&self, _: &Event<'_>) {
-        self.0();
-    }
-
-    fn new_span(&self, _: &Attributes<'_>) -> Id {
-        Id::from_u64(1)
-    }
-
-    fn record(&self, _: &Id, _: &Record<'_>) {}
-
-    fn record_follows_from(&self, _: &Id, _: &Id) {}
-
-    fn enter(&self, _: &Id) {}
-
-    fn exit(&self, _: &Id) {}
-}
 
 /// A lock that is renewed, as its guard has it.
 fn hold(locks: &Quorlock) -> Hold {
@@ -139,7 +113,7 @@ fn an_event_of_a_renewal_is_told_while_the_lock_can_be_used() {
     let ((told, is_told), (let_go, go_on)) = (bounded(1), bounded(1));
     std::thread::scope(|scope| {
         let extended = scope.spawn(|| {
-            let slow = OnEvent(move || {
+            let slow = Listener(move |_| {
                 told.send(()).expect("the test waits for it");
                 go_on.recv_timeout(LIMIT).expect("the lock can be used meanwhile");
             });
@@ -177,7 +151,7 @@ fn a_subscriber_that_panics_over_a_loss_leaves_nothing_behind() {
     for give_back in give_back {
         let hold = hold(&locks);
         hold.held().suspend();
-        let panics = OnEvent(|| std::panic::resume_unwind(Box::new("in a subscriber")));
+        let panics = Listener(|_| std::panic::resume_unwind(Box::new("in a subscriber")));
         let given_back = catch_unwind(AssertUnwindSafe(|| {
             tracing::subscriber::with_default(panics, || give_back(hold));
         }));

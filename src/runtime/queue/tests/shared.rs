@@ -6,13 +6,12 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crossbeam_channel::bounded;
-use tracing::span::{Attributes, Id, Record};
-use tracing::{Event, Metadata, Subscriber};
 
 use super::*;
 use crate::clock;
 use crate::core::{HoldClass, LossReason, Mechanism, Patience, without};
 use crate::embedded::Node;
+use crate::events::Listener;
 use crate::kinds::EXCLUSIVE;
 use crate::node::Request;
 use crate::runtime::call;
@@ -178,31 +177,6 @@ fn a_holder_that_asks_for_less_takes_nothing_from_the_others() {
     assert!(second.held().remaining() < SHORT_TTL, "nobody else needs more");
 }
 
-/// Counts the events of ours that a thread reports.
-struct Counting(Arc<AtomicUsize>);
-
-impl Subscriber for Counting {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.target() == "quorlock"
-    }
-
-    fn event(&self, _: &Event<'_>) {
-        self.0.fetch_add(1, Ordering::Relaxed);
-    }
-
-    fn new_span(&self, _: &Attributes<'_>) -> Id {
-        Id::from_u64(1)
-    }
-
-    fn record(&self, _: &Id, _: &Record<'_>) {}
-
-    fn record_follows_from(&self, _: &Id, _: &Id) {}
-
-    fn enter(&self, _: &Id) {}
-
-    fn exit(&self, _: &Id) {}
-}
-
 /// However it is found: each holder has one message, its callbacks are called once, and there is one event.
 #[test]
 fn a_loss_is_told_to_each_holder_and_reported_once() {
@@ -237,7 +211,9 @@ fn a_loss_is_told_to_each_holder_and_reported_once() {
         let held = first.held().clone();
         held.suspend();
         let events = Arc::new(AtomicUsize::new(0));
-        tracing::subscriber::with_default(Counting(events.clone()), || {
+        let counted = events.clone();
+        let count = Listener(move |_| _ = counted.fetch_add(1, Ordering::Relaxed));
+        tracing::subscriber::with_default(count, || {
             find(&second);
             drop(first);
             for hold in [second, last] {
