@@ -30,7 +30,7 @@ pub trait LockKind: sealed::Kind {
         Self::KIND.label()
     }
 
-    /// Who holds such a lock side by side.
+    /// How many holders such a lock has at a time.
     #[must_use]
     fn hold_class() -> HoldClass {
         Self::KIND.hold_class()

@@ -188,7 +188,7 @@ impl<W: Clone> Channels<W> {
         }
         let Self { channels, waiters, .. } = self;
         let concerned = concerned.iter().filter_map(|id| {
-            // Whoever hears of one name only may miss the release of the other one.
+            // A waiter that hears of one name only may miss the release of the other one.
             let waiter = waiters.get_mut(id)?;
             let heard = is_heard(channels, &waiter.channels, node);
             heard.then(|| waiter.tell(|tracker| tracker.listening(node)))?

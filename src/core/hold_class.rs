@@ -1,4 +1,4 @@
-//! Who holds a lock side by side.
+//! How many holders a lock has at a time.
 
 /// Which holders of one lock exclude each other.
 ///

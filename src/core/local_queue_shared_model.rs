@@ -283,7 +283,7 @@ impl Process {
         }
     }
 
-    /// From here on nodes grant what they are asked for, and nobody gives anything back. Whoever waits has to get it, without
+    /// From here on nodes grant what they are asked for, and nobody gives anything back. Every waiter has to get it, without
     /// being woken by a look of its own at the clock.
     fn everybody_is_served(&mut self) -> bool {
         for _ in 0..40 {

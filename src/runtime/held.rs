@@ -151,7 +151,7 @@ impl Held {
         self.state().lock.due(now)
     }
 
-    /// `Lost`, once the lock is not certainly ours any more. Whoever sees that first tells it to all holders.
+    /// `Lost`, once the lock is not certainly ours any more. The holder that sees that first has it told to all holders.
     pub(crate) fn check(&self) -> Result<(), Error> {
         let mut state = self.state();
         let Some(reason) = state.lock.loss(clock::now()) else { return Ok(()) };

@@ -13,7 +13,7 @@ pub(crate) trait Kind: fmt::Debug + Send + Sync {
     /// What it is called. Locks of different kinds have different local queues.
     fn label(&self) -> &'static str;
 
-    /// Who holds it side by side.
+    /// How many holders it has at a time.
     fn hold_class(&self) -> HoldClass;
 
     /// How many names one lock has at most.
@@ -51,8 +51,8 @@ pub(crate) trait Kind: fmt::Debug + Send + Sync {
     /// Gives the lock back, and raises its fence as `raise` says.
     fn release(&self, names: &Names, owner: &str, raise: Option<Raise>) -> Request;
 
-    /// Who has the lock with that key on a node, and until when each of them, by the node's clock, in milliseconds;
-    /// negative: without end. `call` runs a command there. For the checkers of the simulator.
+    /// The owners that have the lock with that key on a node, each with the end of its hold by the node's clock, in
+    /// milliseconds; a negative end is none. `call` runs a command there. For the checkers of the simulator.
     #[cfg(all(test, feature = "embedded"))]
     fn holders(
         &self,

@@ -87,7 +87,7 @@ pub(super) struct Settings {
 }
 
 impl Settings {
-    /// Who holds that lock side by side.
+    /// How many holders that lock has at a time.
     pub(super) fn class_of(&self, lock: LockId) -> HoldClass {
         if self.together { HoldClass::Shared } else { lock.kind().hold_class() }
     }

@@ -107,8 +107,8 @@ impl SimNode {
         }
     }
 
-    /// Who has that key of a lock of any kind, and until when each of them, by the node's clock, in milliseconds;
-    /// negative: without end.
+    /// The owners that have that key of a lock of any kind, each with the end of its hold by the node's clock, in
+    /// milliseconds; a negative end is none.
     fn holders(&mut self, key: &[u8], now: Duration) -> Vec<(Vec<u8>, i64)> {
         let mut call = |command: &[&[u8]]| {
             let command: Vec<_> = command.iter().map(|word| word.to_vec()).collect();
@@ -124,7 +124,7 @@ impl SimNode {
         holders
     }
 
-    /// Who has that key of a lock.
+    /// The owners that have that key of a lock.
     pub(super) fn owners(&mut self, key: &[u8], now: Duration) -> Vec<String> {
         let holders = self.holders(key, now).into_iter();
         holders.map(|(owner, _)| String::from_utf8_lossy(&owner).into_owned()).collect()

@@ -48,7 +48,7 @@ pub(crate) struct Kind {
     pub(crate) class: Class,
 }
 
-/// Who holds locks of a kind side by side.
+/// How many holders a lock of a kind has at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Class {
