@@ -156,7 +156,7 @@ mod switched_off {
 
     thread_local! {
         /// A bit for each mechanism that is off. Of the thread, so that tests do not disturb each other.
-        static OFF: Cell<u64> = const { Cell::new(0) };
+        static OFF: Cell<u128> = const { Cell::new(0) };
     }
 
     pub(super) fn are_none_of(mechanism: Mechanism) -> bool {
@@ -170,12 +170,12 @@ mod switched_off {
         test()
     }
 
-    fn bit(mechanism: Mechanism) -> u64 {
-        1_u64.checked_shl(mechanism as u32).expect("there are fewer than 64 mechanisms")
+    fn bit(mechanism: Mechanism) -> u128 {
+        1_u128.checked_shl(mechanism as u32).expect("there are fewer than 128 mechanisms")
     }
 
     /// Sets back what was off before, also when the test panics.
-    struct Restored(u64);
+    struct Restored(u128);
 
     impl Drop for Restored {
         fn drop(&mut self) {
