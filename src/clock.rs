@@ -70,15 +70,6 @@ pub(crate) fn yield_now() {
     std::thread::yield_now();
 }
 
-/// Spawns a thread that runs nothing but our own code; there may be thousands of them.
-pub(crate) fn spawn_small(
-    name: String,
-    run: impl FnOnce() + Send + 'static,
-) -> io::Result<JoinHandle<()>> {
-    const STACK: usize = 256 * 1024;
-    Builder::new().name(name).stack_size(STACK).spawn(run)
-}
-
 pub(crate) fn spawn(
     name: String,
     run: impl FnOnce() + Send + 'static,

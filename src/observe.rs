@@ -189,7 +189,17 @@ pub(crate) fn lost(names: &Names, reason: LossReason) {
     );
 }
 
-/// A lock's renewal or callback has to do without a thread of its own, or waiters without a subscriber.
+/// A subscriber of the events was so slow that too many of them waited.
+pub(crate) fn events_dropped(how_many: u64) {
+    tracing::warn!(
+        target: "quorlock",
+        how_many,
+        "events were dropped, for the subscriber of the program takes them too slowly; the holders of lost \
+         locks were told all the same"
+    );
+}
+
+/// A callback has to do without a thread of its own, or waiters without a subscriber.
 pub(crate) fn no_thread(error: &std::io::Error) {
     tracing::warn!(
         target: "quorlock",

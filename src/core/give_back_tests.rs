@@ -1,7 +1,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use super::super::{Allowance, Ballot, Grant, Quorum, Terms, Via, Vote, without};
+use super::super::{Allowance, Ballot, Grant, Quorum, Schedule, Terms, Via, Vote, without};
 use super::*;
 
 use Answers::{Counted, OfOthers, Unheard};
@@ -33,7 +33,14 @@ fn held_by(holders: u64) -> Lock {
         refused_before: false,
     };
     let terms = Terms { ttl: TTL, renewed: true, max_hold: None, allowance: all };
-    let mut lock = HeldLock::new(Rc::new(RefCell::new(attempt)), terms, &grant, 0.0, 3, TIMEOUT);
+    let mut lock = HeldLock::new(
+        Rc::new(RefCell::new(attempt)),
+        terms,
+        &grant,
+        Schedule::default(),
+        3,
+        TIMEOUT,
+    );
     assert!((1..holders).all(|holder| lock.join(terms, holder, start)));
     lock
 }

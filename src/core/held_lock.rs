@@ -17,8 +17,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::{
-    Attempt, Basis, Extension, Grant, Lease, LossReason, Mechanism, Next, Rounds, Shared, Terms,
-    Time, majority,
+    Attempt, Basis, Extension, Grant, Lease, LossReason, Mechanism, Next, Rounds, Schedule, Shared,
+    Terms, Time, majority,
 };
 
 /// A lock that the nodes have granted. `A` and `E` are what the driver shares with the threads that hear the nodes'
@@ -98,20 +98,19 @@ pub(crate) struct Ending {
 }
 
 impl<A: Shared<Attempt>, E: Shared<Extension>> HeldLock<A, E> {
-    /// The lock that `attempt` won. It is renewed earlier than it is due by `part`, which is in `0.0..1.0`: see
-    /// [`Lease::jittered`].
+    /// The lock that `attempt` won.
     pub(crate) fn new(
         attempt: A,
         terms: Terms,
         grant: &Grant,
-        part: f64,
+        schedule: Schedule,
         nodes: usize,
         node_timeout: Duration,
     ) -> Self {
-        let lease = Lease::new(terms, grant.basis, grant.started, grant.valid_until);
+        let lease = Lease::new(terms, grant.basis, grant.started, grant.valid_until, schedule);
         Self {
             attempt,
-            lease: lease.jittered(part),
+            lease,
             rounds: Rounds::new(),
             holders: BTreeSet::from([0]),
             loss_told: false,
@@ -245,6 +244,14 @@ impl<A: Shared<Attempt>, E: Shared<Extension>> HeldLock<A, E> {
         let ttl = self.lease.ttl(ttl, now);
         let answer_by = now.after(self.node_timeout);
         Extension::new(self.nodes, now, answer_by, ttl, self.basis(), self.lease.allowance())
+    }
+}
+
+#[cfg(all(test, feature = "embedded"))]
+impl<A: Shared<Attempt>, E: Shared<Extension>> HeldLock<A, E> {
+    /// A renewal was not confirmed, so long ago that the next one is due.
+    pub(crate) fn handle_unconfirmed(&mut self) {
+        self.lease.renewed(super::Renewed::Unknown, Time::default());
     }
 }
 

@@ -41,7 +41,7 @@ fn held_as(basis: Basis, terms: Terms) -> Lock {
         started: start,
         refused_before: false,
     };
-    HeldLock::new(Rc::new(RefCell::new(attempt)), terms, &grant, 0.0, 3, TIMEOUT)
+    HeldLock::new(Rc::new(RefCell::new(attempt)), terms, &grant, Schedule::default(), 3, TIMEOUT)
 }
 
 fn held() -> Lock {

@@ -57,6 +57,53 @@ impl Terms {
     }
 }
 
+/// When the renewals of a lock fall due, so that the nodes get many of them in one write.
+///
+/// Each lock is renewed somewhat earlier than it has to be, by a part of its own. So the renewals of locks that were taken
+/// at one instant spread over the time, and no other lock waits behind all of them. And they fall due at steps, so that
+/// renewals that are due within some milliseconds of each other are due at one time.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Schedule {
+    /// Of the lock, in `0.0..1.0`: the part of a twelfth of the TTL by which it is renewed earlier.
+    part: f64,
+    /// Of the client: by how much its steps are later than those of the clock. Clients that share a clock would else ask
+    /// the nodes at one time.
+    phase: Duration,
+}
+
+impl Schedule {
+    const LONGEST_STEP: Duration = Duration::from_millis(64);
+
+    pub(crate) fn new(part: f64, phase: Duration) -> Self {
+        Self { part: part.clamp(0.0, 1.0), phase }
+    }
+
+    /// A phase for a client; `part` is in `0.0..1.0`.
+    pub(crate) fn phase(part: f64) -> Duration {
+        Self::LONGEST_STEP.mul_f64(part.clamp(0.0, 1.0))
+    }
+
+    /// How much earlier than it is due a lock with that TTL is renewed, each time.
+    fn haste(&self, ttl: Duration) -> Duration {
+        (ttl / 12).mul_f64(self.part)
+    }
+
+    /// The last step that is not behind `due`.
+    fn step_before(&self, due: Time, ttl: Duration) -> Time {
+        let since_a_step =
+            due.since(Time::default().after(self.phase)).as_nanos() % step(ttl).as_nanos();
+        due.before(Duration::from_nanos(since_a_step as u64))
+    }
+}
+
+/// The time between two steps: about a 256th of the TTL, and so a hundredth of the time between two renewals. It is a power
+/// of two in milliseconds, so that locks with different TTLs have steps in common.
+fn step(ttl: Duration) -> Duration {
+    let most = Schedule::LONGEST_STEP.as_millis();
+    let whole = (ttl.as_millis() / 256).clamp(1, most);
+    Duration::from_millis(1 << whole.ilog2())
+}
+
 /// What the last thing that was heard of the lock says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
@@ -105,8 +152,7 @@ pub(crate) struct Lease {
     /// The end that `max_hold` sets.
     ends_at: Option<Time>,
     renew_at: Time,
-    /// How much earlier than it is due it is renewed, each time.
-    haste: Duration,
+    schedule: Schedule,
     /// The longest time any of our keys was asked to live for.
     longest_ttl: Duration,
     /// Until when any of them was asked to live.
@@ -116,7 +162,13 @@ pub(crate) struct Lease {
 impl Lease {
     /// A lock that was asked for at `started`, before the first byte was sent, and is valid until
     /// then.
-    pub(crate) fn new(terms: Terms, basis: Basis, started: Time, valid_until: Time) -> Self {
+    pub(crate) fn new(
+        terms: Terms,
+        basis: Basis,
+        started: Time,
+        valid_until: Time,
+        schedule: Schedule,
+    ) -> Self {
         let ends_at = terms.max_hold.map(|max_hold| started.after(max_hold));
         let mut lease = Self {
             terms,
@@ -125,21 +177,12 @@ impl Lease {
             valid_until: Time::default(),
             ends_at,
             renew_at: Time::default(),
-            haste: Duration::ZERO,
+            schedule,
             longest_ttl: terms.ttl,
             keys_until: started.after(terms.ttl),
         };
         lease.set_valid_until(valid_until);
         lease
-    }
-
-    /// The same lease, renewed earlier each time, by up to a twelfth of the TTL; `part` is in `0.0..1.0`.
-    /// Locks that were taken at one instant would be renewed at one, again and again, and all others
-    /// would have to wait for that. With a part of its own for each they drift apart.
-    pub(crate) fn jittered(mut self, part: f64) -> Self {
-        self.haste = (self.terms.ttl / 12).mul_f64(part.clamp(0.0, 1.0));
-        self.set_valid_until(self.valid_until);
-        self
     }
 
     /// Whether the last renewal was not confirmed.
@@ -258,12 +301,14 @@ impl Lease {
                 }
                 self.set_valid_until(until.max(self.valid_until));
                 // However long it is valid: nodes that lost the key have to be found and repaired.
-                let due = now.after((self.terms.ttl / 3).saturating_sub(self.haste));
-                self.renew_at = self.renew_at.min(due);
+                let ttl = self.terms.ttl;
+                let due = now.after((ttl / 3).saturating_sub(self.schedule.haste(ttl)));
+                self.renew_at = self.renew_at.min(self.schedule.step_before(due, ttl));
             }
             Renewed::Unknown => {
                 self.state = State::Unknown;
-                self.renew_at = now.after(self.retry_pause());
+                let due = now.after(self.retry_pause());
+                self.renew_at = self.schedule.step_before(due, self.terms.ttl);
                 if !Mechanism::UnknownDoesNotExtend.is_on() {
                     self.set_valid_until(now.after(self.terms.ttl));
                 }
@@ -319,8 +364,10 @@ impl Lease {
     fn set_valid_until(&mut self, until: Time) {
         self.valid_until = self.ends_at.map_or(until, |ends_at| until.min(ends_at));
         // The keys live on for as much longer as clocks may be set.
-        let left = self.terms.ttl * 2 / 3 + self.haste;
-        self.renew_at = until.before(left.saturating_sub(self.terms.allowance.clock_tolerance));
+        let ttl = self.terms.ttl;
+        let left = ttl * 2 / 3 + self.schedule.haste(ttl);
+        let due = until.before(left.saturating_sub(self.terms.allowance.clock_tolerance));
+        self.renew_at = self.schedule.step_before(due, ttl);
     }
 
     /// After a round that was not confirmed: soon, but not at once.

@@ -19,13 +19,13 @@ struct Lock {
 }
 
 impl Lock {
-    fn granted(valid_until: Time, basis: Basis, part: f64, terms: Terms) -> Self {
+    fn granted(valid_until: Time, basis: Basis, schedule: Schedule, terms: Terms) -> Self {
         let (started, allowance) = (Time::default(), terms.allowance);
         let attempt = Attempt::new(NODES, started, started.after(TIMEOUT), terms.ttl, allowance);
         let attempt = Rc::new(RefCell::new(attempt));
         let (quorum, refused_before) = (Quorum::Reached, false);
         let grant = Grant { valid_until, number: 1, basis, quorum, started, refused_before };
-        let held = HeldLock::new(attempt, terms, &grant, part, NODES, TIMEOUT);
+        let held = HeldLock::new(attempt, terms, &grant, schedule, NODES, TIMEOUT);
         Self { held, sequence: 0, extension: None }
     }
 
@@ -76,7 +76,9 @@ fn step(lock: &mut Lock, words: &mut Words<'_>) -> String {
         "granted" => {
             let (until, basis) = (words.time(), basis(words));
             let part = if words.has("early") { 1.0 } else { 0.0 };
-            *lock = Lock::granted(until, basis, part, words.terms());
+            let phase = words.ms_of("phase").unwrap_or_default();
+            let schedule = Schedule::new(part, phase);
+            *lock = Lock::granted(until, basis, schedule, words.terms());
         }
         "renewed" => {
             let renewed = Renewed::Until(words.time(), basis(words));
@@ -136,6 +138,6 @@ fn told_cases() {
         allowance: Allowance::FOR_DRIFT,
     };
     let until = Time::default().after(terms.ttl);
-    let new = || Lock::granted(until, Basis::Majority, 0.0, terms);
+    let new = || Lock::granted(until, Basis::Majority, Schedule::default(), terms);
     play(include_str!("testdata/lease.txt"), &mechanisms, new, step);
 }

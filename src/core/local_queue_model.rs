@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use super::super::{Allowance, Basis, Renewed};
+use super::super::{Allowance, Basis, Renewed, Schedule};
 use super::*;
 
 const TTL: Duration = Duration::from_secs(3);
@@ -183,7 +183,10 @@ impl Process {
                 let ticket = self.callers.remove(n).ticket;
                 let terms = Terms { allowance: Allowance::FOR_DRIFT, ..terms() };
                 let until = self.now.after(TTL);
-                self.lease = Some((ticket, Lease::new(terms, Basis::Majority, self.now, until)));
+                self.lease = Some((
+                    ticket,
+                    Lease::new(terms, Basis::Majority, self.now, until, Schedule::default()),
+                ));
                 // A number for each grant: here, the ticket.
                 self.last_token = (ticket, 0);
                 assert_eq!(self.queue.won(ticket, (), self.now), Wake::Nobody);

@@ -7,8 +7,8 @@ use std::rc::Rc;
 use proptest::prelude::*;
 
 use super::super::{
-    Allowance, Attempt, Ballot, Basis, Ended, EndedBy, Extension, Grant, HeldLock, Quorum, Via,
-    Vote, without,
+    Allowance, Attempt, Ballot, Basis, Ended, EndedBy, Extension, Grant, HeldLock, Quorum,
+    Schedule, Via, Vote, without,
 };
 use super::*;
 
@@ -48,7 +48,7 @@ fn granted(terms: Terms, now: Time) -> Lock {
         refused_before: false,
     };
     let attempt = Rc::new(RefCell::new(attempt));
-    Rc::new(RefCell::new(HeldLock::new(attempt, terms, &grant, 0.0, 1, TTL)))
+    Rc::new(RefCell::new(HeldLock::new(attempt, terms, &grant, Schedule::default(), 1, TTL)))
 }
 
 /// What happens to a queue.

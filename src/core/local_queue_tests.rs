@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use super::super::told_cases::{Words, in_ms, play};
-use super::super::{Basis, LocalQueues, Passed, Renewed};
+use super::super::{Basis, LocalQueues, Passed, Renewed, Schedule};
 use super::*;
 
 /// For queues of one holder at a time whose tests say themselves until when the lock is held.
@@ -83,7 +83,7 @@ impl Process {
 
     fn won(&mut self, ticket: QueueTicket, basis: Basis, refused_before: bool, now: Time) -> Wake {
         let terms = self.terms[&ticket];
-        let lease = Lease::new(terms, basis, now, now.after(terms.ttl));
+        let lease = Lease::new(terms, basis, now, now.after(terms.ttl), Schedule::default());
         let lease = Rc::new(RefCell::new(lease));
         self.leases.insert(ticket, lease.clone());
         self.queues.won(&KEY, ticket, refused_before, lease, now)

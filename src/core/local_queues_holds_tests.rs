@@ -2,7 +2,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::super::{Allowance, Basis, Mechanism, without};
+use super::super::{Allowance, Basis, Mechanism, Schedule, without};
 use super::*;
 
 fn at(ms: u64) -> Time {
@@ -53,7 +53,7 @@ fn handed() -> Handed {
     queues.won(&"a", holder, false, lease.clone(), at(0));
     queues.leave(&"a", holder);
     let (chosen, next) = (enter(&mut queues), enter(&mut queues));
-    let mut state = Lease::new(terms(), Basis::Majority, at(0), at(3_000));
+    let mut state = Lease::new(terms(), Basis::Majority, at(0), at(3_000), Schedule::default());
     assert_eq!(queues.hand_over(&"a", holder, &mut state, at(1)), Some((chosen, 1)));
     assert_eq!(queues.handed(&"a", chosen, "chosen"), None);
     Handed { queues, lease, holder, state, chosen, next }

@@ -78,7 +78,7 @@ impl Story<'_> {
         let terms =
             Terms { ttl: TTL, renewed: true, max_hold: None, allowance: Allowance::FOR_DRIFT };
         let granted = Allowance::FOR_DRIFT.valid_until(at(0), at(0), TTL);
-        let mut lease = Lease::new(terms, Basis::Majority, at(0), granted);
+        let mut lease = Lease::new(terms, Basis::Majority, at(0), granted, Schedule::default());
         let node = Node { until: at(0).after(TTL), never_shortens: self.never_shortens };
         let mut nodes = [node; NODES];
         let mut rounds: Vec<Sent> = Vec::new();

@@ -73,7 +73,7 @@ pub(crate) use held_lock::{Due, Ended, EndedBy, Ending, HeldLock};
 pub use hold_class::HoldClass;
 pub(crate) use late::{Copies, Late, Repetition, Via};
 pub use lease::LossReason;
-pub(crate) use lease::{Lease, Next, Renewed, Terms};
+pub(crate) use lease::{Lease, Next, Renewed, Schedule, Terms};
 pub(crate) use local_queue::{LocalLease, Place, QueueTicket, Turn, Wake};
 pub(crate) use local_queues::{LocalQueues, Passed};
 pub(crate) use loss_notice::LossNotice;

@@ -125,7 +125,7 @@ impl<'a> Words<'a> {
     }
 
     /// The milliseconds behind that word, if it is among the rest.
-    fn ms_of(&mut self, word: &str) -> Option<Duration> {
+    pub(crate) fn ms_of(&mut self, word: &str) -> Option<Duration> {
         let place = self.0.iter().position(|one| *one == word)?;
         let number = self.0.remove(place + 1).and_then(|number| number.parse().ok());
         self.0.remove(place);

@@ -100,13 +100,33 @@ impl Node {
     /// Asks the node; the answer goes to `sink`. At once if the node is known to be down; but where an
     /// attempt to take a lock waits for a try to connect, the worker makes one now.
     pub(crate) fn ask(&self, ask: Ask, sink: &Arc<impl Sink + 'static>) {
+        self.ask_by(Mailbox::send, ask, sink);
+    }
+
+    /// The same, for one of many requests that go out in one write: the node's worker is not woken for it.
+    /// [`wake_worker`](Self::wake_worker) is still to be called.
+    pub(crate) fn ask_with_others(&self, ask: Ask, sink: &Arc<impl Sink + 'static>) {
+        self.ask_by(Mailbox::put, ask, sink);
+    }
+
+    /// Has the node's worker write what the node was asked with others.
+    pub(crate) fn wake_worker(&self) {
+        self.mailbox.wake_worker();
+    }
+
+    fn ask_by(
+        &self,
+        send: impl FnOnce(&Mailbox, Job) -> Result<(), Refused>,
+        ask: Ask,
+        sink: &Arc<impl Sink + 'static>,
+    ) {
         let takes = matches!(ask, Ask::Taking(_));
         let waits = takes && self.set.waits_for_a_try(self.index);
         let (failure, fault) = match self.shared.link.fault().filter(|_| !waits) {
             Some(fault) => (Failure::NotSent, fault),
             None => {
                 let job = Job::Ask { ask, sink: sink.clone(), written: false };
-                let Err(refused) = self.mailbox.send(job) else { return };
+                let Err(refused) = send(&self.mailbox, job) else { return };
                 // That there is no room says nothing of whether the node can be reached.
                 let failure = if waits { Failure::Error } else { Failure::NotSent };
                 (failure, self.refused(refused).0)

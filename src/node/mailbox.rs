@@ -53,16 +53,22 @@ pub(super) enum Found {
 impl Mailbox {
     pub(super) fn send(&self, job: Job) -> Result<(), Refused> {
         let mut state = self.state.lock();
-        if state.abandoned {
-            return Err(Refused::Abandoned(job));
-        } else if state.jobs.len() >= CAPACITY {
-            return Err(Refused::Full(job));
-        }
-        state.jobs.push_back(job);
+        state.push(job)?;
         let asleep = std::mem::take(&mut state.asleep);
         drop(state);
         self.wake(asleep);
         Ok(())
+    }
+
+    /// Leaves the job there, and the worker asleep: others follow, and all of them are to go out in one write.
+    /// [`wake_worker`](Self::wake_worker) is still to be called.
+    pub(super) fn put(&self, job: Job) -> Result<(), Refused> {
+        self.state.lock().push(job)
+    }
+
+    /// Has the worker take the jobs that were put there.
+    pub(super) fn wake_worker(&self) {
+        self.change(|_| {});
     }
 
     /// Wakes the worker without a job.
@@ -128,6 +134,16 @@ impl Mailbox {
 }
 
 impl State {
+    fn push(&mut self, job: Job) -> Result<(), Refused> {
+        if self.abandoned {
+            return Err(Refused::Abandoned(job));
+        } else if self.jobs.len() >= CAPACITY {
+            return Err(Refused::Full(job));
+        }
+        self.jobs.push_back(job);
+        Ok(())
+    }
+
     fn found(&mut self) -> Found {
         let woken = std::mem::take(&mut self.woken);
         if woken || !self.jobs.is_empty() {
@@ -206,6 +222,32 @@ mod tests {
         mailbox.wake_subscriber();
         assert_eq!(mailbox.wait(LONG), Found::Something);
         assert_eq!(mailbox.wait(Duration::ZERO), Found::Nothing, "it was told once");
+    }
+
+    /// What is put there goes out with what follows.
+    #[test]
+    fn a_job_that_is_put_there_wakes_nobody_until_that_is_asked_for() {
+        let mailbox = Arc::new(Mailbox::default());
+        let worker = {
+            let mailbox = mailbox.clone();
+            thread::spawn(move || (mailbox.wait(LONG), taken(&mailbox, 10)))
+        };
+        let asleep = || mailbox.state.lock().asleep;
+        while !asleep() {
+            thread::yield_now();
+        }
+        for i in 0..3 {
+            assert!(mailbox.put(job(i)).is_ok());
+            assert!(asleep());
+        }
+        mailbox.wake_worker();
+        let (found, jobs) = worker.join().expect("it does not panic");
+        assert_eq!((found, jobs), (Found::Something, vec![ms(0), ms(1), ms(2)]));
+        for i in 3..CAPACITY {
+            assert!(mailbox.put(job(i as u64)).is_ok());
+        }
+        (0..3).for_each(|i| assert!(mailbox.put(job(i)).is_ok()));
+        assert!(matches!(mailbox.put(job(0)), Err(Refused::Full(_))));
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::ident::{Names, owner_text};
 use crate::manual::Section;
 use crate::node::{Ask, Node, Request, Sink};
 use crate::runtime::client_state::ClientState;
-use crate::runtime::fan_out::{FanOut, Interrupts, Woken};
+use crate::runtime::fan_out::{Delivery, FanOut, Interrupts, Woken};
 use crate::runtime::kind::Kind;
 use crate::runtime::requests::OwnerRequests;
 
@@ -148,7 +148,8 @@ impl Claim {
             Some(request) => Ask::Taking(request),
             None => Ask::Taking(Arc::new(self.acquire_request())),
         };
-        self.round().ask_some(self.nodes(), |node, _| whom.includes(node).then(|| ask.clone()));
+        let asked = |node, _: &Node| whom.includes(node).then(|| ask.clone());
+        self.round().ask_some(self.nodes(), Delivery::AtOnce, asked);
         if let Ask::Taking(request) = ask {
             self.request = Some(request);
         }
@@ -206,9 +207,14 @@ impl Claim {
     }
 
     /// Asks nodes to let the keys live longer.
-    pub(crate) fn extend(&self, round: &Arc<FanOut<Extension>>, request: &ExtendRequest) {
+    pub(crate) fn extend(
+        &self,
+        round: &Arc<FanOut<Extension>>,
+        request: &ExtendRequest,
+        delivery: Delivery,
+    ) {
         let requests = self.requests();
-        round.ask_some(self.nodes(), |i, node| {
+        round.ask_some(self.nodes(), delivery, |i, node| {
             let extend = requests.extend(request, i, |until| node.clock_ms(until))?;
             Some(Ask::Holding(Arc::new(extend)))
         });

@@ -2,21 +2,24 @@
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
+use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use parking_lot::Mutex;
 
 use super::endless::EndlessKeys;
 use super::numbers::Numbers;
+use super::reports::Reports;
 use super::settings::Settings;
 use super::subscriptions::Subscriptions;
 use crate::clock;
-use crate::core::{News, Quorum, QuorumHealth, Time, majority};
+use crate::core::{News, Quorum, QuorumHealth, Schedule, Time, majority};
 use crate::error::{Error, NodeFault};
 use crate::ident;
 use crate::node::{Address, Node, NodeSet};
 use crate::observe;
 use crate::process::Process;
+use crate::random::random;
 use crate::stats::NodeStats;
 
 /// The nodes and all that is shared by the clones of one client and the locks it gave out.
@@ -36,6 +39,9 @@ pub(crate) struct ClientState {
     numbers: Numbers,
     pub(super) endless: EndlessKeys,
     pub(super) subscriptions: Arc<Subscriptions>,
+    reports: Reports,
+    /// By how much the renewals of this client fall due later than the steps of the clock.
+    renewal_phase: Duration,
 }
 
 impl ClientState {
@@ -70,6 +76,11 @@ impl ClientState {
                 ))
             })
         });
+        let reports = Reports::start().map_err(|error| {
+            Error::config(format!(
+                "no thread could be started for reports ({error}); raise the limit of threads"
+            ))
+        })?;
         let quorum_health =
             QuorumHealth::new(settings.fall_back_after(), settings.attempt_timeout());
         let (open, closed) = bounded(0);
@@ -88,6 +99,8 @@ impl ClientState {
             numbers: Numbers::default(),
             endless: EndlessKeys::default(),
             subscriptions,
+            reports,
+            renewal_phase: Schedule::phase(random()),
         }))
     }
 
@@ -148,9 +161,32 @@ impl ClientState {
         told >= majority(self.nodes.len())
     }
 
-    /// A renewal has reached a majority.
+    /// A holder's extension has reached a majority.
     pub(crate) fn quorum_reached(&self) {
         self.note(Quorum::Reached, clock::now(), Vec::new);
+    }
+
+    /// A renewal has reached a majority. The timer does not wait for a subscriber of the event.
+    pub(crate) fn quorum_reached_by_timer(&self) {
+        let now = clock::now();
+        if self.quorum_health.lock().note(Quorum::Reached, now, now) == Some(News::Back) {
+            self.reports.tell(observe::quorum_back);
+        }
+    }
+
+    /// What is told and called by other threads.
+    pub(crate) fn reports(&self) -> &Reports {
+        &self.reports
+    }
+
+    /// When a lock that was granted just now is renewed.
+    pub(crate) fn schedule(&self) -> Schedule {
+        Schedule::new(random(), self.renewal_phase)
+    }
+
+    /// Has the nodes' workers write what the nodes were asked with others.
+    pub(crate) fn wake_workers(&self) {
+        self.nodes.iter().for_each(Node::wake_worker);
     }
 
     /// Notes what an attempt has shown of the quorum, and tells when that is lost, and when it is

@@ -36,7 +36,7 @@ impl Coordinator {
         settings: Settings,
     ) -> Result<Arc<Self>, Error> {
         let state = ClientState::start(process, addresses, settings)?;
-        let timetable = renewal::start(state.set().suspended()).map_err(|error| {
+        let timetable = renewal::start(&state, state.set().suspended()).map_err(|error| {
             Error::config(format!("no thread could be started for renewals: {error}"))
         })?;
         let queues = Queues::new(!state.settings().local_queue);

@@ -18,6 +18,14 @@ use crate::runtime::reply::Unexpected;
 const FIRST_CHECK: Duration = Duration::from_millis(5);
 const BETWEEN_CHECKS: Duration = Duration::from_millis(20);
 
+/// When the requests of a fan-out go out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Delivery {
+    AtOnce,
+    /// When the nodes' workers are woken, which the caller still has to do: with those of other fan-outs.
+    WithOthers,
+}
+
 /// One ballot, shared by the caller and the workers that hand in the votes. It lives on after the
 /// caller has left, for answers that come late.
 pub(crate) struct FanOut<B: Ballot> {
@@ -114,20 +122,23 @@ impl<B: Ballot + 'static> FanOut<B> {
 
     /// Asks all nodes, each one something of its own.
     pub(crate) fn ask_each(self: &Arc<Self>, nodes: &[Node], ask: impl Fn(&Node) -> Ask) {
-        self.ask_some(nodes, |_, node| Some(ask(node)));
+        self.ask_some(nodes, Delivery::AtOnce, |_, node| Some(ask(node)));
     }
 
     /// Asks those nodes for which there is a request.
     pub(crate) fn ask_some(
         self: &Arc<Self>,
         nodes: &[Node],
+        delivery: Delivery,
         ask: impl Fn(usize, &Node) -> Option<Ask>,
     ) {
         let asks: Vec<_> = nodes.iter().enumerate().map(|(i, node)| ask(i, node)).collect();
         self.expect((0..nodes.len()).filter(|node| asks[*node].is_some()));
         for (node, ask) in nodes.iter().zip(asks) {
-            if let Some(ask) = ask {
-                node.ask(ask, self);
+            match (ask, delivery) {
+                (None, _) => {}
+                (Some(ask), Delivery::AtOnce) => node.ask(ask, self),
+                (Some(ask), Delivery::WithOthers) => node.ask_with_others(ask, self),
             }
         }
     }

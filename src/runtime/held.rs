@@ -1,11 +1,11 @@
-//! A lock that is held: what its holders' threads, the timer and its renewal thread do to it, as [`HeldLock`] decides.
+//! A lock that is held: what its holders' threads and the timer do to it, as [`HeldLock`] decides.
 
 use std::mem;
+use std::ops::ControlFlow;
 use std::slice;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver, Sender, bounded};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::clock;
@@ -17,10 +17,9 @@ use crate::core::{
 use crate::error::{Error, ErrorKind, NodeFault};
 use crate::node::{Node, Sink};
 use crate::observe;
-use crate::random::random;
 use crate::runtime::claim::Claim;
 use crate::runtime::contention_sink::ContentionSink;
-use crate::runtime::fan_out::FanOut;
+use crate::runtime::fan_out::{Delivery, FanOut};
 use crate::runtime::hold_state::HoldState;
 use crate::runtime::loss::Callbacks;
 use crate::runtime::timetable::{Entry, Timetable};
@@ -30,6 +29,35 @@ struct State {
     lock: HeldLock<Arc<FanOut<Attempt>>, Arc<FanOut<Extension>>>,
     /// Of the holders that the machine has; when the lock has ended, of those that were left.
     hold_states: Vec<Arc<HoldState>>,
+    /// The timer renews the lock, or is about to.
+    is_renewed: bool,
+}
+
+/// A renewal, or an extension by a holder, on its way.
+pub(crate) type Prolonging = Prolong<Arc<FanOut<Extension>>>;
+
+/// Which thread carries an extension on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Carrier {
+    /// The timer, which renews many locks, and must not block.
+    Timer,
+    /// A holder that asks for it, and waits.
+    Holder,
+}
+
+/// What an extension waits for, until then at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Awaited {
+    Verdict(Time),
+    Answers(Time),
+}
+
+impl Awaited {
+    pub(crate) fn until(self) -> Time {
+        match self {
+            Self::Verdict(until) | Self::Answers(until) => until,
+        }
+    }
 }
 
 /// The end of a lock, or of one holder's time with it, on its way.
@@ -64,11 +92,8 @@ pub(crate) struct Held {
     /// The threads of this process that want the lock as well.
     local_waiters: Arc<dyn LocalWaiters>,
     timetable: Arc<Timetable<Self>>,
-    /// The place in the timetable, while there is no renewal thread.
+    /// The place in the timetable.
     entry: Mutex<Option<Entry>>,
-    /// A message has the renewal thread look at the lease again; the end of the sender ends it.
-    poke: Mutex<Option<Sender<()>>>,
-    poked: Receiver<()>,
 }
 
 /// The threads of this process that want a lock as well: what a lock that is held needs of them.
@@ -97,30 +122,27 @@ impl Held {
             claim.round().clone(),
             claim.terms(),
             &grant,
-            random(),
+            client.schedule(),
             client.nodes().len(),
             client.settings().node_timeout,
         );
         let hold_state = HoldState::new(claim.token(0), 0);
-        let (poke, poked) = bounded(1);
         let held = Arc::new(Self {
             claim,
-            state: Mutex::new(State { lock, hold_states: vec![hold_state.clone()] }),
+            state: Mutex::new(State {
+                lock,
+                hold_states: vec![hold_state.clone()],
+                is_renewed: false,
+            }),
             local_waiters,
             timetable: timetable.clone(),
             entry: Mutex::new(None),
-            poke: Mutex::new(Some(poke)),
-            poked,
         });
         (held, hold_state)
     }
 
     pub(crate) fn claim(&self) -> &Claim {
         &self.claim
-    }
-
-    pub(crate) fn timetable(&self) -> &Arc<Timetable<Self>> {
-        &self.timetable
     }
 
     /// The machine. Its lease is over, if this computer was suspended since the lock was asked for.
@@ -144,11 +166,6 @@ impl Held {
     /// Until when it is certainly ours, as far as is known now; `None` if it is not.
     pub(crate) fn held_until(&self, now: Time) -> Option<Time> {
         self.state().lock.held_until(now)
-    }
-
-    /// What is to be done about the lock.
-    pub(crate) fn due(&self, now: Time) -> Due {
-        self.state().lock.due(now)
     }
 
     /// `Lost`, once the lock is not certainly ours any more. The holder that sees that first has it told to all holders.
@@ -180,25 +197,72 @@ impl Held {
         Err(Error::new(ErrorKind::NoQuorum, message).with_faults(faults))
     }
 
-    /// One renewal.
-    pub(crate) fn renew(&self) {
-        let nodes = self.claim.state().nodes();
-        let down: Vec<_> = nodes.iter().filter_map(Node::fault).collect();
-        let renewal = Prolong::renewal(&self.state().lock, nodes.len() - down.len());
-        match self.prolong(renewal) {
-            (Prolonged::Unconfirmed { is_news: true }, faults) => {
-                observe::not_renewed(self.claim.names(), &faults);
+    /// The timer has taken the lock out of its timetable. Returns what is to be done about it now. A renewal is to be made,
+    /// and is not due again before it is [over](Self::renewal_is_over): until then the end of the lease is what is due.
+    pub(crate) fn taken_up(&self) -> Due {
+        let mut state = self.state();
+        match state.lock.due(clock::now()) {
+            Due::Renewal | Due::RenewalAt(_) if state.is_renewed => {
+                Due::EndAt(state.lock.valid_until())
             }
-            (Prolonged::Hopeless { is_news: true }, _) => {
-                observe::not_renewed(self.claim.names(), &down);
+            due => {
+                state.is_renewed |= due == Due::Renewal;
+                due
             }
-            _ => {}
         }
     }
 
-    /// Carries a renewal, or the holder's extension. Also returns what was wrong with which node, where it was not
-    /// confirmed.
-    fn prolong(&self, mut prolong: Prolong<Arc<FanOut<Extension>>>) -> (Prolonged, Vec<NodeFault>) {
+    /// A renewal that the timer carries on from here. `None`: it is not due any more.
+    pub(crate) fn renewal(&self) -> Option<Prolonging> {
+        let nodes = self.claim.state().nodes();
+        let up = nodes.iter().filter(|node| node.fault().is_none()).count();
+        let mut state = self.state();
+        let is_due = state.lock.due(clock::now()) == Due::Renewal;
+        is_due.then(|| Prolong::renewal(&state.lock, up))
+    }
+
+    /// The timer has made the renewal, or does not make it. Has the lock looked at when it is due again.
+    pub(crate) fn renewal_is_over(self: &Arc<Self>, renewal: Option<(&Prolonging, Prolonged)>) {
+        self.state().is_renewed = false;
+        self.enter();
+        let Some((renewal, prolonged)) = renewal else { return };
+        let faults = match prolonged {
+            Prolonged::Unconfirmed { is_news: true } => self.faults(renewal),
+            Prolonged::Hopeless { is_news: true } => {
+                self.claim.state().nodes().iter().filter_map(Node::fault).collect()
+            }
+            _ => return,
+        };
+        let names = self.claim.names().clone();
+        self.claim.state().reports().tell(move || observe::not_renewed(&names, &faults));
+    }
+
+    /// Carries the holder's extension. Also returns what was wrong with which node, where it was not confirmed.
+    fn prolong(&self, mut extension: Prolonging) -> (Prolonged, Vec<NodeFault>) {
+        loop {
+            match (self.carry_on(&mut extension, Carrier::Holder), extension.round()) {
+                (ControlFlow::Continue(Awaited::Verdict(until)), Some(round)) => {
+                    round.wait_uninterrupted(until);
+                }
+                (ControlFlow::Continue(awaited), _) => {
+                    clock::poll(awaited.until(), || !extension.awaits_answers());
+                }
+                (ControlFlow::Break(Prolonged::Settled), _) => {
+                    return (Prolonged::Settled, Vec::new());
+                }
+                (ControlFlow::Break(prolonged), _) => {
+                    return (prolonged, self.faults(&extension));
+                }
+            }
+        }
+    }
+
+    /// Carries a renewal or an extension on, as far as that goes without waiting. `Break`: it is over.
+    pub(crate) fn carry_on(
+        &self,
+        prolong: &mut Prolonging,
+        carrier: Carrier,
+    ) -> ControlFlow<Prolonged, Awaited> {
         let client = self.claim.state();
         loop {
             let mut state = self.state();
@@ -210,47 +274,53 @@ impl Held {
                         client.names(),
                     );
                     prolong.handle_begun(&mut state.lock, round.clone());
+                    let delivery = match carrier {
+                        Carrier::Timer => Delivery::WithOthers,
+                        Carrier::Holder => Delivery::AtOnce,
+                    };
                     // With the mutex held: behind a release, nothing must set the key again.
-                    self.claim.extend(&round, &request);
+                    self.claim.extend(&round, &request, delivery);
                 }
                 ProlongStep::QuorumReached => {
                     // A subscriber of the event may be slow, and may ask for this very lock.
                     drop(state);
-                    client.quorum_reached();
-                }
-                ProlongStep::AwaitVerdict(until) => {
-                    drop(state);
-                    if let Some(round) = prolong.round() {
-                        round.wait_uninterrupted(until);
+                    match carrier {
+                        Carrier::Timer => client.quorum_reached_by_timer(),
+                        Carrier::Holder => client.quorum_reached(),
                     }
                 }
+                ProlongStep::AwaitVerdict(until) => {
+                    return ControlFlow::Continue(Awaited::Verdict(until));
+                }
                 ProlongStep::AwaitAnswers(until) => {
-                    drop(state);
-                    clock::poll(until, || !prolong.awaits_answers());
+                    return ControlFlow::Continue(Awaited::Answers(until));
                 }
-                ProlongStep::Done(prolonged) => {
-                    drop(state);
-                    let faults = prolong.round().filter(|_| prolonged != Prolonged::Settled);
-                    let faults = faults.map(|round| {
-                        let answer_by = round.with(|extension| extension.answer_by());
-                        round.faults(client.nodes(), answer_by)
-                    });
-                    return (prolonged, faults.unwrap_or_default());
-                }
+                ProlongStep::Done(prolonged) => return ControlFlow::Break(prolonged),
             }
         }
     }
 
-    /// Gets a message when the lease has to be looked at again, and ends with the lock.
-    pub(crate) fn poked(&self) -> Receiver<()> {
-        self.poked.clone()
+    /// What was wrong with which node in the round that decided.
+    fn faults(&self, prolong: &Prolonging) -> Vec<NodeFault> {
+        let faults = prolong.round().map(|round| {
+            let answer_by = round.with(|extension| extension.answer_by());
+            round.faults(self.claim.state().nodes(), answer_by)
+        });
+        faults.unwrap_or_default()
     }
 
-    /// Has the lease looked at when it is due: by the timetable, if there is no thread for it.
+    /// Has the timer look at the lease when something is due. While a renewal is on its way that is the end of the lease.
     pub(crate) fn enter(self: &Arc<Self>) {
         let mut entry = self.entry.lock();
         let now = clock::now();
-        let Some(look_at) = self.due(now).look_at(now) else { return };
+        let mut state = self.state();
+        let due = state.lock.due(now);
+        let look_at = match due {
+            Due::Renewal | Due::RenewalAt(_) if state.is_renewed => Some(state.lock.valid_until()),
+            due => due.look_at(now),
+        };
+        drop(state);
+        let Some(look_at) = look_at else { return };
         let before = entry.replace(self.timetable.enter(self, look_at));
         drop(entry);
         if let Some(before) = before {
@@ -264,18 +334,10 @@ impl Held {
         self.entry.lock().take_if(|current| *current == entry).is_some()
     }
 
+    /// The lease has changed, so something may be due at another time.
     fn check_again(self: &Arc<Self>) {
         if self.entry.lock().is_some() {
             self.enter();
-        }
-        self.poke();
-    }
-
-    /// Has the renewal thread look at the lease again, if there is one.
-    pub(crate) fn poke(&self) {
-        if let Some(poke) = &*self.poke.lock() {
-            // Full: it is about to look anyway.
-            let _ = poke.try_send(());
         }
     }
 
@@ -377,7 +439,14 @@ impl Held {
                 GiveBackStep::TellGivenBack => {
                     ending.leaving.iter().for_each(|leaving| leaving.notice.given_back());
                 }
-                GiveBackStep::ReportLoss(reason) => observe::lost(self.claim.names(), reason),
+                GiveBackStep::ReportLoss(reason) => match ending.leaving {
+                    Some(_) => observe::lost(self.claim.names(), reason),
+                    // The timer has seen the loss, and does not wait for a subscriber of the event.
+                    None => {
+                        let names = self.claim.names().clone();
+                        self.claim.state().reports().tell(move || observe::lost(&names, reason));
+                    }
+                },
                 GiveBackStep::Done(given_back) => return Some(given_back),
             }
         }
@@ -392,7 +461,6 @@ impl Held {
         }
         drop(state);
         if let Ended::Now(_) = ended {
-            *self.poke.lock() = None;
             if let Some(entry) = self.entry.lock().take() {
                 self.timetable.strike(entry);
             }
@@ -415,11 +483,7 @@ impl Held {
     /// that has seen the loss must not be held up. Returns whether the event is to be reported.
     fn tell(&self, hold_states: &[Arc<HoldState>], reason: LossReason) -> bool {
         let (callbacks, is_first) = self.notify(hold_states, reason);
-        for callbacks in callbacks {
-            if let Err(callbacks) = callbacks.call_apart() {
-                self.timetable.leave(callbacks);
-            }
-        }
+        callbacks.into_iter().for_each(|callbacks| self.claim.state().reports().call(callbacks));
         is_first
     }
 
@@ -475,6 +539,16 @@ impl Held {
 
 #[cfg(all(test, feature = "embedded"))]
 impl Held {
+    /// What is to be done about the lock.
+    pub(crate) fn due(&self) -> Due {
+        self.state().lock.due(clock::now())
+    }
+
+    /// As after a renewal that was not confirmed: the next one is due.
+    pub(crate) fn make_due(&self) {
+        self.state().lock.handle_unconfirmed();
+    }
+
     /// As after a suspension of this machine that nobody has noticed yet.
     pub(crate) fn suspend(&self) {
         self.state().lock.handle_suspended();
@@ -482,4 +556,4 @@ impl Held {
 }
 
 #[cfg(all(test, feature = "embedded"))]
-mod tests;
+pub(crate) mod tests;

@@ -1,14 +1,12 @@
 //! Telling the holder that its lock is lost.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use parking_lot::Mutex;
 
-use crate::clock;
 use crate::core::{LossNotice, LossReason};
-use crate::observe;
 
 type Callback = Box<dyn FnOnce(LossReason) + Send>;
 
@@ -87,26 +85,9 @@ pub(crate) struct Callbacks {
 }
 
 impl Callbacks {
-    /// Calls them on a thread of their own: they may block, and need any amount of stack. Gives them back
-    /// if there is no thread to be had.
-    pub(crate) fn call_apart(self) -> Result<(), Self> {
-        if self.callbacks.is_empty() {
-            return Ok(());
-        }
-        let callbacks = Arc::new(Mutex::new(Some(self)));
-        let theirs = callbacks.clone();
-        let run = move || {
-            let callbacks = theirs.lock().take();
-            callbacks.into_iter().for_each(Self::call);
-        };
-        match clock::spawn("quorlock-lost".to_owned(), run) {
-            Ok(_) => Ok(()),
-            Err(error) => {
-                observe::no_thread(&error);
-                let left = callbacks.lock().take();
-                left.map_or(Ok(()), Err)
-            }
-        }
+    /// Returns whether there is nothing to call.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.callbacks.is_empty()
     }
 
     /// Calls them one after the other; one that panics does not stop the others.

@@ -19,6 +19,7 @@ pub(crate) mod queue;
 mod refusal;
 pub(crate) mod renewal;
 pub(crate) mod reply;
+pub(crate) mod reports;
 pub(crate) mod requests;
 pub(crate) mod settings;
 pub(crate) mod subscriptions;

@@ -1,163 +1,204 @@
-//! Keeps held locks alive, and notices the end of those that are not kept.
+//! The timer of a client: it renews the locks that are held, and notices the end of those that are not renewed.
 //!
-//! A lock that is held for a few milliseconds only costs an entry in a table: its own renewal thread
-//! starts when the first renewal is due. One thread a client sleeps until the first entry of the
-//! table is due. It also watches over locks that are not renewed.
+//! One thread does it for all of them. It sleeps until the first entry of the timetable is due, begins the renewals that
+//! are due together, and then has the nodes' workers write: so a node gets many of them in one write. It waits for no
+//! answer, for no subscriber of an event, and for no callback: see [`reports`](super::reports).
 
+use std::collections::VecDeque;
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ops::ControlFlow;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, select};
+use crossbeam_channel::{Receiver, select};
 
 use crate::clock;
-use crate::core::Due;
-use crate::observe;
-use crate::runtime::held::Held;
-use crate::runtime::loss::Callbacks;
+use crate::core::{Due, Time};
+use crate::runtime::client_state::ClientState;
+use crate::runtime::held::{Carrier, Held, Prolonging};
 use crate::runtime::timetable::{DueEntries, Timetable};
 
-/// Starts the thread of a timetable. `suspended` has a message for it when all leases are over at once.
-pub(crate) fn start(suspended: Receiver<()>) -> io::Result<Arc<Timetable<Held>>> {
+/// How long the timer sleeps at most while renewals are on their way: nobody wakes it for an answer.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
+
+/// The most renewals that are on their way at a time. Others wait until one of these is over.
+const MOST_UNDER_WAY: usize = 1_024;
+
+/// So many renewals are begun before the nodes' workers are woken. An answer has to come within the node timeout of the
+/// beginning, and to begin a thousand of them takes some milliseconds.
+const WOKEN_AFTER: usize = 128;
+
+/// Starts the timer of the client. `suspended` has a message for it when all leases are over at once.
+pub(crate) fn start(
+    client: &Arc<ClientState>,
+    suspended: Receiver<()>,
+) -> io::Result<Arc<Timetable<Held>>> {
     let (timetable, woken) = Timetable::new();
-    let weak = Arc::downgrade(&timetable);
-    clock::spawn("quorlock-timer".to_owned(), move || run(&weak, &woken, &suspended))?;
+    let (weak, client) = (Arc::downgrade(&timetable), Arc::downgrade(client));
+    clock::spawn("quorlock-timer".to_owned(), move || {
+        run(&weak, Renewals::new(client), &woken, &suspended);
+    })?;
     Ok(timetable)
 }
 
 /// The life of the thread; ends with the timetable.
-fn run(timetable: &Weak<Timetable<Held>>, woken: &Receiver<()>, suspended: &Receiver<()>) {
+fn run(
+    timetable: &Weak<Timetable<Held>>,
+    mut renewals: Renewals,
+    woken: &Receiver<()>,
+    suspended: &Receiver<()>,
+) {
+    let mut all_are_due = false;
     loop {
         let Some(table) = timetable.upgrade() else { return };
-        let ((due, until), left) = (table.due(clock::now()), table.left());
+        let entries = if all_are_due { table.all() } else { Vec::new() };
+        let (due, mut until) = table.due(clock::now());
         drop(table);
-        check(due);
-        left.into_iter().for_each(Callbacks::call);
-        while let Some(slice) = clock::slice(until) {
-            select! {
-                recv(woken) -> message => match message {
-                    Ok(()) => break,
-                    Err(_) => return,
-                },
-                recv(suspended) -> message => {
-                    // With the last of the nodes its sender goes, and so does the timetable.
-                    if let (Ok(()), Some(table)) = (message, timetable.upgrade()) {
-                        let (due, threads) = table.all();
-                        threads.iter().filter_map(Weak::upgrade).for_each(|held| held.poke());
-                        check(due);
-                    }
-                    break;
-                }
-                default(slice) => {}
-            }
+        renewals.check(entries.into_iter().chain(due).collect());
+        if renewals.are_under_way() {
+            until = until.min(clock::now().after(LOOK_AGAIN));
         }
-    }
-}
-
-/// Does what is due for locks whose entries were just taken out; none of it may take long, for others
-/// are waiting.
-///
-/// The losses come first, and of those the messages: a holder that still works is the one thing that
-/// cannot wait. What is left on the nodes can, and with a thousand locks lost at once it takes as long
-/// as all the messages.
-fn check(due: DueEntries<Held>) {
-    let (mut lost, mut others) = (Vec::new(), Vec::new());
-    for (entry, held) in due {
-        let Some(held) = held.upgrade().filter(|held| held.taken_out(entry)) else { continue };
-        match held.due(clock::now()) {
-            Due::Nothing => {}
-            Due::Loss => {
-                if let Some(ending) = held.lose() {
-                    lost.push((held, ending));
-                }
-            }
-            due @ (Due::Renewal | Due::RenewalAt(_) | Due::EndAt(_)) => others.push((held, due)),
-        }
-    }
-    for (_, ending) in &mut lost {
-        let callbacks = ending.callbacks();
-        call(callbacks);
-    }
-    for (held, due) in &others {
-        whatever_happens(|| if *due == Due::Renewal { start_renewal(held) } else { held.enter() });
-    }
-    lost.into_iter().for_each(|(held, ending)| whatever_happens(|| held.clear_away(ending)));
-}
-
-/// A subscriber of our events that panics must not end the renewals of all.
-fn whatever_happens(run: impl FnOnce()) {
-    let _ = catch_unwind(AssertUnwindSafe(run));
-}
-
-/// Starts the renewal thread.
-fn start_renewal(held: &Arc<Held>) {
-    let (weak, poked) = (Arc::downgrade(held), held.poked());
-    let timetable = held.timetable();
-    let (table, thread) = (Arc::downgrade(timetable), timetable.has_thread(&weak));
-    let run = move || {
-        keep_alive(&weak, &poked);
-        if let Some(table) = table.upgrade() {
-            table.thread_ends(thread);
-        }
-    };
-    if let Err(error) = clock::spawn_small(thread_name(held), run) {
-        // Out of threads. So this one takes over, one lock after the other.
-        timetable.thread_ends(thread);
-        observe::no_thread(&error);
-        held.renew();
-        held.enter();
-    }
-}
-
-/// Renews the lock while there is something to renew: the life of a renewal thread. The end is the
-/// timetable's, so that a thousand locks that end at once need not wake a thousand threads.
-fn keep_alive(held: &Weak<Held>, poked: &Receiver<()>) {
-    while let Some(lock) = held.upgrade() {
-        let until = match lock.due(clock::now()) {
-            Due::Nothing => return,
-            Due::Renewal => {
-                lock.renew();
-                continue;
-            }
-            Due::RenewalAt(at) => at,
-            Due::EndAt(_) => {
-                lock.enter();
-                return;
-            }
-            Due::Loss => {
-                if let Some(mut ending) = lock.lose() {
-                    call(ending.callbacks());
-                    lock.clear_away(ending);
-                }
-                return;
-            }
+        all_are_due = match sleep(until, woken, suspended) {
+            Woken::ByTime | Woken::ByTimetable => false,
+            Woken::BySuspension => true,
+            Woken::ByTheEnd => return,
         };
-        // Not while we wait: the holder may be gone meanwhile.
-        drop(lock);
-        while let Some(slice) = clock::slice(until) {
-            match poked.recv_timeout(slice) {
-                Ok(()) => break,
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return,
+    }
+}
+
+enum Woken {
+    ByTime,
+    /// Something is due earlier.
+    ByTimetable,
+    /// All leases are over.
+    BySuspension,
+    /// The timetable has gone.
+    ByTheEnd,
+}
+
+fn sleep(until: Time, woken: &Receiver<()>, suspended: &Receiver<()>) -> Woken {
+    while let Some(slice) = clock::slice(until) {
+        select! {
+            recv(woken) -> message => {
+                return if message.is_ok() { Woken::ByTimetable } else { Woken::ByTheEnd };
+            }
+            // Its sender goes with the last of the nodes, and so does the timetable.
+            recv(suspended) -> message => {
+                return if message.is_ok() { Woken::BySuspension } else { Woken::ByTheEnd };
+            }
+            default(slice) => {}
+        }
+    }
+    Woken::ByTime
+}
+
+/// The renewals of one client.
+struct Renewals {
+    client: Weak<ClientState>,
+    under_way: Vec<UnderWay>,
+    /// Locks whose renewal is due, and waits until another one is over. The one that is due first comes first.
+    waiting: VecDeque<Weak<Held>>,
+}
+
+/// One renewal on its way.
+struct UnderWay {
+    held: Arc<Held>,
+    renewal: Prolonging,
+}
+
+impl Renewals {
+    fn new(client: Weak<ClientState>) -> Self {
+        Self { client, under_way: Vec::new(), waiting: VecDeque::new() }
+    }
+
+    fn are_under_way(&self) -> bool {
+        !self.under_way.is_empty() || !self.waiting.is_empty()
+    }
+
+    /// Does what is due for locks whose entries were just taken out, and carries the renewals on. None of it may take long,
+    /// for others are waiting.
+    ///
+    /// The losses come first, and of those the messages: a holder that still works is the one thing that
+    /// cannot wait. What is left on the nodes can, and with a thousand locks lost at once it takes as long
+    /// as all the messages.
+    fn check(&mut self, due: DueEntries<Held>) {
+        let (mut lost, mut others) = (Vec::new(), Vec::new());
+        for (entry, held) in due {
+            let Some(held) = held.upgrade().filter(|held| held.taken_out(entry)) else { continue };
+            match held.taken_up() {
+                Due::Nothing => {}
+                Due::Loss => {
+                    if let Some(ending) = held.lose() {
+                        lost.push((held, ending));
+                    }
+                }
+                due @ (Due::Renewal | Due::RenewalAt(_) | Due::EndAt(_)) => {
+                    others.push((held, due))
+                }
+            }
+        }
+        for (held, ending) in &mut lost {
+            let reports = held.claim().state().reports();
+            ending.callbacks().into_iter().for_each(|callbacks| reports.call(callbacks));
+        }
+        for (held, due) in others {
+            held.enter();
+            if due == Due::Renewal {
+                self.waiting.push_back(Arc::downgrade(&held));
+            }
+        }
+        self.carry_on();
+        lost.into_iter().for_each(|(held, ending)| held.clear_away(ending));
+    }
+
+    /// Carries on the renewals that are on their way, and begins those that wait.
+    fn carry_on(&mut self) {
+        let before = self.under_way.len();
+        self.under_way.retain_mut(UnderWay::goes_on);
+        let mut begun = 0_usize;
+        while self.under_way.len() < MOST_UNDER_WAY {
+            let Some(held) = self.waiting.pop_front() else { break };
+            let Some(held) = held.upgrade() else { continue };
+            self.under_way.extend(UnderWay::begin(held));
+            begun += 1;
+            if begun.is_multiple_of(WOKEN_AFTER) {
+                self.wake_workers();
+            }
+        }
+        if before + begun > 0 {
+            self.wake_workers();
+        }
+    }
+
+    fn wake_workers(&self) {
+        if let Some(client) = self.client.upgrade() {
+            client.wake_workers();
+        }
+    }
+}
+
+impl UnderWay {
+    /// Begins the renewal, and returns it if it is on its way then.
+    fn begin(held: Arc<Held>) -> Option<Self> {
+        let Some(renewal) = held.renewal() else {
+            held.renewal_is_over(None);
+            return None;
+        };
+        let mut begun = Self { held, renewal };
+        begun.goes_on().then_some(begun)
+    }
+
+    /// Carries the renewal on as far as that goes without waiting, and returns whether it is still on its way.
+    fn goes_on(&mut self) -> bool {
+        match self.held.carry_on(&mut self.renewal, Carrier::Timer) {
+            ControlFlow::Continue(_) => true,
+            ControlFlow::Break(prolonged) => {
+                self.held.renewal_is_over(Some((&self.renewal, prolonged)));
+                false
             }
         }
     }
 }
 
-/// Each holder's on a thread of their own, or on this one if there is none to be had. A subscriber of that event may
-/// panic, and the other holders' are called all the same.
-fn call(callbacks: Vec<Callbacks>) {
-    for callbacks in callbacks {
-        whatever_happens(|| {
-            if let Err(callbacks) = callbacks.call_apart() {
-                callbacks.call();
-            }
-        });
-    }
-}
-
-/// Linux shows the first 15 bytes.
-fn thread_name(held: &Held) -> String {
-    let name = String::from_utf8_lossy(held.claim().names().first().as_bytes()).replace('\0', "?");
-    format!("lock {name:.40}")
-}
+#[cfg(all(test, feature = "embedded"))]
+mod tests;

@@ -1,12 +1,12 @@
 //! The table of held locks that have to be checked at some time, without the threads that do it.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
+use std::mem;
 use std::sync::{Arc, Weak};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use parking_lot::Mutex;
 
-use super::loss::Callbacks;
 use crate::clock;
 use crate::core::Time;
 
@@ -19,12 +19,8 @@ pub(crate) struct Timetable<L> {
 
 struct Entries<L> {
     due: BTreeMap<Entry, Weak<L>>,
-    /// Those that are renewed by a thread of their own.
-    threads: HashMap<u64, Weak<L>>,
     last: u64,
     asleep_until: Time,
-    /// Callbacks about losses for which there was no thread.
-    callbacks: Vec<Callbacks>,
 }
 
 /// Due time and sequence number.
@@ -37,13 +33,7 @@ impl<L> Timetable<L> {
     /// Also returns what wakes the thread that serves it.
     pub(crate) fn new() -> (Arc<Self>, Receiver<()>) {
         let (wake, woken) = bounded(1);
-        let entries = Entries {
-            due: BTreeMap::new(),
-            threads: HashMap::new(),
-            last: 0,
-            asleep_until: clock::now(),
-            callbacks: Vec::new(),
-        };
+        let entries = Entries { due: BTreeMap::new(), last: 0, asleep_until: clock::now() };
         (Arc::new(Self { entries: Mutex::new(entries), wake }), woken)
     }
 
@@ -70,35 +60,9 @@ impl<L> Timetable<L> {
         self.entries.lock().due.remove(&entry);
     }
 
-    /// Has them called by the thread of the timetable. The thread that saw the loss must not be held up.
-    pub(crate) fn leave(&self, callbacks: Callbacks) {
-        self.entries.lock().callbacks.push(callbacks);
-        // Full: it is about to check anyway.
-        let _ = self.wake.try_send(());
-    }
-
-    pub(crate) fn left(&self) -> Vec<Callbacks> {
-        std::mem::take(&mut self.entries.lock().callbacks)
-    }
-
-    /// Hands `held` over to a thread of its own.
-    pub(crate) fn has_thread(&self, held: &Weak<L>) -> u64 {
-        let mut entries = self.entries.lock();
-        entries.last += 1;
-        let thread = entries.last;
-        entries.threads.insert(thread, held.clone());
-        thread
-    }
-
-    pub(crate) fn thread_ends(&self, thread: u64) {
-        self.entries.lock().threads.remove(&thread);
-    }
-
-    /// Takes out all entries: everything has to be checked now. Returns the locks with a thread as well.
-    pub(crate) fn all(&self) -> (DueEntries<L>, Vec<Weak<L>>) {
-        let mut entries = self.entries.lock();
-        let due = std::mem::take(&mut entries.due).into_iter().collect();
-        (due, entries.threads.values().cloned().collect())
+    /// Takes out all entries: everything has to be checked now.
+    pub(crate) fn all(&self) -> DueEntries<L> {
+        mem::take(&mut self.entries.lock().due).into_iter().collect()
     }
 
     /// Takes out what is due, and says until when to sleep after that.

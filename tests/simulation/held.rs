@@ -13,7 +13,7 @@ use super::node::SimNode;
 use crate::core::{
     Attempt, Basis, Due, Ended, Extension, GiveBack, GiveBackStep, GivenBack, Grant, HeldLock,
     LocalLease, LossNotice, LossReason, Prolong, ProlongStep, Prolonged, QueueTicket, Quorum,
-    Release, Releases, Shared, Terms, Time,
+    Release, Releases, Schedule, Shared, Terms, Time,
 };
 
 /// How long before the machine is looked at again, for answers that nobody tells of.
@@ -80,9 +80,16 @@ impl Held {
     ) -> Hold {
         let id = cx.net.fresh();
         let part = (id % 8) as f64 / 7.0;
+        let schedule = Schedule::new(part, Schedule::phase((cx.client % 4) as f64 / 4.0));
         let Settings { nodes, node_timeout, .. } = cx.settings;
-        let lock =
-            HeldLock::new(claim.attempt.clone(), claim.terms, &grant, part, nodes, node_timeout);
+        let lock = HeldLock::new(
+            claim.attempt.clone(),
+            claim.terms,
+            &grant,
+            schedule,
+            nodes,
+            node_timeout,
+        );
         let held = Rc::new(Self {
             id,
             wanted: Cell::new(grant.started.after(claim.terms.ttl)),

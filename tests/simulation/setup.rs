@@ -32,7 +32,9 @@ pub(super) enum Habit {
     Anything,
     /// They take the first name and keep it; should they lose it, they take it again.
     Keeps,
-    /// The same, after that time.
+    /// The same, each of them with a name of its own.
+    KeepsItsOwn,
+    /// They take the first name and keep it, after that time.
     KeepsFrom(Duration),
     /// They want the first name all the time, each time for a moment.
     Contends,
@@ -64,6 +66,7 @@ impl Habit {
             Self::Anything => None,
             Self::TriesOnce(_) => (calls == 0).then_some(Patience::Once),
             Self::Keeps
+            | Self::KeepsItsOwn
             | Self::KeepsFrom(_)
             | Self::Insists
             | Self::Works(_)
@@ -76,11 +79,18 @@ impl Habit {
     pub(super) fn until(self, now: Time) -> Option<Time> {
         match self {
             Self::Anything => None,
-            Self::Keeps | Self::KeepsFrom(_) => Some(now.after(Duration::from_secs(3_600))),
+            Self::Keeps | Self::KeepsItsOwn | Self::KeepsFrom(_) => {
+                Some(now.after(Duration::from_secs(3_600)))
+            }
             Self::Contends | Self::TriesOnce(_) => Some(now),
             Self::Insists => Some(now.after(Duration::from_micros(300))),
             Self::Works(time) | Self::RenewsLate(time) => Some(now.after(time)),
         }
+    }
+
+    /// Which name a caller wants.
+    pub(super) fn name_of(self, caller: usize) -> usize {
+        if self == Self::KeepsItsOwn { caller } else { 0 }
     }
 
     /// How long they rest when they have had a lock, if that is not left to chance.

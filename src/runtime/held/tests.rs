@@ -20,16 +20,18 @@ use crate::{ErrorKind, Quorlock, clock};
 /// Never to be waited for.
 const LIMIT: Duration = Duration::from_secs(10);
 
+const NAME: &str = "orders/42";
+
 /// A lock that is renewed, as its guard has it.
 fn hold(locks: &Quorlock) -> Hold {
-    let hold = call::acquire(locks.coordinator(), &wanted(), Patience::Forever, None);
+    let hold = call::acquire(locks.coordinator(), &wanted(NAME, LIMIT), Patience::Forever, None);
     hold.expect("the nodes are healthy").expect("nobody else wants it")
 }
 
-fn wanted() -> Wanted {
+pub(crate) fn wanted(name: &str, ttl: Duration) -> Wanted {
     let allowance = Allowance { clock_tolerance: Duration::from_millis(100) };
-    let terms = Terms { ttl: LIMIT, renewed: true, max_hold: None, allowance };
-    let names = Names::new(1, [Name::new(b"quorlock:", b"orders/42", &[])]).expect("a name");
+    let terms = Terms { ttl, renewed: true, max_hold: None, allowance };
+    let names = Names::new(1, [Name::new(b"quorlock:", name.as_bytes(), &[])]).expect("a name");
     Wanted { kind: EXCLUSIVE, names, terms }
 }
 
@@ -46,7 +48,8 @@ impl LocalWaiters for AskAtOnce {
     }
 
     fn gone(&self, _: &str, _: bool) {
-        let next = call::acquire(self.locks.coordinator(), &wanted(), Patience::Once, None);
+        let next =
+            call::acquire(self.locks.coordinator(), &wanted(NAME, LIMIT), Patience::Once, None);
         let granted = next.expect("the nodes are healthy").is_some();
         self.granted.send(granted).expect("the test waits for it");
     }
@@ -55,10 +58,14 @@ impl LocalWaiters for AskAtOnce {
 }
 
 /// A lock that `waiters` wait for. All nodes have granted it.
-fn hold_before(locks: &Quorlock, waiters: Arc<AskAtOnce>) -> Hold {
+pub(crate) fn hold_before(
+    locks: &Quorlock,
+    wanted: &Wanted,
+    waiters: Arc<impl LocalWaiters + 'static>,
+) -> Hold {
     let state = locks.coordinator().state();
     let (now, owner, suspensions) = (clock::now(), random_owner(), state.set().suspensions());
-    let mut claim = Claim::new(state, &wanted(), owner, now, suspensions, now.after(LIMIT));
+    let mut claim = Claim::new(state, wanted, owner, now, suspensions, now.after(LIMIT));
     claim.ask(Whom::All);
     let round = claim.round().clone();
     let answered = || round.with(|attempt| !attempt.awaits_answers());
@@ -92,14 +99,14 @@ fn the_releases_are_on_their_way_when_the_queue_is_told() {
             hold.held().suspend();
             hold.held().enter();
             assert!(clock::poll(clock::now().after(LIMIT), || {
-                hold.held().due(clock::now()) == Due::Nothing
+                hold.held().due() == Due::Nothing
             }));
         }),
     ];
     for (how, end) in ends {
         let (granted, is_granted) = bounded(8);
         let waiters = Arc::new(AskAtOnce { locks: locks.clone(), granted });
-        end(hold_before(&locks, waiters));
+        end(hold_before(&locks, &wanted(NAME, LIMIT), waiters));
         assert!(is_granted.recv_timeout(LIMIT).expect("the queue is told"), "{how}");
     }
 }

@@ -86,7 +86,7 @@ impl Caller {
                 let calls = &mut client.callers[index].calls;
                 *calls += 1;
                 let Some(patience) = cx.settings.habit.next(*calls - 1, cx) else { return };
-                (LockId::exclusive(0), patience, true)
+                (LockId::exclusive(cx.settings.habit.name_of(index)), patience, true)
             }
             Phase::Working if rolling && first => {
                 let any = LockId::any(&mut cx.net.chance, |_| true, 0, 1);

@@ -204,3 +204,45 @@ fn a_lock_whose_renewal_was_not_confirmed_is_not_handed_over() {
 fn without_the_look_at_the_state_it_is_handed_over() {
     IN_DOUBT.fails(&[Mechanism::HandOverOnlyWhileHeld]);
 }
+
+/// A client keeps many locks, whose renewals go out together. Somebody deletes the keys of one of them, and another client
+/// takes that one.
+const ONE_REFUSED: Scenario = Scenario {
+    runs: 10,
+    plan: |seed| {
+        const NAMES: usize = 32;
+        let holder = client(seconds(3), Habit::KeepsItsOwn);
+        let other = Setup { habit: Habit::Contends, ..holder };
+        let mut plan = calm(seed, 3, &[holder, other]);
+        (plan.names, plan.callers) = (NAMES, vec![NAMES, 1]);
+        plan.deleting = true;
+        plan.faults = vec![
+            fault(Duration::ZERO, seconds(2), Fault::Crashed { client: 1 }),
+            at(seconds(5) + Chance::new(seed).ms(0..1_000), Fault::Deleted { name: 0 }),
+        ];
+        plan
+    },
+    happened: |run| {
+        let lost =
+            |line: &&String| line.contains("client 0") && line.contains("is told that it is lost");
+        let in_time = run.story.iter().take_while(|line| !line.contains("-- over"));
+        in_time.filter(lost).count() == 1
+            && tells(run, "extend of client 0", "in a batch")
+            && first_grant(run, 1, seconds(5)).is_some()
+    },
+};
+
+#[test]
+fn of_a_batch_of_renewals_the_one_that_is_refused_is_lost_and_no_other() {
+    ONE_REFUSED.holds(1);
+}
+
+/// A batch whose calls have the answer of the first one.
+#[test]
+fn with_one_answer_for_a_whole_batch_others_are_lost_as_well() {
+    let script = Some((
+        "= reply\n    key, argument = key + keys",
+        "= replies[1] or reply\n    key, argument = key + keys",
+    ));
+    ONE_REFUSED.breaks_under(Switches { script, checkers: &["losses"], ..Switches::ALL_ON });
+}

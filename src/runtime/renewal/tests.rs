@@ -1,0 +1,105 @@
+use crossbeam_channel::{Receiver, Sender, bounded};
+
+use super::*;
+use crate::Quorlock;
+use crate::core::{LossReason, Patience};
+use crate::runtime::call;
+use crate::runtime::held::LocalWaiters;
+use crate::runtime::held::tests::{hold_before, wanted};
+use crate::runtime::hold::Hold;
+use crate::runtime::hold_state::HoldState;
+
+const LIMIT: Duration = Duration::from_secs(10);
+/// So long that no renewal is due before a test is over.
+const TTL: Duration = Duration::from_secs(600);
+
+/// The threads of the process that want a lock. They note how many holders were told when its releases are on their way.
+struct CountTold {
+    holders: Receiver<Vec<Receiver<LossReason>>>,
+    told: Sender<usize>,
+}
+
+impl LocalWaiters for CountTold {
+    fn hand_over(&self, _: &Arc<Held>, _: &Arc<HoldState>) -> bool {
+        false
+    }
+
+    fn gone(&self, _: &str, _: bool) {
+        let holders = self.holders.recv_timeout(LIMIT).expect("the test has handed them in");
+        let told = holders.iter().filter(|lost| !lost.is_empty()).count();
+        self.told.send(told).expect("the test waits for it");
+    }
+
+    fn heard(&self, _: u32) {}
+}
+
+fn entries(locks: &Quorlock) -> DueEntries<Held> {
+    locks.coordinator().timetable().all()
+}
+
+fn renewals(locks: &Quorlock) -> Renewals {
+    Renewals::new(Arc::downgrade(locks.coordinator().state()))
+}
+
+/// With a thousand locks that are lost together it takes as long to give back what they have left as to tell their holders,
+/// and a holder that still works is what cannot wait.
+#[test]
+fn all_holders_are_told_of_a_loss_before_anything_is_given_back() {
+    const LOCKS: usize = 20;
+    let (locks, _nodes) = Quorlock::embedded(3).expect("ports are free");
+    let (hand_in, holders) = bounded(LOCKS);
+    let (told, is_told) = bounded(LOCKS);
+    let waiters = Arc::new(CountTold { holders, told });
+    let holds: Vec<_> = (0..LOCKS)
+        .map(|i| {
+            let hold = hold_before(&locks, &wanted(&format!("orders/{i}"), TTL), waiters.clone());
+            hold.held().enter();
+            hold
+        })
+        .collect();
+    for _ in 0..LOCKS {
+        let receivers = holds.iter().map(|hold| hold.notice.receiver().clone()).collect();
+        hand_in.send(receivers).expect("there is room");
+    }
+    let due = entries(&locks);
+    assert_eq!(due.len(), LOCKS, "nothing was due so far");
+    holds.iter().for_each(|hold| hold.held().suspend());
+    renewals(&locks).check(due);
+    let told: Vec<_> = is_told.try_iter().collect();
+    assert_eq!(told, [LOCKS; LOCKS]);
+}
+
+fn hold(locks: &Quorlock, i: usize) -> Hold {
+    let wanted = wanted(&format!("orders/{i}"), TTL);
+    let hold = call::acquire(locks.coordinator(), &wanted, Patience::Forever, None);
+    hold.expect("the nodes are healthy").expect("nobody else wants it")
+}
+
+/// Whoever waits for a place among those on their way is lost in time all the same, and is not renewed twice.
+#[test]
+fn no_more_renewals_than_the_bound_are_on_their_way_and_the_others_are_watched() {
+    const MORE: usize = 10;
+    let (locks, nodes) = Quorlock::embedded(1).expect("ports are free");
+    let holds: Vec<_> = (0..MOST_UNDER_WAY + MORE).map(|i| hold(&locks, i)).collect();
+    let due = entries(&locks);
+    assert_eq!(due.len(), holds.len(), "nothing was due so far");
+    // Silent, so that none of the renewals is over at once.
+    nodes[0].hang();
+    for hold in &holds {
+        hold.held().make_due();
+    }
+    let mut renewals = renewals(&locks);
+    renewals.check(due);
+    assert_eq!((renewals.under_way.len(), renewals.waiting.len()), (MOST_UNDER_WAY, MORE));
+
+    let due = entries(&locks);
+    assert_eq!(due.len(), holds.len(), "each one is looked at when it ends");
+    renewals.check(due);
+    assert_eq!((renewals.under_way.len(), renewals.waiting.len()), (MOST_UNDER_WAY, MORE));
+
+    let last = holds.last().expect("there are some");
+    last.held().suspend();
+    let due = entries(&locks);
+    renewals.check(due);
+    assert_eq!(last.notice.receiver().try_recv(), Ok(LossReason::ClockStoodStill));
+}

@@ -1,0 +1,321 @@
+//! Tells events and calls callbacks for threads that must not wait for either.
+//!
+//! The timer of a client renews all of its locks. A subscriber of our events may be slow, and a callback may block for
+//! ever, so neither runs on the timer's thread:
+//!
+//! - Events are told by one thread, in their order. It starts with the first of them.
+//! - The callbacks of each holder run on a thread of their own, up to [`MOST_CALLERS`] at a time. One thread is there from
+//!   the beginning, and serves what finds no thread: a process often runs out of threads when its locks are lost.
+
+use std::collections::VecDeque;
+use std::io;
+use std::mem;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::clock;
+use crate::observe;
+use crate::runtime::loss::Callbacks;
+
+/// The most events that wait to be told. Further ones are dropped, and their number is told.
+const MOST_EVENTS: usize = 16_384;
+
+/// The most threads of one client that call callbacks.
+const MOST_CALLERS: usize = 256;
+
+type Event = Box<dyn FnOnce() + Send>;
+
+/// What is to be told and called for one client. Its threads end when it is dropped, and nothing is left to do.
+pub(crate) struct Reports(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    /// Wakes the thread that tells events, and the one that is always there.
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    events: VecDeque<Event>,
+    /// How many events were dropped since the last one was told.
+    dropped: u64,
+    /// There is a thread that tells events.
+    has_teller: bool,
+    callbacks: VecDeque<Callbacks>,
+    /// The threads that call callbacks, without the one that is always there.
+    callers: usize,
+    /// So many of `callbacks` found no thread.
+    without_thread: usize,
+    closed: bool,
+    /// How many events there have been in all.
+    #[cfg(test)]
+    told: usize,
+}
+
+impl Reports {
+    /// Starts the thread that is always there.
+    pub(crate) fn start() -> io::Result<Self> {
+        let shared = Arc::new(Shared::default());
+        let theirs = shared.clone();
+        clock::spawn("quorlock-reports".to_owned(), move || theirs.serve_the_rest())?;
+        Ok(Self(shared))
+    }
+
+    /// Has the event told, which is `tell`. Returns at once.
+    pub(crate) fn tell(&self, tell: impl FnOnce() + Send + 'static) {
+        let mut state = self.0.state.lock();
+        if state.events.len() >= MOST_EVENTS {
+            state.dropped += 1;
+            return;
+        }
+        state.events.push_back(Box::new(tell));
+        #[cfg(test)]
+        {
+            state.told += 1;
+        }
+        let starts = !mem::replace(&mut state.has_teller, true);
+        drop(state);
+        if starts {
+            let theirs = self.0.clone();
+            let started = clock::spawn("quorlock-events".to_owned(), move || theirs.tell_events());
+            // The thread that is always there takes over.
+            self.0.state.lock().has_teller = started.is_ok();
+        }
+        self.0.changed.notify_all();
+    }
+
+    /// Has the callbacks called. Returns at once.
+    pub(crate) fn call(&self, callbacks: Callbacks) {
+        if callbacks.is_empty() {
+            return;
+        }
+        let mut state = self.0.state.lock();
+        state.callbacks.push_back(callbacks);
+        let starts = state.callers < MOST_CALLERS;
+        state.callers += usize::from(starts);
+        state.without_thread += usize::from(!starts);
+        drop(state);
+        if starts {
+            let theirs = self.0.clone();
+            let started = clock::spawn("quorlock-lost".to_owned(), move || theirs.call_callbacks());
+            if let Err(error) = started {
+                let mut state = self.0.state.lock();
+                state.callers -= 1;
+                state.without_thread = (state.without_thread + 1).min(state.callbacks.len());
+                drop(state);
+                self.tell(move || observe::no_thread(&error));
+            }
+        }
+        self.0.changed.notify_all();
+    }
+}
+
+#[cfg(test)]
+impl Reports {
+    /// How many events there have been in all.
+    pub(crate) fn told(&self) -> usize {
+        self.0.state.lock().told
+    }
+}
+
+impl Drop for Reports {
+    fn drop(&mut self) {
+        self.0.state.lock().closed = true;
+        self.0.changed.notify_all();
+    }
+}
+
+impl Shared {
+    /// The life of the thread that tells events.
+    fn tell_events(&self) {
+        loop {
+            let mut state = self.state.lock();
+            while state.events.is_empty() && !state.closed {
+                self.changed.wait(&mut state);
+            }
+            let Some((event, dropped)) = state.next_event() else { return };
+            drop(state);
+            tell(event, dropped);
+        }
+    }
+
+    /// The life of a thread that was started for one holder's callbacks.
+    fn call_callbacks(&self) {
+        loop {
+            let mut state = self.state.lock();
+            let Some(callbacks) = state.next_callbacks() else {
+                state.callers -= 1;
+                return;
+            };
+            drop(state);
+            callbacks.call();
+        }
+    }
+
+    /// The life of the thread that is always there.
+    fn serve_the_rest(&self) {
+        loop {
+            let mut state = self.state.lock();
+            let event = if state.has_teller { None } else { state.next_event() };
+            if let Some((event, dropped)) = event {
+                drop(state);
+                tell(event, dropped);
+            } else if state.without_thread > 0 {
+                let callbacks = state.next_callbacks();
+                drop(state);
+                callbacks.into_iter().for_each(Callbacks::call);
+            } else if state.closed {
+                return;
+            } else {
+                self.changed.wait(&mut state);
+            }
+        }
+    }
+}
+
+impl State {
+    /// Returns the next event, and how many were dropped before.
+    fn next_event(&mut self) -> Option<(Event, u64)> {
+        let event = self.events.pop_front()?;
+        Some((event, mem::take(&mut self.dropped)))
+    }
+
+    fn next_callbacks(&mut self) -> Option<Callbacks> {
+        let callbacks = self.callbacks.pop_front();
+        self.without_thread = self.without_thread.min(self.callbacks.len());
+        callbacks
+    }
+}
+
+/// A subscriber that panics keeps no event from the others.
+fn tell(event: Event, dropped: u64) {
+    let _ = catch_unwind(AssertUnwindSafe(|| {
+        if dropped > 0 {
+            observe::events_dropped(dropped);
+        }
+    }));
+    let _ = catch_unwind(AssertUnwindSafe(event));
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Weak;
+    use std::time::Duration;
+
+    use crossbeam_channel::{Receiver, bounded, unbounded};
+
+    use super::*;
+    use crate::core::LossReason;
+    use crate::runtime::loss::Notice;
+
+    const LIMIT: Duration = Duration::from_secs(10);
+
+    fn reports() -> Reports {
+        Reports::start().expect("there are threads")
+    }
+
+    /// What is to be called for a holder that wants `callback` called.
+    fn callbacks(callback: impl FnOnce() + Send + 'static) -> Callbacks {
+        let notice = Notice::new();
+        notice.call(Box::new(move |_| callback()));
+        notice.lost(LossReason::Expired).expect("it was not lost before")
+    }
+
+    /// Something that blocks until that is let go.
+    fn blocks(let_go: &Receiver<()>) -> impl FnOnce() + Send + 'static {
+        let let_go = let_go.clone();
+        move || assert!(let_go.recv_timeout(LIMIT).is_err(), "it ends without a message")
+    }
+
+    fn ends(threads: &Weak<Shared>) -> bool {
+        clock::poll(clock::now().after(LIMIT), || threads.strong_count() == 0)
+    }
+
+    #[test]
+    fn events_are_told_in_their_order_also_behind_one_that_panics_and_to_the_end() {
+        const EVENTS: usize = 1_000;
+        let reports = reports();
+        let (told, is_told) = unbounded();
+        for i in 0..EVENTS {
+            let told = told.clone();
+            reports.tell(move || {
+                told.send(i).expect("the test listens");
+                if i % 7 == 0 {
+                    std::panic::resume_unwind(Box::new("in a subscriber"));
+                }
+            });
+        }
+        drop(told);
+        let threads = Arc::downgrade(&reports.0);
+        drop(reports);
+        assert!(is_told.iter().eq(0..EVENTS));
+        assert!(ends(&threads), "the threads end with what they serve");
+    }
+
+    #[test]
+    fn events_beyond_the_bound_are_dropped_and_counted() {
+        let reports = reports();
+        let (let_go, go_on) = bounded::<()>(0);
+        let (started, is_started) = bounded(1);
+        let block = blocks(&go_on);
+        reports.tell(move || {
+            started.send(()).expect("the test waits for it");
+            block();
+        });
+        is_started.recv_timeout(LIMIT).expect("it is told");
+        (0..MOST_EVENTS + 3).for_each(|_| reports.tell(|| ()));
+        assert_eq!(reports.0.state.lock().events.len(), MOST_EVENTS);
+        assert_eq!(reports.0.state.lock().dropped, 3);
+        drop(let_go);
+        let threads = Arc::downgrade(&reports.0);
+        drop(reports);
+        assert!(ends(&threads));
+    }
+
+    /// One blocked event and as many blocked callbacks as there are threads for: the next callbacks are called all the
+    /// same, until the last thread is blocked as well; and all of them in the end.
+    #[test]
+    fn callbacks_that_block_hold_up_the_others_only_when_there_is_no_thread_left() {
+        const MORE: usize = 50;
+        let reports = reports();
+        let (let_go, go_on) = bounded::<()>(0);
+        let (called, is_called) = unbounded();
+        reports.tell(blocks(&go_on));
+        for _ in 0..MOST_CALLERS {
+            reports.call(callbacks(blocks(&go_on)));
+        }
+        for i in 0..MORE {
+            let called = called.clone();
+            reports.call(callbacks(move || called.send(i).expect("the test listens")));
+        }
+        for i in 0..MORE {
+            assert_eq!(is_called.recv_timeout(LIMIT), Ok(i), "by the thread that is always there");
+        }
+        assert_eq!(reports.0.state.lock().callers, MOST_CALLERS);
+        for _ in 0..MORE {
+            reports.call(callbacks(blocks(&go_on)));
+        }
+        reports.call(callbacks(move || called.send(MORE).expect("the test listens")));
+        assert!(is_called.is_empty());
+        drop(let_go);
+        assert_eq!(is_called.recv_timeout(LIMIT), Ok(MORE));
+        let threads = Arc::downgrade(&reports.0);
+        drop(reports);
+        assert!(ends(&threads));
+    }
+
+    /// As in a process that is out of threads.
+    #[test]
+    fn the_thread_that_is_always_there_tells_events_if_no_other_does() {
+        let reports = reports();
+        reports.0.state.lock().has_teller = true;
+        let (told, is_told) = bounded(1);
+        reports.tell(move || told.send(()).expect("the test waits for it"));
+        reports.0.state.lock().has_teller = false;
+        reports.0.changed.notify_all();
+        is_told.recv_timeout(LIMIT).expect("it is told");
+    }
+}
