@@ -1,12 +1,14 @@
 //! What 1,000 locks cost that are held at once, and renewed: `cargo bench --bench many_held`, with
-//! `-- --seconds N` for another time than a minute, `--locks N` for another number of locks, and `--ttl N`
-//! for another TTL than 10 s, the default.
+//! `-- --seconds N` for another time than a minute, `--locks N` for another number of locks, `--ttl N`
+//! for another TTL than 10 s, the default, and `--load N` for another process that takes and gives back N
+//! locks a second meanwhile, at fixed times; none without it.
 //!
 //! A benchmark is no test: where the crate states a bound, PASS or FAIL is printed beside the
 //! figure, and the exit status says nothing.
 
 #![allow(clippy::print_stdout, reason = "a benchmark's figures go to whoever runs it")]
 
+use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -26,6 +28,8 @@ struct Plan {
     locks: usize,
     /// Locks that are held are renewed each time a quarter to a third of it is gone.
     ttl: Duration,
+    /// So many locks a second another process takes.
+    load: u64,
 }
 
 fn main() {
@@ -33,19 +37,74 @@ fn main() {
         span: Duration::from_secs(argument("--seconds", 60)),
         locks: usize::try_from(argument("--locks", 1_000)).expect("they fit into memory"),
         ttl: Duration::from_secs(argument("--ttl", 10)),
+        load: argument("--load", 0),
     };
+    let nodes: Vec<_> = std::env::args().skip_while(|arg| arg != LOAD_ON).skip(1).collect();
+    if !nodes.is_empty() {
+        load(&client(&nodes, plan.ttl), &plan);
+        return;
+    }
     let Plan { locks, ttl, .. } = plan;
     let cores = thread::available_parallelism().map_or(1, usize::from);
     println!("{NODES} masters on this machine of {cores} cores; {locks} locks, TTL {ttl:?}");
     let servers = Servers::start(NODES);
+    let locks = client(&servers.urls(), ttl);
+    held_shortly(&locks);
+    held_long(&locks, &servers, &plan);
+}
+
+fn client(nodes: &[String], ttl: Duration) -> Quorlock {
     // Fresh servers have forgotten nothing, and need not be waited for.
-    let builder = Quorlock::builder().restart_quarantine(false).nodes(servers.urls());
+    let builder = Quorlock::builder().restart_quarantine(false).nodes(nodes);
     let locks = builder.ttl(ttl).max_ttl(ttl).build().expect("valid settings");
     wait_until("all nodes to be connected", Duration::from_secs(10), || {
         locks.node_stats().iter().all(|node| node.connected)
     });
-    held_shortly(&locks);
-    held_long(&locks, &servers, &plan);
+    locks
+}
+
+/// What the process that makes the load is called with, before the nodes.
+const LOAD_ON: &str = "--load-on";
+
+/// Starts that process; it says in the end how long its locks took.
+fn start_load(servers: &Servers, plan: &Plan) -> Option<Child> {
+    let &Plan { span, ttl, load, .. } = plan;
+    let this = std::env::current_exe().expect("this program has a path");
+    let mut command = Command::new(this);
+    command.args(["--seconds", &span.as_secs().to_string(), "--ttl", &ttl.as_secs().to_string()]);
+    command.args(["--load", &load.to_string(), LOAD_ON]).args(servers.urls());
+    let start = || command.stdout(Stdio::piped()).spawn().expect("it has just been started");
+    (load > 0).then(start)
+}
+
+/// The life of that process.
+fn load(locks: &Quorlock, plan: &Plan) {
+    let every = Duration::from_secs(1) / u32::try_from(plan.load).expect("a small number");
+    let start = Instant::now();
+    let mut latencies = Vec::new();
+    let mut failed = 0;
+    let mut due = Duration::ZERO;
+    while due < plan.span {
+        thread::sleep(due.saturating_sub(start.elapsed()));
+        match locks.lock(format!("load/{}", latencies.len())) {
+            // Counted from when it was due: a lock that takes long makes those behind it late, too.
+            Ok(_) => latencies.push(start.elapsed().saturating_sub(due)),
+            Err(_) => failed += 1,
+        }
+        due += every;
+    }
+    latencies.sort_unstable();
+    let at = |share: usize| {
+        latencies.get(latencies.len() * share / 1_000).copied().unwrap_or(Duration::MAX)
+    };
+    println!(
+        "  load of {} locks/s by another process: {} locks, {failed} failed; p50 {:.2?}, p99 {:.2?}, p99.9 {:.2?}",
+        plan.load,
+        latencies.len(),
+        at(500),
+        at(990),
+        at(999),
+    );
 }
 
 /// The number behind `name`, or else the usual one.
@@ -77,7 +136,7 @@ fn held_shortly(locks: &Quorlock) {
 }
 
 fn held_long(locks: &Quorlock, servers: &Servers, plan: &Plan) {
-    let Plan { span, locks: count, ttl } = *plan;
+    let Plan { span, locks: count, ttl, .. } = *plan;
     println!("\n{count} locks held at once for {span:?}");
     println!("  before: {} threads, {:.1} MiB resident", threads(), resident_mib());
     let start = Instant::now();
@@ -87,8 +146,9 @@ fn held_long(locks: &Quorlock, servers: &Servers, plan: &Plan) {
     println!("  taken one after the other in {:.2?}", start.elapsed());
     println!("  just taken: {} threads, {:.1} MiB resident", threads(), resident_mib());
 
-    // The renewal threads start when the first renewals are due.
+    // Until the first renewals are on their way.
     thread::sleep(ttl / 2);
+    let load = start_load(servers, plan);
     let before = Costs::so_far(locks, servers);
     let start = Instant::now();
     let (mut least, mut most_threads, mut most_mib) = (ttl, 0, 0.0_f64);
@@ -104,6 +164,10 @@ fn held_long(locks: &Quorlock, servers: &Servers, plan: &Plan) {
     let lost = guards.iter().filter(|guard| guard.check().is_err() || !guard.lost().is_empty());
     let lost = lost.count();
 
+    if let Some(load) = load {
+        let output = load.wait_with_output().expect("it ends by itself");
+        print!("{}", String::from_utf8_lossy(&output.stdout));
+    }
     println!("  while held: {most_threads} threads, {most_mib:.1} MiB resident at most");
     println!("  least validity ever left: {least:.0?} of {ttl:?}");
     let cpu = after.cpu - before.cpu;

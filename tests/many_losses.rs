@@ -1,72 +1,91 @@
-//! Locks that are lost together. Alone in its program, since it listens to the whole process.
+//! Whoever is slow to hear of a loss holds up nobody else. Alone in its program, since it listens to the whole process.
 
 mod support;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use crossbeam_channel::{Receiver, Sender, bounded};
 use parking_lot::Mutex;
-use quorlock::{Guard, LossReason, Renewal};
-use support::clients::fresh;
+use quorlock::LossReason;
+use support::clients::{connected, fresh, wait_renewed};
 use support::events::Listener;
 use support::{Server, wait_until};
 
-const LIMIT: Duration = Duration::from_secs(30);
+const LIMIT: Duration = Duration::from_secs(60);
 const LOCKS: usize = 20;
-/// The first lock ends so long before the others that they are never noticed together.
-const FIRST: Duration = Duration::from_secs(2);
-const OTHERS: Duration = Duration::from_secs(6);
-/// A third of it before the first one ends, so that there are renewal threads by then.
-const TTL: Duration = Duration::from_secs(3);
+const FIRST: &str = "first";
 
-static OTHER_GUARDS: Mutex<Vec<Arc<Guard>>> = Mutex::new(Vec::new());
-/// How many of the other locks' holders had their message, at each report of such a loss.
-static TOLD: Mutex<Vec<usize>> = Mutex::new(Vec::new());
+/// The losses that a subscriber has been told of, and whether it goes on after the first.
+struct Slow {
+    goes_on: Receiver<()>,
+    told: Mutex<Vec<String>>,
+}
 
-/// Whoever hears of the first loss holds up the thread that notices losses, until all the others are
-/// to be noticed at once.
-fn heard(event: &str) {
-    if !event.contains("was lost") {
-        return;
-    }
-    let others = OTHER_GUARDS.lock().clone();
-    if event.contains("first") {
-        wait_until("all the others have ended", LIMIT, || {
-            others.iter().all(|guard| guard.remaining().is_zero())
-        });
-    } else {
-        let told = others.iter().filter(|guard| !guard.lost().is_empty()).count();
-        TOLD.lock().push(told);
+impl Slow {
+    fn hear(&self, event: String) {
+        if !event.contains("was lost") {
+            return;
+        }
+        let is_first = event.contains(FIRST);
+        self.told.lock().push(event);
+        if is_first {
+            assert!(self.goes_on.recv_timeout(LIMIT * 4).is_err(), "it ends without a message");
+        }
     }
 }
 
-/// With a thousand of them it takes as long to give back what they have left as to tell them, and a
-/// holder that still works is what cannot wait; be they renewed or not.
-#[test]
-fn all_holders_are_told_before_anything_is_given_back() {
-    let listener = Listener(|event: String| heard(&event));
+fn slow_subscriber() -> (Arc<Slow>, Sender<()>) {
+    let (let_go, goes_on) = bounded(0);
+    let slow = Arc::new(Slow { goes_on, told: Mutex::default() });
+    let theirs = slow.clone();
+    let listener = Listener(move |event| theirs.hear(event));
     tracing::subscriber::set_global_default(listener).expect("nobody else listens");
+    (slow, let_go)
+}
+
+/// The others are renewed, lost, told, called, and given back all the same; and it hears of all losses in the end.
+#[test]
+fn a_subscriber_that_blocks_over_a_loss_holds_up_no_other_lock() {
+    let (slow, let_go) = slow_subscriber();
     let server = Server::start();
-    let locks =
-        fresh([server.url()]).max_ttl(Duration::from_secs(600)).build().expect("valid settings");
-    let hold = |name: String, max_hold, renewal| {
-        // Those that are not renewed live as long as they may be held, and longer.
-        let ttl = if renewal == Renewal::Auto { TTL } else { max_hold * 2 };
-        let mutex = locks.mutex(name).ttl(ttl).max_hold(max_hold).renewal(renewal);
-        mutex.lock().expect("one of one")
+    let locks = connected(fresh([server.url()]).node_timeout(Duration::from_secs(1)));
+    let lose = |name: &str| {
+        let guard = locks.mutex(name).max_hold(Duration::from_secs(1)).lock().expect("one of one");
+        wait_until("the message", LIMIT, || !guard.lost().is_empty());
+        guard
     };
-    let first = hold("first".to_owned(), FIRST, Renewal::Manual);
-    for i in 0..LOCKS {
-        let renewal = if i % 2 == 0 { Renewal::Auto } else { Renewal::Manual };
-        OTHER_GUARDS.lock().push(Arc::new(hold(format!("other-{i}"), OTHERS, renewal)));
+    let renewed = locks.lock("renewed").expect("one of one");
+    let first = lose(FIRST);
+    wait_until("the event", LIMIT, || slow.told.lock().len() == 1);
+
+    let called = Arc::new(AtomicUsize::new(0));
+    let others: Vec<_> = (0..LOCKS)
+        .map(|i| {
+            // Lost in the midst of its lease; long enough to take all of them before.
+            let mutex = locks.mutex(format!("other-{i}")).max_hold(Duration::from_secs(3));
+            let guard = mutex.lock().expect("one of one");
+            let called = called.clone();
+            guard.on_lost(move |_| {
+                called.fetch_add(1, Ordering::SeqCst);
+            });
+            guard
+        })
+        .collect();
+    for guard in &others {
+        assert_eq!(guard.lost().recv_timeout(LIMIT), Ok(LossReason::MaxHold));
     }
-    assert!(!first.remaining().is_zero(), "taking the locks took too long for this test");
-    wait_until("each loss is reported", LIMIT, || TOLD.lock().len() == LOCKS);
-    assert_eq!(*TOLD.lock(), [LOCKS; LOCKS]);
-    assert_eq!(first.lost().try_recv(), Ok(LossReason::MaxHold));
-    for guard in OTHER_GUARDS.lock().drain(..) {
-        assert_eq!(guard.lost().try_recv(), Ok(LossReason::MaxHold));
-    }
-    // Long before their time; and this includes the locks whose guards are still there.
+    wait_until("the callbacks", LIMIT, || called.load(Ordering::SeqCst) == LOCKS);
+    wait_until("the releases", LIMIT, || {
+        (0..LOCKS).all(|i| server.get(&format!("quorlock:other-{i}")).is_none())
+    });
+    wait_renewed([&renewed], 1);
+    assert_eq!(slow.told.lock().len(), 1, "it has not gone on so far");
+
+    drop(let_go);
+    wait_until("all the events", LIMIT, || slow.told.lock().len() == 1 + LOCKS);
+    drop((first, others));
+    renewed.unlock().expect("one of one");
     server.wait_no_keys_in(0);
 }

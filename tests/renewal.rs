@@ -134,7 +134,7 @@ fn case_09_the_reply_to_an_unlock_is_lost() {
     let mut servers = Servers::start(3);
     let locks = build(settings(&servers).ttl(LONG_TTL));
     let (guard, owner) = hold(&locks, &servers);
-    // By now it has a thread.
+    // By now it has been renewed.
     stays_held(&guard, LONG_TTL / 2);
     servers.iter_mut().for_each(Server::pause);
     let error = guard.unlock().expect_err("nobody answers");

@@ -3,7 +3,7 @@
 //! The timer of a client renews all of its locks. A subscriber of our events may be slow, and a callback may block for
 //! ever, so neither runs on the timer's thread:
 //!
-//! - Events are told by one thread, in their order. It starts with the first of them.
+//! - Events are told by one thread, in their order. It is there as long as there are any.
 //! - The callbacks of each holder run on a thread of their own, up to [`MOST_CALLERS`] at a time. One thread is there from
 //!   the beginning, and serves what finds no thread: a process often runs out of threads when its locks are lost.
 
@@ -33,7 +33,7 @@ pub(crate) struct Reports(Arc<Shared>);
 #[derive(Default)]
 struct Shared {
     state: Mutex<State>,
-    /// Wakes the thread that tells events, and the one that is always there.
+    /// Wakes the thread that is always there.
     changed: Condvar,
 }
 
@@ -42,7 +42,7 @@ struct State {
     events: VecDeque<Event>,
     /// How many events were dropped since the last one was told.
     dropped: u64,
-    /// There is a thread that tells events.
+    /// A thread tells events.
     has_teller: bool,
     callbacks: VecDeque<Callbacks>,
     /// The threads that call callbacks, without the one that is always there.
@@ -81,10 +81,12 @@ impl Reports {
         if starts {
             let theirs = self.0.clone();
             let started = clock::spawn("quorlock-events".to_owned(), move || theirs.tell_events());
-            // The thread that is always there takes over.
-            self.0.state.lock().has_teller = started.is_ok();
+            if started.is_err() {
+                // The thread that is always there takes over.
+                self.0.state.lock().has_teller = false;
+                self.0.changed.notify_all();
+            }
         }
-        self.0.changed.notify_all();
     }
 
     /// Has the callbacks called. Returns at once.
@@ -129,14 +131,14 @@ impl Drop for Reports {
 }
 
 impl Shared {
-    /// The life of the thread that tells events.
+    /// Tells all events that there are. Nobody else does meanwhile.
     fn tell_events(&self) {
         loop {
             let mut state = self.state.lock();
-            while state.events.is_empty() && !state.closed {
-                self.changed.wait(&mut state);
-            }
-            let Some((event, dropped)) = state.next_event() else { return };
+            let Some((event, dropped)) = state.next_event() else {
+                state.has_teller = false;
+                return;
+            };
             drop(state);
             tell(event, dropped);
         }
@@ -159,10 +161,10 @@ impl Shared {
     fn serve_the_rest(&self) {
         loop {
             let mut state = self.state.lock();
-            let event = if state.has_teller { None } else { state.next_event() };
-            if let Some((event, dropped)) = event {
+            if !state.has_teller && !state.events.is_empty() {
+                state.has_teller = true;
                 drop(state);
-                tell(event, dropped);
+                self.tell_events();
             } else if state.without_thread > 0 {
                 let callbacks = state.next_callbacks();
                 drop(state);

@@ -62,11 +62,11 @@ pub(crate) struct Rest {
 }
 
 impl Rest {
-    /// A client at rest has a worker and a connection a node, and the thread of its timetable.
+    /// A client at rest has a worker and a connection a node, its timer, and a thread for callbacks.
     pub(crate) fn of_clients(clients: u64, fresh: &Process) -> Self {
         let connections = clients * MASTERS;
         Self {
-            threads: fresh.threads + clients + connections,
+            threads: fresh.threads + 2 * clients + connections,
             descriptors: fresh.descriptors + connections,
             connections,
         }

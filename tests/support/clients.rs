@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quorlock::{Builder, Quorlock};
+use quorlock::{Builder, Guard, Quorlock};
 
 use super::{Servers, wait_until};
 
@@ -44,6 +44,21 @@ pub fn admitted(builder: Builder) -> Quorlock {
         locks.admit().is_ok() && locks.try_lock("any").is_ok_and(|guard| guard.is_some())
     });
     locks
+}
+
+/// Each of the locks is renewed so often from now on.
+#[track_caller]
+pub fn wait_renewed<'a>(guards: impl IntoIterator<Item = &'a Guard>, times: usize) {
+    let mut seen: Vec<_> = guards.into_iter().map(|guard| (guard, guard.remaining(), 0)).collect();
+    wait_until("each lock has been renewed", LIMIT, || {
+        for (guard, left, renewed) in &mut seen {
+            // What is left of a lease grows by a renewal alone.
+            let now = guard.remaining();
+            *renewed += usize::from(now > *left);
+            *left = now;
+        }
+        seen.iter().all(|(_, _, renewed)| *renewed >= times)
+    });
 }
 
 /// How many requests the client has made, of all nodes.

@@ -1,0 +1,81 @@
+//! That locks have no threads. A test program of its own, since it counts the threads of the process.
+
+mod support;
+
+use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use crossbeam_channel::bounded;
+use quorlock::{Guard, Quorlock};
+use support::clients::{fresh, wait_connected, wait_renewed};
+use support::{Servers, wait_until};
+
+const LIMIT: Duration = Duration::from_secs(60);
+const LOCKS: usize = 50;
+/// The most threads of a client that call callbacks, besides one that is always there.
+const MOST_CALLERS: usize = 256;
+
+fn threads() -> usize {
+    let status = fs::read_to_string("/proc/self/status").expect("this is Linux");
+    let line = status.lines().find_map(|line| line.strip_prefix("Threads:"));
+    line.expect("it says so").trim().parse().expect("a number")
+}
+
+/// One test, for two at a time would count each other's threads.
+#[test]
+#[cfg_attr(not(target_os = "linux"), ignore = "counts threads in /proc")]
+fn locks_have_no_threads_and_callbacks_have_few() {
+    let servers = Servers::start(3);
+    let builder = fresh(servers.urls()).node_timeout(Duration::from_secs(2));
+    let locks = builder.build().expect("the settings are valid");
+    wait_connected(&locks);
+    let before = threads();
+    for _ in 0..200 {
+        locks.lock("orders/42").expect("three of three").unlock().expect("three of three");
+        assert_eq!(threads(), before);
+    }
+    let held: Vec<_> =
+        (0..LOCKS).map(|i| locks.lock(format!("orders/{i}")).expect("three of three")).collect();
+    wait_renewed(&held, 2);
+    assert_eq!(threads(), before);
+    callbacks_that_block_cost_no_other_lock(&servers, &locks, &held[0]);
+    drop(held);
+    wait_until("the callbacks' threads have ended", LIMIT, || threads() == before);
+    servers.wait_no_keys();
+}
+
+/// More locks are lost than there are threads for, and each of their callbacks blocks.
+fn callbacks_that_block_cost_no_other_lock(servers: &Servers, locks: &Quorlock, other: &Guard) {
+    const LOST: usize = MOST_CALLERS + 50;
+    let before = threads();
+    let (let_go, go_on) = bounded::<()>(0);
+    let called = Arc::new(AtomicUsize::new(0));
+    let lost: Vec<_> = (0..LOST)
+        .map(|i| {
+            let guard = locks.lock(format!("lost/{i}")).expect("three of three");
+            let (called, go_on) = (called.clone(), go_on.clone());
+            guard.on_lost(move |_| {
+                called.fetch_add(1, Ordering::SeqCst);
+                assert!(go_on.recv_timeout(LIMIT * 4).is_err(), "it ends without a message");
+            });
+            guard
+        })
+        .collect();
+    for server in servers.iter() {
+        let keys: Vec<_> = (0..LOST).map(|i| format!("quorlock:lost/{i}")).collect();
+        let command: Vec<_> = ["DEL"].into_iter().chain(keys.iter().map(String::as_str)).collect();
+        server.command(&command);
+    }
+    wait_until("all have heard of their loss", LIMIT, || {
+        lost.iter().all(|guard| !guard.lost().is_empty())
+    });
+    wait_until("as many callbacks run as have threads", LIMIT, || {
+        called.load(Ordering::SeqCst) == MOST_CALLERS + 1
+    });
+    assert!(threads() <= before + MOST_CALLERS, "{} threads", threads());
+    wait_renewed([other], 1);
+    drop(let_go);
+    wait_until("all are called", LIMIT, || called.load(Ordering::SeqCst) == LOST);
+}

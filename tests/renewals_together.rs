@@ -1,0 +1,42 @@
+//! Renewals that fall due within some milliseconds of each other go out together.
+
+mod support;
+
+use std::time::Duration;
+
+use quorlock::Quorlock;
+use support::Servers;
+use support::clients::{connected, fresh, requests, wait_renewed};
+
+const LOCKS: usize = 1_000;
+/// How often each lock is renewed while it is looked at.
+const TIMES: usize = 2;
+/// A node gets so many of them in one write at least, on the average. It is more than one because they fall due at steps
+/// of some milliseconds, so it does not depend on how fast the machine is.
+const TOGETHER: u64 = 4;
+
+fn writes(locks: &Quorlock) -> u64 {
+    locks.node_stats().iter().map(|node| node.writes).sum()
+}
+
+#[test]
+fn many_renewals_go_out_in_one_write() {
+    let servers = Servers::start(3);
+    // Answers may take as long as a busy machine needs.
+    let locks = connected(fresh(servers.urls()).node_timeout(Duration::from_secs(2)));
+    let guards: Vec<_> =
+        (0..LOCKS).map(|i| locks.lock(format!("orders/{i}")).expect("three of three")).collect();
+    let (requests_before, writes_before) = (requests(&locks), writes(&locks));
+    wait_renewed(&guards, TIMES);
+    let requests = requests(&locks) - requests_before;
+    let writes = writes(&locks) - writes_before;
+    for guard in &guards {
+        guard.check().expect("it was renewed in time");
+        assert!(guard.lost().is_empty());
+    }
+    let fewest = u64::try_from(LOCKS * TIMES * servers.len()).expect("a small number");
+    assert!(requests >= fewest, "{requests} requests are fewer than {fewest}");
+    assert!(requests >= writes * TOGETHER, "{requests} requests in {writes} writes");
+    guards.into_iter().for_each(|guard| guard.unlock().expect("three of three"));
+    servers.wait_no_keys();
+}
