@@ -94,7 +94,7 @@ impl Guard {
     ///
     /// A storage that keeps the largest token it has seen, and refuses writes with a smaller one, is
     /// safe from a holder that does not know yet that its lock is lost. It is so without condition as long
-    /// as each master of the majority that knew the last number keeps it: for 24 hours after the lock's
+    /// as each master of the majority that knew the last number keeps it: for ten minutes after the lock's
     /// last use. Once one of them has forgotten it, it rests on the set's time, by which new numbers are
     /// made: the median of the masters' clocks, each corrected by what the master's mark says it is ahead.
     /// That goes on whichever masters forget, and whatever their clocks say, unless a majority of them

@@ -7,7 +7,7 @@
 -- ARGV[2]  the TTL in milliseconds
 -- ARGV[3]  the mark under which the node grants; empty: under any
 -- ARGV[4]  the number that is proposed for the grant (not given without fencing)
--- ARGV[5]  the fence's TTL in milliseconds, a day more than the lock's (not given without fencing)
+-- ARGV[5]  the fence's TTL in milliseconds, which outlives the lock (not given without fencing)
 --
 -- Replies (the shape that every acquire script has):
 --   {1, number}   granted; number is this node's number of the grant, 0 without fencing
@@ -25,17 +25,25 @@
 
 local LARGEST = 2251799813685247 -- 2^51 - 1; lua/README.md says why
 
+-- What is under the fence's key; false: no string; nil: not read yet. A batch has read it with the others'.
+local known = ARGV.fence
+
 -- Before anything else, and for late copies as well: one that was sent before the node forgot its
 -- locks must not take one that it has forgotten.
 if ARGV[3] ~= '' then
-  -- pcall: something else under the mark's key is another mark, and no fault of the node.
-  local mark = redis.pcall('GET', KEYS[2])
-  if mark ~= ARGV[3] then
-    if type(mark) == 'table' and not string.find(mark.err, 'WRONGTYPE', 1, true) then
-      return mark -- a permission is missing
+  -- One command for the mark and the fence, where it is permitted.
+  local read = redis.pcall('MGET', unpack(KEYS, 2))
+  if read.err then
+    read = {redis.pcall('GET', KEYS[2])}
+  end
+  if read[1] ~= ARGV[3] then
+    -- Something else under the mark's key is another mark, and no fault of the node.
+    if type(read[1]) == 'table' and not string.find(read[1].err, 'WRONGTYPE', 1, true) then
+      return read[1] -- a permission is missing
     end
     return {-1, 0}
   end
+  known = read[2]
 end
 
 local step = 1 -- how far above the number of an earlier grant this one must be
@@ -57,29 +65,39 @@ if not redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
   end
   -- Nobody else was granted the lock since; if the fence has risen, it is this owner's own number.
   step = 0
+  known = nil -- the other copy may have been made in the same batch
 end
 if not KEYS[3] then
   return {1, 0}
 end
--- One command instead of two: the number that was there comes back, and is seldom put back. pcall:
--- something else under the fence's key is no fault of the node, and is not overwritten.
-local known = redis.pcall('SET', KEYS[3], ARGV[4], 'PX', fence_ttl, 'GET')
-local last, number = tonumber(known or 0), tonumber(ARGV[4])
-if last and last + step <= number and number <= LARGEST then
-  return {1, number}
-elseif type(known) == 'table' and not string.find(known.err, 'WRONGTYPE', 1, true) then
-  return known -- a permission is missing
-elseif last and math.max(last + step, number) <= LARGEST then
-  redis.call('SET', KEYS[3], last + step, 'PX', fence_ttl)
-  return {1, last + step}
-end
-if not known then
-  redis.call('DEL', KEYS[3])
-elseif type(known) == 'string' then
-  redis.call('SET', KEYS[3], known)
-  if last then
-    redis.call('PEXPIRE', KEYS[3], fence_ttl)
+if known == nil then
+  -- pcall: something else under the fence's key is no fault of the node.
+  known = redis.pcall('GET', KEYS[3])
+  if type(known) == 'table' then
+    if not string.find(known.err, 'WRONGTYPE', 1, true) then
+      return known -- a permission is missing
+    end
+    known = false
   end
 end
+local last, number = tonumber(known or 0), tonumber(ARGV[4])
+if last then
+  number = math.max(last + step, number)
+end
+if last and number <= LARGEST then
+  if known then
+    -- Its end is never brought forward: the number may be ahead of the time.
+    local left = redis.call('PTTL', KEYS[3])
+    if left == -1 or left >= tonumber(fence_ttl) then
+      redis.call('SET', KEYS[3], number, 'KEEPTTL')
+    else
+      redis.call('SET', KEYS[3], number, 'PX', fence_ttl)
+    end
+    return {1, number}
+  elseif redis.call('SET', KEYS[3], number, 'NX', 'PX', fence_ttl) then
+    return {1, number}
+  end
+  -- Something else is under its key, and is not overwritten.
+end
 redis.call('DEL', KEYS[1])
-return {-3, last and last < math.huge and 0 or 1}
+return {-3, last and last < math.huge and number > LARGEST and 0 or 1}

@@ -23,12 +23,17 @@ local replies = {}
 local key, argument = 2, 2 -- the next ones
 
 local function make(script, keys, arguments, calls)
-  for _ = 1, calls do
-    local ok, reply = pcall(
-      script,
-      { unpack(KEYS, key, key + keys - 1) },
-      { unpack(ARGV, argument, argument + arguments - 1) }
-    )
+  -- What is under the fences' keys, in one command. A call gets it beside its ARGV: no call of a run changes
+  -- what another one has to know of it, but copies of one acquire, which read it again.
+  local fences = {}
+  for i = 1, keys == 3 and calls or 0 do
+    fences[i] = KEYS[key + 3 * i - 1]
+  end
+  fences = fences[1] and redis.pcall('MGET', unpack(fences)) or {}
+  for i = 1, calls do
+    local given = { unpack(ARGV, argument, argument + arguments - 1) }
+    given.fence = fences[i] -- none, if the permission is missing
+    local ok, reply = pcall(script, { unpack(KEYS, key, key + keys - 1) }, given)
     if not ok or type(reply) == 'table' and reply.err then
       reply = 'alone'
     end

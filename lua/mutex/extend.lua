@@ -10,6 +10,7 @@
 -- ARGV[4]  1 if newcomers are granted nothing but under an admitted mark, else 0
 -- ARGV[5]  the lock's number (not given without fencing)
 -- ARGV[6]  the largest fence under which a key that is gone may be set (not given without fencing)
+-- ARGV[7]  how much longer than the lock the fence lives, in milliseconds (not given without fencing)
 --
 -- Replies:
 --   1         our key was there, and lives for at least that long
@@ -22,7 +23,7 @@
 --
 -- A key is never shortened: a late, short extension must not undo an earlier, longer one.
 
-local DAY = 86400000
+-- Nor is the end of a fence ever brought forward.
 
 -- pcall: another kind's key under that name is not ours either, and no fault of the node.
 local owner = redis.pcall('GET', KEYS[1])
@@ -34,10 +35,19 @@ elseif owner == ARGV[1] then
     redis.call('PEXPIRE', KEYS[1], ARGV[2])
     remaining = tonumber(ARGV[2])
   end
-  -- Where our key is, no fence is in the way, and nobody looks at it. But it must outlive the lock,
-  -- however long that is held.
-  if KEYS[3] and redis.call('PEXPIRE', KEYS[3], DAY + remaining) == 0 then
-    redis.call('SET', KEYS[3], ARGV[5], 'PX', DAY + remaining)
+  -- Where our key is, no fence is in the way, however large it is. But it must outlive the lock, however
+  -- long that is held.
+  if KEYS[3] then
+    local ttl, left = ARGV[7] + remaining, redis.call('PTTL', KEYS[3])
+    if left == -2 then
+      redis.call('SET', KEYS[3], ARGV[5], 'PX', ttl)
+    elseif left ~= -1 and left < ttl then
+      -- What is no number may be somebody else's lock, and keeps its end. A batch has read all fences at once.
+      local fence = ARGV.fence or redis.pcall('GET', KEYS[3])
+      if type(fence) == 'string' and tonumber(fence) then
+        redis.call('PEXPIRE', KEYS[3], ttl)
+      end
+    end
   end
   return 1
 elseif owner then
@@ -53,8 +63,13 @@ if KEYS[3] then
   if known > tonumber(ARGV[6]) then
     return {-2, known}
   end
-  local number = math.max(known, tonumber(ARGV[5]))
-  redis.call('SET', KEYS[3], number, 'PX', DAY + tonumber(ARGV[2]))
+  local number = math.max(tonumber(ARGV[5]), known)
+  local ttl, left = ARGV[7] + ARGV[2], redis.call('PTTL', KEYS[3])
+  if left == -1 or left >= ttl then
+    redis.call('SET', KEYS[3], number, 'KEEPTTL')
+  else
+    redis.call('SET', KEYS[3], number, 'PX', ttl)
+  end
 end
 redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
 if ARGV[4] == '1' then

@@ -37,7 +37,13 @@ if KEYS[2] then
       return known -- a permission is missing
     end
   elseif (tonumber(known or 0) or 0) < tonumber(ARGV[3]) then
-    redis.call('SET', KEYS[2], ARGV[3], 'PX', ARGV[4])
+    -- Its end is never brought forward.
+    local left = redis.call('PTTL', KEYS[2])
+    if left == -1 or left >= tonumber(ARGV[4]) then
+      redis.call('SET', KEYS[2], ARGV[3], 'KEEPTTL')
+    else
+      redis.call('SET', KEYS[2], ARGV[3], 'PX', ARGV[4])
+    end
   end
 end
 return reply

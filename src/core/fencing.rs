@@ -9,6 +9,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::mem;
+use std::time::Duration;
 
 use super::Mechanism;
 
@@ -22,6 +23,19 @@ const SEQUENCES: u64 = 4_096;
 
 /// So often a lease can be handed over.
 pub(super) const LAST_SEQUENCE: u64 = SEQUENCES - 1;
+
+/// How much longer than its lock a fence is kept on a node.
+///
+/// Once it has expired, the next number is made from the set's time, which is that much later by then. So numbers
+/// rise as long as nobody sets the set's time back by more than that. It is the same for all clients, and no
+/// setting: fences cost a node memory in proportion to it, for each name that is used.
+const FENCE_OUTLIVES: Duration = Duration::from_secs(10 * 60);
+
+/// How much longer than its lock a fence is kept, in milliseconds. Without the mechanism it ends before the lock.
+pub(crate) fn fence_outlives_ms() -> i64 {
+    const MS: i64 = FENCE_OUTLIVES.as_millis() as i64;
+    if Mechanism::FencesOutliveLocks.is_on() { MS } else { -100 }
+}
 
 /// A number for a holder of a lock that is larger than that of every holder of the same name before.
 ///

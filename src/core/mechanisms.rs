@@ -79,6 +79,8 @@ pub(crate) enum Mechanism {
     FenceOnlyWhereOurs,
     /// A number that is far above all others needs more than one node's word.
     FarNumbersNeedSeveral,
+    /// A node keeps a lock's number for a while after the lock has ended.
+    FencesOutliveLocks,
     /// Numbers are never behind the set's time.
     FenceClockFloor,
     /// The set's time is made of clocks that are corrected by what the nodes' marks say of them.

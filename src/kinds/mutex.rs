@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::core::HoldClass;
+use crate::core::{HoldClass, fence_outlives_ms};
 use crate::guard::Guard;
 use crate::handle::{Handle, LockKind, OneName, sealed};
 use crate::ident::{Names, fence_key, release_channel};
@@ -33,8 +33,11 @@ static BATCH: Script = Script::new(concat!(
     include_str!("../../lua/mutex/batch.lua"),
 ));
 
-/// How much longer than the lock its fence lives; the other scripts have it as `DAY`.
-const FENCE_OUTLIVES: Duration = Duration::from_secs(24 * 60 * 60);
+/// How long the fence of a lock lives that ends after `lock`.
+fn fence_ttl(lock: Duration) -> Part<'static> {
+    let lock_ms = i64::try_from(lock.as_millis()).unwrap_or(i64::MAX);
+    Part::Number(lock_ms.saturating_add(fence_outlives_ms()))
+}
 
 /// The kind of exclusive locks.
 #[derive(Debug)]
@@ -84,7 +87,7 @@ impl Kind for Exclusive {
         let keys = parts.len();
         parts.extend([Part::Bytes(owner.as_bytes()), ttl.into(), Part::Mark]);
         if let Some(proposal) = proposal {
-            parts.extend([Part::from(proposal), Part::from(ttl + FENCE_OUTLIVES)]);
+            parts.extend([Part::from(proposal), fence_ttl(ttl)]);
         }
         Request::new(&ACQUIRE, keys, &parts)
     }
@@ -92,8 +95,13 @@ impl Kind for Exclusive {
     fn confirm(&self, names: &Names, owner: &str, number: u64) -> Request {
         let key = names.first().key();
         let fence = fence_key(key);
-        let parts =
-            [Part::Bytes(key), Part::Bytes(&fence), Part::Bytes(owner.as_bytes()), number.into()];
+        let parts = [
+            Part::Bytes(key),
+            Part::Bytes(&fence),
+            Part::Bytes(owner.as_bytes()),
+            number.into(),
+            Part::Number(fence_outlives_ms()),
+        ];
         Request::new(&CONFIRM, 2, &parts)
     }
 
@@ -106,7 +114,8 @@ impl Kind for Exclusive {
         let (until, quarantine) = (Part::Number(repair.until_ms), repair.quarantine.into());
         parts.extend([Part::Bytes(owner.as_bytes()), ttl.into(), until, Part::Number(quarantine)]);
         if let Some(fence) = repair.fence {
-            parts.extend([Part::from(fence.number), Part::from(fence.up_to)]);
+            let outlives = Part::Number(fence_outlives_ms());
+            parts.extend([Part::from(fence.number), Part::from(fence.up_to), outlives]);
         }
         Request::new(&EXTEND, keys, &parts)
     }
@@ -119,7 +128,7 @@ impl Kind for Exclusive {
         let keys = parts.len();
         parts.extend([Part::Bytes(owner.as_bytes()), Part::Bytes(&channel)]);
         if let Some(Raise { to, lasts }) = raise {
-            parts.extend([Part::from(to), Part::from(lasts + FENCE_OUTLIVES)]);
+            parts.extend([Part::from(to), fence_ttl(lasts)]);
         }
         Request::new(&RELEASE, keys, &parts)
     }

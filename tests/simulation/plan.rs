@@ -57,6 +57,11 @@ pub(super) struct Plan {
     pub(super) faults: Vec<Scheduled>,
     /// How long it goes on at least before everything is healed.
     pub(super) lasts: Duration,
+    /// Then all processes end, and others take the locks once all fences have expired.
+    pub(super) outlasts_fences: bool,
+    /// Nodes forget one at a time, and the clocks that are set are never most of them, so that the set's time goes
+    /// on: numbers have to rise all the same.
+    pub(super) time_goes_on: bool,
     /// Everybody wants the same lock all the time; so many others have it at most while somebody waits.
     pub(super) turns: Option<u32>,
     /// Which clients' users may end connections on the servers.
@@ -124,6 +129,8 @@ impl Plan {
             together: seed % 4 == 3,
             faults: Vec::new(),
             lasts: FAULTS_END,
+            outlasts_fences: false,
+            time_goes_on: false,
             turns: None,
             may_end: Vec::new(),
             fall_back_after: None,
@@ -165,6 +172,7 @@ impl Plan {
         if may && chance.one_in(6) {
             plan.may_fall_back(&mut chance);
         }
+        plan.outlasts_fences = Chance::new(seed ^ 0xfe4c_e5).one_in(6);
         let mut chance = Chance::new(seed ^ 0x5eb5_c21b);
         if !quiet && !plan.pair && chance.one_in(6) {
             let (node, at) = (chance.below(plan.nodes), chance.ms(0..10_000));

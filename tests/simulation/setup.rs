@@ -46,6 +46,8 @@ pub(super) enum Habit {
     RenewsLate(Duration),
     /// They try for the first name once, after that time, and give it back at once.
     TriesOnce(Duration),
+    /// They take the first name, give it back at once, and stay away for so long.
+    Visits(Duration),
 }
 
 /// How long a thread takes that has decided to renew a lock, before it does.
@@ -70,6 +72,7 @@ impl Habit {
             | Self::KeepsFrom(_)
             | Self::Insists
             | Self::Works(_)
+            | Self::Visits(_)
             | Self::RenewsLate(_) => Some(Patience::Forever),
             Self::Contends => Some(Patience::Until(cx.now().after(cx.net.chance.ms(500..4_000)))),
         }
@@ -82,7 +85,7 @@ impl Habit {
             Self::Keeps | Self::KeepsItsOwn | Self::KeepsFrom(_) => {
                 Some(now.after(Duration::from_secs(3_600)))
             }
-            Self::Contends | Self::TriesOnce(_) => Some(now),
+            Self::Contends | Self::TriesOnce(_) | Self::Visits(_) => Some(now),
             Self::Insists => Some(now.after(Duration::from_micros(300))),
             Self::Works(time) | Self::RenewsLate(time) => Some(now.after(time)),
         }
@@ -96,7 +99,7 @@ impl Habit {
     /// How long they rest when they have had a lock, if that is not left to chance.
     pub(super) fn rests(self) -> Option<Duration> {
         match self {
-            Self::Works(time) | Self::RenewsLate(time) => Some(time),
+            Self::Works(time) | Self::RenewsLate(time) | Self::Visits(time) => Some(time),
             _ => None,
         }
     }
@@ -109,6 +112,11 @@ impl Habit {
     /// How much later than it is due a renewal begins, if that is not left to chance.
     pub(super) fn renews_late(self) -> Option<Duration> {
         matches!(self, Self::RenewsLate(_)).then_some(LATE)
+    }
+
+    /// Whether some of their calls are cancelled.
+    pub(super) fn cancels(self) -> bool {
+        !matches!(self, Self::Visits(_))
     }
 
     /// Whether they think before they want something again.

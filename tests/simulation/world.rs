@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use super::checkers::{Grant, Turns, Violation, kept_back, leaked};
+use super::checkers::{Grant, Turns, Violation, fence_left, kept_back, leaked};
 use super::claim::MARK;
 use super::client::{Client, Phase};
 use super::faults;
 use super::network::{Event, LATEST, Network};
 use super::plan::Plan;
 use super::switches::Switches;
-use crate::core::{Mechanism, majority, without};
+use crate::core::{Mechanism, fence_outlives_ms, majority, without};
 use crate::kinds::KINDS;
 
 /// Far more than any run needs whose threads do not spin.
@@ -104,10 +104,29 @@ impl World {
         let now = self.net.now;
         self.net.checks.all_told(now);
 
+        if self.plan.outlasts_fences {
+            self.outlast_fences();
+        }
         self.phase(Phase::Probing);
         let each = longest + quarantine + Duration::from_secs(6);
         let locks = self.plan.names * KINDS.len();
         self.idle_within(each * locks as u32, "progress");
+    }
+
+    /// All processes end, and others begin once the nodes keep no fence any more.
+    fn outlast_fences(&mut self) {
+        let (clients, net) = (&mut self.clients, &mut self.net);
+        net.tell(|| "== nobody is there until all fences have expired".to_owned());
+        clients.iter_mut().for_each(|client| client.crash(net));
+        let outlives = Duration::from_millis(fence_outlives_ms().unsigned_abs());
+        // However slow a clock is.
+        self.until(self.net.now + (outlives + self.plan.longest_ttl()).mul_f64(1.06));
+        if let Some(what) = fence_left(&mut self.net, self.plan.names) {
+            let now = self.net.now;
+            self.net.checks.report(now, "leaks", what);
+        }
+        let (clients, net) = (&mut self.clients, &mut self.net);
+        clients.iter_mut().for_each(|client| client.start(net));
     }
 
     /// Who has been in touch with a node for a while has given back there what it had to.
@@ -133,6 +152,7 @@ impl World {
         let marks = others.filter_map(|(_, other)| other.value(MARK, now)).count();
         let steps = self.plan.faults.iter().any(|scheduled| scheduled.fault.steps());
         let goes_on = self.plan.quarantine && !steps && marks >= majority(self.plan.nodes);
+        let goes_on = goes_on || self.plan.time_goes_on;
         self.net.checks.promise_tokens &= goes_on || self.plan.clocks_agree();
     }
 

@@ -216,7 +216,7 @@ impl Server {
         calls.sum()
     }
 
-    /// All keys of database 0 but the fences, which outlive their locks by a day; sorted, and bytes
+    /// All keys of database 0 but the fences, which outlive their locks; sorted, and bytes
     /// that are not text are replaced.
     #[track_caller]
     pub fn keys(&self) -> Vec<String> {

@@ -126,7 +126,8 @@ impl Caller {
         let terms = Terms { ttl: cx.settings.ttl, renewed, max_hold, allowance };
         let terms = terms.ending_with_the_hold();
         let began = cx.net.now;
-        let cancels = cx.phase == Phase::Working && !rolling && cx.net.chance.one_in(4);
+        let may_cancel = cx.phase == Phase::Working && !rolling && cx.settings.habit.cancels();
+        let cancels = may_cancel && cx.net.chance.one_in(4);
         let cancelled_at = cancels.then(|| now.after(cx.net.chance.ms(1..500)));
         let ticket = client.enter_queue(cx, lock, terms, patience == Patience::Once, index);
         let call = Call {

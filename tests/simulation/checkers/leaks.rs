@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use crate::ident::fence_key;
 use crate::simulation::lock_id::key;
 use crate::simulation::network::Network;
 
@@ -154,4 +155,14 @@ pub(in super::super) fn leaked(net: &mut Network, names: usize) -> Option<String
         }
     }
     None
+}
+
+/// A fence that has not expired.
+pub(in super::super) fn fence_left(net: &mut Network, names: usize) -> Option<String> {
+    let now = net.now;
+    let nodes = net.nodes.iter_mut().enumerate();
+    nodes.filter(|(_, node)| !node.was_set_back).find_map(|(i, node)| {
+        let left = (0..names).find(|name| node.value(&fence_key(&key(*name)), now).is_some());
+        left.map(|name| format!("node {i} still has a fence of name {name}"))
+    })
 }

@@ -19,7 +19,7 @@ use std::fmt;
 use std::time::Duration;
 
 pub(super) use holders::ended_with_its_last_holder;
-pub(super) use leaks::{Ran, kept_back, leaked};
+pub(super) use leaks::{Ran, fence_left, kept_back, leaked};
 pub(super) use losses::heard_of_its_end;
 pub(super) use releases::{comes_back, unlocked};
 pub(super) use room::open_to_others;

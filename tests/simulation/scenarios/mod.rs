@@ -6,6 +6,7 @@ mod clocks;
 mod configurations;
 mod contention;
 mod fallback;
+mod fences;
 mod flushes;
 mod jumps;
 mod late;
@@ -132,6 +133,8 @@ fn calm(seed: u64, nodes: usize, setups: &[Setup]) -> Plan {
         sleepy: 0,
         faults: Vec::new(),
         lasts: FAULTS_END,
+        outlasts_fences: false,
+        time_goes_on: false,
         turns: None,
         may_end: vec![true; clients],
         fall_back_after: None,
