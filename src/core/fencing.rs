@@ -85,15 +85,28 @@ pub(super) fn number_of(answers: impl Iterator<Item = u64> + Clone, needed: usiz
     enough.or_else(|| answers.max()).unwrap_or(0)
 }
 
-/// The number that a request proposes: above the `last` one that this process has seen of the name,
-/// and no less than the set's time in units of 10 microseconds.
-///
-/// The time is for nodes that have forgotten their numbers: a number from before is smaller, for the
-/// set's time goes on whichever nodes forget. Otherwise their own numbers do.
-pub(crate) fn proposal(last: u64, set_time_us: Option<i64>) -> u64 {
-    let time_us = set_time_us.filter(|_| Mechanism::FenceClockFloor.is_on());
-    let time = time_us.and_then(|us| u64::try_from(us / 10).ok()).unwrap_or(0);
-    last.saturating_add(1).max(time)
+/// What a request proposes, and what goes with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Proposal {
+    pub(crate) number: u64,
+    /// The number that the clocks of several nodes have reached: no number below it is out of the question.
+    /// 0 if too few clocks are known.
+    pub(crate) reached: u64,
+}
+
+impl Proposal {
+    /// Proposes a number above the `last` one that this process has seen of the name, and no less than the
+    /// set's time in units of 10 microseconds. `several_us` is the time that several nodes' own clocks have reached.
+    ///
+    /// The time is for nodes that have forgotten their numbers: a number from before is smaller, for the
+    /// set's time goes on whichever nodes forget. Otherwise their own numbers do.
+    pub(crate) fn new(last: u64, set_time_us: Option<i64>, several_us: Option<i64>) -> Self {
+        let number_of = |time_us: i64| u64::try_from(time_us / 10).ok();
+        let set_time_us = set_time_us.filter(|_| Mechanism::FenceClockFloor.is_on());
+        let time = set_time_us.and_then(number_of).unwrap_or(0);
+        let reached = several_us.and_then(number_of).unwrap_or(0);
+        Self { number: last.saturating_add(1).max(time), reached }
+    }
 }
 
 /// The largest number that this process has seen of each name, as far as it remembers.
@@ -168,7 +181,7 @@ mod tests {
 
     #[test]
     fn a_proposal_is_above_what_was_seen_and_not_behind_the_sets_time() {
-        let proposed = |last, time_us| proposal(last, time_us);
+        let proposed = |last, time_us| Proposal::new(last, time_us, None).number;
         assert_eq!(proposed(7, Some(5_001_000)), 500_100);
         assert_eq!(proposed(500_100, Some(5_001_000)), 500_101);
         assert_eq!(proposed(7, None), 8);
@@ -176,6 +189,8 @@ mod tests {
         assert_eq!(proposed(0, Some(-5_000_000)), 1, "before 1970");
         // A node refuses it, in place of giving a number twice.
         assert_eq!(proposed(LARGEST_NUMBER, Some(5_001_000)), LARGEST_NUMBER + 1);
+        let reached = |several_us| Proposal::new(7, Some(5_001_000), several_us).reached;
+        assert_eq!((reached(Some(6_000_000)), reached(None)), (600_000, 0));
     }
 
     proptest! {

@@ -79,6 +79,8 @@ pub(crate) enum Mechanism {
     FenceOnlyWhereOurs,
     /// A number that is far above all others needs more than one node's word.
     FarNumbersNeedSeveral,
+    /// But not a number that the clocks of several nodes have reached.
+    ReachedNumbersAreNear,
     /// Numbers are never behind the set's time.
     FenceClockFloor,
     /// The set's time is made of clocks that are corrected by what the nodes' marks say of them.

@@ -67,7 +67,7 @@ pub(crate) use duration::{exact, rounded};
 pub(crate) use extension::{Extension, ExtensionVote, Heard};
 pub(crate) use fallback::{Judged, Judgement, News, Quorum, QuorumHealth, waits_for_a_try};
 pub use fencing::FencingToken;
-pub(crate) use fencing::{LARGEST_NUMBER, LastNumbers, proposal};
+pub(crate) use fencing::{LARGEST_NUMBER, LastNumbers, Proposal};
 pub(crate) use give_back::{Answers, GiveBack, GiveBackStep, GivenBack, Releases};
 pub(crate) use held_lock::{Due, Ended, EndedBy, Ending, HeldLock};
 pub use hold_class::HoldClass;

@@ -3,7 +3,7 @@
 use parking_lot::Mutex;
 
 use crate::clock;
-use crate::core::{LastNumbers, proposal};
+use crate::core::{LastNumbers, Proposal};
 use crate::ident::Names;
 use crate::node::NodeSet;
 
@@ -13,9 +13,10 @@ pub(crate) struct Numbers(Mutex<LastNumbers>);
 
 impl Numbers {
     /// The number to propose for a grant of the lock with these names.
-    pub(crate) fn propose(&self, names: &Names, set: &NodeSet) -> u64 {
+    pub(crate) fn propose(&self, names: &Names, set: &NodeSet) -> Proposal {
         let last = self.0.lock().last_of(names.keys());
-        proposal(last, set.time_us(clock::now()))
+        let (set_time_us, several_us) = set.times_us(clock::now());
+        Proposal::new(last, set_time_us, several_us)
     }
 
     /// Several nodes have answered that number for the lock with these names.
