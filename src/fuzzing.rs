@@ -13,7 +13,7 @@ use crate::core::admission::Admission;
 use crate::core::mark::Mark;
 use crate::core::{
     Allowance, Attempt, Ballot, Chance, Checked, Conclusion, Configuration, Failure, Grants,
-    Identity, NextProbe, NodeState, Offset, Probe, Role, Time, Via, Vote,
+    Identity, NextProbe, NodeState, Offset, Probe, Proposal, Role, Time, Via, Vote,
 };
 use crate::ident::{self, Name, NameText};
 use crate::kinds;
@@ -76,7 +76,7 @@ pub fn votes(data: &[u8]) {
     let at = |ms| Time::from_start(Duration::from_millis(ms));
     let allowance = Allowance { clock_tolerance: Duration::ZERO };
     let mut attempt = Attempt::new(NODES, at(0), at(200), Duration::from_secs(10), allowance);
-    attempt.proposes(1 << 20);
+    attempt.proposes(Proposal { number: 1 << 20, reached: 1 << 24 });
     let mut first = [None; NODES];
     for event in data.chunks_exact(10) {
         let node = usize::from(event[0]) % NODES;

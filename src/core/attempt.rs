@@ -7,8 +7,8 @@ use std::time::Duration;
 use super::fencing::number_of;
 use super::tally::{Tally, Verdict, votes_needed};
 use super::{
-    Allowance, Ballot, Copies, Failure, Heard, LARGEST_NUMBER, Late, Mechanism, Repetition, Time,
-    Via, drift, validity,
+    Allowance, Ballot, Copies, Failure, Heard, LARGEST_NUMBER, Late, Mechanism, Proposal,
+    Repetition, Time, Via, drift, validity,
 };
 
 /// A number that is so far above the proposed one needs more than one node's word: ten seconds of the set's
@@ -107,7 +107,7 @@ pub(crate) struct Attempt {
     allowance: Allowance,
     slots: Vec<Slot>,
     tally: Tally,
-    proposed: Option<u64>,
+    proposed: Option<Proposal>,
     /// The number that is being written back, and whether a majority has confirmed it.
     chosen: Option<u64>,
     confirmed: bool,
@@ -426,8 +426,8 @@ impl Attempt {
 /// The number of the lock, as the nodes that grant it have answered.
 impl Attempt {
     /// That number is proposed to the nodes.
-    pub(crate) const fn proposes(&mut self, number: u64) {
-        self.proposed = Some(number);
+    pub(crate) const fn proposes(&mut self, proposal: Proposal) {
+        self.proposed = Some(proposal);
     }
 
     /// The number that has to be written back before the lock may be used: it was won, and too few nodes
@@ -474,9 +474,13 @@ impl Attempt {
     /// Whether the lock's number would be so far above what was proposed, or several have said, by the word of one,
     /// that the other nodes are to be heard first. It is never written back: that would raise the
     /// numbers of nodes that know better.
+    ///
+    /// A number that the clocks of several nodes have reached is not far. The set's time of a client may be years
+    /// behind, if the clocks of a wrong minority came first. It would never believe a node that knows a number of today.
     fn is_far_above(&self) -> bool {
-        let Some(proposed) = self.proposed else { return false };
-        let highest = proposed.max(self.number_of_several()).saturating_add(FAR_ABOVE);
+        let Some(Proposal { number, reached }) = self.proposed else { return false };
+        let reached = if Mechanism::ReachedNumbersAreNear.is_on() { reached } else { 0 };
+        let highest = number.max(reached).max(self.number_of_several()).saturating_add(FAR_ABOVE);
         self.number() > highest && !self.known() && Mechanism::FarNumbersNeedSeveral.is_on()
     }
 

@@ -340,9 +340,14 @@ mod number {
     use super::*;
 
     fn attempt(nodes: usize, proposed: u64) -> Attempt {
+        attempt_at(nodes, proposed, 0)
+    }
+
+    /// An attempt of a client that knows that the clocks of several nodes have `reached` that number.
+    fn attempt_at(nodes: usize, proposed: u64, reached: u64) -> Attempt {
         let ttl = Duration::from_secs(10);
         let mut attempt = Attempt::new(nodes, at(0), at(200), ttl, Allowance::FOR_DRIFT);
-        attempt.proposes(proposed);
+        attempt.proposes(Proposal { number: proposed, reached });
         (0..nodes).for_each(|node| assert!(attempt.sending(node, Via::unfenced(1), at(0))));
         attempt
     }
@@ -380,6 +385,29 @@ mod number {
         assert_eq!(written_back_by_the_word_of_one(), None);
         let without = without(&[Mechanism::FarNumbersNeedSeveral], written_back_by_the_word_of_one);
         assert_eq!(without, Some(LARGEST_NUMBER));
+    }
+
+    /// Two of five nodes grant nothing, and the set's time is years behind. One of the others knows a number of
+    /// today. Whether somebody gets the lock in ten tries.
+    fn is_won_with_a_time_of_years_ago() -> bool {
+        const YEARS_AGO: u64 = 170_000_000_000_000;
+        const TODAY: u64 = 179_000_000_000_000;
+        let mut fences = [TODAY, 0, 0];
+        (0..10).any(|_| {
+            let mut attempt = attempt_at(5, YEARS_AGO, TODAY);
+            for (node, fence) in fences.iter_mut().enumerate() {
+                *fence = YEARS_AGO.max(*fence + 1);
+                attempt.vote(node, Vote::Granted(*fence));
+            }
+            (3..5).for_each(|node| attempt.fail(node, Failure::Unknown));
+            attempt.number_to_write_back() == Some(fences[0])
+        })
+    }
+
+    #[test]
+    fn without_the_clocks_of_several_two_wrong_ones_keep_everybody_away_for_ever() {
+        assert!(is_won_with_a_time_of_years_ago());
+        assert!(!without(&[Mechanism::ReachedNumbersAreNear], is_won_with_a_time_of_years_ago));
     }
 
     #[test]

@@ -252,6 +252,13 @@ impl<W: Clone> Channels<W> {
         self.closed = true;
     }
 
+    /// Forgets the channels that nobody has listened to for a while, and returns whether any is left. The subscribers
+    /// do so, too, if there are any: a thread may not have started.
+    pub(crate) fn tidy(&mut self, now: Time) -> bool {
+        self.sweep(now);
+        !self.channels.is_empty()
+    }
+
     /// Forgets the channels that nobody has listened to for a while.
     fn sweep(&mut self, now: Time) {
         let Self { channels, subscribers, .. } = self;

@@ -216,3 +216,16 @@ fn our_own_subscription_is_nobody_who_waits() {
     assert_eq!(channels.others_told(0, &[OTHER.to_vec()], 2), 2);
     assert_eq!(others(&channels, u64::MAX), u32::MAX);
 }
+
+#[test]
+fn channels_are_forgotten_also_where_no_subscriber_could_be_started() {
+    let mut channels = Channels::new(NODES);
+    let Joined { id, start, .. } = channels.join(vec![ONE.to_vec()], 1);
+    start.into_iter().for_each(|node| channels.not_started(node));
+    assert!(channels.tidy(at(0)), "somebody waits");
+    channels.leave(id, at(1_000));
+    assert!(channels.tidy(at(1_199)), "somebody may wait again");
+    assert!(!channels.tidy(at(1_200)));
+    assert!(channels.is_empty() && channels.waiters.is_empty());
+    assert!(channels.subscribers.iter().all(|subscriber| subscriber.changed.is_empty()));
+}

@@ -11,7 +11,7 @@ use std::fmt;
 use std::mem;
 use std::time::Duration;
 
-use super::Mechanism;
+use super::{Mechanism, Time, give_room_back};
 
 /// The largest number that there is: so large that a token fits into 63 bits, and small enough to be
 /// exact as one of Lua's floating-point numbers.
@@ -99,15 +99,28 @@ pub(super) fn number_of(answers: impl Iterator<Item = u64> + Clone, needed: usiz
     enough.or_else(|| answers.max()).unwrap_or(0)
 }
 
-/// The number that a request proposes: above the `last` one that this process has seen of the name,
-/// and no less than the set's time in units of 10 microseconds.
-///
-/// The time is for nodes that have forgotten their numbers: a number from before is smaller, for the
-/// set's time goes on whichever nodes forget. Otherwise their own numbers do.
-pub(crate) fn proposal(last: u64, set_time_us: Option<i64>) -> u64 {
-    let time_us = set_time_us.filter(|_| Mechanism::FenceClockFloor.is_on());
-    let time = time_us.and_then(|us| u64::try_from(us / 10).ok()).unwrap_or(0);
-    last.saturating_add(1).max(time)
+/// What a request proposes, and what goes with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Proposal {
+    pub(crate) number: u64,
+    /// The number that the clocks of several nodes have reached: no number below it is out of the question.
+    /// 0 if too few clocks are known.
+    pub(crate) reached: u64,
+}
+
+impl Proposal {
+    /// Proposes a number above the `last` one that this process has seen of the name, and no less than the
+    /// set's time in units of 10 microseconds. `several_us` is the time that several nodes' own clocks have reached.
+    ///
+    /// The time is for nodes that have forgotten their numbers: a number from before is smaller, for the
+    /// set's time goes on whichever nodes forget. Otherwise their own numbers do.
+    pub(crate) fn new(last: u64, set_time_us: Option<i64>, several_us: Option<i64>) -> Self {
+        let number_of = |time_us: i64| u64::try_from(time_us / 10).ok();
+        let set_time_us = set_time_us.filter(|_| Mechanism::FenceClockFloor.is_on());
+        let time = set_time_us.and_then(number_of).unwrap_or(0);
+        let reached = several_us.and_then(number_of).unwrap_or(0);
+        Self { number: last.saturating_add(1).max(time), reached }
+    }
 }
 
 /// The largest number that this process has seen of each name, as far as it remembers.
@@ -118,17 +131,27 @@ pub(crate) fn proposal(last: u64, set_time_us: Option<i64>) -> u64 {
 #[derive(Debug, Default)]
 pub(crate) struct LastNumbers {
     /// Names that were used lately, and those before them.
-    recent: HashMap<Box<[u8]>, u64>,
-    older: HashMap<Box<[u8]>, u64>,
+    recent: HashMap<Box<[u8]>, Last>,
+    older: HashMap<Box<[u8]>, Last>,
+}
+
+/// The largest number of a name, and when it was told one last.
+#[derive(Clone, Copy, Debug)]
+struct Last {
+    number: u64,
+    at: Time,
 }
 
 impl LastNumbers {
     /// So many names are remembered at least, and twice as many at most.
     const NAMES: usize = 2_048;
 
+    /// A name is remembered for so long after its last use, if there are not too many.
+    const KEPT: Duration = Duration::from_secs(10);
+
     /// The largest number seen of the name with that key; 0 if there is none.
     pub(crate) fn last(&self, key: &[u8]) -> u64 {
-        let seen = |names: &HashMap<Box<[u8]>, u64>| names.get(key).copied().unwrap_or(0);
+        let seen = |names: &HashMap<Box<[u8]>, Last>| names.get(key).map_or(0, |last| last.number);
         seen(&self.recent).max(seen(&self.older))
     }
 
@@ -137,16 +160,25 @@ impl LastNumbers {
         keys.map(|key| self.last(key)).max().unwrap_or(0)
     }
 
-    pub(crate) fn saw(&mut self, key: &[u8], number: u64) {
-        let number = number.max(self.last(key));
+    pub(crate) fn saw(&mut self, key: &[u8], number: u64, at: Time) {
+        let new = Last { number: number.max(self.last(key)), at };
         if let Some(last) = self.recent.get_mut(key) {
-            *last = number;
+            *last = new;
             return;
         }
         if self.recent.len() >= Self::NAMES {
             self.older = mem::take(&mut self.recent);
         }
-        self.recent.insert(key.into(), number);
+        self.recent.insert(key.into(), new);
+    }
+
+    /// Forgets the names that were not used for long, and returns whether any is left.
+    pub(crate) fn tidy(&mut self, now: Time) -> bool {
+        for names in [&mut self.recent, &mut self.older] {
+            names.retain(|_, last| now < last.at.after(Self::KEPT));
+            give_room_back(names);
+        }
+        !self.recent.is_empty() || !self.older.is_empty()
     }
 }
 
@@ -182,7 +214,7 @@ mod tests {
 
     #[test]
     fn a_proposal_is_above_what_was_seen_and_not_behind_the_sets_time() {
-        let proposed = |last, time_us| proposal(last, time_us);
+        let proposed = |last, time_us| Proposal::new(last, time_us, None).number;
         assert_eq!(proposed(7, Some(5_001_000)), 500_100);
         assert_eq!(proposed(500_100, Some(5_001_000)), 500_101);
         assert_eq!(proposed(7, None), 8);
@@ -190,6 +222,28 @@ mod tests {
         assert_eq!(proposed(0, Some(-5_000_000)), 1, "before 1970");
         // A node refuses it, in place of giving a number twice.
         assert_eq!(proposed(LARGEST_NUMBER, Some(5_001_000)), LARGEST_NUMBER + 1);
+        let reached = |several_us| Proposal::new(7, Some(5_001_000), several_us).reached;
+        assert_eq!((reached(Some(6_000_000)), reached(None)), (600_000, 0));
+    }
+
+    #[test]
+    fn names_that_were_not_used_for_long_are_forgotten() {
+        let at = |s| Time::from_start(Duration::from_secs(s));
+        let mut numbers = LastNumbers::default();
+        assert!(!numbers.tidy(at(0)));
+        (0..3_000_u64).for_each(|name| numbers.saw(&name.to_be_bytes(), 7, at(name / 1_000)));
+        let used = 3_u64.to_be_bytes();
+        numbers.saw(&used, 6, at(9));
+        let known = |numbers: &LastNumbers| numbers.recent.len() + numbers.older.len();
+        assert!(numbers.tidy(at(9)));
+        assert_eq!(known(&numbers), 3_001, "one of them twice");
+        assert!(numbers.tidy(at(11)));
+        assert_eq!(known(&numbers), 1_001);
+        assert!(numbers.tidy(at(18)));
+        assert_eq!((known(&numbers), numbers.last(&used)), (1, 7), "it was used meanwhile");
+        assert!(!numbers.tidy(at(19)));
+        assert_eq!(numbers.last(&used), 0);
+        assert!(numbers.recent.capacity() + numbers.older.capacity() < 100);
     }
 
     proptest! {
@@ -200,7 +254,7 @@ mod tests {
         fn names_are_forgotten_in_the_order_of_their_use(uses in prop::collection::vec(0_u16..9_000, 1..12_000)) {
             let mut numbers = LastNumbers::default();
             for (number, name) in (1..).zip(&uses) {
-                numbers.saw(&name.to_be_bytes(), number);
+                numbers.saw(&name.to_be_bytes(), number, Time::default());
             }
             let last = uses.last().expect("at least one");
             prop_assert_eq!(numbers.last(&last.to_be_bytes()), uses.len() as u64);

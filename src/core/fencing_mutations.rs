@@ -68,7 +68,7 @@ impl Client {
             owner,
             now,
             attempt: Attempt::new(nodes, now, now.after(TTL), TTL, Allowance::FOR_DRIFT),
-            proposal: proposal(0, Some(now_us)),
+            proposal: Proposal::new(0, Some(now_us), None).number,
             heard: vec![false; nodes],
         }
     }

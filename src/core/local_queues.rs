@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use super::fairness::Fairness;
 use super::local_queue::LocalQueue;
+use super::spare::give_room_back;
 use super::{
     Conclusion, HoldClass, Lease, LocalLease, Place, QueueTicket, Terms, Time, Turn, Wake,
 };
@@ -197,8 +198,7 @@ impl<K: Clone + Eq + Hash, W, H: LocalLease> LocalQueues<K, W, H> {
     /// A node has told so many `others` of a release; or (0) there is somebody.
     pub(crate) fn heard(&mut self, key: &K, others: u32, now: Time) {
         if !self.fairness.contains_key(key) && self.fairness.len() >= self.sweep_at {
-            self.fairness.retain(|_, fairness| !fairness.is_over(now));
-            self.sweep_at = self.fairness.len() * 2 + 16;
+            self.sweep(now);
         }
         self.fairness.entry(key.clone()).or_insert_with(Fairness::new).heard(others, now);
     }
@@ -218,6 +218,14 @@ impl<K: Clone + Eq + Hash, W, H: LocalLease> LocalQueues<K, W, H> {
         if let Some(fairness) = self.fairness.get_mut(key) {
             fairness.giving_way_is_over(heard);
         }
+    }
+
+    /// Forgets the locks that nobody wants any more, and returns whether anything is known of others.
+    pub(crate) fn tidy(&mut self, now: Time) -> bool {
+        self.sweep(now);
+        give_room_back(&mut self.queues);
+        give_room_back(&mut self.fairness);
+        !self.queues.is_empty() || !self.fairness.is_empty()
     }
 
     /// For how many locks there is a queue.
@@ -242,6 +250,11 @@ impl<K: Clone + Eq + Hash, W, H: LocalLease> LocalQueues<K, W, H> {
 
     fn others_wait(&self, key: &K, now: Time) -> bool {
         self.fairness.get(key).is_some_and(|fairness| fairness.others_wait(now))
+    }
+
+    fn sweep(&mut self, now: Time) {
+        self.fairness.retain(|_, fairness| !fairness.is_over(now));
+        self.sweep_at = self.fairness.len() * 2 + 16;
     }
 
     fn forget_if_idle(&mut self, key: &K) {

@@ -79,6 +79,8 @@ pub(crate) enum Mechanism {
     FenceOnlyWhereOurs,
     /// A number that is far above all others needs more than one node's word.
     FarNumbersNeedSeveral,
+    /// But not a number that the clocks of several nodes have reached.
+    ReachedNumbersAreNear,
     /// A node keeps a lock's number for a while after the lock has ended.
     FencesOutliveLocks,
     /// Numbers are never behind the set's time.

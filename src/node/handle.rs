@@ -226,6 +226,12 @@ impl Node {
         self.shared.untold.load(Ordering::SeqCst) == 0
     }
 
+    /// Forgets what is of no use any more, and returns whether the node has anything to be told.
+    pub(crate) fn tidy(&self, now: Time) -> bool {
+        let left = [self.mailbox.tidy(), self.shared.pending.tidy(now), !self.is_told()];
+        left.contains(&true)
+    }
+
     /// Of a node that is down its worker may not have taken them out of the mailbox yet: it tries to connect.
     fn kept_releases(&self) -> usize {
         match self.shared.link.fault() {

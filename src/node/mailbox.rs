@@ -10,6 +10,7 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 
 use super::job::Job;
+use crate::core::give_room_back;
 
 /// The most jobs that wait for a worker. One caller has one at a time, so this is beyond what a
 /// process has threads.
@@ -118,6 +119,13 @@ impl Mailbox {
         jobs.into_iter().rev().for_each(|job| state.jobs.push_front(job));
     }
 
+    /// Gives room back that was needed once, and returns whether a job is there.
+    pub(super) fn tidy(&self) -> bool {
+        let mut state = self.state.lock();
+        give_room_back(&mut state.jobs);
+        !state.jobs.is_empty()
+    }
+
     fn change(&self, change: impl FnOnce(&mut State)) {
         let mut state = self.state.lock();
         change(&mut state);
@@ -212,6 +220,18 @@ mod tests {
         assert_eq!(taken(&mailbox, 3), [ms(0), ms(1), ms(2)]);
         assert_eq!(taken(&mailbox, 3), [ms(3), ms(4)]);
         assert_eq!(mailbox.wait(Duration::ZERO), Found::Nothing);
+    }
+
+    #[test]
+    fn a_mailbox_that_was_full_gives_the_room_back() {
+        let mailbox = Mailbox::default();
+        (0..CAPACITY).for_each(|i| assert!(mailbox.send(job(i as u64)).is_ok()));
+        assert!(mailbox.tidy(), "the jobs are there");
+        assert_eq!(taken(&mailbox, CAPACITY - 1).len(), CAPACITY - 1);
+        assert!(mailbox.tidy());
+        assert!(mailbox.state.lock().jobs.capacity() < 10);
+        assert_eq!(taken(&mailbox, 10).len(), 1);
+        assert!(!mailbox.tidy());
     }
 
     #[test]

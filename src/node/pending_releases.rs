@@ -6,7 +6,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::job::Release;
-use crate::core::Time;
+use crate::core::{Time, give_room_back};
 use crate::observe;
 
 /// The most releases that are kept for one node. What is beyond it goes by the keys' own TTL.
@@ -35,9 +35,7 @@ impl PendingReleases {
         release.is_unheard();
         let mut pending = self.0.lock();
         if pending.undelivered.len() >= pending.sweep_at {
-            pending.undelivered.retain(|release| can_be_there(release, now));
-            // The length has to double, so that a release is looked at about twice.
-            pending.sweep_at = (pending.undelivered.len() * 2 + 16).min(CAPACITY);
+            pending.sweep(now);
         }
         let full = pending.undelivered.len() >= CAPACITY;
         let dropped = full.then(|| pending.undelivered.pop_front());
@@ -101,9 +99,25 @@ impl PendingReleases {
         needed
     }
 
+    /// Drops the releases that are of no use any more, and returns whether any is left.
+    pub(super) fn tidy(&self, now: Time) -> bool {
+        let mut pending = self.0.lock();
+        pending.sweep(now);
+        give_room_back(&mut pending.undelivered);
+        !pending.undelivered.is_empty() || !pending.repeated.is_empty()
+    }
+
     /// How many have not been delivered.
     pub(super) fn len(&self) -> usize {
         self.0.lock().undelivered.len()
+    }
+}
+
+impl Pending {
+    fn sweep(&mut self, now: Time) {
+        self.undelivered.retain(|release| can_be_there(release, now));
+        // The length has to double, so that a release is looked at about twice.
+        self.sweep_at = (self.undelivered.len() * 2 + 16).min(CAPACITY);
     }
 }
 
@@ -161,6 +175,22 @@ mod tests {
             assert!(pending.len() <= 2 * 100 + 16, "{} after {now} ms", pending.len());
         }
         assert_eq!(pending.take(usize::MAX, at(10_000)).len(), 99);
+    }
+
+    #[test]
+    fn of_a_node_that_stays_down_nothing_is_kept_once_the_keys_have_ended() {
+        let (pending, node) = (PendingReleases::default(), Arc::from("redis://a"));
+        assert!(!pending.tidy(at(0)));
+        (0..1_000).for_each(|_| pending.keep(release(Some(at(100))), &node, at(0)));
+        pending.keep(release(Some(at(200))), &node, at(0));
+        assert!(pending.tidy(at(99)));
+        assert_eq!(pending.len(), 1_001);
+        assert!(pending.tidy(at(100)));
+        assert_eq!(pending.len(), 1);
+        assert!(pending.0.lock().undelivered.capacity() < 10);
+        assert!(!pending.tidy(at(200)));
+        pending.repeat(release(None), at(300), &node);
+        assert!(pending.tidy(at(200)), "it is due later");
     }
 
     #[test]

@@ -265,9 +265,11 @@ impl NodeSet {
         known.admission.ready_in(now, known.admission.set_time(now))
     }
 
-    /// The set's time, for the numbers of locks: see `Admission::time_us`.
-    pub(crate) fn time_us(&self, now: Time) -> Option<i64> {
-        self.known.lock().admission.time_us(now, self.ordered)
+    /// The set's time and the time that several clocks have reached, for the numbers of locks: see
+    /// `Admission::time_us` and `Admission::time_of_several_us`.
+    pub(crate) fn times_us(&self, now: Time) -> (Option<i64>, Option<i64>) {
+        let admission = &self.known.lock().admission;
+        (admission.time_us(now, self.ordered), admission.time_of_several_us(now))
     }
 
     /// Whether the node grants locks to us.

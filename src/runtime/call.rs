@@ -61,6 +61,8 @@ pub(crate) fn acquire(
         suspensions: 0,
         queued: coordinator.queues().enter(wanted, patience),
     };
+    // Only now: what is there to be forgotten has to be found.
+    coordinator.timetable().name_used();
     let policy = Policy {
         patience,
         backoff: settings.backoff,

@@ -176,7 +176,7 @@ impl Claim {
         if let Some(proposal) = proposal {
             self.round().with(|attempt| attempt.proposes(proposal));
         }
-        self.requests().acquire(terms.ttl, proposal)
+        self.requests().acquire(terms.ttl, proposal.map(|proposal| proposal.number))
     }
 
     /// Tells the nodes the lock's number.

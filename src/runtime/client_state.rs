@@ -179,6 +179,18 @@ impl ClientState {
         &self.reports
     }
 
+    /// Forgets names that are not used any more, and returns whether anything is left of any.
+    pub(crate) fn tidy(&self, now: Time) -> bool {
+        let shared = [
+            self.numbers.tidy(now),
+            self.endless.tidy(now),
+            self.subscriptions.tidy(now),
+            self.reports.tidy(),
+        ];
+        let nodes = self.nodes.iter().filter(|node| node.tidy(now)).count();
+        nodes > 0 || shared.contains(&true)
+    }
+
     /// When a lock that was granted just now is renewed.
     pub(crate) fn schedule(&self) -> Schedule {
         Schedule::new(random(), self.renewal_phase)

@@ -40,6 +40,15 @@ impl Coordinator {
             Error::config(format!("no thread could be started for renewals: {error}"))
         })?;
         let queues = Queues::new(!state.settings().local_queue);
+        let (queues_then, state_then) = (Arc::downgrade(&queues), Arc::downgrade(&state));
+        timetable.tidies(move |now| {
+            let queues = || queues_then.upgrade().is_some_and(|queues| queues.tidy(now));
+            let state = || state_then.upgrade().is_some_and(|state| state.tidy(now));
+            // A call is in its queue until all is kept that it leaves behind. What the answer to a release says of
+            // others comes to the queues while the release is in the state.
+            let left = [queues(), state(), queues()];
+            left.contains(&true)
+        });
         Ok(Arc::new(Self { state, timetable, queues }))
     }
 

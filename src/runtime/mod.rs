@@ -23,6 +23,7 @@ pub(crate) mod reports;
 pub(crate) mod requests;
 pub(crate) mod settings;
 pub(crate) mod subscriptions;
+mod tidying;
 pub(crate) mod timetable;
 
 pub use settings::{Fallback, Renewal};

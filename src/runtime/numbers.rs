@@ -3,7 +3,7 @@
 use parking_lot::Mutex;
 
 use crate::clock;
-use crate::core::{LastNumbers, proposal};
+use crate::core::{LastNumbers, Proposal, Time};
 use crate::ident::Names;
 use crate::node::NodeSet;
 
@@ -13,14 +13,20 @@ pub(crate) struct Numbers(Mutex<LastNumbers>);
 
 impl Numbers {
     /// The number to propose for a grant of the lock with these names.
-    pub(crate) fn propose(&self, names: &Names, set: &NodeSet) -> u64 {
+    pub(crate) fn propose(&self, names: &Names, set: &NodeSet) -> Proposal {
         let last = self.0.lock().last_of(names.keys());
-        proposal(last, set.time_us(clock::now()))
+        let (set_time_us, several_us) = set.times_us(clock::now());
+        Proposal::new(last, set_time_us, several_us)
+    }
+
+    /// Forgets the names that were not used for long, and returns whether any is left.
+    pub(crate) fn tidy(&self, now: Time) -> bool {
+        self.0.lock().tidy(now)
     }
 
     /// Several nodes have answered that number for the lock with these names.
     pub(crate) fn saw(&self, names: &Names, number: u64) {
-        let mut numbers = self.0.lock();
-        names.keys().for_each(|key| numbers.saw(key, number));
+        let (now, mut numbers) = (clock::now(), self.0.lock());
+        names.keys().for_each(|key| numbers.saw(key, number, now));
     }
 }

@@ -114,6 +114,13 @@ impl Queues {
     }
 }
 
+impl Queues {
+    /// Forgets the locks that nobody wants any more, and returns whether any is left.
+    pub(crate) fn tidy(&self, now: Time) -> bool {
+        self.state.lock().tidy(now)
+    }
+}
+
 #[cfg(all(test, feature = "embedded"))]
 impl Queues {
     /// For how many locks there is a queue.

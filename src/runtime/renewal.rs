@@ -13,7 +13,7 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, select};
 
 use crate::clock;
-use crate::core::{Due, Time};
+use crate::core::{Due, Time, give_room_back};
 use crate::runtime::client_state::ClientState;
 use crate::runtime::held::{Carrier, Held, Prolonging};
 use crate::runtime::timetable::{DueEntries, Timetable};
@@ -51,6 +51,9 @@ fn run(
     let mut all_are_due = false;
     loop {
         let Some(table) = timetable.upgrade() else { return };
+        if table.tidy(clock::now()) {
+            renewals.give_room_back();
+        }
         let entries = if all_are_due { table.all() } else { Vec::new() };
         let (due, mut until) = table.due(clock::now());
         drop(table);
@@ -113,6 +116,12 @@ impl Renewals {
 
     fn are_under_way(&self) -> bool {
         !self.under_way.is_empty() || !self.waiting.is_empty()
+    }
+
+    /// Gives room back that was needed once, for renewals that were due together.
+    fn give_room_back(&mut self) {
+        give_room_back(&mut self.under_way);
+        give_room_back(&mut self.waiting);
     }
 
     /// Does what is due for locks whose entries were just taken out, and carries the renewals on. None of it may take long,

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use parking_lot::{Condvar, Mutex};
 
 use crate::clock;
+use crate::core::give_room_back;
 use crate::observe;
 use crate::runtime::loss::Callbacks;
 
@@ -112,6 +113,16 @@ impl Reports {
             }
         }
         self.0.changed.notify_all();
+    }
+}
+
+impl Reports {
+    /// Gives room back that was needed once, and returns whether anything is left to tell or to call.
+    pub(crate) fn tidy(&self) -> bool {
+        let State { events, callbacks, .. } = &mut *self.0.state.lock();
+        give_room_back(events);
+        give_room_back(callbacks);
+        !events.is_empty() || !callbacks.is_empty()
     }
 }
 

@@ -72,6 +72,14 @@ impl Subscriptions {
         if told == 0 { 0 } else { self.channels.lock().others_told(node, channels, told) }
     }
 
+    /// Forgets the channels that nobody has listened to for a while, and returns whether any is left.
+    pub(crate) fn tidy(&self, now: Time) -> bool {
+        let mut channels = self.channels.lock();
+        let left = channels.tidy(now);
+        self.busy.store(left, Ordering::Relaxed);
+        left
+    }
+
     /// Has the subscribers end.
     pub(crate) fn close(&self) {
         self.channels.lock().close();

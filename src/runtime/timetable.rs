@@ -5,16 +5,18 @@ use std::mem;
 use std::sync::{Arc, Weak};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::clock;
 use crate::core::Time;
+use crate::runtime::tidying::Tidying;
 
 /// When which held lock is to be checked.
 pub(crate) struct Timetable<L> {
     entries: Mutex<Entries<L>>,
     /// Wakes the thread when something is due before it would wake up by itself; ends it.
     wake: Sender<()>,
+    tidying: Tidying,
 }
 
 struct Entries<L> {
@@ -34,7 +36,25 @@ impl<L> Timetable<L> {
     pub(crate) fn new() -> (Arc<Self>, Receiver<()>) {
         let (wake, woken) = bounded(1);
         let entries = Entries { due: BTreeMap::new(), last: 0, asleep_until: clock::now() };
-        (Arc::new(Self { entries: Mutex::new(entries), wake }), woken)
+        let entries = Mutex::new(entries);
+        (Arc::new(Self { entries, wake, tidying: Tidying::default() }), woken)
+    }
+
+    /// What the thread is to look through now and then: see [`Tidying::tidies`].
+    pub(crate) fn tidies(&self, tidy: impl Fn(Time) -> bool + Send + Sync + 'static) {
+        self.tidying.tidies(tidy);
+    }
+
+    /// Something is kept of a name, which has to be forgotten some day.
+    pub(crate) fn name_used(&self) {
+        if let Some(due) = self.tidying.name_used(clock::now) {
+            self.wake_by(self.entries.lock(), due);
+        }
+    }
+
+    /// Forgets names that are not used any more, if that is due, and returns whether it was.
+    pub(crate) fn tidy(&self, now: Time) -> bool {
+        self.tidying.tidy(now)
     }
 
     /// Has `held` checked at `due`.
@@ -43,6 +63,12 @@ impl<L> Timetable<L> {
         entries.last += 1;
         let entry = (due, entries.last);
         entries.due.insert(entry, Arc::downgrade(held));
+        self.wake_by(entries, due);
+        entry
+    }
+
+    /// Has the thread awake by then.
+    fn wake_by(&self, mut entries: MutexGuard<'_, Entries<L>>, due: Time) {
         let wake = due < entries.asleep_until;
         if wake {
             entries.asleep_until = due;
@@ -52,7 +78,6 @@ impl<L> Timetable<L> {
             // Full: it is about to check anyway.
             let _ = self.wake.try_send(());
         }
-        entry
     }
 
     /// The entry is not needed any more.
@@ -78,8 +103,43 @@ impl<L> Timetable<L> {
             due.push(first.remove_entry());
         }
         let next = entries.due.first_key_value().map_or(now.after(FAR), |((at, _), _)| *at);
+        let next = self.tidying.due().map_or(next, |due| due.min(next));
         entries.asleep_until = next;
         drop(entries);
         (due, next)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::Duration;
+
+    use super::*;
+
+    /// How long the thread sleeps if nothing else happens.
+    fn sleep(timetable: &Timetable<()>) -> Duration {
+        let now = clock::now();
+        timetable.due(now).1.since(now)
+    }
+
+    #[test]
+    fn the_thread_is_woken_for_names_while_something_is_kept_of_them_and_sleeps_otherwise() {
+        const LONG: Duration = Duration::from_secs(60);
+        let (timetable, woken) = Timetable::<()>::new();
+        let left = Arc::new(AtomicBool::new(true));
+        let theirs = left.clone();
+        timetable.tidies(move |_| theirs.load(Ordering::SeqCst));
+        assert!(sleep(&timetable) > LONG);
+        timetable.name_used();
+        assert!(woken.try_recv().is_ok(), "it would sleep for too long");
+        assert!(sleep(&timetable) < LONG);
+        timetable.name_used();
+        assert!(woken.try_recv().is_err(), "it is to wake up in any case");
+        assert!(timetable.tidy(clock::now().after(LONG)));
+        assert!(sleep(&timetable) < LONG * 2, "something is left");
+        left.store(false, Ordering::SeqCst);
+        assert!(timetable.tidy(clock::now().after(LONG * 3)));
+        assert!(sleep(&timetable) > LONG * 10);
     }
 }

@@ -10,8 +10,8 @@ use super::network::Part;
 use super::worker::Outgoing;
 use crate::core::admission::Grants;
 use crate::core::{
-    Attempt, Cleanup, Confirmation, ExtendRequest, Extension, ReleasePlan, Shared, Terms, Time,
-    proposal,
+    Attempt, Cleanup, Confirmation, ExtendRequest, Extension, Proposal, ReleasePlan, Shared, Terms,
+    Time,
 };
 use crate::ident::Names;
 use crate::ident::owner_text;
@@ -80,7 +80,8 @@ impl Claim {
     pub(super) fn ask(&self, client: &mut Client, cx: &mut Cx<'_>, whom: impl Fn(usize) -> bool) {
         let proposed = cx.settings.fencing.then(|| {
             let last = client.numbers.last_of(self.names.keys());
-            proposal(last, cx.shared.time_us(cx.now()))
+            let (set_time_us, several_us) = cx.shared.times_us(cx.now());
+            Proposal::new(last, set_time_us, several_us)
         });
         if let Some(proposed) = proposed {
             self.attempt.with(|attempt| attempt.proposes(proposed));
@@ -94,7 +95,7 @@ impl Claim {
                 Grants::Always => Some("".into()),
                 Grants::Under(mark) => Some(mark.into()),
             };
-            let request = requests.acquire(self.terms.ttl, proposed);
+            let request = requests.acquire(self.terms.ttl, proposed.map(|it| it.number));
             let outgoing = self.outgoing(request, "acquire");
             worker.ask_for_grant(cx, outgoing, self.attempt.clone(), under);
         }

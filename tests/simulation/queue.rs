@@ -30,9 +30,18 @@ impl Client {
         once: bool,
         caller: usize,
     ) -> QueueTicket {
+        self.forget_names(cx);
         let waiter = Waiter { caller, terms };
         let class = cx.settings.class_of(id);
         cx.shared.queues.borrow_mut().enter(&id, class, terms, once, waiter)
+    }
+
+    /// Forgets names that are not used any more. The timer does so at any time, and here each call does.
+    fn forget_names(&mut self, cx: &Cx<'_>) {
+        let now = cx.now();
+        self.numbers.tidy(now);
+        cx.shared.queues.borrow_mut().tidy(now);
+        cx.shared.channels.borrow_mut().tidy(now);
     }
 
     /// What a caller finds in its queue; and the lock, if it was handed over, or if the caller has joined it.

@@ -79,9 +79,10 @@ impl Shared {
         self.clocks.borrow()[node]
     }
 
-    /// The set's time, for the numbers of locks.
-    pub(super) fn time_us(&self, now: Time) -> Option<i64> {
-        self.admission.borrow().time_us(now, false)
+    /// The set's time and the time that several clocks have reached, for the numbers of locks.
+    pub(super) fn times_us(&self, now: Time) -> (Option<i64>, Option<i64>) {
+        let admission = self.admission.borrow();
+        (admission.time_us(now, false), admission.time_of_several_us(now))
     }
 
     /// The set's time, as far as it is known.

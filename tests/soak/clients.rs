@@ -44,11 +44,15 @@ fn run() {
 
     let clients = Clients::start(Leak::of_this_process());
     load(&clients, duration(WARM_UP));
-    at_rest(&clients); // From now on they remember as many names as they ever do.
-    tell_when_asked(|| at_rest(&clients));
+    let mut known = 0;
+    tell_when_asked(|| {
+        let told = at_rest(&clients, 0);
+        known = told.heap.bytes;
+        told
+    });
 
     load(&clients, duration(LOAD));
-    tell_when_asked(|| at_rest(&clients));
+    tell_when_asked(|| at_rest(&clients, known));
 
     let done = clients.done();
     drop(clients);
@@ -114,27 +118,20 @@ fn repeat(activity: &Activity, thread: u64, clients: &Clients, stopped: &Receive
     }
 }
 
-/// The mean of the heap while one thread uses many names, one after the other.
+/// The smallest heap while nothing is done. It ends once it is down to `known`, the heap at rest of before.
 ///
-/// A client remembers the names that it used last in two maps. One map is full; the other one fills up until
-/// it replaces the first. So a single reading depends on how full that map is, and the mean does not.
-fn at_rest(clients: &Clients) -> Told {
-    /// The room in one of the maps.
-    const NAMES: u64 = 2_048;
-    const READINGS: u64 = 64;
-    let mut sum = Heap::default();
-    for _ in 0..READINGS {
-        for locks in [&clients.locks, &clients.rival] {
-            for _ in 0..NAMES / READINGS {
-                if let Some(guard) = clients.granted(locks.lock(clients.fresh_name())) {
-                    clients.counted(guard.unlock());
-                }
-            }
+/// A client forgets the names that it has used within 15 s, and other threads allocate now and then.
+fn at_rest(clients: &Clients, known: u64) -> Told {
+    const LONGEST: Duration = Duration::from_secs(20);
+    const PAUSE: Duration = Duration::from_millis(20);
+    let start = Instant::now();
+    let mut heap = Heap::of_this_process();
+    while heap.bytes > known && start.elapsed() < LONGEST {
+        thread::sleep(PAUSE);
+        let now = Heap::of_this_process();
+        if now.bytes < heap.bytes {
+            heap = now;
         }
-        let heap = Heap::of_this_process();
-        sum.bytes += heap.bytes;
-        sum.blocks += heap.blocks;
     }
-    let heap = Heap { bytes: sum.bytes / READINGS, blocks: sum.blocks / READINGS };
     Told { heap, done: clients.done() }
 }

@@ -156,6 +156,17 @@ impl Admission {
         Some(microseconds(now).saturating_add(self.ahead_of_us(now, any)?))
     }
 
+    /// The time that the clocks of several nodes have reached, as they are, in microseconds since 1970. Several are so
+    /// many that no majority is without one of them. `None` while the clocks of fewer nodes are known.
+    pub(crate) fn time_of_several_us(&self, now: Time) -> Option<i64> {
+        let readings = self.nodes.iter().filter_map(|known| known.clock.reading);
+        let mut ahead_us: Vec<_> = readings.map(Offset::middle_us).collect();
+        ahead_us.sort_unstable();
+        let others = self.nodes.len() - majority(self.nodes.len());
+        let ahead_us = ahead_us.into_iter().rev().nth(others)?;
+        Some(microseconds(now).saturating_add(ahead_us))
+    }
+
     /// The set's time, for the ends of quarantines: by the clocks as they are, and by the clocks corrected by what
     /// their marks say they are ahead. A quarantine ends when it is over by both.
     ///

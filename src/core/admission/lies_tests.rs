@@ -68,6 +68,26 @@ fn without_bounds_a_mark_that_says_that_it_is_no_time_at_all_is_believed() {
     assert!(!without(&[Mechanism::TimesAreBounded], believed_marks).is_empty());
 }
 
+/// The set's time falls with two clocks of five, if these are the first that a client reads.
+#[test]
+fn the_time_that_several_clocks_have_reached_does_not_fall_with_the_sets_time() {
+    const BEHIND_MS: i64 = 500_000_000;
+    let mut world = World::new(5, &[configuration(5)]);
+    (0..2).for_each(|node| world.servers[node].clock_ms = -BEHIND_MS);
+    (3..5).for_each(|node| world.reach(0, node, false));
+    world.run(MAX_TTL * 2);
+    let several = |world: &World| {
+        world.clients[0].admission.time_of_several_us(world.clients[0].now(world.now))
+    };
+    let behind_us = |world: &World, time_us: Option<i64>| true_us(world) - time_us.expect("known");
+    assert!(behind_us(&world, several(&world)) > BEHIND_MS * 900, "that of three clocks");
+    (3..5).for_each(|node| world.reach(0, node, true));
+    world.run(MAX_TTL * 4);
+    let set = world.clients[0].admission.time_us(world.clients[0].now(world.now), false);
+    assert!(behind_us(&world, set) > BEHIND_MS * 900, "it goes on as it has begun");
+    assert!(behind_us(&world, several(&world)).abs() < 1_000_000);
+}
+
 /// What all clocks of the world say that are right.
 fn true_us(world: &World) -> i64 {
     i64::try_from(world.now.since(Time::default()).as_micros()).expect("short")

@@ -246,7 +246,8 @@ impl Caller {
                     }
                 }
                 Action::SawNumber(number) => {
-                    call.lock.keys().for_each(|key| client.numbers.saw(&key, number));
+                    let now = cx.now();
+                    call.lock.keys().for_each(|key| client.numbers.saw(&key, number, now));
                 }
                 Action::WriteBack(number) => {
                     let note = client.callers[index].next_note(cx);

@@ -1,0 +1,126 @@
+//! A client that has used many names once holds nothing of them.
+//!
+//! Two clients of a process use them in every way that leaves something behind: with waiters of the other client, in vain,
+//! with a lock that is lost, and a thousand at a time, which are given back while a node is down. Then the heap has to
+//! come back to what it was before. `QUORLOCK_USED_NAMES` is how many names there are, in place of the usual number.
+
+mod support;
+
+use std::alloc::System;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use quorlock::crossbeam_channel::bounded;
+use quorlock::{ErrorKind, Quorlock};
+use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
+use support::clients::patient;
+use support::{Servers, wait_until};
+
+/// Counts the memory that is allocated. The servers are processes of their own.
+#[global_allocator]
+static HEAP: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+const VARIABLE: &str = "QUORLOCK_USED_NAMES";
+
+/// So many that three bytes for each of them, and a bit, are more than [`MORE`].
+const USUAL: usize = 30_000;
+
+/// So many bytes more there may be than before the first lock. About 45 KiB are used, by the threads and
+/// connections of both clients.
+const MORE: usize = 96 * 1024;
+
+/// So many locks are held at once.
+const AT_ONCE: usize = 2_000;
+
+const THREADS: usize = 4;
+
+/// The longest time that anything is kept by its name, and more than twice as much for a machine that is busy.
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// After that time nothing is kept that is not kept for good.
+const SETTLED: Duration = Duration::from_secs(30);
+
+const TTL: Duration = Duration::from_secs(10);
+
+fn heap() -> usize {
+    let stats = HEAP.stats();
+    stats.bytes_allocated.saturating_sub(stats.bytes_deallocated)
+}
+
+#[test]
+fn a_client_that_has_used_many_names_once_holds_nothing_of_them() {
+    let asked_for = std::env::var(VARIABLE).ok();
+    let names = asked_for.as_ref().map_or(USUAL, |names| names.parse().expect("a number of names"));
+    let mut servers = Servers::start(3);
+    let clients = [(); 2].map(|()| patient(&servers, TTL));
+    let (before, start) = (heap(), Instant::now());
+    use_once(&clients, &servers, names);
+    hold_at_once_and_give_back_while_a_node_is_down(&clients[0], &mut servers);
+    let (used, used_for) = (heap().saturating_sub(before), start.elapsed());
+    let mut more = used;
+    wait_until("the heap to be as it was", LIMIT, || {
+        more = more.min(heap().saturating_sub(before));
+        // A figure to be quoted is the one that it settles to.
+        more <= MORE && (asked_for.is_none() || start.elapsed() - used_for > SETTLED)
+    });
+    println!("{names} names in {used_for:.1?}: {used} bytes more, and {more} bytes in the end");
+}
+
+/// The first client takes a lock of each name. The second one wants some of them at the same time.
+fn use_once([first, second]: &[Quorlock; 2], servers: &Servers, names: usize) {
+    thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (tell, told) = bounded(0);
+            scope.spawn(move || {
+                for i in (thread..names).step_by(THREADS) {
+                    if i / THREADS % 20 == 0 {
+                        tell.send(i).expect("the other thread goes on");
+                    }
+                    use_name(first, second, servers, i);
+                }
+            });
+            scope.spawn(move || {
+                for i in told {
+                    drop(second.lock(name(i)).expect("three nodes"));
+                }
+            });
+        }
+    });
+}
+
+fn name(i: usize) -> String {
+    format!("orders/{i}")
+}
+
+fn use_name(locks: &Quorlock, other: &Quorlock, servers: &Servers, i: usize) {
+    let guard = locks.lock(name(i)).expect("three nodes");
+    match i / THREADS % 100 {
+        50 => {
+            let held = other.try_lock(name(i)).expect("three nodes");
+            assert!(held.is_none(), "it is held");
+        }
+        75 => {
+            guard.on_lost(|_| {});
+            let key = format!("quorlock:{}", name(i));
+            for server in servers.iter() {
+                // The last of them may grant it only now.
+                let deleted = || server.command(&["DEL", &key]) == redis::Value::Int(1);
+                wait_until("the key on each node", LIMIT, deleted);
+            }
+            let lost = guard.unlock().expect_err("no node has it any more");
+            return assert_eq!(lost.kind(), ErrorKind::Lost);
+        }
+        _ => {}
+    }
+    // A drop waits for no answer.
+    if i / THREADS % 2 == 0 {
+        guard.unlock().expect("three nodes");
+    }
+}
+
+fn hold_at_once_and_give_back_while_a_node_is_down(locks: &Quorlock, servers: &mut Servers) {
+    let held = |i| locks.lock(format!("held/{i}")).expect("three nodes");
+    let guards: Vec<_> = (0..AT_ONCE).map(held).collect();
+    servers[2].pause();
+    drop(guards);
+}
