@@ -18,9 +18,8 @@ const MOST_NODES: usize = 9;
 const USUAL: usize = 5;
 const THREADS: [usize; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
 const HELD: [usize; 4] = [1, 100, 1_000, 10_000];
-/// Locks that are held are renewed each time a third of it is gone. With the default of 10 s, 10,000 of them
-/// are more than two cores can renew.
-const TTL: Duration = Duration::from_secs(30);
+/// The default. Locks that are held are renewed each time a third of it is gone.
+const TTL: Duration = Duration::from_secs(10);
 
 pub(crate) fn run(settings: &Settings, pictures: &mut Pictures) {
     let servers = Servers::start(MOST_NODES);
@@ -130,7 +129,7 @@ fn held(settings: &Settings, servers: &Servers, pictures: &mut Pictures) {
     let (mut times, mut guards) = (Vec::new(), Vec::new());
     for held in &counts {
         guards.extend(take(&ours, guards.len()..*held));
-        // The renewal threads start when the first renewals are due.
+        // Until the first renewals are due.
         thread::sleep(ttl / 3);
         let (before, start) = (Spent::now(servers), Instant::now());
         thread::sleep(ttl / 3);
