@@ -12,8 +12,8 @@ use std::time::Duration;
 use crate::core::admission::Admission;
 use crate::core::mark::Mark;
 use crate::core::{
-    Allowance, Attempt, Ballot, Chance, Conclusion, Configuration, Failure, Grants, Identity,
-    NextProbe, NodeState, Offset, Probe, Role, Time, Via, Vote,
+    Allowance, Attempt, Ballot, Chance, Checked, Conclusion, Configuration, Failure, Grants,
+    Identity, NextProbe, NodeState, Offset, Probe, Role, Time, Via, Vote,
 };
 use crate::ident::{self, Name, NameText};
 use crate::kinds;
@@ -128,10 +128,11 @@ pub fn probes(data: &[u8]) {
         for node in 0..NODES {
             let time = admission.set_time(now);
             let chance = Chance { id: round << 8 | node as u64, jitter: 0.5 };
-            let change = match admission.next(node, now, time, chance) {
-                NextProbe::Ask(change) => change,
+            let (change, as_seen) = match admission.next(node, now, time, chance) {
+                NextProbe::Ask(change) => (change, None),
+                NextProbe::Check(as_seen) => (None, Some(as_seen)),
                 NextProbe::Wait(_) if node >= liars => continue,
-                NextProbe::Wait(_) => None,
+                NextProbe::Wait(_) => (None, None),
             };
             let server_us = i64::try_from(now_ms).expect("it is small") * 1_000;
             let honest = Probe {
@@ -149,7 +150,13 @@ pub fn probes(data: &[u8]) {
                 _ => honest,
             };
             marks[node].clone_from(&probe.mark);
-            admission.probed(node, probe, now);
+            match as_seen {
+                Some(as_seen) if as_seen.mark == probe.mark => {
+                    admission.checked(node, Checked::AsSeen(probe.clock), now);
+                }
+                Some(_) => admission.checked(node, Checked::Differs, now),
+                None => admission.probed(node, probe, now),
+            }
             let _ = admission.take_clock_news();
         }
         let _ = (admission.ready_in(now, admission.set_time(now)), admission.time_us(now, false));

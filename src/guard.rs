@@ -171,12 +171,13 @@ impl Guard {
         }
     }
 
-    /// Has `callback` called when the lock is lost, on a thread of its own; at once, on this one, if
+    /// Has `callback` called when the lock is lost, on another thread; at once, on this one, if
     /// it is lost already. Called once for each loss, as [`lost`](Self::lost) has its one message; never
     /// called once the lock was given back.
     ///
-    /// It may block, panic, unlock or drop the guard: that holds up nothing else. A callback that owns
-    /// the guard keeps it: such a lock is held until it is lost.
+    /// It may block, panic, unlock or drop the guard: that holds up nothing else, unless 257 holders' callbacks block at
+    /// once, which is as many threads as a client has for them; further ones are called when one of those is over. A
+    /// callback that owns the guard keeps it: such a lock is held until it is lost.
     pub fn on_lost(&self, callback: impl FnOnce(LossReason) + Send + 'static) {
         if self.process().is_this() {
             self.hold.notice.call(Box::new(callback));

@@ -1,5 +1,5 @@
-//! The script that probes a node and changes its mark, on real servers: what it shows, what it
-//! refuses to change, and what servers do with their ids.
+//! The scripts that probe a node and change its mark, and that check it, on real servers: what they show, what
+//! they refuse to change, and what servers do with their ids.
 
 mod support;
 
@@ -9,6 +9,7 @@ use redis::{RedisResult, Value, from_redis_value};
 use support::{Server, access, wait_until};
 
 const ADMIT: &str = include_str!("../lua/node/admit.lua");
+const CHECK: &str = include_str!("../lua/node/check.lua");
 const KEY: &str = "quorlock:{quorlock}:mark";
 const NONE: &str = "0000000000000000000000000000000000000000";
 const LIMIT: Duration = Duration::from_secs(20);
@@ -49,6 +50,21 @@ fn change_with(script: &str, server: &Server, seen: &Seen, old: &str, new: &str)
 
 fn change(server: &Server, seen: &Seen, old: &str, new: &str) -> Seen {
     change_with(ADMIT, server, seen, old, new)
+}
+
+/// The time of a server that is as it was seen; `None`: it is not.
+fn check_with(script: &str, server: &Server, mark: &str, repl: &str) -> Option<(u64, u64)> {
+    let reply = server.command(&["EVAL", script, "1", KEY, mark, repl]);
+    let fields: Vec<u64> = from_redis_value(reply).expect("the shape that the header states");
+    match fields[..] {
+        [] => None,
+        [seconds, microseconds] => Some((seconds, microseconds)),
+        _ => panic!("{fields:?}"),
+    }
+}
+
+fn check(server: &Server, mark: &str, repl: &str) -> Option<(u64, u64)> {
+    check_with(CHECK, server, mark, repl)
 }
 
 fn info(server: &Server, section: &str, field: &str) -> String {
@@ -225,6 +241,50 @@ fn a_promoted_server_names_the_id_that_it_had_as_a_replica() {
     assert_eq!((&back.run, back.mark.as_deref()), (&seen.run, Some("one")));
     assert_ne!(back.repl, seen.repl);
     assert_ne!(back.repl2, NONE, "that is how to tell");
+    assert_eq!(check(&first, "one", &seen.repl), None, "so a check compares the id, too");
+    assert!(check(&first, "one", &back.repl).is_some());
+    let without = CHECK.replace("'\\nmaster_replid:(%w+)') ~= ARGV[2]", "'') ~= ''");
+    assert_ne!(without, CHECK);
+    assert!(check_with(&without, &first, "one", &seen.repl).is_some());
+}
+
+#[test]
+fn a_check_shows_the_time_of_a_server_that_is_as_it_was_seen() {
+    let server = Server::start();
+    let seen = probe(&server);
+    let (seconds, microseconds) = check(&server, "", &seen.repl).expect("it has no mark");
+    assert!(seen.time_s <= seconds && seconds <= probe(&server).time_s && microseconds < 1_000_000);
+    assert_eq!(check(&server, "one", &seen.repl), None);
+    assert!(change(&server, &seen, "", "one").changed);
+    assert_eq!(check(&server, "", &seen.repl), None);
+    assert_eq!(check(&server, "two", &seen.repl), None);
+    assert!(check(&server, "one", &seen.repl).is_some());
+    assert_eq!(check(&server, "one", &"x".repeat(40)), None);
+    let without = CHECK.replace("mark ~= (ARGV[1] ~= '' and ARGV[1])", "false");
+    assert_ne!(without, CHECK);
+    assert!(check_with(&without, &server, "two", &seen.repl).is_some());
+    // A server that is out of memory is checked all the same.
+    server.command(&["CONFIG", "SET", "maxmemory", "1"]);
+    assert!(check(&server, "one", &seen.repl).is_some());
+    assert_eq!(server.get(KEY).as_deref(), Some("one"), "a check changes nothing");
+    server.command(&["CONFIG", "SET", "maxmemory", "0"]);
+    server.command(&["DEL", KEY]);
+    server.command(&["RPUSH", KEY, "data"]);
+    assert_eq!(check(&server, "", &seen.repl), None);
+    assert_eq!(check(&server, "list", &seen.repl), None);
+}
+
+#[test]
+fn a_replica_is_never_as_it_was_seen() {
+    let (master, replica) = (prompt(), prompt());
+    let seen = probe(&master);
+    assert!(change(&master, &seen, "", "one").changed);
+    replicate(&replica, &master);
+    let copy = probe(&replica);
+    assert_eq!(check(&replica, "one", &copy.repl), None);
+    let without = CHECK.replace("~= 'master'", "== ''");
+    assert_ne!(without, CHECK);
+    assert!(check_with(&without, &replica, "one", &copy.repl).is_some());
 }
 
 #[test]

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use quorlock::{Builder, ErrorKind, Quorlock};
 use support::clients::admitted;
-use support::fake::{self, is_probe};
+use support::fake::{self, is_check, is_probe};
 use support::{Servers, wait_until};
 
 /// Never to be waited for.
@@ -89,7 +89,7 @@ fn liar(seed: u64) -> String {
         };
         let answer = match (honest, chance.below(20)) {
             (Some(_), 0) => any(&chance),
-            (Some(_), 1) if words[0] == "TIME" => {
+            (Some(_), 1) if words[0] == "TIME" || is_check(words) => {
                 let seconds = [0, 1_700_000_000 + chance.below(1_000_000), usize::MAX / 4];
                 let seconds = seconds[chance.below(3)].to_string();
                 format!("*2\r\n${}\r\n{seconds}\r\n$1\r\n0\r\n", seconds.len()).into_bytes()

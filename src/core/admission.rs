@@ -35,7 +35,7 @@ mod tests;
 use node::{Knowledge, Seen};
 pub(crate) use node_clock::{ClockNews, ClockVerdict};
 use probe::Judgement;
-pub(crate) use probe::{Change, Forgot, Next, Probe, Role};
+pub(crate) use probe::{AsSeen, Change, Checked, Forgot, Next, Probe, Role};
 
 /// Chance, as the machine needs it.
 #[derive(Clone, Copy, Debug)]
@@ -116,6 +116,17 @@ impl Admission {
         self.note_drift(node, now);
     }
 
+    /// The node has answered a check: it is as it was seen, and a probe would have shown just that; or it has to be probed.
+    pub(crate) fn checked(&mut self, node: usize, checked: Checked, now: Time) {
+        match (checked, &self.nodes[node].seen) {
+            (Checked::AsSeen(clock), Some(seen)) => {
+                let probe = Probe { changed: false, clock, ..seen.probe.clone() };
+                self.probed(node, probe, now);
+            }
+            _ => self.doubt(node, None),
+        }
+    }
+
     /// The node cannot be reached any more. What comes back in its place may be another server.
     pub(crate) fn lost(&mut self, node: usize) {
         self.nodes[node].seen = None;
@@ -136,7 +147,7 @@ impl Admission {
         self.nodes[node].admit_by_order()
     }
 
-    /// Until when there is nothing to do about `node`, if it does not change: it has to be probed again then.
+    /// Until when there is nothing to do about `node`, if it does not change: it has to be looked at again then.
     pub(crate) fn settled_until(&self, node: usize) -> Option<Time> {
         let known = &self.nodes[node];
         let admitted = Judgement::Ours(State::Admitted);
@@ -172,7 +183,7 @@ impl Admission {
         let (change, due) = match &seen.judgement {
             Judgement::Ours(State::Admitted) if known.clock.steady => {
                 let due = self.probe_due(node);
-                return if due <= now { Next::Ask(None) } else { Next::Wait(due) };
+                return if due <= now { seen.look() } else { Next::Wait(due) };
             }
             Judgement::Ours(State::Admitted) => (None, self.in_doubt_until(node)),
             Judgement::Replica | Judgement::Cluster | Judgement::Foreign(_) => (None, None),

@@ -52,8 +52,8 @@ pub(crate) use acquire::{
     WaitsFor, Whom,
 };
 pub(crate) use admission::{
-    Admission, Chance, Change, ClockNews, ClockVerdict, Forgot, Grants, Next as NextProbe,
-    NodeState, Probe, Role,
+    Admission, AsSeen, Chance, Change, Checked, ClockNews, ClockVerdict, Forgot, Grants,
+    Next as NextProbe, NodeState, Probe, Role,
 };
 pub(crate) use attempt::{Attempt, Cleanup, Conclusion, ReleasePlan, Vote};
 pub(crate) use backoff::Backoff;

@@ -89,6 +89,13 @@ impl Engine {
         }
     }
 
+    /// It was a replica for a moment, and is a master again, in the same run.
+    #[cfg(test)]
+    pub(crate) fn promote(&mut self, repl_id: &str) {
+        let [present, before] = &mut self.state.lock().identity.repl_ids;
+        *before = std::mem::replace(present, repl_id.to_owned());
+    }
+
     /// All keys that live at `now`, in the order of their bytes.
     pub(crate) fn keys(&mut self, now: Duration) -> Vec<LiveKey> {
         self.set_time(now);

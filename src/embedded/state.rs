@@ -23,13 +23,16 @@ pub(super) struct State {
 pub(super) struct Identity {
     /// Forty hexadecimal digits, new at each start.
     pub(super) run_id: String,
+    /// Its present replication id, and the one before its promotion.
+    pub(super) repl_ids: [String; 2],
     /// When it started, in seconds of its clock; `None` before the first command.
     pub(super) started: Option<u64>,
 }
 
 impl Identity {
     pub(super) fn new(run_id: &str) -> Self {
-        Self { run_id: run_id.to_owned(), started: None }
+        let repl_ids = [run_id.to_owned(), "0".repeat(40)];
+        Self { run_id: run_id.to_owned(), repl_ids, started: None }
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::disagreement;
 use super::job::Undelivered;
-use crate::core::{Admission, Configuration, Failure, Forgot, Grants, NodeState, Probe, Time};
+use crate::core::{Admission, Configuration, Failure, Forgot, Grants, NodeState, Time};
 use crate::error::{Cause, NodeFault};
 use crate::ident;
 use crate::manual::Section;
@@ -39,11 +39,11 @@ impl AdmissionView {
         }
     }
 
-    /// The node has answered a probe. Whether that changes what is known of it.
-    pub(super) fn probed(&mut self, node: usize, probe: Probe, now: Time) -> bool {
+    /// `seen` hands in what was seen of the node. Whether that changes what is known of it.
+    pub(super) fn seen(&mut self, node: usize, seen: impl FnOnce(&mut Admission)) -> bool {
         self.refusals[node] = None;
         let before = self.admission.node_state(node);
-        self.admission.probed(node, probe, now);
+        seen(&mut self.admission);
         self.admission.node_state(node) != before
     }
 

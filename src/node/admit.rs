@@ -47,9 +47,6 @@ pub(crate) fn read(value: &Value, sent: Time, received: Time) -> Option<Probe> {
         "cluster" => Role::Cluster,
         _ => return None,
     };
-    let seconds = seconds.parse::<u64>().ok()?;
-    let time_us = seconds.checked_mul(1_000_000)?.checked_add(microseconds.parse().ok()?)?;
-    let time_us = i64::try_from(time_us).ok()?;
     let mark = match mark.as_slice() {
         [] => None,
         [Value::Text(mark)] => Some(mark.clone()),
@@ -60,10 +57,22 @@ pub(crate) fn read(value: &Value, sent: Time, received: Time) -> Option<Probe> {
         role,
         identity: Identity::new(run_id, repl_id)?,
         promoted: repl_id2.bytes().any(|byte| byte != b'0'),
-        clock: Offset::new(time_us, sent, received),
+        clock: offset(seconds, microseconds, sent, received)?,
         mark,
     };
     Some(probe)
+}
+
+/// What `TIME` says, to a question that was sent and answered then.
+pub(super) fn offset(
+    seconds: &str,
+    microseconds: &str,
+    sent: Time,
+    received: Time,
+) -> Option<Offset> {
+    let seconds = seconds.parse::<u64>().ok()?;
+    let time_us = seconds.checked_mul(1_000_000)?.checked_add(microseconds.parse().ok()?)?;
+    Some(Offset::new(i64::try_from(time_us).ok()?, sent, received))
 }
 
 #[cfg(test)]

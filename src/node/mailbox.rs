@@ -161,7 +161,10 @@ mod tests {
     use std::sync::Arc;
     use std::thread;
 
+    use crossbeam_channel::bounded;
+
     use super::*;
+    use crate::clock;
     use crate::core::Time;
     use crate::node::job::Release;
     use crate::node::{Request, Script};
@@ -228,20 +231,21 @@ mod tests {
     #[test]
     fn a_job_that_is_put_there_wakes_nobody_until_that_is_asked_for() {
         let mailbox = Arc::new(Mailbox::default());
-        let worker = {
-            let mailbox = mailbox.clone();
-            thread::spawn(move || (mailbox.wait(LONG), taken(&mailbox, 10)))
+        let (tell, told) = bounded(1);
+        let theirs = mailbox.clone();
+        let woken = move || {
+            let found = theirs.wait(LONG);
+            tell.send((found, taken(&theirs, 10))).expect("the test waits for it");
         };
+        clock::spawn("worker".to_owned(), woken).expect("there are threads");
         let asleep = || mailbox.state.lock().asleep;
-        while !asleep() {
-            thread::yield_now();
-        }
+        assert!(clock::poll(clock::now().after(LONG), asleep));
         for i in 0..3 {
             assert!(mailbox.put(job(i)).is_ok());
             assert!(asleep());
         }
         mailbox.wake_worker();
-        let (found, jobs) = worker.join().expect("it does not panic");
+        let (found, jobs) = told.recv_timeout(LONG).expect("it is awake");
         assert_eq!((found, jobs), (Found::Something, vec![ms(0), ms(1), ms(2)]));
         for i in 3..CAPACITY {
             assert!(mailbox.put(job(i as u64)).is_ok());

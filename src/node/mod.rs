@@ -8,6 +8,7 @@ mod admission_view;
 mod admit;
 mod answers;
 mod batch;
+mod check;
 mod connection;
 mod disagreement;
 mod exchange;
@@ -42,6 +43,8 @@ pub(crate) use address::Address;
 pub(crate) use admit::{read as read_probe, request as probe_request};
 #[cfg(all(test, feature = "embedded"))]
 pub(crate) use batch::{Answers, Call, evals, put_last};
+#[cfg(all(test, feature = "embedded"))]
+pub(crate) use check::{read as read_check, request as check_request};
 pub(crate) use connection::GRACE;
 pub(crate) use handle::Node;
 pub(crate) use job::{Answer, Ask, Sink, Undelivered};

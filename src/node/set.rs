@@ -12,8 +12,8 @@ use super::admission_view::AdmissionView;
 use super::job::Undelivered;
 use super::mailbox::Mailbox;
 use crate::core::{
-    Chance, ClockNews, ClockVerdict, Configuration, Grants, Mechanism, NextProbe, NodeState,
-    Offset, Probe, Time, waits_for_a_try,
+    Admission, Chance, Checked, ClockNews, ClockVerdict, Configuration, Grants, Mechanism,
+    NextProbe, NodeState, Offset, Probe, Time, waits_for_a_try,
 };
 use crate::error::NodeFault;
 use crate::observe;
@@ -185,7 +185,7 @@ impl NodeSet {
         let chance = Chance { id: random(), jitter: random() };
         let set_time = known.admission.set_time(now);
         let next = known.admission.next(node, now, set_time, chance);
-        if matches!(next, NextProbe::Ask(_)) {
+        if !matches!(next, NextProbe::Wait(_)) {
             known.probes[node].1 += 1;
         }
         next
@@ -194,8 +194,22 @@ impl NodeSet {
     /// The node has answered a probe.
     pub(super) fn probed(&self, node: usize, probe: Probe, now: Time) {
         let clock = probe.clock;
+        self.seen(node, clock, now, |admission| admission.probed(node, probe, now));
+    }
+
+    /// The node has answered a check: see `Admission::checked`.
+    pub(super) fn checked(&self, node: usize, checked: Checked, now: Time) {
+        let hand_in = |admission: &mut Admission| admission.checked(node, checked, now);
+        match checked {
+            Checked::AsSeen(clock) => self.seen(node, clock, now, hand_in),
+            Checked::Differs => hand_in(&mut self.known.lock().admission),
+        }
+    }
+
+    /// `seen` hands in what was seen of the node, and of its clock along with that.
+    fn seen(&self, node: usize, clock: Offset, now: Time, seen: impl FnOnce(&mut Admission)) {
         let mut known = self.known.lock();
-        let changed = known.probed(node, probe, now);
+        let changed = known.seen(node, seen);
         // Only now: a caller that waits for the nodes' clocks asks for the set's time next.
         self.set_clock(node, clock);
         let set_time = known.admission.set_time(now);
@@ -288,7 +302,7 @@ mod tests {
 
     /// How many probes there are at one instant of a node that is never as it should be.
     fn probes_at_once(set: &NodeSet, now: Time) -> usize {
-        (0..100).filter(|_| matches!(set.next(0, now), NextProbe::Ask(_))).count()
+        (0..100).filter(|_| !matches!(set.next(0, now), NextProbe::Wait(_))).count()
     }
 
     fn set() -> Arc<NodeSet> {

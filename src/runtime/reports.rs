@@ -286,8 +286,16 @@ mod tests {
         let (let_go, go_on) = bounded::<()>(0);
         let (called, is_called) = unbounded();
         reports.tell(blocks(&go_on));
+        let (started, is_started) = bounded(MOST_CALLERS);
         for _ in 0..MOST_CALLERS {
-            reports.call(callbacks(blocks(&go_on)));
+            let (started, block) = (started.clone(), blocks(&go_on));
+            reports.call(callbacks(move || {
+                started.send(()).expect("the test waits for it");
+                block();
+            }));
+        }
+        for _ in 0..MOST_CALLERS {
+            is_started.recv_timeout(LIMIT).expect("it has a thread");
         }
         for i in 0..MORE {
             let called = called.clone();

@@ -1,4 +1,5 @@
-//! The script that probes a node, as one story: a server and an embedded node answer alike, but for who they are.
+//! The scripts that probe a node and check it, as stories: a server and an embedded node answer alike, but for who
+//! they are.
 
 use quorlock::embedded::Nodes;
 use redis::{Connection, Value};
@@ -6,6 +7,7 @@ use redis::{Connection, Value};
 use crate::client::{connect, run};
 use crate::support::Server;
 
+const CHECK: &str = include_str!("../../lua/node/check.lua");
 const SCRIPT: &str = include_str!("../../lua/node/admit.lua");
 
 /// What a probe answers, with the identity as it was seen before.
@@ -58,4 +60,30 @@ fn probes_of_embedded_nodes_are_as_probes_of_servers() {
     assert_eq!(ours, theirs);
     let changed: Vec<_> = ours.iter().map(|fields| fields[0] == Value::Int(1)).collect();
     assert_eq!(changed, [false, false, true, false, true, false]);
+}
+
+/// Which checks find the node as it was seen.
+fn checks(url: &str) -> Vec<bool> {
+    let mut connection = connect(url);
+    let first = probe(&mut connection, "", "", &[String::new(), String::new()]);
+    let repl_id = text(&first[3]);
+    let mut check = |mark: &str, repl_id: &str| {
+        let answer = run(&mut connection, &["EVAL", CHECK, "1", "mark", mark, repl_id]);
+        let Value::Array(time) = answer else { panic!("{answer:?}") };
+        let is_time = || time.iter().all(|part| text(part).parse::<u64>().is_ok());
+        assert!(time.is_empty() || time.len() == 2 && is_time(), "{time:?}");
+        !time.is_empty()
+    };
+    let before = [check("", &repl_id), check("one", &repl_id), check("", &"x".repeat(40))];
+    run(&mut connect(url), &["SET", "mark", "one"]);
+    before.into_iter().chain([check("", &repl_id), check("one", &repl_id)]).collect()
+}
+
+#[test]
+fn checks_of_embedded_nodes_are_as_checks_of_servers() {
+    let server = Server::start();
+    let nodes = Nodes::start(1).expect("a port is free");
+    let ours = checks(&nodes[0].url());
+    assert_eq!(ours, checks(&server.url()));
+    assert_eq!(ours, [true, false, false, false, true]);
 }

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use super::claim::MARK;
 use super::world::World;
 
 #[derive(Clone, Debug)]
@@ -29,6 +30,10 @@ pub(super) enum Fault {
     },
     /// The node's data is flushed, and nobody can reach it for as long.
     Flushed {
+        node: usize,
+    },
+    /// The node was a replica of a copy for a moment that had only its mark, and no connection has ended.
+    Promoted {
         node: usize,
     },
     /// The node's wall clock is set forward, which ends its keys, and nobody can reach it for as long.
@@ -121,7 +126,10 @@ impl Fault {
     pub(super) fn forgets(&self, quarantine: bool) -> bool {
         match self {
             Self::WallClockForward { .. } => true,
-            Self::Amnesia { .. } | Self::Flushed { .. } | Self::ClockJumps { .. } => !quarantine,
+            Self::Amnesia { .. }
+            | Self::Flushed { .. }
+            | Self::Promoted { .. }
+            | Self::ClockJumps { .. } => !quarantine,
             _ => false,
         }
     }
@@ -148,6 +156,7 @@ impl fmt::Display for Fault {
             Self::Hung { node } => write!(f, "node {node} hangs"),
             Self::Down { node } => write!(f, "node {node} is stopped, and keeps its data"),
             Self::Amnesia { node } => write!(f, "node {node} is stopped, and loses its data"),
+            Self::Promoted { node } => write!(f, "node {node} was a replica for a moment"),
             Self::Flushed { node } => write!(f, "node {node} is flushed"),
             Self::WallClockForward { node, by } | Self::ClockJumps { node, by } => {
                 write!(f, "the wall clock of node {node} is set forward by {by:?}")
@@ -195,6 +204,7 @@ pub(super) fn begin(world: &mut World, fault: &Fault) {
     match *fault {
         Fault::Amnesia { node }
         | Fault::Flushed { node }
+        | Fault::Promoted { node }
         | Fault::ClockJumps { node, .. }
         | Fault::WallClockForward { node, .. }
             if fault.ends_keys_early(world.plan.clock_tolerance) =>
@@ -215,6 +225,10 @@ pub(super) fn begin(world: &mut World, fault: &Fault) {
             if !world.plan.quarantine {
                 cut_off(world, node);
             }
+        }
+        Fault::Promoted { node } => {
+            let now = world.net.now;
+            world.net.nodes[node].promote(MARK, now);
         }
         Fault::WallClockForward { node, by } => {
             world.net.nodes[node].set_forward(by);
@@ -281,6 +295,7 @@ pub(super) fn end(world: &mut World, fault: &Fault) {
         | Fault::ResetAll { .. }
         | Fault::Deleted { .. }
         | Fault::ClockJumps { .. }
+        | Fault::Promoted { .. }
         | Fault::WallClockBack { .. }
         | Fault::LargeNumber { .. } => {}
     }

@@ -51,6 +51,16 @@ impl SimNode {
         }
     }
 
+    /// It was a replica of a copy for a moment, which had nothing but `kept` of what it has itself.
+    pub(super) fn promote(&mut self, kept: &[u8], now: Duration) {
+        let value = self.value(kept, now);
+        self.call(&[b"FLUSHALL".to_vec()], now);
+        if let Some(value) = value {
+            self.call(&[b"SET".to_vec(), kept.to_vec(), value], now);
+        }
+        self.engine.promote(&"f".repeat(40));
+    }
+
     /// What its wall clock shows.
     pub(super) fn wall(&self, now: Duration) -> Duration {
         self.offset + at_rate(now, self.rate_ppm)

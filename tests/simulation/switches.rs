@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use crate::core::Mechanism;
+use crate::core::{AsSeen, Mechanism};
 use crate::kinds::{KINDS, names};
-use crate::node::evals;
+use crate::node::{check_request, evals};
 use crate::runtime::kind::{Fence, Raise, Repair};
 
 #[derive(Clone, Copy, Debug)]
@@ -52,6 +52,8 @@ impl Switches {
             let batch = evals(&releases, mark, true).into_iter().map(|(_, command)| command);
             calls.iter().map(|call| call.eval("")).chain(batch).collect::<Vec<_>>()
         });
+        let as_seen = AsSeen { mark: None, repl_id: "id".to_owned() };
+        let commands = commands.chain([check_request(mark, &as_seen).eval("")]);
         let mut commands = commands.map(|command| self.applied(command.clone()) != command);
         self.script.is_none() || commands.any(|differs| differs)
     }

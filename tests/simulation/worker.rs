@@ -12,11 +12,13 @@ use super::network::{ConnId, Message, Part};
 use super::writing;
 use crate::core::admission::{Chance, Grants, Next};
 use crate::core::{
-    Backoff, ClockVerdict, Failure, Offset, OldConnections, ReleasePlan, Repetition, Time, Via,
-    waits_for_a_try,
+    Backoff, Checked, ClockVerdict, Failure, Offset, OldConnections, ReleasePlan, Repetition, Time,
+    Via, waits_for_a_try,
 };
 use crate::embedded::Reply;
-use crate::node::{Call, GRACE, Meaning, Request, probe_request, put_last, read_probe};
+use crate::node::{
+    Call, GRACE, Meaning, Request, check_request, probe_request, put_last, read_check, read_probe,
+};
 
 const RECONNECT: Backoff =
     Backoff { min: Duration::from_millis(20), max: Duration::from_millis(1_000) };
@@ -102,6 +104,8 @@ pub(super) struct Worker {
     rereads: usize,
     /// The probes that were made one after the other.
     probes: usize,
+    /// The last question about the node was a check.
+    checks: bool,
     probe_epoch: u64,
 }
 
@@ -127,6 +131,7 @@ impl Worker {
             down: false,
             rereads: 0,
             probes: 0,
+            checks: false,
             probe_epoch: 0,
         };
         worker.open(cx);
@@ -397,16 +402,14 @@ impl Worker {
         match self.next_probe(cx) {
             Next::Ask(change) if self.probes < MOST_PROBES => {
                 self.probes += 1;
-                self.asked_at = cx.now();
-                let command = probe_request(MARK, change.as_ref()).eval("");
                 let what = if change.is_some() { "change" } else { "probe" };
-                let nobody = b"none".to_vec();
-                let part = Part { keys: [MARK.to_vec()].into(), owner: Rc::new(nobody), what };
-                let message = Message { command, parts: vec![part] };
-                cx.net.send(conn, message);
-                self.epoch = cx.net.fresh();
-                let note = Note::Worker { node: self.node, epoch: self.epoch };
-                cx.remind(cx.now().after(cx.settings.node_timeout + GRACE), note);
+                self.checks = false;
+                self.ask_at_once(cx, conn, &probe_request(MARK, change.as_ref()), what);
+            }
+            Next::Check(as_seen) if self.probes < MOST_PROBES => {
+                self.probes += 1;
+                self.checks = true;
+                self.ask_at_once(cx, conn, &check_request(MARK, &as_seen), "check");
             }
             next => {
                 if let Next::Wait(at) = next {
@@ -426,6 +429,24 @@ impl Worker {
         }
     }
 
+    /// Asks about the node, in a write of its own.
+    fn ask_at_once(
+        &mut self,
+        cx: &mut Cx<'_>,
+        conn: ConnId,
+        request: &Request,
+        what: &'static str,
+    ) {
+        self.asked_at = cx.now();
+        let nobody = b"none".to_vec();
+        let part = Part { keys: [MARK.to_vec()].into(), owner: Rc::new(nobody), what };
+        let command = cx.net.switches.applied(request.eval(""));
+        cx.net.send(conn, Message { command, parts: vec![part] });
+        self.epoch = cx.net.fresh();
+        let note = Note::Worker { node: self.node, epoch: self.epoch };
+        cx.remind(cx.now().after(cx.settings.node_timeout + GRACE), note);
+    }
+
     fn next_probe(&self, cx: &mut Cx<'_>) -> Next {
         let now = cx.now();
         let set_time = cx.shared.set_time(now);
@@ -434,13 +455,25 @@ impl Worker {
         cx.shared.admission.borrow_mut().next(self.node, now, set_time, chance)
     }
 
+    /// The node has answered a probe or a check.
     fn probed(&mut self, cx: &mut Cx<'_>, reply: &Reply) {
         let now = cx.now();
-        let Some(probe) = read_probe(&value(reply), self.asked_at, now) else {
-            return self.give_up(cx);
-        };
-        cx.shared.saw_clock(self.node, probe.clock);
-        cx.shared.admission.borrow_mut().probed(self.node, probe, now);
+        let value = value(reply);
+        if self.checks {
+            let Some(checked) = read_check(&value, self.asked_at, now) else {
+                return self.give_up(cx);
+            };
+            if let Checked::AsSeen(clock) = checked {
+                cx.shared.saw_clock(self.node, clock);
+            }
+            cx.shared.admission.borrow_mut().checked(self.node, checked, now);
+        } else {
+            let Some(probe) = read_probe(&value, self.asked_at, now) else {
+                return self.give_up(cx);
+            };
+            cx.shared.saw_clock(self.node, probe.clock);
+            cx.shared.admission.borrow_mut().probed(self.node, probe, now);
+        }
         cx.shared.hear_of_clocks();
         // Others may be able to go on, now that more is known of the set.
         for node in (0..cx.settings.nodes).filter(|node| *node != self.node) {

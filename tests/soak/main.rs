@@ -55,7 +55,7 @@ fn main() {
         leaks(
             "guards_that_are_kept_are_seen",
             Leak::Guards,
-            &["threads at rest", "threads under load", "keys"],
+            &["threads at rest", "heap at rest", "keys"],
         ),
     ];
     tests.extend(judge_tests::all());

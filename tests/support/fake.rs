@@ -14,6 +14,7 @@ use std::thread;
 pub fn server(reply: impl Fn(&str) -> Vec<u8> + Clone + Send + 'static) -> String {
     serve(move |words, writer| {
         let answer = match words[0].to_uppercase().as_str() {
+            _ if is_check(words) => DIFFERS.to_vec(),
             _ if is_probe(words) => admit(&words[5]),
             command => reply(command),
         };
@@ -21,12 +22,25 @@ pub fn server(reply: impl Fn(&str) -> Vec<u8> + Clone + Send + 'static) -> Strin
     })
 }
 
-/// Whether it is the admission's.
+/// Whether it calls `lua/node/admit.lua`.
 pub fn is_probe(words: &[String]) -> bool {
+    is_about_the_mark(words) && words.len() == 8
+}
+
+/// Whether it calls `lua/node/check.lua`.
+pub fn is_check(words: &[String]) -> bool {
+    is_about_the_mark(words) && words.len() == 6
+}
+
+/// Whether it is the admission's.
+pub fn is_about_the_mark(words: &[String]) -> bool {
     let command = words[0].to_uppercase();
     // A batch names it as well, and more keys.
     command.starts_with("EVAL") && words[2] == "1" && words[3].ends_with("{quorlock}:mark")
 }
+
+/// What a check answers where something differs, so that a probe follows.
+const DIFFERS: &[u8] = b"*0\r\n";
 
 /// What became of answers without end.
 #[derive(Default)]
@@ -118,9 +132,11 @@ pub fn of_info(info: &'static str) -> String {
     })
 }
 
+/// What a server of that version says while somebody connects; and to checks, that something differs.
 pub fn handshake(version: &str, words: &[String]) -> Option<Vec<u8>> {
     static CONNECTIONS: AtomicUsize = AtomicUsize::new(1);
     Some(match words[0].to_uppercase().as_str() {
+        _ if is_check(words) => DIFFERS.to_vec(),
         "PING" => b"+PONG\r\n".to_vec(),
         "TIME" => b"*2\r\n$10\r\n1700000000\r\n$1\r\n0\r\n".to_vec(),
         "INFO" => info(version),

@@ -52,6 +52,14 @@ impl Server {
         Probe { changed, role, identity, promoted, clock, mark }
     }
 
+    /// What `lua/node/check.lua` does.
+    fn check(&self, as_seen: &AsSeen, now: Time) -> Checked {
+        let identity = format!("repl{}", self.repl);
+        let is_as_seen =
+            self.role == Role::Master && as_seen.mark == self.mark && as_seen.repl_id == identity;
+        if is_as_seen { Checked::AsSeen(self.read(now, now, now)) } else { Checked::Differs }
+    }
+
     /// What its clock says, to a client that asked and was answered then by its own.
     fn read(&self, now: Time, sent: Time, received: Time) -> Offset {
         let time_ms = clock(now).saturating_add_signed(self.clock_ms);
@@ -66,9 +74,19 @@ impl Server {
 
 /// A request of a client on its way to a server, or its answer on the way back.
 struct Sent {
-    change: Option<Change>,
+    question: Question,
     at: Time,
-    answer: Option<Probe>,
+    answer: Option<Answer>,
+}
+
+enum Question {
+    Probe(Option<Change>),
+    Check(AsSeen),
+}
+
+enum Answer {
+    Probed(Probe),
+    Checked(Checked),
 }
 
 pub(super) struct Client {
@@ -188,16 +206,16 @@ impl World {
             return false;
         }
         let (at, set_time) = (client.now(now), client.set_time(now));
-        match client.admission.next(node, at, set_time, Chance { id, jitter: 0.5 }) {
-            Next::Ask(change) => {
-                client.on_the_way[node] = Some(Sent { change, at, answer: None });
-                true
-            }
+        let question = match client.admission.next(node, at, set_time, Chance { id, jitter: 0.5 }) {
             Next::Wait(until) => {
                 assert!(until > at, "a wait for what has been");
-                false
+                return false;
             }
-        }
+            Next::Ask(change) => Question::Probe(change),
+            Next::Check(as_seen) => Question::Check(as_seen),
+        };
+        client.on_the_way[node] = Some(Sent { question, at, answer: None });
+        true
     }
 
     /// The request that is on its way to `node` is run there.
@@ -205,8 +223,12 @@ impl World {
         if let Some(sent) = &mut self.clients[client].on_the_way[node]
             && sent.answer.is_none()
         {
-            let admitted = self.servers[node].is_admitted();
-            sent.answer = Some(self.servers[node].admit(sent.change.as_ref(), self.now));
+            let (server, now) = (&mut self.servers[node], self.now);
+            let admitted = server.is_admitted();
+            sent.answer = Some(match &sent.question {
+                Question::Probe(change) => Answer::Probed(server.admit(change.as_ref(), now)),
+                Question::Check(as_seen) => Answer::Checked(server.check(as_seen, now)),
+            });
             self.check(node, admitted);
         }
     }
@@ -216,12 +238,23 @@ impl World {
         let now = self.now;
         let client = &mut self.clients[client];
         let received = client.now(now);
-        if let Some(Sent { at, answer: Some(probe), .. }) =
+        if let Some(Sent { at, answer: Some(answer), .. }) =
             client.on_the_way[node].take_if(|sent| sent.answer.is_some())
         {
-            let time_ms = probe.clock.read_ms().cast_signed();
-            let probe = Probe { clock: Offset::new(time_ms * 1_000, at, received), ..probe };
-            client.admission.probed(node, probe, received);
+            let offset =
+                |clock: Offset| Offset::new(clock.read_ms().cast_signed() * 1_000, at, received);
+            match answer {
+                Answer::Probed(probe) => {
+                    let probe = Probe { clock: offset(probe.clock), ..probe };
+                    client.admission.probed(node, probe, received);
+                }
+                Answer::Checked(Checked::AsSeen(clock)) => {
+                    client.admission.checked(node, Checked::AsSeen(offset(clock)), received);
+                }
+                Answer::Checked(Checked::Differs) => {
+                    client.admission.checked(node, Checked::Differs, received);
+                }
+            }
         }
     }
 
@@ -229,7 +262,7 @@ impl World {
     pub(super) fn cut(&mut self, client: usize, node: usize) {
         let client = &mut self.clients[client];
         client.admission.lost(node);
-        if let Some(Sent { change: Some(change), answer: None, .. }) =
+        if let Some(Sent { question: Question::Probe(Some(change)), answer: None, .. }) =
             client.on_the_way[node].take()
         {
             self.in_flight.push((node, self.servers[node].run, change));

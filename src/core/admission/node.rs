@@ -6,7 +6,7 @@ use super::super::Time;
 use super::super::clocks::milliseconds;
 use super::super::mark::{Configuration, Mark, Noted, State};
 use super::node_clock::NodeClock;
-use super::probe::{Forgot, Judgement, Next, PROBE_AGAIN, Probe};
+use super::probe::{AsSeen, Forgot, Judgement, Next, PROBE_AGAIN, Probe, Role};
 
 /// One node, as one client knows it.
 #[derive(Debug)]
@@ -49,7 +49,18 @@ impl Seen {
     pub(super) fn again(&self, due: Option<Time>, now: Time) -> Next {
         let again = self.at.after(PROBE_AGAIN);
         let then = due.map_or(again, |due| again.min(due));
-        if then <= now { Next::Ask(None) } else { Next::Wait(then) }
+        if then <= now { self.look() } else { Next::Wait(then) }
+    }
+
+    /// To look whether something has changed.
+    pub(super) fn look(&self) -> Next {
+        let Probe { role, identity, mark, .. } = &self.probe;
+        match role {
+            Role::Master => {
+                Next::Check(AsSeen { mark: mark.clone(), repl_id: identity.repl_id().to_owned() })
+            }
+            Role::Replica | Role::Cluster => Next::Ask(None),
+        }
     }
 
     /// What the node's own clock says now, about.

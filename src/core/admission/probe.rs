@@ -58,11 +58,28 @@ pub(crate) struct Change {
     pub(crate) new: String,
 }
 
+/// What a probe has seen of a master, for a check to compare: the mark, if there is one, and the replication id.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct AsSeen {
+    pub(crate) mark: Option<String>,
+    pub(crate) repl_id: String,
+}
+
+/// What a check has found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Checked {
+    /// The node is as it was seen, and that is its own clock.
+    AsSeen(Offset),
+    Differs,
+}
+
 /// What to do about a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
     /// Probe it now, and make this change with it, if there is one. Hand in the answer.
     Ask(Option<Change>),
+    /// Check now whether it is as it was seen; a probe costs more. Hand in the answer.
+    Check(AsSeen),
     /// Ask again then, or when anything has been heard of any node.
     Wait(Time),
 }

@@ -31,10 +31,15 @@ fn probe(run: &str, mark: Option<&str>) -> Probe {
     Probe { changed: false, role: Role::Master, identity, promoted: false, clock, mark }
 }
 
-/// The answer comes, from a server whose clock is that of the machine's.
-fn see(machine: &mut Admission, node: usize, probe: Probe, now: Time) {
+/// That of a server whose clock is that of the machine's.
+fn clock(now: Time) -> Offset {
     let time_us = i64::try_from(now.since(Time::default()).as_micros()).expect("short");
-    machine.probed(node, Probe { clock: Offset::new(time_us, now, now), ..probe }, now);
+    Offset::new(time_us, now, now)
+}
+
+/// The answer comes, from such a server.
+fn see(machine: &mut Admission, node: usize, probe: Probe, now: Time) {
+    machine.probed(node, Probe { clock: clock(now), ..probe }, now);
 }
 
 fn mark(configuration: &Configuration, run: &str, state: State) -> String {
@@ -57,6 +62,13 @@ fn one_of_three(state: State) -> (Configuration, Admission) {
     }
     see(&mut machine, 2, probe("r2", Some(&mark(&configuration, "r2", state))), at(0));
     (configuration, machine)
+}
+
+/// A check of what the node has shown.
+fn as_seen(machine: &Admission, node: usize) -> Next {
+    let seen = machine.nodes[node].seen.as_ref().expect("it was probed");
+    let (mark, identity) = (seen.probe.mark.clone(), &seen.probe.identity);
+    Next::Check(AsSeen { mark, repl_id: identity.repl_id().to_owned() })
 }
 
 fn asks_for(next: Next) -> String {
@@ -90,13 +102,35 @@ fn a_node_without_a_mark_is_quarantined_and_its_end_is_set_once_that_is_confirme
 fn a_quarantine_is_looked_at_each_second_and_at_its_end() {
     let (configuration, mut machine) = one_of_three(quarantined(Some(8_400)));
     assert_eq!(machine.next(2, at(0), exactly(5_000), CHANCE), Next::Wait(at(1)));
-    assert_eq!(machine.next(2, at(1), exactly(6_000), CHANCE), Next::Ask(None));
+    assert_eq!(machine.next(2, at(1), exactly(6_000), CHANCE), as_seen(&machine, 2));
     assert_eq!(machine.next(2, at(0), exactly(8_000), CHANCE), Next::Wait(at(0).after(ms(400))));
     let late = Chance { jitter: 1.0, ..CHANCE };
     assert_eq!(machine.next(2, at(0), exactly(8_000), late), Next::Wait(at(0).after(ms(450))));
     let admitted = mark(&configuration, "r2", State::Admitted);
     assert_eq!(asks_for(machine.next(2, at(0), exactly(8_400), CHANCE)), admitted);
     assert_eq!(machine.next(0, at(0), exactly(8_400), CHANCE), Next::Wait(at(1)), "it is admitted");
+}
+
+#[test]
+fn what_a_check_finds_as_it_was_counts_as_a_probe_and_what_differs_is_probed() {
+    let (configuration, mut machine) = one_of_three(State::Admitted);
+    let due = machine.settled_until(2).expect("it is admitted");
+    assert_eq!(machine.next(2, due, None, CHANCE), as_seen(&machine, 2));
+    machine.checked(2, Checked::AsSeen(clock(due)), due);
+    let later = machine.settled_until(2).expect("it is admitted still");
+    assert_eq!(later.since(due), due.since(at(0)), "from then on");
+    let ours = mark(&configuration, "r2", State::Admitted);
+    assert_eq!(machine.grants(2), Grants::Under(&ours));
+
+    machine.checked(2, Checked::Differs, later);
+    assert_eq!(machine.grants(2), Grants::Nothing);
+    assert_eq!(machine.next(2, later, None, CHANCE), Next::Ask(None));
+    see(&mut machine, 2, probe("r2", None), at(2));
+    assert_eq!(machine.node_state(2), NodeState::Quarantined(Some(Forgot::Flush)));
+
+    machine.lost(2);
+    machine.checked(2, Checked::AsSeen(clock(at(2))), at(2));
+    assert_eq!(machine.next(2, at(2), None, CHANCE), Next::Ask(None), "what comes back is unknown");
 }
 
 #[test]
@@ -151,7 +185,7 @@ fn marks_are_written_once_a_majority_has_been_read() {
     let mut machine = machine(&configuration(3));
     see(&mut machine, 0, probe("r0", None), at(0));
     assert_eq!(machine.next(0, at(0), None, CHANCE), Next::Wait(at(1)));
-    assert_eq!(machine.next(0, at(1), None, CHANCE), Next::Ask(None), "it may have changed");
+    assert_eq!(machine.next(0, at(1), None, CHANCE), as_seen(&machine, 0), "it may have changed");
     see(&mut machine, 1, probe("r1", None), at(0));
     assert!(asks_for(machine.next(0, at(0), None, CHANCE)).contains("quarantined"));
     machine.lost(1);

@@ -51,10 +51,10 @@ fn info(state: &mut State, words: &[Bytes]) -> Answer {
     }
     if wanted("replication") {
         separate(&mut text);
-        let none = "0".repeat(40);
+        let [present, before] = &state.identity.repl_ids;
         text += &format!(
             "# Replication\r\nrole:master\r\nconnected_slaves:0\r\n\
-             master_replid:{run_id}\r\nmaster_replid2:{none}\r\n"
+             master_replid:{present}\r\nmaster_replid2:{before}\r\n"
         );
     }
     if wanted("cluster") {

@@ -225,8 +225,7 @@ const ONE_REFUSED: Scenario = Scenario {
     happened: |run| {
         let lost =
             |line: &&String| line.contains("client 0") && line.contains("is told that it is lost");
-        let in_time = run.story.iter().take_while(|line| !line.contains("-- over"));
-        in_time.filter(lost).count() == 1
+        run.story.iter().filter(lost).count() == 1
             && tells(run, "extend of client 0", "in a batch")
             && first_grant(run, 1, seconds(5)).is_some()
     },

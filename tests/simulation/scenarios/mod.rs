@@ -13,6 +13,7 @@ mod late;
 mod leases;
 mod long_locks;
 mod numbers;
+mod promotions;
 mod shared_holds;
 mod short_lives;
 mod skews;
