@@ -229,7 +229,7 @@ impl Builder {
     ///
     /// Defaults to on: only the storage that a lock protects can stop a holder that was paused for
     /// longer than its lock lived, and this is what it needs for that. It costs no round trip as a rule,
-    /// and on each node a key of some 150 bytes a name, until ten minutes after its last use: 115 MB at
+    /// and on each node a key of some 150 bytes a name, until ten minutes after its last use: 120 MB at
     /// 1,000 new names a second. Switch it off where names are never used again, and so many that this is too
     /// much memory; all clients of the same names should agree.
     pub fn fencing(mut self, on: bool) -> Self {
