@@ -100,6 +100,9 @@ impl Guard {
     /// That goes on whichever masters forget, and whatever their clocks say, unless a majority of them
     /// loses its marks at once; then their clocks have to agree.
     ///
+    /// After those ten minutes every token rests on the set's time. So a token may be smaller than one of before if the
+    /// set's time was set back by more than ten minutes meanwhile: the clocks of most masters, or that of a single one.
+    ///
     /// There is one limit more while just a majority of the masters is up. The clock of one of them may have been set
     /// back while no client was running, and another one may have forgotten the number. Then new clients take that
     /// clock for the set's time, and the next token may be smaller by as much.

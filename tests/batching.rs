@@ -197,7 +197,7 @@ fn releases_come_before_what_is_behind_them_without_the_permission_that_batches_
     a_lock_that_was_dropped_is_free(&servers, urls);
 }
 
-/// Only a batch uses MGET, so a list of permissions that is older than batches still does.
+/// Scripts read key by key then, so a list of permissions that is older than batches still does.
 #[test]
 fn without_the_permission_that_batches_need_calls_are_made_one_by_one() {
     let servers = Servers::start(3);

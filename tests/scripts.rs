@@ -20,10 +20,11 @@ fn extend(server: &Server, arguments: &[&str]) -> Value {
     server.command(&[&["EVAL", EXTEND, "2", "k", MARK], arguments, &["0"]].concat())
 }
 
-fn fenced_extend(server: &Server, arguments: &[&str]) -> Value {
-    let outlives = OUTLIVES.to_string();
-    let keys = ["EVAL", EXTEND, "3", "k", MARK, FENCE];
-    server.command(&[&keys[..], arguments, &[&outlives]].concat())
+/// An extension with fencing, on a node whose mark is not looked at.
+fn fenced_extend(server: &Server, [owner, ttl, until, number, up_to]: [&str; 5]) -> Value {
+    let fence_ttl = (OUTLIVES + ttl.parse::<i64>().expect("a number")).to_string();
+    let arguments = [owner, ttl, until, "0", number, up_to, &fence_ttl];
+    server.command(&[&["EVAL", EXTEND, "3", "k", MARK, FENCE], &arguments[..]].concat())
 }
 
 /// An acquire without fencing that is granted if the node's mark is that one; empty: whatever it is.
@@ -148,7 +149,7 @@ fn a_release_says_how_many_were_told_of_it() {
 #[test]
 fn a_release_that_raises_the_fence_keeps_late_repairs_out() {
     let server = Server::start();
-    let repair = || fenced_extend(&server, &["me", "60000", ALWAYS, "0", "7", "7"]);
+    let repair = || fenced_extend(&server, ["me", "60000", ALWAYS, "7", "7"]);
     assert_eq!(repair(), Value::Int(2));
     assert_eq!(run(&server, RELEASE, &["me", "free"]), Value::Int(1));
     assert_eq!(repair(), Value::Int(2), "nothing was raised");
@@ -225,8 +226,8 @@ fn a_copy_of_an_acquire_is_answered_the_same_number() {
     assert_eq!(confirm(&server, "me", BIG + 9), Value::Int(1));
     assert_eq!(acquire(&server, "me", BIG), granted(BIG + 9));
     // A late copy of a lock that was extended meanwhile: the fence outlives that.
-    let extension = ["me", "90000", ALWAYS, "0", &raised, &raised];
-    assert_eq!(fenced_extend(&server, &extension), Value::Int(1));
+    let extension = ["me", "90000", ALWAYS, &raised, &raised];
+    assert_eq!(fenced_extend(&server, extension), Value::Int(1));
     assert_eq!(acquire(&server, "me", BIG), granted(BIG + 9));
     let lives = server.pttl(FENCE);
     assert!(
@@ -286,9 +287,8 @@ fn a_number_is_confirmed_only_where_the_lock_is_ours() {
 #[test]
 fn an_extension_is_refused_for_no_fence_and_has_it_outlive_the_lock() {
     let server = Server::start();
-    let extend = |ttl: &str| {
-        fenced_extend(&server, &["me", ttl, ALWAYS, "0", &BIG.to_string(), &BIG.to_string()])
-    };
+    let extend =
+        |ttl: &str| fenced_extend(&server, ["me", ttl, ALWAYS, &BIG.to_string(), &BIG.to_string()]);
     acquire(&server, "me", BIG);
     set_fence(&server, BIG + 1_000);
     assert_eq!(extend("90000"), Value::Int(1), "a larger number is not in the way");
@@ -306,7 +306,7 @@ fn an_extension_is_refused_for_no_fence_and_has_it_outlive_the_lock() {
 fn a_repair_writes_the_fence_and_stops_at_a_larger_one() {
     let server = Server::start();
     let extend = |up_to: i64, until: &str| {
-        fenced_extend(&server, &["me", "60000", until, "0", &BIG.to_string(), &up_to.to_string()])
+        fenced_extend(&server, ["me", "60000", until, &BIG.to_string(), &up_to.to_string()])
     };
     assert_eq!(extend(BIG, "0"), Value::Int(-1), "too late");
     assert_eq!(server.get(FENCE), None);
@@ -329,7 +329,7 @@ fn a_repair_writes_the_fence_and_stops_at_a_larger_one() {
 fn all_that_write_the_fence(server: &Server, seen: impl Fn(&str)) {
     let extend = |number: i64| {
         let number = number.to_string();
-        fenced_extend(server, &["me", "60000", ALWAYS, "0", &number, &number])
+        fenced_extend(server, ["me", "60000", ALWAYS, &number, &number])
     };
     assert_eq!(acquire(server, "me", BIG), granted(BIG));
     seen("acquire");
@@ -384,7 +384,7 @@ fn what_is_no_fence_keeps_its_value_and_its_end() {
     let no_number = pair(-3, Value::Int(1));
     let extend = || {
         let number = BIG.to_string();
-        fenced_extend(&server, &["me", "60000", ALWAYS, "0", &number, &number])
+        fenced_extend(&server, ["me", "60000", ALWAYS, &number, &number])
     };
     for (value, end) in [
         (&["SET", FENCE, "owner"], false),

@@ -31,19 +31,22 @@ local known = ARGV.fence
 -- Before anything else, and for late copies as well: one that was sent before the node forgot its
 -- locks must not take one that it has forgotten.
 if ARGV[3] ~= '' then
-  -- One command for the mark and the fence, where it is permitted.
-  local read = redis.pcall('MGET', unpack(KEYS, 2))
-  if read.err then
-    read = {redis.pcall('GET', KEYS[2])}
+  local mark
+  if KEYS[3] then
+    -- One command for both, where that is permitted.
+    local read = redis.pcall('MGET', KEYS[2], KEYS[3])
+    mark, known = read[1], read[2]
   end
-  if read[1] ~= ARGV[3] then
-    -- Something else under the mark's key is another mark, and no fault of the node.
-    if type(read[1]) == 'table' and not string.find(read[1].err, 'WRONGTYPE', 1, true) then
-      return read[1] -- a permission is missing
+  if mark ~= ARGV[3] then
+    -- pcall: something else under the mark's key is another mark, and no fault of the node.
+    mark = redis.pcall('GET', KEYS[2])
+    if mark ~= ARGV[3] then
+      if type(mark) == 'table' and not string.find(mark.err, 'WRONGTYPE', 1, true) then
+        return mark -- a permission is missing
+      end
+      return {-1, 0}
     end
-    return {-1, 0}
   end
-  known = read[2]
 end
 
 local step = 1 -- how far above the number of an earlier grant this one must be
@@ -80,24 +83,27 @@ if known == nil then
     known = false
   end
 end
-local last, number = tonumber(known or 0), tonumber(ARGV[4])
-if last then
-  number = math.max(last + step, number)
+local last, number, text = tonumber(known or 0), tonumber(ARGV[4]), ARGV[4]
+if last and not (last + step <= number) then
+  number = last + step
+  text = number
 end
 if last and number <= LARGEST then
-  if known then
+  if not known then
+    if redis.call('SET', KEYS[3], text, 'NX', 'PX', fence_ttl) then
+      return {1, number}
+    end
+    -- Something else is under its key, and is not overwritten.
+  else
     -- Its end is never brought forward: the number may be ahead of the time.
     local left = redis.call('PTTL', KEYS[3])
     if left == -1 or left >= tonumber(fence_ttl) then
-      redis.call('SET', KEYS[3], number, 'KEEPTTL')
+      redis.call('SET', KEYS[3], text, 'KEEPTTL')
     else
-      redis.call('SET', KEYS[3], number, 'PX', fence_ttl)
+      redis.call('SET', KEYS[3], text, 'PX', fence_ttl)
     end
     return {1, number}
-  elseif redis.call('SET', KEYS[3], number, 'NX', 'PX', fence_ttl) then
-    return {1, number}
   end
-  -- Something else is under its key, and is not overwritten.
 end
 redis.call('DEL', KEYS[1])
 return {-3, last and last < math.huge and number > LARGEST and 0 or 1}

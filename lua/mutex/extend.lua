@@ -10,7 +10,7 @@
 -- ARGV[4]  1 if newcomers are granted nothing but under an admitted mark, else 0
 -- ARGV[5]  the lock's number (not given without fencing)
 -- ARGV[6]  the largest fence under which a key that is gone may be set (not given without fencing)
--- ARGV[7]  how much longer than the lock the fence lives, in milliseconds (not given without fencing)
+-- ARGV[7]  the fence's TTL in milliseconds, which outlives that (not given without fencing)
 --
 -- Replies:
 --   1         our key was there, and lives for at least that long
@@ -30,22 +30,24 @@ local owner = redis.pcall('GET', KEYS[1])
 if type(owner) == 'table' and not string.find(owner.err, 'WRONGTYPE', 1, true) then
   return owner -- a permission is missing
 elseif owner == ARGV[1] then
+  local fence_ttl = ARGV[7]
   local remaining = redis.call('PTTL', KEYS[1])
   if remaining < tonumber(ARGV[2]) then
     redis.call('PEXPIRE', KEYS[1], ARGV[2])
-    remaining = tonumber(ARGV[2])
+  elseif fence_ttl then
+    fence_ttl = fence_ttl + remaining - ARGV[2]
   end
   -- Where our key is, no fence is in the way, however large it is. But it must outlive the lock, however
   -- long that is held.
   if KEYS[3] then
-    local ttl, left = ARGV[7] + remaining, redis.call('PTTL', KEYS[3])
+    local left = redis.call('PTTL', KEYS[3])
     if left == -2 then
-      redis.call('SET', KEYS[3], ARGV[5], 'PX', ttl)
-    elseif left ~= -1 and left < ttl then
+      redis.call('SET', KEYS[3], ARGV[5], 'PX', fence_ttl)
+    elseif left ~= -1 and left < tonumber(fence_ttl) then
       -- What is no number may be somebody else's lock, and keeps its end. A batch has read all fences at once.
       local fence = ARGV.fence or redis.pcall('GET', KEYS[3])
       if type(fence) == 'string' and tonumber(fence) then
-        redis.call('PEXPIRE', KEYS[3], ttl)
+        redis.call('PEXPIRE', KEYS[3], fence_ttl)
       end
     end
   end
@@ -64,11 +66,11 @@ if KEYS[3] then
     return {-2, known}
   end
   local number = math.max(tonumber(ARGV[5]), known)
-  local ttl, left = ARGV[7] + ARGV[2], redis.call('PTTL', KEYS[3])
-  if left == -1 or left >= ttl then
+  local left = redis.call('PTTL', KEYS[3])
+  if left == -1 or left >= tonumber(ARGV[7]) then
     redis.call('SET', KEYS[3], number, 'KEEPTTL')
   else
-    redis.call('SET', KEYS[3], number, 'PX', ttl)
+    redis.call('SET', KEYS[3], number, 'PX', ARGV[7])
   end
 end
 redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])

@@ -114,8 +114,7 @@ impl Kind for Exclusive {
         let (until, quarantine) = (Part::Number(repair.until_ms), repair.quarantine.into());
         parts.extend([Part::Bytes(owner.as_bytes()), ttl.into(), until, Part::Number(quarantine)]);
         if let Some(fence) = repair.fence {
-            let outlives = Part::Number(fence_outlives_ms());
-            parts.extend([Part::from(fence.number), Part::from(fence.up_to), outlives]);
+            parts.extend([Part::from(fence.number), Part::from(fence.up_to), fence_ttl(ttl)]);
         }
         Request::new(&EXTEND, keys, &parts)
     }

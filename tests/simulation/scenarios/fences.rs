@@ -5,9 +5,9 @@ use super::*;
 
 /// How long a process is there: longer than a node is in quarantine.
 const LIFE: Duration = seconds(40);
-/// More than a lock and its fence live together, and a clock may be slow.
+/// Longer than any fence here lives without its lock being taken again, by any clock.
 const EXPIRED: Duration = seconds(640);
-/// In the middle of that, a fence is there in any case.
+/// Every fence is still there after that time.
 const KEPT: Duration = seconds(480);
 
 /// A set of `nodes`, for locks of that TTL.
@@ -157,7 +157,7 @@ fn without_fences_that_outlive_their_locks_tokens_fall() {
     ALL_CLOCKS.mostly_breaks(&[Mechanism::FencesOutliveLocks], &["tokens"]);
 }
 
-/// After clocks were set back numbers are ahead of the time, so that what counts is when the first of them was given.
+/// After the clocks were set back, numbers are ahead of the time. Their fence has to live until the time has caught up.
 #[test]
 fn with_fences_that_end_sooner_for_a_later_lock_tokens_fall() {
     let script = Some(("left >= tonumber(fence_ttl)", "false"));
@@ -172,7 +172,7 @@ fn a_lock_that_is_held_for_long_keeps_its_fence() {
 
 #[test]
 fn without_refreshing_fences_the_token_after_a_long_lock_falls() {
-    let script = Some(("redis.call('PEXPIRE', KEYS[3], ttl)", ""));
+    let script = Some(("redis.call('PEXPIRE', KEYS[3], fence_ttl)", ""));
     let checkers = &["tokens"];
     LONG_HELD.breaks_under(Switches { script, checkers, ..Switches::ALL_ON });
 }
