@@ -339,4 +339,21 @@ mod tests {
         reports.0.changed.notify_all();
         is_told.recv_timeout(LIMIT).expect("it is told");
     }
+
+    #[test]
+    fn room_for_many_events_and_callbacks_is_given_back() {
+        let reports = reports();
+        let mut state = reports.0.state.lock();
+        state.events.reserve(1_000);
+        state.callbacks.reserve(1_000);
+        state.has_teller = true;
+        drop(state);
+        reports.tell(|| {});
+        assert!(reports.tidy(), "nobody has told it yet");
+        let mut state = reports.0.state.lock();
+        assert!(state.events.capacity() < 100 && state.callbacks.capacity() < 100);
+        state.events.clear();
+        drop(state);
+        assert!(!reports.tidy());
+    }
 }

@@ -76,7 +76,9 @@ impl Subscriptions {
     pub(crate) fn tidy(&self, now: Time) -> bool {
         let mut channels = self.channels.lock();
         let left = channels.tidy(now);
-        self.busy.store(left, Ordering::Relaxed);
+        // Under the mutex, as where a waiter comes.
+        self.busy.store(!channels.is_empty(), Ordering::Relaxed);
+        drop(channels);
         left
     }
 

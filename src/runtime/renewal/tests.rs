@@ -103,3 +103,13 @@ fn no_more_renewals_than_the_bound_are_on_their_way_and_the_others_are_watched()
     renewals.check(due);
     assert_eq!(last.notice.receiver().try_recv(), Ok(LossReason::ClockStoodStill));
 }
+
+#[test]
+fn room_for_many_renewals_is_given_back() {
+    let mut renewals = Renewals::new(Weak::new());
+    renewals.waiting.extend((0..1_000).map(|_| Weak::new()));
+    renewals.under_way.reserve(1_000);
+    renewals.carry_on();
+    renewals.give_room_back();
+    assert!(renewals.waiting.capacity() < 100 && renewals.under_way.capacity() < 100);
+}
