@@ -172,7 +172,7 @@ impl Plan {
         if may && chance.one_in(6) {
             plan.may_fall_back(&mut chance);
         }
-        plan.outlasts_fences = Chance::new(seed ^ 0xfe4c_e5).one_in(6);
+        plan.outlasts_fences = Chance::new(seed ^ 0xfe_4ce5).one_in(6);
         let mut chance = Chance::new(seed ^ 0x5eb5_c21b);
         if !quiet && !plan.pair && chance.one_in(6) {
             let (node, at) = (chance.below(plan.nodes), chance.ms(0..10_000));
