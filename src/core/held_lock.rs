@@ -247,7 +247,7 @@ impl<A: Shared<Attempt>, E: Shared<Extension>> HeldLock<A, E> {
     }
 }
 
-#[cfg(all(test, feature = "embedded"))]
+#[cfg(test)]
 impl<A: Shared<Attempt>, E: Shared<Extension>> HeldLock<A, E> {
     /// A renewal was not confirmed, so long ago that the next one is due.
     pub(crate) fn handle_unconfirmed(&mut self) {

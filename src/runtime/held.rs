@@ -218,7 +218,9 @@ impl Held {
         let up = nodes.iter().filter(|node| node.fault().is_none()).count();
         let mut state = self.state();
         let is_due = state.lock.due(clock::now()) == Due::Renewal;
-        is_due.then(|| Prolong::renewal(&state.lock, up))
+        let renewal = is_due.then(|| Prolong::renewal(&state.lock, up));
+        drop(state);
+        renewal
     }
 
     /// The timer has made the renewal, or does not make it. Has the lock looked at when it is due again.
@@ -460,10 +462,10 @@ impl Held {
             state.hold_states.retain(|hold_state| hold_state.sequence != left.sequence);
         }
         drop(state);
-        if let Ended::Now(_) = ended {
-            if let Some(entry) = self.entry.lock().take() {
-                self.timetable.strike(entry);
-            }
+        if let Ended::Now(_) = ended
+            && let Some(entry) = self.entry.lock().take()
+        {
+            self.timetable.strike(entry);
         }
     }
 

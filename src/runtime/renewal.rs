@@ -62,37 +62,37 @@ fn run(
             until = until.min(clock::now().after(LOOK_AGAIN));
         }
         all_are_due = match sleep(until, woken, suspended) {
-            Woken::ByTime | Woken::ByTimetable => false,
-            Woken::BySuspension => true,
-            Woken::ByTheEnd => return,
+            WokenBy::Time | WokenBy::Timetable => false,
+            WokenBy::Suspension => true,
+            WokenBy::End => return,
         };
     }
 }
 
-enum Woken {
-    ByTime,
+enum WokenBy {
+    Time,
     /// Something is due earlier.
-    ByTimetable,
+    Timetable,
     /// All leases are over.
-    BySuspension,
+    Suspension,
     /// The timetable has gone.
-    ByTheEnd,
+    End,
 }
 
-fn sleep(until: Time, woken: &Receiver<()>, suspended: &Receiver<()>) -> Woken {
+fn sleep(until: Time, woken: &Receiver<()>, suspended: &Receiver<()>) -> WokenBy {
     while let Some(slice) = clock::slice(until) {
         select! {
             recv(woken) -> message => {
-                return if message.is_ok() { Woken::ByTimetable } else { Woken::ByTheEnd };
+                return if message.is_ok() { WokenBy::Timetable } else { WokenBy::End };
             }
             // Its sender goes with the last of the nodes, and so does the timetable.
             recv(suspended) -> message => {
-                return if message.is_ok() { Woken::BySuspension } else { Woken::ByTheEnd };
+                return if message.is_ok() { WokenBy::Suspension } else { WokenBy::End };
             }
             default(slice) => {}
         }
     }
-    Woken::ByTime
+    WokenBy::Time
 }
 
 /// The renewals of one client.

@@ -172,24 +172,29 @@ impl Shared {
     fn serve_the_rest(&self) {
         loop {
             let mut state = self.state.lock();
-            if !state.has_teller && !state.events.is_empty() {
-                state.has_teller = true;
-                drop(state);
-                self.tell_events();
-            } else if state.without_thread > 0 {
-                let callbacks = state.next_callbacks();
-                drop(state);
-                callbacks.into_iter().for_each(Callbacks::call);
-            } else if state.closed {
-                return;
-            } else {
+            while !state.has_untold_events() && state.without_thread == 0 && !state.closed {
                 self.changed.wait(&mut state);
+            }
+            let tells = state.has_untold_events();
+            state.has_teller |= tells;
+            let calls = !tells && state.without_thread > 0;
+            let callbacks = if calls { state.next_callbacks() } else { None };
+            drop(state);
+            match callbacks {
+                _ if tells => self.tell_events(),
+                Some(callbacks) => callbacks.call(),
+                None => return,
             }
         }
     }
 }
 
 impl State {
+    /// Nobody tells the events that there are.
+    fn has_untold_events(&self) -> bool {
+        !self.has_teller && !self.events.is_empty()
+    }
+
     /// Returns the next event, and how many were dropped before.
     fn next_event(&mut self) -> Option<(Event, u64)> {
         let event = self.events.pop_front()?;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use machines::{
     Admission, Allowance, Attempt, Ballot, Basis, Conclusion, Configuration, HoldClass, Lease,
-    LocalLease, LocalQueues, Offset, Terms, Time, Turn, Via, Vote,
+    LocalLease, LocalQueues, Offset, Schedule, Terms, Time, Turn, Via, Vote,
 };
 use quorlock::Quorlock;
 use server::{Servers, wait_until};
@@ -110,7 +110,8 @@ fn hand_over(criterion: &mut Criterion) {
             let ticket = enter(&mut queues);
             assert!(matches!(turn(&mut queues, ticket, at(0)), Turn::Wait(_)));
         }
-        (queues, holder, Lease::new(terms(), Basis::Majority, at(0), at(30_000)))
+        let lease = Lease::new(terms(), Basis::Majority, at(0), at(30_000), Schedule::default());
+        (queues, holder, lease)
     };
     criterion.bench_function("hand-over to the first of 8 in the queue", |bencher| {
         bencher.iter_batched_ref(
