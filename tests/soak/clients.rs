@@ -28,10 +28,16 @@ pub(crate) const STAY: u64 = 2;
 /// Its word for: nothing happens until the test says to go on.
 pub(crate) const AT_REST: &str = "at rest";
 
+/// Its word before the first report under load.
+pub(crate) const LOAD_BEGINS: &str = "the load begins";
+
 /// Its word after the last report under load.
 pub(crate) const LOAD_ENDS: &str = "the load ends";
 
 const EVERY: Duration = Duration::from_secs(1);
+
+/// From then on as many names are forgotten under load as are used: those of 15 s are remembered.
+const FULL: Duration = Duration::from_secs(16);
 
 fn run() {
     end_at_a_panic();
@@ -43,7 +49,7 @@ fn run() {
     tell_when_asked(|| Told { heap: Heap::of_this_process(), done: Done::default() });
 
     let clients = Clients::start(Leak::of_this_process());
-    load(&clients, duration(WARM_UP));
+    load(&clients, Duration::ZERO, duration(WARM_UP));
     let mut known = 0;
     tell_when_asked(|| {
         let told = at_rest(&clients, 0);
@@ -51,7 +57,7 @@ fn run() {
         told
     });
 
-    load(&clients, duration(LOAD));
+    load(&clients, FULL, duration(LOAD));
     tell_when_asked(|| at_rest(&clients, known));
 
     let done = clients.done();
@@ -86,9 +92,8 @@ fn tell(told: Told) {
     say(&told.to_string());
 }
 
-/// All activities for that long.
-fn load(clients: &Clients, time: Duration) {
-    let start = Instant::now();
+/// All activities, with reports for that `time`, after one without.
+fn load(clients: &Clients, without: Duration, time: Duration) {
     let (stop, stopped) = bounded(0);
     thread::scope(|scope| {
         for activity in &activities::ALL {
@@ -99,6 +104,9 @@ fn load(clients: &Clients, time: Duration) {
                 thread::Builder::new().name(name).spawn_scoped(scope, run).expect("a thread");
             }
         }
+        thread::sleep(without);
+        say(LOAD_BEGINS);
+        let start = Instant::now();
         let mut next = start + EVERY;
         while next <= start + time {
             thread::sleep(next.saturating_duration_since(Instant::now()));

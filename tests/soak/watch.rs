@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::clients::{self, AT_REST, CLIENTS, LOAD_ENDS, STAY};
+use crate::clients::{self, AT_REST, CLIENTS, LOAD_BEGINS, LOAD_ENDS, STAY};
 use crate::faults::Faults;
 use crate::figures::{Masters, Process, Sample, Told};
 use crate::helper::{Helper, PROMPT};
@@ -160,6 +160,7 @@ impl Watched {
     ) -> Vec<Sample> {
         /// At the end all masters are in use again.
         const WITHOUT_FAULTS: Duration = Duration::from_secs(6);
+        self.child.expect(LOAD_BEGINS);
         self.start = Instant::now();
         let faults_end = time.saturating_sub(WITHOUT_FAULTS);
         let mut faults = fault_every.map(Faults::new);
