@@ -184,9 +184,9 @@ impl SimNode {
     }
 }
 
-/// Each process has its own.
+/// Each process has its own; none is all zeros, which is no id.
 fn run_id(node: usize, incarnation: u64) -> String {
-    format!("{node:020x}{incarnation:020x}")
+    format!("{:020x}{incarnation:020x}", node + 1)
 }
 
 /// How much a clock that runs `ppm` millionths too fast advances in `time`.

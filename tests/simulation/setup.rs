@@ -116,7 +116,7 @@ impl Habit {
 
     /// Whether some of their calls are cancelled.
     pub(super) fn cancels(self) -> bool {
-        !matches!(self, Self::Visits(_))
+        !matches!(self, Self::Visits(_) | Self::KeepsFrom(_))
     }
 
     /// Whether they think before they want something again.
