@@ -194,8 +194,8 @@ pub(crate) fn events_dropped(how_many: u64) {
     tracing::warn!(
         target: "quorlock",
         how_many,
-        "events were dropped, for the subscriber of the program takes them too slowly; the holders of lost \
-         locks were told all the same"
+        "events were dropped, for there were more than the subscriber of the program takes in time; the holders of \
+         lost locks were told all the same"
     );
 }
 

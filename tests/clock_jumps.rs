@@ -149,7 +149,7 @@ fn if_all_clocks_are_set_forward_the_locks_are_lost_and_the_nodes_are_not_accuse
     let Some(servers) = Servers::start_with_clocks(3) else { return };
     let urls = servers.urls();
     let locks = client(&urls);
-    // One is renewed by a thread of its own by then, the other one is not.
+    // One is renewed by then, the other one is not.
     let renewed = locks.lock(NAME).expect("all are healthy");
     let mut left = renewed.remaining();
     wait_until("a renewal", LIMIT, || {

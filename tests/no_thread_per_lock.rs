@@ -74,7 +74,8 @@ fn callbacks_that_block_cost_no_other_lock(servers: &Servers, locks: &Quorlock, 
     wait_until("as many callbacks run as have threads", LIMIT, || {
         called.load(Ordering::SeqCst) == MOST_CALLERS + 1
     });
-    assert!(threads() <= before + MOST_CALLERS, "{} threads", threads());
+    // One more tells the events, as long as there are any.
+    assert!(threads() <= before + MOST_CALLERS + 1, "{} threads", threads());
     wait_renewed([other], 1);
     drop(let_go);
     wait_until("all are called", LIMIT, || called.load(Ordering::SeqCst) == LOST);

@@ -249,9 +249,9 @@ impl<A: Shared<Attempt>, E: Shared<Extension>> HeldLock<A, E> {
 
 #[cfg(test)]
 impl<A: Shared<Attempt>, E: Shared<Extension>> HeldLock<A, E> {
-    /// A renewal was not confirmed, so long ago that the next one is due.
-    pub(crate) fn handle_unconfirmed(&mut self) {
-        self.lease.renewed(super::Renewed::Unknown, Time::default());
+    /// The next renewal is due.
+    pub(crate) fn make_due(&mut self) {
+        self.lease.make_due();
     }
 }
 

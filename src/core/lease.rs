@@ -377,5 +377,13 @@ impl Lease {
 }
 
 #[cfg(test)]
+impl Lease {
+    /// The next renewal is due.
+    pub(super) fn make_due(&mut self) {
+        self.renew_at = Time::default();
+    }
+}
+
+#[cfg(test)]
 #[path = "lease_tests.rs"]
 mod tests;

@@ -12,8 +12,8 @@ use parking_lot::{Condvar, Mutex};
 use super::job::Job;
 use crate::core::give_room_back;
 
-/// The most jobs that wait for a worker. One caller has one at a time, so this is beyond what a
-/// process has threads.
+/// The most jobs that wait for a worker. One caller has one at a time, and the timer a thousand, so this is beyond what
+/// a process has threads.
 pub(super) const CAPACITY: usize = 4_096;
 
 #[derive(Default)]
@@ -67,9 +67,12 @@ impl Mailbox {
         self.state.lock().push(job)
     }
 
-    /// Has the worker take the jobs that were put there.
+    /// Has the worker take the jobs that were put there, if there are any.
     pub(super) fn wake_worker(&self) {
-        self.change(|_| {});
+        let mut state = self.state.lock();
+        let asleep = !state.jobs.is_empty() && std::mem::take(&mut state.asleep);
+        drop(state);
+        self.wake(asleep);
     }
 
     /// Wakes the worker without a job.

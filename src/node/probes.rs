@@ -82,7 +82,7 @@ impl Worker {
 
     fn no_redis(&self, question: &str, value: &Value) -> Broken {
         let what = format!(
-            "{question} to the server was answered with {value}; is something else than Redis, or a proxy, in \
+            "the server has answered {question} with {value}; is something else than Redis, or a proxy, in \
              between?"
         );
         let fault = NodeFault::new(self.address.shown(), what);

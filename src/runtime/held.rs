@@ -546,9 +546,9 @@ impl Held {
         self.state().lock.due(clock::now())
     }
 
-    /// As after a renewal that was not confirmed: the next one is due.
+    /// The next renewal is due.
     pub(crate) fn make_due(&self) {
-        self.state().lock.handle_unconfirmed();
+        self.state().lock.make_due();
     }
 
     /// As after a suspension of this machine that nobody has noticed yet.

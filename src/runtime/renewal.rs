@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::ops::ControlFlow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -157,7 +158,10 @@ impl Renewals {
             }
         }
         self.carry_on();
-        lost.into_iter().for_each(|(held, ending)| held.clear_away(ending));
+        for (held, ending) in lost {
+            // Where too many releases wait for a node, a subscriber hears of it here, and may panic.
+            let _ = catch_unwind(AssertUnwindSafe(|| held.clear_away(ending)));
+        }
     }
 
     /// Carries on the renewals that are on their way, and begins those that wait.

@@ -154,7 +154,7 @@ pub(super) struct Client {
     configuration: Configuration,
     shared: Rc<Shared>,
     pub(super) held: BTreeMap<u64, Rc<Held>>,
-    /// Locks that have ended, and whose renewal thread has not noticed yet.
+    /// Locks that have ended, and of which the timer has not noticed it yet.
     pub(super) ending: BTreeMap<u64, Rc<Held>>,
 }
 

@@ -1,4 +1,4 @@
-//! A lock that is held, with what its renewal thread does: it runs the machines of `core/held_lock.rs`.
+//! A lock that is held, with what the timer does for it: it runs the machines of `core/held_lock.rs`.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -58,7 +58,7 @@ pub(super) struct Held {
     doing: RefCell<Doing>,
 }
 
-/// What the renewal thread does.
+/// What the timer does for it.
 enum Doing {
     /// It sleeps until something is due.
     Sleeping,

@@ -113,7 +113,7 @@ fn the_releases_are_on_their_way_when_the_queue_is_told() {
 
 /// Its subscriber may ask for the lock itself, and the timer and all callers of the client ask for it, too.
 #[test]
-fn an_event_of_a_renewal_is_told_while_the_lock_can_be_used() {
+fn an_event_of_an_extension_is_told_while_the_lock_can_be_used() {
     let (locks, _nodes) = Quorlock::embedded(3).expect("ports are free");
     let guard = locks.lock("orders/42").expect("the nodes are healthy");
     locks.coordinator().note(Quorum::Missed, clock::now(), Vec::new);

@@ -3,6 +3,7 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use super::*;
 use crate::Quorlock;
 use crate::core::{LossReason, Patience};
+use crate::embedded::Nodes;
 use crate::runtime::call;
 use crate::runtime::held::LocalWaiters;
 use crate::runtime::held::tests::{hold_before, wanted};
@@ -79,7 +80,11 @@ fn hold(locks: &Quorlock, i: usize) -> Hold {
 #[test]
 fn no_more_renewals_than_the_bound_are_on_their_way_and_the_others_are_watched() {
     const MORE: usize = 10;
-    let (locks, nodes) = Quorlock::embedded(1).expect("ports are free");
+    let nodes = Nodes::start(1).expect("a port is free");
+    // Answers that do not come are waited for as long as the test takes on a busy machine.
+    let builder = Quorlock::builder().nodes(nodes.urls()).node_timeout(LIMIT).ttl(LIMIT * 3);
+    let locks = builder.max_ttl(TTL).build().expect("the settings are valid");
+    locks.admit().expect("the node is there");
     let holds: Vec<_> = (0..MOST_UNDER_WAY + MORE).map(|i| hold(&locks, i)).collect();
     let due = entries(&locks);
     assert_eq!(due.len(), holds.len(), "nothing was due so far");

@@ -75,7 +75,7 @@ fn without_the_look_at_the_fence_a_repair_sets_a_key_above_which_there_is_a_numb
     HELD_UP.breaks_under(Switches { script, checkers: &["late"], ..Switches::ALL_ON });
 }
 
-/// The holder gives the lock back at a time at which its renewal thread has decided to renew, and gets around to it
+/// The holder gives the lock back at a time at which the timer has decided to renew, and gets around to it
 /// later.
 const DECIDED: Scenario = Scenario {
     runs: 20,
