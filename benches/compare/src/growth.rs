@@ -124,7 +124,7 @@ fn held(settings: &Settings, servers: &Servers, pictures: &mut Pictures) {
     let ours =
         Ours::new(servers.urls(), "held", |builder| builder.ttl(ttl).max_ttl(ttl), Ending::Unlock);
     println!("\nGrowth with the locks that are held, TTL {ttl:?}, {USUAL} nodes");
-    println!("          one more, us     renewals   percent of a core   threads   locks");
+    println!("          one more, us  script calls   percent of a core   threads   locks");
     println!("   held   median     p99   a second    client   servers              lost");
     let (mut times, mut guards) = (Vec::new(), Vec::new());
     for held in &counts {
