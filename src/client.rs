@@ -27,8 +27,9 @@ use crate::with_lock::WithLockError;
 
 /// Distributed locks over a set of Redis masters.
 ///
-/// Cheap to clone; all clones share one connection and one thread a node, and two threads besides: one renews all
-/// locks, and one calls callbacks. Make one a process and hand clones to threads. Locks are taken by name; the names are any bytes, up to 4096 of them.
+/// Cheap to clone. All clones share one connection and one thread a node, and two threads besides: one renews
+/// all locks, and one calls callbacks. Make one a process and hand clones to threads. Locks are taken by name;
+/// the names are any bytes, up to 4096 of them.
 ///
 /// The end of the last clone waits until all releases that are queued are answered, at most the
 /// node timeout. So does the normal end of the process, for clones in statics. Neither waits for a client

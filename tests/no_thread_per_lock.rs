@@ -15,7 +15,7 @@ use support::{Servers, wait_until};
 const LIMIT: Duration = Duration::from_secs(60);
 const LOCKS: usize = 50;
 /// The most threads of a client that call callbacks, besides one that is always there.
-const MOST_CALLERS: usize = 256;
+const MOST_CALLBACK_THREADS: usize = 256;
 
 fn threads() -> usize {
     let status = fs::read_to_string("/proc/self/status").expect("this is Linux");
@@ -48,7 +48,7 @@ fn locks_have_no_threads_and_callbacks_have_few() {
 
 /// More locks are lost than there are threads for, and each of their callbacks blocks.
 fn callbacks_that_block_cost_no_other_lock(servers: &Servers, locks: &Quorlock, other: &Guard) {
-    const LOST: usize = MOST_CALLERS + 50;
+    const LOST: usize = MOST_CALLBACK_THREADS + 50;
     let before = threads();
     let (let_go, go_on) = bounded::<()>(0);
     let called = Arc::new(AtomicUsize::new(0));
@@ -72,10 +72,10 @@ fn callbacks_that_block_cost_no_other_lock(servers: &Servers, locks: &Quorlock, 
         lost.iter().all(|guard| !guard.lost().is_empty())
     });
     wait_until("as many callbacks run as have threads", LIMIT, || {
-        called.load(Ordering::SeqCst) == MOST_CALLERS + 1
+        called.load(Ordering::SeqCst) == MOST_CALLBACK_THREADS + 1
     });
     // One more tells the events, as long as there are any.
-    assert!(threads() <= before + MOST_CALLERS + 1, "{} threads", threads());
+    assert!(threads() <= before + MOST_CALLBACK_THREADS + 1, "{} threads", threads());
     wait_renewed([other], 1);
     drop(let_go);
     wait_until("all are called", LIMIT, || called.load(Ordering::SeqCst) == LOST);

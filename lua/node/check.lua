@@ -1,13 +1,12 @@
--- Says whether a node is still as a probe has seen it, and what its clock says then. A server has less than half of the
--- work of a probe with it.
+-- Compares a node with what a probe has seen of it, and reads its clock. It costs a server less than half of a probe.
 --
 -- KEYS[1]  the mark
 -- ARGV[1]  the mark that was seen; empty if there was none
 -- ARGV[2]  the replication id that was seen, of a master
 --
 -- Replies:
---   {seconds, microseconds}   it is; what TIME says
---   {}                        it is not: what has changed is for a probe to say
+--   {seconds, microseconds}   nothing has changed; what TIME says
+--   {}                        something has changed; a probe finds out what
 --
 -- The run id is not compared: a connection ends with the run of its server.
 

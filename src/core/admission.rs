@@ -116,7 +116,7 @@ impl Admission {
         self.note_drift(node, now);
     }
 
-    /// The node has answered a check: it is as it was seen, and a probe would have shown just that; or it has to be probed.
+    /// The node has answered a check. If nothing has changed this counts as a probe; else the node has to be probed.
     pub(crate) fn checked(&mut self, node: usize, checked: Checked, now: Time) {
         match (checked, &self.nodes[node].seen) {
             (Checked::AsSeen(clock), Some(seen)) => {
@@ -183,7 +183,7 @@ impl Admission {
         let (change, due) = match &seen.judgement {
             Judgement::Ours(State::Admitted) if known.clock.steady => {
                 let due = self.probe_due(node);
-                return if due <= now { seen.look() } else { Next::Wait(due) };
+                return if due <= now { seen.check() } else { Next::Wait(due) };
             }
             Judgement::Ours(State::Admitted) => (None, self.in_doubt_until(node)),
             Judgement::Replica | Judgement::Cluster | Judgement::Foreign(_) => (None, None),

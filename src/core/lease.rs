@@ -84,7 +84,7 @@ impl Schedule {
     }
 
     /// How much earlier than it is due a lock with that TTL is renewed, each time.
-    fn haste(&self, ttl: Duration) -> Duration {
+    fn jitter(&self, ttl: Duration) -> Duration {
         (ttl / 12).mul_f64(self.part)
     }
 
@@ -302,7 +302,7 @@ impl Lease {
                 self.set_valid_until(until.max(self.valid_until));
                 // However long it is valid: nodes that lost the key have to be found and repaired.
                 let ttl = self.terms.ttl;
-                let due = now.after((ttl / 3).saturating_sub(self.schedule.haste(ttl)));
+                let due = now.after((ttl / 3).saturating_sub(self.schedule.jitter(ttl)));
                 self.renew_at = self.renew_at.min(self.schedule.step_before(due, ttl));
             }
             Renewed::Unknown => {
@@ -365,7 +365,7 @@ impl Lease {
         self.valid_until = self.ends_at.map_or(until, |ends_at| until.min(ends_at));
         // The keys live on for as much longer as clocks may be set.
         let ttl = self.terms.ttl;
-        let left = ttl * 2 / 3 + self.schedule.haste(ttl);
+        let left = ttl * 2 / 3 + self.schedule.jitter(ttl);
         let due = until.before(left.saturating_sub(self.terms.allowance.clock_tolerance));
         self.renew_at = self.schedule.step_before(due, ttl);
     }

@@ -263,6 +263,8 @@ mod tests {
         clock::spawn("worker".to_owned(), woken).expect("there are threads");
         let asleep = || mailbox.state.lock().asleep;
         assert!(clock::poll(clock::now().after(LONG), asleep));
+        mailbox.wake_worker();
+        assert!(asleep(), "there is nothing to take");
         for i in 0..3 {
             assert!(mailbox.put(job(i)).is_ok());
             assert!(asleep());

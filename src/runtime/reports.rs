@@ -4,7 +4,7 @@
 //! ever, so neither runs on the timer's thread:
 //!
 //! - Events are told by one thread, in their order. It is there as long as there are any.
-//! - The callbacks of each holder run on a thread of their own, up to [`MOST_CALLERS`] at a time. One thread is there from
+//! - The callbacks of each holder run on a thread of their own, up to [`MOST_CALLBACK_THREADS`] at a time. One thread is there from
 //!   the beginning, and serves what finds no thread: a process often runs out of threads when its locks are lost.
 
 use std::collections::VecDeque;
@@ -24,7 +24,7 @@ use crate::runtime::loss::Callbacks;
 const MOST_EVENTS: usize = 16_384;
 
 /// The most threads of one client that call callbacks.
-const MOST_CALLERS: usize = 256;
+const MOST_CALLBACK_THREADS: usize = 256;
 
 type Event = Box<dyn FnOnce() + Send>;
 
@@ -44,10 +44,10 @@ struct State {
     /// How many events were dropped since the last one was told.
     dropped: u64,
     /// A thread tells events.
-    has_teller: bool,
+    has_event_thread: bool,
     callbacks: VecDeque<Callbacks>,
     /// The threads that call callbacks, without the one that is always there.
-    callers: usize,
+    callback_threads: usize,
     /// So many of `callbacks` found no thread.
     without_thread: usize,
     closed: bool,
@@ -77,14 +77,14 @@ impl Reports {
         {
             state.told += 1;
         }
-        let starts = !mem::replace(&mut state.has_teller, true);
+        let starts = !mem::replace(&mut state.has_event_thread, true);
         drop(state);
         if starts {
             let theirs = self.0.clone();
             let started = clock::spawn("quorlock-events".to_owned(), move || theirs.tell_events());
             if started.is_err() {
                 // The thread that is always there takes over.
-                self.0.state.lock().has_teller = false;
+                self.0.state.lock().has_event_thread = false;
                 self.0.changed.notify_all();
             }
         }
@@ -97,8 +97,8 @@ impl Reports {
         }
         let mut state = self.0.state.lock();
         state.callbacks.push_back(callbacks);
-        let starts = state.callers < MOST_CALLERS;
-        state.callers += usize::from(starts);
+        let starts = state.callback_threads < MOST_CALLBACK_THREADS;
+        state.callback_threads += usize::from(starts);
         state.without_thread += usize::from(!starts);
         drop(state);
         if starts {
@@ -106,7 +106,7 @@ impl Reports {
             let started = clock::spawn("quorlock-lost".to_owned(), move || theirs.call_callbacks());
             if let Err(error) = started {
                 let mut state = self.0.state.lock();
-                state.callers -= 1;
+                state.callback_threads -= 1;
                 state.without_thread = (state.without_thread + 1).min(state.callbacks.len());
                 drop(state);
                 self.tell(move || observe::no_thread(&error));
@@ -147,7 +147,7 @@ impl Shared {
         loop {
             let mut state = self.state.lock();
             let Some((event, dropped)) = state.next_event() else {
-                state.has_teller = false;
+                state.has_event_thread = false;
                 return;
             };
             drop(state);
@@ -160,7 +160,7 @@ impl Shared {
         loop {
             let mut state = self.state.lock();
             let Some(callbacks) = state.next_callbacks() else {
-                state.callers -= 1;
+                state.callback_threads -= 1;
                 return;
             };
             drop(state);
@@ -176,7 +176,7 @@ impl Shared {
                 self.changed.wait(&mut state);
             }
             let tells = state.has_untold_events();
-            state.has_teller |= tells;
+            state.has_event_thread |= tells;
             let calls = !tells && state.without_thread > 0;
             let callbacks = if calls { state.next_callbacks() } else { None };
             drop(state);
@@ -192,7 +192,7 @@ impl Shared {
 impl State {
     /// Nobody tells the events that there are.
     fn has_untold_events(&self) -> bool {
-        !self.has_teller && !self.events.is_empty()
+        !self.has_event_thread && !self.events.is_empty()
     }
 
     /// Returns the next event, and how many were dropped before.
@@ -302,15 +302,15 @@ mod tests {
         let (let_go, go_on) = bounded::<()>(0);
         let (called, is_called) = unbounded();
         reports.tell(blocks(&go_on));
-        let (started, is_started) = bounded(MOST_CALLERS);
-        for _ in 0..MOST_CALLERS {
+        let (started, is_started) = bounded(MOST_CALLBACK_THREADS);
+        for _ in 0..MOST_CALLBACK_THREADS {
             let (started, block) = (started.clone(), blocks(&go_on));
             reports.call(callbacks(move || {
                 started.send(()).expect("the test waits for it");
                 block();
             }));
         }
-        for _ in 0..MOST_CALLERS {
+        for _ in 0..MOST_CALLBACK_THREADS {
             is_started.recv_timeout(LIMIT).expect("it has a thread");
         }
         for i in 0..MORE {
@@ -320,7 +320,7 @@ mod tests {
         for i in 0..MORE {
             assert_eq!(is_called.recv_timeout(LIMIT), Ok(i), "by the thread that is always there");
         }
-        assert_eq!(reports.0.state.lock().callers, MOST_CALLERS);
+        assert_eq!(reports.0.state.lock().callback_threads, MOST_CALLBACK_THREADS);
         for _ in 0..MORE {
             reports.call(callbacks(blocks(&go_on)));
         }
@@ -337,10 +337,10 @@ mod tests {
     #[test]
     fn the_thread_that_is_always_there_tells_events_if_no_other_does() {
         let reports = reports();
-        reports.0.state.lock().has_teller = true;
+        reports.0.state.lock().has_event_thread = true;
         let (told, is_told) = bounded(1);
         reports.tell(move || told.send(()).expect("the test waits for it"));
-        reports.0.state.lock().has_teller = false;
+        reports.0.state.lock().has_event_thread = false;
         reports.0.changed.notify_all();
         is_told.recv_timeout(LIMIT).expect("it is told");
     }
@@ -351,7 +351,7 @@ mod tests {
         let mut state = reports.0.state.lock();
         state.events.reserve(1_000);
         state.callbacks.reserve(1_000);
-        state.has_teller = true;
+        state.has_event_thread = true;
         drop(state);
         reports.tell(|| {});
         assert!(reports.tidy(), "nobody has told it yet");

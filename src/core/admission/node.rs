@@ -49,11 +49,11 @@ impl Seen {
     pub(super) fn again(&self, due: Option<Time>, now: Time) -> Next {
         let again = self.at.after(PROBE_AGAIN);
         let then = due.map_or(again, |due| again.min(due));
-        if then <= now { self.look() } else { Next::Wait(then) }
+        if then <= now { self.check() } else { Next::Wait(then) }
     }
 
-    /// To look whether something has changed.
-    pub(super) fn look(&self) -> Next {
+    /// Asks whether anything has changed: by a check of a master, and else by a probe.
+    pub(super) fn check(&self) -> Next {
         let Probe { role, identity, mark, .. } = &self.probe;
         match role {
             Role::Master => {

@@ -70,6 +70,42 @@ fn all_holders_are_told_of_a_loss_before_anything_is_given_back() {
     assert_eq!(told, [LOCKS; LOCKS]);
 }
 
+/// Nobody hears of its releases: they panic, as a subscriber of an event may.
+struct Panics(Sender<()>);
+
+impl LocalWaiters for Panics {
+    fn hand_over(&self, _: &Arc<Held>, _: &Arc<HoldState>) -> bool {
+        false
+    }
+
+    fn gone(&self, _: &str, _: bool) {
+        self.0.send(()).expect("the test counts them");
+        std::panic::resume_unwind(Box::new("in a subscriber"));
+    }
+
+    fn heard(&self, _: u32) {}
+}
+
+/// The timer would end with it, and no lock of the client would be renewed any more.
+#[test]
+fn a_panic_while_a_lost_lock_is_given_back_ends_no_timer() {
+    const LOCKS: usize = 3;
+    let (locks, _nodes) = Quorlock::embedded(3).expect("ports are free");
+    let (given_back, are_given_back) = bounded(LOCKS);
+    let waiters = Arc::new(Panics(given_back));
+    let holds: Vec<_> = (0..LOCKS)
+        .map(|i| {
+            let hold = hold_before(&locks, &wanted(&format!("orders/{i}"), TTL), waiters.clone());
+            hold.held().enter();
+            hold
+        })
+        .collect();
+    let due = entries(&locks);
+    holds.iter().for_each(|hold| hold.held().suspend());
+    renewals(&locks).check(due);
+    assert_eq!(are_given_back.try_iter().count(), LOCKS, "each of them, behind the first panic");
+}
+
 fn hold(locks: &Quorlock, i: usize) -> Hold {
     let wanted = wanted(&format!("orders/{i}"), TTL);
     let hold = call::acquire(locks.coordinator(), &wanted, Patience::Forever, None);

@@ -9,7 +9,8 @@ const SCENARIO: Scenario = Scenario {
     runs: 20,
     plan: |seed| {
         let holder = client(seconds(6), Habit::Keeps);
-        let other = Setup { habit: Habit::Contends, ..holder };
+        // They need not agree on how long their locks live, nor on how long they wait for an answer.
+        let other = Setup { node_timeout: ms(350), ..client(seconds(9), Habit::Contends) };
         let mut plan = calm(seed, 3, &[holder, other]);
         let promoted = seconds(4) + Chance::new(seed).ms(0..1_000);
         plan.faults = vec![
