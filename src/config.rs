@@ -267,6 +267,31 @@ impl Builder {
         self
     }
 
+    /// By what operators recognise this client where they look at who holds a lock. It is at most 64 bytes of
+    /// printable ASCII; anything else is a [`Config`](crate::ErrorKind::Config) error of [`build`](Self::build).
+    ///
+    /// The nodes keep it as a part of the lock's owner, `LABEL#RANDOM`, which `redis-cli GET KEY` shows. The random
+    /// part follows the last `#`, and is new for each attempt. With an empty label the owner is the random part alone.
+    /// Labels decide nothing:
+    /// two clients may have the same one, and owners are compared as a whole. See
+    /// [`Guard::owner`](crate::Guard::owner).
+    ///
+    /// **Put no secret into it.** Everybody who can read the nodes' keys can read it, and it is in events and logs.
+    ///
+    /// Defaults to `HOST:PID`, the host's name and the process id, as they are when the client is built. What a label may not contain is
+    /// replaced by `-` in the host's name, and what is too long is cut off at its end.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use quorlock::Quorlock;
+    /// Quorlock::builder().owner_label("billing/worker-3");
+    /// ```
+    pub fn owner_label(mut self, label: impl Into<String>) -> Self {
+        self.settings.owner_label = Some(label.into());
+        self
+    }
+
     /// The addresses of the nodes, and the settings, once both are checked.
     pub(crate) fn checked(self) -> Result<(Vec<Address>, Settings), Error> {
         self.settings.check()?;

@@ -83,6 +83,17 @@ impl Guard {
         self.held().claim().names().iter().map(Name::as_bytes)
     }
 
+    /// The owner of the lock's keys on the nodes: `LABEL#RANDOM`, as `redis-cli GET KEY` shows it for an exclusive lock.
+    /// Threads that hand the lock to each other have it as one owner.
+    ///
+    /// It is for operators, who compare it with what the nodes have. The label is
+    /// [`Builder::owner_label`](crate::Builder::owner_label), by default the host's name and the process id. No two locks
+    /// have the same random part, which follows the last `#`.
+    #[must_use]
+    pub fn owner(&self) -> &str {
+        self.held().claim().owner()
+    }
+
     /// What the lock rests on, as far as is known now.
     #[must_use]
     pub fn mode(&self) -> Mode {
@@ -251,6 +262,12 @@ pub trait LockGuard: sealed::Guard + fmt::Debug {
         self.guard().names()
     }
 
+    /// The owner of the lock's keys on the nodes, as [`Guard::owner`] says.
+    #[must_use]
+    fn owner(&self) -> &str {
+        self.guard().owner()
+    }
+
     /// What the lock rests on, as [`Guard::mode`] says.
     #[must_use]
     fn mode(&self) -> Mode {
@@ -354,6 +371,7 @@ impl fmt::Debug for Guard {
         f.debug_struct("Guard")
             .field("name", &NameText(self.name()))
             .field("mode", &self.mode())
+            .field("owner", &self.owner())
             .field("token", &self.token())
             .field("remaining", &self.remaining())
             .finish()

@@ -2,10 +2,11 @@
 
 use std::{fmt, slice};
 
-use uuid::Uuid;
-
 use crate::error::Error;
-use crate::random::random;
+
+mod owner;
+
+pub(crate) use owner::{check_label, label_of, owner_text, random_owner, random_text};
 
 /// The longest name, in bytes: as long as the longest path on Linux, which is a popular name.
 const LONGEST: usize = 4_096;
@@ -202,7 +203,7 @@ pub(crate) fn release_channel(key: &[u8]) -> Vec<u8> {
 
 /// The channel by which a client wakes its own subscribers, by a `random` number of its own.
 pub(crate) fn wake_channel(prefix: &[u8], random: u128) -> Vec<u8> {
-    [b"{", prefix, b"}:wake:", owner_text(random).as_bytes()].concat()
+    [b"{", prefix, b"}:wake:", random_text(random).as_bytes()].concat()
 }
 
 /// Where a node keeps its mark.
@@ -213,16 +214,6 @@ pub(crate) fn mark_key(prefix: &[u8]) -> Vec<u8> {
 /// The key that is written behind grants to see them replicated.
 pub(crate) fn replicated_key(prefix: &[u8]) -> Vec<u8> {
     [prefix, b"{quorlock}:replicated"].concat()
-}
-
-/// A random number that no two attempts anywhere share: the bits of a UUID.
-pub(crate) fn random_owner() -> u128 {
-    uuid::Builder::from_random_bytes(random()).into_uuid().as_u128()
-}
-
-/// An owner id as it is written to the nodes.
-pub(crate) fn owner_text(owner: u128) -> String {
-    Uuid::from_u128(owner).to_string()
 }
 
 #[cfg(test)]

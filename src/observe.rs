@@ -161,29 +161,32 @@ pub(crate) fn endless_key(names: &Names, nodes: &[Arc<str>]) {
 }
 
 /// A lock was taken on the first node alone.
-pub(crate) fn fell_back(names: &Names, node: &Arc<str>) {
+pub(crate) fn fell_back(names: &Names, owner: &str, node: &Arc<str>) {
     tracing::warn!(
         target: "quorlock",
         lock = %names.text(),
+        %owner,
         %node,
         "no quorum can be reached; the lock rests on the first node alone"
     );
 }
 
 /// A renewal was not confirmed; it is tried again while the lock is valid.
-pub(crate) fn not_renewed(names: &Names, faults: &[NodeFault]) {
+pub(crate) fn not_renewed(names: &Names, owner: &str, faults: &[NodeFault]) {
     tracing::warn!(
         target: "quorlock",
         lock = %names.text(),
+        %owner,
         reasons = %Grouped(faults),
         "a renewal was not confirmed in time"
     );
 }
 
-pub(crate) fn lost(names: &Names, reason: LossReason) {
+pub(crate) fn lost(names: &Names, owner: &str, reason: LossReason) {
     tracing::error!(
         target: "quorlock",
         lock = %names.text(),
+        %owner,
         %reason,
         "a lock that is held was lost: stop what it protects, for somebody else may hold it now"
     );

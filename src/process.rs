@@ -11,6 +11,7 @@ use std::process;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::error::{Error, ErrorKind};
+use crate::ident::label_of;
 
 /// The process that built the first client; 0 before that.
 static BUILDER: AtomicU32 = AtomicU32::new(0);
@@ -48,6 +49,22 @@ impl Process {
                        or have the child start a program (exec). The parent's locks stay the parent's";
         Err(Error::new(ErrorKind::Closed, message))
     }
+}
+
+/// What the label of this process's owner texts is where none is set: its host and its process id.
+pub(crate) fn default_label() -> String {
+    label_of(&host(), process::id())
+}
+
+#[cfg(unix)]
+fn host() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+#[cfg(not(unix))]
+fn host() -> String {
+    // Windows sets it for every process.
+    std::env::var("COMPUTERNAME").unwrap_or_default()
 }
 
 /// A thread of this process; no two that live or lived have the same.

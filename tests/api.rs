@@ -57,7 +57,8 @@ fn setters_are_alike() {
     ];
     let _: [fn(Builder, bool) -> Builder; 3] =
         [Builder::restart_quarantine, Builder::fencing, Builder::local_queue];
-    let _: [fn(Builder, &'static str) -> Builder; 2] = [Builder::key_prefix, Builder::set_name];
+    let _: [fn(Builder, &'static str) -> Builder; 3] =
+        [Builder::key_prefix, Builder::set_name, Builder::owner_label];
     let _: fn(Builder, Renewal) -> Builder = Builder::renewal;
     let _: [fn(Mutex, Duration) -> Mutex; 2] = [Mutex::ttl, Mutex::max_hold];
     let _: fn(Mutex, Renewal) -> Mutex = Mutex::renewal;
@@ -108,6 +109,39 @@ fn names_read_as_text_where_they_are() {
     let nameless = locks.mutex("");
     assert_eq!(nameless.name_str(), Some(""));
     nameless.lock().expect_err("it has no name");
+}
+
+/// An operator reads with `redis-cli GET` what the guard says.
+#[test]
+fn the_key_of_a_lock_says_who_holds_it() {
+    let servers = Servers::start(1);
+    let on_server = || {
+        let owner = servers[0].command(&["GET", KEY]);
+        redis::from_redis_value::<String>(owner).expect("the lock is held")
+    };
+    let own = format!(":{}", std::process::id());
+    for (label, expected) in [(None, own.as_str()), (Some("a #1 label"), "a #1 label")] {
+        let builder = settings(&servers);
+        let locks = connected(match label {
+            Some(label) => builder.owner_label(label),
+            None => builder,
+        });
+        let guard = locks.lock(NAME).expect("one node");
+        assert_eq!(guard.owner(), on_server());
+        let (label, random) = guard.owner().rsplit_once('#').expect("there is a label");
+        assert!(label.ends_with(expected), "{label}");
+        assert_eq!(random.len(), 36, "{random}");
+        assert!(format!("{guard:?}").contains(&format!("owner: \"{}\"", guard.owner())));
+        guard.unlock().expect("one node");
+    }
+    let nameless = connected(settings(&servers).owner_label(""));
+    let [first, second] = [(); 2].map(|()| {
+        let guard = nameless.lock(NAME).expect("one node");
+        assert_eq!(guard.owner(), on_server());
+        guard.owner().to_owned()
+    });
+    assert_eq!((first.len(), second.len()), (36, 36), "the random part alone");
+    assert_ne!(first, second);
 }
 
 #[test]

@@ -153,6 +153,19 @@ fn a_ttl_above_max_ttl() {
 }
 
 #[test]
+fn labels_that_nobody_could_read() {
+    let long = "l".repeat(65);
+    rejected(three().owner_label(&long), &["owner_label has 65 bytes", "64 is the most"]);
+    for label in ["two\nlines", "\u{1b}[2J", "größe"] {
+        let shown = label.escape_debug().to_string();
+        rejected(three().owner_label(label), &["owner_label", &shown, "printable ASCII"]);
+    }
+    for label in ["", "#", "a label", &long[..64]] {
+        three().owner_label(label).build().expect("it is printable");
+    }
+}
+
+#[test]
 fn names_that_cannot_be_locked() {
     let locks = three().key_prefix("").build().expect("the settings are valid");
     let refused = |name: &[u8]| locks.lock(name).expect_err("a bad name");

@@ -83,7 +83,8 @@ pub(crate) fn acquire(
                     let faults = || claim.asked().faults(coordinator.nodes());
                     coordinator.note(grant.quorum, grant.started, faults);
                     if grant.basis == Basis::FirstNode {
-                        observe::fell_back(&wanted.names, &coordinator.names()[0]);
+                        let node = &coordinator.names()[0];
+                        observe::fell_back(&wanted.names, claim.owner(), node);
                     }
                     return Ok(Some(call.queued.won(claim, grant, coordinator.timetable())));
                 }

@@ -9,7 +9,7 @@ use crate::core::{
     Terms, Time, Whom, only_asked,
 };
 use crate::error::{Error, ErrorKind, NodeFault};
-use crate::ident::{Names, owner_text};
+use crate::ident::Names;
 use crate::manual::Section;
 use crate::node::{Ask, Node, Request, Sink};
 use crate::runtime::client_state::ClientState;
@@ -86,7 +86,7 @@ impl Claim {
         Self {
             state: state.clone(),
             wanted: wanted.clone(),
-            owner: owner_text(owner),
+            owner: wanted.kind.owner_text(state.owner_label(), owner),
             suspensions,
             asked: Asked {
                 attempt: FanOut::new(attempt, wanted.kind.decoders().acquire, state.names()),
@@ -120,7 +120,7 @@ impl Claim {
         &self.wanted.names
     }
 
-    /// The owner id, as the nodes have it.
+    /// The owner, as the nodes have it.
     pub(crate) fn owner(&self) -> &str {
         &self.owner
     }

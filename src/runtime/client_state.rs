@@ -18,7 +18,7 @@ use crate::error::{Error, NodeFault};
 use crate::ident;
 use crate::node::{Address, Node, NodeSet};
 use crate::observe;
-use crate::process::Process;
+use crate::process::{self, Process};
 use crate::random::random;
 use crate::stats::NodeStats;
 
@@ -30,6 +30,8 @@ pub(crate) struct ClientState {
     pub(super) set: Arc<NodeSet>,
     pub(super) names: Arc<[Arc<str>]>,
     pub(super) settings: Settings,
+    /// What its owner texts begin with.
+    owner_label: String,
     unanswered: Arc<AtomicUsize>,
     /// Dropped by `close`, which ends `closed`.
     open: Mutex<Option<Sender<()>>>,
@@ -86,12 +88,14 @@ impl ClientState {
         let (open, closed) = bounded(0);
         let wake_channel = ident::wake_channel(&settings.key_prefix, ident::random_owner());
         let subscriptions = Subscriptions::new(names.len(), wake_channel);
+        let owner_label = settings.owner_label.clone().unwrap_or_else(process::default_label);
         Ok(Arc::new(Self {
             process,
             nodes: nodes.collect::<Result<_, _>>()?,
             set,
             names,
             settings,
+            owner_label,
             unanswered,
             open: Mutex::new(Some(open)),
             closed,
@@ -126,6 +130,11 @@ impl ClientState {
 
     pub(crate) fn settings(&self) -> &Settings {
         &self.settings
+    }
+
+    /// What the client's owner texts begin with.
+    pub(crate) fn owner_label(&self) -> &str {
+        &self.owner_label
     }
 
     pub(crate) fn subscriptions(&self) -> &Arc<Subscriptions> {

@@ -175,7 +175,7 @@ impl Held {
         let hold_states = state.hold_states.clone();
         drop(state);
         if self.tell(&hold_states, reason) {
-            observe::lost(self.claim.names(), reason);
+            observe::lost(self.claim.names(), self.claim.owner(), reason);
         }
         Err(self.lost(reason))
     }
@@ -235,8 +235,9 @@ impl Held {
             }
             _ => return,
         };
-        let names = self.claim.names().clone();
-        self.claim.state().reports().tell(move || observe::not_renewed(&names, &faults));
+        let (names, owner) = (self.claim.names().clone(), self.claim.owner().to_owned());
+        let reports = self.claim.state().reports();
+        reports.tell(move || observe::not_renewed(&names, &owner, &faults));
     }
 
     /// Carries the holder's extension. Also returns what was wrong with which node, where it was not confirmed.
@@ -442,11 +443,13 @@ impl Held {
                     ending.leaving.iter().for_each(|leaving| leaving.notice.given_back());
                 }
                 GiveBackStep::ReportLoss(reason) => match ending.leaving {
-                    Some(_) => observe::lost(self.claim.names(), reason),
+                    Some(_) => observe::lost(self.claim.names(), self.claim.owner(), reason),
                     // The timer has seen the loss, and does not wait for a subscriber of the event.
                     None => {
                         let names = self.claim.names().clone();
-                        self.claim.state().reports().tell(move || observe::lost(&names, reason));
+                        let owner = self.claim.owner().to_owned();
+                        let reports = self.claim.state().reports();
+                        reports.tell(move || observe::lost(&names, &owner, reason));
                     }
                 },
                 GiveBackStep::Done(given_back) => return Some(given_back),

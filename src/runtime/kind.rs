@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::core::HoldClass;
-use crate::ident::{Names, release_channel};
+use crate::ident::{self, Names, release_channel};
 use crate::node::Request;
 use crate::runtime::reply::Decoders;
 
@@ -26,6 +26,12 @@ pub(crate) trait Kind: fmt::Debug + Send + Sync {
 
     /// The commands that its scripts call.
     fn commands(&self) -> &'static [&'static str];
+
+    /// The owner of an attempt, as its requests name it and the nodes keep it. No two attempts have the same `random`
+    /// number; `label` says to operators whose it is.
+    fn owner_text(&self, label: &str, random: u128) -> String {
+        ident::owner_text(label, random)
+    }
 
     /// On which channels a node tells that it was given the lock back.
     fn channels(&self, names: &Names) -> Vec<Vec<u8>> {

@@ -120,6 +120,8 @@ pub(crate) struct Settings {
     pub(crate) fencing: bool,
     pub(crate) local_queue: bool,
     pub(crate) key_prefix: Vec<u8>,
+    /// What the client's owner texts begin with. `None`: its host and process id.
+    pub(crate) owner_label: Option<String>,
 }
 
 impl Default for Settings {
@@ -140,6 +142,7 @@ impl Default for Settings {
             fencing: true,
             local_queue: true,
             key_prefix: b"quorlock:".to_vec(),
+            owner_label: None,
         }
     }
 }
@@ -162,7 +165,8 @@ impl Settings {
             .field("wait_replicas", wait_replicas)
             .field("fencing", &self.fencing)
             .field("local_queue", &self.local_queue)
-            .field("key_prefix", &format_args!("\"{}\"", ident::text(key_prefix)));
+            .field("key_prefix", &format_args!("\"{}\"", ident::text(key_prefix)))
+            .field("owner_label", &self.owner_label);
     }
 
     /// How long the end of a client or of the process may wait for releases to be answered: until a
@@ -226,6 +230,9 @@ impl Settings {
                 exact(SHORTEST_TOLERANCE),
                 exact(LONGEST_TTL)
             )));
+        }
+        if let Some(label) = &self.owner_label {
+            ident::check_label(label)?;
         }
         self.check_max_hold(self.max_hold)?;
         let max_ttl = self.max_ttl;

@@ -14,12 +14,25 @@ use crate::core::{
     Time,
 };
 use crate::ident::Names;
-use crate::ident::owner_text;
 use crate::node::Request;
 use crate::runtime::requests::OwnerRequests;
 
 /// Where a node keeps its mark.
 pub(super) const MARK: &[u8] = b"{quorlock}:mark";
+
+/// The label of a client's owner texts. They differ in length, one is empty, and one has the sign in it behind which
+/// the random part stands.
+fn label(client: usize) -> &'static str {
+    const LABELS: [&str; 4] =
+        ["", "web-3:17", "a#b", "a-host-with-a-long-name.example.com:4194304"];
+    LABELS[client % LABELS.len()]
+}
+
+/// An owner, for stories: what differs from one to the next.
+pub(super) fn short(owner: impl AsRef<[u8]>) -> String {
+    let random = owner.as_ref().rsplit(|byte| *byte == b'#').next().unwrap_or_default();
+    String::from_utf8_lossy(&random[..random.len().min(4)]).into_owned()
+}
 
 pub(super) struct Claim {
     pub(super) lock: LockId,
@@ -54,7 +67,7 @@ impl Claim {
         let started = cx.now();
         let attempt =
             Attempt::new(cx.settings.nodes, started, answer_by, terms.ttl, terms.allowance);
-        let owner = owner_text(owner);
+        let owner = lock.kind().owner_text(label(cx.client), owner);
         cx.net.checks.claimed(&owner, client.process, cx.settings.may_end);
         Self {
             lock,
@@ -72,8 +85,8 @@ impl Claim {
     }
 
     /// The owner, for stories.
-    pub(super) fn short(&self) -> &str {
-        &self.owner[..4]
+    pub(super) fn short(&self) -> String {
+        short(&self.owner)
     }
 
     /// Asks those nodes.

@@ -127,6 +127,8 @@ pub(super) struct Network {
     conns: Vec<Conn>,
     /// The channels that were ever subscribed to, or published on.
     channels: Vec<Vec<u8>>,
+    /// The owners whose releases were told.
+    published: Vec<Vec<u8>>,
     listeners: Vec<Vec<listen::Listener>>,
     pub(super) checks: Checks,
     pub(super) switches: Switches,
@@ -159,6 +161,7 @@ impl Network {
             links: vec![vec![Link::default(); plan.nodes]; clients],
             conns: Vec::new(),
             channels: Vec::new(),
+            published: Vec::new(),
             listeners: vec![vec![listen::Listener::default(); plan.nodes]; clients],
             checks: Checks::default(),
             switches,

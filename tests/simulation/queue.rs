@@ -1,13 +1,13 @@
 //! The local queues of a client, as `src/runtime/queue.rs` carries them.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use super::caller::Caller;
 use super::checkers::outlives;
 use super::client::{Client, Cx};
 use super::held::{Held, Hold};
 use super::lock_id::LockId;
-use super::subscriptions::owner_number;
 use crate::core::{
     Conclusion, Grant, Lease, LocalQueues, Passed, Place, QueueTicket, Terms, Turn, Wake,
 };
@@ -76,8 +76,8 @@ impl Client {
     }
 
     /// The owner that has given the lock back here last.
-    pub(super) fn last_owner(&self, cx: &Cx<'_>, id: LockId) -> Option<u128> {
-        owner_number(cx.shared.queues.borrow().last_owner(&id)?.as_bytes())
+    pub(super) fn last_owner(&self, cx: &Cx<'_>, id: LockId) -> Option<Arc<str>> {
+        cx.shared.queues.borrow().last_owner(&id)
     }
 
     /// A caller has left the lock to others, until its time was over or a release was told (`heard`).

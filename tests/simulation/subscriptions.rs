@@ -4,8 +4,6 @@
 
 use std::time::Duration;
 
-use uuid::Uuid;
-
 use super::caller::Caller;
 use super::client::{Client, Cx, Note};
 use super::lock_id::LockId;
@@ -22,8 +20,8 @@ pub(super) enum News {
     Open,
     /// One more of the channels that were asked for is confirmed.
     Listening,
-    /// On that channel the node has told that the owner has given the lock back.
-    Released(usize, u128),
+    /// On that channel the node has told that the owner of that message has given the lock back.
+    Released(usize, usize),
     /// The client wakes its own subscriber.
     Wake,
     /// The connection is gone.
@@ -38,11 +36,6 @@ pub(super) enum News {
     Look,
 }
 
-/// An owner id as a number, which can be copied.
-pub(super) fn owner_number(text: &[u8]) -> Option<u128> {
-    Uuid::try_parse_ascii(text).ok().map(|id| id.as_u128())
-}
-
 /// A caller that waits for a lock.
 pub(super) struct Waiter {
     id: WaiterId,
@@ -50,9 +43,8 @@ pub(super) struct Waiter {
 
 impl Waiter {
     /// The caller, whose process had the lock as `last_owner`, leaves it to others.
-    pub(super) fn gives_way(&self, cx: &Cx<'_>, last_owner: Option<u128>) {
-        let last_owner = last_owner.map(u128::to_be_bytes);
-        let last_owner = last_owner.as_ref().map(<[u8; 16]>::as_slice);
+    pub(super) fn gives_way(&self, cx: &Cx<'_>, last_owner: Option<&str>) {
+        let last_owner = last_owner.map(str::as_bytes);
         cx.shared.channels.borrow_mut().gives_way(self.id, last_owner);
     }
 
@@ -186,8 +178,8 @@ impl Client {
             }
             (News::Listening, Awaits::Confirmation(_)) => machine.handle_confirmed(),
             (News::Released(channel, owner), _) => {
-                let (channel, owner) = (cx.net.channel_name(channel), owner.to_be_bytes());
-                let woken = shared.channels.borrow_mut().released(node, channel, &owner);
+                let (channel, owner) = (cx.net.channel_name(channel), cx.net.published(owner));
+                let woken = shared.channels.borrow_mut().released(node, channel, owner);
                 return Caller::wake_listening(self, cx, &woken);
             }
             (News::Wake, Awaits::Messages) => machine.handle_woken(),

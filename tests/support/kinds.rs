@@ -41,6 +41,7 @@ pub(crate) trait AnyHandle: Send + Sync {
 /// A lock of any kind that is held. Dropping it gives it back.
 pub(crate) trait AnyGuard {
     fn names(&self) -> Vec<Vec<u8>>;
+    fn owner(&self) -> &str;
     fn mode(&self) -> Mode;
     fn token(&self) -> Option<FencingToken>;
     fn remaining(&self) -> Duration;
@@ -132,6 +133,10 @@ where
 impl<G: LockGuard> AnyGuard for G {
     fn names(&self) -> Vec<Vec<u8>> {
         LockGuard::names(self).map(<[u8]>::to_vec).collect()
+    }
+
+    fn owner(&self) -> &str {
+        LockGuard::owner(self)
     }
 
     fn mode(&self) -> Mode {

@@ -222,7 +222,9 @@ impl Caller {
                 }
                 Action::IgnoreOwnRelease => {
                     let last_owner = client.last_owner(cx, call.lock);
-                    call.waiting.iter().for_each(|waiter| waiter.gives_way(cx, last_owner));
+                    call.waiting
+                        .iter()
+                        .for_each(|waiter| waiter.gives_way(cx, last_owner.as_deref()));
                     let who = cx.client;
                     cx.net.tell(|| format!("client {who}, caller {index}: gives way"));
                 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::LeaseTerms;
-use crate::simulation::claim::Claim;
+use crate::simulation::claim::{Claim, short};
 use crate::simulation::lock_id::LockId;
 
 #[derive(Default)]
@@ -84,7 +84,7 @@ impl Exclusion {
                 until - now,
                 other.lock,
                 other.client,
-                &other.owner[..4],
+                short(&other.owner),
                 other.until - now,
             )
         })

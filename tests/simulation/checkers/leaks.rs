@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::ident::fence_key;
+use crate::simulation::claim::short;
 use crate::simulation::lock_id::key;
 use crate::simulation::network::Network;
 
@@ -53,7 +54,7 @@ impl Leaks {
         ended: Option<Duration>,
         now: Duration,
     ) -> Option<String> {
-        let short = || String::from_utf8_lossy(&ran.owner[..4]).into_owned();
+        let short = || short(ran.owner);
         if ran.ends.is_some_and(|ends| ends < 0) {
             return Some(format!("node {} keeps the key of {} for ever", ran.node, short()));
         }
@@ -86,7 +87,7 @@ impl Leaks {
         let owner = (ran.node, ran.owner.to_vec());
         let never = ran.what == "extend" && fencing && self.released.contains(&owner)
             || may_end && self.answered.contains(&owner);
-        let short = String::from_utf8_lossy(&ran.owner[..4]);
+        let short = short(ran.owner);
         never.then(|| {
             format!(
                 "node {} was given to {short} by a late {} behind its release",
@@ -121,7 +122,7 @@ pub(in super::super) fn kept_back(net: &mut Network, names: usize) -> Option<Str
                     since = in_flight.map_or(since, |at| since.max(at + REPEATED));
                 }
                 if since + SOON < now {
-                    let short = &owner[..4];
+                    let short = short(owner);
                     return Some(format!(
                         "node {node} has name {name} as {short}, for {:?}",
                         now - since
@@ -149,7 +150,7 @@ pub(in super::super) fn leaked(net: &mut Network, names: usize) -> Option<String
                     !net.checks.may_end.contains(owner.as_bytes()) && now < at + REPEATED + SOON
                 };
                 if !in_flight.is_some_and(excused) && !net.checks.is_orphan(&owner) {
-                    return Some(format!("node {node} still has name {name}, as {}", &owner[..4]));
+                    return Some(format!("node {node} still has name {name}, as {}", short(owner)));
                 }
             }
         }

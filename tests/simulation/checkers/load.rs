@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use crate::simulation::claim::short;
+
 /// So many extensions of one lock a node gets at once at most, and so many in each TTL: renewals
 /// that fail are tried twenty times, and those that contenders disturb have a few repairs each.
 const AT_ONCE: f64 = 20.0;
@@ -28,7 +30,7 @@ impl Load {
         let (count, since) = *entry;
         let ttls = (now - since).div_duration_f64(ttl);
         (f64::from(count) > AT_ONCE + EACH_TTL * ttls).then(|| {
-            let short = String::from_utf8_lossy(&owner[..4]);
+            let short = short(owner);
             format!("node {node} ran {count} extensions of {short} in {:?}", now - since)
         })
     }

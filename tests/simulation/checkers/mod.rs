@@ -209,7 +209,7 @@ impl Checks {
         agreed: &Agreed,
         now: Duration,
     ) {
-        if let Some(what) = terms::broken(claim.short(), valid_until, agreed) {
+        if let Some(what) = terms::broken(&claim.short(), valid_until, agreed) {
             self.report(now, "terms", what);
         }
     }

@@ -1,7 +1,7 @@
 //! What a holder is told when it gives a lock back.
 
 use crate::core::{Basis, ReleaseResult, majority};
-use crate::simulation::claim::Claim;
+use crate::simulation::claim::{Claim, short};
 use crate::simulation::network::Network;
 
 /// A late request has given `owner` the key on a node: of a lock that was said to be given back no majority
@@ -14,7 +14,7 @@ pub(in super::super) fn comes_back(net: &mut Network, key: &[u8], owner: &[u8]) 
     let back =
         net.nodes.iter_mut().map(|node| node.has(key, owner, now)).filter(|has| *has).count();
     if back >= majority(all) {
-        let short = String::from_utf8_lossy(&owner[..4]);
+        let short = short(owner);
         let what = format!("{short} was given back, and has {back} of {all} nodes again");
         net.checks.report(now, "late", what);
     }

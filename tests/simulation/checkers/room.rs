@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use crate::simulation::claim::short;
 use crate::simulation::lock_id::LockId;
 use crate::simulation::network::Network;
 
@@ -31,7 +32,7 @@ pub(in super::super) fn open_to_others(
             format!(
                 "{lock} is held as {}, valid for another {:?}, and within {:?} {free} of {all} \
              nodes are free for somebody else",
-                &owner[..4],
+                short(owner),
                 until - now,
                 ends[all / 2].saturating_sub(now),
             )

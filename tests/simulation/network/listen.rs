@@ -6,9 +6,10 @@ use std::time::Duration;
 use super::{Event, Network, SimNode};
 use crate::core::majority;
 use crate::simulation::checkers::Grant;
+use crate::simulation::claim::short;
 use crate::simulation::client::Note;
 use crate::simulation::lock_id::LockId;
-use crate::simulation::subscriptions::{News, owner_number};
+use crate::simulation::subscriptions::News;
 
 /// A connection over which a client listens to a node.
 #[derive(Clone, Debug, Default)]
@@ -67,6 +68,11 @@ impl Network {
     /// The channel with that number.
     pub(in super::super) fn channel_name(&self, channel: usize) -> &[u8] {
         &self.channels[channel]
+    }
+
+    /// The owner that was published as the `nth` message.
+    pub(in super::super) fn published(&self, nth: usize) -> &[u8] {
+        &self.published[nth]
     }
 
     /// The client wants to be told what is published on that channel, or not any more. One request comes after
@@ -153,7 +159,8 @@ impl Network {
     pub(super) fn deliver_published(&mut self, node: usize) {
         for (published_on, owner) in self.nodes[node].take_published() {
             let channel = self.channel(&published_on);
-            let Some(owner) = owner_number(&owner) else { continue };
+            self.published.push(owner);
+            let owner = self.published.len() - 1;
             for client in 0..self.links.len() {
                 let Listener { session, ref channels, .. } = self.listeners[client][node];
                 let told = channels.contains(&channel) && self.is_listening(client, node, session);
@@ -188,7 +195,7 @@ impl Network {
             && self.checks.was_granted(owner)
             && !self.checks.is_repaired(owner)
         {
-            let short = &owner[..4];
+            let short = short(owner);
             let what = format!("client {client} was woken while a majority still has {short}");
             self.checks.report(now, "load", what);
         }

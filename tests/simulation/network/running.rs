@@ -6,7 +6,7 @@ use super::{Conn, ConnId, Event, Message, Network, Part};
 use crate::core::majority;
 use crate::embedded::Reply;
 use crate::simulation::checkers::{Ran, comes_back, open_to_others};
-use crate::simulation::claim::MARK;
+use crate::simulation::claim::{MARK, short};
 use crate::simulation::node::SimNode;
 
 /// Which keys of a request's lock its owner has on a node.
@@ -101,7 +101,7 @@ impl Network {
         for (i, Part { owner, what, .. }) in parts.iter().enumerate() {
             self.tell(|| {
                 let in_flight = if open { "" } else { " (in flight)" };
-                let owner = String::from_utf8_lossy(&owner[..4]).into_owned();
+                let owner = short(owner.as_slice());
                 let reply = match reply {
                     Reply::List(replies) if parts.len() > 1 => &replies[i],
                     reply => reply,

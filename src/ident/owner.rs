@@ -1,0 +1,105 @@
+//! Owner texts: what the nodes keep as the owner of a key.
+
+use uuid::Uuid;
+
+use crate::error::Error;
+use crate::random::random;
+
+/// The longest label, in bytes. It is stored with each key that is held, and goes over the network with each request.
+const LONGEST_LABEL: usize = 64;
+
+/// Stands before the random part of an owner text that has a label.
+const BEFORE_RANDOM: char = '#';
+
+/// A label is printable ASCII, so that operators can read and type it wherever it is shown.
+pub(crate) fn check_label(label: &str) -> Result<(), Error> {
+    if label.len() > LONGEST_LABEL {
+        return Err(Error::config(format!(
+            "the owner_label has {} bytes; {LONGEST_LABEL} is the most",
+            label.len()
+        )));
+    }
+    match label.chars().find(|c| !is_printable(*c)) {
+        Some(other) => Err(Error::config(format!(
+            "the owner_label \"{}\" contains \"{}\"; it must be printable ASCII",
+            label.escape_debug(),
+            other.escape_debug()
+        ))),
+        None => Ok(()),
+    }
+}
+
+const fn is_printable(c: char) -> bool {
+    c.is_ascii_graphic() || c == ' '
+}
+
+/// The label of a process on a host of that name. What no label may contain is replaced, and the end of a name that is
+/// too long is left out.
+pub(crate) fn label_of(host: &str, process: u32) -> String {
+    let process = format!(":{process}");
+    let clean = |c: char| if c.is_ascii_graphic() { c } else { '-' };
+    let host = if host.is_empty() { "unknown" } else { host };
+    let room = LONGEST_LABEL.saturating_sub(process.len());
+    host.chars().map(clean).take(room).chain(process.chars()).collect()
+}
+
+/// A random number that no two attempts anywhere share: the bits of a UUID.
+pub(crate) fn random_owner() -> u128 {
+    uuid::Builder::from_random_bytes(random()).into_uuid().as_u128()
+}
+
+/// A random number as it is written to the nodes.
+pub(crate) fn random_text(random: u128) -> String {
+    Uuid::from_u128(random).to_string()
+}
+
+/// The owner of one attempt of a client with that label: `LABEL#RANDOM`, or `RANDOM` where the label is empty.
+pub(crate) fn owner_text(label: &str, random: u128) -> String {
+    let mut text = random_text(random);
+    if !label.is_empty() {
+        text.insert(0, BEFORE_RANDOM);
+        text.insert_str(0, label);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RANDOM: &str = "00000000-0000-0000-0000-00000000002a";
+
+    #[test]
+    fn the_random_part_follows_the_last_sign() {
+        for label in ["web-3:4711", "a", "#", "a#b", " "] {
+            let text = owner_text(label, 42);
+            assert_eq!(text.rsplit_once(BEFORE_RANDOM), Some((label, RANDOM)));
+        }
+        assert_eq!(owner_text("", 42), RANDOM);
+    }
+
+    #[test]
+    fn a_label_is_short_and_printable() {
+        for label in ["", "web-3:4711", "a#b", "two words", "\"\\'", &"a".repeat(64)] {
+            assert!(check_label(label).is_ok(), "{label}");
+        }
+        let refused = |label: &str| check_label(label).expect_err("a bad label").to_string();
+        assert!(refused(&"a".repeat(65)).contains("65 bytes; 64 is the most"));
+        assert!(refused("a\nb").contains("\"a\\nb\" contains \"\\n\""));
+        assert!(refused("\u{1b}[2J").contains("printable ASCII"));
+        assert!(refused("größe").contains("\"größe\" contains \"ö\""));
+    }
+
+    #[test]
+    fn every_host_makes_a_label() {
+        assert_eq!(label_of("web-3.example.com", 4_711), "web-3.example.com:4711");
+        assert_eq!(label_of("two words\n\u{e4}\u{1b}", 1), "two-words---:1");
+        assert_eq!(label_of("", 1), "unknown:1");
+        let long = label_of(&"h".repeat(255), u32::MAX);
+        assert_eq!(long.len(), LONGEST_LABEL);
+        assert!(long.ends_with("h:4294967295"));
+        for label in [long, label_of(&"\u{e4}".repeat(255), 1)] {
+            assert!(check_label(&label).is_ok(), "{label}");
+        }
+    }
+}
