@@ -128,6 +128,8 @@ pub(crate) enum Mechanism {
     WakeByMajority,
     /// After a split vote one node is asked first, and the others with its grant.
     OrderedTries,
+    /// All locks with several names prefer the same node.
+    SeveralNamesMeet,
     /// After some refusals by the preferred node alone all nodes are asked.
     AllAreAskedAgain,
     /// A process that gives a lock back leaves it to the others that wait for it.

@@ -48,9 +48,6 @@ fn served(run: &Run) -> Vec<usize> {
 fn all_were_served(run: &Run) -> bool {
     let served = served(run);
     println!("{served:?}");
-    if let Ok(path) = std::env::var("TELL") {
-        std::fs::write(path, run.story.join("\n")).unwrap();
-    }
     let (least, most) = (served.iter().min(), served.iter().max());
     least.zip(most).is_some_and(|(least, most)| least * 3 >= *most && *least > 100)
 }
