@@ -47,12 +47,13 @@ fn nodes_are_anything_that_reads_as_text() {
 /// Setters of one sort take one type, on the builder and on a handle.
 #[test]
 fn setters_are_alike() {
-    let _: [fn(Builder, Duration) -> Builder; 6] = [
+    let _: [fn(Builder, Duration) -> Builder; 7] = [
         Builder::ttl,
         Builder::max_ttl,
         Builder::node_timeout,
         Builder::no_quorum_timeout,
         Builder::max_hold,
+        Builder::min_hold,
         Builder::clock_tolerance,
     ];
     let _: [fn(Builder, bool) -> Builder; 3] =
@@ -60,7 +61,7 @@ fn setters_are_alike() {
     let _: [fn(Builder, &'static str) -> Builder; 3] =
         [Builder::key_prefix, Builder::set_name, Builder::owner_label];
     let _: fn(Builder, Renewal) -> Builder = Builder::renewal;
-    let _: [fn(Mutex, Duration) -> Mutex; 2] = [Mutex::ttl, Mutex::max_hold];
+    let _: [fn(Mutex, Duration) -> Mutex; 3] = [Mutex::ttl, Mutex::max_hold, Mutex::min_hold];
     let _: fn(Mutex, Renewal) -> Mutex = Mutex::renewal;
 }
 
@@ -91,8 +92,7 @@ fn names_read_as_text_where_they_are() {
     let mutex = locks.mutex("größe \"42\"").ttl(TTL).max_hold(TTL);
     assert_eq!((mutex.name(), mutex.name_str()), ("größe \"42\"".as_bytes(), Some("größe \"42\"")));
     let shown = format!("{mutex:?}");
-    let expected =
-        r#"Mutex { name: "größe \"42\"", ttl: 20s, renewal: Auto, max_hold: Some(20s), .. }"#;
+    let expected = r#"Mutex { name: "größe \"42\"", ttl: 20s, renewal: Auto, max_hold: Some(20s), min_hold: None, .. }"#;
     assert_eq!(shown, expected);
     let guard = mutex.lock().expect("one node");
     assert_eq!((guard.name(), guard.name_str()), (mutex.name(), mutex.name_str()));

@@ -62,12 +62,22 @@ fn confirm(server: &Server, owner: &str, number: i64) -> Value {
 }
 
 fn release(server: &Server, owner: &str) -> Value {
-    run(server, RELEASE, &[&KEYS], &[&[owner, "", ""], &CHANNELS[..]].concat())
+    release_keeping(server, owner, "0")
+}
+
+/// The same, and the node keeps the lock until then.
+fn release_keeping(server: &Server, owner: &str, until: &str) -> Value {
+    run(server, RELEASE, &[&KEYS], &[&[owner, until, "kept", "", ""], &CHANNELS[..]].concat())
 }
 
 fn raising_release(server: &Server, owner: &str, to: i64) -> Value {
     let (to, ttl) = (to.to_string(), OUTLIVES.to_string());
-    run(server, RELEASE, &[&KEYS, &FENCES], &[&[owner, &to, &ttl], &CHANNELS[..]].concat())
+    run(
+        server,
+        RELEASE,
+        &[&KEYS, &FENCES],
+        &[&[owner, "0", "kept", &to, &ttl], &CHANNELS[..]].concat(),
+    )
 }
 
 /// Whose each key is.
@@ -331,6 +341,32 @@ fn a_release_that_raises_the_fences_keeps_late_repairs_out() {
     assert_eq!(raising_release(&server, "me", BIG + 10), Value::Int(0), "a repetition");
     assert_eq!(fences(&server), [BIG + 10; 3]);
     assert_eq!(server.pttl(FENCES[1]), -1, "no end is brought forward");
+}
+
+#[test]
+fn a_release_may_keep_all_names_for_a_while() {
+    let server = Server::start();
+    let now: Vec<i64> = redis::from_redis_value(server.command(&["TIME"])).expect("numbers");
+    let until = (now[0] * 1_000 + 50_000).to_string();
+    take(&server, "", "me", "60000");
+    assert_eq!(release_keeping(&server, "me", &until), Value::Int(1));
+    assert_eq!(is_of(&server, "kept"), [true; 3]);
+    let lives = KEYS.map(|key| server.pttl(key));
+    assert!(lives.iter().all(|ms| (40_000..=50_000).contains(ms)), "{lives:?}");
+    assert_eq!(release_keeping(&server, "me", &until), Value::Int(0), "a repetition");
+    // A name that is gone is kept as well, and what is somebody else's stays so.
+    server.command(&["FLUSHALL"]);
+    take(&server, "", "me", "60000");
+    server.command(&["DEL", "a", "b"]);
+    server.command(&["HSET", "b", "uuid:1", "1"]);
+    assert_eq!(release_keeping(&server, "me", &until), Value::Int(0));
+    assert_eq!((server.get("a"), server.get("c")), (Some("kept".into()), Some("kept".into())));
+    assert_eq!(server.command(&["HGET", "b", "uuid:1"]), Value::BulkString(b"1".to_vec()));
+    // It comes too late to keep anything.
+    server.command(&["FLUSHALL"]);
+    take(&server, "", "me", "60000");
+    assert_eq!(release_keeping(&server, "me", "1"), Value::Int(1));
+    assert_eq!(owners(&server), [None, None, None]);
 }
 
 /// Nothing is left in part, whatever is refused half-way.

@@ -479,11 +479,11 @@ mod number {
 fn a_release_is_kept_until_the_key_is_gone_by_the_nodes_clock_or_for_good() {
     let (ttl, now) = (Duration::from_secs(10), Time::default());
     let cleanup = Cleanup { node: 0, granted: true, in_flight: false, late: Late::default() };
-    let plan = cleanup.plan(ttl, now);
+    let plan = cleanup.plan(ttl, None, now);
     assert_eq!(plan.until, Some(now.after(ttl).after(drift(ttl))));
     assert!(plan.repetition.is_none() && plan.raise_to.is_none());
     let late = Late { extensions: Some(1), raises_to: Some(7), ..Late::default() };
-    let plan = Cleanup { in_flight: true, late, ..cleanup }.plan(ttl, now);
+    let plan = Cleanup { in_flight: true, late, ..cleanup }.plan(ttl, None, now);
     assert_eq!((plan.until, plan.raise_to), (None, Some(7)));
     assert!(plan.repetition.is_some());
 }

@@ -106,6 +106,10 @@ pub(crate) enum Mechanism {
     HandOverNeedsValidity,
     /// And only if its keys do not live for longer than the new holder would have asked for.
     HandOverKeepsToTerms,
+    /// And not while the nodes are to keep the lock, nor to a caller that wants them to.
+    KeptLocksAreNotHandedOver,
+    /// What an attempt that failed has got is not kept by the nodes, as a lock is that was held.
+    OnlyHeldLocksAreKept,
     /// A caller that was handed a lease, and does not want it any more, gives it back.
     ChosenWhoLeavesPassesOn,
     /// A process lets go of a lock that its threads hand to each other, or join again and again.

@@ -5,9 +5,9 @@ use std::time::Duration;
 use crate::core::{HoldClass, fence_outlives_ms};
 use crate::guard::Guard;
 use crate::handle::{Handle, LockKind, sealed};
-use crate::ident::{Names, fence_key, release_channel};
+use crate::ident::{Names, fence_key, kept_text, release_channel};
 use crate::node::{Part, Request, Script};
-use crate::runtime::kind::{Kind, Raise, Repair};
+use crate::runtime::kind::{Keep, Kind, Raise, Repair};
 use crate::runtime::reply;
 
 // No batch makes several calls of them in one step. To start a script costs a server as much as two commands, which is
@@ -125,12 +125,21 @@ impl Kind for AllNames {
         Request::new(&EXTEND, keys, &parts)
     }
 
-    fn release(&self, names: &Names, owner: &str, raise: Option<Raise>) -> Request {
+    fn release(
+        &self,
+        names: &Names,
+        owner: &str,
+        keep: Option<Keep>,
+        raise: Option<Raise>,
+    ) -> Request {
         let keys = Keys::new(names, raise.is_some());
         let channels: Vec<_> = names.keys().map(release_channel).collect();
         let mut parts: Vec<_> = keys.parts().collect();
         let keys = parts.len();
-        parts.push(Part::Bytes(owner.as_bytes()));
+        let until_ms = keep.map_or(0, |keep| keep.until_ms);
+        let kept = kept_text(owner);
+        parts.extend([Part::Bytes(owner.as_bytes()), Part::Number(until_ms)]);
+        parts.push(Part::Bytes(kept.as_bytes()));
         match raise {
             Some(Raise { to, lasts }) => parts.extend([Part::from(to), fence_ttl(lasts)]),
             None => parts.extend([Part::Bytes(b""); 2]),

@@ -52,10 +52,15 @@ pub(super) enum Habit {
     TriesOnce(Duration),
     /// They take the first name, give it back at once, and stay away for so long.
     Visits(Duration),
+    /// They try for the first name again and again, for a job that is done once in that time at most.
+    RunsJobs(Duration),
 }
 
 /// How long a thread takes that has decided to renew a lock, before it does.
 pub(super) const LATE: Duration = Duration::from_millis(300);
+
+/// How long a job takes.
+const JOB: Duration = Duration::from_millis(20);
 
 impl Habit {
     /// When the first call is made, unless at once.
@@ -70,6 +75,7 @@ impl Habit {
     pub(super) fn next(self, calls: u32, cx: &mut Cx<'_>) -> Option<Patience> {
         match self {
             Self::Anything => None,
+            Self::RunsJobs(_) => Some(Patience::Once),
             Self::TriesOnce(_) => (calls == 0).then_some(Patience::Once),
             Self::Keeps
             | Self::KeepsItsOwn
@@ -92,6 +98,7 @@ impl Habit {
             }
             Self::Contends | Self::TriesOnce(_) | Self::Visits(_) => Some(now),
             Self::Insists => Some(now.after(Duration::from_micros(300))),
+            Self::RunsJobs(_) => Some(now.after(JOB)),
             Self::Works(time) | Self::RenewsLate(time) | Self::Picks(_, time) => {
                 Some(now.after(time))
             }
@@ -111,6 +118,15 @@ impl Habit {
     pub(super) fn rests(self) -> Option<Duration> {
         match self {
             Self::Works(time) | Self::RenewsLate(time) | Self::Visits(time) => Some(time),
+            Self::RunsJobs(_) => Some(JOB * 10),
+            _ => None,
+        }
+    }
+
+    /// How long the nodes keep the lock at least, where that is set.
+    pub(super) fn min_hold(self) -> Option<Duration> {
+        match self {
+            Self::RunsJobs(min_hold) => Some(min_hold),
             _ => None,
         }
     }
@@ -127,7 +143,8 @@ impl Habit {
 
     /// Whether some of their calls are cancelled.
     pub(super) fn cancels(self) -> bool {
-        !matches!(self, Self::Visits(_) | Self::KeepsFrom(_) | Self::Picks(..))
+        let ends = matches!(self, Self::Visits(_) | Self::KeepsFrom(_));
+        !ends && !matches!(self, Self::RunsJobs(_) | Self::Picks(..))
     }
 
     /// Whether they think before they want something again.

@@ -133,7 +133,7 @@ impl Call {
         self.acquire.handle_stop(Stop::Closed);
         while let Some(action) = self.acquire.poll_action() {
             if let Action::GiveBack(claim) = action {
-                client.release(cx, &claim, self.terms.ttl);
+                client.release(cx, &claim);
             }
         }
         self.leave(client, cx);
@@ -261,7 +261,7 @@ impl Caller {
                 Action::TellEndlessKeys(_) | Action::TellNotAdmitted(_) => {}
                 Action::GiveBack(claim) => {
                     if !cx.net.switches.keeps_lost_attempts {
-                        client.release(cx, &claim, call.terms.ttl);
+                        client.release(cx, &claim);
                     }
                     call.last = Some(claim.attempt);
                 }

@@ -3,6 +3,7 @@
 
 mod exclusion;
 mod holders;
+mod jobs;
 mod leaks;
 mod load;
 mod losses;
@@ -28,6 +29,7 @@ pub(super) use terms::{Agreed, outlives};
 pub(super) use turns::Turns;
 
 use self::exclusion::Exclusion;
+use self::jobs::Jobs;
 use self::leaks::Leaks;
 use self::load::Load;
 use self::losses::Losses;
@@ -81,6 +83,7 @@ pub(super) struct Checks {
     tokens: Tokens,
     load: Load,
     pub(super) turns: Turns,
+    jobs: Jobs,
     /// Which process made which owner id.
     owners: BTreeMap<String, u64>,
     /// Those of clients whose users may end connections, so that nothing of theirs comes late.
@@ -116,6 +119,8 @@ pub(super) struct Checks {
     pub(super) one_configuration: bool,
     /// The clocks are good enough for it.
     pub(super) promise_exclusion: bool,
+    /// A majority of the nodes keeps what it is to keep, and every holder gives its lock back.
+    pub(super) promise_jobs: bool,
     /// Numbers have to rise, whatever happens.
     pub(super) promise_tokens: bool,
     /// The checkers whose word counts; all, if none is named.
@@ -240,6 +245,9 @@ impl Checks {
 
     /// A lock was granted, or handed over as the `sequence`-th, and says that it is valid until then.
     pub(super) fn granted(&mut self, claim: &Claim, sequence: u64, until: Duration, now: Duration) {
+        if let Some(what) = self.jobs.granted(claim, now).filter(|_| self.promise_jobs) {
+            self.report(now, "jobs", what);
+        }
         if until <= now {
             let what = format!("{} was handed out {:?} after its end", claim.short(), now - until);
             self.report(now, "terms", what);
