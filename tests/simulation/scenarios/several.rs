@@ -55,6 +55,34 @@ fn all_were_served(run: &Run) -> bool {
 const CALM: Scenario = Scenario { runs: 2, plan: eight, happened: all_were_served };
 const TROUBLED: Scenario = Scenario { runs: 4, plan: troubled, happened: all_were_served };
 
+/// Somebody deletes one of the three names of a lock, and another client takes that name. The holder finds out, and gives
+/// the other two back.
+const DELETED: Scenario = Scenario {
+    runs: 10,
+    plan: |seed| {
+        let setup = |habit| client(seconds(15), habit);
+        let setups = [setup(Habit::Picks(3, seconds(3_600))), setup(Habit::KeepsFrom(seconds(4)))];
+        let mut plan = calm(seed, 3, &setups);
+        (plan.names, plan.deleting) = (3, true);
+        plan.faults = vec![at(seconds(5), Fault::Deleted { name: 0 })];
+        plan
+    },
+    happened: |run| {
+        tells(run, "client 0", "is told that it is lost")
+            && first_grant(run, 1, seconds(5)).is_some()
+    },
+};
+
+#[test]
+fn what_is_left_of_a_lock_with_several_names_is_given_back() {
+    DELETED.holds(1);
+}
+
+#[test]
+fn without_releases_of_parts_the_other_names_stay_taken() {
+    DELETED.breaks(&[Mechanism::PartsAreReleased], &["leaks"]);
+}
+
 #[test]
 fn clients_of_several_names_are_served_alike() {
     CALM.holds(1);
