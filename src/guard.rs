@@ -368,8 +368,13 @@ impl sealed::Guard for Guard {
 
 impl fmt::Debug for Guard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Guard")
-            .field("name", &NameText(self.name()))
+        let names: Vec<_> = self.names().map(NameText).collect();
+        let mut guard = f.debug_struct("Guard");
+        match names.as_slice() {
+            [name] => guard.field("name", name),
+            names => guard.field("names", &names),
+        };
+        guard
             .field("mode", &self.mode())
             .field("owner", &self.owner())
             .field("token", &self.token())
