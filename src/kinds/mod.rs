@@ -4,8 +4,10 @@ use crate::handle::sealed;
 use crate::runtime::kind::Kind;
 
 mod mutex;
+mod reentrant;
 
 pub use mutex::{Exclusive, Mutex};
+pub use reentrant::{Reentrant, ReentrantGuard, ReentrantMutex};
 
 /// Calls the macro `$with` with every kind, each followed by a comma. What has to be done for each kind goes by this
 /// list, in the tests as well.
@@ -13,7 +15,7 @@ pub use mutex::{Exclusive, Mutex};
 #[macro_export]
 macro_rules! for_each_kind {
     ($with:ident) => {
-        $with! { $crate::Exclusive, }
+        $with! { $crate::Exclusive, $crate::Reentrant, }
     };
 }
 

@@ -3,7 +3,8 @@
 //!
 //! Each test is one promise in one world (`world.rs`): its own servers, some of them dead or hung. What holds
 //! for every kind is in `promises.rs`, and what depends on who holds a lock side by side in `exclusive.rs` and
-//! `shared.rs`; the layout of one kind in `mutex.rs`. On a real server a client may do what its kind says that it
+//! `shared.rs`; the layout of one kind, and what it alone has, in `mutex.rs` and
+//! `reentrant.rs`. On a real server a client may do what its kind says that it
 //! needs, and no more. A test ends only when no node holds a key, the hung ones included, once they are awake.
 
 #[path = "../support/mod.rs"]
@@ -14,11 +15,12 @@ mod exclusive;
 mod masters;
 mod mutex;
 mod promises;
+mod reentrant;
 mod shared;
 mod world;
 
 use libtest_mimic::{Arguments, Trial};
-use quorlock::{Exclusive, HoldClass, LockKind};
+use quorlock::{Exclusive, HoldClass, LockKind, Reentrant};
 use support::kinds::{AnyKind, KINDS};
 use world::{TOPOLOGIES, VARIANTS, World};
 
@@ -31,7 +33,11 @@ fn promises_of(kind: &dyn AnyKind) -> Vec<Promise> {
         HoldClass::Shared => shared::PROMISES,
         other => panic!("{}: nothing is promised of {other:?}", kind.label()),
     };
-    let by_layout = if kind.label() == Exclusive::label() { mutex::PROMISES } else { &[] };
+    let by_layout = match kind.label() {
+        label if label == Exclusive::label() => mutex::PROMISES,
+        label if label == Reentrant::label() => reentrant::PROMISES,
+        _ => &[],
+    };
     [promises::PROMISES, by_class, by_layout].concat()
 }
 
