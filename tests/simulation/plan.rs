@@ -173,7 +173,8 @@ impl Plan {
             plan.may_fall_back(&mut chance);
         }
         let mut chance = Chance::new(seed ^ 0x3a_4e5);
-        if !quiet && !plan.pair && chance.one_in(3) {
+        // Not in a crowd: whoever wants several names waits longer there than all are given in the end.
+        if !quiet && !plan.pair && plan.latency_ms < 30 && chance.one_in(3) {
             // Locks with several of them overlap each other.
             plan.names = chance.pick(&[3, 4, 6]);
         }
