@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use quorlock::crossbeam_channel::{Receiver, bounded, select};
 use quorlock::{
-    Builder, Error, ErrorKind, Guard, LossReason, Mode, Mutex, NodeFault, Quorlock, Renewal,
-    WithLockError,
+    Builder, Error, ErrorKind, Guard, LossReason, Mode, MultiMutex, Mutex, NodeFault, Quorlock,
+    Renewal, WithLockError,
 };
 use support::Servers;
 use support::clients::{connected, fresh};
@@ -109,6 +109,34 @@ fn names_read_as_text_where_they_are() {
     let nameless = locks.mutex("");
     assert_eq!(nameless.name_str(), Some(""));
     nameless.lock().expect_err("it has no name");
+}
+
+/// Their order says nothing, and equal ones are one.
+#[test]
+fn several_names_are_shown_in_order_and_each_of_them_once() {
+    let servers = Servers::start(1);
+    let locks = connected(settings(&servers));
+    let lock: MultiMutex = locks.multi_mutex(["b", "a", "b"]).ttl(TTL);
+    let shown = format!("{lock:?}");
+    assert!(
+        shown.starts_with(r#"MultiMutex { names: ["b", "a", "b"], ttl: 20s, "#),
+        "as given: {shown}"
+    );
+    let guard: Guard = lock.lock().expect("one node");
+    assert_eq!(
+        (guard.name(), guard.names().collect::<Vec<_>>()),
+        (&b"a"[..], vec![&b"a"[..], b"b"])
+    );
+    let shown = format!("{guard:?}");
+    assert!(shown.starts_with(r#"Guard { names: ["a", "b"], mode: SingleNode, "#), "{shown}");
+    guard.unlock().expect("one node");
+    // With one name it is what a mutex is, and excludes that.
+    let one = locks.multi_mutex(["a"]).lock().expect("one node");
+    assert!(locks.try_lock("a").expect("one node").is_none());
+    assert!(format!("{one:?}").starts_with(r#"Guard { name: "a", "#));
+    one.unlock().expect("one node");
+    let error = locks.multi_mutex(["a", ""]).lock().expect_err("one has no bytes");
+    assert_eq!(error.kind(), ErrorKind::InvalidName);
 }
 
 /// An operator reads with `redis-cli GET` what the guard says.
@@ -222,6 +250,7 @@ fn a_client_can_be_used_on_after_a_panic() {
     survives_panics::<Quorlock>();
     survives_panics::<Builder>();
     survives_panics::<Mutex>();
+    survives_panics::<MultiMutex>();
     survives_panics::<Guard>();
     survives_panics::<Error>();
     survives_panics::<NodeFault>();

@@ -180,7 +180,8 @@ struct Slot {
     /// The node said that our key is there, and has not said otherwise since.
     ours: bool,
     /// It is not known whether an earlier copy was granted. A node that does not admit us does not check
-    /// for our key, so its answer to a later copy does not tell.
+    /// for our key, and one that refuses a lock with several names may have some of our keys. So an answer
+    /// to a later copy does not tell.
     earlier_copy_unknown: bool,
     /// Repairs of the lock, once it was held, that the node has not answered.
     repairs: u32,
@@ -291,6 +292,8 @@ impl Attempt {
         for (slot, heard) in self.slots.iter_mut().zip(news) {
             match heard {
                 None | Some(Heard::Nothing) => continue,
+                // What is left of a lock with several names is released like the whole.
+                Some(Heard::InPart) => slot.ours = Mechanism::PartsAreReleased.is_on(),
                 Some(Heard::Ours) => slot.ours = true,
                 Some(Heard::NotOurs | Heard::Free) => slot.ours = false,
                 Some(Heard::NotAsked) => {}
@@ -542,7 +545,7 @@ impl Ballot for Attempt {
         self.slots[node].copies.answered();
         self.slots[node].ours = matches!(vote, Vote::Granted(_));
         self.slots[node].earlier_copy_unknown =
-            vote == Vote::NotAdmitted && self.slots[node].copies.sent() > 1;
+            !self.slots[node].ours && self.slots[node].copies.sent() > 1;
         if open && !self.expired {
             match vote {
                 Vote::Granted(_) => self.tally.yes(),

@@ -55,6 +55,8 @@ pub(crate) enum Mechanism {
     FreshOwner,
     /// Nodes that were asked and did not answer get a release as well.
     ReleaseSilent,
+    /// A node that has some of the keys of a lock with several names, and not all, gets a release as well.
+    PartsAreReleased,
     /// A new connection ends the old ones on the server that were given up before.
     OldConnectionsAreEnded,
     /// A release that something may still follow is not certain, and does not count.
@@ -130,6 +132,8 @@ pub(crate) enum Mechanism {
     WakeByMajority,
     /// After a split vote one node is asked first, and the others with its grant.
     OrderedTries,
+    /// All locks with several names prefer the same node.
+    SeveralNamesMeet,
     /// After some refusals by the preferred node alone all nodes are asked.
     AllAreAskedAgain,
     /// A process that gives a lock back leaves it to the others that wait for it.

@@ -172,6 +172,11 @@ impl Plan {
         if may && chance.one_in(6) {
             plan.may_fall_back(&mut chance);
         }
+        let mut chance = Chance::new(seed ^ 0x3a_4e5);
+        if !quiet && !plan.pair && chance.one_in(3) {
+            // Locks with several of them overlap each other.
+            plan.names = chance.pick(&[3, 4, 6]);
+        }
         plan.outlasts_fences = Chance::new(seed ^ 0xfe_4ce5).one_in(6);
         let mut chance = Chance::new(seed ^ 0x5eb5_c21b);
         if !quiet && !plan.pair && chance.one_in(6) {

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
+use super::chance::Chance;
 use super::client::Cx;
+use super::lock_id::LockId;
 use crate::core::{Backoff, Patience, Time};
 
 /// The pauses between attempts, where a plan does not say otherwise.
@@ -40,6 +42,8 @@ pub(super) enum Habit {
     Contends,
     /// They want the first name all the time, have it shortly, and want it again at once.
     Insists,
+    /// They want locks with so many of all names, others each time, and have each for so long.
+    Picks(usize, Duration),
     /// They want the first name, have it for so long, unlock it, and rest for as long.
     Works(Duration),
     /// The same, and their renewals begin [`LATE`] after they are due.
@@ -77,6 +81,7 @@ impl Habit {
             | Self::KeepsItsOwn
             | Self::KeepsFrom(_)
             | Self::Insists
+            | Self::Picks(..)
             | Self::Works(_)
             | Self::Visits(_)
             | Self::RenewsLate(_) => Some(Patience::Forever),
@@ -94,13 +99,19 @@ impl Habit {
             Self::Contends | Self::TriesOnce(_) | Self::Visits(_) => Some(now),
             Self::Insists => Some(now.after(Duration::from_micros(300))),
             Self::RunsJobs(_) => Some(now.after(JOB)),
-            Self::Works(time) | Self::RenewsLate(time) => Some(now.after(time)),
+            Self::Works(time) | Self::RenewsLate(time) | Self::Picks(_, time) => {
+                Some(now.after(time))
+            }
         }
     }
 
-    /// Which name a caller wants.
-    pub(super) fn name_of(self, caller: usize) -> usize {
-        if self == Self::KeepsItsOwn { caller } else { 0 }
+    /// Which lock a caller wants, if there are so many `names`.
+    pub(super) fn lock_of(self, caller: usize, names: usize, chance: &mut Chance) -> LockId {
+        match self {
+            Self::KeepsItsOwn => LockId::exclusive(caller),
+            Self::Picks(some, _) => LockId::some(chance, some, names),
+            _ => LockId::exclusive(0),
+        }
     }
 
     /// How long they rest when they have had a lock, if that is not left to chance.
@@ -132,11 +143,12 @@ impl Habit {
 
     /// Whether some of their calls are cancelled.
     pub(super) fn cancels(self) -> bool {
-        !matches!(self, Self::Visits(_) | Self::KeepsFrom(_) | Self::RunsJobs(_))
+        let ends = matches!(self, Self::Visits(_) | Self::KeepsFrom(_));
+        !ends && !matches!(self, Self::RunsJobs(_) | Self::Picks(..))
     }
 
     /// Whether they think before they want something again.
     pub(super) fn thinks(self) -> bool {
-        self != Self::Insists
+        !matches!(self, Self::Insists | Self::Picks(..))
     }
 }

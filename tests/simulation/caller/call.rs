@@ -86,7 +86,8 @@ impl Caller {
                 let calls = &mut client.callers[index].calls;
                 *calls += 1;
                 let Some(patience) = cx.settings.habit.next(*calls - 1, cx) else { return };
-                (LockId::exclusive(cx.settings.habit.name_of(index)), patience, true)
+                let (habit, names) = (cx.settings.habit, cx.settings.names);
+                (habit.lock_of(index, names, &mut cx.net.chance), patience, true)
             }
             Phase::Working if rolling && first => {
                 let any = LockId::any(&mut cx.net.chance, |_| true, 0, 1);

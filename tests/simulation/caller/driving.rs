@@ -78,7 +78,8 @@ impl Surroundings for Around<'_, '_> {
     fn asking_order(&self) -> Vec<usize> {
         let names: Vec<_> =
             (0..self.cx.settings.nodes).map(|node| format!("node-{node}")).collect();
-        asking_order(self.lock.names().first().key(), &names)
+        let lock = self.lock.names();
+        asking_order(&lock.keys().collect::<Vec<_>>(), &names)
     }
 
     fn others_subscribed(&self) -> bool {

@@ -7,6 +7,7 @@ mod jobs;
 mod leaks;
 mod load;
 mod losses;
+mod parts;
 mod progress;
 mod releases;
 mod room;
@@ -294,6 +295,20 @@ impl Checks {
             let what =
                 format!("node {} has cut a key short that it keeps for its holder", ran.node);
             self.report(now, "exclusion", what);
+        }
+    }
+
+    /// A node ran a request of that owner, which had these of its lock's keys `before`, and has those `now_has`.
+    pub(super) fn changed(
+        &mut self,
+        node: usize,
+        (owner, what): (&[u8], &str),
+        before: &[bool],
+        now_has: &[bool],
+        now: Duration,
+    ) {
+        if let Some(what) = parts::left_in_part(node, what, owner, before, now_has) {
+            self.report(now, "parts", what);
         }
     }
 
