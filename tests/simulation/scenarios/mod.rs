@@ -14,6 +14,7 @@ mod leases;
 mod long_locks;
 mod numbers;
 mod promotions;
+mod reentry;
 mod shared_holds;
 mod short_lives;
 mod skews;
