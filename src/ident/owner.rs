@@ -63,6 +63,15 @@ pub(crate) fn owner_text(label: &str, random: u128) -> String {
     text
 }
 
+/// Stands behind the owner text of a lock that its owner has given back, and that the node keeps for a while. No random
+/// part is like that.
+const KEPT: &str = "#kept";
+
+/// What is in place of the owner under the key of such a lock.
+pub(crate) fn kept_text(owner: &str) -> String {
+    [owner, KEPT].concat()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -3,9 +3,11 @@
 use crate::handle::sealed;
 use crate::runtime::kind::Kind;
 
+mod multi;
 mod mutex;
 mod reentrant;
 
+pub use multi::{AllNames, MultiMutex};
 pub use mutex::{Exclusive, Mutex};
 pub use reentrant::{Reentrant, ReentrantGuard, ReentrantMutex};
 
@@ -15,7 +17,7 @@ pub use reentrant::{Reentrant, ReentrantGuard, ReentrantMutex};
 #[macro_export]
 macro_rules! for_each_kind {
     ($with:ident) => {
-        $with! { $crate::Exclusive, $crate::Reentrant, }
+        $with! { $crate::Exclusive, $crate::AllNames, $crate::Reentrant, }
     };
 }
 

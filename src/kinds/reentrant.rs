@@ -9,10 +9,10 @@ use crate::core::{HoldClass, fence_outlives_ms};
 use crate::error::Error;
 use crate::guard::{Guard, LockGuard, sealed as of_guards};
 use crate::handle::{Handle, LockKind, OneName, sealed};
-use crate::ident::{Names, fence_key, random_text, redisson_channel, release_channel};
+use crate::ident::{Names, fence_key, kept_text, random_text, redisson_channel, release_channel};
 use crate::node::{Part, Request, Script};
 use crate::runtime::hold::Hold;
-use crate::runtime::kind::{Kind, Raise, Repair};
+use crate::runtime::kind::{Keep, Kind, Raise, Repair};
 use crate::runtime::reply;
 
 static ACQUIRE: Script =
@@ -143,7 +143,13 @@ impl Kind for Reentrant {
         Request::new(&EXTEND, keys, &parts)
     }
 
-    fn release(&self, names: &Names, owner: &str, raise: Option<Raise>) -> Request {
+    fn release(
+        &self,
+        names: &Names,
+        owner: &str,
+        keep: Option<Keep>,
+        raise: Option<Raise>,
+    ) -> Request {
         let key = names.first().key();
         let (ours, theirs) = (release_channel(key), redisson_channel(key));
         let fence = raise.map(|_| fence_key(key));
@@ -153,6 +159,11 @@ impl Kind for Reentrant {
         let channels = [Part::Bytes(&ours), Part::Bytes(&theirs)];
         parts.push(Part::Bytes(owner.as_bytes()));
         parts.extend(channels);
+        let kept = kept_text(owner);
+        if keep.is_some() || raise.is_some() {
+            let until_ms = keep.map_or(0, |keep| keep.until_ms);
+            parts.extend([Part::Number(until_ms), Part::Bytes(kept.as_bytes())]);
+        }
         if let Some(Raise { to, lasts }) = raise {
             parts.extend([Part::from(to), fence_ttl(lasts)]);
         }

@@ -4,7 +4,7 @@ use std::time::Duration;
 use super::*;
 use crate::ident::{Name, Names};
 use crate::node::Request;
-use crate::runtime::kind::{Fence, Raise, Repair};
+use crate::runtime::kind::{Fence, Keep, Raise, Repair};
 
 const TTL: Duration = Duration::from_secs(1);
 
@@ -13,18 +13,27 @@ fn some_names(how_many: usize) -> Names {
     names(&text.iter().map(Vec::as_slice).collect::<Vec<_>>())
 }
 
-/// A call of each script, with fencing and without it; whether it is with.
-fn calls(kind: &dyn Kind, of: &Names) -> [(bool, Request); 7] {
+/// A call of each script, with all keys and arguments that there are and with those alone that are always given; and the
+/// words of its header that say when those are given that are not there.
+fn calls(kind: &dyn Kind, of: &Names) -> [(&'static [&'static str], Request); 9] {
+    const ALL: &[&str] = &[];
+    const UNFENCED: &[&str] = &["not given without fencing)"];
+    const PLAIN: &[&str] = &["given only to keep or raise)", "given only to raise it)"];
+    const KEPT: &[&str] = &["given only to raise it)"];
+    let keep = || Some(Keep { until_ms: 1 });
+    let raise = || Some(Raise { to: 2, lasts: TTL });
     let fence = Some(Fence { number: 1, up_to: 2 });
     let repair = |fence| Repair { until_ms: 0, mark_key: b"mark", quarantine: true, fence };
     [
-        (true, kind.acquire(of, b"mark", "owner", TTL, Some(1))),
-        (false, kind.acquire(of, b"mark", "owner", TTL, None)),
-        (true, kind.confirm(of, "owner", 1)),
-        (true, kind.extend(of, "owner", TTL, repair(fence))),
-        (false, kind.extend(of, "owner", TTL, repair(None))),
-        (true, kind.release(of, "owner", Some(Raise { to: 2, lasts: TTL }))),
-        (false, kind.release(of, "owner", None)),
+        (ALL, kind.acquire(of, b"mark", "owner", TTL, Some(1))),
+        (UNFENCED, kind.acquire(of, b"mark", "owner", TTL, None)),
+        (ALL, kind.confirm(of, "owner", 1)),
+        (ALL, kind.extend(of, "owner", TTL, repair(fence))),
+        (UNFENCED, kind.extend(of, "owner", TTL, repair(None))),
+        (ALL, kind.release(of, "owner", None, raise())),
+        (ALL, kind.release(of, "owner", keep(), raise())),
+        (KEPT, kind.release(of, "owner", keep(), None)),
+        (PLAIN, kind.release(of, "owner", None, None)),
     ]
 }
 
@@ -34,9 +43,9 @@ fn calls(kind: &dyn Kind, of: &Names) -> [(bool, Request); 7] {
 fn calls_are_as_the_scripts_headers_state() {
     for kind in KINDS {
         for how_many in [1, kind.most_names()] {
-            for (fencing, call) in calls(*kind, &some_names(how_many)) {
+            for (left_out, call) in calls(*kind, &some_names(how_many)) {
                 let (source, keys, arguments) = call.shape();
-                let stated = |table| stated(source, table, fencing, how_many);
+                let stated = |table| stated(source, table, left_out, how_many);
                 assert_eq!(stated("KEYS"), keys, "KEYS of:\n{source}");
                 assert_eq!(stated("ARGV"), arguments, "ARGV of:\n{source}");
             }
@@ -44,13 +53,12 @@ fn calls_are_as_the_scripts_headers_state() {
     }
 }
 
-fn stated(source: &str, table: &str, fencing: bool, names: usize) -> usize {
+fn stated(source: &str, table: &str, left_out: &[&str], names: usize) -> usize {
     let header = source.lines().take_while(|line| line.starts_with("--"));
     let lines = header.filter(|line| line.starts_with(&format!("-- {table}[")));
     let stated = lines.enumerate().map(|(i, line)| {
         assert!(line.starts_with(&format!("-- {table}[{}]  ", i + 1)), "{line}");
-        let fence = ["not given without fencing)", "given only to raise it)"];
-        let is_given = fencing || !fence.iter().any(|fence| line.ends_with(fence));
+        let is_given = !left_out.iter().any(|words| line.ends_with(words));
         let times = if line.contains("(one for each name") { names } else { 1 };
         usize::from(is_given) * times
     });

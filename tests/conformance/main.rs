@@ -3,7 +3,7 @@
 //!
 //! Each test is one promise in one world (`world.rs`): its own servers, some of them dead or hung. What holds
 //! for every kind is in `promises.rs`, and what depends on who holds a lock side by side in `exclusive.rs` and
-//! `shared.rs`; the layout of one kind, and what it alone has, in `mutex.rs` and
+//! `shared.rs`; the layout of one kind, and what it alone has, in `mutex.rs`, `multi.rs` and
 //! `reentrant.rs`. On a real server a client may do what its kind says that it
 //! needs, and no more. A test ends only when no node holds a key, the hung ones included, once they are awake.
 
@@ -13,6 +13,7 @@ mod support;
 mod clients;
 mod exclusive;
 mod masters;
+mod multi;
 mod mutex;
 mod promises;
 mod reentrant;
@@ -20,7 +21,7 @@ mod shared;
 mod world;
 
 use libtest_mimic::{Arguments, Trial};
-use quorlock::{Exclusive, HoldClass, LockKind, Reentrant};
+use quorlock::{AllNames, Exclusive, HoldClass, LockKind, Reentrant};
 use support::kinds::{AnyKind, KINDS};
 use world::{TOPOLOGIES, VARIANTS, World};
 
@@ -35,6 +36,7 @@ fn promises_of(kind: &dyn AnyKind) -> Vec<Promise> {
     };
     let by_layout = match kind.label() {
         label if label == Exclusive::label() => mutex::PROMISES,
+        label if label == AllNames::label() => multi::PROMISES,
         label if label == Reentrant::label() => reentrant::PROMISES,
         _ => &[],
     };
