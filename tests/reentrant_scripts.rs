@@ -61,7 +61,8 @@ fn release(server: &Server, owner: &str) -> Value {
 }
 
 fn raising_release(server: &Server, owner: &str, to: &str) -> Value {
-    let call = ["EVAL", RELEASE, "2", "k", FENCE, owner, "ours", "theirs", to, "90000"];
+    let call =
+        ["EVAL", RELEASE, "2", "k", FENCE, owner, "ours", "theirs", "0", "kept", to, "90000"];
     server.command(&call)
 }
 
@@ -240,6 +241,38 @@ fn a_release_tells_both_channels_and_says_how_many_were_told() {
     told(&[&["ours", "theirs"]], 1);
     told(&[&["theirs"]], 1);
     told(&[&["ours", "theirs"], &["theirs"], &["theirs"]], 3);
+}
+
+/// Until a time of the node's own clock, for whoever comes, and also where the key was gone.
+#[test]
+fn a_lock_that_is_kept_is_somebody_elses_for_as_long() {
+    let server = Server::start();
+    let Value::Array(now) = server.command(&["TIME"]) else { panic!("seconds and more") };
+    let Value::BulkString(seconds) = &now[0] else { panic!("seconds") };
+    let seconds: i64 = String::from_utf8_lossy(seconds).parse().expect("a number");
+    let keep = |owner: &str, until: i64| {
+        let until = ((seconds + until) * 1_000).to_string();
+        server.command(&["EVAL", RELEASE, "1", "k", owner, "ours", "theirs", &until, "me#kept"])
+    };
+    take(&server, "me", "600000");
+    assert_eq!(keep("me", 60), Value::Int(1));
+    for late in ["me", "gone"] {
+        assert_eq!(fields(&server), ["me#kept", "1"]);
+        assert!(server.pttl("k") > 30_000 && server.pttl("k") <= 60_000);
+        let Value::Array(refused) = take(&server, "me", "1000") else { panic!("an array") };
+        assert_eq!(refused[0], Value::Int(0));
+        assert_eq!(extend(&server, "me", "90000", ALWAYS), Value::Int(0), "nothing sets it again");
+        assert_eq!(keep(late, 90), Value::Int(0), "a copy changes nothing");
+    }
+    server.command(&["DEL", "k"]);
+    assert_eq!(keep("me", -60), Value::Int(0));
+    assert_eq!(server.command(&["EXISTS", "k"]), Value::Int(0), "it is over");
+    assert_eq!(keep("me", 60), Value::Int(0));
+    assert_eq!(fields(&server), ["me#kept", "1"], "its key was gone");
+    server.command(&["DEL", "k"]);
+    take(&server, "other", "60000");
+    assert_eq!(keep("me", 60), Value::Int(0));
+    assert_eq!(fields(&server), ["other", "1"]);
 }
 
 #[test]
