@@ -96,6 +96,12 @@ fn name(i: usize) -> String {
 fn use_name(locks: &Quorlock, other: &Quorlock, servers: &Servers, i: usize) {
     let guard = locks.lock(name(i)).expect("three nodes");
     match i / THREADS % 100 {
+        25 => {
+            // A name that is used by a thread twice is kept with that thread as well.
+            let again = locks.reentrant_mutex(format!("accounts/{i}"));
+            let guards = [again.lock(), again.lock()].map(|guard| guard.expect("three nodes"));
+            assert_eq!((again.hold_count(), guards.len()), (2, 2));
+        }
         50 => {
             let held = other.try_lock(name(i)).expect("three nodes");
             assert!(held.is_none(), "it is held");

@@ -199,8 +199,8 @@ impl Kind for Reentrant {
 /// guards is given back, in whatever order they are.
 ///
 /// The guards share one lease, and so its [`token`](Guard::token), its renewal and its end. The lease stays on the terms
-/// on which it was taken first: the `ttl`, `renewal` and `max_hold` of a handle matter only if the thread does not hold the
-/// lock yet. A lock that is lost cannot be taken again while the thread has a guard of it: each call says
+/// on which it was taken first: the `ttl`, `renewal`, `max_hold` and `min_hold` of a handle matter only if the thread does
+/// not hold the lock yet. A lock that is lost cannot be taken again while the thread has a guard of it: each call says
 /// [`Lost`](crate::ErrorKind::Lost).
 ///
 /// On the nodes it is what Redisson's `RLock` of the same key is, with a count of 1: with an empty

@@ -15,6 +15,7 @@ mod leases;
 mod long_locks;
 mod numbers;
 mod promotions;
+mod reentry;
 mod several;
 mod shared_holds;
 mod short_lives;
