@@ -506,8 +506,9 @@ impl<C: SharedAttempt> Acquire<C> {
         {
             self.actions.push_back(Action::TellNotAdmitted(ready_in));
         }
-        let sleep = Sleep { until, listens: held, woken: false, gives_way: false };
-        if held && !self.subscribed {
+        let listens = held && self.patience != Patience::Once;
+        let sleep = Sleep { until, listens, woken: false, gives_way: false };
+        if listens && !self.subscribed {
             self.subscribe(Next::Sleep(sleep));
         } else {
             self.sleep(sleep, around);

@@ -136,6 +136,8 @@ pub(crate) enum Mechanism {
     OrderedTries,
     /// All locks with several names prefer the same node.
     SeveralNamesMeet,
+    /// A caller that does not wait tries again where the votes were split, for perhaps nobody has the lock.
+    SplitVotesAreTriedAgain,
     /// After some refusals by the preferred node alone all nodes are asked.
     AllAreAskedAgain,
     /// A process that gives a lock back leaves it to the others that wait for it.

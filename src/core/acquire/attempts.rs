@@ -8,7 +8,7 @@ use super::contention::Contention;
 /// How long a caller is ready to wait for a lock that is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Patience {
-    /// One attempt, and then tell.
+    /// One attempt, and then tell; another one within the same time, where the votes were split.
     Once,
     /// Until that time.
     Until(Time),
@@ -80,6 +80,10 @@ pub(crate) struct Attempts {
     unreachable_since: Option<Time>,
     /// What to tell if the patience ends now.
     last: Option<Outcome>,
+    /// Until when a caller that does not wait may try again, in the time of its first attempt.
+    once_until: Option<Time>,
+    /// It does so.
+    tries_again: bool,
     /// The nodes were to be ready at once, and another attempt was made for that.
     tried_at_once: bool,
     contention: Contention,
@@ -92,13 +96,14 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 impl Attempts {
     pub(crate) fn new(policy: Policy) -> Self {
         Self {
-            // One node after the others takes twice as long, and who does not wait gains nothing by it.
-            contention: Contention::new(policy.ordered && policy.patience != Patience::Once),
+            contention: Contention::new(policy.ordered),
             policy,
             owner: None,
             tries: 0,
             unreachable_since: None,
             last: None,
+            once_until: None,
+            tries_again: false,
             tried_at_once: false,
         }
     }
@@ -113,11 +118,12 @@ impl Attempts {
 
     /// The end of an attempt that starts now and may take `node_timeout`: no call outlives its own
     /// deadline.
-    pub(crate) fn answer_by(&self, now: Time, node_timeout: Duration) -> Time {
+    pub(crate) fn answer_by(&mut self, now: Time, node_timeout: Duration) -> Time {
         let timeout = now.after(node_timeout);
         match self.policy.patience {
             Patience::Until(deadline) => timeout.min(deadline),
-            Patience::Once | Patience::Forever => timeout,
+            Patience::Once => *self.once_until.get_or_insert(timeout),
+            Patience::Forever => timeout,
         }
     }
 
@@ -188,7 +194,10 @@ impl Attempts {
         }
         self.last = Some(outcome);
         if self.policy.patience == Patience::Once {
-            return Step::Finish(outcome);
+            return match self.another_try(outcome, now, random) {
+                Some(at) => Step::Wait(at),
+                None => Step::Finish(outcome),
+            };
         }
         match outcome {
             Outcome::NoQuorum | Outcome::TooLate | Outcome::Unconfirmed => {
@@ -201,6 +210,20 @@ impl Attempts {
         }
         self.tries = self.tries.saturating_add(1);
         self.pause(conclusion, now, random)
+    }
+
+    /// When a caller that does not wait tries again, although it did not get the lock. Where some nodes have granted it,
+    /// perhaps callers have shared the nodes among them, and all of them would be told that somebody else has it.
+    fn another_try(&mut self, outcome: Outcome, now: Time, random: f64) -> Option<Time> {
+        let is_on = Mechanism::SplitVotesAreTriedAgain.is_on();
+        let may = outcome == Outcome::Held && self.policy.ordered && is_on;
+        // Once it was so, the refusal of one node is that of a caller who goes on as well.
+        let was_split = self.tries_again || self.contention.is_split();
+        self.tries += 1;
+        let pause = self.contention.pause_between(self.tries, random);
+        let at = now.after(pause.filter(|_| may && was_split)?);
+        self.tries_again = self.once_until.is_some_and(|until| at < until);
+        self.tries_again.then_some(at)
     }
 
     /// An attempt has ended with [`Conclusion::NotAdmitted`], and a majority will grant locks in
@@ -223,6 +246,7 @@ impl Attempts {
         // A mark was only written anew, and has been looked at since: that is no quarantine.
         let at_once = ready_in.is_zero() && !std::mem::replace(&mut self.tried_at_once, true);
         if at_once {
+            self.once_until = None;
             return Step::Wait(now);
         }
         let until = match self.policy.patience {
@@ -256,7 +280,11 @@ impl Attempts {
     /// says nothing about the nodes, so an earlier, complete attempt knows better, and others need
     /// not be told.
     pub(crate) fn cut_short(&self, conclusion: Conclusion, now: Time) -> bool {
-        let over = matches!(self.policy.patience, Patience::Until(deadline) if deadline <= now);
+        let over = match self.policy.patience {
+            Patience::Until(deadline) => deadline <= now,
+            Patience::Once => self.tries_again && self.once_until.is_some_and(|until| until <= now),
+            Patience::Forever => false,
+        };
         over && matches!(conclusion, Conclusion::Unreachable | Conclusion::Unconfirmed)
     }
 

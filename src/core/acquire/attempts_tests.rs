@@ -1,3 +1,4 @@
+use super::super::super::{Allowance, Ballot, Via, Vote};
 use super::*;
 
 fn at(ms: u64) -> Time {
@@ -31,15 +32,71 @@ fn one_try_tells_what_it_saw() {
     }
 }
 
-/// One node first, and then the others, may take twice the time of an attempt.
 #[test]
-fn one_try_asks_all_nodes_at_once_whatever_is_known_of_others() {
-    for (patience, first) in [(Patience::Once, None), (Patience::Forever, Some((1, at(20))))] {
-        let mut attempts = attempts(patience);
-        attempts.woken(WakeReason::Released, at(0), 0.0);
-        assert_eq!(attempts.prefers_one(), first.is_some());
-        assert_eq!(attempts.preferred_node(&[1, 0, 2], |_| true, at(0)), first);
+fn a_waiter_that_is_told_of_a_release_asks_one_node_first() {
+    let mut attempts = attempts(Patience::Forever);
+    attempts.woken(WakeReason::Released, at(0), 0.0);
+    assert!(attempts.prefers_one());
+    assert_eq!(attempts.preferred_node(&[1, 0, 2], |_| true, at(0)), Some((1, at(20))));
+}
+
+/// An attempt of three nodes' answers.
+fn attempt(votes: [Vote; 3]) -> Attempt {
+    let (timeout, all) = (Duration::from_millis(100), Allowance::FOR_DRIFT);
+    let mut attempt = Attempt::new(3, at(0), at(100), timeout * 20, all);
+    for (node, vote) in votes.into_iter().enumerate() {
+        assert!(attempt.sending(node, Via::unfenced(1), at(0)));
+        attempt.vote(node, vote);
     }
+    attempt
+}
+
+/// Callers have shared the nodes among them. One node first, and then the others, takes twice the time of an attempt, but
+/// not more than the time of the first one.
+#[test]
+fn who_tries_once_tries_again_in_the_same_time_after_a_split_vote() {
+    const NO: Vote = Vote::Refused(None);
+    let timeout = Duration::from_millis(100);
+    let mut once = attempts(Patience::Once);
+    assert_eq!(once.answer_by(at(0), timeout), at(100));
+    assert!(!once.prefers_one());
+    let mut tries = 0;
+    for now in (1..).map(at) {
+        once.tried(&attempt([Vote::Granted(0), NO, NO]), now, false);
+        match once.concluded(HELD, at(0), now, 0.5) {
+            Step::Wait(until) => assert!(now < until && until < at(100)),
+            step => {
+                assert_eq!((step, tries), (Step::Finish(Outcome::Held), 3));
+                break;
+            }
+        }
+        tries += 1;
+        assert!(once.prefers_one());
+        assert_eq!(once.answer_by(now, timeout), at(100), "it is still one try");
+    }
+    let mut late = attempts(Patience::Once);
+    assert_eq!(late.answer_by(at(0), timeout), at(100));
+    late.tried(&attempt([Vote::Granted(0), NO, NO]), at(99), false);
+    assert_eq!(late.concluded(HELD, at(0), at(99), 1.0), Step::Finish(Outcome::Held));
+    let mut held = attempts(Patience::Once);
+    held.answer_by(at(0), timeout);
+    held.tried(&attempt([NO; 3]), at(1), false);
+    assert_eq!(held.concluded(HELD, at(0), at(1), 0.5), Step::Finish(Outcome::Held));
+}
+
+/// That time was cut short by the split vote before it.
+#[test]
+fn who_has_no_time_left_for_another_try_is_told_what_the_first_one_has_shown() {
+    let mut once = attempts(Patience::Once);
+    once.answer_by(at(0), Duration::from_millis(100));
+    once.tried(
+        &attempt([Vote::Granted(0), Vote::Refused(None), Vote::Refused(None)]),
+        at(1),
+        false,
+    );
+    assert!(matches!(once.concluded(HELD, at(0), at(1), 0.5), Step::Wait(_)));
+    let step = once.concluded(Conclusion::Unreachable, at(0), at(100), 0.5);
+    assert_eq!(step, Step::Finish(Outcome::Held));
 }
 
 /// Case 20 of the field's bugs: a timed wait that tries twice and then gives up.

@@ -88,7 +88,7 @@ impl Contention {
 
     /// How long to wait, if nothing is told meanwhile, after `tries` of them; `random` is in `0.0..1.0`.
     pub(crate) fn pause(&self, backoff: Backoff, tries: u32, random: f64) -> Duration {
-        if (1..=QUICK_TRIES).contains(&self.splits) {
+        if self.is_split() {
             spread(self.splits, random)
         } else if self.covered {
             // Apart from each other, for all of them are woken together.
@@ -96,6 +96,18 @@ impl Contention {
         } else {
             backoff.pause(tries, random)
         }
+    }
+
+    /// Whether some nodes granted the last attempt, and not too many attempts before it.
+    pub(crate) fn is_split(&self) -> bool {
+        (1..=QUICK_TRIES).contains(&self.splits)
+    }
+
+    /// How long a caller that does not wait leaves the nodes to others, before another one of its `tries`; `None`: it has
+    /// made as many as it has. It is not told of releases, so it comes back when those of the others have arrived.
+    pub(crate) fn pause_between(&self, tries: u32, random: f64) -> Option<Duration> {
+        let pause = self.took.mul_f64(0.5 + random.clamp(0.0, 1.0));
+        (tries <= QUICK_TRIES).then(|| pause + spread(tries, random))
     }
 
     /// Whether the next attempt is to begin with one node.

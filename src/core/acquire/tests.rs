@@ -28,11 +28,16 @@ const FIRST_IN_QUEUE: Place = Place { turn: Turn::Ask, is_held: false };
 
 impl Driver {
     fn new(patience: Patience) -> Self {
+        Self::of(patience, true)
+    }
+
+    /// A call of a client whose attempts may begin with one node (`ordered`), or may not.
+    fn of(patience: Patience, ordered: bool) -> Self {
         let policy = Policy {
             patience,
             backoff: Backoff { min: Duration::from_millis(10), max: Duration::from_millis(100) },
             no_quorum_timeout: Duration::from_secs(10),
-            ordered: true,
+            ordered,
         };
         Self {
             machine: Acquire::new(policy, TIMEOUT),
@@ -280,7 +285,7 @@ fn too_few_answers_are_reported_when_all_nodes_are_heard_or_a_moment_is_over() {
 /// Where clients may fall back, somebody may hold the lock on the first node alone.
 #[test]
 fn the_first_node_is_heard_where_clients_may_fall_back() {
-    let mut driver = Driver::new(Patience::Once);
+    let mut driver = Driver::of(Patience::Once, false);
     driver.client.health = QuorumHealth::new(Some(Duration::from_secs(1)), TIMEOUT);
     driver.start();
     driver.done();

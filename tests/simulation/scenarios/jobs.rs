@@ -48,6 +48,33 @@ const AT_ONE_INSTANT: Scenario = Scenario {
     happened: |run| run.grants.first().is_some_and(|grant| grant.at < seconds(2)),
 };
 
+/// Ten clients try for a lock once, at one instant, and the nodes' votes are split among them.
+const ALL_TRY_ONCE: Scenario = Scenario {
+    runs: 40,
+    plan: |seed| {
+        let tries = client(seconds(5), Habit::TriesOnce(seconds(2)));
+        let tries = Setup { nodes: 5, node_timeout: ms(1_000), ..tries };
+        let slow = Setup { ttl: seconds(10), node_timeout: ms(1_500), ..tries };
+        let (half, other_half) = ([tries; 5], [slow; 5]);
+        let mut plan = calm(seed, 5, &[half, other_half].concat());
+        // They begin within 50 ms.
+        plan.latency_ms = 60;
+        plan.lasts = seconds(6);
+        plan
+    },
+    happened: |run| run.grants.iter().any(|grant| grant.at < seconds(5)),
+};
+
+#[test]
+fn somebody_gets_a_lock_that_all_try_for_once_at_one_instant() {
+    ALL_TRY_ONCE.holds(1);
+}
+
+#[test]
+fn without_another_try_nobody_gets_it() {
+    ALL_TRY_ONCE.fails(&[Mechanism::SplitVotesAreTriedAgain]);
+}
+
 #[test]
 fn a_job_is_done_once_in_its_time() {
     JOBS.holds(1);
