@@ -1,5 +1,7 @@
 //! Owner texts: what the nodes keep as the owner of a key.
 
+use std::fmt;
+
 use uuid::Uuid;
 
 use crate::error::Error;
@@ -63,6 +65,46 @@ pub(crate) fn owner_text(label: &str, random: u128) -> String {
     text
 }
 
+/// The owner of a lock, as a node has said it: text from outside, which any client of the nodes may have written.
+///
+/// Its [`as_bytes`](Self::as_bytes) are what [`Guard::owner`](crate::Guard::owner) says to the holder.
+/// `Display` shows it in short and without control characters. It is `LABEL#RANDOM` where the holder is a client of quorlock's; see
+/// [`Builder::owner_label`](crate::Builder::owner_label).
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Owner(Vec<u8>);
+
+impl Owner {
+    pub(crate) const fn new(text: Vec<u8>) -> Self {
+        Self(text)
+    }
+
+    /// The whole text as the nodes keep it: any bytes.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Display for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        /// Enough for every owner that quorlock makes.
+        const SHOWN: usize = 128;
+        for byte in self.0.iter().copied().take(SHOWN) {
+            match char::from(byte) {
+                c if is_printable(c) && c != '\\' => write!(f, "{c}")?,
+                _ => byte.escape_ascii().fmt(f)?,
+            }
+        }
+        f.write_str(if self.0.len() > SHOWN { ".." } else { "" })
+    }
+}
+
+impl fmt::Debug for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Owner({self})")
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -88,6 +130,16 @@ mod tests {
         assert!(refused("a\nb").contains("\"a\\nb\" contains \"\\n\""));
         assert!(refused("\u{1b}[2J").contains("printable ASCII"));
         assert!(refused("größe").contains("\"größe\" contains \"ö\""));
+    }
+
+    #[test]
+    fn owners_from_outside_are_shown_escaped_and_short() {
+        let shown = |text: &[u8]| Owner::new(text.to_vec()).to_string();
+        let longest = owner_text(&"l".repeat(LONGEST_LABEL), 42);
+        assert_eq!(shown(longest.as_bytes()), longest);
+        assert_eq!(shown(b"it's \"me\""), "it's \"me\"");
+        assert_eq!(shown(b"a\n\x1b[2J\xff\\"), r"a\n\x1b[2J\xff\\");
+        assert_eq!(shown(&[b'a'; 1 << 16]), format!("{}..", "a".repeat(128)));
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::time::Duration;
 use super::*;
 use crate::ident::{Name, Names};
 use crate::node::Request;
+use crate::runtime::administration::{force_request, holder_request};
 use crate::runtime::kind::{Fence, Raise, Repair};
 
 const TTL: Duration = Duration::from_secs(1);
@@ -44,6 +45,26 @@ fn calls_are_as_the_scripts_headers_state() {
     }
 }
 
+/// The same of what operators ask, whatever the kind; there is one argument for each owner.
+#[test]
+fn operators_calls_are_as_the_scripts_headers_state() {
+    let owners = |how_many| vec![b"owner".to_vec(); how_many];
+    for (fencing, how_many, call) in [
+        (true, 1, holder_request(b"name", b"mark", true)),
+        (false, 1, holder_request(b"name", b"mark", false)),
+        (true, 1, force_request(b"name", &owners(1), TTL)),
+        (true, 3, force_request(b"name", &owners(3), TTL)),
+    ] {
+        let (source, keys, arguments) = call.shape();
+        let stated = |table| stated(source, table, fencing, how_many);
+        assert_eq!((stated("KEYS"), stated("ARGV")), (keys, arguments), "{source}");
+        for key in call.keys() {
+            let is_lock = key == b"name" || key == b"mark";
+            assert_eq!(Name::new(b"", &key, &auxiliary()).is_ok(), is_lock);
+        }
+    }
+}
+
 fn stated(source: &str, table: &str, fencing: bool, names: usize) -> usize {
     let header = source.lines().take_while(|line| line.starts_with("--"));
     let lines = header.filter(|line| line.starts_with(&format!("-- {table}[")));
@@ -51,7 +72,7 @@ fn stated(source: &str, table: &str, fencing: bool, names: usize) -> usize {
         assert!(line.starts_with(&format!("-- {table}[{}]  ", i + 1)), "{line}");
         let fence = ["not given without fencing)", "given only to raise it)"];
         let is_given = fencing || !fence.iter().any(|fence| line.ends_with(fence));
-        let times = if line.contains("(one for each name") { names } else { 1 };
+        let times = if line.contains("(one for each ") { names } else { 1 };
         usize::from(is_given) * times
     });
     stated.sum()
@@ -76,7 +97,7 @@ fn what_is_kept_beside_a_lock_is_no_name() {
     for kind in KINDS {
         for (_, call) in calls(*kind, &some_names(kind.most_names())) {
             for key in call.keys() {
-                let is_lock = key.starts_with(b"name-") || key == b"mark";
+                let is_lock = key.starts_with(b"name-") && !key.contains(&b'{') || key == b"mark";
                 let name = Name::new(b"", &key, &auxiliary());
                 assert_eq!(name.is_ok(), is_lock, "{}", key.escape_ascii());
             }
