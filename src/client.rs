@@ -13,7 +13,7 @@ use crate::core::exact;
 use crate::error::{Error, ErrorKind};
 use crate::guard::Guard;
 use crate::handle::{Handle, LockKind};
-use crate::kinds::{self, Mutex};
+use crate::kinds::{self, MultiMutex, Mutex};
 use crate::node::{Address, Node};
 use crate::process::Process;
 use crate::runtime::admit;
@@ -142,6 +142,28 @@ impl Quorlock {
     /// A handle for the exclusive lock `name`, with settings of its own.
     pub fn mutex(&self, name: impl AsRef<[u8]>) -> Mutex {
         self.handle([name])
+    }
+
+    /// A handle for the lock with all of these names, with settings of its own: 16 names at most. It is taken under all
+    /// of them or none, in one round trip.
+    ///
+    /// It excludes every lock that has one of the names: another such lock, a [`mutex`](Self::mutex) of the name, and the
+    /// locks of all other kinds. Clients that name them in different orders cannot block each other for ever, since
+    /// nobody holds some of the names while waiting for others.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # fn transfer(_from: &str, _to: &str) {}
+    /// # let locks = quorlock::Quorlock::builder().nodes(["redis://a"]).build()?;
+    /// let accounts = locks.multi_mutex(["accounts/7", "accounts/3"]);
+    /// let guard = accounts.lock()?;
+    /// transfer("accounts/7", "accounts/3");
+    /// guard.unlock()?;
+    /// # Ok::<(), quorlock::Error>(())
+    /// ```
+    pub fn multi_mutex(&self, names: impl IntoIterator<Item: AsRef<[u8]>>) -> MultiMutex {
+        self.handle(names)
     }
 
     /// Takes the exclusive lock `name`; waits as long as somebody else holds it.

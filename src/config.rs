@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::node::Address;
 #[cfg(feature = "tls")]
 use crate::node::Certificates;
-use crate::runtime::settings::{Fallback, Renewal, Settings, limit};
+use crate::runtime::settings::{Fallback, Renewal, Settings, limit, minimum};
 
 /// Settings of a [`Quorlock`](crate::Quorlock), from [`Quorlock::builder`](crate::Quorlock::builder).
 ///
@@ -191,6 +191,27 @@ impl Builder {
     /// that hangs, but still renews, must not keep everybody out for ever.
     pub fn max_hold(mut self, max_hold: Duration) -> Self {
         self.settings.max_hold = limit(max_hold);
+        self
+    }
+
+    /// How long a lock is kept at least, from its grant on, although it is given back earlier: for jobs that several hosts
+    /// start at the same time. At most 24 hours, also beyond the [`max_ttl`](Self::max_ttl).
+    ///
+    /// Ten hosts start a job at midnight; their clocks differ by a second, and the job takes 50 ms. With a plain
+    /// lock it runs several times that night. With a `min_hold` of some minutes it runs once, if all hosts use
+    /// [`try_lock`](crate::Quorlock::try_lock): the lock is taken until their last clock has come to midnight. (What is
+    /// `lockAtLeastFor` in `ShedLock`.)
+    ///
+    /// While the guard lives, nothing is different: the lock is renewed, and can be lost. When the guard is dropped or
+    /// unlocked, the masters set its keys to end at that time, in place of deleting them. No thread of this process is
+    /// handed the lock before. From then on nobody is inside, so no exclusion rests on what the masters keep. It takes a
+    /// majority of them: if so many have forgotten it, or were out of reach for longer than the TTL when it was given
+    /// back, that the others are no majority, the lock can be taken earlier. A holder that crashes leaves the rest of
+    /// its TTL. So choose a TTL that is longer than the hosts' clocks differ. A lock that was lost is not kept.
+    ///
+    /// Defaults to none, which [`Duration::ZERO`] is, too. For exclusive kinds of locks.
+    pub fn min_hold(mut self, min_hold: Duration) -> Self {
+        self.settings.min_hold = minimum(min_hold);
         self
     }
 

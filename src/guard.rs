@@ -66,7 +66,7 @@ impl Guard {
         self.held().claim().state().process
     }
 
-    /// The name of the lock, without the key prefix.
+    /// The name of the lock, without the key prefix. Of several, the one that sorts first.
     #[must_use]
     pub fn name(&self) -> &[u8] {
         self.held().claim().names().first().as_bytes()
@@ -76,6 +76,11 @@ impl Guard {
     #[must_use]
     pub fn name_str(&self) -> Option<&str> {
         std::str::from_utf8(self.name()).ok()
+    }
+
+    /// The names of the lock, without the key prefix: in order, and each of them once.
+    pub fn names(&self) -> impl Iterator<Item = &[u8]> {
+        self.held().claim().names().iter().map(Name::as_bytes)
     }
 
     /// The owner of the lock's keys on the nodes: `LABEL#RANDOM`, as `redis-cli GET KEY` shows it for an exclusive lock.
@@ -100,7 +105,7 @@ impl Guard {
         }
     }
 
-    /// A number larger than that of every holder of this name before; `None` only with
+    /// A number larger than that of every holder of this name, or of any of several names, before; `None` only with
     /// [`fencing(false)`](crate::Builder::fencing).
     ///
     /// A storage that keeps the largest token it has seen, and refuses writes with a smaller one, is
@@ -254,7 +259,7 @@ impl Guard {
 pub trait LockGuard: sealed::Guard + fmt::Debug {
     /// The names of the lock, without the key prefix: in order, and each of them once.
     fn names(&self) -> impl Iterator<Item = &[u8]> {
-        self.guard().held().claim().names().iter().map(Name::as_bytes)
+        self.guard().names()
     }
 
     /// The owner of the lock's keys on the nodes, as [`Guard::owner`] says.
@@ -363,8 +368,13 @@ impl sealed::Guard for Guard {
 
 impl fmt::Debug for Guard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Guard")
-            .field("name", &NameText(self.name()))
+        let names: Vec<_> = self.names().map(NameText).collect();
+        let mut guard = f.debug_struct("Guard");
+        match names.as_slice() {
+            [name] => guard.field("name", name),
+            names => guard.field("names", &names),
+        };
+        guard
             .field("mode", &self.mode())
             .field("owner", &self.owner())
             .field("token", &self.token())

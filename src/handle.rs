@@ -16,7 +16,7 @@ use crate::ident::{Name, NameText, Names};
 use crate::runtime::administration;
 use crate::runtime::call;
 use crate::runtime::claim::Wanted;
-use crate::runtime::settings::{Renewal, limit};
+use crate::runtime::settings::{Renewal, limit, minimum};
 use crate::shared::Shared;
 use crate::with_lock::WithLockError;
 
@@ -79,6 +79,7 @@ pub struct Handle<K> {
     ttl: Duration,
     renewal: Renewal,
     max_hold: Option<Duration>,
+    min_hold: Option<Duration>,
     /// It owns nothing of its kind.
     kind: PhantomData<fn() -> K>,
 }
@@ -92,6 +93,8 @@ impl<K: LockKind> Handle<K> {
             ttl: settings.ttl,
             renewal: settings.renewal,
             max_hold: settings.max_hold,
+            // It is for locks that have one holder at a time.
+            min_hold: settings.min_hold.filter(|_| K::hold_class() == HoldClass::Exclusive),
             kind: PhantomData,
         }
     }
@@ -120,6 +123,29 @@ impl<K: LockKind> Handle<K> {
     /// [`Duration::MAX`] lifts that limit.
     pub fn max_hold(mut self, max_hold: Duration) -> Self {
         self.max_hold = limit(max_hold);
+        self
+    }
+
+    /// How long this lock is kept at least, although it is given back earlier, as
+    /// [`Builder::min_hold`](crate::Builder::min_hold) describes. Defaults to what is set there; [`Duration::ZERO`]
+    /// lifts that minimum.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use std::time::Duration;
+    ///
+    /// # let locks = quorlock::Quorlock::builder().nodes(["redis://a"]).build()?;
+    /// // All hosts start this at midnight, by their own clocks.
+    /// let report = locks.mutex("nightly-report").min_hold(Duration::from_secs(5 * 60));
+    /// if let Some(guard) = report.try_lock()? {
+    ///     // .. one of them comes here ..
+    ///     guard.unlock()?;
+    /// }
+    /// # Ok::<(), quorlock::Error>(())
+    /// ```
+    pub fn min_hold(mut self, min_hold: Duration) -> Self {
+        self.min_hold = minimum(min_hold);
         self
     }
 
@@ -269,7 +295,8 @@ impl<K: LockKind> Handle<K> {
     /// First it asks who has the lock. Then each node deletes the keys of exactly those owners, also of attempts, and not those
     /// of somebody who came later. It remembers them for a little more than
     /// [`max_ttl`](crate::Builder::max_ttl), so that no extension under way gives the lock back to them. Waiters are
-    /// told. Nodes that are down are told when they come back, as long as this client lives and keys can be there.
+    /// told. A lock that nobody holds any more, and that nodes keep for [`min_hold`](crate::Builder::min_hold), is free
+    /// then, too. Nodes that are down are told when they come back, as long as this client lives and keys can be there.
     /// A node that is emptied within that time forgets it.
     ///
     /// Of a lock that more than a hundred hold together, a hundred are taken from it; call again while it
@@ -322,10 +349,12 @@ impl<K: LockKind> Handle<K> {
         let settings = coordinator.settings();
         settings.check_ttl(self.ttl)?;
         settings.check_max_hold(self.max_hold)?;
+        settings.check_min_hold(self.min_hold, K::hold_class())?;
         let terms = Terms {
             ttl: self.ttl,
             renewed: self.renewal == Renewal::Auto,
             max_hold: self.max_hold,
+            min_hold: self.min_hold,
             allowance: settings.allowance(),
         };
         let terms = terms.ending_with_the_hold();
@@ -367,6 +396,7 @@ impl<K: LockKind> fmt::Debug for Handle<K> {
             .field("ttl", &self.ttl)
             .field("renewal", &self.renewal)
             .field("max_hold", &self.max_hold)
+            .field("min_hold", &self.min_hold)
             .finish_non_exhaustive()
     }
 }

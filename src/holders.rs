@@ -25,16 +25,13 @@ pub struct HolderReport {
 }
 
 impl HolderReport {
-    /// Whether the lock is held: [`Held`](LockState::Held) if one of its names is, and [`Free`](LockState::Free) if all of
-    /// them are.
+    /// Whether the lock is held: [`Free`](LockState::Free) if all of its names are, and otherwise what is true of one
+    /// of them, in this order: [`Held`](LockState::Held), [`Unclear`](LockState::Unclear), [`Kept`](LockState::Kept).
     #[must_use]
     pub fn state(&self) -> LockState {
-        let has = |state| self.names.iter().any(|name| name.state == state);
-        match (has(LockState::Held), has(LockState::Unclear)) {
-            (true, _) => LockState::Held,
-            (false, true) => LockState::Unclear,
-            (false, false) => LockState::Free,
-        }
+        let has = |state: &LockState| self.names.iter().any(|name| name.state == *state);
+        let states = [LockState::Held, LockState::Unclear, LockState::Kept];
+        states.into_iter().find(has).unwrap_or(LockState::Free)
     }
 
     /// The owners that have one of the names on a majority of the nodes.
@@ -76,7 +73,9 @@ pub struct NameReport {
 pub struct Holder {
     /// Whose it is, as [`Guard::owner`](crate::Guard::owner) has it.
     pub owner: Owner,
-    /// How it is kept there, which says something of the kind of the lock.
+    /// It has given the lock back, and the nodes keep it for [`min_hold`](crate::Builder::min_hold).
+    pub kept: bool,
+    /// How it is stored there, which says something of the kind of the lock.
     pub layout: KeyLayout,
     /// How many nodes have it under this owner.
     pub nodes: usize,
@@ -123,23 +122,32 @@ impl NameReport {
         nodes: &[Arc<str>],
         unanswered: impl Fn(usize) -> NodeFault,
     ) -> Self {
-        let holding = said.holdings().into_iter().map(|held| Holder {
-            owner: Owner::new(held.owner),
-            layout: held.layout,
-            nodes: held.nodes,
-            token: FencingToken::new(held.number, 0),
+        let holding = said.holdings().into_iter().map(|held| {
+            let owner = Owner::new(held.owner);
+            let before_keeping = owner.before_keeping();
+            Holder {
+                kept: before_keeping.is_some(),
+                owner: before_keeping.unwrap_or(owner),
+                layout: held.layout,
+                nodes: held.nodes,
+                token: FencingToken::new(held.number, 0),
+            }
         });
+        let holders: Vec<_> = holding.collect();
         let report = |(i, node): (usize, &Arc<str>)| NodeReport {
             node: node.to_string(),
             answer: said.votes()[i]
                 .as_ref()
                 .map_or_else(|| Err(unanswered(i)), |vote| Ok(NodeAnswer::new(vote))),
         };
-        let state = said.state();
+        let state = match said.state() {
+            LockState::Held if holders.iter().all(|holder| holder.kept) => LockState::Kept,
+            state => state,
+        };
         Self {
             name: name.as_bytes().to_vec(),
             state,
-            holders: holding.collect(),
+            holders,
             remaining_ttl: (state != LockState::Free).then(|| said.free_after()),
             nodes: nodes.iter().enumerate().map(report).collect(),
         }
@@ -167,6 +175,7 @@ impl fmt::Display for LockState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Held => "held",
+            Self::Kept => "kept",
             Self::Free => "free",
             Self::Unclear => "unclear",
         })

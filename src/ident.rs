@@ -7,7 +7,9 @@ use crate::error::Error;
 mod owner;
 
 pub use owner::Owner;
-pub(crate) use owner::{check_label, label_of, owner_text, random_owner, random_text};
+pub(crate) use owner::{
+    check_label, kept_text, label_of, owner_text, random_owner, random_text, with_kept,
+};
 
 /// The longest name, in bytes: as long as the longest path on Linux, which is a popular name.
 const LONGEST: usize = 4_096;

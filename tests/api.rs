@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use quorlock::crossbeam_channel::{Receiver, bounded, select};
 use quorlock::{
-    Builder, Error, ErrorKind, Guard, LossReason, Mode, Mutex, NodeFault, Quorlock, Renewal,
-    WithLockError,
+    Builder, Error, ErrorKind, Guard, LossReason, Mode, MultiMutex, Mutex, NodeFault, Quorlock,
+    Renewal, WithLockError,
 };
 use support::Servers;
 use support::clients::{connected, fresh};
@@ -47,12 +47,13 @@ fn nodes_are_anything_that_reads_as_text() {
 /// Setters of one sort take one type, on the builder and on a handle.
 #[test]
 fn setters_are_alike() {
-    let _: [fn(Builder, Duration) -> Builder; 6] = [
+    let _: [fn(Builder, Duration) -> Builder; 7] = [
         Builder::ttl,
         Builder::max_ttl,
         Builder::node_timeout,
         Builder::no_quorum_timeout,
         Builder::max_hold,
+        Builder::min_hold,
         Builder::clock_tolerance,
     ];
     let _: [fn(Builder, bool) -> Builder; 3] =
@@ -60,7 +61,7 @@ fn setters_are_alike() {
     let _: [fn(Builder, &'static str) -> Builder; 3] =
         [Builder::key_prefix, Builder::set_name, Builder::owner_label];
     let _: fn(Builder, Renewal) -> Builder = Builder::renewal;
-    let _: [fn(Mutex, Duration) -> Mutex; 2] = [Mutex::ttl, Mutex::max_hold];
+    let _: [fn(Mutex, Duration) -> Mutex; 3] = [Mutex::ttl, Mutex::max_hold, Mutex::min_hold];
     let _: fn(Mutex, Renewal) -> Mutex = Mutex::renewal;
 }
 
@@ -91,8 +92,7 @@ fn names_read_as_text_where_they_are() {
     let mutex = locks.mutex("größe \"42\"").ttl(TTL).max_hold(TTL);
     assert_eq!((mutex.name(), mutex.name_str()), ("größe \"42\"".as_bytes(), Some("größe \"42\"")));
     let shown = format!("{mutex:?}");
-    let expected =
-        r#"Mutex { name: "größe \"42\"", ttl: 20s, renewal: Auto, max_hold: Some(20s), .. }"#;
+    let expected = r#"Mutex { name: "größe \"42\"", ttl: 20s, renewal: Auto, max_hold: Some(20s), min_hold: None, .. }"#;
     assert_eq!(shown, expected);
     let guard = mutex.lock().expect("one node");
     assert_eq!((guard.name(), guard.name_str()), (mutex.name(), mutex.name_str()));
@@ -109,6 +109,34 @@ fn names_read_as_text_where_they_are() {
     let nameless = locks.mutex("");
     assert_eq!(nameless.name_str(), Some(""));
     nameless.lock().expect_err("it has no name");
+}
+
+/// Their order says nothing, and equal ones are one.
+#[test]
+fn several_names_are_shown_in_order_and_each_of_them_once() {
+    let servers = Servers::start(1);
+    let locks = connected(settings(&servers));
+    let lock: MultiMutex = locks.multi_mutex(["b", "a", "b"]).ttl(TTL);
+    let shown = format!("{lock:?}");
+    assert!(
+        shown.starts_with(r#"MultiMutex { names: ["b", "a", "b"], ttl: 20s, "#),
+        "as given: {shown}"
+    );
+    let guard: Guard = lock.lock().expect("one node");
+    assert_eq!(
+        (guard.name(), guard.names().collect::<Vec<_>>()),
+        (&b"a"[..], vec![&b"a"[..], b"b"])
+    );
+    let shown = format!("{guard:?}");
+    assert!(shown.starts_with(r#"Guard { names: ["a", "b"], mode: SingleNode, "#), "{shown}");
+    guard.unlock().expect("one node");
+    // With one name it is what a mutex is, and excludes that.
+    let one = locks.multi_mutex(["a"]).lock().expect("one node");
+    assert!(locks.try_lock("a").expect("one node").is_none());
+    assert!(format!("{one:?}").starts_with(r#"Guard { name: "a", "#));
+    one.unlock().expect("one node");
+    let error = locks.multi_mutex(["a", ""]).lock().expect_err("one has no bytes");
+    assert_eq!(error.kind(), ErrorKind::InvalidName);
 }
 
 /// An operator reads with `redis-cli GET` what the guard says.
@@ -222,6 +250,7 @@ fn a_client_can_be_used_on_after_a_panic() {
     survives_panics::<Quorlock>();
     survives_panics::<Builder>();
     survives_panics::<Mutex>();
+    survives_panics::<MultiMutex>();
     survives_panics::<Guard>();
     survives_panics::<Error>();
     survives_panics::<NodeFault>();

@@ -55,7 +55,7 @@ fn many_threads_share_writes_and_calls() {
     servers.wait_no_keys();
 }
 
-/// Each kind has a batch of its own, and the server forgets all of them now and then.
+/// A kind has a batch of its own, or none, and the server forgets all of them now and then.
 #[test]
 fn threads_with_locks_of_all_kinds_share_writes() {
     let servers = Servers::start(3);

@@ -45,6 +45,12 @@ fn confirm(server: &Server, owner: &str, number: i64) -> Value {
     fenced(server, CONFIRM, &[owner, &number.to_string(), &OUTLIVES.to_string()])
 }
 
+/// A release that raises the fence to that number, for so many milliseconds.
+fn raise(server: &Server, number: &str, ttl: &str) -> Value {
+    let keys = ["EVAL", RELEASE, "3", "k", &tombstone("me"), FENCE];
+    server.command(&[&keys[..], &["me", "free", "0", "", number, ttl]].concat())
+}
+
 /// A call with the fence.
 fn fenced(server: &Server, script: &str, arguments: &[&str]) -> Value {
     server.command(&[&["EVAL", script, "2", "k", FENCE], arguments].concat())
@@ -153,6 +159,50 @@ fn a_release_says_how_many_were_told_of_it() {
     }
 }
 
+#[test]
+fn a_release_keeps_the_lock_where_it_is_ours_or_free_until_a_time_of_the_nodes_clock() {
+    let server = Server::start();
+    let now_ms = || {
+        let time = server.command(&["TIME"]);
+        let (s, us): (i64, i64) = redis::from_redis_value(time).expect("two numbers");
+        s * 1_000 + us / 1_000
+    };
+    let release = |until_ms: i64| {
+        let keys = ["EVAL", RELEASE, "2", "k", &tombstone("me")];
+        server.command(&[&keys[..], &["me", "free", &until_ms.to_string(), "me#kept"]].concat())
+    };
+    let until_ms = now_ms() + 50_000;
+    take(&server, "", "me", "90000");
+    assert_eq!(release(until_ms), Value::Int(1));
+    // A copy of it that comes late changes nothing.
+    for _ in 0..2 {
+        assert_eq!(server.get("k").as_deref(), Some("me#kept"));
+        assert!((40_000..=50_000).contains(&server.pttl("k")), "{}", server.pttl("k"));
+        assert_eq!(extend(&server, &["me", "90000", ALWAYS]), Value::Int(0), "it is over");
+        assert_eq!(release(until_ms), Value::Int(0));
+    }
+    assert!(matches!(take(&server, "", "other", "90000"), Value::Array(_)));
+    assert_eq!(server.get("k").as_deref(), Some("me#kept"), "somebody else has taken it");
+
+    server.command(&["DEL", "k"]);
+    assert_eq!(release(until_ms), Value::Int(0), "it was not ours");
+    assert_eq!(server.get("k").as_deref(), Some("me#kept"), "but it is free no more");
+    server.command(&["SET", "k", "other"]);
+    assert_eq!(release(until_ms), Value::Int(0));
+    assert_eq!(server.get("k").as_deref(), Some("other"));
+    server.command(&["SET", "k", "me"]);
+    assert_eq!(release(now_ms() - 1), Value::Int(1));
+    assert_eq!(server.get("k"), None, "its time was over");
+    assert_eq!(release(now_ms() - 1), Value::Int(0));
+    assert_eq!(server.get("k"), None);
+    // Nor is it kept where it was taken from its holder by force.
+    server.command(&["SET", &tombstone("me"), "1", "PX", "60000"]);
+    assert_eq!(release(until_ms), Value::Int(0));
+    server.command(&["SET", "k", "me"]);
+    assert_eq!(release(until_ms), Value::Int(1));
+    assert_eq!(server.get("k"), None);
+}
+
 /// Behind it a repair that is late finds somebody else's number.
 #[test]
 fn a_release_that_raises_the_fence_keeps_late_repairs_out() {
@@ -161,21 +211,21 @@ fn a_release_that_raises_the_fence_keeps_late_repairs_out() {
     assert_eq!(repair(), Value::Int(2));
     assert_eq!(run(&server, RELEASE, &["me", "free"]), Value::Int(1));
     assert_eq!(repair(), Value::Int(2), "nothing was raised");
-    assert_eq!(fenced(&server, RELEASE, &["me", "free", "8", "90000"]), Value::Int(1));
+    assert_eq!(raise(&server, "8", "90000"), Value::Int(1));
     assert_eq!((fence(&server), server.get("k")), (8, None));
     assert_eq!(repair(), pair(-2, Value::Int(8)));
     assert_eq!(server.get("k"), None);
     // Whether or not our key is there; and it never falls.
-    assert_eq!(fenced(&server, RELEASE, &["me", "free", "9", "90000"]), Value::Int(0));
-    assert_eq!(fenced(&server, RELEASE, &["me", "free", "5", "90000"]), Value::Int(0));
+    assert_eq!(raise(&server, "9", "90000"), Value::Int(0));
+    assert_eq!(raise(&server, "5", "90000"), Value::Int(0));
     assert_eq!(fence(&server), 9);
     let largest = LARGEST.to_string();
-    assert_eq!(fenced(&server, RELEASE, &["me", "free", &largest, "90000"]), Value::Int(0));
+    assert_eq!(raise(&server, &largest, "90000"), Value::Int(0));
     assert_eq!(fence(&server), LARGEST);
     // No extension gets past something else under its key either.
     server.command(&["DEL", FENCE]);
     server.command(&["RPUSH", FENCE, "data"]);
-    assert_eq!(fenced(&server, RELEASE, &["me", "free", "9", "90000"]), Value::Int(0));
+    assert_eq!(raise(&server, "9", "90000"), Value::Int(0));
     assert_eq!(server.command(&["LLEN", FENCE]), Value::Int(1));
 }
 
@@ -351,7 +401,7 @@ fn all_that_write_the_fence(server: &Server, seen: impl Fn(&str)) {
     assert_eq!(extend(BIG + 2), Value::Int(2));
     seen("repair");
     let (raised, lasts) = ((BIG + 3).to_string(), (OUTLIVES + 60_000).to_string());
-    assert_eq!(fenced(server, RELEASE, &["me", "free", &raised, &lasts]), Value::Int(1));
+    assert_eq!(raise(server, &raised, &lasts), Value::Int(1));
     seen("release");
     assert_eq!(fence(server), BIG + 3);
 }

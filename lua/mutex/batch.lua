@@ -88,10 +88,10 @@ while argument <= #ARGV do
   local script, keys = ARGV[argument], tonumber(ARGV[argument + 1])
   local arguments, calls = tonumber(ARGV[argument + 2]), tonumber(ARGV[argument + 3])
   argument = argument + 4
-  if script == 'release' and keys == 1 then
+  if script == 'release' and arguments == 2 then
     release_all(keys, arguments, calls)
   elseif script == 'release' then
-    make(release, keys, arguments, calls) -- it raises the fence, too
+    make(release, keys, arguments, calls) -- it keeps the lock, or raises the fence
   else
     make(script == 'acquire' and acquire or extend, keys, arguments, calls)
   end

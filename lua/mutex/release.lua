@@ -1,25 +1,41 @@
--- Gives an exclusive lock back on one node, if it is still ours there, and tells those who wait for it.
+-- Gives an exclusive lock back on one node, if it is still ours there, and tells those who wait for it. It is free then,
+-- or the node keeps it for a while, although nobody holds it.
 --
 -- KEYS[1]  the lock
--- KEYS[2]  the lock's fence, which keeps the largest number of a grant (given only to raise it)
+-- KEYS[2]  the owner's tombstone, which is there if the lock was taken from it by force (given only to keep or raise)
+-- KEYS[3]  the lock's fence, which keeps the largest number of a grant (given only to raise it)
 -- ARGV[1]  the owner id that took it
 -- ARGV[2]  the channel on which its releases are told
--- ARGV[3]  the number that the fence has at least from now on (given only to raise it)
--- ARGV[4]  the fence's TTL in milliseconds, if it is raised (given only to raise it)
+-- ARGV[3]  until when, in milliseconds of this node's clock, it is kept; 0: it is not (given only to keep or raise)
+-- ARGV[4]  what is under the key while it is kept (given only to keep or raise)
+-- ARGV[5]  the number that the fence has at least from now on (given only to raise it)
+-- ARGV[6]  the fence's TTL in milliseconds, if it is raised (given only to raise it)
 --
 -- Replies:
---   1        our key was there and is deleted
+--   1        our key was there, and is deleted, or somebody else's for as long as it is kept
 --   {1, n}   the same, and so many connections were told of it
 --   0        our key was not there
 
 -- The fence is raised where an extension of the lock may still be under way: it finds the fence above
 -- what it may go up to then, and does not set the key again.
 
+-- A lock that is kept is kept on all nodes, so also where its key is gone, and nobody else's is there. Until when is told
+-- by the node's own clock, for a release may come late, or again. A lock that was forced open is not kept.
+local keeps_for = 0
+if ARGV[3] and ARGV[3] ~= '0' and not redis.pcall('GET', KEYS[2]) then
+  local now = redis.call('TIME')
+  keeps_for = math.ceil(ARGV[3] - now[1] * 1000 - now[2] / 1000)
+end
+
 -- pcall: another kind's key under that name is not ours either, and no fault of the node.
 local owner = redis.pcall('GET', KEYS[1])
 local reply = 0
 if owner == ARGV[1] then
-  redis.call('DEL', KEYS[1])
+  if keeps_for > 0 then
+    redis.call('SET', KEYS[1], ARGV[4], 'PX', keeps_for)
+  else
+    redis.call('DEL', KEYS[1])
+  end
   reply = 1
   -- pcall: the lock is given back, whether or not we may say so. Who waits looks now and then.
   local told = redis.pcall('PUBLISH', ARGV[2], ARGV[1])
@@ -28,21 +44,23 @@ if owner == ARGV[1] then
   end
 elseif type(owner) == 'table' and not string.find(owner.err, 'WRONGTYPE', 1, true) then
   return owner -- a permission is missing
+elseif not owner and keeps_for > 0 then
+  redis.call('SET', KEYS[1], ARGV[4], 'PX', keeps_for)
 end
-if KEYS[2] then
+if KEYS[3] then
   -- pcall: something else under the fence's key is no fault of the node, and no extension gets past it.
-  local known = redis.pcall('GET', KEYS[2])
+  local known = redis.pcall('GET', KEYS[3])
   if type(known) == 'table' then
     if not string.find(known.err, 'WRONGTYPE', 1, true) then
       return known -- a permission is missing
     end
-  elseif (tonumber(known or 0) or 0) < tonumber(ARGV[3]) then
+  elseif (tonumber(known or 0) or 0) < tonumber(ARGV[5]) then
     -- Its end is never brought forward.
-    local left = redis.call('PTTL', KEYS[2])
-    if left == -1 or left >= tonumber(ARGV[4]) then
-      redis.call('SET', KEYS[2], ARGV[3], 'KEEPTTL')
+    local left = redis.call('PTTL', KEYS[3])
+    if left == -1 or left >= tonumber(ARGV[6]) then
+      redis.call('SET', KEYS[3], ARGV[5], 'KEEPTTL')
     else
-      redis.call('SET', KEYS[2], ARGV[3], 'PX', ARGV[4])
+      redis.call('SET', KEYS[3], ARGV[5], 'PX', ARGV[6])
     end
   end
 end

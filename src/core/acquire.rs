@@ -475,7 +475,15 @@ impl<C: SharedAttempt> Acquire<C> {
         };
         if let Step::Granted { valid_until, number } = step {
             let refused_before = self.refused;
-            let grant = Grant { valid_until, number, basis, quorum, started, refused_before };
+            let grant = Grant {
+                valid_until,
+                number,
+                basis,
+                quorum,
+                started,
+                known_at: now,
+                refused_before,
+            };
             return self.finish(Action::Granted(claim, grant));
         }
         // Carried out before any wait: what this attempt got must be free for others.

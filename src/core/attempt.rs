@@ -77,6 +77,8 @@ pub(crate) struct ReleasePlan {
     pub(crate) longest_ttl: Duration,
     /// The number to which it raises the lock's fence.
     pub(crate) raise_to: Option<u64>,
+    /// Until when the node keeps the lock all the same.
+    pub(crate) keep_until: Option<Time>,
     /// Until when it is kept for a node that is down; `None`: until it is answered.
     pub(crate) until: Option<Time>,
     /// How it is repeated, if something may follow it.
@@ -84,13 +86,39 @@ pub(crate) struct ReleasePlan {
 }
 
 impl Cleanup {
-    /// The plan for a release at `now` of keys that live for `longest_ttl` at most.
-    pub(crate) fn plan(&self, longest_ttl: Duration, now: Time) -> ReleasePlan {
+    /// The clean-ups of a lock that the nodes keep until `keep_until`: those of `cleanups`, and one for each other node. A
+    /// node without a key of ours keeps the lock as well, if it is free there. So one more of them may forget it. Where
+    /// nothing is to be cleaned up, the lock has been given back before.
+    pub(crate) fn with_kept(
+        nodes: usize,
+        cleanups: Vec<Self>,
+        keep_until: Option<Time>,
+    ) -> Vec<Self> {
+        if keep_until.is_none() || cleanups.is_empty() {
+            return cleanups;
+        }
+        let on = |node| {
+            let late = Late::default();
+            let other = Self { node, granted: false, in_flight: false, late };
+            cleanups.iter().find(|cleanup| cleanup.node == node).copied().unwrap_or(other)
+        };
+        (0..nodes).map(on).collect()
+    }
+
+    /// The plan for a release at `now` of keys that live for `longest_ttl` at most. The node keeps the lock until
+    /// `keep_until`.
+    pub(crate) fn plan(
+        &self,
+        longest_ttl: Duration,
+        keep_until: Option<Time>,
+        now: Time,
+    ) -> ReleasePlan {
         // On the node's clock, which may be slower than ours.
         let gone_at = now.after(longest_ttl).after(drift(longest_ttl));
         ReleasePlan {
             longest_ttl,
             raise_to: self.late.raises_to,
+            keep_until,
             until: (!self.in_flight).then_some(gone_at),
             repetition: self.late.is_something().then(|| Repetition::new(self.late, gone_at)),
         }
@@ -152,7 +180,8 @@ struct Slot {
     /// The node said that our key is there, and has not said otherwise since.
     ours: bool,
     /// It is not known whether an earlier copy was granted. A node that does not admit us does not check
-    /// for our key, so its answer to a later copy does not tell.
+    /// for our key, and one that refuses a lock with several names may have some of our keys. So an answer
+    /// to a later copy does not tell.
     earlier_copy_unknown: bool,
     /// Repairs of the lock, once it was held, that the node has not answered.
     repairs: u32,
@@ -263,6 +292,8 @@ impl Attempt {
         for (slot, heard) in self.slots.iter_mut().zip(news) {
             match heard {
                 None | Some(Heard::Nothing) => continue,
+                // What is left of a lock with several names is released like the whole.
+                Some(Heard::InPart) => slot.ours = Mechanism::PartsAreReleased.is_on(),
                 Some(Heard::Ours) => slot.ours = true,
                 Some(Heard::NotOurs | Heard::Free) => slot.ours = false,
                 Some(Heard::NotAsked) => {}
@@ -514,7 +545,7 @@ impl Ballot for Attempt {
         self.slots[node].copies.answered();
         self.slots[node].ours = matches!(vote, Vote::Granted(_));
         self.slots[node].earlier_copy_unknown =
-            vote == Vote::NotAdmitted && self.slots[node].copies.sent() > 1;
+            !self.slots[node].ours && self.slots[node].copies.sent() > 1;
         if open && !self.expired {
             match vote {
                 Vote::Granted(_) => self.tally.yes(),

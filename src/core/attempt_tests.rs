@@ -257,6 +257,30 @@ fn a_node_that_admits_nobody_any_more_is_given_back_what_an_earlier_copy_may_hav
     assert_eq!(given_back, [1]);
 }
 
+/// Of a lock with several names, a node may have some of the keys that an earlier copy has set, and refuse.
+#[test]
+fn a_node_that_refuses_a_later_copy_is_given_back_what_an_earlier_one_may_have_taken() {
+    let mut attempt = sent_to_all(3);
+    assert!(attempt.sending(1, Via { connection: 2, fenced: true }, at(1)));
+    (0..3).for_each(|node| attempt.vote(node, Vote::Refused(None)));
+    let given_back: Vec<_> = attempt.close(0).iter().map(|cleanup| cleanup.node).collect();
+    assert_eq!(given_back, [1]);
+}
+
+/// A node that has lost one of several names gets the release for the others, although it does not count.
+#[test]
+fn what_a_node_keeps_of_a_lock_with_several_names_is_released() {
+    let released = || {
+        let mut attempt = sent_to_all(3);
+        (0..3).for_each(|node| attempt.vote(node, Vote::Granted(7)));
+        attempt.repairing();
+        attempt.repaired(&[Some(Heard::Ours), Some(Heard::InPart), Some(Heard::NotOurs)]);
+        attempt.close(7).iter().map(|cleanup| cleanup.node).collect::<Vec<_>>()
+    };
+    assert_eq!(released(), [0, 1]);
+    assert_eq!(without(&[Mechanism::PartsAreReleased], released), [0], "it is left with a part");
+}
+
 /// Asking one node before the others.
 mod preferred {
     use super::super::super::{Conclusion, Judged, Quorum, QuorumHealth};
@@ -455,11 +479,11 @@ mod number {
 fn a_release_is_kept_until_the_key_is_gone_by_the_nodes_clock_or_for_good() {
     let (ttl, now) = (Duration::from_secs(10), Time::default());
     let cleanup = Cleanup { node: 0, granted: true, in_flight: false, late: Late::default() };
-    let plan = cleanup.plan(ttl, now);
+    let plan = cleanup.plan(ttl, None, now);
     assert_eq!(plan.until, Some(now.after(ttl).after(drift(ttl))));
     assert!(plan.repetition.is_none() && plan.raise_to.is_none());
     let late = Late { extensions: Some(1), raises_to: Some(7), ..Late::default() };
-    let plan = Cleanup { in_flight: true, late, ..cleanup }.plan(ttl, now);
+    let plan = Cleanup { in_flight: true, late, ..cleanup }.plan(ttl, None, now);
     assert_eq!((plan.until, plan.raise_to), (None, Some(7)));
     assert!(plan.repetition.is_some());
 }

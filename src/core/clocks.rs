@@ -54,6 +54,11 @@ impl Offset {
         microseconds(time).saturating_add(self.least_us).div_euclid(1_000)
     }
 
+    /// `time` by the node's clock, or somewhat behind, in milliseconds.
+    pub(crate) fn at_most_ms(self, time: Time) -> i64 {
+        microseconds(time).saturating_add(self.most_us).saturating_add(999).div_euclid(1_000)
+    }
+
     pub(super) fn middle_us(self) -> i64 {
         self.least_us.midpoint(self.most_us)
     }
@@ -99,6 +104,7 @@ mod tests {
     fn a_nodes_clock_is_known_as_well_as_the_round_trip_allows() {
         let offset = Offset::new(5_000_000, at(1_000), at(1_200));
         assert_eq!(offset.at_least_ms(at(1_200)), 5_000, "it was read before the answer came");
+        assert_eq!(offset.at_most_ms(at(1_200)), 5_200, "or when it was asked");
         assert_eq!(offset.middle_us() + microseconds(at(1_200)), 5_100_000);
         assert_eq!(offset.round_trip(), Duration::from_millis(200));
     }

@@ -21,6 +21,9 @@ pub(crate) enum ExtensionVote {
     FreeAbove(u64),
     /// The key is somebody else's.
     NotOurs,
+    /// Some of our keys are there, of a lock with several names, and the others cannot be set. The largest number that
+    /// the node knows for these, if nothing else is in the way; 0: one of them is somebody else's, or it is too late.
+    InPart(u64),
 }
 
 /// What a node has said of our key in a round.
@@ -30,12 +33,21 @@ pub(crate) enum Heard {
     Ours,
     /// Somebody else's is there.
     NotOurs,
+    /// Some of ours are there, and some are not. The node counts as not ours, and has to be told to forget them.
+    InPart,
     /// None is there.
     Free,
     /// Nothing was sent to the node.
     NotAsked,
     /// Nothing: the request may have run, or may run later.
     Nothing,
+}
+
+impl Heard {
+    /// Whether somebody else may have the lock there, or one of its names.
+    fn is_not_ours(self) -> bool {
+        matches!(self, Self::NotOurs | Self::InPart)
+    }
 }
 
 /// How often a node is tried again, in one renewal, that contenders keep taking. A contender has it for
@@ -166,7 +178,7 @@ impl Extension {
         let up_to: Vec<_> = above
             .into_iter()
             .zip(&self.heard)
-            .map(|(above, heard)| above.or((*heard == Heard::NotOurs).then_some(0)))
+            .map(|(above, heard)| above.or(heard.is_not_ours().then_some(0)))
             .collect();
         if up_to.iter().all(Option::is_none) {
             return None;
@@ -207,11 +219,11 @@ impl Extension {
     /// repaired meanwhile; once a majority of them confirms, it rests on that.
     fn result_on_first(&self, until: Time) -> Renewed {
         let counted = self.heard.iter().zip(&self.moved).filter(|(_, moved)| !**moved);
-        let others = counted.filter(|(heard, _)| **heard == Heard::NotOurs).count();
+        let others = counted.filter(|(heard, _)| heard.is_not_ours()).count();
         match self.heard[0] {
             // A clock that has moved is no excuse for that. Ours may have stood still, and there is no other
             // clock to tell: then somebody else was granted the lock there rightly.
-            Heard::NotOurs => Renewed::Gone,
+            Heard::NotOurs | Heard::InPart => Renewed::Gone,
             _ if others == 0 && self.moved[0] && !self.first_kept => Renewed::Unknown,
             Heard::Free => Renewed::Gone,
             _ if others > 0 || self.first_repaired => Renewed::Gone,
@@ -321,6 +333,7 @@ impl Ballot for Extension {
             | ExtensionVote::Repaired
             | ExtensionVote::RepairedInQuarantine => Heard::Ours,
             ExtensionVote::NotOurs => Heard::NotOurs,
+            ExtensionVote::InPart(_) => Heard::InPart,
             ExtensionVote::Free | ExtensionVote::FreeAbove(_) => Heard::Free,
         };
         let kept = match vote {
@@ -333,7 +346,7 @@ impl Ballot for Extension {
         self.first_kept |= node == 0 && kept;
         self.gone_by_the_clock[node] = (kept || moved).then_some(moved);
         self.above[node] = match vote {
-            ExtensionVote::FreeAbove(number) => Some(number),
+            ExtensionVote::FreeAbove(number) | ExtensionVote::InPart(number @ 1..) => Some(number),
             _ => None,
         };
         match vote {

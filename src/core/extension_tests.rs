@@ -129,6 +129,21 @@ fn what_contenders_left_is_repaired_again_while_a_majority_is_present() {
     assert_eq!(round(&[EXTENDED, ABOVE, ABOVE]), Renewed::Gone);
 }
 
+/// A node with some of our keys counts as one without them, and is repaired like one that contenders had.
+#[test]
+fn a_node_that_is_ours_in_part_is_not_ours() {
+    const IN_PART: Option<ExtensionVote> = Some(ExtensionVote::InPart(0));
+    const ABOVE: Option<ExtensionVote> = Some(ExtensionVote::InPart(77));
+    assert_eq!(round(&[EXTENDED, IN_PART, None]), Renewed::Unknown);
+    assert_eq!(round(&[EXTENDED, IN_PART, ABOVE]), Renewed::Gone);
+    assert!(matches!(round(&[EXTENDED, EXTENDED, IN_PART]), Renewed::Until(..)));
+    assert_eq!(contended(&[EXTENDED, EXTENDED, IN_PART]), Some(vec![None, None, Some(0)]));
+    assert_eq!(contended(&[EXTENDED, EXTENDED, ABOVE]), Some(vec![None, None, Some(77)]));
+    let on_first = |votes: &[_]| round_on(Basis::FirstNode, votes);
+    assert_eq!(on_first(&[IN_PART, None, None]), Renewed::Gone);
+    assert_eq!(on_first(&[EXTENDED, IN_PART, None]), Renewed::Gone, "somebody may have the rest");
+}
+
 /// Contenders come back again and again; and the round that was confirmed gets old.
 #[test]
 fn a_node_that_contenders_keep_taking_is_tried_a_few_times_while_the_round_is_valid() {

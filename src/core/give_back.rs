@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{
     Attempt, Basis, Ended, EndedBy, Ending, Extension, HeldLock, LossReason, Mechanism,
-    ReleaseResult, Shared, Time,
+    ReleaseResult, Shared, Terms, Time,
 };
 
 /// What is left to do at the end of a holder's time with a lock. The driver takes a step, carries it out without any
@@ -63,7 +63,19 @@ pub(crate) enum GiveBackStep {
 pub(crate) struct Releases {
     /// The longest time that one of the keys can live on.
     pub(crate) longest_ttl: Duration,
+    /// Until when the nodes keep the lock, although its holder has given it back: see `min_hold`.
+    pub(crate) keep_until: Option<Time>,
     pub(crate) answers: Answers,
+}
+
+impl Releases {
+    /// Of an attempt that failed, or of a grant that nobody takes. Nothing of that is kept: the keys of several such
+    /// attempts would be in everybody's way.
+    pub(crate) fn of_nobody(terms: Terms, now: Time) -> Self {
+        let min_hold = terms.min_hold.filter(|_| !Mechanism::OnlyHeldLocksAreKept.is_on());
+        let keep_until = min_hold.map(|min_hold| now.after(min_hold));
+        Self { longest_ttl: terms.ttl, keep_until, answers: Answers::Unheard }
+    }
 }
 
 /// What the answers to the releases are good for.
@@ -180,7 +192,11 @@ impl GiveBack {
     ) -> Ended {
         let ended = held.end(self.by, now);
         let longest_ttl = held.longest_ttl();
-        let releases = |answers| Some(Releases { longest_ttl, answers });
+        let keep_until = match ended {
+            Ended::Now(Ending { keep_until, .. }) => keep_until,
+            Ended::Before | Ended::OthersHold { .. } => None,
+        };
+        let releases = |answers| Some(Releases { longest_ttl, keep_until, answers });
         let (lost, releases) = match (ended, self.by) {
             (Ended::Now(Ending { lost, .. }), EndedBy::Loss) => (lost, releases(Answers::Unheard)),
             (Ended::Now(Ending { lost: None, basis, .. }), _) if self.waits => {

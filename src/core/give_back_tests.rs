@@ -30,9 +30,10 @@ fn held_by(holders: u64) -> Lock {
         basis: Basis::Majority,
         quorum: Quorum::Reached,
         started: start,
+        known_at: start,
         refused_before: false,
     };
-    let terms = Terms { ttl: TTL, renewed: true, max_hold: None, allowance: all };
+    let terms = Terms { ttl: TTL, renewed: true, max_hold: None, min_hold: None, allowance: all };
     let mut lock = HeldLock::new(
         Rc::new(RefCell::new(attempt)),
         terms,
@@ -87,7 +88,7 @@ fn steps(machine: GiveBack, lock: &mut Lock) -> Vec<GiveBackStep> {
 }
 
 const fn releases(answers: Answers) -> GiveBackStep {
-    SendReleases(Releases { longest_ttl: TTL, answers })
+    SendReleases(Releases { longest_ttl: TTL, keep_until: None, answers })
 }
 
 const GONE: GiveBackStep = TellQueue { lost: false };

@@ -95,6 +95,8 @@ pub(crate) struct Ending {
     pub(crate) basis: Basis,
     /// The longest time that one of its keys can live on.
     pub(crate) longest_ttl: Duration,
+    /// Until when the nodes keep it all the same.
+    pub(crate) keep_until: Option<Time>,
 }
 
 impl<A: Shared<Attempt>, E: Shared<Extension>> HeldLock<A, E> {
@@ -107,7 +109,8 @@ impl<A: Shared<Attempt>, E: Shared<Extension>> HeldLock<A, E> {
         nodes: usize,
         node_timeout: Duration,
     ) -> Self {
-        let lease = Lease::new(terms, grant.basis, grant.started, grant.valid_until, schedule);
+        let mut lease = Lease::new(terms, grant.basis, grant.started, grant.valid_until, schedule);
+        lease.granted(grant.known_at);
         Self {
             attempt,
             lease,
@@ -222,7 +225,10 @@ impl<A: Shared<Attempt>, E: Shared<Extension>> HeldLock<A, E> {
             return Ended::Before;
         }
         let (basis, longest_ttl) = (self.lease.basis(), self.lease.longest_ttl());
-        Ended::Now(Ending { lost: self.lease.loss(now), basis, longest_ttl })
+        let lost = self.lease.loss(now);
+        // A lock that was lost may be somebody else's.
+        let keep_until = self.lease.keep_until(now).filter(|_| lost.is_none());
+        Ended::Now(Ending { lost, basis, longest_ttl, keep_until })
     }
 
     /// A holder is about to ask the nodes for `ttl` from `now` on, which would be valid until `until` at most. The only

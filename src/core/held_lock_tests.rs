@@ -18,7 +18,13 @@ fn at(ms: u64) -> Time {
 }
 
 fn terms() -> Terms {
-    Terms { ttl: TTL, renewed: true, max_hold: None, allowance: Allowance::FOR_DRIFT }
+    Terms {
+        ttl: TTL,
+        renewed: true,
+        max_hold: None,
+        min_hold: None,
+        allowance: Allowance::FOR_DRIFT,
+    }
 }
 
 /// A lock that all of three nodes granted at the start.
@@ -39,6 +45,7 @@ fn held_as(basis: Basis, terms: Terms) -> Lock {
         basis,
         quorum: Quorum::Reached,
         started: start,
+        known_at: start,
         refused_before: false,
     };
     HeldLock::new(Rc::new(RefCell::new(attempt)), terms, &grant, Schedule::default(), 3, TIMEOUT)

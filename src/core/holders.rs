@@ -21,6 +21,9 @@ pub enum KeyLayout {
 pub enum LockState {
     /// One owner, or several that hold it together, have it on a majority of the nodes.
     Held,
+    /// Its holder has given it back, and the nodes keep it for a while, as `min_hold` has it: nobody holds it, and nobody
+    /// can take it.
+    Kept,
     /// A majority of the nodes says that nobody has it.
     Free,
     /// Neither is certain. Nodes may have keys of attempts, which end in a moment. Too few nodes may have answered. Or

@@ -44,6 +44,8 @@ pub(crate) struct Terms {
     pub(crate) renewed: bool,
     /// The longest that it may be held in all.
     pub(crate) max_hold: Option<Duration>,
+    /// How long the nodes keep it at least, from the grant on, also if it is given back earlier.
+    pub(crate) min_hold: Option<Duration>,
     /// What its validity is shortened by.
     pub(crate) allowance: Allowance,
 }
@@ -151,6 +153,8 @@ pub(crate) struct Lease {
     valid_until: Time,
     /// The end that `max_hold` sets.
     ends_at: Option<Time>,
+    /// Until when the nodes keep the lock, as `min_hold` says.
+    keep_until: Option<Time>,
     renew_at: Time,
     schedule: Schedule,
     /// The longest time any of our keys was asked to live for.
@@ -176,6 +180,7 @@ impl Lease {
             state: State::Held,
             valid_until: Time::default(),
             ends_at,
+            keep_until: None,
             renew_at: Time::default(),
             schedule,
             longest_ttl: terms.ttl,
@@ -183,6 +188,16 @@ impl Lease {
         };
         lease.set_valid_until(valid_until);
         lease
+    }
+
+    /// The nodes have granted the lock: the time for which they keep it at least begins.
+    pub(crate) fn granted(&mut self, now: Time) {
+        self.keep_until = self.terms.min_hold.map(|min_hold| now.after(min_hold));
+    }
+
+    /// Until when the nodes keep a lock that is given back now; `None`: it is free at once.
+    pub(crate) fn keep_until(&self, now: Time) -> Option<Time> {
+        self.keep_until.filter(|until| now < *until)
     }
 
     /// Whether the last renewal was not confirmed.
@@ -325,6 +340,7 @@ impl Lease {
         }
         self.state = State::Held;
         self.terms = terms;
+        self.keep_until = None;
         self.ends_at = terms.max_hold.map(|max_hold| now.after(max_hold));
         self.valid_until = self.ends_at.map_or(self.valid_until, |end| end.min(self.valid_until));
         true
@@ -346,6 +362,8 @@ impl Lease {
     /// should it crash.
     /// Half the TTL has to be left. A renewal is due when a third is gone, so with less left the nodes
     /// are in trouble, and it is better to ask them anew.
+    /// A lock that the nodes keep is nobody's until then. And a caller that would have them keep it asks them itself:
+    /// one that is handed the lease, and leaves before it looks, must not keep the lock from others.
     fn suits(&mut self, terms: Terms, now: Time) -> bool {
         let same = self.terms.renewed && terms.renewed && self.terms.ttl == terms.ttl;
         let lost = self.loss(now).is_some();
@@ -353,10 +371,12 @@ impl Lease {
         let keys_left = self.valid_until.since(now) + terms.allowance.clock_tolerance;
         let enough = keys_left >= terms.ttl / 2;
         let in_time = self.keys_until <= now.after(terms.ttl);
+        let kept = self.keep_until(now).is_some() || terms.min_hold.is_some();
+        let free = !kept || !Mechanism::KeptLocksAreNotHandedOver.is_on();
         let allowed = (held || !Mechanism::HandOverOnlyWhileHeld.is_on())
             && (enough || !Mechanism::HandOverNeedsValidity.is_on())
             && (in_time || !Mechanism::HandOverKeepsToTerms.is_on());
-        same && allowed
+        same && allowed && free
     }
 
     /// A renewal is due when a third of the TTL is gone, or somewhat earlier: two more tries have room

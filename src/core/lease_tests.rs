@@ -24,7 +24,15 @@ impl Lock {
         let attempt = Attempt::new(NODES, started, started.after(TIMEOUT), terms.ttl, allowance);
         let attempt = Rc::new(RefCell::new(attempt));
         let (quorum, refused_before) = (Quorum::Reached, false);
-        let grant = Grant { valid_until, number: 1, basis, quorum, started, refused_before };
+        let grant = Grant {
+            valid_until,
+            number: 1,
+            basis,
+            quorum,
+            started,
+            known_at: started,
+            refused_before,
+        };
         let held = HeldLock::new(attempt, terms, &grant, schedule, NODES, TIMEOUT);
         Self { held, sequence: 0, extension: None }
     }
@@ -63,9 +71,13 @@ fn ended(ended: Ended) -> String {
     match ended {
         Ended::Before => "it had left".to_owned(),
         Ended::OthersHold { lost: reason } => format!("others hold it{}", lost(reason)),
-        Ended::Now(ending) => {
-            format!("over, keys for {} at most{}", in_ms(ending.longest_ttl), lost(ending.lost))
-        }
+        Ended::Now(ending) => match ending.keep_until {
+            Some(until) => format!("over, kept until {}", in_ms(until.since(Time::default()))),
+            None => {
+                let ttl = in_ms(ending.longest_ttl);
+                format!("over, keys for {ttl} at most{}", lost(ending.lost))
+            }
+        },
     }
 }
 
@@ -128,6 +140,7 @@ fn told_cases() {
         Mechanism::HandOverOnlyWhileHeld,
         Mechanism::HandOverNeedsValidity,
         Mechanism::HandOverKeepsToTerms,
+        Mechanism::KeptLocksAreNotHandedOver,
         Mechanism::LastHolderGivesBack,
         Mechanism::ExtensionsCutNoOther,
     ];
@@ -135,6 +148,7 @@ fn told_cases() {
         ttl: Duration::from_secs(3),
         renewed: true,
         max_hold: None,
+        min_hold: None,
         allowance: Allowance::FOR_DRIFT,
     };
     let until = Time::default().after(terms.ttl);

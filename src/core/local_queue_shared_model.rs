@@ -30,7 +30,13 @@ impl LocalLease for (QueueTicket, Lock) {
 }
 
 fn terms(manual: bool) -> Terms {
-    Terms { ttl: TTL, renewed: !manual, max_hold: None, allowance: Allowance::FOR_DRIFT }
+    Terms {
+        ttl: TTL,
+        renewed: !manual,
+        max_hold: None,
+        min_hold: None,
+        allowance: Allowance::FOR_DRIFT,
+    }
 }
 
 /// The one node has granted it at `now`.
@@ -45,6 +51,7 @@ fn granted(terms: Terms, now: Time) -> Lock {
         basis: Basis::Majority,
         quorum: Quorum::Reached,
         started: now,
+        known_at: now,
         refused_before: false,
     };
     let attempt = Rc::new(RefCell::new(attempt));

@@ -205,7 +205,13 @@ const LAST: QueueTicket = LAST_SEQUENCE;
 
 fn renewed_for_3_s() -> Terms {
     let ttl = Duration::from_secs(3);
-    Terms { ttl, renewed: true, max_hold: None, allowance: super::super::Allowance::FOR_DRIFT }
+    Terms {
+        ttl,
+        renewed: true,
+        max_hold: None,
+        min_hold: None,
+        allowance: super::super::Allowance::FOR_DRIFT,
+    }
 }
 
 /// A process of which 1 has the lock since the start.

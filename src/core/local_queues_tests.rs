@@ -22,6 +22,7 @@ fn a_client_at_rest_knows_no_lock_and_has_given_the_room_back() {
         ttl: Duration::from_secs(10),
         renewed: true,
         max_hold: None,
+        min_hold: None,
         allowance: super::super::Allowance::FOR_DRIFT,
     };
     let mut queues = LocalQueues::<u64, (), ()>::new(false);

@@ -55,6 +55,8 @@ pub(crate) enum Mechanism {
     FreshOwner,
     /// Nodes that were asked and did not answer get a release as well.
     ReleaseSilent,
+    /// A node that has some of the keys of a lock with several names, and not all, gets a release as well.
+    PartsAreReleased,
     /// A new connection ends the old ones on the server that were given up before.
     OldConnectionsAreEnded,
     /// A release that something may still follow is not certain, and does not count.
@@ -106,6 +108,10 @@ pub(crate) enum Mechanism {
     HandOverNeedsValidity,
     /// And only if its keys do not live for longer than the new holder would have asked for.
     HandOverKeepsToTerms,
+    /// And not while the nodes are to keep the lock, nor to a caller that wants them to.
+    KeptLocksAreNotHandedOver,
+    /// What an attempt that failed has got is not kept by the nodes, as a lock is that was held.
+    OnlyHeldLocksAreKept,
     /// A caller that was handed a lease, and does not want it any more, gives it back.
     ChosenWhoLeavesPassesOn,
     /// A process lets go of a lock that its threads hand to each other, or join again and again.
@@ -128,6 +134,8 @@ pub(crate) enum Mechanism {
     WakeByMajority,
     /// After a split vote one node is asked first, and the others with its grant.
     OrderedTries,
+    /// All locks with several names prefer the same node.
+    SeveralNamesMeet,
     /// After some refusals by the preferred node alone all nodes are asked.
     AllAreAskedAgain,
     /// A process that gives a lock back leaves it to the others that wait for it.

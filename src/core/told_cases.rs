@@ -133,12 +133,13 @@ impl<'a> Words<'a> {
     }
 
     /// What a caller wants: a lock of 3 s that is renewed, unless the rest of the line says otherwise: `ttl MS`,
-    /// `manual`, `max-hold MS`, `tolerance MS`.
+    /// `manual`, `max-hold MS`, `min-hold MS`, `tolerance MS`.
     pub(crate) fn terms(&mut self) -> Terms {
         let terms = Terms {
             ttl: self.ms_of("ttl").unwrap_or(Duration::from_secs(3)),
             renewed: !self.has("manual"),
             max_hold: self.ms_of("max-hold"),
+            min_hold: self.ms_of("min-hold"),
             allowance: Allowance { clock_tolerance: self.ms_of("tolerance").unwrap_or_default() },
         };
         terms.ending_with_the_hold()

@@ -65,17 +65,37 @@ pub(crate) fn owner_text(label: &str, random: u128) -> String {
     text
 }
 
+/// Stands behind the owner text of a lock that its owner has given back, and that the node keeps for a while. No random
+/// part is like that.
+const KEPT: &str = "#kept";
+
+/// What is in place of the owner under the key of such a lock.
+pub(crate) fn kept_text(owner: &str) -> String {
+    [owner, KEPT].concat()
+}
+
+/// An owner as nodes may name it, while it holds a lock and while they keep what it has given back.
+pub(crate) fn with_kept(owner: &[u8]) -> [Vec<u8>; 2] {
+    let holding = owner.strip_suffix(KEPT.as_bytes()).unwrap_or(owner);
+    [holding.to_vec(), [holding, KEPT.as_bytes()].concat()]
+}
+
 /// The owner of a lock, as a node has said it: text from outside, which any client of the nodes may have written.
 ///
 /// Its [`as_bytes`](Self::as_bytes) are what [`Guard::owner`](crate::Guard::owner) says to the holder.
-/// `Display` shows it in short and without control characters. It is `LABEL#RANDOM` where the holder is a client of quorlock's; see
-/// [`Builder::owner_label`](crate::Builder::owner_label).
+/// It is `LABEL#RANDOM` where the holder is a client of quorlock's ([`Builder::owner_label`](crate::Builder::owner_label)).
+/// `Display` shows it in short and without control characters.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Owner(Vec<u8>);
 
 impl Owner {
     pub(crate) const fn new(text: Vec<u8>) -> Self {
         Self(text)
+    }
+
+    /// The owner before it gave the lock back, if that is what nodes keep in its place.
+    pub(crate) fn before_keeping(&self) -> Option<Self> {
+        self.0.strip_suffix(KEPT.as_bytes()).map(|text| Self(text.to_vec()))
     }
 
     /// The whole text as the nodes keep it: any bytes.
@@ -130,6 +150,16 @@ mod tests {
         assert!(refused("a\nb").contains("\"a\\nb\" contains \"\\n\""));
         assert!(refused("\u{1b}[2J").contains("printable ASCII"));
         assert!(refused("größe").contains("\"größe\" contains \"ö\""));
+    }
+
+    #[test]
+    fn what_is_kept_of_a_lock_is_its_owners() {
+        let both = ["a#b", "a#b#kept"].map(|owner| owner.as_bytes().to_vec());
+        assert!(both.iter().all(|owner| with_kept(owner) == both));
+        assert_eq!(kept_text("a#b").as_bytes(), both[1]);
+        let [holding, kept] = both.map(Owner::new);
+        assert_eq!(holding.before_keeping(), None);
+        assert_eq!(kept.before_keeping(), Some(holding));
     }
 
     #[test]

@@ -3,8 +3,10 @@
 use crate::handle::sealed;
 use crate::runtime::kind::Kind;
 
+mod multi;
 mod mutex;
 
+pub use multi::{AllNames, MultiMutex};
 pub use mutex::{Exclusive, Mutex};
 
 /// Calls the macro `$with` with every kind, each followed by a comma. What has to be done for each kind goes by this
@@ -13,7 +15,7 @@ pub use mutex::{Exclusive, Mutex};
 #[macro_export]
 macro_rules! for_each_kind {
     ($with:ident) => {
-        $with! { $crate::Exclusive, }
+        $with! { $crate::Exclusive, $crate::AllNames, }
     };
 }
 

@@ -5,9 +5,9 @@ use std::time::Duration;
 use crate::core::{HoldClass, fence_outlives_ms};
 use crate::guard::Guard;
 use crate::handle::{Handle, LockKind, OneName, sealed};
-use crate::ident::{Names, fence_key, release_channel, tombstone_key};
+use crate::ident::{Names, fence_key, kept_text, release_channel, tombstone_key};
 use crate::node::{Part, Request, Script};
-use crate::runtime::kind::{Kind, Raise, Repair};
+use crate::runtime::kind::{Keep, Kind, Raise, Repair};
 use crate::runtime::reply;
 
 static ACQUIRE: Script =
@@ -121,13 +121,27 @@ impl Kind for Exclusive {
         Request::new(&EXTEND, keys, &parts)
     }
 
-    fn release(&self, names: &Names, owner: &str, raise: Option<Raise>) -> Request {
+    fn release(
+        &self,
+        names: &Names,
+        owner: &str,
+        keep: Option<Keep>,
+        raise: Option<Raise>,
+    ) -> Request {
         let key = names.first().key();
         let (channel, fence) = (release_channel(key), raise.map(|_| fence_key(key)));
+        let may_keep = keep.is_some() || raise.is_some();
+        let tombstone = may_keep.then(|| tombstone_key(key, owner.as_bytes()));
         let mut parts = vec![Part::Bytes(key)];
+        parts.extend(tombstone.as_deref().map(Part::Bytes));
         parts.extend(fence.as_deref().map(Part::Bytes));
         let keys = parts.len();
         parts.extend([Part::Bytes(owner.as_bytes()), Part::Bytes(&channel)]);
+        let kept = kept_text(owner);
+        if may_keep {
+            let until_ms = keep.map_or(0, |keep| keep.until_ms);
+            parts.extend([Part::Number(until_ms), Part::Bytes(kept.as_bytes())]);
+        }
         if let Some(Raise { to, lasts }) = raise {
             parts.extend([Part::from(to), fence_ttl(lasts)]);
         }

@@ -5,7 +5,7 @@ use super::*;
 use crate::ident::{Name, Names};
 use crate::node::Request;
 use crate::runtime::administration::{force_request, holder_request};
-use crate::runtime::kind::{Fence, Raise, Repair};
+use crate::runtime::kind::{Fence, Keep, Raise, Repair};
 
 const TTL: Duration = Duration::from_secs(1);
 
@@ -14,18 +14,27 @@ fn some_names(how_many: usize) -> Names {
     names(&text.iter().map(Vec::as_slice).collect::<Vec<_>>())
 }
 
-/// A call of each script, with fencing and without it; whether it is with.
-fn calls(kind: &dyn Kind, of: &Names) -> [(bool, Request); 7] {
+/// A call of each script, with all keys and arguments that there are and with those alone that are always given; and the
+/// words of its header that say when those are given that are not there.
+fn calls(kind: &dyn Kind, of: &Names) -> [(&'static [&'static str], Request); 9] {
+    const ALL: &[&str] = &[];
+    const UNFENCED: &[&str] = &["not given without fencing)"];
+    const PLAIN: &[&str] = &["given only to keep or raise)", "given only to raise it)"];
+    const KEPT: &[&str] = &["given only to raise it)"];
+    let keep = || Some(Keep { until_ms: 1 });
+    let raise = || Some(Raise { to: 2, lasts: TTL });
     let fence = Some(Fence { number: 1, up_to: 2 });
     let repair = |fence| Repair { until_ms: 0, mark_key: b"mark", quarantine: true, fence };
     [
-        (true, kind.acquire(of, b"mark", "owner", TTL, Some(1))),
-        (false, kind.acquire(of, b"mark", "owner", TTL, None)),
-        (true, kind.confirm(of, "owner", 1)),
-        (true, kind.extend(of, "owner", TTL, repair(fence))),
-        (false, kind.extend(of, "owner", TTL, repair(None))),
-        (true, kind.release(of, "owner", Some(Raise { to: 2, lasts: TTL }))),
-        (false, kind.release(of, "owner", None)),
+        (ALL, kind.acquire(of, b"mark", "owner", TTL, Some(1))),
+        (UNFENCED, kind.acquire(of, b"mark", "owner", TTL, None)),
+        (ALL, kind.confirm(of, "owner", 1)),
+        (ALL, kind.extend(of, "owner", TTL, repair(fence))),
+        (UNFENCED, kind.extend(of, "owner", TTL, repair(None))),
+        (ALL, kind.release(of, "owner", None, raise())),
+        (ALL, kind.release(of, "owner", keep(), raise())),
+        (KEPT, kind.release(of, "owner", keep(), None)),
+        (PLAIN, kind.release(of, "owner", None, None)),
     ]
 }
 
@@ -35,9 +44,9 @@ fn calls(kind: &dyn Kind, of: &Names) -> [(bool, Request); 7] {
 fn calls_are_as_the_scripts_headers_state() {
     for kind in KINDS {
         for how_many in [1, kind.most_names()] {
-            for (fencing, call) in calls(*kind, &some_names(how_many)) {
+            for (left_out, call) in calls(*kind, &some_names(how_many)) {
                 let (source, keys, arguments) = call.shape();
-                let stated = |table| stated(source, table, fencing, how_many);
+                let stated = |table| stated(source, table, left_out, how_many);
                 assert_eq!(stated("KEYS"), keys, "KEYS of:\n{source}");
                 assert_eq!(stated("ARGV"), arguments, "ARGV of:\n{source}");
             }
@@ -48,15 +57,17 @@ fn calls_are_as_the_scripts_headers_state() {
 /// The same of what operators ask, whatever the kind; there is one argument for each owner.
 #[test]
 fn operators_calls_are_as_the_scripts_headers_state() {
-    let owners = |how_many| vec![b"owner".to_vec(); how_many];
-    for (fencing, how_many, call) in [
-        (true, 1, holder_request(b"name", b"mark", true)),
-        (false, 1, holder_request(b"name", b"mark", false)),
-        (true, 1, force_request(b"name", &owners(1), TTL)),
-        (true, 3, force_request(b"name", &owners(3), TTL)),
+    let owners = |how_many| (0..how_many).map(|i: u8| vec![b'a' + i]).collect::<Vec<_>>();
+    const ALL: &[&str] = &[];
+    for (left_out, how_many, call) in [
+        (ALL, 1, holder_request(b"name", b"mark", true)),
+        (&["not given without fencing)"], 1, holder_request(b"name", b"mark", false)),
+        // Each owner may have given the lock back just now.
+        (ALL, 2, force_request(b"name", &owners(1), TTL)),
+        (ALL, 6, force_request(b"name", &owners(3), TTL)),
     ] {
         let (source, keys, arguments) = call.shape();
-        let stated = |table| stated(source, table, fencing, how_many);
+        let stated = |table| stated(source, table, left_out, how_many);
         assert_eq!((stated("KEYS"), stated("ARGV")), (keys, arguments), "{source}");
         for key in call.keys() {
             let is_lock = key == b"name" || key == b"mark";
@@ -65,13 +76,12 @@ fn operators_calls_are_as_the_scripts_headers_state() {
     }
 }
 
-fn stated(source: &str, table: &str, fencing: bool, names: usize) -> usize {
+fn stated(source: &str, table: &str, left_out: &[&str], names: usize) -> usize {
     let header = source.lines().take_while(|line| line.starts_with("--"));
     let lines = header.filter(|line| line.starts_with(&format!("-- {table}[")));
     let stated = lines.enumerate().map(|(i, line)| {
         assert!(line.starts_with(&format!("-- {table}[{}]  ", i + 1)), "{line}");
-        let fence = ["not given without fencing)", "given only to raise it)"];
-        let is_given = fencing || !fence.iter().any(|fence| line.ends_with(fence));
+        let is_given = !left_out.iter().any(|words| line.ends_with(words));
         let times = if line.contains("(one for each ") { names } else { 1 };
         usize::from(is_given) * times
     });

@@ -10,7 +10,7 @@ use super::*;
 use crate::embedded::{Engine, Reply};
 use crate::ident::{fence_key, release_channel};
 use crate::kinds::{EXCLUSIVE, KINDS, names};
-use crate::runtime::kind::{Fence, Kind, Raise, Repair};
+use crate::runtime::kind::{Fence, Keep, Kind, Raise, Repair};
 
 const NOW: Duration = Duration::from_secs(1_700_000_000);
 const MARK_KEY: &[u8] = b"{quorlock}:mark";
@@ -22,7 +22,7 @@ const OWNERS: [&str; 3] = ["one", "two", "three"];
 enum Call {
     Acquire { name: usize, owner: usize, proposal: Option<u64>, ttl: u64 },
     Extend { name: usize, owner: usize, number: Option<u64>, ttl: u64, late: bool },
-    Release { name: usize, owner: usize, raise: Option<u64> },
+    Release { name: usize, owner: usize, keep: Option<i64>, raise: Option<u64> },
     Confirm { name: usize, owner: usize },
 }
 
@@ -43,9 +43,11 @@ impl Call {
                 let repair = Repair { until_ms, mark_key: MARK_KEY, quarantine: true, fence };
                 EXCLUSIVE.extend(&names(&[NAMES[name]]), OWNERS[owner], ms(ttl), repair)
             }
-            Self::Release { name, owner, raise } => {
+            Self::Release { name, owner, keep, raise } => {
+                let until_ms = |ms| NOW.as_millis() as i64 + ms;
+                let keep = keep.map(|ms| Keep { until_ms: until_ms(ms) });
                 let raise = raise.map(|to| Raise { to, lasts: ms(9_000) });
-                EXCLUSIVE.release(&names(&[NAMES[name]]), OWNERS[owner], raise)
+                EXCLUSIVE.release(&names(&[NAMES[name]]), OWNERS[owner], keep, raise)
             }
             Self::Confirm { name, owner } => {
                 EXCLUSIVE.confirm(&names(&[NAMES[name]]), OWNERS[owner], 7)
@@ -62,9 +64,9 @@ fn a_call() -> impl Strategy<Value = Call> {
         5 => (name(), owner(), number(), ttl())
             .prop_map(|(name, owner, proposal, ttl)| Call::Acquire { name, owner, proposal, ttl }),
         5 => (name(), owner())
-            .prop_map(|(name, owner)| Call::Release { name, owner, raise: None }),
-        1 => (name(), owner(), number())
-            .prop_map(|(name, owner, raise)| Call::Release { name, owner, raise }),
+            .prop_map(|(name, owner)| Call::Release { name, owner, keep: None, raise: None }),
+        2 => (name(), owner(), prop_oneof![Just(None), (-1_i64..3).prop_map(Some)], number())
+            .prop_map(|(name, owner, keep, raise)| Call::Release { name, owner, keep, raise }),
         3 => (name(), owner(), number(), ttl(), any::<bool>()).prop_map(
             |(name, owner, number, ttl, late)| Call::Extend { name, owner, number, ttl, late }
         ),
@@ -164,7 +166,7 @@ proptest! {
 
 #[test]
 fn few_calls_are_made_one_by_one_and_many_at_once() {
-    let release = |owner: &str| EXCLUSIVE.release(&names(&[NAMES[0]]), owner, None);
+    let release = |owner: &str| EXCLUSIVE.release(&names(&[NAMES[0]]), owner, None, None);
     let confirm = || EXCLUSIVE.confirm(&names(&[NAMES[0]]), OWNERS[0], 7);
     let sizes = |requests: &[Request], together| -> Vec<_> {
         let marked: Vec<_> = requests.iter().map(|request| (request, "")).collect();
@@ -192,7 +194,7 @@ fn calls_of_several_kinds_are_made_by_a_batch_of_each() {
     let ttl = Duration::from_secs(1);
     let acquires =
         locks.iter().map(|(kind, name)| kind.acquire(name, MARK_KEY, OWNERS[0], ttl, Some(7)));
-    let releases = locks.iter().map(|(kind, name)| kind.release(name, OWNERS[0], None));
+    let releases = locks.iter().map(|(kind, name)| kind.release(name, OWNERS[0], None, None));
     let (mut one_by_one, mut together) = (node(&[]), node(&[]));
     for requests in [acquires.collect::<Vec<_>>(), releases.collect()] {
         let expected = run(&mut one_by_one, &requests, MARK, false);
@@ -208,8 +210,8 @@ fn calls_of_several_kinds_are_made_by_a_batch_of_each() {
 #[test]
 fn the_batch_is_the_last_of_a_write() {
     let confirm = EXCLUSIVE.confirm(&names(&[NAMES[0]]), OWNERS[0], 7);
-    let releases =
-        [0, 1, 2, 0, 1, 2].map(|name| EXCLUSIVE.release(&names(&[NAMES[name]]), OWNERS[0], None));
+    let releases = [0, 1, 2, 0, 1, 2]
+        .map(|name| EXCLUSIVE.release(&names(&[NAMES[name]]), OWNERS[0], None, None));
     let mut requests: Vec<_> = releases.into_iter().map(Arc::new).collect();
     requests.insert(3, Arc::new(confirm));
     let mut written = requests.clone();
@@ -228,7 +230,7 @@ fn the_batch_is_the_last_of_a_write() {
 fn each_kind_has_a_batch_of_its_own() {
     static OTHERS_BATCH: Script = Script::new("return 2");
     static OTHERS: Script = Script::batched("return 1", "take", &OTHERS_BATCH);
-    let release = |name: usize| EXCLUSIVE.release(&names(&[NAMES[name]]), OWNERS[0], None);
+    let release = |name: usize| EXCLUSIVE.release(&names(&[NAMES[name]]), OWNERS[0], None, None);
     let other = |name: usize| Request::new(&OTHERS, 1, &[Part::Bytes(NAMES[name])]);
     let confirm = EXCLUSIVE.confirm(&names(&[NAMES[0]]), OWNERS[0], 7);
     let came = [other(0), release(0), other(1), confirm, release(1), other(2), release(2)];

@@ -265,7 +265,8 @@ impl Surroundings for Call<'_> {
     }
 
     fn asking_order(&self) -> Vec<usize> {
-        asking_order(self.wanted.names.first().key(), self.coordinator.names())
+        let keys: Vec<_> = self.wanted.names.keys().collect();
+        asking_order(&keys, self.coordinator.names())
     }
 
     fn others_subscribed(&self) -> bool {

@@ -1,12 +1,11 @@
 //! One owner id's claim to a lock: all that may have left keys on the nodes under it.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::clock;
 use crate::core::{
-    Attempt, Basis, Cleanup, Confirmation, ExtendRequest, Extension, FencingToken, Release, Shared,
-    Terms, Time, Whom, only_asked,
+    Attempt, Basis, Cleanup, Confirmation, ExtendRequest, Extension, FencingToken, Release,
+    Releases, Shared, Terms, Time, Whom, only_asked,
 };
 use crate::error::{Error, ErrorKind, NodeFault};
 use crate::ident::Names;
@@ -220,23 +219,22 @@ impl Claim {
         });
     }
 
-    /// Gives everything back without waiting; keys may live for `longest_ttl` from now on at most. The
-    /// answers go to `sink`.
-    pub(crate) fn release(&self, longest_ttl: Duration, sink: Option<&Arc<dyn Sink>>) {
-        let cleanups = self.close();
+    /// Gives everything back without waiting. The answers go to `sink`.
+    pub(crate) fn release(&self, releases: &Releases, sink: Option<&Arc<dyn Sink>>) {
+        let cleanups = self.close(releases);
         if !cleanups.is_empty() {
-            self.send_releases(&Arc::new(self.requests().release()), &cleanups, longest_ttl, sink);
+            self.send_releases(&Arc::new(self.requests().release()), &cleanups, releases, sink);
         }
     }
 
     /// Gives everything back, and has the answers counted. They go through what `sink` makes of the count.
     pub(crate) fn release_counted(
         &self,
-        longest_ttl: Duration,
+        releases: &Releases,
         basis: Basis,
         sink: impl FnOnce(Arc<dyn Sink>) -> Arc<dyn Sink>,
     ) -> Arc<FanOut<Release>> {
-        let cleanups = self.close();
+        let cleanups = self.close(releases);
         let nodes = self.nodes();
         let round = FanOut::new(
             Release::new(nodes.len(), &cleanups, basis),
@@ -246,7 +244,7 @@ impl Claim {
         round.expect(0..nodes.len());
         let request = Arc::new(self.requests().release());
         let sink = sink(round.clone());
-        self.send_releases(&request, &cleanups, longest_ttl, Some(&sink));
+        self.send_releases(&request, &cleanups, releases, Some(&sink));
         for node in only_asked(nodes.len(), &cleanups) {
             nodes[node].ask(Ask::Anyway(request.clone()), &round);
         }
@@ -273,30 +271,34 @@ impl Claim {
     }
 
     /// Nothing more is sent for the attempt from here on.
-    fn close(&self) -> Vec<Cleanup> {
-        self.round().with(|attempt| attempt.close(self.number))
+    fn close(&self, releases: &Releases) -> Vec<Cleanup> {
+        let cleanups = self.round().with(|attempt| attempt.close(self.number));
+        Cleanup::with_kept(self.nodes().len(), cleanups, releases.keep_until)
     }
 
     fn send_releases(
         &self,
         request: &Arc<Request>,
         cleanups: &[Cleanup],
-        longest_ttl: Duration,
+        releases: &Releases,
         sink: Option<&Arc<dyn Sink>>,
     ) {
+        let &Releases { longest_ttl, keep_until, .. } = releases;
         let now = clock::now();
         for cleanup in cleanups {
-            let plan = cleanup.plan(longest_ttl, now);
-            let raising = self.requests().raising_release(&plan).map(Arc::new);
-            let request = raising.as_ref().unwrap_or(request);
+            let node = &self.nodes()[cleanup.node];
+            let plan = cleanup.plan(longest_ttl, keep_until, now);
+            let until_ms = |until| node.clock_ms_at_most(until);
+            let special = self.requests().release_by(&plan, until_ms).map(Arc::new);
+            let request = special.as_ref().unwrap_or(request);
             let repetition = plan.repetition.map(Box::new);
-            self.nodes()[cleanup.node].release(request, sink.cloned(), plan.until, repetition);
+            node.release(request, sink.cloned(), plan.until, repetition);
         }
     }
 }
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        self.release(self.wanted.terms.ttl, None);
+        self.release(&Releases::of_nobody(self.wanted.terms, clock::now()), None);
     }
 }

@@ -473,13 +473,13 @@ impl Held {
     }
 
     fn send_releases(&self, ending: &mut Ending<'_>, releases: Releases) {
-        let (claim, ttl) = (&self.claim, releases.longest_ttl);
+        let claim = &self.claim;
         match releases.answers {
-            Answers::Unheard => claim.release(ttl, None),
-            Answers::OfOthers => claim.release(ttl, Some(&self.contention_sink(None))),
+            Answers::Unheard => claim.release(&releases, None),
+            Answers::OfOthers => claim.release(&releases, Some(&self.contention_sink(None))),
             Answers::Counted(basis) => {
                 let sink = |round| self.contention_sink(Some(round));
-                ending.release = Some(claim.release_counted(ttl, basis, sink));
+                ending.release = Some(claim.release_counted(&releases, basis, sink));
             }
         }
     }

@@ -54,8 +54,14 @@ pub(crate) trait Kind: fmt::Debug + Send + Sync {
 
     fn extend(&self, names: &Names, owner: &str, ttl: Duration, repair: Repair<'_>) -> Request;
 
-    /// Gives the lock back, and raises its fence as `raise` says.
-    fn release(&self, names: &Names, owner: &str, raise: Option<Raise>) -> Request;
+    /// Gives the lock back. The node keeps it as `keep` says, and its fence is raised as `raise` says.
+    fn release(
+        &self,
+        names: &Names,
+        owner: &str,
+        keep: Option<Keep>,
+        raise: Option<Raise>,
+    ) -> Request;
 
     /// The owners that have the lock with that key on a node, each with the end of its hold by the node's clock, in
     /// milliseconds; a negative end is none. `call` runs a command there. For the checkers of the simulator.
@@ -77,6 +83,13 @@ pub(crate) trait Kind: fmt::Debug + Send + Sync {
     fn decoders(&self) -> &'static Decoders {
         &Decoders::USUAL
     }
+}
+
+/// Until when a node keeps a lock that was given back.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Keep {
+    /// In milliseconds of the node's own clock.
+    pub(crate) until_ms: i64,
 }
 
 /// To what a release raises the lock's fence, so that no extension behind it sets the key again.

@@ -78,6 +78,7 @@ fn extend(value: &Value) -> Result<ExtensionVote, Unexpected> {
         Value::Int(-1) => Ok(ExtensionVote::Free),
         Value::List(values) => match values.as_slice() {
             [Value::Int(-2), Value::Int(number)] => fence(*number).map(ExtensionVote::FreeAbove),
+            [Value::Int(-3), Value::Int(number)] => fence(*number).map(ExtensionVote::InPart),
             _ => Err(Unexpected),
         },
         _ => Err(Unexpected),
@@ -204,6 +205,7 @@ mod tests {
         assert_eq!(acquire(&pair(-3, Value::Int(0))), Ok(Vote::Spent));
         assert_eq!(acquire(&pair(-3, Value::Int(1))), Ok(Vote::NoNumber));
         assert_eq!(extend(&pair(-2, Value::Int(9))), Ok(ExtensionVote::FreeAbove(9)));
+        assert_eq!(extend(&pair(-3, Value::Int(0))), Ok(ExtensionVote::InPart(0)));
         assert_eq!(confirm(&Value::Int(0)), Ok(ConfirmVote::NotOurs));
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::core::{ExtendRequest, ReleasePlan, Time};
 use crate::ident::Names;
 use crate::node::Request;
-use crate::runtime::kind::{Fence, Kind, Raise, Repair};
+use crate::runtime::kind::{Fence, Keep, Kind, Raise, Repair};
 
 /// Makes the requests of one owner.
 #[derive(Clone, Copy)]
@@ -53,12 +53,19 @@ impl OwnerRequests<'_> {
 
     /// Gives the lock back.
     pub(crate) fn release(&self) -> Request {
-        self.kind.release(self.names, self.owner, None)
+        self.kind.release(self.names, self.owner, None, None)
     }
 
-    /// Gives the lock back and raises its fence; `None` if `plan` raises none.
-    pub(crate) fn raising_release(&self, plan: &ReleasePlan) -> Option<Request> {
-        let raise = plan.raise_to.map(|to| Raise { to, lasts: plan.longest_ttl })?;
-        Some(self.kind.release(self.names, self.owner, Some(raise)))
+    /// Gives the lock back as `plan` says, where that is more than to give it back; else `None`. `until_ms` reads a time
+    /// off the node's clock, in milliseconds. A node whose clock is not known does not keep the lock.
+    pub(crate) fn release_by(
+        &self,
+        plan: &ReleasePlan,
+        until_ms: impl FnOnce(Time) -> Option<i64>,
+    ) -> Option<Request> {
+        let keep = plan.keep_until.and_then(until_ms).map(|until_ms| Keep { until_ms });
+        let raise = plan.raise_to.map(|to| Raise { to, lasts: plan.longest_ttl });
+        let is_plain = keep.is_none() && raise.is_none();
+        (!is_plain).then(|| self.kind.release(self.names, self.owner, keep, raise))
     }
 }

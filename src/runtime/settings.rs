@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::core::{Allowance, Backoff, Configuration, exact};
+use crate::core::{Allowance, Backoff, Configuration, HoldClass, exact};
 use crate::error::Error;
 use crate::ident;
 use crate::manual::Section;
@@ -19,6 +19,9 @@ const SHORTEST_TOLERANCE: Duration = Duration::from_millis(10);
 /// The longest TTL, and the longest `max_ttl`. A master that was restarted grants no locks for `max_ttl`:
 /// hours of that are more likely seconds taken for milliseconds than meant.
 const LONGEST_TTL: Duration = Duration::from_secs(60 * 60);
+
+/// The longest time for which nodes keep a lock that was given back: a job that runs once a day.
+const LONGEST_MIN_HOLD: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// With a longer pause between two tries a lock could be free for minutes before a waiter looks.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
@@ -114,6 +117,7 @@ pub(crate) struct Settings {
     pub(crate) no_quorum_timeout: Duration,
     pub(crate) renewal: Renewal,
     pub(crate) max_hold: Option<Duration>,
+    pub(crate) min_hold: Option<Duration>,
     pub(crate) backoff: Backoff,
     pub(crate) fallback: Fallback,
     pub(crate) wait_replicas: Option<(u32, Duration)>,
@@ -136,6 +140,7 @@ impl Default for Settings {
             no_quorum_timeout: Duration::from_secs(10),
             renewal: Renewal::Auto,
             max_hold: None,
+            min_hold: None,
             backoff: Backoff { min: Duration::from_millis(5), max: Duration::from_millis(100) },
             fallback: Fallback::Never,
             wait_replicas: None,
@@ -160,6 +165,7 @@ impl Settings {
             .field("no_quorum_timeout", &Shown(self.no_quorum_timeout))
             .field("renewal", &self.renewal)
             .field("max_hold", &self.max_hold)
+            .field("min_hold", &self.min_hold)
             .field("backoff", &(Shown(self.backoff.min)..=Shown(self.backoff.max)))
             .field("fallback", &self.fallback)
             .field("wait_replicas", wait_replicas)
@@ -235,6 +241,7 @@ impl Settings {
             ident::check_label(label)?;
         }
         self.check_max_hold(self.max_hold)?;
+        self.check_min_hold(self.min_hold, HoldClass::Exclusive)?;
         let max_ttl = self.max_ttl;
         if max_ttl > LONGEST_TTL {
             return Err(Error::config(format!(
@@ -300,6 +307,25 @@ impl Settings {
         }
     }
 
+    /// A longer time is more likely seconds taken for milliseconds than meant.
+    pub(crate) fn check_min_hold(
+        &self,
+        min_hold: Option<Duration>,
+        class: HoldClass,
+    ) -> Result<(), Error> {
+        match min_hold {
+            Some(_) if class != HoldClass::Exclusive => Err(Error::config(
+                "min_hold is for locks that have one holder at a time; this kind of lock has several",
+            )),
+            Some(min_hold) if min_hold > LONGEST_MIN_HOLD => Err(Error::config(format!(
+                "min_hold is {}; {} is the most (were milliseconds meant?)",
+                exact(min_hold),
+                exact(LONGEST_MIN_HOLD)
+            ))),
+            _ => Ok(()),
+        }
+    }
+
     /// A TTL below twice the node timeout could be used up by a single slow try.
     pub(crate) fn check_ttl(&self, ttl: Duration) -> Result<(), Error> {
         let attempt = self.attempt_timeout();
@@ -356,6 +382,11 @@ impl Settings {
 /// The longest duration is no limit.
 pub(crate) fn limit(max_hold: Duration) -> Option<Duration> {
     (max_hold < Duration::MAX).then_some(max_hold)
+}
+
+/// No time at all is no minimum.
+pub(crate) fn minimum(min_hold: Duration) -> Option<Duration> {
+    (!min_hold.is_zero()).then_some(min_hold)
 }
 
 /// A TTL or `max_ttl`, for somebody who may have set just the other one.

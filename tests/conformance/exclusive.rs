@@ -1,6 +1,7 @@
 //! The promises of the kinds with one holder at a time.
 
 use std::thread;
+use std::time::{Duration, Instant};
 
 use quorlock::ErrorKind;
 use quorlock::crossbeam_channel::bounded;
@@ -14,6 +15,7 @@ pub(crate) const PROMISES: &[Promise] = &[
     ("threads_of_one_client_exclude_each_other", threads_of_one_client_exclude_each_other),
     ("held_by_a_thread_of_the_client", held_by_a_thread_of_the_client),
     ("tokens_rise_from_holder_to_holder", tokens_rise_from_holder_to_holder),
+    ("given_back_and_kept", given_back_and_kept),
 ];
 
 fn clients_exclude_each_other(world: &mut World) {
@@ -81,6 +83,20 @@ fn held_by_a_thread_of_the_client(world: &mut World) {
     });
     guard.unlock().expect("it was ours all the time");
     assert!(client.try_lock("orders/42").is_some());
+}
+
+/// The nodes keep the lock for a while, although its holder has given it back.
+fn given_back_and_kept(world: &mut World) {
+    // Long enough for a busy machine to look at it.
+    let min_hold = Duration::from_secs(3);
+    let (client, other) = (world.client(), world.client());
+    let begun = Instant::now();
+    drop(client.handle("orders/42").min_hold(min_hold).lock().expect("a majority is healthy"));
+    assert!(client.try_lock("orders/42").is_none() || begun.elapsed() >= min_hold);
+    assert!(other.try_lock("orders/42").is_none() || begun.elapsed() >= min_hold);
+    let again = other.lock("orders/42");
+    assert!(begun.elapsed() >= min_hold, "{:?}", begun.elapsed());
+    again.unlock().expect("a majority is healthy");
 }
 
 fn tokens_rise_from_holder_to_holder(world: &mut World) {

@@ -3,7 +3,7 @@
 //!
 //! Each test is one promise in one world (`world.rs`): its own servers, some of them dead or hung. What holds
 //! for every kind is in `promises.rs`, and what depends on who holds a lock side by side in `exclusive.rs` and
-//! `shared.rs`; the layout of one kind in `mutex.rs`. On a real server a client may do what its kind says that it
+//! `shared.rs`; the layouts of single kinds in `mutex.rs` and `multi.rs`. On a real server a client may do what its kind says that it
 //! needs, and no more. A test ends only when no node holds a key, the hung ones included, once they are awake.
 
 #[path = "../support/mod.rs"]
@@ -12,13 +12,14 @@ mod support;
 mod clients;
 mod exclusive;
 mod masters;
+mod multi;
 mod mutex;
 mod promises;
 mod shared;
 mod world;
 
 use libtest_mimic::{Arguments, Trial};
-use quorlock::{Exclusive, HoldClass, LockKind};
+use quorlock::{AllNames, Exclusive, HoldClass, LockKind};
 use support::kinds::{AnyKind, KINDS};
 use world::{TOPOLOGIES, VARIANTS, World};
 
@@ -31,7 +32,11 @@ fn promises_of(kind: &dyn AnyKind) -> Vec<Promise> {
         HoldClass::Shared => shared::PROMISES,
         other => panic!("{}: nothing is promised of {other:?}", kind.label()),
     };
-    let by_layout = if kind.label() == Exclusive::label() { mutex::PROMISES } else { &[] };
+    let by_layout = match kind.label() {
+        label if label == Exclusive::label() => mutex::PROMISES,
+        label if label == AllNames::label() => multi::PROMISES,
+        _ => &[],
+    };
     [promises::PROMISES, by_class, by_layout].concat()
 }
 

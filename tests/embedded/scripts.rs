@@ -9,9 +9,33 @@ use crate::commands::{Call, Comparison, Source};
 /// A script of `lua/`, and what its header says that it is called with.
 pub(crate) struct Shipped {
     source: String,
-    keys: usize,
-    arguments: Vec<Argument>,
+    keys: Vec<Times>,
+    arguments: Vec<(Times, Argument)>,
 }
+
+/// How many of a key, or of an argument, a call has.
+#[derive(Clone, Copy)]
+enum Times {
+    Once,
+    /// One for each name of the lock.
+    ForEachName,
+}
+
+impl Times {
+    fn of(line: &str) -> Self {
+        if line.contains("(one for each name") { Self::ForEachName } else { Self::Once }
+    }
+
+    fn with(self, names: usize) -> usize {
+        match self {
+            Self::Once => 1,
+            Self::ForEachName => names,
+        }
+    }
+}
+
+/// The most names that a lock has here.
+const MOST_NAMES: usize = 3;
 
 #[derive(Clone, Copy)]
 enum Argument {
@@ -51,8 +75,9 @@ impl Shipped {
             let start = format!("-- {table}[");
             source.lines().filter(|line| line.starts_with(&start)).collect::<Vec<_>>()
         };
-        let keys = stated("KEYS").len();
-        let arguments = stated("ARGV").iter().map(|line| Argument::of(line)).collect();
+        let keys = stated("KEYS").iter().map(|line| Times::of(line)).collect();
+        let argument = |line: &&str| (Times::of(line), Argument::of(line));
+        let arguments = stated("ARGV").iter().map(argument).collect();
         Self { source, keys, arguments }
     }
 }
@@ -230,8 +255,12 @@ const COMMANDS: &[&str] = &[
 impl Source {
     pub(crate) fn shipped_call(&mut self, scripts: &[Shipped]) -> Call {
         let script = &scripts[self.below(scripts.len())];
-        let keys = (0..script.keys).map(|_| self.key().to_owned()).collect();
-        let arguments = script.arguments.iter().map(|argument| match argument {
+        let names = 1 + self.below(MOST_NAMES);
+        let keys: usize = script.keys.iter().map(|times| times.with(names)).sum();
+        let keys = (0..keys).map(|_| self.key().to_owned()).collect();
+        let all = script.arguments.iter();
+        let all = all.flat_map(|(times, argument)| [argument].repeat(times.with(names)));
+        let arguments = all.map(|argument| match argument {
             Argument::Milliseconds => match self.below(8) {
                 0 => "0".to_owned(),
                 1 => LONGEST_TTL.as_millis().to_string(),

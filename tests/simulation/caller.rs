@@ -122,7 +122,9 @@ impl Caller {
         };
         let thinks = cx.settings.habit.thinks() && cx.net.chance.one_in(3);
         let think = if thinks { cx.net.chance.ms(0..400) } else { Duration::ZERO };
-        let think = cx.settings.habit.rests().unwrap_or(think);
+        // Nobody rests between the locks that it has to get in the end.
+        let rests = cx.settings.habit.rests().filter(|_| cx.phase == Phase::Working);
+        let think = rests.unwrap_or(think);
         let at = cx.now().after(think);
         caller.remind(cx, at);
     }

@@ -162,11 +162,16 @@ impl Claim {
         }
     }
 
-    /// A release, as `plan` says.
-    pub(super) fn release_call(&self, cx: &Cx<'_>, plan: Option<&ReleasePlan>) -> Outgoing {
-        let requests = self.requests(cx);
-        let raising = plan.and_then(|plan| requests.raising_release(plan));
-        self.outgoing(raising.unwrap_or_else(|| requests.release()), "release")
+    /// A release.
+    pub(super) fn release_call(&self, cx: &Cx<'_>) -> Outgoing {
+        self.outgoing(self.requests(cx).release(), "release")
+    }
+
+    /// A release by `node`, as `plan` says.
+    pub(super) fn release_by(&self, cx: &Cx<'_>, node: usize, plan: &ReleasePlan) -> Outgoing {
+        let until_ms = |until| cx.shared.offset(node).map(|offset| offset.at_most_ms(until));
+        let special = self.requests(cx).release_by(plan, until_ms);
+        special.map_or_else(|| self.release_call(cx), |special| self.outgoing(special, "release"))
     }
 
     pub(super) fn close(&self) -> Vec<Cleanup> {

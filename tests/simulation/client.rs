@@ -21,7 +21,8 @@ use super::subscriptions::{News, Session};
 use super::worker::Worker;
 use crate::core::mark::Configuration;
 use crate::core::{
-    Answers, Backoff, Cleanup, HoldClass, LastNumbers, Release, Time, only_asked, worth_waiting,
+    Answers, Backoff, Cleanup, HoldClass, LastNumbers, Release, Releases, Time, only_asked,
+    worth_waiting,
 };
 use crate::embedded::Reply;
 
@@ -366,33 +367,32 @@ impl Client {
         }
     }
 
-    /// Sends the releases that are due, for a claim whose keys live for `longest_ttl` at most.
-    pub(super) fn release(&mut self, cx: &mut Cx<'_>, claim: &Claim, longest_ttl: Duration) {
-        let cleanups = claim.close();
-        self.send_releases(cx, claim, &cleanups, longest_ttl, None);
+    /// Sends the releases of an attempt that failed.
+    pub(super) fn release(&mut self, cx: &mut Cx<'_>, claim: &Claim) {
+        let of_nobody = Releases::of_nobody(claim.terms, cx.now());
+        self.give_back(cx, claim, &of_nobody, None);
     }
 
-    /// The same for a lock that was held. Returns the release whose answers are counted for `waiter`.
+    /// Sends the releases that are due. Returns the release whose answers are counted for `waiter`.
     pub(super) fn give_back(
         &mut self,
         cx: &mut Cx<'_>,
         claim: &Claim,
-        longest_ttl: Duration,
-        answers: Answers,
+        releases: &Releases,
         waiter: Option<Note>,
     ) -> Option<Rc<FanOut<Release>>> {
-        let cleanups = claim.close();
+        let cleanups = Cleanup::with_kept(cx.settings.nodes, claim.close(), releases.keep_until);
         let sink = |cx: &Cx<'_>, inner| -> Rc<dyn Asker> {
             Rc::new(ContentionSink { shared: cx.shared.clone(), lock: claim.lock, inner })
         };
-        let basis = match answers {
+        let basis = match releases.answers {
             Answers::Unheard => {
-                self.send_releases(cx, claim, &cleanups, longest_ttl, None);
+                self.send_releases(cx, claim, &cleanups, releases, None);
                 return None;
             }
             Answers::OfOthers => {
                 let sink = sink(cx, None);
-                self.send_releases(cx, claim, &cleanups, longest_ttl, Some(&sink));
+                self.send_releases(cx, claim, &cleanups, releases, Some(&sink));
                 return None;
             }
             Answers::Counted(basis) => basis,
@@ -401,9 +401,9 @@ impl Client {
         let decoder = claim.lock.kind().decoders().release;
         let round = Rc::new(FanOut::new(release, decoder, waiter?));
         let sink = sink(cx, Some(round.clone()));
-        self.send_releases(cx, claim, &cleanups, longest_ttl, Some(&sink));
+        self.send_releases(cx, claim, &cleanups, releases, Some(&sink));
         for node in only_asked(cx.settings.nodes, &cleanups) {
-            let call = claim.release_call(cx, None);
+            let call = claim.release_call(cx);
             self.workers[node].ask(cx, call, round.clone());
         }
         Some(round)
@@ -414,14 +414,14 @@ impl Client {
         cx: &mut Cx<'_>,
         claim: &Claim,
         cleanups: &[Cleanup],
-        longest_ttl: Duration,
+        releases: &Releases,
         sink: Option<&Rc<dyn Asker>>,
     ) {
         cx.net.checks.gives_up(cx.client, &claim.owner, cx.net.now);
         let now = cx.now();
         for cleanup in cleanups {
-            let plan = cleanup.plan(longest_ttl, now);
-            let call = claim.release_call(cx, Some(&plan));
+            let plan = cleanup.plan(releases.longest_ttl, releases.keep_until, now);
+            let call = claim.release_by(cx, cleanup.node, &plan);
             self.workers[cleanup.node].release(cx, call, sink.cloned(), plan);
         }
     }

@@ -13,7 +13,7 @@ use super::node::SimNode;
 use crate::core::{
     Attempt, Basis, Due, Ended, Extension, GiveBack, GiveBackStep, GivenBack, Grant, HeldLock,
     LocalLease, LossNotice, LossReason, Prolong, ProlongStep, Prolonged, QueueTicket, Quorum,
-    Release, Releases, Schedule, Shared, Terms, Time,
+    Release, Schedule, Shared, Terms, Time,
 };
 
 /// How long before the machine is looked at again, for answers that nobody tells of.
@@ -347,8 +347,8 @@ impl Ending {
                 }
                 GiveBackStep::Leave => self.leave(client, cx),
                 GiveBackStep::LookAtLease => held.sleep_anew(cx),
-                GiveBackStep::SendReleases(Releases { longest_ttl, answers }) => {
-                    self.release = client.give_back(cx, &held.claim, longest_ttl, answers, waiter);
+                GiveBackStep::SendReleases(releases) => {
+                    self.release = client.give_back(cx, &held.claim, &releases, waiter);
                 }
                 GiveBackStep::TellQueue { lost } => client.gone(cx, &held, lost),
                 GiveBackStep::AwaitRelease(within) => {

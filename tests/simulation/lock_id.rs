@@ -8,6 +8,9 @@ use crate::ident::Names;
 use crate::kinds::{KINDS, names};
 use crate::runtime::kind::Kind;
 
+/// A lock that is chosen by chance has so many names at most, so that there are others beside it.
+const MOST_NAMES: usize = 3;
+
 /// A lock. Names are numbers here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct LockId {
@@ -38,15 +41,26 @@ impl LockId {
     ) -> Self {
         let kinds: Vec<_> = (0..KINDS.len()).filter(|kind| kinds(KINDS[*kind])).collect();
         let kind = pick(chance, &kinds);
-        let further = KINDS[kind].most_names() - 1;
-        let further = (0..further.min(of - 1)).map(|_| chance.below(of)).collect::<Vec<_>>();
+        let most = KINDS[kind].most_names().min(MOST_NAMES).min(of);
+        let further = if most > 1 { chance.below(most) } else { 0 };
+        let further = (0..further).map(|_| chance.below(of)).collect::<Vec<_>>();
         Self::new(kind, [name].into_iter().chain(further))
+    }
+
+    /// Of a kind with several names: so many different ones, of so many.
+    pub(super) fn some(chance: &mut Chance, names: usize, of: usize) -> Self {
+        let kind = KINDS.iter().position(|kind| kind.most_names() >= names);
+        let mut lock = Self::new(kind.expect("a kind with so many names"), []);
+        while lock.numbers().count() < names {
+            lock.names |= 1 << chance.below(of);
+        }
+        lock
     }
 
     /// The lock that a caller has to get in the end as the `nth`, if there are so many `names`.
     pub(super) fn probe(nth: usize, names: usize) -> Option<Self> {
         let (kind, name) = (nth / names, nth % names);
-        let most = KINDS.get(kind)?.most_names().min(names);
+        let most = KINDS.get(kind)?.most_names().min(MOST_NAMES).min(names);
         Some(Self::new(kind, (0..most).map(|i| (name + i) % names)))
     }
 

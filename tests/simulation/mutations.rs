@@ -117,6 +117,31 @@ fn without_the_owner_in_the_releases_of_a_batch() {
     is_found("owner in batches", switches, &["exclusion"]);
 }
 
+/// Of a lock with several names, the free ones would be taken although another one is somebody else's.
+#[test]
+fn with_grants_of_some_of_several_names() {
+    let script = Some((
+        "    return {0, longest == math.huge and -1 or longest}",
+        "    for i = 2, last_lock do redis.call('SET', KEYS[i], owner, 'NX', 'PX', ttl) end\n    \
+         return {0, longest == math.huge and -1 or longest}",
+    ));
+    for checkers in [&["parts"], &["leaks"]] {
+        let switches = Switches { script, ..Switches::ALL_ON };
+        is_found("all names or none", switches, checkers);
+    }
+}
+
+#[test]
+fn with_repairs_of_some_of_several_names() {
+    let script = Some((
+        "  if redis.call('EXISTS', unpack(gone_keys)) > 0 then",
+        "  if redis.call('EXISTS', unpack(gone_keys)) > 0 then\n    \
+         for _, key in ipairs(gone_keys) do redis.call('SET', key, owner, 'NX', 'PX', ttl) end",
+    ));
+    let switches = Switches { script, ..Switches::ALL_ON };
+    is_found("repairs of all names or none", switches, &["parts"]);
+}
+
 /// Case 1 of the field's bugs: what the last try was granted blocks the next one.
 #[test]
 fn with_lost_attempts_that_are_not_given_back() {

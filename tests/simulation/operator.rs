@@ -68,7 +68,8 @@ impl Order {
                     let names: Vec<_> = owners.iter().map(short).collect();
                     cx.net.tell(|| format!("{} are forced out of name {name}", names.join(", ")));
                     let now = cx.net.now;
-                    owners.iter().for_each(|owner| cx.net.checks.forced_out(owner, now));
+                    let key = key(name);
+                    owners.iter().for_each(|owner| cx.net.checks.forced_out(&key, owner, now));
                 }
                 *stage = Stage::Done;
             }
@@ -93,6 +94,7 @@ impl Order {
             let release = ReleasePlan {
                 longest_ttl: cx.settings.max_ttl,
                 raise_to: None,
+                keep_until: None,
                 until: Some(plan.kept_until),
                 repetition: None,
             };

@@ -172,6 +172,11 @@ impl Plan {
         if may && chance.one_in(6) {
             plan.may_fall_back(&mut chance);
         }
+        let mut chance = Chance::new(seed ^ 0x3a_4e5);
+        if !quiet && !plan.pair && chance.one_in(3) {
+            // Locks with several of them overlap each other.
+            plan.names = chance.pick(&[3, 4, 6]);
+        }
         plan.force(quiet);
         plan.outlasts_fences = Chance::new(seed ^ 0xfe_4ce5).one_in(6);
         let mut chance = Chance::new(seed ^ 0x5eb5_c21b);
@@ -370,6 +375,12 @@ impl Plan {
     pub(super) fn one_configuration(&self) -> bool {
         let of = |client| configuration(self.setup(client), self.quarantine);
         (1..self.callers.len()).all(|client| of(client) == of(0))
+    }
+
+    /// Whether all clients do jobs that are done once in a time. Scenarios have faults that let them.
+    pub(super) fn promises_jobs(&self) -> bool {
+        let does_jobs = |setup: &Setup| setup.habit.min_hold().is_some();
+        !self.setups.is_empty() && self.setups.iter().all(does_jobs)
     }
 
     /// Whether numbers have to rise, whatever nodes forget: while nobody sets clocks and a majority keeps its

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
+use super::chance::Chance;
 use super::client::Cx;
+use super::lock_id::LockId;
 use crate::core::{Backoff, Patience, Time};
 
 /// The pauses between attempts, where a plan does not say otherwise.
@@ -40,6 +42,8 @@ pub(super) enum Habit {
     Contends,
     /// They want the first name all the time, have it shortly, and want it again at once.
     Insists,
+    /// They want locks with so many of all names, others each time, and have each for so long.
+    Picks(usize, Duration),
     /// They want the first name, have it for so long, unlock it, and rest for as long.
     Works(Duration),
     /// The same, and their renewals begin [`LATE`] after they are due.
@@ -48,10 +52,15 @@ pub(super) enum Habit {
     TriesOnce(Duration),
     /// They take the first name, give it back at once, and stay away for so long.
     Visits(Duration),
+    /// They try for the first name again and again, for a job that is done once in that time at most.
+    RunsJobs(Duration),
 }
 
 /// How long a thread takes that has decided to renew a lock, before it does.
 pub(super) const LATE: Duration = Duration::from_millis(300);
+
+/// How long a job takes.
+const JOB: Duration = Duration::from_millis(20);
 
 impl Habit {
     /// When the first call is made, unless at once.
@@ -66,11 +75,13 @@ impl Habit {
     pub(super) fn next(self, calls: u32, cx: &mut Cx<'_>) -> Option<Patience> {
         match self {
             Self::Anything => None,
+            Self::RunsJobs(_) => Some(Patience::Once),
             Self::TriesOnce(_) => (calls == 0).then_some(Patience::Once),
             Self::Keeps
             | Self::KeepsItsOwn
             | Self::KeepsFrom(_)
             | Self::Insists
+            | Self::Picks(..)
             | Self::Works(_)
             | Self::Visits(_)
             | Self::RenewsLate(_) => Some(Patience::Forever),
@@ -87,19 +98,35 @@ impl Habit {
             }
             Self::Contends | Self::TriesOnce(_) | Self::Visits(_) => Some(now),
             Self::Insists => Some(now.after(Duration::from_micros(300))),
-            Self::Works(time) | Self::RenewsLate(time) => Some(now.after(time)),
+            Self::RunsJobs(_) => Some(now.after(JOB)),
+            Self::Works(time) | Self::RenewsLate(time) | Self::Picks(_, time) => {
+                Some(now.after(time))
+            }
         }
     }
 
-    /// Which name a caller wants.
-    pub(super) fn name_of(self, caller: usize) -> usize {
-        if self == Self::KeepsItsOwn { caller } else { 0 }
+    /// Which lock a caller wants, if there are so many `names`.
+    pub(super) fn lock_of(self, caller: usize, names: usize, chance: &mut Chance) -> LockId {
+        match self {
+            Self::KeepsItsOwn => LockId::exclusive(caller),
+            Self::Picks(some, _) => LockId::some(chance, some, names),
+            _ => LockId::exclusive(0),
+        }
     }
 
     /// How long they rest when they have had a lock, if that is not left to chance.
     pub(super) fn rests(self) -> Option<Duration> {
         match self {
             Self::Works(time) | Self::RenewsLate(time) | Self::Visits(time) => Some(time),
+            Self::RunsJobs(_) => Some(JOB * 10),
+            _ => None,
+        }
+    }
+
+    /// How long the nodes keep the lock at least, where that is set.
+    pub(super) fn min_hold(self) -> Option<Duration> {
+        match self {
+            Self::RunsJobs(min_hold) => Some(min_hold),
             _ => None,
         }
     }
@@ -116,11 +143,12 @@ impl Habit {
 
     /// Whether some of their calls are cancelled.
     pub(super) fn cancels(self) -> bool {
-        !matches!(self, Self::Visits(_) | Self::KeepsFrom(_))
+        let ends = matches!(self, Self::Visits(_) | Self::KeepsFrom(_));
+        !ends && !matches!(self, Self::RunsJobs(_) | Self::Picks(..))
     }
 
     /// Whether they think before they want something again.
     pub(super) fn thinks(self) -> bool {
-        self != Self::Insists
+        !matches!(self, Self::Insists | Self::Picks(..))
     }
 }

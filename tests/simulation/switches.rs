@@ -45,8 +45,8 @@ impl Switches {
                 kind.acquire(&names, mark, "owner", ttl, Some(1)),
                 kind.confirm(&names, "owner", 1),
                 kind.extend(&names, "owner", ttl, repair),
-                kind.release(&names, "owner", None),
-                kind.release(&names, "owner", Some(Raise { to: 2, lasts: ttl })),
+                kind.release(&names, "owner", None, None),
+                kind.release(&names, "owner", None, Some(Raise { to: 2, lasts: ttl })),
             ];
             let releases = [(&calls[3], ""); 5];
             let batch = evals(&releases, mark, true).into_iter().map(|(_, command)| command);

@@ -66,6 +66,7 @@ fn run_now(plan: &Plan, switches: Switches, told: bool) -> Run {
     world.net.checks.unguarded = plan.wrong_rates;
     world.net.checks.promise_exclusion = !plan.wrong_rates && !plan.deleting;
     world.net.checks.promise_tokens = plan.promises_tokens();
+    world.net.checks.promise_jobs = plan.promises_jobs();
     world.all();
     let violation = world.net.checks.violation().cloned();
     if let Some(violation) = &violation {

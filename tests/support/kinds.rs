@@ -29,6 +29,7 @@ pub(crate) trait AnyHandle: Send + Sync {
     fn ttl(self: Box<Self>, ttl: Duration) -> Box<dyn AnyHandle>;
     fn renewal(self: Box<Self>, renewal: Renewal) -> Box<dyn AnyHandle>;
     fn max_hold(self: Box<Self>, max_hold: Duration) -> Box<dyn AnyHandle>;
+    fn min_hold(self: Box<Self>, min_hold: Duration) -> Box<dyn AnyHandle>;
     fn lock(&self) -> Result<Box<dyn AnyGuard>, Error>;
     fn try_lock(&self) -> Result<Option<Box<dyn AnyGuard>>, Error>;
     fn try_lock_for(&self, timeout: Duration) -> Result<Option<Box<dyn AnyGuard>>, Error>;
@@ -107,6 +108,10 @@ where
 
     fn max_hold(self: Box<Self>, max_hold: Duration) -> Box<dyn AnyHandle> {
         Box::new(Self::max_hold(*self, max_hold))
+    }
+
+    fn min_hold(self: Box<Self>, min_hold: Duration) -> Box<dyn AnyHandle> {
+        Box::new(Self::min_hold(*self, min_hold))
     }
 
     fn lock(&self) -> Result<Box<dyn AnyGuard>, Error> {

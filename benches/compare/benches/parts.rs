@@ -29,7 +29,7 @@ fn at(ms: u64) -> Time {
 }
 
 fn terms() -> Terms {
-    Terms { ttl: TTL, renewed: true, max_hold: None, allowance: ALLOWANCE }
+    Terms { ttl: TTL, renewed: true, max_hold: None, min_hold: None, allowance: ALLOWANCE }
 }
 
 /// One attempt over all nodes, from its start to its end.

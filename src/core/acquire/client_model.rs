@@ -104,7 +104,7 @@ impl Surroundings for Client {
     }
 
     fn asking_order(&self) -> Vec<usize> {
-        asking_order(b"orders/42", &["a", "b", "c"])
+        asking_order(&[b"orders/42"], &["a", "b", "c"])
     }
 
     fn others_subscribed(&self) -> bool {

@@ -120,6 +120,8 @@ pub(crate) struct Grant {
     pub(crate) basis: Basis,
     pub(crate) quorum: Quorum,
     pub(crate) started: Time,
+    /// When it was known to be granted.
+    pub(crate) known_at: Time,
     /// An earlier attempt of the call found the lock held by somebody else, who is likely to want it
     /// again.
     pub(crate) refused_before: bool,

@@ -30,7 +30,7 @@ fn hold(locks: &Quorlock) -> Hold {
 
 pub(crate) fn wanted(name: &str, ttl: Duration) -> Wanted {
     let allowance = Allowance { clock_tolerance: Duration::from_millis(100) };
-    let terms = Terms { ttl, renewed: true, max_hold: None, allowance };
+    let terms = Terms { ttl, renewed: true, max_hold: None, min_hold: None, allowance };
     let names = Names::new(1, [Name::new(b"quorlock:", name.as_bytes(), &[])]).expect("a name");
     Wanted { kind: EXCLUSIVE, names, terms }
 }
@@ -73,7 +73,8 @@ pub(crate) fn hold_before(
     let conclusion = round.with(|attempt| attempt.conclude(clock::now()));
     let Conclusion::Won { valid_until, number } = conclusion else { panic!("{conclusion:?}") };
     let (basis, quorum, started) = (Basis::Majority, Quorum::Reached, now);
-    let grant = Grant { valid_until, number, basis, quorum, started, refused_before: false };
+    let grant =
+        Grant { valid_until, number, basis, quorum, started, known_at: now, refused_before: false };
     let timetable = locks.coordinator().timetable();
     let (held, hold_state) = Held::granted(claim, grant, waiters, timetable);
     Hold::new(held, hold_state)

@@ -51,6 +51,12 @@ fn all_kinds_are_asked_for() {
 
 fn a_wish_has_as_many_names_as_its_kind_takes() {
     let mut chooser = Chooser::new(&settings("", 4), 0);
+    let wishes: Vec<_> = (0..1_000).map(|_| chooser.wish()).collect();
+    assert!(wishes.iter().any(|wish| wish.asked_as != wish.names), "in other orders");
+    for mut wish in wishes {
+        wish.asked_as.sort_unstable();
+        assert_eq!(wish.asked_as, wish.names);
+    }
     for (most, expected) in [(1, 1), (2, 2), (3, 3), (usize::MAX, 3)] {
         let chosen: Vec<_> = (0..1_000).map(|_| chooser.names(most)).collect();
         let counts: BTreeSet<_> = chosen.iter().map(Vec::len).collect();

@@ -16,6 +16,8 @@ pub(crate) struct Wish {
     pub(crate) kind: &'static dyn AnyKind,
     /// In order, and each of them once.
     pub(crate) names: Vec<String>,
+    /// The same as they are given to the library: in any order.
+    pub(crate) asked_as: Vec<String>,
     pub(crate) ttl: Duration,
     pub(crate) renewal: Renewal,
     pub(crate) call: Call,
@@ -45,7 +47,7 @@ impl Call {
 impl Wish {
     /// Makes the call. `None` if another one holds the lock.
     pub(crate) fn take(&self, locks: &Quorlock) -> Result<Option<Box<dyn AnyGuard>>, Error> {
-        let names: Vec<_> = self.names.iter().map(String::as_bytes).collect();
+        let names: Vec<_> = self.asked_as.iter().map(String::as_bytes).collect();
         let lock = self.kind.of(locks, &names).ttl(self.ttl).renewal(self.renewal);
         match self.call {
             Call::Lock => lock.lock().map(Some),

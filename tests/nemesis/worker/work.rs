@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use quorlock::{HoldClass, Renewal};
 use rand::rngs::StdRng;
-use rand::seq::index;
+use rand::seq::{SliceRandom, index};
 use rand::{RngExt, SeedableRng};
 
 use crate::kinds::{AnyKind, KINDS};
@@ -87,9 +87,11 @@ impl Chooser {
     pub(crate) fn wish(&mut self) -> Wish {
         let kind = self.kinds[self.chance.random_range(0..self.kinds.len())];
         let names = self.names(kind.most_names());
+        let mut asked_as = names.clone();
+        asked_as.shuffle(&mut self.chance);
         if self.long_holds {
             let (ttl, renewal) = (self.max_ttl, Renewal::Manual);
-            return Wish { kind, names, ttl, renewal, call: Call::Lock };
+            return Wish { kind, names, asked_as, ttl, renewal, call: Call::Lock };
         }
         let call = match self.chance.random_range(0..10) {
             0..6 => Call::Lock,
@@ -98,7 +100,7 @@ impl Chooser {
             _ => Call::LockCancellable(self.millis(10, 2_000)),
         };
         let renewal = if self.chance(3) { Renewal::Manual } else { Renewal::Auto };
-        Wish { kind, names, ttl: self.ttl(), renewal, call }
+        Wish { kind, names, asked_as, ttl: self.ttl(), renewal, call }
     }
 
     /// What a holder of the lock does. It is `short` where everybody has to get a lock soon.

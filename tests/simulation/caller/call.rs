@@ -86,7 +86,8 @@ impl Caller {
                 let calls = &mut client.callers[index].calls;
                 *calls += 1;
                 let Some(patience) = cx.settings.habit.next(*calls - 1, cx) else { return };
-                (LockId::exclusive(cx.settings.habit.name_of(index)), patience, true)
+                let (habit, names) = (cx.settings.habit, cx.settings.names);
+                (habit.lock_of(index, names, &mut cx.net.chance), patience, true)
             }
             Phase::Working if rolling && first => {
                 let any = LockId::any(&mut cx.net.chance, |_| true, 0, 1);
@@ -121,9 +122,10 @@ impl Caller {
             && cx.net.chance.one_in(5);
         let share = cx.net.chance.pick(&[0.5, 1.5, 3.0]);
         let max_hold = limited.then(|| cx.settings.ttl.mul_f64(share));
+        let min_hold = Self::min_hold(cx, rolling);
         let clock_tolerance = cx.settings.clock_tolerance;
         let allowance = Allowance { clock_tolerance };
-        let terms = Terms { ttl: cx.settings.ttl, renewed, max_hold, allowance };
+        let terms = Terms { ttl: cx.settings.ttl, renewed, max_hold, min_hold, allowance };
         let terms = terms.ending_with_the_hold();
         let began = cx.net.now;
         let may_cancel = cx.phase == Phase::Working && !rolling && cx.settings.habit.cancels();
@@ -151,6 +153,17 @@ impl Caller {
             reached: began,
         };
         Self::start_call(client, index, cx, call);
+    }
+
+    /// How long the nodes are to keep the lock at least.
+    fn min_hold(cx: &mut Cx<'_>, rolling: bool) -> Option<Duration> {
+        let habit = cx.settings.habit;
+        if cx.phase != Phase::Working || habit != Habit::Anything || rolling || cx.net.pair {
+            return habit.min_hold().filter(|_| cx.phase == Phase::Working);
+        }
+        let chance = &mut cx.net.chance;
+        let share = chance.one_in(8).then(|| chance.pick(&[0.05, 0.5, 1.5]))?;
+        Some(cx.settings.ttl.mul_f64(share))
     }
 
     /// Whether a node is in a state for whose sake no lock may be taken anywhere.

@@ -78,7 +78,8 @@ impl Surroundings for Around<'_, '_> {
     fn asking_order(&self) -> Vec<usize> {
         let names: Vec<_> =
             (0..self.cx.settings.nodes).map(|node| format!("node-{node}")).collect();
-        asking_order(self.lock.names().first().key(), &names)
+        let lock = self.lock.names();
+        asking_order(&lock.keys().collect::<Vec<_>>(), &names)
     }
 
     fn others_subscribed(&self) -> bool {
@@ -132,7 +133,7 @@ impl Call {
         self.acquire.handle_stop(Stop::Closed);
         while let Some(action) = self.acquire.poll_action() {
             if let Action::GiveBack(claim) = action {
-                client.release(cx, &claim, self.terms.ttl);
+                client.release(cx, &claim);
             }
         }
         self.leave(client, cx);
@@ -260,7 +261,7 @@ impl Caller {
                 Action::TellEndlessKeys(_) | Action::TellNotAdmitted(_) => {}
                 Action::GiveBack(claim) => {
                     if !cx.net.switches.keeps_lost_attempts {
-                        client.release(cx, &claim, call.terms.ttl);
+                        client.release(cx, &claim);
                     }
                     call.last = Some(claim.attempt);
                 }

@@ -7,7 +7,7 @@ use crate::simulation::network::Network;
 /// A node has run an extension of `owner`, and has its key: no majority of the nodes may have it again. Nodes that have
 /// forgotten what they knew have forgotten that, too.
 pub(in super::super) fn is_back(net: &mut Network, key: &[u8], owner: &[u8]) {
-    let Some(since) = net.checks.forced_since(owner).filter(|_| !net.checks.forgotten) else {
+    let Some(since) = net.checks.forced_since(key, owner).filter(|_| !net.checks.forgotten) else {
         return;
     };
     let (now, all) = (net.now, net.nodes.len());

@@ -4,9 +4,11 @@
 mod exclusion;
 mod forced;
 mod holders;
+mod jobs;
 mod leaks;
 mod load;
 mod losses;
+mod parts;
 mod progress;
 mod releases;
 mod room;
@@ -29,6 +31,7 @@ pub(super) use terms::{Agreed, outlives};
 pub(super) use turns::Turns;
 
 use self::exclusion::Exclusion;
+use self::jobs::Jobs;
 use self::leaks::Leaks;
 use self::load::Load;
 use self::losses::Losses;
@@ -81,9 +84,10 @@ pub(super) struct Checks {
     leaks: Leaks,
     tokens: Tokens,
     load: Load,
-    /// Since when a majority of the nodes has taken its locks from which owner by force.
-    forced_out: BTreeMap<Vec<u8>, Duration>,
+    /// Since when a majority of the nodes has taken which key from which owner by force.
+    forced_out: BTreeMap<(Vec<u8>, Vec<u8>), Duration>,
     pub(super) turns: Turns,
+    jobs: Jobs,
     /// Which process made which owner id.
     owners: BTreeMap<String, u64>,
     /// Those of clients whose users may end connections, so that nothing of theirs comes late.
@@ -119,6 +123,8 @@ pub(super) struct Checks {
     pub(super) one_configuration: bool,
     /// The clocks are good enough for it.
     pub(super) promise_exclusion: bool,
+    /// A majority of the nodes keeps what it is to keep, and every holder gives its lock back.
+    pub(super) promise_jobs: bool,
     /// Numbers have to rise, whatever happens.
     pub(super) promise_tokens: bool,
     /// The checkers whose word counts; all, if none is named.
@@ -243,6 +249,9 @@ impl Checks {
 
     /// A lock was granted, or handed over as the `sequence`-th, and says that it is valid until then.
     pub(super) fn granted(&mut self, claim: &Claim, sequence: u64, until: Duration, now: Duration) {
+        if let Some(what) = self.jobs.granted(claim, now).filter(|_| self.promise_jobs) {
+            self.report(now, "jobs", what);
+        }
         if until <= now {
             let what = format!("{} was handed out {:?} after its end", claim.short(), now - until);
             self.report(now, "terms", what);
@@ -270,8 +279,8 @@ impl Checks {
     }
 
     /// A majority of the nodes has done so.
-    pub(super) fn forced_out(&mut self, owner: &[u8], now: Duration) {
-        self.forced_out.entry(owner.to_vec()).or_insert(now);
+    pub(super) fn forced_out(&mut self, key: &[u8], owner: &[u8], now: Duration) {
+        self.forced_out.entry((key.to_vec(), owner.to_vec())).or_insert(now);
     }
 
     /// Whether an operator has ordered so: nobody promises that others do not have the lock as well.
@@ -279,9 +288,9 @@ impl Checks {
         self.exclusion.is_forced(owner)
     }
 
-    /// Since when a majority has taken its locks from that owner.
-    fn forced_since(&self, owner: &[u8]) -> Option<Duration> {
-        self.forced_out.get(owner).copied()
+    /// Since when a majority has taken that key from that owner.
+    fn forced_since(&self, key: &[u8], owner: &[u8]) -> Option<Duration> {
+        self.forced_out.get(&(key.to_vec(), owner.to_vec())).copied()
     }
 
     /// Whether some node was given the key of that owner again.
@@ -314,6 +323,20 @@ impl Checks {
             let what =
                 format!("node {} has cut a key short that it keeps for its holder", ran.node);
             self.report(now, "exclusion", what);
+        }
+    }
+
+    /// A node ran a request of that owner, which had these of its lock's keys `before`, and has those `now_has`.
+    pub(super) fn changed(
+        &mut self,
+        node: usize,
+        (owner, what): (&[u8], &str),
+        before: &[bool],
+        now_has: &[bool],
+        now: Duration,
+    ) {
+        if let Some(what) = parts::left_in_part(node, what, owner, before, now_has) {
+            self.report(now, "parts", what);
         }
     }
 

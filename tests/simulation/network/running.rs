@@ -7,6 +7,12 @@ use crate::core::majority;
 use crate::embedded::Reply;
 use crate::simulation::checkers::{Ran, comes_back, is_back, open_to_others};
 use crate::simulation::claim::{MARK, short};
+use crate::simulation::node::SimNode;
+
+/// Which keys of a request's lock its owner has on a node.
+fn has(at: &mut SimNode, part: &Part, now: Duration) -> Vec<bool> {
+    part.keys.iter().map(|key| at.has(key, &part.owner, now)).collect()
+}
 
 impl Network {
     /// The next request on the connection.
@@ -26,7 +32,12 @@ impl Network {
             .clone()
             .map(|(part, key)| (at.owners(key, now), at.end_ms(key, &part.owner, now)))
             .collect();
+        let had: Vec<_> = parts.iter().map(|part| has(at, part, now)).collect();
         let reply = at.call(&command, now);
+        for (part, had) in parts.iter().zip(&had) {
+            let has = has(at, part, now);
+            self.checks.changed(node, (&part.owner, part.what), had, &has, now);
+        }
         let set_back = at.was_set_back;
         for ((Part { owner, what, .. }, key), (_, ended)) in keys.zip(&before) {
             let at = &mut self.nodes[node];

@@ -16,7 +16,7 @@ use crate::kinds::EXCLUSIVE;
 use crate::node::Request;
 use crate::runtime::call;
 use crate::runtime::hold::Hold;
-use crate::runtime::kind::{Raise, Repair};
+use crate::runtime::kind::{Keep, Raise, Repair};
 use crate::{Error, ErrorKind};
 
 /// A kind whose holders of one process share a lease. On the nodes it is the mutex: each lease has them for itself.
@@ -59,8 +59,14 @@ impl Kind for Together {
         EXCLUSIVE.extend(names, owner, ttl, repair)
     }
 
-    fn release(&self, names: &Names, owner: &str, raise: Option<Raise>) -> Request {
-        EXCLUSIVE.release(names, owner, raise)
+    fn release(
+        &self,
+        names: &Names,
+        owner: &str,
+        keep: Option<Keep>,
+        raise: Option<Raise>,
+    ) -> Request {
+        EXCLUSIVE.release(names, owner, keep, raise)
     }
 }
 

@@ -1,0 +1,109 @@
+-- Takes an exclusive lock under several names on one node, under all of them or none, or says who is in the way.
+--
+-- KEYS[1]  the node's mark
+-- KEYS[2]  the lock's keys (one for each name)
+-- KEYS[3]  their fences, which keep the largest number of a grant (one for each name; not given without fencing)
+-- ARGV[1]  the owner id of this attempt
+-- ARGV[2]  the TTL in milliseconds
+-- ARGV[3]  the mark under which the node grants; empty: under any
+-- ARGV[4]  the number that is proposed for the grant (not given without fencing)
+-- ARGV[5]  the fences' TTL in milliseconds, which outlives the lock (not given without fencing)
+--
+-- Replies (the shape that every acquire script has):
+--   {1, number}   granted; number is this node's number of the grant, under all names; 0 without fencing
+--   {0, ms}       refused: the last of the keys in the way is there for ms more milliseconds (-1: without expiry)
+--   {-1, 0}       not admitted: the mark is another one, so the node may have forgotten locks
+--   {-2, type}    one of the names belongs to something that is no lock, of that type
+--   {-3, 0}       one of the fences is the largest number that there is
+--   {-3, 1}       one of the fences is no number
+--
+-- Running it again for the same owner grants again, with the same number: a retry after a lost reply
+-- changes nothing.
+
+-- Everything is read before anything is written. And what a server refuses for want of memory, or of a
+-- permission, it refuses the first time that it is asked for: so nothing is set, or all is.
+
+local LARGEST = 2251799813685247 -- 2^51 - 1; lua/README.md says why
+
+local owner, ttl, fence_ttl = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[5] or 0)
+local last_lock = ARGV[4] and (#KEYS + 1) / 2 or #KEYS
+-- What is no string reads as nothing, and is found by its number.
+local values = redis.call('MGET', KEYS[1], unpack(KEYS, 2))
+-- Before anything else, and for late copies as well: one that was sent before the node forgot its
+-- locks must not take one that it has forgotten.
+if ARGV[3] ~= '' and values[1] ~= ARGV[3] then
+  return {-1, 0}
+end
+
+local ours, expected = 0, 0
+for i = 2, #KEYS do
+  if i > last_lock then
+    expected = expected + (values[i] and 1 or 0)
+  elseif values[i] == owner then
+    ours = ours + 1
+  end
+end
+if redis.call('EXISTS', unpack(KEYS, 2)) > ours + expected then
+  local longest
+  for i = 2, last_lock do
+    local kind = values[i] ~= owner and redis.call('TYPE', KEYS[i]).ok or 'none'
+    local remaining = redis.call('PTTL', KEYS[i])
+    if kind ~= 'none' then
+      -- Locks are strings, or hashes that expire (Redisson's and our reentrant and read-write ones).
+      if kind ~= 'string' and (kind ~= 'hash' or remaining < 0) then
+        return {-2, kind}
+      end
+      -- The lock can be had once all of them have ended.
+      longest = math.max(longest or 0, remaining < 0 and math.huge or remaining)
+    end
+  end
+  if longest then
+    return {0, longest == math.huge and -1 or longest}
+  end
+  return {-3, 1} -- something else is under a fence's key, and is not overwritten
+end
+
+-- How far above the number of an earlier grant this one must be. If all keys are ours, nobody else was
+-- granted any of the names since; if a fence has risen, it is this owner's own number.
+local step = ours == last_lock - 1 and 0 or 1
+local number, text = tonumber(ARGV[4] or 0), ARGV[4]
+local left = {} -- what the locks and the fences have left, in milliseconds
+local longest = ttl
+for i = 2, #KEYS do
+  left[i] = values[i] and redis.call('PTTL', KEYS[i]) or -2
+  if i <= last_lock then
+    longest = math.max(longest, left[i])
+  else
+    local known = tonumber(values[i] or 0)
+    if not known or not (known < math.huge) then
+      return {-3, 1}
+    elseif known + step > number then
+      number, text = known + step, known + step
+    end
+  end
+end
+if number > LARGEST then
+  return {-3, 0}
+end
+
+-- Never shortened: this may be a late copy, and the lock may have been extended since.
+for i = 2, last_lock do
+  if left[i] ~= -2 and left[i] < ttl then
+    redis.call('PEXPIRE', KEYS[i], ttl)
+  end
+end
+for i = 2, last_lock do
+  if left[i] == -2 then
+    redis.call('SET', KEYS[i], owner, 'PX', ttl)
+  end
+end
+-- Nor is the end of a fence ever brought forward: the number may be ahead of the time.
+fence_ttl = fence_ttl + longest - ttl
+for i = last_lock + 1, #KEYS do
+  if left[i] == -1 or left[i] >= fence_ttl then
+    redis.call('SET', KEYS[i], text, 'KEEPTTL')
+  else
+    redis.call('SET', KEYS[i], text, 'PX', fence_ttl)
+  end
+end
+return {1, number}

@@ -1,0 +1,135 @@
+-- Lets a lock with several names live longer on one node, if it is still ours there; and sets the keys again
+-- that the node has lost, if nobody else has taken any of these names since. All names are extended, or none.
+--
+-- KEYS[1]  the node's mark
+-- KEYS[2]  the lock's keys (one for each name)
+-- KEYS[3]  the owner's tombstones, which are there if a name was taken from it by force (one for each name)
+-- KEYS[4]  their fences, which keep the largest number of a grant (one for each name; not given without fencing)
+-- ARGV[1]  the owner id that took it
+-- ARGV[2]  how long it shall live from now on at least, in milliseconds
+-- ARGV[3]  until when, in milliseconds of this node's clock, keys that are gone may be set again
+-- ARGV[4]  1 if newcomers are granted nothing but under an admitted mark, else 0
+-- ARGV[5]  the lock's number (not given without fencing)
+-- ARGV[6]  the largest fence under which a key that is gone may be set (not given without fencing)
+-- ARGV[7]  the fences' TTL in milliseconds, which outlives that (not given without fencing)
+--
+-- Replies:
+--   1         all our keys were there, and live for at least that long
+--   2         keys were gone, and nobody had them; now all are ours, for that long
+--   3         the same, and nobody can have had the lock here since they were gone: the node has
+--             forgotten what it knew, and grants nothing to newcomers
+--   0         none of our keys is there, and under one of the names somebody else's is, or one of them was taken
+--             from this owner by force
+--   -1        no key was there, and it is too late to set any
+--   {-2, n}   no key was there, and the largest fence is n: somebody else was granted a name here since
+--   {-3, n}   some of our keys are there, and live no longer than before. The others cannot be set: n is the
+--             largest of their fences, if nothing else is in the way; 0: somebody else's key is there, or
+--             it is too late, or one of the names was taken from this owner by force
+--
+-- A key is never shortened: a late, short extension must not undo an earlier, longer one. What is left of our
+-- keys stays, for the lease may rest on it; the release deletes it.
+
+-- Nor is the end of a fence ever brought forward. All is read before anything is written: see acquire.
+
+local owner, ttl, fence_ttl = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[7] or 0)
+local names = (#KEYS - 1) / (ARGV[5] and 3 or 2)
+local last_lock = names + 1
+-- The locks and the tombstones.
+local values = redis.call('MGET', unpack(KEYS, 2, 2 * names + 1))
+local left = {} -- what our keys have left, in milliseconds
+local gone, gone_keys = {}, {}
+for i = 2, last_lock do
+  if values[i - 1] == owner then
+    left[i] = redis.call('PTTL', KEYS[i])
+    fence_ttl = math.max(fence_ttl, ARGV[7] and ARGV[7] + left[i] - ttl or 0)
+  else
+    gone[#gone + 1] = i
+    gone_keys[#gone] = KEYS[i]
+  end
+end
+
+-- Where a fence is, for the key in that place.
+local function fence_of(i)
+  return KEYS[i + 2 * names]
+end
+
+-- Has a fence keep that number, unless it keeps a larger one.
+local function set_fence(fence, number)
+  local known = tonumber(redis.call('GET', fence) or 0) or 0
+  local left_of_fence = redis.call('PTTL', fence)
+  number = math.max(number, known)
+  if left_of_fence == -1 or left_of_fence >= fence_ttl then
+    redis.call('SET', fence, number, 'KEEPTTL')
+  else
+    redis.call('SET', fence, number, 'PX', fence_ttl)
+  end
+end
+
+local none_is_left = #gone == names
+for i = names + 1, 2 * names do
+  if values[i] then
+    return none_is_left and 0 or {-3, 0}
+  end
+end
+if #gone > 0 then
+  if redis.call('EXISTS', unpack(gone_keys)) > 0 then
+    return none_is_left and 0 or {-3, 0}
+  end
+  -- A request that was held up on its way must not take a lock that nobody holds any more.
+  local now = redis.call('TIME')
+  if now[1] * 1000 + now[2] / 1000 >= tonumber(ARGV[3]) then
+    return none_is_left and -1 or {-3, 0}
+  end
+  local largest = 0
+  for _, i in ipairs(ARGV[5] and gone or {}) do
+    largest = math.max(largest, tonumber(redis.call('GET', fence_of(i)) or 0) or 0)
+  end
+  if ARGV[5] and largest > tonumber(ARGV[6]) then
+    -- Of whichever name a grant comes next: it is above what a repair may go up to that is told of this number.
+    for _, i in ipairs(gone) do
+      set_fence(fence_of(i), largest)
+    end
+    return {none_is_left and -2 or -3, largest}
+  end
+end
+
+for i = 2, last_lock do
+  if left[i] and left[i] < ttl then
+    redis.call('PEXPIRE', KEYS[i], ttl)
+  end
+  -- Where our key is, no fence is in the way, however large it is. But it must outlive the lock, however
+  -- long that is held.
+  if left[i] and ARGV[5] then
+    local fence = fence_of(i)
+    local left_of_fence = redis.call('PTTL', fence)
+    if left_of_fence == -2 then
+      redis.call('SET', fence, ARGV[5], 'PX', fence_ttl)
+    elseif left_of_fence ~= -1 and left_of_fence < fence_ttl then
+      -- What is no number may be somebody else's lock, and keeps its end.
+      local known = redis.pcall('GET', fence)
+      if type(known) == 'string' and tonumber(known) then
+        redis.call('PEXPIRE', fence, fence_ttl)
+      end
+    end
+  end
+end
+if #gone == 0 then
+  return 1
+end
+for _, i in ipairs(gone) do
+  if ARGV[5] then
+    set_fence(fence_of(i), tonumber(ARGV[5]))
+  end
+end
+for _, i in ipairs(gone) do
+  redis.call('SET', KEYS[i], owner, 'PX', ttl)
+end
+if ARGV[4] == '1' then
+  -- pcall: something else under the mark's key says nothing.
+  local mark = redis.pcall('GET', KEYS[1])
+  -- None: it was forgotten a moment ago, or nobody has looked at the node since.
+  if not mark or type(mark) == 'string' and string.find(mark, ' quarantined until_ms=', 1, true) then
+    return 3
+  end
+end
+return 2

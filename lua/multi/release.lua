@@ -1,0 +1,83 @@
+-- Gives a lock with several names back on one node, as far as it is still ours there, and tells those who wait for
+-- any of the names. They are free then, or the node keeps them for a while, although nobody holds them.
+--
+-- KEYS[1]  the lock's keys (one for each name)
+-- KEYS[2]  the owner's tombstones, which are there if a name was taken from it by force (one for each name; given only to keep or raise)
+-- KEYS[3]  their fences, which keep the largest number of a grant (one for each name; given only to raise it)
+-- ARGV[1]  the owner id that took it
+-- ARGV[2]  until when, in milliseconds of this node's clock, the names are kept; 0: they are not
+-- ARGV[3]  what is under the keys while they are kept
+-- ARGV[4]  the number that the fences have at least from now on; empty: they are not raised
+-- ARGV[5]  the fences' TTL in milliseconds, if they are raised; empty: they are not
+-- ARGV[6]  the channels on which releases are told (one for each name)
+--
+-- Replies:
+--   1        all our keys were there, and are deleted, or somebody else's for as long as they are kept
+--   {1, n}   the same, and so many connections were told of it, on the channel that most of them listen to
+--   0        not all our keys were there; with those that were, the same is done
+--
+-- It tells the release on the channels of the keys that were ours.
+
+-- The fences are raised where an extension of the lock may still be under way: it finds a fence above
+-- what it may go up to then, and sets no key again.
+
+-- A lock that is kept is kept on all nodes, so also where keys are gone, and nobody else's are there. Until when is told
+-- by the node's own clock, for a release may come late, or again. A name that was forced open is not kept.
+local keeps_for = 0
+if ARGV[2] ~= '0' then
+  local now = redis.call('TIME')
+  keeps_for = math.ceil(ARGV[2] - now[1] * 1000 - now[2] / 1000)
+end
+
+local names = #ARGV - 5
+-- And the tombstones, where they are given.
+local owners = redis.call('MGET', unpack(KEYS, 1, math.min(2 * names, #KEYS)))
+local ours, channels, ends = {}, {}, {}
+for i = 1, names do
+  if owners[i] == ARGV[1] then
+    ours[#ours + 1] = KEYS[i]
+    channels[#ours] = ARGV[5 + i]
+  end
+  local keeps = keeps_for > 0 and not owners[names + i]
+  if keeps and owners[i] == ARGV[1] then
+    redis.call('SET', KEYS[i], ARGV[3], 'PX', keeps_for)
+  elseif keeps and not owners[i] then
+    redis.call('SET', KEYS[i], ARGV[3], 'NX', 'PX', keeps_for)
+  elseif owners[i] == ARGV[1] then
+    ends[#ends + 1] = KEYS[i]
+  end
+end
+local most_told = 0
+if #ours > 0 then
+  if #ends > 0 then
+    redis.call('DEL', unpack(ends))
+  end
+  for _, channel in ipairs(channels) do
+    -- pcall: the lock is given back, whether or not we may say so. Who waits looks now and then.
+    local told = redis.pcall('PUBLISH', channel, ARGV[1])
+    most_told = math.max(most_told, type(told) == 'number' and told or 0)
+  end
+end
+for i = 2 * names + 1, #KEYS do
+  -- pcall: something else under the fence's key is no fault of the node, and no extension gets past it.
+  local known = redis.pcall('GET', KEYS[i])
+  if type(known) == 'table' then
+    if not string.find(known.err, 'WRONGTYPE', 1, true) then
+      return known -- a permission is missing
+    end
+  elseif (tonumber(known or 0) or 0) < tonumber(ARGV[4]) then
+    -- Its end is never brought forward.
+    local left = redis.call('PTTL', KEYS[i])
+    if left == -1 or left >= tonumber(ARGV[5]) then
+      redis.call('SET', KEYS[i], ARGV[4], 'KEEPTTL')
+    else
+      redis.call('SET', KEYS[i], ARGV[4], 'PX', ARGV[5])
+    end
+  end
+end
+if #ours < names then
+  return 0
+elseif most_told > 0 then
+  return {1, most_told}
+end
+return 1

@@ -1,0 +1,142 @@
+//! Locks that the nodes keep for a while, although their holders have given them back.
+
+mod support;
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use quorlock::{Builder, ErrorKind, Mutex, Quorlock};
+use support::clients::{connected, fresh};
+use support::{Servers, wait_until};
+
+/// Never to be waited for.
+const LIMIT: Duration = Duration::from_secs(30);
+const TTL: Duration = Duration::from_secs(20);
+/// Long enough for a busy machine to look at what is kept.
+const MIN_HOLD: Duration = Duration::from_secs(4);
+
+const NAME: &str = "nightly-report";
+const KEY: &str = "quorlock:nightly-report";
+
+fn settings(servers: &Servers) -> Builder {
+    fresh(servers.urls()).ttl(TTL).max_ttl(TTL).node_timeout(Duration::from_secs(5))
+}
+
+fn client(servers: &Servers) -> Quorlock {
+    connected(settings(servers))
+}
+
+fn job(locks: &Quorlock) -> Mutex {
+    locks.mutex(NAME).min_hold(MIN_HOLD)
+}
+
+/// Does the job, which takes no time. Returns when it was begun and under which owner.
+fn done(job: &Mutex) -> (Instant, String) {
+    let begun = Instant::now();
+    let guard = job.try_lock().expect("a majority").expect("nobody has done it");
+    let owner = guard.owner().to_owned();
+    guard.unlock().expect("it was ours");
+    (begun, owner)
+}
+
+/// Waits until all nodes keep the lock that was that owner's.
+fn wait_kept(servers: &Servers, owner: &str) {
+    wait_until("all nodes keep it", LIMIT, || {
+        servers.iter().all(|server| server.get(KEY) == Some(format!("{owner}#kept")))
+    });
+}
+
+#[test]
+fn a_job_that_was_done_is_not_done_again_for_a_while() {
+    let servers = Servers::start(3);
+    let (one, other) = (client(&servers), client(&servers));
+    let (begun, owner) = done(&job(&one));
+    wait_kept(&servers, &owner);
+    let left = servers.iter().map(|server| server.pttl(KEY)).max().expect("three nodes");
+    assert!(left <= 4_100, "it ends with the shortest hold, and not with the TTL: {left} ms");
+    for locks in [&one, &other] {
+        let locked = job(locks).try_lock().expect("a majority");
+        assert!(locked.is_none(), "it was granted {:?} after it had been", begun.elapsed());
+    }
+    let again = job(&other).lock().expect("a majority");
+    assert!(begun.elapsed() >= MIN_HOLD, "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < TTL, "a waiter hears when it ends");
+    drop(again);
+}
+
+/// Each node that keeps the lock is one more that may forget it.
+#[test]
+fn a_node_that_has_lost_the_key_keeps_the_lock_as_well() {
+    let servers = Servers::start(3);
+    let job = job(&client(&servers));
+    let guard = job.lock().expect("three of three");
+    wait_until("all nodes have the key", LIMIT, || {
+        servers.iter().all(|server| server.get(KEY).is_some())
+    });
+    servers[0].command(&["DEL", KEY]);
+    let owner = guard.owner().to_owned();
+    drop(guard);
+    wait_kept(&servers, &owner);
+}
+
+#[test]
+fn a_lock_that_was_held_for_long_enough_is_free_at_once() {
+    let servers = Servers::start(3);
+    let locks = client(&servers);
+    let begun = Instant::now();
+    let guard = locks.mutex(NAME).min_hold(MIN_HOLD / 4).lock().expect("three of three");
+    wait_until("the shortest hold is over", LIMIT, || begun.elapsed() > MIN_HOLD / 2);
+    guard.unlock().expect("three of three");
+    servers.wait_no_keys();
+}
+
+/// Nobody can say what somebody else has done with it meanwhile.
+#[test]
+fn a_lock_that_was_lost_is_not_kept() {
+    let servers = Servers::start(3);
+    let locks = client(&servers);
+    let job = locks.mutex(NAME).min_hold(LIMIT * 2).max_hold(Duration::from_secs(5));
+    let guard = job.lock().expect("three of three");
+    wait_until("it is lost", LIMIT, || guard.check().is_err());
+    drop(guard);
+    servers.wait_no_keys();
+}
+
+#[test]
+fn no_thread_of_the_process_is_handed_the_lock_before() {
+    let servers = Servers::start(3);
+    let locks = client(&servers);
+    let begun = Instant::now();
+    let guard = job(&locks).lock().expect("three of three");
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| locks.lock(NAME).map(|guard| guard.token()));
+        // Its place in the queue is nobody's to see. Were it handed the lease, it would have it long before the end.
+        wait_until("the other thread waits", LIMIT, || begun.elapsed() > MIN_HOLD / 2);
+        let token = guard.token();
+        drop(guard);
+        let next = waiting.join().expect("no panic").expect("three of three");
+        assert!(begun.elapsed() >= MIN_HOLD, "{:?}", begun.elapsed());
+        assert!(next > token);
+    });
+}
+
+#[test]
+fn it_is_set_for_the_client_or_for_one_lock_and_not_for_longer_than_a_day() {
+    let servers = Servers::start(1);
+    let locks = connected(settings(&servers).min_hold(MIN_HOLD));
+    let kept = || servers[0].get(KEY).is_some();
+    locks.mutex(NAME).min_hold(Duration::ZERO).lock().expect("one node").unlock().expect("ours");
+    assert!(!kept());
+    locks.lock(NAME).expect("one node").unlock().expect("ours");
+    assert!(kept());
+    let day = Duration::from_secs(24 * 60 * 60);
+    let too_long = day + Duration::from_millis(1);
+    let error = job(&locks).min_hold(too_long).try_lock().expect_err("more than a day");
+    assert_eq!(error.kind(), ErrorKind::Config);
+    let error = settings(&servers).min_hold(too_long).build().expect_err("more than a day");
+    assert!(error.to_string().contains("min_hold is"), "{error}");
+    // A day is more than max_ttl, and more than any lock lives without its holder.
+    let (_, owner) = done(&locks.mutex("daily").min_hold(day));
+    assert_eq!(servers[0].get("quorlock:daily"), Some(format!("{owner}#kept")));
+    assert!(servers[0].pttl("quorlock:daily") > 23 * 60 * 60 * 1_000);
+}

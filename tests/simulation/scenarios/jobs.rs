@@ -1,0 +1,67 @@
+//! Clients that do a job once in a time: the nodes keep the lock that its holder has given back.
+
+use super::*;
+
+/// How long the lock is kept: for as long as a node that has forgotten it grants nothing to anybody, or longer.
+const MIN_HOLD: Duration = seconds(25);
+
+/// Five clients try for the same job all the time. Their settings and all clocks differ. One node at a time forgets
+/// what it knew, or cannot be reached by some of them; and a majority keeps what it has.
+fn jobs(seed: u64, nodes: usize, faults: Vec<Scheduled>) -> Plan {
+    let quick = Setup { nodes, ..client(seconds(3), Habit::RunsJobs(MIN_HOLD)) };
+    let slow = Setup { node_timeout: ms(150), ttl: seconds(5), ..quick };
+    let mut plan = calm(seed, nodes, &[quick, slow, slow, slow, slow]);
+    (plan.wall_offsets[1], plan.wall_offsets[2]) = (40_000, 7_000_000);
+    plan.walls_agree = false;
+    plan.latency_ms = 10;
+    plan.lasts = seconds(60);
+    plan.faults = faults;
+    plan
+}
+
+fn jobs_with_faults(seed: u64) -> Plan {
+    let mut chance = Chance::new(seed ^ 0x06b5);
+    let node = chance.below(3);
+    let other = (node + 1) % 3;
+    let forgets = seconds(3) + chance.ms(0..4_000);
+    let faults = vec![
+        // When the first job is done, or a moment before.
+        fault(chance.ms(0..200), seconds(2), Fault::Cut { client: chance.below(5), node: other }),
+        fault(forgets, forgets + seconds(1), Fault::Amnesia { node }),
+        fault(seconds(31), seconds(33), Fault::Hung { node: chance.below(3) }),
+    ];
+    jobs(seed, 3, faults)
+}
+
+/// How many jobs were done.
+fn done(run: &Run) -> usize {
+    run.grants.len()
+}
+
+const JOBS: Scenario =
+    Scenario { runs: 20, plan: jobs_with_faults, happened: |run| done(run) >= 2 };
+
+/// The first job is done soon, although all clients begin at one instant and share the nodes among them.
+const AT_ONE_INSTANT: Scenario = Scenario {
+    runs: 10,
+    plan: |seed| Plan { lasts: seconds(5), ..jobs(seed, 5, Vec::new()) },
+    happened: |run| run.grants.first().is_some_and(|grant| grant.at < seconds(2)),
+};
+
+#[test]
+fn a_job_is_done_once_in_its_time() {
+    JOBS.holds(1);
+    AT_ONE_INSTANT.holds(1);
+}
+
+#[test]
+fn a_job_whose_lock_is_not_kept_is_done_again() {
+    const KEEPS: &str = "if keeps_for > 0 then";
+    let switches = Switches { script: Some((KEEPS, "if false then")), ..Switches::ALL_ON };
+    JOBS.breaks_under(Switches { checkers: &["jobs"], ..switches });
+}
+
+#[test]
+fn attempts_that_failed_and_are_kept_are_in_everybodys_way() {
+    AT_ONE_INSTANT.fails(&[Mechanism::OnlyHeldLocksAreKept]);
+}
