@@ -13,7 +13,7 @@ use crate::core::exact;
 use crate::error::{Error, ErrorKind};
 use crate::guard::Guard;
 use crate::handle::{Handle, LockKind};
-use crate::kinds::{self, MultiMutex, Mutex};
+use crate::kinds::{self, MultiMutex, Mutex, ReentrantMutex};
 use crate::node::{Address, Node};
 use crate::process::Process;
 use crate::runtime::admit;
@@ -166,6 +166,12 @@ impl Quorlock {
         self.handle(names)
     }
 
+    /// A handle for the lock `name` that a thread may take again while it holds it, with settings of its own:
+    /// see [`ReentrantMutex`].
+    pub fn reentrant_mutex(&self, name: impl AsRef<[u8]>) -> ReentrantMutex {
+        self.handle([name])
+    }
+
     /// Takes the exclusive lock `name`; waits as long as somebody else holds it.
     ///
     /// While no majority of the nodes can be reached it goes on trying for
@@ -173,7 +179,7 @@ impl Quorlock {
     /// the way it waits until they are ready, [`max_ttl`](Builder::max_ttl) as a rule, and an event says
     /// so.
     ///
-    /// It is not reentrant. A thread that waits for a lock that it holds itself waits until another thread
+    /// It is not reentrant; [`reentrant_mutex`](Self::reentrant_mutex) is. A thread that waits for a lock that it holds itself waits until another thread
     /// gives the lock back, or until it is lost: for ever, where it is renewed and the guard is the thread's
     /// own. That is no error, since guards can be sent to other threads. An event says so after a
     /// second, if the lock was taken by this client, or a clone of it, and the

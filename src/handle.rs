@@ -16,6 +16,7 @@ use crate::ident::{Name, NameText, Names};
 use crate::runtime::administration;
 use crate::runtime::call;
 use crate::runtime::claim::Wanted;
+use crate::runtime::queue::Queues;
 use crate::runtime::settings::{Renewal, limit, minimum};
 use crate::shared::Shared;
 use crate::with_lock::WithLockError;
@@ -36,6 +37,12 @@ pub trait LockKind: sealed::Kind {
     #[must_use]
     fn hold_class() -> HoldClass {
         Self::KIND.hold_class()
+    }
+
+    /// Whether the thread that holds such a lock may take it again. Its guards stay on their thread then.
+    #[must_use]
+    fn is_reentrant() -> bool {
+        Self::KIND.is_reentrant()
     }
 
     /// The commands that a server's access list has to allow for it, besides those that every client needs:
@@ -138,7 +145,7 @@ impl<K: LockKind> Handle<K> {
     /// # let locks = quorlock::Quorlock::builder().nodes(["redis://a"]).build()?;
     /// // All hosts start this at midnight, by their own clocks.
     /// let report = locks.mutex("nightly-report").min_hold(Duration::from_secs(5 * 60));
-    /// if let Some(guard) = report.try_lock()? {
+    /// if let Some(guard) = report.try_lock_for(Duration::from_secs(1))? {
     ///     // .. one of them comes here ..
     ///     guard.unlock()?;
     /// }
@@ -346,7 +353,29 @@ impl<K: LockKind> Handle<K> {
         cancel: Option<&Receiver<()>>,
     ) -> Result<Option<K::Guard>, Error> {
         let coordinator = &self.shared.coordinator;
-        let settings = coordinator.settings();
+        let wanted = self.wanted()?;
+        Ok(call::acquire(coordinator, &wanted, patience, cancel)?.map(guard::sealed::Guard::new))
+    }
+
+    /// How many guards of this lock the calling thread has, if it may take the lock again.
+    pub(crate) fn hold_count_of_this_thread(&self) -> usize {
+        self.ask_queues(Queues::hold_count).unwrap_or_default()
+    }
+
+    /// Whether the calling thread holds this lock, if it may take the lock again.
+    pub(crate) fn is_held_by_this_thread(&self) -> bool {
+        self.ask_queues(Queues::is_held_by_this_thread).unwrap_or_default()
+    }
+
+    /// `None` for a name that cannot be locked, and in a child by fork.
+    fn ask_queues<R>(&self, ask: impl FnOnce(&Queues, &Wanted) -> R) -> Option<R> {
+        let coordinator = &self.shared.coordinator;
+        let wanted = self.wanted().ok().filter(|_| coordinator.process.is_this())?;
+        Some(ask(coordinator.queues(), &wanted))
+    }
+
+    fn wanted(&self) -> Result<Wanted, Error> {
+        let settings = self.shared.coordinator.settings();
         settings.check_ttl(self.ttl)?;
         settings.check_max_hold(self.max_hold)?;
         settings.check_min_hold(self.min_hold, K::hold_class())?;
@@ -358,9 +387,7 @@ impl<K: LockKind> Handle<K> {
             allowance: settings.allowance(),
         };
         let terms = terms.ending_with_the_hold();
-        let names = self.checked_names()?;
-        let wanted = Wanted { kind: K::KIND, names, terms };
-        Ok(call::acquire(coordinator, &wanted, patience, cancel)?.map(guard::sealed::Guard::new))
+        Ok(Wanted { kind: K::KIND, names: self.checked_names()?, terms })
     }
 }
 

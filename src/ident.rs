@@ -210,6 +210,16 @@ pub(crate) fn release_channel(key: &[u8]) -> Vec<u8> {
     [b"{", key, b"}:released"].concat()
 }
 
+/// The channel on which Redisson's clients tell each other that the lock with that key was given back.
+pub(crate) fn redisson_channel(key: &[u8]) -> Vec<u8> {
+    const CHANNEL: &[u8] = b"redisson_lock__channel:";
+    // As Redisson does: a key that has braces already names its hash slot.
+    match key.contains(&b'{') {
+        true => [CHANNEL, key].concat(),
+        false => [CHANNEL, b"{", key, b"}"].concat(),
+    }
+}
+
 /// The channel by which a client wakes its own subscribers, by a `random` number of its own.
 pub(crate) fn wake_channel(prefix: &[u8], random: u128) -> Vec<u8> {
     [b"{", prefix, b"}:wake:", random_text(random).as_bytes()].concat()

@@ -94,9 +94,9 @@ pub(crate) fn waits_for_itself(names: &Names) {
         target: "quorlock",
         lock = %names.text(),
         "a thread waits for a lock that it took itself, and whose guard was not dropped: if it still has \
-         that guard it waits until the lock ends, which is never while it is renewed, since locks are not \
-         reentrant; drop the guard first, or hand it on to the code that needs the lock, or wait with \
-         try_lock_for"
+         that guard it waits until the lock ends, which is never while it is renewed, since an exclusive lock is \
+         not reentrant; drop the guard first, or hand it on to the code that needs the lock, or use a \
+         reentrant_mutex in all places, or wait with try_lock_for"
     );
 }
 

@@ -68,7 +68,7 @@ fn host() -> String {
 }
 
 /// A thread of this process; no two that live or lived have the same.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ThreadNumber(u64);
 
 thread_local! {

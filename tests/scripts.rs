@@ -515,7 +515,8 @@ fn force(server: &Server, owners: &[&str]) -> Value {
     let tombstones: Vec<_> = owners.iter().map(|owner| tombstone(owner)).collect();
     let tombstones: Vec<_> = tombstones.iter().map(String::as_str).collect();
     let words =
-        [&["EVAL", FORCE, &keys, "k"], &tombstones[..], &["60000", "free"], owners].concat();
+        [&["EVAL", FORCE, &keys, "k"], &tombstones[..], &["60000", "free", "theirs"], owners]
+            .concat();
     server.command(&words)
 }
 

@@ -31,11 +31,8 @@ end
 local owner = redis.pcall('GET', KEYS[1])
 local reply = 0
 if owner == ARGV[1] then
-  if keeps_for > 0 then
-    redis.call('SET', KEYS[1], ARGV[4], 'PX', keeps_for)
-  else
-    redis.call('DEL', KEYS[1])
-  end
+  -- Before the node is asked to keep it: a server that is out of memory refuses what a script sets first.
+  redis.call('DEL', KEYS[1])
   reply = 1
   -- pcall: the lock is given back, whether or not we may say so. Who waits looks now and then.
   local told = redis.pcall('PUBLISH', ARGV[2], ARGV[1])
@@ -44,7 +41,8 @@ if owner == ARGV[1] then
   end
 elseif type(owner) == 'table' and not string.find(owner.err, 'WRONGTYPE', 1, true) then
   return owner -- a permission is missing
-elseif not owner and keeps_for > 0 then
+end
+if keeps_for > 0 and (reply ~= 0 or not owner) then
   redis.call('SET', KEYS[1], ARGV[4], 'PX', keeps_for)
 end
 if KEYS[3] then

@@ -4,7 +4,8 @@
 -- KEYS[2]  the tombstone of an owner (one for each owner)
 -- ARGV[1]  how long tombstones live, in milliseconds
 -- ARGV[2]  the channel on which releases of the lock are told
--- ARGV[3]  an owner (one for each owner)
+-- ARGV[3]  the channel on which Redisson's clients are told of releases of a lock that is a hash
+-- ARGV[4]  an owner (one for each owner)
 --
 -- Replies:
 --   n   so many of these owners had the lock here
@@ -18,7 +19,7 @@ if redis.call('PTTL', KEYS[1]) < 0 then
 end
 local taken = 0
 for i = 2, #KEYS do
-  local owner = ARGV[i + 1]
+  local owner = ARGV[i + 2]
   -- A server that is out of memory sets nothing, unless the script has deleted something before.
   redis.call('DEL', KEYS[i])
   redis.call('SET', KEYS[i], '1', 'PX', ARGV[1])
@@ -33,6 +34,9 @@ for i = 2, #KEYS do
     taken = taken + 1
     -- pcall: the lock is free, whether or not we may say so. Who waits looks now and then.
     redis.pcall('PUBLISH', ARGV[2], owner)
+    if kind == 'hash' then
+      redis.pcall('PUBLISH', ARGV[3], '0')
+    end
   end
 end
 if kind == 'hash' and taken > 0 then

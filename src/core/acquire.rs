@@ -131,10 +131,11 @@ impl<C: SharedAttempt> Acquire<C> {
         let over = self.deadline().is_some_and(|deadline| deadline <= now);
         let waited_to_the_end = over && self.waited_in_queue;
         match place.turn {
-            Turn::HandedOver | Turn::Joined if around.nodes_disagree() => {
+            turn if turn.is_served() && around.nodes_disagree() => {
                 self.refuse(Outcome::NodesDisagree);
             }
-            Turn::HandedOver | Turn::Joined => self.finish(Action::HandedOver),
+            Turn::HandedOver | Turn::Joined | Turn::Reentered => self.finish(Action::HandedOver),
+            Turn::Lost(reason) => self.refuse(Outcome::Lost(reason)),
             // Others elsewhere want it, so it is as good as held.
             Turn::GiveWay(_) if waited_to_the_end => self.refuse(Outcome::Held),
             Turn::GiveWay(until) => self.give_way(self.at_most(until)),

@@ -13,6 +13,10 @@ const LINGER: Duration = Duration::from_millis(200);
 /// How long the subscribers stay after the last channel.
 const STAY: Duration = Duration::from_secs(2);
 
+/// What other libraries tell of a release: no owner. A release of ours is told on their channel as well, right behind the
+/// message on our own one.
+pub(crate) const NO_OWNER: &[u8] = b"0";
+
 /// What a subscriber has to do: first the one, then the other.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Changes {
@@ -66,6 +70,8 @@ struct Subscriber {
     runs: bool,
     /// The channels that have come or gone since it looked.
     changed: BTreeSet<Vec<u8>>,
+    /// The channel of its last message, if that named the owner.
+    owner_told_on: Option<Vec<u8>>,
 }
 
 impl<W: Clone> Waiter<W> {
@@ -199,18 +205,33 @@ impl<W: Clone> Channels<W> {
     /// What the node publishes is not heard any more. Returns the waiters to wake.
     #[must_use]
     pub(crate) fn deaf(&mut self, node: usize) -> Vec<W> {
+        self.subscribers[node].owner_told_on = None;
         self.channels.values_mut().for_each(|channel| channel.listening[node] = false);
         let waiters = self.waiters.values_mut();
         waiters.filter_map(|waiter| waiter.tell(|tracker| tracker.deaf(node))).collect()
     }
 
-    /// The node tells that `owner` has given the lock back. Returns the waiters to wake.
+    /// The node tells that `owner` has given the lock back; with [`NO_OWNER`], that somebody has. Returns the waiters to
+    /// wake.
+    ///
+    /// One release of ours is two messages, where a lock has a channel of another library as well. The node sends them
+    /// one right behind the other. So the second one, which names nobody, is no news to a waiter that was told the first.
     #[must_use]
     pub(crate) fn released(&mut self, node: usize, channel: &[u8], owner: &[u8]) -> Vec<W> {
-        let Self { channels, waiters, .. } = self;
-        let Some(channel) = channels.get(channel) else { return Vec::new() };
+        let told_before = self.subscribers[node].owner_told_on.take();
+        let told_before = told_before.filter(|_| Mechanism::SecondMessagesAreNoNews.is_on());
+        let Self { channels, waiters, subscribers, .. } = self;
+        let Some((name, channel)) = channels.get_key_value(channel) else { return Vec::new() };
+        if owner != NO_OWNER {
+            subscribers[node].owner_told_on = Some(name.clone());
+        }
+        let told_before = told_before.filter(|_| owner == NO_OWNER);
+        let is_second = |waiter: &Waiter<W>| {
+            told_before.as_ref().is_some_and(|told| waiter.channels.contains(told))
+        };
         let is_news = |waiter: &&mut Waiter<W>| {
-            waiter.ours.as_deref() != Some(owner) || !Mechanism::OwnReleaseIsNoNews.is_on()
+            let ours = waiter.ours.as_deref() == Some(owner);
+            !is_second(waiter) && (!ours || !Mechanism::OwnReleaseIsNoNews.is_on())
         };
         let told = channel.waiters.iter().filter_map(|id| {
             waiters.get_mut(id).filter(is_news)?.tell(|tracker| tracker.released(node))

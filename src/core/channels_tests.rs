@@ -177,6 +177,60 @@ fn a_waiter_does_not_take_its_own_release_for_that_of_others() {
     assert!(without(&[Mechanism::OwnReleaseIsNoNews], is_woken_by_its_own_release));
 }
 
+/// A node tells on two channels that a waiter listens to. Then the waiter gives way, and its own release is told so.
+fn takes_a_second_message_for_a_release() -> bool {
+    let mut channels = Channels::new(1);
+    let both = vec![ONE.to_vec(), OTHER.to_vec()];
+    let Joined { id, .. } = channels.join(both.clone(), 1);
+    let _ = channels.listening(0, &both);
+    tries(heard(&mut channels, id));
+    assert_eq!(channels.released(0, ONE, b"another's"), [1]);
+    heard(&mut channels, id).attempt_begins();
+    let wakes_again = !channels.released(0, OTHER, NO_OWNER).is_empty();
+    channels.gives_way(id, Some(b"ours"));
+    assert_eq!(channels.released(0, ONE, b"ours"), [1; 0]);
+    let is_woken = !channels.released(0, OTHER, NO_OWNER).is_empty();
+    assert_eq!(wakes_again, is_woken);
+    // Another library's release names nobody, and has no message before it.
+    for _ in 0..2 {
+        channels.gives_way(id, Some(b"ours"));
+        assert_eq!(channels.released(0, OTHER, NO_OWNER), [1]);
+    }
+    is_woken
+}
+
+#[test]
+fn a_waiter_does_not_take_two_messages_of_one_release_for_two_releases() {
+    assert!(!takes_a_second_message_for_a_release());
+    let without_it =
+        without(&[Mechanism::SecondMessagesAreNoNews], takes_a_second_message_for_a_release);
+    assert!(without_it);
+}
+
+#[test]
+fn only_the_message_right_behind_is_the_second_one_of_a_release() {
+    let both = vec![ONE.to_vec(), OTHER.to_vec()];
+    let between: [fn(&mut Channels<u32>); 3] = [
+        |_| {},
+        |channels| _ = channels.released(0, b"third", b"owner"),
+        |channels| _ = channels.deaf(0),
+    ];
+    let is_news = between.map(|between| {
+        let mut channels = Channels::new(1);
+        let Joined { id, .. } = channels.join(both.clone(), 1);
+        channels.join(vec![b"third".to_vec()], 2);
+        let _ = channels.listening(0, &both);
+        tries(heard(&mut channels, id));
+        channels.gives_way(id, Some(b"ours"));
+        let _ = channels.released(0, ONE, b"ours");
+        between(&mut channels);
+        assert!(!heard(&mut channels, id).has_heard());
+        let _ = channels.released(0, OTHER, NO_OWNER);
+        heard(&mut channels, id).has_heard()
+    });
+    assert_eq!(is_news, [false, true, true]);
+}
+
 #[test]
 fn a_waiter_is_woken_when_a_lost_subscription_is_there_again() {
     let (mut channels, id) = listening();

@@ -8,6 +8,7 @@
 //! granted -> Held --- due: Renewal -> Prolong ---> Held, or lost
 //!             |  ^--- hand_over: another thread of the process is the holder
 //!             |  ^--- join: another thread of the process is one more holder
+//!             |  ^--- reenter: the thread of a holder holds it once more
 //!             |  ^--- one of several holders gives it back -> end(Holder)
 //!             |------ due: Loss -> GiveBack -> end(Loss) -> releases
 //!             +------ the last holder gives it back -> GiveBack -> end(Holder) -> releases
@@ -21,6 +22,9 @@ use super::{
     Terms, Time, majority,
 };
 
+/// Sequence numbers of hand-overs are smaller.
+const FIRST_REENTRY: u64 = 1 << 32;
+
 /// A lock that the nodes have granted. `A` and `E` are what the driver shares with the threads that hear the nodes'
 /// answers: the attempt that won the lock, and a round of extension.
 ///
@@ -32,8 +36,11 @@ pub(crate) struct HeldLock<A, E> {
     pub(super) lease: Lease,
     pub(super) rounds: Rounds<E>,
     /// The sequence numbers of the present holders. The holder that got the lock from the nodes has 0, and each one to whom
-    /// the lease was handed, or who joined it, has the next number. An exclusive lock has one holder at a time.
+    /// the lease was handed, or who joined it, has the next number. An exclusive lock is held by one thread at a time,
+    /// which is several holders if it has taken the lock again.
     holders: BTreeSet<u64>,
+    /// How often threads have taken the lock again. These holds have numbers of their own, for they are no hand-overs.
+    reentries: u64,
     /// Some holder was told that the lock is lost, so that the event was reported, or is about to be.
     loss_told: bool,
     pub(super) nodes: usize,
@@ -116,6 +123,7 @@ impl<A: Shared<Attempt>, E: Shared<Extension>> HeldLock<A, E> {
             lease,
             rounds: Rounds::new(),
             holders: BTreeSet::from([0]),
+            reentries: 0,
             loss_told: false,
             nodes,
             node_timeout,
@@ -206,6 +214,19 @@ impl<A: Shared<Attempt>, E: Shared<Extension>> HeldLock<A, E> {
             self.holders.insert(sequence);
         }
         joins
+    }
+
+    /// The thread of a present holder takes the lock again. Returns the number of this further hold, or why the lock is
+    /// lost. The lease stays as it is, on the terms on which it was taken first.
+    pub(crate) fn reenter(&mut self, now: Time) -> Result<u64, LossReason> {
+        let lost = self.lease.loss(now);
+        if let Some(reason) = lost.filter(|_| Mechanism::LostLocksAreNotTakenAgain.is_on()) {
+            return Err(reason);
+        }
+        self.reentries += 1;
+        let number = FIRST_REENTRY + self.reentries;
+        self.holders.insert(number);
+        Ok(number)
     }
 
     /// A holder leaves the lock, or it is lost. It ends with its last holder, and a loss ends it for all: from then on no

@@ -272,3 +272,48 @@ fn a_lock_is_renewed_when_that_is_due_and_looked_at_no_more_once_it_has_ended() 
     assert_eq!(unrenewed.due(renewal), Due::EndAt(over));
     assert_eq!(unrenewed.due(renewal).look_at(renewal), Some(over));
 }
+
+/// A thread takes the lock twice more. What it gives back first, in whatever order, is not the lock.
+#[test]
+fn a_lock_that_was_taken_again_ends_with_the_last_hold() {
+    let ends_with_the_last = || {
+        let mut lock = held();
+        let (second, third) = (lock.reenter(at(1)), lock.reenter(at(2)));
+        let (second, third) = (second.expect("it is held"), third.expect("it is held"));
+        let handed = lock.hand_over(0, |_| Some(((), 1)));
+        assert_eq!(handed, None, "another thread does not get it meanwhile");
+        let mut ends = |hold| lock.end(EndedBy::Holder(hold), at(3));
+        let early = [ends(second), ends(0)];
+        matches!(early, [Ended::OthersHold { lost: None }, Ended::OthersHold { lost: None }])
+            && matches!(ends(third), Ended::Now(_))
+    };
+    assert!(ends_with_the_last());
+    assert!(!without(&[Mechanism::LastHolderGivesBack], ends_with_the_last));
+}
+
+#[test]
+fn a_lost_lock_is_not_taken_again() {
+    let mut lock = held();
+    let over = lock.valid_until();
+    let before = Time::from_start(over.since(Time::default()) - Duration::from_millis(1));
+    assert!(lock.reenter(before).is_ok());
+    assert_eq!(lock.reenter(over), Err(LossReason::Expired));
+    assert!(matches!(lock.end(EndedBy::Loss, over), Ended::Now(_)));
+    assert_eq!(lock.reenter(over), Err(LossReason::Expired), "also once it is cleared away");
+    let is_taken = without(&[Mechanism::LostLocksAreNotTakenAgain], || lock.reenter(over).is_ok());
+    assert!(is_taken);
+}
+
+/// The second hold is no reason for another number, and an extension for less cuts no other hold.
+#[test]
+fn a_hold_that_was_taken_again_leaves_the_lease_as_it_is() {
+    let mut lock = held();
+    let (valid_until, due) = (lock.valid_until(), lock.due(at(1)));
+    let second = lock.reenter(at(1)).expect("it is held");
+    assert_eq!((lock.valid_until(), lock.due(at(1))), (valid_until, due));
+    let mut extension = Driver::extension(TTL / 2);
+    extension.go_on(&mut lock, at(1));
+    assert_eq!(lock.valid_until(), valid_until);
+    lock.end(EndedBy::Holder(second), at(2));
+    assert_eq!(lock.hand_over(0, |_| Some(((), 1))), Some(((), 1)), "numbers of hand-overs go on");
+}

@@ -9,11 +9,12 @@
 //! lease asks the nodes, and there may be several leases.
 
 use std::collections::VecDeque;
+use std::hash::Hash;
 use std::time::Duration;
 
 use super::fairness::Fairness;
 use super::fencing::LAST_SEQUENCE;
-use super::{Conclusion, HoldClass, Lease, Mechanism, Terms, Time};
+use super::{Conclusion, HoldClass, Lease, LossReason, Mechanism, Terms, Time};
 
 /// How long the threads of one process hand the lease to each other, from the first hand-over on, and how long callers
 /// join a lease, from its grant on. It is long against the pause after it, and short for the waiters of other
@@ -41,6 +42,10 @@ pub(crate) enum Turn {
     HandedOver,
     /// Hold the lease beside its other holders in this process, whom the caller has joined. It has left the queue.
     Joined,
+    /// Hold once more the lease that the caller's thread holds.
+    Reentered,
+    /// Give up: the caller's thread has guards of this lock, which is lost.
+    Lost(LossReason),
     /// Ask the nodes.
     Ask,
     /// Wait for a wake-up, at most until then, and ask again what to do.
@@ -54,7 +59,7 @@ pub(crate) enum Turn {
 impl Turn {
     /// Returns whether the caller has got a lease of this process.
     pub(crate) fn is_served(self) -> bool {
-        matches!(self, Self::HandedOver | Self::Joined)
+        matches!(self, Self::HandedOver | Self::Joined | Self::Reentered)
     }
 }
 
@@ -62,6 +67,8 @@ impl Turn {
 pub(crate) trait LocalLease {
     /// One holder's right to the lease.
     type Hold;
+    /// Names a thread of this process. No two threads have the same name, also one after the other.
+    type Thread: Copy + Eq + Hash;
 
     /// Returns until when the lease is certainly valid, as far as is known; `None` if it is not.
     fn held_until(&self, now: Time) -> Option<Time>;
@@ -69,6 +76,10 @@ pub(crate) trait LocalLease {
     /// Lets a caller that wants the lock on `terms` hold it beside the present holders, under that sequence number; `None`
     /// if [`HeldLock::join`](super::HeldLock::join) refuses it.
     fn join(&self, terms: Terms, sequence: u64, now: Time) -> Option<Self::Hold>;
+
+    /// Lets a thread hold the lease once more, which it got under that sequence number; or says why the lock is lost, as
+    /// [`HeldLock::reenter`](super::HeldLock::reenter) does.
+    fn reenter(&self, sequence: u64, now: Time) -> Result<Self::Hold, LossReason>;
 }
 
 /// What a caller in the queue finds.

@@ -19,6 +19,7 @@ type Lock = Rc<RefCell<HeldLock<Rc<RefCell<Attempt>>, Rc<RefCell<Extension>>>>>;
 impl LocalLease for (QueueTicket, Lock) {
     /// The lease, and the holder's sequence number.
     type Hold = (QueueTicket, u64);
+    type Thread = ();
 
     fn held_until(&self, now: Time) -> Option<Time> {
         self.1.borrow().held_until(now)
@@ -26,6 +27,10 @@ impl LocalLease for (QueueTicket, Lock) {
 
     fn join(&self, terms: Terms, sequence: u64, now: Time) -> Option<Self::Hold> {
         self.1.borrow_mut().join(terms, sequence, now).then_some((self.0, sequence))
+    }
+
+    fn reenter(&self, _: u64, now: Time) -> Result<Self::Hold, LossReason> {
+        self.1.borrow_mut().reenter(now).map(|number| (self.0, number))
     }
 }
 
@@ -181,6 +186,7 @@ impl Process {
                 assert!(!self.locks.iter().any(held), "it waits for a holder of its own process");
             }
             Turn::HandedOver | Turn::GiveWay(_) => panic!("nobody waits, here or elsewhere"),
+            Turn::Reentered | Turn::Lost(_) => panic!("no thread takes it again"),
             Turn::Held => {
                 assert!(caller.once);
                 self.leave(i);

@@ -12,6 +12,7 @@ use super::*;
 /// For queues of one holder at a time whose tests say themselves until when the lock is held.
 impl LocalLease for () {
     type Hold = ();
+    type Thread = ();
 
     fn held_until(&self, _: Time) -> Option<Time> {
         None
@@ -20,11 +21,16 @@ impl LocalLease for () {
     fn join(&self, _: Terms, _: u64, _: Time) -> Option<()> {
         None
     }
+
+    fn reenter(&self, _: u64, _: Time) -> Result<(), LossReason> {
+        Ok(())
+    }
 }
 
 /// A lease without the lock around it. A hold is the sequence number of its holder.
 impl LocalLease for Rc<RefCell<Lease>> {
     type Hold = u64;
+    type Thread = ();
 
     fn held_until(&self, now: Time) -> Option<Time> {
         let lease = self.borrow();
@@ -33,6 +39,10 @@ impl LocalLease for Rc<RefCell<Lease>> {
 
     fn join(&self, terms: Terms, sequence: u64, now: Time) -> Option<u64> {
         self.borrow_mut().can_be_joined(terms, now).then_some(sequence)
+    }
+
+    fn reenter(&self, sequence: u64, now: Time) -> Result<u64, LossReason> {
+        self.borrow_mut().loss(now).map_or(Ok(sequence), Err)
     }
 }
 
@@ -66,7 +76,7 @@ impl Process {
 
     fn look(&mut self, ticket: QueueTicket, now: Time) -> String {
         let (Place { turn, is_held }, Passed { takes, gives_back }) =
-            self.queues.look(&KEY, ticket, now);
+            self.queues.look(&KEY, ticket, None, now);
         assert_eq!(takes.is_some(), matches!(turn, Turn::Joined | Turn::HandedOver));
         let at = |time: Time| in_ms(time.since(Time::default()));
         let held = if is_held { ", held" } else { "" };
@@ -78,6 +88,7 @@ impl Process {
             (Turn::Wait(until), _) => format!("{over}wait until {}{held}", at(until)),
             (Turn::GiveWay(until), _) => format!("give way until {}{held}", at(until)),
             (Turn::Held, _) => format!("refused{held}"),
+            (Turn::Reentered | Turn::Lost(_), _) => panic!("no thread takes it again"),
         }
     }
 

@@ -11,7 +11,8 @@ use super::fairness::Fairness;
 use super::local_queue::LocalQueue;
 use super::spare::give_room_back;
 use super::{
-    Conclusion, HoldClass, Lease, LocalLease, Place, QueueTicket, Terms, Time, Turn, Wake,
+    Conclusion, HoldClass, Lease, LocalLease, Place, QueueTicket, Terms, ThreadHolds, Time, Turn,
+    Wake,
 };
 
 /// The local queues of one client. `W` is what the driver keeps with each caller, and `H` with each lease.
@@ -25,6 +26,8 @@ pub(crate) struct LocalQueues<K, W, H: LocalLease> {
     queues: HashMap<K, LocalQueue<Caller<W, H::Hold>, H>>,
     /// Of the locks that other processes want, or wanted a moment ago.
     fairness: HashMap<K, Fairness>,
+    /// Of the kinds of locks that a thread may take again.
+    thread_holds: ThreadHolds<K, H>,
     /// With so many of them, those that are over are forgotten.
     sweep_at: usize,
 }
@@ -50,7 +53,8 @@ impl<K: Clone + Eq + Hash, W, H: LocalLease> LocalQueues<K, W, H> {
     /// With `alone`, each caller asks the nodes for itself.
     pub(crate) fn new(alone: bool) -> Self {
         let (queues, fairness) = (HashMap::new(), HashMap::new());
-        Self { alone, last_ticket: 0, queues, fairness, sweep_at: 0 }
+        let thread_holds = ThreadHolds::new();
+        Self { alone, last_ticket: 0, queues, fairness, thread_holds, sweep_at: 0 }
     }
 
     /// A caller comes and wants the lock on these terms. With `once` it wants it now or not at all. All callers of one key
@@ -89,13 +93,22 @@ impl<K: Clone + Eq + Hash, W, H: LocalLease> LocalQueues<K, W, H> {
             .map(|caller| &caller.with)
     }
 
-    /// What that caller finds.
+    /// What that caller finds. `thread`: its thread, if that may take the lock again.
     pub(crate) fn look(
         &mut self,
         key: &K,
         ticket: QueueTicket,
+        thread: Option<H::Thread>,
         now: Time,
     ) -> (Place, Passed<H::Hold>) {
+        let again = thread.and_then(|thread| self.thread_holds.reenter(key, thread, now));
+        if let Some(again) = again {
+            // Before anything else: the other callers of the queue may wait for this thread.
+            let turn =
+                again.as_ref().map_or_else(|reason| Turn::Lost(*reason), |_| Turn::Reentered);
+            let passed = Passed { takes: again.ok(), gives_back: None };
+            return (Place { turn, is_held: true }, passed);
+        }
         let Some(queue) = self.queues.get_mut(key) else {
             // A queue is there for as long as any caller is in it.
             let place = Place { turn: Turn::Ask, is_held: false };
@@ -106,6 +119,26 @@ impl<K: Clone + Eq + Hash, W, H: LocalLease> LocalQueues<K, W, H> {
         let (takes, gives_back) =
             if place.turn.is_served() { (handed.or(joined), None) } else { (None, handed) };
         (place, Passed { takes, gives_back })
+    }
+
+    /// The thread has one guard more of a lock that it may take again: see [`ThreadHolds::took`].
+    pub(crate) fn took(&mut self, key: &K, thread: H::Thread, lease: H, sequence: u64) {
+        self.thread_holds.took(key, thread, lease, sequence);
+    }
+
+    /// The thread gives one of those guards back: see [`ThreadHolds::left`].
+    pub(crate) fn left(&mut self, key: &K, thread: H::Thread) {
+        self.thread_holds.left(key, thread);
+    }
+
+    /// Returns how many guards of such a lock the thread has.
+    pub(crate) fn guards(&self, key: &K, thread: H::Thread) -> usize {
+        self.thread_holds.guards(key, thread)
+    }
+
+    /// Returns what the driver keeps with the lease of such a lock, if the thread has a guard of it.
+    pub(crate) fn lease_of(&self, key: &K, thread: H::Thread) -> Option<&H> {
+        self.thread_holds.lease(key, thread)
     }
 
     /// A caller has asked the nodes, and did not get the lock.
@@ -225,7 +258,8 @@ impl<K: Clone + Eq + Hash, W, H: LocalLease> LocalQueues<K, W, H> {
         self.sweep(now);
         give_room_back(&mut self.queues);
         give_room_back(&mut self.fairness);
-        !self.queues.is_empty() || !self.fairness.is_empty()
+        let held = self.thread_holds.tidy();
+        held || !self.queues.is_empty() || !self.fairness.is_empty()
     }
 
     /// For how many locks there is a queue.

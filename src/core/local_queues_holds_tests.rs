@@ -2,7 +2,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::super::{Allowance, Basis, Mechanism, Schedule, without};
+use super::super::{Allowance, Basis, LossReason, Mechanism, Schedule, without};
 use super::*;
 
 fn at(ms: u64) -> Time {
@@ -20,6 +20,7 @@ struct Until(Rc<Cell<Time>>);
 
 impl LocalLease for Until {
     type Hold = &'static str;
+    type Thread = u32;
 
     fn held_until(&self, now: Time) -> Option<Time> {
         Some(self.0.get()).filter(|until| now < *until)
@@ -27,6 +28,10 @@ impl LocalLease for Until {
 
     fn join(&self, _: Terms, _: u64, now: Time) -> Option<&'static str> {
         self.held_until(now).map(|_| "joined")
+    }
+
+    fn reenter(&self, _: u64, now: Time) -> Result<&'static str, LossReason> {
+        self.held_until(now).map(|_| "again").ok_or(LossReason::Expired)
     }
 }
 
@@ -46,7 +51,7 @@ fn handed() -> Handed {
     let mut queues = Queues::new(false);
     let enter = |queues: &mut Queues| {
         let ticket = queues.enter(&"a", HoldClass::Exclusive, terms(), false, ());
-        queues.look(&"a", ticket, at(0));
+        queues.look(&"a", ticket, None, at(0));
         ticket
     };
     let (holder, lease) = (enter(&mut queues), Until(Rc::new(Cell::new(at(3_000)))));
@@ -62,7 +67,7 @@ fn handed() -> Handed {
 #[test]
 fn a_caller_that_was_handed_the_lease_takes_it_once() {
     let Handed { mut queues, chosen, .. } = handed();
-    let (place, passed) = queues.look(&"a", chosen, at(2));
+    let (place, passed) = queues.look(&"a", chosen, None, at(2));
     assert_eq!(
         (place.turn, passed.takes, passed.gives_back),
         (Turn::HandedOver, Some("chosen"), None)
@@ -75,9 +80,9 @@ fn a_caller_that_was_handed_the_lease_takes_it_once() {
 fn a_lease_that_was_handed_over_and_is_over_is_given_back_before_the_nodes_are_asked() {
     let Handed { mut queues, lease, chosen, .. } = handed();
     lease.0.set(at(1));
-    let (place, passed) = queues.look(&"a", chosen, at(2));
+    let (place, passed) = queues.look(&"a", chosen, None, at(2));
     assert_eq!((place.turn, passed.takes, passed.gives_back), (Turn::Ask, None, Some("chosen")));
-    let (_, again) = queues.look(&"a", chosen, at(2));
+    let (_, again) = queues.look(&"a", chosen, None, at(2));
     assert_eq!((again.takes, again.gives_back), (None, None), "it is given back once");
 }
 
@@ -94,6 +99,30 @@ fn a_caller_that_was_handed_the_lease_and_leaves_gives_it_back_to_the_next() {
     assert!(taken_along, "the mutation bites");
 }
 
+/// The queue itself forgets a lease that is lost. The thread that has a guard of it is told nevertheless.
+#[test]
+fn a_thread_takes_its_lock_again_before_all_waiters_and_is_told_of_a_loss() {
+    let Handed { mut queues, lease, holder, chosen, .. } = handed();
+    queues.look(&"a", chosen, Some(1), at(2));
+    queues.took(&"a", 1, lease.clone(), 1);
+    let look = |queues: &mut Queues, thread, now| {
+        let ticket = queues.enter(&"a", HoldClass::Exclusive, terms(), false, ());
+        let (place, passed) = queues.look(&"a", ticket, thread, now);
+        queues.leave(&"a", ticket);
+        (place.turn, passed.takes)
+    };
+    assert_eq!(look(&mut queues, Some(1), at(3)), (Turn::Reentered, Some("again")));
+    assert!(matches!(look(&mut queues, Some(2), at(3)), (Turn::Wait(_), None)));
+    assert!(matches!(look(&mut queues, None, at(3)), (Turn::Wait(_), None)));
+    lease.0.set(at(4));
+    queues.gone(&"a", holder, "owner", true, at(5));
+    assert_eq!(look(&mut queues, Some(1), at(5)), (Turn::Lost(LossReason::Expired), None));
+    assert!(queues.tidy(at(5_000)), "the thread has a guard");
+    assert_eq!(queues.guards(&"a", 1), 1);
+    queues.left(&"a", 1);
+    assert!(matches!(look(&mut queues, Some(1), at(5)), (Turn::Ask | Turn::Wait(_), None)));
+}
+
 #[test]
 fn a_caller_that_may_share_the_lease_takes_the_hold_with_which_it_joins() {
     let mut queues = Queues::new(false);
@@ -101,6 +130,6 @@ fn a_caller_that_may_share_the_lease_takes_the_hold_with_which_it_joins() {
     let (holder, second) = (enter(), enter());
     let lease = Until(Rc::new(Cell::new(at(3_000))));
     queues.won(&"a", holder, false, lease, at(0));
-    let (place, passed) = queues.look(&"a", second, at(1));
+    let (place, passed) = queues.look(&"a", second, None, at(1));
     assert_eq!((place.turn, passed.takes, passed.gives_back), (Turn::Joined, Some("joined"), None));
 }

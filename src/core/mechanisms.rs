@@ -118,6 +118,8 @@ pub(crate) enum Mechanism {
     TurnsEnd,
     /// A lease of several holders is given back by the last of them.
     LastHolderGivesBack,
+    /// A thread takes a lock again only while it still holds it.
+    LostLocksAreNotTakenAgain,
     /// A holder that unlocks is told that its lock was not lost only once the nodes' answers say so.
     NoticesAwaitTheVerdict,
     /// What one of several holders asks for does not cut the validity of the others.
@@ -142,6 +144,8 @@ pub(crate) enum Mechanism {
     GivesWay,
     /// And does not take its own release for that of another one.
     OwnReleaseIsNoNews,
+    /// Nor the second message of a release for another release.
+    SecondMessagesAreNoNews,
     /// Of many waiters that are told of a release, those that have waited for longer come first.
     EarlierWaitersFirst,
 }

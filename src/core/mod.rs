@@ -45,6 +45,7 @@ pub(crate) mod set_time;
 mod spare;
 mod subscriber;
 mod tally;
+mod thread_holds;
 mod time;
 #[cfg(test)]
 mod told_cases;
@@ -96,5 +97,6 @@ use rounds::Rounds;
 pub(crate) use spare::give_room_back;
 pub(crate) use subscriber::{Subscriber, SubscriberStep};
 pub(crate) use tally::majority;
+use thread_holds::ThreadHolds;
 pub(crate) use time::Time;
 pub(crate) use validity::{Allowance, drift};

@@ -5,9 +5,11 @@ use crate::runtime::kind::Kind;
 
 mod multi;
 mod mutex;
+mod reentrant;
 
 pub use multi::{AllNames, MultiMutex};
 pub use mutex::{Exclusive, Mutex};
+pub use reentrant::{Reentrant, ReentrantGuard, ReentrantMutex};
 
 /// Calls the macro `$with` with every kind, each followed by a comma. What has to be done for each kind goes by this
 /// list, in the tests as well.
@@ -15,7 +17,7 @@ pub use mutex::{Exclusive, Mutex};
 #[macro_export]
 macro_rules! for_each_kind {
     ($with:ident) => {
-        $with! { $crate::Exclusive, $crate::AllNames, }
+        $with! { $crate::Exclusive, $crate::AllNames, $crate::Reentrant, }
     };
 }
 

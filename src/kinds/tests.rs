@@ -115,73 +115,35 @@ fn what_is_kept_beside_a_lock_is_no_name() {
     }
 }
 
-/// A kind whose guards stay on the thread that took them. What is behind it is the mutex.
-#[cfg(feature = "embedded")]
-mod bound_to_the_thread {
-    use std::marker::PhantomData;
+/// Of two traits with this method, one is for each type and the other one for what is `Send`, or `Sync`: which is meant is
+/// clear only where a type is not.
+trait IsNot<Which> {
+    fn holds() {}
+}
+impl<T: ?Sized> IsNot<()> for T {}
+struct Sends;
+impl<T: ?Sized + Send> IsNot<Sends> for T {}
+struct Syncs;
+impl<T: ?Sized + Sync> IsNot<Syncs> for T {}
 
-    use crate::guard::{Guard, LockGuard, sealed as of_guards};
-    use crate::handle::{LockKind, sealed};
-    use crate::kinds::EXCLUSIVE;
-    use crate::runtime::hold::Hold;
-    use crate::runtime::kind::Kind;
-    use crate::{Error, Quorlock};
+#[test]
+fn the_guards_of_a_reentrant_lock_stay_on_their_thread() {
+    <ReentrantGuard as IsNot<_>>::holds();
+}
 
-    struct Bound;
+/// As Redisson makes it of the name of its lock.
+#[test]
+fn releases_of_reentrant_locks_are_told_on_the_channel_of_redisson_as_well() {
+    let channels = |name: &[u8]| {
+        let channels = <Reentrant as sealed::Kind>::KIND.channels(&names(&[name]));
+        channels.iter().map(|channel| channel.escape_ascii().to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(channels(b"a"), ["{a}:released", "redisson_lock__channel:{a}"]);
+    assert_eq!(channels(b"a{b}c"), ["{a{b}c}:released", "redisson_lock__channel:a{b}c"]);
+}
 
-    #[derive(Debug)]
-    struct BoundGuard {
-        guard: Guard,
-        /// A pointer is not `Send`.
-        stays: PhantomData<*const ()>,
-    }
-
-    impl LockKind for Bound {
-        type Guard = BoundGuard;
-    }
-
-    impl sealed::Kind for Bound {
-        const KIND: &'static dyn Kind = EXCLUSIVE;
-        const HANDLE: &'static str = "Bound";
-    }
-
-    impl LockGuard for BoundGuard {}
-
-    impl of_guards::Guard for BoundGuard {
-        fn new(hold: Hold) -> Self {
-            Self { guard: of_guards::Guard::new(hold), stays: PhantomData }
-        }
-
-        fn guard(&self) -> &Guard {
-            &self.guard
-        }
-
-        fn into_guard(self) -> Guard {
-            self.guard
-        }
-    }
-
-    /// Of two traits with this method, one is for each type and the other one for what is `Send`: which is meant is
-    /// clear only where a type is not `Send`.
-    trait IsNotSend<Which> {
-        fn holds() {}
-    }
-    impl<T: ?Sized> IsNotSend<()> for T {}
-    struct Send;
-    impl<T: ?Sized + std::marker::Send> IsNotSend<Send> for T {}
-
-    #[test]
-    fn a_guard_can_be_bound_to_its_thread() -> Result<(), Error> {
-        <BoundGuard as IsNotSend<_>>::holds();
-        let (locks, _nodes) = Quorlock::embedded(3)?;
-        let bound = locks.handle::<Bound>(["orders/42"]);
-        let guard = bound.lock()?;
-        guard.check()?;
-        assert_eq!(guard.names().collect::<Vec<_>>(), [b"orders/42"]);
-        assert!(guard.token().is_some() && locks.try_lock("orders/42")?.is_none());
-        guard.unlock()?;
-        bound.with_lock(|guard| assert!(guard.check().is_ok()))?;
-        assert!(locks.try_lock("orders/42")?.is_some());
-        Ok(())
-    }
+#[test]
+fn the_owner_of_a_reentrant_lock_reads_as_one_of_redisson() {
+    let owner = <Reentrant as sealed::Kind>::KIND.owner_text("label", 42);
+    assert_eq!(owner, "00000000-0000-0000-0000-00000000002a:1");
 }

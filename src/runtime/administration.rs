@@ -10,7 +10,9 @@ use crate::clock;
 use crate::core::{ForcePlan, Forcing, Holders, Shared};
 use crate::error::{Error, ErrorKind, NodeFault};
 use crate::holders::{HolderReport, NameReport};
-use crate::ident::{Name, Names, Owner, fence_key, release_channel, tombstone_key, with_kept};
+use crate::ident::{
+    Name, Names, Owner, fence_key, redisson_channel, release_channel, tombstone_key, with_kept,
+};
 use crate::node::{Ask, Part, Request, Script, Sink};
 use crate::observe;
 use crate::runtime::client_state::ClientState;
@@ -31,13 +33,13 @@ pub(crate) fn holder_request(key: &[u8], mark_key: &[u8], fencing: bool) -> Requ
 /// Has a node take the lock with that key from `owners`, and leave tombstones that live so long. What is kept of a lock
 /// that an owner has given back is the owner's as well, for it may have given it back just now.
 pub(crate) fn force_request(key: &[u8], owners: &[Vec<u8>], tombstones_live: Duration) -> Request {
-    let channel = release_channel(key);
+    let (channel, theirs) = (release_channel(key), redisson_channel(key));
     let owners: BTreeSet<_> = owners.iter().flat_map(|owner| with_kept(owner)).collect();
     let tombstones: Vec<_> = owners.iter().map(|owner| tombstone_key(key, owner)).collect();
     let mut parts = vec![Part::Bytes(key)];
     parts.extend(tombstones.iter().map(|key| Part::Bytes(key)));
     let keys = parts.len();
-    parts.extend([tombstones_live.into(), Part::Bytes(&channel)]);
+    parts.extend([tombstones_live.into(), Part::Bytes(&channel), Part::Bytes(&theirs)]);
     parts.extend(owners.iter().map(|owner| Part::Bytes(owner)));
     Request::new(&FORCE, keys, &parts)
 }

@@ -17,6 +17,7 @@ use crate::core::{
 use crate::error::{Error, ErrorKind, NodeFault};
 use crate::node::{Node, Sink};
 use crate::observe;
+use crate::process::ThreadNumber;
 use crate::runtime::claim::Claim;
 use crate::runtime::contention_sink::ContentionSink;
 use crate::runtime::fan_out::{Delivery, FanOut};
@@ -103,6 +104,9 @@ pub(crate) trait LocalWaiters: Send + Sync {
 
     /// The lease, which was that `owner`'s, has been given back to the nodes, or was `lost`.
     fn gone(&self, owner: &str, lost: bool);
+
+    /// That thread, which may take the lock again, is about to give one of its guards back.
+    fn left(&self, thread: ThreadNumber);
 
     /// A node has told so many `others` of the lock's release, in other processes.
     fn heard(&self, others: u32);
@@ -377,6 +381,11 @@ impl Held {
         self.carry_out(&mut ending);
     }
 
+    /// That thread, which may take the lock again, is about to give one of its guards back.
+    pub(crate) fn left(&self, thread: ThreadNumber) {
+        self.local_waiters.left(thread);
+    }
+
     /// The holder gives the lock back without waiting.
     pub(crate) fn give_back(self: &Arc<Self>, hold_state: &Arc<HoldState>) {
         let dropped = GiveBack::dropped(hold_state.sequence);
@@ -527,6 +536,17 @@ impl Held {
         state.hold_states.push(hold_state.clone());
         drop(state);
         Some(hold_state)
+    }
+
+    /// A thread that got the lock under that `sequence` number takes it again, with the same token. `Err`: the lock is
+    /// lost.
+    pub(crate) fn reenter(&self, sequence: u64, now: Time) -> Result<Arc<HoldState>, LossReason> {
+        let mut state = self.state();
+        let number = state.lock.reenter(now)?;
+        let hold_state = HoldState::new(self.claim.token(sequence), number);
+        state.hold_states.push(hold_state.clone());
+        drop(state);
+        Ok(hold_state)
     }
 
     /// Hears whether somebody elsewhere is told of the release.

@@ -4,6 +4,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use crate::error::Error;
+use crate::process::ThreadNumber;
 use crate::runtime::held::Held;
 use crate::runtime::hold_state::HoldState;
 
@@ -12,13 +13,29 @@ use crate::runtime::hold_state::HoldState;
 pub(crate) struct Hold {
     held: Arc<Held>,
     hold_state: Arc<HoldState>,
+    /// The holder's thread, if that may take the lock again and has not begun to give this hold back.
+    thread: Option<ThreadNumber>,
     /// The drop has nothing left to do.
     is_given_back: bool,
 }
 
 impl Hold {
     pub(crate) fn new(held: Arc<Held>, hold_state: Arc<HoldState>) -> Self {
-        Self { held, hold_state, is_given_back: false }
+        Self { held, hold_state, thread: None, is_given_back: false }
+    }
+
+    /// The same, which counts as one of the guards of that thread.
+    pub(crate) fn of_thread(mut self, thread: ThreadNumber) -> Self {
+        self.thread = Some(thread);
+        self
+    }
+
+    /// The thread may take the lock again only by its other holds from here on. This comes first: what is called while
+    /// the hold is given back may ask for the lock, and must not get a lease that is about to go.
+    fn is_leaving(&mut self) {
+        if let Some(thread) = self.thread.take() {
+            self.held.left(thread);
+        }
     }
 
     pub(crate) fn held(&self) -> &Arc<Held> {
@@ -28,6 +45,7 @@ impl Hold {
     /// Gives the lock back and waits until that is certain, which it is at once where the lock is
     /// handed to a local waiter, or others hold it.
     pub(crate) fn give_back_and_wait(mut self) -> Result<(), Error> {
+        self.is_leaving();
         let result = self.held.give_back_and_wait(&self.hold_state);
         // Not before: if a subscriber of an event panics, the drop gives back what is left.
         self.is_given_back = true;
@@ -50,6 +68,7 @@ impl Drop for Hold {
             std::mem::forget((self.held.clone(), self.hold_state.clone()));
             return;
         }
+        self.is_leaving();
         if !self.is_given_back {
             self.held.give_back(&self.hold_state);
         }

@@ -10,7 +10,8 @@ pub(crate) struct HoldState {
     pub(crate) notice: Notice,
     /// `None` without fencing.
     pub(crate) token: Option<FencingToken>,
-    /// How many had the lock before that holder got it: they were handed it, or have joined it.
+    /// How many had the lock before that holder got it: they were handed it, or have joined it. A hold of a lock that was
+    /// taken again has a number of its own.
     pub(crate) sequence: u64,
 }
 

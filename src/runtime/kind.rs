@@ -16,6 +16,11 @@ pub(crate) trait Kind: fmt::Debug + Send + Sync {
     /// How many holders it has at a time.
     fn hold_class(&self) -> HoldClass;
 
+    /// Whether the thread that holds it may take it again. The guards of such a kind stay on their thread.
+    fn is_reentrant(&self) -> bool {
+        false
+    }
+
     /// How many names one lock has at most.
     fn most_names(&self) -> usize {
         1

@@ -8,8 +8,8 @@ use parking_lot::Mutex;
 
 use crate::clock;
 use crate::core::{
-    Conclusion, Grant, LocalLease, LocalQueues, Passed, Patience, Place, QueueTicket, Terms, Time,
-    Turn, Wake,
+    Conclusion, Grant, LocalLease, LocalQueues, LossReason, Passed, Patience, Place, QueueTicket,
+    Terms, Time, Turn, Wake,
 };
 use crate::ident::Names;
 use crate::process::{ThreadNumber, this_thread};
@@ -42,6 +42,12 @@ struct Key {
     names: Names,
 }
 
+impl Key {
+    fn of(wanted: &Wanted) -> Arc<Self> {
+        Arc::new(Self { kind: wanted.kind.label(), names: wanted.names.clone() })
+    }
+}
+
 /// What is kept with each caller in a queue.
 #[derive(Default)]
 struct Waiter {
@@ -50,6 +56,7 @@ struct Waiter {
 }
 
 /// What is kept with each lease that was won.
+#[derive(Clone)]
 struct Won {
     held: Weak<Held>,
     /// The thread that has got the lock last, from the nodes or from another thread. Another one may have the
@@ -59,6 +66,7 @@ struct Won {
 
 impl LocalLease for Won {
     type Hold = Hold;
+    type Thread = ThreadNumber;
 
     fn held_until(&self, now: Time) -> Option<Time> {
         self.held.upgrade()?.held_until(now)
@@ -68,6 +76,13 @@ impl LocalLease for Won {
         let held = self.held.upgrade()?;
         let hold_state = held.join(terms, sequence, now)?;
         Some(Hold::new(held, hold_state))
+    }
+
+    fn reenter(&self, sequence: u64, now: Time) -> Result<Hold, LossReason> {
+        // The guards for whose sake this is asked keep it alive.
+        let held = self.held.upgrade().ok_or(LossReason::Expired)?;
+        let hold_state = held.reenter(sequence, now)?;
+        Ok(Hold::new(held, hold_state))
     }
 }
 
@@ -84,6 +99,8 @@ pub(crate) struct QueuedCaller<'a> {
     names: &'a Names,
     lease_id: LeaseId,
     patience: Patience,
+    /// The caller's thread, if it may take the lock again.
+    thread: Option<ThreadNumber>,
     woken: Option<Receiver<()>>,
     self_wait: SelfWait,
 }
@@ -100,7 +117,7 @@ impl Queues {
         wanted: &'a Wanted,
         patience: Patience,
     ) -> QueuedCaller<'a> {
-        let key = Arc::new(Key { kind: wanted.kind.label(), names: wanted.names.clone() });
+        let key = Key::of(wanted);
         let once = patience == Patience::Once;
         let class = wanted.kind.hold_class();
         let ticket = self.state.lock().enter(&key, class, wanted.terms, once, Waiter::default());
@@ -108,6 +125,7 @@ impl Queues {
             names: &wanted.names,
             lease_id: LeaseId { queues: self.clone(), key, ticket },
             patience,
+            thread: this_thread().filter(|_| wanted.kind.is_reentrant()),
             woken: None,
             self_wait: SelfWait::default(),
         }
@@ -115,6 +133,18 @@ impl Queues {
 }
 
 impl Queues {
+    /// How many guards of a lock the calling thread has, if it may take that lock again; none, where it may not.
+    pub(crate) fn hold_count(&self, wanted: &Wanted) -> usize {
+        this_thread().map_or(0, |me| self.state.lock().guards(&Key::of(wanted), me))
+    }
+
+    /// Whether the calling thread holds such a lock, as far as is known now.
+    pub(crate) fn is_held_by_this_thread(&self, wanted: &Wanted) -> bool {
+        let lease_of = |me| self.state.lock().lease_of(&Key::of(wanted), me).cloned();
+        let lease = this_thread().and_then(lease_of);
+        lease.is_some_and(|lease| lease.held_until(clock::now()).is_some())
+    }
+
     /// Forgets the locks that nobody wants any more, and returns whether any is left.
     pub(crate) fn tidy(&self, now: Time) -> bool {
         self.state.lock().tidy(now)
@@ -171,18 +201,23 @@ impl LocalWaiters for LeaseId {
         self.change(|queues| ((), queues.gone(key, *lease, owner, lost, clock::now())));
     }
 
+    fn left(&self, thread: ThreadNumber) {
+        self.queues.state.lock().left(&self.key, thread);
+    }
+
     fn heard(&self, others: u32) {
         self.queues.state.lock().heard(&self.key, others, clock::now());
     }
 }
 
 impl QueuedCaller<'_> {
-    /// What the caller finds; and the lock that was handed over to it, or that it has joined.
+    /// What the caller finds; and the lock that was handed over to it, or that it has joined or taken again.
     pub(crate) fn look(&mut self) -> (Place, Option<Hold>) {
-        let Self { lease_id: LeaseId { queues, key, ticket }, woken, .. } = self;
+        let Self { lease_id: LeaseId { queues, key, ticket }, thread, woken, .. } = self;
         let mut queues = queues.state.lock();
         let now = clock::now();
-        let (place, Passed { takes, gives_back }) = queues.look(key, *ticket, now);
+        let (place, Passed { takes, gives_back }) = queues.look(key, *ticket, *thread, now);
+        let mut lost = None;
         let mut for_itself = false;
         match place.turn {
             Turn::HandedOver => {
@@ -200,15 +235,30 @@ impl QueuedCaller<'_> {
                     *woken = Some(receiver);
                 }
             }
-            Turn::Joined | Turn::Ask | Turn::GiveWay(_) | Turn::Held => {}
+            Turn::Lost(_) => {
+                let lease = thread.and_then(|thread| queues.lease_of(key, thread));
+                lost = lease.and_then(|lease| lease.held.upgrade());
+            }
+            Turn::Joined | Turn::Reentered | Turn::Ask | Turn::GiveWay(_) | Turn::Held => {}
         }
         drop(queues);
+        // Perhaps nobody has seen the loss before: then the guards get their messages now.
+        lost.into_iter().for_each(|held| _ = held.check());
         // Its end comes back to the queues.
         drop(gives_back);
         if let Turn::Wait(_) = place.turn {
             self.self_wait.goes_on(for_itself && self.patience == Patience::Forever, self.names);
         }
-        (place, takes)
+        (place, takes.map(|hold| self.counted(hold)))
+    }
+
+    /// Counts a hold that the caller has got, if its thread may take the lock again.
+    fn counted(&self, hold: Hold) -> Hold {
+        let Some(thread) = self.thread else { return hold };
+        let LeaseId { queues, key, .. } = &self.lease_id;
+        let lease = Won { held: Arc::downgrade(hold.held()), taken_by: Some(thread) };
+        queues.state.lock().took(key, thread, lease, hold.sequence);
+        hold.of_thread(thread)
     }
 
     /// Waits until something has changed in the queue, until `until` at most.
@@ -248,7 +298,7 @@ impl QueuedCaller<'_> {
         let hold = Hold::new(held, hold_state);
         // Only now: its end has to find it here.
         hold.held().enter();
-        hold
+        self.counted(hold)
     }
 }
 

@@ -87,6 +87,13 @@ impl ClientState {
                 let message = format!("{names} cannot be locked: this Quorlock was closed");
                 (ErrorKind::Closed, message, Vec::new())
             }
+            Outcome::Lost(reason) => {
+                let message = format!(
+                    "{names} cannot be taken again by the thread that holds it, for it is lost: {reason}; stop what \
+                     it protects, and drop its guards"
+                );
+                (ErrorKind::Lost, message, Vec::new())
+            }
             Outcome::WrongKind => (ErrorKind::WrongKind, no_lock(names), faults()),
             Outcome::Spent => (ErrorKind::WrongKind, no_further_number(names), faults()),
             Outcome::NoNumber => (ErrorKind::WrongKind, no_number(names), faults()),

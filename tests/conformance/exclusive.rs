@@ -63,7 +63,8 @@ fn threads_of_one_client_exclude_each_other(world: &mut World) {
 fn held_by_a_thread_of_the_client(world: &mut World) {
     let client = world.client();
     let guard = client.lock("orders/42");
-    assert!(client.try_lock("orders/42").is_none());
+    let try_lock = || client.try_lock("orders/42").is_none();
+    thread::scope(|scope| assert!(scope.spawn(try_lock).join().expect("no panic")));
     let (cancel, cancelled) = bounded(1);
     let wait = |client: &Client| {
         let handle = client.handle("orders/42");

@@ -3,7 +3,8 @@
 //!
 //! Each test is one promise in one world (`world.rs`): its own servers, some of them dead or hung. What holds
 //! for every kind is in `promises.rs`, and what depends on who holds a lock side by side in `exclusive.rs` and
-//! `shared.rs`; the layouts of single kinds in `mutex.rs` and `multi.rs`. On a real server a client may do what its kind says that it
+//! `shared.rs`; the layout of one kind, and what it alone has, in `mutex.rs`, `multi.rs` and
+//! `reentrant.rs`. On a real server a client may do what its kind says that it
 //! needs, and no more. A test ends only when no node holds a key, the hung ones included, once they are awake.
 
 #[path = "../support/mod.rs"]
@@ -15,11 +16,12 @@ mod masters;
 mod multi;
 mod mutex;
 mod promises;
+mod reentrant;
 mod shared;
 mod world;
 
 use libtest_mimic::{Arguments, Trial};
-use quorlock::{AllNames, Exclusive, HoldClass, LockKind};
+use quorlock::{AllNames, Exclusive, HoldClass, LockKind, Reentrant};
 use support::kinds::{AnyKind, KINDS};
 use world::{TOPOLOGIES, VARIANTS, World};
 
@@ -35,6 +37,7 @@ fn promises_of(kind: &dyn AnyKind) -> Vec<Promise> {
     let by_layout = match kind.label() {
         label if label == Exclusive::label() => mutex::PROMISES,
         label if label == AllNames::label() => multi::PROMISES,
+        label if label == Reentrant::label() => reentrant::PROMISES,
         _ => &[],
     };
     [promises::PROMISES, by_class, by_layout].concat()

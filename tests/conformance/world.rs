@@ -175,6 +175,11 @@ impl World {
             .restart_quarantine(self.topology.quarantine)
     }
 
+    /// Whether threads of one client wait for each other without asking nodes.
+    pub(crate) fn has_local_queues(&self) -> bool {
+        self.variant.local_queue
+    }
+
     /// The key of a lock on the nodes.
     pub(crate) fn key(&self, name: &str) -> String {
         format!("{}{name}", self.variant.prefix)

@@ -1,6 +1,7 @@
 //! A thread of a client that takes locks, uses them and gives them back, as users do; a call runs
 //! the machine `core::Acquire`, as `src/runtime/call.rs` does.
 
+mod again;
 mod call;
 mod driving;
 mod using;
@@ -23,6 +24,10 @@ pub(super) struct Caller {
     to_probe: usize,
     /// The calls that it has begun.
     calls: u32,
+    /// Its number among all threads of its process.
+    pub(super) thread: u64,
+    /// The further holds of the lock that it holds.
+    again: Vec<Hold>,
 }
 
 enum Doing {
@@ -37,7 +42,10 @@ enum Doing {
 
 impl Caller {
     pub(super) fn start(index: usize, cx: &mut Cx<'_>) -> Self {
-        let mut caller = Self { index, epoch: 0, doing: Doing::Thinking, to_probe: 0, calls: 0 };
+        let thread = cx.shared.new_thread();
+        let doing = Doing::Thinking;
+        let again = Vec::new();
+        let mut caller = Self { index, epoch: 0, doing, to_probe: 0, calls: 0, thread, again };
         let at = cx.now().after(cx.settings.habit.begins()).after(cx.net.chance.ms(0..50));
         caller.remind(cx, at);
         caller
@@ -112,6 +120,9 @@ impl Caller {
 
     /// Until the next call, if there is one.
     fn rest(client: &mut Client, index: usize, cx: &mut Cx<'_>) {
+        for hold in std::mem::take(&mut client.callers[index].again) {
+            hold.drop_guard(client, cx);
+        }
         let caller = &mut client.callers[index];
         caller.doing = match cx.phase {
             Phase::Draining => Doing::Nothing,

@@ -11,9 +11,9 @@ use super::client::{Client, Cx, Note, Settings};
 use super::fan_out::FanOut;
 use super::node::SimNode;
 use crate::core::{
-    Attempt, Basis, Due, Ended, Extension, GiveBack, GiveBackStep, GivenBack, Grant, HeldLock,
-    LocalLease, LossNotice, LossReason, Prolong, ProlongStep, Prolonged, QueueTicket, Quorum,
-    Release, Schedule, Shared, Terms, Time,
+    Attempt, Basis, Due, Ended, Extension, FencingToken, GiveBack, GiveBackStep, GivenBack, Grant,
+    HeldLock, LocalLease, LossNotice, LossReason, Prolong, ProlongStep, Prolonged, QueueTicket,
+    Quorum, Release, Schedule, Shared, Terms, Time,
 };
 
 /// How long before the machine is looked at again, for answers that nobody tells of.
@@ -27,14 +27,16 @@ pub(super) struct Hold {
     pub(super) held: Rc<Held>,
     /// Its number among the holders of the lock.
     pub(super) sequence: u64,
-    /// What it hears of a loss.
-    notice: Notice,
+    state: Rc<HoldState>,
 }
 
-type Notice = Rc<RefCell<LossNotice<()>>>;
-
-fn notice() -> Notice {
-    Rc::new(RefCell::new(LossNotice::Open(())))
+struct HoldState {
+    /// The number by which its token goes: another one, if its thread has taken the lock again.
+    token_of: u64,
+    /// Its thread, if that may take the lock again.
+    thread: Cell<Option<u64>>,
+    /// What it hears of a loss.
+    notice: RefCell<LossNotice<()>>,
 }
 
 pub(super) struct Held {
@@ -43,8 +45,8 @@ pub(super) struct Held {
     pub(super) lock: RefCell<Lock>,
     /// Its number in the local queue of its name.
     pub(super) ticket: QueueTicket,
-    /// The guards that have not been given back or dropped, by sequence number, with what they hear of a loss.
-    guards: RefCell<BTreeMap<u64, Notice>>,
+    /// The guards that have not been given back or dropped, by sequence number.
+    guards: RefCell<BTreeMap<u64, Rc<HoldState>>>,
     /// Its present holder's terms, and when that one began.
     pub(super) terms: Cell<Terms>,
     pub(super) since: Cell<Time>,
@@ -110,23 +112,24 @@ impl Held {
         client.held.insert(held.id, held.clone());
         client.won(cx, &held, grant);
         held.sleep(cx);
-        held.new_guard(0)
+        held.new_guard(0, 0)
     }
 
     /// All holders, as their guards have it.
     pub(super) fn holds(self: &Rc<Self>) -> Vec<Hold> {
-        let hold = |(sequence, notice): (&u64, &Notice)| Hold {
+        let hold = |(sequence, state): (&u64, &Rc<HoldState>)| Hold {
             held: self.clone(),
             sequence: *sequence,
-            notice: notice.clone(),
+            state: state.clone(),
         };
         self.guards.borrow().iter().map(hold).collect()
     }
 
-    fn new_guard(self: &Rc<Self>, sequence: u64) -> Hold {
-        let notice = notice();
-        self.guards.borrow_mut().insert(sequence, notice.clone());
-        Hold { held: self.clone(), sequence, notice }
+    fn new_guard(self: &Rc<Self>, sequence: u64, token_of: u64) -> Hold {
+        let (thread, notice) = (Cell::new(None), RefCell::new(LossNotice::Open(())));
+        let state = Rc::new(HoldState { token_of, thread, notice });
+        self.guards.borrow_mut().insert(sequence, state.clone());
+        Hold { held: self.clone(), sequence, state }
     }
 
     /// Whether nobody else holds it beside its one holder.
@@ -157,7 +160,7 @@ impl Held {
         self.since.set(now);
         // It may hold it for less long than the one before.
         self.promised.set(self.lock.borrow().valid_until());
-        self.new_guard(sequence)
+        self.new_guard(sequence, sequence)
     }
 
     pub(super) fn ended(&self) -> bool {
@@ -292,9 +295,19 @@ impl Held {
 }
 
 impl Hold {
+    /// The token that its holder has.
+    pub(super) fn token(&self) -> Option<FencingToken> {
+        FencingToken::new(self.held.claim.number, self.state.token_of)
+    }
+
+    /// It counts as one of the guards of that thread.
+    pub(super) fn of_thread(&self, thread: u64) {
+        self.state.thread.set(Some(thread));
+    }
+
     /// The guard is dropped. Returns whether that was the end of the lock, or of its holder's time.
     pub(super) fn drop_guard(&self, client: &mut Client, cx: &mut Cx<'_>) -> bool {
-        let mut ending = Ending::new(self, GiveBack::dropped(self.sequence));
+        let mut ending = Ending::new(cx, self, GiveBack::dropped(self.sequence));
         ending.carry_out(client, cx, None);
         ending.has_left
     }
@@ -313,7 +326,10 @@ pub(super) struct Ending {
 }
 
 impl Ending {
-    pub(super) fn new(hold: &Hold, machine: GiveBack) -> Self {
+    pub(super) fn new(cx: &Cx<'_>, hold: &Hold, machine: GiveBack) -> Self {
+        if let Some(thread) = hold.state.thread.take() {
+            cx.shared.queues.borrow_mut().left(&hold.held.claim.lock, thread);
+        }
         let (held, leaving) = (hold.held.clone(), Some(hold.clone()));
         Self { held, machine, leaving, has_left: false, release: None }
     }
@@ -361,7 +377,9 @@ impl Ending {
                     self.machine.handle_told(is_first);
                 }
                 GiveBackStep::TellGivenBack => {
-                    self.leaving.iter().for_each(|hold| _ = hold.notice.borrow_mut().given_back());
+                    self.leaving
+                        .iter()
+                        .for_each(|hold| _ = hold.state.notice.borrow_mut().given_back());
                 }
                 GiveBackStep::ReportLoss(_) => {}
                 GiveBackStep::Done(given_back) => {
@@ -404,7 +422,7 @@ impl Ending {
         let (who, ended) = (cx.client, cx.clock.when(lock.borrow().valid_until()));
         let mut told = false;
         for hold in holds {
-            told |= hold.notice.borrow_mut().lost(reason).is_some();
+            told |= hold.state.notice.borrow_mut().lost(reason).is_some();
         }
         if told {
             cx.net.tell(|| {
@@ -421,7 +439,7 @@ impl Ending {
     /// Checks that the holder that has left has heard what came of that.
     fn check_notice(&self, cx: &mut Cx<'_>, given_back: GivenBack) {
         let Some(hold) = self.leaving.as_ref().filter(|_| self.has_left) else { return };
-        if let Some(what) = heard_of_its_end(given_back, &hold.notice.borrow()) {
+        if let Some(what) = heard_of_its_end(given_back, &hold.state.notice.borrow()) {
             let what = format!("{}: {what}", self.held.claim.short());
             cx.net.checks.report(cx.net.now, "losses", what);
         }
@@ -430,6 +448,7 @@ impl Ending {
 
 impl LocalLease for Rc<Held> {
     type Hold = Hold;
+    type Thread = u64;
 
     fn held_until(&self, now: Time) -> Option<Time> {
         self.lock.borrow().held_until(now)
@@ -437,6 +456,11 @@ impl LocalLease for Rc<Held> {
 
     fn join(&self, terms: Terms, sequence: u64, now: Time) -> Option<Hold> {
         let joins = self.lock.borrow_mut().join(terms, sequence, now);
-        joins.then(|| self.new_guard(sequence))
+        joins.then(|| self.new_guard(sequence, sequence))
+    }
+
+    fn reenter(&self, sequence: u64, now: Time) -> Result<Hold, LossReason> {
+        let number = self.lock.borrow_mut().reenter(now)?;
+        Ok(self.new_guard(number, sequence))
     }
 }

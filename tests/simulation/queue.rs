@@ -54,7 +54,9 @@ impl Client {
         let (who, now, shared) = (cx.client, cx.now(), cx.shared.clone());
         let mut queues = shared.queues.borrow_mut();
         let terms = queues.waiter(&id, ticket).map(|waiter| waiter.terms);
-        let (place, Passed { takes, gives_back }) = queues.look(&id, ticket, now);
+        let caller = queues.waiter(&id, ticket).map(|waiter| waiter.caller);
+        let thread = caller.and_then(|caller| self.thread_of(caller, id));
+        let (place, Passed { takes, gives_back }) = queues.look(&id, ticket, thread, now);
         drop(queues);
         if let Some(hold) = gives_back {
             cx.net.tell(|| format!("client {who}: {} is over already", hold.held.claim.short()));
@@ -67,7 +69,26 @@ impl Client {
                 cx.net.checks.report(cx.net.now, "terms", what);
             }
         }
+        if let (Some(caller), Some(hold)) = (caller, &takes) {
+            self.counted(cx, caller, hold);
+        }
         (place, takes)
+    }
+
+    /// The caller's thread, if that may take the lock again.
+    fn thread_of(&self, caller: usize, id: LockId) -> Option<u64> {
+        let caller = self.callers.get(caller).filter(|_| id.kind().is_reentrant())?;
+        Some(caller.thread)
+    }
+
+    /// Counts a hold that a caller has got, if its thread may take the lock again.
+    pub(super) fn counted(&self, cx: &Cx<'_>, caller: usize, hold: &Hold) {
+        let id = hold.held.claim.lock;
+        if let Some(thread) = self.thread_of(caller, id) {
+            let lease = hold.held.clone();
+            cx.shared.queues.borrow_mut().took(&id, thread, lease, hold.sequence);
+            hold.of_thread(thread);
+        }
     }
 
     /// How many others wait for the lock in other processes, as far as is known.

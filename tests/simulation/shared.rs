@@ -16,6 +16,7 @@ pub(super) struct Shared {
     clocks: RefCell<Vec<Option<Offset>>>,
     /// How often the client's machine was suspended, as far as it knows.
     pub(super) suspensions: Cell<u64>,
+    threads: Cell<u64>,
     /// Who waits for releases: the callers, by their index.
     pub(super) channels: RefCell<Channels<usize>>,
     pub(super) queues: RefCell<Queues>,
@@ -48,9 +49,16 @@ impl Shared {
             quorum_health: RefCell::new(QuorumHealth::new(fall_back_after, node_timeout)),
             clocks: RefCell::new(vec![None; configuration.nodes]),
             suspensions: Cell::new(0),
+            threads: Cell::new(0),
             channels: RefCell::new(Channels::new(configuration.nodes)),
             queues: RefCell::new(Queues::new(alone)),
         }
+    }
+
+    /// The number of a new thread.
+    pub(super) fn new_thread(&self) -> u64 {
+        self.threads.set(self.threads.get() + 1);
+        self.threads.get()
     }
 
     pub(super) fn quorum_health(&self) -> QuorumHealth {

@@ -15,6 +15,9 @@ pub(crate) trait AnyKind: Send + Sync {
 
     fn hold_class(&self) -> HoldClass;
 
+    /// Whether the thread that holds it may take it again.
+    fn is_reentrant(&self) -> bool;
+
     fn most_names(&self) -> usize;
 
     /// What a server's access list has to allow for it.
@@ -75,6 +78,10 @@ impl<K: LockKind + 'static> AnyKind for Of<K> {
 
     fn hold_class(&self) -> HoldClass {
         K::hold_class()
+    }
+
+    fn is_reentrant(&self) -> bool {
+        K::is_reentrant()
     }
 
     fn most_names(&self) -> usize {

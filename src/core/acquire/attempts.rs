@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::super::{Attempt, Backoff, Conclusion, Mechanism, Time, WakeReason};
+use super::super::{Attempt, Backoff, Conclusion, LossReason, Mechanism, Time, WakeReason};
 use super::contention::Contention;
 
 /// How long a caller is ready to wait for a lock that is held.
@@ -50,6 +50,8 @@ pub(crate) enum Outcome {
     Unconfirmed,
     /// The nodes are not one set of ours, so no lock may be taken on any of them.
     NodesDisagree,
+    /// The caller's thread has guards of the lock, which is lost.
+    Lost(LossReason),
     /// The caller gave up.
     Cancelled,
     /// The client was closed.

@@ -87,7 +87,7 @@ pub(crate) enum Action<C> {
     TellNotAdmitted(Duration),
     /// Return the lock that was granted.
     Granted(C, Grant),
-    /// Return the lock that a thread of this process handed over, or that the caller has joined.
+    /// Return the lock that a thread of this process handed over, or that the caller has joined or taken again.
     HandedOver,
     /// Return without a lock.
     Refuse(Outcome),

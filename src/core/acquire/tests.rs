@@ -1,7 +1,9 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use super::super::{Allowance, Backoff, Basis, Failure, Place, QuorumHealth, Shared, Via, Vote};
+use super::super::{
+    Allowance, Backoff, Basis, Failure, LossReason, Place, QuorumHealth, Shared, Via, Vote,
+};
 use super::client_model::{Claim, Client, TIMEOUT, at};
 use super::*;
 
@@ -392,8 +394,8 @@ fn nothing_is_taken_where_the_nodes_are_not_one_set() {
     driver.done();
     driver.vote(&[(0, Vote::Granted(7)), (1, Vote::Granted(7))]);
     assert_eq!(driver.done(), ["saw number", "give back", "refuse"]);
-    // The same, while a thread of this process hands its lock over, or has one that can be joined.
-    for turn in [Turn::HandedOver, Turn::Joined] {
+    // The same, while a thread of this process hands its lock over, or has one that can be joined or taken again.
+    for turn in [Turn::HandedOver, Turn::Joined, Turn::Reentered] {
         let mut driver = Driver::new(Patience::Forever);
         driver.machine.start(&driver.client);
         driver.client.disagrees = true;
@@ -404,8 +406,8 @@ fn nothing_is_taken_where_the_nodes_are_not_one_set() {
 }
 
 #[test]
-fn a_lock_that_is_handed_over_or_joined_needs_no_node() {
-    for turn in [Turn::HandedOver, Turn::Joined] {
+fn a_lock_that_is_handed_over_joined_or_taken_again_needs_no_node() {
+    for turn in [Turn::HandedOver, Turn::Joined, Turn::Reentered] {
         let mut driver = Driver::new(Patience::Forever);
         driver.place = Place { turn: Turn::Wait(at(2_000)), is_held: true };
         driver.start();
@@ -413,6 +415,17 @@ fn a_lock_that_is_handed_over_or_joined_needs_no_node() {
         driver.machine.handle_queue_changed();
         driver.carry();
         assert_eq!(driver.done(), ["look", "look", "handed over"]);
+    }
+}
+
+#[test]
+fn a_lock_that_is_taken_again_and_lost_is_refused_whatever_the_patience() {
+    for patience in [Patience::Once, Patience::Forever, Patience::Until(at(1_500))] {
+        let mut driver = Driver::new(patience);
+        driver.place = Place { turn: Turn::Lost(LossReason::Expired), is_held: true };
+        driver.start();
+        let lost = Some(Outcome::Lost(LossReason::Expired));
+        assert_eq!((driver.done(), driver.outcome), (vec!["look", "refuse"], lost));
     }
 }
 

@@ -10,6 +10,7 @@ use crate::core::{
 use crate::events::Listener;
 use crate::ident::{Name, Names, random_owner};
 use crate::kinds::EXCLUSIVE;
+use crate::process::ThreadNumber;
 use crate::runtime::call;
 use crate::runtime::claim::{Claim, Wanted};
 use crate::runtime::held::{Held, LocalWaiters};
@@ -53,6 +54,8 @@ impl LocalWaiters for AskAtOnce {
         let granted = next.expect("the nodes are healthy").is_some();
         self.granted.send(granted).expect("the test waits for it");
     }
+
+    fn left(&self, _: ThreadNumber) {}
 
     fn heard(&self, _: u32) {}
 }

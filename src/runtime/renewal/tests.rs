@@ -4,6 +4,7 @@ use super::*;
 use crate::Quorlock;
 use crate::core::{LossReason, Patience};
 use crate::embedded::Nodes;
+use crate::process::ThreadNumber;
 use crate::runtime::call;
 use crate::runtime::held::LocalWaiters;
 use crate::runtime::held::tests::{hold_before, wanted};
@@ -30,6 +31,8 @@ impl LocalWaiters for CountTold {
         let told = holders.iter().filter(|lost| !lost.is_empty()).count();
         self.told.send(told).expect("the test waits for it");
     }
+
+    fn left(&self, _: ThreadNumber) {}
 
     fn heard(&self, _: u32) {}
 }
@@ -82,6 +85,8 @@ impl LocalWaiters for Panics {
         self.0.send(()).expect("the test counts them");
         std::panic::resume_unwind(Box::new("in a subscriber"));
     }
+
+    fn left(&self, _: ThreadNumber) {}
 
     fn heard(&self, _: u32) {}
 }

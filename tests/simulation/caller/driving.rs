@@ -22,12 +22,19 @@ use crate::simulation::subscriptions::Waiter;
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
 /// A call's place among the threads of its client.
-struct Around<'a, 'b> {
+pub(super) struct Around<'a, 'b> {
     client: &'a Client,
     cx: &'a mut Cx<'b>,
     lock: LockId,
     waiting: &'a Option<Waiter>,
     last: &'a Option<Rc<FanOut<Attempt>>>,
+}
+
+impl<'a, 'b> Around<'a, 'b> {
+    /// Of a call that has asked nobody.
+    pub(super) fn new(client: &'a Client, cx: &'a mut Cx<'b>, lock: LockId) -> Self {
+        Self { client, cx, lock, waiting: &None, last: &None }
+    }
 }
 
 impl Shared<Attempt> for Claim {
@@ -345,6 +352,7 @@ impl Caller {
             cx.net.tell(|| format!("client {who}, caller {index}: {short} falls back"));
         }
         let hold = Held::begin(client, cx, claim, grant, call.ticket);
+        client.counted(cx, index, &hold);
         let until = cx.clock.when(grant.valid_until);
         let now = cx.net.now;
         cx.net.checks.granted(&hold.held.claim, hold.sequence, until, now);

@@ -78,10 +78,11 @@ impl Caller {
         client: &mut Client,
         index: usize,
         cx: &mut Cx<'_>,
-        hold: Hold,
+        mut hold: Hold,
         mut usage: Use,
     ) {
         let now = cx.now();
+        Self::perhaps_again(client, index, cx, &mut hold);
         if hold.held.lock.borrow_mut().loss(now).is_some() {
             // Dropping the guard of a lost lock.
             return Self::give_back(client, index, cx, &hold);
@@ -139,7 +140,7 @@ impl Caller {
     fn unlock(client: &mut Client, index: usize, cx: &mut Cx<'_>, hold: &Hold) {
         let held = &hold.held;
         let (valid_until, gone) = (held.lock.borrow().valid_until(), held.is_gone(cx));
-        let ending = Ending::new(hold, GiveBack::unlocked(hold.sequence));
+        let ending = Ending::new(cx, hold, GiveBack::unlocked(hold.sequence));
         let note = client.callers[index].next_note(cx);
         Self::carry_out(client, index, cx, Unlock { ending, valid_until, gone }, note);
     }

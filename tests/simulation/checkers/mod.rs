@@ -1,6 +1,7 @@
 //! What must be true of every run. Checkers see true time and the outside of things: what holders
 //! are told, how long calls take, what is on the nodes. They know no rule of the protocol.
 
+mod again;
 mod exclusion;
 mod forced;
 mod holders;
@@ -21,6 +22,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
+pub(super) use again::{Again, taken_again};
 pub(super) use forced::is_back;
 pub(super) use holders::ended_with_its_last_holder;
 pub(super) use leaks::{Ran, fence_left, kept_back, leaked};

@@ -22,6 +22,8 @@ pub(super) struct Listener {
     incarnation: u64,
     /// When the last request arrives.
     last_request: Duration,
+    /// When the last message arrives at the client.
+    last_message: Duration,
 }
 
 impl Network {
@@ -206,8 +208,11 @@ impl Network {
         if link.cut > 0 || link.deaf > 0 {
             return;
         }
-        let session = self.listeners[client][node].session;
         let at = self.now + self.delay(client, node);
+        // What comes over one connection comes in order.
+        let known = &mut self.listeners[client][node];
+        known.last_message = at.max(known.last_message);
+        let (at, session) = (known.last_message, known.session);
         let note = Note::Heard { node, session, news };
         self.schedule(at, Event::ForClient { client, note });
     }

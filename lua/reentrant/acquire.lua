@@ -1,0 +1,117 @@
+-- Takes a reentrant lock on one node, or says who is in the way.
+--
+-- KEYS[1]  the lock: a hash whose one field is the owner
+-- KEYS[2]  the node's mark
+-- KEYS[3]  the lock's fence, which keeps the largest number of a grant (not given without fencing)
+-- ARGV[1]  the owner id of this attempt
+-- ARGV[2]  the TTL in milliseconds
+-- ARGV[3]  the mark under which the node grants; empty: under any
+-- ARGV[4]  the number that is proposed for the grant (not given without fencing)
+-- ARGV[5]  the fence's TTL in milliseconds, which outlives the lock (not given without fencing)
+--
+-- Replies (the shape that every acquire script has):
+--   {1, number}   granted; number is this node's number of the grant, 0 without fencing
+--   {0, ms}       refused: somebody's key is there for ms more milliseconds (-1: without expiry)
+--   {-1, 0}       not admitted: the mark is another one, so the node may have forgotten locks
+--   {-2, type}    the name belongs to something that is no lock, of that type
+--   {-3, 0}       the fence is the largest number that there is
+--   {-3, 1}       the fence is no number
+--
+-- Running it again for the same owner grants again, with the same number: a retry after a lost reply
+-- changes nothing. How often a thread holds the lock is known to its client alone; here the count is 1.
+
+-- Most calls go straight through, to a free lock and a proposal that is large enough. No function is
+-- made on that way, and no number becomes text: either takes a server about as long as a command does.
+
+local LARGEST = 2251799813685247 -- 2^51 - 1; lua/README.md says why
+
+-- What is under the fence's key; false: no string; nil: not read yet. A batch has read it with the others'.
+local known = ARGV.fence
+
+-- Before anything else, and for late copies as well: one that was sent before the node forgot its
+-- locks must not take one that it has forgotten.
+if ARGV[3] ~= '' then
+  local mark
+  if KEYS[3] then
+    -- One command for both, where that is permitted.
+    local read = redis.pcall('MGET', KEYS[2], KEYS[3])
+    mark, known = read[1], read[2]
+  end
+  if mark ~= ARGV[3] then
+    -- pcall: something else under the mark's key is another mark, and no fault of the node.
+    mark = redis.pcall('GET', KEYS[2])
+    if mark ~= ARGV[3] then
+      if type(mark) == 'table' and not string.find(mark.err, 'WRONGTYPE', 1, true) then
+        return mark -- a permission is missing
+      end
+      return {-1, 0}
+    end
+  end
+end
+
+local step = 1 -- how far above the number of an earlier grant this one must be
+local fence_ttl = ARGV[5]
+local kind = redis.call('TYPE', KEYS[1]).ok
+if kind == 'none' then
+  redis.call('HSET', KEYS[1], ARGV[1], 1)
+  -- pcall: a lock that cannot be given an end is not left behind.
+  local set = redis.pcall('PEXPIRE', KEYS[1], ARGV[2])
+  if type(set) == 'table' then
+    redis.call('HDEL', KEYS[1], ARGV[1])
+    return set -- a permission is missing
+  end
+else
+  local remaining = redis.call('PTTL', KEYS[1])
+  if kind ~= 'string' and (kind ~= 'hash' or remaining < 0) then
+    -- Locks are strings (our mutex), or hashes that expire (Redisson's as well, of one holder or more).
+    return {-2, kind}
+  elseif kind == 'string' or redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then
+    return {0, remaining}
+  end
+  -- Never shortened: this may be a late copy, and the lock may have been extended since.
+  if remaining < tonumber(ARGV[2]) then
+    redis.call('PEXPIRE', KEYS[1], ARGV[2])
+  elseif fence_ttl then
+    fence_ttl = fence_ttl + remaining - ARGV[2]
+  end
+  -- Nobody else was granted the lock since; if the fence has risen, it is this owner's own number.
+  step = 0
+  known = nil -- the other copy may have been made in the same batch
+end
+if not KEYS[3] then
+  return {1, 0}
+end
+if known == nil then
+  -- pcall: something else under the fence's key is no fault of the node.
+  known = redis.pcall('GET', KEYS[3])
+  if type(known) == 'table' then
+    if not string.find(known.err, 'WRONGTYPE', 1, true) then
+      return known -- a permission is missing
+    end
+    known = false
+  end
+end
+local last, number, text = tonumber(known or 0), tonumber(ARGV[4]), ARGV[4]
+if last and not (last + step <= number) then
+  number = last + step
+  text = number
+end
+if last and number <= LARGEST then
+  if not known then
+    if redis.call('SET', KEYS[3], text, 'NX', 'PX', fence_ttl) then
+      return {1, number}
+    end
+    -- Something else is under its key, and is not overwritten.
+  else
+    -- Its end is never brought forward: the number may be ahead of the time.
+    local left = redis.call('PTTL', KEYS[3])
+    if left == -1 or left >= tonumber(fence_ttl) then
+      redis.call('SET', KEYS[3], text, 'KEEPTTL')
+    else
+      redis.call('SET', KEYS[3], text, 'PX', fence_ttl)
+    end
+    return {1, number}
+  end
+end
+redis.call('HDEL', KEYS[1], ARGV[1])
+return {-3, last and last < math.huge and number > LARGEST and 0 or 1}

@@ -1,0 +1,102 @@
+//! A caller takes again the lock that it holds, where the kind lets it. It does so on the way that all calls go.
+
+use super::Caller;
+use super::driving::Around;
+use crate::core::{Acquire, Action, Outcome, Patience, Policy, Terms};
+use crate::simulation::checkers::{Again, taken_again};
+use crate::simulation::claim::Claim;
+use crate::simulation::client::{Client, Cx, Phase};
+use crate::simulation::held::Hold;
+
+impl Caller {
+    /// By chance the caller takes its lock again, gives a hold back, or has its first hold become a further one, which is
+    /// given back later.
+    pub(super) fn perhaps_again(
+        client: &mut Client,
+        index: usize,
+        cx: &mut Cx<'_>,
+        hold: &mut Hold,
+    ) {
+        if !hold.held.claim.lock.kind().is_reentrant() || cx.phase != Phase::Working {
+            return;
+        }
+        match cx.net.chance.below(4) {
+            0 | 1 => Self::take_again(client, index, cx, hold),
+            2 => {
+                if let Some(further) = client.callers[index].again.first_mut() {
+                    std::mem::swap(further, hold);
+                }
+            }
+            _ => {
+                if let Some(further) = client.callers[index].again.pop() {
+                    let (who, short) = (cx.client, further.held.claim.short());
+                    further.drop_guard(client, cx);
+                    cx.net
+                        .tell(|| format!("client {who}, caller {index}: one hold less of {short}"));
+                }
+            }
+        }
+    }
+
+    fn take_again(client: &mut Client, index: usize, cx: &mut Cx<'_>, hold: &Hold) {
+        let now = cx.now();
+        let held = &hold.held;
+        let is_lost = held.lock.borrow_mut().loss(now).is_some();
+        let valid_until = held.lock.borrow().valid_until();
+        let patience = cx.net.chance.pick(&[Patience::Once, Patience::Forever]);
+        // Other terms than those of the lease, which stays as it is.
+        let ttl = held.claim.terms.ttl / 2;
+        let terms = Terms { ttl, renewed: false, max_hold: Some(ttl), ..held.claim.terms };
+        let (what, taken) = Self::call_again(client, index, cx, hold, (patience, terms));
+        let (who, short) = (cx.client, held.claim.short());
+        cx.net.tell(|| format!("client {who}, caller {index}: takes {short} again: {what:?}"));
+        let same = taken.as_ref().map(|taken| taken.token() == hold.token());
+        let same_end = held.lock.borrow().valid_until() == valid_until;
+        if let Some(what) = taken_again(what, is_lost, same, same_end) {
+            cx.net.checks.report(cx.net.now, "again", format!("{short}: {what}"));
+        }
+        client.callers[index].again.extend(taken);
+    }
+
+    /// The call, which ends at once.
+    fn call_again(
+        client: &mut Client,
+        index: usize,
+        cx: &mut Cx<'_>,
+        hold: &Hold,
+        (patience, terms): (Patience, Terms),
+    ) -> (Again, Option<Hold>) {
+        let lock = hold.held.claim.lock;
+        let policy = Policy {
+            patience,
+            backoff: cx.settings.backoff,
+            no_quorum_timeout: cx.settings.no_quorum_timeout,
+            ordered: false,
+        };
+        let mut acquire: Acquire<Claim> = Acquire::new(policy, cx.settings.node_timeout);
+        let once = patience == Patience::Once;
+        let ticket = client.enter_queue(cx, lock, terms, once, index);
+        acquire.start(&Around::new(client, cx, lock));
+        let mut taken = None;
+        let what = loop {
+            match acquire.poll_action() {
+                Some(Action::Look) => {
+                    let (place, hold) = client.look(cx, lock, ticket);
+                    taken = hold;
+                    acquire.handle_turn(place, &mut Around::new(client, cx, lock));
+                }
+                Some(Action::HandedOver) => break Again::Taken,
+                Some(Action::Refuse(Outcome::Lost(_))) => break Again::Lost,
+                Some(Action::Refuse(Outcome::NodesDisagree)) => break Again::Disagree,
+                Some(_) | None => break Again::Waits,
+            }
+        };
+        client.leave(cx, lock, ticket);
+        if what == Again::Disagree
+            && let Some(hold) = taken.take()
+        {
+            hold.drop_guard(client, cx);
+        }
+        (what, taken)
+    }
+}
