@@ -295,12 +295,13 @@ impl<K: LockKind> Handle<K> {
     /// **It breaks the exclusion, on purpose.** The holder is not asked, and works on until it hears of it. That is with
     /// its next renewal, after a third of its TTL as a rule, when its guard is lost
     /// ([`KeysGone`](crate::LossReason::KeysGone)). Where it is not renewed, it is with its next
-    /// [`extend`](crate::Guard::extend), or never before its end. Until then its [`check`](crate::Guard::check) finds
+    /// [`extend`](crate::Guard::extend), or not before its end. Until then its [`check`](crate::Guard::check) finds
     /// nothing wrong, and threads of its process may hand the lock to each other. So two may be at work at
-    /// once; a storage that compares [tokens](crate::Guard::token) refuses the first one. Stop the holder before, where you can.
+    /// once; a storage that compares [tokens](crate::Guard::token) refuses the first one. Stop the holder before, where you
+    /// can.
     ///
-    /// First it asks who has the lock. Then each node deletes the keys of exactly those owners, also of attempts, and not those
-    /// of somebody who came later. It remembers them for a little more than
+    /// First it asks who has the lock. Then each node deletes the keys of exactly those owners, also of attempts, and not
+    /// those of somebody who came later. It remembers them for a little more than
     /// [`max_ttl`](crate::Builder::max_ttl), so that no extension under way gives the lock back to them. Waiters are
     /// told. A lock that nobody holds any more, and that nodes keep for [`min_hold`](crate::Builder::min_hold), is free
     /// then, too. Nodes that are down are told when they come back, as long as this client lives and keys can be there.
@@ -312,8 +313,8 @@ impl<K: LockKind> Handle<K> {
     /// # Errors
     ///
     /// Those of [`holder`](Self::holder): then nothing was changed. [`NoQuorum`](crate::ErrorKind::NoQuorum), too, if
-    /// nodes could say who has the lock, and fewer than a majority could be told in time that it is taken from them: with a cause for
-    /// each of the others. The holder may keep it then. [`WrongKind`](crate::ErrorKind::WrongKind) if nobody has it, and the
+    /// nodes could say who has the lock, and fewer than a majority could be told in time that it is taken from them: with
+    /// a cause for each of the others. The holder may keep it then. [`WrongKind`](crate::ErrorKind::WrongKind) if nobody has it, and the
     /// name belongs to something that is no lock, or has no expiry.
     ///
     /// # Examples
