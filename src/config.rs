@@ -297,14 +297,13 @@ impl Builder {
     ///
     /// The nodes keep it as a part of the lock's owner, `LABEL#RANDOM`, which `redis-cli GET KEY` shows. The random
     /// part follows the last `#`, and is new for each attempt. With an empty label the owner is the random part alone.
-    /// Labels decide nothing:
-    /// two clients may have the same one, and owners are compared as a whole. See
-    /// [`Guard::owner`](crate::Guard::owner).
+    /// Labels decide nothing: two clients may have the same one, and owners are compared as a whole. See
+    /// [`Guard::owner`](crate::Guard::owner), and [`Handle::holder`](crate::Handle::holder).
     ///
     /// **Put no secret into it.** Everybody who can read the nodes' keys can read it, and it is in events and logs.
     ///
-    /// Defaults to `HOST:PID`, the host's name and the process id, as they are when the client is built. What a label may not contain is
-    /// replaced by `-` in the host's name, and what is too long is cut off at its end.
+    /// Defaults to `HOST:PID`, the host's name and the process id, as they are when the client is built. In the host's
+    /// name, what a label may not contain is replaced by `-`, and what is too long is cut off at its end.
     ///
     /// # Examples
     ///

@@ -53,11 +53,12 @@ pub fn name(prefix: &[u8], bytes: &[u8]) {
                 ident::fence_key(name.key()),
                 ident::mark_key(prefix),
                 ident::replicated_key(prefix),
+                ident::tombstone_key(name.key(), bytes),
                 ident::release_channel(name.key()),
             ];
             assert!(!beside.iter().any(|key| key == name.key()), "{name}");
             // What is kept beside a lock cannot be locked itself, whatever the prefix is.
-            for key in &beside[..3] {
+            for key in &beside[..4] {
                 assert!(
                     Name::new(b"", key, &kinds::auxiliary()).is_err(),
                     "{}",

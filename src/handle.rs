@@ -8,10 +8,12 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::Receiver;
 
 use crate::clock;
-use crate::core::{HoldClass, Patience, Terms};
+use crate::core::{HoldClass, LockState, Patience, Terms};
 use crate::error::Error;
 use crate::guard::{self, LockGuard};
+use crate::holders::HolderReport;
 use crate::ident::{Name, NameText, Names};
+use crate::runtime::administration;
 use crate::runtime::call;
 use crate::runtime::claim::Wanted;
 use crate::runtime::queue::Queues;
@@ -235,6 +237,108 @@ impl<K: LockKind> Handle<K> {
         }
     }
 
+    /// Who holds the lock, as the nodes say, whatever its kind is: the owner, for how long without a renewal, the token, and
+    /// what each node says.
+    ///
+    /// It takes no part in the lock, and waits for all nodes that answer within the
+    /// [`node_timeout`](crate::Builder::node_timeout). What it says may be over when it returns.
+    ///
+    /// A node that may have forgotten locks, since it was restarted or emptied, is believed where it names a holder, and not
+    /// where it knows of none. While a majority is like that, the lock is [`Unclear`](LockState::Unclear).
+    ///
+    /// # Errors
+    ///
+    /// [`NoQuorum`](crate::ErrorKind::NoQuorum) if no majority of the nodes answers in time, with a cause for each;
+    /// [`Config`](crate::ErrorKind::Config) if the nodes reject this client, or clients with other settings use them;
+    /// [`InvalidName`](crate::ErrorKind::InvalidName), and [`Closed`](crate::ErrorKind::Closed).
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # let locks = quorlock::Quorlock::builder().nodes(["redis://a"]).build()?;
+    /// let report = locks.mutex("orders/42").holder()?;
+    /// println!("{report}"); // for an operator
+    /// for holder in report.holders() {
+    ///     println!("{} has it on {} nodes", holder.owner, holder.nodes);
+    /// }
+    /// # Ok::<(), quorlock::Error>(())
+    /// ```
+    pub fn holder(&self) -> Result<HolderReport, Error> {
+        administration::holders(self.shared.coordinator.state(), &self.checked_names()?)
+    }
+
+    /// Whether somebody may hold the lock: `false` only if a majority of the nodes says that nobody does. So it is `true`,
+    /// too, where that is [`Unclear`](LockState::Unclear), which [`holder`](Self::holder) explains.
+    ///
+    /// It may be over when this returns. To do something if the lock is free, take it with [`try_lock`](Self::try_lock).
+    ///
+    /// # Errors
+    ///
+    /// Those of [`holder`](Self::holder).
+    pub fn is_locked(&self) -> Result<bool, Error> {
+        Ok(self.holder()?.state() != LockState::Free)
+    }
+
+    /// The time after which the lock may be free, if its holder does not renew it; `None` if it is free now. A holder that
+    /// lives renews it as a rule. [`NameReport::remaining_ttl`](crate::NameReport::remaining_ttl) says how it is made out.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`holder`](Self::holder).
+    pub fn remaining_ttl(&self) -> Result<Option<Duration>, Error> {
+        Ok(self.holder()?.remaining_ttl())
+    }
+
+    /// Takes the lock from whoever has it on any node, and gives it to nobody: the next caller gets it at once, with a
+    /// larger token. Returns whether anybody had it. It is for operators, where a holder hangs and still renews.
+    ///
+    /// **It breaks the exclusion, on purpose.** The holder is not asked, and works on until it hears of it. That is with
+    /// its next renewal, after a third of its TTL as a rule, when its guard is lost
+    /// ([`KeysGone`](crate::LossReason::KeysGone)). Where it is not renewed, it is with its next
+    /// [`extend`](crate::Guard::extend), or not before its end. Until then its [`check`](crate::Guard::check) finds
+    /// nothing wrong, and threads of its process may hand the lock to each other. So two may be at work at
+    /// once; a storage that compares [tokens](crate::Guard::token) refuses the first one. Stop the holder before, where you
+    /// can.
+    ///
+    /// First it asks who has the lock. Then each node deletes the keys of exactly those owners, also of attempts, and not
+    /// those of somebody who came later. It remembers them for a little more than
+    /// [`max_ttl`](crate::Builder::max_ttl), so that no extension under way gives the lock back to them. Waiters are
+    /// told. A lock that nobody holds any more, and that nodes keep for [`min_hold`](crate::Builder::min_hold), is free
+    /// then, too. Nodes that are down are told when they come back, as long as this client lives and keys can be there.
+    /// A node that is emptied within that time forgets it.
+    ///
+    /// Of a lock that more than a hundred hold together, a hundred are taken from it; call again while it
+    /// [is locked](Self::is_locked).
+    ///
+    /// # Errors
+    ///
+    /// Those of [`holder`](Self::holder): then nothing was changed. [`NoQuorum`](crate::ErrorKind::NoQuorum), too, if
+    /// nodes could say who has the lock, and fewer than a majority could be told in time that it is taken from them: with
+    /// a cause for each of the others. The holder may keep it then. [`WrongKind`](crate::ErrorKind::WrongKind) if nobody has it, and the
+    /// name belongs to something that is no lock, or has no expiry.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # let locks = quorlock::Quorlock::builder().nodes(["redis://a"]).build()?;
+    /// let report = locks.mutex("nightly-report");
+    /// println!("{}", report.holder()?);
+    /// if report.force_unlock()? {
+    ///     println!("it was taken from its holder");
+    /// }
+    /// # Ok::<(), quorlock::Error>(())
+    /// ```
+    pub fn force_unlock(&self) -> Result<bool, Error> {
+        administration::force_unlock(self.shared.coordinator.state(), &self.checked_names()?)
+    }
+
+    /// The names, once they are found to be such that can be locked.
+    fn checked_names(&self) -> Result<Names, Error> {
+        let prefix = &self.shared.coordinator.settings().key_prefix;
+        let names = self.names().map(|name| Name::new(prefix, name, &self.shared.auxiliary));
+        Names::new(K::most_names(), names)
+    }
+
     fn acquire_at_last(&self, cancel: Option<&Receiver<()>>) -> Result<K::Guard, Error> {
         // Endless patience is never answered with "held"; were it, going on would be right.
         loop {
@@ -284,11 +388,7 @@ impl<K: LockKind> Handle<K> {
             allowance: settings.allowance(),
         };
         let terms = terms.ending_with_the_hold();
-        let auxiliary = &self.shared.auxiliary;
-        let name = |name| Name::new(&settings.key_prefix, name, auxiliary);
-        let names = self.names().map(name);
-        let names = Names::new(K::most_names(), names)?;
-        Ok(Wanted { kind: K::KIND, names, terms })
+        Ok(Wanted { kind: K::KIND, names: self.checked_names()?, terms })
     }
 }
 

@@ -6,13 +6,16 @@ use crate::error::Error;
 
 mod owner;
 
-pub(crate) use owner::{check_label, kept_text, label_of, owner_text, random_owner, random_text};
+pub use owner::Owner;
+pub(crate) use owner::{
+    check_label, kept_text, label_of, owner_text, random_owner, random_text, with_kept,
+};
 
 /// The longest name, in bytes: as long as the longest path on Linux, which is a popular name.
 const LONGEST: usize = 4_096;
 
-/// How the keys end that are kept beside a node, always together with braces.
-const OF_NODES: [&str; 3] = [":mark", ":offset", ":replicated"];
+/// How the keys end that are kept beside a node, or beside locks of all kinds, always together with braces.
+const OF_ALL: [&str; 4] = [":forced", ":mark", ":offset", ":replicated"];
 
 /// The name of a lock: any bytes that are not empty, not too long, and no key of our own.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -37,7 +40,7 @@ impl Name {
         let key = [prefix, name].concat();
         let name = Self { key, prefix: prefix.len() };
         let is_auxiliary = |end: &&&str| name.key.ends_with(end.as_bytes());
-        let mut auxiliary = OF_NODES.iter().chain(auxiliary);
+        let mut auxiliary = OF_ALL.iter().chain(auxiliary);
         match auxiliary.find(is_auxiliary).filter(|_| name.key.contains(&b'{')) {
             Some(end) => Err(Error::invalid_name(format!(
                 "{name} cannot be locked: keys with braces that end in \"{}\" are quorlock's own; \
@@ -196,6 +199,12 @@ pub(crate) fn fence_key(key: &[u8]) -> Vec<u8> {
     [b"{", key, b"}:fence"].concat()
 }
 
+/// Where a node keeps it that the lock with that key was taken from `owner` by force. It begins as the lock's key does, so
+/// that whoever may touch that one may touch this one, too.
+pub(crate) fn tombstone_key(key: &[u8], owner: &[u8]) -> Vec<u8> {
+    [key, b"{", owner, b"}:forced"].concat()
+}
+
 /// The channel on which a node tells that it was given the lock with that key back.
 pub(crate) fn release_channel(key: &[u8]) -> Vec<u8> {
     [b"{", key, b"}:released"].concat()
@@ -243,7 +252,7 @@ mod tests {
         assert!(refused("quorlock:", b"kafka:offset").is_none(), "without braces it is nobody's");
         assert!(refused("", b"").is_some_and(|message| message.contains("empty")));
         assert!(refused("", &[b'a'; 1 << 20]).is_some_and(|message| message.contains("1048576")));
-        for name in ["{orders/42}:fence", "a{b}c:fence", "{quorlock}:mark"] {
+        for name in ["{orders/42}:fence", "a{b}c:fence", "{quorlock}:mark", "a{b}:forced"] {
             let message = refused("", name.as_bytes());
             assert!(message.is_some_and(|message| message.contains("quorlock's own")), "{name}");
         }

@@ -23,6 +23,7 @@ pub mod fuzzing;
 mod fuzzing;
 mod guard;
 mod handle;
+mod holders;
 mod ident;
 mod kinds;
 mod manual;
@@ -44,13 +45,15 @@ mod with_lock;
 
 pub use client::Quorlock;
 pub use config::Builder;
-pub use core::{FencingToken, HoldClass, LossReason};
+pub use core::{FencingToken, HoldClass, KeyLayout, LockState, LossReason};
 /// The channels of [`Guard::lost`] and [`Quorlock::lock_cancellable`], in the version that this crate uses.
 #[doc(no_inline)]
 pub use crossbeam_channel;
 pub use error::{Error, ErrorKind, NodeFault};
 pub use guard::{Guard, LockGuard, Mode};
 pub use handle::{Handle, LockKind, OneName};
+pub use holders::{Holder, HolderReport, NameReport, NodeAnswer, NodeReport};
+pub use ident::Owner;
 pub use kinds::*;
 pub use runtime::{Fallback, Renewal};
 pub use stats::NodeStats;

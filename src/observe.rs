@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::core::{ClockStep, LossReason, exact, rounded};
 use crate::error::{Grouped, NodeFault};
-use crate::ident::Names;
+use crate::ident::{Names, Owner};
 
 pub(crate) fn node_up(node: &Arc<str>) {
     tracing::info!(target: "quorlock", %node, "node is up");
@@ -189,6 +189,19 @@ pub(crate) fn lost(names: &Names, owner: &str, reason: LossReason) {
         %owner,
         %reason,
         "a lock that is held was lost: stop what it protects, for somebody else may hold it now"
+    );
+}
+
+/// An operator has a lock taken from these owners, as nodes have named them.
+pub(crate) fn forced(names: &Names, owners: &[Owner]) {
+    const SHOWN: usize = 4;
+    let shown: Vec<_> = owners.iter().take(SHOWN).map(Owner::to_string).collect();
+    let more = if owners.len() > SHOWN { ", .." } else { "" };
+    tracing::warn!(
+        target: "quorlock",
+        lock = %names.text(),
+        owners = %format_args!("{}{more}", shown.join(", ")),
+        "a lock is forced open: its holders work on until they hear of it, and somebody else may hold it meanwhile"
     );
 }
 

@@ -173,6 +173,32 @@ fn a_key_that_the_user_may_not_touch() {
     rejected(&locks, &["lacks a permission", "/operations/index.html#access-lists"]);
 }
 
+/// What operators do needs nothing more, but for locks that are hashes.
+#[test]
+fn operators_need_more_for_locks_that_are_hashes() {
+    const KEY: &str = "quorlock:orders/42";
+    let server = Server::start();
+    let plain = limited_user(&server, &documented());
+    let guard = plain.lock("orders/42").expect("it is free");
+    assert!(plain.mutex("orders/42").is_locked().expect("it may look"));
+    assert!(plain.mutex("orders/42").force_unlock().expect("it may do so"));
+    drop(guard);
+
+    let hash = || {
+        server.command(&["HSET", KEY, "uuid:1", "1"]);
+        server.command(&["PEXPIRE", KEY, "60000"]);
+    };
+    hash();
+    let error = plain.mutex("orders/42").holder().expect_err("it may not look");
+    assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+    said(&error, &["lacks a permission", "/operations/index.html#access-lists"]);
+    let operator = limited_user(&server, &[documented(), vec!["HKEYS", "HDEL"]].concat());
+    let lock = operator.mutex("orders/42");
+    assert!(lock.is_locked().expect("it may look"));
+    assert!(lock.force_unlock().expect("it may do so"));
+    assert!(!lock.is_locked().expect("it may look"));
+}
+
 /// Who may not touch the fences can lock without them.
 #[test]
 fn fences_that_the_user_may_not_touch() {

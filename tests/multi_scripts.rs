@@ -14,6 +14,7 @@ const RELEASE: &str = include_str!("../lua/multi/release.lua");
 const MARK: &str = "{quorlock}:mark";
 const KEYS: [&str; 3] = ["a", "b", "c"];
 const FENCES: [&str; 3] = ["{a}:fence", "{b}:fence", "{c}:fence"];
+const TOMBSTONES: [&str; 3] = ["a{me}:forced", "b{me}:forced", "c{me}:forced"];
 const CHANNELS: [&str; 3] = ["{a}:released", "{b}:released", "{c}:released"];
 /// How much longer than its lock a fence lives, in milliseconds.
 const OUTLIVES: i64 = 600_000;
@@ -53,7 +54,7 @@ fn extend(server: &Server, until: &str, number: i64, up_to: i64) -> Value {
     let (number, up_to) = (number.to_string(), up_to.to_string());
     let ttl = (OUTLIVES + 90_000).to_string();
     let arguments = ["me", "90000", until, "0", &number, &up_to, &ttl];
-    run(server, EXTEND, &[&[MARK], &KEYS, &FENCES], &arguments)
+    run(server, EXTEND, &[&[MARK], &KEYS, &TOMBSTONES, &FENCES], &arguments)
 }
 
 fn confirm(server: &Server, owner: &str, number: i64) -> Value {
@@ -67,7 +68,12 @@ fn release(server: &Server, owner: &str) -> Value {
 
 /// The same, and the node keeps the lock until then.
 fn release_keeping(server: &Server, owner: &str, until: &str) -> Value {
-    run(server, RELEASE, &[&KEYS], &[&[owner, until, "kept", "", ""], &CHANNELS[..]].concat())
+    let arguments = [&[owner, until, "kept", "", ""], &CHANNELS[..]].concat();
+    if until == "0" {
+        return run(server, RELEASE, &[&KEYS], &arguments);
+    }
+    let tombstones = TOMBSTONES.map(|key| key.replace("me", owner));
+    run(server, RELEASE, &[&KEYS, &tombstones.each_ref().map(String::as_str)], &arguments)
 }
 
 fn raising_release(server: &Server, owner: &str, to: i64) -> Value {
@@ -75,7 +81,7 @@ fn raising_release(server: &Server, owner: &str, to: i64) -> Value {
     run(
         server,
         RELEASE,
-        &[&KEYS, &FENCES],
+        &[&KEYS, &TOMBSTONES, &FENCES],
         &[&[owner, "0", "kept", &to, &ttl], &CHANNELS[..]].concat(),
     )
 }
@@ -299,7 +305,8 @@ fn a_repair_stops_at_a_larger_fence_of_any_name() {
 #[test]
 fn a_repair_tells_whether_the_node_grants_to_newcomers() {
     let server = Server::start();
-    let repair = || run(&server, EXTEND, &[&[MARK], &KEYS], &["me", "90000", ALWAYS, "1"]);
+    let keys = [&[MARK][..], &KEYS, &TOMBSTONES];
+    let repair = || run(&server, EXTEND, &keys, &["me", "90000", ALWAYS, "1"]);
     assert_eq!(repair(), Value::Int(3), "nobody has looked since it forgot");
     server.command(&["DEL", "a"]);
     server.command(&["SET", MARK, "quorlock-mark 2 .. quarantined until_ms=- id=00"]);
@@ -373,6 +380,8 @@ fn a_release_may_keep_all_names_for_a_while() {
 #[test]
 fn a_server_that_refuses_a_command_grants_nothing() {
     let server = Server::start();
+    let acquired = [&[MARK], &KEYS[..], &FENCES].concat();
+    let extended = [&[MARK], &KEYS[..], &TOMBSTONES, &FENCES].concat();
     let all = ["set", "get", "mget", "exists", "type", "pttl", "pexpire", "time", "eval"];
     for missing in all {
         server.command(&["FLUSHALL"]);
@@ -384,16 +393,17 @@ fn a_server_that_refuses_a_command_grants_nothing() {
         let mut limited =
             redis::Client::open(url).and_then(|client| client.get_connection()).expect("it may");
         let ttl = OUTLIVES.to_string();
-        let mut as_limited = |script: &str, arguments: &[&str]| {
+        let mut as_limited = |script: &str, keys: &[&str], arguments: &[&str]| {
             let mut command = redis::cmd("EVAL");
-            command.arg(script).arg(7).arg(MARK).arg(&KEYS).arg(&FENCES).arg(arguments);
+            command.arg(script).arg(keys.len()).arg(keys).arg(arguments);
             command.query::<Value>(&mut limited)
         };
         let number = BIG.to_string();
-        let _ = as_limited(ACQUIRE, &["me", "60000", "", &number, &ttl]);
+        let _ = as_limited(ACQUIRE, &acquired, &["me", "60000", "", &number, &ttl]);
         all_or_none(&server, "acquire", missing);
         server.command(&["DEL", "a", "b", "c"]);
-        let _ = as_limited(EXTEND, &["me", "60000", ALWAYS, "1", &number, &number, &ttl]);
+        let _ =
+            as_limited(EXTEND, &extended, &["me", "60000", ALWAYS, "1", &number, &number, &ttl]);
         all_or_none(&server, "repair", missing);
     }
 }
@@ -408,22 +418,43 @@ fn a_server_that_is_out_of_memory_grants_and_repairs_nothing() {
     let server = Server::start();
     server.command(&["SET", FENCES[0], "7"]);
     server.command(&["CONFIG", "SET", "maxmemory", "1"]);
-    let refused = |script: &str, arguments: &[&str]| {
-        let count = "7";
-        let keys = [&[MARK], &KEYS[..], &FENCES[..]].concat();
-        let words = [&["EVAL", script, count], &keys[..], arguments].concat();
+    let acquired = [&[MARK], &KEYS[..], &FENCES].concat();
+    let extended = [&[MARK], &KEYS[..], &TOMBSTONES, &FENCES].concat();
+    let refused = |script: &str, keys: &[&str], arguments: &[&str]| {
+        let count = keys.len().to_string();
+        let words = [&["EVAL", script, &count], keys, arguments].concat();
         let words: Vec<_> = words.into_iter().map(str::as_bytes).collect();
         let error = server.try_command(&words).expect_err("out of memory");
         assert_eq!(error.code(), Some("OOM"), "{error}");
         assert_eq!(is_of(&server, "me"), [false; 3]);
     };
     let (number, ttl) = (BIG.to_string(), OUTLIVES.to_string());
-    refused(ACQUIRE, &["me", "60000", "", &number, &ttl]);
-    refused(EXTEND, &["me", "60000", ALWAYS, "1", &number, &number, &ttl]);
+    refused(ACQUIRE, &acquired, &["me", "60000", "", &number, &ttl]);
+    refused(EXTEND, &extended, &["me", "60000", ALWAYS, "1", &number, &number, &ttl]);
     // A lock that it has is given back, and kept where that was asked for.
     server.command(&["CONFIG", "SET", "maxmemory", "0"]);
     take(&server, "", "me", "60000");
     server.command(&["CONFIG", "SET", "maxmemory", "1"]);
     assert_eq!(release_keeping(&server, "me", ALWAYS), Value::Int(1));
     assert_eq!(is_of(&server, "kept"), [true; 3]);
+}
+
+/// Whichever of the names it was, the lock is lost.
+#[test]
+fn a_lock_of_which_one_name_was_forced_open_is_extended_under_none() {
+    for (name, tombstone) in KEYS.into_iter().zip(TOMBSTONES) {
+        let server = Server::start();
+        acquire(&server, "me", BIG);
+        server.command(&["SET", tombstone, "1", "PX", "60000"]);
+        let still_there = pair(-3, Value::Int(0));
+        assert_eq!(extend(&server, ALWAYS, BIG, LARGEST), still_there, "{name}");
+        server.command(&["DEL", name]);
+        assert_eq!(extend(&server, ALWAYS, BIG, LARGEST), still_there);
+        assert_eq!(server.get(name), None, "it is not set again");
+        assert_eq!(release_keeping(&server, "me", ALWAYS), Value::Int(0));
+        assert_eq!(server.get(name), None, "nor is it kept");
+        server.command(&["DEL", "a", "b", "c"]);
+        assert_eq!(extend(&server, ALWAYS, BIG, LARGEST), Value::Int(0));
+        assert_eq!(owners(&server), [None, None, None]);
+    }
 }

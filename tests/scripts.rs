@@ -9,6 +9,8 @@ const ACQUIRE: &str = include_str!("../lua/mutex/acquire.lua");
 const CONFIRM: &str = include_str!("../lua/mutex/confirm.lua");
 const EXTEND: &str = include_str!("../lua/mutex/extend.lua");
 const RELEASE: &str = include_str!("../lua/mutex/release.lua");
+const HOLDER: &str = include_str!("../lua/node/holder.lua");
+const FORCE: &str = include_str!("../lua/node/force.lua");
 
 /// A call without fencing, but for an acquire.
 fn run(server: &Server, script: &str, arguments: &[&str]) -> Value {
@@ -17,14 +19,20 @@ fn run(server: &Server, script: &str, arguments: &[&str]) -> Value {
 
 /// An extension without fencing, on a node without quarantine.
 fn extend(server: &Server, arguments: &[&str]) -> Value {
-    server.command(&[&["EVAL", EXTEND, "2", "k", MARK], arguments, &["0"]].concat())
+    let tombstone = tombstone(arguments[0]);
+    server.command(&[&["EVAL", EXTEND, "3", "k", MARK, &tombstone], arguments, &["0"]].concat())
 }
 
 /// An extension with fencing, on a node whose mark is not looked at.
 fn fenced_extend(server: &Server, [owner, ttl, until, number, up_to]: [&str; 5]) -> Value {
     let fence_ttl = (OUTLIVES + ttl.parse::<i64>().expect("a number")).to_string();
     let arguments = [owner, ttl, until, "0", number, up_to, &fence_ttl];
-    server.command(&[&["EVAL", EXTEND, "3", "k", MARK, FENCE], &arguments[..]].concat())
+    let keys = ["EVAL", EXTEND, "4", "k", MARK, &tombstone(owner), FENCE];
+    server.command(&[&keys[..], &arguments[..]].concat())
+}
+
+fn tombstone(owner: &str) -> String {
+    format!("k{{{owner}}}:forced")
 }
 
 /// An acquire without fencing that is granted if the node's mark is that one; empty: whatever it is.
@@ -39,7 +47,8 @@ fn confirm(server: &Server, owner: &str, number: i64) -> Value {
 
 /// A release that raises the fence to that number, for so many milliseconds.
 fn raise(server: &Server, number: &str, ttl: &str) -> Value {
-    fenced(server, RELEASE, &["me", "free", "0", "", number, ttl])
+    let keys = ["EVAL", RELEASE, "3", "k", &tombstone("me"), FENCE];
+    server.command(&[&keys[..], &["me", "free", "0", "", number, ttl]].concat())
 }
 
 /// A call with the fence.
@@ -158,8 +167,10 @@ fn a_release_keeps_the_lock_where_it_is_ours_or_free_until_a_time_of_the_nodes_c
         let (s, us): (i64, i64) = redis::from_redis_value(time).expect("two numbers");
         s * 1_000 + us / 1_000
     };
-    let release =
-        |until_ms: i64| run(&server, RELEASE, &["me", "free", &until_ms.to_string(), "me#kept"]);
+    let release = |until_ms: i64| {
+        let keys = ["EVAL", RELEASE, "2", "k", &tombstone("me")];
+        server.command(&[&keys[..], &["me", "free", &until_ms.to_string(), "me#kept"]].concat())
+    };
     let until_ms = now_ms() + 50_000;
     take(&server, "", "me", "90000");
     assert_eq!(release(until_ms), Value::Int(1));
@@ -183,6 +194,12 @@ fn a_release_keeps_the_lock_where_it_is_ours_or_free_until_a_time_of_the_nodes_c
     assert_eq!(release(now_ms() - 1), Value::Int(1));
     assert_eq!(server.get("k"), None, "its time was over");
     assert_eq!(release(now_ms() - 1), Value::Int(0));
+    assert_eq!(server.get("k"), None);
+    // Nor is it kept where it was taken from its holder by force.
+    server.command(&["SET", &tombstone("me"), "1", "PX", "60000"]);
+    assert_eq!(release(until_ms), Value::Int(0));
+    server.command(&["SET", "k", "me"]);
+    assert_eq!(release(until_ms), Value::Int(1));
     assert_eq!(server.get("k"), None);
 }
 
@@ -474,7 +491,8 @@ fn a_repair_tells_whether_the_node_grants_to_newcomers() {
     let repair = |quarantine: &str| {
         server.command(&["DEL", "k"]);
         let until = ["me", "60000", ALWAYS, quarantine];
-        let reply = server.command(&[&["EVAL", EXTEND, "2", "k", MARK], &until[..]].concat());
+        let keys = ["EVAL", EXTEND, "3", "k", MARK, &tombstone("me")];
+        let reply = server.command(&[&keys[..], &until[..]].concat());
         assert_eq!(server.get("k").as_deref(), Some("me"));
         reply
     };
@@ -489,4 +507,113 @@ fn a_repair_tells_whether_the_node_grants_to_newcomers() {
     server.command(&["DEL", MARK]);
     server.command(&["RPUSH", MARK, "data"]);
     assert_eq!(repair("1"), Value::Int(2), "no fault of the node");
+}
+
+/// Takes the lock from these owners, and remembers them for a minute.
+fn force(server: &Server, owners: &[&str]) -> Value {
+    let keys = (owners.len() + 1).to_string();
+    let tombstones: Vec<_> = owners.iter().map(|owner| tombstone(owner)).collect();
+    let tombstones: Vec<_> = tombstones.iter().map(String::as_str).collect();
+    let words =
+        [&["EVAL", FORCE, &keys, "k"], &tombstones[..], &["60000", "free", "theirs"], owners]
+            .concat();
+    server.command(&words)
+}
+
+#[test]
+fn who_was_forced_out_gets_a_lock_back_by_no_extension() {
+    let server = Server::start();
+    take(&server, "", "me", "60000");
+    assert_eq!(force(&server, &["other", "me"]), Value::Int(1));
+    assert_eq!(server.get("k"), None);
+    for owner in ["me", "other"] {
+        let left = server.pttl(&tombstone(owner));
+        assert!(left > 50_000 && left <= 60_000, "also of an owner without a key: {left}");
+        // Neither a repair nor the bounded second one.
+        assert_eq!(extend(&server, &[owner, "60000", ALWAYS]), Value::Int(0));
+        let bounded = [owner, "60000", ALWAYS, "7", &LARGEST.to_string()];
+        assert_eq!(fenced_extend(&server, bounded), Value::Int(0));
+        assert_eq!((server.get("k"), server.get(FENCE)), (None, None), "nothing was set");
+    }
+    // A late copy of the acquire takes it again, for its own TTL, and no extension adds to that.
+    take(&server, "", "me", "10000");
+    assert_eq!(extend(&server, &["me", "60000", ALWAYS]), Value::Int(0));
+    assert!(server.pttl("k") <= 10_000);
+    assert_eq!(run(&server, RELEASE, &["me", "free"]), Value::Int(1), "it can be given back");
+    // Others are not concerned, and a copy of the order does nothing to them.
+    take(&server, "", "next", "60000");
+    assert_eq!(force(&server, &["other", "me"]), Value::Int(0));
+    assert_eq!(extend(&server, &["next", "60000", ALWAYS]), Value::Int(1));
+    assert_eq!(server.get("k").as_deref(), Some("next"));
+}
+
+#[test]
+fn of_a_hash_the_owners_that_are_named_are_taken_and_no_others() {
+    let server = Server::start();
+    let fields = || server.command(&["HKEYS", "k"]);
+    server.command(&["HSET", "k", "mode", "read", "a:1", "1", "b:2", "1"]);
+    assert_eq!(force(&server, &["a:1"]), Value::Int(0), "no lock is without an end");
+    server.command(&["PEXPIRE", "k", "60000"]);
+    assert_eq!(force(&server, &["a:1", "c:3"]), Value::Int(1));
+    let left = |field: &str| Value::BulkString(field.into());
+    assert_eq!(fields(), Value::Array(vec![left("mode"), left("b:2")]));
+    assert_eq!(force(&server, &["b:2"]), Value::Int(1));
+    assert_eq!(fields(), Value::Array(vec![]), "its mode is nobody's");
+}
+
+#[test]
+fn what_is_no_lock_is_not_forced_open() {
+    let server = Server::start();
+    server.command(&["SET", "k", "data"]);
+    assert_eq!(force(&server, &["data"]), Value::Int(0));
+    assert_eq!(server.get("k").as_deref(), Some("data"));
+    server.command(&["DEL", "k"]);
+    server.command(&["RPUSH", "k", "data"]);
+    assert_eq!(force(&server, &["data"]), Value::Int(0));
+    assert_eq!(server.command(&["LLEN", "k"]), Value::Int(1));
+}
+
+#[test]
+fn a_node_says_who_has_a_lock_of_any_layout() {
+    let server = Server::start();
+    let text = |text: &str| Value::BulkString(text.into());
+    let holder = || {
+        let Value::Array(mut said) = server.command(&["EVAL", HOLDER, "3", "k", MARK, FENCE])
+        else {
+            panic!("no list")
+        };
+        let ms = std::mem::replace(&mut said[1], Value::Nil);
+        let Value::Int(ms) = ms else { panic!("no time: {ms:?}") };
+        (ms, said)
+    };
+    let said = |kind: &str, number, forgetful, owners: &[&str]| {
+        let owners = Value::Array(owners.iter().map(|owner| text(owner)).collect());
+        vec![text(kind), Value::Nil, Value::Int(number), Value::Int(forgetful), owners]
+    };
+    assert_eq!(holder(), (0, said("none", 0, 1, &[])), "there is no mark");
+    server.command(&["SET", MARK, "quorlock-mark 2 admitted"]);
+    assert_eq!(holder(), (0, said("none", 0, 0, &[])));
+    server.command(&["SET", MARK, "quorlock-mark 2 quarantined until_ms=- id=00"]);
+    assert_eq!(acquire(&server, "me", BIG), granted(BIG));
+    let (ms, string) = holder();
+    assert_eq!(string, said("string", BIG, 1, &["6d65"]));
+    assert!(ms > 50_000 && ms <= 60_000, "{ms}");
+    server.command_bytes(&[b"SET", b"k", b"\xff\0\n"]);
+    assert_eq!(holder(), (-1, said("string", BIG, 1, &["ff000a"])));
+    server.command(&["SET", "k", &"o".repeat(513)]);
+    assert_eq!(holder(), (-1, said("long", BIG, 1, &[])));
+    server.command(&["DEL", "k"]);
+    server.command(&["HSET", "k", "mode", "read", "a:1", "1"]);
+    assert_eq!(holder(), (-1, said("hash", BIG, 1, &["613a31"])));
+    for i in 0..200 {
+        server.command(&["HSET", "k", &i.to_string(), "1"]);
+    }
+    let Some(Value::Array(owners)) = holder().1.pop() else { panic!("no list") };
+    assert_eq!(owners.len(), 100);
+    // Something else under the fence or the mark is no fault of the node.
+    for key in ["k", MARK, FENCE] {
+        server.command(&["DEL", key]);
+        server.command(&["RPUSH", key, "data"]);
+    }
+    assert_eq!(holder(), (-1, said("list", 0, 1, &[])));
 }

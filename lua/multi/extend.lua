@@ -3,7 +3,8 @@
 --
 -- KEYS[1]  the node's mark
 -- KEYS[2]  the lock's keys (one for each name)
--- KEYS[3]  their fences, which keep the largest number of a grant (one for each name; not given without fencing)
+-- KEYS[3]  the owner's tombstones, which are there if a name was taken from it by force (one for each name)
+-- KEYS[4]  their fences, which keep the largest number of a grant (one for each name; not given without fencing)
 -- ARGV[1]  the owner id that took it
 -- ARGV[2]  how long it shall live from now on at least, in milliseconds
 -- ARGV[3]  until when, in milliseconds of this node's clock, keys that are gone may be set again
@@ -17,12 +18,13 @@
 --   2         keys were gone, and nobody had them; now all are ours, for that long
 --   3         the same, and nobody can have had the lock here since they were gone: the node has
 --             forgotten what it knew, and grants nothing to newcomers
---   0         none of our keys is there, and under one of the names somebody else's is
+--   0         none of our keys is there, and under one of the names somebody else's is, or one of them was taken
+--             from this owner by force
 --   -1        no key was there, and it is too late to set any
 --   {-2, n}   no key was there, and the largest fence is n: somebody else was granted a name here since
 --   {-3, n}   some of our keys are there, and live no longer than before. The others cannot be set: n is the
 --             largest of their fences, if nothing else is in the way; 0: somebody else's key is there, or
---             it is too late
+--             it is too late, or one of the names was taken from this owner by force
 --
 -- A key is never shortened: a late, short extension must not undo an earlier, longer one. What is left of our
 -- keys stays, for the lease may rest on it; the release deletes it.
@@ -30,8 +32,10 @@
 -- Nor is the end of a fence ever brought forward. All is read before anything is written: see acquire.
 
 local owner, ttl, fence_ttl = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[7] or 0)
-local last_lock = ARGV[5] and (#KEYS + 1) / 2 or #KEYS
-local values = redis.call('MGET', unpack(KEYS, 2, last_lock))
+local names = (#KEYS - 1) / (ARGV[5] and 3 or 2)
+local last_lock = names + 1
+-- The locks and the tombstones.
+local values = redis.call('MGET', unpack(KEYS, 2, 2 * names + 1))
 local left = {} -- what our keys have left, in milliseconds
 local gone, gone_keys = {}, {}
 for i = 2, last_lock do
@@ -46,7 +50,7 @@ end
 
 -- Where a fence is, for the key in that place.
 local function fence_of(i)
-  return KEYS[i + last_lock - 1]
+  return KEYS[i + 2 * names]
 end
 
 -- Has a fence keep that number, unless it keeps a larger one.
@@ -61,8 +65,13 @@ local function set_fence(fence, number)
   end
 end
 
+local none_is_left = #gone == names
+for i = names + 1, 2 * names do
+  if values[i] then
+    return none_is_left and 0 or {-3, 0}
+  end
+end
 if #gone > 0 then
-  local none_is_left = #gone == last_lock - 1
   if redis.call('EXISTS', unpack(gone_keys)) > 0 then
     return none_is_left and 0 or {-3, 0}
   end

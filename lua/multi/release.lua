@@ -2,7 +2,8 @@
 -- any of the names. They are free then, or the node keeps them for a while, although nobody holds them.
 --
 -- KEYS[1]  the lock's keys (one for each name)
--- KEYS[2]  their fences, which keep the largest number of a grant (one for each name; given only to raise it)
+-- KEYS[2]  the owner's tombstones, which are there if a name was taken from it by force (one for each name; given only to keep or raise)
+-- KEYS[3]  their fences, which keep the largest number of a grant (one for each name; given only to raise it)
 -- ARGV[1]  the owner id that took it
 -- ARGV[2]  until when, in milliseconds of this node's clock, the names are kept; 0: they are not
 -- ARGV[3]  what is under the keys while they are kept
@@ -21,7 +22,7 @@
 -- what it may go up to then, and sets no key again.
 
 -- A lock that is kept is kept on all nodes, so also where keys are gone, and nobody else's are there. Until when is told
--- by the node's own clock, for a release may come late, or again.
+-- by the node's own clock, for a release may come late, or again. A name that was forced open is not kept.
 local keeps_for = 0
 if ARGV[2] ~= '0' then
   local now = redis.call('TIME')
@@ -29,7 +30,8 @@ if ARGV[2] ~= '0' then
 end
 
 local names = #ARGV - 5
-local owners = redis.call('MGET', unpack(KEYS, 1, names))
+-- And the tombstones, where they are given.
+local owners = redis.call('MGET', unpack(KEYS, 1, math.min(2 * names, #KEYS)))
 local ours, channels = {}, {}
 for i = 1, names do
   if owners[i] == ARGV[1] then
@@ -48,9 +50,11 @@ if #ours > 0 then
   end
 end
 for i = 1, keeps_for > 0 and names or 0 do
-  redis.call('SET', KEYS[i], ARGV[3], 'NX', 'PX', keeps_for) -- where nobody else has the name
+  if not owners[names + i] then
+    redis.call('SET', KEYS[i], ARGV[3], 'NX', 'PX', keeps_for) -- where nobody else has the name
+  end
 end
-for i = names + 1, #KEYS do
+for i = 2 * names + 1, #KEYS do
   -- pcall: something else under the fence's key is no fault of the node, and no extension gets past it.
   local known = redis.pcall('GET', KEYS[i])
   if type(known) == 'table' then

@@ -23,16 +23,29 @@ local replies = {}
 local key, argument = 2, 2 -- the next ones
 
 local function make(script, keys, arguments, calls)
-  -- What is under the fences' keys, in one command. A call gets it beside its ARGV: no call of a run changes
-  -- what another one has to know of it, but copies of one acquire, which read it again.
-  local fences = {}
-  for i = 1, keys == 3 and calls or 0 do
-    fences[i] = KEYS[key + 3 * i - 1]
+  -- What every call reads, in one command: the fence, which is the last of its keys; and before an extension its
+  -- lock and the tombstone. A call gets it beside its ARGV: no call of a run changes what another one has to know of
+  -- it, but copies of one call, which read it again.
+  local extends = script == extend
+  local each = script == release and 0 or extends and keys - 1 or keys - 2
+  local read = {}
+  for i = 0, each > 0 and calls - 1 or -1 do
+    local first, last = key + keys * i, key + keys * i + keys - 1
+    if extends then
+      read[each * i + 1], read[each * i + 2] = KEYS[first], KEYS[first + 2]
+    end
+    read[each * i + each] = KEYS[last]
   end
-  fences = fences[1] and redis.pcall('MGET', unpack(fences)) or {}
+  read = read[1] and redis.pcall('MGET', unpack(read)) or read
   for i = 1, calls do
     local given = { unpack(ARGV, argument, argument + arguments - 1) }
-    given.fence = fences[i] -- none, if the permission is missing
+    -- None of them, if the permission is missing.
+    if extends then
+      local first = each * (i - 1) + 1
+      given.owner, given.forced, given.fence = read[first], read[first + 1], each == 3 and read[first + 2] or nil
+    else
+      given.fence = read[i]
+    end
     local ok, reply = pcall(script, { unpack(KEYS, key, key + keys - 1) }, given)
     if not ok or type(reply) == 'table' and reply.err then
       reply = 'alone'

@@ -23,16 +23,25 @@ local replies = {}
 local key, argument = 2, 2 -- the next ones
 
 local function make(script, keys, arguments, calls)
-  -- What is under the fences' keys, in one command. A call gets it beside its ARGV: no call of a run changes
-  -- what another one has to know of it, but copies of one acquire, which read it again.
-  local fences = {}
-  for i = 1, keys == 3 and calls or 0 do
-    fences[i] = KEYS[key + 3 * i - 1]
+  -- What every call reads from its third key on, in one command: the fence; and before an extension's the tombstone.
+  -- A call gets it beside its ARGV: no call of a run changes what another one has to know of it, but copies of one
+  -- acquire, which read it again.
+  local extends = script == extend
+  local each = script == release and 0 or keys - 2
+  local read = {}
+  for i = 0, each > 0 and calls - 1 or -1 do
+    read[each * i + 1] = KEYS[key + keys * i + 2]
+    read[each * i + each] = KEYS[key + keys * i + keys - 1]
   end
-  fences = fences[1] and redis.pcall('MGET', unpack(fences)) or {}
+  read = read[1] and redis.pcall('MGET', unpack(read)) or read
   for i = 1, calls do
     local given = { unpack(ARGV, argument, argument + arguments - 1) }
-    given.fence = fences[i] -- none, if the permission is missing
+    -- None of them, if the permission is missing.
+    given.fence = read[each * i]
+    if extends then
+      given.forced = read[each * (i - 1) + 1]
+      given.fence = each == 2 and given.fence or nil
+    end
     local ok, reply = pcall(script, { unpack(KEYS, key, key + keys - 1) }, given)
     if not ok or type(reply) == 'table' and reply.err then
       reply = 'alone'

@@ -3,7 +3,8 @@
 --
 -- KEYS[1]  the lock: a hash whose one field is the owner
 -- KEYS[2]  the node's mark
--- KEYS[3]  the lock's fence, which keeps the largest number of a grant (not given without fencing)
+-- KEYS[3]  the owner's tombstone, which is there if the lock was taken from it by force
+-- KEYS[4]  the lock's fence, which keeps the largest number of a grant (not given without fencing)
 -- ARGV[1]  the owner id that took it
 -- ARGV[2]  how long it shall live from now on at least, in milliseconds
 -- ARGV[3]  until when, in milliseconds of this node's clock, a key that is gone may be set again
@@ -17,7 +18,7 @@
 --   2         no key was there; now ours is, for that long
 --   3         the same, and nobody can have had the lock here since our key was gone: the node has
 --             forgotten what it knew, and grants nothing to newcomers
---   0         somebody else's key is there
+--   0         somebody else's key is there, or the lock was taken from this owner by force
 --   -1        no key was there, and it is too late to set it
 --   {-2, n}   no key was there, and the fence is n: somebody else was granted the lock here since
 --
@@ -29,6 +30,17 @@
 local ours = redis.pcall('HEXISTS', KEYS[1], ARGV[1])
 if type(ours) == 'table' and not string.find(ours.err, 'WRONGTYPE', 1, true) then
   return ours -- a permission is missing
+end
+-- A batch has read all tombstones at once.
+local forced = ARGV.forced
+if forced == nil then
+  forced = redis.pcall('GET', KEYS[3])
+  if type(forced) == 'table' and not string.find(forced.err, 'WRONGTYPE', 1, true) then
+    return forced -- a permission is missing
+  end
+end
+if forced then
+  return 0
 elseif ours == 1 then
   local fence_ttl = ARGV[7]
   local remaining = redis.call('PTTL', KEYS[1])
@@ -39,15 +51,15 @@ elseif ours == 1 then
   end
   -- Where our key is, no fence is in the way, however large it is. But it must outlive the lock, however
   -- long that is held.
-  if KEYS[3] then
-    local left = redis.call('PTTL', KEYS[3])
+  if KEYS[4] then
+    local left = redis.call('PTTL', KEYS[4])
     if left == -2 then
-      redis.call('SET', KEYS[3], ARGV[5], 'PX', fence_ttl)
+      redis.call('SET', KEYS[4], ARGV[5], 'PX', fence_ttl)
     elseif left ~= -1 and left < tonumber(fence_ttl) then
       -- What is no number may be somebody else's lock, and keeps its end. A batch has read all fences at once.
-      local fence = ARGV.fence or redis.pcall('GET', KEYS[3])
+      local fence = ARGV.fence or redis.pcall('GET', KEYS[4])
       if type(fence) == 'string' and tonumber(fence) then
-        redis.call('PEXPIRE', KEYS[3], fence_ttl)
+        redis.call('PEXPIRE', KEYS[4], fence_ttl)
       end
     end
   end
@@ -60,17 +72,17 @@ local now = redis.call('TIME')
 if now[1] * 1000 + now[2] / 1000 >= tonumber(ARGV[3]) then
   return -1
 end
-if KEYS[3] then
-  local known = tonumber(redis.call('GET', KEYS[3]) or 0) or 0
+if KEYS[4] then
+  local known = tonumber(redis.call('GET', KEYS[4]) or 0) or 0
   if known > tonumber(ARGV[6]) then
     return {-2, known}
   end
   local number = math.max(tonumber(ARGV[5]), known)
-  local left = redis.call('PTTL', KEYS[3])
+  local left = redis.call('PTTL', KEYS[4])
   if left == -1 or left >= tonumber(ARGV[7]) then
-    redis.call('SET', KEYS[3], number, 'KEEPTTL')
+    redis.call('SET', KEYS[4], number, 'KEEPTTL')
   else
-    redis.call('SET', KEYS[3], number, 'PX', ARGV[7])
+    redis.call('SET', KEYS[4], number, 'PX', ARGV[7])
   end
 end
 redis.call('HSET', KEYS[1], ARGV[1], 1)

@@ -2,7 +2,8 @@
 -- or the node keeps it for a while, although nobody holds it.
 --
 -- KEYS[1]  the lock: a hash whose one field is the owner
--- KEYS[2]  the lock's fence, which keeps the largest number of a grant (given only to raise it)
+-- KEYS[2]  the owner's tombstone, which is there if the lock was taken from it by force (given only to keep or raise)
+-- KEYS[3]  the lock's fence, which keeps the largest number of a grant (given only to raise it)
 -- ARGV[1]  the owner id that took it
 -- ARGV[2]  the channel on which its releases are told to our clients
 -- ARGV[3]  the channel on which they are told to Redisson's clients
@@ -20,9 +21,9 @@
 -- what it may go up to then, and does not set the key again.
 
 -- A lock that is kept is kept on all nodes, so also where its key is gone, and nobody else's is there. Until when is told
--- by the node's own clock, for a release may come late, or again.
+-- by the node's own clock, for a release may come late, or again. A lock that was forced open is not kept.
 local keeps_for = 0
-if ARGV[4] and ARGV[4] ~= '0' then
+if ARGV[4] and ARGV[4] ~= '0' and not redis.pcall('GET', KEYS[2]) then
   local now = redis.call('TIME')
   keeps_for = math.ceil(ARGV[4] - now[1] * 1000 - now[2] / 1000)
 end
@@ -48,20 +49,20 @@ if keeps_for > 0 and redis.call('TYPE', KEYS[1]).ok == 'none' then
   redis.call('HSET', KEYS[1], ARGV[5], 1)
   redis.call('PEXPIRE', KEYS[1], keeps_for)
 end
-if KEYS[2] then
+if KEYS[3] then
   -- pcall: something else under the fence's key is no fault of the node, and no extension gets past it.
-  local known = redis.pcall('GET', KEYS[2])
+  local known = redis.pcall('GET', KEYS[3])
   if type(known) == 'table' then
     if not string.find(known.err, 'WRONGTYPE', 1, true) then
       return known -- a permission is missing
     end
   elseif (tonumber(known or 0) or 0) < tonumber(ARGV[6]) then
     -- Its end is never brought forward.
-    local left = redis.call('PTTL', KEYS[2])
+    local left = redis.call('PTTL', KEYS[3])
     if left == -1 or left >= tonumber(ARGV[7]) then
-      redis.call('SET', KEYS[2], ARGV[6], 'KEEPTTL')
+      redis.call('SET', KEYS[3], ARGV[6], 'KEEPTTL')
     else
-      redis.call('SET', KEYS[2], ARGV[6], 'PX', ARGV[7])
+      redis.call('SET', KEYS[3], ARGV[6], 'PX', ARGV[7])
     end
   end
 end

@@ -75,6 +75,8 @@ pub(crate) enum Mechanism {
     Repair,
     /// Such a node gets it also if others have tried for the lock there meanwhile, in vain.
     RepairAmongContenders,
+    /// No extension gives a lock back to an owner from which it was taken by force.
+    ForcedStayOut,
     /// A lock counts only once a majority knows its number.
     FenceWriteBack,
     /// Nodes that do not hold our key cannot confirm its number.

@@ -1,5 +1,7 @@
 //! Owner texts: what the nodes keep as the owner of a key.
 
+use std::fmt;
+
 use uuid::Uuid;
 
 use crate::error::Error;
@@ -72,6 +74,57 @@ pub(crate) fn kept_text(owner: &str) -> String {
     [owner, KEPT].concat()
 }
 
+/// An owner as nodes may name it, while it holds a lock and while they keep what it has given back.
+pub(crate) fn with_kept(owner: &[u8]) -> [Vec<u8>; 2] {
+    let holding = owner.strip_suffix(KEPT.as_bytes()).unwrap_or(owner);
+    [holding.to_vec(), [holding, KEPT.as_bytes()].concat()]
+}
+
+/// The owner of a lock, as a node has said it: text from outside, which any client of the nodes may have written.
+///
+/// Its [`as_bytes`](Self::as_bytes) are what [`Guard::owner`](crate::Guard::owner) says to the holder.
+/// It is `LABEL#RANDOM` where the holder is a client of quorlock's ([`Builder::owner_label`](crate::Builder::owner_label)).
+/// `Display` shows it in short and without control characters.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Owner(Vec<u8>);
+
+impl Owner {
+    pub(crate) const fn new(text: Vec<u8>) -> Self {
+        Self(text)
+    }
+
+    /// The owner before it gave the lock back, if that is what nodes keep in its place.
+    pub(crate) fn before_keeping(&self) -> Option<Self> {
+        self.0.strip_suffix(KEPT.as_bytes()).map(|text| Self(text.to_vec()))
+    }
+
+    /// The whole text as the nodes keep it: any bytes.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Display for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        /// Enough for every owner that quorlock makes.
+        const SHOWN: usize = 128;
+        for byte in self.0.iter().copied().take(SHOWN) {
+            match char::from(byte) {
+                c if is_printable(c) && c != '\\' => write!(f, "{c}")?,
+                _ => byte.escape_ascii().fmt(f)?,
+            }
+        }
+        f.write_str(if self.0.len() > SHOWN { ".." } else { "" })
+    }
+}
+
+impl fmt::Debug for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Owner({self})")
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -97,6 +150,26 @@ mod tests {
         assert!(refused("a\nb").contains("\"a\\nb\" contains \"\\n\""));
         assert!(refused("\u{1b}[2J").contains("printable ASCII"));
         assert!(refused("größe").contains("\"größe\" contains \"ö\""));
+    }
+
+    #[test]
+    fn what_is_kept_of_a_lock_is_its_owners() {
+        let both = ["a#b", "a#b#kept"].map(|owner| owner.as_bytes().to_vec());
+        assert!(both.iter().all(|owner| with_kept(owner) == both));
+        assert_eq!(kept_text("a#b").as_bytes(), both[1]);
+        let [holding, kept] = both.map(Owner::new);
+        assert_eq!(holding.before_keeping(), None);
+        assert_eq!(kept.before_keeping(), Some(holding));
+    }
+
+    #[test]
+    fn owners_from_outside_are_shown_escaped_and_short() {
+        let shown = |text: &[u8]| Owner::new(text.to_vec()).to_string();
+        let longest = owner_text(&"l".repeat(LONGEST_LABEL), 42);
+        assert_eq!(shown(longest.as_bytes()), longest);
+        assert_eq!(shown(b"it's \"me\""), "it's \"me\"");
+        assert_eq!(shown(b"a\n\x1b[2J\xff\\"), r"a\n\x1b[2J\xff\\");
+        assert_eq!(shown(&[b'a'; 1 << 16]), format!("{}..", "a".repeat(128)));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::core::{HoldClass, fence_outlives_ms};
 use crate::guard::Guard;
 use crate::handle::{Handle, LockKind, sealed};
-use crate::ident::{Names, fence_key, kept_text, release_channel};
+use crate::ident::{Names, fence_key, kept_text, release_channel, tombstone_key};
 use crate::node::{Part, Request, Script};
 use crate::runtime::kind::{Keep, Kind, Raise, Repair};
 use crate::runtime::reply;
@@ -38,22 +38,27 @@ impl sealed::Kind for AllNames {
     const HANDLE: &'static str = "MultiMutex";
 }
 
-/// The keys of a lock, and the fences beside them.
+/// The keys of a lock, and the tombstones and the fences beside them.
 struct Keys<'a> {
     locks: Vec<&'a [u8]>,
-    fences: Vec<Vec<u8>>,
+    beside: Vec<Vec<u8>>,
 }
 
 impl<'a> Keys<'a> {
-    fn new(names: &'a Names, with_fences: bool) -> Self {
+    /// With the tombstones of `buried`, if that is an owner.
+    fn new(names: &'a Names, buried: Option<&str>, with_fences: bool) -> Self {
         let locks: Vec<_> = names.keys().collect();
-        let fences = locks.iter().filter(|_| with_fences).map(|key| fence_key(key)).collect();
-        Self { locks, fences }
+        let tombstones = buried
+            .iter()
+            .flat_map(|owner| locks.iter().map(|key| tombstone_key(key, owner.as_bytes())));
+        let fences = locks.iter().filter(|_| with_fences).map(|key| fence_key(key));
+        let beside = tombstones.chain(fences).collect();
+        Self { locks, beside }
     }
 
     fn parts(&self) -> impl Iterator<Item = Part<'_>> {
         let locks = self.locks.iter().map(|key| Part::Bytes(key));
-        locks.chain(self.fences.iter().map(|key| Part::Bytes(key)))
+        locks.chain(self.beside.iter().map(|key| Part::Bytes(key)))
     }
 }
 
@@ -92,7 +97,7 @@ impl Kind for AllNames {
         ttl: Duration,
         proposal: Option<u64>,
     ) -> Request {
-        let keys = Keys::new(names, proposal.is_some());
+        let keys = Keys::new(names, None, proposal.is_some());
         let mut parts = vec![Part::Bytes(mark_key)];
         parts.extend(keys.parts());
         let keys = parts.len();
@@ -104,7 +109,7 @@ impl Kind for AllNames {
     }
 
     fn confirm(&self, names: &Names, owner: &str, number: u64) -> Request {
-        let keys = Keys::new(names, true);
+        let keys = Keys::new(names, None, true);
         let mut parts: Vec<_> = keys.parts().collect();
         let keys = parts.len();
         let outlives = Part::Number(fence_outlives_ms());
@@ -113,7 +118,7 @@ impl Kind for AllNames {
     }
 
     fn extend(&self, names: &Names, owner: &str, ttl: Duration, repair: Repair<'_>) -> Request {
-        let keys = Keys::new(names, repair.fence.is_some());
+        let keys = Keys::new(names, Some(owner), repair.fence.is_some());
         let mut parts = vec![Part::Bytes(repair.mark_key)];
         parts.extend(keys.parts());
         let keys = parts.len();
@@ -132,7 +137,8 @@ impl Kind for AllNames {
         keep: Option<Keep>,
         raise: Option<Raise>,
     ) -> Request {
-        let keys = Keys::new(names, raise.is_some());
+        let may_keep = keep.is_some() || raise.is_some();
+        let keys = Keys::new(names, may_keep.then_some(owner), raise.is_some());
         let channels: Vec<_> = names.keys().map(release_channel).collect();
         let mut parts: Vec<_> = keys.parts().collect();
         let keys = parts.len();

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::core::{HoldClass, fence_outlives_ms};
 use crate::guard::Guard;
 use crate::handle::{Handle, LockKind, OneName, sealed};
-use crate::ident::{Names, fence_key, kept_text, release_channel};
+use crate::ident::{Names, fence_key, kept_text, release_channel, tombstone_key};
 use crate::node::{Part, Request, Script};
 use crate::runtime::kind::{Keep, Kind, Raise, Repair};
 use crate::runtime::reply;
@@ -108,7 +108,9 @@ impl Kind for Exclusive {
     fn extend(&self, names: &Names, owner: &str, ttl: Duration, repair: Repair<'_>) -> Request {
         let key = names.first().key();
         let fence = repair.fence.map(|_| fence_key(key));
-        let mut parts = vec![Part::Bytes(key), Part::Bytes(repair.mark_key)];
+        let tombstone = tombstone_key(key, owner.as_bytes());
+        let mut parts =
+            vec![Part::Bytes(key), Part::Bytes(repair.mark_key), Part::Bytes(&tombstone)];
         parts.extend(fence.as_deref().map(Part::Bytes));
         let keys = parts.len();
         let (until, quarantine) = (Part::Number(repair.until_ms), repair.quarantine.into());
@@ -128,12 +130,15 @@ impl Kind for Exclusive {
     ) -> Request {
         let key = names.first().key();
         let (channel, fence) = (release_channel(key), raise.map(|_| fence_key(key)));
+        let may_keep = keep.is_some() || raise.is_some();
+        let tombstone = may_keep.then(|| tombstone_key(key, owner.as_bytes()));
         let mut parts = vec![Part::Bytes(key)];
+        parts.extend(tombstone.as_deref().map(Part::Bytes));
         parts.extend(fence.as_deref().map(Part::Bytes));
         let keys = parts.len();
         parts.extend([Part::Bytes(owner.as_bytes()), Part::Bytes(&channel)]);
         let kept = kept_text(owner);
-        if keep.is_some() || raise.is_some() {
+        if may_keep {
             let until_ms = keep.map_or(0, |keep| keep.until_ms);
             parts.extend([Part::Number(until_ms), Part::Bytes(kept.as_bytes())]);
         }

@@ -9,7 +9,9 @@ use crate::core::{HoldClass, fence_outlives_ms};
 use crate::error::Error;
 use crate::guard::{Guard, LockGuard, sealed as of_guards};
 use crate::handle::{Handle, LockKind, OneName, sealed};
-use crate::ident::{Names, fence_key, kept_text, random_text, redisson_channel, release_channel};
+use crate::ident::{
+    Names, fence_key, kept_text, random_text, redisson_channel, release_channel, tombstone_key,
+};
 use crate::node::{Part, Request, Script};
 use crate::runtime::hold::Hold;
 use crate::runtime::kind::{Keep, Kind, Raise, Repair};
@@ -132,7 +134,9 @@ impl Kind for Reentrant {
     fn extend(&self, names: &Names, owner: &str, ttl: Duration, repair: Repair<'_>) -> Request {
         let key = names.first().key();
         let fence = repair.fence.map(|_| fence_key(key));
-        let mut parts = vec![Part::Bytes(key), Part::Bytes(repair.mark_key)];
+        let tombstone = tombstone_key(key, owner.as_bytes());
+        let mut parts =
+            vec![Part::Bytes(key), Part::Bytes(repair.mark_key), Part::Bytes(&tombstone)];
         parts.extend(fence.as_deref().map(Part::Bytes));
         let keys = parts.len();
         let (until, quarantine) = (Part::Number(repair.until_ms), repair.quarantine.into());
@@ -153,14 +157,17 @@ impl Kind for Reentrant {
         let key = names.first().key();
         let (ours, theirs) = (release_channel(key), redisson_channel(key));
         let fence = raise.map(|_| fence_key(key));
+        let may_keep = keep.is_some() || raise.is_some();
+        let tombstone = may_keep.then(|| tombstone_key(key, owner.as_bytes()));
         let mut parts = vec![Part::Bytes(key)];
+        parts.extend(tombstone.as_deref().map(Part::Bytes));
         parts.extend(fence.as_deref().map(Part::Bytes));
         let keys = parts.len();
         let channels = [Part::Bytes(&ours), Part::Bytes(&theirs)];
         parts.push(Part::Bytes(owner.as_bytes()));
         parts.extend(channels);
         let kept = kept_text(owner);
-        if keep.is_some() || raise.is_some() {
+        if may_keep {
             let until_ms = keep.map_or(0, |keep| keep.until_ms);
             parts.extend([Part::Number(until_ms), Part::Bytes(kept.as_bytes())]);
         }

@@ -4,6 +4,7 @@ use std::time::Duration;
 use super::*;
 use crate::ident::{Name, Names};
 use crate::node::Request;
+use crate::runtime::administration::{force_request, holder_request};
 use crate::runtime::kind::{Fence, Keep, Raise, Repair};
 
 const TTL: Duration = Duration::from_secs(1);
@@ -53,13 +54,35 @@ fn calls_are_as_the_scripts_headers_state() {
     }
 }
 
+/// The same of what operators ask, whatever the kind; there is one argument for each owner.
+#[test]
+fn operators_calls_are_as_the_scripts_headers_state() {
+    let owners = |how_many| (0..how_many).map(|i: u8| vec![b'a' + i]).collect::<Vec<_>>();
+    const ALL: &[&str] = &[];
+    for (left_out, how_many, call) in [
+        (ALL, 1, holder_request(b"name", b"mark", true)),
+        (&["not given without fencing)"], 1, holder_request(b"name", b"mark", false)),
+        // Each owner may have given the lock back just now.
+        (ALL, 2, force_request(b"name", &owners(1), TTL)),
+        (ALL, 6, force_request(b"name", &owners(3), TTL)),
+    ] {
+        let (source, keys, arguments) = call.shape();
+        let stated = |table| stated(source, table, left_out, how_many);
+        assert_eq!((stated("KEYS"), stated("ARGV")), (keys, arguments), "{source}");
+        for key in call.keys() {
+            let is_lock = key == b"name" || key == b"mark";
+            assert_eq!(Name::new(b"", &key, &auxiliary()).is_ok(), is_lock);
+        }
+    }
+}
+
 fn stated(source: &str, table: &str, left_out: &[&str], names: usize) -> usize {
     let header = source.lines().take_while(|line| line.starts_with("--"));
     let lines = header.filter(|line| line.starts_with(&format!("-- {table}[")));
     let stated = lines.enumerate().map(|(i, line)| {
         assert!(line.starts_with(&format!("-- {table}[{}]  ", i + 1)), "{line}");
         let is_given = !left_out.iter().any(|words| line.ends_with(words));
-        let times = if line.contains("(one for each name") { names } else { 1 };
+        let times = if line.contains("(one for each ") { names } else { 1 };
         usize::from(is_given) * times
     });
     stated.sum()
@@ -84,7 +107,7 @@ fn what_is_kept_beside_a_lock_is_no_name() {
     for kind in KINDS {
         for (_, call) in calls(*kind, &some_names(kind.most_names())) {
             for key in call.keys() {
-                let is_lock = key.starts_with(b"name-") || key == b"mark";
+                let is_lock = key.starts_with(b"name-") && !key.contains(&b'{') || key == b"mark";
                 let name = Name::new(b"", &key, &auxiliary());
                 assert_eq!(name.is_ok(), is_lock, "{}", key.escape_ascii());
             }

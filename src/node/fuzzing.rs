@@ -22,7 +22,8 @@ use super::request::{Form, Script, Value};
 use crate::core::{LARGEST_NUMBER, Time, Vote};
 use crate::error::NodeFault;
 use crate::fuzzing::is_printable;
-use crate::runtime::reply::Decoders;
+use crate::holders::NodeAnswer;
+use crate::runtime::reply::{self, Decoders};
 
 #[cfg(unix)]
 mod conversation;
@@ -123,6 +124,12 @@ fn script_reply(value: Value) {
     }
     assert!((decoders.told)(&value) == 0 || (decoders.release)(&value).is_ok());
     let _ = ((decoders.confirm)(&value), (decoders.extend)(&value), microseconds(&value));
+    if let Ok(vote) = reply::holder(&value) {
+        assert!(vote.number <= LARGEST_NUMBER);
+        let shown = NodeAnswer::new(&vote).to_string();
+        assert!(is_printable(&shown) && shown.len() < 8_192, "{shown}");
+    }
+    let _ = reply::force(&value);
     let now = Time::from_start(TIMEOUT);
     if let Some(probe) = admit::read(&value, Time::default(), now) {
         assert!(is_printable(probe.identity.run_id()) && probe.identity.run_id().len() <= 64);

@@ -1,5 +1,6 @@
 //! The threads: they carry events into the machines of `core/`, and do what these say.
 
+pub(crate) mod administration;
 pub(crate) mod admit;
 pub(crate) mod call;
 pub(crate) mod claim;

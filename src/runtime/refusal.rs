@@ -130,6 +130,23 @@ impl ClientState {
         Err(Error::new(kind, message).with_faults(faults))
     }
 
+    /// What a caller is told who asked for the holder of a lock, where too few nodes have answered.
+    pub(crate) fn unheard(&self, names: &Names, faults: Vec<NodeFault>) -> Error {
+        let rejecting = faults.iter().filter(|fault| fault.is_for_good()).count();
+        let (kind, message) = match self.nodes.len() - rejecting < majority(self.nodes.len()) {
+            true => {
+                let why = self.rejected();
+                (ErrorKind::Config, format!("nobody can say who holds {names}: {why}"))
+            }
+            false => {
+                let so_many = self.so_many();
+                let message = format!("no quorum to say who holds {names}: {so_many} must answer");
+                (ErrorKind::NoQuorum, message)
+            }
+        };
+        Error::new(kind, message).with_faults(faults)
+    }
+
     fn no_quorum(&self, names: &Names) -> String {
         let but = match self.settings.fall_back_after() {
             Some(_) => {

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use crate::core::{ConfirmVote, ExtensionVote, LARGEST_NUMBER, ReleaseVote, Vote};
+use crate::core::{
+    ConfirmVote, ExtensionVote, HeldKey, HolderVote, KeyLayout, LARGEST_NUMBER, ReleaseVote, Vote,
+};
 use crate::node::{Meaning, Value};
 
 /// A reply that our scripts never give.
@@ -114,6 +116,53 @@ fn told(value: &Value) -> u64 {
     }
 }
 
+/// What a node says of the holders of a lock, whatever its kind.
+pub(crate) fn holder(value: &Value) -> Result<HolderVote, Unexpected> {
+    let Value::List(values) = value else { return Err(Unexpected) };
+    let [
+        Value::Text(kind),
+        Value::Int(ms @ -1..),
+        Value::Int(number),
+        Value::Int(forgetful @ 0..=1),
+        Value::List(owners),
+    ] = values.as_slice()
+    else {
+        return Err(Unexpected);
+    };
+    let owners: Vec<_> = owners.iter().map(owner).collect::<Result<_, _>>()?;
+    let lives = u64::try_from(*ms).ok().map(Duration::from_millis);
+    let lock = |layout, owners| HeldKey::Lock { layout, owners, lives };
+    let key = match (kind.as_str(), owners.len()) {
+        ("none", 0) => HeldKey::Nothing,
+        ("string", 1) => lock(KeyLayout::String, owners),
+        // Locks that are hashes have an end.
+        ("hash", _) if lives.is_some() => lock(KeyLayout::Hash, owners),
+        ("none" | "string", _) => return Err(Unexpected),
+        ("long", _) => HeldKey::NoLock("a value that is too long for an owner".to_owned()),
+        (kind, _) => HeldKey::NoLock(kind.to_owned()),
+    };
+    Ok(HolderVote { key, number: fence(*number)?, forgetful: *forgetful == 1 })
+}
+
+/// An owner, of which each byte is two digits.
+fn owner(value: &Value) -> Result<Vec<u8>, Unexpected> {
+    let Value::Text(digits) = value else { return Err(Unexpected) };
+    let digit = |digit: u8| char::from(digit).to_digit(16).and_then(|it| u8::try_from(it).ok());
+    let byte = |pair: &[u8]| match pair {
+        [high, low] => Some(digit(*high)? << 4 | digit(*low)?),
+        _ => None,
+    };
+    digits.as_bytes().chunks(2).map(byte).collect::<Option<_>>().ok_or(Unexpected)
+}
+
+/// How many owners had the lock that was taken from them by force.
+pub(crate) fn force(value: &Value) -> Result<u64, Unexpected> {
+    match value {
+        Value::Int(taken) => u64::try_from(*taken).map_err(|_| Unexpected),
+        _ => Err(Unexpected),
+    }
+}
+
 /// A number of a grant.
 fn fence(number: i64) -> Result<u64, Unexpected> {
     u64::try_from(number).ok().filter(|number| *number <= LARGEST_NUMBER).ok_or(Unexpected)
@@ -180,6 +229,51 @@ mod tests {
         assert_eq!(release(&Value::Text("OK".into())), Err(Unexpected));
         assert_eq!(release(&Value::Int(3)), Err(Unexpected));
         assert_eq!(release(&pair(1, Value::Int(0))), Err(Unexpected));
+    }
+
+    #[test]
+    fn what_a_node_says_of_holders_is_read_whatever_the_layout() {
+        let text = |text: &str| Value::Text(text.to_owned());
+        let said = |kind: &str, ms, number, owners: &[&str]| {
+            let owners = Value::List(owners.iter().map(|owner| text(owner)).collect());
+            holder(&Value::List(vec![
+                text(kind),
+                Value::Int(ms),
+                Value::Int(number),
+                Value::Int(1),
+                owners,
+            ]))
+        };
+        let vote = |key| Ok(HolderVote { key, number: 7, forgetful: true });
+        let lock = |layout, owners: &[&[u8]], lives| HeldKey::Lock {
+            layout,
+            owners: owners.iter().map(|owner| owner.to_vec()).collect(),
+            lives,
+        };
+        let second = Some(Duration::from_secs(1));
+        assert_eq!(said("none", 0, 7, &[]), vote(HeldKey::Nothing));
+        let string = lock(KeyLayout::String, &[b"a\xff\0"], second);
+        assert_eq!(said("string", 1_000, 7, &["61fF00"]), vote(string));
+        let endless = lock(KeyLayout::String, &[b""], None);
+        assert_eq!(said("string", -1, 7, &[""]), vote(endless));
+        let two = lock(KeyLayout::Hash, &[b"a", b"b"], second);
+        assert_eq!(said("hash", 1_000, 7, &["61", "62"]), vote(two));
+        for kind in ["hash", "list"] {
+            assert_eq!(said(kind, -1, 7, &[]), vote(HeldKey::NoLock(kind.to_owned())));
+        }
+        for strange in [
+            said("none", 0, 7, &["61"]),
+            said("string", 0, 7, &[]),
+            said("string", 0, 7, &["6"]),
+            said("string", 0, 7, &["6g"]),
+            said("string", -2, 7, &["61"]),
+            said("none", 0, -1, &[]),
+            said("none", 0, 1 << 51, &[]),
+            holder(&Value::Int(1)),
+        ] {
+            assert_eq!(strange, Err(Unexpected));
+        }
+        assert_eq!((force(&Value::Int(2)), force(&Value::Int(-1))), (Ok(2), Err(Unexpected)));
     }
 
     #[test]

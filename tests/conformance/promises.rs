@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use quorlock::crossbeam_channel::{RecvTimeoutError, TryRecvError, bounded};
-use quorlock::{ErrorKind, HoldClass, LossReason, Mode, Renewal};
+use quorlock::{ErrorKind, HoldClass, LockState, LossReason, Mode, Renewal};
 
 use crate::Promise;
 use crate::clients::{handle, names, unlock};
@@ -34,6 +34,8 @@ pub(crate) const PROMISES: &[Promise] = &[
     ("names_are_bytes_and_independent", names_are_bytes_and_independent),
     ("a_later_holder_has_a_larger_token", a_later_holder_has_a_larger_token),
     ("other_data_is_never_touched", other_data_is_never_touched),
+    ("the_nodes_say_who_holds_it", the_nodes_say_who_holds_it),
+    ("a_forced_lock_is_free_for_good", a_forced_lock_is_free_for_good),
 ];
 
 fn a_lock_is_held_and_given_back(world: &mut World) {
@@ -375,4 +377,40 @@ fn other_data_is_never_touched(world: &mut World) {
         let guard = handle.lock().expect("a majority is healthy");
         guard.unlock().expect("a majority is healthy");
     }
+}
+
+fn the_nodes_say_who_holds_it(world: &mut World) {
+    let (client, operator) = (world.client(), world.operator());
+    let lock = operator.handle("orders/42");
+    assert!(!lock.is_locked().expect("a majority is healthy"));
+    assert_eq!(lock.remaining_ttl().expect("a majority is healthy"), None);
+    let guard = client.lock("orders/42");
+    assert!(lock.is_locked().expect("a majority is healthy"));
+    let left = lock.remaining_ttl().expect("a majority is healthy").expect("it is held");
+    assert!(left > Duration::ZERO && left <= TTL, "{left:?}");
+    let report = lock.holder().expect("a majority is healthy");
+    assert_eq!(report.names.len(), guard.names().len());
+    for (name, expected) in report.names.iter().zip(guard.names()) {
+        assert_eq!((&name.name, name.state), (&expected, LockState::Held), "{report}");
+        let [holder] = name.holders.as_slice() else { panic!("{report}") };
+        assert_eq!(holder.owner.as_bytes(), guard.owner().as_bytes(), "{report}");
+        assert!(holder.token.is_some_and(|token| Some(token) <= guard.token()), "{report}");
+    }
+    guard.unlock().expect("a majority is healthy");
+    wait_until("it is free", TTL / 2, || !lock.is_locked().expect("a majority is healthy"));
+}
+
+fn a_forced_lock_is_free_for_good(world: &mut World) {
+    let (client, rival, operator) = (world.client(), world.rival(), world.operator());
+    let lock = operator.handle("orders/42");
+    assert!(!lock.force_unlock().expect("a majority is healthy"), "nobody has it");
+    let guard = client.lock("orders/42");
+    let token = guard.token();
+    assert!(lock.force_unlock().expect("a majority is healthy"));
+    assert_eq!(guard.extend(TTL).expect_err("forced").kind(), ErrorKind::Lost);
+    let next = rival.lock("orders/42");
+    assert!(next.iter().all(|next| next.token() > token));
+    assert_eq!(guard.unlock().expect_err("lost").kind(), ErrorKind::Lost);
+    next.iter().for_each(|next| next.check().expect("the one before gave back nothing of it"));
+    unlock(next);
 }

@@ -86,6 +86,9 @@ impl Topology {
     }
 }
 
+/// The user of operators.
+const OPERATOR: &str = "operator";
+
 /// The servers of one topology, and a kind of lock. The faulty ones come first, where a client that asks one
 /// node after the other would meet them.
 pub(crate) struct World {
@@ -102,6 +105,8 @@ impl World {
             let commands = [access::EVERY_CLIENT, kind.commands()].concat();
             servers.set_user(&access::user(kind.label(), variant.prefix, &commands));
         }
+        let operators = [access::EVERY_CLIENT, access::OPERATORS].concat();
+        servers.set_user(&access::user(OPERATOR, variant.prefix, &operators));
         (0..topology.dead).for_each(|i| servers.kill(i));
         if topology.hung_first {
             topology.hung().for_each(|i| servers.hang(i));
@@ -123,9 +128,18 @@ impl World {
         Rival::new(self.quorlock(kind), kind, self.kind)
     }
 
+    /// Another client, which may do what operators need as well.
+    pub(crate) fn operator(&mut self) -> Client {
+        Client::new(self.client_of(OPERATOR), self.kind)
+    }
+
     /// A client that may do what every client needs, and what the kind needs; on real servers no more.
     pub(crate) fn quorlock(&mut self, kind: &dyn AnyKind) -> Quorlock {
-        let locks = self.builder(kind).build().expect("the settings are valid");
+        self.client_of(kind.label())
+    }
+
+    fn client_of(&mut self, user: &str) -> Quorlock {
+        let locks = self.builder_of(user).build().expect("the settings are valid");
         let Topology { dead, hung, hung_first, .. } = self.topology;
         if hung > 0 && !hung_first {
             self.topology.hung().for_each(|i| self.servers.resume(i));
@@ -147,8 +161,12 @@ impl World {
     }
 
     pub(crate) fn builder(&self, kind: &dyn AnyKind) -> Builder {
+        self.builder_of(kind.label())
+    }
+
+    fn builder_of(&self, user: &str) -> Builder {
         Quorlock::builder()
-            .nodes(self.servers.urls_of(kind.label()))
+            .nodes(self.servers.urls_of(user))
             .key_prefix(self.variant.prefix)
             .local_queue(self.variant.local_queue)
             .ttl(TTL)

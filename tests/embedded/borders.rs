@@ -71,7 +71,7 @@ fn the_numbers_of_grants_are_where_a_server_has_them() {
                 vec!["EVAL", ACQUIRE, "3", "k", "mark", "fence", owner, "60000000", "", number]
             };
             let extend = |until, up_to| {
-                let keys = ["EVAL", EXTEND, "3", "k", "mark", "fence"];
+                let keys = ["EVAL", EXTEND, "4", "k", "mark", "forced", "fence"];
                 [&keys[..], &["me", "70000000", until, "1", number, up_to]].concat()
             };
             for words in [

@@ -13,6 +13,7 @@ use super::fan_out::{Asker, FanOut};
 use super::held::Held;
 use super::lock_id::LockId;
 use super::network::{ConnId, Event, Network};
+use super::operator::Order;
 use super::plan::Plan;
 use super::setup::Habit;
 use super::shared::{Shared, configuration};
@@ -53,6 +54,10 @@ pub(super) enum Note {
     Held {
         lock: u64,
         epoch: u64,
+    },
+    /// An operator's order to force a lock open.
+    Order {
+        order: usize,
     },
     /// Something about releases.
     Heard {
@@ -150,6 +155,8 @@ pub(super) struct Client {
     deferred: VecDeque<Event>,
     pub(super) workers: Vec<Worker>,
     pub(super) callers: Vec<Caller>,
+    /// What operators have ordered at this client.
+    pub(super) orders: Vec<Order>,
     pub(super) sessions: Vec<Option<Session>>,
     /// The numbers that it has seen.
     pub(super) numbers: LastNumbers,
@@ -201,6 +208,7 @@ impl Client {
             deferred: VecDeque::new(),
             workers: Vec::new(),
             callers: Vec::new(),
+            orders: Vec::new(),
             sessions: Vec::new(),
             numbers: LastNumbers::default(),
             shared: shared(&configuration, settings),
@@ -235,12 +243,20 @@ impl Client {
         self.deferred.clear();
         self.workers.clear();
         self.callers.clear();
+        self.orders.clear();
         self.ending.clear();
         for id in std::mem::take(&mut self.held).into_keys() {
             net.checks.ended(id);
         }
         net.checks.crashed(self.process);
         net.close_all(self.index);
+    }
+
+    /// An operator at this client forces that name open, if the process runs.
+    pub(super) fn force(&mut self, name: usize, net: &mut Network) {
+        if self.runs() {
+            self.with(net, |client, cx| Order::begin(client, cx, name));
+        }
     }
 
     /// All guards and calls are dropped; what they leave on the nodes is given back.
@@ -334,6 +350,7 @@ impl Client {
             Note::Closed { node, conn } => client.workers[node].closed(cx, conn),
             Note::Caller { caller, epoch } => Caller::go_on(client, caller, epoch, cx),
             Note::Held { lock, epoch } => Held::go_on(client, lock, epoch, cx),
+            Note::Order { order } => Order::go_on(client, order, cx),
             Note::Heard { node, session, news } => client.heard(cx, node, session, news),
         });
     }

@@ -100,6 +100,11 @@ pub(super) enum Fault {
     Deleted {
         name: usize,
     },
+    /// An operator at the client has the lock taken from whoever has it.
+    Forced {
+        client: usize,
+        name: usize,
+    },
     /// The node is out of memory: it sets no new key, and says so.
     Full {
         node: usize,
@@ -186,6 +191,9 @@ impl fmt::Display for Fault {
             Self::Dropped { client } => write!(f, "client {client} drops its locks"),
             Self::Full { node } => write!(f, "node {node} is out of memory"),
             Self::SubscribersRefused { node } => write!(f, "node {node} refuses subscribers"),
+            Self::Forced { client, name } => {
+                write!(f, "an operator at client {client} forces name {name} open")
+            }
             Self::Deleted { name } => write!(f, "the keys of name {name} are deleted"),
             Self::WallClockBack { node, by } => {
                 write!(f, "the wall clock of node {node} is set back by {by:?}")
@@ -257,6 +265,7 @@ pub(super) fn begin(world: &mut World, fault: &Fault) {
         Fault::Crashed { client } => world.clients[client].crash(&mut world.net),
         Fault::Dropped { client } => world.clients[client].drop_all(&mut world.net),
         Fault::Deleted { name } => world.net.delete(name),
+        Fault::Forced { client, name } => world.clients[client].force(name, &mut world.net),
         Fault::WallClockBack { node, by } => world.net.nodes[node].set_back(by),
         Fault::LargeNumber { node, by } => {
             let now = world.net.now;
@@ -294,6 +303,7 @@ pub(super) fn end(world: &mut World, fault: &Fault) {
         Fault::Reset { .. }
         | Fault::ResetAll { .. }
         | Fault::Deleted { .. }
+        | Fault::Forced { .. }
         | Fault::ClockJumps { .. }
         | Fault::Promoted { .. }
         | Fault::WallClockBack { .. }

@@ -32,6 +32,7 @@ mod lock_id;
 mod mutations;
 mod network;
 mod node;
+mod operator;
 mod plan;
 mod queue;
 mod scenarios;

@@ -179,6 +179,7 @@ impl Plan {
             // Locks with several of them overlap each other.
             plan.names = chance.pick(&[3, 4, 6]);
         }
+        plan.force(quiet);
         plan.outlasts_fences = Chance::new(seed ^ 0xfe_4ce5).one_in(6);
         let mut chance = Chance::new(seed ^ 0x5eb5_c21b);
         if !quiet && !plan.pair && chance.one_in(6) {
@@ -187,6 +188,20 @@ impl Plan {
             plan.faults.push(Scheduled { at, lasts: chance.ms(0..10_000), fault });
         }
         plan
+    }
+
+    /// Operators force locks open, at any time.
+    fn force(&mut self, quiet: bool) {
+        let mut chance = Chance::new(self.seed ^ 0xf0_4ced);
+        if quiet || self.pair || !chance.one_in(6) {
+            return;
+        }
+        for _ in 0..chance.pick(&[1, 5, 20]) {
+            let at = chance.ms(0..FAULTS_END.as_millis() as u64);
+            let (client, name) = (chance.below(self.callers.len()), chance.below(self.names));
+            let (fault, lasts) = (Fault::Forced { client, name }, Duration::ZERO);
+            self.faults.push(Scheduled { at, lasts, fault });
+        }
     }
 
     /// Locks of very different lengths side by side, up to the longest that there may be.

@@ -19,6 +19,9 @@ pub const EVERY_CLIENT: &[&str] = &[
     "client|kill",
 ];
 
+/// The commands that operators need besides, to ask who holds a lock of any layout, and to force it open.
+pub const OPERATORS: &[&str] = &["pttl", "hkeys", "hdel"];
+
 /// The words of the manual's example, from `ACL SETUSER locker on >password` on.
 pub fn example() -> Vec<&'static str> {
     let manual = include_str!("../../OPERATIONS.md");

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use quorlock::crossbeam_channel::Receiver;
 use quorlock::{
-    Error, FencingToken, Handle, HoldClass, LockGuard, LockKind, LossReason, Mode, Quorlock,
-    Renewal,
+    Error, FencingToken, Handle, HoldClass, HolderReport, LockGuard, LockKind, LossReason, Mode,
+    Quorlock, Renewal,
 };
 
 /// A kind of lock.
@@ -40,6 +40,10 @@ pub(crate) trait AnyHandle: Send + Sync {
     fn lock_cancellable(&self, cancel: &Receiver<()>) -> Result<Box<dyn AnyGuard>, Error>;
     /// Runs `critical` under the lock.
     fn with_lock(&self, critical: &mut dyn FnMut()) -> Result<(), Error>;
+    fn holder(&self) -> Result<HolderReport, Error>;
+    fn is_locked(&self) -> Result<bool, Error>;
+    fn remaining_ttl(&self) -> Result<Option<Duration>, Error>;
+    fn force_unlock(&self) -> Result<bool, Error>;
 }
 
 /// A lock of any kind that is held. Dropping it gives it back.
@@ -139,6 +143,22 @@ where
 
     fn with_lock(&self, critical: &mut dyn FnMut()) -> Result<(), Error> {
         Ok(Self::with_lock(self, |_| critical())?)
+    }
+
+    fn holder(&self) -> Result<HolderReport, Error> {
+        Self::holder(self)
+    }
+
+    fn is_locked(&self) -> Result<bool, Error> {
+        Self::is_locked(self)
+    }
+
+    fn remaining_ttl(&self) -> Result<Option<Duration>, Error> {
+        Self::remaining_ttl(self)
+    }
+
+    fn force_unlock(&self) -> Result<bool, Error> {
+        Self::force_unlock(self)
     }
 }
 

@@ -513,10 +513,11 @@ pub fn wait_until(what: &str, limit: Duration, condition: impl FnMut() -> bool) 
     assert!(holds_within(limit, condition), "waited {limit:?} in vain for {what}");
 }
 
-/// Whether a key stays when no lock is left: one that is kept beside a lock, as its largest number is, or the node's
-/// mark.
+/// Whether a key stays when no lock is left: one that is kept beside a lock, as its largest number and its tombstones are,
+/// or the node's mark.
 pub fn stays(key: &str) -> bool {
-    key.starts_with('{') && key.contains("}:") || key.ends_with("{quorlock}:mark")
+    let is_beside = key.starts_with('{') && key.contains("}:");
+    is_beside || key.ends_with("}:forced") || key.ends_with("{quorlock}:mark")
 }
 
 /// Whether there is libfaketime, so that [`Servers::start_with_clocks`] can start servers.

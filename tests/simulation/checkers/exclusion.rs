@@ -1,6 +1,6 @@
 //! No two leases that exclude each other are valid at one instant of true time.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::LeaseTerms;
@@ -14,6 +14,8 @@ pub(super) struct Exclusion {
     ends: BTreeMap<Vec<u8>, Duration>,
     /// Until when the first node would keep each owner's key, as it was set there last.
     on_first_until: BTreeMap<Vec<u8>, Duration>,
+    /// The owners from which an operator takes their locks.
+    forced: BTreeSet<String>,
 }
 
 struct Lease {
@@ -68,11 +70,16 @@ impl Exclusion {
         if until <= now {
             return None;
         }
+        // An operator has said that others may have it now.
+        if self.forced.contains(&claim.owner) {
+            return None;
+        }
         let mine = &self.leases[&lock];
         let other = self.leases.iter().find(|(id, lease)| {
             **id != lock
                 && lease.lock.excludes(claim.lock)
                 && lease.until > now
+                && !self.forced.contains(&lease.owner)
                 && !self.is_fallbacks_price(mine, lease)
         });
         other.map(|(_, other)| {
@@ -88,6 +95,16 @@ impl Exclusion {
                 other.until - now,
             )
         })
+    }
+
+    /// An operator takes its locks from that owner.
+    pub(super) fn is_being_forced(&mut self, owner: &[u8]) {
+        self.forced.insert(String::from_utf8_lossy(owner).into_owned());
+    }
+
+    /// Whether that was so.
+    pub(super) fn is_forced(&self, owner: &str) -> bool {
+        self.forced.contains(owner)
     }
 
     /// Whether nobody has promised that these two do not live side by side: one rests on the first node

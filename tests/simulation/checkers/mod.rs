@@ -3,6 +3,7 @@
 
 mod again;
 mod exclusion;
+mod forced;
 mod holders;
 mod jobs;
 mod leaks;
@@ -22,6 +23,7 @@ use std::fmt;
 use std::time::Duration;
 
 pub(super) use again::{Again, taken_again};
+pub(super) use forced::is_back;
 pub(super) use holders::ended_with_its_last_holder;
 pub(super) use leaks::{Ran, fence_left, kept_back, leaked};
 pub(super) use losses::heard_of_its_end;
@@ -84,6 +86,8 @@ pub(super) struct Checks {
     leaks: Leaks,
     tokens: Tokens,
     load: Load,
+    /// Since when a majority of the nodes has taken which key from which owner by force.
+    forced_out: BTreeMap<(Vec<u8>, Vec<u8>), Duration>,
     pub(super) turns: Turns,
     jobs: Jobs,
     /// Which process made which owner id.
@@ -261,10 +265,34 @@ impl Checks {
         // Or it has not heard yet that the lock was its own, when somebody else is granted it.
         let mut deleted_at = self.deleted_at.iter().filter(|(name, _)| claim.lock.has(**name));
         let is_deleted = deleted_at.any(|(_, at)| claim.began <= *at);
+        // So with one from which it was taken by force, and its threads.
+        if self.is_forced(&claim.owner) {
+            return;
+        }
         let found = self.tokens.granted(claim, sequence).filter(|_| !is_deleted);
         if let Some(what) = found.filter(|_| self.promise_tokens) {
             self.report(now, "tokens", what);
         }
+    }
+
+    /// An operator has nodes take its locks from that owner.
+    pub(super) fn is_being_forced(&mut self, owner: &[u8]) {
+        self.exclusion.is_being_forced(owner);
+    }
+
+    /// A majority of the nodes has done so.
+    pub(super) fn forced_out(&mut self, key: &[u8], owner: &[u8], now: Duration) {
+        self.forced_out.entry((key.to_vec(), owner.to_vec())).or_insert(now);
+    }
+
+    /// Whether an operator has ordered so: nobody promises that others do not have the lock as well.
+    pub(super) fn is_forced(&self, owner: &str) -> bool {
+        self.exclusion.is_forced(owner)
+    }
+
+    /// Since when a majority has taken that key from that owner.
+    fn forced_since(&self, key: &[u8], owner: &[u8]) -> Option<Duration> {
+        self.forced_out.get(&(key.to_vec(), owner.to_vec())).copied()
     }
 
     /// Whether some node was given the key of that owner again.
@@ -358,7 +386,7 @@ impl Checks {
         }
         let woken = self.woken(client);
         // A lock of the fallback ends when somebody else has it elsewhere, be it for a moment.
-        let gone = self.unguarded || on_first;
+        let gone = self.unguarded || on_first || self.is_forced(&claim.owner);
         if let Some(what) = losses::told(claim, terms, reason, gone, ended, woken, now) {
             self.report(now, "losses", what);
         }

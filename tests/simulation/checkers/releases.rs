@@ -55,7 +55,9 @@ pub(in super::super) fn unlocked(
         ReleaseResult::Released if gone => {
             Some(format!("{name} is said to be given back, and its keys had been deleted"))
         }
-        ReleaseResult::WasLost if valid && !net.checks.forgotten => {
+        ReleaseResult::WasLost
+            if valid && !net.checks.forgotten && !net.checks.is_forced(&claim.owner) =>
+        {
             Some(format!("{name} is said to have been lost, and no node has forgotten anything"))
         }
         ReleaseResult::Released | ReleaseResult::WasLost => None,

@@ -15,7 +15,8 @@ pub(in super::super) fn open_to_others(
     until: Duration,
 ) -> Option<String> {
     // Nodes that some clients do not use are free, and grant nothing to the others.
-    if !net.checks.promise_exclusion || !net.checks.one_configuration {
+    let excused = !net.checks.one_configuration || net.checks.is_forced(owner);
+    if !net.checks.promise_exclusion || excused {
         return None;
     }
     // Of a lock of the fallback, the first node alone.

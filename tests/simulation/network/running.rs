@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{Conn, ConnId, Event, Message, Network, Part};
 use crate::core::majority;
 use crate::embedded::Reply;
-use crate::simulation::checkers::{Ran, comes_back, open_to_others};
+use crate::simulation::checkers::{Ran, comes_back, is_back, open_to_others};
 use crate::simulation::claim::{MARK, short};
 use crate::simulation::node::SimNode;
 
@@ -49,6 +49,9 @@ impl Network {
             self.checks.ran(&ran, now);
             if in_flight && ended.is_none() && ends.is_some() {
                 comes_back(self, key, owner);
+            }
+            if *what == "extend" && ends.is_some() && ends != ended {
+                is_back(self, key, owner);
             }
         }
         for Part { owner, what, .. } in &parts {

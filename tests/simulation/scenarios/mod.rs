@@ -8,6 +8,7 @@ mod contention;
 mod fallback;
 mod fences;
 mod flushes;
+mod forced;
 mod jobs;
 mod jumps;
 mod late;

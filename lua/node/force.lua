@@ -1,0 +1,49 @@
+-- Takes a lock from its owners on one node, by an operator's order, and sees to it that they do not get it back.
+--
+-- KEYS[1]  the lock
+-- KEYS[2]  the tombstone of an owner (one for each owner)
+-- ARGV[1]  how long tombstones live, in milliseconds
+-- ARGV[2]  the channel on which releases of the lock are told
+-- ARGV[3]  the channel on which Redisson's clients are told of releases of a lock that is a hash
+-- ARGV[4]  an owner (one for each owner)
+--
+-- Replies:
+--   n   so many of these owners had the lock here
+--
+-- A tombstone is left whether or not its owner has the lock here: an extension that sets the key again may be on its
+-- way. No extension gets past it. Other owners' keys are left alone, and so is a key without expiry, which is no lock.
+
+local kind = redis.call('TYPE', KEYS[1]).ok
+if redis.call('PTTL', KEYS[1]) < 0 then
+  kind = 'none'
+end
+local taken = 0
+for i = 2, #KEYS do
+  local owner = ARGV[i + 2]
+  -- A server that is out of memory sets nothing, unless the script has deleted something before.
+  redis.call('DEL', KEYS[i])
+  redis.call('SET', KEYS[i], '1', 'PX', ARGV[1])
+  local deleted = 0
+  if kind == 'string' and redis.call('GET', KEYS[1]) == owner then
+    deleted = redis.call('DEL', KEYS[1])
+    kind = 'none'
+  elseif kind == 'hash' then
+    deleted = redis.call('HDEL', KEYS[1], owner)
+  end
+  if deleted == 1 then
+    taken = taken + 1
+    -- pcall: the lock is free, whether or not we may say so. Who waits looks now and then.
+    redis.pcall('PUBLISH', ARGV[2], owner)
+    if kind == 'hash' then
+      redis.pcall('PUBLISH', ARGV[3], '0')
+    end
+  end
+end
+if kind == 'hash' and taken > 0 then
+  -- A read-write lock keeps its mode beside its owners, and ends with the last of these.
+  local left = redis.call('HKEYS', KEYS[1])
+  if #left == 1 and left[1] == 'mode' then
+    redis.call('DEL', KEYS[1])
+  end
+end
+return taken

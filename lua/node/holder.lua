@@ -1,0 +1,64 @@
+-- Says who has a lock on one node, whatever its kind.
+--
+-- KEYS[1]  the lock
+-- KEYS[2]  the node's mark
+-- KEYS[3]  the lock's fence, which keeps the largest number of a grant (not given without fencing)
+--
+-- Replies:
+--   {type, ms, number, forgetful, {owner, ..}}
+--     type        what the lock's key is: 'none', 'string', 'hash', 'long' for what is too long for an owner, or
+--                 any other type
+--     ms          for how many milliseconds it lives without a renewal (-1: without expiry; 0 if there is none)
+--     number      the fence, 0 if there is none
+--     forgetful   1 if the node has no mark, or is in quarantine: it may have forgotten locks; else 0
+--     owner       the owners that have the lock here, in hexadecimal digits: a hundred of them at most
+--
+-- It changes nothing. Owners may be any bytes, since other clients make some, too.
+
+local MOST = 100 -- owners
+local LONGEST = 512 -- bytes of an owner
+
+local function hex(character)
+  return string.format('%02x', string.byte(character))
+end
+
+-- pcall: something else under the mark's key is another client's, and says nothing.
+local mark = redis.pcall('GET', KEYS[2])
+if type(mark) == 'table' and not string.find(mark.err, 'WRONGTYPE', 1, true) then
+  return mark -- a permission is missing
+end
+local is_settled = type(mark) == 'string' and not string.find(mark, ' quarantined until_ms=', 1, true)
+
+local number = 0
+if KEYS[3] then
+  local fence = redis.pcall('GET', KEYS[3])
+  if type(fence) == 'table' and not string.find(fence.err, 'WRONGTYPE', 1, true) then
+    return fence -- a permission is missing
+  end
+  fence = type(fence) == 'string' and tonumber(fence) or 0
+  -- What is no number that a lock can have is none.
+  number = fence >= 0 and fence <= 2251799813685247 and fence or 0
+end
+
+local kind = redis.call('TYPE', KEYS[1]).ok
+local found = {}
+if kind == 'string' then
+  found = {redis.call('GET', KEYS[1])}
+elseif kind == 'hash' then
+  found = redis.call('HKEYS', KEYS[1])
+end
+local owners = {}
+for _, owner in ipairs(found) do
+  if #owner > LONGEST then
+    kind = 'long'
+    owners = {}
+    break
+  end
+  -- A read-write lock keeps its mode beside its owners.
+  if #owners < MOST and not (kind == 'hash' and owner == 'mode') then
+    owners[#owners + 1] = string.gsub(owner, '.', hex)
+  end
+end
+table.sort(owners) -- the fields of a hash have no order
+local ms = kind ~= 'none' and redis.call('PTTL', KEYS[1]) or 0
+return {kind, ms, number, is_settled and 0 or 1, owners}

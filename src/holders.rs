@@ -1,0 +1,265 @@
+//! Who holds a lock: what the nodes have said, for operators and for programs.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::core::{FencingToken, HeldKey, HolderVote, Holders, KeyLayout, LockState, rounded};
+use crate::error::NodeFault;
+use crate::ident::{Name, NameText, Owner};
+
+/// How many owners are shown of many.
+const SHOWN: usize = 8;
+
+/// Who holds a lock, by the word of the nodes: from [`Handle::holder`](crate::Handle::holder).
+///
+/// It says how things were when the nodes answered. It is for people and for monitoring; to be sure that nobody else is
+/// in a critical section, take the lock.
+///
+/// `Display` has a line for each name, and one for each node.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct HolderReport {
+    /// A report for each name of the lock, in order. Most locks have one.
+    pub names: Vec<NameReport>,
+}
+
+impl HolderReport {
+    /// Whether the lock is held: [`Free`](LockState::Free) if all of its names are, and otherwise what is true of one
+    /// of them, in this order: [`Held`](LockState::Held), [`Unclear`](LockState::Unclear), [`Kept`](LockState::Kept).
+    #[must_use]
+    pub fn state(&self) -> LockState {
+        let has = |state: &LockState| self.names.iter().any(|name| name.state == *state);
+        let states = [LockState::Held, LockState::Unclear, LockState::Kept];
+        states.into_iter().find(has).unwrap_or(LockState::Free)
+    }
+
+    /// The owners that have one of the names on a majority of the nodes.
+    pub fn holders(&self) -> impl Iterator<Item = &Holder> {
+        self.names.iter().flat_map(|name| &name.holders)
+    }
+
+    /// The time after which the lock may be free if it is not renewed: the longest one of its
+    /// [names](NameReport::remaining_ttl). `None` if it is free.
+    #[must_use]
+    pub fn remaining_ttl(&self) -> Option<Duration> {
+        self.names.iter().filter_map(|name| name.remaining_ttl).max()
+    }
+}
+
+/// Who holds one name of a lock.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct NameReport {
+    /// The name, without the key prefix.
+    pub name: Vec<u8>,
+    /// What a majority of the nodes says.
+    pub state: LockState,
+    /// The owners that have it on a majority of the nodes: one, or several where a lock is held together.
+    pub holders: Vec<Holder>,
+    /// The time after which a majority of the nodes may be without its key, if nobody renews it; `None` if it is free.
+    ///
+    /// A node's part is what `PTTL` says of the key there, and nothing where it is gone or where the node has not
+    /// answered. A key without expiry, which no lock of quorlock's has, counts as [`Duration::MAX`]. Where clients may
+    /// [fall back](crate::Fallback) to the first node, that one has to be free as well.
+    pub remaining_ttl: Option<Duration>,
+    /// What each node has said, in the order of the configuration.
+    pub nodes: Vec<NodeReport>,
+}
+
+/// An owner that has a name on a majority of the nodes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Holder {
+    /// Whose it is, as [`Guard::owner`](crate::Guard::owner) has it.
+    pub owner: Owner,
+    /// It has given the lock back, and the nodes keep it for [`min_hold`](crate::Builder::min_hold).
+    pub kept: bool,
+    /// How it is stored there, which says something of the kind of the lock.
+    pub layout: KeyLayout,
+    /// How many nodes have it under this owner.
+    pub nodes: usize,
+    /// The smallest token that the holder can have; `None` where the nodes keep no numbers.
+    ///
+    /// Nodes know the lock's number, and not how often the threads of a process have handed it to each other, each with
+    /// the next token. Where several clients have contended for the lock, nodes may know a larger number than the
+    /// holder's.
+    pub token: Option<FencingToken>,
+}
+
+/// What one node has said of a name, or why it has not.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct NodeReport {
+    /// The node's URL, without user and password.
+    pub node: String,
+    /// Its answer.
+    pub answer: Result<NodeAnswer, NodeFault>,
+}
+
+/// What one node has of a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct NodeAnswer {
+    /// The owners that have it there: a hundred at most. Keys of attempts are among them, which end in a moment.
+    pub owners: Vec<Owner>,
+    /// How long its key lives there if it is not renewed; `None` without a key, or if that has no expiry.
+    pub remaining_ttl: Option<Duration>,
+    /// The smallest token of the largest number that the node knows of the name; `None` if it knows none.
+    pub token: Option<FencingToken>,
+    /// What is there is no lock, but of that type.
+    pub no_lock: Option<String>,
+    /// The node may have forgotten locks, since it was restarted, emptied or promoted, or since its clock was set. That
+    /// nobody has the name there does not count.
+    pub may_have_forgotten: bool,
+}
+
+impl NameReport {
+    /// `unanswered` says what was wrong with a node that has not answered.
+    pub(crate) fn new(
+        name: &Name,
+        said: &Holders,
+        nodes: &[Arc<str>],
+        unanswered: impl Fn(usize) -> NodeFault,
+    ) -> Self {
+        let holding = said.holdings().into_iter().map(|held| {
+            let owner = Owner::new(held.owner);
+            let before_keeping = owner.before_keeping();
+            Holder {
+                kept: before_keeping.is_some(),
+                owner: before_keeping.unwrap_or(owner),
+                layout: held.layout,
+                nodes: held.nodes,
+                token: FencingToken::new(held.number, 0),
+            }
+        });
+        let holders: Vec<_> = holding.collect();
+        let report = |(i, node): (usize, &Arc<str>)| NodeReport {
+            node: node.to_string(),
+            answer: said.votes()[i]
+                .as_ref()
+                .map_or_else(|| Err(unanswered(i)), |vote| Ok(NodeAnswer::new(vote))),
+        };
+        let state = match said.state() {
+            LockState::Held if holders.iter().all(|holder| holder.kept) => LockState::Kept,
+            state => state,
+        };
+        Self {
+            name: name.as_bytes().to_vec(),
+            state,
+            holders,
+            remaining_ttl: (state != LockState::Free).then(|| said.free_after()),
+            nodes: nodes.iter().enumerate().map(report).collect(),
+        }
+    }
+}
+
+impl NodeAnswer {
+    pub(crate) fn new(vote: &HolderVote) -> Self {
+        let (owners, remaining_ttl, no_lock) = match &vote.key {
+            HeldKey::Nothing => (&[][..], None, None),
+            HeldKey::Lock { owners, lives, .. } => (owners.as_slice(), *lives, None),
+            HeldKey::NoLock(what) => (&[][..], None, Some(what.escape_debug().take(64).collect())),
+        };
+        Self {
+            owners: owners.iter().cloned().map(Owner::new).collect(),
+            remaining_ttl,
+            token: FencingToken::new(vote.number, 0),
+            no_lock,
+            may_have_forgotten: vote.forgetful,
+        }
+    }
+}
+
+impl fmt::Display for LockState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Held => "held",
+            Self::Kept => "kept",
+            Self::Free => "free",
+            Self::Unclear => "unclear",
+        })
+    }
+}
+
+impl fmt::Display for KeyLayout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::String => "string",
+            Self::Hash => "hash",
+        })
+    }
+}
+
+impl fmt::Display for HolderReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, name) in self.names.iter().enumerate() {
+            f.write_str(if i == 0 { "" } else { "\n" })?;
+            name.fmt(f)?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for NameReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&NameText(&self.name), f)?;
+        write!(f, " is {}", self.state)?;
+        for (i, holder) in self.holders.iter().take(SHOWN).enumerate() {
+            f.write_str(if i == 0 { " by " } else { " and " })?;
+            write!(f, "{holder}")?;
+        }
+        f.write_str(if self.holders.len() > SHOWN { " and others" } else { "" })?;
+        match self.remaining_ttl {
+            None => {}
+            Some(Duration::MAX) => f.write_str("; it does not end by itself")?,
+            Some(ttl) => write!(f, "; without a renewal it may be free in {}", rounded(ttl))?,
+        }
+        self.nodes.iter().try_for_each(|node| write!(f, "\n  {node}"))
+    }
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let nodes = if self.nodes == 1 { "node" } else { "nodes" };
+        write!(f, "{} ({}, {} {nodes}", self.owner, self.layout, self.nodes)?;
+        match self.token {
+            Some(token) => write!(f, ", token {token})"),
+            None => f.write_str(")"),
+        }
+    }
+}
+
+impl fmt::Display for NodeReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: ", self.node)?;
+        match &self.answer {
+            Ok(answer) => answer.fmt(f),
+            Err(fault) => f.write_str(fault.what()),
+        }
+    }
+}
+
+impl fmt::Display for NodeAnswer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.no_lock, self.owners.as_slice()) {
+            (Some(what), _) => write!(f, "no lock, but {what}")?,
+            (None, []) => f.write_str("nobody")?,
+            (None, owners) => {
+                for (i, owner) in owners.iter().take(SHOWN).enumerate() {
+                    f.write_str(if i == 0 { "" } else { ", " })?;
+                    owner.fmt(f)?;
+                }
+                f.write_str(if owners.len() > SHOWN { ", .." } else { "" })?;
+                match self.remaining_ttl {
+                    Some(ttl) => write!(f, ", for {}", rounded(ttl))?,
+                    None => f.write_str(", without expiry")?,
+                }
+            }
+        }
+        if let Some(token) = self.token {
+            write!(f, "; token {token}")?;
+        }
+        f.write_str(if self.may_have_forgotten { "; it may have forgotten locks" } else { "" })
+    }
+}

@@ -1,0 +1,177 @@
+//! What operators ask of a lock that they do not hold: who has it, and that it is taken from them.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crossbeam_channel::never;
+
+use crate::clock;
+use crate::core::{ForcePlan, Forcing, Holders, Shared};
+use crate::error::{Error, ErrorKind, NodeFault};
+use crate::holders::{HolderReport, NameReport};
+use crate::ident::{
+    Name, Names, Owner, fence_key, redisson_channel, release_channel, tombstone_key, with_kept,
+};
+use crate::node::{Ask, Part, Request, Script, Sink};
+use crate::observe;
+use crate::runtime::client_state::ClientState;
+use crate::runtime::fan_out::{FanOut, Interrupts, Woken};
+use crate::runtime::reply;
+
+static HOLDER: Script = Script::new(include_str!("../../lua/node/holder.lua"));
+static FORCE: Script = Script::new(include_str!("../../lua/node/force.lua"));
+
+/// Asks a node who has the lock with that key.
+pub(crate) fn holder_request(key: &[u8], mark_key: &[u8], fencing: bool) -> Request {
+    let fence = fencing.then(|| fence_key(key));
+    let keys = [Some(key), Some(mark_key), fence.as_deref()];
+    let parts: Vec<_> = keys.into_iter().flatten().map(Part::Bytes).collect();
+    Request::new(&HOLDER, parts.len(), &parts)
+}
+
+/// Has a node take the lock with that key from `owners`, and leave tombstones that live so long. What is kept of a lock
+/// that an owner has given back is the owner's as well, for it may have given it back just now.
+pub(crate) fn force_request(key: &[u8], owners: &[Vec<u8>], tombstones_live: Duration) -> Request {
+    let (channel, theirs) = (release_channel(key), redisson_channel(key));
+    let owners: BTreeSet<_> = owners.iter().flat_map(|owner| with_kept(owner)).collect();
+    let tombstones: Vec<_> = owners.iter().map(|owner| tombstone_key(key, owner)).collect();
+    let mut parts = vec![Part::Bytes(key)];
+    parts.extend(tombstones.iter().map(|key| Part::Bytes(key)));
+    let keys = parts.len();
+    parts.extend([tombstones_live.into(), Part::Bytes(&channel), Part::Bytes(&theirs)]);
+    parts.extend(owners.iter().map(|owner| Part::Bytes(owner)));
+    Request::new(&FORCE, keys, &parts)
+}
+
+/// What the nodes have said of one name.
+struct Heard<'a> {
+    name: &'a Name,
+    round: Arc<FanOut<Holders>>,
+}
+
+/// Says who holds the lock with these names.
+pub(crate) fn holders(client: &ClientState, names: &Names) -> Result<HolderReport, Error> {
+    let heard = ask(client, names)?;
+    let reports = heard.iter().map(|Heard { name, round }| {
+        let faults = faults(client, round);
+        let unanswered = |node: usize| {
+            let node = &client.names()[node];
+            let fault = faults.iter().find(|fault| fault.node() == &**node).cloned();
+            fault.unwrap_or_else(|| NodeFault::new(node, "no answer in time"))
+        };
+        round.with(|said| NameReport::new(name, said, client.names(), unanswered))
+    });
+    Ok(HolderReport { names: reports.collect() })
+}
+
+/// Takes the lock with these names from whoever has it on any node. Returns whether anybody had it.
+pub(crate) fn force_unlock(client: &ClientState, names: &Names) -> Result<bool, Error> {
+    let heard = ask(client, names)?;
+    let seen: Vec<_> =
+        heard.iter().map(|it| (it.name, it.round.with(|said| said.seen()))).collect();
+    let forced: Vec<_> = seen.into_iter().filter(|(_, owners)| !owners.is_empty()).collect();
+    if forced.is_empty() {
+        return match heard.iter().any(|it| it.round.with(|said| said.has_no_lock())) {
+            true => Err(no_lock(names)),
+            false => Ok(false),
+        };
+    }
+    let settings = client.settings();
+    let plan = ForcePlan::new(settings.max_ttl, settings.node_timeout, clock::now());
+    let rounds: Vec<_> =
+        forced.iter().map(|(name, owners)| tell(client, name, owners, &plan)).collect();
+    let owners = forced.into_iter().flat_map(|(_, owners)| owners).map(Owner::new);
+    observe::forced(names, &owners.collect::<Vec<_>>());
+    for round in &rounds {
+        round.wait_uninterrupted(plan.answer_by);
+    }
+    match rounds.iter().find(|round| !round.with(|forcing| forcing.is_told())) {
+        None => Ok(true),
+        Some(round) => {
+            let message = format!(
+                "{names} is not certainly free: too few nodes could be told that it is taken from its holder. The \
+                 others are told when they come back; until then the holder may keep it, or get it back"
+            );
+            let faults = round.faults(client.nodes(), plan.answer_by);
+            Err(Error::new(ErrorKind::NoQuorum, message).with_faults(faults))
+        }
+    }
+}
+
+/// Orders all nodes to take one name from `owners`; those that are down, when they come back.
+fn tell(
+    client: &ClientState,
+    name: &Name,
+    owners: &[Vec<u8>],
+    plan: &ForcePlan,
+) -> Arc<FanOut<Forcing>> {
+    let request = Arc::new(force_request(name.key(), owners, plan.tombstones_live));
+    let nodes = client.nodes();
+    let round = FanOut::new(Forcing::new(nodes.len()), reply::force, client.names());
+    round.expect(0..nodes.len());
+    let sink: Arc<dyn Sink> = round.clone();
+    for node in nodes {
+        node.release(&request, Some(sink.clone()), Some(plan.kept_until), None);
+    }
+    round
+}
+
+/// Asks all nodes who has the lock, and hears all that answer in time. An error, if too few do.
+fn ask<'a>(client: &ClientState, names: &'a Names) -> Result<Vec<Heard<'a>>, Error> {
+    client.process.check()?;
+    let never = never();
+    let interrupts = Interrupts { cancel: &never, closed: client.closed() };
+    let closed = || {
+        let message = format!("{names} was not looked at: this Quorlock was closed");
+        Error::new(ErrorKind::Closed, message)
+    };
+    if interrupts.poll() == Woken::Closed {
+        return Err(closed());
+    }
+    let settings = client.settings();
+    let answer_by = clock::now().after(settings.node_timeout);
+    let first_decides = settings.fall_back_after().is_some();
+    let mark_key = client.set().mark_key();
+    let nodes = client.nodes();
+    let heard: Vec<_> = names
+        .iter()
+        .map(|name| {
+            let quarantine = settings.restart_quarantine;
+            let holders = Holders::new(nodes.len(), answer_by, first_decides, quarantine);
+            let round = FanOut::new(holders, reply::holder, client.names());
+            let request = holder_request(name.key(), mark_key, settings.fencing);
+            round.ask(nodes, &Ask::Anyway(Arc::new(request)));
+            Heard { name, round }
+        })
+        .collect();
+    for Heard { round, .. } in &heard {
+        if round.wait(answer_by, interrupts) == Woken::Closed {
+            return Err(closed());
+        }
+        let doubtful: Vec<_> = (0..nodes.len()).filter(|it| !client.set().grants(*it)).collect();
+        round.with(|said| doubtful.iter().for_each(|node| said.doubt(*node)));
+    }
+    if let Some(faults) = client.set().conflict() {
+        let message = format!("{names} was not looked at: the nodes are not one set of ours");
+        return Err(Error::config(message).with_faults(faults));
+    }
+    match heard.iter().find(|it| !it.round.with(|said| said.is_answered())) {
+        None => Ok(heard),
+        Some(Heard { round, .. }) => Err(client.unheard(names, faults(client, round))),
+    }
+}
+
+fn faults(client: &ClientState, round: &Arc<FanOut<Holders>>) -> Vec<NodeFault> {
+    let answer_by = round.with(|said| said.answer_by());
+    round.faults(client.nodes(), answer_by)
+}
+
+fn no_lock(names: &Names) -> Error {
+    let message = format!(
+        "{names} cannot be forced open: what is under {} on the nodes has no expiry, or is of another type than a lock; \
+         find out who wrote it, and delete it (DEL), or use another name or key_prefix",
+        names.keys_text()
+    );
+    Error::new(ErrorKind::WrongKind, message)
+}

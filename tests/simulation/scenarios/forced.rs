@@ -1,0 +1,93 @@
+//! An operator forces a lock open whose holder lives, and renews it.
+
+use super::*;
+
+/// When that is ordered.
+const FORCED: Duration = seconds(4);
+
+/// Three nodes: a client that keeps a lock, one that wants it all the time, and one at which an operator is.
+fn forced(seed: u64, operator: Setup) -> Plan {
+    let holder = client(seconds(3), Habit::Keeps);
+    let waiter = Setup { habit: Habit::Contends, ..holder };
+    let mut plan = calm(seed, 3, &[holder, waiter, operator]);
+    let order = FORCED + Chance::new(seed).ms(0..1_000);
+    plan.faults = vec![
+        fault(Duration::ZERO, seconds(1), Fault::Crashed { client: 1 }),
+        at(order, Fault::Forced { client: 2, name: 0 }),
+    ];
+    plan
+}
+
+/// It does nothing else, and hears nodes that take long.
+fn operator() -> Setup {
+    let idle = client(seconds(20), Habit::TriesOnce(seconds(3_600)));
+    Setup { node_timeout: seconds(8), ..idle }
+}
+
+fn is_forced(run: &Run) -> bool {
+    tells(run, "forced out", "of name 0") && tells(run, "client 0", "is told that it is lost")
+}
+
+/// Waiters are woken: long before the keys would have ended.
+const AT_ONCE: Scenario = Scenario {
+    runs: 20,
+    plan: |seed| forced(seed, operator()),
+    happened: |run| {
+        let next = first_grant(run, 1, FORCED);
+        is_forced(run) && next.is_some_and(|at| at < FORCED + seconds(1) + ms(500))
+    },
+};
+
+#[test]
+fn a_forced_lock_goes_to_the_next_and_its_holder_hears_of_it() {
+    AT_ONCE.holds(1);
+}
+
+/// The nodes are told a second or more one after the other, and the holder renews its lock in between.
+const BETWEEN_RENEWALS: Scenario = Scenario {
+    runs: 20,
+    plan: |seed| {
+        let mut plan = forced(seed, operator());
+        let slow = |node, by| fault(seconds(2), seconds(19), Fault::Slow { client: 2, node, by });
+        // Nobody else wants it, so that the holder has it back if it can be had.
+        plan.faults[0] = fault(Duration::ZERO, seconds(19), Fault::Crashed { client: 1 });
+        plan.faults.extend([slow(1, ms(1_300)), slow(2, ms(2_600))]);
+        plan
+    },
+    happened: is_forced,
+};
+
+#[test]
+fn renewals_between_two_nodes_do_not_bring_it_back() {
+    BETWEEN_RENEWALS.holds(1);
+}
+
+#[test]
+fn without_tombstones_they_bring_it_back() {
+    BETWEEN_RENEWALS.mostly_breaks(&[Mechanism::ForcedStayOut], &["forced"]);
+}
+
+#[test]
+fn without_a_look_at_tombstones_they_bring_it_back_as_well() {
+    let script = Some(("if forced then", "if false then"));
+    BETWEEN_RENEWALS.breaks_under(Switches { script, checkers: &["forced"], ..Switches::ALL_ON });
+}
+
+/// A node is out of the operator's reach, and is told when it comes back.
+const ONE_IS_CUT_OFF: Scenario = Scenario {
+    runs: 20,
+    plan: |seed| {
+        let mut plan = forced(seed, Setup { node_timeout: ms(200), ..operator() });
+        plan.faults.push(fault(seconds(3), seconds(8), Fault::Cut { client: 2, node: 2 }));
+        plan
+    },
+    happened: |run| {
+        let late = |line: &&String| line.contains("node 2: force of client 2");
+        is_forced(run) && run.story.iter().any(|line| late(&line))
+    },
+};
+
+#[test]
+fn a_node_that_is_cut_off_is_told_later() {
+    ONE_IS_CUT_OFF.holds(1);
+}
