@@ -9,7 +9,7 @@ use std::time::Duration;
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use machines::{
     Admission, Allowance, Attempt, Ballot, Basis, Conclusion, Configuration, HoldClass, Lease,
-    LocalLease, LocalQueues, Offset, Schedule, Terms, Time, Turn, Via, Vote,
+    LocalLease, LocalQueues, LossReason, Offset, Schedule, Terms, Time, Turn, Via, Vote,
 };
 use quorlock::Quorlock;
 use server::{Servers, wait_until};
@@ -84,6 +84,7 @@ struct Valid;
 
 impl LocalLease for Valid {
     type Hold = ();
+    type Thread = ();
 
     fn held_until(&self, _: Time) -> Option<Time> {
         Some(at(30_000))
@@ -91,6 +92,10 @@ impl LocalLease for Valid {
 
     fn join(&self, _: Terms, _: u64, _: Time) -> Option<()> {
         None
+    }
+
+    fn reenter(&self, _: u64, _: Time) -> Result<(), LossReason> {
+        Err(LossReason::Expired)
     }
 }
 
@@ -100,8 +105,9 @@ fn hand_over(criterion: &mut Criterion) {
     let enter = |queues: &mut LocalQueues<_, (), Valid>| {
         queues.enter(&key, HoldClass::Exclusive, terms(), false, ())
     };
-    let turn =
-        |queues: &mut LocalQueues<_, (), Valid>, ticket, now| queues.look(&key, ticket, now).0.turn;
+    let turn = |queues: &mut LocalQueues<_, (), Valid>, ticket, now| {
+        queues.look(&key, ticket, None, now).0.turn
+    };
     let held_with_a_queue = || {
         let mut queues = LocalQueues::new(false);
         let holder = enter(&mut queues);

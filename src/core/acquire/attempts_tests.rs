@@ -60,8 +60,7 @@ fn who_tries_once_tries_again_in_the_same_time_after_a_split_vote() {
     let mut once = attempts(Patience::Once);
     assert_eq!(once.answer_by(at(0), timeout), at(100));
     assert!(!once.prefers_one());
-    let mut tries = 0;
-    for now in (1..).map(at) {
+    for (tries, now) in (1..).map(at).enumerate() {
         once.tried(&attempt([Vote::Granted(0), NO, NO]), now, false);
         match once.concluded(HELD, at(0), now, 0.5) {
             Step::Wait(until) => assert!(now < until && until < at(100)),
@@ -70,7 +69,6 @@ fn who_tries_once_tries_again_in_the_same_time_after_a_split_vote() {
                 break;
             }
         }
-        tries += 1;
         assert!(once.prefers_one());
         assert_eq!(once.answer_by(now, timeout), at(100), "it is still one try");
     }
