@@ -5,8 +5,8 @@
 //! next one does the job again. With `min_hold` the masters keep the lock for a while from its grant, although it was
 //! given back. Every later host finds it taken.
 //!
-//! A host waits for the lock for a second, in place of one `try_lock`. Hosts whose clocks agree ask at one instant.
-//! Then the masters' votes may be split among them, so that none gets the lock. A host that waits tries again.
+//! A host waits for the lock for a second, in place of one `try_lock`. Hosts whose clocks agree ask at one instant, and
+//! the masters' votes may be split among them. `try_lock` tries again a few times; a host that waits goes on for longer.
 //!
 //! The `min_hold` is longer than the clocks differ and the hosts wait, together. It is shorter than the time until the
 //! job is due again: some minutes, for a job of every night. The TTL is longer than the clocks differ and the hosts
