@@ -46,18 +46,23 @@
     reason = "a demonstration talks to whoever runs it"
 )]
 
-use std::io::{self, BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Command, ExitCode, Stdio};
+use std::ffi::OsStr;
+use std::path::Path;
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
-use std::{env, fs, thread};
+use std::{env, io, thread};
 
-use crossbeam_channel::{Receiver, unbounded};
+use copy::{Copy, PATIENCE};
+use directory::Directory;
 use masters::{Failure, Masters};
 use quorlock::{Guard, Quorlock};
 use rusqlite::{Connection, OptionalExtension, params};
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
+use rustix::process::{Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
+#[path = "common/copy.rs"]
+mod copy;
+#[path = "common/directory.rs"]
+mod directory;
 #[path = "common/masters.rs"]
 mod masters;
 
@@ -65,9 +70,6 @@ const NAME: &str = "fencing/account-42";
 
 /// Short, so that this is over soon. The default of 10 s suits most programs.
 const TTL: Duration = Duration::from_secs(1);
-
-/// How long anything is waited for; it takes a second or so at most.
-const PATIENCE: Duration = Duration::from_secs(15);
 
 /// How often a payment is begun again.
 const TRIES: usize = 5;
@@ -143,9 +145,11 @@ fn demonstrate() -> Result<(), Failure> {
     println!("{BALANCE} are there, {FIRST} and {SECOND} are paid in");
     for check in Check::ALL {
         println!("\n{}", check.describe());
-        let database = File::create()?;
-        let refused = pay_in_twice(check, &masters, &locks, &database.path())?;
-        judge(check, Account::open(&database.path())?.balance()?, refused)?;
+        let directory = Directory::create("account")?;
+        let database = directory.file("account.sqlite");
+        Account::create(&database)?;
+        let refused = pay_in_twice(check, &masters, &locks, &database)?;
+        judge(check, Account::open(&database)?.balance()?, refused)?;
     }
     println!("\nThe lock alone lost a payment; with either check none was lost.");
     Ok(())
@@ -161,10 +165,10 @@ fn pay_in_twice(
 ) -> Result<usize, Failure> {
     let account = Account::open(file)?;
     let mut first = First::start(check, masters, file)?;
-    println!("  first:  {}", first.hear()?);
+    println!("  first:  {}", first.process.hear()?);
     first.stop()?;
     println!("  first:  (stopped)");
-    first.tell_to_go_on()?; // It cannot hear that before it is woken.
+    first.process.go()?; // It cannot hear that before it is woken.
 
     let mut payment = Payment::begin(check, locks, &account, SECOND)?;
     println!("  second: {}", payment.describe());
@@ -311,10 +315,7 @@ impl Account {
 
 /// The process that pays in first, and is stopped.
 struct First {
-    process: Child,
-    orders: ChildStdin,
-    /// What it says; ends with it.
-    lines: Receiver<String>,
+    process: Copy,
 }
 
 impl First {
@@ -332,7 +333,7 @@ impl First {
             }
             println!("{}", payment.describe());
             if refused == 0 {
-                io::stdin().read_line(&mut String::new())?; // Stopped here.
+                copy::wait_for_go()?; // Stopped here.
             }
             if payment.write(&account)? {
                 println!("wrote that");
@@ -348,24 +349,14 @@ impl First {
     }
 
     fn start(check: Check, masters: &Masters, file: &Path) -> Result<Self, Failure> {
-        let mut command = Command::new(env::current_exe()?);
-        masters.pass_on_to(&mut command);
-        command.args([Self::ROLE, &check.name()]).arg(file);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut process = command.spawn()?;
-        let orders = process.stdin.take().ok_or("the process has no input")?;
-        let output = process.stdout.take().ok_or("the process has no output")?;
-        Ok(Self { process, orders, lines: lines_of(output) })
-    }
-
-    fn hear(&self) -> Result<String, Failure> {
-        let line = self.lines.recv_timeout(PATIENCE);
-        Ok(line.map_err(|_| "the first process says nothing")?)
+        let name = check.name();
+        let args = [OsStr::new(Self::ROLE), OsStr::new(&name), file.as_os_str()];
+        Ok(Self { process: Copy::start(masters, args)? })
     }
 
     /// Stops it where it is; returns once it has stopped.
     fn stop(&self) -> Result<(), Failure> {
-        let pid = Pid::from_child(&self.process);
+        let pid = self.process.pid();
         kill_process(pid, Signal::STOP)?;
         let (options, start) = (WaitIdOptions::STOPPED | WaitIdOptions::NOHANG, Instant::now());
         while waitid(WaitId::Pid(pid), options)?.is_none() {
@@ -377,69 +368,20 @@ impl First {
         Ok(())
     }
 
-    fn tell_to_go_on(&mut self) -> io::Result<()> {
-        writeln!(self.orders, "go on")
-    }
-
     fn wake(&self) -> io::Result<()> {
-        Ok(kill_process(Pid::from_child(&self.process), Signal::CONT)?)
+        Ok(kill_process(self.process.pid(), Signal::CONT)?)
     }
 
     /// Hears it out. Returns how often it was refused.
-    fn finish(mut self) -> Result<usize, Failure> {
-        let mut said = self.hear()?;
+    fn finish(self) -> Result<usize, Failure> {
+        let mut said = self.process.hear()?;
         loop {
             if let Ok(refused) = said.parse() {
-                let status = self.process.wait()?;
-                return if status.success() { Ok(refused) } else { Err("it failed".into()) };
+                self.process.finish()?;
+                return Ok(refused);
             }
             println!("  first:  {said}");
-            said = self.hear()?;
+            said = self.process.hear()?;
         }
-    }
-}
-
-impl Drop for First {
-    fn drop(&mut self) {
-        // It has ended already, unless something went wrong. A stopped process can be killed, too.
-        let _: io::Result<()> = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
-fn lines_of(output: ChildStdout) -> Receiver<String> {
-    let (sender, lines) = unbounded();
-    thread::spawn(move || {
-        for line in BufReader::new(output).lines().map_while(Result::ok) {
-            if sender.send(line).is_err() {
-                return;
-            }
-        }
-    });
-    lines
-}
-
-/// A database of one account, in a directory of its own, gone when dropped.
-struct File {
-    directory: PathBuf,
-}
-
-impl File {
-    fn create() -> Result<Self, Failure> {
-        let name = format!("quorlock-account-{:016x}", rand::random::<u64>());
-        let file = Self { directory: env::temp_dir().join(name) };
-        fs::create_dir(&file.directory)?;
-        Account::create(&file.path())?;
-        Ok(file)
-    }
-
-    fn path(&self) -> PathBuf {
-        self.directory.join("account.sqlite")
-    }
-}
-
-impl Drop for File {
-    fn drop(&mut self) {
-        let _: io::Result<()> = fs::remove_dir_all(&self.directory);
     }
 }

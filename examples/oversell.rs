@@ -24,9 +24,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 use std::{env, fs, io, path::PathBuf};
 
+use directory::Directory;
 use masters::{Failure, Masters};
 use quorlock::{Error, ErrorKind, Guard, Quorlock};
 
+#[path = "common/directory.rs"]
+mod directory;
 #[path = "common/masters.rs"]
 mod masters;
 
@@ -177,14 +180,12 @@ fn judge(plan: &Plan, without: &Round, under: &Round) -> Result<(), Failure> {
 
 /// The shop's database: a file with the number of items left.
 struct Shop {
-    directory: PathBuf,
+    directory: Directory,
 }
 
 impl Shop {
     fn open(stock: usize) -> io::Result<Self> {
-        let name = format!("quorlock-shop-{:016x}", rand::random::<u64>());
-        let shop = Self { directory: env::temp_dir().join(name) };
-        fs::create_dir(&shop.directory)?;
+        let shop = Self { directory: Directory::create("shop")? };
         shop.set_remaining(stock)?;
         Ok(shop)
     }
@@ -195,19 +196,13 @@ impl Shop {
 
     fn set_remaining(&self, items: usize) -> io::Result<()> {
         // A new file takes the old one's place, so that nobody ever reads half a number.
-        let new = self.directory.join(format!("{:?}", thread::current().id()));
+        let new = self.directory.file(&format!("{:?}", thread::current().id()));
         fs::write(&new, items.to_string())?;
         fs::rename(new, self.stock())
     }
 
     fn stock(&self) -> PathBuf {
-        self.directory.join("stock")
-    }
-}
-
-impl Drop for Shop {
-    fn drop(&mut self) {
-        let _: io::Result<()> = fs::remove_dir_all(&self.directory);
+        self.directory.file("stock")
     }
 }
 

@@ -198,9 +198,13 @@ impl Builder {
     /// start at the same time. At most 24 hours, also beyond the [`max_ttl`](Self::max_ttl).
     ///
     /// Ten hosts start a job at midnight; their clocks differ by a second, and the job takes 50 ms. With a plain
-    /// lock it runs several times that night. With a `min_hold` of some minutes it runs once, if all hosts use
-    /// [`try_lock`](crate::Quorlock::try_lock): the lock is taken until their last clock has come to midnight. (What is
-    /// `lockAtLeastFor` in `ShedLock`.)
+    /// lock it runs several times that night. With a `min_hold` of some minutes it runs once: the lock is taken until
+    /// their last clock has come to midnight. (What is `lockAtLeastFor` in `ShedLock`.)
+    ///
+    /// Have each host wait for a second, by [`try_lock_for`](crate::Quorlock::try_lock_for). Hosts whose clocks agree
+    /// ask at one instant. Then the masters' votes may be split among them, and with
+    /// [`try_lock`](crate::Quorlock::try_lock), which asks once, no host runs the job. The `min_hold` is to be longer
+    /// than the clocks differ and a host waits, together.
     ///
     /// While the guard lives, nothing is different: the lock is renewed, and can be lost. When the guard is dropped or
     /// unlocked, the masters set its keys to end at that time, in place of deleting them. No thread of this process is

@@ -143,7 +143,7 @@ impl<K: LockKind> Handle<K> {
     /// # let locks = quorlock::Quorlock::builder().nodes(["redis://a"]).build()?;
     /// // All hosts start this at midnight, by their own clocks.
     /// let report = locks.mutex("nightly-report").min_hold(Duration::from_secs(5 * 60));
-    /// if let Some(guard) = report.try_lock()? {
+    /// if let Some(guard) = report.try_lock_for(Duration::from_secs(1))? {
     ///     // .. one of them comes here ..
     ///     guard.unlock()?;
     /// }

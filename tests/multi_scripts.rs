@@ -420,4 +420,10 @@ fn a_server_that_is_out_of_memory_grants_and_repairs_nothing() {
     let (number, ttl) = (BIG.to_string(), OUTLIVES.to_string());
     refused(ACQUIRE, &["me", "60000", "", &number, &ttl]);
     refused(EXTEND, &["me", "60000", ALWAYS, "1", &number, &number, &ttl]);
+    // A lock that it has is given back, and kept where that was asked for.
+    server.command(&["CONFIG", "SET", "maxmemory", "0"]);
+    take(&server, "", "me", "60000");
+    server.command(&["CONFIG", "SET", "maxmemory", "1"]);
+    assert_eq!(release_keeping(&server, "me", ALWAYS), Value::Int(1));
+    assert_eq!(is_of(&server, "kept"), [true; 3]);
 }

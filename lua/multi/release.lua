@@ -36,22 +36,19 @@ for i = 1, names do
     ours[#ours + 1] = KEYS[i]
     channels[#ours] = ARGV[5 + i]
   end
-  if keeps_for > 0 and owners[i] == ARGV[1] then
-    redis.call('SET', KEYS[i], ARGV[3], 'PX', keeps_for)
-  elseif keeps_for > 0 and not owners[i] then
-    redis.call('SET', KEYS[i], ARGV[3], 'NX', 'PX', keeps_for)
-  end
 end
 local most_told = 0
 if #ours > 0 then
-  if keeps_for <= 0 then
-    redis.call('DEL', unpack(ours))
-  end
+  -- Before the node is asked to keep them: a server that is out of memory refuses what a script sets first.
+  redis.call('DEL', unpack(ours))
   for _, channel in ipairs(channels) do
     -- pcall: the lock is given back, whether or not we may say so. Who waits looks now and then.
     local told = redis.pcall('PUBLISH', channel, ARGV[1])
     most_told = math.max(most_told, type(told) == 'number' and told or 0)
   end
+end
+for i = 1, keeps_for > 0 and names or 0 do
+  redis.call('SET', KEYS[i], ARGV[3], 'NX', 'PX', keeps_for) -- where nobody else has the name
 end
 for i = names + 1, #KEYS do
   -- pcall: something else under the fence's key is no fault of the node, and no extension gets past it.

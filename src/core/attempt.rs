@@ -61,7 +61,7 @@ pub(crate) enum Conclusion {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cleanup {
     pub(crate) node: usize,
-    /// The node said that our key is there.
+    /// The node said that our key is there: of several, all of them.
     pub(crate) granted: bool,
     /// A copy of the request is unanswered: it may still run at any later time, so the
     /// time at which its key ends is not known.
@@ -179,6 +179,9 @@ struct Slot {
     copies: Copies,
     /// The node said that our key is there, and has not said otherwise since.
     ours: bool,
+    /// Of a lock with several names, it said so of some keys and not of all. It does not count as ours, and what is left
+    /// is to be released.
+    in_part: bool,
     /// It is not known whether an earlier copy was granted. A node that does not admit us does not check
     /// for our key, and one that refuses a lock with several names may have some of our keys. So an answer
     /// to a later copy does not tell.
@@ -197,6 +200,7 @@ impl Slot {
             answer: Answer::Open,
             copies: Copies::default(),
             ours: false,
+            in_part: false,
             earlier_copy_unknown: false,
             repairs: 0,
             extensions: None,
@@ -269,7 +273,8 @@ impl Attempt {
                 let (granted, late) = (slot.ours, slot.late(number));
                 let in_flight =
                     late.is_something() || slot.repairs > 0 || slot.earlier_copy_unknown;
-                (granted || in_flight && silent_too).then_some(Cleanup {
+                let in_part = slot.in_part && Mechanism::PartsAreReleased.is_on();
+                (granted || in_part || in_flight && silent_too).then_some(Cleanup {
                     node,
                     granted,
                     in_flight,
@@ -292,10 +297,9 @@ impl Attempt {
         for (slot, heard) in self.slots.iter_mut().zip(news) {
             match heard {
                 None | Some(Heard::Nothing) => continue,
-                // What is left of a lock with several names is released like the whole.
-                Some(Heard::InPart) => slot.ours = Mechanism::PartsAreReleased.is_on(),
-                Some(Heard::Ours) => slot.ours = true,
-                Some(Heard::NotOurs | Heard::Free) => slot.ours = false,
+                Some(Heard::Ours) => (slot.ours, slot.in_part) = (true, false),
+                Some(Heard::InPart) => (slot.ours, slot.in_part) = (false, true),
+                Some(Heard::NotOurs | Heard::Free) => (slot.ours, slot.in_part) = (false, false),
                 Some(Heard::NotAsked) => {}
             }
             slot.repairs -= 1;

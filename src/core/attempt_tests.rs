@@ -275,10 +275,16 @@ fn what_a_node_keeps_of_a_lock_with_several_names_is_released() {
         (0..3).for_each(|node| attempt.vote(node, Vote::Granted(7)));
         attempt.repairing();
         attempt.repaired(&[Some(Heard::Ours), Some(Heard::InPart), Some(Heard::NotOurs)]);
-        attempt.close(7).iter().map(|cleanup| cleanup.node).collect::<Vec<_>>()
+        let cleanups = attempt.close(7);
+        cleanups.iter().map(|cleanup| (cleanup.node, cleanup.granted)).collect::<Vec<_>>()
     };
-    assert_eq!(released(), [0, 1]);
-    assert_eq!(without(&[Mechanism::PartsAreReleased], released), [0], "it is left with a part");
+    assert_eq!(
+        released(),
+        [(0, true), (1, false)],
+        "it says nothing for the lock that it was whole"
+    );
+    let left = without(&[Mechanism::PartsAreReleased], released);
+    assert_eq!(left, [(0, true)], "the second node is left with a part");
 }
 
 /// Asking one node before the others.

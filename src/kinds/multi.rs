@@ -20,8 +20,8 @@ static EXTEND: Script =
     Script::new(include_str!("../../lua/multi/extend.lua")).with_meaning(reply::extend_meaning);
 static RELEASE: Script = Script::new(include_str!("../../lua/multi/release.lua"));
 
-/// A server does nothing else while it runs a script. With 16 names it takes 60 us on a busy machine, ten times as long as
-/// a mutex's, with fences and channels. With 64 names it would be 200 us, in everybody's way.
+/// A server does nothing else while it runs a script. With 16 names that takes 60 us on a busy machine, ten times as long
+/// as for a mutex; with 64 names it would be 200 us.
 const MOST_NAMES: usize = 16;
 
 /// The kind of locks that have several names, and are exclusive under each of them.
@@ -159,8 +159,9 @@ impl Kind for AllNames {
 ///   what a mutex of that name is.
 /// - **No deadlock.** A call never holds some of the names while it waits for the others, so clients may name them in
 ///   different orders. That is not so of a guard that is held while another call waits.
-/// - **Fairness.** Nobody is in a queue for several names. A lock with many names can have to wait for long where
-///   each of them is wanted all the time.
+/// - **Fairness.** There is no queue for several names. Clients that want equally many names are served alike. A lock with
+///   more names waits for longer: three names that six other clients took one by one, all the time, were had together a
+///   fifth as often as each of those had one.
 /// - **Token.** One for all names, larger than that of every holder of any of these names before.
 /// - **The guard** is that of a mutex. Renewal, `extend` and the end of the lock concern all names at once. If an
 ///   operator deletes the key of one name on a majority of the masters, the whole lock is lost.

@@ -2,8 +2,9 @@
 
 use std::ffi::OsStr;
 use std::io::{self, BufRead, BufReader, Write};
+use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::mpsc::{self, Receiver};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
@@ -49,8 +50,8 @@ impl Helper {
         variables: &[(&str, &dyn AsRef<OsStr>)],
         wrong: Option<&str>,
     ) -> Self {
-        let program = std::env::current_exe().expect("the path of this program is known");
-        let mut command = match wrong {
+        let program = program();
+        let command = match wrong {
             None => Command::new(program),
             Some(wrong) => {
                 let mut command = Command::new("faketime");
@@ -59,7 +60,25 @@ impl Helper {
                 command
             }
         };
-        command.env(ROLE, role.name).env("QUORLOCK_NODES", servers.urls().join(","));
+        Self::run(command, role, &servers.urls(), variables)
+    }
+
+    /// Like [`start_with`](Self::start_with), on the servers with those addresses: for a test that has lent them.
+    pub(crate) fn start_on(
+        role: &Role,
+        urls: &[String],
+        variables: &[(&str, &dyn AsRef<OsStr>)],
+    ) -> Self {
+        Self::run(Command::new(program()), role, urls, variables)
+    }
+
+    fn run(
+        mut command: Command,
+        role: &Role,
+        urls: &[String],
+        variables: &[(&str, &dyn AsRef<OsStr>)],
+    ) -> Self {
+        command.env(ROLE, role.name).env("QUORLOCK_NODES", urls.join(","));
         for (name, value) in variables {
             command.env(name, value);
         }
@@ -98,6 +117,29 @@ impl Helper {
     #[track_caller]
     pub(crate) fn go(&mut self) {
         writeln!(self.orders, "go").expect("the helper listens");
+    }
+
+    /// Gives the helper an [order](orders). Returns whether it is there to take it.
+    pub(crate) fn order(&mut self, order: &str) -> bool {
+        writeln!(self.orders, "{order}").is_ok()
+    }
+
+    /// What the helper has [said](say), and nobody has heard yet.
+    pub(crate) fn said(&self) -> impl Iterator<Item = String> {
+        self.words.try_iter()
+    }
+
+    /// All that the helper [says](say) until its end, which must come.
+    #[track_caller]
+    pub(crate) fn hear_out(&self) -> Vec<String> {
+        let mut heard = Vec::new();
+        loop {
+            match self.words.recv_timeout(PROMPT) {
+                Ok(line) => heard.push(line),
+                Err(RecvTimeoutError::Disconnected) => return heard,
+                Err(error) => panic!("no end of the helper \"{}\": {error}", self.role),
+            }
+        }
     }
 
     /// Ends the helper at once, by SIGKILL.
@@ -148,6 +190,10 @@ impl Drop for Helper {
     }
 }
 
+fn program() -> PathBuf {
+    std::env::current_exe().expect("the path of this program is known")
+}
+
 /// The role of this process, if it is a helper.
 pub(crate) fn role() -> Option<String> {
     std::env::var(ROLE).ok()
@@ -157,6 +203,11 @@ pub(crate) fn role() -> Option<String> {
 pub(crate) fn say(word: &str) {
     let mut output = io::stdout().lock();
     writeln!(output, "{word}").and_then(|()| output.flush()).expect("the test listens");
+}
+
+/// On the helper's side: what the test [orders](Helper::order), until the test has no more orders, or is gone.
+pub(crate) fn orders() -> impl Iterator<Item = String> {
+    io::stdin().lines().map(|line| line.expect("the test writes text"))
 }
 
 /// On the helper's side: waits until the test says to go on. Fails, so that no helper outlives its

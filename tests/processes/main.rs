@@ -7,6 +7,7 @@
 mod counting;
 mod endings;
 mod forking;
+#[allow(dead_code, reason = "the program `schedule` asks more of these helpers")]
 mod helper;
 mod roles;
 #[path = "../support/mod.rs"]

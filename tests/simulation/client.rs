@@ -68,7 +68,8 @@ pub(super) struct Settings {
     pub(super) nodes: usize,
     pub(super) names: usize,
     pub(super) ttl: Duration,
-    pub(super) longest_ttl: Duration,
+    /// How long everybody gets each lock within, once nothing is wrong.
+    pub(super) enough: Duration,
     pub(super) clock_tolerance: Duration,
     pub(super) node_timeout: Duration,
     pub(super) no_quorum_timeout: Duration,
@@ -171,7 +172,7 @@ impl Client {
             nodes: setup.nodes,
             names: plan.names,
             ttl: setup.ttl,
-            longest_ttl: plan.longest_ttl(),
+            enough: plan.enough(),
             clock_tolerance: setup.clock_tolerance,
             node_timeout: setup.node_timeout,
             no_quorum_timeout: Duration::from_secs(3),

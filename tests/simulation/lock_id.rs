@@ -57,11 +57,20 @@ impl LockId {
         lock
     }
 
-    /// The lock that a caller has to get in the end as the `nth`, if there are so many `names`.
+    /// The locks that a caller has to get in the end, if there are so many `names`.
+    pub(super) fn probes(names: usize) -> impl Iterator<Item = Self> {
+        let of_kind = move |kind: usize| {
+            let most = KINDS[kind].most_names().min(MOST_NAMES).min(names);
+            // All of the names are one lock, whichever comes first.
+            let several = if most == names { 1 } else { names };
+            (0..several).map(move |name| Self::new(kind, (0..most).map(|i| (name + i) % names)))
+        };
+        (0..KINDS.len()).flat_map(of_kind)
+    }
+
+    /// The `nth` of these.
     pub(super) fn probe(nth: usize, names: usize) -> Option<Self> {
-        let (kind, name) = (nth / names, nth % names);
-        let most = KINDS.get(kind)?.most_names().min(MOST_NAMES).min(names);
-        Some(Self::new(kind, (0..most).map(|i| (name + i) % names)))
+        Self::probes(names).nth(nth)
     }
 
     pub(super) fn kind(self) -> &'static dyn Kind {

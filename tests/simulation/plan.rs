@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::chance::Chance;
 use super::faults::{Fault, Scheduled};
+use super::lock_id::LockId;
 use super::setup::{BACKOFF, Habit, Setup};
 use super::shared::configuration;
 
@@ -173,7 +174,8 @@ impl Plan {
             plan.may_fall_back(&mut chance);
         }
         let mut chance = Chance::new(seed ^ 0x3a_4e5);
-        if !quiet && !plan.pair && chance.one_in(3) {
+        // Not in a crowd: whoever wants several names waits longer there than all are given in the end.
+        if !quiet && !plan.pair && plan.latency_ms < 30 && chance.one_in(3) {
             // Locks with several of them overlap each other.
             plan.names = chance.pick(&[3, 4, 6]);
         }
@@ -348,6 +350,14 @@ impl Plan {
         (self.rolling, self.blips, self.deleting) = (false, false, false);
         self.rates_ppm.fill(0);
         self.faults.clear();
+    }
+
+    /// How long everybody gets each lock within, once nothing is wrong: what is kept has ended, nodes are out of
+    /// quarantine, and everybody else has had its turn.
+    pub(super) fn enough(&self) -> Duration {
+        let turns = self.callers.iter().sum::<usize>() * LockId::probes(self.names).count();
+        let turn = Duration::from_millis(100);
+        self.longest_ttl().mul_f64(2.02) + Duration::from_secs(5) + turn * turns as u32
     }
 
     /// The longest that any key can live: what callers ask `extend` for at most.

@@ -6,11 +6,11 @@ use super::checkers::{Grant, Turns, Violation, fence_left, kept_back, leaked};
 use super::claim::MARK;
 use super::client::{Client, Phase};
 use super::faults;
+use super::lock_id::LockId;
 use super::network::{Event, LATEST, Network};
 use super::plan::Plan;
 use super::switches::Switches;
 use crate::core::{Mechanism, fence_outlives_ms, majority, without};
-use crate::kinds::KINDS;
 
 /// Far more than any run needs whose threads do not spin.
 const MOST_EVENTS: u64 = 3_000_000;
@@ -109,8 +109,8 @@ impl World {
             self.outlast_fences();
         }
         self.phase(Phase::Probing);
-        let each = longest + quarantine + Duration::from_secs(6);
-        let locks = self.plan.names * KINDS.len();
+        let each = self.plan.enough() + Duration::from_secs(1);
+        let locks = LockId::probes(self.plan.names).count();
         self.idle_within(each * locks as u32, "progress");
     }
 

@@ -78,9 +78,7 @@ impl Caller {
                 let to_probe = client.callers[index].to_probe;
                 let Some(lock) = LockId::probe(to_probe, cx.settings.names) else { return };
                 client.callers[index].to_probe += 1;
-                let longest = cx.settings.longest_ttl.mul_f64(1.02) + cx.settings.max_ttl;
-                let enough = longest + Duration::from_secs(5);
-                (lock, Patience::Until(now.after(enough)), true)
+                (lock, Patience::Until(now.after(cx.settings.enough)), true)
             }
             Phase::Working if cx.settings.habit != Habit::Anything => {
                 let calls = &mut client.callers[index].calls;

@@ -56,8 +56,7 @@ fn a_job_is_done_once_in_its_time() {
 
 #[test]
 fn a_job_whose_lock_is_not_kept_is_done_again() {
-    const KEEPS: &str = "if keeps_for > 0 then";
-    let switches = Switches { script: Some((KEEPS, "if false then")), ..Switches::ALL_ON };
+    let switches = Switches { script: Some(("keeps_for > 0", "false")), ..Switches::ALL_ON };
     JOBS.breaks_under(Switches { checkers: &["jobs"], ..switches });
 }
 

@@ -1,0 +1,150 @@
+//! A host that has the job in its timetable: a process of its own, which is told when a round begins for it.
+
+use std::thread;
+use std::time::Duration;
+
+use quorlock::{Builder, ErrorKind, Quorlock};
+use rustix::process::{Signal, getpid, kill_process};
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::helper::{Helper, PROMPT, orders, say};
+use crate::roles::Role;
+use crate::settings::Settings;
+
+/// How long the job takes: much less than the hosts' starts are apart.
+const JOB: Duration = Duration::from_millis(20);
+
+/// The last order.
+const END: &str = "end";
+
+/// What a host is to do.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Order {
+    pub(crate) round: usize,
+    /// If this host does the job, it is killed before it gives the lock back.
+    pub(crate) is_killed: bool,
+}
+
+/// What a host has told of a round.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Told {
+    /// When it asked for the lock, and when it had its answer, by the clock that all processes of the machine have.
+    pub(crate) asked: Duration,
+    pub(crate) answered: Duration,
+    pub(crate) answer: Answer,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// The lock is its own, and it is about to do the job.
+    Inside,
+    /// Somebody else has the lock.
+    Held,
+    /// No majority was admitted, or none could be reached.
+    NoMajority,
+}
+
+impl Answer {
+    const ALL: [Self; 3] = [Self::Inside, Self::Held, Self::NoMajority];
+
+    fn word(self) -> String {
+        format!("{self:?}")
+    }
+}
+
+/// A host, seen by the test.
+#[derive(Debug)]
+pub(crate) struct Host(Helper);
+
+impl Host {
+    pub(crate) fn start(settings: Settings, urls: &[String]) -> Self {
+        Self(Helper::start_on(&HOST, urls, &[(Settings::VARIABLE, &settings.to_text())]))
+    }
+
+    /// Waits until it has met the masters.
+    pub(crate) fn wait_ready(&self) {
+        self.0.expect(READY);
+    }
+
+    /// Returns whether the host is there to hear it.
+    pub(crate) fn order(&mut self, order: Order) -> bool {
+        let Order { round, is_killed } = order;
+        self.0.order(&format!("{round} {is_killed}"))
+    }
+
+    /// What it has told since it was asked last, each with its round.
+    pub(crate) fn told(&self) -> Vec<(usize, Told)> {
+        self.0.said().filter_map(|line| read(&line)).collect()
+    }
+
+    /// Waits until it has carried out its orders, or has been killed. Returns what it has told meanwhile.
+    pub(crate) fn hear_out(&mut self) -> Vec<(usize, Told)> {
+        // One that was killed does not hear it.
+        let _ = self.0.order(END);
+        self.0.hear_out().iter().filter_map(|line| read(line)).collect()
+    }
+
+    /// Fails if it has not ended well.
+    pub(crate) fn finish(self) {
+        self.0.finish_within(PROMPT);
+    }
+}
+
+const READY: &str = "ready";
+
+/// What a line says, and of which round; `None` for one that is of no round.
+fn read(line: &str) -> Option<(usize, Told)> {
+    let words: Vec<_> = line.split(' ').collect();
+    let [round, answer, asked, answered] = words[..] else {
+        assert_eq!(line, READY, "from a host");
+        return None;
+    };
+    let answer = Answer::ALL.into_iter().find(|it| it.word() == answer).expect("an answer");
+    let time = |word: &str| Duration::from_nanos(word.parse().expect("nanoseconds"));
+    let told = Told { asked: time(asked), answered: time(answered), answer };
+    Some((round.parse().expect("a number"), told))
+}
+
+/// Does the job of each round that it is ordered to, if it gets the lock.
+pub(crate) static HOST: Role = Role {
+    name: "host",
+    run: || {
+        let settings = Settings::from_env();
+        let builder = Builder::from_env().expect("the test names the masters");
+        let locks = settings.apply(builder).build().expect("the settings are valid");
+        // Whatever comes of it, the client has met the masters then.
+        let _ = locks.try_lock("greeting");
+        say(READY);
+        for order in orders().take_while(|order| order != END) {
+            let (round, is_killed) = order.split_once(' ').expect("two words");
+            attend(&locks, settings.patience(), round, is_killed == "true");
+        }
+    },
+};
+
+fn attend(locks: &Quorlock, patience: Duration, round: &str, is_killed: bool) {
+    let asked = now();
+    let locked = locks.try_lock_for(format!("job-{round}"), patience);
+    let answer = match &locked {
+        Ok(Some(_)) => Answer::Inside,
+        Ok(None) => Answer::Held,
+        Err(error) => match error.kind() {
+            ErrorKind::Quarantined { .. } | ErrorKind::NoQuorum => Answer::NoMajority,
+            kind => panic!("{kind}: {error}"),
+        },
+    };
+    // Before the job, so that it is known of one that is killed.
+    say(&format!("{round} {} {} {}", answer.word(), asked.as_nanos(), now().as_nanos()));
+    if answer == Answer::Inside {
+        if is_killed {
+            kill_process(getpid(), Signal::KILL).expect("a process may kill itself");
+        }
+        thread::sleep(JOB);
+    }
+}
+
+/// The time of a clock that all processes of the machine have.
+fn now() -> Duration {
+    let time = clock_gettime(ClockId::Monotonic);
+    Duration::try_from(time).expect("it is not negative")
+}

@@ -1,0 +1,107 @@
+//! Carries out a plan, on real masters and in processes, and hears what the hosts tell.
+
+use std::thread;
+use std::time::Instant;
+
+use quorlock::Quorlock;
+
+use crate::host::{Answer, Host, Told};
+use crate::judge::Figures;
+use crate::plan::{Fault, HOSTS, MASTERS, Plan};
+use crate::settings::Settings;
+use crate::support::Servers;
+use crate::support::clients::{admitted, connected};
+
+pub(crate) fn run(plan: &Plan, settings: Settings) -> Figures {
+    let mut servers = Servers::start_with(MASTERS, &["--appendonly", "yes"]);
+    let urls = servers.urls();
+    let builder = settings.apply(Quorlock::builder().nodes(&urls));
+    drop(if settings.quarantine { admitted(builder) } else { connected(builder) });
+    let mut crowd = Crowd::start(plan, settings, urls);
+    let began = Instant::now();
+    thread::scope(|scope| {
+        scope.spawn(|| plan.faults.iter().for_each(|fault| make(fault, &mut servers, began)));
+        crowd.attend(began);
+    });
+    let killed_masters = plan.faults.iter().map(|fault| fault.masters.len()).sum();
+    let (told, killed_hosts) = crowd.end();
+    Figures::new(&told, killed_hosts, killed_masters)
+}
+
+fn make(fault: &Fault, servers: &mut Servers, began: Instant) {
+    sleep_until(began + fault.at);
+    fault.masters.iter().for_each(|master| servers[*master].kill());
+    thread::sleep(fault.away);
+    for master in &fault.masters {
+        match fault.keep_data {
+            true => servers[*master].restart_with_data(),
+            false => servers[*master].restart_empty(),
+        }
+    }
+}
+
+/// The time that the plan says.
+fn sleep_until(at: Instant) {
+    thread::sleep(at.saturating_duration_since(Instant::now()));
+}
+
+/// The hosts, and what they have told.
+struct Crowd<'a> {
+    plan: &'a Plan,
+    settings: Settings,
+    urls: Vec<String>,
+    hosts: Vec<Host>,
+    told: Vec<Vec<Told>>,
+    killed: usize,
+}
+
+impl<'a> Crowd<'a> {
+    fn start(plan: &'a Plan, settings: Settings, urls: Vec<String>) -> Self {
+        let hosts: Vec<_> = (0..HOSTS).map(|_| Host::start(settings, &urls)).collect();
+        hosts.iter().for_each(Host::wait_ready);
+        let told = vec![Vec::new(); plan.rounds.len()];
+        Self { plan, settings, urls, hosts, told, killed: 0 }
+    }
+
+    /// Has the hosts start the rounds.
+    fn attend(&mut self, began: Instant) {
+        for start in &self.plan.starts {
+            sleep_until(began + start.at);
+            self.hear();
+            // It may have been killed just now.
+            let _ = self.hosts[start.host].order(start.order);
+        }
+    }
+
+    /// Hears the hosts, and replaces those that were killed.
+    fn hear(&mut self) {
+        for i in 0..self.hosts.len() {
+            let told = self.hosts[i].told();
+            if self.note(told) {
+                self.hosts[i] = Host::start(self.settings, &self.urls);
+            }
+        }
+    }
+
+    /// Returns whether the host that has told that was killed then.
+    fn note(&mut self, told: Vec<(usize, Told)>) -> bool {
+        let mut was_killed = false;
+        for (round, told) in told {
+            was_killed |= self.plan.rounds[round] && told.answer == Answer::Inside;
+            self.told[round].push(told);
+        }
+        self.killed += usize::from(was_killed);
+        was_killed
+    }
+
+    /// What the hosts have told of each round, and how many of them were killed.
+    fn end(mut self) -> (Vec<Vec<Told>>, usize) {
+        for mut host in std::mem::take(&mut self.hosts) {
+            let told = host.hear_out();
+            if !self.note(told) {
+                host.finish();
+            }
+        }
+        (self.told, self.killed)
+    }
+}
