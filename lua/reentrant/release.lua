@@ -34,7 +34,7 @@ local ours = redis.pcall('HDEL', KEYS[1], ARGV[1])
 local reply = 0
 if ours == 1 then
   reply = 1
-  -- pcall: the lock is given back, whether or not we may say so. Who waits looks now and then. Our clients hear
+  -- pcall: the lock is given back, whether or not we may say so, and waiters look now and then. Our clients hear
   -- of the owner first, and know by that whose release Redisson's message is, which comes right behind.
   local told = redis.pcall('PUBLISH', ARGV[2], ARGV[1])
   local theirs = redis.pcall('PUBLISH', ARGV[3], '0')

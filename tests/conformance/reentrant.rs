@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Duration;
 
-use quorlock::crossbeam_channel::{TryRecvError, bounded};
+use quorlock::crossbeam_channel::{Sender, TryRecvError, bounded};
 use quorlock::{ErrorKind, LossReason, Quorlock, ReentrantMutex, Renewal};
 
 use crate::Promise;
@@ -16,6 +16,10 @@ pub(crate) const PROMISES: &[Promise] = &[
     ("the_last_guard_gives_back_whichever_it_is", the_last_guard_gives_back_whichever_it_is),
     ("another_thread_waits_for_the_last_guard", another_thread_waits_for_the_last_guard),
     ("a_lost_lock_is_not_taken_again", a_lost_lock_is_not_taken_again),
+    (
+        "a_lease_that_is_given_back_is_not_taken_again",
+        a_lease_that_is_given_back_is_not_taken_again,
+    ),
     ("the_lease_stays_as_it_was_taken_first", the_lease_stays_as_it_was_taken_first),
     (
         "nobody_inherits_the_lock_of_a_thread_that_ended",
@@ -176,6 +180,38 @@ fn a_lost_lock_is_not_taken_again(world: &mut World) {
     assert!(mutex.try_lock().expect("held is no error").is_none(), "one of many that want it");
     next.unlock().expect("it was its own all the time");
     mutex.lock().expect("a majority is healthy").unlock().expect("a majority is healthy");
+}
+
+/// Takes the lock when it is dropped, and tells under which owner.
+struct TakesIt(ReentrantMutex, Sender<Option<String>>);
+
+impl Drop for TakesIt {
+    fn drop(&mut self) {
+        let taken = self.0.try_lock().expect("a majority is healthy");
+        let owner = taken.map(|guard| guard.owner().to_owned());
+        self.1.send(owner).expect("it is waited for");
+    }
+}
+
+/// What a callback about the loss owns is dropped while its guard is given back, on the guard's thread. That thread must
+/// not get the lease again which goes just then.
+fn a_lease_that_is_given_back_is_not_taken_again(world: &mut World) {
+    let locks = client(world);
+    let mutex = lock(&locks);
+    for unlocks in [true, false] {
+        let guard = mutex.lock().expect("a majority is healthy");
+        let owner = guard.owner().to_owned();
+        let (tell, told) = bounded(1);
+        let takes_it = TakesIt(mutex.clone(), tell);
+        guard.on_lost(move |_| drop(takes_it));
+        match unlocks {
+            true => guard.unlock().expect("a majority is healthy"),
+            false => drop(guard),
+        }
+        let taken = told.recv_timeout(TTL).expect("the callback was dropped");
+        assert_ne!(taken, Some(owner));
+        assert_eq!(mutex.hold_count(), 0);
+    }
 }
 
 fn the_lease_stays_as_it_was_taken_first(world: &mut World) {

@@ -84,6 +84,7 @@ pub(super) struct Settings {
     pub(super) quarantine: bool,
     pub(super) local_queues: bool,
     pub(super) together: bool,
+    pub(super) kind: Option<&'static str>,
     /// How long a quarantine lasts.
     pub(super) max_ttl: Duration,
     pub(super) fall_back_after: Option<Duration>,
@@ -188,6 +189,7 @@ impl Client {
             quarantine: plan.quarantine,
             local_queues: plan.local_queues,
             together: plan.together,
+            kind: plan.kind,
             max_ttl: plan.longest_ttl(),
             fall_back_after: setup.fall_back_after,
             backoff: setup.backoff,

@@ -55,6 +55,8 @@ pub(super) struct Plan {
     pub(super) local_queues: bool,
     /// Callers of one client hold a lock together, of whichever kind it is. Each of their leases is of that kind.
     pub(super) together: bool,
+    /// The kind of locks that callers want who do anything; `None`: of all kinds.
+    pub(super) kind: Option<&'static str>,
     pub(super) faults: Vec<Scheduled>,
     /// How long it goes on at least before everything is healed.
     pub(super) lasts: Duration,
@@ -128,6 +130,7 @@ impl Plan {
             local_queues: true,
             // Not drawn, so that the other runs stay what they were.
             together: seed % 4 == 3,
+            kind: None,
             faults: Vec::new(),
             lasts: FAULTS_END,
             outlasts_fences: false,

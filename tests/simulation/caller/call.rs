@@ -102,8 +102,11 @@ impl Caller {
                 let renewed = !chance.one_in(3);
                 let of = if rolling { 1 } else { cx.settings.names };
                 // A checker of two clients knows of one holder at a time.
-                let pair = cx.net.pair;
-                let kinds = |kind: &dyn Kind| !pair || kind.hold_class() == HoldClass::Exclusive;
+                let (pair, only) = (cx.net.pair, cx.settings.kind);
+                let kinds = |kind: &dyn Kind| {
+                    let fits = !pair || kind.hold_class() == HoldClass::Exclusive;
+                    fits && only.is_none_or(|only| kind.label() == only)
+                };
                 (LockId::any(&mut cx.net.chance, kinds, name, of), patience, renewed)
             }
         };

@@ -123,6 +123,7 @@ fn calm(seed: u64, nodes: usize, setups: &[Setup]) -> Plan {
         walls_agree: true,
         local_queues: false,
         together: false,
+        kind: None,
         fencing: true,
         quarantine: true,
         new_set: false,

@@ -17,6 +17,7 @@ fn together(seed: u64, habit: Habit) -> Plan {
     plan.callers = vec![4, 3];
     plan.local_queues = true;
     plan.together = true;
+    plan.kind = Some("mutex");
     plan.lasts = seconds(8);
     plan
 }
