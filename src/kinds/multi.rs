@@ -8,6 +8,7 @@ use crate::handle::{Handle, LockKind, sealed};
 use crate::ident::{Names, fence_key, kept_text, release_channel, tombstone_key};
 use crate::node::{Part, Request, Script};
 use crate::runtime::kind::{Keep, Kind, Raise, Repair};
+use crate::runtime::one_key::fence_ttl;
 use crate::runtime::reply;
 
 // No batch makes several calls of them in one step. To start a script costs a server as much as two commands, which is
@@ -60,12 +61,6 @@ impl<'a> Keys<'a> {
         let locks = self.locks.iter().map(|key| Part::Bytes(key));
         locks.chain(self.beside.iter().map(|key| Part::Bytes(key)))
     }
-}
-
-/// How long the fences of a lock live that ends after `lock`.
-fn fence_ttl(lock: Duration) -> Part<'static> {
-    let lock_ms = i64::try_from(lock.as_millis()).unwrap_or(i64::MAX);
-    Part::Number(lock_ms.saturating_add(fence_outlives_ms()))
 }
 
 impl Kind for AllNames {

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use crate::core::{HoldClass, fence_outlives_ms};
+use crate::core::HoldClass;
 use crate::guard::Guard;
 use crate::handle::{Handle, LockKind, OneName, sealed};
-use crate::ident::{Names, fence_key, kept_text, release_channel, tombstone_key};
-use crate::node::{Part, Request, Script};
+use crate::ident::Names;
+use crate::node::{Request, Script};
 use crate::runtime::kind::{Keep, Kind, Raise, Repair};
+use crate::runtime::one_key::OneKey;
 use crate::runtime::reply;
 
 static ACQUIRE: Script =
@@ -33,11 +34,8 @@ static BATCH: Script = Script::new(concat!(
     include_str!("../../lua/mutex/batch.lua"),
 ));
 
-/// How long the fence of a lock lives that ends after `lock`.
-fn fence_ttl(lock: Duration) -> Part<'static> {
-    let lock_ms = i64::try_from(lock.as_millis()).unwrap_or(i64::MAX);
-    Part::Number(lock_ms.saturating_add(fence_outlives_ms()))
-}
+static SCRIPTS: OneKey =
+    OneKey { acquire: &ACQUIRE, confirm: &CONFIRM, extend: &EXTEND, release: &RELEASE };
 
 /// The kind of exclusive locks.
 #[derive(Debug)]
@@ -80,45 +78,15 @@ impl Kind for Exclusive {
         ttl: Duration,
         proposal: Option<u64>,
     ) -> Request {
-        let key = names.first().key();
-        let fence = proposal.map(|_| fence_key(key));
-        let mut parts = vec![Part::Bytes(key), Part::Bytes(mark_key)];
-        parts.extend(fence.as_deref().map(Part::Bytes));
-        let keys = parts.len();
-        parts.extend([Part::Bytes(owner.as_bytes()), ttl.into(), Part::Mark]);
-        if let Some(proposal) = proposal {
-            parts.extend([Part::from(proposal), fence_ttl(ttl)]);
-        }
-        Request::new(&ACQUIRE, keys, &parts)
+        SCRIPTS.acquire(names.first().key(), mark_key, owner, ttl, proposal)
     }
 
     fn confirm(&self, names: &Names, owner: &str, number: u64) -> Request {
-        let key = names.first().key();
-        let fence = fence_key(key);
-        let parts = [
-            Part::Bytes(key),
-            Part::Bytes(&fence),
-            Part::Bytes(owner.as_bytes()),
-            number.into(),
-            Part::Number(fence_outlives_ms()),
-        ];
-        Request::new(&CONFIRM, 2, &parts)
+        SCRIPTS.confirm(names.first().key(), owner, number)
     }
 
     fn extend(&self, names: &Names, owner: &str, ttl: Duration, repair: Repair<'_>) -> Request {
-        let key = names.first().key();
-        let fence = repair.fence.map(|_| fence_key(key));
-        let tombstone = tombstone_key(key, owner.as_bytes());
-        let mut parts =
-            vec![Part::Bytes(key), Part::Bytes(repair.mark_key), Part::Bytes(&tombstone)];
-        parts.extend(fence.as_deref().map(Part::Bytes));
-        let keys = parts.len();
-        let (until, quarantine) = (Part::Number(repair.until_ms), repair.quarantine.into());
-        parts.extend([Part::Bytes(owner.as_bytes()), ttl.into(), until, Part::Number(quarantine)]);
-        if let Some(fence) = repair.fence {
-            parts.extend([Part::from(fence.number), Part::from(fence.up_to), fence_ttl(ttl)]);
-        }
-        Request::new(&EXTEND, keys, &parts)
+        SCRIPTS.extend(names.first().key(), owner, ttl, repair)
     }
 
     fn release(
@@ -128,24 +96,7 @@ impl Kind for Exclusive {
         keep: Option<Keep>,
         raise: Option<Raise>,
     ) -> Request {
-        let key = names.first().key();
-        let (channel, fence) = (release_channel(key), raise.map(|_| fence_key(key)));
-        let may_keep = keep.is_some() || raise.is_some();
-        let tombstone = may_keep.then(|| tombstone_key(key, owner.as_bytes()));
-        let mut parts = vec![Part::Bytes(key)];
-        parts.extend(tombstone.as_deref().map(Part::Bytes));
-        parts.extend(fence.as_deref().map(Part::Bytes));
-        let keys = parts.len();
-        parts.extend([Part::Bytes(owner.as_bytes()), Part::Bytes(&channel)]);
-        let kept = kept_text(owner);
-        if may_keep {
-            let until_ms = keep.map_or(0, |keep| keep.until_ms);
-            parts.extend([Part::Number(until_ms), Part::Bytes(kept.as_bytes())]);
-        }
-        if let Some(Raise { to, lasts }) = raise {
-            parts.extend([Part::from(to), fence_ttl(lasts)]);
-        }
-        Request::new(&RELEASE, keys, &parts)
+        SCRIPTS.release(names.first().key(), owner, &self.channels(names), keep, raise)
     }
 }
 

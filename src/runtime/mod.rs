@@ -16,6 +16,7 @@ pub(crate) mod hold_state;
 pub(crate) mod kind;
 pub(crate) mod loss;
 pub(crate) mod numbers;
+pub(crate) mod one_key;
 pub(crate) mod queue;
 mod refusal;
 pub(crate) mod renewal;
