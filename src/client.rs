@@ -200,8 +200,8 @@ impl Quorlock {
 
     /// Takes the exclusive lock `name` if it is free; `None` if somebody else holds it. One try, at
     /// most as long as the node timeout. If several callers ask at one instant, the masters' votes may be split among
-    /// them, and nobody has the lock. Then they try again, up to three times and within that time, so that one of them gets
-    /// it.
+    /// them, and nobody has the lock. Then they try again, up to three times and within that time, so that one of them mostly
+    /// gets it. Clients with a [`fallback`](Builder::fallback) do not.
     ///
     /// It overtakes nobody: `None`, too, while threads of this client wait for a lock that is held, as
     /// [`local_queue`](Builder::local_queue) describes.

@@ -212,7 +212,8 @@ impl Builder {
     /// handed the lock before. From then on nobody is inside, so no exclusion rests on what the masters keep. It takes a
     /// majority of them: if so many have forgotten it, or were out of reach for longer than the TTL when it was given
     /// back, that the others are no majority, the lock can be taken earlier. A holder that crashes leaves the rest of
-    /// its TTL. So choose a TTL that is longer than the hosts' clocks differ. A lock that was lost is not kept.
+    /// its TTL. So choose a TTL that is longer than the hosts' clocks differ. A lock that was lost is not kept,
+    /// so a [`max_hold`](Self::max_hold) is best longer than the job ever takes.
     ///
     /// Defaults to none, which [`Duration::ZERO`] is, too. For exclusive kinds of locks.
     pub fn min_hold(mut self, min_hold: Duration) -> Self {

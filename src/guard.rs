@@ -230,7 +230,8 @@ impl Guard {
     /// [`Lost`](crate::ErrorKind::Lost) if the lock was lost before: what it protected may have been
     /// done by two. [`NoQuorum`](crate::ErrorKind::NoQuorum) if too few nodes confirmed, or too few for
     /// certain, since a request over a connection that broke may still arrive: the lock was
-    /// ours until now, and may stay taken until its TTL is over. In both cases the lock is given
+    /// ours until now, and may stay taken until its TTL, or its
+    /// [`min_hold`](crate::Builder::min_hold), is over. In both cases the lock is given
     /// back as far as the nodes can be reached.
     pub fn unlock(self) -> Result<(), Error> {
         self.process().check()?;

@@ -295,7 +295,9 @@ fn a_node_in_quarantine_does_not_say_that_a_lock_is_free() {
     assert_eq!(report.state(), LockState::Unclear, "it is new");
     assert!(report.to_string().contains("it may have forgotten locks"), "{report}");
     assert!(lock.is_locked().expect("it answers"));
-    assert!(!lock.force_unlock().expect("it answers"), "nobody is named");
+    let error = lock.force_unlock().expect_err("somebody may have it all the same");
+    assert_eq!(error.kind(), ErrorKind::NoQuorum);
+    assert!(error.to_string().contains("whom no node has named"), "{error}");
     wait_until("it is admitted", LIMIT, || locks.admit().is_ok());
     assert!(!lock.is_locked().expect("it answers"));
 }

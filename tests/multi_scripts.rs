@@ -68,7 +68,7 @@ fn release(server: &Server, owner: &str) -> Value {
 
 /// The same, and the node keeps the lock until then.
 fn release_keeping(server: &Server, owner: &str, until: &str) -> Value {
-    let arguments = [&[owner, until, "kept", "", ""], &CHANNELS[..]].concat();
+    let arguments = [&[owner, until, until, "kept", "", ""], &CHANNELS[..]].concat();
     if until == "0" {
         return run(server, RELEASE, &[&KEYS], &arguments);
     }
@@ -82,7 +82,7 @@ fn raising_release(server: &Server, owner: &str, to: i64) -> Value {
         server,
         RELEASE,
         &[&KEYS, &TOMBSTONES, &FENCES],
-        &[&[owner, "0", "kept", &to, &ttl], &CHANNELS[..]].concat(),
+        &[&[owner, "0", "0", "kept", &to, &ttl], &CHANNELS[..]].concat(),
     )
 }
 

@@ -41,14 +41,16 @@ fn acquire(server: &Server, owner: &str, proposal: i64) -> Value {
 
 /// An extension without fencing, on a node without quarantine.
 fn extend(server: &Server, owner: &str, ttl: &str, until: &str) -> Value {
-    server.command(&["EVAL", EXTEND, "2", "k", MARK, owner, ttl, until, "0"])
+    let tombstone = tombstone(owner);
+    server.command(&["EVAL", EXTEND, "3", "k", MARK, &tombstone, owner, ttl, until, "0"])
 }
 
 fn fenced_extend(server: &Server, ttl: i64, number: i64) -> Value {
     let (ttl, number, fence_ttl) =
         (ttl.to_string(), number.to_string(), (OUTLIVES + ttl).to_string());
     let arguments = ["me", &ttl, ALWAYS, "0", &number, &number, &fence_ttl];
-    server.command(&[&["EVAL", EXTEND, "3", "k", MARK, FENCE], &arguments[..]].concat())
+    let keys = ["EVAL", EXTEND, "4", "k", MARK, &tombstone("me"), FENCE];
+    server.command(&[&keys[..], &arguments[..]].concat())
 }
 
 fn confirm(server: &Server, owner: &str, number: i64) -> Value {
@@ -61,9 +63,14 @@ fn release(server: &Server, owner: &str) -> Value {
 }
 
 fn raising_release(server: &Server, owner: &str, to: &str) -> Value {
-    let call =
-        ["EVAL", RELEASE, "2", "k", FENCE, owner, "ours", "theirs", "0", "kept", to, "90000"];
-    server.command(&call)
+    let keys = ["EVAL", RELEASE, "3", "k", &tombstone(owner), FENCE];
+    let arguments = [owner, "ours", "theirs", "0", "0", "", to, "90000"];
+    server.command(&[&keys[..], &arguments[..]].concat())
+}
+
+/// The tombstone of that owner.
+fn tombstone(owner: &str) -> String {
+    format!("k{{{owner}}}:forced")
 }
 
 /// The fields of the lock with their values.
@@ -252,7 +259,9 @@ fn a_lock_that_is_kept_is_somebody_elses_for_as_long() {
     let seconds: i64 = String::from_utf8_lossy(seconds).parse().expect("a number");
     let keep = |owner: &str, until: i64| {
         let until = ((seconds + until) * 1_000).to_string();
-        server.command(&["EVAL", RELEASE, "1", "k", owner, "ours", "theirs", &until, "me#kept"])
+        let keys = ["EVAL", RELEASE, "2", "k", &tombstone(owner)];
+        let arguments = [owner, "ours", "theirs", &until, &until, "me#kept"];
+        server.command(&[&keys[..], &arguments[..]].concat())
     };
     take(&server, "me", "600000");
     assert_eq!(keep("me", 60), Value::Int(1));

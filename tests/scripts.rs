@@ -48,7 +48,7 @@ fn confirm(server: &Server, owner: &str, number: i64) -> Value {
 /// A release that raises the fence to that number, for so many milliseconds.
 fn raise(server: &Server, number: &str, ttl: &str) -> Value {
     let keys = ["EVAL", RELEASE, "3", "k", &tombstone("me"), FENCE];
-    server.command(&[&keys[..], &["me", "free", "0", "", number, ttl]].concat())
+    server.command(&[&keys[..], &["me", "free", "0", "0", "", number, ttl]].concat())
 }
 
 /// A call with the fence.
@@ -167,10 +167,12 @@ fn a_release_keeps_the_lock_where_it_is_ours_or_free_until_a_time_of_the_nodes_c
         let (s, us): (i64, i64) = redis::from_redis_value(time).expect("two numbers");
         s * 1_000 + us / 1_000
     };
-    let release = |until_ms: i64| {
+    let release_by = |until_ms: i64, by_ms: i64| {
         let keys = ["EVAL", RELEASE, "2", "k", &tombstone("me")];
-        server.command(&[&keys[..], &["me", "free", &until_ms.to_string(), "me#kept"]].concat())
+        let times = [until_ms, by_ms].map(|ms| ms.to_string());
+        server.command(&[&keys[..], &["me", "free", &times[0], &times[1], "me#kept"]].concat())
     };
+    let release = |until_ms| release_by(until_ms, until_ms);
     let until_ms = now_ms() + 50_000;
     take(&server, "", "me", "90000");
     assert_eq!(release(until_ms), Value::Int(1));
@@ -194,6 +196,11 @@ fn a_release_keeps_the_lock_where_it_is_ours_or_free_until_a_time_of_the_nodes_c
     assert_eq!(release(now_ms() - 1), Value::Int(1));
     assert_eq!(server.get("k"), None, "its time was over");
     assert_eq!(release(now_ms() - 1), Value::Int(0));
+    assert_eq!(server.get("k"), None);
+    // One that comes late gives the lock back, and no more: somebody may have taken it by force.
+    assert_eq!(release_by(until_ms, now_ms() - 1), Value::Int(0));
+    server.command(&["SET", "k", "me"]);
+    assert_eq!(release_by(until_ms, now_ms() - 1), Value::Int(1));
     assert_eq!(server.get("k"), None);
     // Nor is it kept where it was taken from its holder by force.
     server.command(&["SET", &tombstone("me"), "1", "PX", "60000"]);

@@ -6,10 +6,11 @@
 -- KEYS[3]  their fences, which keep the largest number of a grant (one for each name; given only to raise it)
 -- ARGV[1]  the owner id that took it
 -- ARGV[2]  until when, in milliseconds of this node's clock, the names are kept; 0: they are not
--- ARGV[3]  what is under the keys while they are kept
--- ARGV[4]  the number that the fences have at least from now on; empty: they are not raised
--- ARGV[5]  the fences' TTL in milliseconds, if they are raised; empty: they are not
--- ARGV[6]  the channels on which releases are told (one for each name)
+-- ARGV[3]  by when, in milliseconds of this node's clock, it has to begin to keep them
+-- ARGV[4]  what is under the keys while they are kept
+-- ARGV[5]  the number that the fences have at least from now on; empty: they are not raised
+-- ARGV[6]  the fences' TTL in milliseconds, if they are raised; empty: they are not
+-- ARGV[7]  the channels on which releases are told (one for each name)
 --
 -- Replies:
 --   1        all our keys were there, and are deleted, or somebody else's for as long as they are kept
@@ -26,17 +27,20 @@
 local keeps_for = 0
 if ARGV[2] ~= '0' then
   local now = redis.call('TIME')
-  keeps_for = math.ceil(ARGV[2] - now[1] * 1000 - now[2] / 1000)
+  local now_ms = now[1] * 1000 + now[2] / 1000
+  if now_ms < tonumber(ARGV[3]) then
+    keeps_for = math.ceil(ARGV[2] - now_ms)
+  end
 end
 
-local names = #ARGV - 5
+local names = #ARGV - 6
 -- And the tombstones, where they are given.
 local owners = redis.call('MGET', unpack(KEYS, 1, math.min(2 * names, #KEYS)))
 local ours, channels = {}, {}
 for i = 1, names do
   if owners[i] == ARGV[1] then
     ours[#ours + 1] = KEYS[i]
-    channels[#ours] = ARGV[5 + i]
+    channels[#ours] = ARGV[6 + i]
   end
 end
 local most_told = 0
@@ -51,7 +55,7 @@ if #ours > 0 then
 end
 for i = 1, keeps_for > 0 and names or 0 do
   if not owners[names + i] then
-    redis.call('SET', KEYS[i], ARGV[3], 'NX', 'PX', keeps_for) -- where nobody else has the name
+    redis.call('SET', KEYS[i], ARGV[4], 'NX', 'PX', keeps_for) -- where nobody else has the name
   end
 end
 for i = 2 * names + 1, #KEYS do
@@ -61,13 +65,13 @@ for i = 2 * names + 1, #KEYS do
     if not string.find(known.err, 'WRONGTYPE', 1, true) then
       return known -- a permission is missing
     end
-  elseif (tonumber(known or 0) or 0) < tonumber(ARGV[4]) then
+  elseif (tonumber(known or 0) or 0) < tonumber(ARGV[5]) then
     -- Its end is never brought forward.
     local left = redis.call('PTTL', KEYS[i])
-    if left == -1 or left >= tonumber(ARGV[5]) then
-      redis.call('SET', KEYS[i], ARGV[4], 'KEEPTTL')
+    if left == -1 or left >= tonumber(ARGV[6]) then
+      redis.call('SET', KEYS[i], ARGV[5], 'KEEPTTL')
     else
-      redis.call('SET', KEYS[i], ARGV[4], 'PX', ARGV[5])
+      redis.call('SET', KEYS[i], ARGV[5], 'PX', ARGV[6])
     end
   end
 end

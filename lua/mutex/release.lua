@@ -7,9 +7,10 @@
 -- ARGV[1]  the owner id that took it
 -- ARGV[2]  the channel on which its releases are told
 -- ARGV[3]  until when, in milliseconds of this node's clock, it is kept; 0: it is not (given only to keep or raise)
--- ARGV[4]  what is under the key while it is kept (given only to keep or raise)
--- ARGV[5]  the number that the fence has at least from now on (given only to raise it)
--- ARGV[6]  the fence's TTL in milliseconds, if it is raised (given only to raise it)
+-- ARGV[4]  by when, in milliseconds of this node's clock, it has to begin to keep it (given only to keep or raise)
+-- ARGV[5]  what is under the key while it is kept (given only to keep or raise)
+-- ARGV[6]  the number that the fence has at least from now on (given only to raise it)
+-- ARGV[7]  the fence's TTL in milliseconds, if it is raised (given only to raise it)
 --
 -- Replies:
 --   1        our key was there, and is deleted, or somebody else's for as long as it is kept
@@ -24,7 +25,10 @@
 local keeps_for = 0
 if ARGV[3] and ARGV[3] ~= '0' and not redis.pcall('GET', KEYS[2]) then
   local now = redis.call('TIME')
-  keeps_for = math.ceil(ARGV[3] - now[1] * 1000 - now[2] / 1000)
+  local now_ms = now[1] * 1000 + now[2] / 1000
+  if now_ms < tonumber(ARGV[4]) then
+    keeps_for = math.ceil(ARGV[3] - now_ms)
+  end
 end
 
 -- pcall: another kind's key under that name is not ours either, and no fault of the node.
@@ -43,7 +47,7 @@ elseif type(owner) == 'table' and not string.find(owner.err, 'WRONGTYPE', 1, tru
   return owner -- a permission is missing
 end
 if keeps_for > 0 and (reply ~= 0 or not owner) then
-  redis.call('SET', KEYS[1], ARGV[4], 'PX', keeps_for)
+  redis.call('SET', KEYS[1], ARGV[5], 'PX', keeps_for)
 end
 if KEYS[3] then
   -- pcall: something else under the fence's key is no fault of the node, and no extension gets past it.
@@ -52,13 +56,13 @@ if KEYS[3] then
     if not string.find(known.err, 'WRONGTYPE', 1, true) then
       return known -- a permission is missing
     end
-  elseif (tonumber(known or 0) or 0) < tonumber(ARGV[5]) then
+  elseif (tonumber(known or 0) or 0) < tonumber(ARGV[6]) then
     -- Its end is never brought forward.
     local left = redis.call('PTTL', KEYS[3])
-    if left == -1 or left >= tonumber(ARGV[6]) then
-      redis.call('SET', KEYS[3], ARGV[5], 'KEEPTTL')
+    if left == -1 or left >= tonumber(ARGV[7]) then
+      redis.call('SET', KEYS[3], ARGV[6], 'KEEPTTL')
     else
-      redis.call('SET', KEYS[3], ARGV[5], 'PX', ARGV[6])
+      redis.call('SET', KEYS[3], ARGV[6], 'PX', ARGV[7])
     end
   end
 end

@@ -8,9 +8,10 @@
 -- ARGV[2]  the channel on which its releases are told to our clients
 -- ARGV[3]  the channel on which they are told to Redisson's clients
 -- ARGV[4]  until when, in milliseconds of this node's clock, it is kept; 0: it is not (given only to keep or raise)
--- ARGV[5]  the field in the hash while it is kept (given only to keep or raise)
--- ARGV[6]  the number that the fence has at least from now on (given only to raise it)
--- ARGV[7]  the fence's TTL in milliseconds, if it is raised (given only to raise it)
+-- ARGV[5]  by when, in milliseconds of this node's clock, it has to begin to keep it (given only to keep or raise)
+-- ARGV[6]  the field in the hash while it is kept (given only to keep or raise)
+-- ARGV[7]  the number that the fence has at least from now on (given only to raise it)
+-- ARGV[8]  the fence's TTL in milliseconds, if it is raised (given only to raise it)
 --
 -- Replies:
 --   1        our key was there, and is deleted, or somebody else's for as long as it is kept
@@ -25,7 +26,10 @@
 local keeps_for = 0
 if ARGV[4] and ARGV[4] ~= '0' and not redis.pcall('GET', KEYS[2]) then
   local now = redis.call('TIME')
-  keeps_for = math.ceil(ARGV[4] - now[1] * 1000 - now[2] / 1000)
+  local now_ms = now[1] * 1000 + now[2] / 1000
+  if now_ms < tonumber(ARGV[5]) then
+    keeps_for = math.ceil(ARGV[4] - now_ms)
+  end
 end
 
 -- The hash ends with its last field. pcall: another kind's key under that name is not ours either, and no fault
@@ -46,7 +50,7 @@ elseif type(ours) == 'table' and not string.find(ours.err, 'WRONGTYPE', 1, true)
   return ours -- a permission is missing
 end
 if keeps_for > 0 and redis.call('TYPE', KEYS[1]).ok == 'none' then
-  redis.call('HSET', KEYS[1], ARGV[5], 1)
+  redis.call('HSET', KEYS[1], ARGV[6], 1)
   redis.call('PEXPIRE', KEYS[1], keeps_for)
 end
 if KEYS[3] then
@@ -56,13 +60,13 @@ if KEYS[3] then
     if not string.find(known.err, 'WRONGTYPE', 1, true) then
       return known -- a permission is missing
     end
-  elseif (tonumber(known or 0) or 0) < tonumber(ARGV[6]) then
+  elseif (tonumber(known or 0) or 0) < tonumber(ARGV[7]) then
     -- Its end is never brought forward.
     local left = redis.call('PTTL', KEYS[3])
-    if left == -1 or left >= tonumber(ARGV[7]) then
-      redis.call('SET', KEYS[3], ARGV[6], 'KEEPTTL')
+    if left == -1 or left >= tonumber(ARGV[8]) then
+      redis.call('SET', KEYS[3], ARGV[7], 'KEEPTTL')
     else
-      redis.call('SET', KEYS[3], ARGV[6], 'PX', ARGV[7])
+      redis.call('SET', KEYS[3], ARGV[7], 'PX', ARGV[8])
     end
   end
 end

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::fencing::number_of;
 use super::tally::{Tally, Verdict, votes_needed};
 use super::{
-    Allowance, Ballot, Copies, Failure, Heard, LARGEST_NUMBER, Late, Mechanism, Proposal,
+    Allowance, Ballot, Copies, Failure, Heard, Kept, LARGEST_NUMBER, Late, Mechanism, Proposal,
     Repetition, Time, Via, drift, validity,
 };
 
@@ -77,8 +77,8 @@ pub(crate) struct ReleasePlan {
     pub(crate) longest_ttl: Duration,
     /// The number to which it raises the lock's fence.
     pub(crate) raise_to: Option<u64>,
-    /// Until when the node keeps the lock all the same.
-    pub(crate) keep_until: Option<Time>,
+    /// How the node keeps the lock all the same.
+    pub(crate) kept: Option<Kept>,
     /// Until when it is kept for a node that is down; `None`: until it is answered.
     pub(crate) until: Option<Time>,
     /// How it is repeated, if something may follow it.
@@ -86,15 +86,11 @@ pub(crate) struct ReleasePlan {
 }
 
 impl Cleanup {
-    /// The clean-ups of a lock that the nodes keep until `keep_until`: those of `cleanups`, and one for each other node. A
+    /// The clean-ups of a lock that is `kept` by the nodes: those of `cleanups`, and one for each other node. A
     /// node without a key of ours keeps the lock as well, if it is free there. So one more of them may forget it. Where
     /// nothing is to be cleaned up, the lock has been given back before.
-    pub(crate) fn with_kept(
-        nodes: usize,
-        cleanups: Vec<Self>,
-        keep_until: Option<Time>,
-    ) -> Vec<Self> {
-        if keep_until.is_none() || cleanups.is_empty() {
+    pub(crate) fn with_kept(nodes: usize, cleanups: Vec<Self>, kept: Option<Kept>) -> Vec<Self> {
+        if kept.is_none() || cleanups.is_empty() {
             return cleanups;
         }
         let on = |node| {
@@ -105,20 +101,15 @@ impl Cleanup {
         (0..nodes).map(on).collect()
     }
 
-    /// The plan for a release at `now` of keys that live for `longest_ttl` at most. The node keeps the lock until
-    /// `keep_until`.
-    pub(crate) fn plan(
-        &self,
-        longest_ttl: Duration,
-        keep_until: Option<Time>,
-        now: Time,
-    ) -> ReleasePlan {
+    /// The plan for a release at `now` of keys that live for `longest_ttl` at most. The node keeps the lock as `kept`
+    /// says.
+    pub(crate) fn plan(&self, longest_ttl: Duration, kept: Option<Kept>, now: Time) -> ReleasePlan {
         // On the node's clock, which may be slower than ours.
         let gone_at = now.after(longest_ttl).after(drift(longest_ttl));
         ReleasePlan {
             longest_ttl,
             raise_to: self.late.raises_to,
-            keep_until,
+            kept,
             until: (!self.in_flight).then_some(gone_at),
             repetition: self.late.is_something().then(|| Repetition::new(self.late, gone_at)),
         }

@@ -222,7 +222,7 @@ impl<W: Clone> Channels<W> {
         let told_before = told_before.filter(|_| Mechanism::SecondMessagesAreNoNews.is_on());
         let Self { channels, waiters, subscribers, .. } = self;
         let Some((name, channel)) = channels.get_key_value(channel) else { return Vec::new() };
-        if owner != NO_OWNER {
+        if has_second_message(owner) {
             subscribers[node].owner_told_on = Some(name.clone());
         }
         let told_before = told_before.filter(|_| owner == NO_OWNER);
@@ -293,6 +293,12 @@ impl<W: Clone> Channels<W> {
             keep
         });
     }
+}
+
+/// Whether the release of that owner is told by a second message as well. Owners that are written as Redisson's are, a
+/// random part and a number, have locks that it shares.
+fn has_second_message(owner: &[u8]) -> bool {
+    owner.contains(&b':') && !owner.contains(&b'#')
 }
 
 /// Whether the node has confirmed all of these channels.

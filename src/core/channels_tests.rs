@@ -184,16 +184,16 @@ fn takes_a_second_message_for_a_release() -> bool {
     let Joined { id, .. } = channels.join(both.clone(), 1);
     let _ = channels.listening(0, &both);
     tries(heard(&mut channels, id));
-    assert_eq!(channels.released(0, ONE, b"another's"), [1]);
+    assert_eq!(channels.released(0, ONE, b"another:1"), [1]);
     heard(&mut channels, id).attempt_begins();
     let wakes_again = !channels.released(0, OTHER, NO_OWNER).is_empty();
-    channels.gives_way(id, Some(b"ours"));
-    assert_eq!(channels.released(0, ONE, b"ours"), [1; 0]);
+    channels.gives_way(id, Some(b"ours:1"));
+    assert_eq!(channels.released(0, ONE, b"ours:1"), [1; 0]);
     let is_woken = !channels.released(0, OTHER, NO_OWNER).is_empty();
     assert_eq!(wakes_again, is_woken);
     // Another library's release names nobody, and has no message before it.
     for _ in 0..2 {
-        channels.gives_way(id, Some(b"ours"));
+        channels.gives_way(id, Some(b"ours:1"));
         assert_eq!(channels.released(0, OTHER, NO_OWNER), [1]);
     }
     is_woken
@@ -212,7 +212,7 @@ fn only_the_message_right_behind_is_the_second_one_of_a_release() {
     let both = vec![ONE.to_vec(), OTHER.to_vec()];
     let between: [fn(&mut Channels<u32>); 3] = [
         |_| {},
-        |channels| _ = channels.released(0, b"third", b"owner"),
+        |channels| _ = channels.released(0, b"third", b"owner:1"),
         |channels| _ = channels.deaf(0),
     ];
     let is_news = between.map(|between| {
@@ -221,14 +221,29 @@ fn only_the_message_right_behind_is_the_second_one_of_a_release() {
         channels.join(vec![b"third".to_vec()], 2);
         let _ = channels.listening(0, &both);
         tries(heard(&mut channels, id));
-        channels.gives_way(id, Some(b"ours"));
-        let _ = channels.released(0, ONE, b"ours");
+        channels.gives_way(id, Some(b"ours:1"));
+        let _ = channels.released(0, ONE, b"ours:1");
         between(&mut channels);
         assert!(!heard(&mut channels, id).has_heard());
         let _ = channels.released(0, OTHER, NO_OWNER);
         heard(&mut channels, id).has_heard()
     });
     assert_eq!(is_news, [false, true, true]);
+}
+
+/// A mutex of the same name is given back, which is told on one channel. The next message is another library's release.
+#[test]
+fn an_owner_that_is_written_in_another_way_has_no_second_message() {
+    for owner in [b"web-3:4711#8f14e45f".as_slice(), b"8f14e45f"] {
+        let mut channels = Channels::new(1);
+        let both = vec![ONE.to_vec(), OTHER.to_vec()];
+        let Joined { id, .. } = channels.join(both.clone(), 1);
+        let _ = channels.listening(0, &both);
+        tries(heard(&mut channels, id));
+        assert_eq!(channels.released(0, ONE, owner), [1]);
+        heard(&mut channels, id).attempt_begins();
+        assert_eq!(channels.released(0, OTHER, NO_OWNER), [1]);
+    }
 }
 
 #[test]

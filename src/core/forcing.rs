@@ -29,6 +29,13 @@ impl ForcePlan {
         };
         Self { tombstones_live, answer_by: now.after(timeout), kept_until: now.after(lives) }
     }
+
+    /// The plan for a name whose keys live for so long on some node: what is kept of a lock that was given back may live
+    /// for longer than any lock. A node that is down is told as long as it may have such a key.
+    pub(crate) fn while_keys_live(self, life: Duration, now: Time) -> Self {
+        let gone_at = now.after(life).after(drift(life));
+        Self { kept_until: self.kept_until.max(gone_at), ..self }
+    }
 }
 
 /// The order to all nodes to forget the owners of one name of a lock.
@@ -100,6 +107,9 @@ mod tests {
         assert!(plan.tombstones_live > max_ttl + timeout);
         assert_eq!(plan.answer_by, now.after(timeout));
         assert_eq!(plan.kept_until, now.after(plan.tombstones_live));
+        let day = max_ttl * 8_640;
+        assert_eq!(plan.while_keys_live(max_ttl / 2, now), plan);
+        assert!(plan.while_keys_live(day, now).kept_until > now.after(day));
         let off = without(&[Mechanism::ForcedStayOut], || ForcePlan::new(max_ttl, timeout, now));
         assert!(off.tombstones_live < timeout);
     }

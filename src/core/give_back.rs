@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{
-    Attempt, Basis, Ended, EndedBy, Ending, Extension, HeldLock, LossReason, Mechanism,
+    Attempt, Basis, Ended, EndedBy, Ending, Extension, HeldLock, Kept, LossReason, Mechanism,
     ReleaseResult, Shared, Terms, Time,
 };
 
@@ -63,8 +63,8 @@ pub(crate) enum GiveBackStep {
 pub(crate) struct Releases {
     /// The longest time that one of the keys can live on.
     pub(crate) longest_ttl: Duration,
-    /// Until when the nodes keep the lock, although its holder has given it back: see `min_hold`.
-    pub(crate) keep_until: Option<Time>,
+    /// How the nodes keep the lock, although its holder has given it back: see `min_hold`.
+    pub(crate) kept: Option<Kept>,
     pub(crate) answers: Answers,
 }
 
@@ -73,8 +73,11 @@ impl Releases {
     /// attempts would be in everybody's way.
     pub(crate) fn of_nobody(terms: Terms, now: Time) -> Self {
         let min_hold = terms.min_hold.filter(|_| !Mechanism::OnlyHeldLocksAreKept.is_on());
-        let keep_until = min_hold.map(|min_hold| now.after(min_hold));
-        Self { longest_ttl: terms.ttl, keep_until, answers: Answers::Unheard }
+        let kept = min_hold.map(|min_hold| {
+            let until = now.after(min_hold);
+            Kept { until, by: until }
+        });
+        Self { longest_ttl: terms.ttl, kept, answers: Answers::Unheard }
     }
 }
 
@@ -192,11 +195,11 @@ impl GiveBack {
     ) -> Ended {
         let ended = held.end(self.by, now);
         let longest_ttl = held.longest_ttl();
-        let keep_until = match ended {
-            Ended::Now(Ending { keep_until, .. }) => keep_until,
+        let kept = match ended {
+            Ended::Now(Ending { kept, .. }) => kept,
             Ended::Before | Ended::OthersHold { .. } => None,
         };
-        let releases = |answers| Some(Releases { longest_ttl, keep_until, answers });
+        let releases = |answers| Some(Releases { longest_ttl, kept, answers });
         let (lost, releases) = match (ended, self.by) {
             (Ended::Now(Ending { lost, .. }), EndedBy::Loss) => (lost, releases(Answers::Unheard)),
             (Ended::Now(Ending { lost: None, basis, .. }), _) if self.waits => {

@@ -88,7 +88,7 @@ fn steps(machine: GiveBack, lock: &mut Lock) -> Vec<GiveBackStep> {
 }
 
 const fn releases(answers: Answers) -> GiveBackStep {
-    SendReleases(Releases { longest_ttl: TTL, keep_until: None, answers })
+    SendReleases(Releases { longest_ttl: TTL, kept: None, answers })
 }
 
 const GONE: GiveBackStep = TellQueue { lost: false };

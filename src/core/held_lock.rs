@@ -18,8 +18,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::{
-    Attempt, Basis, Extension, Grant, Lease, LossReason, Mechanism, Next, Rounds, Schedule, Shared,
-    Terms, Time, majority,
+    Attempt, Basis, Extension, Grant, Kept, Lease, LossReason, Mechanism, Next, Rounds, Schedule,
+    Shared, Terms, Time, majority,
 };
 
 /// Sequence numbers of hand-overs are smaller.
@@ -102,8 +102,8 @@ pub(crate) struct Ending {
     pub(crate) basis: Basis,
     /// The longest time that one of its keys can live on.
     pub(crate) longest_ttl: Duration,
-    /// Until when the nodes keep it all the same.
-    pub(crate) keep_until: Option<Time>,
+    /// How the nodes keep it all the same.
+    pub(crate) kept: Option<Kept>,
 }
 
 impl<A: Shared<Attempt>, E: Shared<Extension>> HeldLock<A, E> {
@@ -248,8 +248,8 @@ impl<A: Shared<Attempt>, E: Shared<Extension>> HeldLock<A, E> {
         let (basis, longest_ttl) = (self.lease.basis(), self.lease.longest_ttl());
         let lost = self.lease.loss(now);
         // A lock that was lost may be somebody else's.
-        let keep_until = self.lease.keep_until(now).filter(|_| lost.is_none());
-        Ended::Now(Ending { lost, basis, longest_ttl, keep_until })
+        let kept = self.lease.kept(now).filter(|_| lost.is_none());
+        Ended::Now(Ending { lost, basis, longest_ttl, kept })
     }
 
     /// A holder is about to ask the nodes for `ttl` from `now` on, which would be valid until `until` at most. The only

@@ -47,6 +47,7 @@ pub(crate) enum HeldKey {
     Nothing,
     Lock {
         layout: KeyLayout,
+        /// None, if what is there is too long for an owner.
         owners: Vec<Vec<u8>>,
         /// How long it lives without a renewal; `None`: it has no expiry.
         lives: Option<Duration>,
@@ -110,6 +111,35 @@ impl Holders {
     /// Returns whether a majority has answered.
     pub(crate) fn is_answered(&self) -> bool {
         self.votes.iter().flatten().count() >= majority(self.votes.len())
+    }
+
+    /// Returns whether no holder can be there whom no node has named: a majority has named somebody, or has forgotten
+    /// nothing.
+    pub(crate) fn is_certain(&self) -> bool {
+        let knows = |vote: &HolderVote| {
+            let names_somebody = matches!(vote.key, HeldKey::Lock { .. });
+            names_somebody || !vote.forgetful
+        };
+        let known = self.votes.iter().flatten().filter(|vote| knows(vote)).count();
+        let first_knows = self.votes.first().and_then(Option::as_ref).is_some_and(knows);
+        known >= majority(self.votes.len()) && (first_knows || !self.first_decides)
+    }
+
+    /// Returns which nodes have answered, and may have forgotten whom they do not name.
+    pub(crate) fn forgetful(&self) -> Vec<usize> {
+        let is_forgetful =
+            |vote: &HolderVote| vote.forgetful && !matches!(vote.key, HeldKey::Lock { .. });
+        let of = |node: &usize| self.votes[*node].as_ref().is_some_and(is_forgetful);
+        (0..self.votes.len()).filter(of).collect()
+    }
+
+    /// Returns the longest time for which a key of the lock lives on any node, without a renewal.
+    pub(crate) fn longest_life(&self) -> Duration {
+        let lives = self.votes.iter().flatten().filter_map(|vote| match &vote.key {
+            HeldKey::Lock { lives, .. } => *lives,
+            HeldKey::Nothing | HeldKey::NoLock(_) => None,
+        });
+        lives.max().unwrap_or_default()
     }
 
     /// Returns the owners that have the lock on a majority of the nodes. There are several where it is held together.
@@ -177,8 +207,11 @@ impl Holders {
 
     /// Returns whether some node has something under the name that is no lock.
     pub(crate) fn has_no_lock(&self) -> bool {
-        let is_none =
-            |key: &HeldKey| matches!(key, HeldKey::NoLock(_) | HeldKey::Lock { lives: None, .. });
+        let is_none = |key: &HeldKey| match key {
+            HeldKey::Nothing => false,
+            HeldKey::NoLock(_) => true,
+            HeldKey::Lock { lives, owners, .. } => lives.is_none() || owners.is_empty(),
+        };
         self.votes.iter().flatten().any(|vote| is_none(&vote.key))
     }
 }
@@ -225,6 +258,21 @@ mod tests {
 
     fn nobody() -> HolderVote {
         HolderVote { key: HeldKey::Nothing, number: 7, forgetful: false }
+    }
+
+    /// A node that may have forgotten locks says nothing by naming nobody.
+    #[test]
+    fn nobody_can_be_there_unseen_once_a_majority_knows() {
+        let forgetful = |vote: HolderVote| HolderVote { forgetful: true, ..vote };
+        let is_certain = |first_decides, votes: [Option<HolderVote>; 3]| {
+            holders(first_decides, &votes).is_certain()
+        };
+        assert!(is_certain(false, [Some(nobody()), None, Some(nobody())]));
+        assert!(!is_certain(false, [Some(nobody()), None, Some(forgetful(nobody()))]));
+        assert!(is_certain(false, [Some(nobody()), None, Some(forgetful(held("a")))]));
+        assert!(!is_certain(true, [None, Some(nobody()), Some(nobody())]));
+        let heard = holders(false, &[Some(forgetful(nobody())), Some(held("a")), None]);
+        assert_eq!((heard.forgetful(), heard.longest_life()), (vec![0], S * 9));
     }
 
     fn holders(first_decides: bool, votes: &[Option<HolderVote>]) -> Holders {

@@ -141,6 +141,15 @@ pub(crate) enum Renewed {
     Gone,
 }
 
+/// How the nodes keep a lock that its holder has given back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Kept {
+    pub(crate) until: Time,
+    /// By when a node has to begin: while the lock would have been valid. A node that is told later does not know whether
+    /// somebody has taken the lock by force meanwhile, for its tombstones may have ended.
+    pub(crate) by: Time,
+}
+
 /// The lease of a held lock.
 ///
 /// Only a majority that confirms *this* round moves the end of validity; a reply that did not come
@@ -195,9 +204,10 @@ impl Lease {
         self.keep_until = self.terms.min_hold.map(|min_hold| now.after(min_hold));
     }
 
-    /// Until when the nodes keep a lock that is given back now; `None`: it is free at once.
-    pub(crate) fn keep_until(&self, now: Time) -> Option<Time> {
-        self.keep_until.filter(|until| now < *until)
+    /// How the nodes keep a lock that is given back now; `None`: it is free at once.
+    pub(crate) fn kept(&self, now: Time) -> Option<Kept> {
+        let until = self.keep_until.filter(|until| now < *until)?;
+        Some(Kept { until, by: self.valid_until })
     }
 
     /// Whether the last renewal was not confirmed.
@@ -371,7 +381,7 @@ impl Lease {
         let keys_left = self.valid_until.since(now) + terms.allowance.clock_tolerance;
         let enough = keys_left >= terms.ttl / 2;
         let in_time = self.keys_until <= now.after(terms.ttl);
-        let kept = self.keep_until(now).is_some() || terms.min_hold.is_some();
+        let kept = self.kept(now).is_some() || terms.min_hold.is_some();
         let free = !kept || !Mechanism::KeptLocksAreNotHandedOver.is_on();
         let allowed = (held || !Mechanism::HandOverOnlyWhileHeld.is_on())
             && (enough || !Mechanism::HandOverNeedsValidity.is_on())

@@ -71,8 +71,11 @@ fn ended(ended: Ended) -> String {
     match ended {
         Ended::Before => "it had left".to_owned(),
         Ended::OthersHold { lost: reason } => format!("others hold it{}", lost(reason)),
-        Ended::Now(ending) => match ending.keep_until {
-            Some(until) => format!("over, kept until {}", in_ms(until.since(Time::default()))),
+        Ended::Now(ending) => match ending.kept {
+            Some(Kept { until, by }) => {
+                let [until, by] = [until, by].map(|time| in_ms(time.since(Time::default())));
+                format!("over, kept until {until} from {by} on at the latest")
+            }
             None => {
                 let ttl = in_ms(ending.longest_ttl);
                 format!("over, keys for {ttl} at most{}", lost(ending.lost))

@@ -80,7 +80,7 @@ pub(crate) use holders::{HeldKey, HolderVote, Holders};
 pub use holders::{KeyLayout, LockState};
 pub(crate) use late::{Copies, Late, Repetition, Via};
 pub use lease::LossReason;
-pub(crate) use lease::{Lease, Next, Renewed, Schedule, Terms};
+pub(crate) use lease::{Kept, Lease, Next, Renewed, Schedule, Terms};
 pub(crate) use local_queue::{LocalLease, Place, QueueTicket, Turn, Wake};
 pub(crate) use local_queues::{LocalQueues, Passed};
 pub(crate) use loss_notice::LossNotice;

@@ -137,10 +137,10 @@ impl Kind for AllNames {
         let channels: Vec<_> = names.keys().map(release_channel).collect();
         let mut parts: Vec<_> = keys.parts().collect();
         let keys = parts.len();
-        let until_ms = keep.map_or(0, |keep| keep.until_ms);
+        let (until_ms, by_ms) = keep.map_or((0, 0), |keep| (keep.until_ms, keep.by_ms));
         let kept = kept_text(owner);
-        parts.extend([Part::Bytes(owner.as_bytes()), Part::Number(until_ms)]);
-        parts.push(Part::Bytes(kept.as_bytes()));
+        parts.push(Part::Bytes(owner.as_bytes()));
+        parts.extend([Part::Number(until_ms), Part::Number(by_ms), Part::Bytes(kept.as_bytes())]);
         match raise {
             Some(Raise { to, lasts }) => parts.extend([Part::from(to), fence_ttl(lasts)]),
             None => parts.extend([Part::Bytes(b""); 2]),

@@ -21,7 +21,7 @@ fn calls(kind: &dyn Kind, of: &Names) -> [(&'static [&'static str], Request); 9]
     const UNFENCED: &[&str] = &["not given without fencing)"];
     const PLAIN: &[&str] = &["given only to keep or raise)", "given only to raise it)"];
     const KEPT: &[&str] = &["given only to raise it)"];
-    let keep = || Some(Keep { until_ms: 1 });
+    let keep = || Some(Keep { until_ms: 1, by_ms: 1 });
     let raise = || Some(Raise { to: 2, lasts: TTL });
     let fence = Some(Fence { number: 1, up_to: 2 });
     let repair = |fence| Repair { until_ms: 0, mark_key: b"mark", quarantine: true, fence };

@@ -45,7 +45,7 @@ impl Call {
             }
             Self::Release { name, owner, keep, raise } => {
                 let until_ms = |ms| NOW.as_millis() as i64 + ms;
-                let keep = keep.map(|ms| Keep { until_ms: until_ms(ms) });
+                let keep = keep.map(|ms| Keep { until_ms: until_ms(ms), by_ms: until_ms(1) });
                 let raise = raise.map(|to| Raise { to, lasts: ms(9_000) });
                 EXCLUSIVE.release(&names(&[NAMES[name]]), OWNERS[owner], keep, raise)
             }

@@ -216,11 +216,6 @@ impl Node {
         self.clock().map_or(0, |offset| offset.at_least_ms(time))
     }
 
-    /// That time in milliseconds of the node's own clock, or somewhat behind; `None` if it is not known.
-    pub(crate) fn clock_ms_at_most(&self, time: Time) -> Option<i64> {
-        self.clock().map(|offset| offset.at_most_ms(time))
-    }
-
     /// The node's clock, as it was when it was last heard of; `None` if it never was.
     pub(crate) fn clock(&self) -> Option<Offset> {
         self.set.clock(self.index)

@@ -68,26 +68,35 @@ pub(crate) fn holders(client: &ClientState, names: &Names) -> Result<HolderRepor
 /// Takes the lock with these names from whoever has it on any node. Returns whether anybody had it.
 pub(crate) fn force_unlock(client: &ClientState, names: &Names) -> Result<bool, Error> {
     let heard = ask(client, names)?;
-    let seen: Vec<_> =
-        heard.iter().map(|it| (it.name, it.round.with(|said| said.seen()))).collect();
-    let forced: Vec<_> = seen.into_iter().filter(|(_, owners)| !owners.is_empty()).collect();
+    let seen: Vec<_> = heard
+        .iter()
+        .map(|it| {
+            let (owners, life) = it.round.with(|said| (said.seen(), said.longest_life()));
+            (it.name, owners, life)
+        })
+        .collect();
+    let forced: Vec<_> = seen.into_iter().filter(|(_, owners, _)| !owners.is_empty()).collect();
     if forced.is_empty() {
         return match heard.iter().any(|it| it.round.with(|said| said.has_no_lock())) {
             true => Err(no_lock(names)),
-            false => Ok(false),
+            false => all_are_known(client, names, &heard).map(|()| false),
         };
     }
     let settings = client.settings();
     let plan = ForcePlan::new(settings.max_ttl, settings.node_timeout, clock::now());
-    let rounds: Vec<_> =
-        forced.iter().map(|(name, owners)| tell(client, name, owners, &plan)).collect();
-    let owners = forced.into_iter().flat_map(|(_, owners)| owners).map(Owner::new);
+    let rounds: Vec<_> = forced
+        .iter()
+        .map(|(name, owners, life)| {
+            tell(client, name, owners, &plan.while_keys_live(*life, clock::now()))
+        })
+        .collect();
+    let owners = forced.into_iter().flat_map(|(_, owners, _)| owners).map(Owner::new);
     observe::forced(names, &owners.collect::<Vec<_>>());
     for round in &rounds {
         round.wait_uninterrupted(plan.answer_by);
     }
     match rounds.iter().find(|round| !round.with(|forcing| forcing.is_told())) {
-        None => Ok(true),
+        None => all_are_known(client, names, &heard).map(|()| true),
         Some(round) => {
             let message = format!(
                 "{names} is not certainly free: too few nodes could be told that it is taken from its holder. The \
@@ -97,6 +106,23 @@ pub(crate) fn force_unlock(client: &ClientState, names: &Names) -> Result<bool, 
             Err(Error::new(ErrorKind::NoQuorum, message).with_faults(faults))
         }
     }
+}
+
+/// An error, if somebody may hold the lock whom no node has named: then nobody has taken it from that holder.
+fn all_are_known(client: &ClientState, names: &Names, heard: &[Heard<'_>]) -> Result<(), Error> {
+    let Some(Heard { round, .. }) =
+        heard.iter().find(|it| !it.round.with(|said| said.is_certain()))
+    else {
+        return Ok(());
+    };
+    let message = format!(
+        "{names} may have a holder whom no node has named, and who keeps it: too few nodes are sure to have forgotten no          lock. Force it open once more when they have been restarted for as long as max_ttl"
+    );
+    let what = "it may have forgotten locks, and names no holder";
+    let forgetful = round.with(|said| said.forgetful());
+    let forgetful = forgetful.into_iter().map(|node| NodeFault::new(&client.names()[node], what));
+    let faults = faults(client, round).into_iter().chain(forgetful).collect();
+    Err(Error::new(ErrorKind::NoQuorum, message).with_faults(faults))
 }
 
 /// Orders all nodes to take one name from `owners`; those that are down, when they come back.
@@ -169,8 +195,8 @@ fn faults(client: &ClientState, round: &Arc<FanOut<Holders>>) -> Vec<NodeFault> 
 
 fn no_lock(names: &Names) -> Error {
     let message = format!(
-        "{names} cannot be forced open: what is under {} on the nodes has no expiry, or is of another type than a lock; \
-         find out who wrote it, and delete it (DEL), or use another name or key_prefix",
+        "{names} cannot be forced open: what is under {} on the nodes has no expiry, is of another type than a \
+         lock, or has an owner that is too long to be told; find out who wrote it, and delete it (DEL), or use another name or key_prefix",
         names.keys_text()
     );
     Error::new(ErrorKind::WrongKind, message)

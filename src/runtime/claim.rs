@@ -255,7 +255,7 @@ impl Claim {
     pub(crate) fn unconfirmed(&self, release: &Arc<FanOut<Release>>, answer_by: Time) -> Error {
         let message = format!(
             "{} was given back, but too few nodes confirmed it for certain in time; they are \
-             told again, and its keys end with their TTL at the latest",
+             told again, and its keys end with their TTL, or with its min_hold, at the latest",
             self.wanted.names
         );
         let mut faults = release.faults(self.nodes(), answer_by);
@@ -273,7 +273,7 @@ impl Claim {
     /// Nothing more is sent for the attempt from here on.
     fn close(&self, releases: &Releases) -> Vec<Cleanup> {
         let cleanups = self.round().with(|attempt| attempt.close(self.number));
-        Cleanup::with_kept(self.nodes().len(), cleanups, releases.keep_until)
+        Cleanup::with_kept(self.nodes().len(), cleanups, releases.kept)
     }
 
     fn send_releases(
@@ -283,13 +283,12 @@ impl Claim {
         releases: &Releases,
         sink: Option<&Arc<dyn Sink>>,
     ) {
-        let &Releases { longest_ttl, keep_until, .. } = releases;
+        let &Releases { longest_ttl, kept, .. } = releases;
         let now = clock::now();
         for cleanup in cleanups {
             let node = &self.nodes()[cleanup.node];
-            let plan = cleanup.plan(longest_ttl, keep_until, now);
-            let until_ms = |until| node.clock_ms_at_most(until);
-            let special = self.requests().release_by(&plan, until_ms).map(Arc::new);
+            let plan = cleanup.plan(longest_ttl, kept, now);
+            let special = self.requests().release_by(&plan, node.clock()).map(Arc::new);
             let request = special.as_ref().unwrap_or(request);
             let repetition = plan.repetition.map(Box::new);
             node.release(request, sink.cloned(), plan.until, repetition);

@@ -95,6 +95,8 @@ pub(crate) trait Kind: fmt::Debug + Send + Sync {
 pub(crate) struct Keep {
     /// In milliseconds of the node's own clock.
     pub(crate) until_ms: i64,
+    /// By when it has to begin, by the same clock: what comes later gives the lock back, and no more.
+    pub(crate) by_ms: i64,
 }
 
 /// To what a release raises the lock's fence, so that no extension behind it sets the key again.

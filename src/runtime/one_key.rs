@@ -97,8 +97,9 @@ impl OneKey {
         parts.extend(channels.iter().map(|channel| Part::Bytes(channel)));
         let kept = kept_text(owner);
         if may_keep {
-            let until_ms = keep.map_or(0, |keep| keep.until_ms);
-            parts.extend([Part::Number(until_ms), Part::Bytes(kept.as_bytes())]);
+            let (until_ms, by_ms) = keep.map_or((0, 0), |keep| (keep.until_ms, keep.by_ms));
+            let times = [Part::Number(until_ms), Part::Number(by_ms)];
+            parts.extend(times.into_iter().chain([Part::Bytes(kept.as_bytes())]));
         }
         if let Some(Raise { to, lasts }) = raise {
             parts.extend([Part::from(to), fence_ttl(lasts)]);

@@ -129,7 +129,10 @@ pub(crate) fn holder(value: &Value) -> Result<HolderVote, Unexpected> {
     else {
         return Err(Unexpected);
     };
-    let owners: Vec<_> = owners.iter().map(owner).collect::<Result<_, _>>()?;
+    let mut owners: Vec<_> = owners.iter().map(owner).collect::<Result<_, _>>()?;
+    // Each of them counts once for the node.
+    owners.sort_unstable();
+    owners.dedup();
     let lives = u64::try_from(*ms).ok().map(Duration::from_millis);
     let lock = |layout, owners| HeldKey::Lock { layout, owners, lives };
     let key = match (kind.as_str(), owners.len()) {
@@ -138,6 +141,8 @@ pub(crate) fn holder(value: &Value) -> Result<HolderVote, Unexpected> {
         // Locks that are hashes have an end.
         ("hash", _) if lives.is_some() => lock(KeyLayout::Hash, owners),
         ("none" | "string", _) => return Err(Unexpected),
+        // Somebody's lock, whose owner is too long to be told.
+        ("long", _) if lives.is_some() => lock(KeyLayout::String, Vec::new()),
         ("long", _) => HeldKey::NoLock("a value that is too long for an owner".to_owned()),
         (kind, _) => HeldKey::NoLock(kind.to_owned()),
     };

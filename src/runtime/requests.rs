@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::core::{ExtendRequest, ReleasePlan, Time};
+use crate::core::{ExtendRequest, Offset, ReleasePlan, Time};
 use crate::ident::Names;
 use crate::node::Request;
 use crate::runtime::kind::{Fence, Keep, Kind, Raise, Repair};
@@ -56,14 +56,13 @@ impl OwnerRequests<'_> {
         self.kind.release(self.names, self.owner, None, None)
     }
 
-    /// Gives the lock back as `plan` says, where that is more than to give it back; else `None`. `until_ms` reads a time
-    /// off the node's clock, in milliseconds. A node whose clock is not known does not keep the lock.
-    pub(crate) fn release_by(
-        &self,
-        plan: &ReleasePlan,
-        until_ms: impl FnOnce(Time) -> Option<i64>,
-    ) -> Option<Request> {
-        let keep = plan.keep_until.and_then(until_ms).map(|until_ms| Keep { until_ms });
+    /// Gives the lock back as `plan` says, where that is more than to give it back; else `None`. A node whose `clock` is not
+    /// known does not keep the lock.
+    pub(crate) fn release_by(&self, plan: &ReleasePlan, clock: Option<Offset>) -> Option<Request> {
+        let keep = plan.kept.zip(clock).map(|(kept, clock)| Keep {
+            until_ms: clock.at_most_ms(kept.until),
+            by_ms: clock.at_least_ms(kept.by),
+        });
         let raise = plan.raise_to.map(|to| Raise { to, lasts: plan.longest_ttl });
         let is_plain = keep.is_none() && raise.is_none();
         (!is_plain).then(|| self.kind.release(self.names, self.owner, keep, raise))

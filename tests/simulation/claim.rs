@@ -169,8 +169,7 @@ impl Claim {
 
     /// A release by `node`, as `plan` says.
     pub(super) fn release_by(&self, cx: &Cx<'_>, node: usize, plan: &ReleasePlan) -> Outgoing {
-        let until_ms = |until| cx.shared.offset(node).map(|offset| offset.at_most_ms(until));
-        let special = self.requests(cx).release_by(plan, until_ms);
+        let special = self.requests(cx).release_by(plan, cx.shared.offset(node));
         special.map_or_else(|| self.release_call(cx), |special| self.outgoing(special, "release"))
     }
 

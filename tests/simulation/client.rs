@@ -384,7 +384,7 @@ impl Client {
         releases: &Releases,
         waiter: Option<Note>,
     ) -> Option<Rc<FanOut<Release>>> {
-        let cleanups = Cleanup::with_kept(cx.settings.nodes, claim.close(), releases.keep_until);
+        let cleanups = Cleanup::with_kept(cx.settings.nodes, claim.close(), releases.kept);
         let sink = |cx: &Cx<'_>, inner| -> Rc<dyn Asker> {
             Rc::new(ContentionSink { shared: cx.shared.clone(), lock: claim.lock, inner })
         };
@@ -423,7 +423,7 @@ impl Client {
         cx.net.checks.gives_up(cx.client, &claim.owner, cx.net.now);
         let now = cx.now();
         for cleanup in cleanups {
-            let plan = cleanup.plan(releases.longest_ttl, releases.keep_until, now);
+            let plan = cleanup.plan(releases.longest_ttl, releases.kept, now);
             let call = claim.release_by(cx, cleanup.node, &plan);
             self.workers[cleanup.node].release(cx, call, sink.cloned(), plan);
         }

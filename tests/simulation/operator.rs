@@ -94,7 +94,7 @@ impl Order {
             let release = ReleasePlan {
                 longest_ttl: cx.settings.max_ttl,
                 raise_to: None,
-                keep_until: None,
+                kept: None,
                 until: Some(plan.kept_until),
                 repetition: None,
             };

@@ -222,7 +222,9 @@ impl Attempts {
         self.tries += 1;
         let pause = self.contention.pause_between(self.tries, random);
         let at = now.after(pause.filter(|_| may && was_split)?);
-        self.tries_again = self.once_until.is_some_and(|until| at < until);
+        // With less time than an attempt takes it would leave keys on the nodes, and come to nothing.
+        let done = at.after(self.contention.took());
+        self.tries_again = self.once_until.is_some_and(|until| done < until);
         self.tries_again.then_some(at)
     }
 

@@ -98,6 +98,11 @@ impl Contention {
         }
     }
 
+    /// How long the last attempt took.
+    pub(crate) const fn took(&self) -> Duration {
+        self.took
+    }
+
     /// Whether some nodes granted the last attempt, and not too many attempts before it.
     pub(crate) fn is_split(&self) -> bool {
         (1..=QUICK_TRIES).contains(&self.splits)
