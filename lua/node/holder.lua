@@ -41,10 +41,12 @@ if KEYS[3] then
 end
 
 local kind = redis.call('TYPE', KEYS[1]).ok
+local ms = kind ~= 'none' and redis.call('PTTL', KEYS[1]) or 0
 local found = {}
 if kind == 'string' then
   found = {redis.call('GET', KEYS[1])}
-elseif kind == 'hash' then
+elseif kind == 'hash' and ms >= 0 then
+  -- Without an end it is no lock, but somebody's data, of which there may be much.
   found = redis.call('HKEYS', KEYS[1])
 end
 local owners = {}
@@ -60,5 +62,4 @@ for _, owner in ipairs(found) do
   end
 end
 table.sort(owners) -- the fields of a hash have no order
-local ms = kind ~= 'none' and redis.call('PTTL', KEYS[1]) or 0
 return {kind, ms, number, is_settled and 0 or 1, owners}
