@@ -314,7 +314,8 @@ impl<K: LockKind> Handle<K> {
     ///
     /// Those of [`holder`](Self::holder): then nothing was changed. [`NoQuorum`](crate::ErrorKind::NoQuorum), too, if
     /// nodes could say who has the lock, and fewer than a majority could be told in time that it is taken from them: with
-    /// a cause for each of the others. The holder may keep it then. [`WrongKind`](crate::ErrorKind::WrongKind) if nobody has it, and the
+    /// a cause for each of the others; or if so many nodes may have forgotten locks that a holder may be there whom none has
+    /// named. The holder may keep it then. [`WrongKind`](crate::ErrorKind::WrongKind) if nobody has it, and the
     /// name belongs to something that is no lock, or has no expiry.
     ///
     /// # Examples
