@@ -611,7 +611,11 @@ fn a_node_says_who_has_a_lock_of_any_layout() {
     assert_eq!(holder(), (-1, said("long", BIG, 1, &[])));
     server.command(&["DEL", "k"]);
     server.command(&["HSET", "k", "mode", "read", "a:1", "1"]);
-    assert_eq!(holder(), (-1, said("hash", BIG, 1, &["613a31"])));
+    assert_eq!(holder(), (-1, said("hash", BIG, 1, &[])), "it is no lock");
+    server.command(&["PEXPIRE", "k", "60000"]);
+    let (ms, hash) = holder();
+    assert_eq!(hash, said("hash", BIG, 1, &["613a31"]));
+    assert!(ms > 50_000 && ms <= 60_000, "{ms}");
     for i in 0..200 {
         server.command(&["HSET", "k", &i.to_string(), "1"]);
     }

@@ -11,7 +11,8 @@
 --     ms          for how many milliseconds it lives without a renewal (-1: without expiry; 0 if there is none)
 --     number      the fence, 0 if there is none
 --     forgetful   1 if the node has no mark, or is in quarantine: it may have forgotten locks; else 0
---     owner       the owners that have the lock here, in hexadecimal digits: a hundred of them at most
+--     owner       the owners that have the lock here, in hexadecimal digits: a hundred of them at most, and none of a hash
+--                 without expiry, which is no lock
 --
 -- It changes nothing. Owners may be any bytes, since other clients make some, too.
 
