@@ -8,8 +8,14 @@ const EACH: usize = 3;
 const LASTS: Duration = seconds(60);
 
 fn eight(seed: u64) -> Plan {
-    let setups = [client(seconds(5), Habit::Picks(EACH, ms(2))); CLIENTS];
+    // Their TTLs and node timeouts differ, and so do all clocks.
+    let setups: [Setup; CLIENTS] = std::array::from_fn(|i| Setup {
+        node_timeout: ms(150 + 25 * (i as u64 % 3)),
+        ..client(seconds(4 + i as u64 % 4), Habit::Picks(EACH, ms(2)))
+    });
     let mut plan = calm(seed, 3, &setups);
+    (plan.wall_offsets[1], plan.wall_offsets[2]) = (40_000, 7_000_000);
+    plan.walls_agree = false;
     plan.names = NAMES;
     plan.lasts = LASTS;
     plan
