@@ -8,8 +8,10 @@ const FORCED: Duration = seconds(4);
 /// Three nodes: a client that keeps a lock, one that wants it all the time, and one at which an operator is.
 fn forced(seed: u64, operator: Setup) -> Plan {
     let holder = client(seconds(3), Habit::Keeps);
-    let waiter = Setup { habit: Habit::Contends, ..holder };
+    let waiter = Setup { habit: Habit::Contends, ttl: seconds(5), node_timeout: ms(150), ..holder };
     let mut plan = calm(seed, 3, &[holder, waiter, operator]);
+    (plan.wall_offsets[1], plan.wall_offsets[2]) = (40_000, 7_000_000);
+    plan.walls_agree = false;
     let order = FORCED + Chance::new(seed).ms(0..1_000);
     plan.faults = vec![
         fault(Duration::ZERO, seconds(1), Fault::Crashed { client: 1 }),
