@@ -58,6 +58,9 @@ pub enum ErrorKind {
     },
     /// The lock was held, and is not certainly ours any more.
     Lost,
+    /// The calling thread has a [`ReadGuard`](crate::ReadGuard) of the lock that it asked to
+    /// [`write`](crate::RwLock::write): it would wait for itself. It has to drop that guard before.
+    WouldDeadlock,
     /// The caller's own cancel channel fired.
     Cancelled,
     /// The [`Quorlock`](crate::Quorlock) was closed; or this process is a child, by `fork`, of one that had
@@ -78,6 +81,7 @@ impl fmt::Display for ErrorKind {
             Self::NoQuorum => "no quorum",
             Self::Quarantined { .. } => "quarantined",
             Self::Lost => "lock lost",
+            Self::WouldDeadlock => "would wait for itself",
             Self::Cancelled => "cancelled",
             Self::Closed => "closed",
             Self::WrongKind => "wrong kind of key",

@@ -136,6 +136,7 @@ impl<C: SharedAttempt> Acquire<C> {
             }
             Turn::HandedOver | Turn::Joined | Turn::Reentered => self.finish(Action::HandedOver),
             Turn::Lost(reason) => self.refuse(Outcome::Lost(reason)),
+            Turn::WaitsForItself => self.refuse(Outcome::WaitsForItself),
             // Others elsewhere want it, so it is as good as held.
             Turn::GiveWay(_) if waited_to_the_end => self.refuse(Outcome::Held),
             Turn::GiveWay(until) => self.give_way(self.at_most(until)),

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::{
-    Attempt, Basis, Ended, EndedBy, Ending, Extension, HeldLock, Kept, LossReason, Mechanism,
-    ReleaseResult, Shared, Terms, Time,
+    Attempt, Basis, Ended, EndedBy, Ending, Extension, HeldLock, HoldClass, Kept, LossReason,
+    Mechanism, ReleaseResult, Shared, Terms, Time,
 };
 
 /// What is left to do at the end of a holder's time with a lock. The driver takes a step, carries it out without any
@@ -13,6 +13,7 @@ use super::{
 /// ```text
 /// by a holder: HandOver -> handed over ---> LookAtLease -> TellGivenBack
 ///                `-> Leave -> others hold it -----------> TellGivenBack, or TellLoss
+///                      `---> others share it -> TellDowngrade -> LookAtLease -> the same
 ///                      `---> ended -> SendReleases -> TellQueue -> AwaitRelease -> TellGivenBack, or TellLoss
 /// by a loss:   Leave -> TellLoss -> SendReleases -> TellQueue -> ReportLoss
 /// ```
@@ -45,6 +46,8 @@ pub(crate) enum GiveBackStep {
     SendReleases(Releases),
     /// Tell the local queue that the lease has been given back, or was `lost`.
     TellQueue { lost: bool },
+    /// Tell the local queue that the lock has been downgraded.
+    TellDowngrade,
     /// Wait for the verdict on the release, for that long at most, and hand it to [`GiveBack::handle_released`].
     AwaitRelease(Duration),
     /// Tell the holder that leaves, or all holders if none leaves, that the lock is lost. Say whether anybody was told
@@ -65,19 +68,21 @@ pub(crate) struct Releases {
     pub(crate) longest_ttl: Duration,
     /// How the nodes keep the lock, although its holder has given it back: see `min_hold`.
     pub(crate) kept: Option<Kept>,
+    /// How the lock was held.
+    pub(crate) class: HoldClass,
     pub(crate) answers: Answers,
 }
 
 impl Releases {
     /// Of an attempt that failed, or of a grant that nobody takes. Nothing of that is kept: the keys of several such
     /// attempts would be in everybody's way.
-    pub(crate) fn of_nobody(terms: Terms, now: Time) -> Self {
+    pub(crate) fn of_nobody(class: HoldClass, terms: Terms, now: Time) -> Self {
         let min_hold = terms.min_hold.filter(|_| !Mechanism::OnlyHeldLocksAreKept.is_on());
         let kept = min_hold.map(|min_hold| {
             let until = now.after(min_hold);
             Kept { until, by: until }
         });
-        Self { longest_ttl: terms.ttl, kept, answers: Answers::Unheard }
+        Self { longest_ttl: terms.ttl, kept, class, answers: Answers::Unheard }
     }
 }
 
@@ -120,6 +125,7 @@ impl GivenBack {
 enum Stage {
     HandingOver,
     HandedOver,
+    Downgraded,
     Leaving,
     SendingReleases(Releases),
     TellingQueue,
@@ -156,6 +162,8 @@ impl GiveBack {
             Stage::HandingOver => (GiveBackStep::HandOver, self.stage),
             // Before the holder is told: what its callbacks own may do anything when it is dropped.
             Stage::HandedOver => (GiveBackStep::LookAtLease, Stage::Telling),
+            // The timer tells the nodes.
+            Stage::Downgraded => (GiveBackStep::TellDowngrade, Stage::HandedOver),
             Stage::Leaving => (GiveBackStep::Leave, self.stage),
             Stage::SendingReleases(releases) => {
                 (GiveBackStep::SendReleases(releases), Stage::TellingQueue)
@@ -199,7 +207,8 @@ impl GiveBack {
             Ended::Now(Ending { kept, .. }) => kept,
             Ended::Before | Ended::OthersHold { .. } => None,
         };
-        let releases = |answers| Some(Releases { longest_ttl, kept, answers });
+        let class = held.class();
+        let releases = |answers| Some(Releases { longest_ttl, kept, class, answers });
         let (lost, releases) = match (ended, self.by) {
             (Ended::Now(Ending { lost, .. }), EndedBy::Loss) => (lost, releases(Answers::Unheard)),
             (Ended::Now(Ending { lost: None, basis, .. }), _) if self.waits => {
@@ -207,7 +216,7 @@ impl GiveBack {
                 (None, releases(Answers::Counted(basis)))
             }
             (Ended::Now(Ending { lost, .. }), _) => (lost, releases(Answers::OfOthers)),
-            (Ended::OthersHold { lost }, _) => (lost, None),
+            (Ended::OthersHold { lost, .. }, _) => (lost, None),
             (Ended::Before, EndedBy::Loss) => (None, None),
             // Another thread has seen the loss. It may have much to tell before it sends the releases. They are on
             // their way when `unlock` returns, for the process may end then.
@@ -219,6 +228,7 @@ impl GiveBack {
         self.given_back = lost.map_or(GivenBack::Settled, GivenBack::Lost);
         self.stage = match (releases, self.by) {
             _ if ended == Ended::Before && lost.is_none() => Stage::Done,
+            _ if matches!(ended, Ended::OthersHold { downgraded: true, .. }) => Stage::Downgraded,
             (Some(releases), EndedBy::Holder(_)) => Stage::SendingReleases(releases),
             // The holders come first, for they still work.
             (Some(_), EndedBy::Loss) | (None, _) => Stage::Telling,

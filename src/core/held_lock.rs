@@ -9,17 +9,18 @@
 //!             |  ^--- hand_over: another thread of the process is the holder
 //!             |  ^--- join: another thread of the process is one more holder
 //!             |  ^--- reenter: the thread of a holder holds it once more
+//!             |  ^--- downgrade: its exclusive holder shares it from now on
 //!             |  ^--- one of several holders gives it back -> end(Holder)
 //!             |------ due: Loss -> GiveBack -> end(Loss) -> releases
 //!             +------ the last holder gives it back -> GiveBack -> end(Holder) -> releases
 //! ```
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::{
-    Attempt, Basis, Extension, Grant, Kept, Lease, LossReason, Mechanism, Next, Rounds, Schedule,
-    Shared, Terms, Time, majority,
+    Attempt, Basis, Extension, Grant, HoldClass, Kept, Lease, LossReason, Mechanism, Next, Rounds,
+    Schedule, Shared, Terms, Time, majority,
 };
 
 /// Sequence numbers of hand-overs are smaller.
@@ -35,10 +36,17 @@ pub(crate) struct HeldLock<A, E> {
     pub(super) attempt: A,
     pub(super) lease: Lease,
     pub(super) rounds: Rounds<E>,
-    /// The sequence numbers of the present holders. The holder that got the lock from the nodes has 0, and each one to whom
-    /// the lease was handed, or who joined it, has the next number. An exclusive lock is held by one thread at a time,
-    /// which is several holders if it has taken the lock again.
-    holders: BTreeSet<u64>,
+    /// What the nodes have granted.
+    granted: HoldClass,
+    /// The sequence numbers of the present holders, and how each of them holds the lock. The holder that got the lock from
+    /// the nodes has 0, and each one to whom the lease was handed, or who joined it, has the next number. An exclusive lock
+    /// is held by one thread at a time, which is several holders if it has taken the lock again, some of them to share it.
+    holders: BTreeMap<u64, HoldClass>,
+    /// Since the lock was granted as an exclusive one, its last exclusive holder has left it, or has downgraded it. From then
+    /// on it is shared.
+    downgraded: bool,
+    /// When the nodes are to be told of that, if they are.
+    tell_at: Option<Time>,
     /// How often threads have taken the lock again. These holds have numbers of their own, for they are no hand-overs.
     reentries: u64,
     /// Some holder was told that the lock is lost, so that the event was reported, or is about to be.
@@ -87,8 +95,9 @@ pub(crate) enum EndedBy {
 pub(crate) enum Ended {
     /// Nothing: the lock had ended before, or is not that holder's any more.
     Before,
-    /// The holder has left, and others hold the lock. Why it is `lost`, if it is: then they are still to be told.
-    OthersHold { lost: Option<LossReason> },
+    /// The holder has left, and others hold the lock. Why it is `lost`, if it is: then they are still to be told. Whether it
+    /// is `downgraded` by that.
+    OthersHold { lost: Option<LossReason>, downgraded: bool },
     /// The lock has ended, and its releases are due.
     Now(Ending),
 }
@@ -104,12 +113,15 @@ pub(crate) struct Ending {
     pub(crate) longest_ttl: Duration,
     /// How the nodes keep it all the same.
     pub(crate) kept: Option<Kept>,
+    /// How it was held at the end.
+    pub(crate) class: HoldClass,
 }
 
 impl<A: Shared<Attempt>, E: Shared<Extension>> HeldLock<A, E> {
-    /// The lock that `attempt` won.
+    /// The lock of that class that `attempt` won.
     pub(crate) fn new(
         attempt: A,
+        class: HoldClass,
         terms: Terms,
         grant: &Grant,
         schedule: Schedule,
@@ -122,7 +134,10 @@ impl<A: Shared<Attempt>, E: Shared<Extension>> HeldLock<A, E> {
             attempt,
             lease,
             rounds: Rounds::new(),
-            holders: BTreeSet::from([0]),
+            granted: class,
+            holders: BTreeMap::from([(0, class)]),
+            downgraded: false,
+            tell_at: None,
             reentries: 0,
             loss_told: false,
             nodes,
@@ -136,12 +151,17 @@ impl<A: Shared<Attempt>, E: Shared<Extension>> HeldLock<A, E> {
     }
 
     /// Returns what is to be done about the lock. The answer changes with time, with each round of extension, with a
-    /// hand-over, with a suspension, and with the end.
+    /// hand-over, with a downgrade, with a suspension, and with the end.
     pub(crate) fn due(&mut self, now: Time) -> Due {
         if self.has_ended() {
             return Due::Nothing;
         }
-        match self.lease.next(now) {
+        let next = match (self.lease.next(now), self.tell_at) {
+            (Next::Renew(at), Some(tell_at)) => Next::Renew(at.min(tell_at)),
+            (Next::End(end), Some(tell_at)) if tell_at < end => Next::Renew(tell_at),
+            (next, _) => next,
+        };
+        match next {
             Next::Renew(at) if at <= now => Due::Renewal,
             Next::Renew(at) => Due::RenewalAt(at),
             Next::End(at) => Due::EndAt(at),
@@ -153,10 +173,21 @@ impl<A: Shared<Attempt>, E: Shared<Extension>> HeldLock<A, E> {
         self.lease.remaining(now)
     }
 
+    /// Returns how the lock is held now.
+    pub(crate) fn class(&self) -> HoldClass {
+        if self.downgraded { HoldClass::Shared } else { self.granted }
+    }
+
     /// Returns until when the lock is certainly ours, as far as is known now; `None` if it is not.
     pub(crate) fn held_until(&self, now: Time) -> Option<Time> {
         let left = self.lease.remaining(now);
         (!left.is_zero() && !self.has_ended()).then(|| now.after(left))
+    }
+
+    /// Returns until when the callers in the queue from which the lock was won need not ask the nodes for one like it, as far
+    /// as is known now; `None` if they should.
+    pub(crate) fn in_queue_until(&self, now: Time) -> Option<Time> {
+        self.held_until(now).filter(|_| !self.downgraded)
     }
 
     /// Returns the end of validity, as it is now, or was.
@@ -198,11 +229,12 @@ impl<A: Shared<Attempt>, E: Shared<Extension>> HeldLock<A, E> {
         from: u64,
         choose: impl FnOnce(&mut Lease) -> Option<(W, u64)>,
     ) -> Option<(W, u64)> {
-        if self.has_ended() || self.holders.len() > 1 || !self.holders.contains(&from) {
+        let is_sole = self.holders.len() == 1 && self.holders.contains_key(&from);
+        if self.has_ended() || self.downgraded || !is_sole {
             return None;
         }
         let (waiter, sequence) = choose(&mut self.lease)?;
-        self.holders = BTreeSet::from([sequence]);
+        self.holders = BTreeMap::from([(sequence, self.granted)]);
         Some((waiter, sequence))
     }
 
@@ -211,34 +243,70 @@ impl<A: Shared<Attempt>, E: Shared<Extension>> HeldLock<A, E> {
     pub(crate) fn join(&mut self, terms: Terms, sequence: u64, now: Time) -> bool {
         let joins = !self.has_ended() && self.lease.can_be_joined(terms, now);
         if joins {
-            self.holders.insert(sequence);
+            self.holders.insert(sequence, self.granted);
         }
         joins
     }
 
-    /// The thread of a present holder takes the lock again. Returns the number of this further hold, or why the lock is
-    /// lost. The lease stays as it is, on the terms on which it was taken first.
-    pub(crate) fn reenter(&mut self, now: Time) -> Result<u64, LossReason> {
+    /// The thread of a present holder takes the lock again, for a hold of that class. Returns the number of this further
+    /// hold, or why the lock is lost. The lease stays as it is, on the terms on which it was taken first.
+    pub(crate) fn reenter(&mut self, class: HoldClass, now: Time) -> Result<u64, LossReason> {
         let lost = self.lease.loss(now);
         if let Some(reason) = lost.filter(|_| Mechanism::LostLocksAreNotTakenAgain.is_on()) {
             return Err(reason);
         }
         self.reentries += 1;
         let number = FIRST_REENTRY + self.reentries;
-        self.holders.insert(number);
+        self.holders.insert(number, class);
         Ok(number)
+    }
+
+    /// The holder with that sequence number shares the lock from now on. Returns whether all holders do so now, and none of
+    /// them did before: then a round of extension is due that tells the nodes.
+    ///
+    /// Nothing of before counts against the shared lock: no extension of the exclusive one is sent any more, and what the
+    /// nodes answer to those that were sent does not say that they have no key of ours.
+    pub(crate) fn downgrade(&mut self, holder: u64, now: Time) -> bool {
+        if let Some(class) = self.holders.get_mut(&holder) {
+            *class = HoldClass::Shared;
+        }
+        self.is_downgraded_now(now)
+    }
+
+    /// The same, if the last exclusive holder has just left, or shares the lock now.
+    fn is_downgraded_now(&mut self, now: Time) -> bool {
+        let exclusive = self.holders.values().any(|class| *class == HoldClass::Exclusive);
+        if self.class() == HoldClass::Shared || exclusive || self.has_ended() {
+            return false;
+        }
+        self.downgraded = true;
+        self.tell_at = Mechanism::DowngradesAreTold.is_on().then_some(now);
+        let rounds = &mut self.rounds;
+        self.attempt.with(|attempt| rounds.restart(attempt));
+        true
+    }
+
+    /// A round of extension that tells the nodes of the downgrade has begun, and too few of them have confirmed it.
+    pub(super) fn not_told(&mut self, now: Time) {
+        self.tell_at = Some(now.after(self.lease.retry_pause()));
+    }
+
+    /// A round of extension is about to begin.
+    pub(super) fn telling(&mut self) -> bool {
+        self.tell_at.take().is_some()
     }
 
     /// A holder leaves the lock, or it is lost. It ends with its last holder, and a loss ends it for all: from then on no
     /// extension is sent.
     pub(crate) fn end(&mut self, by: EndedBy, now: Time) -> Ended {
         if let EndedBy::Holder(holder) = by {
-            if self.has_ended() || !self.holders.contains(&holder) {
+            if self.has_ended() || !self.holders.contains_key(&holder) {
                 return Ended::Before;
             }
             if self.holders.len() > 1 && Mechanism::LastHolderGivesBack.is_on() {
                 self.holders.remove(&holder);
-                return Ended::OthersHold { lost: self.lease.loss(now) };
+                let downgraded = self.is_downgraded_now(now);
+                return Ended::OthersHold { lost: self.lease.loss(now), downgraded };
             }
         }
         let rounds = &mut self.rounds;
@@ -249,7 +317,7 @@ impl<A: Shared<Attempt>, E: Shared<Extension>> HeldLock<A, E> {
         let lost = self.lease.loss(now);
         // A lock that was lost may be somebody else's.
         let kept = self.lease.kept(now).filter(|_| lost.is_none());
-        Ended::Now(Ending { lost, basis, longest_ttl, kept })
+        Ended::Now(Ending { lost, basis, longest_ttl, kept, class: self.class() })
     }
 
     /// A holder is about to ask the nodes for `ttl` from `now` on, which would be valid until `until` at most. The only

@@ -248,9 +248,11 @@ impl Lease {
         self.basis
     }
 
-    /// The TTL with which it is renewed.
-    pub(crate) const fn agreed_ttl(&self) -> Duration {
-        self.terms.ttl
+    /// For how long a round asks that no holder asks for: the TTL that was agreed on, or what its keys have left, if the lock
+    /// is not renewed.
+    pub(crate) fn renewal_ttl(&self, now: Time) -> Duration {
+        let left = self.keys_until.since(now).max(Duration::from_millis(1));
+        if self.terms.renewed { self.terms.ttl } else { left }
     }
 
     /// What its validity is shortened by.
@@ -401,7 +403,7 @@ impl Lease {
     }
 
     /// After a round that was not confirmed: soon, but not at once.
-    fn retry_pause(&self) -> Duration {
+    pub(super) fn retry_pause(&self) -> Duration {
         self.terms.ttl / 20
     }
 }

@@ -46,6 +46,8 @@ pub(crate) enum Turn {
     Reentered,
     /// Give up: the caller's thread has guards of this lock, which is lost.
     Lost(LossReason),
+    /// Give up: the caller's thread shares this lock, and would wait for itself.
+    WaitsForItself,
     /// Ask the nodes.
     Ask,
     /// Wait for a wake-up, at most until then, and ask again what to do.
@@ -70,16 +72,22 @@ pub(crate) trait LocalLease {
     /// Names a thread of this process. No two threads have the same name, also one after the other.
     type Thread: Copy + Eq + Hash;
 
-    /// Returns until when the lease is certainly valid, as far as is known; `None` if it is not.
+    /// Returns until when the lease is certainly valid, as far as is known; `None` if it is not, or if it has been
+    /// downgraded: who comes after it in its queue may have to tell the nodes that it waits.
     fn held_until(&self, now: Time) -> Option<Time>;
 
     /// Lets a caller that wants the lock on `terms` hold it beside the present holders, under that sequence number; `None`
     /// if [`HeldLock::join`](super::HeldLock::join) refuses it.
     fn join(&self, terms: Terms, sequence: u64, now: Time) -> Option<Self::Hold>;
 
-    /// Lets a thread hold the lease once more, which it got under that sequence number; or says why the lock is lost, as
-    /// [`HeldLock::reenter`](super::HeldLock::reenter) does.
-    fn reenter(&self, sequence: u64, now: Time) -> Result<Self::Hold, LossReason>;
+    /// Lets a thread hold the lease once more, which it got under that sequence number, for a hold of that class; or says why
+    /// the lock is lost, as [`HeldLock::reenter`](super::HeldLock::reenter) does.
+    fn reenter(
+        &self,
+        sequence: u64,
+        class: HoldClass,
+        now: Time,
+    ) -> Result<Self::Hold, LossReason>;
 }
 
 /// What a caller in the queue finds.
@@ -191,6 +199,17 @@ impl<W, H> LocalQueue<W, H> {
         }
     }
 
+    /// Whether that caller wants the lock now or not at all.
+    pub(crate) fn is_once(&mut self, ticket: QueueTicket) -> bool {
+        self.waiter(ticket).is_some_and(|waiter| waiter.once)
+    }
+
+    /// Its lease has been downgraded, so that it is not to be had from here any more. Returns the waiters to wake: the first
+    /// one asks the nodes.
+    pub(crate) fn downgraded(&self) -> Wake {
+        self.first()
+    }
+
     /// Whether there is nobody whom it concerns.
     pub(crate) fn is_idle(&self) -> bool {
         self.waiters.is_empty() && self.leases.is_empty()
@@ -239,7 +258,7 @@ impl<W, H> LocalQueue<W, H> {
         }
         let held_until = self.leases.iter().filter_map(|won| won.with.held_until(now)).max();
         let is_held = held_until.is_some_and(|until| now < until) || self.word == Word::Held;
-        let once = self.waiter(ticket).is_some_and(|waiter| waiter.once);
+        let once = self.is_once(ticket);
         let fairness = fairness.filter(|_| !once);
         let give_way_until = fairness.and_then(|fairness| fairness.give_way_until(now));
         let turn = match (self.turn(ticket, held_until, now), give_way_until) {

@@ -11,8 +11,8 @@ use super::fairness::Fairness;
 use super::local_queue::LocalQueue;
 use super::spare::give_room_back;
 use super::{
-    Conclusion, HoldClass, Lease, LocalLease, Place, QueueTicket, Terms, ThreadHolds, Time, Turn,
-    Wake,
+    Again, Conclusion, HoldClass, Lease, LocalLease, Place, QueueTicket, Terms, ThreadHolds, Time,
+    Turn, Wake,
 };
 
 /// The local queues of one client. `W` is what the driver keeps with each caller, and `H` with each lease.
@@ -37,6 +37,16 @@ struct Caller<W, T> {
     with: W,
     /// Its hold on the lease that it was handed.
     handed: Option<T>,
+}
+
+/// A caller whose thread may take the lock again.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OfThread<'a, K, T> {
+    pub(crate) thread: T,
+    /// By which the holds of threads are counted. Kinds of one family have it in common.
+    pub(crate) lock: &'a K,
+    /// Of the hold that the caller wants.
+    pub(crate) class: HoldClass,
 }
 
 /// What a caller finds of the leases of its process.
@@ -93,21 +103,27 @@ impl<K: Clone + Eq + Hash, W, H: LocalLease> LocalQueues<K, W, H> {
             .map(|caller| &caller.with)
     }
 
-    /// What that caller finds. `thread`: its thread, if that may take the lock again.
+    /// What that caller finds. `caller`: given if its thread may take the lock again.
     pub(crate) fn look(
         &mut self,
         key: &K,
         ticket: QueueTicket,
-        thread: Option<H::Thread>,
+        caller: Option<OfThread<'_, K, H::Thread>>,
         now: Time,
     ) -> (Place, Passed<H::Hold>) {
-        let again = thread.and_then(|thread| self.thread_holds.reenter(key, thread, now));
+        let again = caller.and_then(|OfThread { thread, lock, class }| {
+            self.thread_holds.again(lock, thread, class, now)
+        });
         if let Some(again) = again {
             // Before anything else: the other callers of the queue may wait for this thread.
-            let turn =
-                again.as_ref().map_or_else(|reason| Turn::Lost(*reason), |_| Turn::Reentered);
-            let passed = Passed { takes: again.ok(), gives_back: None };
-            return (Place { turn, is_held: true }, passed);
+            let once = self.queues.get_mut(key).is_some_and(|queue| queue.is_once(ticket));
+            let (turn, takes) = match again {
+                Again::Hold(hold) => (Turn::Reentered, Some(hold)),
+                Again::Lost(reason) => (Turn::Lost(reason), None),
+                Again::WaitsForItself if once => (Turn::Held, None),
+                Again::WaitsForItself => (Turn::WaitsForItself, None),
+            };
+            return (Place { turn, is_held: true }, Passed { takes, gives_back: None });
         }
         let Some(queue) = self.queues.get_mut(key) else {
             // A queue is there for as long as any caller is in it.
@@ -121,24 +137,34 @@ impl<K: Clone + Eq + Hash, W, H: LocalLease> LocalQueues<K, W, H> {
         (place, Passed { takes, gives_back })
     }
 
-    /// The thread has one guard more of a lock that it may take again: see [`ThreadHolds::took`].
-    pub(crate) fn took(&mut self, key: &K, thread: H::Thread, lease: H, sequence: u64) {
-        self.thread_holds.took(key, thread, lease, sequence);
+    /// A thread has one guard more of a `lock` that it may take again: see [`ThreadHolds::took`].
+    pub(crate) fn took(&mut self, of: OfThread<'_, K, H::Thread>, lease: H, sequence: u64) {
+        self.thread_holds.took(of.lock, of.thread, of.class, lease, sequence);
     }
 
-    /// The thread gives one of those guards back: see [`ThreadHolds::left`].
-    pub(crate) fn left(&mut self, key: &K, thread: H::Thread) {
-        self.thread_holds.left(key, thread);
+    /// A thread gives one of those guards back: see [`ThreadHolds::left`].
+    pub(crate) fn left(&mut self, of: OfThread<'_, K, H::Thread>) {
+        self.thread_holds.left(of.lock, of.thread, of.class);
     }
 
-    /// Returns how many guards of such a lock the thread has.
-    pub(crate) fn guards(&self, key: &K, thread: H::Thread) -> usize {
-        self.thread_holds.guards(key, thread)
+    /// A thread has turned one of its exclusive guards of `lock` into a shared one.
+    pub(crate) fn guard_downgraded(&mut self, lock: &K, thread: H::Thread) {
+        self.thread_holds.downgraded(lock, thread);
     }
 
-    /// Returns what the driver keeps with the lease of such a lock, if the thread has a guard of it.
-    pub(crate) fn lease_of(&self, key: &K, thread: H::Thread) -> Option<&H> {
-        self.thread_holds.lease(key, thread)
+    /// A lease that was won from this queue has been downgraded. Returns the waiters to wake.
+    pub(crate) fn downgraded(&self, key: &K) -> Wake {
+        self.queues.get(key).map_or(Wake::Nobody, LocalQueue::downgraded)
+    }
+
+    /// Returns how many guards of such a lock a thread has.
+    pub(crate) fn guards(&self, of: OfThread<'_, K, H::Thread>) -> usize {
+        self.thread_holds.guards(of.lock, of.thread, of.class)
+    }
+
+    /// Returns what the driver keeps with the lease of such a `lock`, if the thread has a guard of it.
+    pub(crate) fn lease_of(&self, lock: &K, thread: H::Thread) -> Option<&H> {
+        self.thread_holds.lease(lock, thread)
     }
 
     /// A caller has asked the nodes, and did not get the lock.

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use super::{Attempt, Ballot, Basis, Extension, HEAR_OUT, HeldLock, Renewed, Shared, Time};
+use super::{
+    Attempt, Ballot, Basis, Extension, HEAR_OUT, HeldLock, HoldClass, Mechanism, Renewed, Shared,
+    Time,
+};
 
 /// Has the keys of a held lock live longer: a round of extension, and repairs of the nodes that lost the key. A round that
 /// is in doubt is followed by a second one: see [`Extension::is_doubtful`].
@@ -12,8 +15,13 @@ use super::{Attempt, Ballot, Basis, Extension, HEAR_OUT, HeldLock, Renewed, Shar
 #[derive(Debug)]
 pub(crate) struct Prolong<E> {
     by: Requester,
-    ttl: Duration,
+    /// How long the keys shall live; `None`: as long as a renewal asks for.
+    ttl: Option<Duration>,
     stage: Stage,
+    /// How the lock was held when the round that decides began.
+    class: HoldClass,
+    /// That round tells the nodes of a downgrade.
+    tells: bool,
     /// The round that decides.
     round: Option<E>,
     /// What it has led to.
@@ -68,6 +76,8 @@ pub(crate) enum ProlongStep {
 /// What the nodes are asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ExtendRequest {
+    /// How the lock is held.
+    pub(crate) class: HoldClass,
     /// How long the keys shall live from now on.
     pub(crate) ttl: Duration,
     /// Until when a node that lost the key sets it again; `None`: it does not.
@@ -89,21 +99,23 @@ pub(crate) enum Prolonged {
 }
 
 impl<E: Shared<Extension> + Clone> Prolong<E> {
-    /// A renewal of `held`, for the TTL that was agreed on. `up` is how many nodes are not known to be down.
-    pub(crate) fn renewal<A: Shared<Attempt>>(held: &HeldLock<A, E>, up: usize) -> Self {
-        Self::new(Requester::Renewal { up }, held.lease.agreed_ttl())
+    /// A renewal, for the TTL that was agreed on. `up` is how many nodes are not known to be down.
+    pub(crate) fn renewal(up: usize) -> Self {
+        Self::new(Requester::Renewal { up }, None)
     }
 
     /// The holder asks for `ttl` from now on.
     pub(crate) fn extension(ttl: Duration) -> Self {
-        Self::new(Requester::Holder, ttl)
+        Self::new(Requester::Holder, Some(ttl))
     }
 
-    fn new(by: Requester, ttl: Duration) -> Self {
+    fn new(by: Requester, ttl: Option<Duration>) -> Self {
         Self {
             by,
             ttl,
             stage: Stage::Beginning,
+            class: HoldClass::Exclusive,
+            tells: false,
             round: None,
             renewed: Renewed::Unknown,
             repairs: None,
@@ -205,17 +217,24 @@ impl<E: Shared<Extension> + Clone> Prolong<E> {
                 && held.is_hopeless(up)
             {
                 held.lease.renewed(Renewed::Unknown, now);
+                if held.telling() {
+                    held.not_told(now);
+                }
                 self.stage = Stage::Done(Prolonged::Hopeless { is_news: self.is_news });
                 return None;
             }
         }
-        let extension = held.extension(self.ttl, now);
+        let ttl = self.ttl.unwrap_or_else(|| held.lease.renewal_ttl(now));
+        let extension = held.extension(ttl, now);
         let ttl = extension.ttl();
+        self.class = held.class();
+        self.tells = held.telling();
         if self.by == Requester::Holder && !self.again {
             held.extending(ttl, now, extension.valid_at_most());
         }
         let up_to = vec![Some(0); held.nodes];
-        let request = ExtendRequest { ttl, repair_until: held.lease.repair_until(), up_to };
+        let (class, repair_until) = (self.class, held.lease.repair_until());
+        let request = ExtendRequest { class, ttl, repair_until, up_to };
         Some(ProlongStep::Ask(Box::new(extension), request))
     }
 
@@ -224,6 +243,14 @@ impl<E: Shared<Extension> + Clone> Prolong<E> {
         let Some(round) = &self.round else { return };
         // What the nodes have said of our key is noted when the next round begins, or the lock ends.
         self.renewed = round.with(|extension| extension.result(now));
+        let is_older = self.class != held.class() && Mechanism::OlderRoundsDoNotDeny.is_on();
+        if is_older && self.renewed == Renewed::Gone {
+            // It asked for the key of the exclusive lock, which is a shared one by now.
+            self.renewed = Renewed::Unknown;
+        }
+        if self.tells && !matches!(self.renewed, Renewed::Until(..)) {
+            held.not_told(now);
+        }
         held.lease.renewed(self.renewed, now);
         self.stage = match self.renewed {
             Renewed::Gone => Stage::Done(Prolonged::Settled),
@@ -244,8 +271,12 @@ impl<E: Shared<Extension> + Clone> Prolong<E> {
         if held.rounds.are_closed() {
             return None;
         }
-        let request =
-            ExtendRequest { ttl: extension.ttl(), repair_until: Some(repair_until), up_to };
+        let request = ExtendRequest {
+            class: held.class(),
+            ttl: extension.ttl(),
+            repair_until: Some(repair_until),
+            up_to,
+        };
         Some(ProlongStep::Ask(Box::new(extension), request))
     }
 

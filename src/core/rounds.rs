@@ -70,6 +70,22 @@ impl<R: Shared<Extension>> Rounds<R> {
         });
     }
 
+    /// From now on other rounds are made, of a lock that is shared. Nothing more is sent for those of before, and their
+    /// answers are not heard any more: one that comes late finds no key of the exclusive lock, and says nothing about
+    /// that of the shared one.
+    pub(super) fn restart(&mut self, attempt: &mut Attempt) {
+        self.open.iter().for_each(|round| round.with(Extension::close));
+        self.hear_out(attempt);
+    }
+
+    /// Tells `attempt` what the nodes have said of its key, and may still do about it, for the last time.
+    fn hear_out(&mut self, attempt: &mut Attempt) {
+        self.hear(attempt);
+        for round in self.open.drain(..) {
+            attempt.repairs_left(&round.with(|extension| extension.left()));
+        }
+    }
+
     /// The lock is given back, or was lost: no round begins any more, and nothing more is sent for
     /// those that have. Whether this was the first to end it.
     pub(super) fn end(&mut self, attempt: &mut Attempt) -> bool {
@@ -79,10 +95,7 @@ impl<R: Shared<Extension>> Rounds<R> {
         if Mechanism::RenewalStopsBeforeRelease.is_on() {
             self.open.iter().for_each(|round| round.with(Extension::close));
         }
-        self.hear(attempt);
-        for round in self.open.drain(..) {
-            attempt.repairs_left(&round.with(|extension| extension.left()));
-        }
+        self.hear_out(attempt);
         true
     }
 

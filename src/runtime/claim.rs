@@ -1,11 +1,11 @@
 //! One owner id's claim to a lock: all that may have left keys on the nodes under it.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::clock;
 use crate::core::{
-    Attempt, Basis, Cleanup, Confirmation, ExtendRequest, Extension, FencingToken, Release,
-    Releases, Shared, Terms, Time, Whom, only_asked,
+    Attempt, Basis, Cleanup, Confirmation, ExtendRequest, Extension, FencingToken, HoldClass,
+    Release, Releases, Shared, Terms, Time, Whom, only_asked,
 };
 use crate::error::{Error, ErrorKind, NodeFault};
 use crate::ident::Names;
@@ -61,6 +61,8 @@ pub(crate) struct Claim {
     state: Arc<ClientState>,
     wanted: Wanted,
     owner: String,
+    /// The same of a lock that was downgraded, with its kind from then on.
+    downgraded: OnceLock<(&'static dyn Kind, String)>,
     /// How often this machine had been suspended when the attempt began.
     suspensions: u64,
     asked: Asked,
@@ -86,6 +88,7 @@ impl Claim {
             state: state.clone(),
             wanted: wanted.clone(),
             owner: wanted.kind.owner_text(state.owner_label(), owner),
+            downgraded: OnceLock::new(),
             suspensions,
             asked: Asked {
                 attempt: FanOut::new(attempt, wanted.kind.decoders().acquire, state.names()),
@@ -121,7 +124,19 @@ impl Claim {
 
     /// The owner, as the nodes have it.
     pub(crate) fn owner(&self) -> &str {
-        &self.owner
+        self.downgraded.get().map_or(&self.owner, |(_, owner)| owner)
+    }
+
+    /// The lock is shared from now on.
+    pub(crate) fn downgrade(&self) {
+        if let Some(downgraded) = self.kind().downgraded(&self.owner) {
+            self.downgraded.get_or_init(|| downgraded);
+        }
+    }
+
+    /// How it is held.
+    fn class(&self) -> HoldClass {
+        self.downgraded.get().map_or(self.kind(), |(kind, _)| *kind).hold_class()
     }
 
     pub(crate) fn terms(&self) -> Terms {
@@ -154,13 +169,16 @@ impl Claim {
         }
     }
 
-    fn requests(&self) -> OwnerRequests<'_> {
+    /// What is asked for a lock that is held so.
+    fn requests(&self, class: HoldClass) -> OwnerRequests<'_> {
         let Wanted { kind, names, .. } = &self.wanted;
+        let downgraded = self.downgraded.get().filter(|_| class != kind.hold_class());
+        let (kind, owner) = downgraded.map_or((*kind, &self.owner), |(kind, owner)| (*kind, owner));
         OwnerRequests {
-            kind: *kind,
+            kind,
             names,
             mark_key: self.state.set().mark_key(),
-            owner: &self.owner,
+            owner,
             number: self.number,
             quarantine: self.state.settings().restart_quarantine,
         }
@@ -175,7 +193,7 @@ impl Claim {
         if let Some(proposal) = proposal {
             self.round().with(|attempt| attempt.proposes(proposal));
         }
-        self.requests().acquire(terms.ttl, proposal.map(|proposal| proposal.number))
+        self.requests(self.kind().hold_class()).acquire(terms.ttl, proposal.map(|proposal| proposal.number))
     }
 
     /// Tells the nodes the lock's number.
@@ -187,7 +205,8 @@ impl Claim {
             self.kind().decoders().confirm,
             self.state.names(),
         );
-        round.ask(nodes, &Ask::Holding(Arc::new(self.requests().confirm(number))));
+        let confirm = self.requests(self.kind().hold_class()).confirm(number);
+        round.ask(nodes, &Ask::Holding(Arc::new(confirm)));
         self.asked.confirmation = Some(round);
     }
 
@@ -212,7 +231,7 @@ impl Claim {
         request: &ExtendRequest,
         delivery: Delivery,
     ) {
-        let requests = self.requests();
+        let requests = self.requests(request.class);
         round.ask_some(self.nodes(), delivery, |i, node| {
             let extend = requests.extend(request, i, |until| node.clock_ms(until))?;
             Some(Ask::Holding(Arc::new(extend)))
@@ -223,7 +242,8 @@ impl Claim {
     pub(crate) fn release(&self, releases: &Releases, sink: Option<&Arc<dyn Sink>>) {
         let cleanups = self.close(releases);
         if !cleanups.is_empty() {
-            self.send_releases(&Arc::new(self.requests().release()), &cleanups, releases, sink);
+            let request = Arc::new(self.requests(releases.class).release());
+            self.send_releases(&request, &cleanups, releases, sink);
         }
     }
 
@@ -242,7 +262,7 @@ impl Claim {
             self.state.names(),
         );
         round.expect(0..nodes.len());
-        let request = Arc::new(self.requests().release());
+        let request = Arc::new(self.requests(releases.class).release());
         let sink = sink(round.clone());
         self.send_releases(&request, &cleanups, releases, Some(&sink));
         for node in only_asked(nodes.len(), &cleanups) {
@@ -283,12 +303,12 @@ impl Claim {
         releases: &Releases,
         sink: Option<&Arc<dyn Sink>>,
     ) {
-        let &Releases { longest_ttl, kept, .. } = releases;
+        let &Releases { longest_ttl, kept, class, .. } = releases;
         let now = clock::now();
         for cleanup in cleanups {
             let node = &self.nodes()[cleanup.node];
             let plan = cleanup.plan(longest_ttl, kept, now);
-            let special = self.requests().release_by(&plan, node.clock()).map(Arc::new);
+            let special = self.requests(class).release_by(&plan, node.clock()).map(Arc::new);
             let request = special.as_ref().unwrap_or(request);
             let repetition = plan.repetition.map(Box::new);
             node.release(request, sink.cloned(), plan.until, repetition);
@@ -298,6 +318,7 @@ impl Claim {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        self.release(&Releases::of_nobody(self.wanted.terms, clock::now()), None);
+        let releases = Releases::of_nobody(self.class(), self.wanted.terms, clock::now());
+        self.release(&releases, None);
     }
 }

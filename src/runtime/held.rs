@@ -11,7 +11,7 @@ use parking_lot::{Mutex, MutexGuard};
 use crate::clock;
 use crate::core::{
     Answers, Attempt, Basis, Due, Ended, Extension, GiveBack, GiveBackStep, GivenBack, Grant,
-    HeldLock, Lease, LossReason, Prolong, ProlongStep, Prolonged, QueueTicket, Release,
+    HeldLock, HoldClass, Lease, LossReason, Prolong, ProlongStep, Prolonged, QueueTicket, Release,
     ReleaseResult, Releases, Shared, Terms, Time, rounded,
 };
 use crate::error::{Error, ErrorKind, NodeFault};
@@ -105,8 +105,14 @@ pub(crate) trait LocalWaiters: Send + Sync {
     /// The lease, which was that `owner`'s, has been given back to the nodes, or was `lost`.
     fn gone(&self, owner: &str, lost: bool);
 
-    /// That thread, which may take the lock again, is about to give one of its guards back.
-    fn left(&self, thread: ThreadNumber);
+    /// The lease can be handed to none of them any more, for it has been downgraded.
+    fn downgraded(&self);
+
+    /// That thread, which may take the lock again, is about to give one of its guards of that class back.
+    fn left(&self, thread: ThreadNumber, class: HoldClass);
+
+    /// That thread has turned one of its exclusive guards into a shared one.
+    fn guard_downgraded(&self, thread: ThreadNumber);
 
     /// A node has told so many `others` of the lock's release, in other processes.
     fn heard(&self, others: u32);
@@ -124,6 +130,7 @@ impl Held {
         let client = claim.state();
         let lock = HeldLock::new(
             claim.round().clone(),
+            claim.kind().hold_class(),
             claim.terms(),
             &grant,
             client.schedule(),
@@ -170,6 +177,11 @@ impl Held {
     /// Until when it is certainly ours, as far as is known now; `None` if it is not.
     pub(crate) fn held_until(&self, now: Time) -> Option<Time> {
         self.state().lock.held_until(now)
+    }
+
+    /// The same for those who want one like it: see [`HeldLock::in_queue_until`].
+    pub(crate) fn in_queue_until(&self, now: Time) -> Option<Time> {
+        self.state().lock.in_queue_until(now)
     }
 
     /// `Lost`, once the lock is not certainly ours any more. The holder that sees that first has it told to all holders.
@@ -222,9 +234,8 @@ impl Held {
         let up = nodes.iter().filter(|node| node.fault().is_none()).count();
         let mut state = self.state();
         let is_due = state.lock.due(clock::now()) == Due::Renewal;
-        let renewal = is_due.then(|| Prolong::renewal(&state.lock, up));
         drop(state);
-        renewal
+        is_due.then(|| Prolong::renewal(up))
     }
 
     /// The timer has made the renewal, or does not make it. Has the lock looked at when it is due again.
@@ -381,9 +392,24 @@ impl Held {
         self.carry_out(&mut ending);
     }
 
-    /// That thread, which may take the lock again, is about to give one of its guards back.
-    pub(crate) fn left(&self, thread: ThreadNumber) {
-        self.local_waiters.left(thread);
+    /// That thread, which may take the lock again, is about to give one of its guards of that class back.
+    pub(crate) fn left(&self, thread: ThreadNumber, class: HoldClass) {
+        self.local_waiters.left(thread, class);
+    }
+
+    /// The holder shares the lock from now on, and waits for nothing: the timer tells the nodes. `thread` is the holder's.
+    pub(crate) fn downgrade(self: &Arc<Self>, hold_state: &HoldState, thread: ThreadNumber) {
+        self.local_waiters.guard_downgraded(thread);
+        let mut state = self.state();
+        let is_downgraded = state.lock.downgrade(hold_state.sequence, clock::now());
+        if is_downgraded {
+            self.claim.downgrade();
+        }
+        drop(state);
+        if is_downgraded {
+            self.local_waiters.downgraded();
+            self.check_again();
+        }
     }
 
     /// The holder gives the lock back without waiting.
@@ -423,6 +449,7 @@ impl Held {
                 }
                 GiveBackStep::Leave => self.leave(ending),
                 GiveBackStep::LookAtLease => self.check_again(),
+                GiveBackStep::TellDowngrade => self.local_waiters.downgraded(),
                 GiveBackStep::SendReleases(releases) => self.send_releases(ending, releases),
                 GiveBackStep::TellQueue { lost } => {
                     self.local_waiters.gone(self.claim.owner(), lost);
@@ -470,6 +497,9 @@ impl Held {
     fn leave(&self, ending: &mut Ending<'_>) {
         let mut state = self.state();
         let ended = ending.machine.leave(&mut state.lock, clock::now());
+        if let Ended::OthersHold { downgraded: true, .. } = ended {
+            self.claim.downgrade();
+        }
         if let (Ended::OthersHold { .. }, Some(left)) = (ended, ending.leaving) {
             state.hold_states.retain(|hold_state| hold_state.sequence != left.sequence);
         }
@@ -538,11 +568,16 @@ impl Held {
         Some(hold_state)
     }
 
-    /// A thread that got the lock under that `sequence` number takes it again, with the same token. `Err`: the lock is
-    /// lost.
-    pub(crate) fn reenter(&self, sequence: u64, now: Time) -> Result<Arc<HoldState>, LossReason> {
+    /// A thread that got the lock under that `sequence` number takes it again, for a hold of that class and with the same
+    /// token. `Err`: the lock is lost.
+    pub(crate) fn reenter(
+        &self,
+        sequence: u64,
+        class: HoldClass,
+        now: Time,
+    ) -> Result<Arc<HoldState>, LossReason> {
         let mut state = self.state();
-        let number = state.lock.reenter(now)?;
+        let number = state.lock.reenter(class, now)?;
         let hold_state = HoldState::new(self.claim.token(sequence), number);
         state.hold_states.push(hold_state.clone());
         drop(state);

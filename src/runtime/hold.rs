@@ -3,6 +3,7 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
+use crate::core::HoldClass;
 use crate::error::Error;
 use crate::process::ThreadNumber;
 use crate::runtime::held::Held;
@@ -13,8 +14,9 @@ use crate::runtime::hold_state::HoldState;
 pub(crate) struct Hold {
     held: Arc<Held>,
     hold_state: Arc<HoldState>,
-    /// The holder's thread, if that may take the lock again and has not begun to give this hold back.
-    thread: Option<ThreadNumber>,
+    /// The holder's thread, if that may take the lock again and has not begun to give this hold back; and as what it counts
+    /// there.
+    thread: Option<(ThreadNumber, HoldClass)>,
     /// The drop has nothing left to do.
     is_given_back: bool,
 }
@@ -24,17 +26,26 @@ impl Hold {
         Self { held, hold_state, thread: None, is_given_back: false }
     }
 
-    /// The same, which counts as one of the guards of that thread.
-    pub(crate) fn of_thread(mut self, thread: ThreadNumber) -> Self {
-        self.thread = Some(thread);
+    /// The same, which counts as one of the guards of that class that the thread has.
+    pub(crate) fn of_thread(mut self, thread: ThreadNumber, class: HoldClass) -> Self {
+        self.thread = Some((thread, class));
+        self
+    }
+
+    /// The holder shares the lock from now on, which it has for itself alone. That waits for nothing.
+    pub(crate) fn downgrade(mut self) -> Self {
+        if let Some((thread, class)) = &mut self.thread {
+            *class = HoldClass::Shared;
+            self.held.downgrade(&self.hold_state, *thread);
+        }
         self
     }
 
     /// The thread may take the lock again only by its other holds from here on. This comes first: what is called while
     /// the hold is given back may ask for the lock, and must not get a lease that is about to go.
     fn is_leaving(&mut self) {
-        if let Some(thread) = self.thread.take() {
-            self.held.left(thread);
+        if let Some((thread, class)) = self.thread.take() {
+            self.held.left(thread, class);
         }
     }
 

@@ -16,6 +16,17 @@ pub(crate) trait Kind: fmt::Debug + Send + Sync {
     /// How many holders it has at a time.
     fn hold_class(&self) -> HoldClass;
 
+    /// What it is called together with the kinds that a thread may hold one within the other, as one lock.
+    fn family(&self) -> &'static str {
+        self.label()
+    }
+
+    /// As what `owner` goes on who shares the lock from now on, which it held for itself alone: the kind, and its owner of
+    /// that kind. `None`: this kind knows no such thing. An extension of that kind turns what a node has.
+    fn downgraded(&self, _owner: &str) -> Option<(&'static dyn Kind, String)> {
+        None
+    }
+
     /// Whether the thread that holds it may take it again. The guards of such a kind stay on their thread.
     fn is_reentrant(&self) -> bool {
         false

@@ -8,8 +8,8 @@ use parking_lot::Mutex;
 
 use crate::clock;
 use crate::core::{
-    Conclusion, Grant, LocalLease, LocalQueues, LossReason, Passed, Patience, Place, QueueTicket,
-    Terms, Time, Turn, Wake,
+    Conclusion, Grant, HoldClass, LocalLease, LocalQueues, LossReason, OfThread, Passed, Patience,
+    Place, QueueTicket, Terms, Time, Turn, Wake,
 };
 use crate::ident::Names;
 use crate::process::{ThreadNumber, this_thread};
@@ -46,6 +46,15 @@ impl Key {
     fn of(wanted: &Wanted) -> Arc<Self> {
         Arc::new(Self { kind: wanted.kind.label(), names: wanted.names.clone() })
     }
+
+    /// By which the holds of threads are counted, for a caller whose queue is `queue`.
+    fn of_family(wanted: &Wanted, queue: &Arc<Self>) -> Arc<Self> {
+        let kind = wanted.kind.family();
+        match kind == queue.kind {
+            true => queue.clone(),
+            false => Arc::new(Self { kind, names: wanted.names.clone() }),
+        }
+    }
 }
 
 /// What is kept with each caller in a queue.
@@ -69,7 +78,7 @@ impl LocalLease for Won {
     type Thread = ThreadNumber;
 
     fn held_until(&self, now: Time) -> Option<Time> {
-        self.held.upgrade()?.held_until(now)
+        self.held.upgrade()?.in_queue_until(now)
     }
 
     fn join(&self, terms: Terms, sequence: u64, now: Time) -> Option<Hold> {
@@ -78,10 +87,10 @@ impl LocalLease for Won {
         Some(Hold::new(held, hold_state))
     }
 
-    fn reenter(&self, sequence: u64, now: Time) -> Result<Hold, LossReason> {
+    fn reenter(&self, sequence: u64, class: HoldClass, now: Time) -> Result<Hold, LossReason> {
         // The guards for whose sake this is asked keep it alive.
         let held = self.held.upgrade().ok_or(LossReason::Expired)?;
-        let hold_state = held.reenter(sequence, now)?;
+        let hold_state = held.reenter(sequence, class, now)?;
         Ok(Hold::new(held, hold_state))
     }
 }
@@ -91,6 +100,8 @@ impl LocalLease for Won {
 struct LeaseId {
     queues: Arc<Queues>,
     key: Arc<Key>,
+    /// By which the holds of threads are counted.
+    lock: Arc<Key>,
     ticket: QueueTicket,
 }
 
@@ -99,7 +110,9 @@ pub(crate) struct QueuedCaller<'a> {
     names: &'a Names,
     lease_id: LeaseId,
     patience: Patience,
-    /// The caller's thread, if it may take the lock again.
+    /// How the caller wants to hold the lock.
+    class: HoldClass,
+    /// Its thread, if it may take the lock again.
     thread: Option<ThreadNumber>,
     woken: Option<Receiver<()>>,
     self_wait: SelfWait,
@@ -118,13 +131,15 @@ impl Queues {
         patience: Patience,
     ) -> QueuedCaller<'a> {
         let key = Key::of(wanted);
+        let lock = Key::of_family(wanted, &key);
         let once = patience == Patience::Once;
         let class = wanted.kind.hold_class();
         let ticket = self.state.lock().enter(&key, class, wanted.terms, once, Waiter::default());
         QueuedCaller {
             names: &wanted.names,
-            lease_id: LeaseId { queues: self.clone(), key, ticket },
+            lease_id: LeaseId { queues: self.clone(), key, lock, ticket },
             patience,
+            class,
             thread: this_thread().filter(|_| wanted.kind.is_reentrant()),
             woken: None,
             self_wait: SelfWait::default(),
@@ -133,16 +148,21 @@ impl Queues {
 }
 
 impl Queues {
-    /// How many guards of a lock the calling thread has, if it may take that lock again; none, where it may not.
+    /// How many guards of a lock the calling thread has, if it may take that lock again; none, where it may not. Of a family
+    /// of kinds, these are the guards of the kind that is asked for.
     pub(crate) fn hold_count(&self, wanted: &Wanted) -> usize {
-        this_thread().map_or(0, |me| self.state.lock().guards(&Key::of(wanted), me))
+        let (lock, class) = (Key::of_family(wanted, &Key::of(wanted)), wanted.kind.hold_class());
+        let guards = |thread| OfThread { thread, lock: &lock, class };
+        this_thread().map_or(0, |me| self.state.lock().guards(guards(me)))
     }
 
     /// Whether the calling thread holds such a lock, as far as is known now.
     pub(crate) fn is_held_by_this_thread(&self, wanted: &Wanted) -> bool {
-        let lease_of = |me| self.state.lock().lease_of(&Key::of(wanted), me).cloned();
+        let lock = Key::of_family(wanted, &Key::of(wanted));
+        let lease_of = |me| self.state.lock().lease_of(&lock, me).cloned();
         let lease = this_thread().and_then(lease_of);
-        lease.is_some_and(|lease| lease.held_until(clock::now()).is_some())
+        let held = lease.filter(|_| self.hold_count(wanted) > 0).and_then(|it| it.held.upgrade());
+        held.is_some_and(|held| held.held_until(clock::now()).is_some())
     }
 
     /// Forgets the locks that nobody wants any more, and returns whether any is left.
@@ -201,8 +221,16 @@ impl LocalWaiters for LeaseId {
         self.change(|queues| ((), queues.gone(key, *lease, owner, lost, clock::now())));
     }
 
-    fn left(&self, thread: ThreadNumber) {
-        self.queues.state.lock().left(&self.key, thread);
+    fn downgraded(&self) {
+        self.change(|queues| ((), queues.downgraded(&self.key)));
+    }
+
+    fn left(&self, thread: ThreadNumber, class: HoldClass) {
+        self.queues.state.lock().left(OfThread { thread, lock: &self.lock, class });
+    }
+
+    fn guard_downgraded(&self, thread: ThreadNumber) {
+        self.queues.state.lock().guard_downgraded(&self.lock, thread);
     }
 
     fn heard(&self, others: u32) {
@@ -213,10 +241,11 @@ impl LocalWaiters for LeaseId {
 impl QueuedCaller<'_> {
     /// What the caller finds; and the lock that was handed over to it, or that it has joined or taken again.
     pub(crate) fn look(&mut self) -> (Place, Option<Hold>) {
-        let Self { lease_id: LeaseId { queues, key, ticket }, thread, woken, .. } = self;
+        let Self { lease_id: LeaseId { queues, key, lock, ticket }, class, thread, woken, .. } = self;
         let mut queues = queues.state.lock();
         let now = clock::now();
-        let (place, Passed { takes, gives_back }) = queues.look(key, *ticket, *thread, now);
+        let caller = thread.map(|thread| OfThread { thread, lock: &*lock, class: *class });
+        let (place, Passed { takes, gives_back }) = queues.look(key, *ticket, caller, now);
         let mut lost = None;
         let mut for_itself = false;
         match place.turn {
@@ -236,10 +265,15 @@ impl QueuedCaller<'_> {
                 }
             }
             Turn::Lost(_) => {
-                let lease = thread.and_then(|thread| queues.lease_of(key, thread));
+                let lease = thread.and_then(|thread| queues.lease_of(lock, thread));
                 lost = lease.and_then(|lease| lease.held.upgrade());
             }
-            Turn::Joined | Turn::Reentered | Turn::Ask | Turn::GiveWay(_) | Turn::Held => {}
+            Turn::Joined
+            | Turn::Reentered
+            | Turn::WaitsForItself
+            | Turn::Ask
+            | Turn::GiveWay(_)
+            | Turn::Held => {}
         }
         drop(queues);
         // Perhaps nobody has seen the loss before: then the guards get their messages now.
@@ -255,10 +289,11 @@ impl QueuedCaller<'_> {
     /// Counts a hold that the caller has got, if its thread may take the lock again.
     fn counted(&self, hold: Hold) -> Hold {
         let Some(thread) = self.thread else { return hold };
-        let LeaseId { queues, key, .. } = &self.lease_id;
+        let LeaseId { queues, lock, .. } = &self.lease_id;
         let lease = Won { held: Arc::downgrade(hold.held()), taken_by: Some(thread) };
-        queues.state.lock().took(key, thread, lease, hold.sequence);
-        hold.of_thread(thread)
+        let of = OfThread { thread, lock, class: self.class };
+        queues.state.lock().took(of, lease, hold.sequence);
+        hold.of_thread(thread, self.class)
     }
 
     /// Waits until something has changed in the queue, until `until` at most.

@@ -94,6 +94,13 @@ impl ClientState {
                 );
                 (ErrorKind::Lost, message, Vec::new())
             }
+            Outcome::WaitsForItself => {
+                let message = format!(
+                    "{names} cannot be written by this thread, which reads it: it would wait for itself; drop its read \
+                     guards before, or take the lock to write at once, and downgrade it"
+                );
+                (ErrorKind::WouldDeadlock, message, Vec::new())
+            }
             Outcome::WrongKind => (ErrorKind::WrongKind, no_lock(names), faults()),
             Outcome::Spent => (ErrorKind::WrongKind, no_further_number(names), faults()),
             Outcome::NoNumber => (ErrorKind::WrongKind, no_number(names), faults()),

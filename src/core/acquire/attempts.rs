@@ -52,6 +52,8 @@ pub(crate) enum Outcome {
     NodesDisagree,
     /// The caller's thread has guards of the lock, which is lost.
     Lost(LossReason),
+    /// The caller's thread shares the lock, and wants it for itself alone.
+    WaitsForItself,
     /// The caller gave up.
     Cancelled,
     /// The client was closed.
