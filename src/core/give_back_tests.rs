@@ -6,8 +6,8 @@ use super::*;
 
 use Answers::{Counted, OfOthers, Unheard};
 use GiveBackStep::{
-    AwaitRelease, Done, HandOver, Leave, LookAtLease, ReportLoss, SendReleases, TellGivenBack,
-    TellLoss, TellQueue,
+    AwaitRelease, Done, HandOver, Leave, LookAtLease, ReportLoss, SendReleases, TellDowngrade,
+    TellGivenBack, TellLoss, TellQueue,
 };
 
 const TTL: Duration = Duration::from_secs(10);
@@ -36,6 +36,7 @@ fn held_by(holders: u64) -> Lock {
     let terms = Terms { ttl: TTL, renewed: true, max_hold: None, min_hold: None, allowance: all };
     let mut lock = HeldLock::new(
         Rc::new(RefCell::new(attempt)),
+        HoldClass::Exclusive,
         terms,
         &grant,
         Schedule::default(),
@@ -78,7 +79,8 @@ fn steps_where(
             AwaitRelease(_) => machine.handle_released(result),
             TellLoss(_) => machine.handle_told(lock.handle_loss_told()),
             Done(_) => return steps,
-            LookAtLease | SendReleases(_) | TellQueue { .. } | TellGivenBack | ReportLoss(_) => {}
+            TellDowngrade | LookAtLease | SendReleases(_) => {}
+            TellQueue { .. } | TellGivenBack | ReportLoss(_) => {}
         }
     }
 }
@@ -88,7 +90,7 @@ fn steps(machine: GiveBack, lock: &mut Lock) -> Vec<GiveBackStep> {
 }
 
 const fn releases(answers: Answers) -> GiveBackStep {
-    SendReleases(Releases { longest_ttl: TTL, kept: None, answers })
+    SendReleases(Releases { longest_ttl: TTL, kept: None, class: HoldClass::Exclusive, answers })
 }
 
 const GONE: GiveBackStep = TellQueue { lost: false };
@@ -196,4 +198,21 @@ fn what_has_been_given_back_is_not_given_back_again() {
     steps(GiveBack::unlocked(0), &mut lock);
     assert_eq!(steps(GiveBack::dropped(0), &mut lock), [HandOver, Leave, SETTLED]);
     assert_eq!(steps(GiveBack::lost(), &mut lock), [Leave, SETTLED]);
+}
+
+/// It had the lock for itself alone, and reads it: the nodes and the waiters of this process hear of that before the holder
+/// goes on.
+#[test]
+fn a_holder_that_leaves_others_who_share_the_lock_has_that_told() {
+    let mut lock = held_by(1);
+    let reader = lock.reenter(HoldClass::Shared, Time::default()).expect("it is held");
+    let left = steps(GiveBack::unlocked(0), &mut lock);
+    let told = [HandOver, Leave, TellDowngrade, LookAtLease, TellGivenBack];
+    assert_eq!(left, [told.as_slice(), &[Done(GivenBack::Settled)]].concat());
+    let last = steps(GiveBack::dropped(reader), &mut lock);
+    let given_back = |step: &GiveBackStep| match step {
+        SendReleases(releases) => Some(releases.class),
+        _ => None,
+    };
+    assert_eq!(last.iter().find_map(given_back), Some(HoldClass::Shared));
 }

@@ -48,7 +48,15 @@ fn held_as(basis: Basis, terms: Terms) -> Lock {
         known_at: start,
         refused_before: false,
     };
-    HeldLock::new(Rc::new(RefCell::new(attempt)), terms, &grant, Schedule::default(), 3, TIMEOUT)
+    HeldLock::new(
+        Rc::new(RefCell::new(attempt)),
+        HoldClass::Exclusive,
+        terms,
+        &grant,
+        Schedule::default(),
+        3,
+        TIMEOUT,
+    )
 }
 
 fn held() -> Lock {
@@ -73,8 +81,8 @@ struct Driver {
 }
 
 impl Driver {
-    fn renewal(lock: &Lock) -> Self {
-        Self { prolong: Prolong::renewal(lock, 3), round: None }
+    fn renewal() -> Self {
+        Self { prolong: Prolong::renewal(3), round: None }
     }
 
     fn extension(ttl: Duration) -> Self {
@@ -114,6 +122,7 @@ impl Driver {
 }
 
 use ExtensionVote::{Extended, Free, FreeAbove, NotOurs, Repaired};
+use HoldClass::{Exclusive, Shared as Sharing};
 
 const ALL: [Option<u64>; 3] = [Some(0); 3];
 const SETTLED: Told = Told::Done(Prolonged::Settled);
@@ -125,7 +134,7 @@ fn asks() -> Vec<Told> {
 #[test]
 fn a_renewal_that_a_majority_confirms_hears_the_others_out_and_repairs_them() {
     let mut lock = held();
-    let mut renewal = Driver::renewal(&lock);
+    let mut renewal = Driver::renewal();
     let now = at(4_000);
     assert_eq!(renewal.go_on(&mut lock, now), asks());
     renewal.vote(&[(0, Extended), (1, Extended)]);
@@ -141,7 +150,7 @@ fn a_renewal_that_a_majority_confirms_hears_the_others_out_and_repairs_them() {
 #[test]
 fn a_renewal_hears_silent_nodes_out_for_a_moment_and_no_longer() {
     let mut lock = held();
-    let mut renewal = Driver::renewal(&lock);
+    let mut renewal = Driver::renewal();
     renewal.go_on(&mut lock, at(4_000));
     renewal.vote(&[(0, Extended), (1, Extended)]);
     assert_eq!(renewal.go_on(&mut lock, at(4_001)), [Told::QuorumReached, Told::AwaitAnswers]);
@@ -166,7 +175,7 @@ fn silence_is_no_confirmation_and_is_news_once() {
     let mut lock = held();
     let valid_until = lock.valid_until();
     for (start, is_news) in [(4_000, true), (4_500, false)] {
-        let mut renewal = Driver::renewal(&lock);
+        let mut renewal = Driver::renewal();
         assert_eq!(renewal.go_on(&mut lock, at(start)), asks());
         renewal.vote(&[(0, Extended)]);
         assert_eq!(renewal.go_on(&mut lock, at(start + 199)), [Told::AwaitVerdict]);
@@ -179,14 +188,14 @@ fn silence_is_no_confirmation_and_is_news_once() {
 #[test]
 fn no_node_is_asked_while_too_many_are_known_to_be_down() {
     let mut lock = held();
-    let mut renewal = Driver { prolong: Prolong::renewal(&lock, 1), round: None };
+    let mut renewal = Driver { prolong: Prolong::renewal(1), round: None };
     let hopeless = |is_news| [Told::Done(Prolonged::Hopeless { is_news })];
     assert_eq!(renewal.go_on(&mut lock, at(4_000)), hopeless(true));
-    let mut renewal = Driver { prolong: Prolong::renewal(&lock, 1), round: None };
+    let mut renewal = Driver { prolong: Prolong::renewal(1), round: None };
     assert_eq!(renewal.go_on(&mut lock, at(4_500)), hopeless(false));
     // The fallback rests on the first node; and the holder's own extension is tried whatever is known.
     let mut lock = held_on(Basis::FirstNode);
-    let mut renewal = Driver { prolong: Prolong::renewal(&lock, 1), round: None };
+    let mut renewal = Driver { prolong: Prolong::renewal(1), round: None };
     assert_eq!(renewal.go_on(&mut lock, at(4_000)), asks());
 }
 
@@ -222,7 +231,7 @@ fn an_extension_that_asks_for_less_cuts_the_validity_before_it_is_sent() {
 fn keys_live_no_longer_than_the_longest_hold_needs() {
     let max_hold = Some(Duration::from_secs(12));
     let mut lock = held_as(Basis::Majority, Terms { max_hold, ..terms() });
-    let mut renewal = Prolong::renewal(&lock, 3);
+    let mut renewal = Prolong::renewal(3);
     let ProlongStep::Ask(extension, request) = renewal.poll(&mut lock, at(4_000)) else {
         panic!("a renewal asks the nodes")
     };
@@ -233,7 +242,7 @@ fn keys_live_no_longer_than_the_longest_hold_needs() {
 #[test]
 fn keys_that_are_gone_from_a_majority_are_a_loss() {
     let mut lock = held();
-    let mut renewal = Driver::renewal(&lock);
+    let mut renewal = Driver::renewal();
     renewal.go_on(&mut lock, at(4_000));
     renewal.vote(&[(0, Free), (1, NotOurs)]);
     assert_eq!(renewal.go_on(&mut lock, at(4_001)), [SETTLED]);
@@ -245,7 +254,7 @@ fn keys_that_are_gone_from_a_majority_are_a_loss() {
 fn a_lock_that_has_ended_is_extended_and_repaired_no_more() {
     let repairs_after_the_end = || {
         let mut lock = held();
-        let mut renewal = Driver::renewal(&lock);
+        let mut renewal = Driver::renewal();
         renewal.go_on(&mut lock, at(4_000));
         renewal.vote(&[(0, Extended), (1, Extended), (2, NotOurs)]);
         assert!(matches!(lock.end(EndedBy::Holder(0), at(4_001)), Ended::Now(_)));
@@ -278,13 +287,13 @@ fn a_lock_is_renewed_when_that_is_due_and_looked_at_no_more_once_it_has_ended() 
 fn a_lock_that_was_taken_again_ends_with_the_last_hold() {
     let ends_with_the_last = || {
         let mut lock = held();
-        let (second, third) = (lock.reenter(at(1)), lock.reenter(at(2)));
+        let (second, third) = (lock.reenter(Exclusive, at(1)), lock.reenter(Exclusive, at(2)));
         let (second, third) = (second.expect("it is held"), third.expect("it is held"));
         let handed = lock.hand_over(0, |_| Some(((), 1)));
         assert_eq!(handed, None, "another thread does not get it meanwhile");
         let mut ends = |hold| lock.end(EndedBy::Holder(hold), at(3));
         let early = [ends(second), ends(0)];
-        matches!(early, [Ended::OthersHold { lost: None }, Ended::OthersHold { lost: None }])
+        early == [Ended::OthersHold { lost: None, downgraded: false }; 2]
             && matches!(ends(third), Ended::Now(_))
     };
     assert!(ends_with_the_last());
@@ -296,11 +305,16 @@ fn a_lost_lock_is_not_taken_again() {
     let mut lock = held();
     let over = lock.valid_until();
     let before = Time::from_start(over.since(Time::default()) - Duration::from_millis(1));
-    assert!(lock.reenter(before).is_ok());
-    assert_eq!(lock.reenter(over), Err(LossReason::Expired));
+    assert!(lock.reenter(Exclusive, before).is_ok());
+    assert_eq!(lock.reenter(Exclusive, over), Err(LossReason::Expired));
     assert!(matches!(lock.end(EndedBy::Loss, over), Ended::Now(_)));
-    assert_eq!(lock.reenter(over), Err(LossReason::Expired), "also once it is cleared away");
-    let is_taken = without(&[Mechanism::LostLocksAreNotTakenAgain], || lock.reenter(over).is_ok());
+    assert_eq!(
+        lock.reenter(Exclusive, over),
+        Err(LossReason::Expired),
+        "also once it is cleared away"
+    );
+    let is_taken =
+        without(&[Mechanism::LostLocksAreNotTakenAgain], || lock.reenter(Exclusive, over).is_ok());
     assert!(is_taken);
 }
 
@@ -309,11 +323,118 @@ fn a_lost_lock_is_not_taken_again() {
 fn a_hold_that_was_taken_again_leaves_the_lease_as_it_is() {
     let mut lock = held();
     let (valid_until, due) = (lock.valid_until(), lock.due(at(1)));
-    let second = lock.reenter(at(1)).expect("it is held");
+    let second = lock.reenter(Exclusive, at(1)).expect("it is held");
     assert_eq!((lock.valid_until(), lock.due(at(1))), (valid_until, due));
     let mut extension = Driver::extension(TTL / 2);
     extension.go_on(&mut lock, at(1));
     assert_eq!(lock.valid_until(), valid_until);
     lock.end(EndedBy::Holder(second), at(2));
     assert_eq!(lock.hand_over(0, |_| Some(((), 1))), Some(((), 1)), "numbers of hand-overs go on");
+}
+
+/// The lock of a holder that reads what it writes, and has given back what it wrote with.
+fn downgraded() -> (Lock, u64) {
+    let mut lock = held();
+    let reader = lock.reenter(Sharing, at(1)).expect("it is held");
+    let left = lock.end(EndedBy::Holder(0), at(2));
+    assert_eq!(left, Ended::OthersHold { lost: None, downgraded: true });
+    (lock, reader)
+}
+
+#[test]
+fn a_lock_is_shared_once_its_last_exclusive_holder_has_left_it_or_shares_it() {
+    let mut lock = held();
+    let second = lock.reenter(Exclusive, at(1)).expect("it is held");
+    let reader = lock.reenter(Sharing, at(1)).expect("it is held");
+    assert!(!lock.downgrade(second, at(2)), "the first holder still has it for itself");
+    assert_eq!(lock.class(), Exclusive);
+    assert!(lock.in_queue_until(at(2)).is_some());
+    assert!(lock.downgrade(0, at(3)));
+    assert!(!lock.downgrade(0, at(3)), "once");
+    assert_eq!((lock.class(), lock.in_queue_until(at(3))), (Sharing, None));
+    assert!(lock.held_until(at(3)).is_some(), "it is held all the same");
+    for holder in [0, second] {
+        let left = lock.end(EndedBy::Holder(holder), at(4));
+        assert_eq!(left, Ended::OthersHold { lost: None, downgraded: false });
+    }
+    let Ended::Now(Ending { class, .. }) = lock.end(EndedBy::Holder(reader), at(5)) else {
+        panic!("it ends with its last holder")
+    };
+    assert_eq!(class, Sharing, "as which it is given back");
+    assert_eq!(downgraded().0.class(), Sharing);
+}
+
+/// Whoever waits for it wants it for itself alone.
+#[test]
+fn a_lock_that_was_downgraded_is_handed_to_nobody() {
+    let mut lock = held();
+    assert!(lock.downgrade(0, at(1)));
+    assert_eq!(lock.hand_over(0, |_| Some(((), 1))), None);
+}
+
+#[test]
+fn the_nodes_are_told_of_a_downgrade_at_once_and_again_until_a_majority_has_confirmed_it() {
+    let told = |renewed| {
+        let mut lock = held_as(Basis::Majority, Terms { renewed, ..terms() });
+        assert!(lock.downgrade(0, at(1)));
+        if lock.due(at(1)) != Due::Renewal {
+            return false;
+        }
+        let mut telling = Driver::renewal();
+        assert_eq!(telling.go_on(&mut lock, at(1)), asks());
+        telling.vote(&[(0, Extended)]);
+        telling.go_on(&mut lock, at(300));
+        assert!(matches!(lock.due(at(300)), Due::RenewalAt(again) if again < at(1_000)));
+        assert_eq!(lock.due(at(1_000)), Due::Renewal);
+        let mut telling = Driver::renewal();
+        telling.go_on(&mut lock, at(1_000));
+        telling.vote(&[(0, Extended), (1, Extended), (2, Extended)]);
+        assert_eq!(telling.go_on(&mut lock, at(1_000)), [Told::QuorumReached, SETTLED]);
+        assert_ne!(lock.due(at(1_000)), Due::Renewal, "that is done");
+        // Its keys live for no longer, if it is not renewed.
+        assert_eq!(lock.valid_until() > Time::default().after(TTL), renewed);
+        true
+    };
+    assert!(told(true) && told(false));
+    assert!(!without(&[Mechanism::DowngradesAreTold], || told(true)), "the mutation bites");
+}
+
+#[test]
+fn the_round_that_tells_of_a_downgrade_asks_for_the_shared_lock() {
+    let (mut lock, _) = downgraded();
+    let ProlongStep::Ask(_, request) = Prolong::<Round>::renewal(3).poll(&mut lock, at(3)) else {
+        panic!("it is due")
+    };
+    assert_eq!(request.class, Sharing);
+}
+
+/// A renewal of the exclusive lock finds only the shared one on the nodes.
+#[test]
+fn an_older_round_does_not_say_that_a_lock_is_gone_that_was_downgraded_since() {
+    let is_lost = || {
+        let mut lock = held();
+        let mut renewal = Driver::renewal();
+        renewal.go_on(&mut lock, at(4_000));
+        assert!(lock.downgrade(0, at(4_001)));
+        renewal.vote(&[(0, NotOurs), (1, NotOurs)]);
+        renewal.go_on(&mut lock, at(4_002));
+        lock.loss(at(4_002)).is_some()
+    };
+    assert!(!is_lost());
+    assert!(without(&[Mechanism::OlderRoundsDoNotDeny], is_lost), "the mutation bites");
+}
+
+/// What the round had answered before is not the last word on the key.
+#[test]
+fn nodes_that_an_older_round_was_put_to_are_given_the_lock_back_on() {
+    let mut lock = held();
+    let mut renewal = Driver::renewal();
+    renewal.go_on(&mut lock, at(4_000));
+    assert!(lock.downgrade(0, at(4_001)));
+    renewal.vote(&[(0, NotOurs), (1, NotOurs), (2, NotOurs)]);
+    renewal.go_on(&mut lock, at(4_300));
+    assert!(matches!(lock.end(EndedBy::Holder(0), at(5_000)), Ended::Now(_)));
+    let cleanups = lock.attempt.borrow_mut().close(1);
+    let nodes: Vec<_> = cleanups.iter().map(|cleanup| cleanup.node).collect();
+    assert_eq!(nodes, [0, 1, 2]);
 }

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use super::super::told_cases::{Words, in_ms, play, yes_or_no};
-use super::super::{Attempt, Ended, EndedBy, Extension, Grant, HeldLock, Quorum};
+use super::super::{Attempt, Ended, EndedBy, Extension, Grant, HeldLock, HoldClass, Quorum};
 use super::*;
 
 const NODES: usize = 3;
@@ -33,7 +33,8 @@ impl Lock {
             known_at: started,
             refused_before,
         };
-        let held = HeldLock::new(attempt, terms, &grant, schedule, NODES, TIMEOUT);
+        let held =
+            HeldLock::new(attempt, HoldClass::Exclusive, terms, &grant, schedule, NODES, TIMEOUT);
         Self { held, sequence: 0, extension: None }
     }
 
@@ -70,7 +71,7 @@ fn ended(ended: Ended) -> String {
     };
     match ended {
         Ended::Before => "it had left".to_owned(),
-        Ended::OthersHold { lost: reason } => format!("others hold it{}", lost(reason)),
+        Ended::OthersHold { lost: reason, .. } => format!("others hold it{}", lost(reason)),
         Ended::Now(ending) => match ending.kept {
             Some(Kept { until, by }) => {
                 let [until, by] = [until, by].map(|time| in_ms(time.since(Time::default())));
@@ -126,7 +127,7 @@ fn step(lock: &mut Lock, words: &mut Words<'_>) -> String {
         }
         "leave" => return ended(lock.held.end(EndedBy::Holder(words.number()), now)),
         "lose" => return ended(lock.held.end(EndedBy::Loss, now)),
-        "agreed" => return in_ms(lock.held.lease.agreed_ttl()),
+        "agreed" => return in_ms(lock.held.lease.renewal_ttl(now)),
         "keys" => return in_ms(lock.held.lease.ttl(words.ms(), now)),
         "longest" => return in_ms(lock.held.longest_ttl()),
         "basis" => return format!("{:?}", lock.held.basis()),

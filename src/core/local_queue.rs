@@ -82,12 +82,8 @@ pub(crate) trait LocalLease {
 
     /// Lets a thread hold the lease once more, which it got under that sequence number, for a hold of that class; or says why
     /// the lock is lost, as [`HeldLock::reenter`](super::HeldLock::reenter) does.
-    fn reenter(
-        &self,
-        sequence: u64,
-        class: HoldClass,
-        now: Time,
-    ) -> Result<Self::Hold, LossReason>;
+    fn reenter(&self, sequence: u64, class: HoldClass, now: Time)
+    -> Result<Self::Hold, LossReason>;
 }
 
 /// What a caller in the queue finds.

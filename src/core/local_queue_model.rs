@@ -124,7 +124,9 @@ impl Process {
                 (caller.asks, caller.asleep_until) = (false, Some(until));
             }
             Turn::GiveWay(_) => panic!("nobody waits elsewhere"),
-            Turn::Joined | Turn::Reentered | Turn::Lost(_) => panic!("one holder at a time"),
+            Turn::Joined | Turn::Reentered | Turn::Lost(_) | Turn::WaitsForItself => {
+                panic!("one holder at a time")
+            }
             Turn::Held => {
                 assert!(caller.once);
                 self.leave(i);

@@ -29,8 +29,8 @@ impl LocalLease for (QueueTicket, Lock) {
         self.1.borrow_mut().join(terms, sequence, now).then_some((self.0, sequence))
     }
 
-    fn reenter(&self, _: u64, now: Time) -> Result<Self::Hold, LossReason> {
-        self.1.borrow_mut().reenter(now).map(|number| (self.0, number))
+    fn reenter(&self, _: u64, class: HoldClass, now: Time) -> Result<Self::Hold, LossReason> {
+        self.1.borrow_mut().reenter(class, now).map(|number| (self.0, number))
     }
 }
 
@@ -60,7 +60,15 @@ fn granted(terms: Terms, now: Time) -> Lock {
         refused_before: false,
     };
     let attempt = Rc::new(RefCell::new(attempt));
-    Rc::new(RefCell::new(HeldLock::new(attempt, terms, &grant, Schedule::default(), 1, TTL)))
+    Rc::new(RefCell::new(HeldLock::new(
+        attempt,
+        HoldClass::Shared,
+        terms,
+        &grant,
+        Schedule::default(),
+        1,
+        TTL,
+    )))
 }
 
 /// What happens to a queue.
@@ -186,7 +194,9 @@ impl Process {
                 assert!(!self.locks.iter().any(held), "it waits for a holder of its own process");
             }
             Turn::HandedOver | Turn::GiveWay(_) => panic!("nobody waits, here or elsewhere"),
-            Turn::Reentered | Turn::Lost(_) => panic!("no thread takes it again"),
+            Turn::Reentered | Turn::Lost(_) | Turn::WaitsForItself => {
+                panic!("no thread takes it again")
+            }
             Turn::Held => {
                 assert!(caller.once);
                 self.leave(i);

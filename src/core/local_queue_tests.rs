@@ -22,7 +22,7 @@ impl LocalLease for () {
         None
     }
 
-    fn reenter(&self, _: u64, _: Time) -> Result<(), LossReason> {
+    fn reenter(&self, _: u64, _: HoldClass, _: Time) -> Result<(), LossReason> {
         Ok(())
     }
 }
@@ -41,7 +41,7 @@ impl LocalLease for Rc<RefCell<Lease>> {
         self.borrow_mut().can_be_joined(terms, now).then_some(sequence)
     }
 
-    fn reenter(&self, sequence: u64, now: Time) -> Result<u64, LossReason> {
+    fn reenter(&self, sequence: u64, _: HoldClass, now: Time) -> Result<u64, LossReason> {
         self.borrow_mut().loss(now).map_or(Ok(sequence), Err)
     }
 }
@@ -88,7 +88,9 @@ impl Process {
             (Turn::Wait(until), _) => format!("{over}wait until {}{held}", at(until)),
             (Turn::GiveWay(until), _) => format!("give way until {}{held}", at(until)),
             (Turn::Held, _) => format!("refused{held}"),
-            (Turn::Reentered | Turn::Lost(_), _) => panic!("no thread takes it again"),
+            (Turn::Reentered | Turn::Lost(_) | Turn::WaitsForItself, _) => {
+                panic!("no thread takes it again")
+            }
         }
     }
 

@@ -30,9 +30,14 @@ impl LocalLease for Until {
         self.held_until(now).map(|_| "joined")
     }
 
-    fn reenter(&self, _: u64, now: Time) -> Result<&'static str, LossReason> {
+    fn reenter(&self, _: u64, _: HoldClass, now: Time) -> Result<&'static str, LossReason> {
         self.held_until(now).map(|_| "again").ok_or(LossReason::Expired)
     }
+}
+
+/// A caller of that thread, that wants the lock for itself alone.
+fn of(thread: u32) -> OfThread<'static, &'static str, u32> {
+    OfThread { thread, lock: &"a", class: HoldClass::Exclusive }
 }
 
 type Queues = LocalQueues<&'static str, (), Until>;
@@ -103,24 +108,24 @@ fn a_caller_that_was_handed_the_lease_and_leaves_gives_it_back_to_the_next() {
 #[test]
 fn a_thread_takes_its_lock_again_before_all_waiters_and_is_told_of_a_loss() {
     let Handed { mut queues, lease, holder, chosen, .. } = handed();
-    queues.look(&"a", chosen, Some(1), at(2));
-    queues.took(&"a", 1, lease.clone(), 1);
+    queues.look(&"a", chosen, Some(of(1)), at(2));
+    queues.took(of(1), lease.clone(), 1);
     let look = |queues: &mut Queues, thread, now| {
         let ticket = queues.enter(&"a", HoldClass::Exclusive, terms(), false, ());
         let (place, passed) = queues.look(&"a", ticket, thread, now);
         queues.leave(&"a", ticket);
         (place.turn, passed.takes)
     };
-    assert_eq!(look(&mut queues, Some(1), at(3)), (Turn::Reentered, Some("again")));
-    assert!(matches!(look(&mut queues, Some(2), at(3)), (Turn::Wait(_), None)));
+    assert_eq!(look(&mut queues, Some(of(1)), at(3)), (Turn::Reentered, Some("again")));
+    assert!(matches!(look(&mut queues, Some(of(2)), at(3)), (Turn::Wait(_), None)));
     assert!(matches!(look(&mut queues, None, at(3)), (Turn::Wait(_), None)));
     lease.0.set(at(4));
     queues.gone(&"a", holder, "owner", true, at(5));
-    assert_eq!(look(&mut queues, Some(1), at(5)), (Turn::Lost(LossReason::Expired), None));
+    assert_eq!(look(&mut queues, Some(of(1)), at(5)), (Turn::Lost(LossReason::Expired), None));
     assert!(queues.tidy(at(5_000)), "the thread has a guard");
-    assert_eq!(queues.guards(&"a", 1), 1);
-    queues.left(&"a", 1);
-    assert!(matches!(look(&mut queues, Some(1), at(5)), (Turn::Ask | Turn::Wait(_), None)));
+    assert_eq!(queues.guards(of(1)), 1);
+    queues.left(of(1));
+    assert!(matches!(look(&mut queues, Some(of(1)), at(5)), (Turn::Ask | Turn::Wait(_), None)));
 }
 
 #[test]

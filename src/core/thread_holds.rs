@@ -164,7 +164,8 @@ mod tests {
     #[test]
     fn a_thread_takes_again_what_it_has_a_guard_of_and_nobody_else_does() {
         let mut holds = ThreadHolds::new();
-        let again = |holds: &ThreadHolds<_, _>, name, thread| holds.again(name, thread, Exclusive, NOW);
+        let again =
+            |holds: &ThreadHolds<_, _>, name, thread| holds.again(name, thread, Exclusive, NOW);
         assert_eq!(again(&holds, &"a", 1), None);
         holds.took(&"a", 1, Exclusive, Lease(2), 7);
         assert_eq!(again(&holds, &"a", 1), Some(Again::Hold((2, 7))));

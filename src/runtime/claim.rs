@@ -193,7 +193,8 @@ impl Claim {
         if let Some(proposal) = proposal {
             self.round().with(|attempt| attempt.proposes(proposal));
         }
-        self.requests(self.kind().hold_class()).acquire(terms.ttl, proposal.map(|proposal| proposal.number))
+        self.requests(self.kind().hold_class())
+            .acquire(terms.ttl, proposal.map(|proposal| proposal.number))
     }
 
     /// Tells the nodes the lock's number.

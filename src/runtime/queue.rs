@@ -241,7 +241,8 @@ impl LocalWaiters for LeaseId {
 impl QueuedCaller<'_> {
     /// What the caller finds; and the lock that was handed over to it, or that it has joined or taken again.
     pub(crate) fn look(&mut self) -> (Place, Option<Hold>) {
-        let Self { lease_id: LeaseId { queues, key, lock, ticket }, class, thread, woken, .. } = self;
+        let Self { lease_id: LeaseId { queues, key, lock, ticket }, class, thread, woken, .. } =
+            self;
         let mut queues = queues.state.lock();
         let now = clock::now();
         let caller = thread.map(|thread| OfThread { thread, lock: &*lock, class: *class });

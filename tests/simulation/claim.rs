@@ -1,5 +1,6 @@
 //! One owner id's claim to a lock, as `src/runtime/claim.rs` carries it.
 
+use std::cell::OnceCell;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -10,11 +11,12 @@ use super::network::Part;
 use super::worker::Outgoing;
 use crate::core::admission::Grants;
 use crate::core::{
-    Attempt, Cleanup, Confirmation, ExtendRequest, Extension, Proposal, ReleasePlan, Shared, Terms,
-    Time,
+    Attempt, Cleanup, Confirmation, ExtendRequest, Extension, HoldClass, Proposal, ReleasePlan,
+    Releases, Shared, Terms, Time,
 };
 use crate::ident::Names;
 use crate::node::Request;
+use crate::runtime::kind::Kind;
 use crate::runtime::requests::OwnerRequests;
 
 /// Where a node keeps its mark.
@@ -39,7 +41,9 @@ pub(super) struct Claim {
     names: Names,
     /// Of the lock on the nodes.
     pub(super) keys: Rc<[Vec<u8>]>,
-    pub(super) owner: String,
+    owner: String,
+    /// The same of a lock that was downgraded, with its kind from then on.
+    downgraded: OnceCell<(&'static dyn Kind, String)>,
     pub(super) terms: Terms,
     /// The same, in true time.
     pub(super) began: Duration,
@@ -74,6 +78,7 @@ impl Claim {
             names: lock.names(),
             keys: lock.keys().collect(),
             owner,
+            downgraded: OnceCell::new(),
             terms,
             began: cx.net.now,
             suspensions: cx.shared.suspensions.get(),
@@ -84,9 +89,27 @@ impl Claim {
         }
     }
 
+    /// The owner, as the nodes have it.
+    pub(super) fn owner(&self) -> &str {
+        self.downgraded.get().map_or(&self.owner, |(_, owner)| owner)
+    }
+
+    /// As what it is held now: a lock that was downgraded is of another kind than the one that was wanted.
+    pub(super) fn held_as(&self) -> LockId {
+        self.downgraded.get().map_or(self.lock, |(kind, _)| self.lock.of_kind(*kind))
+    }
+
+    /// The lock is shared from now on.
+    pub(super) fn downgrade(&self, cx: &mut Cx<'_>) {
+        if let Some(downgraded) = self.lock.kind().downgraded(&self.owner) {
+            cx.net.checks.downgraded(&self.owner, &downgraded.1);
+            self.downgraded.get_or_init(|| downgraded);
+        }
+    }
+
     /// The owner, for stories.
     pub(super) fn short(&self) -> String {
-        short(&self.owner)
+        short(self.owner())
     }
 
     /// Asks those nodes.
@@ -100,7 +123,7 @@ impl Claim {
             self.attempt.with(|attempt| attempt.proposes(proposed));
         }
         let shared = cx.shared.clone();
-        let requests = self.requests(cx);
+        let requests = self.requests(cx, self.lock.kind().hold_class());
         for (node, worker) in client.workers.iter_mut().enumerate().filter(|(node, _)| whom(*node))
         {
             let under: Option<Rc<str>> = match shared.admission.borrow().grants(node) {
@@ -125,7 +148,7 @@ impl Claim {
         let answer_by = self.attempt.with(|attempt| attempt.answer_by());
         let confirmation = Confirmation::new(cx.settings.nodes, answer_by);
         let round = Rc::new(FanOut::new(confirmation, self.lock.kind().decoders().confirm, waiter));
-        let request = self.requests(cx).confirm(number);
+        let request = self.requests(cx, self.lock.kind().hold_class()).confirm(number);
         let outgoing = self.outgoing(request, "confirm");
         for worker in &mut client.workers {
             worker.ask_for_holder(cx, outgoing.clone(), round.clone());
@@ -141,7 +164,7 @@ impl Claim {
         round: &Rc<FanOut<Extension>>,
         request: &ExtendRequest,
     ) {
-        let requests = self.requests(cx);
+        let requests = self.requests(cx, request.class);
         for (node, worker) in client.workers.iter_mut().enumerate() {
             let until_ms = |until| worker.clock_ms(cx, until);
             if let Some(extend) = requests.extend(request, node, until_ms) {
@@ -151,26 +174,39 @@ impl Claim {
         }
     }
 
-    fn requests(&self, cx: &Cx<'_>) -> OwnerRequests<'_> {
+    /// What is asked for a lock that is held so.
+    fn requests(&self, cx: &Cx<'_>, class: HoldClass) -> OwnerRequests<'_> {
+        let kind = self.lock.kind();
+        let downgraded = self.downgraded.get().filter(|_| class != kind.hold_class());
+        let (kind, owner) = downgraded.map_or((kind, &self.owner), |(kind, owner)| (*kind, owner));
         OwnerRequests {
-            kind: self.lock.kind(),
+            kind,
             names: &self.names,
             mark_key: MARK,
-            owner: &self.owner,
+            owner,
             number: self.number,
             quarantine: cx.settings.quarantine,
         }
     }
 
     /// A release.
-    pub(super) fn release_call(&self, cx: &Cx<'_>) -> Outgoing {
-        self.outgoing(self.requests(cx).release(), "release")
+    pub(super) fn release_call(&self, cx: &Cx<'_>, releases: &Releases) -> Outgoing {
+        self.outgoing(self.requests(cx, releases.class).release(), "release")
     }
 
     /// A release by `node`, as `plan` says.
-    pub(super) fn release_by(&self, cx: &Cx<'_>, node: usize, plan: &ReleasePlan) -> Outgoing {
-        let special = self.requests(cx).release_by(plan, cx.shared.offset(node));
-        special.map_or_else(|| self.release_call(cx), |special| self.outgoing(special, "release"))
+    pub(super) fn release_by(
+        &self,
+        cx: &Cx<'_>,
+        node: usize,
+        releases: &Releases,
+        plan: &ReleasePlan,
+    ) -> Outgoing {
+        let requests = self.requests(cx, releases.class);
+        match requests.release_by(plan, cx.shared.offset(node)) {
+            Some(special) => self.outgoing(special, "release"),
+            None => self.release_call(cx, releases),
+        }
     }
 
     pub(super) fn close(&self) -> Vec<Cleanup> {
@@ -178,7 +214,7 @@ impl Claim {
     }
 
     fn outgoing(&self, request: Request, what: &'static str) -> Outgoing {
-        let owner = Rc::new(self.owner.clone().into_bytes());
+        let owner = Rc::new(self.owner().as_bytes().to_vec());
         let part = Part { keys: self.keys.clone(), owner, what };
         Outgoing { request: Rc::new(request), part }
     }

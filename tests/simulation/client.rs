@@ -372,7 +372,7 @@ impl Client {
 
     /// Sends the releases of an attempt that failed.
     pub(super) fn release(&mut self, cx: &mut Cx<'_>, claim: &Claim) {
-        let of_nobody = Releases::of_nobody(claim.terms, cx.now());
+        let of_nobody = Releases::of_nobody(claim.lock.kind().hold_class(), claim.terms, cx.now());
         self.give_back(cx, claim, &of_nobody, None);
     }
 
@@ -406,7 +406,7 @@ impl Client {
         let sink = sink(cx, Some(round.clone()));
         self.send_releases(cx, claim, &cleanups, releases, Some(&sink));
         for node in only_asked(cx.settings.nodes, &cleanups) {
-            let call = claim.release_call(cx);
+            let call = claim.release_call(cx, releases);
             self.workers[node].ask(cx, call, round.clone());
         }
         Some(round)
@@ -420,11 +420,11 @@ impl Client {
         releases: &Releases,
         sink: Option<&Rc<dyn Asker>>,
     ) {
-        cx.net.checks.gives_up(cx.client, &claim.owner, cx.net.now);
+        cx.net.checks.gives_up(cx.client, claim.owner(), cx.net.now);
         let now = cx.now();
         for cleanup in cleanups {
             let plan = cleanup.plan(releases.longest_ttl, releases.kept, now);
-            let call = claim.release_by(cx, cleanup.node, &plan);
+            let call = claim.release_by(cx, cleanup.node, releases, &plan);
             self.workers[cleanup.node].release(cx, call, sink.cloned(), plan);
         }
     }
@@ -437,7 +437,7 @@ impl Client {
             let until = if valid { until } else { until.min(net.now) };
             let (claim, now) = (&held.claim, net.now);
             if net.checks.lease(*id, self.index, claim, held.lease_terms(), until, now)
-                && let Some(what) = open_to_others(net, claim.lock, &claim.owner, until)
+                && let Some(what) = open_to_others(net, claim.lock, claim.owner(), until)
             {
                 net.checks.report(now, "exclusion", what);
             }

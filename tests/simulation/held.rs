@@ -12,8 +12,8 @@ use super::fan_out::FanOut;
 use super::node::SimNode;
 use crate::core::{
     Attempt, Basis, Due, Ended, Extension, FencingToken, GiveBack, GiveBackStep, GivenBack, Grant,
-    HeldLock, LocalLease, LossNotice, LossReason, Prolong, ProlongStep, Prolonged, QueueTicket,
-    Quorum, Release, Schedule, Shared, Terms, Time,
+    HeldLock, HoldClass, LocalLease, LossNotice, LossReason, OfThread, Prolong, ProlongStep,
+    Prolonged, QueueTicket, Quorum, Release, Schedule, Shared, Terms, Time,
 };
 
 /// How long before the machine is looked at again, for answers that nobody tells of.
@@ -33,8 +33,8 @@ pub(super) struct Hold {
 struct HoldState {
     /// The number by which its token goes: another one, if its thread has taken the lock again.
     token_of: u64,
-    /// Its thread, if that may take the lock again.
-    thread: Cell<Option<u64>>,
+    /// Its thread, if that may take the lock again, and as what it counts there.
+    thread: Cell<Option<(u64, HoldClass)>>,
     /// What it hears of a loss.
     notice: RefCell<LossNotice<()>>,
 }
@@ -86,6 +86,7 @@ impl Held {
         let Settings { nodes, node_timeout, .. } = cx.settings;
         let lock = HeldLock::new(
             claim.attempt.clone(),
+            claim.lock.kind().hold_class(),
             claim.terms,
             &grant,
             schedule,
@@ -214,7 +215,7 @@ impl Held {
             Doing::Sleeping => held.probe(client, cx),
             Doing::AboutToRenew => {
                 let up = client.workers.iter().filter(|worker| !worker.is_down()).count();
-                let renewal = Prolong::renewal(&held.lock.borrow(), up);
+                let renewal = Prolong::renewal(up);
                 held.epoch.set(cx.net.fresh());
                 held.renew(client, cx, renewal);
             }
@@ -286,7 +287,7 @@ impl Held {
     /// Whether somebody has deleted its keys, and nothing has set one again, or is under way to.
     pub(super) fn is_gone(&self, cx: &mut Cx<'_>) -> bool {
         let settled = self.asked_at.get().after(cx.settings.node_timeout) < cx.now();
-        let (now, owner) = (cx.net.now, self.claim.owner.as_bytes());
+        let (now, owner) = (cx.net.now, self.claim.owner().as_bytes());
         let has_any =
             |node: &mut SimNode| self.claim.keys.iter().any(|key| node.has(key, owner, now));
         let ours = cx.net.nodes.iter_mut().any(has_any);
@@ -300,9 +301,30 @@ impl Hold {
         FencingToken::new(self.held.claim.number, self.state.token_of)
     }
 
-    /// It counts as one of the guards of that thread.
-    pub(super) fn of_thread(&self, thread: u64) {
-        self.state.thread.set(Some(thread));
+    /// It counts as one of the guards of that class that the thread has.
+    pub(super) fn of_thread(&self, thread: u64, class: HoldClass) {
+        self.state.thread.set(Some((thread, class)));
+    }
+
+    /// How it counts among the guards of its thread.
+    pub(super) fn class(&self) -> Option<HoldClass> {
+        self.state.thread.get().map(|(_, class)| class)
+    }
+
+    /// The holder shares the lock from now on.
+    pub(super) fn downgrade(&self, client: &mut Client, cx: &mut Cx<'_>) {
+        let (held, now) = (&self.held, cx.now());
+        if let Some((thread, _)) = self.state.thread.get() {
+            self.state.thread.set(Some((thread, HoldClass::Shared)));
+            let lock = held.claim.lock.of_family();
+            cx.shared.queues.borrow_mut().guard_downgraded(&lock, thread);
+        }
+        let is_downgraded = held.lock.borrow_mut().downgrade(self.sequence, now);
+        if is_downgraded {
+            held.claim.downgrade(cx);
+            client.downgraded(cx, held);
+            held.sleep_anew(cx);
+        }
     }
 
     /// The guard is dropped. Returns whether that was the end of the lock, or of its holder's time.
@@ -327,8 +349,9 @@ pub(super) struct Ending {
 
 impl Ending {
     pub(super) fn new(cx: &Cx<'_>, hold: &Hold, machine: GiveBack) -> Self {
-        if let Some(thread) = hold.state.thread.take() {
-            cx.shared.queues.borrow_mut().left(&hold.held.claim.lock, thread);
+        if let Some((thread, class)) = hold.state.thread.take() {
+            let lock = &hold.held.claim.lock.of_family();
+            cx.shared.queues.borrow_mut().left(OfThread { thread, lock, class });
         }
         let (held, leaving) = (hold.held.clone(), Some(hold.clone()));
         Self { held, machine, leaving, has_left: false, release: None }
@@ -363,6 +386,7 @@ impl Ending {
                 }
                 GiveBackStep::Leave => self.leave(client, cx),
                 GiveBackStep::LookAtLease => held.sleep_anew(cx),
+                GiveBackStep::TellDowngrade => client.downgraded(cx, &held),
                 GiveBackStep::SendReleases(releases) => {
                     self.release = client.give_back(cx, &held.claim, &releases, waiter);
                 }
@@ -394,6 +418,9 @@ impl Ending {
         let held = &self.held;
         let ended = self.machine.leave(&mut held.lock.borrow_mut(), cx.now());
         self.has_left = ended != Ended::Before;
+        if let Ended::OthersHold { downgraded: true, .. } = ended {
+            held.claim.downgrade(cx);
+        }
         if let Ended::Now(_) = ended {
             cx.net.checks.ended(held.id);
             if let Some(held) = client.held.remove(&held.id) {
@@ -451,7 +478,7 @@ impl LocalLease for Rc<Held> {
     type Thread = u64;
 
     fn held_until(&self, now: Time) -> Option<Time> {
-        self.lock.borrow().held_until(now)
+        self.lock.borrow().in_queue_until(now)
     }
 
     fn join(&self, terms: Terms, sequence: u64, now: Time) -> Option<Hold> {
@@ -459,8 +486,8 @@ impl LocalLease for Rc<Held> {
         joins.then(|| self.new_guard(sequence, sequence))
     }
 
-    fn reenter(&self, sequence: u64, now: Time) -> Result<Hold, LossReason> {
-        let number = self.lock.borrow_mut().reenter(now)?;
+    fn reenter(&self, sequence: u64, class: HoldClass, now: Time) -> Result<Hold, LossReason> {
+        let number = self.lock.borrow_mut().reenter(class, now)?;
         Ok(self.new_guard(number, sequence))
     }
 }

@@ -77,6 +77,19 @@ impl LockId {
         KINDS[self.kind]
     }
 
+    /// The lock of that kind with the same names.
+    pub(super) fn of_kind(self, kind: &dyn Kind) -> Self {
+        let place = KINDS.iter().position(|it| it.label() == kind.label());
+        Self { kind: place.unwrap_or(self.kind), ..self }
+    }
+
+    /// By which the holds of threads are counted: the same for all kinds of one family.
+    pub(super) fn of_family(self) -> Self {
+        let family = self.kind().family();
+        let first = KINDS.iter().position(|kind| kind.family() == family);
+        Self { kind: first.unwrap_or(self.kind), ..self }
+    }
+
     fn numbers(self) -> impl Iterator<Item = usize> {
         (0..32).filter(move |name| self.has(*name))
     }

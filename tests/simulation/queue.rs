@@ -9,7 +9,8 @@ use super::client::{Client, Cx};
 use super::held::{Held, Hold};
 use super::lock_id::LockId;
 use crate::core::{
-    Conclusion, Grant, Lease, LocalQueues, Passed, Place, QueueTicket, Terms, Turn, Wake,
+    Conclusion, Grant, HoldClass, Lease, LocalQueues, OfThread, Passed, Place, QueueTicket, Terms,
+    Turn, Wake,
 };
 
 pub(super) type Queues = LocalQueues<LockId, Waiter, Rc<Held>>;
@@ -56,7 +57,9 @@ impl Client {
         let terms = queues.waiter(&id, ticket).map(|waiter| waiter.terms);
         let caller = queues.waiter(&id, ticket).map(|waiter| waiter.caller);
         let thread = caller.and_then(|caller| self.thread_of(caller, id));
-        let (place, Passed { takes, gives_back }) = queues.look(&id, ticket, thread, now);
+        let (lock, class) = (id.of_family(), cx.settings.class_of(id));
+        let of = thread.map(|thread| OfThread { thread, lock: &lock, class });
+        let (place, Passed { takes, gives_back }) = queues.look(&id, ticket, of, now);
         drop(queues);
         if let Some(hold) = gives_back {
             cx.net.tell(|| format!("client {who}: {} is over already", hold.held.claim.short()));
@@ -70,7 +73,7 @@ impl Client {
             }
         }
         if let (Some(caller), Some(hold)) = (caller, &takes) {
-            self.counted(cx, caller, hold);
+            self.counted(cx, caller, class, hold);
         }
         (place, takes)
     }
@@ -82,13 +85,21 @@ impl Client {
     }
 
     /// Counts a hold that a caller has got, if its thread may take the lock again.
-    pub(super) fn counted(&self, cx: &Cx<'_>, caller: usize, hold: &Hold) {
+    pub(super) fn counted(&self, cx: &Cx<'_>, caller: usize, class: HoldClass, hold: &Hold) {
         let id = hold.held.claim.lock;
         if let Some(thread) = self.thread_of(caller, id) {
-            let lease = hold.held.clone();
-            cx.shared.queues.borrow_mut().took(&id, thread, lease, hold.sequence);
-            hold.of_thread(thread);
+            let (lock, lease) = (id.of_family(), hold.held.clone());
+            let of = OfThread { thread, lock: &lock, class };
+            cx.shared.queues.borrow_mut().took(of, lease, hold.sequence);
+            hold.of_thread(thread, class);
         }
+    }
+
+    /// The lock is shared from now on.
+    pub(super) fn downgraded(&mut self, cx: &mut Cx<'_>, held: &Rc<Held>) {
+        let id = held.claim.lock;
+        let wake = cx.shared.queues.borrow().downgraded(&id);
+        self.wake(cx, id, wake);
     }
 
     /// How many others wait for the lock in other processes, as far as is known.
@@ -147,7 +158,7 @@ impl Client {
     /// The lock has been given back to the nodes, or was `lost`.
     pub(super) fn gone(&mut self, cx: &mut Cx<'_>, held: &Rc<Held>, lost: bool) {
         let (id, now) = (held.claim.lock, cx.now());
-        let owner = &held.claim.owner;
+        let owner = held.claim.owner();
         let wake = cx.shared.queues.borrow_mut().gone(&id, held.ticket, owner, lost, now);
         self.wake(cx, id, wake);
     }

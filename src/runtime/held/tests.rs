@@ -5,7 +5,7 @@ use std::time::Duration;
 use crossbeam_channel::{Sender, bounded};
 
 use crate::core::{
-    Allowance, Basis, Conclusion, Due, Grant, Patience, Quorum, Shared, Terms, Whom,
+    Allowance, Basis, Conclusion, Due, Grant, HoldClass, Patience, Quorum, Shared, Terms, Whom,
 };
 use crate::events::Listener;
 use crate::ident::{Name, Names, random_owner};
@@ -55,7 +55,11 @@ impl LocalWaiters for AskAtOnce {
         self.granted.send(granted).expect("the test waits for it");
     }
 
-    fn left(&self, _: ThreadNumber) {}
+    fn downgraded(&self) {}
+
+    fn left(&self, _: ThreadNumber, _: HoldClass) {}
+
+    fn guard_downgraded(&self, _: ThreadNumber) {}
 
     fn heard(&self, _: u32) {}
 }

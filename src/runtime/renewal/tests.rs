@@ -2,7 +2,7 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 
 use super::*;
 use crate::Quorlock;
-use crate::core::{LossReason, Patience};
+use crate::core::{HoldClass, LossReason, Patience};
 use crate::embedded::Nodes;
 use crate::process::ThreadNumber;
 use crate::runtime::call;
@@ -32,7 +32,11 @@ impl LocalWaiters for CountTold {
         self.told.send(told).expect("the test waits for it");
     }
 
-    fn left(&self, _: ThreadNumber) {}
+    fn downgraded(&self) {}
+
+    fn left(&self, _: ThreadNumber, _: HoldClass) {}
+
+    fn guard_downgraded(&self, _: ThreadNumber) {}
 
     fn heard(&self, _: u32) {}
 }
@@ -86,7 +90,11 @@ impl LocalWaiters for Panics {
         std::panic::resume_unwind(Box::new("in a subscriber"));
     }
 
-    fn left(&self, _: ThreadNumber) {}
+    fn downgraded(&self) {}
+
+    fn left(&self, _: ThreadNumber, _: HoldClass) {}
+
+    fn guard_downgraded(&self, _: ThreadNumber) {}
 
     fn heard(&self, _: u32) {}
 }

@@ -352,7 +352,8 @@ impl Caller {
             cx.net.tell(|| format!("client {who}, caller {index}: {short} falls back"));
         }
         let hold = Held::begin(client, cx, claim, grant, call.ticket);
-        client.counted(cx, index, &hold);
+        let class = cx.settings.class_of(hold.held.claim.lock);
+        client.counted(cx, index, class, &hold);
         let until = cx.clock.when(grant.valid_until);
         let now = cx.net.now;
         cx.net.checks.granted(&hold.held.claim, hold.sequence, until, now);

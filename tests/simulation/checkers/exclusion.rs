@@ -48,8 +48,8 @@ impl Exclusion {
         let (watched, on_first) = (terms.is_watched(), terms.on_first);
         let mine = self.leases.entry(lock).or_insert_with(|| Lease {
             client,
-            lock: claim.lock,
-            owner: claim.owner.clone(),
+            lock: claim.held_as(),
+            owner: claim.owner().to_owned(),
             watched,
             until,
             began: now,
@@ -57,7 +57,8 @@ impl Exclusion {
             without_first: claim.without_first,
         });
         (mine.watched, mine.on_first) = (watched, on_first);
-        self.ends.insert(claim.owner.clone().into_bytes(), until);
+        (mine.lock, mine.owner) = (claim.held_as(), claim.owner().to_owned());
+        self.ends.insert(claim.owner().as_bytes().to_vec(), until);
         let lapsed = std::mem::replace(&mut mine.until, until);
         if lapsed < now && until > now {
             return Some(format!(
@@ -71,13 +72,13 @@ impl Exclusion {
             return None;
         }
         // An operator has said that others may have it now.
-        if self.forced.contains(&claim.owner) {
+        if self.forced.contains(claim.owner()) {
             return None;
         }
         let mine = &self.leases[&lock];
         let other = self.leases.iter().find(|(id, lease)| {
             **id != lock
-                && lease.lock.excludes(claim.lock)
+                && lease.lock.excludes(claim.held_as())
                 && lease.until > now
                 && !self.forced.contains(&lease.owner)
                 && !self.is_fallbacks_price(mine, lease)
@@ -95,6 +96,16 @@ impl Exclusion {
                 other.until - now,
             )
         })
+    }
+
+    /// The lock of that owner is shared from now on, and has that `other` owner.
+    pub(super) fn downgraded(&mut self, owner: &str, other: &str) {
+        if let Some(end) = self.ends.get(owner.as_bytes()).copied() {
+            self.ends.insert(other.as_bytes().to_vec(), end);
+        }
+        if self.forced.contains(owner) {
+            self.forced.insert(other.to_owned());
+        }
     }
 
     /// An operator takes its locks from that owner.

@@ -156,6 +156,17 @@ impl Checks {
         self.owners.insert(owner.to_owned(), process);
     }
 
+    /// The lock of that owner is shared from now on, and has that `other` owner.
+    pub(super) fn downgraded(&mut self, owner: &str, other: &str) {
+        if self.may_end.contains(owner.as_bytes()) {
+            self.may_end.insert(other.as_bytes().to_vec());
+        }
+        if let Some(process) = self.owners.get(owner).copied() {
+            self.owners.insert(other.to_owned(), process);
+        }
+        self.exclusion.downgraded(owner, other);
+    }
+
     pub(super) fn crashed(&mut self, process: u64) {
         self.crashed.insert(process);
     }
@@ -266,7 +277,7 @@ impl Checks {
         let mut deleted_at = self.deleted_at.iter().filter(|(name, _)| claim.lock.has(**name));
         let is_deleted = deleted_at.any(|(_, at)| claim.began <= *at);
         // So with one from which it was taken by force, and its threads.
-        if self.is_forced(&claim.owner) {
+        if self.is_forced(claim.owner()) {
             return;
         }
         let found = self.tokens.granted(claim, sequence).filter(|_| !is_deleted);
@@ -386,7 +397,7 @@ impl Checks {
         }
         let woken = self.woken(client);
         // A lock of the fallback ends when somebody else has it elsewhere, be it for a moment.
-        let gone = self.unguarded || on_first || self.is_forced(&claim.owner);
+        let gone = self.unguarded || on_first || self.is_forced(claim.owner());
         if let Some(what) = losses::told(claim, terms, reason, gone, ended, woken, now) {
             self.report(now, "losses", what);
         }

@@ -34,14 +34,14 @@ pub(in super::super) fn unlocked(
 ) -> Option<String> {
     let deciding = if basis == Basis::FirstNode { 1 } else { net.nodes.len() };
     let (now, all) = (net.now, deciding);
-    let owner = claim.owner.as_bytes();
+    let owner = claim.owner().as_bytes();
     let mut theirs = 0;
     for node in &mut net.nodes[..all] {
         let ours = claim.keys.iter().any(|key| node.has(key, owner, now));
         theirs += usize::from(!ours);
     }
     if result == ReleaseResult::Released {
-        net.checks.given_back.insert(claim.owner.clone().into_bytes());
+        net.checks.given_back.insert(claim.owner().as_bytes().to_vec());
     }
     let name = claim.short();
     match result {
@@ -56,7 +56,7 @@ pub(in super::super) fn unlocked(
             Some(format!("{name} is said to be given back, and its keys had been deleted"))
         }
         ReleaseResult::WasLost
-            if valid && !net.checks.forgotten && !net.checks.is_forced(&claim.owner) =>
+            if valid && !net.checks.forgotten && !net.checks.is_forced(claim.owner()) =>
         {
             Some(format!("{name} is said to have been lost, and no node has forgotten anything"))
         }

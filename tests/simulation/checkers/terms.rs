@@ -41,7 +41,7 @@ pub(in super::super) fn outlives(net: &mut Network, claim: &Claim, terms: Terms)
     }
     // What the one before has asked for may have run as late as that.
     let most = net.now + terms.ttl.mul_f64(1.02) + LATEST;
-    let (now, owner) = (net.now, claim.owner.as_bytes());
+    let (now, owner) = (net.now, claim.owner().as_bytes());
     for (node, at) in net.nodes.iter_mut().enumerate().filter(|(_, node)| !node.was_set_back) {
         let ends = claim.keys.iter().filter_map(|key| at.key_until(key, owner, now));
         let Some(until) = ends.max() else { continue };
