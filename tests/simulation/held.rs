@@ -86,7 +86,7 @@ impl Held {
         let Settings { nodes, node_timeout, .. } = cx.settings;
         let lock = HeldLock::new(
             claim.attempt.clone(),
-            claim.lock.kind().hold_class(),
+            cx.settings.class_of(claim.lock),
             claim.terms,
             &grant,
             schedule,

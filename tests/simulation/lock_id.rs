@@ -83,6 +83,13 @@ impl LockId {
         Self { kind: place.unwrap_or(self.kind), ..self }
     }
 
+    /// The lock of any kind of its family with the same names.
+    pub(super) fn any_of_family(self, chance: &mut Chance) -> Self {
+        let is_of_family = |kind: &usize| KINDS[*kind].family() == self.kind().family();
+        let kinds: Vec<_> = (0..KINDS.len()).filter(is_of_family).collect();
+        Self { kind: pick(chance, &kinds), ..self }
+    }
+
     /// By which the holds of threads are counted: the same for all kinds of one family.
     pub(super) fn of_family(self) -> Self {
         let family = self.kind().family();

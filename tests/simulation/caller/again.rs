@@ -1,16 +1,18 @@
-//! A caller takes again the lock that it holds, where the kind lets it. It does so on the way that all calls go.
+//! A caller takes again the lock that it holds, where the kind lets it, or shares it from then on. It does so on the way that
+//! all calls go.
 
 use super::Caller;
 use super::driving::Around;
-use crate::core::{Acquire, Action, Outcome, Patience, Policy, Terms};
+use crate::core::{Acquire, Action, HoldClass, Outcome, Patience, Policy, Terms};
 use crate::simulation::checkers::{Again, taken_again};
 use crate::simulation::claim::Claim;
 use crate::simulation::client::{Client, Cx, Phase};
 use crate::simulation::held::Hold;
+use crate::simulation::lock_id::LockId;
 
 impl Caller {
-    /// By chance the caller takes its lock again, gives a hold back, or has its first hold become a further one, which is
-    /// given back later.
+    /// By chance the caller takes its lock again, gives a hold back, shares what it has for itself alone, or has its first hold
+    /// become a further one, which is given back later.
     pub(super) fn perhaps_again(
         client: &mut Client,
         index: usize,
@@ -19,6 +21,10 @@ impl Caller {
     ) {
         if !hold.held.claim.lock.kind().is_reentrant() || cx.phase != Phase::Working {
             return;
+        }
+        let can_share = hold.held.claim.lock.kind().downgraded("").is_some();
+        if can_share && hold.class() == Some(HoldClass::Exclusive) && cx.net.chance.one_in(4) {
+            hold.downgrade(client, cx);
         }
         match cx.net.chance.below(4) {
             0 | 1 => Self::take_again(client, index, cx, hold),
@@ -47,12 +53,16 @@ impl Caller {
         // Other terms than those of the lease, which stays as it is.
         let ttl = held.claim.terms.ttl / 2;
         let terms = Terms { ttl, renewed: false, max_hold: Some(ttl), ..held.claim.terms };
-        let (what, taken) = Self::call_again(client, index, cx, hold, (patience, terms));
+        let lock = held.claim.lock.any_of_family(&mut cx.net.chance);
+        let is_exclusive = |hold: &Hold| hold.class() == Some(HoldClass::Exclusive);
+        let shares = !is_exclusive(hold) && !client.callers[index].again.iter().any(is_exclusive);
+        let upgrades = shares && cx.settings.class_of(lock) == HoldClass::Exclusive;
+        let (what, taken) = Self::call_again(client, index, cx, lock, (patience, terms));
         let (who, short) = (cx.client, held.claim.short());
         cx.net.tell(|| format!("client {who}, caller {index}: takes {short} again: {what:?}"));
         let same = taken.as_ref().map(|taken| taken.token() == hold.token());
         let same_end = held.lock.borrow().valid_until() == valid_until;
-        if let Some(what) = taken_again(what, is_lost, same, same_end) {
+        if let Some(what) = taken_again(what, upgrades, is_lost, same, same_end) {
             cx.net.checks.report(cx.net.now, "again", format!("{short}: {what}"));
         }
         client.callers[index].again.extend(taken);
@@ -63,10 +73,9 @@ impl Caller {
         client: &mut Client,
         index: usize,
         cx: &mut Cx<'_>,
-        hold: &Hold,
+        lock: LockId,
         (patience, terms): (Patience, Terms),
     ) -> (Again, Option<Hold>) {
-        let lock = hold.held.claim.lock;
         let policy = Policy {
             patience,
             backoff: cx.settings.backoff,
@@ -87,6 +96,8 @@ impl Caller {
                 }
                 Some(Action::HandedOver) => break Again::Taken,
                 Some(Action::Refuse(Outcome::Lost(_))) => break Again::Lost,
+                Some(Action::Refuse(Outcome::WaitsForItself)) => break Again::Refused,
+                Some(Action::Refuse(Outcome::Held)) if once => break Again::Refused,
                 Some(Action::Refuse(Outcome::NodesDisagree)) => break Again::Disagree,
                 Some(_) | None => break Again::Waits,
             }

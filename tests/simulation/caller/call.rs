@@ -105,7 +105,7 @@ impl Caller {
                 let (pair, only) = (cx.net.pair, cx.settings.kind);
                 let kinds = |kind: &dyn Kind| {
                     let fits = !pair || kind.hold_class() == HoldClass::Exclusive;
-                    fits && only.is_none_or(|only| kind.label() == only)
+                    fits && only.is_none_or(|only| [kind.label(), kind.family()].contains(&only))
                 };
                 (LockId::any(&mut cx.net.chance, kinds, name, of), patience, renewed)
             }
