@@ -21,6 +21,7 @@ use crate::runtime::coordinator::Coordinator;
 use crate::runtime::exit;
 use crate::runtime::loss;
 use crate::runtime::settings::Settings;
+use crate::rw_lock::RwLock;
 use crate::shared::Shared;
 use crate::stats::NodeStats;
 use crate::with_lock::WithLockError;
@@ -170,6 +171,12 @@ impl Quorlock {
     /// see [`ReentrantMutex`].
     pub fn reentrant_mutex(&self, name: impl AsRef<[u8]>) -> ReentrantMutex {
         self.handle([name])
+    }
+
+    /// A handle for the lock `name` that any number of holders have to read, or one to write, with settings of its own: see
+    /// [`RwLock`].
+    pub fn rw_lock(&self, name: impl AsRef<[u8]>) -> RwLock {
+        RwLock::new(self.handle([&name]), self.handle([&name]))
     }
 
     /// Takes the exclusive lock `name`; waits as long as somebody else holds it.

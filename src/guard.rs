@@ -57,6 +57,11 @@ impl fmt::Display for Mode {
 }
 
 impl Guard {
+    /// It shares the lock from now on.
+    pub(crate) fn downgrade(self) -> Self {
+        Self { hold: self.hold.downgrade() }
+    }
+
     fn held(&self) -> &Arc<Held> {
         self.hold.held()
     }

@@ -212,11 +212,47 @@ pub(crate) fn release_channel(key: &[u8]) -> Vec<u8> {
 
 /// The channel on which Redisson's clients tell each other that the lock with that key was given back.
 pub(crate) fn redisson_channel(key: &[u8]) -> Vec<u8> {
-    const CHANNEL: &[u8] = b"redisson_lock__channel:";
-    // As Redisson does: a key that has braces already names its hash slot.
+    braced(b"redisson_lock__channel:", key)
+}
+
+/// Where a node keeps by what the numbers of reads are told from those of writes, of the read-write lock with that key.
+pub(crate) fn reads_key(key: &[u8]) -> Vec<u8> {
+    [b"{", key, b"}:reads"].concat()
+}
+
+/// Where a node keeps who goes next, of those who wait for the read-write lock with that key.
+pub(crate) fn next_key(key: &[u8]) -> Vec<u8> {
+    [b"{", key, b"}:next"].concat()
+}
+
+/// The channel on which a node tells that a write waits for the read-write lock with that key.
+pub(crate) fn waiting_channel(key: &[u8]) -> Vec<u8> {
+    [b"{", key, b"}:waiting"].concat()
+}
+
+/// With what the keys begin of the strings that live for as long as a read of the lock with that key, as Redisson has them.
+pub(crate) fn reads_prefix(key: &[u8]) -> Vec<u8> {
+    braced(b"", key)
+}
+
+/// The string that lives for as long as that owner's read of the lock with that key.
+pub(crate) fn read_timeout_key(key: &[u8], owner: &[u8]) -> Vec<u8> {
+    [reads_prefix(key).as_slice(), b":", owner, READ_TIMEOUT.as_bytes()].concat()
+}
+
+/// How such a key ends.
+pub(crate) const READ_TIMEOUT: &str = ":rwlock_timeout:1";
+
+/// The channel on which Redisson's clients tell each other that the read-write lock with that key was given back.
+pub(crate) fn redisson_rwlock_channel(key: &[u8]) -> Vec<u8> {
+    braced(b"redisson_rwlock:", key)
+}
+
+/// As Redisson does: a key that has braces already names its hash slot.
+fn braced(begin: &[u8], key: &[u8]) -> Vec<u8> {
     match key.contains(&b'{') {
-        true => [CHANNEL, key].concat(),
-        false => [CHANNEL, b"{", key, b"}"].concat(),
+        true => [begin, key].concat(),
+        false => [begin, b"{", key, b"}"].concat(),
     }
 }
 

@@ -35,6 +35,7 @@ pub mod operations {
 mod process;
 mod random;
 mod runtime;
+mod rw_lock;
 mod shared;
 #[cfg(all(test, feature = "embedded"))]
 #[path = "../tests/simulation/mod.rs"]
@@ -56,5 +57,6 @@ pub use holders::{Holder, HolderReport, NameReport, NodeAnswer, NodeReport};
 pub use ident::Owner;
 pub use kinds::*;
 pub use runtime::{Fallback, Renewal};
+pub use rw_lock::RwLock;
 pub use stats::NodeStats;
 pub use with_lock::WithLockError;

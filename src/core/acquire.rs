@@ -39,7 +39,7 @@ use super::{
 
 pub(crate) use self::attempts::{Outcome, Patience, Policy};
 pub(crate) use self::driver::{
-    Action, Failed, Grant, SharedAttempt, Stop, Surroundings, WaitsFor, Whom,
+    Action, Begin, Failed, Grant, SharedAttempt, Stop, Surroundings, WaitsFor, Whom,
 };
 
 /// One call that wants a lock.
@@ -347,7 +347,8 @@ impl<C: SharedAttempt> Acquire<C> {
         self.started = around.start_attempt();
         self.answer_by = self.attempts.answer_by(self.started, self.attempt_timeout);
         let (started, answer_by) = (self.started, self.answer_by);
-        self.actions.push_back(Action::Begin { owner, started, answer_by });
+        let waits = self.attempts.waits(started);
+        self.actions.push_back(Action::Begin(Begin { owner, started, answer_by, waits }));
         self.state = State::Beginning(preferred);
     }
 

@@ -52,8 +52,8 @@ mod told_cases;
 mod validity;
 
 pub(crate) use acquire::{
-    Acquire, Action, Failed, Grant, Outcome, Patience, Policy, SharedAttempt, Stop, Surroundings,
-    WaitsFor, Whom,
+    Acquire, Action, Begin, Failed, Grant, Outcome, Patience, Policy, SharedAttempt, Stop,
+    Surroundings, WaitsFor, Whom,
 };
 pub(crate) use admission::{
     Admission, AsSeen, Chance, Change, Checked, ClockNews, ClockVerdict, Forgot, Grants,

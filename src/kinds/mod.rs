@@ -6,10 +6,12 @@ use crate::runtime::kind::Kind;
 mod multi;
 mod mutex;
 mod reentrant;
+mod rwlock;
 
 pub use multi::{AllNames, MultiMutex};
 pub use mutex::{Exclusive, Mutex};
 pub use reentrant::{Reentrant, ReentrantGuard, ReentrantMutex};
+pub use rwlock::{ReadGuard, Reading, WriteGuard, Writing};
 
 /// Calls the macro `$with` with every kind, each followed by a comma. What has to be done for each kind goes by this
 /// list, in the tests as well.
@@ -17,7 +19,9 @@ pub use reentrant::{Reentrant, ReentrantGuard, ReentrantMutex};
 #[macro_export]
 macro_rules! for_each_kind {
     ($with:ident) => {
-        $with! { $crate::Exclusive, $crate::AllNames, $crate::Reentrant, }
+        $with! {
+            $crate::Exclusive, $crate::AllNames, $crate::Reentrant, $crate::Reading, $crate::Writing,
+        }
     };
 }
 

@@ -90,6 +90,7 @@ impl Kind for AllNames {
         mark_key: &[u8],
         owner: &str,
         ttl: Duration,
+        _: Duration,
         proposal: Option<u64>,
     ) -> Request {
         let keys = Keys::new(names, None, proposal.is_some());

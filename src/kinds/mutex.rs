@@ -76,6 +76,7 @@ impl Kind for Exclusive {
         mark_key: &[u8],
         owner: &str,
         ttl: Duration,
+        _: Duration,
         proposal: Option<u64>,
     ) -> Request {
         SCRIPTS.acquire(names.first().key(), mark_key, owner, ttl, proposal)

@@ -100,6 +100,7 @@ impl Kind for Reentrant {
         mark_key: &[u8],
         owner: &str,
         ttl: Duration,
+        _: Duration,
         proposal: Option<u64>,
     ) -> Request {
         SCRIPTS.acquire(names.first().key(), mark_key, owner, ttl, proposal)

@@ -120,15 +120,8 @@ impl Call<'_> {
                 }
             }
             Action::GivingWayIsOver { heard } => self.queued.giving_way_is_over(heard),
-            Action::Begin { owner, started, answer_by } => {
-                let claim = Claim::new(
-                    coordinator.state(),
-                    wanted,
-                    owner,
-                    started,
-                    self.suspensions,
-                    answer_by,
-                );
+            Action::Begin(begin) => {
+                let claim = Claim::new(coordinator.state(), wanted, begin, self.suspensions);
                 machine.handle_begun(claim, self);
             }
             Action::Ask(whom) => {

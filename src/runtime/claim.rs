@@ -1,11 +1,12 @@
 //! One owner id's claim to a lock: all that may have left keys on the nodes under it.
 
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use crate::clock;
 use crate::core::{
-    Attempt, Basis, Cleanup, Confirmation, ExtendRequest, Extension, FencingToken, HoldClass,
-    Release, Releases, Shared, Terms, Time, Whom, only_asked,
+    Attempt, Basis, Begin, Cleanup, Confirmation, ExtendRequest, Extension, FencingToken,
+    HoldClass, Release, Releases, Shared, Terms, Time, Whom, only_asked,
 };
 use crate::error::{Error, ErrorKind, NodeFault};
 use crate::ident::Names;
@@ -65,6 +66,8 @@ pub(crate) struct Claim {
     downgraded: OnceLock<(&'static dyn Kind, String)>,
     /// How often this machine had been suspended when the attempt began.
     suspensions: u64,
+    /// For how long the nodes may know that its caller waits.
+    waits: Duration,
     asked: Asked,
     /// What the nodes are asked, once some of them are.
     request: Option<Arc<Request>>,
@@ -77,11 +80,10 @@ impl Claim {
     pub(crate) fn new(
         state: &Arc<ClientState>,
         wanted: &Wanted,
-        owner: u128,
-        started: Time,
+        begin: Begin,
         suspensions: u64,
-        answer_by: Time,
     ) -> Self {
+        let Begin { owner, started, answer_by, waits } = begin;
         let Terms { ttl, allowance, .. } = wanted.terms;
         let attempt = Attempt::new(state.nodes().len(), started, answer_by, ttl, allowance);
         Self {
@@ -90,6 +92,7 @@ impl Claim {
             owner: wanted.kind.owner_text(state.owner_label(), owner),
             downgraded: OnceLock::new(),
             suspensions,
+            waits,
             asked: Asked {
                 attempt: FanOut::new(attempt, wanted.kind.decoders().acquire, state.names()),
                 confirmation: None,
@@ -193,8 +196,11 @@ impl Claim {
         if let Some(proposal) = proposal {
             self.round().with(|attempt| attempt.proposes(proposal));
         }
-        self.requests(self.kind().hold_class())
-            .acquire(terms.ttl, proposal.map(|proposal| proposal.number))
+        self.requests(self.kind().hold_class()).acquire(
+            terms.ttl,
+            self.waits,
+            proposal.map(|proposal| proposal.number),
+        )
     }
 
     /// Tells the nodes the lock's number.

@@ -55,13 +55,15 @@ pub(crate) trait Kind: fmt::Debug + Send + Sync {
     }
 
     /// Takes the lock under the mark that is written with the call, and that the node keeps at
-    /// `mark_key`. `proposal`: a number for the grant; `None` without fencing.
+    /// `mark_key`. If it is refused, the node may remember for `waits` that somebody waits. `proposal`: a number for the
+    /// grant; `None` without fencing.
     fn acquire(
         &self,
         names: &Names,
         mark_key: &[u8],
         owner: &str,
         ttl: Duration,
+        waits: Duration,
         proposal: Option<u64>,
     ) -> Request;
 

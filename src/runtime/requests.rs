@@ -22,9 +22,9 @@ pub(crate) struct OwnerRequests<'a> {
 }
 
 impl OwnerRequests<'_> {
-    /// Asks for the lock, with a proposal for its number; `None` without fencing.
-    pub(crate) fn acquire(&self, ttl: Duration, proposal: Option<u64>) -> Request {
-        self.kind.acquire(self.names, self.mark_key, self.owner, ttl, proposal)
+    /// Asks for the lock, for a caller that `waits` for so long. With a proposal for its number; `None` without fencing.
+    pub(crate) fn acquire(&self, ttl: Duration, waits: Duration, proposal: Option<u64>) -> Request {
+        self.kind.acquire(self.names, self.mark_key, self.owner, ttl, waits, proposal)
     }
 
     /// Tells a node the lock's number.

@@ -11,8 +11,8 @@ use super::network::Part;
 use super::worker::Outgoing;
 use crate::core::admission::Grants;
 use crate::core::{
-    Attempt, Cleanup, Confirmation, ExtendRequest, Extension, HoldClass, Proposal, ReleasePlan,
-    Releases, Shared, Terms, Time,
+    Attempt, Begin, Cleanup, Confirmation, ExtendRequest, Extension, HoldClass, Proposal,
+    ReleasePlan, Releases, Shared, Terms,
 };
 use crate::ident::Names;
 use crate::node::Request;
@@ -45,6 +45,8 @@ pub(super) struct Claim {
     /// The same of a lock that was downgraded, with its kind from then on.
     downgraded: OnceCell<(&'static dyn Kind, String)>,
     pub(super) terms: Terms,
+    /// For how long the nodes may know that its caller waits.
+    waits: Duration,
     /// The same, in true time.
     pub(super) began: Duration,
     /// How often the client's machine had been suspended before that.
@@ -64,10 +66,10 @@ impl Claim {
         cx: &mut Cx<'_>,
         lock: LockId,
         terms: Terms,
-        owner: u128,
-        answer_by: Time,
+        begin: Begin,
         waiter: Note,
     ) -> Self {
+        let Begin { owner, answer_by, waits, .. } = begin;
         let started = cx.now();
         let attempt =
             Attempt::new(cx.settings.nodes, started, answer_by, terms.ttl, terms.allowance);
@@ -80,6 +82,7 @@ impl Claim {
             owner,
             downgraded: OnceCell::new(),
             terms,
+            waits,
             began: cx.net.now,
             suspensions: cx.shared.suspensions.get(),
             attempt: Rc::new(FanOut::new(attempt, lock.kind().decoders().acquire, waiter)),
@@ -131,7 +134,8 @@ impl Claim {
                 Grants::Always => Some("".into()),
                 Grants::Under(mark) => Some(mark.into()),
             };
-            let request = requests.acquire(self.terms.ttl, proposed.map(|it| it.number));
+            let request =
+                requests.acquire(self.terms.ttl, self.waits, proposed.map(|it| it.number));
             let outgoing = self.outgoing(request, "acquire");
             worker.ask_for_grant(cx, outgoing, self.attempt.clone(), under);
         }

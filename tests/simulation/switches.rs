@@ -42,7 +42,7 @@ impl Switches {
         let names = names(&[b"key"]);
         let commands = KINDS.iter().flat_map(|kind| {
             let calls = [
-                kind.acquire(&names, mark, "owner", ttl, Some(1)),
+                kind.acquire(&names, mark, "owner", ttl, ttl, Some(1)),
                 kind.confirm(&names, "owner", 1),
                 kind.extend(&names, "owner", ttl, repair),
                 kind.release(&names, "owner", None, None),

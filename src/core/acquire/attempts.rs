@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::super::{Attempt, Backoff, Conclusion, LossReason, Mechanism, Time, WakeReason};
-use super::contention::Contention;
+use super::contention::{Contention, POLL};
 
 /// How long a caller is ready to wait for a lock that is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,6 +120,17 @@ impl Attempts {
 
     /// The end of an attempt that starts now and may take `node_timeout`: no call outlives its own
     /// deadline.
+    /// For how long the nodes may know of a caller that waits for the lock from `now` on: twice as long as its next attempt may
+    /// be away, and no longer than its patience lasts.
+    pub(crate) fn waits(&self, now: Time) -> Duration {
+        let next = POLL.max(self.policy.backoff.max).saturating_mul(2);
+        match self.policy.patience {
+            Patience::Once => Duration::ZERO,
+            Patience::Until(deadline) => next.min(deadline.since(now)),
+            Patience::Forever => next,
+        }
+    }
+
     pub(crate) fn answer_by(&mut self, now: Time, node_timeout: Duration) -> Time {
         let timeout = now.after(node_timeout);
         match self.policy.patience {

@@ -6,7 +6,7 @@ use super::super::{Backoff, Mechanism, WakeReason};
 
 /// How often a lock is looked at whose release would be told: the most that a lost message costs, if the
 /// longest pause is not longer.
-const POLL: Duration = Duration::from_secs(1);
+pub(super) const POLL: Duration = Duration::from_secs(1);
 
 /// Who would be next is left that time, or what an attempt takes, before those behind it try; and so many
 /// of them at most are waited for.

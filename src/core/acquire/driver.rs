@@ -58,6 +58,17 @@ pub(crate) trait Surroundings {
     fn releases<R>(&mut self, f: impl FnOnce(&mut ReleaseTracker) -> R) -> Option<R>;
 }
 
+/// An attempt that is about to be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Begin {
+    pub(crate) owner: u128,
+    pub(crate) started: Time,
+    pub(crate) answer_by: Time,
+    /// For how long the nodes may know that the caller waits for the lock, if they refuse it: long enough for its next
+    /// attempt. Zero: it does not wait.
+    pub(crate) waits: Duration,
+}
+
 /// What the driver has to do next. `C` is the driver's claim to the lock, which shares an attempt.
 #[derive(Debug)]
 pub(crate) enum Action<C> {
@@ -69,8 +80,8 @@ pub(crate) enum Action<C> {
     IgnoreOwnRelease,
     /// The lock is left to others no longer. Note whether a release was `heard` of meanwhile.
     GivingWayIsOver { heard: bool },
-    /// Begin an attempt under that owner id, and call [`Acquire::handle_begun`](super::Acquire::handle_begun).
-    Begin { owner: u128, started: Time, answer_by: Time },
+    /// Begin an attempt, and call [`Acquire::handle_begun`](super::Acquire::handle_begun).
+    Begin(Begin),
     /// Ask those nodes for the lock: [`Acquire::claim`](super::Acquire::claim).
     Ask(Whom),
     /// Note that several nodes know this number of the lock.

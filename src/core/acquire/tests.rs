@@ -99,7 +99,7 @@ impl Driver {
                 Action::IgnoreOwnRelease => ("ignore own release", ()),
                 Action::GivingWayIsOver { heard: true } => ("giving way is over, heard", ()),
                 Action::GivingWayIsOver { heard: false } => ("giving way is over", ()),
-                Action::Begin { owner, started, answer_by } => {
+                Action::Begin(Begin { owner, started, answer_by, .. }) => {
                     self.owner = owner;
                     let allowance = Allowance::FOR_DRIFT;
                     let attempt = Attempt::new(3, started, answer_by, TTL, allowance);

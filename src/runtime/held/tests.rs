@@ -5,7 +5,8 @@ use std::time::Duration;
 use crossbeam_channel::{Sender, bounded};
 
 use crate::core::{
-    Allowance, Basis, Conclusion, Due, Grant, HoldClass, Patience, Quorum, Shared, Terms, Whom,
+    Allowance, Basis, Begin, Conclusion, Due, Grant, HoldClass, Patience, Quorum, Shared, Terms,
+    Whom,
 };
 use crate::events::Listener;
 use crate::ident::{Name, Names, random_owner};
@@ -72,7 +73,9 @@ pub(crate) fn hold_before(
 ) -> Hold {
     let state = locks.coordinator().state();
     let (now, owner, suspensions) = (clock::now(), random_owner(), state.set().suspensions());
-    let mut claim = Claim::new(state, wanted, owner, now, suspensions, now.after(LIMIT));
+    let (answer_by, waits) = (now.after(LIMIT), Duration::ZERO);
+    let begin = Begin { owner, started: now, answer_by, waits };
+    let mut claim = Claim::new(state, wanted, begin, suspensions);
     claim.ask(Whom::All);
     let round = claim.round().clone();
     let answered = || round.with(|attempt| !attempt.awaits_answers());

@@ -239,15 +239,14 @@ impl Caller {
                 Action::GivingWayIsOver { heard } => {
                     client.giving_way_is_over(cx, call.lock, heard)
                 }
-                Action::Begin { owner, answer_by, .. } => {
+                Action::Begin(begin) => {
                     call.asked += 1;
                     call.attempts += u32::from(std::mem::take(&mut call.pauses));
                     if std::mem::take(&mut call.waited) {
                         call.reached = cx.net.now;
                     }
                     let note = client.callers[index].next_note(cx);
-                    let claim =
-                        Claim::new(client, cx, call.lock, call.terms, owner, answer_by, note);
+                    let claim = Claim::new(client, cx, call.lock, call.terms, begin, note);
                     call.tell(client, cx, |acquire, around| acquire.handle_begun(claim, around));
                 }
                 Action::Ask(whom) => {

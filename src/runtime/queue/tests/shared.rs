@@ -46,9 +46,10 @@ impl Kind for Together {
         mark_key: &[u8],
         owner: &str,
         ttl: Duration,
+        waits: Duration,
         proposal: Option<u64>,
     ) -> Request {
-        EXCLUSIVE.acquire(names, mark_key, owner, ttl, proposal)
+        EXCLUSIVE.acquire(names, mark_key, owner, ttl, waits, proposal)
     }
 
     fn confirm(&self, names: &Names, owner: &str, number: u64) -> Request {

@@ -1,0 +1,335 @@
+//! The read-write lock as users hold it.
+
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::Receiver;
+
+use crate::error::Error;
+use crate::handle::Handle;
+use crate::holders::HolderReport;
+use crate::kinds::{ReadGuard, Reading, WriteGuard, Writing};
+use crate::runtime::settings::Renewal;
+use crate::with_lock::WithLockError;
+
+/// A lock by name that any number of holders have to read, or one to write; from
+/// [`Quorlock::rw_lock`](crate::Quorlock::rw_lock), with settings of its own.
+///
+/// Its holds belong to the thread that took them: to a thread of one client, which is a
+/// [`Quorlock`](crate::Quorlock) and its clones.
+///
+/// - Who reads may read again, and who writes may read and write again, at once and without asking a node.
+/// - Who only reads cannot write: it would wait for itself. [`write`](Self::write) says
+///   [`WouldDeadlock`](crate::ErrorKind::WouldDeadlock) at once, and [`try_write`](Self::try_write) says `None`. Take the lock
+///   to write first, and [`downgrade`](WriteGuard::downgrade) it.
+/// - Threads of one client that read share one hold on the nodes, where their settings are the same and there is no
+///   [`max_hold`](Self::max_hold).
+/// - Each hold on the nodes ends by itself, if its client does not renew it: a reader that crashes keeps writers out for
+///   its TTL, however many others read.
+/// - Readers and writers take turns while both wait: those who come to read while somebody waits to write go behind it,
+///   and those who come to write while somebody waits to read go behind that one. A thread that reads already goes on.
+///
+/// [`Token`](crate::Guard::token)s of reads are ordered against those of writes only: a storage that keeps the largest token
+/// refuses writes of a writer that has lost the lock, and may be read under any token.
+///
+/// On the nodes it is what Redisson's `RReadWriteLock` of the same key is: with an empty
+/// [`key_prefix`](crate::Builder::key_prefix) and one node that both use, the two exclude and wake each other. Redisson
+/// knows nothing of quorums, quarantine, and clocks, nor of turns, so a lock that is shared with it rests on that one
+/// node alone.
+///
+/// # Examples
+///
+/// ```no_run
+/// use quorlock::{Error, Quorlock, RwLock};
+///
+/// # struct Configuration;
+/// # fn load() -> Configuration { Configuration }
+/// # fn store(_: &Configuration) {}
+/// fn current(lock: &RwLock) -> Result<Configuration, Error> {
+///     lock.with_read_fallible(|_guard| Ok(load()))
+/// }
+///
+/// fn replace(lock: &RwLock, new: &Configuration) -> Result<(), Error> {
+///     lock.with_write_fallible(|guard| {
+///         guard.check()?;
+///         store(new);
+///         Ok(())
+///     })
+/// }
+///
+/// let locks = Quorlock::builder().nodes(["redis://a", "redis://b", "redis://c"]).build()?;
+/// let configuration = locks.rw_lock("configuration");
+/// replace(&configuration, &Configuration)?;
+/// current(&configuration)?;
+/// # Ok::<(), quorlock::Error>(())
+/// ```
+#[must_use = "a handle does nothing until one of its calls is made"]
+#[derive(Clone)]
+pub struct RwLock {
+    reading: Handle<Reading>,
+    writing: Handle<Writing>,
+}
+
+impl RwLock {
+    pub(crate) fn new(reading: Handle<Reading>, writing: Handle<Writing>) -> Self {
+        Self { reading, writing }
+    }
+
+    /// The name of the lock, without the key prefix: as it was given, also if it cannot be locked.
+    #[must_use]
+    pub fn name(&self) -> &[u8] {
+        self.writing.name()
+    }
+
+    /// The name of the lock as text; `None` if it is none, since names may be any bytes.
+    #[must_use]
+    pub fn name_str(&self) -> Option<&str> {
+        self.writing.name_str()
+    }
+
+    /// How long a hold lives without being extended, in the range that [`Builder::ttl`](crate::Builder::ttl) states. Defaults
+    /// to what is set there.
+    pub fn ttl(self, ttl: Duration) -> Self {
+        Self { reading: self.reading.ttl(ttl), writing: self.writing.ttl(ttl) }
+    }
+
+    /// Whether holds are renewed, as [`Builder::renewal`](crate::Builder::renewal) describes. Defaults to what is set there.
+    pub fn renewal(self, renewal: Renewal) -> Self {
+        Self { reading: self.reading.renewal(renewal), writing: self.writing.renewal(renewal) }
+    }
+
+    /// The longest time for a hold in all, as [`Builder::max_hold`](crate::Builder::max_hold) describes. Defaults to what is
+    /// set there; [`Duration::MAX`] lifts that limit. Threads that read with a limit do not share a hold on the nodes.
+    pub fn max_hold(self, max_hold: Duration) -> Self {
+        Self { reading: self.reading.max_hold(max_hold), writing: self.writing.max_hold(max_hold) }
+    }
+
+    /// How long the lock is kept at least from a write on, although that is given back earlier, as
+    /// [`Builder::min_hold`](crate::Builder::min_hold) describes. Defaults to what is set there; [`Duration::ZERO`] lifts that
+    /// minimum. What is only read is not kept, nor is a write that was [downgraded](WriteGuard::downgrade).
+    pub fn min_hold(self, min_hold: Duration) -> Self {
+        Self { writing: self.writing.min_hold(min_hold), ..self }
+    }
+
+    /// Takes the lock to read; waits as long as somebody writes, or waits to write. All else is as with [`Quorlock::lock`](crate::Quorlock::lock).
+    ///
+    /// A thread that reads the lock, or writes it, gets one more guard at once.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Quorlock::lock`](crate::Quorlock::lock).
+    pub fn read(&self) -> Result<ReadGuard, Error> {
+        self.reading.lock()
+    }
+
+    /// Takes the lock to read, if that is possible now, as [`Quorlock::try_lock`](crate::Quorlock::try_lock) does.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Quorlock::try_lock`](crate::Quorlock::try_lock).
+    pub fn try_read(&self) -> Result<Option<ReadGuard>, Error> {
+        self.reading.try_lock()
+    }
+
+    /// Takes the lock to read, if that is possible within `timeout`, as [`Quorlock::try_lock_for`](crate::Quorlock::try_lock_for)
+    /// does.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`read`](Self::read).
+    pub fn try_read_for(&self, timeout: Duration) -> Result<Option<ReadGuard>, Error> {
+        self.reading.try_lock_for(timeout)
+    }
+
+    /// Takes the lock to read, if that is possible until `deadline`, as
+    /// [`Quorlock::try_lock_until`](crate::Quorlock::try_lock_until) does.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`read`](Self::read).
+    pub fn try_read_until(&self, deadline: Instant) -> Result<Option<ReadGuard>, Error> {
+        self.reading.try_lock_until(deadline)
+    }
+
+    /// Takes the lock to read unless `cancel` fires first, as
+    /// [`Quorlock::lock_cancellable`](crate::Quorlock::lock_cancellable) does.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Quorlock::lock_cancellable`](crate::Quorlock::lock_cancellable).
+    pub fn read_cancellable(&self, cancel: &Receiver<()>) -> Result<ReadGuard, Error> {
+        self.reading.lock_cancellable(cancel)
+    }
+
+    /// Runs `critical` while holding the lock to read, as [`Quorlock::with_lock`](crate::Quorlock::with_lock) does.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Quorlock::with_lock`](crate::Quorlock::with_lock).
+    pub fn with_read<R>(
+        &self,
+        critical: impl FnOnce(&ReadGuard) -> R,
+    ) -> Result<R, WithLockError<R>> {
+        self.reading.with_lock(critical)
+    }
+
+    /// Runs `critical`, which returns a `Result`, while holding the lock to read, as
+    /// [`Quorlock::with_lock_fallible`](crate::Quorlock::with_lock_fallible) does.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Quorlock::with_lock_fallible`](crate::Quorlock::with_lock_fallible).
+    pub fn with_read_fallible<T, E: From<Error>>(
+        &self,
+        critical: impl FnOnce(&ReadGuard) -> Result<T, E>,
+    ) -> Result<T, E> {
+        self.reading.with_lock_fallible(critical)
+    }
+
+    /// Takes the lock to write; waits as long as others read or write it. All else is as with [`Quorlock::lock`](crate::Quorlock::lock).
+    ///
+    /// A thread that writes the lock gets one more guard at once.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Quorlock::lock`](crate::Quorlock::lock); [`WouldDeadlock`](crate::ErrorKind::WouldDeadlock) if the calling
+    /// thread has a [`ReadGuard`] of this lock, and no [`WriteGuard`].
+    pub fn write(&self) -> Result<WriteGuard, Error> {
+        self.writing.lock()
+    }
+
+    /// Takes the lock to write, if that is possible now, as [`Quorlock::try_lock`](crate::Quorlock::try_lock) does.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Quorlock::try_lock`](crate::Quorlock::try_lock). A thread that reads the lock gets `None`.
+    pub fn try_write(&self) -> Result<Option<WriteGuard>, Error> {
+        self.writing.try_lock()
+    }
+
+    /// Takes the lock to write, if that is possible within `timeout`, as [`Quorlock::try_lock_for`](crate::Quorlock::try_lock_for)
+    /// does.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`write`](Self::write).
+    pub fn try_write_for(&self, timeout: Duration) -> Result<Option<WriteGuard>, Error> {
+        self.writing.try_lock_for(timeout)
+    }
+
+    /// Takes the lock to write, if that is possible until `deadline`, as
+    /// [`Quorlock::try_lock_until`](crate::Quorlock::try_lock_until) does.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`write`](Self::write).
+    pub fn try_write_until(&self, deadline: Instant) -> Result<Option<WriteGuard>, Error> {
+        self.writing.try_lock_until(deadline)
+    }
+
+    /// Takes the lock to write unless `cancel` fires first, as
+    /// [`Quorlock::lock_cancellable`](crate::Quorlock::lock_cancellable) does.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Quorlock::lock_cancellable`](crate::Quorlock::lock_cancellable); [`WouldDeadlock`](crate::ErrorKind::WouldDeadlock) if the calling
+    /// thread has a [`ReadGuard`] of this lock, and no [`WriteGuard`].
+    pub fn write_cancellable(&self, cancel: &Receiver<()>) -> Result<WriteGuard, Error> {
+        self.writing.lock_cancellable(cancel)
+    }
+
+    /// Runs `critical` while holding the lock to write, as [`Quorlock::with_lock`](crate::Quorlock::with_lock) does.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Quorlock::with_lock`](crate::Quorlock::with_lock); [`WouldDeadlock`](crate::ErrorKind::WouldDeadlock) if the calling
+    /// thread has a [`ReadGuard`] of this lock, and no [`WriteGuard`].
+    pub fn with_write<R>(
+        &self,
+        critical: impl FnOnce(&WriteGuard) -> R,
+    ) -> Result<R, WithLockError<R>> {
+        self.writing.with_lock(critical)
+    }
+
+    /// Runs `critical`, which returns a `Result`, while holding the lock to write, as
+    /// [`Quorlock::with_lock_fallible`](crate::Quorlock::with_lock_fallible) does.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Quorlock::with_lock_fallible`](crate::Quorlock::with_lock_fallible); [`WouldDeadlock`](crate::ErrorKind::WouldDeadlock) if the calling
+    /// thread has a [`ReadGuard`] of this lock, and no [`WriteGuard`].
+    pub fn with_write_fallible<T, E: From<Error>>(
+        &self,
+        critical: impl FnOnce(&WriteGuard) -> Result<T, E>,
+    ) -> Result<T, E> {
+        self.writing.with_lock_fallible(critical)
+    }
+
+    /// How many [`ReadGuard`]s of this lock the calling thread has; 0, if it has none. Asks no node.
+    ///
+    /// Guards of a lock that is lost count until they are dropped. A guard that was leaked counts for ever.
+    #[must_use]
+    pub fn read_hold_count(&self) -> usize {
+        self.reading.hold_count_of_this_thread()
+    }
+
+    /// How many [`WriteGuard`]s of this lock the calling thread has, as [`read_hold_count`](Self::read_hold_count) says.
+    #[must_use]
+    pub fn write_hold_count(&self) -> usize {
+        self.writing.hold_count_of_this_thread()
+    }
+
+    /// Whether the calling thread has a [`WriteGuard`] of this lock, and the lock is certainly not lost. Asks no node.
+    ///
+    /// The answer is as old as that of [`Guard::check`](crate::Guard::check): it may be wrong the next moment.
+    #[must_use]
+    pub fn is_write_locked_by_current_thread(&self) -> bool {
+        self.writing.is_held_by_this_thread()
+    }
+
+    /// Who holds the lock, to read or to write, as [`Handle::holder`] says.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Handle::holder`].
+    pub fn holder(&self) -> Result<HolderReport, Error> {
+        self.writing.holder()
+    }
+
+    /// Whether somebody may hold the lock, to read or to write, as [`Handle::is_locked`] says.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Handle::holder`].
+    pub fn is_locked(&self) -> Result<bool, Error> {
+        self.writing.is_locked()
+    }
+
+    /// The time after which the lock may be free, as [`Handle::remaining_ttl`] says.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Handle::holder`].
+    pub fn remaining_ttl(&self) -> Result<Option<Duration>, Error> {
+        self.writing.remaining_ttl()
+    }
+
+    /// Takes the lock from all who read it, or from who writes it, as [`Handle::force_unlock`] does. **It breaks the
+    /// exclusion, on purpose.**
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Handle::force_unlock`].
+    pub fn force_unlock(&self) -> Result<bool, Error> {
+        self.writing.force_unlock()
+    }
+}
+
+impl fmt::Debug for RwLock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RwLock")
+            .field("reading", &self.reading)
+            .field("writing", &self.writing)
+            .finish()
+    }
+}
