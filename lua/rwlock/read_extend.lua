@@ -59,7 +59,9 @@ if fields.err then
   end
   return 0
 end
-local mode, reads, writes = fields[1], fields[2], fields[3]
+local mode, writes = fields[1], fields[3]
+-- A hold whose string is gone is over, also if others keep the lock alive with its field in it.
+local reads = fields[2] and redis.call('PTTL', KEYS[5]) ~= -2
 local forced, wrong = tombstone(KEYS[3])
 local before, wrong_before = tombstone(KEYS[4])
 if wrong and not forced or wrong_before and not before then
