@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::guard::{Guard, LockGuard, sealed as of_guards};
 use crate::handle::{LockKind, OneName, sealed};
 use crate::ident::{
-    Names, READ_TIMEOUT, fence_key, next_key, random_text, read_timeout_key, reads_key,
+    Names, READ_TIMEOUT, WRITES, fence_key, next_key, random_text, read_timeout_key, reads_key,
     reads_prefix, redisson_rwlock_channel, release_channel, tombstone_key, waiting_channel,
 };
 use crate::node::{Part, Request, Script};
@@ -46,9 +46,6 @@ static WRITE: OneKey = OneKey {
 
 /// What the two kinds are called together.
 const FAMILY: &str = "rwlock";
-
-/// How the owner of a write ends: what comes before is its owner once it only reads.
-const WRITES: &str = ":write";
 
 const AUXILIARY: &[&str] = &[":fence", ":reads", ":next", READ_TIMEOUT];
 
