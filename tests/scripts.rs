@@ -521,9 +521,13 @@ fn force(server: &Server, owners: &[&str]) -> Value {
     let keys = (owners.len() + 1).to_string();
     let tombstones: Vec<_> = owners.iter().map(|owner| tombstone(owner)).collect();
     let tombstones: Vec<_> = tombstones.iter().map(String::as_str).collect();
-    let words =
-        [&["EVAL", FORCE, &keys, "k"], &tombstones[..], &["60000", "free", "theirs"], owners]
-            .concat();
+    let words = [
+        &["EVAL", FORCE, &keys, "k"],
+        &tombstones[..],
+        &["60000", "free", "theirs", "of rwlocks"],
+        owners,
+    ]
+    .concat();
     server.command(&words)
 }
 
@@ -585,7 +589,8 @@ fn a_node_says_who_has_a_lock_of_any_layout() {
     let server = Server::start();
     let text = |text: &str| Value::BulkString(text.into());
     let holder = || {
-        let Value::Array(mut said) = server.command(&["EVAL", HOLDER, "3", "k", MARK, FENCE])
+        let Value::Array(mut said) =
+            server.command(&["EVAL", HOLDER, "3", "k", MARK, FENCE, "{k}"])
         else {
             panic!("no list")
         };
@@ -613,9 +618,13 @@ fn a_node_says_who_has_a_lock_of_any_layout() {
     server.command(&["HSET", "k", "mode", "read", "a:1", "1"]);
     assert_eq!(holder(), (-1, said("hash", BIG, 1, &[])), "it is no lock");
     server.command(&["PEXPIRE", "k", "60000"]);
+    assert_eq!(holder(), (0, said("none", BIG, 1, &[])), "a read whose string is gone is over");
+    server.command(&["SET", "{k}:a:1:rwlock_timeout:1", "1", "PX", "60000"]);
+    server.command(&["HSET", "k", "b:1", "1"]);
     let (ms, hash) = holder();
     assert_eq!(hash, said("hash", BIG, 1, &["613a31"]));
     assert!(ms > 50_000 && ms <= 60_000, "{ms}");
+    server.command(&["HDEL", "k", "mode"]);
     for i in 0..200 {
         server.command(&["HSET", "k", &i.to_string(), "1"]);
     }
