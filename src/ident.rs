@@ -8,7 +8,7 @@ mod owner;
 
 pub use owner::Owner;
 pub(crate) use owner::{
-    check_label, kept_text, label_of, owner_text, random_owner, random_text, with_kept,
+    WRITES, check_label, forms_of, kept_text, label_of, owner_text, random_owner, random_text,
 };
 
 /// The longest name, in bytes: as long as the longest path on Linux, which is a popular name.

@@ -25,6 +25,7 @@
 -- lost reply changes nothing for anybody.
 
 local LARGEST = 2251799813685247 -- 2^51 - 1; lua/README.md says why
+local PATIENCE = 200 -- milliseconds for which a free lock is left to those who go next
 
 -- Before anything else, and for late copies as well: one that was sent before the node forgot its
 -- locks must not take one that it has forgotten.
@@ -44,7 +45,9 @@ local remaining = kind ~= 'none' and redis.call('PTTL', KEYS[1]) or 0
 local mode, ours = false, false
 if kind == 'hash' and remaining >= 0 then
   local fields = redis.call('HMGET', KEYS[1], 'mode', ARGV[1])
-  mode, ours = fields[1], fields[2]
+  mode = fields[1]
+  -- A hold whose string is gone is over, also if others keep the lock alive with its field in it.
+  ours = fields[2] and redis.call('PTTL', KEYS[3]) ~= -2
 elseif kind ~= 'none' and kind ~= 'string' then
   -- Locks are strings, or hashes that expire.
   return {-2, kind}
@@ -65,7 +68,15 @@ if kind ~= 'none' and mode ~= 'read' then
   return {0, remaining}
 elseif following == 'write' and not ours then
   local left = redis.call('PTTL', KEYS[4])
-  return {0, kind ~= 'none' and math.min(left, remaining) or left}
+  if kind ~= 'none' then
+    return {0, math.min(left, remaining)}
+  end
+  -- The lock is free, and whoever goes next has been told so. If nobody comes, it was not that one's turn here.
+  if left > PATIENCE then
+    left = PATIENCE
+    redis.call('PEXPIRE', KEYS[4], left)
+  end
+  return {0, left}
 end
 
 local number, text, known = 0, ARGV[5], false

@@ -5,7 +5,7 @@
 -- KEYS[1]  the lock: a hash with the field 'mode', which is 'read' or 'write', and a field for each hold
 -- KEYS[2]  the node's mark
 -- KEYS[3]  the owner's tombstone, which is there if the hold was taken from it by force
--- KEYS[4]  the same of the owner as which the holder wrote; 'downgraded', if it only reads by now
+-- KEYS[4]  the same of the owner as which the holder wrote, which is there also once it only reads
 -- KEYS[5]  the string that lives for as long as this hold
 -- KEYS[6]  the lock's fence, which keeps the largest number of a grant (not given without fencing)
 -- KEYS[7]  'last', the fence behind the last read, and 'others', the largest number of a write (not given without fencing)
@@ -32,15 +32,6 @@
 --
 -- Nothing is ever shortened: a late, short extension must not undo an earlier, longer one.
 
--- Of what is under a tombstone's key, if it is one.
-local function tombstone(key)
-  local found = redis.pcall('GET', key)
-  if type(found) == 'table' then
-    return string.find(found.err, 'WRONGTYPE', 1, true) and '1', found
-  end
-  return found
-end
-
 -- Keeps an end that is later.
 local function set(key, value, ttl)
   local left = redis.call('PTTL', key)
@@ -59,12 +50,13 @@ if fields.err then
   end
   return 0
 end
-local mode, reads, writes = fields[1], fields[2], fields[3]
-local forced, wrong = tombstone(KEYS[3])
-local before, wrong_before = tombstone(KEYS[4])
-if wrong and not forced or wrong_before and not before then
-  return wrong or wrong_before -- a permission is missing
-elseif forced or before == '1' then
+local mode, writes = fields[1], fields[3]
+-- A hold whose string is gone is over, also if others keep the lock alive with its field in it.
+local reads = fields[2] and redis.call('PTTL', KEYS[5]) ~= -2
+local forced = redis.pcall('GET', KEYS[3])
+if type(forced) == 'table' and not string.find(forced.err, 'WRONGTYPE', 1, true) then
+  return forced -- a permission is missing
+elseif forced then
   return 0
 end
 
@@ -73,7 +65,7 @@ if reads or writes then
   if writes then
     -- In one step, so that nobody writes between the two. And no extension of the write is made from here on.
     local lives = math.max(remaining, tonumber(ARGV[3]))
-    redis.call('SET', KEYS[4], 'downgraded', 'PX', lives + ARGV[6])
+    set(KEYS[4], '1', lives + ARGV[6])
     set(KEYS[5], '1', lives)
     redis.call('HSET', KEYS[1], 'mode', 'read', ARGV[1], 1)
     redis.call('HDEL', KEYS[1], ARGV[2])

@@ -24,6 +24,7 @@
 -- changes nothing.
 
 local LARGEST = 2251799813685247 -- 2^51 - 1; lua/README.md says why
+local PATIENCE = 200 -- milliseconds for which a free lock is left to those who go next
 
 -- Before anything else, and for late copies as well: one that was sent before the node forgot its
 -- locks must not take one that it has forgotten.
@@ -66,7 +67,13 @@ if kind ~= 'none' and not ours then
   end
   return {0, remaining}
 elseif following == 'read' and not ours then
-  return {0, redis.call('PTTL', KEYS[3])}
+  -- The lock is free, and whoever goes next has been told so. If nobody comes, it was not that one's turn here.
+  local left = redis.call('PTTL', KEYS[3])
+  if left > PATIENCE then
+    left = PATIENCE
+    redis.call('PEXPIRE', KEYS[3], left)
+  end
+  return {0, left}
 end
 
 local number, text, known = 0, ARGV[6], false

@@ -74,10 +74,17 @@ pub(crate) fn kept_text(owner: &str) -> String {
     [owner, KEPT].concat()
 }
 
-/// An owner as nodes may name it, while it holds a lock and while they keep what it has given back.
-pub(crate) fn with_kept(owner: &[u8]) -> [Vec<u8>; 2] {
+/// How the owner ends of who holds a read-write lock to write, as Redisson has it. What comes before is its owner once it only
+/// reads.
+pub(crate) const WRITES: &str = ":write";
+
+/// An owner as nodes may name it, while it holds a lock, while they keep what it has given back, and once it only reads what
+/// it wrote.
+pub(crate) fn forms_of(owner: &[u8]) -> Vec<Vec<u8>> {
     let holding = owner.strip_suffix(KEPT.as_bytes()).unwrap_or(owner);
-    [holding.to_vec(), [holding, KEPT.as_bytes()].concat()]
+    let mut forms = vec![holding.to_vec(), [holding, KEPT.as_bytes()].concat()];
+    forms.extend(holding.strip_suffix(WRITES.as_bytes()).map(<[u8]>::to_vec));
+    forms
 }
 
 /// The owner of a lock, as a node has said it: text from outside, which any client of the nodes may have written.
@@ -155,11 +162,18 @@ mod tests {
     #[test]
     fn what_is_kept_of_a_lock_is_its_owners() {
         let both = ["a#b", "a#b#kept"].map(|owner| owner.as_bytes().to_vec());
-        assert!(both.iter().all(|owner| with_kept(owner) == both));
+        assert!(both.iter().all(|owner| forms_of(owner) == both));
         assert_eq!(kept_text("a#b").as_bytes(), both[1]);
         let [holding, kept] = both.map(Owner::new);
         assert_eq!(holding.before_keeping(), None);
         assert_eq!(kept.before_keeping(), Some(holding));
+    }
+
+    #[test]
+    fn who_writes_may_go_on_to_read() {
+        let forms = ["a:1:write", "a:1:write#kept", "a:1"].map(|owner| owner.as_bytes().to_vec());
+        assert!(forms[..2].iter().all(|owner| forms_of(owner) == forms));
+        assert!(!forms_of(&forms[2]).contains(&forms[0]), "who reads does not go on to write");
     }
 
     #[test]

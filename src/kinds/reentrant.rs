@@ -137,6 +137,9 @@ impl Kind for Reentrant {
         else {
             return Vec::new();
         };
+        if fields.contains(&Reply::Bulk(b"mode".to_vec())) {
+            return Vec::new(); // a read-write lock
+        }
         let owner =
             |field| if let Reply::Bulk(owner) = field { Some((owner, end_ms)) } else { None };
         fields.into_iter().filter_map(owner).collect()

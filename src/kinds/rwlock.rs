@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::guard::{Guard, LockGuard, sealed as of_guards};
 use crate::handle::{LockKind, OneName, sealed};
 use crate::ident::{
-    Names, READ_TIMEOUT, fence_key, next_key, random_text, read_timeout_key, reads_key,
+    Names, READ_TIMEOUT, WRITES, fence_key, next_key, random_text, read_timeout_key, reads_key,
     reads_prefix, redisson_rwlock_channel, release_channel, tombstone_key, waiting_channel,
 };
 use crate::node::{Part, Request, Script};
@@ -46,9 +46,6 @@ static WRITE: OneKey = OneKey {
 
 /// What the two kinds are called together.
 const FAMILY: &str = "rwlock";
-
-/// How the owner of a write ends: what comes before is its owner once it only reads.
-const WRITES: &str = ":write";
 
 const AUXILIARY: &[&str] = &[":fence", ":reads", ":next", READ_TIMEOUT];
 
@@ -229,7 +226,10 @@ impl Kind for Reading {
         key: &[u8],
         call: &mut dyn FnMut(&[&[u8]]) -> crate::embedded::Reply,
     ) -> Vec<(Vec<u8>, i64)> {
-        holders(key, call)
+        let reads = owners(key, call).filter(|owner| !owner.ends_with(WRITES.as_bytes()));
+        // A read ends with its string, whoever else reads.
+        let end = |owner: Vec<u8>| Some((end_ms(&read_timeout_key(key, &owner), call)?, owner));
+        reads.filter_map(end).map(|(end_ms, owner)| (owner, end_ms)).collect()
     }
 }
 
@@ -321,32 +321,36 @@ impl Kind for Writing {
         key: &[u8],
         call: &mut dyn FnMut(&[&[u8]]) -> crate::embedded::Reply,
     ) -> Vec<(Vec<u8>, i64)> {
-        holders(key, call)
+        let writes = owners(key, call).filter(|owner| owner.ends_with(WRITES.as_bytes()));
+        let end_ms = end_ms(key, call);
+        writes.filter_map(|owner| Some((owner, end_ms?))).collect()
     }
 }
 
-/// A read ends with its string, and a write with the lock.
+/// The owners of a read-write lock on a node.
 #[cfg(all(test, feature = "embedded"))]
-fn holders(
+fn owners(
     key: &[u8],
     call: &mut dyn FnMut(&[&[u8]]) -> crate::embedded::Reply,
-) -> Vec<(Vec<u8>, i64)> {
+) -> impl Iterator<Item = Vec<u8>> + use<> {
     use crate::embedded::Reply;
 
-    let Reply::List(fields) = call(&[b"HKEYS", key]) else { return Vec::new() };
-    let owners = fields.into_iter().filter_map(|field| match field {
-        Reply::Bulk(owner) if owner != b"mode" => Some(owner),
+    let Reply::List(fields) = call(&[b"HKEYS", key]) else { return Vec::new().into_iter() };
+    let is_ours = fields.contains(&Reply::Bulk(b"mode".to_vec()));
+    let owner = |field| match field {
+        Reply::Bulk(owner) if is_ours && owner != b"mode" => Some(owner),
         _ => None,
-    });
-    let mut end = |owner: &[u8]| {
-        let timeout = read_timeout_key(key, owner);
-        let of = if owner.ends_with(b":1") { timeout.as_slice() } else { key };
-        match call(&[b"PEXPIRETIME", of]) {
-            Reply::Int(end_ms) => Some(end_ms),
-            _ => None,
-        }
     };
-    owners.filter_map(|owner| end(&owner).map(|end_ms| (owner, end_ms))).collect()
+    fields.into_iter().filter_map(owner).collect::<Vec<_>>().into_iter()
+}
+
+/// The end of a key, in milliseconds of a node's clock; negative: it has none. `None`: there is no such key.
+#[cfg(all(test, feature = "embedded"))]
+fn end_ms(key: &[u8], call: &mut dyn FnMut(&[&[u8]]) -> crate::embedded::Reply) -> Option<i64> {
+    match call(&[b"PEXPIRETIME", key]) {
+        crate::embedded::Reply::Int(end_ms) => Some(end_ms).filter(|end_ms| *end_ms != -2),
+        _ => None,
+    }
 }
 
 macro_rules! guard {

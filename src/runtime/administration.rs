@@ -11,7 +11,7 @@ use crate::core::{ForcePlan, Forcing, Holders, Shared};
 use crate::error::{Error, ErrorKind, NodeFault};
 use crate::holders::{HolderReport, NameReport};
 use crate::ident::{
-    Name, Names, Owner, fence_key, redisson_channel, release_channel, tombstone_key, with_kept,
+    Name, Names, Owner, fence_key, forms_of, redisson_channel, release_channel, tombstone_key,
 };
 use crate::node::{Ask, Part, Request, Script, Sink};
 use crate::observe;
@@ -31,10 +31,11 @@ pub(crate) fn holder_request(key: &[u8], mark_key: &[u8], fencing: bool) -> Requ
 }
 
 /// Has a node take the lock with that key from `owners`, and leave tombstones that live so long. What is kept of a lock
-/// that an owner has given back is the owner's as well, for it may have given it back just now.
+/// that an owner has given back is the owner's as well, for it may have given it back just now; and so is what it reads, if it
+/// wrote.
 pub(crate) fn force_request(key: &[u8], owners: &[Vec<u8>], tombstones_live: Duration) -> Request {
     let (channel, theirs) = (release_channel(key), redisson_channel(key));
-    let owners: BTreeSet<_> = owners.iter().flat_map(|owner| with_kept(owner)).collect();
+    let owners: BTreeSet<_> = owners.iter().flat_map(|owner| forms_of(owner)).collect();
     let tombstones: Vec<_> = owners.iter().map(|owner| tombstone_key(key, owner)).collect();
     let mut parts = vec![Part::Bytes(key)];
     parts.extend(tombstones.iter().map(|key| Part::Bytes(key)));

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::network::ConnId;
 use crate::embedded::{Engine, Reply};
 use crate::kinds::KINDS;
+use crate::runtime::kind::Kind;
 
 pub(super) struct SimNode {
     engine: Engine,
@@ -148,7 +149,7 @@ impl SimNode {
     /// Until when `owner` has that key of a lock, by the node's clock, in milliseconds; negative: without end.
     pub(super) fn end_ms(&mut self, key: &[u8], owner: &[u8], now: Duration) -> Option<i64> {
         let holders = self.holders(key, now).into_iter();
-        holders.filter(|(whose, _)| whose == owner).map(|(_, end_ms)| end_ms).next()
+        holders.filter(|(whose, _)| is_of(whose, owner)).map(|(_, end_ms)| end_ms).next()
     }
 
     /// Until when, in true time, it grants the lock with that key to nobody whom `owner` excludes.
@@ -193,4 +194,14 @@ fn run_id(node: usize, incarnation: u64) -> String {
 pub(super) fn at_rate(time: Duration, ppm: i64) -> Duration {
     let us = time.as_micros() as i128;
     Duration::from_micros((us + us * i128::from(ppm) / 1_000_000) as u64)
+}
+
+/// Whether the `owner` of a key is that one, also as it was before its lock was downgraded, of which the node may not have
+/// been told.
+fn is_of(owner: &[u8], that: &[u8]) -> bool {
+    let before = |kind: &&dyn Kind| {
+        let text = std::str::from_utf8(owner).ok()?;
+        Some(kind.downgraded(text)?.1.as_bytes() == that)
+    };
+    owner == that || KINDS.iter().filter_map(before).any(|is_that| is_that)
 }

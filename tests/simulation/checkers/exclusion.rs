@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::LeaseTerms;
+use crate::ident::forms_of;
 use crate::simulation::claim::{Claim, short};
 use crate::simulation::lock_id::LockId;
 
@@ -110,7 +111,8 @@ impl Exclusion {
 
     /// An operator takes its locks from that owner.
     pub(super) fn is_being_forced(&mut self, owner: &[u8]) {
-        self.forced.insert(String::from_utf8_lossy(owner).into_owned());
+        let forms = forms_of(owner).into_iter();
+        self.forced.extend(forms.map(|owner| String::from_utf8_lossy(&owner).into_owned()));
     }
 
     /// Whether that was so.

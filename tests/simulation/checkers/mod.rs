@@ -41,6 +41,7 @@ use self::tokens::Tokens;
 use super::claim::Claim;
 use super::lock_id::LockId;
 use crate::core::{LossReason, Terms, Time};
+use crate::ident::forms_of;
 
 /// What was found, by which checker.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -293,7 +294,9 @@ impl Checks {
 
     /// A majority of the nodes has done so.
     pub(super) fn forced_out(&mut self, key: &[u8], owner: &[u8], now: Duration) {
-        self.forced_out.entry((key.to_vec(), owner.to_vec())).or_insert(now);
+        for owner in forms_of(owner) {
+            self.forced_out.entry((key.to_vec(), owner)).or_insert(now);
+        }
     }
 
     /// Whether an operator has ordered so: nobody promises that others do not have the lock as well.
