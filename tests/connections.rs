@@ -5,7 +5,7 @@ mod support;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use quorlock::{Builder, Error, ErrorKind, HoldClass, Quorlock};
+use quorlock::{Builder, Error, ErrorKind, HoldClass, LockKind, Quorlock, Reading, Writing};
 use support::clients::fresh;
 use support::kinds::{AnyKind, KINDS};
 use support::{Server, Servers, access};
@@ -34,6 +34,10 @@ fn everything(locks: &Quorlock) -> Result<(), Error> {
 /// The same with the kinds whose locks have one name: those with several need commands of their own.
 fn everything_of_one_name(locks: &Quorlock) -> Result<(), Error> {
     everything_of(locks, |kind| kind.most_names() == 1)
+}
+
+fn is_of_rw_locks(kind: &dyn AnyKind) -> bool {
+    [Reading::label(), Writing::label()].contains(&kind.label())
 }
 
 fn everything_of(locks: &Quorlock, is_wanted: fn(&dyn AnyKind) -> bool) -> Result<(), Error> {
@@ -141,7 +145,7 @@ fn the_example_allows_what_every_client_and_each_kind_needs_and_nothing_else() {
     assert_eq!(example.iter().copied().collect::<BTreeSet<_>>(), needed);
     assert_eq!(example.len(), needed.len(), "each of them once: {example:?}");
     assert_eq!(access::example_patterns('~').len(), 2);
-    assert_eq!(access::example_patterns('&').len(), 2);
+    assert_eq!(access::example_patterns('&').len(), 3);
 }
 
 #[test]
@@ -199,7 +203,7 @@ fn operators_need_more_for_locks_that_are_hashes() {
     assert!(!lock.is_locked().expect("it may look"));
 }
 
-/// Who may not touch the fences can lock without them.
+/// Who may not touch the fences can lock without them, but for read-write locks, which keep the ends of reads beside them.
 #[test]
 fn fences_that_the_user_may_not_touch() {
     let server = Server::start();
@@ -207,7 +211,11 @@ fn fences_that_the_user_may_not_touch() {
     rejected(&locks, &["lacks a permission", "/operations/index.html#access-lists"]);
     let url = server.url().replace("://", "://locker:secret@");
     let locks = builder([url]).fencing(false).build().expect("the settings are valid");
-    everything_of_one_name(&locks).expect("no fence is touched");
+    let has_one_key = |kind: &dyn AnyKind| kind.most_names() == 1 && !is_of_rw_locks(kind);
+    everything_of(&locks, has_one_key).expect("no fence is touched");
+    let lock = locks.rw_lock("orders/42");
+    let error = lock.try_read().map(drop).expect_err("its keys begin otherwise");
+    assert_eq!(error.kind(), ErrorKind::Config, "{error}");
     server.wait_no_keys_in(0);
 }
 

@@ -13,9 +13,9 @@ const LINGER: Duration = Duration::from_millis(200);
 /// How long the subscribers stay after the last channel.
 const STAY: Duration = Duration::from_secs(2);
 
-/// What other libraries tell of a release: no owner. A release of ours is told on their channel as well, right behind the
-/// message on our own one.
-pub(crate) const NO_OWNER: &[u8] = b"0";
+/// What another library tells of a release, on a channel of its own: which sort of release it is, and no owner. A release
+/// of ours is told there as well, right behind the message on our own channel.
+const NO_OWNERS: [&[u8]; 2] = [b"0", b"1"];
 
 /// What a subscriber has to do: first the one, then the other.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -211,8 +211,8 @@ impl<W: Clone> Channels<W> {
         waiters.filter_map(|waiter| waiter.tell(|tracker| tracker.deaf(node))).collect()
     }
 
-    /// The node tells that `owner` has given the lock back; with [`NO_OWNER`], that somebody has. Returns the waiters to
-    /// wake.
+    /// The node tells that `owner` has given the lock back; or, with one of [`NO_OWNERS`], that somebody has. Returns
+    /// the waiters to wake.
     ///
     /// One release of ours is two messages, where a lock has a channel of another library as well. The node sends them
     /// one right behind the other. So the second one, which names nobody, is no news to a waiter that was told the first.
@@ -225,7 +225,7 @@ impl<W: Clone> Channels<W> {
         if has_second_message(owner) {
             subscribers[node].owner_told_on = Some(name.clone());
         }
-        let told_before = told_before.filter(|_| owner == NO_OWNER);
+        let told_before = told_before.filter(|_| NO_OWNERS.contains(&owner));
         let is_second = |waiter: &Waiter<W>| {
             told_before.as_ref().is_some_and(|told| waiter.channels.contains(told))
         };

@@ -514,10 +514,11 @@ pub fn wait_until(what: &str, limit: Duration, condition: impl FnMut() -> bool) 
 }
 
 /// Whether a key stays when no lock is left: one that is kept beside a lock, as its largest number and its tombstones are,
-/// or the node's mark.
+/// or the node's mark. The end of a read goes with the read.
 pub fn stays(key: &str) -> bool {
     let is_beside = key.starts_with('{') && key.contains("}:");
-    is_beside || key.ends_with("}:forced") || key.ends_with("{quorlock}:mark")
+    let is_read = key.contains(":rwlock_timeout:");
+    is_beside && !is_read || key.ends_with("}:forced") || key.ends_with("{quorlock}:mark")
 }
 
 /// Whether there is libfaketime, so that [`Servers::start_with_clocks`] can start servers.

@@ -118,8 +118,6 @@ impl Attempts {
         if Mechanism::FreshOwner.is_on() { random } else { *self.owner.get_or_insert(random) }
     }
 
-    /// The end of an attempt that starts now and may take `node_timeout`: no call outlives its own
-    /// deadline.
     /// For how long the nodes may know of a caller that waits for the lock from `now` on: twice as long as its next attempt may
     /// be away, and no longer than its patience lasts.
     pub(crate) fn waits(&self, now: Time) -> Duration {
@@ -131,6 +129,8 @@ impl Attempts {
         }
     }
 
+    /// The end of an attempt that starts now and may take `node_timeout`: no call outlives its own
+    /// deadline.
     pub(crate) fn answer_by(&mut self, now: Time, node_timeout: Duration) -> Time {
         let timeout = now.after(node_timeout);
         match self.policy.patience {

@@ -32,6 +32,21 @@ fn one_try_tells_what_it_saw() {
     }
 }
 
+/// The nodes keep in mind that a caller waits until its next attempt is due, and a while longer.
+#[test]
+fn nodes_are_told_how_long_to_reckon_with_a_caller() {
+    let ms = Duration::from_millis;
+    let until = |deadline| attempts(Patience::Until(at(deadline)));
+    assert_eq!(attempts(Patience::Once).waits(at(5)), Duration::ZERO);
+    assert_eq!(attempts(Patience::Forever).waits(at(5)), ms(2_000), "the longest pause is shorter");
+    assert_eq!(until(60_000).waits(at(5)), ms(2_000));
+    assert_eq!(until(1_205).waits(at(5)), ms(1_200), "it gives up then");
+    assert_eq!(until(4).waits(at(5)), Duration::ZERO, "it has given up");
+    let mut slow = attempts(Patience::Forever);
+    slow.policy.backoff.max = ms(30_000);
+    assert_eq!(slow.waits(at(5)), ms(60_000));
+}
+
 #[test]
 fn a_waiter_that_is_told_of_a_release_asks_one_node_first() {
     let mut attempts = attempts(Patience::Forever);
