@@ -57,6 +57,12 @@ impl Terms {
         let needed = self.max_hold.map_or(Duration::MAX, |hold| self.allowance.ttl_lasting(hold));
         Self { ttl: self.ttl.min(needed), ..self }
     }
+
+    /// Whether callers on these terms and on `others` can hold one lease together: see [`Lease::can_be_joined`].
+    pub(crate) fn share_a_lease(self, others: Self) -> bool {
+        let can = |terms: Self| terms.renewed && terms.max_hold.or(terms.min_hold).is_none();
+        can(self) && can(others) && self.ttl == others.ttl
+    }
 }
 
 /// When the renewals of a lock fall due, so that the nodes get many of them in one write.

@@ -5,8 +5,8 @@
 //! no message. The turn of a process is bounded, so that other processes get in.
 //!
 //! Where a kind of lock has several holders at a time ([`HoldClass::Shared`]), a caller joins a lease that its process
-//! has already, which costs no message either. Such callers never wait for each other. So a caller that can join no
-//! lease asks the nodes, and there may be several leases.
+//! has already, which costs no message either. Such callers never wait for holders. So a caller that can join no
+//! lease asks the nodes, and there may be several leases. But it waits behind a caller that asks for what it can join.
 
 use std::collections::VecDeque;
 use std::hash::Hash;
@@ -18,7 +18,7 @@ use super::{Conclusion, HoldClass, Lease, LossReason, Mechanism, Terms, Time};
 
 /// How long the threads of one process hand the lease to each other, from the first hand-over on, and how long callers
 /// join a lease, from its grant on. It is long against the pause after it, and short for the waiters of other
-/// processes.
+/// processes. It is also the most that is lost if nobody tells of a writer that waits.
 const TURN: Duration = Duration::from_millis(100);
 
 /// The shortest turn where other processes are known to wait. With short holds, no more than half of the
@@ -122,6 +122,8 @@ pub(crate) struct LocalQueue<W, H = ()> {
     turn_is_of: QueueTicket,
     /// The turn of this process is over, and others come first until then.
     pause_until: Option<Time>,
+    /// When a node has told last that a writer waits.
+    writer_told_at: Option<Time>,
 }
 
 #[derive(Debug)]
@@ -131,6 +133,8 @@ struct Waiter<W> {
     /// It wants to be told at once.
     once: bool,
     doing: Doing,
+    /// When it was told last to ask the nodes.
+    asked_at: Time,
     with: W,
 }
 
@@ -150,6 +154,10 @@ enum Doing {
 struct Won<H> {
     lease: QueueTicket,
     at: Time,
+    /// The last of the callers that were in the queue by then.
+    of: QueueTicket,
+    /// Only callers that were in the queue by then may still join it, since others want the lock.
+    closed: bool,
     /// The sequence number of its last holder: how many have been handed the lease, or have joined it.
     sequence: u64,
     with: H,
@@ -162,10 +170,12 @@ impl<H> Won<H> {
         self.sequence >= LAST_SEQUENCE
     }
 
-    /// Returns whether callers may still join it: other processes have to get in.
-    fn is_open(&self, now: Time) -> bool {
+    /// Returns whether that caller may still join it: other processes have to get in, but not before the callers that have
+    /// waited along with the one that got the lease.
+    fn is_open(&self, ticket: QueueTicket, now: Time) -> bool {
         let over = now.since(self.at) >= TURN && Mechanism::TurnsEnd.is_on();
-        !over && !self.is_used_up()
+        let closed = self.closed && self.of < ticket;
+        !over && !closed && !self.is_used_up()
     }
 }
 
@@ -192,6 +202,7 @@ impl<W, H> LocalQueue<W, H> {
             turn_began: None,
             turn_is_of: 0,
             pause_until: None,
+            writer_told_at: None,
         }
     }
 
@@ -213,7 +224,8 @@ impl<W, H> LocalQueue<W, H> {
 
     /// A caller comes and wants the lock on these terms. With `once` it wants it now or not at all.
     pub(crate) fn enter(&mut self, ticket: QueueTicket, terms: Terms, once: bool, with: W) {
-        self.waiters.push_back(Waiter { ticket, terms, once, doing: Doing::Asking, with });
+        let (doing, asked_at) = (Doing::Asking, Time::default());
+        self.waiters.push_back(Waiter { ticket, terms, once, doing, asked_at, with });
     }
 
     /// What the driver keeps with that caller.
@@ -249,7 +261,8 @@ impl<W, H> LocalQueue<W, H> {
     where
         H: LocalLease,
     {
-        if let Some(hold) = self.join(ticket, now) {
+        let others_wait = fairness.is_some_and(|fairness| fairness.others_wait(now));
+        if let Some(hold) = self.join(ticket, others_wait, now) {
             return (Place { turn: Turn::Joined, is_held: true }, Some(hold));
         }
         let held_until = self.leases.iter().filter_map(|won| won.with.held_until(now)).max();
@@ -265,7 +278,9 @@ impl<W, H> LocalQueue<W, H> {
     }
 
     /// That caller joins a lease of its process, if the lock may have several holders. Then it leaves the queue.
-    fn join(&mut self, ticket: QueueTicket, now: Time) -> Option<H::Hold>
+    ///
+    /// Where other processes wait (`others_wait`), a lease is closed after a short turn. It stays so.
+    fn join(&mut self, ticket: QueueTicket, others_wait: bool, now: Time) -> Option<H::Hold>
     where
         H: LocalLease,
     {
@@ -273,7 +288,12 @@ impl<W, H> LocalQueue<W, H> {
             return None;
         }
         let terms = self.waiter(ticket)?.terms;
-        let hold = self.leases.iter_mut().filter(|won| won.is_open(now)).find_map(|won| {
+        if others_wait && Mechanism::TurnsEnd.is_on() {
+            let is_over = |won: &&mut Won<H>| now.since(won.at) >= SHORT_TURN;
+            self.leases.iter_mut().filter(is_over).for_each(|won| won.closed = true);
+        }
+        let open = self.leases.iter_mut().filter(|won| won.is_open(ticket, now));
+        let hold = open.into_iter().find_map(|won| {
             let sequence = won.sequence + 1;
             let hold = won.with.join(terms, sequence, now)?;
             won.sequence = sequence;
@@ -299,9 +319,14 @@ impl<W, H> LocalQueue<W, H> {
         let first = self.waiters.front().is_some_and(|waiter| waiter.ticket == ticket);
         let (word, pause_until) = (self.word, self.pause_until.filter(|until| now < *until));
         let shares = self.class == HoldClass::Shared && Mechanism::SharersDoNotWait.is_on();
+        let place = self.place(ticket).filter(|_| shares);
+        let somebody_asks = place.is_some_and(|place| self.somebody_asks_for(place));
         let Some(waiter) = self.waiter(ticket) else { return Turn::Held };
         let wait_until = match held_until {
-            // The holders may wait for what this caller is about to do.
+            // It does not wait for the holders: they may wait for what it is about to do.
+            _ if shares && !waiter.once => {
+                (somebody_asks && word != Word::Trouble).then(|| now.after(CHECK_AGAIN))
+            }
             Some(_) if shares => None,
             // The first caller checks by itself whether the lease is over: no other thread has to tell it.
             Some(until) => Some(if first { until } else { now.after(CHECK_AGAIN) }),
@@ -314,7 +339,7 @@ impl<W, H> LocalQueue<W, H> {
         };
         match wait_until {
             None => {
-                waiter.doing = Doing::Asking;
+                (waiter.doing, waiter.asked_at) = (Doing::Asking, now);
                 Turn::Ask
             }
             Some(_) if waiter.once => Turn::Held,
@@ -323,6 +348,15 @@ impl<W, H> LocalQueue<W, H> {
                 Turn::Wait(until.min(now.after(CHECK_AGAIN)))
             }
         }
+    }
+
+    /// Whether a caller that comes before that one asks the nodes, or waits behind one that does, for what both of them can
+    /// hold. A caller that wants the lock once is not waited for: it has given up when the lock is free.
+    fn somebody_asks_for(&self, place: usize) -> bool {
+        let mut before = self.waiters.iter().take(place).filter(|other| !other.once);
+        let shares = |terms: Terms| before.any(|other| other.terms.share_a_lease(terms));
+        Mechanism::SharersWaitForAskers.is_on()
+            && self.waiters.get(place).map(|waiter| waiter.terms).is_some_and(shares)
     }
 
     /// Whether that caller was handed the lease, which is still `valid`; then it leaves the queue. A caller
@@ -356,20 +390,35 @@ impl<W, H> LocalQueue<W, H> {
     /// That caller has got the lock from the nodes. Its ticket names the lease from now on. Returns the waiters that may
     /// join it.
     pub(crate) fn won(&mut self, ticket: QueueTicket, with: H, now: Time) -> Wake {
+        let asked_at = self.waiter(ticket).map_or(now, |waiter| waiter.asked_at);
         self.waiters.retain(|waiter| waiter.ticket != ticket);
-        self.word = Word::Held;
         self.pause_until = None;
-        let won = Won { lease: ticket, at: now, sequence: 0, with };
+        // A writer may have been refused for the sake of this lease, which was granted by then.
+        let closed = self.writer_told_at.is_some_and(|told_at| asked_at <= told_at);
+        let of = self.waiters.back().map_or(0, |waiter| waiter.ticket);
+        let won = Won { lease: ticket, at: now, of, closed, sequence: 0, with };
         match self.class {
             HoldClass::Exclusive => {
+                self.word = Word::Held;
                 // The nodes have granted it anew, so a lease of before is over.
                 self.leases = vec![won];
                 Wake::Nobody
             }
             HoldClass::Shared => {
+                // Nobody is excluded by it who comes here.
+                self.word = Word::Nothing;
                 self.leases.push(won);
                 Wake::All
             }
+        }
+    }
+
+    /// A node tells that a writer waits for this lock. Callers that come from now on do not join the leases of before: the
+    /// writer would wait for them.
+    pub(crate) fn writer_waits(&mut self, now: Time) {
+        if Mechanism::WritersEndJoins.is_on() {
+            self.writer_told_at = Some(now);
+            self.leases.iter_mut().for_each(|won| won.closed = true);
         }
     }
 
@@ -408,16 +457,30 @@ impl<W, H> LocalQueue<W, H> {
         Some((next.ticket, won.sequence))
     }
 
-    /// That caller does not want the lock any more. Returns whether it was handed the lease meanwhile and
+    /// That caller does not want the lock any more, or has got it. Returns whether it was handed the lease meanwhile and
     /// has to give it back like a holder, and the waiters to wake.
     pub(crate) fn leave(&mut self, ticket: QueueTicket) -> (bool, Wake) {
-        let Some(place) = self.waiters.iter().position(|waiter| waiter.ticket == ticket) else {
-            return (false, Wake::Nobody);
-        };
-        let left = self.waiters.remove(place);
+        let place = self.place(ticket);
+        let left = place.and_then(|place| self.waiters.remove(place));
         let chosen = left.is_some_and(|waiter| matches!(waiter.doing, Doing::Chosen { .. }));
-        let wake = if place == 0 { self.first() } else { Wake::Nobody };
+        let wake = match self.class {
+            HoldClass::Shared => self.next_asker(),
+            HoldClass::Exclusive if place == Some(0) => self.first(),
+            HoldClass::Exclusive => Wake::Nobody,
+        };
         (chosen && Mechanism::ChosenWhoLeavesPassesOn.is_on(), wake)
+    }
+
+    /// The caller that has waited for one that asked the nodes and does not any more. Callers on other terms have not waited
+    /// for that one, so there is one at most.
+    fn next_asker(&mut self) -> Wake {
+        let waits = |place: &usize| self.waiters[*place].doing == Doing::Waiting;
+        let mut waiting = (0..self.waiters.len()).filter(waits);
+        let next = waiting.find(|place| !self.somebody_asks_for(*place));
+        next.and_then(|place| self.waiters.get_mut(place)).map_or(Wake::Nobody, |waiter| {
+            waiter.doing = Doing::Asking;
+            Wake::One(waiter.ticket)
+        })
     }
 
     /// That lease has been given back to the nodes, or was `lost`. If `others_wait` who are told of it,
@@ -459,6 +522,10 @@ impl<W, H> LocalQueue<W, H> {
 
     fn waiter(&mut self, ticket: QueueTicket) -> Option<&mut Waiter<W>> {
         self.waiters.iter_mut().find(|waiter| waiter.ticket == ticket)
+    }
+
+    fn place(&self, ticket: QueueTicket) -> Option<usize> {
+        self.waiters.iter().position(|waiter| waiter.ticket == ticket)
     }
 }
 

@@ -1,7 +1,7 @@
 //! A process whose callers may hold a lock together does what its queue and its locks say, in any order of events.
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use proptest::prelude::*;
@@ -92,6 +92,8 @@ enum Step {
     /// The n-th lease is lost, and nobody knows; or it is told.
     Ends(usize),
     IsLost(usize),
+    /// A node tells that a writer waits.
+    WriterWaits,
     Passes(u64),
 }
 
@@ -109,6 +111,7 @@ fn step() -> impl Strategy<Value = Step> {
         4 => n.clone().prop_map(Step::GivesBack),
         1 => n.clone().prop_map(Step::Ends),
         1 => n.prop_map(Step::IsLost),
+        1 => Just(Step::WriterWaits),
         2 => (0_u64..60).prop_map(Step::Passes),
     ]
 }
@@ -120,8 +123,17 @@ struct Caller {
     once: bool,
     manual: bool,
     asks: bool,
+    /// A writer was told of since it began to ask.
+    writer_told: bool,
     /// It sleeps until then, or until somebody wakes it.
     asleep_until: Option<Time>,
+}
+
+impl Caller {
+    /// Whether others may have a lease together with this caller, and wait for it to get one.
+    fn is_waited_for(&self) -> bool {
+        !self.once && !self.manual
+    }
 }
 
 struct Process {
@@ -137,6 +149,11 @@ struct Process {
     tokens: BTreeSet<(QueueTicket, u64)>,
     /// The leases that were given back to the nodes, or told to be lost.
     over: BTreeSet<QueueTicket>,
+    /// The leases for whose end a writer waits, each with the last caller that had come when it was granted.
+    closed: BTreeSet<QueueTicket>,
+    last_at_grant: BTreeMap<QueueTicket, QueueTicket>,
+    /// What was heard last of the nodes is that too few of them answer.
+    in_trouble: bool,
 }
 
 impl Process {
@@ -150,6 +167,9 @@ impl Process {
             guards: Vec::new(),
             tokens: BTreeSet::new(),
             over: BTreeSet::new(),
+            closed: BTreeSet::new(),
+            last_at_grant: BTreeMap::new(),
+            in_trouble: false,
         }
     }
 
@@ -181,17 +201,22 @@ impl Process {
             assert!(left >= TTL / 2 && !self.callers[i].manual);
             assert!(!self.over.contains(&lease), "it was given back before");
             assert!(self.guards.iter().any(|guard| guard.0 == lease), "nobody holds it");
+            let came_before = ticket <= self.last_at_grant[&lease];
+            assert!(came_before || !self.closed.contains(&lease), "a writer waits for its end");
             self.gets(lease, sequence);
         }
+        let asked_for = self.callers[..i].iter().any(Caller::is_waited_for) && !self.in_trouble;
         let caller = &mut self.callers[i];
         match place.turn {
-            Turn::Joined => _ = self.callers.remove(i),
-            Turn::Ask => (caller.asks, caller.asleep_until) = (true, None),
+            Turn::Joined => self.leave(i),
+            Turn::Ask => {
+                assert!(!asked_for || !caller.is_waited_for(), "another one asks for it");
+                (caller.asks, caller.writer_told, caller.asleep_until) = (true, false, None);
+            }
             Turn::Wait(until) => {
                 assert!(!caller.once, "it was to be told at once");
+                assert!(asked_for && caller.is_waited_for(), "nobody asks for it");
                 (caller.asks, caller.asleep_until) = (false, Some(until));
-                let held = |(_, lock): &(_, Lock)| lock.borrow().held_until(self.now).is_some();
-                assert!(!self.locks.iter().any(held), "it waits for a holder of its own process");
             }
             Turn::HandedOver | Turn::GiveWay(_) => panic!("nobody waits, here or elsewhere"),
             Turn::Reentered | Turn::Lost(_) | Turn::WaitsForItself => {
@@ -212,7 +237,12 @@ impl Process {
     }
 
     fn wins(&mut self, i: usize) {
-        let Caller { ticket, manual, .. } = self.callers.remove(i);
+        let Caller { ticket, manual, writer_told, .. } = self.callers.remove(i);
+        self.in_trouble = false;
+        self.last_at_grant.insert(ticket, self.last_ticket);
+        if writer_told {
+            self.closed.insert(ticket);
+        }
         let lock = granted(terms(manual), self.now);
         self.locks.push((ticket, lock.clone()));
         self.gets(ticket, 0);
@@ -261,7 +291,14 @@ impl Process {
                 self.last_ticket += 1;
                 let ticket = self.last_ticket;
                 self.queue.enter(ticket, terms(manual), once, ());
-                let caller = Caller { ticket, once, manual, asks: false, asleep_until: None };
+                let caller = Caller {
+                    ticket,
+                    once,
+                    manual,
+                    writer_told: false,
+                    asks: false,
+                    asleep_until: None,
+                };
                 self.callers.push(caller);
                 self.look(self.callers.len() - 1);
             }
@@ -278,6 +315,11 @@ impl Process {
                 self.locks[n].1.borrow_mut().handle_suspended();
             }
             Step::IsLost(n) if n < self.locks.len() => self.lose(n),
+            Step::WriterWaits => {
+                self.queue.writer_waits(self.now);
+                self.closed.extend(self.locks.iter().map(|lock| lock.0));
+                self.callers.iter_mut().for_each(|caller| caller.writer_told = true);
+            }
             Step::Passes(ms) => self.now = self.now.after(Duration::from_millis(ms)),
             _ => {}
         }
@@ -285,8 +327,10 @@ impl Process {
 
     /// An attempt has failed: one try was all, or it looks again.
     fn concluded(&mut self, n: usize, conclusion: Conclusion) {
+        self.in_trouble = conclusion == Conclusion::Unreachable;
         let wake = self.queue.concluded(conclusion);
         self.wake(wake);
+        self.callers[n].asks = false;
         if self.callers[n].once {
             self.leave(n);
         } else {
@@ -335,8 +379,9 @@ fn run(steps: &[Step]) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
-    /// In any order of events: nobody joins a lease that is over, no token is given twice, nobody waits for another
-    /// holder of its process, and each lease is given back once, by its last holder.
+    /// In any order of events: nobody joins a lease that is over, or for whose end a writer waited when it came; no token is
+    /// given twice; of the callers that can share what they get only one asks, if it reaches the nodes, and nobody waits for
+    /// anything else; and each lease is given back once, by its last holder.
     #[test]
     fn the_queue_keeps_its_promises(steps in prop::collection::vec(step(), 1..80)) {
         run(&steps);
@@ -348,9 +393,14 @@ proptest! {
 fn without_the_rules_of_shared_leases_the_model_fails() {
     let one = Step::Enters { once: false, manual: false };
     let manual = Step::Enters { once: false, manual: true };
+    let granted = [one.clone(), Step::Wins(0)];
+    let and = |steps: &[Step]| [&granted, steps].concat();
     let cases = [
-        (Mechanism::LastHolderGivesBack, vec![one.clone(), Step::Wins(0), one.clone()]),
-        (Mechanism::SharersDoNotWait, vec![one, Step::Wins(0), manual]),
+        (Mechanism::LastHolderGivesBack, and(&[one.clone()])),
+        (Mechanism::SharersDoNotWait, and(&[manual])),
+        (Mechanism::SharersWaitForAskers, vec![one.clone(), one.clone()]),
+        (Mechanism::WritersEndJoins, and(&[Step::WriterWaits, one.clone()])),
+        (Mechanism::WritersEndJoins, vec![one.clone(), Step::WriterWaits, Step::Wins(0), one]),
     ];
     for (mechanism, steps) in cases {
         run(&steps);

@@ -182,6 +182,10 @@ fn step(process: &mut Process, words: &mut Words<'_>) -> String {
             process.queues.heard(&KEY, words.number().try_into().expect("few"), now);
             return done();
         }
+        "writer-waits" => {
+            process.queues.writer_waits(&KEY, now);
+            return done();
+        }
         "gave-way" => {
             let heard = match words.word() {
                 "heard" => true,
@@ -208,6 +212,8 @@ fn told_cases() {
         Mechanism::ChosenWhoLeavesPassesOn,
         Mechanism::TurnsEnd,
         Mechanism::SharersDoNotWait,
+        Mechanism::SharersWaitForAskers,
+        Mechanism::WritersEndJoins,
         Mechanism::GivesWay,
     ];
     let new = || Process::new(HoldClass::Exclusive, false);

@@ -197,6 +197,13 @@ impl<K: Clone + Eq + Hash, W, H: LocalLease> LocalQueues<K, W, H> {
         queue.won(ticket, with, now)
     }
 
+    /// A node tells that a writer waits for the lock: see [`LocalQueue::writer_waits`].
+    pub(crate) fn writer_waits(&mut self, key: &K, now: Time) {
+        if let Some(queue) = self.queues.get_mut(key) {
+            queue.writer_waits(now);
+        }
+    }
+
     /// The holder gives that lease back. Returns the waiter that gets it instead, and the sequence number of
     /// the hand-over: [`handed`](Self::handed) is to follow. `None`: it has to be given back to the nodes.
     pub(crate) fn hand_over(

@@ -130,6 +130,10 @@ pub(crate) enum Mechanism {
     ExtensionsCutNoOther,
     /// A caller that may share the lock with the holders of its process, and cannot join them, does not wait for them.
     SharersDoNotWait,
+    /// But it waits for a caller of its process that asks the nodes for what both of them can hold.
+    SharersWaitForAskers,
+    /// Callers do not join a lease once a writer is known to wait for its end.
+    WritersEndJoins,
     /// A subscriber looks again at what it is to listen to once the node has confirmed what it was asked for.
     UnheededChangesAreLookedAt,
     /// A waiter tries once more when the nodes are listened to.
