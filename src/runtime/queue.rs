@@ -294,8 +294,8 @@ impl QueuedCaller<'_> {
     /// lease: only joins keep them waiting, and one request for all of these is enough.
     fn joined(&self, hold: &Hold) {
         let claim = hold.held().claim();
-        let channel = claim.kind().waiting_channel(claim.names()).filter(|_| hold.sequence == 1);
-        let Some(channel) = channel else { return };
+        let channel = || claim.kind().waiting_channel(claim.names());
+        let Some(channel) = (hold.sequence == 1).then(channel).flatten() else { return };
         let (queues, key) = (Arc::downgrade(&self.lease_id.queues), self.lease_id.key.clone());
         let a_writer_waits = move || {
             if let Some(queues) = queues.upgrade() {
@@ -346,7 +346,9 @@ impl QueuedCaller<'_> {
         let LeaseId { key, ticket, .. } = &self.lease_id;
         let local_waiters = Arc::new(self.lease_id.clone());
         let (held, hold_state) = Held::granted(claim, grant, local_waiters, timetable);
-        let won = Won { held: Arc::downgrade(&held), taken_by: this_thread() };
+        // Nobody waits for a lock that is shared.
+        let taken_by = this_thread().filter(|_| self.class == HoldClass::Exclusive);
+        let won = Won { held: Arc::downgrade(&held), taken_by };
         self.lease_id.change(|queues| {
             ((), queues.won(key, *ticket, grant.refused_before, won, clock::now()))
         });
