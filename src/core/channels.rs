@@ -1,4 +1,5 @@
-//! Who waits for which releases, and what the nodes' subscribers have to listen to for them.
+//! Who waits for which releases, who wants to know of writers that wait, and what the nodes' subscribers have to listen to
+//! for them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -9,6 +10,10 @@ use super::{Mechanism, ReleaseTracker, Time};
 /// again would cost a subscription each time. It is short: a client that gives the lock back takes a
 /// subscription for a waiter.
 const LINGER: Duration = Duration::from_millis(200);
+
+/// How long a channel is watched from the last time on that somebody wanted it. Readers that come every moment would
+/// cost a subscription each time.
+const WATCHED: Duration = Duration::from_secs(2);
 
 /// How long the subscribers stay after the last channel.
 const STAY: Duration = Duration::from_secs(2);
@@ -36,9 +41,16 @@ pub(crate) struct Joined {
     pub(crate) wake: Vec<usize>,
 }
 
-/// All waiters of one client. `W` is what the driver needs to wake one of them.
+/// The nodes whose subscribers are to be started or woken.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Sought {
+    pub(crate) start: Vec<usize>,
+    pub(crate) wake: Vec<usize>,
+}
+
+/// All waiters of one client, and all watchers. `W` is what the driver needs to wake one of them.
 pub(crate) struct Channels<W> {
-    channels: BTreeMap<Vec<u8>, Channel>,
+    channels: BTreeMap<Vec<u8>, Channel<W>>,
     waiters: BTreeMap<WaiterId, Waiter<W>>,
     subscribers: Vec<Subscriber>,
     last_waiter: u64,
@@ -48,11 +60,26 @@ pub(crate) struct Channels<W> {
 }
 
 /// On which is told of one lock, or of one of its names.
-struct Channel {
+struct Channel<W> {
     waiters: BTreeSet<WaiterId>,
+    /// Who hears of everything that is told on it. Nothing is told of releases there.
+    watcher: Option<Watcher<W>>,
+    /// Since when nobody waits.
     unused_since: Option<Time>,
     /// The nodes that have confirmed the subscription.
     listening: Vec<bool>,
+}
+
+struct Watcher<W> {
+    until: Time,
+    wake: W,
+}
+
+impl<W> Channel<W> {
+    fn is_used(&self, now: Time) -> bool {
+        self.unused_since.is_none_or(|since| now.since(since) < LINGER)
+            || self.watcher.as_ref().is_some_and(|watcher| now < watcher.until)
+    }
 }
 
 struct Waiter<W> {
@@ -126,34 +153,61 @@ impl<W: Clone> Channels<W> {
 
     /// From now on a caller hears of releases on `heard_on`, as soon as the nodes confirm them.
     pub(crate) fn join(&mut self, heard_on: Vec<Vec<u8>>, wake: W) -> Joined {
-        let Self { channels, waiters, subscribers, last_waiter, unused_since, .. } = self;
-        *unused_since = None;
+        let Sought { start, wake: wake_nodes } = self.listen_to(&heard_on);
+        let Self { channels, waiters, subscribers, last_waiter, .. } = self;
         *last_waiter += 1;
         let id = WaiterId(*last_waiter);
-        let mut joined = Joined { id, start: Vec::new(), wake: Vec::new() };
         let nodes = subscribers.len();
-        let is_new = heard_on.iter().any(|name| !channels.contains_key(name));
-        for (node, subscriber) in subscribers.iter_mut().enumerate().filter(|_| is_new) {
-            let which = if subscriber.runs { &mut joined.wake } else { &mut joined.start };
-            which.push(node);
-            subscriber.runs = true;
-            let new = heard_on.iter().filter(|name| !channels.contains_key(*name));
-            subscriber.changed.extend(new.cloned());
-        }
         for name in &heard_on {
-            let channel = channels.entry(name.clone()).or_insert_with(|| Channel {
-                waiters: BTreeSet::new(),
-                unused_since: None,
-                listening: vec![false; nodes],
-            });
-            channel.unused_since = None;
-            channel.waiters.insert(id);
+            if let Some(channel) = channels.get_mut(name) {
+                channel.unused_since = None;
+                channel.waiters.insert(id);
+            }
         }
         let mut tracker = ReleaseTracker::new(nodes);
         let heard = (0..nodes).filter(|node| is_heard(channels, &heard_on, *node));
         heard.for_each(|node| tracker.listening(node));
         waiters.insert(id, Waiter { channels: heard_on, tracker, ours: None, wake });
-        joined
+        Joined { id, start, wake: wake_nodes }
+    }
+
+    /// For a while from now on, what is told on `channel` is a reason to wake `wake`. It is no channel on which releases are
+    /// told.
+    #[must_use]
+    pub(crate) fn watch(&mut self, channel: Vec<u8>, wake: W, now: Time) -> Sought {
+        let heard_on = [channel];
+        let sought = self.listen_to(&heard_on);
+        let [channel] = heard_on;
+        if let Some(channel) = self.channels.get_mut(&channel) {
+            channel.unused_since.get_or_insert(now);
+            channel.watcher = Some(Watcher { until: now.after(WATCHED), wake });
+        }
+        sought
+    }
+
+    /// These channels are listened to.
+    fn listen_to(&mut self, heard_on: &[Vec<u8>]) -> Sought {
+        let Self { channels, subscribers, unused_since, .. } = self;
+        *unused_since = None;
+        let mut sought = Sought::default();
+        let nodes = subscribers.len();
+        let new = || heard_on.iter().filter(|name| !channels.contains_key(*name));
+        let is_new = new().next().is_some();
+        for (node, subscriber) in subscribers.iter_mut().enumerate().filter(|_| is_new) {
+            let which = if subscriber.runs { &mut sought.wake } else { &mut sought.start };
+            which.push(node);
+            subscriber.runs = true;
+            subscriber.changed.extend(new().cloned());
+        }
+        for name in heard_on {
+            channels.entry(name.clone()).or_insert_with(|| Channel {
+                waiters: BTreeSet::new(),
+                watcher: None,
+                unused_since: None,
+                listening: vec![false; nodes],
+            });
+        }
+        sought
     }
 
     /// A caller waits no longer.
@@ -211,13 +265,17 @@ impl<W: Clone> Channels<W> {
         waiters.filter_map(|waiter| waiter.tell(|tracker| tracker.deaf(node))).collect()
     }
 
-    /// The node tells that `owner` has given the lock back; or, with one of [`NO_OWNERS`], that somebody has. Returns
-    /// the waiters to wake.
+    /// The node tells that `owner` has given the lock back; or, with one of [`NO_OWNERS`], that somebody has. On a channel
+    /// that is watched it tells something else. Returns whom to wake.
     ///
     /// One release of ours is two messages, where a lock has a channel of another library as well. The node sends them
     /// one right behind the other. So the second one, which names nobody, is no news to a waiter that was told the first.
     #[must_use]
     pub(crate) fn released(&mut self, node: usize, channel: &[u8], owner: &[u8]) -> Vec<W> {
+        let watcher = self.channels.get(channel).and_then(|channel| channel.watcher.as_ref());
+        if let Some(watcher) = watcher {
+            return vec![watcher.wake.clone()];
+        }
         let told_before = self.subscribers[node].owner_told_on.take();
         let told_before = told_before.filter(|_| Mechanism::SecondMessagesAreNoNews.is_on());
         let Self { channels, waiters, subscribers, .. } = self;
@@ -284,7 +342,7 @@ impl<W: Clone> Channels<W> {
     fn sweep(&mut self, now: Time) {
         let Self { channels, subscribers, .. } = self;
         channels.retain(|name, channel| {
-            let keep = channel.unused_since.is_none_or(|since| now.since(since) < LINGER);
+            let keep = channel.is_used(now);
             if !keep {
                 for subscriber in subscribers.iter_mut().filter(|subscriber| subscriber.runs) {
                     subscriber.changed.insert(name.clone());
@@ -302,8 +360,12 @@ fn has_second_message(owner: &[u8]) -> bool {
 }
 
 /// Whether the node has confirmed all of these channels.
-fn is_heard(channels: &BTreeMap<Vec<u8>, Channel>, heard_on: &[Vec<u8>], node: usize) -> bool {
-    let confirmed = |channel: &Channel| channel.listening[node];
+fn is_heard<W>(
+    channels: &BTreeMap<Vec<u8>, Channel<W>>,
+    heard_on: &[Vec<u8>],
+    node: usize,
+) -> bool {
+    let confirmed = |channel: &Channel<W>| channel.listening[node];
     heard_on.iter().all(|name| channels.get(name).is_some_and(confirmed))
 }
 

@@ -63,6 +63,38 @@ fn a_subscriber_that_could_not_be_started_is_started_for_the_next_channel() {
     assert_eq!(channels.changes(1, true, at(0)), subscribe(&[ONE, OTHER]));
 }
 
+/// Readers that come and go want to know of writers, and nobody waits for a release.
+#[test]
+fn a_channel_is_watched_for_a_while_from_the_last_time_on_that_somebody_wanted_it() {
+    let mut channels = Channels::new(NODES);
+    let all = vec![0, 1, 2];
+    let sought = channels.watch(ONE.to_vec(), 1, at(0));
+    assert_eq!(sought, Sought { start: all.clone(), wake: vec![] });
+    assert_eq!(channels.changes(0, true, at(0)), subscribe(&[ONE]));
+    assert_eq!(channels.watch(ONE.to_vec(), 2, at(1_000)), Sought::default(), "it is known");
+    assert_eq!(channels.changes(0, false, at(2_999)), subscribe(&[]));
+    assert_eq!(channels.released(0, ONE, b"writer:1:write"), [2]);
+    assert_eq!(channels.released(0, OTHER, b"writer:1:write"), [0; 0]);
+    assert!(channels.tidy(at(2_999)) && !channels.tidy(at(3_000)));
+    assert_eq!(channels.changes(0, false, at(3_000)), unsubscribe(&[ONE]));
+    assert_eq!(channels.released(0, ONE, b"writer:1:write"), [0; 0]);
+    assert_eq!(channels.watch(ONE.to_vec(), 3, at(3_001)), Sought { start: vec![], wake: all });
+}
+
+/// A release of ours is told by two messages. What is told on a watched channel is none of them.
+#[test]
+fn what_is_told_to_a_watcher_is_no_release() {
+    let (mut channels, id) = listening();
+    let _ = channels.watch(OTHER.to_vec(), 2, at(0));
+    assert_eq!(channels.released(0, OTHER, b"writer:1:write"), [2]);
+    assert!(!heard(&mut channels, id).has_heard());
+    channels.leave(id, at(0));
+    assert_eq!(
+        channels.changes(0, false, at(300)),
+        Some(Changes { subscribe: vec![OTHER.to_vec()], unsubscribe: vec![ONE.to_vec()] })
+    );
+}
+
 #[test]
 fn each_subscriber_is_told_each_change_once_and_everything_on_a_new_connection() {
     let (mut channels, _) = listening();

@@ -129,6 +129,10 @@ impl Kind for Reading {
         channels(names)
     }
 
+    fn waiting_channel(&self, names: &Names) -> Option<Vec<u8>> {
+        Some(waiting_channel(names.first().key()))
+    }
+
     fn acquire(
         &self,
         names: &Names,

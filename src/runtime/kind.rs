@@ -54,6 +54,12 @@ pub(crate) trait Kind: fmt::Debug + Send + Sync {
         names.keys().map(release_channel).collect()
     }
 
+    /// On which channel a node tells that somebody waits who excludes those that hold the lock together. `None`: no node
+    /// tells so.
+    fn waiting_channel(&self, _names: &Names) -> Option<Vec<u8>> {
+        None
+    }
+
     /// Takes the lock under the mark that is written with the call, and that the node keeps at
     /// `mark_key`. If it is refused, the node may remember for `waits` that somebody waits. `proposal`: a number for the
     /// grant; `None` without fencing.

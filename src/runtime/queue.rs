@@ -277,6 +277,9 @@ impl QueuedCaller<'_> {
             | Turn::Held => {}
         }
         drop(queues);
+        if let (Turn::Joined, Some(hold)) = (place.turn, &takes) {
+            self.joined(hold);
+        }
         // Perhaps nobody has seen the loss before: then the guards get their messages now.
         lost.into_iter().for_each(|held| _ = held.check());
         // Its end comes back to the queues.
@@ -285,6 +288,22 @@ impl QueuedCaller<'_> {
             self.self_wait.goes_on(for_itself && self.patience == Patience::Forever, self.names);
         }
         (place, takes.map(|hold| self.counted(hold)))
+    }
+
+    /// The caller has joined a lease. If it is the first one, it has the nodes tell of writers that wait for the end of that
+    /// lease: only joins keep them waiting, and one request for all of these is enough.
+    fn joined(&self, hold: &Hold) {
+        let claim = hold.held().claim();
+        let channel = || claim.kind().waiting_channel(claim.names());
+        let Some(channel) = (hold.sequence == 1).then(channel).flatten() else { return };
+        let (queues, key) = (Arc::downgrade(&self.lease_id.queues), self.lease_id.key.clone());
+        let a_writer_waits = move || {
+            if let Some(queues) = queues.upgrade() {
+                queues.state.lock().writer_waits(&key, clock::now());
+            }
+        };
+        let client = claim.state();
+        client.subscriptions().watch(channel, Arc::new(a_writer_waits), client.nodes());
     }
 
     /// Counts a hold that the caller has got, if its thread may take the lock again.
@@ -327,7 +346,9 @@ impl QueuedCaller<'_> {
         let LeaseId { key, ticket, .. } = &self.lease_id;
         let local_waiters = Arc::new(self.lease_id.clone());
         let (held, hold_state) = Held::granted(claim, grant, local_waiters, timetable);
-        let won = Won { held: Arc::downgrade(&held), taken_by: this_thread() };
+        // Nobody waits for a lock that is shared.
+        let taken_by = this_thread().filter(|_| self.class == HoldClass::Exclusive);
+        let won = Won { held: Arc::downgrade(&held), taken_by };
         self.lease_id.change(|queues| {
             ((), queues.won(key, *ticket, grant.refused_before, won, clock::now()))
         });

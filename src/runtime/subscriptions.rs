@@ -1,4 +1,4 @@
-//! Who waits for which lock, and what the nodes tell them: carries `core::Channels` on threads.
+//! Who waits for which lock, or wants to know of writers, and what the nodes tell them: carries `core::Channels` on threads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,7 +7,7 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use parking_lot::Mutex;
 
 use crate::clock;
-use crate::core::channels::Joined;
+use crate::core::channels::{Joined, Sought};
 use crate::core::{Changes, Channels, ReleaseTracker, Time, WaiterId};
 use crate::error::NodeFault;
 use crate::node::{Listeners, Node};
@@ -20,9 +20,19 @@ pub(crate) struct Subscriptions {
     wake_channel: Vec<u8>,
     /// There are channels: for calls that need not know more, without the mutex.
     busy: AtomicBool,
-    channels: Mutex<Channels<Sender<()>>>,
+    channels: Mutex<Channels<Wake>>,
     /// The nodes of which an event has told that they do not let us listen.
     told_refused: Vec<AtomicBool>,
+}
+
+/// Hears that something was told on a channel. It is called by the node's subscriber.
+pub(crate) type Watcher = Arc<dyn Fn() + Send + Sync>;
+
+/// Who is woken.
+#[derive(Clone)]
+enum Wake {
+    Waiter(Sender<()>),
+    Watcher(Watcher),
 }
 
 impl Subscriptions {
@@ -51,8 +61,24 @@ impl Subscriptions {
         let Joined { id, start, wake } = {
             let mut channels = self.channels.lock();
             self.busy.store(true, Ordering::Relaxed);
-            channels.join(heard_on, waker)
+            channels.join(heard_on, Wake::Waiter(waker))
         };
+        self.have_them_listen(Sought { start, wake }, nodes);
+        Waiter { subscriptions: self.clone(), id, woken }
+    }
+
+    /// For a while from now on, `watcher` hears of what is told on that channel, as soon as the `nodes` confirm it. Nothing
+    /// is told of releases there.
+    pub(crate) fn watch(self: &Arc<Self>, channel: Vec<u8>, watcher: Watcher, nodes: &[Node]) {
+        let sought = {
+            let mut channels = self.channels.lock();
+            self.busy.store(true, Ordering::Relaxed);
+            channels.watch(channel, Wake::Watcher(watcher), clock::now())
+        };
+        self.have_them_listen(sought, nodes);
+    }
+
+    fn have_them_listen(self: &Arc<Self>, Sought { start, wake }: Sought, nodes: &[Node]) {
         for node in wake {
             nodes[node].wake_subscriber(&self.wake_channel);
         }
@@ -63,7 +89,6 @@ impl Subscriptions {
                 observe::no_thread(&error);
             }
         }
-        Waiter { subscriptions: self.clone(), id, woken }
     }
 
     /// How many others wait for the lock, if the node has `told` so many connections of its release.
@@ -93,10 +118,13 @@ impl Subscriptions {
     }
 }
 
-fn wake_up(waiters: Vec<Sender<()>>) {
-    for waiter in waiters {
-        // Full: it is about to look anyway.
-        let _ = waiter.try_send(());
+fn wake_up(woken: Vec<Wake>) {
+    for wake in woken {
+        match wake {
+            // Full: it is about to look anyway.
+            Wake::Waiter(waiter) => _ = waiter.try_send(()),
+            Wake::Watcher(watcher) => watcher(),
+        }
     }
 }
 
@@ -117,7 +145,9 @@ impl Listeners for Subscriptions {
     }
 
     fn heard(&self, node: usize, channel: &[u8], owner: &[u8]) {
-        wake_up(self.channels.lock().released(node, channel, owner));
+        let woken = self.channels.lock().released(node, channel, owner);
+        // Without the mutex, since a watcher takes those of others.
+        wake_up(woken);
     }
 
     fn refused(&self, node: usize, fault: &NodeFault) {

@@ -122,6 +122,11 @@ impl LockId {
         self.kind().channels(&self.names())
     }
 
+    /// On which channel those who hold it together are told of a writer.
+    pub(super) fn waiting_channel(self) -> Option<Vec<u8>> {
+        self.kind().waiting_channel(&self.names())
+    }
+
     /// Whether nobody has this lock and the `other` one at once.
     pub(super) fn excludes(self, other: Self) -> bool {
         let is_shared = self.kind().hold_class() == HoldClass::Shared;

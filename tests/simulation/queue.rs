@@ -72,6 +72,12 @@ impl Client {
                 cx.net.checks.report(cx.net.now, "terms", what);
             }
         }
+        if let (Turn::Joined, Some(hold), Some(channel)) =
+            (place.turn, &takes, id.waiting_channel())
+            && hold.sequence == 1
+        {
+            self.watch(cx, id, channel);
+        }
         if let (Some(caller), Some(hold)) = (caller, &takes) {
             self.counted(cx, caller, class, hold);
         }

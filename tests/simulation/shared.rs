@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::queue::Queues;
 use super::setup::Setup;
+use super::subscriptions::Listener;
 use crate::core::admission::Admission;
 use crate::core::mark::Configuration;
 use crate::core::set_time::SetTime;
@@ -17,8 +18,8 @@ pub(super) struct Shared {
     /// How often the client's machine was suspended, as far as it knows.
     pub(super) suspensions: Cell<u64>,
     threads: Cell<u64>,
-    /// Who waits for releases: the callers, by their index.
-    pub(super) channels: RefCell<Channels<usize>>,
+    /// Who waits for releases, or wants to know of writers.
+    pub(super) channels: RefCell<Channels<Listener>>,
     pub(super) queues: RefCell<Queues>,
     /// What all calls together know of the quorum.
     quorum_health: RefCell<QuorumHealth>,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::caller::Caller;
 use super::client::{Client, Cx, Note};
 use super::lock_id::LockId;
-use crate::core::channels::Joined;
+use crate::core::channels::{Joined, Sought};
 use crate::core::{ReleaseTracker, Subscriber, SubscriberStep, Time, WaiterId};
 
 /// How long it takes until a connection is found dead over which nothing comes.
@@ -34,6 +34,14 @@ pub(super) enum News {
     Silent,
     /// It is time to look at the changes.
     Look,
+}
+
+/// Who is woken by what nodes tell.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Listener {
+    Caller(usize),
+    /// The local queue of a lock that several hold, for whose end a writer waits.
+    Queue(LockId),
 }
 
 /// A caller that waits for a lock.
@@ -82,8 +90,21 @@ enum Awaits {
 impl Client {
     /// A caller waits for releases of that lock from now on.
     pub(super) fn wait(&mut self, cx: &mut Cx<'_>, caller: usize, lock: LockId) -> Waiter {
-        let Joined { id, start, wake } =
-            cx.shared.channels.borrow_mut().join(lock.channels(), caller);
+        let mut channels = cx.shared.channels.borrow_mut();
+        let Joined { id, start, wake } = channels.join(lock.channels(), Listener::Caller(caller));
+        drop(channels);
+        self.have_them_listen(cx, Sought { start, wake });
+        Waiter { id }
+    }
+
+    /// The queue of that lock hears of writers for a while.
+    pub(super) fn watch(&mut self, cx: &mut Cx<'_>, lock: LockId, channel: Vec<u8>) {
+        let now = cx.now();
+        let sought = cx.shared.channels.borrow_mut().watch(channel, Listener::Queue(lock), now);
+        self.have_them_listen(cx, sought);
+    }
+
+    fn have_them_listen(&mut self, cx: &mut Cx<'_>, Sought { start, wake }: Sought) {
         wake.into_iter().for_each(|node| cx.net.wake_subscriber(cx.client, node));
         for node in start {
             let (machine, since) = (Subscriber::new(), cx.now());
@@ -91,7 +112,6 @@ impl Client {
                 Some(Session { machine, id: 0, awaits: Awaits::Connection, since });
             self.listen(cx, node);
         }
-        Waiter { id }
     }
 
     /// It waits no longer.
@@ -120,7 +140,7 @@ impl Client {
                 }
                 SubscriberStep::TellListening(channels) => {
                     let woken = shared.channels.borrow_mut().listening(node, &channels);
-                    Caller::wake_listening(self, cx, &woken);
+                    self.wake_listening(cx, &woken);
                     continue;
                 }
                 SubscriberStep::Unsubscribe(channels) => {
@@ -131,7 +151,7 @@ impl Client {
                 SubscriberStep::TellDeaf => {
                     cx.net.stop_listening(cx.client, node);
                     let woken = shared.channels.borrow_mut().deaf(node);
-                    Caller::wake_listening(self, cx, &woken);
+                    self.wake_listening(cx, &woken);
                     continue;
                 }
                 SubscriberStep::Pause { until } => {
@@ -145,6 +165,19 @@ impl Client {
             };
             (session.awaits, session.since) = (awaits, now);
             return Self::later(cx, node, session.id, late, news);
+        }
+    }
+
+    fn wake_listening(&self, cx: &mut Cx<'_>, woken: &[Listener]) {
+        for listener in woken {
+            match *listener {
+                Listener::Caller(caller) => Caller::wake_listening(self, cx, caller),
+                Listener::Queue(lock) => {
+                    let (who, now) = (cx.client, cx.now());
+                    cx.net.tell(|| format!("client {who}: somebody waits for the end of {lock}"));
+                    cx.shared.queues.borrow_mut().writer_waits(&lock, now);
+                }
+            }
         }
     }
 
@@ -180,7 +213,7 @@ impl Client {
             (News::Released(channel, owner), _) => {
                 let (channel, owner) = (cx.net.channel_name(channel), cx.net.published(owner));
                 let woken = shared.channels.borrow_mut().released(node, channel, owner);
-                return Caller::wake_listening(self, cx, &woken);
+                return self.wake_listening(cx, &woken);
             }
             (News::Wake, Awaits::Messages) => machine.handle_woken(),
             (News::Refused, _) => {

@@ -370,13 +370,12 @@ impl Caller {
     }
 
     /// Wakes those of the callers that wait for what is told of releases.
-    pub(in super::super) fn wake_listening(client: &Client, cx: &mut Cx<'_>, callers: &[usize]) {
-        for caller in callers.iter().filter_map(|caller| client.callers.get(*caller)) {
-            if let Doing::Calling(call) = &caller.doing
-                && call.heeds_releases()
-            {
-                cx.wake(caller.note());
-            }
+    pub(in super::super) fn wake_listening(client: &Client, cx: &mut Cx<'_>, caller: usize) {
+        if let Some(caller) = client.callers.get(caller)
+            && let Doing::Calling(call) = &caller.doing
+            && call.heeds_releases()
+        {
+            cx.wake(caller.note());
         }
     }
 }
