@@ -1,0 +1,147 @@
+//! Threads of one process that read under one lock: they share one hold on the nodes, and writers of other processes get
+//! in.
+
+mod support;
+
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use quorlock::{Quorlock, ReadGuard, RwLock, WriteGuard};
+use support::clients::patient;
+use support::{Server, Servers, wait_until};
+
+/// Never to be waited for.
+const LIMIT: Duration = Duration::from_secs(60);
+/// Long enough for a busy machine to keep every lock of a test alive.
+const TTL: Duration = Duration::from_secs(20);
+
+const NAME: &str = "orders/42";
+
+fn lock(locks: &Quorlock) -> RwLock {
+    locks.rw_lock(NAME)
+}
+
+#[track_caller]
+fn read(lock: &RwLock) -> ReadGuard {
+    let guard =
+        lock.try_read_for(LIMIT).expect("healthy nodes").expect("nobody writes for so long");
+    guard.check().expect("a lock that is given out is held");
+    guard
+}
+
+#[test]
+fn sixty_four_threads_that_read_ask_the_nodes_next_to_nothing() {
+    const THREADS: usize = 64;
+    const ROUNDS: usize = 50;
+    let servers = Servers::start(3);
+    let locks = patient(&servers, TTL);
+    let lock = lock(&locks);
+    let calls = || servers.iter().map(Server::script_calls).sum::<u64>();
+    let before = calls();
+    let all = Barrier::new(THREADS);
+    thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                for _ in 0..ROUNDS {
+                    let guard = read(&lock);
+                    // All of them hold it, and give it back after that.
+                    all.wait();
+                    drop(guard);
+                }
+            });
+        }
+    });
+    servers.wait_no_keys();
+    // A round takes one lease, and one more for each 100 ms that it lasts. So each node takes and gives back few.
+    let (asked, reads) = (calls() - before, THREADS * ROUNDS);
+    println!("{reads} reads: {asked} calls of scripts by the 3 nodes");
+    assert!(asked < reads as u64 / 5, "{asked} calls of scripts for {reads} reads");
+}
+
+/// Reads that begin while a writer waits, of threads that came before it and of those that came after it.
+#[derive(Default)]
+struct Between {
+    /// How often a writer has begun to wait, and has ended. An odd number: it waits.
+    calls: AtomicUsize,
+    came_before: AtomicUsize,
+    came_after: AtomicUsize,
+}
+
+impl Between {
+    fn read(&self, lock: &RwLock) -> ReadGuard {
+        let came_at = self.calls.load(Ordering::SeqCst);
+        let guard = read(lock);
+        let began_at = self.calls.load(Ordering::SeqCst);
+        if began_at % 2 == 1 {
+            let which = if came_at == began_at { &self.came_after } else { &self.came_before };
+            which.fetch_add(1, Ordering::SeqCst);
+        }
+        guard
+    }
+
+    /// Returns how many of both there were in the meantime.
+    fn write(&self, lock: &RwLock) -> (Option<WriteGuard>, [usize; 2]) {
+        self.calls.fetch_add(1, Ordering::SeqCst);
+        let guard = lock.try_write_for(LIMIT).expect("healthy nodes");
+        self.calls.fetch_add(1, Ordering::SeqCst);
+        (guard, [&self.came_before, &self.came_after].map(|count| count.swap(0, Ordering::SeqCst)))
+    }
+}
+
+#[test]
+fn a_writer_of_another_process_gets_in_before_new_readers() {
+    const READERS: usize = 8;
+    const ROUNDS: usize = 40;
+    let servers = Servers::start(3);
+    let (readers, writers) = (patient(&servers, TTL), patient(&servers, TTL));
+    let (readers, writer) = (lock(&readers), lock(&writers));
+    let (between, begun) = (Between::default(), AtomicUsize::new(0));
+    let (writes, over) = (AtomicBool::new(false), AtomicBool::new(false));
+    let mut counts = Vec::new();
+    thread::scope(|scope| {
+        for i in 0..READERS {
+            let (between, begun, writes, over, readers) =
+                (&between, &begun, &writes, &over, &readers);
+            // What a reader does under the lock. They do not begin and end together.
+            let works = Duration::from_micros(3_000 + 500 * i as u64);
+            scope.spawn(move || {
+                while !over.load(Ordering::Relaxed) {
+                    let guard = between.read(readers);
+                    begun.fetch_add(1, Ordering::Relaxed);
+                    assert!(!writes.load(Ordering::Relaxed), "somebody writes");
+                    thread::sleep(works);
+                    assert!(!writes.load(Ordering::Relaxed), "somebody writes");
+                    drop(guard);
+                }
+            });
+        }
+        for round in 0..ROUNDS {
+            // So they share a lease: nothing but its being closed lets the writer in before its time.
+            let enough = begun.load(Ordering::Relaxed) + READERS * 3 + round;
+            wait_until("they read", LIMIT, || begun.load(Ordering::Relaxed) > enough);
+            let (guard, count) = between.write(&writer);
+            counts.push(count);
+            let served = guard.is_some();
+            over.store(!served, Ordering::Relaxed);
+            assert!(served, "it never gets in");
+            writes.store(true, Ordering::Relaxed);
+            guard.iter().for_each(|guard| guard.check().expect("it is held"));
+            writes.store(false, Ordering::Relaxed);
+            drop(guard);
+        }
+        over.store(true, Ordering::Relaxed);
+    });
+    let [mut before, mut after] =
+        [0, 1].map(|i| counts.iter().map(|count| count[i]).collect::<Vec<_>>());
+    before.sort_unstable();
+    after.sort_unstable();
+    println!("while a writer waits, of threads that came before it: {before:?}");
+    println!("and of threads that came after it: {after:?}");
+    // In 100 ms, for which a lease is joined if nobody tells of the writer, they begin some 160 reads.
+    assert!(after[ROUNDS / 2] <= READERS, "{after:?}");
+    // Each of them has its turn once.
+    assert!(before.iter().all(|count| *count <= READERS), "{before:?}");
+    servers.wait_no_keys();
+}
