@@ -516,14 +516,21 @@ fn a_repair_tells_whether_the_node_grants_to_newcomers() {
     assert_eq!(repair("1"), Value::Int(2), "no fault of the node");
 }
 
+fn read_of(owner: &str) -> String {
+    format!("{{k}}:{owner}:rwlock_timeout:1")
+}
+
 /// Takes the lock from these owners, and remembers them for a minute.
 fn force(server: &Server, owners: &[&str]) -> Value {
-    let keys = (owners.len() + 1).to_string();
+    let keys = (owners.len() * 2 + 1).to_string();
     let tombstones: Vec<_> = owners.iter().map(|owner| tombstone(owner)).collect();
     let tombstones: Vec<_> = tombstones.iter().map(String::as_str).collect();
+    let reads: Vec<_> = owners.iter().map(|owner| read_of(owner)).collect();
+    let reads: Vec<_> = reads.iter().map(String::as_str).collect();
     let words = [
         &["EVAL", FORCE, &keys, "k"],
         &tombstones[..],
+        &reads[..],
         &["60000", "free", "theirs", "of rwlocks"],
         owners,
     ]
@@ -565,7 +572,9 @@ fn of_a_hash_the_owners_that_are_named_are_taken_and_no_others() {
     server.command(&["HSET", "k", "mode", "read", "a:1", "1", "b:2", "1"]);
     assert_eq!(force(&server, &["a:1"]), Value::Int(0), "no lock is without an end");
     server.command(&["PEXPIRE", "k", "60000"]);
+    server.command(&["SET", &read_of("a:1"), "1", "PX", "60000"]);
     assert_eq!(force(&server, &["a:1", "c:3"]), Value::Int(1));
+    assert_eq!(server.get(&read_of("a:1")), None);
     let left = |field: &str| Value::BulkString(field.into());
     assert_eq!(fields(), Value::Array(vec![left("mode"), left("b:2")]));
     assert_eq!(force(&server, &["b:2"]), Value::Int(1));

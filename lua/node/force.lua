@@ -2,6 +2,7 @@
 --
 -- KEYS[1]  the lock
 -- KEYS[2]  the tombstone of an owner (one for each owner)
+-- KEYS[3]  the string that lives for as long as that owner reads a read-write lock (one for each owner)
 -- ARGV[1]  how long tombstones live, in milliseconds
 -- ARGV[2]  the channel on which releases of the lock are told
 -- ARGV[3]  the channel on which Redisson's clients are told of releases of a lock that is a hash
@@ -23,10 +24,11 @@ for _, field in ipairs(kind == 'hash' and redis.call('HKEYS', KEYS[1]) or {}) do
   is_rwlock = is_rwlock or field == 'mode'
 end
 local taken = 0
-for i = 2, #KEYS do
+local owners = (#KEYS - 1) / 2
+for i = 2, owners + 1 do
   local owner = ARGV[i + 3]
   -- A server that is out of memory sets nothing, unless the script has deleted something before.
-  redis.call('DEL', KEYS[i])
+  redis.call('DEL', KEYS[i], KEYS[i + owners])
   redis.call('SET', KEYS[i], '1', 'PX', ARGV[1])
   local deleted = 0
   if kind == 'string' and redis.call('GET', KEYS[1]) == owner then

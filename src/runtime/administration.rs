@@ -11,7 +11,7 @@ use crate::core::{ForcePlan, Forcing, Holders, Shared};
 use crate::error::{Error, ErrorKind, NodeFault};
 use crate::holders::{HolderReport, NameReport};
 use crate::ident::{
-    Name, Names, Owner, fence_key, forms_of, reads_prefix, redisson_channel,
+    Name, Names, Owner, fence_key, forms_of, read_timeout_key, reads_prefix, redisson_channel,
     redisson_rwlock_channel, release_channel, tombstone_key,
 };
 use crate::node::{Ask, Part, Request, Script, Sink};
@@ -43,7 +43,8 @@ pub(crate) fn force_request(key: &[u8], owners: &[Vec<u8>], tombstones_live: Dur
     let owners: BTreeSet<_> = owners.iter().flat_map(|owner| forms_of(owner)).collect();
     let tombstones: Vec<_> = owners.iter().map(|owner| tombstone_key(key, owner)).collect();
     let mut parts = vec![Part::Bytes(key)];
-    parts.extend(tombstones.iter().map(|key| Part::Bytes(key)));
+    let reads: Vec<_> = owners.iter().map(|owner| read_timeout_key(key, owner)).collect();
+    parts.extend(tombstones.iter().chain(&reads).map(|key| Part::Bytes(key)));
     let keys = parts.len();
     parts.extend([tombstones_live.into(), Part::Bytes(&channel), Part::Bytes(&theirs)]);
     parts.push(Part::Bytes(&of_rwlocks));
