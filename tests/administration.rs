@@ -171,8 +171,9 @@ fn forced_between_extensions(force: &str) -> (Servers, Quorlock, String, bool) {
     }
     for server in servers.iter() {
         let channel = format!("{{{KEY}}}:released");
-        let words =
-            ["EVAL", force, "2", KEY, &tombstone(&owner), "60000", &channel, "theirs", &owner];
+        let told = ["60000", &channel, "theirs", "of rwlocks"];
+        let words = ["EVAL", force, "3", KEY, &tombstone(&owner), "no such read"];
+        let words = [&words[..], &told, &[&owner]].concat();
         let taken = server.command(&words);
         // The last one is given back once the holder knows that it has lost two.
         assert!(taken == redis::Value::Int(1) || guard.check().is_err(), "{taken:?}");

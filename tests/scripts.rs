@@ -516,14 +516,25 @@ fn a_repair_tells_whether_the_node_grants_to_newcomers() {
     assert_eq!(repair("1"), Value::Int(2), "no fault of the node");
 }
 
+fn read_of(owner: &str) -> String {
+    format!("{{k}}:{owner}:rwlock_timeout:1")
+}
+
 /// Takes the lock from these owners, and remembers them for a minute.
 fn force(server: &Server, owners: &[&str]) -> Value {
-    let keys = (owners.len() + 1).to_string();
+    let keys = (owners.len() * 2 + 1).to_string();
     let tombstones: Vec<_> = owners.iter().map(|owner| tombstone(owner)).collect();
     let tombstones: Vec<_> = tombstones.iter().map(String::as_str).collect();
-    let words =
-        [&["EVAL", FORCE, &keys, "k"], &tombstones[..], &["60000", "free", "theirs"], owners]
-            .concat();
+    let reads: Vec<_> = owners.iter().map(|owner| read_of(owner)).collect();
+    let reads: Vec<_> = reads.iter().map(String::as_str).collect();
+    let words = [
+        &["EVAL", FORCE, &keys, "k"],
+        &tombstones[..],
+        &reads[..],
+        &["60000", "free", "theirs", "of rwlocks"],
+        owners,
+    ]
+    .concat();
     server.command(&words)
 }
 
@@ -561,7 +572,9 @@ fn of_a_hash_the_owners_that_are_named_are_taken_and_no_others() {
     server.command(&["HSET", "k", "mode", "read", "a:1", "1", "b:2", "1"]);
     assert_eq!(force(&server, &["a:1"]), Value::Int(0), "no lock is without an end");
     server.command(&["PEXPIRE", "k", "60000"]);
+    server.command(&["SET", &read_of("a:1"), "1", "PX", "60000"]);
     assert_eq!(force(&server, &["a:1", "c:3"]), Value::Int(1));
+    assert_eq!(server.get(&read_of("a:1")), None);
     let left = |field: &str| Value::BulkString(field.into());
     assert_eq!(fields(), Value::Array(vec![left("mode"), left("b:2")]));
     assert_eq!(force(&server, &["b:2"]), Value::Int(1));
@@ -585,7 +598,8 @@ fn a_node_says_who_has_a_lock_of_any_layout() {
     let server = Server::start();
     let text = |text: &str| Value::BulkString(text.into());
     let holder = || {
-        let Value::Array(mut said) = server.command(&["EVAL", HOLDER, "3", "k", MARK, FENCE])
+        let Value::Array(mut said) =
+            server.command(&["EVAL", HOLDER, "3", "k", MARK, FENCE, "{k}"])
         else {
             panic!("no list")
         };
@@ -613,9 +627,13 @@ fn a_node_says_who_has_a_lock_of_any_layout() {
     server.command(&["HSET", "k", "mode", "read", "a:1", "1"]);
     assert_eq!(holder(), (-1, said("hash", BIG, 1, &[])), "it is no lock");
     server.command(&["PEXPIRE", "k", "60000"]);
+    assert_eq!(holder(), (0, said("none", BIG, 1, &[])), "a read whose string is gone is over");
+    server.command(&["SET", "{k}:a:1:rwlock_timeout:1", "1", "PX", "60000"]);
+    server.command(&["HSET", "k", "b:1", "1"]);
     let (ms, hash) = holder();
     assert_eq!(hash, said("hash", BIG, 1, &["613a31"]));
     assert!(ms > 50_000 && ms <= 60_000, "{ms}");
+    server.command(&["HDEL", "k", "mode"]);
     for i in 0..200 {
         server.command(&["HSET", "k", &i.to_string(), "1"]);
     }

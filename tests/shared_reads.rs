@@ -1,6 +1,8 @@
 //! Threads of one process that read under one lock: they share one hold on the nodes, and writers of other processes get
 //! in.
 
+#![allow(clippy::print_stdout, reason = "figures, for whoever asks for them")]
+
 mod support;
 
 use std::sync::Barrier;

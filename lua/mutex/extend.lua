@@ -62,8 +62,9 @@ elseif owner == ARGV[1] then
     if left == -2 then
       redis.call('SET', KEYS[4], ARGV[5], 'PX', fence_ttl)
     elseif left ~= -1 and left < tonumber(fence_ttl) then
-      -- What is no number may be somebody else's lock, and keeps its end. A batch has read all fences at once.
-      local fence = ARGV.fence or redis.pcall('GET', KEYS[4])
+      -- What is no number may be somebody else's lock, and keeps its end. A batch has read all fences at once, before its
+      -- first call, which may have made a number of it.
+      local fence = tonumber(ARGV.fence) and ARGV.fence or redis.pcall('GET', KEYS[4])
       if type(fence) == 'string' and tonumber(fence) then
         redis.call('PEXPIRE', KEYS[4], fence_ttl)
       end

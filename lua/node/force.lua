@@ -2,10 +2,12 @@
 --
 -- KEYS[1]  the lock
 -- KEYS[2]  the tombstone of an owner (one for each owner)
+-- KEYS[3]  the string that lives for as long as that owner reads a read-write lock (one for each owner)
 -- ARGV[1]  how long tombstones live, in milliseconds
 -- ARGV[2]  the channel on which releases of the lock are told
 -- ARGV[3]  the channel on which Redisson's clients are told of releases of a lock that is a hash
--- ARGV[4]  an owner (one for each owner)
+-- ARGV[4]  the same of a read-write lock
+-- ARGV[5]  an owner (one for each owner)
 --
 -- Replies:
 --   n   so many of these owners had the lock here
@@ -17,11 +19,16 @@ local kind = redis.call('TYPE', KEYS[1]).ok
 if redis.call('PTTL', KEYS[1]) < 0 then
   kind = 'none'
 end
+local is_rwlock = false
+for _, field in ipairs(kind == 'hash' and redis.call('HKEYS', KEYS[1]) or {}) do
+  is_rwlock = is_rwlock or field == 'mode'
+end
 local taken = 0
-for i = 2, #KEYS do
-  local owner = ARGV[i + 2]
+local owners = (#KEYS - 1) / 2
+for i = 2, owners + 1 do
+  local owner = ARGV[i + 3]
   -- A server that is out of memory sets nothing, unless the script has deleted something before.
-  redis.call('DEL', KEYS[i])
+  redis.call('DEL', KEYS[i], KEYS[i + owners])
   redis.call('SET', KEYS[i], '1', 'PX', ARGV[1])
   local deleted = 0
   if kind == 'string' and redis.call('GET', KEYS[1]) == owner then
@@ -34,7 +41,10 @@ for i = 2, #KEYS do
     taken = taken + 1
     -- pcall: the lock is free, whether or not we may say so. Who waits looks now and then.
     redis.pcall('PUBLISH', ARGV[2], owner)
-    if kind == 'hash' then
+    if is_rwlock then
+      -- Whoever waits may go on: '1' wakes all of them.
+      redis.pcall('PUBLISH', ARGV[4], '1')
+    elseif kind == 'hash' then
       redis.pcall('PUBLISH', ARGV[3], '0')
     end
   end

@@ -3,6 +3,7 @@
 -- KEYS[1]  the lock
 -- KEYS[2]  the node's mark
 -- KEYS[3]  the lock's fence, which keeps the largest number of a grant (not given without fencing)
+-- ARGV[1]  with what the keys begin of the strings that live for as long as a read: 'PREFIX:OWNER:rwlock_timeout:N'
 --
 -- Replies:
 --   {type, ms, number, forgetful, {owner, ..}}
@@ -18,6 +19,7 @@
 
 local MOST = 100 -- owners
 local LONGEST = 512 -- bytes of an owner
+local COUNTS = 10 -- counts of a thread of Redisson's that are looked at
 
 local function hex(character)
   return string.format('%02x', string.byte(character))
@@ -50,6 +52,23 @@ elseif kind == 'hash' and ms >= 0 then
   -- Without an end it is no lock, but somebody's data, of which there may be much.
   found = redis.call('HKEYS', KEYS[1])
 end
+-- A read-write lock keeps its mode beside its owners. A hold to read is over when its strings are gone.
+local is_rwlock = false
+for _, owner in ipairs(found) do
+  is_rwlock = is_rwlock or kind == 'hash' and owner == 'mode'
+end
+local function is_over(owner)
+  if string.find(owner, ':write', 1, true) then
+    return false
+  end
+  for n = 1, COUNTS do
+    -- The key name that is put together, as Redisson does it: nobody else knows whose holds there are.
+    if redis.call('PTTL', table.concat({ARGV[1], owner, 'rwlock_timeout', n}, ':')) ~= -2 then
+      return false
+    end
+  end
+  return true
+end
 local owners = {}
 for _, owner in ipairs(found) do
   if #owner > LONGEST then
@@ -57,10 +76,12 @@ for _, owner in ipairs(found) do
     owners = {}
     break
   end
-  -- A read-write lock keeps its mode beside its owners.
-  if #owners < MOST and not (kind == 'hash' and owner == 'mode') then
+  if #owners < MOST and not (is_rwlock and (owner == 'mode' or is_over(owner))) then
     owners[#owners + 1] = string.gsub(owner, '.', hex)
   end
+end
+if is_rwlock and #owners == 0 then
+  kind, ms = 'none', 0
 end
 table.sort(owners) -- the fields of a hash have no order
 return {kind, ms, number, is_settled and 0 or 1, owners}

@@ -79,8 +79,7 @@ if ours then
   end
 end
 if KEYS[3] then
-  for i = 3, 4 do
-    redis.call('SET', KEYS[i], '1', 'PX', ARGV[6])
-  end
+  redis.call('SET', KEYS[3], '1', 'PX', ARGV[6])
+  redis.call('SET', KEYS[4], '1', 'PX', ARGV[6])
 end
 return reply

@@ -264,8 +264,7 @@ impl<A: Shared<Attempt>, E: Shared<Extension>> HeldLock<A, E> {
     /// The holder with that sequence number shares the lock from now on. Returns whether all holders do so now, and none of
     /// them did before: then a round of extension is due that tells the nodes.
     ///
-    /// Nothing of before counts against the shared lock: no extension of the exclusive one is sent any more, and what the
-    /// nodes answer to those that were sent does not say that they have no key of ours.
+    /// No extension of the exclusive lock is sent any more. What was sent may still arrive.
     pub(crate) fn downgrade(&mut self, holder: u64, now: Time) -> bool {
         if let Some(class) = self.holders.get_mut(&holder) {
             *class = HoldClass::Shared;

@@ -408,22 +408,6 @@ fn the_round_that_tells_of_a_downgrade_asks_for_the_shared_lock() {
     assert_eq!(request.class, Sharing);
 }
 
-/// A renewal of the exclusive lock finds only the shared one on the nodes.
-#[test]
-fn an_older_round_does_not_say_that_a_lock_is_gone_that_was_downgraded_since() {
-    let is_lost = || {
-        let mut lock = held();
-        let mut renewal = Driver::renewal();
-        renewal.go_on(&mut lock, at(4_000));
-        assert!(lock.downgrade(0, at(4_001)));
-        renewal.vote(&[(0, NotOurs), (1, NotOurs)]);
-        renewal.go_on(&mut lock, at(4_002));
-        lock.loss(at(4_002)).is_some()
-    };
-    assert!(!is_lost());
-    assert!(without(&[Mechanism::OlderRoundsDoNotDeny], is_lost), "the mutation bites");
-}
-
 /// What the round had answered before is not the last word on the key.
 #[test]
 fn nodes_that_an_older_round_was_put_to_are_given_the_lock_back_on() {

@@ -396,7 +396,7 @@ fn without_the_rules_of_shared_leases_the_model_fails() {
     let granted = [one.clone(), Step::Wins(0)];
     let and = |steps: &[Step]| [&granted, steps].concat();
     let cases = [
-        (Mechanism::LastHolderGivesBack, and(&[one.clone()])),
+        (Mechanism::LastHolderGivesBack, and(std::slice::from_ref(&one))),
         (Mechanism::SharersDoNotWait, and(&[manual])),
         (Mechanism::SharersWaitForAskers, vec![one.clone(), one.clone()]),
         (Mechanism::WritersEndJoins, and(&[Step::WriterWaits, one.clone()])),

@@ -124,8 +124,6 @@ pub(crate) enum Mechanism {
     SharersDoNotUpgrade,
     /// The nodes are told at once that a lock is shared from now on, which its holder had for itself alone.
     DowngradesAreTold,
-    /// No older round of extension says that a lock is gone that was downgraded since.
-    OlderRoundsDoNotDeny,
     /// A holder that unlocks is told that its lock was not lost only once the nodes' answers say so.
     NoticesAwaitTheVerdict,
     /// What one of several holders asks for does not cut the validity of the others.

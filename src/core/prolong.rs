@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use super::{
-    Attempt, Ballot, Basis, Extension, HEAR_OUT, HeldLock, HoldClass, Mechanism, Renewed, Shared,
-    Time,
+    Attempt, Ballot, Basis, Extension, HEAR_OUT, HeldLock, HoldClass, Renewed, Shared, Time,
 };
 
 /// Has the keys of a held lock live longer: a round of extension, and repairs of the nodes that lost the key. A round that
@@ -18,9 +17,7 @@ pub(crate) struct Prolong<E> {
     /// How long the keys shall live; `None`: as long as a renewal asks for.
     ttl: Option<Duration>,
     stage: Stage,
-    /// How the lock was held when the round that decides began.
-    class: HoldClass,
-    /// That round tells the nodes of a downgrade.
+    /// The round that decides tells the nodes of a downgrade.
     tells: bool,
     /// The round that decides.
     round: Option<E>,
@@ -114,7 +111,6 @@ impl<E: Shared<Extension> + Clone> Prolong<E> {
             by,
             ttl,
             stage: Stage::Beginning,
-            class: HoldClass::Exclusive,
             tells: false,
             round: None,
             renewed: Renewed::Unknown,
@@ -227,13 +223,12 @@ impl<E: Shared<Extension> + Clone> Prolong<E> {
         let ttl = self.ttl.unwrap_or_else(|| held.lease.renewal_ttl(now));
         let extension = held.extension(ttl, now);
         let ttl = extension.ttl();
-        self.class = held.class();
         self.tells = held.telling();
         if self.by == Requester::Holder && !self.again {
             held.extending(ttl, now, extension.valid_at_most());
         }
         let up_to = vec![Some(0); held.nodes];
-        let (class, repair_until) = (self.class, held.lease.repair_until());
+        let (class, repair_until) = (held.class(), held.lease.repair_until());
         let request = ExtendRequest { class, ttl, repair_until, up_to };
         Some(ProlongStep::Ask(Box::new(extension), request))
     }
@@ -243,11 +238,6 @@ impl<E: Shared<Extension> + Clone> Prolong<E> {
         let Some(round) = &self.round else { return };
         // What the nodes have said of our key is noted when the next round begins, or the lock ends.
         self.renewed = round.with(|extension| extension.result(now));
-        let is_older = self.class != held.class() && Mechanism::OlderRoundsDoNotDeny.is_on();
-        if is_older && self.renewed == Renewed::Gone {
-            // It asked for the key of the exclusive lock, which is a shared one by now.
-            self.renewed = Renewed::Unknown;
-        }
         if self.tells && !matches!(self.renewed, Renewed::Until(..)) {
             held.not_told(now);
         }

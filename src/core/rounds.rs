@@ -70,9 +70,8 @@ impl<R: Shared<Extension>> Rounds<R> {
         });
     }
 
-    /// From now on other rounds are made, of a lock that is shared. Nothing more is sent for those of before, and their
-    /// answers are not heard any more: one that comes late finds no key of the exclusive lock, and says nothing about
-    /// that of the shared one.
+    /// From now on other rounds are made, of a lock that is shared. Nothing more is sent for those of before, and nobody
+    /// knows what they have left.
     pub(super) fn restart(&mut self, attempt: &mut Attempt) {
         self.open.iter().for_each(|round| round.with(Extension::close));
         self.hear_out(attempt);

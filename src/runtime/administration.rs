@@ -11,7 +11,8 @@ use crate::core::{ForcePlan, Forcing, Holders, Shared};
 use crate::error::{Error, ErrorKind, NodeFault};
 use crate::holders::{HolderReport, NameReport};
 use crate::ident::{
-    Name, Names, Owner, fence_key, forms_of, redisson_channel, release_channel, tombstone_key,
+    Name, Names, Owner, fence_key, forms_of, read_timeout_key, reads_prefix, redisson_channel,
+    redisson_rwlock_channel, release_channel, tombstone_key,
 };
 use crate::node::{Ask, Part, Request, Script, Sink};
 use crate::observe;
@@ -26,8 +27,11 @@ static FORCE: Script = Script::new(include_str!("../../lua/node/force.lua"));
 pub(crate) fn holder_request(key: &[u8], mark_key: &[u8], fencing: bool) -> Request {
     let fence = fencing.then(|| fence_key(key));
     let keys = [Some(key), Some(mark_key), fence.as_deref()];
-    let parts: Vec<_> = keys.into_iter().flatten().map(Part::Bytes).collect();
-    Request::new(&HOLDER, parts.len(), &parts)
+    let prefix = reads_prefix(key);
+    let mut parts: Vec<_> = keys.into_iter().flatten().map(Part::Bytes).collect();
+    let keys = parts.len();
+    parts.push(Part::Bytes(&prefix));
+    Request::new(&HOLDER, keys, &parts)
 }
 
 /// Has a node take the lock with that key from `owners`, and leave tombstones that live so long. What is kept of a lock
@@ -35,12 +39,15 @@ pub(crate) fn holder_request(key: &[u8], mark_key: &[u8], fencing: bool) -> Requ
 /// wrote.
 pub(crate) fn force_request(key: &[u8], owners: &[Vec<u8>], tombstones_live: Duration) -> Request {
     let (channel, theirs) = (release_channel(key), redisson_channel(key));
+    let of_rwlocks = redisson_rwlock_channel(key);
     let owners: BTreeSet<_> = owners.iter().flat_map(|owner| forms_of(owner)).collect();
     let tombstones: Vec<_> = owners.iter().map(|owner| tombstone_key(key, owner)).collect();
     let mut parts = vec![Part::Bytes(key)];
-    parts.extend(tombstones.iter().map(|key| Part::Bytes(key)));
+    let reads: Vec<_> = owners.iter().map(|owner| read_timeout_key(key, owner)).collect();
+    parts.extend(tombstones.iter().chain(&reads).map(|key| Part::Bytes(key)));
     let keys = parts.len();
     parts.extend([tombstones_live.into(), Part::Bytes(&channel), Part::Bytes(&theirs)]);
+    parts.push(Part::Bytes(&of_rwlocks));
     parts.extend(owners.iter().map(|owner| Part::Bytes(owner)));
     Request::new(&FORCE, keys, &parts)
 }

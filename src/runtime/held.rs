@@ -1,6 +1,5 @@
 //! A lock that is held: what its holders' threads and the timer do to it, as [`HeldLock`] decides.
 
-use std::mem;
 use std::ops::ControlFlow;
 use std::slice;
 use std::sync::Arc;
@@ -11,7 +10,7 @@ use parking_lot::{Mutex, MutexGuard};
 use crate::clock;
 use crate::core::{
     Answers, Attempt, Basis, Due, Ended, Extension, GiveBack, GiveBackStep, GivenBack, Grant,
-    HeldLock, HoldClass, Lease, LossReason, Prolong, ProlongStep, Prolonged, QueueTicket, Release,
+    HeldLock, HoldClass, Lease, LossReason, Prolong, ProlongStep, Prolonged, QueueTicket,
     ReleaseResult, Releases, Shared, Terms, Time, rounded,
 };
 use crate::error::{Error, ErrorKind, NodeFault};
@@ -24,6 +23,9 @@ use crate::runtime::fan_out::{Delivery, FanOut};
 use crate::runtime::hold_state::HoldState;
 use crate::runtime::loss::Callbacks;
 use crate::runtime::timetable::{Entry, Timetable};
+pub(crate) use ending::Ending;
+
+mod ending;
 
 /// The machine of the lock, and who holds it now.
 struct State {
@@ -58,30 +60,6 @@ impl Awaited {
         match self {
             Self::Verdict(until) | Self::Answers(until) => until,
         }
-    }
-}
-
-/// The end of a lock, or of one holder's time with it, on its way.
-pub(crate) struct Ending<'a> {
-    machine: GiveBack,
-    /// The holder that leaves; `None`: the lock is lost.
-    leaving: Option<&'a Arc<HoldState>>,
-    /// What is to be called about the loss.
-    callbacks: Vec<Callbacks>,
-    /// The release whose answers are counted, and until when they are.
-    release: Option<Arc<FanOut<Release>>>,
-    answer_by: Time,
-}
-
-impl<'a> Ending<'a> {
-    fn new(machine: GiveBack, leaving: Option<&'a Arc<HoldState>>) -> Self {
-        let (callbacks, release, answer_by) = (Vec::new(), None, Time::default());
-        Self { machine, leaving, callbacks, release, answer_by }
-    }
-
-    /// What is to be called about the loss, before anything else is done for it.
-    pub(crate) fn callbacks(&mut self) -> Vec<Callbacks> {
-        mem::take(&mut self.callbacks)
     }
 }
 

@@ -3,8 +3,7 @@
 //!
 //! Each test is one promise in one world (`world.rs`): its own servers, some of them dead or hung. What holds
 //! for every kind is in `promises.rs`, and what depends on who holds a lock side by side in `exclusive.rs` and
-//! `shared.rs`; the layout of one kind, and what it alone has, in `mutex.rs`, `multi.rs` and
-//! `reentrant.rs`. On a real server a client may do what its kind says that it
+//! `shared.rs`; the layout of one kind, and what it alone has, in `mutex.rs`, `multi.rs`, `reentrant.rs` and `rwlock.rs`. On a real server a client may do what its kind says that it
 //! needs, and no more. A test ends only when no node holds a key, the hung ones included, once they are awake.
 
 #[path = "../support/mod.rs"]
@@ -17,11 +16,12 @@ mod multi;
 mod mutex;
 mod promises;
 mod reentrant;
+mod rwlock;
 mod shared;
 mod world;
 
 use libtest_mimic::{Arguments, Trial};
-use quorlock::{AllNames, Exclusive, HoldClass, LockKind, Reentrant};
+use quorlock::{AllNames, Exclusive, HoldClass, LockKind, Reading, Reentrant};
 use support::kinds::{AnyKind, KINDS};
 use world::{TOPOLOGIES, VARIANTS, World};
 
@@ -38,6 +38,8 @@ fn promises_of(kind: &dyn AnyKind) -> Vec<Promise> {
         label if label == Exclusive::label() => mutex::PROMISES,
         label if label == AllNames::label() => multi::PROMISES,
         label if label == Reentrant::label() => reentrant::PROMISES,
+        // They are about writers as well.
+        label if label == Reading::label() => rwlock::PROMISES,
         _ => &[],
     };
     [promises::PROMISES, by_class, by_layout].concat()

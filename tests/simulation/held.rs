@@ -321,6 +321,8 @@ impl Hold {
         }
         let is_downgraded = held.lock.borrow_mut().downgrade(self.sequence, now);
         if is_downgraded {
+            let who = cx.client;
+            cx.net.tell(|| format!("client {who}: {} is downgraded", held.claim.short()));
             held.claim.downgrade(cx);
             client.downgraded(cx, held);
             held.sleep_anew(cx);
@@ -419,6 +421,8 @@ impl Ending {
         let ended = self.machine.leave(&mut held.lock.borrow_mut(), cx.now());
         self.has_left = ended != Ended::Before;
         if let Ended::OthersHold { downgraded: true, .. } = ended {
+            let who = cx.client;
+            cx.net.tell(|| format!("client {who}: {} is downgraded", held.claim.short()));
             held.claim.downgrade(cx);
         }
         if let Ended::Now(_) = ended {

@@ -6,6 +6,8 @@ use super::chance::Chance;
 use super::client::Cx;
 use super::lock_id::LockId;
 use crate::core::{Backoff, Patience, Time};
+use crate::kinds::KINDS;
+use crate::runtime::kind::Kind;
 
 /// The pauses between attempts, where a plan does not say otherwise.
 pub(super) const BACKOFF: Backoff =
@@ -52,6 +54,10 @@ pub(super) enum Habit {
     TriesOnce(Duration),
     /// They take the first name, give it back at once, and stay away for so long.
     Visits(Duration),
+    /// They read the first name for so long, and again at once.
+    Reads(Duration),
+    /// They write the first name for so long, and again at once.
+    Writes(Duration),
     /// They try for the first name again and again, for a job that is done once in that time at most.
     RunsJobs(Duration),
 }
@@ -84,6 +90,8 @@ impl Habit {
             | Self::Picks(..)
             | Self::Works(_)
             | Self::Visits(_)
+            | Self::Reads(_)
+            | Self::Writes(_)
             | Self::RenewsLate(_) => Some(Patience::Forever),
             Self::Contends => Some(Patience::Until(cx.now().after(cx.net.chance.ms(500..4_000)))),
         }
@@ -99,9 +107,11 @@ impl Habit {
             Self::Contends | Self::TriesOnce(_) | Self::Visits(_) => Some(now),
             Self::Insists => Some(now.after(Duration::from_micros(300))),
             Self::RunsJobs(_) => Some(now.after(JOB)),
-            Self::Works(time) | Self::RenewsLate(time) | Self::Picks(_, time) => {
-                Some(now.after(time))
-            }
+            Self::Works(time)
+            | Self::RenewsLate(time)
+            | Self::Picks(_, time)
+            | Self::Reads(time)
+            | Self::Writes(time) => Some(now.after(time)),
         }
     }
 
@@ -110,6 +120,8 @@ impl Habit {
         match self {
             Self::KeepsItsOwn => LockId::exclusive(caller),
             Self::Picks(some, _) => LockId::some(chance, some, names),
+            Self::Reads(_) => LockId::exclusive(0).of_kind(kind("read")),
+            Self::Writes(_) => LockId::exclusive(0).of_kind(kind("write")),
             _ => LockId::exclusive(0),
         }
     }
@@ -144,11 +156,17 @@ impl Habit {
     /// Whether some of their calls are cancelled.
     pub(super) fn cancels(self) -> bool {
         let ends = matches!(self, Self::Visits(_) | Self::KeepsFrom(_));
-        !ends && !matches!(self, Self::RunsJobs(_) | Self::Picks(..))
+        let loops = matches!(self, Self::Picks(..) | Self::Reads(_) | Self::Writes(_));
+        !ends && !loops && !matches!(self, Self::RunsJobs(_))
     }
 
     /// Whether they think before they want something again.
     pub(super) fn thinks(self) -> bool {
-        !matches!(self, Self::Insists | Self::Picks(..))
+        !matches!(self, Self::Insists | Self::Picks(..) | Self::Reads(_) | Self::Writes(_))
     }
+}
+
+fn kind(label: &str) -> &'static dyn Kind {
+    let found = KINDS.iter().find(|kind| kind.label() == label);
+    *found.expect("a kind of that name")
 }

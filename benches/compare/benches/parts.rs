@@ -94,7 +94,7 @@ impl LocalLease for Valid {
         None
     }
 
-    fn reenter(&self, _: u64, _: Time) -> Result<(), LossReason> {
+    fn reenter(&self, _: u64, _: HoldClass, _: Time) -> Result<(), LossReason> {
         Err(LossReason::Expired)
     }
 }

@@ -223,7 +223,13 @@ impl Caller {
         match hold {
             None => Self::rest(client, index, cx),
             Some(hold) => {
-                cx.net.checks.served(who, waits_since, now);
+                match cx.phase {
+                    // All want each kind in turn, so that others may come first, and readers come together.
+                    Phase::Probing => cx.net.checks.served_in_the_end(who, now),
+                    Phase::Working | Phase::Draining => {
+                        cx.net.checks.served(who, waits_since, now);
+                    }
+                }
                 let usage = Self::usage(index, cx, &hold.held);
                 Self::hold(client, index, cx, hold, usage);
             }

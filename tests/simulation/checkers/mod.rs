@@ -479,6 +479,12 @@ impl Checks {
         self.is_free = is_free;
     }
 
+    /// A client has got the lock in the end, when each of them wants each lock once.
+    pub(super) fn served_in_the_end(&mut self, client: usize, now: Duration) {
+        self.grants.push(Grant { at: now, client });
+        self.freed_at = None;
+    }
+
     /// A client has got the lock, and had waited for it since then, or not at all.
     pub(super) fn served(&mut self, client: usize, waits_since: Option<Duration>, now: Duration) {
         self.grants.push(Grant { at: now, client });

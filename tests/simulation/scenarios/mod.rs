@@ -17,6 +17,7 @@ mod long_locks;
 mod numbers;
 mod promotions;
 mod reentry;
+mod rwlock;
 mod several;
 mod shared_holds;
 mod short_lives;
@@ -93,7 +94,13 @@ impl Scenario {
     /// Without a rule, what the scenario is about does not happen in half of the runs at least.
     #[track_caller]
     fn fails(&self, off: &'static [Mechanism]) {
-        let switches = Switches { off, ..Switches::ALL_ON };
+        self.fails_under(Switches { off, ..Switches::ALL_ON });
+    }
+
+    /// The same for anything else that can be switched off.
+    #[track_caller]
+    fn fails_under(&self, switches: Switches) {
+        assert!(switches.is_real(), "no script has that piece any more");
         let happens =
             |seed: &u64| (self.happened)(&world::run(&(self.plan)(*seed), switches, true));
         let happened = (0..self.runs).filter(happens).count() as u64;

@@ -1,0 +1,33 @@
+//! The end of a lock on its way, between the steps of its machine.
+
+use std::mem;
+use std::sync::Arc;
+
+use crate::core::{GiveBack, Release, Time};
+use crate::runtime::fan_out::FanOut;
+use crate::runtime::hold_state::HoldState;
+use crate::runtime::loss::Callbacks;
+
+/// The end of a lock, or of one holder's time with it, on its way.
+pub(crate) struct Ending<'a> {
+    pub(super) machine: GiveBack,
+    /// The holder that leaves; `None`: the lock is lost.
+    pub(super) leaving: Option<&'a Arc<HoldState>>,
+    /// What is to be called about the loss.
+    pub(super) callbacks: Vec<Callbacks>,
+    /// The release whose answers are counted, and until when they are.
+    pub(super) release: Option<Arc<FanOut<Release>>>,
+    pub(super) answer_by: Time,
+}
+
+impl<'a> Ending<'a> {
+    pub(super) fn new(machine: GiveBack, leaving: Option<&'a Arc<HoldState>>) -> Self {
+        let (callbacks, release, answer_by) = (Vec::new(), None, Time::default());
+        Self { machine, leaving, callbacks, release, answer_by }
+    }
+
+    /// What is to be called about the loss, before anything else is done for it.
+    pub(crate) fn callbacks(&mut self) -> Vec<Callbacks> {
+        mem::take(&mut self.callbacks)
+    }
+}

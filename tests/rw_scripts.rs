@@ -1,0 +1,400 @@
+//! The Lua scripts of read-write locks, run one by one on a real server, as late, repeated and foreign copies would.
+
+mod support;
+
+use redis::Value;
+use support::{Server, wait_until};
+
+const READ_ACQUIRE: &str = include_str!("../lua/rwlock/read_acquire.lua");
+const READ_CONFIRM: &str = include_str!("../lua/rwlock/read_confirm.lua");
+const READ_EXTEND: &str = include_str!("../lua/rwlock/read_extend.lua");
+const READ_RELEASE: &str = include_str!("../lua/rwlock/read_release.lua");
+const WRITE_ACQUIRE: &str = include_str!("../lua/rwlock/write_acquire.lua");
+const WRITE_EXTEND: &str = include_str!("../lua/rwlock/write_extend.lua");
+const WRITE_RELEASE: &str = include_str!("../lua/rwlock/write_release.lua");
+
+const MARK: &str = "{quorlock}:mark";
+const FENCE: &str = "{k}:fence";
+const READS: &str = "{k}:reads";
+const NEXT: &str = "{k}:next";
+/// How much longer than its lock a fence lives, in milliseconds.
+const OUTLIVES: &str = "600000";
+const FENCE_TTL: &str = "660000";
+const ALWAYS: &str = "99999999999999";
+const NEVER: &str = "0";
+const WAITS: &str = "60000";
+
+fn pair(code: i64, value: i64) -> Value {
+    Value::Array(vec![Value::Int(code), Value::Int(value)])
+}
+
+/// The one who reads as `owner` writes as this.
+fn writer(owner: &str) -> String {
+    format!("{owner}:write")
+}
+
+fn timeout(owner: &str) -> String {
+    format!("{{k}}:{owner}:rwlock_timeout:1")
+}
+
+fn tombstone(owner: &str) -> String {
+    format!("k{{{owner}}}:forced")
+}
+
+/// One node, and the scripts under their names; a test may change one.
+struct Node {
+    server: Server,
+    changed: Option<(&'static str, &'static str)>,
+}
+
+impl Node {
+    fn start() -> Self {
+        Self { server: Server::start(), changed: None }
+    }
+
+    fn eval(&self, script: &str, keys: &[&str], arguments: &[&str]) -> Value {
+        let script = match self.changed {
+            Some((piece, instead)) => script.replace(piece, instead),
+            None => script.to_owned(),
+        };
+        let how_many = keys.len().to_string();
+        self.server.command(&[&["EVAL", &script, &how_many], keys, arguments].concat())
+    }
+
+    /// Without fencing. `waits`: for how long it may be noted that this one waits.
+    fn read(&self, owner: &str, ttl: &str, waits: &str) -> Value {
+        let keys = ["k", MARK, &timeout(owner), NEXT];
+        self.eval(READ_ACQUIRE, &keys, &[owner, ttl, "", waits])
+    }
+
+    fn write(&self, owner: &str, ttl: &str, waits: &str) -> Value {
+        let arguments = [&writer(owner), ttl, "", waits, "waiting"];
+        self.eval(WRITE_ACQUIRE, &["k", MARK, NEXT], &arguments)
+    }
+
+    fn fenced_read(&self, owner: &str, proposal: i64) -> Value {
+        let keys = ["k", MARK, &timeout(owner), NEXT, FENCE, READS];
+        let proposal = proposal.to_string();
+        self.eval(READ_ACQUIRE, &keys, &[owner, "60000", "", "0", &proposal, FENCE_TTL])
+    }
+
+    fn fenced_write(&self, owner: &str, proposal: i64) -> Value {
+        let (owner, proposal) = (writer(owner), proposal.to_string());
+        let arguments = [&owner, "60000", "", "0", "waiting", &proposal, FENCE_TTL];
+        self.eval(WRITE_ACQUIRE, &["k", MARK, NEXT, FENCE], &arguments)
+    }
+
+    fn confirm_read(&self, owner: &str, number: i64) -> Value {
+        let arguments = [owner, &number.to_string(), OUTLIVES];
+        self.eval(READ_CONFIRM, &["k", FENCE, READS], &arguments)
+    }
+
+    fn extend_read(&self, owner: &str, ttl: &str, until: &str) -> Value {
+        let (of_owner, of_writer) = (tombstone(owner), tombstone(&writer(owner)));
+        let keys = ["k", MARK, &of_owner, &of_writer, &timeout(owner)];
+        let ours = [owner, &writer(owner), ttl, until, "0", OUTLIVES, "ours", "theirs"];
+        self.eval(READ_EXTEND, &keys, &ours)
+    }
+
+    fn repair_read(&self, owner: &str, number: i64, up_to: i64) -> Value {
+        let (of_owner, of_writer) = (tombstone(owner), tombstone(&writer(owner)));
+        let keys = ["k", MARK, &of_owner, &of_writer, &timeout(owner), FENCE, READS];
+        let (number, up_to) = (number.to_string(), up_to.to_string());
+        let ours = [owner, &writer(owner), "60000", ALWAYS, "0", OUTLIVES, "ours", "theirs"];
+        self.eval(READ_EXTEND, &keys, &[&ours[..], &[&number, &up_to, FENCE_TTL]].concat())
+    }
+
+    fn extend_write(&self, owner: &str, ttl: &str, until: &str) -> Value {
+        let owner = writer(owner);
+        self.eval(WRITE_EXTEND, &["k", MARK, &tombstone(&owner)], &[&owner, ttl, until, "0"])
+    }
+
+    fn release_read(&self, owner: &str) -> Value {
+        let arguments = [owner, &writer(owner), "ours", "theirs", "{k}"];
+        self.eval(READ_RELEASE, &["k", &timeout(owner)], &arguments)
+    }
+
+    /// An extension may be under way.
+    fn release_read_for_good(&self, owner: &str) -> Value {
+        let (of_owner, of_writer) = (tombstone(owner), tombstone(&writer(owner)));
+        let keys = ["k", &timeout(owner), &of_owner, &of_writer];
+        let arguments = [owner, &writer(owner), "ours", "theirs", "{k}", "60000"];
+        self.eval(READ_RELEASE, &keys, &arguments)
+    }
+
+    fn release_write(&self, owner: &str) -> Value {
+        self.eval(WRITE_RELEASE, &["k"], &[&writer(owner), "ours", "theirs"])
+    }
+
+    /// The fields of the lock with their values, in order.
+    fn fields(&self) -> Vec<(String, String)> {
+        let text = |value: Value| match value {
+            Value::BulkString(text) => String::from_utf8_lossy(&text).into_owned(),
+            other => panic!("text: {other:?}"),
+        };
+        let mut fields: Vec<_> = match self.server.command(&["HGETALL", "k"]) {
+            Value::Map(all) => all.into_iter().map(|(a, b)| (text(a), text(b))).collect(),
+            Value::Array(all) => {
+                let all: Vec<_> = all.into_iter().map(text).collect();
+                all.chunks(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect()
+            }
+            other => panic!("a hash: {other:?}"),
+        };
+        fields.sort_unstable();
+        fields
+    }
+
+    fn has(&self, fields: &[(&str, &str)]) -> bool {
+        let fields: Vec<_> =
+            fields.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect();
+        self.fields() == fields
+    }
+
+    fn is_free(&self) -> bool {
+        self.server.command(&["EXISTS", "k"]) == Value::Int(0)
+    }
+
+    fn fence(&self) -> i64 {
+        self.server.get(FENCE).expect("there is a fence").parse().expect("a number")
+    }
+}
+
+const GRANTED: fn() -> Value = || pair(1, 0);
+
+fn is_refused(answer: &Value) -> bool {
+    matches!(answer, Value::Array(parts) if parts[0] == Value::Int(0))
+}
+
+/// The layout of Redisson's `RReadWriteLock`, whose counts are 1 here.
+#[test]
+fn keys_and_fields_are_as_redisson_has_them_after_each_operation() {
+    let node = Node::start();
+    assert_eq!(node.read("u:1", "60000", "0"), GRANTED());
+    assert!(node.has(&[("mode", "read"), ("u:1", "1")]));
+    assert_eq!(node.server.get("{k}:u:1:rwlock_timeout:1").as_deref(), Some("1"));
+    assert_eq!(node.read("v:1", "90000", "0"), GRANTED());
+    assert!(node.has(&[("mode", "read"), ("u:1", "1"), ("v:1", "1")]));
+    assert!(node.server.pttl("k") > 80_000, "as long as its last hold");
+    assert!(node.server.pttl(&timeout("u:1")) <= 60_000);
+    assert_eq!(node.release_read("v:1"), Value::Int(1));
+    assert!(node.has(&[("mode", "read"), ("u:1", "1")]));
+    assert!(node.server.pttl("k") <= 60_000, "as long as those that are left");
+    assert_eq!(node.server.pttl(&timeout("v:1")), -2);
+    assert_eq!(node.release_read("u:1"), Value::Int(1));
+    assert_eq!(node.server.keys(), Vec::<String>::new());
+
+    assert_eq!(node.write("u:1", "60000", "0"), GRANTED());
+    assert!(node.has(&[("mode", "write"), ("u:1:write", "1")]));
+    assert_eq!(node.extend_read("u:1", "30000", NEVER), Value::Int(1), "it only reads");
+    assert!(node.has(&[("mode", "read"), ("u:1", "1")]));
+    let lives = [node.server.pttl("k"), node.server.pttl(&timeout("u:1"))];
+    assert!(lives.iter().all(|ttl| *ttl > 30_000), "nothing is shortened: {lives:?}");
+    assert_eq!(node.release_read("u:1"), Value::Int(1));
+    assert!(node.is_free());
+}
+
+#[test]
+fn a_copy_of_a_request_leaves_the_node_as_it_was() {
+    let node = Node::start();
+    for _ in 0..2 {
+        assert_eq!(node.fenced_read("u:1", 100), pair(1, 100));
+        assert!(node.has(&[("mode", "read"), ("u:1", "1")]));
+        assert_eq!(node.confirm_read("u:1", 100), Value::Int(1));
+        assert_eq!(node.fence(), 100);
+    }
+    assert!(is_refused(&node.write("u:1", "1000", "0")), "also of who reads");
+    assert_eq!(node.release_read("u:1"), Value::Int(1));
+    assert_eq!(node.release_read("u:1"), Value::Int(0));
+    for _ in 0..2 {
+        assert_eq!(node.fenced_write("u:1", 200), pair(1, 200));
+        assert!(node.has(&[("mode", "write"), ("u:1:write", "1")]));
+    }
+    for _ in 0..2 {
+        assert_eq!(node.extend_read("u:1", "60000", ALWAYS), Value::Int(1));
+        assert!(node.has(&[("mode", "read"), ("u:1", "1")]));
+    }
+    // Of its own write: late ones set nothing.
+    assert!(is_refused(&node.fenced_write("u:1", 200)));
+    assert_eq!(node.extend_write("u:1", "60000", ALWAYS), Value::Int(0));
+    assert_eq!(node.release_write("u:1"), Value::Int(0));
+    assert!(node.has(&[("mode", "read"), ("u:1", "1")]));
+}
+
+/// Of a reader that crashes, the time of the others takes nothing away, and it adds nothing to theirs.
+#[test]
+fn each_read_ends_by_itself() {
+    let node = Node::start();
+    assert_eq!(node.read("crashed:1", "300", "0"), GRANTED());
+    assert_eq!(node.read("u:1", "60000", "0"), GRANTED());
+    wait_until("it ends", std::time::Duration::from_secs(30), || {
+        node.server.pttl(&timeout("crashed:1")) == -2
+    });
+    assert_eq!(node.extend_read("crashed:1", "60000", NEVER), Value::Int(-1), "it is over");
+    assert_eq!(node.release_read("u:1"), Value::Int(1));
+    assert!(node.is_free(), "nobody waits for what is over");
+}
+
+#[test]
+fn a_write_excludes_all_and_a_read_all_that_write() {
+    let node = Node::start();
+    assert_eq!(node.write("u:1", "60000", "0"), GRANTED());
+    assert!(
+        is_refused(&node.read("v:1", "60000", "0")) && is_refused(&node.write("v:1", "1", "0"))
+    );
+    assert_eq!(node.extend_read("v:1", "60000", ALWAYS), Value::Int(0), "no read is set beside it");
+    assert_eq!(node.release_write("u:1"), Value::Int(1));
+    assert_eq!(node.read("v:1", "60000", "0"), GRANTED());
+    assert!(is_refused(&node.write("u:1", "60000", "0")));
+    assert_eq!(
+        node.extend_write("u:1", "60000", ALWAYS),
+        Value::Int(0),
+        "no write is set beside it"
+    );
+    assert!(node.has(&[("mode", "read"), ("v:1", "1")]));
+
+    // A mutation of either line bites.
+    let beside = Node {
+        changed: Some(("local is_read = mode == 'read' and", "local is_read = mode and")),
+        ..Node::start()
+    };
+    assert_eq!(beside.write("u:1", "60000", "0"), GRANTED());
+    assert_eq!(beside.extend_read("v:1", "60000", ALWAYS), Value::Int(2));
+    let beside = Node {
+        changed: Some((
+            "elseif redis.call('TYPE', KEYS[1]).ok ~= 'none' then",
+            "elseif false then",
+        )),
+        ..Node::start()
+    };
+    assert_eq!(beside.read("v:1", "60000", "0"), GRANTED());
+    assert_eq!(beside.extend_write("u:1", "60000", ALWAYS), Value::Int(2));
+    assert_eq!(beside.fields()[0].1, "write", "the reader is one that writes by now");
+}
+
+/// The lock is there, and gone from the node, as if it had been deleted there.
+#[test]
+fn no_older_renewal_restores_what_was_downgraded() {
+    let restored_by = |changed| {
+        let node = Node { changed, ..Node::start() };
+        assert_eq!(node.write("u:1", "60000", "0"), GRANTED());
+        assert_eq!(node.extend_read("u:1", "60000", ALWAYS), Value::Int(1));
+        node.server.command(&["DEL", "k", &timeout("u:1")]);
+        let late = node.extend_write("u:1", "60000", ALWAYS);
+        let of_writer = node.server.pttl(&tombstone("u:1:write"));
+        assert!(changed.is_some() || of_writer > 600_000, "it outlives the lock: {of_writer}");
+        assert!(changed.is_some() || node.extend_read("u:1", "60000", ALWAYS) == Value::Int(2));
+        late
+    };
+    assert_eq!(restored_by(None), Value::Int(0));
+    let mutation = ("set(KEYS[4], '1', lives + ARGV[6])", "");
+    assert_eq!(restored_by(Some(mutation)), Value::Int(2), "the mutation bites");
+}
+
+#[test]
+fn a_read_that_was_released_for_good_or_taken_by_force_is_set_no_more() {
+    let node = Node::start();
+    assert_eq!(node.read("u:1", "60000", "0"), GRANTED());
+    assert_eq!(node.read("v:1", "60000", "0"), GRANTED());
+    assert_eq!(node.release_read_for_good("u:1"), Value::Int(1));
+    assert_eq!(node.extend_read("u:1", "60000", ALWAYS), Value::Int(0));
+    assert_eq!(node.extend_write("u:1", "60000", ALWAYS), Value::Int(0));
+    assert_eq!(node.extend_read("v:1", "60000", ALWAYS), Value::Int(1), "that is its own affair");
+    assert!(node.has(&[("mode", "read"), ("v:1", "1")]));
+}
+
+/// Numbers of others who read are in nobody's way, and every number of a write is.
+#[test]
+fn a_read_is_set_again_above_numbers_of_reads_and_below_no_number_of_a_write() {
+    let node = Node::start();
+    assert_eq!(node.fenced_read("u:1", 100), pair(1, 100));
+    for (owner, number) in [("v:1", 101), ("w:1", 102)] {
+        assert_eq!(node.fenced_read(owner, 50), pair(1, number), "larger than the last one");
+    }
+    assert_eq!(node.confirm_read("w:1", 300), Value::Int(1));
+    node.server.command(&["DEL", "k", &timeout("u:1")]);
+    assert_eq!(node.repair_read("u:1", 100, 100), Value::Int(2));
+    assert_eq!(node.fence(), 300);
+    for owner in ["u:1", "v:1", "w:1"] {
+        node.release_read(owner);
+    }
+    assert_eq!(node.fenced_write("x:1", 250), pair(1, 301));
+    assert_eq!(node.release_write("x:1"), Value::Int(1));
+    assert_eq!(node.repair_read("u:1", 100, 100), pair(-2, 301));
+    // Reads behind it do not hide it.
+    assert_eq!(node.fenced_read("v:1", 400), pair(1, 400));
+    assert_eq!(node.repair_read("u:1", 100, 300), pair(-2, 301));
+    assert_eq!(node.repair_read("u:1", 100, 301), Value::Int(2));
+    // Where nothing tells reads from writes, each number may be one of a write.
+    node.server.command(&["DEL", "k", READS, &timeout("u:1")]);
+    assert_eq!(node.repair_read("u:1", 100, 301), pair(-2, 400));
+    node.server.command(&["SET", READS, "something else"]);
+    assert_eq!(node.repair_read("u:1", 100, 301), pair(-2, 400));
+    assert_eq!(node.fenced_read("v:1", 500), pair(1, 500), "it is no fault of the node");
+}
+
+#[test]
+fn who_waits_goes_next_and_then_the_others() {
+    let node = Node::start();
+    let next = || node.server.get(NEXT);
+    assert_eq!(node.read("u:1", "60000", "0"), GRANTED());
+    assert!(is_refused(&node.write("w:1", "60000", "0")) && next().is_none(), "it does not wait");
+    assert!(is_refused(&node.write("w:1", "60000", WAITS)));
+    assert_eq!(next().as_deref(), Some("write"));
+    assert!(is_refused(&node.read("v:1", "60000", WAITS)), "a write goes next");
+    assert_eq!(node.read("u:1", "60000", "0"), GRANTED(), "a copy of what was granted before");
+    assert_eq!(node.release_read("u:1"), Value::Int(1));
+    assert!(is_refused(&node.read("v:1", "60000", WAITS)), "also on a free lock");
+    assert!(node.server.pttl(NEXT) <= 200, "nobody waits long for who does not come");
+    assert_eq!(node.write("w:1", "60000", WAITS), GRANTED());
+    assert!(next().is_none());
+    assert!(is_refused(&node.read("v:1", "60000", WAITS)));
+    assert_eq!(next().as_deref(), Some("read"));
+    assert_eq!(node.release_write("w:1"), Value::Int(1));
+    assert!(is_refused(&node.write("x:1", "60000", WAITS)), "a read goes next");
+    assert_eq!(node.read("v:1", "60000", WAITS), GRANTED());
+    assert!(next().is_none());
+}
+
+#[test]
+fn others_locks_and_data_are_no_fault_of_the_node_and_stay() {
+    let node = Node::start();
+    let all = || {
+        let mut answers = vec![node.read("u:1", "60000", WAITS), node.write("u:1", "60000", WAITS)];
+        answers.extend([node.extend_read("u:1", "60000", ALWAYS), node.release_read("u:1")]);
+        answers.extend([node.extend_write("u:1", "60000", ALWAYS), node.release_write("u:1")]);
+        answers
+    };
+    // A mutex, a reentrant lock of ours, and Redisson's `RLock`.
+    for holder in [&["SET", "k", "a#b"][..], &["HSET", "k", "x:1", "1"], &["HSET", "k", "x:7", "2"]]
+    {
+        node.server.command(holder);
+        node.server.command(&["PEXPIRE", "k", "60000"]);
+        let before = node.server.command(&["DUMP", "k"]);
+        let answers = all();
+        assert!(is_refused(&answers[0]) && is_refused(&answers[1]), "{answers:?}");
+        assert_eq!(answers[2..], [const { Value::Int(0) }; 4], "{holder:?}");
+        assert_eq!(node.server.command(&["DUMP", "k"]), before);
+        assert!(node.server.get(NEXT).is_none(), "no turn of those that are no such lock");
+        node.server.command(&["DEL", "k"]);
+    }
+    // Data.
+    for data in [&["RPUSH", "k", "a"][..], &["HSET", "k", "mode", "read", "other", "1"]] {
+        node.server.command(data);
+        let before = node.server.command(&["DUMP", "k"]);
+        let answers = all();
+        for answer in &answers[..2] {
+            assert!(
+                matches!(answer, Value::Array(parts) if parts[0] == Value::Int(-2)),
+                "{answer:?}"
+            );
+        }
+        assert_eq!(answers[2..], [const { Value::Int(0) }; 4], "{data:?}");
+        assert_eq!((node.server.command(&["DUMP", "k"]), node.server.pttl("k")), (before, -1));
+        node.server.command(&["DEL", "k"]);
+    }
+    // Something else beside it.
+    node.server.command(&["RPUSH", NEXT, "a"]);
+    assert_eq!(node.read("u:1", "60000", WAITS), GRANTED());
+    assert!(is_refused(&node.write("w:1", "60000", WAITS)));
+    assert_eq!(node.release_read("u:1"), Value::Int(1));
+}
