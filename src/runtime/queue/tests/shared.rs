@@ -12,7 +12,7 @@ use crate::clock;
 use crate::core::{HoldClass, LossReason, Mechanism, Patience, without};
 use crate::embedded::Node;
 use crate::events::Listener;
-use crate::kinds::EXCLUSIVE;
+use crate::kinds::{EXCLUSIVE, KINDS, WriteGuard};
 use crate::node::Request;
 use crate::runtime::call;
 use crate::runtime::hold::Hold;
@@ -151,6 +151,37 @@ fn all_who_wait_for_another_process_hold_the_lock_when_one_of_them_gets_it() {
     });
     wait_no_keys(&nodes);
     assert!(other.try_lock(NAME).expect("healthy nodes").is_some());
+}
+
+/// Here a lease may be joined for as long as it is held, if no message comes.
+#[test]
+fn who_joins_a_lease_hears_of_a_writer_and_then_nobody_joins_it() {
+    let nodes = nodes(3);
+    let (locks, other) = (client(&nodes), client(&nodes));
+    let reading = KINDS.iter().find(|kind| kind.label() == "read").expect("it is in the list");
+    let (wanted, key) = (wanted(*reading, true), KEY.escape_ascii());
+    let waiting = format!("{{{key}}}:waiting").into_bytes();
+    let listens = || locks.coordinator().subscriptions().knows(|| vec![waiting.clone()]);
+    let read = || acquire(&locks, &wanted, Patience::Once).expect("healthy nodes");
+    let another_reads = || {
+        let reads = || read().is_some();
+        thread::scope(|scope| scope.spawn(reads).join().expect("no panic"))
+    };
+    let first = read().expect("nobody has the lock");
+    assert!(!listens(), "nobody has joined it");
+    let before = requests(&locks);
+    assert!(another_reads() && listens());
+    wait_until(|| locks.node_stats().iter().all(|node| node.listened_to == 1));
+    thread::scope(|scope| {
+        let writes = scope.spawn(|| other.rw_lock(NAME).write().and_then(WriteGuard::unlock));
+        wait_until(|| !another_reads());
+        assert!(requests(&locks) > before, "the nodes refuse it");
+        let again = read().expect("this thread holds it");
+        drop(first);
+        again.give_back_and_wait().expect("it was held until now");
+        writes.join().expect("no panic").expect("healthy nodes");
+    });
+    wait_no_keys(&nodes);
 }
 
 /// The nodes are asked, and say that it is held: here each lease has them for itself.
