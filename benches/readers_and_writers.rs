@@ -1,0 +1,135 @@
+//! Who comes first where readers and writers want one lock all the time: `cargo bench --bench readers_and_writers`, with
+//! `-- --rounds N` for another number than 50.
+//!
+//! Counted are the holds of the others that begin between a call and the time at which it returns with its guard. Each client
+//! is as good as a process of its own.
+
+#![allow(clippy::print_stdout, reason = "a benchmark's figures go to whoever runs it")]
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use quorlock::{Quorlock, RwLock};
+use server::{Servers, wait_until};
+
+#[path = "../tests/support/server.rs"]
+mod server;
+
+const NODES: usize = 3;
+
+/// How long each hold lasts.
+const HOLD: Duration = Duration::from_millis(2);
+
+/// Between two calls of the one that is counted.
+const PAUSE: Duration = Duration::from_millis(20);
+
+const NAME: &str = "bench/turns";
+
+/// What one of those who are alone has seen: how many holds of others began, and how long it took.
+type Waited = (usize, Duration);
+
+fn main() {
+    let rounds = usize::try_from(argument("--rounds", 50)).expect("a small number");
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    println!("{NODES} masters on this machine of {cores} cores; each hold lasts {HOLD:?}");
+    let servers = Servers::start(NODES);
+    println!("{:44} {:>8} {:>8} {:>12} {:>12}", "", "median", "most", "median wait", "longest");
+    for clients in [1, 4] {
+        let what = format!("a writer among 8 readers of {clients} client(s)");
+        show(&what, writer_among_readers(&servers, clients, rounds));
+    }
+    show("a reader among 4 writers of 4 clients", reader_among_writers(&servers, rounds));
+}
+
+/// Reads that begin while the writer waits. Readers never rest.
+fn writer_among_readers(servers: &Servers, clients: usize, rounds: usize) -> Vec<Waited> {
+    let readers: Vec<_> = (0..clients).map(|_| client(servers)).collect();
+    let others: Vec<_> = (0..8).map(|nth| readers[nth % clients].rw_lock(NAME)).collect();
+    let writer = client(servers).rw_lock(NAME);
+    let read = |lock: &RwLock, began: &AtomicUsize| {
+        let guard = lock.read().expect("healthy nodes");
+        began.fetch_add(1, Ordering::Relaxed);
+        thread::sleep(HOLD);
+        drop(guard);
+    };
+    alone_among(&others, read, rounds, || {
+        let guard = writer.write().expect("healthy nodes");
+        Box::new(guard)
+    })
+}
+
+/// Writes that begin while the reader waits. Writers never rest.
+fn reader_among_writers(servers: &Servers, rounds: usize) -> Vec<Waited> {
+    let others: Vec<_> = (0..4).map(|_| client(servers).rw_lock(NAME)).collect();
+    let reader = client(servers).rw_lock(NAME);
+    let write = |lock: &RwLock, began: &AtomicUsize| {
+        let guard = lock.write().expect("healthy nodes");
+        began.fetch_add(1, Ordering::Relaxed);
+        thread::sleep(HOLD);
+        drop(guard);
+    };
+    alone_among(&others, write, rounds, || {
+        let guard = reader.read().expect("healthy nodes");
+        Box::new(guard)
+    })
+}
+
+fn alone_among(
+    others: &[RwLock],
+    hold: impl Fn(&RwLock, &AtomicUsize) + Sync,
+    rounds: usize,
+    take: impl Fn() -> Box<dyn std::any::Any>,
+) -> Vec<Waited> {
+    let (over, began) = (AtomicBool::new(false), AtomicUsize::new(0));
+    thread::scope(|scope| {
+        for lock in others {
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    hold(lock, &began);
+                }
+            });
+        }
+        let waited = (0..rounds).map(|_| {
+            thread::sleep(PAUSE);
+            let (before, start) = (began.load(Ordering::Relaxed), Instant::now());
+            let guard = take();
+            let waited = (began.load(Ordering::Relaxed) - before, start.elapsed());
+            thread::sleep(HOLD);
+            drop(guard);
+            waited
+        });
+        let waited = waited.collect();
+        over.store(true, Ordering::Relaxed);
+        waited
+    })
+}
+
+fn show(what: &str, mut waited: Vec<Waited>) {
+    let middle = waited.len() / 2;
+    waited.sort_unstable_by_key(|(others, _)| *others);
+    let (median, most) = (waited[middle].0, waited[waited.len() - 1].0);
+    waited.sort_unstable_by_key(|(_, took)| *took);
+    let ms = |nth: usize| waited[nth].1.as_secs_f64() * 1e3;
+    let (usual, longest) = (ms(middle), ms(waited.len() - 1));
+    println!("{what:44} {median:>8} {most:>8} {usual:>9.1} ms {longest:>9.1} ms");
+}
+
+fn client(servers: &Servers) -> Quorlock {
+    // Fresh servers have forgotten nothing, and need not be waited for.
+    let builder = Quorlock::builder().restart_quarantine(false).nodes(servers.urls());
+    let locks = builder.build().expect("valid settings");
+    wait_until("all nodes to be connected", Duration::from_secs(10), || {
+        locks.node_stats().iter().all(|node| node.connected)
+    });
+    locks
+}
+
+/// The number behind `name`, or else the usual one.
+fn argument(name: &str, usual: u64) -> u64 {
+    let mut args = std::env::args().skip_while(|arg| arg != name);
+    match (args.next(), args.next()) {
+        (Some(_), Some(n)) => n.parse().expect("each of the arguments takes a number"),
+        _ => usual,
+    }
+}
