@@ -21,7 +21,7 @@ mod shared;
 mod world;
 
 use libtest_mimic::{Arguments, Trial};
-use quorlock::{AllNames, Exclusive, HoldClass, LockKind, Reading, Reentrant};
+use quorlock::{AllNames, Exclusive, HoldClass, LockKind, Writing, Reentrant};
 use support::kinds::{AnyKind, KINDS};
 use world::{TOPOLOGIES, VARIANTS, World};
 
@@ -38,8 +38,8 @@ fn promises_of(kind: &dyn AnyKind) -> Vec<Promise> {
         label if label == Exclusive::label() => mutex::PROMISES,
         label if label == AllNames::label() => multi::PROMISES,
         label if label == Reentrant::label() => reentrant::PROMISES,
-        // They are about writers as well.
-        label if label == Reading::label() => rwlock::PROMISES,
+        // They are about readers as well: whoever may write may read.
+        label if label == Writing::label() => rwlock::PROMISES,
         _ => &[],
     };
     [promises::PROMISES, by_class, by_layout].concat()
