@@ -21,7 +21,7 @@ mod shared;
 mod world;
 
 use libtest_mimic::{Arguments, Trial};
-use quorlock::{AllNames, Exclusive, HoldClass, LockKind, Writing, Reentrant};
+use quorlock::{AllNames, Exclusive, HoldClass, LockKind, Reentrant, Writing};
 use support::kinds::{AnyKind, KINDS};
 use world::{TOPOLOGIES, VARIANTS, World};
 
