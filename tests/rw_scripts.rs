@@ -302,6 +302,26 @@ fn a_read_that_was_released_for_good_or_taken_by_force_is_set_no_more() {
     assert!(node.has(&[("mode", "read"), ("v:1", "1")]));
 }
 
+/// The force found nothing of it on this node.
+#[test]
+fn what_a_late_acquire_sets_behind_a_force_goes_with_the_next_extension() {
+    let node = Node::start();
+    for owner in ["u:1", "u:1:write"] {
+        node.server.command(&["SET", &tombstone(owner), "1", "PX", "60000"]);
+    }
+    assert_eq!(node.read("v:1", "60000", "0"), GRANTED());
+    assert_eq!(node.read("u:1", "60000", "0"), GRANTED());
+    assert_eq!(node.extend_read("u:1", "60000", ALWAYS), Value::Int(0));
+    assert!(node.has(&[("mode", "read"), ("v:1", "1")]));
+    assert_eq!(node.server.pttl(&timeout("u:1")), -2);
+    assert_eq!(node.release_read("v:1"), Value::Int(1));
+    for extend in [Node::extend_write, Node::extend_read] {
+        assert_eq!(node.write("u:1", "60000", "0"), GRANTED());
+        assert_eq!(extend(&node, "u:1", "60000", ALWAYS), Value::Int(0));
+        assert!(node.is_free());
+    }
+}
+
 /// Numbers of others who read are in nobody's way, and every number of a write is.
 #[test]
 fn a_read_is_set_again_above_numbers_of_reads_and_below_no_number_of_a_write() {

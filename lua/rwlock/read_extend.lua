@@ -57,6 +57,14 @@ local forced = redis.pcall('GET', KEYS[3])
 if type(forced) == 'table' and not string.find(forced.err, 'WRONGTYPE', 1, true) then
   return forced -- a permission is missing
 elseif forced then
+  -- A late copy of the acquire may have set the hold again behind the force. Nobody would give that back.
+  if reads or writes then
+    redis.call('HDEL', KEYS[1], ARGV[1], ARGV[2])
+    redis.call('DEL', KEYS[5])
+    if redis.call('HLEN', KEYS[1]) == 1 then
+      redis.call('DEL', KEYS[1])
+    end
+  end
   return 0
 end
 

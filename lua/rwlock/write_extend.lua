@@ -36,6 +36,13 @@ if type(forced) == 'table' and not string.find(forced.err, 'WRONGTYPE', 1, true)
   return forced -- a permission is missing
 end
 if forced then
+  -- A late copy of the acquire may have set the key again behind the force. Nobody would give that back.
+  if ours == 1 then
+    redis.call('HDEL', KEYS[1], ARGV[1])
+    if redis.call('HLEN', KEYS[1]) == 1 then
+      redis.call('DEL', KEYS[1])
+    end
+  end
   return 0
 elseif ours == 1 then
   local fence_ttl = ARGV[7]

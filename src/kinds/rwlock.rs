@@ -116,8 +116,8 @@ impl Kind for Reading {
 
     fn commands(&self) -> &'static [&'static str] {
         &[
-            "set", "get", "del", "hset", "hmget", "hgetall", "hexists", "hdel", "type", "pttl",
-            "pexpire", "time", "publish",
+            "set", "get", "del", "hset", "hmget", "hgetall", "hexists", "hdel", "hlen", "type",
+            "pttl", "pexpire", "time", "publish",
         ]
     }
 

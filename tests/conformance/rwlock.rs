@@ -62,11 +62,9 @@ fn waits(locks: &Quorlock) {
 fn readers_read_together_and_a_writer_is_alone(world: &mut World) {
     let clients: [_; 3] = clients(world);
     let [one, two, three] = clients.each_ref().map(lock);
-    assert!(!one.is_locked().expect("a majority is healthy"));
     for _ in 0..2 {
         let guards = [read(&one), read(&two)];
         assert!(try_write(&three).is_none());
-        assert!(one.is_locked().expect("a majority is healthy"));
         let third = try_read(&three).expect("nobody writes, or waits for it");
         unlock(guards);
         assert!(try_write(&one).is_none(), "one is left");
