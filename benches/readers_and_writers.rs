@@ -1,5 +1,5 @@
 //! Who comes first where readers and writers want one lock all the time: `cargo bench --bench readers_and_writers`, with
-//! `-- --rounds N` for another number than 50.
+//! `-- --rounds N` for another number than 50, and `--hold-ms N` for holds of another length than 2 ms.
 //!
 //! Counted are the holds of the others that begin between a call and the time at which it returns with its guard. Each client
 //! is as good as a process of its own.
@@ -18,9 +18,6 @@ mod server;
 
 const NODES: usize = 3;
 
-/// How long each hold lasts.
-const HOLD: Duration = Duration::from_millis(2);
-
 /// Between two calls of the one that is counted.
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -32,44 +29,50 @@ type Waited = (usize, Duration);
 fn main() {
     let rounds = usize::try_from(argument("--rounds", 50)).expect("a small number");
     let cores = thread::available_parallelism().map_or(1, usize::from);
-    println!("{NODES} masters on this machine of {cores} cores; each hold lasts {HOLD:?}");
+    let hold = Duration::from_millis(argument("--hold-ms", 2));
+    println!("{NODES} masters on this machine of {cores} cores; each hold lasts {hold:?}");
     let servers = Servers::start(NODES);
     println!("{:44} {:>8} {:>8} {:>12} {:>12}", "", "median", "most", "median wait", "longest");
     for clients in [1, 4] {
         let what = format!("a writer among 8 readers of {clients} client(s)");
-        show(&what, writer_among_readers(&servers, clients, rounds));
+        show(&what, writer_among_readers(&servers, clients, rounds, hold));
     }
-    show("a reader among 4 writers of 4 clients", reader_among_writers(&servers, rounds));
+    show("a reader among 4 writers of 4 clients", reader_among_writers(&servers, rounds, hold));
 }
 
 /// Reads that begin while the writer waits. Readers never rest.
-fn writer_among_readers(servers: &Servers, clients: usize, rounds: usize) -> Vec<Waited> {
+fn writer_among_readers(
+    servers: &Servers,
+    clients: usize,
+    rounds: usize,
+    hold: Duration,
+) -> Vec<Waited> {
     let readers: Vec<_> = (0..clients).map(|_| client(servers)).collect();
     let others: Vec<_> = (0..8).map(|nth| readers[nth % clients].rw_lock(NAME)).collect();
     let writer = client(servers).rw_lock(NAME);
     let read = |lock: &RwLock, began: &AtomicUsize| {
         let guard = lock.read().expect("healthy nodes");
         began.fetch_add(1, Ordering::Relaxed);
-        thread::sleep(HOLD);
+        thread::sleep(hold);
         drop(guard);
     };
-    alone_among(&others, read, rounds, || {
+    alone_among(&others, read, rounds, hold, || {
         let guard = writer.write().expect("healthy nodes");
         Box::new(guard)
     })
 }
 
 /// Writes that begin while the reader waits. Writers never rest.
-fn reader_among_writers(servers: &Servers, rounds: usize) -> Vec<Waited> {
+fn reader_among_writers(servers: &Servers, rounds: usize, hold: Duration) -> Vec<Waited> {
     let others: Vec<_> = (0..4).map(|_| client(servers).rw_lock(NAME)).collect();
     let reader = client(servers).rw_lock(NAME);
     let write = |lock: &RwLock, began: &AtomicUsize| {
         let guard = lock.write().expect("healthy nodes");
         began.fetch_add(1, Ordering::Relaxed);
-        thread::sleep(HOLD);
+        thread::sleep(hold);
         drop(guard);
     };
-    alone_among(&others, write, rounds, || {
+    alone_among(&others, write, rounds, hold, || {
         let guard = reader.read().expect("healthy nodes");
         Box::new(guard)
     })
@@ -77,8 +80,9 @@ fn reader_among_writers(servers: &Servers, rounds: usize) -> Vec<Waited> {
 
 fn alone_among(
     others: &[RwLock],
-    hold: impl Fn(&RwLock, &AtomicUsize) + Sync,
+    others_hold: impl Fn(&RwLock, &AtomicUsize) + Sync,
     rounds: usize,
+    hold: Duration,
     take: impl Fn() -> Box<dyn std::any::Any>,
 ) -> Vec<Waited> {
     let (over, began) = (AtomicBool::new(false), AtomicUsize::new(0));
@@ -86,7 +90,7 @@ fn alone_among(
         for lock in others {
             scope.spawn(|| {
                 while !over.load(Ordering::Relaxed) {
-                    hold(lock, &began);
+                    others_hold(lock, &began);
                 }
             });
         }
@@ -95,7 +99,7 @@ fn alone_among(
             let (before, start) = (began.load(Ordering::Relaxed), Instant::now());
             let guard = take();
             let waited = (began.load(Ordering::Relaxed) - before, start.elapsed());
-            thread::sleep(HOLD);
+            thread::sleep(hold);
             drop(guard);
             waited
         });

@@ -13,7 +13,7 @@ use crate::core::exact;
 use crate::error::{Error, ErrorKind};
 use crate::guard::Guard;
 use crate::handle::{Handle, LockKind};
-use crate::kinds::{self, MultiMutex, Mutex, ReentrantMutex};
+use crate::kinds::{self, FairMutex, MultiMutex, Mutex, ReentrantMutex};
 use crate::node::{Address, Node};
 use crate::process::Process;
 use crate::runtime::admit;
@@ -170,6 +170,12 @@ impl Quorlock {
     /// A handle for the lock `name` that a thread may take again while it holds it, with settings of its own:
     /// see [`ReentrantMutex`].
     pub fn reentrant_mutex(&self, name: impl AsRef<[u8]>) -> ReentrantMutex {
+        self.handle([name])
+    }
+
+    /// A handle for the lock `name` that callers get in the order in which they came, with settings of its own: see
+    /// [`FairMutex`].
+    pub fn fair_mutex(&self, name: impl AsRef<[u8]>) -> FairMutex {
         self.handle([name])
     }
 

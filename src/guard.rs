@@ -57,8 +57,11 @@ impl fmt::Display for Mode {
 }
 
 impl Guard {
-    /// It shares the lock from now on.
+    /// It shares the lock from now on. In a child by fork it does nothing: the lock is the parent's.
     pub(crate) fn downgrade(self) -> Self {
+        if !self.process().is_this() {
+            return self;
+        }
         Self { hold: self.hold.downgrade() }
     }
 

@@ -8,7 +8,8 @@ mod owner;
 
 pub use owner::Owner;
 pub(crate) use owner::{
-    WRITES, check_label, forms_of, kept_text, label_of, owner_text, random_owner, random_text,
+    WRITES, check_label, forms_of, kept_text, label_of, owner_text, queued_text, random_owner,
+    random_text,
 };
 
 /// The longest name, in bytes: as long as the longest path on Linux, which is a popular name.
@@ -223,6 +224,16 @@ pub(crate) fn reads_key(key: &[u8]) -> Vec<u8> {
 /// Where a node keeps who goes next, of those who wait for the read-write lock with that key.
 pub(crate) fn next_key(key: &[u8]) -> Vec<u8> {
     [b"{", key, b"}:next"].concat()
+}
+
+/// Where a node keeps the queue of those who wait for the fair lock with that key.
+pub(crate) fn queue_key(key: &[u8]) -> Vec<u8> {
+    [b"{", key, b"}:queue"].concat()
+}
+
+/// Where a node keeps until when each of them is in that queue.
+pub(crate) fn queue_ends_key(key: &[u8]) -> Vec<u8> {
+    [b"{", key, b"}:queue_ends"].concat()
 }
 
 /// The channel on which a node tells that a write waits for the read-write lock with that key.

@@ -22,12 +22,13 @@ use crate::with_lock::WithLockError;
 /// - Who only reads cannot write: it would wait for itself. [`write`](Self::write) says
 ///   [`WouldDeadlock`](crate::ErrorKind::WouldDeadlock) at once, and [`try_write`](Self::try_write) says `None`. Take the lock
 ///   to write first, and [`downgrade`](WriteGuard::downgrade) it.
-/// - Threads of one client that read share one hold on the nodes, where their settings are the same and there is no
-///   [`max_hold`](Self::max_hold).
+/// - Threads of one client that read share one hold on the nodes, where their TTLs are the same, the lock is renewed, and
+///   there is no [`max_hold`](Self::max_hold).
 /// - Each hold on the nodes ends by itself, if its client does not renew it: a reader that crashes keeps writers out for
 ///   its TTL, however many others read.
 /// - Readers and writers take turns while both wait: those who come to read while somebody waits to write go behind it,
-///   and those who come to write while somebody waits to read go behind that one. A thread that reads already goes on.
+///   and those who come to write while somebody waits to read go behind that one. A thread that reads already goes on. So it
+///   must not wait for another thread that is about to read: that one may wait for a writer, and the writer for the first.
 ///
 /// [`Token`](crate::Guard::token)s of reads are ordered against those of writes only: a storage that keeps the largest token
 /// refuses writes of a writer that has lost the lock, and may be read under any token.

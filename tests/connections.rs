@@ -3,11 +3,14 @@
 mod support;
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::Duration;
 
-use quorlock::{Builder, Error, ErrorKind, HoldClass, LockKind, Quorlock, Reading, Writing};
-use support::clients::fresh;
-use support::kinds::{AnyKind, KINDS};
+use quorlock::crossbeam_channel::bounded;
+use quorlock::{Builder, Error, ErrorKind, Fair, HoldClass, LockKind, Quorlock, Reading, Writing};
+use support::clients::{fresh, requests};
+use support::kinds::{AnyHandle, AnyKind, KINDS};
 use support::{Server, Servers, access};
 
 fn builder(urls: impl IntoIterator<Item = String>) -> Builder {
@@ -51,12 +54,38 @@ fn everything_of(locks: &Quorlock, is_wanted: fn(&dyn AnyKind) -> bool) -> Resul
         // Beyond its TTL, so that there is something to do.
         guard.extend(Duration::from_secs(120))?;
         guard.check()?;
+        if kind.label() == Fair::label() {
+            stand_in_queue(locks, &*lock)?;
+        }
         guard.unlock()?;
         other.map_or(Ok(()), |other| other.unlock())?;
+        lock.lock()?.unlock()?;
         drop(lock.try_lock()?.expect("it was given back"));
         lock.lock()?.unlock()?;
     }
     Ok(())
+}
+
+/// Waits for a lock that is held, and gives up.
+fn stand_in_queue(locks: &Quorlock, lock: &dyn AnyHandle) -> Result<(), Error> {
+    let (cancel, cancelled) = bounded(1);
+    let (before, ended) = (requests(locks), AtomicBool::new(false));
+    let given_up = thread::scope(|scope| {
+        scope.spawn(|| {
+            // It asks without a ticket, and then with one.
+            support::wait_until("it stands in the queue", Duration::from_secs(60), || {
+                ended.load(Ordering::Relaxed) || requests(locks) >= before + 2
+            });
+            let _ = cancel.send(());
+        });
+        let given_up = lock.lock_cancellable(&cancelled).map(|_| "the lock, which is taken");
+        ended.store(true, Ordering::Relaxed);
+        given_up
+    });
+    match given_up {
+        Err(error) if error.kind() == ErrorKind::Cancelled => Ok(()),
+        other => other.map(|got| panic!("it has {got}")),
+    }
 }
 
 /// A lock cannot be had, and the nodes say why: in words that contain all of `words`.
@@ -211,11 +240,17 @@ fn fences_that_the_user_may_not_touch() {
     rejected(&locks, &["lacks a permission", "/operations/index.html#access-lists"]);
     let url = server.url().replace("://", "://locker:secret@");
     let locks = builder([url]).fencing(false).build().expect("the settings are valid");
-    let has_one_key = |kind: &dyn AnyKind| kind.most_names() == 1 && !is_of_rw_locks(kind);
+    let has_one_key = |kind: &dyn AnyKind| {
+        kind.most_names() == 1 && !is_of_rw_locks(kind) && kind.label() != Fair::label()
+    };
     everything_of(&locks, has_one_key).expect("no fence is touched");
-    let lock = locks.rw_lock("orders/42");
-    let error = lock.try_read().map(drop).expect_err("its keys begin otherwise");
-    assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+    for error in [
+        locks.rw_lock("orders/42").try_read().map(drop),
+        locks.fair_mutex("orders/42").try_lock().map(drop),
+    ] {
+        let error = error.expect_err("its keys begin otherwise");
+        assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+    }
     server.wait_no_keys_in(0);
 }
 

@@ -64,7 +64,7 @@ impl Node {
     /// Without fencing. `waits`: for how long it may be noted that this one waits.
     fn read(&self, owner: &str, ttl: &str, waits: &str) -> Value {
         let keys = ["k", MARK, &timeout(owner), NEXT];
-        self.eval(READ_ACQUIRE, &keys, &[owner, ttl, "", waits])
+        self.eval(READ_ACQUIRE, &keys, &[owner, ttl, "", waits, "waiting"])
     }
 
     fn write(&self, owner: &str, ttl: &str, waits: &str) -> Value {
@@ -75,7 +75,8 @@ impl Node {
     fn fenced_read(&self, owner: &str, proposal: i64) -> Value {
         let keys = ["k", MARK, &timeout(owner), NEXT, FENCE, READS];
         let proposal = proposal.to_string();
-        self.eval(READ_ACQUIRE, &keys, &[owner, "60000", "", "0", &proposal, FENCE_TTL])
+        let arguments = [owner, "60000", "", "0", "waiting", &proposal, FENCE_TTL];
+        self.eval(READ_ACQUIRE, &keys, &arguments)
     }
 
     fn fenced_write(&self, owner: &str, proposal: i64) -> Value {
@@ -370,9 +371,58 @@ fn who_waits_goes_next_and_then_the_others() {
     assert!(is_refused(&node.read("v:1", "60000", WAITS)));
     assert_eq!(next().as_deref(), Some("read"));
     assert_eq!(node.release_write("w:1"), Value::Int(1));
-    assert!(is_refused(&node.write("x:1", "60000", WAITS)), "a read goes next");
+    assert!(is_refused(&node.write("x:1", "60000", "0")), "a read goes next");
     assert_eq!(node.read("v:1", "60000", WAITS), GRANTED());
     assert!(next().is_none());
+}
+
+/// It found the lock free, and left it to those who read. There may be others who read until it comes again.
+#[test]
+fn a_write_that_left_a_free_lock_to_a_read_goes_behind_that_one() {
+    let node = Node::start();
+    assert_eq!(node.write("u:1", "60000", "0"), GRANTED());
+    assert!(is_refused(&node.read("v:1", "60000", WAITS)));
+    assert_eq!(node.release_write("u:1"), Value::Int(1));
+    for _ in 0..2 {
+        assert!(is_refused(&node.write("x:1", "60000", WAITS)), "a read goes next");
+        assert!(node.server.pttl(NEXT) <= 200, "nobody waits long for who does not come");
+    }
+    for _ in 0..2 {
+        assert_eq!(node.read("v:1", "60000", WAITS), GRANTED(), "also a copy of it");
+        assert!(node.server.pttl(NEXT) > 1_000);
+    }
+    assert!(is_refused(&node.read("w:1", "60000", WAITS)), "a write goes next");
+    assert_eq!(node.release_read("v:1"), Value::Int(1));
+    assert_eq!(node.write("x:1", "60000", WAITS), GRANTED());
+    assert!(node.server.get(NEXT).is_none());
+}
+
+/// Ours always end. Such a word would keep everybody out for ever.
+#[test]
+fn a_word_about_who_goes_next_that_never_ends_counts_for_nothing() {
+    let node = Node::start();
+    let say = |word: &str| drop(node.server.command(&["SET", NEXT, word]));
+    say("write");
+    assert_eq!(node.read("u:1", "60000", WAITS), GRANTED(), "of a free lock");
+    assert_eq!(node.read("v:1", "60000", WAITS), GRANTED(), "beside one who reads");
+    assert!(is_refused(&node.write("w:1", "60000", WAITS)));
+    assert!(is_refused(&node.read("x:1", "60000", WAITS)), "a write goes next by now");
+    node.release_read("u:1");
+    node.release_read("v:1");
+    say("read");
+    assert_eq!(node.write("w:1", "60000", WAITS), GRANTED());
+}
+
+/// What somebody else keeps under that key is not given an end.
+#[test]
+fn an_extension_gives_no_end_to_what_tells_nothing_of_reads() {
+    let node = Node::start();
+    node.server.command(&["RPUSH", READS, "a"]);
+    assert_eq!(node.fenced_read("u:1", 100), pair(1, 100));
+    node.server.command(&["PEXPIRE", FENCE, "1000"]);
+    assert_eq!(node.repair_read("u:1", 100, 100), Value::Int(1));
+    assert!(node.server.pttl(FENCE) > 600_000);
+    assert_eq!(node.server.pttl(READS), -1);
 }
 
 #[test]
@@ -417,4 +467,35 @@ fn others_locks_and_data_are_no_fault_of_the_node_and_stay() {
     assert_eq!(node.read("u:1", "60000", WAITS), GRANTED());
     assert!(is_refused(&node.write("w:1", "60000", WAITS)));
     assert_eq!(node.release_read("u:1"), Value::Int(1));
+}
+
+/// Such a server sets no new key. A mutex that it has goes on there, so a read does, too.
+#[test]
+fn on_a_server_that_is_out_of_memory_a_read_is_extended_and_a_write_is_downgraded() {
+    let node = Node::start();
+    let memory = |most: &str| drop(node.server.command(&["CONFIG", "SET", "maxmemory", most]));
+    assert_eq!(node.fenced_read("u:1", 100), pair(1, 100));
+    node.server.command(&["PEXPIRE", "k", "20000"]);
+    node.server.command(&["PEXPIRE", &timeout("u:1"), "20000"]);
+    memory("1");
+    assert_eq!(node.repair_read("u:1", 100, 100), Value::Int(1));
+    let lives = [node.server.pttl("k"), node.server.pttl(&timeout("u:1"))];
+    assert!(lives.iter().all(|ttl| *ttl > 30_000), "{lives:?}");
+    assert_eq!(node.release_read_for_good("u:1"), Value::Int(1));
+    assert!(node.is_free());
+    memory("0");
+    for ttl in ["30000", "90000"] {
+        assert_eq!(node.write("v:1", "60000", "0"), GRANTED());
+        memory("1");
+        for _ in 0..2 {
+            assert_eq!(node.extend_read("v:1", ttl, ALWAYS), Value::Int(1), "{ttl}");
+            assert!(node.has(&[("mode", "read"), ("v:1", "1")]));
+        }
+        let lives = [node.server.pttl("k"), node.server.pttl(&timeout("v:1"))];
+        assert!(lives.iter().all(|left| *left > 50_000), "{ttl}: {lives:?}");
+        assert_eq!(node.extend_write("v:1", "60000", ALWAYS), Value::Int(0), "it only reads");
+        assert_eq!(node.release_read("v:1"), Value::Int(1));
+        memory("0");
+        node.server.command(&["DEL", &tombstone("v:1:write")]);
+    }
 }

@@ -3,15 +3,16 @@
 -- KEYS[1]  the lock: a hash with the field 'mode', which is 'read' or 'write', and a field for each hold
 -- KEYS[2]  the node's mark
 -- KEYS[3]  the string that lives for as long as this hold
--- KEYS[4]  who goes next: 'read' or 'write', while somebody waits
+-- KEYS[4]  who goes next: 'read' or 'write', while somebody waits; 'read MS', if a write goes behind that read, for so long
 -- KEYS[5]  the lock's fence, which keeps the largest number of a grant (not given without fencing)
 -- KEYS[6]  'last', the fence behind the last read, and 'others', the largest number of a write (not given without fencing)
 -- ARGV[1]  the owner id of this attempt
 -- ARGV[2]  the TTL in milliseconds
 -- ARGV[3]  the mark under which the node grants; empty: under any
 -- ARGV[4]  for how many milliseconds the node remembers that a read waits, if it is refused; 0: nobody waits
--- ARGV[5]  the number that is proposed for the grant (not given without fencing)
--- ARGV[6]  the fence's TTL in milliseconds, which outlives the lock (not given without fencing)
+-- ARGV[5]  the channel on which those who read are told that a write waits
+-- ARGV[6]  the number that is proposed for the grant (not given without fencing)
+-- ARGV[7]  the fence's TTL in milliseconds, which outlives the lock (not given without fencing)
 --
 -- Replies (the shape that every acquire script has):
 --   {1, number}   granted; number is this node's number of the grant, 0 without fencing
@@ -59,6 +60,9 @@ if type(following) == 'table' then
     return following -- a permission is missing
   end
   following = false
+elseif following and redis.call('PTTL', KEYS[4]) < 0 then
+  -- A word of ours always ends. What does not would keep the others out for ever.
+  following = false
 end
 if kind ~= 'none' and mode ~= 'read' then
   if mode == 'write' and ARGV[4] ~= '0' then
@@ -79,7 +83,7 @@ elseif following == 'write' and not ours then
   return {0, left}
 end
 
-local number, text, known = 0, ARGV[5], false
+local number, text, known = 0, ARGV[6], false
 if KEYS[5] then
   -- pcall: something else under the fence's key is no fault of the node.
   known = redis.pcall('GET', KEYS[5])
@@ -93,7 +97,7 @@ if KEYS[5] then
   end
   -- Behind a grant of before, the fence may be this owner's own number.
   local step = ours and 0 or 1
-  number = tonumber(ARGV[5])
+  number = tonumber(ARGV[6])
   if last and not (last + step <= number) then
     number = last + step
     text = number
@@ -121,13 +125,17 @@ if remaining < tonumber(ttl) then
     return set -- a permission is missing
   end
 end
-if following == 'read' then
+local write_waits = following and string.match(following, '^read (%d+)$')
+if write_waits then
+  redis.call('SET', KEYS[4], 'write', 'PX', write_waits)
+  redis.pcall('PUBLISH', ARGV[5], ARGV[1])
+elseif following == 'read' then
   redis.call('DEL', KEYS[4])
 end
 if not KEYS[5] then
   return {1, 0}
 end
-local fence_ttl = ARGV[6]
+local fence_ttl = ARGV[7]
 if remaining > tonumber(ttl) then
   fence_ttl = fence_ttl + remaining - ttl
 end

@@ -70,9 +70,11 @@ end
 
 if reads or writes then
   local remaining = redis.call('PTTL', KEYS[1])
+  local lives = math.max(remaining, tonumber(ARGV[3]))
+  -- First, and in any case: a server that is out of memory allows this, and all that follows in the same script.
+  redis.call('PEXPIRE', KEYS[1], lives)
   if writes then
     -- In one step, so that nobody writes between the two. And no extension of the write is made from here on.
-    local lives = math.max(remaining, tonumber(ARGV[3]))
     set(KEYS[4], '1', lives + ARGV[6])
     set(KEYS[5], '1', lives)
     redis.call('HSET', KEYS[1], 'mode', 'read', ARGV[1], 1)
@@ -84,10 +86,8 @@ if reads or writes then
     set(KEYS[5], '1', ARGV[3])
   end
   local fence_ttl = ARGV[11]
-  if remaining < tonumber(ARGV[3]) then
-    redis.call('PEXPIRE', KEYS[1], ARGV[3])
-  elseif fence_ttl then
-    fence_ttl = fence_ttl + remaining - ARGV[3]
+  if fence_ttl then
+    fence_ttl = fence_ttl + lives - ARGV[3]
   end
   -- Where our hold is, no fence is in the way, however large it is. But it must outlive the lock, however
   -- long that is held; so must what tells the numbers of reads.
@@ -100,7 +100,10 @@ if reads or writes then
       local fence = redis.pcall('GET', KEYS[6])
       if type(fence) == 'string' and tonumber(fence) then
         redis.call('PEXPIRE', KEYS[6], fence_ttl)
-        redis.call('PEXPIRE', KEYS[7], fence_ttl)
+        -- pcall: something else under that key is given no end.
+        if redis.pcall('HEXISTS', KEYS[7], 'last') == 1 then
+          redis.call('PEXPIRE', KEYS[7], fence_ttl)
+        end
       end
     end
   end

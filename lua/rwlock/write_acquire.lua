@@ -2,7 +2,7 @@
 --
 -- KEYS[1]  the lock: a hash with the field 'mode', which is 'read' or 'write', and a field for each hold
 -- KEYS[2]  the node's mark
--- KEYS[3]  who goes next: 'read' or 'write', while somebody waits
+-- KEYS[3]  who goes next: 'read' or 'write', while somebody waits; 'read MS', if a write goes behind that read, for so long
 -- KEYS[4]  the lock's fence, which keeps the largest number of a grant (not given without fencing)
 -- ARGV[1]  the owner id of this attempt
 -- ARGV[2]  the TTL in milliseconds
@@ -56,7 +56,11 @@ if type(following) == 'table' then
     return following -- a permission is missing
   end
   following = false
+elseif following and redis.call('PTTL', KEYS[3]) < 0 then
+  -- A word of ours always ends. What does not would keep the others out for ever.
+  following = false
 end
+local behind_read = following and string.find(following, 'read ', 1, true) == 1
 if kind ~= 'none' and not ours then
   if mode == 'read' and ARGV[4] ~= '0' then
     -- pcall: a server that is out of memory refuses nevertheless.
@@ -66,12 +70,17 @@ if kind ~= 'none' and not ours then
     end
   end
   return {0, remaining}
-elseif following == 'read' and not ours then
+elseif (following == 'read' or behind_read) and not ours then
   -- The lock is free, and whoever goes next has been told so. If nobody comes, it was not that one's turn here.
   local left = redis.call('PTTL', KEYS[3])
   if left > PATIENCE then
     left = PATIENCE
     redis.call('PEXPIRE', KEYS[3], left)
+  end
+  if not behind_read and ARGV[4] ~= '0' then
+    -- Then it is a write's turn. This one may not come again before others read all the time.
+    -- pcall: a server that is out of memory refuses nevertheless.
+    redis.pcall('SET', KEYS[3], table.concat({'read', ARGV[4]}, ' '), 'KEEPTTL')
   end
   return {0, left}
 end

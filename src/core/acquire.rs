@@ -25,12 +25,15 @@ mod attempts;
 mod client_model;
 mod contention;
 mod driver;
+mod queue_place;
 mod state;
+mod waits;
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use self::attempts::{Attempts, Step};
+use self::queue_place::PlaceNews;
 use self::state::{Next, Sleep, Stage, State};
 use super::{
     Attempt, Ballot, Conclusion, HEAR_OUT, Judged, Judgement, Place, ReleaseTracker, Time, Turn,
@@ -41,6 +44,7 @@ pub(crate) use self::attempts::{Outcome, Patience, Policy};
 pub(crate) use self::driver::{
     Action, Begin, Failed, Grant, SharedAttempt, Stop, Surroundings, WaitsFor, Whom,
 };
+pub(crate) use self::waits::Waits;
 
 /// One call that wants a lock.
 #[derive(Debug)]
@@ -73,7 +77,7 @@ impl<C: SharedAttempt> Acquire<C> {
     /// A call whose driver has taken a place in the local queue.
     pub(crate) fn new(policy: Policy, attempt_timeout: Duration) -> Self {
         Self {
-            attempts: Attempts::new(policy),
+            attempts: Attempts::new(policy, attempt_timeout),
             patience: policy.patience,
             attempt_timeout,
             state: State::Looking,
@@ -139,7 +143,7 @@ impl<C: SharedAttempt> Acquire<C> {
             Turn::WaitsForItself => self.refuse(Outcome::WaitsForItself),
             // Others elsewhere want it, so it is as good as held.
             Turn::GiveWay(_) if waited_to_the_end => self.refuse(Outcome::Held),
-            Turn::GiveWay(until) => self.give_way(self.at_most(until)),
+            Turn::GiveWay(until) => self.give_way(self.at_most(until), around),
             _ if over && self.gave_way => self.refuse(Outcome::Held),
             _ if waited_to_the_end && place.is_held => self.refuse(Outcome::Held),
             _ if waited_to_the_end => self.take_turn(around),
@@ -299,8 +303,15 @@ impl<C: SharedAttempt> Acquire<C> {
     }
 
     fn finish(&mut self, last: Action<C>) {
+        self.leave_queue();
         self.actions.push_back(last);
         self.state = State::Finished;
+    }
+
+    /// If the nodes may have the caller in the queue that they keep for a fair lock.
+    fn leave_queue(&mut self) {
+        let entry = self.attempts.leaves_queue();
+        self.actions.extend(entry.map(|(caller, lives)| Action::LeaveQueue(caller, lives)));
     }
 
     fn refuse(&mut self, outcome: Outcome) {
@@ -312,18 +323,19 @@ impl<C: SharedAttempt> Acquire<C> {
         self.refuse(outcome);
     }
 
-    fn subscribe(&mut self, next: Next) {
-        self.actions.push_back(Action::Subscribe);
+    fn subscribe(&mut self, next: Next, around: &mut impl Surroundings) {
+        let caller = self.attempts.queued_caller(|| around.random_owner());
+        self.actions.push_back(Action::Subscribe(caller));
         self.state = State::Subscribing(next);
     }
 
-    fn give_way(&mut self, until: Time) {
+    fn give_way(&mut self, until: Time, around: &mut impl Surroundings) {
         let sleep = Sleep { until, listens: true, woken: false, gives_way: true };
         if self.subscribed {
             self.actions.push_back(Action::IgnoreOwnRelease);
             self.state = State::Sleeping(sleep);
         } else {
-            self.subscribe(Next::Sleep(sleep));
+            self.subscribe(Next::Sleep(sleep), around);
         }
     }
 
@@ -334,7 +346,7 @@ impl<C: SharedAttempt> Acquire<C> {
             self.last_votes_are_fresh = false;
         }
         if self.patience != Patience::Once && !self.subscribed && around.others_subscribed() {
-            self.subscribe(Next::Attempt);
+            self.subscribe(Next::Attempt, around);
         } else {
             self.begin_attempt(around);
         }
@@ -370,6 +382,9 @@ impl<C: SharedAttempt> Acquire<C> {
     }
 
     fn ask(&mut self, claim: C, preferred: Option<(usize, Time)>) {
+        if self.attempts.is_queued() {
+            claim.with(Attempt::asks_for_queues);
+        }
         match preferred {
             Some((node, until)) => {
                 claim.with(|attempt| attempt.prefer(node));
@@ -455,13 +470,14 @@ impl<C: SharedAttempt> Acquire<C> {
         }
         let Judgement { conclusion, basis, quorum } = judgement;
         let (now, started) = (around.now(), self.started);
-        let endless: Vec<_> = claim.with(|attempt| {
+        let (place, endless) = claim.with(|attempt| {
             let covered = around.releases(|releases| {
                 releases.attempt_ended(attempt);
                 releases.is_covered()
             });
             self.attempts.tried(attempt, now, covered == Some(true));
-            attempt.held_for_ever().collect()
+            let place = self.attempts.placed(attempt, conclusion);
+            (place, attempt.held_for_ever().collect::<Vec<_>>())
         });
         if !endless.is_empty() {
             self.actions.push_back(Action::TellEndlessKeys(endless));
@@ -477,7 +493,8 @@ impl<C: SharedAttempt> Acquire<C> {
             _ => self.attempts.concluded(conclusion, started, now, random),
         };
         if let Step::Granted { valid_until, number } = step {
-            let refused_before = self.refused;
+            // What others want a fair lock, the nodes know.
+            let refused_before = self.refused && !self.attempts.is_fair();
             let grant = Grant {
                 valid_until,
                 number,
@@ -491,6 +508,9 @@ impl<C: SharedAttempt> Acquire<C> {
         }
         // Carried out before any wait: what this attempt got must be free for others.
         self.actions.push_back(Action::GiveBack(claim));
+        if place == PlaceNews::GivesUpTicket {
+            self.leave_queue();
+        }
         let held = matches!(conclusion, Conclusion::Held { .. });
         let conclusion = (!self.attempts.cut_short(conclusion, now)).then_some(conclusion);
         if conclusion.is_some() {
@@ -499,6 +519,10 @@ impl<C: SharedAttempt> Acquire<C> {
         }
         self.actions.push_back(Action::Failed(Failed { conclusion, quorum, started }));
         let until = match step {
+            Step::Wait(_) if place == PlaceNews::HasTicket => now,
+            Step::Wait(until) if place == PlaceNews::HasNoTicket => {
+                until.min(self.attempts.soon(now, random))
+            }
             Step::Wait(until) => until,
             Step::Finish(outcome) => return self.refuse(outcome),
             Step::Granted { .. } => return,
@@ -511,7 +535,7 @@ impl<C: SharedAttempt> Acquire<C> {
         let listens = held && self.patience != Patience::Once;
         let sleep = Sleep { until, listens, woken: false, gives_way: false };
         if listens && !self.subscribed {
-            self.subscribe(Next::Sleep(sleep));
+            self.subscribe(Next::Sleep(sleep), around);
         } else {
             self.sleep(sleep, around);
         }
@@ -519,7 +543,7 @@ impl<C: SharedAttempt> Acquire<C> {
 
     fn sleep(&mut self, sleep: Sleep, around: &mut impl Surroundings) {
         if sleep.gives_way {
-            return self.give_way(sleep.until);
+            return self.give_way(sleep.until, around);
         }
         self.state = State::Sleeping(sleep);
         // Something may have been told since the attempt began.

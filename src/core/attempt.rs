@@ -1,6 +1,8 @@
 //! One attempt to take a lock: N nodes are asked once, under one owner id.
 
 pub(super) mod first;
+mod preferred;
+mod queues;
 
 use std::time::Duration;
 
@@ -22,6 +24,9 @@ pub(crate) enum Vote {
     Granted(u64),
     /// Somebody else's key is there, for that long still (`None`: it has no expiry).
     Refused(Option<Duration>),
+    /// The same, of a fair lock, or somebody is ahead of the caller for that long still. A caller with a ticket is in the
+    /// node's queue. `ticket`: the largest one there.
+    Queued { remaining: Option<Duration>, ticket: u64 },
     /// The node may have forgotten locks and grants nothing to newcomers for now.
     NotAdmitted,
     /// Under that name the node holds something that is no lock.
@@ -30,6 +35,16 @@ pub(crate) enum Vote {
     Spent,
     /// What the node keeps as the name's number is none.
     NoNumber,
+}
+
+impl Vote {
+    /// For how long the node says that the lock is held by somebody else, or is another one's to take.
+    pub(super) const fn refusal(self) -> Option<Option<Duration>> {
+        match self {
+            Self::Refused(remaining) | Self::Queued { remaining, .. } => Some(remaining),
+            _ => None,
+        }
+    }
 }
 
 /// How an attempt ended.
@@ -136,6 +151,8 @@ pub(crate) struct Attempt {
     preferred: Option<usize>,
     /// The first node can be reached, if it has failed, and says that it can do nothing for now.
     first_says_no: bool,
+    /// The lock is a fair one, and the caller waits.
+    asks_for_queues: bool,
 }
 
 /// What a node has answered.
@@ -155,6 +172,14 @@ impl Answer {
     /// The node rejects us for good.
     const fn is_rejected(self) -> bool {
         matches!(self, Self::Failed(Failure::Rejected))
+    }
+
+    /// For how long the node says that somebody else is in the way, if it says so.
+    const fn refusal(self) -> Option<Option<Duration>> {
+        match self {
+            Self::Voted(vote) => vote.refusal(),
+            _ => None,
+        }
     }
 
     /// The node grants nothing to newcomers, by its own word or by what is known of it.
@@ -237,6 +262,7 @@ impl Attempt {
             closed: false,
             preferred: None,
             first_says_no: false,
+            asks_for_queues: false,
         }
     }
 
@@ -311,7 +337,7 @@ impl Attempt {
 
     /// The nodes on which a key without expiry is in the way.
     pub(crate) fn held_for_ever(&self) -> impl Iterator<Item = usize> {
-        let is_endless = |slot: &Slot| slot.answer == Answer::Voted(Vote::Refused(None));
+        let is_endless = |slot: &Slot| slot.answer.refusal() == Some(None);
         (0..self.slots.len()).filter(move |node| is_endless(&self.slots[*node]))
     }
 
@@ -359,7 +385,7 @@ impl Attempt {
             self.count(|answer| answer.is_failure())
         };
         let votes_of = |wanted: Vote| self.count(|answer| *answer == Answer::Voted(wanted));
-        let refused = self.count(|answer| matches!(answer, Answer::Voted(Vote::Refused(_))));
+        let refused = self.count(|answer| answer.refusal().is_some());
         let (spent, no_number) = (votes_of(Vote::Spent), votes_of(Vote::NoNumber));
         let never = match (no_number, spent) {
             (1.., _) => Conclusion::NoNumber,
@@ -394,58 +420,11 @@ impl Attempt {
     }
 
     fn shortest_remaining(&self) -> Option<Duration> {
-        let remaining = self.slots.iter().filter_map(|slot| match slot.answer {
-            Answer::Voted(Vote::Refused(remaining)) => remaining,
-            _ => None,
-        });
-        remaining.min()
+        self.slots.iter().filter_map(|slot| slot.answer.refusal().flatten()).min()
     }
 
     fn count(&self, is: impl Fn(&Answer) -> bool) -> usize {
         self.slots.iter().filter(|slot| is(&slot.answer)).count()
-    }
-}
-
-/// Asking one node before the others.
-impl Attempt {
-    /// Only `node` is asked at first. Contenders that all begin with the same one are sorted out there,
-    /// instead of sharing the nodes among them so that nobody gets a majority.
-    pub(crate) fn prefer(&mut self, node: usize) {
-        self.preferred = Some(node);
-    }
-
-    /// The node that was asked alone has answered, or has had its time: whether to ask the others now,
-    /// which have until `answer_by`. Not if it refused. If it said nothing that counts, they are asked
-    /// as if it had not been.
-    pub(crate) fn goes_on(&mut self, answer_by: Time) -> bool {
-        let refused =
-            |node: usize| matches!(self.slots[node].answer, Answer::Voted(Vote::Refused(_)));
-        let goes_on = !self.closed && self.preferred.is_some_and(|node| !refused(node));
-        if goes_on {
-            self.preferred = None;
-            self.answer_by = answer_by;
-        }
-        goes_on
-    }
-
-    /// The one node that was asked, if it ended with that, or waits for it.
-    pub(crate) const fn preferred(&self) -> Option<usize> {
-        self.preferred
-    }
-
-    /// Whether the node has granted it.
-    pub(crate) fn is_granted_by(&self, node: usize) -> bool {
-        self.slots[node].ours
-    }
-
-    /// Whether the node has voted, so that it can be expected to do so again.
-    pub(crate) fn has_vote_of(&self, node: usize) -> bool {
-        matches!(self.slots[node].answer, Answer::Voted(vote) if vote != Vote::NotAdmitted)
-    }
-
-    /// Whether some node granted it, all the same.
-    pub(crate) fn is_split(&self) -> bool {
-        self.slots.iter().any(|slot| slot.ours)
     }
 }
 
@@ -545,6 +524,7 @@ impl Ballot for Attempt {
             match vote {
                 Vote::Granted(_) => self.tally.yes(),
                 Vote::Refused(_)
+                | Vote::Queued { .. }
                 | Vote::NotAdmitted
                 | Vote::WrongKind
                 | Vote::Spent
@@ -579,7 +559,9 @@ impl Ballot for Attempt {
                 let failed = self.count(|answer| answer.is_failure());
                 let open = self.count(|answer| *answer == Answer::Open);
                 let voted = self.slots.len() - failed - open;
-                voted >= needed || self.slots.len() - failed < needed
+                // Nodes in quarantine vote, and have no queues.
+                let hears_more = self.asks_for_queues && self.largest_ticket().is_none();
+                voted >= needed && !(hears_more && open > 0) || self.slots.len() - failed < needed
             }
         }
     }

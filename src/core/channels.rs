@@ -22,6 +22,9 @@ const STAY: Duration = Duration::from_secs(2);
 /// of ours is told there as well, right behind the message on our own channel.
 const NO_OWNERS: [&[u8]; 2] = [b"0", b"1"];
 
+/// How a caller's name ends in the queue of a fair lock. No owner's text ends so.
+pub(crate) const QUEUED: &str = "#queued";
+
 /// What a subscriber has to do: first the one, then the other.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Changes {
@@ -88,6 +91,9 @@ struct Waiter<W> {
     tracker: ReleaseTracker,
     /// The owner whose release was ours, while the lock is left to others.
     ours: Option<Vec<u8>>,
+    /// As what the nodes name the caller, in the queue that they keep for a fair lock. What they tell another caller is no
+    /// news.
+    called: Option<Vec<u8>>,
     wake: W,
 }
 
@@ -151,8 +157,14 @@ impl<W: Clone> Channels<W> {
         u32::try_from(others).unwrap_or(u32::MAX)
     }
 
-    /// From now on a caller hears of releases on `heard_on`, as soon as the nodes confirm them.
-    pub(crate) fn join(&mut self, heard_on: Vec<Vec<u8>>, wake: W) -> Joined {
+    /// From now on a caller hears of releases on `heard_on`, as soon as the nodes confirm them. `called`: as what it stands in
+    /// the queue of a fair lock.
+    pub(crate) fn join(
+        &mut self,
+        heard_on: Vec<Vec<u8>>,
+        called: Option<Vec<u8>>,
+        wake: W,
+    ) -> Joined {
         let Sought { start, wake: wake_nodes } = self.listen_to(&heard_on);
         let Self { channels, waiters, subscribers, last_waiter, .. } = self;
         *last_waiter += 1;
@@ -167,7 +179,7 @@ impl<W: Clone> Channels<W> {
         let mut tracker = ReleaseTracker::new(nodes);
         let heard = (0..nodes).filter(|node| is_heard(channels, &heard_on, *node));
         heard.for_each(|node| tracker.listening(node));
-        waiters.insert(id, Waiter { channels: heard_on, tracker, ours: None, wake });
+        waiters.insert(id, Waiter { channels: heard_on, tracker, ours: None, called, wake });
         Joined { id, start, wake: wake_nodes }
     }
 
@@ -265,8 +277,8 @@ impl<W: Clone> Channels<W> {
         waiters.filter_map(|waiter| waiter.tell(|tracker| tracker.deaf(node))).collect()
     }
 
-    /// The node tells that `owner` has given the lock back; or, with one of [`NO_OWNERS`], that somebody has. On a channel
-    /// that is watched it tells something else. Returns whom to wake.
+    /// The node tells that `owner` has given the lock back; or, with one of [`NO_OWNERS`], that somebody has; or who goes next
+    /// in the queue of a fair lock. On a channel that is watched it tells something else. Returns whom to wake.
     ///
     /// One release of ours is two messages, where a lock has a channel of another library as well. The node sends them
     /// one right behind the other. So the second one, which names nobody, is no news to a waiter that was told the first.
@@ -289,7 +301,11 @@ impl<W: Clone> Channels<W> {
         };
         let is_news = |waiter: &&mut Waiter<W>| {
             let ours = waiter.ours.as_deref() == Some(owner);
-            !is_second(waiter) && (!ours || !Mechanism::OwnReleaseIsNoNews.is_on())
+            let is_for_another =
+                is_queued(owner) && waiter.called.as_ref().is_some_and(|called| called != owner);
+            !is_second(waiter)
+                && !is_for_another
+                && (!ours || !Mechanism::OwnReleaseIsNoNews.is_on())
         };
         let told = channel.waiters.iter().filter_map(|id| {
             waiters.get_mut(id).filter(is_news)?.tell(|tracker| tracker.released(node))
@@ -351,6 +367,11 @@ impl<W: Clone> Channels<W> {
             keep
         });
     }
+}
+
+/// Whether that names who goes next in the queue of a fair lock, and not the owner who has given it back.
+fn is_queued(told: &[u8]) -> bool {
+    told.ends_with(QUEUED.as_bytes())
 }
 
 /// Whether the release of that owner is told by a second message as well. Owners that are written as Redisson's are, a

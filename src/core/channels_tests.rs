@@ -22,7 +22,7 @@ fn unsubscribe(channels: &[&[u8]]) -> Option<Changes> {
 /// Waiter 1 waits on channel `ONE`, and its attempt began after all nodes had confirmed that.
 fn listening() -> (Channels<u32>, WaiterId) {
     let mut channels = Channels::new(NODES);
-    let Joined { id, .. } = channels.join(vec![ONE.to_vec()], 1);
+    let Joined { id, .. } = channels.join(vec![ONE.to_vec()], None, 1);
     for node in 0..NODES {
         assert_eq!(channels.changes(node, true, at(0)), subscribe(&[ONE]));
         let _ = channels.listening(node, &[ONE.to_vec()]);
@@ -45,20 +45,20 @@ fn tries(tracker: &mut ReleaseTracker) {
 #[test]
 fn the_first_channel_starts_the_subscribers_and_a_further_one_wakes_them() {
     let mut channels = Channels::new(NODES);
-    let joined = channels.join(vec![ONE.to_vec()], 1);
+    let joined = channels.join(vec![ONE.to_vec()], None, 1);
     assert_eq!((joined.start, joined.wake), (vec![0, 1, 2], vec![]));
-    let joined = channels.join(vec![ONE.to_vec()], 2);
+    let joined = channels.join(vec![ONE.to_vec()], None, 2);
     assert_eq!((joined.start, joined.wake), (vec![], vec![]), "the channel is known");
-    let joined = channels.join(vec![OTHER.to_vec()], 3);
+    let joined = channels.join(vec![OTHER.to_vec()], None, 3);
     assert_eq!((joined.start, joined.wake), (vec![], vec![0, 1, 2]));
 }
 
 #[test]
 fn a_subscriber_that_could_not_be_started_is_started_for_the_next_channel() {
     let mut channels = Channels::new(NODES);
-    channels.join(vec![ONE.to_vec()], 1);
+    channels.join(vec![ONE.to_vec()], None, 1);
     channels.not_started(1);
-    let joined = channels.join(vec![OTHER.to_vec()], 2);
+    let joined = channels.join(vec![OTHER.to_vec()], None, 2);
     assert_eq!((joined.start, joined.wake), (vec![1], vec![0, 2]));
     assert_eq!(channels.changes(1, true, at(0)), subscribe(&[ONE, OTHER]));
 }
@@ -99,7 +99,7 @@ fn what_is_told_to_a_watcher_is_no_release() {
 fn each_subscriber_is_told_each_change_once_and_everything_on_a_new_connection() {
     let (mut channels, _) = listening();
     assert_eq!(channels.changes(0, false, at(0)), subscribe(&[]), "it has them all");
-    channels.join(vec![OTHER.to_vec()], 2);
+    channels.join(vec![OTHER.to_vec()], None, 2);
     for node in [0, 1] {
         assert_eq!(channels.changes(node, false, at(0)), subscribe(&[OTHER]));
         assert_eq!(channels.changes(node, false, at(0)), subscribe(&[]));
@@ -111,7 +111,7 @@ fn each_subscriber_is_told_each_change_once_and_everything_on_a_new_connection()
 #[test]
 fn a_channel_stays_for_a_moment_after_its_last_waiter() {
     let (mut channels, id) = listening();
-    let other = channels.join(vec![ONE.to_vec()], 2).id;
+    let other = channels.join(vec![ONE.to_vec()], None, 2).id;
     channels.leave(id, at(0));
     assert_eq!(channels.changes(0, false, at(1_000)), subscribe(&[]), "one still waits");
     channels.leave(other, at(1_000));
@@ -127,7 +127,7 @@ fn a_channel_stays_for_a_moment_after_its_last_waiter() {
 fn a_waiter_that_comes_while_its_channel_stays_hears_at_once() {
     let (mut channels, id) = listening();
     channels.leave(id, at(0));
-    let Joined { id, start, wake } = channels.join(vec![ONE.to_vec()], 2);
+    let Joined { id, start, wake } = channels.join(vec![ONE.to_vec()], None, 2);
     assert_eq!((start, wake), (vec![], vec![]));
     let tracker = heard(&mut channels, id);
     tries(tracker);
@@ -141,7 +141,7 @@ fn a_channel_that_went_and_came_is_confirmed_again() {
     let (mut channels, id) = listening();
     channels.leave(id, at(0));
     assert_eq!(channels.changes(0, false, at(200)), unsubscribe(&[ONE]));
-    let Joined { id, wake, .. } = channels.join(vec![ONE.to_vec()], 2);
+    let Joined { id, wake, .. } = channels.join(vec![ONE.to_vec()], None, 2);
     assert_eq!(wake, [0, 1, 2]);
     tries(heard(&mut channels, id));
     assert!(!heard(&mut channels, id).is_covered(), "nobody has confirmed it");
@@ -162,7 +162,7 @@ fn subscribers_stay_for_a_while_after_the_last_channel() {
     for node in [0, 1] {
         assert_eq!(channels.changes(node, false, at(2_200)), None, "node {node}");
     }
-    let Joined { start, wake, .. } = channels.join(vec![ONE.to_vec()], 2);
+    let Joined { start, wake, .. } = channels.join(vec![ONE.to_vec()], None, 2);
     assert_eq!((start, wake), (vec![0, 1], vec![2]), "the last one has not ended yet");
     assert_eq!(channels.changes(2, false, at(2_200)), subscribe(&[ONE]));
 }
@@ -178,8 +178,8 @@ fn the_end_of_the_client_ends_its_subscribers() {
 #[test]
 fn releases_wake_the_waiters_of_their_channel() {
     let (mut channels, _) = listening();
-    channels.join(vec![OTHER.to_vec()], 2);
-    let Joined { id, .. } = channels.join(vec![ONE.to_vec()], 3);
+    channels.join(vec![OTHER.to_vec()], None, 2);
+    let Joined { id, .. } = channels.join(vec![ONE.to_vec()], None, 3);
     tries(heard(&mut channels, id));
     assert_eq!(channels.released(0, ONE, b"owner"), [3; 0], "it is one node of three");
     assert_eq!(channels.released(1, ONE, b"owner"), [1, 3]);
@@ -214,7 +214,7 @@ fn a_waiter_does_not_take_its_own_release_for_that_of_others() {
 fn takes_a_second_message_for_a_release(theirs: &[u8]) -> bool {
     let mut channels = Channels::new(1);
     let both = vec![ONE.to_vec(), OTHER.to_vec()];
-    let Joined { id, .. } = channels.join(both.clone(), 1);
+    let Joined { id, .. } = channels.join(both.clone(), None, 1);
     let _ = channels.listening(0, &both);
     tries(heard(&mut channels, id));
     assert_eq!(channels.released(0, ONE, b"another:1"), [1]);
@@ -252,8 +252,8 @@ fn only_the_message_right_behind_is_the_second_one_of_a_release() {
     ];
     let is_news = between.map(|between| {
         let mut channels = Channels::new(1);
-        let Joined { id, .. } = channels.join(both.clone(), 1);
-        channels.join(vec![b"third".to_vec()], 2);
+        let Joined { id, .. } = channels.join(both.clone(), None, 1);
+        channels.join(vec![b"third".to_vec()], None, 2);
         let _ = channels.listening(0, &both);
         tries(heard(&mut channels, id));
         channels.gives_way(id, Some(b"ours:1"));
@@ -272,7 +272,7 @@ fn an_owner_that_is_written_in_another_way_has_no_second_message() {
     for owner in [b"web-3:4711#8f14e45f".as_slice(), b"8f14e45f"] {
         let mut channels = Channels::new(1);
         let both = vec![ONE.to_vec(), OTHER.to_vec()];
-        let Joined { id, .. } = channels.join(both.clone(), 1);
+        let Joined { id, .. } = channels.join(both.clone(), None, 1);
         let _ = channels.listening(0, &both);
         tries(heard(&mut channels, id));
         assert_eq!(channels.released(0, ONE, owner), [1]);
@@ -296,7 +296,7 @@ fn a_waiter_is_woken_when_a_lost_subscription_is_there_again() {
 #[test]
 fn the_loss_of_a_subscription_can_wake_as_well() {
     let mut channels = Channels::new(NODES);
-    let Joined { id, .. } = channels.join(vec![ONE.to_vec()], 1);
+    let Joined { id, .. } = channels.join(vec![ONE.to_vec()], None, 1);
     for node in [0, 1] {
         let _ = channels.listening(node, &[ONE.to_vec()]);
     }
@@ -311,7 +311,7 @@ fn our_own_subscription_is_nobody_who_waits() {
     let others = |channels: &Channels<u32>, told| channels.others_told(0, &[ONE.to_vec()], told);
     // The waiter itself is one of those who wait behind the lock that is given back.
     assert_eq!([0, 1, 2, 3].map(|told| others(&channels, told)), [0, 1, 2, 3]);
-    let another = channels.join(vec![ONE.to_vec()], 2).id;
+    let another = channels.join(vec![ONE.to_vec()], None, 2).id;
     assert_eq!(others(&channels, 1), 2);
     [id, another].into_iter().for_each(|id| channels.leave(id, at(0)));
     assert_eq!([0, 1, 2].map(|told| others(&channels, told)), [0, 0, 1]);
@@ -324,7 +324,7 @@ fn our_own_subscription_is_nobody_who_waits() {
 #[test]
 fn channels_are_forgotten_also_where_no_subscriber_could_be_started() {
     let mut channels = Channels::new(NODES);
-    let Joined { id, start, .. } = channels.join(vec![ONE.to_vec()], 1);
+    let Joined { id, start, .. } = channels.join(vec![ONE.to_vec()], None, 1);
     start.into_iter().for_each(|node| channels.not_started(node));
     assert!(channels.tidy(at(0)), "somebody waits");
     channels.leave(id, at(1_000));

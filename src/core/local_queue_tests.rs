@@ -69,7 +69,7 @@ impl Process {
     fn enter(&mut self, terms: Terms, once: bool) -> QueueTicket {
         self.last += 1;
         self.terms.insert(self.last, terms);
-        let ticket = self.queues.enter(&KEY, self.class, terms, once, self.last);
+        let ticket = self.queues.enter(&KEY, self.class, false, terms, once, self.last);
         assert_eq!(ticket, self.last, "callers have the numbers 1, 2, 3, ..");
         ticket
     }

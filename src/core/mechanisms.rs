@@ -124,6 +124,8 @@ pub(crate) enum Mechanism {
     SharersDoNotUpgrade,
     /// The nodes are told at once that a lock is shared from now on, which its holder had for itself alone.
     DowngradesAreTold,
+    /// A downgrade ends the rounds of extension of before: nothing more is sent for them, nor heard of the shared lock.
+    DowngradesRestartRounds,
     /// A holder that unlocks is told that its lock was not lost only once the nodes' answers say so.
     NoticesAwaitTheVerdict,
     /// What one of several holders asks for does not cut the validity of the others.
@@ -150,6 +152,8 @@ pub(crate) enum Mechanism {
     SplitVotesAreTriedAgain,
     /// After some refusals by the preferred node alone all nodes are asked.
     AllAreAskedAgain,
+    /// Where nodes keep who goes next, all of them are asked soon after one of them has refused alone.
+    TurnsAreOfAllNodes,
     /// A process that gives a lock back leaves it to the others that wait for it.
     GivesWay,
     /// And does not take its own release for that of another one.
@@ -158,6 +162,10 @@ pub(crate) enum Mechanism {
     SecondMessagesAreNoNews,
     /// Of many waiters that are told of a release, those that have waited for longer come first.
     EarlierWaitersFirst,
+    /// A caller in the queue of a fair lock keeps the ticket that it has.
+    TicketsStay,
+    /// And gives it up where too few nodes know of it.
+    TicketsNeedMajority,
 }
 
 impl Mechanism {

@@ -53,7 +53,7 @@ mod validity;
 
 pub(crate) use acquire::{
     Acquire, Action, Begin, Failed, Grant, Outcome, Patience, Policy, SharedAttempt, Stop,
-    Surroundings, WaitsFor, Whom,
+    Surroundings, Waits, WaitsFor, Whom,
 };
 pub(crate) use admission::{
     Admission, AsSeen, Chance, Change, Checked, ClockNews, ClockVerdict, Forgot, Grants,
@@ -63,7 +63,7 @@ pub(crate) use attempt::{Attempt, Cleanup, Conclusion, ReleasePlan, Vote};
 pub(crate) use backoff::Backoff;
 pub(crate) use ballot::{Ballot, Failure, HEAR_OUT, Shared};
 pub(crate) use basis::Basis;
-pub(crate) use channels::{Changes, Channels, WaiterId};
+pub(crate) use channels::{Changes, Channels, QUEUED, WaiterId};
 pub(crate) use clock_tracker::Step as ClockStep;
 pub(crate) use clocks::{Offset, worth_waiting};
 pub(crate) use confirmation::{ConfirmVote, Confirmation};

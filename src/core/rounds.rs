@@ -73,6 +73,9 @@ impl<R: Shared<Extension>> Rounds<R> {
     /// From now on other rounds are made, of a lock that is shared. Nothing more is sent for those of before, and nobody
     /// knows what they have left.
     pub(super) fn restart(&mut self, attempt: &mut Attempt) {
+        if !Mechanism::DowngradesRestartRounds.is_on() {
+            return;
+        }
         self.open.iter().for_each(|round| round.with(Extension::close));
         self.hear_out(attempt);
     }
@@ -110,7 +113,7 @@ mod tests {
     use std::time::Duration;
 
     use super::super::{
-        Allowance, Ballot, Basis, ExtensionVote, Failure, Renewed, Time, Via, Vote,
+        Allowance, Ballot, Basis, ExtensionVote, Failure, Renewed, Time, Via, Vote, without,
     };
     use super::*;
 
@@ -204,6 +207,27 @@ mod tests {
         assert!(copy_goes_out(&all[1]));
         assert!(rounds.end(&mut attempt));
         assert_eq!(attempt.close(0)[0].late.extensions, Some(1), "that of the surplus round");
+    }
+
+    /// A copy of a round of the exclusive lock that went out later would find a shared one.
+    #[test]
+    fn for_rounds_of_before_a_downgrade_nothing_more_is_sent_and_what_may_still_run_is_known() {
+        let goes_out = || {
+            let (mut attempt, mut rounds) = (won(), Rounds::new());
+            let before = round();
+            rounds.begin(before.clone(), &mut attempt);
+            assert!(copy_goes_out(&before));
+            rounds.restart(&mut attempt);
+            let goes_out = copy_goes_out(&before);
+            let tells = round();
+            rounds.begin(tells.clone(), &mut attempt);
+            assert!(copy_goes_out(&tells), "that is for the shared lock");
+            assert!(rounds.end(&mut attempt));
+            assert_eq!(attempt.close(0)[0].late.extensions, Some(1));
+            goes_out
+        };
+        assert!(!goes_out());
+        assert!(without(&[Mechanism::DowngradesRestartRounds], goes_out), "the mutation bites");
     }
 
     #[test]

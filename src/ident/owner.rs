@@ -4,6 +4,7 @@ use std::fmt;
 
 use uuid::Uuid;
 
+use crate::core::QUEUED;
 use crate::error::Error;
 use crate::random::random;
 
@@ -72,6 +73,16 @@ const KEPT: &str = "#kept";
 /// What is in place of the owner under the key of such a lock.
 pub(crate) fn kept_text(owner: &str) -> String {
     [owner, KEPT].concat()
+}
+
+/// Of how many characters at the end of an owner text no two attempts of one caller have the same: the lower half of the
+/// random number, as [`random_text`] writes it.
+const OF_ATTEMPT: usize = 18;
+
+/// As what the caller of an attempt with that owner stands in the queue of a fair lock.
+pub(crate) fn queued_text(owner: &str) -> String {
+    let caller = owner.len().checked_sub(OF_ATTEMPT).and_then(|end| owner.get(..end));
+    [caller.unwrap_or(owner), QUEUED].concat()
 }
 
 /// How the owner ends of who holds a read-write lock to write, as Redisson has it. What comes before is its owner once it only

@@ -3,11 +3,13 @@
 use crate::handle::sealed;
 use crate::runtime::kind::Kind;
 
+mod fair;
 mod multi;
 mod mutex;
 mod reentrant;
 mod rwlock;
 
+pub use fair::{Fair, FairMutex};
 pub use multi::{AllNames, MultiMutex};
 pub use mutex::{Exclusive, Mutex};
 pub use reentrant::{Reentrant, ReentrantGuard, ReentrantMutex};
@@ -21,6 +23,7 @@ macro_rules! for_each_kind {
     ($with:ident) => {
         $with! {
             $crate::Exclusive, $crate::AllNames, $crate::Reentrant, $crate::Reading, $crate::Writing,
+            $crate::Fair,
         }
     };
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::core::{HoldClass, fence_outlives_ms};
+use crate::core::{HoldClass, Waits, fence_outlives_ms};
 use crate::guard::Guard;
 use crate::handle::{Handle, LockKind, sealed};
 use crate::ident::{Names, fence_key, kept_text, release_channel, tombstone_key};
@@ -90,7 +90,7 @@ impl Kind for AllNames {
         mark_key: &[u8],
         owner: &str,
         ttl: Duration,
-        _: Duration,
+        _: Waits,
         proposal: Option<u64>,
     ) -> Request {
         let keys = Keys::new(names, None, proposal.is_some());

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::core::HoldClass;
+use crate::core::{HoldClass, Waits};
 use crate::guard::Guard;
 use crate::handle::{Handle, LockKind, OneName, sealed};
 use crate::ident::Names;
@@ -76,7 +76,7 @@ impl Kind for Exclusive {
         mark_key: &[u8],
         owner: &str,
         ttl: Duration,
-        _: Duration,
+        _: Waits,
         proposal: Option<u64>,
     ) -> Request {
         SCRIPTS.acquire(names.first().key(), mark_key, owner, ttl, proposal)

@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use std::ops::Deref;
 use std::time::Duration;
 
-use crate::core::HoldClass;
+use crate::core::{HoldClass, Waits};
 use crate::error::Error;
 use crate::guard::{Guard, LockGuard, sealed as of_guards};
 use crate::handle::{Handle, LockKind, OneName, sealed};
@@ -100,7 +100,7 @@ impl Kind for Reentrant {
         mark_key: &[u8],
         owner: &str,
         ttl: Duration,
-        _: Duration,
+        _: Waits,
         proposal: Option<u64>,
     ) -> Request {
         SCRIPTS.acquire(names.first().key(), mark_key, owner, ttl, proposal)

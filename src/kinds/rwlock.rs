@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use std::ops::Deref;
 use std::time::Duration;
 
-use crate::core::{HoldClass, fence_outlives_ms};
+use crate::core::{HoldClass, Waits, fence_outlives_ms};
 use crate::error::Error;
 use crate::guard::{Guard, LockGuard, sealed as of_guards};
 use crate::handle::{LockKind, OneName, sealed};
@@ -110,6 +110,10 @@ impl Kind for Reading {
         true
     }
 
+    fn takes_turns(&self) -> bool {
+        true
+    }
+
     fn auxiliary(&self) -> &'static [&'static str] {
         AUXILIARY
     }
@@ -139,11 +143,12 @@ impl Kind for Reading {
         mark_key: &[u8],
         owner: &str,
         ttl: Duration,
-        waits: Duration,
+        waits: Waits,
         proposal: Option<u64>,
     ) -> Request {
         let key = names.first().key();
         let (timeout, next) = (read_timeout_key(key, owner.as_bytes()), next_key(key));
+        let waiting = waiting_channel(key);
         let fenced = proposal.map(|_| (fence_key(key), reads_key(key)));
         let mut parts =
             [key, mark_key, &timeout, &next].into_iter().map(Part::Bytes).collect::<Vec<_>>();
@@ -151,7 +156,8 @@ impl Kind for Reading {
             fenced.iter().flat_map(|(fence, reads)| [fence, reads]).map(|it| Part::Bytes(it)),
         );
         let keys = parts.len();
-        parts.extend([Part::Bytes(owner.as_bytes()), ttl.into(), Part::Mark, waits.into()]);
+        parts.extend([Part::Bytes(owner.as_bytes()), ttl.into(), Part::Mark, waits.lasts.into()]);
+        parts.push(Part::Bytes(&waiting));
         if let Some(proposal) = proposal {
             parts.extend([Part::from(proposal), fence_ttl(ttl)]);
         }
@@ -258,6 +264,10 @@ impl Kind for Writing {
         true
     }
 
+    fn takes_turns(&self) -> bool {
+        true
+    }
+
     fn auxiliary(&self) -> &'static [&'static str] {
         AUXILIARY
     }
@@ -284,7 +294,7 @@ impl Kind for Writing {
         mark_key: &[u8],
         owner: &str,
         ttl: Duration,
-        waits: Duration,
+        waits: Waits,
         proposal: Option<u64>,
     ) -> Request {
         let key = names.first().key();
@@ -293,7 +303,7 @@ impl Kind for Writing {
         let mut parts = vec![Part::Bytes(key), Part::Bytes(mark_key), Part::Bytes(&next)];
         parts.extend(fence.as_deref().map(Part::Bytes));
         let keys = parts.len();
-        parts.extend([Part::Bytes(owner.as_bytes()), ttl.into(), Part::Mark, waits.into()]);
+        parts.extend([Part::Bytes(owner.as_bytes()), ttl.into(), Part::Mark, waits.lasts.into()]);
         parts.push(Part::Bytes(&waiting));
         if let Some(proposal) = proposal {
             parts.extend([Part::from(proposal), fence_ttl(ttl)]);
@@ -460,9 +470,12 @@ impl WriteGuard {
     /// Reads from now on what it wrote: nobody else can have written in between. It waits for nothing, and cannot fail; a lock
     /// that is lost is lost for the new guard, too.
     ///
-    /// With the last guard of its thread that writes, the lock lets others read: the nodes are told at once, and again
-    /// with each renewal. The new guard has the same [`token`](Guard::token). While the thread has a further
-    /// [`WriteGuard`], nobody else reads. So it is, too, if that one is dropped while the thread has a [`ReadGuard`].
+    /// With the last [`WriteGuard`] of its thread, the lock lets others read: the nodes are told at once, and again with each
+    /// renewal. Until then nobody else reads. To drop the last [`WriteGuard`] while the thread has a [`ReadGuard`] does the
+    /// same.
+    ///
+    /// The new guard has the same [`token`](Guard::token). The [`owner`](Guard::owner) is another one from then on, without
+    /// the `:write` at its end.
     ///
     /// # Examples
     ///

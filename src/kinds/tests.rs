@@ -2,12 +2,14 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::*;
+use crate::core::Waits;
 use crate::ident::{Name, Names};
 use crate::node::Request;
 use crate::runtime::administration::{force_request, holder_request};
 use crate::runtime::kind::{Fence, Keep, Raise, Repair};
 
 const TTL: Duration = Duration::from_secs(1);
+const WAITS: Waits = Waits { lasts: TTL, ticket: Some(1) };
 
 fn some_names(how_many: usize) -> Names {
     let text: Vec<_> = (0..how_many).map(|i| format!("name-{i}").into_bytes()).collect();
@@ -16,7 +18,7 @@ fn some_names(how_many: usize) -> Names {
 
 /// A call of each script, with all keys and arguments that there are and with those alone that are always given; and the
 /// words of its header that say when those are given that are not there.
-fn calls(kind: &dyn Kind, of: &Names) -> [(&'static [&'static str], Request); 9] {
+fn calls(kind: &dyn Kind, of: &Names) -> Vec<(&'static [&'static str], Request)> {
     const ALL: &[&str] = &[];
     const UNFENCED: &[&str] = &["not given without fencing)"];
     const PLAIN: &[&str] = &["given only to keep or raise)", "given only to raise it)"];
@@ -25,9 +27,10 @@ fn calls(kind: &dyn Kind, of: &Names) -> [(&'static [&'static str], Request); 9]
     let raise = || Some(Raise { to: 2, lasts: TTL });
     let fence = Some(Fence { number: 1, up_to: 2 });
     let repair = |fence| Repair { until_ms: 0, mark_key: b"mark", quarantine: true, fence };
-    [
-        (ALL, kind.acquire(of, b"mark", "owner", TTL, TTL, Some(1))),
-        (UNFENCED, kind.acquire(of, b"mark", "owner", TTL, TTL, None)),
+    let leave = kind.leave_queue(of, "caller").map(|leave| (ALL, leave));
+    let others = [
+        (ALL, kind.acquire(of, b"mark", "owner", TTL, WAITS, Some(1))),
+        (UNFENCED, kind.acquire(of, b"mark", "owner", TTL, WAITS, None)),
         (ALL, kind.confirm(of, "owner", 1)),
         (ALL, kind.extend(of, "owner", TTL, repair(fence))),
         (UNFENCED, kind.extend(of, "owner", TTL, repair(None))),
@@ -35,7 +38,8 @@ fn calls(kind: &dyn Kind, of: &Names) -> [(&'static [&'static str], Request); 9]
         (ALL, kind.release(of, "owner", keep(), raise())),
         (KEPT, kind.release(of, "owner", keep(), None)),
         (PLAIN, kind.release(of, "owner", None, None)),
-    ]
+    ];
+    others.into_iter().chain(leave).collect()
 }
 
 /// The header of a script states each of its KEYS and ARGV, in order, and its replies; the call

@@ -7,6 +7,7 @@ use proptest::prelude::*;
 
 use super::super::request::Part;
 use super::*;
+use crate::core::Waits;
 use crate::embedded::{Engine, Reply};
 use crate::ident::{fence_key, release_channel};
 use crate::kinds::{EXCLUSIVE, KINDS, names};
@@ -35,7 +36,7 @@ impl Call {
                 MARK_KEY,
                 OWNERS[owner],
                 ms(ttl),
-                ms(0),
+                Waits::default(),
                 proposal,
             ),
             Self::Extend { name, owner, number, ttl, late } => {
@@ -207,8 +208,9 @@ fn calls_of_several_kinds_are_made_by_a_batch_of_each() {
     let locks: Vec<_> =
         KINDS.iter().flat_map(|kind| (0..WORTH_IT).map(|i| (*kind, name(*kind, i)))).collect();
     let ttl = Duration::from_secs(1);
-    let acquires =
-        locks.iter().map(|(kind, name)| kind.acquire(name, MARK_KEY, OWNERS[0], ttl, ttl, Some(7)));
+    let acquires = locks.iter().map(|(kind, name)| {
+        kind.acquire(name, MARK_KEY, OWNERS[0], ttl, Waits::default(), Some(7))
+    });
     let releases = locks.iter().map(|(kind, name)| kind.release(name, OWNERS[0], None, None));
     let (mut one_by_one, mut together) = (node(&[]), node(&[]));
     for requests in [acquires.collect::<Vec<_>>(), releases.collect()] {

@@ -124,7 +124,8 @@ fn all_are_known(client: &ClientState, names: &Names, heard: &[Heard<'_>]) -> Re
         return Ok(());
     };
     let message = format!(
-        "{names} may have a holder whom no node has named, and who keeps it: too few nodes are sure to have forgotten no          lock. Force it open once more when they have been restarted for as long as max_ttl"
+        "{names} may have a holder whom no node has named, and who keeps it: too few nodes are sure to have forgotten no \
+         lock. Force it open once more when they have been restarted for as long as max_ttl"
     );
     let what = "it may have forgotten locks, and names no holder";
     let forgetful = round.with(|said| said.forgetful());

@@ -36,6 +36,8 @@ struct Call<'a> {
     last: Option<Asked>,
     /// How often this machine had been suspended when the attempt started.
     suspensions: u64,
+    /// The caller, while it may be in the queue that the nodes keep for a fair lock.
+    in_queue: Option<u64>,
     /// Left after what was tried has been given back.
     queued: QueuedCaller<'a>,
 }
@@ -59,6 +61,7 @@ pub(crate) fn acquire(
         handed_over: None,
         last: None,
         suspensions: 0,
+        in_queue: None,
         queued: coordinator.queues().enter(wanted, patience),
     };
     // Only now: what is there to be forgotten has to be found.
@@ -69,6 +72,8 @@ pub(crate) fn acquire(
         no_quorum_timeout: settings.no_quorum_timeout,
         // A client that may fall back hears the first node of the configuration in any case.
         ordered: settings.fall_back_after().is_none(),
+        fair: wanted.kind.is_fair(),
+        takes_turns: wanted.kind.takes_turns(),
     };
     // Dropped before the call, whatever happens: then what it has on the nodes is given back.
     let mut machine: Acquire<Claim> = Acquire::new(policy, settings.attempt_timeout());
@@ -108,10 +113,12 @@ impl Call<'_> {
                 self.handed_over = hold;
                 machine.handle_turn(place, self);
             }
-            Action::Subscribe => {
+            Action::Subscribe(caller) => {
                 let others = self.queued.others();
                 let channels = wanted.kind.channels(&wanted.names);
-                self.waiter = Some(coordinator.subscriptions().wait(channels, coordinator.nodes()));
+                let called = caller.map(|caller| self.queued_text(caller).into_bytes());
+                let subscriptions = coordinator.subscriptions();
+                self.waiter = Some(subscriptions.wait(channels, called, coordinator.nodes()));
                 machine.handle_subscribed(others, self);
             }
             Action::IgnoreOwnRelease => {
@@ -121,6 +128,7 @@ impl Call<'_> {
             }
             Action::GivingWayIsOver { heard } => self.queued.giving_way_is_over(heard),
             Action::Begin(begin) => {
+                self.in_queue = begin.waits.ticket.map(|_| upper_half(begin.owner));
                 let claim = Claim::new(coordinator.state(), wanted, begin, self.suspensions);
                 machine.handle_begun(claim, self);
             }
@@ -143,6 +151,10 @@ impl Call<'_> {
                 // Its end sends the releases.
                 drop(claim);
             }
+            Action::LeaveQueue(caller, within) => {
+                self.in_queue = None;
+                self.leave_queue(caller, within);
+            }
             Action::Failed(Failed { conclusion, quorum, started }) => {
                 if let Some(conclusion) = conclusion {
                     self.queued.concluded(conclusion);
@@ -154,6 +166,22 @@ impl Call<'_> {
             }
             // They end the call.
             Action::Granted(..) | Action::HandedOver | Action::Refuse(_) => {}
+        }
+    }
+
+    /// As what that caller stands in the queue of a fair lock.
+    fn queued_text(&self, caller: u64) -> String {
+        let label = self.coordinator.state().owner_label();
+        self.wanted.kind.queued_text(label, u128::from(caller) << 64)
+    }
+
+    /// Takes that caller out of the nodes' queues.
+    fn leave_queue(&self, caller: u64, within: Duration) {
+        let Wanted { kind, names, .. } = self.wanted;
+        let Some(request) = kind.leave_queue(names, &self.queued_text(caller)) else { return };
+        let (request, until) = (Arc::new(request), clock::now().after(within));
+        for node in self.coordinator.nodes() {
+            node.release(&request, None, Some(until), None);
         }
     }
 
@@ -198,6 +226,20 @@ impl Call<'_> {
     fn faults(&self) -> Vec<NodeFault> {
         self.last.as_ref().map(|asked| asked.faults(self.coordinator.nodes())).unwrap_or_default()
     }
+}
+
+impl Drop for Call<'_> {
+    /// What the machine has not come to say, since something has panicked.
+    fn drop(&mut self) {
+        if let Some(caller) = self.in_queue.take() {
+            self.leave_queue(caller, self.coordinator.settings().ttl);
+        }
+    }
+}
+
+/// The caller's name in that owner id.
+fn upper_half(owner: u128) -> u64 {
+    u64::try_from(owner >> 64).unwrap_or(u64::MAX)
 }
 
 fn stop(woken: Woken) -> Option<Stop> {

@@ -1,12 +1,11 @@
 //! One owner id's claim to a lock: all that may have left keys on the nodes under it.
 
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use crate::clock;
 use crate::core::{
     Attempt, Basis, Begin, Cleanup, Confirmation, ExtendRequest, Extension, FencingToken,
-    HoldClass, Release, Releases, Shared, Terms, Time, Whom, only_asked,
+    HoldClass, Release, Releases, Shared, Terms, Time, Waits, Whom, only_asked,
 };
 use crate::error::{Error, ErrorKind, NodeFault};
 use crate::ident::Names;
@@ -66,8 +65,8 @@ pub(crate) struct Claim {
     downgraded: OnceLock<(&'static dyn Kind, String)>,
     /// How often this machine had been suspended when the attempt began.
     suspensions: u64,
-    /// For how long the nodes may know that its caller waits.
-    waits: Duration,
+    /// What the nodes may know of its caller.
+    waits: Waits,
     asked: Asked,
     /// What the nodes are asked, once some of them are.
     request: Option<Arc<Request>>,

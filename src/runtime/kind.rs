@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::core::HoldClass;
+use crate::core::{HoldClass, Waits};
 use crate::ident::{self, Names, release_channel};
 use crate::node::Request;
 use crate::runtime::reply::Decoders;
@@ -54,14 +54,36 @@ pub(crate) trait Kind: fmt::Debug + Send + Sync {
         names.keys().map(release_channel).collect()
     }
 
+    /// Whether the nodes keep a queue of the callers that wait, in which each of them has a ticket. Such a lock passes from
+    /// caller to caller in that order alone: the threads of a process do not hand it to each other.
+    fn is_fair(&self) -> bool {
+        false
+    }
+
+    /// As what the caller of an attempt stands in that queue, and hears that it is its turn. The attempts of one caller have the
+    /// upper half of their `random` numbers in common.
+    fn queued_text(&self, label: &str, random: u128) -> String {
+        ident::queued_text(&self.owner_text(label, random))
+    }
+
+    /// Takes a caller out of that queue. `None`: there is none.
+    fn leave_queue(&self, _names: &Names, _queued: &str) -> Option<Request> {
+        None
+    }
+
     /// On which channel a node tells that somebody waits who excludes those that hold the lock together. `None`: no node
     /// tells so.
     fn waiting_channel(&self, _names: &Names) -> Option<Vec<u8>> {
         None
     }
 
+    /// Whether nodes keep who goes next, and leave a free lock to those for a while.
+    fn takes_turns(&self) -> bool {
+        false
+    }
+
     /// Takes the lock under the mark that is written with the call, and that the node keeps at
-    /// `mark_key`. If it is refused, the node may remember for `waits` that somebody waits. `proposal`: a number for the
+    /// `mark_key`. If it is refused, the node may remember what `waits` says. `proposal`: a number for the
     /// grant; `None` without fencing.
     fn acquire(
         &self,
@@ -69,7 +91,7 @@ pub(crate) trait Kind: fmt::Debug + Send + Sync {
         mark_key: &[u8],
         owner: &str,
         ttl: Duration,
-        waits: Duration,
+        waits: Waits,
         proposal: Option<u64>,
     ) -> Request;
 

@@ -134,7 +134,10 @@ impl Queues {
         let lock = Key::of_family(wanted, &key);
         let once = patience == Patience::Once;
         let class = wanted.kind.hold_class();
-        let ticket = self.state.lock().enter(&key, class, wanted.terms, once, Waiter::default());
+        let fair = wanted.kind.is_fair();
+        let mut queues = self.state.lock();
+        let ticket = queues.enter(&key, class, fair, wanted.terms, once, Waiter::default());
+        drop(queues);
         QueuedCaller {
             names: &wanted.names,
             lease_id: LeaseId { queues: self.clone(), key, lock, ticket },

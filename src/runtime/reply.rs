@@ -36,6 +36,11 @@ fn acquire(value: &Value) -> Result<Vote, Unexpected> {
         [Value::Int(0), Value::Int(ms)] => {
             Ok(Vote::Refused(u64::try_from(*ms).ok().map(Duration::from_millis)))
         }
+        // Tickets begin with 1. One that is larger than any number can be is no ticket.
+        [Value::Int(0), Value::Int(ms), Value::Int(ticket)] => Ok(Vote::Queued {
+            remaining: u64::try_from(*ms).ok().map(Duration::from_millis),
+            ticket: fence(*ticket)?,
+        }),
         [Value::Int(-1), Value::Int(_)] => Ok(Vote::NotAdmitted),
         [Value::Int(-2), Value::Text(_)] => Ok(Vote::WrongKind),
         [Value::Int(-3), Value::Int(0)] => Ok(Vote::Spent),
@@ -205,6 +210,11 @@ mod tests {
         let remaining = Some(Duration::from_millis(1_500));
         assert_eq!(acquire(&pair(0, Value::Int(1_500))), Ok(Vote::Refused(remaining)));
         assert_eq!(acquire(&pair(0, Value::Int(-1))), Ok(Vote::Refused(None)));
+        let queued = |ticket| {
+            acquire(&Value::List(vec![Value::Int(0), Value::Int(1_500), Value::Int(ticket)]))
+        };
+        assert_eq!(queued(7), Ok(Vote::Queued { remaining, ticket: 7 }));
+        assert_eq!((queued(-1), queued(1 << 51)), (Err(Unexpected), Err(Unexpected)));
         assert_eq!(acquire(&pair(-1, Value::Int(0))), Ok(Vote::NotAdmitted));
         assert_eq!(acquire(&pair(-2, Value::Text("list".into()))), Ok(Vote::WrongKind));
         assert_eq!(acquire(&pair(-3, Value::Int(0))), Ok(Vote::Spent));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::core::{ExtendRequest, Offset, ReleasePlan, Time};
+use crate::core::{ExtendRequest, Offset, ReleasePlan, Time, Waits};
 use crate::ident::Names;
 use crate::node::Request;
 use crate::runtime::kind::{Fence, Keep, Kind, Raise, Repair};
@@ -22,8 +22,8 @@ pub(crate) struct OwnerRequests<'a> {
 }
 
 impl OwnerRequests<'_> {
-    /// Asks for the lock, for a caller that `waits` for so long. With a proposal for its number; `None` without fencing.
-    pub(crate) fn acquire(&self, ttl: Duration, waits: Duration, proposal: Option<u64>) -> Request {
+    /// Asks for the lock, for a caller that `waits`. With a proposal for its number; `None` without fencing.
+    pub(crate) fn acquire(&self, ttl: Duration, waits: Waits, proposal: Option<u64>) -> Request {
         self.kind.acquire(self.names, self.mark_key, self.owner, ttl, waits, proposal)
     }
 

@@ -55,13 +55,19 @@ impl Subscriptions {
         self.busy.load(Ordering::Relaxed) && knows(channels())
     }
 
-    /// From now on the caller hears of releases on these channels, as soon as the `nodes` confirm them.
-    pub(crate) fn wait(self: &Arc<Self>, heard_on: Vec<Vec<u8>>, nodes: &[Node]) -> Waiter {
+    /// From now on the caller hears of releases on these channels, as soon as the `nodes` confirm them. `called`: as what it
+    /// stands in the queue of a fair lock.
+    pub(crate) fn wait(
+        self: &Arc<Self>,
+        heard_on: Vec<Vec<u8>>,
+        called: Option<Vec<u8>>,
+        nodes: &[Node],
+    ) -> Waiter {
         let (waker, woken) = bounded(1);
         let Joined { id, start, wake } = {
             let mut channels = self.channels.lock();
             self.busy.store(true, Ordering::Relaxed);
-            channels.join(heard_on, Wake::Waiter(waker))
+            channels.join(heard_on, called, Wake::Waiter(waker))
         };
         self.have_them_listen(Sought { start, wake }, nodes);
         Waiter { subscriptions: self.clone(), id, woken }

@@ -53,6 +53,7 @@ pub(crate) static FORK: Role = Role {
                     while !over.load(Ordering::Relaxed) {
                         drop(locks.lock(format!("busy/{i}")).expect("healthy nodes"));
                         drop(locks.lock("busy").expect("healthy nodes"));
+                        drop(locks.rw_lock("busy").read().expect("healthy nodes"));
                         let _ = locks.node_stats();
                     }
                 });
@@ -61,10 +62,18 @@ pub(crate) static FORK: Role = Role {
             for round in 0..ROUNDS {
                 let name = format!("orders/{round}");
                 let guard = Some(locks.lock(&name).expect("healthy nodes"));
+                let written = locks.rw_lock(format!("configurations/{round}"));
+                let writer = Some(written.write().expect("healthy nodes"));
                 // What the child takes out is still here.
-                let guard = RefCell::new(guard);
+                let (guard, writer) = (RefCell::new(guard), RefCell::new(writer));
                 tally.fork(|| {
                     let guard = guard.take().expect("it is there");
+                    let writer = writer.take().expect("it is there");
+                    let owner = writer.owner().to_owned();
+                    let reader = writer.downgrade();
+                    assert_eq!(reader.owner(), owner, "it is the parent's to downgrade");
+                    closed(reader.check());
+                    drop(reader);
                     let (client, handle) = (locks.clone(), locks.mutex(&name));
                     refused(&guard, &client, &handle);
                     match round % 3 {
@@ -76,6 +85,8 @@ pub(crate) static FORK: Role = Role {
                 let guard = guard.take().expect("it is there");
                 guard.check().expect("nobody but us can give it back");
                 guard.unlock().expect("it is ours");
+                assert!(written.is_write_locked_by_current_thread());
+                drop(writer.take());
             }
             over.store(true, Ordering::Relaxed);
             tally.say();

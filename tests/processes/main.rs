@@ -9,6 +9,7 @@ mod endings;
 mod forking;
 #[allow(dead_code, reason = "the program `schedule` asks more of these helpers")]
 mod helper;
+mod queueing;
 mod roles;
 #[path = "../support/mod.rs"]
 mod support;
@@ -79,6 +80,14 @@ fn main() {
         ),
         trial("tokens_rise_whatever_the_clocks_say", tokens::tokens_rise_whatever_the_clocks_say),
         trial("without_the_lock_updates_are_lost", counting::without_the_lock_updates_are_lost),
+        trial(
+            "callers_of_four_processes_get_a_fair_lock_in_the_order_of_their_calls",
+            queueing::callers_of_four_processes_get_a_fair_lock_in_the_order_of_their_calls,
+        ),
+        trial(
+            "they_do_so_while_others_are_killed_and_a_master_restarts_empty",
+            queueing::they_do_so_while_others_are_killed_and_a_master_restarts_empty,
+        ),
     ];
     libtest_mimic::run(&arguments, tests).exit();
 }

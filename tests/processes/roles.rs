@@ -12,6 +12,7 @@ use quorlock::{Builder, ErrorKind, Guard, Quorlock};
 use crate::counting;
 use crate::forking;
 use crate::helper::{say, wait_for_go};
+use crate::queueing;
 use crate::tokens;
 
 /// Something that a helper process can do.
@@ -21,7 +22,7 @@ pub(crate) struct Role {
     pub(crate) run: fn(),
 }
 
-const ALL: [&Role; 18] = [
+const ALL: [&Role; 19] = [
     &IN_A_STATIC,
     &IN_A_LOCAL,
     &IN_A_THREAD,
@@ -40,6 +41,7 @@ const ALL: [&Role; 18] = [
     &forking::FORK,
     &forking::FORK_FIRST,
     &tokens::RISE,
+    &queueing::WAIT_IN_QUEUE,
 ];
 
 /// Does what `name` says, and returns.

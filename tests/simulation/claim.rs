@@ -12,7 +12,7 @@ use super::worker::Outgoing;
 use crate::core::admission::Grants;
 use crate::core::{
     Attempt, Begin, Cleanup, Confirmation, ExtendRequest, Extension, HoldClass, Proposal,
-    ReleasePlan, Releases, Shared, Terms,
+    ReleasePlan, Releases, Shared, Terms, Waits,
 };
 use crate::ident::Names;
 use crate::node::Request;
@@ -24,7 +24,7 @@ pub(super) const MARK: &[u8] = b"{quorlock}:mark";
 
 /// The label of a client's owner texts. They differ in length, one is empty, and one has the sign in it behind which
 /// the random part stands.
-fn label(client: usize) -> &'static str {
+pub(super) fn label(client: usize) -> &'static str {
     const LABELS: [&str; 4] =
         ["", "web-3:17", "a#b", "a-host-with-a-long-name.example.com:4194304"];
     LABELS[client % LABELS.len()]
@@ -45,8 +45,8 @@ pub(super) struct Claim {
     /// The same of a lock that was downgraded, with its kind from then on.
     downgraded: OnceCell<(&'static dyn Kind, String)>,
     pub(super) terms: Terms,
-    /// For how long the nodes may know that its caller waits.
-    waits: Duration,
+    /// What the nodes may know of its caller.
+    waits: Waits,
     /// The same, in true time.
     pub(super) began: Duration,
     /// How often the client's machine had been suspended before that.
@@ -103,9 +103,8 @@ impl Claim {
     }
 
     /// The lock is shared from now on.
-    pub(super) fn downgrade(&self, cx: &mut Cx<'_>) {
+    pub(super) fn downgrade(&self) {
         if let Some(downgraded) = self.lock.kind().downgraded(&self.owner) {
-            cx.net.checks.downgraded(&self.owner, &downgraded.1);
             self.downgraded.get_or_init(|| downgraded);
         }
     }

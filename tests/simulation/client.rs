@@ -250,7 +250,7 @@ impl Client {
         for id in std::mem::take(&mut self.held).into_keys() {
             net.checks.ended(id);
         }
-        net.checks.crashed(self.process);
+        net.checks.crashed(self.index, self.process);
         net.close_all(self.index);
     }
 

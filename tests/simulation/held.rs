@@ -323,7 +323,7 @@ impl Hold {
         if is_downgraded {
             let who = cx.client;
             cx.net.tell(|| format!("client {who}: {} is downgraded", held.claim.short()));
-            held.claim.downgrade(cx);
+            held.claim.downgrade();
             client.downgraded(cx, held);
             held.sleep_anew(cx);
         }
@@ -423,7 +423,7 @@ impl Ending {
         if let Ended::OthersHold { downgraded: true, .. } = ended {
             let who = cx.client;
             cx.net.tell(|| format!("client {who}: {} is downgraded", held.claim.short()));
-            held.claim.downgrade(cx);
+            held.claim.downgrade();
         }
         if let Ended::Now(_) = ended {
             cx.net.checks.ended(held.id);

@@ -219,11 +219,6 @@ fn without_counting_the_nodes_that_are_free() {
     is_found_where("counting", Plan::become_a_pair, switches, &["load"]);
 }
 
-#[test]
-fn without_the_first_nodes_grant_where_clients_fall_back() {
-    without("the first node's grant", &[Mechanism::FirstNodeMustGrant], &["exclusion"]);
-}
-
 /// Whoever was killed with a lock that was handed on would keep everybody out for as long as the one before
 /// has asked for.
 #[test]

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::network::ConnId;
+use crate::core::HoldClass;
 use crate::embedded::{Engine, Reply};
 use crate::kinds::KINDS;
 use crate::runtime::kind::Kind;
@@ -121,18 +122,34 @@ impl SimNode {
     /// The owners that have that key of a lock of any kind, each with the end of its hold by the node's clock, in
     /// milliseconds; a negative end is none.
     fn holders(&mut self, key: &[u8], now: Duration) -> Vec<(Vec<u8>, i64)> {
+        let of_kinds = self.holders_by_kind(key, now).into_iter();
+        let mut holders: Vec<_> = of_kinds.map(|(_, holder)| holder).collect();
+        holders.sort_unstable();
+        holders.dedup();
+        holders
+    }
+
+    /// The same, with the class of each hold.
+    fn holders_by_kind(&mut self, key: &[u8], now: Duration) -> Vec<(HoldClass, (Vec<u8>, i64))> {
         let mut call = |command: &[&[u8]]| {
             let command: Vec<_> = command.iter().map(|word| word.to_vec()).collect();
             self.call(&command, now)
         };
-        let mut holders: Vec<_> =
-            KINDS.iter().flat_map(|kind| kind.holders(key, &mut call)).collect();
+        let of_kind = |kind: &&'static dyn Kind| {
+            let holders = kind.holders(key, &mut call).into_iter();
+            holders.map(|holder| (kind.hold_class(), holder)).collect::<Vec<_>>()
+        };
+        let mut holders: Vec<_> = KINDS.iter().flat_map(of_kind).collect();
         // Where several have a key, it outlives those that end first.
         let wall_ms = self.wall(now).as_millis() as i64;
-        holders.retain(|(_, end_ms)| *end_ms < 0 || *end_ms > wall_ms);
-        holders.sort_unstable();
-        holders.dedup();
+        holders.retain(|(_, (_, end_ms))| *end_ms < 0 || *end_ms > wall_ms);
         holders
+    }
+
+    /// As what each owner has that key of a lock.
+    pub(super) fn classes(&mut self, key: &[u8], now: Duration) -> Vec<(HoldClass, Vec<u8>)> {
+        let holders = self.holders_by_kind(key, now).into_iter();
+        holders.map(|(class, (owner, _))| (class, owner)).collect()
     }
 
     /// The owners that have that key of a lock.

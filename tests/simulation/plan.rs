@@ -67,6 +67,8 @@ pub(super) struct Plan {
     pub(super) time_goes_on: bool,
     /// Everybody wants the same lock all the time; so many others have it at most while somebody waits.
     pub(super) turns: Option<u32>,
+    /// Who waits for a fair lock comes before those whose calls begin that much later, or more.
+    pub(super) order: Option<Duration>,
     /// Which clients' users may end connections on the servers.
     pub(super) may_end: Vec<bool>,
     /// After how long without a majority clients fall back to the first node; `None`: they never do.
@@ -136,6 +138,7 @@ impl Plan {
             outlasts_fences: false,
             time_goes_on: false,
             turns: None,
+            order: None,
             may_end: Vec::new(),
             fall_back_after: None,
             setups: Vec::new(),

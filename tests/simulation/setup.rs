@@ -13,6 +13,9 @@ use crate::runtime::kind::Kind;
 pub(super) const BACKOFF: Backoff =
     Backoff { min: Duration::from_millis(5), max: Duration::from_millis(150) };
 
+/// For how long the nodes keep a lock at most that is given back, in TTLs of it.
+pub(super) const LONGEST_KEPT: f64 = 1.5;
+
 /// How a client is configured.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Setup {
@@ -58,6 +61,11 @@ pub(super) enum Habit {
     Reads(Duration),
     /// They write the first name for so long, and again at once.
     Writes(Duration),
+    /// They want the first name as a fair lock, have it for so long, and rest for as long.
+    Queues(Duration),
+    /// They write the first name for so long, downgrade that and read for so long, give it back, and rest for as long as they
+    /// wrote.
+    Downgrades(Duration, Duration),
     /// They try for the first name again and again, for a job that is done once in that time at most.
     RunsJobs(Duration),
 }
@@ -92,6 +100,8 @@ impl Habit {
             | Self::Visits(_)
             | Self::Reads(_)
             | Self::Writes(_)
+            | Self::Queues(_)
+            | Self::Downgrades(..)
             | Self::RenewsLate(_) => Some(Patience::Forever),
             Self::Contends => Some(Patience::Until(cx.now().after(cx.net.chance.ms(500..4_000)))),
         }
@@ -111,7 +121,9 @@ impl Habit {
             | Self::RenewsLate(time)
             | Self::Picks(_, time)
             | Self::Reads(time)
-            | Self::Writes(time) => Some(now.after(time)),
+            | Self::Queues(time)
+            | Self::Writes(time)
+            | Self::Downgrades(time, _) => Some(now.after(time)),
         }
     }
 
@@ -121,7 +133,8 @@ impl Habit {
             Self::KeepsItsOwn => LockId::exclusive(caller),
             Self::Picks(some, _) => LockId::some(chance, some, names),
             Self::Reads(_) => LockId::exclusive(0).of_kind(kind("read")),
-            Self::Writes(_) => LockId::exclusive(0).of_kind(kind("write")),
+            Self::Queues(_) => LockId::exclusive(0).of_kind(kind("fair_mutex")),
+            Self::Writes(_) | Self::Downgrades(..) => LockId::exclusive(0).of_kind(kind("write")),
             _ => LockId::exclusive(0),
         }
     }
@@ -129,8 +142,20 @@ impl Habit {
     /// How long they rest when they have had a lock, if that is not left to chance.
     pub(super) fn rests(self) -> Option<Duration> {
         match self {
-            Self::Works(time) | Self::RenewsLate(time) | Self::Visits(time) => Some(time),
+            Self::Works(time)
+            | Self::RenewsLate(time)
+            | Self::Queues(time)
+            | Self::Visits(time)
+            | Self::Downgrades(time, _) => Some(time),
             Self::RunsJobs(_) => Some(JOB * 10),
+            _ => None,
+        }
+    }
+
+    /// For how long they read what they wrote, and downgrade, where that is not left to chance.
+    pub(super) fn downgrades_for(self) -> Option<Duration> {
+        match self {
+            Self::Downgrades(_, reads) => Some(reads),
             _ => None,
         }
     }
@@ -145,7 +170,7 @@ impl Habit {
 
     /// Whether they wait until it is given back.
     pub(super) fn unlocks(self) -> bool {
-        matches!(self, Self::Works(_) | Self::RenewsLate(_))
+        matches!(self, Self::Works(_) | Self::RenewsLate(_) | Self::Downgrades(..))
     }
 
     /// How much later than it is due a renewal begins, if that is not left to chance.
@@ -156,7 +181,8 @@ impl Habit {
     /// Whether some of their calls are cancelled.
     pub(super) fn cancels(self) -> bool {
         let ends = matches!(self, Self::Visits(_) | Self::KeepsFrom(_));
-        let loops = matches!(self, Self::Picks(..) | Self::Reads(_) | Self::Writes(_));
+        let loops = matches!(self, Self::Picks(..) | Self::Reads(_) | Self::Writes(_))
+            || self.downgrades_for().is_some();
         !ends && !loops && !matches!(self, Self::RunsJobs(_))
     }
 

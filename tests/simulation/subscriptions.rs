@@ -88,10 +88,17 @@ enum Awaits {
 }
 
 impl Client {
-    /// A caller waits for releases of that lock from now on.
-    pub(super) fn wait(&mut self, cx: &mut Cx<'_>, caller: usize, lock: LockId) -> Waiter {
+    /// A caller waits for releases of that lock from now on. `called`: as what it stands in the queue of a fair one.
+    pub(super) fn wait(
+        &mut self,
+        cx: &mut Cx<'_>,
+        caller: usize,
+        lock: LockId,
+        called: Option<String>,
+    ) -> Waiter {
         let mut channels = cx.shared.channels.borrow_mut();
-        let Joined { id, start, wake } = channels.join(lock.channels(), Listener::Caller(caller));
+        let (listener, called) = (Listener::Caller(caller), called.map(String::into_bytes));
+        let Joined { id, start, wake } = channels.join(lock.channels(), called, listener);
         drop(channels);
         self.have_them_listen(cx, Sought { start, wake });
         Waiter { id }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::core::{AsSeen, Mechanism};
+use crate::core::{AsSeen, Mechanism, Waits};
 use crate::kinds::{KINDS, names};
 use crate::node::{check_request, evals};
 use crate::runtime::kind::{Fence, Raise, Repair};
@@ -38,11 +38,12 @@ impl Switches {
         let ttl = Duration::from_secs(1);
         let fence = Some(Fence { number: 1, up_to: 1 });
         let mark = b"{quorlock}:mark";
+        let waits = Waits { lasts: ttl, ticket: Some(1) };
         let repair = Repair { until_ms: 0, mark_key: mark, quarantine: true, fence };
         let names = names(&[b"key"]);
         let commands = KINDS.iter().flat_map(|kind| {
             let calls = [
-                kind.acquire(&names, mark, "owner", ttl, ttl, Some(1)),
+                kind.acquire(&names, mark, "owner", ttl, waits, Some(1)),
                 kind.confirm(&names, "owner", 1),
                 kind.extend(&names, "owner", ttl, repair),
                 kind.release(&names, "owner", None, None),
@@ -50,7 +51,8 @@ impl Switches {
             ];
             let releases = [(&calls[3], ""); 5];
             let batch = evals(&releases, mark, true).into_iter().map(|(_, command)| command);
-            calls.iter().map(|call| call.eval("")).chain(batch).collect::<Vec<_>>()
+            let leave = kind.leave_queue(&names, "caller").map(|call| call.eval(""));
+            calls.iter().map(|call| call.eval("")).chain(batch).chain(leave).collect::<Vec<_>>()
         });
         let as_seen = AsSeen { mark: None, repl_id: "id".to_owned() };
         let commands = commands.chain([check_request(mark, &as_seen).eval("")]);

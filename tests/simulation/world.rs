@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use super::checkers::{Grant, Turns, Violation, fence_left, kept_back, leaked};
+use super::checkers::{Grant, Order, Turns, Violation, fence_left, kept_back, leaked};
 use super::claim::MARK;
 use super::client::{Client, Phase};
 use super::faults;
 use super::lock_id::LockId;
 use super::network::{Event, LATEST, Network};
 use super::plan::Plan;
+use super::setup::LONGEST_KEPT;
 use super::switches::Switches;
 use crate::core::{Mechanism, fence_outlives_ms, majority, without};
 
@@ -59,6 +60,7 @@ fn run_now(plan: &Plan, switches: Switches, told: bool) -> Run {
     world.net.checks.ttl = plan.ttl;
     world.net.checks.fencing = plan.fencing;
     world.net.checks.turns = Turns::new(plan.callers.len(), plan.turns);
+    world.net.checks.order = Order::new(plan.order);
     world.net.checks.only = switches.checkers;
     world.net.checks.one_configuration = plan.one_configuration();
     // Their keys end when they should not.
@@ -91,10 +93,12 @@ impl World {
         self.until(healed + LATEST + Duration::from_secs(1));
 
         self.phase(Phase::Draining);
-        // keys of the killed, and of late requests, have to end first, and then everybody has a turn.
+        // keys of the killed, and of late requests, have to end first, and then everybody has a turn. The nodes may keep the
+        // lock behind each of these turns (`Caller::min_hold`), one behind the other.
         let longest = self.plan.longest_ttl().mul_f64(1.02);
         let quarantine = self.plan.longest_ttl();
-        self.idle_within(longest * 2 + quarantine + Duration::from_secs(10), "waits");
+        let kept = longest.mul_f64(LONGEST_KEPT) * self.plan.callers.iter().sum::<usize>() as u32;
+        self.idle_within(longest * 2 + quarantine + kept + Duration::from_secs(10), "waits");
 
         // Nodes are connected to again, and told what they have missed.
         self.until(self.net.now + Duration::from_secs(3));

@@ -103,7 +103,7 @@ impl LocalLease for Valid {
 fn hand_over(criterion: &mut Criterion) {
     let key = "orders/42";
     let enter = |queues: &mut LocalQueues<_, (), Valid>| {
-        queues.enter(&key, HoldClass::Exclusive, terms(), false, ())
+        queues.enter(&key, HoldClass::Exclusive, false, terms(), false, ())
     };
     let turn = |queues: &mut LocalQueues<_, (), Valid>, ticket, now| {
         queues.look(&key, ticket, None, now).0.turn

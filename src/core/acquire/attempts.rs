@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use super::super::{Attempt, Backoff, Conclusion, LossReason, Mechanism, Time, WakeReason};
 use super::contention::{Contention, POLL};
+use super::queue_place::{PlaceNews, QueuePlace};
+use super::waits::Waits;
 
 /// How long a caller is ready to wait for a lock that is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +27,10 @@ pub(crate) struct Policy {
     pub(crate) no_quorum_timeout: Duration,
     /// Attempts may begin with one node.
     pub(crate) ordered: bool,
+    /// The nodes keep a queue of the callers that wait.
+    pub(crate) fair: bool,
+    /// Nodes keep who goes next: see [`Contention::taking_turns`].
+    pub(crate) takes_turns: bool,
 }
 
 /// How a call ended that did not get its lock.
@@ -89,6 +95,8 @@ pub(crate) struct Attempts {
     /// The nodes were to be ready at once, and another attempt was made for that.
     tried_at_once: bool,
     contention: Contention,
+    /// Where a fair lock is waited for.
+    place: Option<QueuePlace>,
 }
 
 /// The longest pause before another look whether nodes in quarantine are ready: somebody may have ended
@@ -96,9 +104,14 @@ pub(crate) struct Attempts {
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 impl Attempts {
-    pub(crate) fn new(policy: Policy) -> Self {
+    /// Of a call whose attempts may take `attempt_timeout` each.
+    pub(crate) fn new(policy: Policy, attempt_timeout: Duration) -> Self {
+        let waits_in_queue = policy.fair && policy.patience != Patience::Once;
         Self {
-            contention: Contention::new(policy.ordered),
+            // Each node of a majority has to know who waits.
+            contention: Contention::new(policy.ordered && !waits_in_queue)
+                .taking_turns(policy.takes_turns),
+            place: waits_in_queue.then(|| QueuePlace::new(attempt_timeout)),
             policy,
             owner: None,
             tries: 0,
@@ -115,18 +128,51 @@ impl Attempts {
     /// Each attempt has its own. With one for the whole call, a release of attempt k that is
     /// delayed on the way would delete the key that attempt k+1 was granted on the same node.
     pub(crate) fn owner(&mut self, random: u128) -> u128 {
-        if Mechanism::FreshOwner.is_on() { random } else { *self.owner.get_or_insert(random) }
+        let random =
+            if Mechanism::FreshOwner.is_on() { random } else { *self.owner.get_or_insert(random) };
+        self.place.as_mut().map_or(random, |place| place.owner(random))
     }
 
-    /// For how long the nodes may know of a caller that waits for the lock from `now` on: twice as long as its next attempt may
-    /// be away, and no longer than its patience lasts.
-    pub(crate) fn waits(&self, now: Time) -> Duration {
-        let next = POLL.max(self.policy.backoff.max).saturating_mul(2);
-        match self.policy.patience {
+    /// The name of the caller of a fair lock, given a random number that it is taken from if it has none yet. `None`: the
+    /// nodes keep no queue for it.
+    pub(crate) fn queued_caller(&mut self, random: impl FnOnce() -> u128) -> Option<u64> {
+        self.place.as_mut().map(|place| place.caller(random()))
+    }
+
+    /// The caller is to leave the queues of a fair lock: see [`QueuePlace::leave`].
+    pub(crate) fn leaves_queue(&mut self) -> Option<(u64, Duration)> {
+        self.place.as_mut()?.leave()
+    }
+
+    /// Whether the lock is a fair one.
+    pub(crate) const fn is_fair(&self) -> bool {
+        self.policy.fair
+    }
+
+    /// Whether the caller waits for a fair lock.
+    pub(crate) const fn is_queued(&self) -> bool {
+        self.place.is_some()
+    }
+
+    /// What `attempt`, which has ended with `conclusion`, means for the caller's place among those who wait for a fair lock.
+    pub(crate) fn placed(&mut self, attempt: &Attempt, conclusion: Conclusion) -> PlaceNews {
+        let is_held = matches!(conclusion, Conclusion::Held { .. });
+        self.place.as_mut().map_or(PlaceNews::Same, |place| place.tried(attempt, is_held))
+    }
+
+    /// What the nodes may know of a caller that waits for the lock from `now` on: for twice as long as its next attempt may be
+    /// away, and no longer than its patience lasts.
+    pub(crate) fn waits(&self, now: Time) -> Waits {
+        let next = match &self.place {
+            Some(place) => place.lives(),
+            None => POLL.max(self.policy.backoff.max).saturating_mul(2),
+        };
+        let lasts = match self.policy.patience {
             Patience::Once => Duration::ZERO,
             Patience::Until(deadline) => next.min(deadline.since(now)),
             Patience::Forever => next,
-        }
+        };
+        Waits { lasts, ticket: self.place.as_ref().and_then(QueuePlace::ticket) }
     }
 
     /// The end of an attempt that starts now and may take `node_timeout`: no call outlives its own
@@ -166,7 +212,8 @@ impl Attempts {
 
     /// The wait begins: see [`Contention::expects`].
     pub(crate) fn expects(&mut self, others: u32) {
-        self.contention.expects(others);
+        // The nodes tell the first caller of their queues, and nobody else.
+        self.contention.expects(if self.is_queued() { 0 } else { others });
     }
 
     /// The wait has ended early, by `wake_reason`: when to make the next attempt.
@@ -303,12 +350,19 @@ impl Attempts {
         over && matches!(conclusion, Conclusion::Unreachable | Conclusion::Unconfirmed)
     }
 
+    /// When to try again, whatever is told of releases.
+    pub(crate) fn soon(&self, now: Time, random: f64) -> Time {
+        now.after(self.policy.backoff.pause(self.tries, random))
+    }
+
     fn pause(&self, conclusion: Conclusion, now: Time, random: f64) -> Step {
         let backoff = self.policy.backoff;
         let pause = match conclusion {
             Conclusion::Held { .. } => self.contention.pause(backoff, self.tries, random),
             _ => backoff.pause(self.tries, random),
         };
+        // Its entry in the nodes' queues is to be kept alive.
+        let pause = if self.is_queued() { pause.min(POLL) } else { pause };
         let pause = match conclusion {
             // The lock is free at the latest when its holder's keys end. The minimum is kept: a
             // key with 1 ms left must not make us spin.

@@ -8,12 +8,17 @@ fn at(ms: u64) -> Time {
 const HELD: Conclusion = Conclusion::Held { remaining: None };
 
 fn attempts(patience: Patience) -> Attempts {
-    Attempts::new(Policy {
-        patience,
-        backoff: Backoff { min: Duration::from_millis(10), max: Duration::from_millis(100) },
-        no_quorum_timeout: Duration::from_millis(1_000),
-        ordered: true,
-    })
+    Attempts::new(
+        Policy {
+            patience,
+            backoff: Backoff { min: Duration::from_millis(10), max: Duration::from_millis(100) },
+            no_quorum_timeout: Duration::from_millis(1_000),
+            ordered: true,
+            takes_turns: false,
+            fair: false,
+        },
+        Duration::from_millis(200),
+    )
 }
 
 #[test]
@@ -37,14 +42,18 @@ fn one_try_tells_what_it_saw() {
 fn nodes_are_told_how_long_to_reckon_with_a_caller() {
     let ms = Duration::from_millis;
     let until = |deadline| attempts(Patience::Until(at(deadline)));
-    assert_eq!(attempts(Patience::Once).waits(at(5)), Duration::ZERO);
-    assert_eq!(attempts(Patience::Forever).waits(at(5)), ms(2_000), "the longest pause is shorter");
-    assert_eq!(until(60_000).waits(at(5)), ms(2_000));
-    assert_eq!(until(1_205).waits(at(5)), ms(1_200), "it gives up then");
-    assert_eq!(until(4).waits(at(5)), Duration::ZERO, "it has given up");
+    assert_eq!(attempts(Patience::Once).waits(at(5)).lasts, Duration::ZERO);
+    assert_eq!(
+        attempts(Patience::Forever).waits(at(5)).lasts,
+        ms(2_000),
+        "the longest pause is shorter"
+    );
+    assert_eq!(until(60_000).waits(at(5)).lasts, ms(2_000));
+    assert_eq!(until(1_205).waits(at(5)).lasts, ms(1_200), "it gives up then");
+    assert_eq!(until(4).waits(at(5)).lasts, Duration::ZERO, "it has given up");
     let mut slow = attempts(Patience::Forever);
     slow.policy.backoff.max = ms(30_000);
-    assert_eq!(slow.waits(at(5)), ms(60_000));
+    assert_eq!(slow.waits(at(5)).lasts, ms(60_000));
 }
 
 #[test]

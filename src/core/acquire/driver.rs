@@ -6,6 +6,7 @@ use super::super::{
     Attempt, Basis, Conclusion, Quorum, QuorumHealth, ReleaseTracker, Shared, Time,
 };
 use super::attempts::Outcome;
+use super::waits::Waits;
 
 /// An attempt that the driver shares with the threads that hear the nodes' answers.
 pub(crate) trait SharedAttempt: Shared<Attempt> {
@@ -64,9 +65,7 @@ pub(crate) struct Begin {
     pub(crate) owner: u128,
     pub(crate) started: Time,
     pub(crate) answer_by: Time,
-    /// For how long the nodes may know that the caller waits for the lock, if they refuse it: long enough for its next
-    /// attempt. Zero: it does not wait.
-    pub(crate) waits: Duration,
+    pub(crate) waits: Waits,
 }
 
 /// What the driver has to do next. `C` is the driver's claim to the lock, which shares an attempt.
@@ -74,8 +73,9 @@ pub(crate) struct Begin {
 pub(crate) enum Action<C> {
     /// Look at the place in the local queue, and call [`Acquire::handle_turn`](super::Acquire::handle_turn).
     Look,
-    /// Subscribe to the lock's releases, and call [`Acquire::handle_subscribed`](super::Acquire::handle_subscribed).
-    Subscribe,
+    /// Subscribe to the lock's releases, and call [`Acquire::handle_subscribed`](super::Acquire::handle_subscribed). Given if
+    /// the lock is a fair one: the name of the caller, whom the nodes tell that it is its turn.
+    Subscribe(Option<u64>),
     /// The lock is left to others from now on. What nodes tell of the process's own last release is no news.
     IgnoreOwnRelease,
     /// The lock is left to others no longer. Note whether a release was `heard` of meanwhile.
@@ -92,6 +92,9 @@ pub(crate) enum Action<C> {
     TellEndlessKeys(Vec<usize>),
     /// Give back what the attempt may have left on the nodes. What was asked is kept for faults and votes.
     GiveBack(C),
+    /// Tell all nodes to take that caller out of the queue that they keep for a fair lock. It has to be told behind what the
+    /// call has asked them. They are told for so long.
+    LeaveQueue(u64, Duration),
     /// Note what the attempt that was given back has shown.
     Failed(Failed),
     /// Report that the call waits for the nodes to grant locks, which is in that time.

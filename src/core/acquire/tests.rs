@@ -38,6 +38,8 @@ impl Driver {
             backoff: Backoff { min: Duration::from_millis(10), max: Duration::from_millis(100) },
             no_quorum_timeout: Duration::from_secs(10),
             ordered,
+            fair: false,
+            takes_turns: false,
         };
         Self {
             machine: Acquire::new(policy, TIMEOUT),
@@ -90,7 +92,7 @@ impl Driver {
             let Self { machine, client, .. } = self;
             let (done, _) = match action {
                 Action::Look => ("look", machine.handle_turn(self.place, client)),
-                Action::Subscribe => {
+                Action::Subscribe(_) => {
                     let mut releases = ReleaseTracker::new(3);
                     self.listening.iter().for_each(|node| releases.listening(*node));
                     client.releases = Some(releases);
@@ -111,6 +113,7 @@ impl Driver {
                 Action::WriteBack(_) => ("write back", ()),
                 Action::TellEndlessKeys(_) => ("tell endless keys", ()),
                 Action::GiveBack(_) => ("give back", ()),
+                Action::LeaveQueue(..) => ("leave queue", ()),
                 Action::Failed(_) => ("failed", ()),
                 Action::TellNotAdmitted(_) => ("tell not admitted", ()),
                 Action::Granted(_, grant) => ("granted", self.granted = Some(grant)),

@@ -38,7 +38,7 @@ impl Attempt {
                 Conclusion::Unreachable
             }
             Answer::Failed(Failure::NotSent | Failure::Unknown) => return FirstWord::Unreachable,
-            Answer::Voted(Vote::Refused(remaining)) => {
+            Answer::Voted(Vote::Refused(remaining) | Vote::Queued { remaining, .. }) => {
                 return FirstWord::NotGranted(Conclusion::Held { remaining });
             }
             Answer::Voted(Vote::NotAdmitted) | Answer::Failed(Failure::NotAdmitted) => {
@@ -60,11 +60,13 @@ impl Attempt {
     /// What came of it if the first node's word is enough, since no majority can be reached: won if
     /// that node granted. Somebody else's key, wherever it is, is in the way as ever.
     pub(crate) fn conclude_on_first(&self, now: Time) -> Conclusion {
-        let refused = self.count(|answer| matches!(answer, Answer::Voted(Vote::Refused(_))));
+        let refused = self.count(|answer| answer.refusal().is_some());
         match self.slots[0].answer {
             // No majority knows its number: it rises as far as this node's does, and the clocks agree.
             Answer::Voted(Vote::Granted(number)) if refused == 0 => self.conclude_won(now, number),
-            Answer::Voted(Vote::Refused(remaining)) => Conclusion::Held { remaining },
+            Answer::Voted(Vote::Refused(remaining) | Vote::Queued { remaining, .. }) => {
+                Conclusion::Held { remaining }
+            }
             _ => Conclusion::Unreachable,
         }
     }

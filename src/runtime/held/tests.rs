@@ -6,7 +6,7 @@ use crossbeam_channel::{Sender, bounded};
 
 use crate::core::{
     Allowance, Basis, Begin, Conclusion, Due, Grant, HoldClass, Patience, Quorum, Shared, Terms,
-    Whom,
+    Waits, Whom,
 };
 use crate::events::Listener;
 use crate::ident::{Name, Names, random_owner};
@@ -73,7 +73,7 @@ pub(crate) fn hold_before(
 ) -> Hold {
     let state = locks.coordinator().state();
     let (now, owner, suspensions) = (clock::now(), random_owner(), state.set().suspensions());
-    let (answer_by, waits) = (now.after(LIMIT), Duration::ZERO);
+    let (answer_by, waits) = (now.after(LIMIT), Waits::default());
     let begin = Begin { owner, started: now, answer_by, waits };
     let mut claim = Claim::new(state, wanted, begin, suspensions);
     claim.ask(Whom::All);

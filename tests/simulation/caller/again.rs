@@ -19,7 +19,8 @@ impl Caller {
         cx: &mut Cx<'_>,
         hold: &mut Hold,
     ) {
-        if !hold.held.claim.lock.kind().is_reentrant() || cx.phase != Phase::Working {
+        let scripted = cx.settings.habit.downgrades_for().is_some();
+        if !hold.held.claim.lock.kind().is_reentrant() || cx.phase != Phase::Working || scripted {
             return;
         }
         let can_share = hold.held.claim.lock.kind().downgraded("").is_some();
@@ -81,6 +82,8 @@ impl Caller {
             backoff: cx.settings.backoff,
             no_quorum_timeout: cx.settings.no_quorum_timeout,
             ordered: false,
+            fair: false,
+            takes_turns: lock.kind().takes_turns(),
         };
         let mut acquire: Acquire<Claim> = Acquire::new(policy, cx.settings.node_timeout);
         let once = patience == Patience::Once;

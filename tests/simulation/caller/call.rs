@@ -6,16 +6,18 @@ use std::time::Duration;
 use super::{Caller, Doing};
 use crate::core::{
     Acquire, Allowance, Attempt, Confirmation, HoldClass, Outcome, Patience, Policy, QueueTicket,
-    Terms, Time,
+    ReleasePlan, Terms, Time,
 };
 use crate::runtime::kind::Kind;
-use crate::simulation::claim::Claim;
+use crate::simulation::claim::{Claim, label};
 use crate::simulation::client::{Client, Cx, Phase};
 use crate::simulation::fan_out::FanOut;
 use crate::simulation::held::Hold;
 use crate::simulation::lock_id::LockId;
-use crate::simulation::setup::Habit;
+use crate::simulation::network::Part;
+use crate::simulation::setup::{Habit, LONGEST_KEPT};
 use crate::simulation::subscriptions::Waiter;
+use crate::simulation::worker::Outgoing;
 
 /// A call that wants a lock, and what its driver has in its hands.
 pub(in super::super) struct Call {
@@ -51,10 +53,51 @@ pub(in super::super) struct Call {
 
 impl Call {
     /// From now on it hears of releases; how many others wait elsewhere.
-    pub(super) fn wait(&mut self, client: &mut Client, index: usize, cx: &mut Cx<'_>) -> u32 {
-        self.waiting = Some(client.wait(cx, index, self.lock));
+    pub(super) fn wait(
+        &mut self,
+        client: &mut Client,
+        index: usize,
+        cx: &mut Cx<'_>,
+        caller: Option<u64>,
+    ) -> u32 {
+        let called = caller.map(|caller| self.queued_text(cx, caller));
+        self.waiting = Some(client.wait(cx, index, self.lock, called));
         self.waits_since = cx.net.now;
         client.others(cx, self.lock)
+    }
+
+    /// As what that caller stands in the queue of a fair lock.
+    fn queued_text(&self, cx: &Cx<'_>, caller: u64) -> String {
+        self.lock.kind().queued_text(label(cx.client), u128::from(caller) << 64)
+    }
+
+    /// Has the nodes take that caller out of their queues.
+    pub(super) fn leave_queue(
+        &self,
+        client: &mut Client,
+        cx: &mut Cx<'_>,
+        caller: u64,
+        within: Duration,
+    ) {
+        let queued = self.queued_text(cx, caller);
+        let Some(leave) = self.lock.kind().leave_queue(&self.lock.names(), &queued) else { return };
+        let part = Part {
+            keys: self.lock.keys().collect(),
+            owner: Rc::new(queued.into_bytes()),
+            what: "leave",
+        };
+        let (outgoing, until) =
+            (Outgoing { request: Rc::new(leave), part }, cx.now().after(within));
+        let plan = ReleasePlan {
+            longest_ttl: Duration::ZERO,
+            raise_to: None,
+            kept: None,
+            until: Some(until),
+            repetition: None,
+        };
+        for worker in &mut client.workers {
+            worker.release(cx, outgoing.clone(), None, plan.clone());
+        }
     }
 
     /// It waits for nothing any more.
@@ -116,6 +159,8 @@ impl Caller {
             no_quorum_timeout: cx.settings.no_quorum_timeout,
             // A client that may fall back hears the first node of the configuration in any case.
             ordered: cx.settings.fall_back_after.is_none(),
+            fair: lock.kind().is_fair(),
+            takes_turns: lock.kind().takes_turns(),
         };
         let limited = !rolling
             && cx.settings.habit == Habit::Anything
@@ -133,6 +178,9 @@ impl Caller {
         let cancels = may_cancel && cx.net.chance.one_in(4);
         let cancelled_at = cancels.then(|| now.after(cx.net.chance.ms(1..500)));
         let ticket = client.enter_queue(cx, lock, terms, patience == Patience::Once, index);
+        if patience != Patience::Once {
+            cx.net.checks.call_begins((cx.client, index), lock, began);
+        }
         let call = Call {
             acquire: Acquire::new(policy, cx.settings.node_timeout),
             patience,
@@ -163,7 +211,7 @@ impl Caller {
             return habit.min_hold().filter(|_| cx.phase == Phase::Working);
         }
         let chance = &mut cx.net.chance;
-        let share = chance.one_in(8).then(|| chance.pick(&[0.05, 0.5, 1.5]))?;
+        let share = chance.one_in(8).then(|| chance.pick(&[0.05, 0.5, LONGEST_KEPT]))?;
         Some(cx.settings.ttl.mul_f64(share))
     }
 
@@ -198,6 +246,7 @@ impl Caller {
         call.leave(client, cx);
         let who = cx.client;
         cx.net.tell(|| format!("client {who}, caller {index}: {}: {what}", call.lock));
+        cx.net.checks.waits_no_more((who, index), hold.is_some(), cx.net.now);
         let bound = match call.patience {
             Patience::Once => Some(cx.net.now.saturating_sub(call.began))
                 // Nodes that are found to be ready are asked again at once.

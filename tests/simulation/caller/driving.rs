@@ -139,8 +139,12 @@ impl Call {
     pub(in super::super) fn close(mut self, client: &mut Client, cx: &mut Cx<'_>) {
         self.acquire.handle_stop(Stop::Closed);
         while let Some(action) = self.acquire.poll_action() {
-            if let Action::GiveBack(claim) = action {
-                client.release(cx, &claim);
+            match action {
+                Action::GiveBack(claim) => client.release(cx, &claim),
+                Action::LeaveQueue(caller, within) => {
+                    self.leave_queue(client, cx, caller, within);
+                }
+                _ => {}
             }
         }
         self.leave(client, cx);
@@ -222,8 +226,8 @@ impl Caller {
                     call.handed_over = hold;
                     call.tell(client, cx, |acquire, around| acquire.handle_turn(place, around));
                 }
-                Action::Subscribe => {
-                    let others = call.wait(client, index, cx);
+                Action::Subscribe(caller) => {
+                    let others = call.wait(client, index, cx, caller);
                     call.tell(client, cx, |acquire, around| {
                         acquire.handle_subscribed(others, around);
                     });
@@ -271,7 +275,17 @@ impl Caller {
                     }
                     call.last = Some(claim.attempt);
                 }
-                Action::Failed(failed) => call.failed(client, cx, failed),
+                Action::LeaveQueue(caller, within) => {
+                    call.leave_queue(client, cx, caller, within);
+                }
+                Action::Failed(failed) => {
+                    let ticket =
+                        |last: &Rc<FanOut<Attempt>>| last.with(|last| last.largest_ticket());
+                    if call.asked == 1 && call.last.as_ref().and_then(ticket).is_none() {
+                        cx.net.checks.has_no_place((cx.client, index));
+                    }
+                    call.failed(client, cx, failed);
+                }
                 Action::Granted(claim, grant) => {
                     return Self::granted(client, index, cx, call, claim, grant);
                 }

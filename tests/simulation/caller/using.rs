@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Caller, Doing};
-use crate::core::{GiveBack, Prolong, Shared, Time};
+use crate::core::{GiveBack, HoldClass, Prolong, Shared, Time};
 use crate::simulation::checkers::unlocked;
 use crate::simulation::client::{Client, Cx, Note, Phase};
 use crate::simulation::held::{Ending, Held, Hold, Prolonging};
@@ -82,6 +82,14 @@ impl Caller {
         mut usage: Use,
     ) {
         let now = cx.now();
+        let goes_on_to_read = cx.settings.habit.downgrades_for().filter(|_| now >= usage.until);
+        if let Some(reads) = goes_on_to_read
+            && hold.class() == Some(HoldClass::Exclusive)
+            && cx.phase == Phase::Working
+        {
+            hold.downgrade(client, cx);
+            usage.until = now.after(reads);
+        }
         Self::perhaps_again(client, index, cx, &mut hold);
         if hold.held.lock.borrow_mut().loss(now).is_some() {
             // Dropping the guard of a lost lock.

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::LeaseTerms;
+use super::{LeaseTerms, who};
+use crate::core::HoldClass;
 use crate::ident::forms_of;
 use crate::simulation::claim::{Claim, short};
 use crate::simulation::lock_id::LockId;
@@ -16,7 +17,7 @@ pub(super) struct Exclusion {
     /// Until when the first node would keep each owner's key, as it was set there last.
     on_first_until: BTreeMap<Vec<u8>, Duration>,
     /// The owners from which an operator takes their locks.
-    forced: BTreeSet<String>,
+    forced: BTreeSet<Vec<u8>>,
 }
 
 struct Lease {
@@ -59,7 +60,7 @@ impl Exclusion {
         });
         (mine.watched, mine.on_first) = (watched, on_first);
         (mine.lock, mine.owner) = (claim.held_as(), claim.owner().to_owned());
-        self.ends.insert(claim.owner().as_bytes().to_vec(), until);
+        self.ends.insert(who(claim.owner().as_bytes()).to_vec(), until);
         let lapsed = std::mem::replace(&mut mine.until, until);
         if lapsed < now && until > now {
             return Some(format!(
@@ -73,7 +74,7 @@ impl Exclusion {
             return None;
         }
         // An operator has said that others may have it now.
-        if self.forced.contains(claim.owner()) {
+        if self.is_forced(claim.owner()) {
             return None;
         }
         let mine = &self.leases[&lock];
@@ -81,7 +82,7 @@ impl Exclusion {
             **id != lock
                 && lease.lock.excludes(claim.held_as())
                 && lease.until > now
-                && !self.forced.contains(&lease.owner)
+                && !self.is_forced(&lease.owner)
                 && !self.is_fallbacks_price(mine, lease)
         });
         other.map(|(_, other)| {
@@ -99,25 +100,14 @@ impl Exclusion {
         })
     }
 
-    /// The lock of that owner is shared from now on, and has that `other` owner.
-    pub(super) fn downgraded(&mut self, owner: &str, other: &str) {
-        if let Some(end) = self.ends.get(owner.as_bytes()).copied() {
-            self.ends.insert(other.as_bytes().to_vec(), end);
-        }
-        if self.forced.contains(owner) {
-            self.forced.insert(other.to_owned());
-        }
-    }
-
     /// An operator takes its locks from that owner.
     pub(super) fn is_being_forced(&mut self, owner: &[u8]) {
-        let forms = forms_of(owner).into_iter();
-        self.forced.extend(forms.map(|owner| String::from_utf8_lossy(&owner).into_owned()));
+        self.forced.extend(forms_of(owner).iter().map(|owner| who(owner).to_vec()));
     }
 
     /// Whether that was so.
     pub(super) fn is_forced(&self, owner: &str) -> bool {
-        self.forced.contains(owner)
+        self.forced.contains(who(owner.as_bytes()))
     }
 
     /// Whether nobody has promised that these two do not live side by side: one rests on the first node
@@ -134,24 +124,29 @@ impl Exclusion {
         if alone.began <= by_majority.began {
             return by_majority.without_first;
         }
-        let until = self.on_first_until.get(by_majority.owner.as_bytes());
+        let until = self.on_first_until.get(who(by_majority.owner.as_bytes()));
         until.is_none_or(|until| *until <= alone.began)
     }
 
     /// The first node has the key of that owner, and keeps it until then.
     pub(super) fn is_on_first(&mut self, owner: &[u8], until: Duration) {
-        self.on_first_until.insert(owner.to_vec(), until);
+        self.on_first_until.insert(who(owner).to_vec(), until);
     }
 
     /// Whether the lease of that owner rests on the first node alone.
     pub(super) fn rests_on_first(&self, owner: &str) -> bool {
-        self.leases.values().any(|lease| lease.on_first && lease.owner == owner)
+        self.lease_of_owner(owner).is_some_and(|lease| lease.on_first)
     }
 
     /// The lock and the end of the lease that this owner has.
     pub(super) fn lease_of(&self, owner: &str) -> Option<(LockId, Duration)> {
-        let lease = self.leases.values().find(|lease| lease.owner == owner)?;
+        let lease = self.lease_of_owner(owner)?;
         Some((lease.lock, lease.until))
+    }
+
+    fn lease_of_owner(&self, owner: &str) -> Option<&Lease> {
+        let owner = who(owner.as_bytes());
+        self.leases.values().find(|lease| who(lease.owner.as_bytes()) == owner)
     }
 
     /// The locks of that name, and whether the nodes are asked for them again and again.
@@ -162,7 +157,7 @@ impl Exclusion {
 
     /// Until when that owner's lock was valid, by what it said last.
     pub(super) fn ended_at(&self, owner: &[u8]) -> Option<Duration> {
-        self.ends.get(owner).copied()
+        self.ends.get(who(owner)).copied()
     }
 
     /// Until when a lease says that it is valid.
@@ -173,4 +168,17 @@ impl Exclusion {
     pub(super) fn ended(&mut self, lock: u64) {
         self.leases.remove(&lock);
     }
+}
+
+/// What is wrong with a node that has that key for those owners, each as what it holds the lock there.
+pub(in super::super) fn side_by_side(
+    node: usize,
+    key: &[u8],
+    holders: &[(HoldClass, Vec<u8>)],
+) -> Option<String> {
+    let exclusive = |(class, _): &&(HoldClass, Vec<u8>)| *class == HoldClass::Exclusive;
+    let (_, alone) = holders.iter().find(exclusive)?;
+    let (_, other) = holders.iter().find(|(_, owner)| owner != alone)?;
+    let (key, alone, other) = (String::from_utf8_lossy(key), short(alone), short(other));
+    Some(format!("node {node} has {key} for {alone} alone, and for {other} as well"))
 }

@@ -1,5 +1,6 @@
 //! A lock that was taken from its holder by force does not come back to it.
 
+use super::who;
 use crate::core::majority;
 use crate::simulation::claim::short;
 use crate::simulation::network::Network;
@@ -10,7 +11,7 @@ pub(in super::super) fn is_back(net: &mut Network, key: &[u8], owner: &[u8]) {
     let Some(since) = net.checks.forced_since(key, owner).filter(|_| !net.checks.forgotten) else {
         return;
     };
-    let (now, all) = (net.now, net.nodes.len());
+    let (now, all, owner) = (net.now, net.nodes.len(), who(owner));
     let has = net.nodes.iter_mut().map(|node| node.has(key, owner, now)).filter(|has| *has).count();
     if has >= majority(all) {
         let what = format!(

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use super::who;
 use crate::ident::fence_key;
 use crate::simulation::claim::short;
 use crate::simulation::lock_id::key;
@@ -62,7 +63,7 @@ impl Leaks {
         if ran.what == "extend" && anew && ended.is_some_and(|ended| ended + LATE < now) {
             return Some(format!("node {} was given to {} behind its end", ran.node, short()));
         }
-        let owner = (ran.node, ran.owner.to_vec());
+        let owner = (ran.node, who(ran.owner).to_vec());
         if ran.what == "release" {
             if !ran.in_flight {
                 self.answered.insert(owner.clone());
@@ -71,7 +72,7 @@ impl Leaks {
             return None;
         }
         ran.ends?;
-        let written = (ran.node, ran.key.to_vec(), ran.owner.to_vec());
+        let written = (ran.node, ran.key.to_vec(), who(ran.owner).to_vec());
         self.last_writes.insert(written, (ran.in_flight, now));
         let behind = ran.what == "extend" && !ran.in_flight && self.released.contains(&owner);
         behind.then(|| {
@@ -84,7 +85,7 @@ impl Leaks {
         if !ran.in_flight || ran.ends.is_none() || ran.ended.is_some() {
             return None;
         }
-        let owner = (ran.node, ran.owner.to_vec());
+        let owner = (ran.node, who(ran.owner).to_vec());
         let never = ran.what == "extend" && fencing && self.released.contains(&owner)
             || may_end && self.answered.contains(&owner);
         let short = short(ran.owner);
@@ -98,7 +99,7 @@ impl Leaks {
 
     /// Since when the owner has that key only by a request over a dead connection, behind everything else.
     pub(super) fn was_set_late(&self, node: usize, key: &[u8], owner: &str) -> Option<Duration> {
-        let written = (node, key.to_vec(), owner.as_bytes().to_vec());
+        let written = (node, key.to_vec(), who(owner.as_bytes()).to_vec());
         let (in_flight, at) = self.last_writes.get(&written)?;
         in_flight.then_some(*at)
     }
@@ -116,7 +117,7 @@ pub(in super::super) fn kept_back(net: &mut Network, names: usize) -> Option<Str
             for owner in net.nodes[node].owners(&key, now) {
                 let Some((client, since)) = net.checks.given_up(&owner) else { continue };
                 let mut since = since.max(net.troubled_at(client, node));
-                if !net.checks.may_end.contains(owner.as_bytes()) {
+                if !net.checks.may_end(owner.as_bytes()) {
                     // It is given back again, and again.
                     let in_flight = net.checks.leaks.was_set_late(node, &key, &owner);
                     since = in_flight.map_or(since, |at| since.max(at + REPEATED));
@@ -146,9 +147,8 @@ pub(in super::super) fn leaked(net: &mut Network, names: usize) -> Option<String
             let key = key(name);
             for owner in net.nodes[node].owners(&key, now) {
                 let in_flight = net.checks.leaks.was_set_late(node, &key, &owner);
-                let excused = |at| {
-                    !net.checks.may_end.contains(owner.as_bytes()) && now < at + REPEATED + SOON
-                };
+                let excused =
+                    |at| !net.checks.may_end(owner.as_bytes()) && now < at + REPEATED + SOON;
                 if !in_flight.is_some_and(excused) && !net.checks.is_orphan(&owner) {
                     return Some(format!("node {node} still has name {name}, as {}", short(owner)));
                 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::who;
 use crate::simulation::claim::short;
 
 /// So many extensions of one lock a node gets at once at most, and so many in each TTL: renewals
@@ -25,7 +26,7 @@ impl Load {
         ttl: Duration,
         now: Duration,
     ) -> Option<String> {
-        let entry = self.extensions.entry((node, owner.to_vec())).or_insert((0, now));
+        let entry = self.extensions.entry((node, who(owner).to_vec())).or_insert((0, now));
         entry.0 += 1;
         let (count, since) = *entry;
         let ttls = (now - since).div_duration_f64(ttl);

@@ -9,6 +9,7 @@ mod jobs;
 mod leaks;
 mod load;
 mod losses;
+mod order;
 mod parts;
 mod progress;
 mod releases;
@@ -23,10 +24,12 @@ use std::fmt;
 use std::time::Duration;
 
 pub(super) use again::{Again, taken_again};
+pub(super) use exclusion::side_by_side;
 pub(super) use forced::is_back;
 pub(super) use holders::ended_with_its_last_holder;
 pub(super) use leaks::{Ran, fence_left, kept_back, leaked};
 pub(super) use losses::heard_of_its_end;
+pub(super) use order::Order;
 pub(super) use releases::{comes_back, unlocked};
 pub(super) use room::open_to_others;
 pub(super) use terms::{Agreed, outlives};
@@ -41,7 +44,7 @@ use self::tokens::Tokens;
 use super::claim::Claim;
 use super::lock_id::LockId;
 use crate::core::{LossReason, Terms, Time};
-use crate::ident::forms_of;
+use crate::ident::{WRITES, forms_of};
 
 /// What was found, by which checker.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,20 +93,21 @@ pub(super) struct Checks {
     /// Since when a majority of the nodes has taken which key from which owner by force.
     forced_out: BTreeMap<(Vec<u8>, Vec<u8>), Duration>,
     pub(super) turns: Turns,
+    pub(super) order: Order,
     jobs: Jobs,
-    /// Which process made which owner id.
-    owners: BTreeMap<String, u64>,
+    /// Which process made which owner id. All owners here are as [`who`] says.
+    owners: BTreeMap<Vec<u8>, u64>,
     /// Those of clients whose users may end connections, so that nothing of theirs comes late.
-    pub(super) may_end: BTreeSet<Vec<u8>>,
+    may_end: BTreeSet<Vec<u8>>,
     /// Those of which it was said that their locks are given back.
-    pub(super) given_back: BTreeSet<Vec<u8>>,
+    given_back: BTreeSet<Vec<u8>>,
     /// Fences keep late extensions out.
     pub(super) fencing: bool,
     crashed: BTreeSet<u64>,
     /// Owners whose key was set again on some node.
     repaired: BTreeSet<Vec<u8>>,
     /// Owners that want nothing any more: whose they are, and since when.
-    given_up: BTreeMap<String, (usize, Duration)>,
+    given_up: BTreeMap<Vec<u8>, (usize, Duration)>,
     /// When each client was last paused until.
     woke: BTreeMap<usize, Duration>,
     /// All locks that were granted.
@@ -151,35 +155,51 @@ impl Checks {
     }
 
     pub(super) fn claimed(&mut self, owner: &str, process: u64, may_end: bool) {
+        let owner = who(owner.as_bytes()).to_vec();
         if may_end {
-            self.may_end.insert(owner.as_bytes().to_vec());
+            self.may_end.insert(owner.clone());
         }
-        self.owners.insert(owner.to_owned(), process);
+        self.owners.insert(owner, process);
     }
 
-    /// The lock of that owner is shared from now on, and has that `other` owner.
-    pub(super) fn downgraded(&mut self, owner: &str, other: &str) {
-        if self.may_end.contains(owner.as_bytes()) {
-            self.may_end.insert(other.as_bytes().to_vec());
-        }
-        if let Some(process) = self.owners.get(owner).copied() {
-            self.owners.insert(other.to_owned(), process);
-        }
-        self.exclusion.downgraded(owner, other);
+    /// Whether nothing of that owner's comes late: its user may end connections.
+    pub(super) fn may_end(&self, owner: &[u8]) -> bool {
+        self.may_end.contains(who(owner))
     }
 
-    pub(super) fn crashed(&mut self, process: u64) {
+    /// A client's process is killed.
+    pub(super) fn crashed(&mut self, client: usize, process: u64) {
         self.crashed.insert(process);
+        self.order.crashed(client);
+    }
+
+    /// A caller, who is that one of a client's, waits for a lock.
+    pub(super) fn call_begins(&mut self, caller: (usize, usize), lock: LockId, now: Duration) {
+        if lock.kind().is_fair() {
+            self.order.begins(caller, lock, now);
+        }
+    }
+
+    /// Its first attempt has found nodes that cannot be reached, or grant nothing for now.
+    pub(super) fn has_no_place(&mut self, caller: (usize, usize)) {
+        self.order.has_no_place(caller);
+    }
+
+    /// It does not any more: it has the lock, or gives up.
+    pub(super) fn waits_no_more(&mut self, caller: (usize, usize), has_lock: bool, now: Duration) {
+        if let Some(what) = self.order.ends(caller, has_lock) {
+            self.report(now, "order", what);
+        }
     }
 
     /// Nothing is wanted any more for that owner: its attempt was given up, or its lock is over.
     pub(super) fn gives_up(&mut self, client: usize, owner: &str, now: Duration) {
-        self.given_up.entry(owner.to_owned()).or_insert((client, now));
+        self.given_up.entry(who(owner.as_bytes()).to_vec()).or_insert((client, now));
     }
 
     /// Whose that owner is, and since when it wants nothing any more, unless it was killed.
     pub(super) fn given_up(&self, owner: &str) -> Option<(usize, Duration)> {
-        self.given_up.get(owner).copied().filter(|_| !self.is_orphan(owner))
+        self.given_up.get(who(owner.as_bytes())).copied().filter(|_| !self.is_orphan(owner))
     }
 
     /// Whether that owner had the lock, and not only some of its keys.
@@ -189,7 +209,16 @@ impl Checks {
 
     /// Whether nobody is there any more who could give back what that owner has.
     pub(super) fn is_orphan(&self, owner: &str) -> bool {
-        self.owners.get(owner).is_none_or(|process| self.crashed.contains(process))
+        self.owners.get(who(owner.as_bytes())).is_none_or(|process| self.crashed.contains(process))
+    }
+
+    /// It was said of that owner's lock that it is given back.
+    pub(super) fn says_given_back(&mut self, owner: &[u8]) {
+        self.given_back.insert(who(owner).to_vec());
+    }
+
+    fn is_given_back(&self, owner: &[u8]) -> bool {
+        self.given_back.contains(who(owner))
     }
 
     pub(super) fn woke(&mut self, client: usize, now: Duration) {
@@ -295,7 +324,7 @@ impl Checks {
     /// A majority of the nodes has done so.
     pub(super) fn forced_out(&mut self, key: &[u8], owner: &[u8], now: Duration) {
         for owner in forms_of(owner) {
-            self.forced_out.entry((key.to_vec(), owner)).or_insert(now);
+            self.forced_out.entry((key.to_vec(), who(&owner).to_vec())).or_insert(now);
         }
     }
 
@@ -306,12 +335,12 @@ impl Checks {
 
     /// Since when a majority has taken that key from that owner.
     fn forced_since(&self, key: &[u8], owner: &[u8]) -> Option<Duration> {
-        self.forced_out.get(&(key.to_vec(), owner.to_vec())).copied()
+        self.forced_out.get(&(key.to_vec(), who(owner).to_vec())).copied()
     }
 
     /// Whether some node was given the key of that owner again.
     pub(super) fn is_repaired(&self, owner: &str) -> bool {
-        self.repaired.contains(owner.as_bytes())
+        self.repaired.contains(who(owner.as_bytes()))
     }
 
     /// A node ran a request.
@@ -320,11 +349,11 @@ impl Checks {
             self.exclusion.is_on_first(ran.owner, ran.closed_until);
         }
         if ran.what == "extend" && ran.ended.is_none() && ran.ends.is_some() {
-            self.repaired.insert(ran.owner.to_vec());
+            self.repaired.insert(who(ran.owner).to_vec());
         }
         // Who has no good clock, or whose clock was set, cannot be told of an end.
         let ended = self.exclusion.ended_at(ran.owner).filter(|_| self.promise_exclusion);
-        let late = self.leaks.came_late(ran, self.may_end.contains(ran.owner), self.fencing);
+        let late = self.leaks.came_late(ran, self.may_end(ran.owner), self.fencing);
         if let Some(what) = late.filter(|_| !self.forgotten && !ran.set_back) {
             self.report(now, "late", what);
         }
@@ -508,4 +537,10 @@ impl Checks {
             self.report(now, "progress", what);
         }
     }
+}
+
+/// An owner, whether it is named as it wrote or as it reads since its lock was downgraded: it is one lock, and nodes may not
+/// have been told.
+fn who(owner: &[u8]) -> &[u8] {
+    owner.strip_suffix(WRITES.as_bytes()).unwrap_or(owner)
 }

@@ -1,5 +1,6 @@
 //! What a holder is told when it gives a lock back.
 
+use super::who;
 use crate::core::{Basis, ReleaseResult, majority};
 use crate::simulation::claim::{Claim, short};
 use crate::simulation::network::Network;
@@ -7,10 +8,10 @@ use crate::simulation::network::Network;
 /// A late request has given `owner` the key on a node: of a lock that was said to be given back no majority
 /// comes back.
 pub(in super::super) fn comes_back(net: &mut Network, key: &[u8], owner: &[u8]) {
-    if !net.checks.given_back.contains(owner) || net.checks.forgotten {
+    if !net.checks.is_given_back(owner) || net.checks.forgotten {
         return;
     }
-    let (now, all) = (net.now, net.nodes.len());
+    let (now, all, owner) = (net.now, net.nodes.len(), who(owner));
     let back =
         net.nodes.iter_mut().map(|node| node.has(key, owner, now)).filter(|has| *has).count();
     if back >= majority(all) {
@@ -41,7 +42,7 @@ pub(in super::super) fn unlocked(
         theirs += usize::from(!ours);
     }
     if result == ReleaseResult::Released {
-        net.checks.given_back.insert(claim.owner().as_bytes().to_vec());
+        net.checks.says_given_back(claim.owner().as_bytes());
     }
     let name = claim.short();
     match result {

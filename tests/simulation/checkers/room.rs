@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use super::who;
 use crate::simulation::claim::short;
 use crate::simulation::lock_id::LockId;
 use crate::simulation::network::Network;
@@ -14,13 +15,14 @@ pub(in super::super) fn open_to_others(
     owner: &str,
     until: Duration,
 ) -> Option<String> {
+    let owner = String::from_utf8_lossy(who(owner.as_bytes())).into_owned();
     // Nodes that some clients do not use are free, and grant nothing to the others.
-    let excused = !net.checks.one_configuration || net.checks.is_forced(owner);
+    let excused = !net.checks.one_configuration || net.checks.is_forced(&owner);
     if !net.checks.promise_exclusion || excused {
         return None;
     }
     // Of a lock of the fallback, the first node alone.
-    let deciding = if net.checks.rests_on_first(owner) { 1 } else { net.nodes.len() };
+    let deciding = if net.checks.rests_on_first(&owner) { 1 } else { net.nodes.len() };
     let (now, all) = (net.now, deciding);
     // Somebody may want any one of its names alone.
     lock.keys().find_map(|key| {
@@ -33,7 +35,7 @@ pub(in super::super) fn open_to_others(
             format!(
                 "{lock} is held as {}, valid for another {:?}, and within {:?} {free} of {all} \
              nodes are free for somebody else",
-                short(owner),
+                short(&owner),
                 until - now,
                 ends[all / 2].saturating_sub(now),
             )

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{Conn, ConnId, Event, Message, Network, Part};
 use crate::core::majority;
 use crate::embedded::Reply;
-use crate::simulation::checkers::{Ran, comes_back, is_back, open_to_others};
+use crate::simulation::checkers::{Ran, comes_back, is_back, open_to_others, side_by_side};
 use crate::simulation::claim::{MARK, short};
 use crate::simulation::node::SimNode;
 
@@ -41,12 +41,14 @@ impl Network {
         let set_back = at.was_set_back;
         for ((Part { owner, what, .. }, key), (_, ended)) in keys.zip(&before) {
             let at = &mut self.nodes[node];
+            let found = side_by_side(node, key, &at.classes(key, now));
             let ends = at.end_ms(key, owner, now);
             let (in_flight, ended) = (!open, *ended);
             let closed_until = at.closed_until(key, owner, now);
             let ran =
                 Ran { node, key, owner, what, in_flight, ended, ends, closed_until, set_back };
             self.checks.ran(&ran, now);
+            found.into_iter().for_each(|what| self.checks.report(now, "nodes", what));
             if in_flight && ended.is_none() && ends.is_some() {
                 comes_back(self, key, owner);
             }

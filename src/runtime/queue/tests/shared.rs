@@ -9,7 +9,7 @@ use crossbeam_channel::bounded;
 
 use super::*;
 use crate::clock;
-use crate::core::{HoldClass, LossReason, Mechanism, Patience, without};
+use crate::core::{HoldClass, LossReason, Mechanism, Patience, Waits, without};
 use crate::embedded::Node;
 use crate::events::Listener;
 use crate::kinds::{EXCLUSIVE, KINDS, WriteGuard};
@@ -46,7 +46,7 @@ impl Kind for Together {
         mark_key: &[u8],
         owner: &str,
         ttl: Duration,
-        waits: Duration,
+        waits: Waits,
         proposal: Option<u64>,
     ) -> Request {
         EXCLUSIVE.acquire(names, mark_key, owner, ttl, waits, proposal)

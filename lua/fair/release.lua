@@ -1,0 +1,71 @@
+-- Gives a fair lock back on one node, if it is still ours there, and tells the first of those who wait for it. It is free
+-- then, or the node keeps it for a while, although nobody holds it.
+--
+-- KEYS[1]  the lock
+-- KEYS[2]  the queue: those who wait, in the order of their tickets
+-- KEYS[3]  the owner's tombstone, which is there if the lock was taken from it by force (given only to keep or raise)
+-- KEYS[4]  the lock's fence, which keeps the largest number of a grant (given only to raise it)
+-- ARGV[1]  the owner id that took it
+-- ARGV[2]  the channel on which its releases are told
+-- ARGV[3]  as what the caller stands in the queue, if it waits still
+-- ARGV[4]  until when, in milliseconds of this node's clock, it is kept; 0: it is not (given only to keep or raise)
+-- ARGV[5]  by when, in milliseconds of this node's clock, it has to begin to keep it (given only to keep or raise)
+-- ARGV[6]  what is under the key while it is kept (given only to keep or raise)
+-- ARGV[7]  the number that the fence has at least from now on (given only to raise it)
+-- ARGV[8]  the fence's TTL in milliseconds, if it is raised (given only to raise it)
+--
+-- Replies:
+--   1   our key was there, and is deleted, or somebody else's for as long as it is kept
+--   0   our key was not there
+
+-- The fence is raised where an extension of the lock may still be under way: it finds the fence above
+-- what it may go up to then, and does not set the key again.
+
+-- A lock that is kept is kept on all nodes, so also where its key is gone, and nobody else's is there. Until when is told
+-- by the node's own clock, for a release may come late, or again. A lock that was forced open is not kept.
+local keeps_for = 0
+if ARGV[4] and ARGV[4] ~= '0' and not redis.pcall('GET', KEYS[3]) then
+  local now = redis.call('TIME')
+  local now_ms = now[1] * 1000 + now[2] / 1000
+  if now_ms < tonumber(ARGV[5]) then
+    keeps_for = math.ceil(ARGV[4] - now_ms)
+  end
+end
+
+-- pcall: another kind's key under that name is not ours either, and no fault of the node.
+local owner = redis.pcall('GET', KEYS[1])
+local reply = 0
+if owner == ARGV[1] then
+  -- Before the node is asked to keep it: a server that is out of memory refuses what a script sets first.
+  redis.call('DEL', KEYS[1])
+  reply = 1
+  -- pcall: the lock is given back, whether or not we may say so. Who waits looks now and then. Nobody is told who waits
+  -- in vain, or is about to come again by itself. If there is no queue, all are told who have no ticket yet.
+  local first = redis.pcall('ZRANGE', KEYS[2], 0, 0)[1]
+  if first ~= ARGV[3] then
+    redis.pcall('PUBLISH', ARGV[2], first or ARGV[1])
+  end
+elseif type(owner) == 'table' and not string.find(owner.err, 'WRONGTYPE', 1, true) then
+  return owner -- a permission is missing
+end
+if keeps_for > 0 and (reply ~= 0 or not owner) then
+  redis.call('SET', KEYS[1], ARGV[6], 'PX', keeps_for)
+end
+if KEYS[4] then
+  -- pcall: something else under the fence's key is no fault of the node, and no extension gets past it.
+  local known = redis.pcall('GET', KEYS[4])
+  if type(known) == 'table' then
+    if not string.find(known.err, 'WRONGTYPE', 1, true) then
+      return known -- a permission is missing
+    end
+  elseif (tonumber(known or 0) or 0) < tonumber(ARGV[7]) then
+    -- Its end is never brought forward.
+    local left = redis.call('PTTL', KEYS[4])
+    if left == -1 or left >= tonumber(ARGV[8]) then
+      redis.call('SET', KEYS[4], ARGV[7], 'KEEPTTL')
+    else
+      redis.call('SET', KEYS[4], ARGV[7], 'PX', ARGV[8])
+    end
+  end
+end
+return reply

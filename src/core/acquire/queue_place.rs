@@ -1,0 +1,204 @@
+//! The place of one call in the queue that each node keeps for a fair lock.
+//!
+//! ```text
+//! no ticket --- an attempt finds the lock held ---> a ticket: the largest that a majority knows, and one more
+//!     ^                                                |  ^
+//!     |                                                |  +--- each further attempt asks with it again
+//!     +--- too few nodes have said that it is there ---+
+//! ```
+//!
+//! All nodes order the callers by their tickets, and each grants the lock to the first one alone. A caller that comes two
+//! round trips after another one, or later, finds the ticket of that one on a majority, and takes a larger one. Who is
+//! first on a node is about order alone: exclusion rests on the lock's key.
+
+use std::time::Duration;
+
+use super::super::{Attempt, Mechanism};
+use super::contention::POLL;
+
+/// The shortest time for which a node keeps an entry that is not asked for again, and the longest. A caller that dies keeps
+/// those behind it waiting for so long.
+const SHORTEST_LIFE: Duration = Duration::from_secs(3);
+const LONGEST_LIFE: Duration = Duration::from_secs(60);
+
+/// The caller of one call, as it stands in the nodes' queues.
+#[derive(Debug)]
+pub(super) struct QueuePlace {
+    /// Names the caller: the upper half of the random numbers of its owners.
+    caller: Option<u64>,
+    ticket: Option<u64>,
+    /// For how long a node keeps the entry.
+    lives: Duration,
+}
+
+/// What follows an attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PlaceNews {
+    /// Nothing.
+    Same,
+    /// The caller has a ticket now. It asks again at once, so that the nodes know of it.
+    HasTicket,
+    /// Too few nodes have said who waits, so that the caller has no ticket. It is to ask again soon, for others overtake it.
+    HasNoTicket,
+    /// Too few nodes know of its ticket. They are to be told to forget it, and then it takes another one.
+    GivesUpTicket,
+}
+
+impl QueuePlace {
+    /// Of a call whose attempts may take `attempt_timeout` each.
+    pub(super) fn new(attempt_timeout: Duration) -> Self {
+        // It asks again at intervals below half of that.
+        let lives = (POLL + attempt_timeout).saturating_mul(2).clamp(SHORTEST_LIFE, LONGEST_LIFE);
+        Self { caller: None, ticket: None, lives }
+    }
+
+    /// The caller's name, which is taken from the first `random` number.
+    pub(super) fn caller(&mut self, random: u128) -> u64 {
+        let upper = u64::try_from(random >> 64).unwrap_or(u64::MAX);
+        *self.caller.get_or_insert(upper)
+    }
+
+    /// The owner id of the next attempt, given a random one: its upper half names the caller.
+    pub(super) fn owner(&mut self, random: u128) -> u128 {
+        let lower = random & u128::from(u64::MAX);
+        u128::from(self.caller(random)) << 64 | lower
+    }
+
+    pub(super) const fn lives(&self) -> Duration {
+        self.lives
+    }
+
+    /// The caller is to leave the queues. Returns its name, and for how long the nodes are to be told; `None`: it is in none.
+    ///
+    /// That is longer than its entries live: a node that is away may run late what it was asked last.
+    pub(super) fn leave(&mut self) -> Option<(u64, Duration)> {
+        let (caller, _) = self.caller.zip(self.ticket.take())?;
+        Some((caller, LONGEST_LIFE))
+    }
+
+    /// The ticket with which the next attempt asks.
+    pub(super) const fn ticket(&self) -> Option<u64> {
+        self.ticket
+    }
+
+    /// An attempt has come to its end, and the lock `is_held` by somebody else, or another caller's to take.
+    pub(super) fn tried(&mut self, attempt: &Attempt, is_held: bool) -> PlaceNews {
+        match (self.ticket, attempt.largest_ticket()) {
+            (Some(_), _) if !attempt.is_queued() && Mechanism::TicketsNeedMajority.is_on() => {
+                PlaceNews::GivesUpTicket
+            }
+            (Some(_), _) if Mechanism::TicketsStay.is_on() => PlaceNews::Same,
+            (_, Some(largest)) if is_held => {
+                self.ticket = Some(largest.saturating_add(1));
+                PlaceNews::HasTicket
+            }
+            (None, None) if is_held => PlaceNews::HasNoTicket,
+            _ => PlaceNews::Same,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::{Allowance, Ballot, Failure, Time, Vote, without};
+    use super::*;
+
+    const TIMEOUT: Duration = Duration::from_millis(200);
+
+    fn queued(ticket: u64) -> Vote {
+        Vote::Queued { remaining: Some(TIMEOUT), ticket }
+    }
+
+    /// An attempt at three nodes; `None`: that node cannot be reached.
+    fn attempt(votes: [Option<Vote>; 3]) -> Attempt {
+        let (start, ttl) = (Time::default(), Duration::from_secs(3));
+        let mut attempt = Attempt::new(3, start, start.after(TIMEOUT), ttl, Allowance::FOR_DRIFT);
+        attempt.asks_for_queues();
+        for (node, vote) in votes.into_iter().enumerate() {
+            match vote {
+                Some(vote) => attempt.vote(node, vote),
+                None => attempt.fail(node, Failure::Unknown),
+            }
+        }
+        attempt
+    }
+
+    fn place(ticket: Option<u64>) -> QueuePlace {
+        QueuePlace { ticket, ..QueuePlace::new(TIMEOUT) }
+    }
+
+    #[test]
+    fn a_ticket_is_larger_than_those_that_a_majority_knows() {
+        let mut place = place(None);
+        let votes = [Some(queued(4)), None, Some(queued(7))];
+        assert_eq!(place.tried(&attempt(votes), true), PlaceNews::HasTicket);
+        assert_eq!(place.ticket(), Some(8));
+        // A node that would have granted the lock has nobody in its queue.
+        let mut place = super::tests::place(None);
+        let votes = [Some(Vote::Granted(1)), None, Some(queued(0))];
+        assert_eq!(place.tried(&attempt(votes), true), PlaceNews::HasTicket);
+        assert_eq!(place.ticket(), Some(1));
+    }
+
+    #[test]
+    fn too_few_nodes_give_no_ticket() {
+        for votes in [
+            [Some(queued(4)), None, None],
+            [Some(queued(4)), Some(Vote::NotAdmitted), None],
+            [Some(queued(4)), Some(Vote::Refused(None)), Some(Vote::NotAdmitted)],
+        ] {
+            let mut place = place(None);
+            assert_eq!(place.tried(&attempt(votes), true), PlaceNews::HasNoTicket);
+            assert_eq!((place.ticket(), place.leave()), (None, None));
+        }
+    }
+
+    #[test]
+    fn a_ticket_stays_the_same_until_too_few_nodes_know_of_it() {
+        let mut place = place(Some(5));
+        let owner = place.owner(u128::MAX);
+        for votes in [
+            [Some(queued(5)), Some(queued(5)), None],
+            // They grant nothing to anybody, and keep their queues.
+            [Some(queued(5)), Some(Vote::NotAdmitted), Some(Vote::NotAdmitted)],
+            [Some(queued(5)), Some(Vote::Granted(1)), None],
+        ] {
+            assert_eq!(place.tried(&attempt(votes), true), PlaceNews::Same, "{votes:?}");
+        }
+        let changed = without(&[Mechanism::TicketsStay], || {
+            let mut place = super::tests::place(Some(5));
+            place.tried(&attempt([Some(queued(5)); 3]), true);
+            place.ticket()
+        });
+        assert_eq!(changed, Some(6), "the mutation bites");
+        // Others can reach the third node, and win with it and the first one, if nobody is ahead there.
+        for cut_off in
+            [[Some(queued(5)), None, None], [Some(queued(5)), Some(Vote::NotAdmitted), None]]
+        {
+            assert_eq!(place.tried(&attempt(cut_off), true), PlaceNews::GivesUpTicket);
+        }
+        let upper = u64::try_from(owner >> 64).expect("64 bits");
+        assert_eq!(place.leave(), Some((upper, LONGEST_LIFE)));
+        assert_eq!(place.leave(), None, "it has left");
+    }
+
+    #[test]
+    fn the_owners_of_one_caller_have_their_upper_half_in_common() {
+        let mut place = place(None);
+        let [one, two] = [1_u128 << 100 | 7, 3 << 90 | 9].map(|random| place.owner(random));
+        assert_eq!(one >> 64, two >> 64);
+        assert_eq!((one as u64, two as u64), (7, 9));
+        assert_eq!(u128::from(place.caller(0)), one >> 64);
+    }
+
+    /// Nobody who is alive is out of the queue because its next attempt takes long.
+    #[test]
+    fn an_entry_lives_for_twice_the_time_until_it_is_asked_for_again() {
+        for timeout_ms in [200, 3_000, 20_000] {
+            let timeout = Duration::from_millis(timeout_ms);
+            let lives = QueuePlace::new(timeout).lives();
+            assert!(lives >= (POLL + timeout) * 2, "{timeout:?}: {lives:?}");
+        }
+        assert_eq!(QueuePlace::new(Duration::from_secs(600)).lives(), LONGEST_LIFE);
+    }
+}

@@ -1,0 +1,137 @@
+//! The promises of the fair lock that are about those who wait for it.
+
+use std::thread;
+use std::time::Duration;
+
+use quorlock::crossbeam_channel::{Sender, bounded, unbounded};
+use quorlock::{ErrorKind, FairMutex, Quorlock};
+use redis::Value;
+
+use crate::Promise;
+use crate::support::wait_until;
+use crate::world::{TTL, World};
+
+pub(crate) const PROMISES: &[Promise] = &[
+    (
+        "callers_get_it_in_the_order_in_which_they_came",
+        callers_get_it_in_the_order_in_which_they_came,
+    ),
+    ("nobody_overtakes_those_who_wait", nobody_overtakes_those_who_wait),
+    ("who_gives_up_is_in_nobodys_way", who_gives_up_is_in_nobodys_way),
+    ("who_is_dead_is_in_the_way_for_a_while", who_is_dead_is_in_the_way_for_a_while),
+];
+
+/// Each of them is the only one that waits in its client.
+const CALLERS: usize = 4;
+
+fn lock(locks: &Quorlock) -> FairMutex {
+    locks.fair_mutex("orders/42")
+}
+
+/// How many callers each node has in its queue.
+fn queued(world: &World) -> Vec<i64> {
+    let queue = format!("{{{}}}:queue", world.key("orders/42"));
+    let number = |reply| match reply {
+        Value::Int(callers) => callers,
+        other => panic!("{other:?}"),
+    };
+    world.command_everywhere(&["ZCARD", &queue]).into_iter().map(number).collect()
+}
+
+/// Waits until a majority of the nodes, which is healthy, has so many callers in its queues.
+fn wait_queued(world: &World, callers: i64) {
+    wait_until("all are in the queues", TTL / 2, || {
+        queued(world).iter().all(|queued| *queued == callers)
+    });
+}
+
+/// On a thread of its own a caller waits for the lock, and says its number when it has it.
+fn comes<'scope>(
+    scope: &'scope thread::Scope<'scope, '_>,
+    locks: &'scope Quorlock,
+    number: usize,
+    served: &Sender<usize>,
+) {
+    let served = served.clone();
+    scope.spawn(move || {
+        let guard = lock(locks).lock().expect("a majority is healthy");
+        served.send(number).expect("the test listens");
+        guard.unlock().expect("a majority is healthy");
+    });
+}
+
+fn callers_get_it_in_the_order_in_which_they_came(world: &mut World) {
+    let holder = world.client().locks;
+    let clients = [(); CALLERS].map(|()| world.client().locks);
+    let guard = lock(&holder).lock().expect("a majority is healthy");
+    let (served, order) = unbounded();
+    thread::scope(|scope| {
+        for (number, locks) in clients.iter().enumerate() {
+            comes(scope, locks, number, &served);
+            wait_queued(world, number as i64 + 1);
+        }
+        guard.unlock().expect("a majority is healthy");
+        let order: Vec<_> = order.iter().take(CALLERS).collect();
+        assert_eq!(order, (0..CALLERS).collect::<Vec<_>>());
+    });
+    wait_queued(world, 0);
+}
+
+fn nobody_overtakes_those_who_wait(world: &mut World) {
+    let [holder, waits, other] = [(); 3].map(|()| world.client().locks);
+    let guard = lock(&holder).try_lock().expect("held is no error").expect("nobody waits");
+    let (served, order) = unbounded();
+    thread::scope(|scope| {
+        comes(scope, &waits, 0, &served);
+        wait_queued(world, 1);
+        // The nodes are given the lock back one by one, and none of them gives it to somebody else.
+        guard.unlock().expect("a majority is healthy");
+        while order.is_empty() {
+            assert!(lock(&other).try_lock().expect("held is no error").is_none_or(|guard| {
+                let first = !order.is_empty();
+                guard.unlock().expect("a majority is healthy");
+                first
+            }));
+        }
+    });
+}
+
+fn who_gives_up_is_in_nobodys_way(world: &mut World) {
+    let [holder, one, two] = [(); 3].map(|()| world.client().locks);
+    let guard = lock(&holder).lock().expect("a majority is healthy");
+    let (cancel, cancelled) = bounded(1);
+    let (served, order) = unbounded();
+    thread::scope(|scope| {
+        let gives_up = scope.spawn(|| lock(&one).lock_cancellable(&cancelled).map(drop));
+        wait_queued(world, 1);
+        comes(scope, &two, 2, &served);
+        wait_queued(world, 2);
+        let impatient = lock(&one).try_lock_for(Duration::from_millis(50));
+        assert!(impatient.expect("a majority is healthy").is_none());
+        cancel.send(()).expect("it listens");
+        let error = gives_up.join().expect("no panic").expect_err("it was cancelled");
+        assert_eq!(error.kind(), ErrorKind::Cancelled);
+        wait_queued(world, 1);
+        guard.unlock().expect("a majority is healthy");
+        assert_eq!(order.recv(), Ok(2));
+    });
+    wait_queued(world, 0);
+}
+
+/// A caller that has died is the first in all queues. Its entry ends by itself, and those behind it go on.
+fn who_is_dead_is_in_the_way_for_a_while(world: &mut World) {
+    let locks = world.client().locks;
+    let key = world.key("orders/42");
+    let [queue, ends] = ["queue", "queue_ends"].map(|which| format!("{{{key}}}:{which}"));
+    let entry = "redis.call('ZADD', KEYS[1], 1, 'dead#queued')
+        redis.call('ZADD', KEYS[2], redis.call('TIME')[1] * 1000 + 2000, 'dead#queued')
+        return redis.call('PEXPIRE', KEYS[1], 60000) + redis.call('PEXPIRE', KEYS[2], 60000)";
+    for set in world.command_everywhere(&["EVAL", entry, "2", &queue, &ends]) {
+        assert_eq!(set, Value::Int(2));
+    }
+    assert!(lock(&locks).try_lock().expect("held is no error").is_none(), "somebody waits");
+    let guard = lock(&locks).try_lock_for(TTL).expect("a majority is healthy");
+    guard.expect("it is over by then").unlock().expect("a majority is healthy");
+    // A node that no majority needed since has it still, until somebody comes.
+    world.command_everywhere(&["DEL", &queue, &ends]);
+}

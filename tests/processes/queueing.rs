@@ -1,0 +1,136 @@
+//! Callers of one fair lock, in several processes: they are served in the order in which their calls began.
+
+use std::thread;
+use std::time::Duration;
+
+use quorlock::{Builder, Quorlock};
+use redis::Value;
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::helper::{Helper, orders, say};
+use crate::roles::{NAME, Role};
+use crate::support::{Server, Servers, wait_until};
+
+const PROCESSES: usize = 4;
+const CALLERS: usize = 16;
+/// So many masters, so that a majority is left without the one that restarts.
+const MASTERS: usize = 3;
+/// Never to be waited for.
+const LIMIT: Duration = Duration::from_secs(60);
+const TTL: Duration = Duration::from_secs(20);
+
+/// What a caller says when it has the lock, before its number and the time.
+const GOT: &str = "got";
+
+fn builder(nodes: Builder) -> Builder {
+    // On a busy machine a node that takes long is not silent.
+    nodes.ttl(TTL).max_ttl(TTL).node_timeout(TTL / 10)
+}
+
+/// Has a thread for each order, which is the number of a caller.
+pub(crate) static WAIT_IN_QUEUE: Role = Role {
+    name: "wait in queue",
+    run: || {
+        let nodes = Builder::from_env().expect("the test names the nodes");
+        let locks = builder(nodes).build().expect("valid settings");
+        // It is connected, so that no caller waits for that.
+        drop(locks.try_lock_for("another", LIMIT).expect("a quorum").expect("it is free"));
+        say("ready");
+        let threads: Vec<_> = orders()
+            .map(|number| {
+                let locks = locks.clone();
+                thread::spawn(move || {
+                    let guard = locks.fair_mutex(NAME).lock().expect("a quorum");
+                    let now = clock_gettime(ClockId::Monotonic);
+                    guard.check().expect("it is ours");
+                    say(&format!("{GOT} {number} {} {}", now.tv_sec, now.tv_nsec));
+                    guard.unlock().expect("a quorum");
+                })
+            })
+            .collect();
+        threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
+    },
+};
+
+/// How many callers a node has in the queue of the lock.
+fn queued(server: &Server) -> usize {
+    match server.command(&["ZCARD", &format!("{{quorlock:{NAME}}}:queue")]) {
+        Value::Int(callers) => usize::try_from(callers).expect("a number of callers"),
+        other => panic!("{other:?}"),
+    }
+}
+
+struct Crowd {
+    servers: Servers,
+    locks: Quorlock,
+    helpers: Vec<Helper>,
+}
+
+impl Crowd {
+    fn start() -> Self {
+        let servers = Servers::start(MASTERS);
+        let locks = builder(Quorlock::builder().nodes(servers.urls())).build().expect("valid");
+        wait_until("the masters are admitted", LIMIT, || {
+            locks.admit().is_ok() && locks.try_lock("any").is_ok_and(|guard| guard.is_some())
+        });
+        let helpers: Vec<_> =
+            (0..PROCESSES).map(|_| Helper::start(&WAIT_IN_QUEUE, &servers)).collect();
+        helpers.iter().for_each(|helper| helper.expect("ready"));
+        Self { servers, locks, helpers }
+    }
+
+    /// One caller after the other comes, each in the next process. A call takes two round trips until a majority has it in
+    /// its queues, and the next one begins behind that.
+    fn come(&mut self, callers: usize) {
+        for number in 0..callers {
+            assert!(self.helpers[number % PROCESSES].order(&number.to_string()), "it is there");
+            wait_until("a majority has the caller in its queue", LIMIT, || {
+                let have = self.servers.iter().filter(|server| queued(server) > number).count();
+                have > MASTERS / 2
+            });
+        }
+    }
+
+    /// The callers that got the lock, in that order.
+    fn served(&mut self, callers: usize) -> Vec<usize> {
+        let mut served = Vec::new();
+        wait_until("all are served", LIMIT, || {
+            served.extend(self.helpers.iter().flat_map(Helper::said).map(|line| read(&line)));
+            served.len() >= callers
+        });
+        served.sort_unstable_by_key(|(_, at)| *at);
+        served.into_iter().map(|(number, _)| number).collect()
+    }
+}
+
+fn read(line: &str) -> (usize, Duration) {
+    let mut words = line.strip_prefix(GOT).unwrap_or_else(|| panic!("{line}")).split_whitespace();
+    let mut next = || words.next().and_then(|word| word.parse::<u64>().ok()).expect("a number");
+    let (number, seconds, nanos) = (next(), next(), next());
+    let number = usize::try_from(number).expect("the number of a caller");
+    (number, Duration::from_secs(seconds) + Duration::from_nanos(nanos))
+}
+
+pub(crate) fn callers_of_four_processes_get_a_fair_lock_in_the_order_of_their_calls() {
+    let mut crowd = Crowd::start();
+    let guard = crowd.locks.fair_mutex(NAME).lock().expect("a quorum");
+    crowd.come(CALLERS);
+    assert!(crowd.locks.fair_mutex(NAME).try_lock().expect("a quorum").is_none());
+    guard.unlock().expect("a quorum");
+    assert_eq!(crowd.served(CALLERS), (0..CALLERS).collect::<Vec<_>>());
+    crowd.servers.wait_no_keys();
+}
+
+/// Two of the processes die with all their callers, and a master forgets its queue with everything else.
+pub(crate) fn they_do_so_while_others_are_killed_and_a_master_restarts_empty() {
+    let mut crowd = Crowd::start();
+    let guard = crowd.locks.fair_mutex(NAME).lock().expect("a quorum");
+    crowd.come(CALLERS);
+    let dead = [1, 2];
+    dead.into_iter().for_each(|process| crowd.helpers[process].kill());
+    crowd.servers[0].restart_empty();
+    guard.unlock().expect("a quorum");
+    let is_alive = |number: &usize| !dead.contains(&(number % PROCESSES));
+    let alive: Vec<_> = (0..CALLERS).filter(is_alive).collect();
+    assert_eq!(crowd.served(alive.len()), alive);
+}
