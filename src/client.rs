@@ -22,6 +22,7 @@ use crate::runtime::exit;
 use crate::runtime::loss;
 use crate::runtime::settings::Settings;
 use crate::rw_lock::RwLock;
+use crate::semaphore::Semaphore;
 use crate::shared::Shared;
 use crate::stats::NodeStats;
 use crate::with_lock::WithLockError;
@@ -183,6 +184,12 @@ impl Quorlock {
     /// [`RwLock`].
     pub fn rw_lock(&self, name: impl AsRef<[u8]>) -> RwLock {
         RwLock::new(self.handle([&name]), self.handle([&name]))
+    }
+
+    /// A handle for the semaphore `name`, of whose `permits` each holder has one or more, with settings of its own: see
+    /// [`Semaphore`]. There are 1,000 permits at most.
+    pub fn semaphore(&self, name: impl AsRef<[u8]>, permits: u32) -> Semaphore {
+        Semaphore::new(self.handle([name]), permits)
     }
 
     /// Takes the exclusive lock `name`; waits as long as somebody else holds it.

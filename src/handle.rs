@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::Receiver;
 
 use crate::clock;
-use crate::core::{HoldClass, LockState, Patience, Terms};
+use crate::core::{HoldClass, LockState, MOST_PERMITS, Patience, PermitsWanted, Terms};
 use crate::error::Error;
 use crate::guard::{self, LockGuard};
 use crate::holders::HolderReport;
@@ -87,6 +87,8 @@ pub struct Handle<K> {
     renewal: Renewal,
     max_hold: Option<Duration>,
     min_hold: Option<Duration>,
+    /// Of a semaphore: as they were given, as the names are.
+    permits: Option<PermitsWanted>,
     /// It owns nothing of its kind.
     kind: PhantomData<fn() -> K>,
 }
@@ -102,8 +104,15 @@ impl<K: LockKind> Handle<K> {
             max_hold: settings.max_hold,
             // It is for locks that have one holder at a time.
             min_hold: settings.min_hold.filter(|_| K::hold_class() == HoldClass::Exclusive),
+            permits: K::KIND.permits(),
             kind: PhantomData,
         }
+    }
+
+    /// The same handle, for so many permits of a semaphore.
+    pub(crate) fn permits(mut self, permits: PermitsWanted) -> Self {
+        self.permits = Some(permits);
+        self
     }
 
     /// The names of the lock, without the key prefix: as they were given, also if they cannot be locked.
@@ -381,6 +390,7 @@ impl<K: LockKind> Handle<K> {
         settings.check_ttl(self.ttl)?;
         settings.check_max_hold(self.max_hold)?;
         settings.check_min_hold(self.min_hold, K::hold_class())?;
+        self.permits.map_or(Ok(()), check_permits)?;
         let terms = Terms {
             ttl: self.ttl,
             renewed: self.renewal == Renewal::Auto,
@@ -389,7 +399,23 @@ impl<K: LockKind> Handle<K> {
             allowance: settings.allowance(),
         };
         let terms = terms.ending_with_the_hold();
-        Ok(Wanted { kind: K::KIND, names: self.checked_names()?, terms })
+        let names = self.checked_names()?;
+        Ok(Wanted { kind: K::KIND, names, terms, permits: self.permits })
+    }
+}
+
+fn check_permits(wanted: PermitsWanted) -> Result<(), Error> {
+    let PermitsWanted { count, of } = wanted;
+    match (count, of) {
+        (_, 0) => Err(Error::config("a semaphore needs a permit, and 0 were given")),
+        (_, of) if of > MOST_PERMITS => Err(Error::config(format!(
+            "the semaphore has {of} permits; {MOST_PERMITS} are the most (share the work among several semaphores)"
+        ))),
+        (0, _) => Err(Error::config("0 permits of a semaphore cannot be taken; 1 is the least")),
+        (count, of) if count > of => Err(Error::config(format!(
+            "{count} permits of a semaphore that has {of} can never be taken"
+        ))),
+        _ => Ok(()),
     }
 }
 
@@ -425,7 +451,10 @@ impl<K: LockKind> fmt::Debug for Handle<K> {
             .field("ttl", &self.ttl)
             .field("renewal", &self.renewal)
             .field("max_hold", &self.max_hold)
-            .field("min_hold", &self.min_hold)
-            .finish_non_exhaustive()
+            .field("min_hold", &self.min_hold);
+        if let Some(permits) = self.permits {
+            handle.field("permits", &permits.of);
+        }
+        handle.finish_non_exhaustive()
     }
 }

@@ -36,6 +36,7 @@ mod process;
 mod random;
 mod runtime;
 mod rw_lock;
+mod semaphore;
 mod shared;
 #[cfg(all(test, feature = "embedded"))]
 #[path = "../tests/simulation/mod.rs"]
@@ -58,5 +59,6 @@ pub use ident::Owner;
 pub use kinds::*;
 pub use runtime::{Fallback, Renewal};
 pub use rw_lock::RwLock;
+pub use semaphore::Semaphore;
 pub use stats::NodeStats;
 pub use with_lock::WithLockError;

@@ -19,10 +19,16 @@ local kind = redis.call('TYPE', KEYS[1]).ok
 if redis.call('PTTL', KEYS[1]) < 0 then
   kind = 'none'
 end
-local is_rwlock = false
-for _, field in ipairs(kind == 'hash' and redis.call('HKEYS', KEYS[1]) or {}) do
-  is_rwlock = is_rwlock or field == 'mode'
+-- What a read-write lock and a semaphore keep beside their owners.
+local function beside()
+  local fields = kind == 'hash' and redis.call('HGETALL', KEYS[1]) or {}
+  for i = 1, #fields, 2 do
+    if fields[i] == 'mode' or fields[i] == 'permits' then
+      return fields[i], #fields / 2 - 1
+    end
+  end
 end
+local kept_beside = beside()
 local taken = 0
 local owners = (#KEYS - 1) / 2
 for i = 2, owners + 1 do
@@ -41,18 +47,18 @@ for i = 2, owners + 1 do
     taken = taken + 1
     -- pcall: the lock is free, whether or not we may say so. Who waits looks now and then.
     redis.pcall('PUBLISH', ARGV[2], owner)
-    if is_rwlock then
+    if kept_beside == 'mode' then
       -- Whoever waits may go on: '1' wakes all of them.
       redis.pcall('PUBLISH', ARGV[4], '1')
-    elseif kind == 'hash' then
+    elseif kind == 'hash' and not kept_beside then
       redis.pcall('PUBLISH', ARGV[3], '0')
     end
   end
 end
-if kind == 'hash' and taken > 0 then
-  -- A read-write lock keeps its mode beside its owners, and ends with the last of these.
-  local left = redis.call('HKEYS', KEYS[1])
-  if #left == 1 and left[1] == 'mode' then
+if kept_beside and taken > 0 then
+  -- It ends with the last of the owners.
+  local _, left = beside()
+  if left == 0 then
     redis.call('DEL', KEYS[1])
   end
 end

@@ -50,15 +50,22 @@ if kind == 'string' then
   found = {redis.call('GET', KEYS[1])}
 elseif kind == 'hash' and ms >= 0 then
   -- Without an end it is no lock, but somebody's data, of which there may be much.
-  found = redis.call('HKEYS', KEYS[1])
+  local fields = redis.call('HGETALL', KEYS[1])
+  for i = 1, #fields, 2 do
+    found[#found + 1] = fields[i]
+    found[fields[i]] = fields[i + 1]
+  end
 end
--- A read-write lock keeps its mode beside its owners. A hold to read is over when its strings are gone.
-local is_rwlock = false
-for _, owner in ipairs(found) do
-  is_rwlock = is_rwlock or kind == 'hash' and owner == 'mode'
-end
+-- A read-write lock keeps its mode beside its owners. A hold to read is over when its strings are gone. A semaphore keeps how
+-- many permits it has, and with each owner when its hold ends, by this node's clock.
+local beside = kind == 'hash' and (found.mode and 'mode' or found.permits and 'permits')
+local time = beside == 'permits' and redis.call('TIME')
+local now = time and time[1] * 1000 + time[2] / 1000
 local function is_over(owner)
-  if string.find(owner, ':write', 1, true) then
+  if beside == 'permits' then
+    local ends = tonumber(string.match(found[owner], '^(%d+) ') or 0)
+    return ends <= now
+  elseif string.find(owner, ':write', 1, true) then
     return false
   end
   for n = 1, COUNTS do
@@ -76,11 +83,11 @@ for _, owner in ipairs(found) do
     owners = {}
     break
   end
-  if #owners < MOST and not (is_rwlock and (owner == 'mode' or is_over(owner))) then
+  if #owners < MOST and not (beside and (owner == beside or is_over(owner))) then
     owners[#owners + 1] = string.gsub(owner, '.', hex)
   end
 end
-if is_rwlock and #owners == 0 then
+if beside and #owners == 0 then
   kind, ms = 'none', 0
 end
 table.sort(owners) -- the fields of a hash have no order

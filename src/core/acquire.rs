@@ -26,6 +26,7 @@ mod client_model;
 mod contention;
 mod driver;
 mod queue_place;
+mod slot_choice;
 mod state;
 mod waits;
 
@@ -360,7 +361,8 @@ impl<C: SharedAttempt> Acquire<C> {
         self.answer_by = self.attempts.answer_by(self.started, self.attempt_timeout);
         let (started, answer_by) = (self.started, self.answer_by);
         let waits = self.attempts.waits(started);
-        self.actions.push_back(Action::Begin(Begin { owner, started, answer_by, waits }));
+        let permits = self.attempts.picks(|| around.random());
+        self.actions.push_back(Action::Begin(Begin { owner, started, answer_by, waits, permits }));
         self.state = State::Beginning(preferred);
     }
 
@@ -493,8 +495,7 @@ impl<C: SharedAttempt> Acquire<C> {
             _ => self.attempts.concluded(conclusion, started, now, random),
         };
         if let Step::Granted { valid_until, number } = step {
-            // What others want a fair lock, the nodes know.
-            let refused_before = self.refused && !self.attempts.is_fair();
+            let refused_before = self.refused && self.attempts.refusals_tell_of_others();
             let grant = Grant {
                 valid_until,
                 number,

@@ -1,6 +1,7 @@
 //! One attempt to take a lock: N nodes are asked once, under one owner id.
 
 pub(super) mod first;
+mod permits;
 mod preferred;
 mod queues;
 
@@ -10,7 +11,7 @@ use super::fencing::number_of;
 use super::tally::{Tally, Verdict, votes_needed};
 use super::{
     Allowance, Ballot, Copies, Failure, Heard, Kept, LARGEST_NUMBER, Late, Mechanism, Proposal,
-    Repetition, Time, Via, drift, validity,
+    Repetition, Slots, Time, Via, drift, validity,
 };
 
 /// A number that is so far above the proposed one needs more than one node's word: ten seconds of the set's
@@ -27,6 +28,11 @@ pub(crate) enum Vote {
     /// The same, of a fair lock, or somebody is ahead of the caller for that long still. A caller with a ticket is in the
     /// node's queue. `ticket`: the largest one there.
     Queued { remaining: Option<Duration>, ticket: u64 },
+    /// The same, of a semaphore: one of the permits that were asked for is somebody else's, and the first of all holds ends in
+    /// that time. `free`: those that are nobody's there.
+    Taken { remaining: Duration, free: Slots },
+    /// The semaphore has another number of permits there, as long as it has holds. The first of them ends in that time.
+    OtherPermits { permits: u64, remaining: Duration },
     /// The node may have forgotten locks and grants nothing to newcomers for now.
     NotAdmitted,
     /// Under that name the node holds something that is no lock.
@@ -42,6 +48,9 @@ impl Vote {
     pub(super) const fn refusal(self) -> Option<Option<Duration>> {
         match self {
             Self::Refused(remaining) | Self::Queued { remaining, .. } => Some(remaining),
+            Self::Taken { remaining, .. } | Self::OtherPermits { remaining, .. } => {
+                Some(Some(remaining))
+            }
             _ => None,
         }
     }
@@ -64,6 +73,9 @@ pub(crate) enum Conclusion {
     Spent,
     /// The same, and what one of them keeps in its place is no number.
     NoNumber,
+    /// So many nodes have holds of the semaphore with another number of permits, which is that on one of them, that
+    /// it does not help to ask for others.
+    OtherPermits(u64),
     /// Enough nodes answer, but too many of them admit nobody for now.
     NotAdmitted,
     /// So many nodes reject us for good that waiting cannot help.
@@ -387,12 +399,14 @@ impl Attempt {
         let votes_of = |wanted: Vote| self.count(|answer| *answer == Answer::Voted(wanted));
         let refused = self.count(|answer| answer.refusal().is_some());
         let (spent, no_number) = (votes_of(Vote::Spent), votes_of(Vote::NoNumber));
-        let never = match (no_number, spent) {
-            (1.., _) => Conclusion::NoNumber,
-            (0, 1..) => Conclusion::Spent,
-            (0, 0) => Conclusion::WrongKind,
+        let never = match (self.other_permits().next(), no_number, spent) {
+            (Some(permits), ..) => Conclusion::OtherPermits(permits),
+            (None, 1.., _) => Conclusion::NoNumber,
+            (None, 0, 1..) => Conclusion::Spent,
+            (None, 0, 0) => Conclusion::WrongKind,
         };
-        let never_votes = votes_of(Vote::WrongKind) + spent + no_number;
+        let never_votes =
+            votes_of(Vote::WrongKind) + spent + no_number + self.other_permits().count();
         let rejected = self.count(|answer| answer.is_rejected());
         if self.slots.len() - rejected < needed {
             Conclusion::Rejected
@@ -525,6 +539,8 @@ impl Ballot for Attempt {
                 Vote::Granted(_) => self.tally.yes(),
                 Vote::Refused(_)
                 | Vote::Queued { .. }
+                | Vote::Taken { .. }
+                | Vote::OtherPermits { .. }
                 | Vote::NotAdmitted
                 | Vote::WrongKind
                 | Vote::Spent

@@ -65,6 +65,10 @@ fn step(attempt: &mut Attempt, words: &mut Words<'_>) -> String {
         "not-admitted" => attempt.vote(words.node(), Vote::NotAdmitted),
         "wrong-kind" => attempt.vote(words.node(), Vote::WrongKind),
         "spent" => attempt.vote(words.node(), Vote::Spent),
+        "other" => {
+            let vote = Vote::OtherPermits { permits: 5, remaining: Duration::from_secs(1) };
+            attempt.vote(words.node(), vote);
+        }
         "no-number" => attempt.vote(words.node(), Vote::NoNumber),
         "rejected" => attempt.fail(words.node(), Failure::Rejected),
         "write-back" => {
@@ -91,6 +95,7 @@ fn conclusion(conclusion: Conclusion, now: Time) -> String {
         }
         Conclusion::Unconfirmed => "unconfirmed".to_owned(),
         Conclusion::Spent => "spent".to_owned(),
+        Conclusion::OtherPermits(permits) => format!("other permits {permits}"),
         Conclusion::NoNumber => "no number".to_owned(),
         Conclusion::Rejected => "rejected".to_owned(),
         Conclusion::TooLate => "too late".to_owned(),

@@ -67,20 +67,19 @@ impl<K: Clone + Eq + Hash, W, H: LocalLease> LocalQueues<K, W, H> {
         Self { alone, last_ticket: 0, queues, fairness, thread_holds, sweep_at: 0 }
     }
 
-    /// A caller comes and wants the lock on these terms. With `once` it wants it now or not at all. With `fair`, the nodes
-    /// keep a queue for the lock, so that each caller asks them for itself. All callers of one key come with the same class
-    /// and `fair`.
+    /// A caller comes and wants the lock on these terms. With `once` it wants it now or not at all. With `each_asks`,
+    /// each caller asks the nodes for itself. All callers of one key come with the same class and `each_asks`.
     pub(crate) fn enter(
         &mut self,
         key: &K,
         class: HoldClass,
-        fair: bool,
+        each_asks: bool,
         terms: Terms,
         once: bool,
         with: W,
     ) -> QueueTicket {
         self.last_ticket += 1;
-        let new = || LocalQueue::new(class, self.alone || fair);
+        let new = || LocalQueue::new(class, self.alone || each_asks);
         let queue = self.queues.entry(key.clone()).or_insert_with(new);
         queue.enter(self.last_ticket, terms, once, Caller { with, handed: None });
         self.last_ticket

@@ -166,6 +166,8 @@ pub(crate) enum Mechanism {
     TicketsStay,
     /// And gives it up where too few nodes know of it.
     TicketsNeedMajority,
+    /// Who is refused a slot of a semaphore tries the ones that the refusal names.
+    RefusalsNameFreeSlots,
 }
 
 impl Mechanism {

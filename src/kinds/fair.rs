@@ -10,7 +10,7 @@ use crate::ident::{
     tombstone_key,
 };
 use crate::node::{Part, Request, Script};
-use crate::runtime::kind::{Keep, Kind, Raise, Repair};
+use crate::runtime::kind::{Claimant, Keep, Kind, Raise, Repair};
 use crate::runtime::one_key::{OneKey, fence_ttl};
 use crate::runtime::reply;
 
@@ -72,7 +72,7 @@ impl Kind for Fair {
         &self,
         names: &Names,
         mark_key: &[u8],
-        owner: &str,
+        Claimant { owner, .. }: Claimant<'_>,
         ttl: Duration,
         waits: Waits,
         proposal: Option<u64>,
@@ -93,18 +93,24 @@ impl Kind for Fair {
         Request::new(&ACQUIRE, keys, &parts)
     }
 
-    fn confirm(&self, names: &Names, owner: &str, number: u64) -> Request {
-        SCRIPTS.confirm(names.first().key(), owner, number)
+    fn confirm(&self, names: &Names, owner: &str, number: u64) -> Option<Request> {
+        Some(SCRIPTS.confirm(names.first().key(), owner, number))
     }
 
-    fn extend(&self, names: &Names, owner: &str, ttl: Duration, repair: Repair<'_>) -> Request {
+    fn extend(
+        &self,
+        names: &Names,
+        Claimant { owner, .. }: Claimant<'_>,
+        ttl: Duration,
+        repair: Repair<'_>,
+    ) -> Request {
         SCRIPTS.extend(names.first().key(), owner, ttl, repair)
     }
 
     fn release(
         &self,
         names: &Names,
-        owner: &str,
+        Claimant { owner, .. }: Claimant<'_>,
         keep: Option<Keep>,
         raise: Option<Raise>,
     ) -> Request {

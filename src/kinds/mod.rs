@@ -8,12 +8,14 @@ mod multi;
 mod mutex;
 mod reentrant;
 mod rwlock;
+mod semaphore;
 
 pub use fair::{Fair, FairMutex};
 pub use multi::{AllNames, MultiMutex};
 pub use mutex::{Exclusive, Mutex};
 pub use reentrant::{Reentrant, ReentrantGuard, ReentrantMutex};
 pub use rwlock::{ReadGuard, Reading, WriteGuard, Writing};
+pub use semaphore::Permits;
 
 /// Calls the macro `$with` with every kind, each followed by a comma. What has to be done for each kind goes by this
 /// list, in the tests as well.
@@ -23,7 +25,7 @@ macro_rules! for_each_kind {
     ($with:ident) => {
         $with! {
             $crate::Exclusive, $crate::AllNames, $crate::Reentrant, $crate::Reading, $crate::Writing,
-            $crate::Fair,
+            $crate::Fair, $crate::Permits,
         }
     };
 }

@@ -7,7 +7,7 @@ use crate::guard::Guard;
 use crate::handle::{Handle, LockKind, sealed};
 use crate::ident::{Names, fence_key, kept_text, release_channel, tombstone_key};
 use crate::node::{Part, Request, Script};
-use crate::runtime::kind::{Keep, Kind, Raise, Repair};
+use crate::runtime::kind::{Claimant, Keep, Kind, Raise, Repair};
 use crate::runtime::one_key::fence_ttl;
 use crate::runtime::reply;
 
@@ -88,7 +88,7 @@ impl Kind for AllNames {
         &self,
         names: &Names,
         mark_key: &[u8],
-        owner: &str,
+        Claimant { owner, .. }: Claimant<'_>,
         ttl: Duration,
         _: Waits,
         proposal: Option<u64>,
@@ -104,16 +104,22 @@ impl Kind for AllNames {
         Request::new(&ACQUIRE, keys, &parts)
     }
 
-    fn confirm(&self, names: &Names, owner: &str, number: u64) -> Request {
+    fn confirm(&self, names: &Names, owner: &str, number: u64) -> Option<Request> {
         let keys = Keys::new(names, None, true);
         let mut parts: Vec<_> = keys.parts().collect();
         let keys = parts.len();
         let outlives = Part::Number(fence_outlives_ms());
         parts.extend([Part::Bytes(owner.as_bytes()), number.into(), outlives]);
-        Request::new(&CONFIRM, keys, &parts)
+        Some(Request::new(&CONFIRM, keys, &parts))
     }
 
-    fn extend(&self, names: &Names, owner: &str, ttl: Duration, repair: Repair<'_>) -> Request {
+    fn extend(
+        &self,
+        names: &Names,
+        Claimant { owner, .. }: Claimant<'_>,
+        ttl: Duration,
+        repair: Repair<'_>,
+    ) -> Request {
         let keys = Keys::new(names, Some(owner), repair.fence.is_some());
         let mut parts = vec![Part::Bytes(repair.mark_key)];
         parts.extend(keys.parts());
@@ -129,7 +135,7 @@ impl Kind for AllNames {
     fn release(
         &self,
         names: &Names,
-        owner: &str,
+        Claimant { owner, .. }: Claimant<'_>,
         keep: Option<Keep>,
         raise: Option<Raise>,
     ) -> Request {

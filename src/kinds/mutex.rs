@@ -7,7 +7,7 @@ use crate::guard::Guard;
 use crate::handle::{Handle, LockKind, OneName, sealed};
 use crate::ident::Names;
 use crate::node::{Request, Script};
-use crate::runtime::kind::{Keep, Kind, Raise, Repair};
+use crate::runtime::kind::{Claimant, Keep, Kind, Raise, Repair};
 use crate::runtime::one_key::OneKey;
 use crate::runtime::reply;
 
@@ -74,7 +74,7 @@ impl Kind for Exclusive {
         &self,
         names: &Names,
         mark_key: &[u8],
-        owner: &str,
+        Claimant { owner, .. }: Claimant<'_>,
         ttl: Duration,
         _: Waits,
         proposal: Option<u64>,
@@ -82,18 +82,24 @@ impl Kind for Exclusive {
         SCRIPTS.acquire(names.first().key(), mark_key, owner, ttl, proposal)
     }
 
-    fn confirm(&self, names: &Names, owner: &str, number: u64) -> Request {
-        SCRIPTS.confirm(names.first().key(), owner, number)
+    fn confirm(&self, names: &Names, owner: &str, number: u64) -> Option<Request> {
+        Some(SCRIPTS.confirm(names.first().key(), owner, number))
     }
 
-    fn extend(&self, names: &Names, owner: &str, ttl: Duration, repair: Repair<'_>) -> Request {
+    fn extend(
+        &self,
+        names: &Names,
+        Claimant { owner, .. }: Claimant<'_>,
+        ttl: Duration,
+        repair: Repair<'_>,
+    ) -> Request {
         SCRIPTS.extend(names.first().key(), owner, ttl, repair)
     }
 
     fn release(
         &self,
         names: &Names,
-        owner: &str,
+        Claimant { owner, .. }: Claimant<'_>,
         keep: Option<Keep>,
         raise: Option<Raise>,
     ) -> Request {

@@ -12,7 +12,7 @@ use crate::handle::{Handle, LockKind, OneName, sealed};
 use crate::ident::{Names, random_text, redisson_channel, release_channel};
 use crate::node::{Request, Script};
 use crate::runtime::hold::Hold;
-use crate::runtime::kind::{Keep, Kind, Raise, Repair};
+use crate::runtime::kind::{Claimant, Keep, Kind, Raise, Repair};
 use crate::runtime::one_key::OneKey;
 use crate::runtime::reply;
 
@@ -98,7 +98,7 @@ impl Kind for Reentrant {
         &self,
         names: &Names,
         mark_key: &[u8],
-        owner: &str,
+        Claimant { owner, .. }: Claimant<'_>,
         ttl: Duration,
         _: Waits,
         proposal: Option<u64>,
@@ -106,18 +106,24 @@ impl Kind for Reentrant {
         SCRIPTS.acquire(names.first().key(), mark_key, owner, ttl, proposal)
     }
 
-    fn confirm(&self, names: &Names, owner: &str, number: u64) -> Request {
-        SCRIPTS.confirm(names.first().key(), owner, number)
+    fn confirm(&self, names: &Names, owner: &str, number: u64) -> Option<Request> {
+        Some(SCRIPTS.confirm(names.first().key(), owner, number))
     }
 
-    fn extend(&self, names: &Names, owner: &str, ttl: Duration, repair: Repair<'_>) -> Request {
+    fn extend(
+        &self,
+        names: &Names,
+        Claimant { owner, .. }: Claimant<'_>,
+        ttl: Duration,
+        repair: Repair<'_>,
+    ) -> Request {
         SCRIPTS.extend(names.first().key(), owner, ttl, repair)
     }
 
     fn release(
         &self,
         names: &Names,
-        owner: &str,
+        Claimant { owner, .. }: Claimant<'_>,
         keep: Option<Keep>,
         raise: Option<Raise>,
     ) -> Request {
@@ -137,8 +143,9 @@ impl Kind for Reentrant {
         else {
             return Vec::new();
         };
-        if fields.contains(&Reply::Bulk(b"mode".to_vec())) {
-            return Vec::new(); // a read-write lock
+        let beside = [b"mode".as_slice(), b"permits"].map(|field| Reply::Bulk(field.to_vec()));
+        if beside.iter().any(|field| fields.contains(field)) {
+            return Vec::new(); // a read-write lock, or a semaphore
         }
         let owner =
             |field| if let Reply::Bulk(owner) = field { Some((owner, end_ms)) } else { None };

@@ -16,7 +16,7 @@ use crate::ident::{
 };
 use crate::node::{Part, Request, Script};
 use crate::runtime::hold::Hold;
-use crate::runtime::kind::{Keep, Kind, Raise, Repair};
+use crate::runtime::kind::{Claimant, Keep, Kind, Raise, Repair};
 use crate::runtime::one_key::{OneKey, fence_ttl};
 use crate::runtime::reply;
 
@@ -141,7 +141,7 @@ impl Kind for Reading {
         &self,
         names: &Names,
         mark_key: &[u8],
-        owner: &str,
+        Claimant { owner, .. }: Claimant<'_>,
         ttl: Duration,
         waits: Waits,
         proposal: Option<u64>,
@@ -164,7 +164,7 @@ impl Kind for Reading {
         Request::new(&READ_ACQUIRE, keys, &parts)
     }
 
-    fn confirm(&self, names: &Names, owner: &str, number: u64) -> Request {
+    fn confirm(&self, names: &Names, owner: &str, number: u64) -> Option<Request> {
         let key = names.first().key();
         let (fence, reads) = (fence_key(key), reads_key(key));
         let parts = [
@@ -175,10 +175,16 @@ impl Kind for Reading {
             number.into(),
             Part::Number(fence_outlives_ms()),
         ];
-        Request::new(&READ_CONFIRM, 3, &parts)
+        Some(Request::new(&READ_CONFIRM, 3, &parts))
     }
 
-    fn extend(&self, names: &Names, owner: &str, ttl: Duration, repair: Repair<'_>) -> Request {
+    fn extend(
+        &self,
+        names: &Names,
+        Claimant { owner, .. }: Claimant<'_>,
+        ttl: Duration,
+        repair: Repair<'_>,
+    ) -> Request {
         let key = names.first().key();
         let writer = format!("{owner}{WRITES}");
         let tombstones = [owner, &writer].map(|owner| tombstone_key(key, owner.as_bytes()));
@@ -207,7 +213,7 @@ impl Kind for Reading {
     fn release(
         &self,
         names: &Names,
-        owner: &str,
+        Claimant { owner, .. }: Claimant<'_>,
         _: Option<Keep>,
         raise: Option<Raise>,
     ) -> Request {
@@ -292,7 +298,7 @@ impl Kind for Writing {
         &self,
         names: &Names,
         mark_key: &[u8],
-        owner: &str,
+        Claimant { owner, .. }: Claimant<'_>,
         ttl: Duration,
         waits: Waits,
         proposal: Option<u64>,
@@ -311,18 +317,24 @@ impl Kind for Writing {
         Request::new(WRITE.acquire, keys, &parts)
     }
 
-    fn confirm(&self, names: &Names, owner: &str, number: u64) -> Request {
-        WRITE.confirm(names.first().key(), owner, number)
+    fn confirm(&self, names: &Names, owner: &str, number: u64) -> Option<Request> {
+        Some(WRITE.confirm(names.first().key(), owner, number))
     }
 
-    fn extend(&self, names: &Names, owner: &str, ttl: Duration, repair: Repair<'_>) -> Request {
+    fn extend(
+        &self,
+        names: &Names,
+        Claimant { owner, .. }: Claimant<'_>,
+        ttl: Duration,
+        repair: Repair<'_>,
+    ) -> Request {
         WRITE.extend(names.first().key(), owner, ttl, repair)
     }
 
     fn release(
         &self,
         names: &Names,
-        owner: &str,
+        Claimant { owner, .. }: Claimant<'_>,
         keep: Option<Keep>,
         raise: Option<Raise>,
     ) -> Request {

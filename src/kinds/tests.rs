@@ -2,11 +2,11 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::*;
-use crate::core::Waits;
+use crate::core::{self, Waits};
 use crate::ident::{Name, Names};
 use crate::node::Request;
 use crate::runtime::administration::{force_request, holder_request};
-use crate::runtime::kind::{Fence, Keep, Raise, Repair};
+use crate::runtime::kind::{Claimant, Fence, Keep, Raise, Repair};
 
 const TTL: Duration = Duration::from_secs(1);
 const WAITS: Waits = Waits { lasts: TTL, ticket: Some(1) };
@@ -21,25 +21,30 @@ fn some_names(how_many: usize) -> Names {
 fn calls(kind: &dyn Kind, of: &Names) -> Vec<(&'static [&'static str], Request)> {
     const ALL: &[&str] = &[];
     const UNFENCED: &[&str] = &["not given without fencing)"];
-    const PLAIN: &[&str] = &["given only to keep or raise)", "given only to raise it)"];
+    const PLAIN: &[&str] =
+        &["given only to keep or raise)", "given only to keep)", "given only to raise it)"];
     const KEPT: &[&str] = &["given only to raise it)"];
     let keep = || Some(Keep { until_ms: 1, by_ms: 1 });
     let raise = || Some(Raise { to: 2, lasts: TTL });
     let fence = Some(Fence { number: 1, up_to: 2 });
     let repair = |fence| Repair { until_ms: 0, mark_key: b"mark", quarantine: true, fence };
     let leave = kind.leave_queue(of, "caller").map(|leave| (ALL, leave));
-    let others = [
-        (ALL, kind.acquire(of, b"mark", "owner", TTL, WAITS, Some(1))),
-        (UNFENCED, kind.acquire(of, b"mark", "owner", TTL, WAITS, None)),
-        (ALL, kind.confirm(of, "owner", 1)),
-        (ALL, kind.extend(of, "owner", TTL, repair(fence))),
-        (UNFENCED, kind.extend(of, "owner", TTL, repair(None))),
-        (ALL, kind.release(of, "owner", None, raise())),
-        (ALL, kind.release(of, "owner", keep(), raise())),
-        (KEPT, kind.release(of, "owner", keep(), None)),
-        (PLAIN, kind.release(of, "owner", None, None)),
+    let permits = core::Permits { slots: [0].into_iter().collect(), of: 1 };
+    let owner = Claimant { owner: "owner", permits };
+    let confirm = kind.confirm(of, "owner", 1).map(|confirm| (ALL, confirm));
+    let mut calls = vec![
+        (ALL, kind.acquire(of, b"mark", owner, TTL, WAITS, Some(1))),
+        (UNFENCED, kind.acquire(of, b"mark", owner, TTL, WAITS, None)),
+        (ALL, kind.extend(of, owner, TTL, repair(fence))),
+        (UNFENCED, kind.extend(of, owner, TTL, repair(None))),
+        (KEPT, kind.release(of, owner, keep(), None)),
+        (PLAIN, kind.release(of, owner, None, None)),
     ];
-    others.into_iter().chain(leave).collect()
+    if kind.has_numbers() {
+        calls.push((ALL, kind.release(of, owner, None, raise())));
+        calls.push((ALL, kind.release(of, owner, keep(), raise())));
+    }
+    calls.into_iter().chain(confirm).chain(leave).collect()
 }
 
 /// The header of a script states each of its KEYS and ARGV, in order, and its replies; the call

@@ -11,7 +11,7 @@ use crate::core::Waits;
 use crate::embedded::{Engine, Reply};
 use crate::ident::{fence_key, release_channel};
 use crate::kinds::{EXCLUSIVE, KINDS, names};
-use crate::runtime::kind::{Fence, Keep, Kind, Raise, Repair};
+use crate::runtime::kind::{Claimant, Fence, Keep, Kind, Raise, Repair};
 
 const NOW: Duration = Duration::from_secs(1_700_000_000);
 const MARK_KEY: &[u8] = b"{quorlock}:mark";
@@ -34,7 +34,7 @@ impl Call {
             Self::Acquire { name, owner, proposal, ttl } => EXCLUSIVE.acquire(
                 &names(&[NAMES[name]]),
                 MARK_KEY,
-                OWNERS[owner],
+                Claimant::of(OWNERS[owner]),
                 ms(ttl),
                 Waits::default(),
                 proposal,
@@ -43,16 +43,21 @@ impl Call {
                 let until_ms = NOW.as_millis() as i64 + if late { -1 } else { 1_000_000 };
                 let fence = number.map(|number| Fence { number, up_to: number });
                 let repair = Repair { until_ms, mark_key: MARK_KEY, quarantine: true, fence };
-                EXCLUSIVE.extend(&names(&[NAMES[name]]), OWNERS[owner], ms(ttl), repair)
+                EXCLUSIVE.extend(
+                    &names(&[NAMES[name]]),
+                    Claimant::of(OWNERS[owner]),
+                    ms(ttl),
+                    repair,
+                )
             }
             Self::Release { name, owner, keep, raise } => {
                 let until_ms = |ms| NOW.as_millis() as i64 + ms;
                 let keep = keep.map(|ms| Keep { until_ms: until_ms(ms), by_ms: until_ms(1) });
                 let raise = raise.map(|to| Raise { to, lasts: ms(9_000) });
-                EXCLUSIVE.release(&names(&[NAMES[name]]), OWNERS[owner], keep, raise)
+                EXCLUSIVE.release(&names(&[NAMES[name]]), Claimant::of(OWNERS[owner]), keep, raise)
             }
             Self::Confirm { name, owner } => {
-                EXCLUSIVE.confirm(&names(&[NAMES[name]]), OWNERS[owner], 7)
+                EXCLUSIVE.confirm(&names(&[NAMES[name]]), OWNERS[owner], 7).expect("it has numbers")
             }
         }
     }
@@ -182,8 +187,9 @@ fn what_an_earlier_call_of_the_batch_made_a_number_is_one() {
 
 #[test]
 fn few_calls_are_made_one_by_one_and_many_at_once() {
-    let release = |owner: &str| EXCLUSIVE.release(&names(&[NAMES[0]]), owner, None, None);
-    let confirm = || EXCLUSIVE.confirm(&names(&[NAMES[0]]), OWNERS[0], 7);
+    let release =
+        |owner: &str| EXCLUSIVE.release(&names(&[NAMES[0]]), Claimant::of(owner), None, None);
+    let confirm = || EXCLUSIVE.confirm(&names(&[NAMES[0]]), OWNERS[0], 7).expect("it has numbers");
     let sizes = |requests: &[Request], together| -> Vec<_> {
         let marked: Vec<_> = requests.iter().map(|request| (request, "")).collect();
         let calls = write(&marked, MARK_KEY, together, |_| Form::Sha, &mut Vec::new());
@@ -209,9 +215,10 @@ fn calls_of_several_kinds_are_made_by_a_batch_of_each() {
         KINDS.iter().flat_map(|kind| (0..WORTH_IT).map(|i| (*kind, name(*kind, i)))).collect();
     let ttl = Duration::from_secs(1);
     let acquires = locks.iter().map(|(kind, name)| {
-        kind.acquire(name, MARK_KEY, OWNERS[0], ttl, Waits::default(), Some(7))
+        kind.acquire(name, MARK_KEY, Claimant::of(OWNERS[0]), ttl, Waits::default(), Some(7))
     });
-    let releases = locks.iter().map(|(kind, name)| kind.release(name, OWNERS[0], None, None));
+    let releases =
+        locks.iter().map(|(kind, name)| kind.release(name, Claimant::of(OWNERS[0]), None, None));
     let (mut one_by_one, mut together) = (node(&[]), node(&[]));
     for requests in [acquires.collect::<Vec<_>>(), releases.collect()] {
         let expected = run(&mut one_by_one, &requests, MARK, false);
@@ -226,9 +233,9 @@ fn calls_of_several_kinds_are_made_by_a_batch_of_each() {
 /// The releases in it are made before what came behind them, however often the batch is made again.
 #[test]
 fn the_batch_is_the_last_of_a_write() {
-    let confirm = EXCLUSIVE.confirm(&names(&[NAMES[0]]), OWNERS[0], 7);
+    let confirm = EXCLUSIVE.confirm(&names(&[NAMES[0]]), OWNERS[0], 7).expect("it has numbers");
     let releases = [0, 1, 2, 0, 1, 2]
-        .map(|name| EXCLUSIVE.release(&names(&[NAMES[name]]), OWNERS[0], None, None));
+        .map(|name| EXCLUSIVE.release(&names(&[NAMES[name]]), Claimant::of(OWNERS[0]), None, None));
     let mut requests: Vec<_> = releases.into_iter().map(Arc::new).collect();
     requests.insert(3, Arc::new(confirm));
     let mut written = requests.clone();
@@ -247,9 +254,11 @@ fn the_batch_is_the_last_of_a_write() {
 fn each_kind_has_a_batch_of_its_own() {
     static OTHERS_BATCH: Script = Script::new("return 2");
     static OTHERS: Script = Script::batched("return 1", "take", &OTHERS_BATCH);
-    let release = |name: usize| EXCLUSIVE.release(&names(&[NAMES[name]]), OWNERS[0], None, None);
+    let release = |name: usize| {
+        EXCLUSIVE.release(&names(&[NAMES[name]]), Claimant::of(OWNERS[0]), None, None)
+    };
     let other = |name: usize| Request::new(&OTHERS, 1, &[Part::Bytes(NAMES[name])]);
-    let confirm = EXCLUSIVE.confirm(&names(&[NAMES[0]]), OWNERS[0], 7);
+    let confirm = EXCLUSIVE.confirm(&names(&[NAMES[0]]), OWNERS[0], 7).expect("it has numbers");
     let came = [other(0), release(0), other(1), confirm, release(1), other(2), release(2)];
     let mut written: Vec<_> = came.iter().enumerate().collect();
     put_last(&mut written, |(_, request)| request);

@@ -74,6 +74,7 @@ pub(crate) fn acquire(
         ordered: settings.fall_back_after().is_none(),
         fair: wanted.kind.is_fair(),
         takes_turns: wanted.kind.takes_turns(),
+        permits: wanted.permits,
     };
     // Dropped before the call, whatever happens: then what it has on the nodes is given back.
     let mut machine: Acquire<Claim> = Acquire::new(policy, settings.attempt_timeout());

@@ -5,7 +5,8 @@ use std::sync::{Arc, OnceLock};
 use crate::clock;
 use crate::core::{
     Attempt, Basis, Begin, Cleanup, Confirmation, ExtendRequest, Extension, FencingToken,
-    HoldClass, Release, Releases, Shared, Terms, Time, Waits, Whom, only_asked,
+    HoldClass, Permits, PermitsWanted, Release, Releases, Shared, Terms, Time, Waits, Whom,
+    only_asked,
 };
 use crate::error::{Error, ErrorKind, NodeFault};
 use crate::ident::Names;
@@ -28,6 +29,8 @@ pub(crate) struct Wanted {
     pub(crate) kind: &'static dyn Kind,
     pub(crate) names: Names,
     pub(crate) terms: Terms,
+    /// Which part of a semaphore; `None`: the lock is none.
+    pub(crate) permits: Option<PermitsWanted>,
 }
 
 /// The rounds of an attempt.
@@ -67,6 +70,8 @@ pub(crate) struct Claim {
     suspensions: u64,
     /// What the nodes may know of its caller.
     waits: Waits,
+    /// Of a semaphore: the slots that are asked for.
+    permits: Permits,
     asked: Asked,
     /// What the nodes are asked, once some of them are.
     request: Option<Arc<Request>>,
@@ -82,7 +87,7 @@ impl Claim {
         begin: Begin,
         suspensions: u64,
     ) -> Self {
-        let Begin { owner, started, answer_by, waits } = begin;
+        let Begin { owner, started, answer_by, waits, permits } = begin;
         let Terms { ttl, allowance, .. } = wanted.terms;
         let attempt = Attempt::new(state.nodes().len(), started, answer_by, ttl, allowance);
         Self {
@@ -92,6 +97,7 @@ impl Claim {
             downgraded: OnceLock::new(),
             suspensions,
             waits,
+            permits,
             asked: Asked {
                 attempt: FanOut::new(attempt, wanted.kind.decoders().acquire, state.names()),
                 confirmation: None,
@@ -181,6 +187,7 @@ impl Claim {
             names,
             mark_key: self.state.set().mark_key(),
             owner,
+            permits: self.permits,
             number: self.number,
             quarantine: self.state.settings().restart_quarantine,
         }
@@ -190,7 +197,7 @@ impl Claim {
     fn acquire_request(&self) -> Request {
         let Wanted { names, terms, .. } = &self.wanted;
         let set = self.state.set();
-        let fencing = self.state.settings().fencing;
+        let fencing = self.state.settings().fencing && self.kind().has_numbers();
         let proposal = fencing.then(|| self.state.numbers().propose(names, set));
         if let Some(proposal) = proposal {
             self.round().with(|attempt| attempt.proposes(proposal));
@@ -204,6 +211,8 @@ impl Claim {
 
     /// Tells the nodes the lock's number.
     pub(crate) fn write_back(&mut self, number: u64) {
+        let requests = self.requests(self.kind().hold_class());
+        let Some(confirm) = requests.confirm(number) else { return };
         let nodes = self.nodes();
         let answer_by = self.round().with(|attempt| attempt.answer_by());
         let round = FanOut::new(
@@ -211,7 +220,6 @@ impl Claim {
             self.kind().decoders().confirm,
             self.state.names(),
         );
-        let confirm = self.requests(self.kind().hold_class()).confirm(number);
         round.ask(nodes, &Ask::Holding(Arc::new(confirm)));
         self.asked.confirmation = Some(round);
     }

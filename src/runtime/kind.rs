@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::core::{HoldClass, Waits};
+use crate::core::{HoldClass, Permits, PermitsWanted, Waits};
 use crate::ident::{self, Names, release_channel};
 use crate::node::Request;
 use crate::runtime::reply::Decoders;
@@ -82,6 +82,21 @@ pub(crate) trait Kind: fmt::Debug + Send + Sync {
         false
     }
 
+    /// How many permits a handle of its own wants, if it is a semaphore. Each caller asks for slots, which are its own alone.
+    fn permits(&self) -> Option<PermitsWanted> {
+        None
+    }
+
+    /// Whether each caller asks the nodes for itself: the threads of a process do not hand such a lock to each other.
+    fn each_asks(&self) -> bool {
+        self.is_fair() || self.permits().is_some()
+    }
+
+    /// Whether the grants of a name have numbers, which are its tokens.
+    fn has_numbers(&self) -> bool {
+        self.permits().is_none()
+    }
+
     /// Takes the lock under the mark that is written with the call, and that the node keeps at
     /// `mark_key`. If it is refused, the node may remember what `waits` says. `proposal`: a number for the
     /// grant; `None` without fencing.
@@ -89,22 +104,28 @@ pub(crate) trait Kind: fmt::Debug + Send + Sync {
         &self,
         names: &Names,
         mark_key: &[u8],
-        owner: &str,
+        claimant: Claimant<'_>,
         ttl: Duration,
         waits: Waits,
         proposal: Option<u64>,
     ) -> Request;
 
-    /// Tells a node that it granted the lock with that `number`.
-    fn confirm(&self, names: &Names, owner: &str, number: u64) -> Request;
+    /// Tells a node that it granted the lock with that `number`. `None`: its grants have none.
+    fn confirm(&self, names: &Names, owner: &str, number: u64) -> Option<Request>;
 
-    fn extend(&self, names: &Names, owner: &str, ttl: Duration, repair: Repair<'_>) -> Request;
+    fn extend(
+        &self,
+        names: &Names,
+        claimant: Claimant<'_>,
+        ttl: Duration,
+        repair: Repair<'_>,
+    ) -> Request;
 
     /// Gives the lock back. The node keeps it as `keep` says, and its fence is raised as `raise` says.
     fn release(
         &self,
         names: &Names,
-        owner: &str,
+        claimant: Claimant<'_>,
         keep: Option<Keep>,
         raise: Option<Raise>,
     ) -> Request;
@@ -128,6 +149,22 @@ pub(crate) trait Kind: fmt::Debug + Send + Sync {
     /// How the answers to these requests read.
     fn decoders(&self) -> &'static Decoders {
         &Decoders::USUAL
+    }
+}
+
+/// For whom a node is asked.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Claimant<'a> {
+    pub(crate) owner: &'a str,
+    /// Of a semaphore: the slots that are the owner's.
+    pub(crate) permits: Permits,
+}
+
+#[cfg(test)]
+impl<'a> Claimant<'a> {
+    /// Of a lock that is no semaphore.
+    pub(crate) fn of(owner: &'a str) -> Self {
+        Self { owner, permits: Permits::default() }
     }
 }
 

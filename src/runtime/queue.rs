@@ -134,9 +134,9 @@ impl Queues {
         let lock = Key::of_family(wanted, &key);
         let once = patience == Patience::Once;
         let class = wanted.kind.hold_class();
-        let fair = wanted.kind.is_fair();
+        let each_asks = wanted.kind.each_asks();
         let mut queues = self.state.lock();
-        let ticket = queues.enter(&key, class, fair, wanted.terms, once, Waiter::default());
+        let ticket = queues.enter(&key, class, each_asks, wanted.terms, once, Waiter::default());
         drop(queues);
         QueuedCaller {
             names: &wanted.names,

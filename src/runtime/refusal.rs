@@ -104,6 +104,14 @@ impl ClientState {
             Outcome::WrongKind => (ErrorKind::WrongKind, no_lock(names), faults()),
             Outcome::Spent => (ErrorKind::WrongKind, no_further_number(names), faults()),
             Outcome::NoNumber => (ErrorKind::WrongKind, no_number(names), faults()),
+            Outcome::OtherPermits(permits) => {
+                let wanted = wanted.permits.map_or(0, |permits| permits.of);
+                let message = format!(
+                    "{names} has {permits} permits for others who hold some of them, and {wanted} here; give it the same number \
+                     everywhere, or wait until their holds have ended"
+                );
+                (ErrorKind::Config, message, faults())
+            }
             Outcome::Rejected => {
                 let message = format!("{names} cannot be locked: {}", self.rejected());
                 (ErrorKind::Config, message, faults())

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use crate::core::{
-    ConfirmVote, ExtensionVote, HeldKey, HolderVote, KeyLayout, LARGEST_NUMBER, ReleaseVote, Vote,
+    ConfirmVote, ExtensionVote, HeldKey, HolderVote, KeyLayout, LARGEST_NUMBER, MOST_PERMITS,
+    ReleaseVote, Slots, Vote,
 };
 use crate::node::{Meaning, Value};
 
@@ -40,6 +41,13 @@ fn acquire(value: &Value) -> Result<Vote, Unexpected> {
         [Value::Int(0), Value::Int(ms), Value::Int(ticket)] => Ok(Vote::Queued {
             remaining: u64::try_from(*ms).ok().map(Duration::from_millis),
             ticket: fence(*ticket)?,
+        }),
+        [Value::Int(0), Value::Int(ms), Value::Text(free)] => {
+            Ok(Vote::Taken { remaining: millis(*ms)?, free: slots(free)? })
+        }
+        [Value::Int(-4), Value::Int(permits), Value::Int(ms)] => Ok(Vote::OtherPermits {
+            permits: u64::try_from(*permits).map_err(|_| Unexpected)?,
+            remaining: millis(*ms)?,
         }),
         [Value::Int(-1), Value::Int(_)] => Ok(Vote::NotAdmitted),
         [Value::Int(-2), Value::Text(_)] => Ok(Vote::WrongKind),
@@ -173,6 +181,24 @@ pub(crate) fn force(value: &Value) -> Result<u64, Unexpected> {
     }
 }
 
+/// A time that has to be told.
+fn millis(ms: i64) -> Result<Duration, Unexpected> {
+    u64::try_from(ms).map(Duration::from_millis).map_err(|_| Unexpected)
+}
+
+/// The slots of a semaphore, of which each hexadecimal digit stands for four: the lowest one for its lowest bit.
+fn slots(digits: &str) -> Result<Slots, Unexpected> {
+    if digits.is_empty() || digits.len() > MOST_PERMITS.div_ceil(4) as usize {
+        return Err(Unexpected);
+    }
+    let mut slots = Slots::default();
+    for (i, digit) in digits.chars().enumerate() {
+        let digit = digit.to_digit(16).ok_or(Unexpected)?;
+        (0..4).filter(|bit| digit & (1 << bit) != 0).for_each(|bit| slots.insert(i * 4 + bit));
+    }
+    Ok(slots)
+}
+
 /// A number of a grant.
 fn fence(number: i64) -> Result<u64, Unexpected> {
     u64::try_from(number).ok().filter(|number| *number <= LARGEST_NUMBER).ok_or(Unexpected)
@@ -215,6 +241,18 @@ mod tests {
         };
         assert_eq!(queued(7), Ok(Vote::Queued { remaining, ticket: 7 }));
         assert_eq!((queued(-1), queued(1 << 51)), (Err(Unexpected), Err(Unexpected)));
+        let three =
+            |code, ms, last| acquire(&Value::List(vec![Value::Int(code), Value::Int(ms), last]));
+        let second = Duration::from_secs(1);
+        let free = [1, 4, 7].into_iter().collect();
+        let taken = Vote::Taken { remaining: second, free };
+        assert_eq!(three(0, 1_000, Value::Text("29".into())), Ok(taken));
+        for (ms, digits) in [(-1, "29"), (1, ""), (1, "2g"), (1, &"0".repeat(251))] {
+            assert_eq!(three(0, ms, Value::Text(digits.into())), Err(Unexpected), "{digits}");
+        }
+        let other = Vote::OtherPermits { permits: 5, remaining: second };
+        assert_eq!(three(-4, 5, Value::Int(1_000)), Ok(other));
+        assert_eq!(three(-4, -5, Value::Int(1_000)), Err(Unexpected));
         assert_eq!(acquire(&pair(-1, Value::Int(0))), Ok(Vote::NotAdmitted));
         assert_eq!(acquire(&pair(-2, Value::Text("list".into()))), Ok(Vote::WrongKind));
         assert_eq!(acquire(&pair(-3, Value::Int(0))), Ok(Vote::Spent));

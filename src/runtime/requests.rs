@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use crate::core::{ExtendRequest, Offset, ReleasePlan, Time, Waits};
+use crate::core::{ExtendRequest, Offset, Permits, ReleasePlan, Time, Waits};
 use crate::ident::Names;
 use crate::node::Request;
-use crate::runtime::kind::{Fence, Keep, Kind, Raise, Repair};
+use crate::runtime::kind::{Claimant, Fence, Keep, Kind, Raise, Repair};
 
 /// Makes the requests of one owner.
 #[derive(Clone, Copy)]
@@ -15,6 +15,8 @@ pub(crate) struct OwnerRequests<'a> {
     /// Where each node keeps its mark.
     pub(crate) mark_key: &'a [u8],
     pub(crate) owner: &'a str,
+    /// Of a semaphore: the slots that are asked for.
+    pub(crate) permits: Permits,
     /// Of the lock that was won; 0 before, and without fencing.
     pub(crate) number: u64,
     /// Whether newcomers are granted nothing but under an admitted mark.
@@ -22,13 +24,17 @@ pub(crate) struct OwnerRequests<'a> {
 }
 
 impl OwnerRequests<'_> {
-    /// Asks for the lock, for a caller that `waits`. With a proposal for its number; `None` without fencing.
-    pub(crate) fn acquire(&self, ttl: Duration, waits: Waits, proposal: Option<u64>) -> Request {
-        self.kind.acquire(self.names, self.mark_key, self.owner, ttl, waits, proposal)
+    const fn claimant(&self) -> Claimant<'_> {
+        Claimant { owner: self.owner, permits: self.permits }
     }
 
-    /// Tells a node the lock's number.
-    pub(crate) fn confirm(&self, number: u64) -> Request {
+    /// Asks for the lock, for a caller that `waits`. With a proposal for its number; `None` without fencing.
+    pub(crate) fn acquire(&self, ttl: Duration, waits: Waits, proposal: Option<u64>) -> Request {
+        self.kind.acquire(self.names, self.mark_key, self.claimant(), ttl, waits, proposal)
+    }
+
+    /// Tells a node the lock's number; `None`: locks of this kind have none.
+    pub(crate) fn confirm(&self, number: u64) -> Option<Request> {
         self.kind.confirm(self.names, self.owner, number)
     }
 
@@ -48,12 +54,12 @@ impl OwnerRequests<'_> {
             quarantine: self.quarantine,
             fence: (number > 0).then(|| Fence { number, up_to: up_to.max(number) }),
         };
-        Some(self.kind.extend(self.names, self.owner, request.ttl, repair))
+        Some(self.kind.extend(self.names, self.claimant(), request.ttl, repair))
     }
 
     /// Gives the lock back.
     pub(crate) fn release(&self) -> Request {
-        self.kind.release(self.names, self.owner, None, None)
+        self.kind.release(self.names, self.claimant(), None, None)
     }
 
     /// Gives the lock back as `plan` says, where that is more than to give it back; else `None`. A node whose `clock` is not
@@ -65,6 +71,6 @@ impl OwnerRequests<'_> {
         });
         let raise = plan.raise_to.map(|to| Raise { to, lasts: plan.longest_ttl });
         let is_plain = keep.is_none() && raise.is_none();
-        (!is_plain).then(|| self.kind.release(self.names, self.owner, keep, raise))
+        (!is_plain).then(|| self.kind.release(self.names, self.claimant(), keep, raise))
     }
 }

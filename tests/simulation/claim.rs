@@ -11,7 +11,7 @@ use super::network::Part;
 use super::worker::Outgoing;
 use crate::core::admission::Grants;
 use crate::core::{
-    Attempt, Begin, Cleanup, Confirmation, ExtendRequest, Extension, HoldClass, Proposal,
+    Attempt, Begin, Cleanup, Confirmation, ExtendRequest, Extension, HoldClass, Permits, Proposal,
     ReleasePlan, Releases, Shared, Terms, Waits,
 };
 use crate::ident::Names;
@@ -47,6 +47,8 @@ pub(super) struct Claim {
     pub(super) terms: Terms,
     /// What the nodes may know of its caller.
     waits: Waits,
+    /// Of a semaphore: the slots that are asked for.
+    permits: Permits,
     /// The same, in true time.
     pub(super) began: Duration,
     /// How often the client's machine had been suspended before that.
@@ -69,12 +71,13 @@ impl Claim {
         begin: Begin,
         waiter: Note,
     ) -> Self {
-        let Begin { owner, answer_by, waits, .. } = begin;
+        let Begin { owner, answer_by, waits, permits, .. } = begin;
         let started = cx.now();
         let attempt =
             Attempt::new(cx.settings.nodes, started, answer_by, terms.ttl, terms.allowance);
         let owner = lock.kind().owner_text(label(cx.client), owner);
-        cx.net.checks.claimed(&owner, client.process, cx.settings.may_end);
+        let has_numbers = cx.settings.fencing && lock.kind().has_numbers();
+        cx.net.checks.claimed(&owner, client.process, cx.settings.may_end, has_numbers);
         Self {
             lock,
             names: lock.names(),
@@ -83,6 +86,7 @@ impl Claim {
             downgraded: OnceCell::new(),
             terms,
             waits,
+            permits,
             began: cx.net.now,
             suspensions: cx.shared.suspensions.get(),
             attempt: Rc::new(FanOut::new(attempt, lock.kind().decoders().acquire, waiter)),
@@ -99,7 +103,8 @@ impl Claim {
 
     /// As what it is held now: a lock that was downgraded is of another kind than the one that was wanted.
     pub(super) fn held_as(&self) -> LockId {
-        self.downgraded.get().map_or(self.lock, |(kind, _)| self.lock.of_kind(*kind))
+        let lock = self.lock.with(self.permits);
+        self.downgraded.get().map_or(lock, |(kind, _)| lock.of_kind(*kind))
     }
 
     /// The lock is shared from now on.
@@ -116,7 +121,8 @@ impl Claim {
 
     /// Asks those nodes.
     pub(super) fn ask(&self, client: &mut Client, cx: &mut Cx<'_>, whom: impl Fn(usize) -> bool) {
-        let proposed = cx.settings.fencing.then(|| {
+        let has_numbers = cx.settings.fencing && self.lock.kind().has_numbers();
+        let proposed = has_numbers.then(|| {
             let last = client.numbers.last_of(self.names.keys());
             let (set_time_us, several_us) = cx.shared.times_us(cx.now());
             Proposal::new(last, set_time_us, several_us)
@@ -152,6 +158,7 @@ impl Claim {
         let confirmation = Confirmation::new(cx.settings.nodes, answer_by);
         let round = Rc::new(FanOut::new(confirmation, self.lock.kind().decoders().confirm, waiter));
         let request = self.requests(cx, self.lock.kind().hold_class()).confirm(number);
+        let Some(request) = request else { return round };
         let outgoing = self.outgoing(request, "confirm");
         for worker in &mut client.workers {
             worker.ask_for_holder(cx, outgoing.clone(), round.clone());
@@ -187,6 +194,7 @@ impl Claim {
             names: &self.names,
             mark_key: MARK,
             owner,
+            permits: self.permits,
             number: self.number,
             quarantine: cx.settings.quarantine,
         }

@@ -85,6 +85,8 @@ pub(super) struct Settings {
     pub(super) local_queues: bool,
     pub(super) together: bool,
     pub(super) kind: Option<&'static str>,
+    /// How many permits each semaphore has.
+    pub(super) permits: u32,
     /// How long a quarantine lasts.
     pub(super) max_ttl: Duration,
     pub(super) fall_back_after: Option<Duration>,
@@ -190,6 +192,7 @@ impl Client {
             local_queues: plan.local_queues,
             together: plan.together,
             kind: plan.kind,
+            permits: setup.permits,
             max_ttl: plan.longest_ttl(),
             fall_back_after: setup.fall_back_after,
             backoff: setup.backoff,

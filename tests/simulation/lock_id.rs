@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::chance::Chance;
-use crate::core::HoldClass;
+use crate::core::{HoldClass, Permits};
 use crate::ident::Names;
 use crate::kinds::{KINDS, names};
 use crate::runtime::kind::Kind;
@@ -18,6 +18,9 @@ pub(super) struct LockId {
     kind: usize,
     /// One bit for each name.
     names: u32,
+    /// Of a semaphore that is held: one bit for each slot, of so many.
+    slots: u32,
+    permits: u32,
 }
 
 impl LockId {
@@ -29,7 +32,7 @@ impl LockId {
     /// Of the kind with that number.
     pub(super) fn new(kind: usize, names: impl IntoIterator<Item = usize>) -> Self {
         let names = names.into_iter().fold(0, |bits, name| bits | 1 << name);
-        Self { kind, names }
+        Self { kind, names, slots: 0, permits: 0 }
     }
 
     /// Of any kind, with that name or, where the kind has several, sometimes with further ones.
@@ -127,10 +130,22 @@ impl LockId {
         self.kind().waiting_channel(&self.names())
     }
 
+    /// The same as it is held, by those slots of it if it is a semaphore.
+    pub(super) fn with(self, Permits { slots, of }: Permits) -> Self {
+        Self { slots: slots.iter().fold(0, |bits, slot| bits | 1 << slot), permits: of, ..self }
+    }
+
+    /// How many permits of which semaphore are held, and how many it has; `None`: it is none.
+    pub(super) fn permits_held(self) -> Option<(Self, u32, u32)> {
+        let semaphore = Self { slots: 0, permits: 0, ..self };
+        (self.permits > 0).then_some((semaphore, self.slots.count_ones(), self.permits))
+    }
+
     /// Whether nobody has this lock and the `other` one at once.
     pub(super) fn excludes(self, other: Self) -> bool {
         let is_shared = self.kind().hold_class() == HoldClass::Shared;
-        self.names & other.names != 0 && !(is_shared && self.kind == other.kind)
+        let are_slots = self.permits > 0 && other.permits > 0 && self.slots & other.slots == 0;
+        self.names & other.names != 0 && !((is_shared || are_slots) && self.kind == other.kind)
     }
 }
 

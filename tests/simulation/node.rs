@@ -1,5 +1,6 @@
 //! A node: the embedded engine, a wall clock of its own, and what can happen to its process.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::network::ConnId;
@@ -137,7 +138,10 @@ impl SimNode {
         };
         let of_kind = |kind: &&'static dyn Kind| {
             let holders = kind.holders(key, &mut call).into_iter();
-            holders.map(|holder| (kind.hold_class(), holder)).collect::<Vec<_>>()
+            // Each holder of a semaphore has slots of its own: see [`slot_of_two`](Self::slot_of_two).
+            let several = kind.permits().is_some();
+            let class = if several { HoldClass::Shared } else { kind.hold_class() };
+            holders.map(|holder| (class, holder)).collect::<Vec<_>>()
         };
         let mut holders: Vec<_> = KINDS.iter().flat_map(of_kind).collect();
         // Where several have a key, it outlives those that end first.
@@ -150,6 +154,27 @@ impl SimNode {
     pub(super) fn classes(&mut self, key: &[u8], now: Duration) -> Vec<(HoldClass, Vec<u8>)> {
         let holders = self.holders_by_kind(key, now).into_iter();
         holders.map(|(class, (owner, _))| (class, owner)).collect()
+    }
+
+    /// A slot of the semaphore with that key that two owners have at once.
+    pub(super) fn slot_of_two(&mut self, key: &[u8], now: Duration) -> Option<String> {
+        let command = [b"HGETALL".to_vec(), key.to_vec()];
+        let Reply::List(fields) = self.call(&command, now) else { return None };
+        let wall_ms = self.wall(now).as_millis() as i64;
+        let mut taken = BTreeSet::new();
+        let text = |field: &Reply| match field {
+            Reply::Bulk(text) => String::from_utf8_lossy(text).into_owned(),
+            _ => String::new(),
+        };
+        let holds = fields.chunks(2).filter(|hold| text(&hold[0]) != "permits");
+        holds.map(|hold| text(&hold[1])).find_map(|hold| {
+            let (end, slots) = hold.split_once(' ')?;
+            let lives = end.parse().is_ok_and(|end: i64| end > wall_ms);
+            slots
+                .split(' ')
+                .find(|slot| lives && !taken.insert((*slot).to_owned()))
+                .map(str::to_owned)
+        })
     }
 
     /// The owners that have that key of a lock.

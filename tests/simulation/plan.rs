@@ -57,6 +57,8 @@ pub(super) struct Plan {
     pub(super) together: bool,
     /// The kind of locks that callers want who do anything; `None`: of all kinds.
     pub(super) kind: Option<&'static str>,
+    /// How many permits each semaphore has.
+    pub(super) permits: u32,
     pub(super) faults: Vec<Scheduled>,
     /// How long it goes on at least before everything is healed.
     pub(super) lasts: Duration,
@@ -133,6 +135,7 @@ impl Plan {
             // Not drawn, so that the other runs stay what they were.
             together: seed % 4 == 3,
             kind: None,
+            permits: 1 + (seed % 3) as u32,
             faults: Vec::new(),
             lasts: FAULTS_END,
             outlasts_fences: false,
@@ -350,6 +353,7 @@ impl Plan {
             node_timeout,
             fall_back_after,
             backoff: BACKOFF,
+            permits: self.permits,
             habit: Habit::Anything,
         };
         self.setups.get(client).copied().unwrap_or(usual)
@@ -359,6 +363,7 @@ impl Plan {
     /// end them.
     pub(super) fn become_a_pair(&mut self) {
         self.pair = true;
+        self.permits = 1;
         self.setups.clear();
         self.fall_back_after = None;
         self.callers = vec![1, 1];

@@ -34,8 +34,8 @@ impl Client {
         self.forget_names(cx);
         let waiter = Waiter { caller, terms };
         let class = cx.settings.class_of(id);
-        let fair = id.kind().is_fair();
-        cx.shared.queues.borrow_mut().enter(&id, class, fair, terms, once, waiter)
+        let each_asks = id.kind().each_asks();
+        cx.shared.queues.borrow_mut().enter(&id, class, each_asks, terms, once, waiter)
     }
 
     /// Forgets names that are not used any more. The timer does so at any time, and here each call does.

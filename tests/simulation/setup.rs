@@ -29,6 +29,8 @@ pub(super) struct Setup {
     pub(super) fall_back_after: Option<Duration>,
     /// Its pauses between attempts.
     pub(super) backoff: Backoff,
+    /// How many permits each semaphore has.
+    pub(super) permits: u32,
     pub(super) habit: Habit,
 }
 

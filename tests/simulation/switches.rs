@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use crate::core::{AsSeen, Mechanism, Waits};
+use crate::core::{AsSeen, Mechanism, Permits, Waits};
 use crate::kinds::{KINDS, names};
 use crate::node::{check_request, evals};
-use crate::runtime::kind::{Fence, Raise, Repair};
+use crate::runtime::kind::{Claimant, Fence, Raise, Repair};
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Switches {
@@ -42,17 +42,25 @@ impl Switches {
         let repair = Repair { until_ms: 0, mark_key: mark, quarantine: true, fence };
         let names = names(&[b"key"]);
         let commands = KINDS.iter().flat_map(|kind| {
+            let permits = Permits { slots: [0].into_iter().collect(), of: 1 };
+            let owner = Claimant { owner: "owner", permits };
             let calls = [
-                kind.acquire(&names, mark, "owner", ttl, waits, Some(1)),
-                kind.confirm(&names, "owner", 1),
-                kind.extend(&names, "owner", ttl, repair),
-                kind.release(&names, "owner", None, None),
-                kind.release(&names, "owner", None, Some(Raise { to: 2, lasts: ttl })),
+                kind.acquire(&names, mark, owner, ttl, waits, Some(1)),
+                kind.extend(&names, owner, ttl, repair),
+                kind.release(&names, owner, None, None),
+                kind.release(&names, owner, None, Some(Raise { to: 2, lasts: ttl })),
             ];
-            let releases = [(&calls[3], ""); 5];
+            let releases = [(&calls[2], ""); 5];
+            let confirm = kind.confirm(&names, "owner", 1).map(|call| call.eval(""));
             let batch = evals(&releases, mark, true).into_iter().map(|(_, command)| command);
             let leave = kind.leave_queue(&names, "caller").map(|call| call.eval(""));
-            calls.iter().map(|call| call.eval("")).chain(batch).chain(leave).collect::<Vec<_>>()
+            calls
+                .iter()
+                .map(|call| call.eval(""))
+                .chain(batch)
+                .chain(confirm)
+                .chain(leave)
+                .collect::<Vec<_>>()
         });
         let as_seen = AsSeen { mark: None, repl_id: "id".to_owned() };
         let commands = commands.chain([check_request(mark, &as_seen).eval("")]);

@@ -58,7 +58,6 @@ fn run_now(plan: &Plan, switches: Switches, told: bool) -> Run {
     world.net.checks.rolling = plan.rolling;
     world.net.checks.blips = plan.blips;
     world.net.checks.ttl = plan.ttl;
-    world.net.checks.fencing = plan.fencing;
     world.net.checks.turns = Turns::new(plan.callers.len(), plan.turns);
     world.net.checks.order = Order::new(plan.order);
     world.net.checks.only = switches.checkers;

@@ -2,9 +2,12 @@
 
 use std::time::Duration;
 
-use super::super::{Attempt, Backoff, Conclusion, LossReason, Mechanism, Time, WakeReason};
-use super::contention::{Contention, POLL};
+use super::super::{
+    Attempt, Backoff, Conclusion, LossReason, Mechanism, Permits, PermitsWanted, Time, WakeReason,
+};
+use super::contention::{Contention, POLL, spread};
 use super::queue_place::{PlaceNews, QueuePlace};
+use super::slot_choice::SlotChoice;
 use super::waits::Waits;
 
 /// How long a caller is ready to wait for a lock that is held.
@@ -31,6 +34,8 @@ pub(crate) struct Policy {
     pub(crate) fair: bool,
     /// Nodes keep who goes next: see [`Contention::taking_turns`].
     pub(crate) takes_turns: bool,
+    /// Which part of a semaphore is wanted; `None`: the lock is none.
+    pub(crate) permits: Option<PermitsWanted>,
 }
 
 /// How a call ended that did not get its lock.
@@ -44,6 +49,8 @@ pub(crate) enum Outcome {
     Spent,
     /// Nodes keep something for the name's number that is none.
     NoNumber,
+    /// The semaphore is in use with that number of permits, and the caller has another one.
+    OtherPermits(u64),
     /// The nodes answer, but admit nobody yet.
     NotAdmitted,
     /// So many nodes reject us for good that no majority is left.
@@ -97,6 +104,8 @@ pub(crate) struct Attempts {
     contention: Contention,
     /// Where a fair lock is waited for.
     place: Option<QueuePlace>,
+    /// Which slots of a semaphore are asked for.
+    slots: Option<SlotChoice>,
 }
 
 /// The longest pause before another look whether nodes in quarantine are ready: somebody may have ended
@@ -112,6 +121,7 @@ impl Attempts {
             contention: Contention::new(policy.ordered && !waits_in_queue)
                 .taking_turns(policy.takes_turns),
             place: waits_in_queue.then(|| QueuePlace::new(attempt_timeout)),
+            slots: policy.permits.map(SlotChoice::new),
             policy,
             owner: None,
             tries: 0,
@@ -144,9 +154,15 @@ impl Attempts {
         self.place.as_mut()?.leave()
     }
 
-    /// Whether the lock is a fair one.
-    pub(crate) const fn is_fair(&self) -> bool {
-        self.policy.fair
+    /// Which permits of a semaphore the next attempt asks for; `random` gives a number in `0.0..1.0`.
+    pub(crate) fn picks(&self, random: impl FnOnce() -> f64) -> Permits {
+        self.slots.as_ref().map(|slots| slots.picks(random())).unwrap_or_default()
+    }
+
+    /// Whether a refusal shows that others want the lock, and are likely to want it again. What others want a fair lock, the
+    /// nodes know; and of a semaphore it was one slot.
+    pub(crate) const fn refusals_tell_of_others(&self) -> bool {
+        !self.policy.fair && self.slots.is_none()
     }
 
     /// Whether the caller waits for a fair lock.
@@ -208,6 +224,9 @@ impl Attempts {
     pub(crate) fn tried(&mut self, attempt: &Attempt, now: Time, covered: bool) {
         self.contention.tried(attempt.is_split(), now.since(attempt.started()), covered);
         self.contention.ended_at_preferred(attempt.preferred().is_some());
+        if let Some(slots) = &mut self.slots {
+            slots.refused(attempt);
+        }
     }
 
     /// The wait begins: see [`Contention::expects`].
@@ -243,6 +262,9 @@ impl Attempts {
             Conclusion::NoNumber => return Step::Finish(Outcome::NoNumber),
             // Nor does it change what a node lets us do.
             Conclusion::Rejected => return Step::Finish(Outcome::Rejected),
+            Conclusion::OtherPermits(permits) => {
+                return Step::Finish(Outcome::OtherPermits(permits));
+            }
             Conclusion::Held { .. } => Outcome::Held,
             Conclusion::NotAdmitted => Outcome::NotAdmitted,
             Conclusion::Unreachable => Outcome::NoQuorum,
@@ -253,6 +275,10 @@ impl Attempts {
             return Step::Finish(self.last.unwrap_or(outcome));
         }
         self.last = Some(outcome);
+        if let Some(at) = self.goes_where_free(outcome, now, random) {
+            self.unreachable_since = None;
+            return Step::Wait(at);
+        }
         if self.policy.patience == Patience::Once {
             return match self.another_try(outcome, now, random) {
                 Some(at) => Step::Wait(at),
@@ -270,6 +296,25 @@ impl Attempts {
         }
         self.tries = self.tries.saturating_add(1);
         self.pause(conclusion, now, random)
+    }
+
+    /// When to ask for the slots of a semaphore that the refusal has named. `None`: it has named none, or there is no time.
+    fn goes_where_free(&mut self, outcome: Outcome, now: Time, random: f64) -> Option<Time> {
+        let slots = self.slots.as_mut()?;
+        let times = if outcome == Outcome::Held { slots.goes_where_free() } else { None };
+        let Some(times) = times else {
+            slots.waits();
+            return None;
+        };
+        self.contention.stays_with_preferred();
+        // The first one alone at once: whoever comes later has met others who go there as well.
+        let at = now.after(if times == 1 { Duration::ZERO } else { spread(times, random) });
+        let until = match self.policy.patience {
+            Patience::Once => self.once_until,
+            Patience::Until(deadline) => Some(deadline),
+            Patience::Forever => None,
+        };
+        until.is_none_or(|until| at.after(self.contention.took()) < until).then_some(at)
     }
 
     /// When a caller that does not wait tries again, although it did not get the lock. Where some nodes have granted it,

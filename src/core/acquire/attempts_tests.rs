@@ -16,6 +16,7 @@ fn attempts(patience: Patience) -> Attempts {
             ordered: true,
             takes_turns: false,
             fair: false,
+            permits: None,
         },
         Duration::from_millis(200),
     )

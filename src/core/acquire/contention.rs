@@ -95,6 +95,11 @@ impl Contention {
             if by_preferred { self.refused_by_preferred.saturating_add(1) } else { 0 };
     }
 
+    /// The next attempt follows what the refusal has told. If that was the refusal of one node alone, it is asked alone again.
+    pub(crate) const fn stays_with_preferred(&mut self) {
+        self.prefers_one |= self.refused_by_preferred > 0;
+    }
+
     /// How long to wait, if nothing is told meanwhile, after `tries` of them; `random` is in `0.0..1.0`.
     pub(crate) fn pause(&self, backoff: Backoff, tries: u32, random: f64) -> Duration {
         if self.is_split() {
@@ -186,7 +191,8 @@ impl Contention {
     }
 }
 
-fn spread(times: u32, random: f64) -> Duration {
+/// Callers that meet try again within that time, which is longer the more `times` they have met; `random` is in `0.0..1.0`.
+pub(super) fn spread(times: u32, random: f64) -> Duration {
     let most = SPREAD.saturating_mul(2_u32.saturating_pow(times.min(10))).min(MOST_SPREAD);
     most.mul_f64(random.clamp(0.0, 1.0))
 }

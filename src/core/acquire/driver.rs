@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::super::{
-    Attempt, Basis, Conclusion, Quorum, QuorumHealth, ReleaseTracker, Shared, Time,
+    Attempt, Basis, Conclusion, Permits, Quorum, QuorumHealth, ReleaseTracker, Shared, Time,
 };
 use super::attempts::Outcome;
 use super::waits::Waits;
@@ -66,6 +66,8 @@ pub(crate) struct Begin {
     pub(crate) started: Time,
     pub(crate) answer_by: Time,
     pub(crate) waits: Waits,
+    /// Which permits of a semaphore it asks for.
+    pub(crate) permits: Permits,
 }
 
 /// What the driver has to do next. `C` is the driver's claim to the lock, which shares an attempt.

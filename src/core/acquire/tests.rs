@@ -40,6 +40,7 @@ impl Driver {
             ordered,
             fair: false,
             takes_turns: false,
+            permits: None,
         };
         Self {
             machine: Acquire::new(policy, TIMEOUT),

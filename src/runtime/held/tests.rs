@@ -34,7 +34,7 @@ pub(crate) fn wanted(name: &str, ttl: Duration) -> Wanted {
     let allowance = Allowance { clock_tolerance: Duration::from_millis(100) };
     let terms = Terms { ttl, renewed: true, max_hold: None, min_hold: None, allowance };
     let names = Names::new(1, [Name::new(b"quorlock:", name.as_bytes(), &[])]).expect("a name");
-    Wanted { kind: EXCLUSIVE, names, terms }
+    Wanted { kind: EXCLUSIVE, names, terms, permits: None }
 }
 
 /// The threads of the process that want the lock. When the queue is told that the lease is gone, one of them asks the
@@ -74,7 +74,8 @@ pub(crate) fn hold_before(
     let state = locks.coordinator().state();
     let (now, owner, suspensions) = (clock::now(), random_owner(), state.set().suspensions());
     let (answer_by, waits) = (now.after(LIMIT), Waits::default());
-    let begin = Begin { owner, started: now, answer_by, waits };
+    let begin =
+        Begin { owner, started: now, answer_by, waits, permits: crate::core::Permits::default() };
     let mut claim = Claim::new(state, wanted, begin, suspensions);
     claim.ask(Whom::All);
     let round = claim.round().clone();

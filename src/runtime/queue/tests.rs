@@ -76,7 +76,7 @@ fn wanted(kind: &'static dyn Kind, renewed: bool) -> Wanted {
     let allowance = Allowance { clock_tolerance: Duration::from_millis(100) };
     let terms = Terms { ttl: TTL, renewed, max_hold: None, min_hold: None, allowance };
     let names = Names::new(1, [Name::new(b"quorlock:", NAME.as_bytes(), &[])]).expect("a name");
-    Wanted { kind, names, terms }
+    Wanted { kind, names, terms, permits: None }
 }
 
 #[test]

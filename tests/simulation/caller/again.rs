@@ -84,6 +84,7 @@ impl Caller {
             ordered: false,
             fair: false,
             takes_turns: lock.kind().takes_turns(),
+            permits: lock.kind().permits(),
         };
         let mut acquire: Acquire<Claim> = Acquire::new(policy, cx.settings.node_timeout);
         let once = patience == Patience::Once;

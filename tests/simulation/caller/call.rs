@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::{Caller, Doing};
 use crate::core::{
-    Acquire, Allowance, Attempt, Confirmation, HoldClass, Outcome, Patience, Policy, QueueTicket,
-    ReleasePlan, Terms, Time,
+    Acquire, Allowance, Attempt, Confirmation, HoldClass, Outcome, Patience, PermitsWanted, Policy,
+    QueueTicket, ReleasePlan, Terms, Time,
 };
 use crate::runtime::kind::Kind;
 use crate::simulation::claim::{Claim, label};
@@ -161,6 +161,7 @@ impl Caller {
             ordered: cx.settings.fall_back_after.is_none(),
             fair: lock.kind().is_fair(),
             takes_turns: lock.kind().takes_turns(),
+            permits: Self::permits(cx, lock),
         };
         let limited = !rolling
             && cx.settings.habit == Habit::Anything
@@ -202,6 +203,18 @@ impl Caller {
             reached: began,
         };
         Self::start_call(client, index, cx, call);
+    }
+
+    /// How many permits of a semaphore it wants: in the end all of them, so that none is missing.
+    fn permits(cx: &mut Cx<'_>, lock: LockId) -> Option<PermitsWanted> {
+        lock.kind().permits()?;
+        let of = cx.settings.permits;
+        let count = match cx.phase {
+            Phase::Probing => of,
+            _ if of == 1 => 1,
+            _ => 1 + cx.net.chance.below(of as usize) as u32,
+        };
+        Some(PermitsWanted { count, of })
     }
 
     /// How long the nodes are to keep the lock at least.

@@ -77,6 +77,9 @@ impl Exclusion {
         if self.is_forced(claim.owner()) {
             return None;
         }
+        if let Some(what) = self.too_many(claim, now) {
+            return Some(what);
+        }
         let mine = &self.leases[&lock];
         let other = self.leases.iter().find(|(id, lease)| {
             **id != lock
@@ -98,6 +101,20 @@ impl Exclusion {
                 other.until - now,
             )
         })
+    }
+
+    /// Whether more permits of a semaphore are held than it has, whatever slots they are.
+    fn too_many(&self, claim: &Claim, now: Duration) -> Option<String> {
+        let (semaphore, _, of) = claim.held_as().permits_held()?;
+        let valid = |lease: &&Lease| lease.until > now && !self.is_forced(&lease.owner);
+        let of_it = |lease: &Lease| {
+            let (other, count, of) = lease.lock.permits_held()?;
+            (other == semaphore && !lease.on_first).then_some((count, of))
+        };
+        let held: Vec<_> = self.leases.values().filter(valid).filter_map(of_it).collect();
+        let count: u32 = held.iter().map(|(count, _)| count).sum();
+        let most = held.iter().map(|(_, of)| *of).max().unwrap_or(of);
+        (count > most).then(|| format!("{count} permits of {semaphore} are held, which has {most}"))
     }
 
     /// An operator takes its locks from that owner.

@@ -101,8 +101,8 @@ pub(super) struct Checks {
     may_end: BTreeSet<Vec<u8>>,
     /// Those of which it was said that their locks are given back.
     given_back: BTreeSet<Vec<u8>>,
-    /// Fences keep late extensions out.
-    pub(super) fencing: bool,
+    /// Those whose locks have numbers, so that fences keep late extensions out.
+    numbered: BTreeSet<Vec<u8>>,
     crashed: BTreeSet<u64>,
     /// Owners whose key was set again on some node.
     repaired: BTreeSet<Vec<u8>>,
@@ -154,8 +154,11 @@ impl Checks {
         }
     }
 
-    pub(super) fn claimed(&mut self, owner: &str, process: u64, may_end: bool) {
+    pub(super) fn claimed(&mut self, owner: &str, process: u64, may_end: bool, has_numbers: bool) {
         let owner = who(owner.as_bytes()).to_vec();
+        if has_numbers {
+            self.numbered.insert(owner.clone());
+        }
         if may_end {
             self.may_end.insert(owner.clone());
         }
@@ -310,7 +313,9 @@ impl Checks {
         if self.is_forced(claim.owner()) {
             return;
         }
-        let found = self.tokens.granted(claim, sequence).filter(|_| !is_deleted);
+        let has_numbers = self.numbered.contains(who(claim.owner().as_bytes()));
+        let found = has_numbers.then(|| self.tokens.granted(claim, sequence)).flatten();
+        let found = found.filter(|_| !is_deleted);
         if let Some(what) = found.filter(|_| self.promise_tokens) {
             self.report(now, "tokens", what);
         }
@@ -353,7 +358,8 @@ impl Checks {
         }
         // Who has no good clock, or whose clock was set, cannot be told of an end.
         let ended = self.exclusion.ended_at(ran.owner).filter(|_| self.promise_exclusion);
-        let late = self.leaks.came_late(ran, self.may_end(ran.owner), self.fencing);
+        let has_numbers = self.numbered.contains(who(ran.owner));
+        let late = self.leaks.came_late(ran, self.may_end(ran.owner), has_numbers);
         if let Some(what) = late.filter(|_| !self.forgotten && !ran.set_back) {
             self.report(now, "late", what);
         }

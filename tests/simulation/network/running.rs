@@ -41,7 +41,9 @@ impl Network {
         let set_back = at.was_set_back;
         for ((Part { owner, what, .. }, key), (_, ended)) in keys.zip(&before) {
             let at = &mut self.nodes[node];
-            let found = side_by_side(node, key, &at.classes(key, now));
+            let twice =
+                at.slot_of_two(key, now).map(|slot| format!("node {node} has slot {slot} twice"));
+            let found = side_by_side(node, key, &at.classes(key, now)).or(twice);
             let ends = at.end_ms(key, owner, now);
             let (in_flight, ended) = (!open, *ended);
             let closed_until = at.closed_until(key, owner, now);

@@ -137,6 +137,7 @@ fn calm(seed: u64, nodes: usize, setups: &[Setup]) -> Plan {
         local_queues: false,
         together: false,
         kind: None,
+        permits: 2,
         fencing: true,
         quarantine: true,
         new_set: false,
@@ -171,6 +172,7 @@ fn client(ttl: Duration, habit: Habit) -> Setup {
         node_timeout: ms(200),
         fall_back_after: None,
         backoff: BACKOFF,
+        permits: 2,
         habit,
     }
 }

@@ -16,7 +16,7 @@ use crate::kinds::{EXCLUSIVE, KINDS, WriteGuard};
 use crate::node::Request;
 use crate::runtime::call;
 use crate::runtime::hold::Hold;
-use crate::runtime::kind::{Keep, Raise, Repair};
+use crate::runtime::kind::{Claimant, Keep, Raise, Repair};
 use crate::{Error, ErrorKind};
 
 /// A kind whose holders of one process share a lease. On the nodes it is the mutex: each lease has them for itself.
@@ -44,30 +44,36 @@ impl Kind for Together {
         &self,
         names: &Names,
         mark_key: &[u8],
-        owner: &str,
+        claimant: Claimant<'_>,
         ttl: Duration,
         waits: Waits,
         proposal: Option<u64>,
     ) -> Request {
-        EXCLUSIVE.acquire(names, mark_key, owner, ttl, waits, proposal)
+        EXCLUSIVE.acquire(names, mark_key, claimant, ttl, waits, proposal)
     }
 
-    fn confirm(&self, names: &Names, owner: &str, number: u64) -> Request {
+    fn confirm(&self, names: &Names, owner: &str, number: u64) -> Option<Request> {
         EXCLUSIVE.confirm(names, owner, number)
     }
 
-    fn extend(&self, names: &Names, owner: &str, ttl: Duration, repair: Repair<'_>) -> Request {
-        EXCLUSIVE.extend(names, owner, ttl, repair)
+    fn extend(
+        &self,
+        names: &Names,
+        claimant: Claimant<'_>,
+        ttl: Duration,
+        repair: Repair<'_>,
+    ) -> Request {
+        EXCLUSIVE.extend(names, claimant, ttl, repair)
     }
 
     fn release(
         &self,
         names: &Names,
-        owner: &str,
+        claimant: Claimant<'_>,
         keep: Option<Keep>,
         raise: Option<Raise>,
     ) -> Request {
-        EXCLUSIVE.release(names, owner, keep, raise)
+        EXCLUSIVE.release(names, claimant, keep, raise)
     }
 }
 

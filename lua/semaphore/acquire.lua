@@ -1,0 +1,108 @@
+-- Takes permits of a semaphore on one node, or says which are free. Each permit is a slot with a number, and each slot has one
+-- owner at a time: whoever gets the same slots from a majority of the nodes has them alone.
+--
+-- KEYS[1]  the semaphore: a hash with the field 'permits', and a field for each owner, 'END SLOT ..': when its hold ends, in
+--          milliseconds of this node's clock, and which slots it has
+-- KEYS[2]  the node's mark
+-- ARGV[1]  the owner id of this attempt
+-- ARGV[2]  the TTL in milliseconds
+-- ARGV[3]  the mark under which the node grants; empty: under any
+-- ARGV[4]  how many permits the semaphore has
+-- ARGV[5]  a slot that is wanted, from 0 on (one for each); all of them or none
+--
+-- Replies (the shape that every acquire script has):
+--   {1, 0}              granted; slots have no numbers of grants
+--   {0, ms, free}       refused: one of the slots is somebody else's; the first hold ends in ms milliseconds. free: which
+--                       slots are free, a hexadecimal digit for four of them, the lowest slot in the lowest bit of the first
+--   {0, ms}             the same, and somebody's lock of another kind is there for ms more milliseconds (-1: without expiry)
+--   {-1, 0}             not admitted: the mark is another one, so the node may have forgotten locks
+--   {-2, type}          the name belongs to something that is no lock, of that type
+--   {-4, permits, ms}   the semaphore has another number of permits here, while the first of its holds lives for ms more
+--                       milliseconds
+--
+-- Running it again for the same owner grants again: a retry after a lost reply changes nothing.
+
+-- Before anything else, and for late copies as well: one that was sent before the node forgot its
+-- locks must not take one that it has forgotten.
+if ARGV[3] ~= '' then
+  -- pcall: something else under the mark's key is another mark, and no fault of the node.
+  local mark = redis.pcall('GET', KEYS[2])
+  if mark ~= ARGV[3] then
+    if type(mark) == 'table' and not string.find(mark.err, 'WRONGTYPE', 1, true) then
+      return mark -- a permission is missing
+    end
+    return {-1, 0}
+  end
+end
+
+local kind = redis.call('TYPE', KEYS[1]).ok
+local remaining = redis.call('PTTL', KEYS[1])
+if kind == 'string' then
+  return {0, remaining} -- a mutex
+elseif kind ~= 'none' and (kind ~= 'hash' or remaining < 0) then
+  return {-2, kind}
+end
+local time = redis.call('TIME')
+local now = time[1] * 1000 + time[2] / 1000
+local permits, over, taken = false, {}, {}
+local first, ours -- when the first hold ends, and when ours does
+local fields = kind == 'hash' and redis.call('HGETALL', KEYS[1]) or {}
+for i = 1, #fields, 2 do
+  local owner, hold = fields[i], fields[i + 1]
+  if owner == 'permits' then
+    permits = hold
+  else
+    local ends
+    for number in string.gmatch(hold, '%d+') do
+      if not ends then
+        ends = tonumber(number)
+      elseif ends > now then
+        taken[tonumber(number)] = owner
+      end
+    end
+    if not ends or ends <= now then
+      over[#over + 1] = owner
+    else
+      first = math.min(first or ends, ends)
+      ours = owner == ARGV[1] and ends or ours
+    end
+  end
+end
+if kind == 'hash' and not permits then
+  return {0, remaining} -- a reentrant lock, or a read-write lock
+end
+if not first then
+  permits = ARGV[4] -- the number ends with the last hold
+elseif permits ~= ARGV[4] then
+  return {-4, tonumber(permits) or 0, math.ceil(first - now)}
+end
+for i = 5, #ARGV do
+  local owner = taken[tonumber(ARGV[i])]
+  if owner and owner ~= ARGV[1] then
+    local digits = {}
+    for slot = 0, permits - 1, 4 do
+      local digit = 0
+      for bit = 0, math.min(3, permits - 1 - slot) do
+        digit = digit + (taken[slot + bit] and 0 or 2 ^ bit)
+      end
+      digits[#digits + 1] = string.format('%x', digit)
+    end
+    return {0, math.ceil(first - now), table.concat(digits)}
+  end
+end
+
+-- Never shortened: this may be a late copy, and the hold may have been extended since.
+local ends = math.max(ours or 0, math.ceil(now + ARGV[2]))
+for _, owner in ipairs(over) do
+  redis.call('HDEL', KEYS[1], owner)
+end
+redis.call('HSET', KEYS[1], 'permits', permits, ARGV[1], string.format('%.0f ', ends) .. table.concat(ARGV, ' ', 5))
+if kind == 'none' or remaining < ends - now then
+  -- pcall: a semaphore that cannot be given an end is not left behind.
+  local set = redis.pcall('PEXPIRE', KEYS[1], math.ceil(ends - now))
+  if type(set) == 'table' then
+    redis.call('HDEL', KEYS[1], 'permits', ARGV[1])
+    return set -- a permission is missing
+  end
+end
+return {1, 0}

@@ -1,0 +1,106 @@
+-- Lets permits of a semaphore live longer on one node, if they are still ours there; and takes them again if the node has
+-- lost them, and nobody else has taken one of them since.
+--
+-- KEYS[1]  the semaphore: a hash with the field 'permits', and a field for each owner, 'END SLOT ..': when its hold ends, in
+--          milliseconds of this node's clock, and which slots it has
+-- KEYS[2]  the node's mark
+-- KEYS[3]  the owner's tombstone, which is there if the permits were taken from it by force
+-- ARGV[1]  the owner id that took them
+-- ARGV[2]  how long they shall live from now on at least, in milliseconds
+-- ARGV[3]  until when, in milliseconds of this node's clock, a hold that is gone may be set again
+-- ARGV[4]  1 if newcomers are granted nothing but under an admitted mark, else 0
+-- ARGV[5]  how many permits the semaphore has
+-- ARGV[6]  a slot that the owner has, from 0 on (one for each)
+--
+-- Replies:
+--   1    our hold was there, and lives for at least that long
+--   2    it was not there, and none of its slots was taken; now it is, for that long
+--   3    the same, and nobody can have had them here since our hold was gone: the node has forgotten what it knew, and
+--        grants nothing to newcomers
+--   0    one of the slots is somebody else's, the semaphore has another number of permits, somebody's lock of another kind is
+--        there, or the permits were taken from this owner by force
+--   -1   our hold was not there, nobody has its slots, and it is too late to set it
+--
+-- A hold is never shortened: a late, short extension must not undo an earlier, longer one.
+
+-- pcall: something else under the tombstone's key is no fault of the node.
+local forced = redis.pcall('GET', KEYS[3])
+if type(forced) == 'table' and not string.find(forced.err, 'WRONGTYPE', 1, true) then
+  return forced -- a permission is missing
+elseif forced then
+  return 0
+end
+local kind = redis.call('TYPE', KEYS[1]).ok
+local remaining = redis.call('PTTL', KEYS[1])
+if kind ~= 'none' and (kind ~= 'hash' or remaining < 0) then
+  return 0
+end
+local time = redis.call('TIME')
+local now = time[1] * 1000 + time[2] / 1000
+local permits, over, taken = false, {}, {}
+local others, ours -- whether there are any, and when our hold ends
+local fields = kind == 'hash' and redis.call('HGETALL', KEYS[1]) or {}
+for i = 1, #fields, 2 do
+  local owner, hold = fields[i], fields[i + 1]
+  if owner == 'permits' then
+    permits = hold
+  else
+    local ends
+    for number in string.gmatch(hold, '%d+') do
+      if not ends then
+        ends = tonumber(number)
+      elseif ends > now then
+        taken[number] = owner
+      end
+    end
+    if not ends or ends <= now then
+      over[#over + 1] = owner
+    elseif owner == ARGV[1] then
+      ours = ends
+    else
+      others = true
+    end
+  end
+end
+if kind == 'hash' and not permits then
+  return 0 -- a reentrant lock, or a read-write lock
+end
+if not ours then
+  if others and permits ~= ARGV[5] then
+    return 0
+  end
+  for i = 6, #ARGV do
+    if taken[ARGV[i]] then
+      return 0
+    end
+  end
+  -- A request that was held up on its way must not take what nobody holds any more.
+  if now >= tonumber(ARGV[3]) then
+    return -1
+  end
+  for _, owner in ipairs(over) do
+    redis.call('HDEL', KEYS[1], owner)
+  end
+end
+local ends = math.max(ours or 0, math.ceil(now + ARGV[2]))
+redis.call('HSET', KEYS[1], 'permits', ARGV[5], ARGV[1], string.format('%.0f ', ends) .. table.concat(ARGV, ' ', 6))
+if kind == 'none' or remaining < ends - now then
+  -- pcall: a semaphore that cannot be given an end is not left behind.
+  local set = redis.pcall('PEXPIRE', KEYS[1], math.ceil(ends - now))
+  if type(set) == 'table' then
+    redis.call('HDEL', KEYS[1], 'permits', ARGV[1])
+    return set -- a permission is missing
+  end
+end
+if ours then
+  return 1
+end
+if ARGV[4] == '1' then
+  -- pcall: something else under the mark's key says nothing.
+  local mark = redis.pcall('GET', KEYS[2])
+  -- None: it was forgotten a moment ago, or nobody has looked at the node since.
+  if not mark or type(mark) == 'string' and string.find(mark, ' quarantined until_ms=', 1, true) then
+    return 3
+  end
+end
+return 2

@@ -1,0 +1,161 @@
+//! Which slots of a semaphore an attempt asks for.
+
+use std::cmp::Reverse;
+
+use super::super::tally::votes_needed;
+use super::super::{Attempt, Mechanism, Permits, PermitsWanted, Slots};
+
+/// So many attempts in a row go to slots that refusals have named, before the caller waits as for any lock that is held. Alone
+/// it needs one of them. Each further one means that somebody else has got a slot meanwhile.
+const MOST_INFORMED: u32 = 8;
+
+/// What the refusals of one call have told of free slots, and which slots the next attempt is to ask for.
+///
+/// All nodes are asked for the same slots, since a slot is an exclusive lock over a majority of them. Nodes that counted
+/// their permits, each for itself, would grant too many: two of three nodes that have one permit each can be two callers'
+/// majorities together with the third one's two.
+#[derive(Debug)]
+pub(super) struct SlotChoice {
+    wanted: PermitsWanted,
+    /// What each node has said last; `None`: nothing, or it was too long ago.
+    free: Vec<Option<Slots>>,
+    /// Attempts in a row that went where a refusal has pointed.
+    informed: u32,
+}
+
+impl SlotChoice {
+    pub(super) const fn new(wanted: PermitsWanted) -> Self {
+        Self { wanted, free: Vec::new(), informed: 0 }
+    }
+
+    /// The slots to ask for; `random` is in `0.0..1.0`.
+    pub(super) fn picks(&self, random: f64) -> Permits {
+        let (slots, _) = self.choose(random);
+        Permits { slots, of: self.wanted.of }
+    }
+
+    /// `attempt` was in vain, which asked for the slots that were picked last.
+    pub(super) fn refused(&mut self, attempt: &Attempt) {
+        self.free = attempt.free_slots();
+    }
+
+    /// The next attempt goes to slots that a majority may grant by what the last one was told: the how manieth in a row it
+    /// is. `None`: there are none, or enough attempts were made so.
+    pub(super) fn goes_where_free(&mut self) -> Option<u32> {
+        let said =
+            self.free.iter().any(Option::is_some) && Mechanism::RefusalsNameFreeSlots.is_on();
+        let (_, found) = self.choose(0.0);
+        if !said || !found || self.informed >= MOST_INFORMED {
+            return None;
+        }
+        self.informed += 1;
+        Some(self.informed)
+    }
+
+    /// The caller waits. What it was told will be too old then.
+    pub(super) fn waits(&mut self) {
+        self.free.clear();
+        self.informed = 0;
+    }
+
+    /// So many slots as are wanted, and whether each node of some majority may grant all of them, for all that is known.
+    fn choose(&self, random: f64) -> (Slots, bool) {
+        let [of, count] = [self.wanted.of, self.wanted.count].map(|it| it as usize);
+        // Not the first ones: others ask at the same time.
+        let start = (random.clamp(0.0, 1.0) * f64::from(self.wanted.of)) as usize;
+        let in_turn = || (0..of).map(|slot| (start + slot) % of);
+        let nodes = 0..self.free.len();
+        let may_grant = |node: usize, slot| self.free[node].is_none_or(|free| free.contains(slot));
+        // The nodes that may grant one slot, perhaps grant others as well: the more of them, the better. All of them, if possible.
+        let mut sets: Vec<Vec<_>> = vec![nodes.clone().collect()];
+        for slot in in_turn() {
+            let set: Vec<_> = nodes.clone().filter(|node| may_grant(*node, slot)).collect();
+            if set.len() >= votes_needed(self.free.len()) && !sets.contains(&set) {
+                sets.push(set);
+            }
+        }
+        sets.sort_by_key(|set| Reverse(set.len()));
+        let all_of = |set: &Vec<usize>| -> Slots {
+            in_turn()
+                .filter(|slot| set.iter().all(|node| may_grant(*node, *slot)))
+                .take(count)
+                .collect()
+        };
+        match sets.iter().map(all_of).find(|slots| slots.len() == count) {
+            Some(slots) => (slots, true),
+            // The refusal tells more.
+            None => (in_turn().take(count).collect(), false),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::without;
+    use super::*;
+
+    fn choice(count: u32, of: u32, free: &[Option<&[usize]>]) -> SlotChoice {
+        let free = free.iter().map(|said| said.map(|slots| slots.iter().copied().collect()));
+        SlotChoice { free: free.collect(), ..SlotChoice::new(PermitsWanted { count, of }) }
+    }
+
+    /// The slots that are picked, whatever the chance, and whether they can be won.
+    fn picked(choice: &SlotChoice) -> (Vec<Vec<usize>>, bool) {
+        let mut all: Vec<_> = (0..100)
+            .map(|part| choice.picks(f64::from(part) / 100.0).slots.iter().collect::<Vec<_>>())
+            .collect();
+        all.sort();
+        all.dedup();
+        (all, choice.choose(0.0).1)
+    }
+
+    #[test]
+    fn who_knows_nothing_picks_by_chance() {
+        let nothing = SlotChoice::new(PermitsWanted { count: 1, of: 4 });
+        assert_eq!(picked(&nothing), (vec![vec![0], vec![1], vec![2], vec![3]], true));
+        let two = SlotChoice::new(PermitsWanted { count: 2, of: 3 });
+        assert_eq!(picked(&two), (vec![vec![0, 1], vec![0, 2], vec![1, 2]], true));
+        assert_eq!(nothing.picks(1.0).of, 4);
+        let last = nothing.picks(1.0).slots;
+        assert_eq!(last.len(), 1, "{last:?}");
+    }
+
+    #[test]
+    fn the_last_free_slot_of_a_hundred_is_picked_at_once() {
+        let one: Option<&[usize]> = Some(&[77]);
+        assert_eq!(picked(&choice(1, 100, &[one, one, one])), (vec![vec![77]], true));
+        assert_eq!(picked(&choice(1, 100, &[one, None, one])), (vec![vec![77]], true));
+        // One node lies, or has an attempt's slot for a moment.
+        assert_eq!(picked(&choice(1, 100, &[one, Some(&[3]), one])), (vec![vec![77]], true));
+    }
+
+    #[test]
+    fn a_slot_that_no_majority_can_grant_is_none_to_find() {
+        let (_, found) = picked(&choice(1, 3, &[Some(&[0]), Some(&[1]), Some(&[2])]));
+        assert!(!found);
+        let (_, found) = picked(&choice(1, 3, &[Some(&[]), Some(&[]), None]));
+        assert!(!found);
+    }
+
+    #[test]
+    fn several_slots_are_picked_so_that_the_same_majority_can_grant_them() {
+        let free: [Option<&[usize]>; 3] = [Some(&[0, 1, 2]), Some(&[1, 2]), Some(&[0, 3])];
+        assert_eq!(picked(&choice(2, 5, &free)), (vec![vec![1, 2]], true));
+        let (_, found) = picked(&choice(3, 5, &free));
+        assert!(!found, "all of them or none");
+    }
+
+    #[test]
+    fn so_many_attempts_follow_refusals_and_then_the_caller_waits() {
+        let follows = || {
+            let mut choice = choice(1, 9, &[Some(&[4]), Some(&[4]), Some(&[4])]);
+            let follows: Vec<_> = std::iter::from_fn(|| choice.goes_where_free()).collect();
+            choice.waits();
+            assert_eq!(choice.goes_where_free(), None, "nothing is known any more");
+            follows
+        };
+        assert_eq!(follows(), (1..=MOST_INFORMED).collect::<Vec<_>>());
+        assert!(without(&[Mechanism::RefusalsNameFreeSlots], follows).is_empty());
+        assert_eq!(choice(1, 9, &[Some(&[]), Some(&[]), Some(&[4])]).goes_where_free(), None);
+    }
+}

@@ -1,0 +1,288 @@
+//! The semaphore that users hold: a handle of its permits, for one of them or several.
+
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::Receiver;
+
+use crate::core::PermitsWanted;
+use crate::error::Error;
+use crate::guard::Guard;
+use crate::handle::Handle;
+use crate::holders::HolderReport;
+use crate::kinds::Permits;
+use crate::runtime::settings::Renewal;
+use crate::with_lock::WithLockError;
+
+/// A semaphore by name, from [`Quorlock::semaphore`](crate::Quorlock::semaphore): so many holders at most have one of its
+/// permits at a time, across threads, processes and machines.
+///
+/// - Each permit is a slot with a number, and each slot is an exclusive lock over the quorum: what is promised for a
+///   [`Mutex`](crate::Mutex) holds for each of them. Masters that counted permits, each for itself, would let too many in: with
+///   three masters and two permits, three callers can have each two of the masters.
+/// - An attempt asks for a slot at random. A master that refuses it says which ones are free, and the next attempt goes there. So
+///   a caller that is alone finds the last free one of 1,000 with its second attempt. Each further attempt means that somebody
+///   else has got a permit meanwhile; after eight of them in a row the caller waits as for any lock that is held.
+/// - Each holder gives the same number of `permits`. The masters keep it with the holds, until the last of these ends. A caller with
+///   another one gets [`Config`](crate::ErrorKind::Config), while a majority of the masters has holds with a number that is not
+///   its own.
+/// - Holds are renewed, lost, and end by themselves as those of a mutex: what a process has that dies is free after its TTL.
+/// - Permits have no tokens: [`Guard::token`] is `None`. A storage that keeps the largest token
+///   would refuse the other holders.
+/// - Waiters are told of each permit that is given back. They are served in no order. Threads of one client do not hand permits
+///   to each other.
+///
+/// It excludes, as a whole, all locks of other kinds with its name.
+///
+/// # Examples
+///
+/// ```no_run
+/// use quorlock::{Error, Quorlock};
+/// # fn call_partner() {}
+///
+/// let locks = Quorlock::builder().nodes(["redis://a", "redis://b", "redis://c"]).build()?;
+/// // The partner allows five calls at a time, from all our machines together.
+/// let partner = locks.semaphore("partner-api", 5);
+/// let permit = partner.acquire()?;
+/// call_partner();
+/// permit.unlock()?;
+/// # Ok::<(), Error>(())
+/// ```
+#[must_use = "a handle does nothing until one of its calls is made"]
+#[derive(Clone)]
+pub struct Semaphore {
+    /// For one permit.
+    handle: Handle<Permits>,
+    permits: u32,
+}
+
+impl Semaphore {
+    pub(crate) fn new(handle: Handle<Permits>, permits: u32) -> Self {
+        let handle = handle.permits(PermitsWanted { count: 1, of: permits });
+        Self { handle, permits }
+    }
+
+    /// The name of the semaphore, without the key prefix: as it was given, also if it cannot be used.
+    #[must_use]
+    pub fn name(&self) -> &[u8] {
+        self.handle.name()
+    }
+
+    /// The name of the semaphore as text; `None` if it is none, since names may be any bytes.
+    #[must_use]
+    pub fn name_str(&self) -> Option<&str> {
+        self.handle.name_str()
+    }
+
+    /// How many permits it has.
+    #[must_use]
+    pub const fn permits(&self) -> u32 {
+        self.permits
+    }
+
+    /// How long a hold lives without being extended, in the range that [`Builder::ttl`](crate::Builder::ttl) states. Defaults
+    /// to what is set there.
+    pub fn ttl(self, ttl: Duration) -> Self {
+        Self { handle: self.handle.ttl(ttl), ..self }
+    }
+
+    /// Whether holds are renewed, as [`Builder::renewal`](crate::Builder::renewal) describes. Defaults to what is set there.
+    pub fn renewal(self, renewal: Renewal) -> Self {
+        Self { handle: self.handle.renewal(renewal), ..self }
+    }
+
+    /// The longest time for a hold in all, as [`Builder::max_hold`](crate::Builder::max_hold) describes. Defaults to what is
+    /// set there; [`Duration::MAX`] lifts that limit.
+    pub fn max_hold(self, max_hold: Duration) -> Self {
+        Self { handle: self.handle.max_hold(max_hold), ..self }
+    }
+
+    /// How long permits are kept at least, although they are given back earlier, as
+    /// [`Builder::min_hold`](crate::Builder::min_hold) describes: so many calls at most in that time. Defaults to what is set
+    /// there; [`Duration::ZERO`] lifts that minimum.
+    pub fn min_hold(self, min_hold: Duration) -> Self {
+        Self { handle: self.handle.min_hold(min_hold), ..self }
+    }
+
+    /// Takes a permit; waits while all are held. All else is as with [`Quorlock::lock`](crate::Quorlock::lock).
+    ///
+    /// A thread may take several, one after the other. With all of them its own, it waits for itself, as with a mutex; and
+    /// two callers that each take one of several permits, and wait for more, wait for each other. Take what is needed at once,
+    /// with [`acquire_many`](Self::acquire_many).
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Quorlock::lock`](crate::Quorlock::lock); [`Config`](crate::ErrorKind::Config), too, if others hold permits of this
+    /// semaphore and have given another number of permits, or the number is 0 or above 1,000.
+    pub fn acquire(&self) -> Result<Guard, Error> {
+        self.handle.lock()
+    }
+
+    /// Takes so many permits, all of them or none, under one guard; waits until so many are free at once. Who wants several
+    /// may wait for long, while others come and go with one: nothing is kept back for it.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`acquire`](Self::acquire); [`Config`](crate::ErrorKind::Config), too, if `count` is 0, or more than the semaphore has.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use quorlock::{ErrorKind, Quorlock};
+    ///
+    /// # #[cfg(feature = "embedded")] {
+    /// let (locks, _nodes) = Quorlock::embedded(3)?;
+    /// let workers = locks.semaphore("workers", 4);
+    /// let three = workers.acquire_many(3)?;
+    /// assert!(workers.try_acquire_many(2)?.is_none());
+    /// let last = workers.try_acquire()?.expect("one is free");
+    /// three.unlock()?;
+    /// last.unlock()?;
+    /// assert_eq!(workers.acquire_many(5).unwrap_err().kind(), ErrorKind::Config);
+    /// # }
+    /// # Ok::<(), quorlock::Error>(())
+    /// ```
+    pub fn acquire_many(&self, count: u32) -> Result<Guard, Error> {
+        self.many(count).lock()
+    }
+
+    /// Takes a permit if one is free, as [`Quorlock::try_lock`](crate::Quorlock::try_lock) does.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`acquire`](Self::acquire), and of [`Quorlock::try_lock`](crate::Quorlock::try_lock).
+    pub fn try_acquire(&self) -> Result<Option<Guard>, Error> {
+        self.handle.try_lock()
+    }
+
+    /// Takes so many permits, all of them or none, if they are free, as [`try_acquire`](Self::try_acquire) does.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`acquire_many`](Self::acquire_many), and of [`Quorlock::try_lock`](crate::Quorlock::try_lock).
+    pub fn try_acquire_many(&self, count: u32) -> Result<Option<Guard>, Error> {
+        self.many(count).try_lock()
+    }
+
+    /// Takes a permit if one becomes free within `timeout`, as [`Quorlock::try_lock_for`](crate::Quorlock::try_lock_for) does.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`try_acquire`](Self::try_acquire).
+    pub fn try_acquire_for(&self, timeout: Duration) -> Result<Option<Guard>, Error> {
+        self.handle.try_lock_for(timeout)
+    }
+
+    /// Takes so many permits, all of them or none, if they become free within `timeout`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`try_acquire_many`](Self::try_acquire_many).
+    pub fn try_acquire_many_for(
+        &self,
+        count: u32,
+        timeout: Duration,
+    ) -> Result<Option<Guard>, Error> {
+        self.many(count).try_lock_for(timeout)
+    }
+
+    /// Takes a permit if one becomes free until `deadline`, as [`Quorlock::try_lock_until`](crate::Quorlock::try_lock_until) does.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`try_acquire`](Self::try_acquire).
+    pub fn try_acquire_until(&self, deadline: Instant) -> Result<Option<Guard>, Error> {
+        self.handle.try_lock_until(deadline)
+    }
+
+    /// Takes so many permits, all of them or none, if they become free until `deadline`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`try_acquire_many`](Self::try_acquire_many).
+    pub fn try_acquire_many_until(
+        &self,
+        count: u32,
+        deadline: Instant,
+    ) -> Result<Option<Guard>, Error> {
+        self.many(count).try_lock_until(deadline)
+    }
+
+    /// Takes a permit unless `cancel` fires first, as [`Quorlock::lock_cancellable`](crate::Quorlock::lock_cancellable) does.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`acquire`](Self::acquire), and [`Cancelled`](crate::ErrorKind::Cancelled).
+    pub fn acquire_cancellable(&self, cancel: &Receiver<()>) -> Result<Guard, Error> {
+        self.handle.lock_cancellable(cancel)
+    }
+
+    /// Takes so many permits, all of them or none, unless `cancel` fires first.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`acquire_many`](Self::acquire_many), and [`Cancelled`](crate::ErrorKind::Cancelled).
+    pub fn acquire_many_cancellable(
+        &self,
+        count: u32,
+        cancel: &Receiver<()>,
+    ) -> Result<Guard, Error> {
+        self.many(count).lock_cancellable(cancel)
+    }
+
+    /// Runs `critical` while holding a permit, as [`Quorlock::with_lock`](crate::Quorlock::with_lock) does.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`acquire`](Self::acquire), and of [`Quorlock::with_lock`](crate::Quorlock::with_lock).
+    pub fn with_permit<R>(
+        &self,
+        critical: impl FnOnce(&Guard) -> R,
+    ) -> Result<R, WithLockError<R>> {
+        self.handle.with_lock(critical)
+    }
+
+    /// Runs `critical`, which returns a `Result`, while holding a permit, as
+    /// [`Quorlock::with_lock_fallible`](crate::Quorlock::with_lock_fallible) does.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`acquire`](Self::acquire), and of [`Quorlock::with_lock_fallible`](crate::Quorlock::with_lock_fallible).
+    pub fn with_permit_fallible<T, E: From<Error>>(
+        &self,
+        critical: impl FnOnce(&Guard) -> Result<T, E>,
+    ) -> Result<T, E> {
+        self.handle.with_lock_fallible(critical)
+    }
+
+    /// Who holds permits, as [`Handle::holder`] says: each owner once, whether it has one permit or several. A hundred owners
+    /// are named at most.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Handle::holder`].
+    pub fn holder(&self) -> Result<HolderReport, Error> {
+        self.handle.holder()
+    }
+
+    /// Takes the permits from all who hold some, a hundred owners at most, as [`Handle::force_unlock`] does. **It breaks the
+    /// exclusion, on purpose.**
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Handle::force_unlock`].
+    pub fn force_unlock(&self) -> Result<bool, Error> {
+        self.handle.force_unlock()
+    }
+
+    /// The handle of so many permits.
+    fn many(&self, count: u32) -> Handle<Permits> {
+        self.handle.clone().permits(PermitsWanted { count, of: self.permits })
+    }
+}
+
+impl fmt::Debug for Semaphore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.handle.fmt(f)
+    }
+}
