@@ -87,6 +87,8 @@ pub(super) struct Settings {
     pub(super) kind: Option<&'static str>,
     /// How many permits each semaphore has.
     pub(super) permits: u32,
+    /// With how many all of them agree, once nothing is wrong.
+    pub(super) permits_in_the_end: u32,
     /// How long a quarantine lasts.
     pub(super) max_ttl: Duration,
     pub(super) fall_back_after: Option<Duration>,
@@ -193,6 +195,7 @@ impl Client {
             together: plan.together,
             kind: plan.kind,
             permits: setup.permits,
+            permits_in_the_end: plan.permits,
             max_ttl: plan.longest_ttl(),
             fall_back_after: setup.fall_back_after,
             backoff: setup.backoff,

@@ -68,6 +68,12 @@ pub(super) enum Habit {
     /// They write the first name for so long, downgrade that and read for so long, give it back, and rest for as long as they
     /// wrote.
     Downgrades(Duration, Duration),
+    /// They want so many permits at most of the first name's semaphore, have them for so long, and rest for as long.
+    TakesPermits(u32, Duration),
+    /// They take a permit of the first name's semaphore and keep it.
+    KeepsPermits,
+    /// They try for a permit of the first name's semaphore once, after that time, and give it back at once.
+    TriesPermit(Duration),
     /// They try for the first name again and again, for a job that is done once in that time at most.
     RunsJobs(Duration),
 }
@@ -82,7 +88,7 @@ impl Habit {
     /// When the first call is made, unless at once.
     pub(super) fn begins(self) -> Duration {
         match self {
-            Self::TriesOnce(after) | Self::KeepsFrom(after) => after,
+            Self::TriesOnce(after) | Self::TriesPermit(after) | Self::KeepsFrom(after) => after,
             _ => Duration::ZERO,
         }
     }
@@ -92,10 +98,12 @@ impl Habit {
         match self {
             Self::Anything => None,
             Self::RunsJobs(_) => Some(Patience::Once),
-            Self::TriesOnce(_) => (calls == 0).then_some(Patience::Once),
+            Self::TriesOnce(_) | Self::TriesPermit(_) => (calls == 0).then_some(Patience::Once),
             Self::Keeps
             | Self::KeepsItsOwn
             | Self::KeepsFrom(_)
+            | Self::KeepsPermits
+            | Self::TakesPermits(..)
             | Self::Insists
             | Self::Picks(..)
             | Self::Works(_)
@@ -113,15 +121,18 @@ impl Habit {
     pub(super) fn until(self, now: Time) -> Option<Time> {
         match self {
             Self::Anything => None,
-            Self::Keeps | Self::KeepsItsOwn | Self::KeepsFrom(_) => {
+            Self::Keeps | Self::KeepsItsOwn | Self::KeepsFrom(_) | Self::KeepsPermits => {
                 Some(now.after(Duration::from_secs(3_600)))
             }
-            Self::Contends | Self::TriesOnce(_) | Self::Visits(_) => Some(now),
+            Self::Contends | Self::TriesOnce(_) | Self::TriesPermit(_) | Self::Visits(_) => {
+                Some(now)
+            }
             Self::Insists => Some(now.after(Duration::from_micros(300))),
             Self::RunsJobs(_) => Some(now.after(JOB)),
             Self::Works(time)
             | Self::RenewsLate(time)
             | Self::Picks(_, time)
+            | Self::TakesPermits(_, time)
             | Self::Reads(time)
             | Self::Queues(time)
             | Self::Writes(time)
@@ -136,6 +147,9 @@ impl Habit {
             Self::Picks(some, _) => LockId::some(chance, some, names),
             Self::Reads(_) => LockId::exclusive(0).of_kind(kind("read")),
             Self::Queues(_) => LockId::exclusive(0).of_kind(kind("fair_mutex")),
+            Self::TakesPermits(..) | Self::KeepsPermits | Self::TriesPermit(_) => {
+                LockId::exclusive(0).of_kind(kind("semaphore"))
+            }
             Self::Writes(_) | Self::Downgrades(..) => LockId::exclusive(0).of_kind(kind("write")),
             _ => LockId::exclusive(0),
         }
@@ -147,6 +161,7 @@ impl Habit {
             Self::Works(time)
             | Self::RenewsLate(time)
             | Self::Queues(time)
+            | Self::TakesPermits(_, time)
             | Self::Visits(time)
             | Self::Downgrades(time, _) => Some(time),
             Self::RunsJobs(_) => Some(JOB * 10),
@@ -170,6 +185,15 @@ impl Habit {
         }
     }
 
+    /// How many permits of a semaphore they want at most, if that is not left to chance.
+    pub(super) fn most_permits(self) -> Option<u32> {
+        match self {
+            Self::TakesPermits(most, _) => Some(most),
+            Self::KeepsPermits | Self::TriesPermit(_) => Some(1),
+            _ => None,
+        }
+    }
+
     /// Whether they wait until it is given back.
     pub(super) fn unlocks(self) -> bool {
         matches!(self, Self::Works(_) | Self::RenewsLate(_) | Self::Downgrades(..))
@@ -182,7 +206,10 @@ impl Habit {
 
     /// Whether some of their calls are cancelled.
     pub(super) fn cancels(self) -> bool {
-        let ends = matches!(self, Self::Visits(_) | Self::KeepsFrom(_));
+        let ends = matches!(
+            self,
+            Self::Visits(_) | Self::KeepsFrom(_) | Self::KeepsPermits | Self::TriesPermit(_)
+        );
         let loops = matches!(self, Self::Picks(..) | Self::Reads(_) | Self::Writes(_))
             || self.downgrades_for().is_some();
         !ends && !loops && !matches!(self, Self::RunsJobs(_))

@@ -208,12 +208,13 @@ impl Caller {
     /// How many permits of a semaphore it wants: in the end all of them, so that none is missing.
     fn permits(cx: &mut Cx<'_>, lock: LockId) -> Option<PermitsWanted> {
         lock.kind().permits()?;
+        if cx.phase == Phase::Probing {
+            let of = cx.settings.permits_in_the_end;
+            return Some(PermitsWanted { count: of, of });
+        }
         let of = cx.settings.permits;
-        let count = match cx.phase {
-            Phase::Probing => of,
-            _ if of == 1 => 1,
-            _ => 1 + cx.net.chance.below(of as usize) as u32,
-        };
+        let most = cx.settings.habit.most_permits().map_or(of, |most| most.min(of));
+        let count = if most == 1 { 1 } else { 1 + cx.net.chance.below(most as usize) as u32 };
         Some(PermitsWanted { count, of })
     }
 

@@ -19,6 +19,7 @@ mod numbers;
 mod promotions;
 mod reentry;
 mod rwlock;
+mod semaphore;
 mod several;
 mod shared_holds;
 mod short_lives;
