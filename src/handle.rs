@@ -45,6 +45,12 @@ pub trait LockKind: sealed::Kind {
         Self::KIND.is_reentrant()
     }
 
+    /// Whether its guards have [tokens](crate::Guard::token), unless [`fencing`](crate::Builder::fencing) is off.
+    #[must_use]
+    fn has_tokens() -> bool {
+        Self::KIND.has_numbers()
+    }
+
     /// The commands that a server's access list has to allow for it, besides those that every client needs:
     /// see [`operations`](crate::operations).
     #[must_use]

@@ -60,11 +60,11 @@ end
 -- many permits it has, and with each owner when its hold ends, by this node's clock.
 local beside = kind == 'hash' and (found.mode and 'mode' or found.permits and 'permits')
 local time = beside == 'permits' and redis.call('TIME')
-local now = time and time[1] * 1000 + time[2] / 1000
+local now = time and time[1] * 1000 + math.floor(time[2] / 1000)
 local function is_over(owner)
   if beside == 'permits' then
     local ends = tonumber(string.match(found[owner], '^(%d+) ') or 0)
-    return ends <= now
+    return ends < now
   elseif string.find(owner, ':write', 1, true) then
     return false
   end

@@ -43,7 +43,7 @@ elseif kind ~= 'none' and (kind ~= 'hash' or remaining < 0) then
   return {-2, kind}
 end
 local time = redis.call('TIME')
-local now = time[1] * 1000 + time[2] / 1000
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local permits, over, taken = false, {}, {}
 local first, ours -- when the first hold ends, and when ours does
 local fields = kind == 'hash' and redis.call('HGETALL', KEYS[1]) or {}
@@ -56,11 +56,11 @@ for i = 1, #fields, 2 do
     for number in string.gmatch(hold, '%d+') do
       if not ends then
         ends = tonumber(number)
-      elseif ends > now then
+      elseif ends >= now then
         taken[tonumber(number)] = owner
       end
     end
-    if not ends or ends <= now then
+    if not ends or ends < now then
       over[#over + 1] = owner
     else
       first = math.min(first or ends, ends)
@@ -74,7 +74,7 @@ end
 if not first then
   permits = ARGV[4] -- the number ends with the last hold
 elseif permits ~= ARGV[4] then
-  return {-4, tonumber(permits) or 0, math.ceil(first - now)}
+  return {-4, tonumber(permits) or 0, first - now}
 end
 for i = 5, #ARGV do
   local owner = taken[tonumber(ARGV[i])]
@@ -87,19 +87,19 @@ for i = 5, #ARGV do
       end
       digits[#digits + 1] = string.format('%x', digit)
     end
-    return {0, math.ceil(first - now), table.concat(digits)}
+    return {0, first - now, table.concat(digits)}
   end
 end
 
 -- Never shortened: this may be a late copy, and the hold may have been extended since.
-local ends = math.max(ours or 0, math.ceil(now + ARGV[2]))
+local ends = math.max(ours or 0, now + ARGV[2])
 for _, owner in ipairs(over) do
   redis.call('HDEL', KEYS[1], owner)
 end
 redis.call('HSET', KEYS[1], 'permits', permits, ARGV[1], string.format('%.0f ', ends) .. table.concat(ARGV, ' ', 5))
 if kind == 'none' or remaining < ends - now then
   -- pcall: a semaphore that cannot be given an end is not left behind.
-  local set = redis.pcall('PEXPIRE', KEYS[1], math.ceil(ends - now))
+  local set = redis.pcall('PEXPIRE', KEYS[1], ends - now)
   if type(set) == 'table' then
     redis.call('HDEL', KEYS[1], 'permits', ARGV[1])
     return set -- a permission is missing

@@ -36,7 +36,8 @@ if kind ~= 'none' and (kind ~= 'hash' or remaining < 0) then
   return 0
 end
 local time = redis.call('TIME')
-local now = time[1] * 1000 + time[2] / 1000
+local exact = time[1] * 1000 + time[2] / 1000
+local now = math.floor(exact)
 local permits, over, taken = false, {}, {}
 local others, ours -- whether there are any, and when our hold ends
 local fields = kind == 'hash' and redis.call('HGETALL', KEYS[1]) or {}
@@ -49,11 +50,11 @@ for i = 1, #fields, 2 do
     for number in string.gmatch(hold, '%d+') do
       if not ends then
         ends = tonumber(number)
-      elseif ends > now then
+      elseif ends >= now then
         taken[number] = owner
       end
     end
-    if not ends or ends <= now then
+    if not ends or ends < now then
       over[#over + 1] = owner
     elseif owner == ARGV[1] then
       ours = ends
@@ -75,18 +76,18 @@ if not ours then
     end
   end
   -- A request that was held up on its way must not take what nobody holds any more.
-  if now >= tonumber(ARGV[3]) then
+  if exact >= tonumber(ARGV[3]) then
     return -1
   end
   for _, owner in ipairs(over) do
     redis.call('HDEL', KEYS[1], owner)
   end
 end
-local ends = math.max(ours or 0, math.ceil(now + ARGV[2]))
+local ends = math.max(ours or 0, now + ARGV[2])
 redis.call('HSET', KEYS[1], 'permits', ARGV[5], ARGV[1], string.format('%.0f ', ends) .. table.concat(ARGV, ' ', 6))
 if kind == 'none' or remaining < ends - now then
   -- pcall: a semaphore that cannot be given an end is not left behind.
-  local set = redis.pcall('PEXPIRE', KEYS[1], math.ceil(ends - now))
+  local set = redis.pcall('PEXPIRE', KEYS[1], ends - now)
   if type(set) == 'table' then
     redis.call('HDEL', KEYS[1], 'permits', ARGV[1])
     return set -- a permission is missing

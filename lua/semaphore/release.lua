@@ -20,7 +20,7 @@
 -- What is kept is kept on all nodes, so also where our hold is gone, and nobody else has the slots. Until when is told
 -- by the node's own clock, for a release may come late, or again. What was taken by force is not kept.
 local time = redis.call('TIME')
-local now = time[1] * 1000 + time[2] / 1000
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local keeps = ARGV[3] and now < tonumber(ARGV[4]) and now < tonumber(ARGV[3]) and not redis.pcall('GET', KEYS[2])
 
 -- pcall: another kind's key under that name is not ours either, and no fault of the node.
@@ -46,7 +46,7 @@ for i = 1, #fields, 2 do
     for number in string.gmatch(fields[i + 1], '%d+') do
       if not ends then
         ends = tonumber(number)
-      elseif ends > now then
+      elseif ends >= now then
         taken[number] = true
       end
     end
@@ -56,19 +56,19 @@ end
 if #fields > 0 and not permits then
   return reply -- a reentrant lock, or a read-write lock
 end
-if keeps and (last <= now or permits == ARGV[6]) then
+if keeps and (last < now or permits == ARGV[6]) then
   for i = 7, #ARGV do
     keeps = keeps and not taken[ARGV[i]]
   end
   if keeps then
-    last = math.max(last, math.ceil(tonumber(ARGV[3])))
+    last = math.max(last, tonumber(ARGV[3]))
     local hold = string.format('%.0f ', ARGV[3]) .. table.concat(ARGV, ' ', 7)
     redis.call('HSET', KEYS[1], 'permits', ARGV[6], ARGV[5], hold)
   end
 end
 -- The key ends with the last hold, so that locks of other kinds do not wait for longer.
 if last > now then
-  redis.call('PEXPIRE', KEYS[1], math.ceil(last - now))
+  redis.call('PEXPIRE', KEYS[1], last - now)
 elseif permits then
   redis.call('DEL', KEYS[1])
 end

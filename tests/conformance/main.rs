@@ -44,7 +44,11 @@ fn promises_of(kind: &dyn AnyKind) -> Vec<Promise> {
         label if label == Writing::label() => rwlock::PROMISES,
         _ => &[],
     };
-    [promises::PROMISES, by_class, by_layout].concat()
+    let of_tokens = match kind.hold_class() {
+        HoldClass::Exclusive if kind.has_tokens() => exclusive::OF_TOKENS,
+        _ => &[],
+    };
+    [promises::PROMISES, by_class, of_tokens, by_layout].concat()
 }
 
 /// The worlds of the kind with that number. Each topology has one of the two variants, and the next kind has the other

@@ -20,6 +20,8 @@ pub(crate) trait AnyKind: Send + Sync {
 
     fn most_names(&self) -> usize;
 
+    fn has_tokens(&self) -> bool;
+
     /// What a server's access list has to allow for it.
     fn commands(&self) -> &'static [&'static str];
 
@@ -86,6 +88,10 @@ impl<K: LockKind + 'static> AnyKind for Of<K> {
 
     fn most_names(&self) -> usize {
         K::most_names()
+    }
+
+    fn has_tokens(&self) -> bool {
+        K::has_tokens()
     }
 
     fn commands(&self) -> &'static [&'static str] {
