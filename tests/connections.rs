@@ -225,7 +225,7 @@ fn operators_need_more_for_locks_that_are_hashes() {
     let error = plain.mutex("orders/42").holder().expect_err("it may not look");
     assert_eq!(error.kind(), ErrorKind::Config, "{error}");
     said(&error, &["lacks a permission", "/operations/index.html#access-lists"]);
-    let operator = limited_user(&server, &[documented(), vec!["HKEYS", "HDEL"]].concat());
+    let operator = limited_user(&server, &[documented(), vec!["HGETALL", "HDEL"]].concat());
     let lock = operator.mutex("orders/42");
     assert!(lock.is_locked().expect("it may look"));
     assert!(lock.force_unlock().expect("it may do so"));

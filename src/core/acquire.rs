@@ -533,7 +533,9 @@ impl<C: SharedAttempt> Acquire<C> {
         {
             self.actions.push_back(Action::TellNotAdmitted(ready_in));
         }
-        let listens = held && self.patience != Patience::Once;
+        // A slot that a refusal has named is asked for at once, and mostly had.
+        let listens =
+            held && self.patience != Patience::Once && !self.attempts.goes_to_named_slot();
         let sleep = Sleep { until, listens, woken: false, gives_way: false };
         if listens && !self.subscribed {
             self.subscribe(Next::Sleep(sleep), around);

@@ -159,6 +159,11 @@ impl Attempts {
         self.slots.as_ref().map(|slots| slots.picks(random())).unwrap_or_default()
     }
 
+    /// Whether the next attempt asks for the slots that the first refusal has named.
+    pub(crate) fn goes_to_named_slot(&self) -> bool {
+        self.slots.as_ref().is_some_and(SlotChoice::goes_to_first_named)
+    }
+
     /// Whether a refusal shows that others want the lock, and are likely to want it again. What others want a fair lock, the
     /// nodes know; and of a semaphore it was one slot.
     pub(crate) const fn refusals_tell_of_others(&self) -> bool {

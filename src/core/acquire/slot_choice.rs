@@ -52,6 +52,11 @@ impl SlotChoice {
         Some(self.informed)
     }
 
+    /// Whether the next attempt is the first one of those.
+    pub(super) const fn goes_to_first_named(&self) -> bool {
+        self.informed == 1
+    }
+
     /// The caller waits. What it was told will be too old then.
     pub(super) fn waits(&mut self) {
         self.free.clear();
@@ -151,6 +156,7 @@ mod tests {
             let mut choice = choice(1, 9, &[Some(&[4]), Some(&[4]), Some(&[4])]);
             let follows: Vec<_> = std::iter::from_fn(|| choice.goes_where_free()).collect();
             choice.waits();
+            assert!(!choice.goes_to_first_named());
             assert_eq!(choice.goes_where_free(), None, "nothing is known any more");
             follows
         };
