@@ -53,8 +53,8 @@ for i = 1, #fields, 2 do
     last = math.max(last, ends or 0)
   end
 end
-if #fields > 0 and not permits then
-  return reply -- a reentrant lock, or a read-write lock
+if #fields > 0 and (not permits or redis.call('PTTL', KEYS[1]) < 0) then
+  return reply -- a reentrant lock, a read-write lock, or what has no end and is no lock
 end
 if keeps and (last <= now or permits == ARGV[6]) then
   for i = 7, #ARGV do
