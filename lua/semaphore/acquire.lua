@@ -45,7 +45,7 @@ end
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local permits, over, taken = false, {}, {}
-local first, ours -- when the first hold ends, and when ours does
+local first, ours, before -- when the first hold ends, and when ours does; our field
 local fields = kind == 'hash' and redis.call('HGETALL', KEYS[1]) or {}
 for i = 1, #fields, 2 do
   local owner, hold = fields[i], fields[i + 1]
@@ -64,7 +64,9 @@ for i = 1, #fields, 2 do
       over[#over + 1] = owner
     else
       first = math.min(first or ends, ends)
-      ours = owner == ARGV[1] and ends or ours
+      if owner == ARGV[1] then
+        ours, before = ends, hold
+      end
     end
   end
 end
@@ -96,12 +98,19 @@ local ends = math.max(ours or 0, now + ARGV[2])
 for _, owner in ipairs(over) do
   redis.call('HDEL', KEYS[1], owner)
 end
-redis.call('HSET', KEYS[1], 'permits', permits, ARGV[1], string.format('%.0f ', ends) .. table.concat(ARGV, ' ', 5))
+local hold = string.format('%.0f %s', ends, table.concat(ARGV, ' ', 5))
+redis.call('HSET', KEYS[1], 'permits', permits, ARGV[1], hold)
 if kind == 'none' or remaining < ends - now then
-  -- pcall: a semaphore that cannot be given an end is not left behind.
+  -- pcall: a semaphore that cannot be given an end is not left behind. Others' holds, and an earlier one of ours, stay.
   local set = redis.pcall('PEXPIRE', KEYS[1], ends - now)
   if type(set) == 'table' then
-    redis.call('HDEL', KEYS[1], 'permits', ARGV[1])
+    if before then
+      redis.call('HSET', KEYS[1], ARGV[1], before)
+    elseif first then
+      redis.call('HDEL', KEYS[1], ARGV[1])
+    else
+      redis.call('HDEL', KEYS[1], ARGV[1], 'permits')
+    end
     return set -- a permission is missing
   end
 end

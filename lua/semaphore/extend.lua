@@ -39,7 +39,7 @@ local time = redis.call('TIME')
 local exact = time[1] * 1000 + time[2] / 1000
 local now = math.floor(exact)
 local permits, over, taken = false, {}, {}
-local others, ours -- whether there are any, and when our hold ends
+local others, ours, before -- whether there are any; when our hold ends, and its field
 local fields = kind == 'hash' and redis.call('HGETALL', KEYS[1]) or {}
 for i = 1, #fields, 2 do
   local owner, hold = fields[i], fields[i + 1]
@@ -57,7 +57,7 @@ for i = 1, #fields, 2 do
     if not ends or ends < now then
       over[#over + 1] = owner
     elseif owner == ARGV[1] then
-      ours = ends
+      ours, before = ends, hold
     else
       others = true
     end
@@ -84,12 +84,23 @@ if not ours then
   end
 end
 local ends = math.max(ours or 0, now + ARGV[2])
-redis.call('HSET', KEYS[1], 'permits', ARGV[5], ARGV[1], string.format('%.0f ', ends) .. table.concat(ARGV, ' ', 6))
+if ours then
+  -- A server that is out of memory refuses what a script sets first. What it has of ours goes on, as a mutex does.
+  redis.call('HDEL', KEYS[1], ARGV[1])
+end
+local hold = string.format('%.0f %s', ends, table.concat(ARGV, ' ', 6))
+redis.call('HSET', KEYS[1], 'permits', ARGV[5], ARGV[1], hold)
 if kind == 'none' or remaining < ends - now then
-  -- pcall: a semaphore that cannot be given an end is not left behind.
+  -- pcall: a semaphore that cannot be given an end is not left behind. Others' holds, and an earlier one of ours, stay.
   local set = redis.pcall('PEXPIRE', KEYS[1], ends - now)
   if type(set) == 'table' then
-    redis.call('HDEL', KEYS[1], 'permits', ARGV[1])
+    if before then
+      redis.call('HSET', KEYS[1], ARGV[1], before)
+    elseif others then
+      redis.call('HDEL', KEYS[1], ARGV[1])
+    else
+      redis.call('HDEL', KEYS[1], ARGV[1], 'permits')
+    end
     return set -- a permission is missing
   end
 end

@@ -53,8 +53,8 @@ for i = 1, #fields, 2 do
     last = math.max(last, ends or 0)
   end
 end
-if #fields > 0 and not permits then
-  return reply -- a reentrant lock, or a read-write lock
+if #fields > 0 and (not permits or redis.call('PTTL', KEYS[1]) < 0) then
+  return reply -- a reentrant lock, a read-write lock, or what has no end and is no lock
 end
 if keeps and (last < now or permits == ARGV[6]) then
   for i = 7, #ARGV do
@@ -62,7 +62,7 @@ if keeps and (last < now or permits == ARGV[6]) then
   end
   if keeps then
     last = math.max(last, tonumber(ARGV[3]))
-    local hold = string.format('%.0f ', ARGV[3]) .. table.concat(ARGV, ' ', 7)
+    local hold = string.format('%.0f %s', ARGV[3], table.concat(ARGV, ' ', 7))
     redis.call('HSET', KEYS[1], 'permits', ARGV[6], ARGV[5], hold)
   end
 end
