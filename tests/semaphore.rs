@@ -1,0 +1,379 @@
+//! Semaphores on real servers: so many holders at a time, whatever happens to the masters.
+
+mod support;
+
+use std::collections::BTreeSet;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use quorlock::{Error, ErrorKind, Guard, LockState, LossReason, Quorlock, Semaphore};
+use redis::Value;
+use support::clients::{admitted, connected, fresh, patient, wait_renewed};
+use support::{Server, Servers, wait_until};
+
+const NAME: &str = "partner-api";
+const KEY: &str = "quorlock:partner-api";
+/// Never to be waited for.
+const LIMIT: Duration = Duration::from_secs(60);
+/// Long enough for a busy machine to keep every hold of a test alive.
+const TTL: Duration = Duration::from_secs(20);
+
+#[track_caller]
+fn taken(semaphore: &Semaphore) -> Guard {
+    semaphore.try_acquire().expect("healthy nodes").expect("a permit is free")
+}
+
+/// The times at which a guard has proven to be valid: the first one and the last one.
+type Proven = (Instant, Instant);
+
+/// How many guards were valid at one time, at most.
+fn most_at_once(proven: &[Proven]) -> usize {
+    let at_the_begin_of =
+        |one: &Proven| proven.iter().filter(|other| other.0 <= one.0 && one.0 <= other.1).count();
+    proven.iter().map(at_the_begin_of).max().unwrap_or(0)
+}
+
+/// A guard that is valid now was valid at each time since it was granted. So the time is read first, and then the guard
+/// is asked. A guard that was lost proves nothing for later.
+fn proven_by(guard: &Guard) -> Option<Proven> {
+    let mut proven = None;
+    for _ in 0..5 {
+        let now = Instant::now();
+        if guard.check().is_err() {
+            break;
+        }
+        proven = Some(proven.map_or((now, now), |(first, _)| (first, now)));
+        thread::sleep(Duration::from_millis(2));
+    }
+    proven
+}
+
+#[test]
+fn two_permits_never_have_three_holders_while_masters_fail_one_at_a_time() {
+    const CLIENTS: usize = 6;
+    let longest = Duration::from_secs(3);
+    let mut servers = Servers::start(3);
+    let clients: Vec<_> = (0..CLIENTS)
+        .map(|i| {
+            let ttl = longest - Duration::from_millis(400) * i as u32;
+            let builder = Quorlock::builder().nodes(servers.urls()).max_ttl(longest).ttl(ttl);
+            admitted(builder.node_timeout(Duration::from_millis(300)))
+        })
+        .collect();
+    let served: Vec<_> = (0..CLIENTS).map(|_| AtomicUsize::new(0)).collect();
+    let (history, over) = (Mutex::new(Vec::new()), AtomicBool::new(false));
+    thread::scope(|scope| {
+        for (locks, served) in clients.iter().zip(&served) {
+            let (history, over) = (&history, &over);
+            scope.spawn(move || {
+                let semaphore = locks.semaphore(NAME, 2);
+                while !over.load(Ordering::Relaxed) {
+                    // Errors are no permit either: a majority may be missing for a while.
+                    let Ok(Some(guard)) = semaphore.try_acquire_for(Duration::from_secs(1)) else {
+                        continue;
+                    };
+                    if let Some(proven) = proven_by(&guard) {
+                        history.lock().push(proven);
+                        served.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
+            });
+        }
+        let all_get_in_again = |when: &str| {
+            let before: Vec<_> = served.iter().map(|count| count.load(Ordering::Relaxed)).collect();
+            let more = |(count, before): (&AtomicUsize, &usize)| {
+                count.load(Ordering::Relaxed) >= before + 3
+            };
+            holds_or_ends(&over, when, || served.iter().zip(&before).all(more));
+        };
+        all_get_in_again("all masters are healthy");
+        for victim in [0, 1, 2] {
+            servers[victim].kill();
+            all_get_in_again("a master is down");
+            servers[victim].restart_empty();
+            all_get_in_again("a master has forgotten its holds");
+            holds_or_ends(&over, "the quarantine is over", || is_admitted(&servers[victim]));
+            servers[victim].pause();
+            all_get_in_again("a master hangs");
+            servers[victim].resume();
+            all_get_in_again("a master goes on");
+        }
+        over.store(true, Ordering::Relaxed);
+    });
+    let history = history.into_inner();
+    assert_eq!(most_at_once(&history), 2, "of {} holds", history.len());
+}
+
+/// Waits; the threads of the test end also where that is in vain.
+#[track_caller]
+fn holds_or_ends(over: &AtomicBool, when: &str, mut condition: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !condition() {
+        if started.elapsed() > LIMIT {
+            over.store(true, Ordering::Relaxed);
+            panic!("in vain for {LIMIT:?}: {when}");
+        }
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+fn is_admitted(server: &Server) -> bool {
+    let script = "local keys = redis.call('KEYS', '*{quorlock}:mark')
+        return keys[1] and redis.call('GET', keys[1])";
+    match server.command(&["EVAL", script, "0"]) {
+        Value::BulkString(mark) => !String::from_utf8_lossy(&mark).contains(" quarantined "),
+        _ => false,
+    }
+}
+
+/// Has somebody hold all slots of 100 but one, on each server.
+fn fill_but(servers: &Servers, free: u32) {
+    for server in servers.iter() {
+        let slots: Vec<_> =
+            (0..100).filter(|slot| *slot != free).map(|slot: u32| slot.to_string()).collect();
+        let hold = format!("99999999999999 {}", slots.join(" "));
+        server.command(&["DEL", KEY]);
+        server.command(&["HSET", KEY, "permits", "100", "somebody#1", &hold]);
+        server.command(&["PEXPIRE", KEY, "600000"]);
+    }
+}
+
+/// How often the server was asked for permits since its log was emptied.
+fn acquire_calls(server: &Server) -> usize {
+    let acquire = redis::Script::new(include_str!("../lua/semaphore/acquire.lua"));
+    let Value::Array(entries) = server.command(&["SLOWLOG", "GET", "-1"]) else { panic!("a list") };
+    let is_acquire = |entry: &&Value| {
+        let Value::Array(entry) = entry else { return false };
+        let Value::Array(words) = &entry[3] else { return false };
+        words.get(1) == Some(&Value::BulkString(acquire.get_hash().as_bytes().to_vec()))
+    };
+    entries.iter().filter(is_acquire).count()
+}
+
+#[test]
+fn the_last_free_one_of_a_hundred_permits_is_found_in_two_rounds() {
+    let servers = Servers::start(3);
+    let locks = patient(&servers, TTL);
+    let semaphore = locks.semaphore(NAME, 100);
+    // All of them know the scripts then.
+    taken(&semaphore).unlock().expect("it was ours");
+    servers.wait_no_keys();
+    for server in servers.iter() {
+        server.command(&["CONFIG", "SET", "slowlog-log-slower-than", "0"]);
+        server.command(&["CONFIG", "SET", "slowlog-max-len", "1000"]);
+    }
+    for free in [0, 1, 3, 4, 49, 77, 98, 99] {
+        fill_but(&servers, free);
+        for server in servers.iter() {
+            server.command(&["SLOWLOG", "RESET"]);
+        }
+        let guard = taken(&semaphore);
+        wait_until("all nodes have it", LIMIT, || {
+            servers
+                .iter()
+                .all(|server| server.command(&["HEXISTS", KEY, guard.owner()]) == Value::Int(1))
+        });
+        for server in servers.iter() {
+            let calls = acquire_calls(server);
+            assert!((1..=2).contains(&calls), "slot {free}: asked {calls} times");
+            let hold = server.command(&["HGET", KEY, guard.owner()]);
+            let hold: String = redis::from_redis_value(hold).expect("text");
+            assert!(hold.ends_with(&format!(" {free}")), "{hold}");
+        }
+        assert!(semaphore.try_acquire().expect("healthy nodes").is_none(), "none is left");
+        guard.unlock().expect("it was ours");
+    }
+}
+
+#[test]
+fn of_two_clients_that_race_for_the_last_permit_one_gets_it() {
+    let servers = Servers::start(3);
+    let clients = [(); 2].map(|()| patient(&servers, TTL));
+    fill_but(&servers, 42);
+    for _ in 0..20 {
+        let together = Barrier::new(2);
+        let got: usize = thread::scope(|scope| {
+            let race = |locks: &Quorlock| {
+                together.wait();
+                let guard = locks.semaphore(NAME, 100).try_acquire().expect("healthy nodes");
+                together.wait();
+                usize::from(guard.is_some())
+            };
+            let racing = clients.each_ref().map(|locks| scope.spawn(move || race(locks)));
+            racing.into_iter().map(|one| one.join().expect("no panic")).sum()
+        });
+        assert_eq!(got, 1);
+        wait_until("it is given back", LIMIT, || {
+            servers.iter().all(|server| server.command(&["HLEN", KEY]) == Value::Int(2))
+        });
+    }
+}
+
+#[test]
+fn several_permits_are_taken_all_or_none() {
+    let servers = Servers::start(3);
+    let (one, other) = (patient(&servers, TTL), patient(&servers, TTL));
+    let (one, other) = (one.semaphore(NAME, 4), other.semaphore(NAME, 4));
+    let three = one.acquire_many(3).expect("four are free");
+    assert!(other.try_acquire_many(2).expect("healthy nodes").is_none());
+    let last = taken(&other);
+    assert!(one.try_acquire().expect("healthy nodes").is_none());
+    three.unlock().expect("it was ours");
+    wait_until("all nodes have three free ones", LIMIT, || {
+        servers.iter().all(|server| server.command(&["HLEN", KEY]) == Value::Int(2))
+    });
+    let again = other.try_acquire_many(3).expect("healthy nodes").expect("three are free");
+    last.unlock().expect("it was ours");
+    again.unlock().expect("it was ours");
+    let all = one.try_acquire_many_for(4, LIMIT).expect("healthy nodes").expect("all are free");
+    drop(all);
+    servers.wait_no_keys();
+}
+
+/// No node is asked: none is there.
+#[test]
+fn numbers_that_no_semaphore_can_have_are_told_at_once() {
+    let locks = fresh(["redis://127.0.0.1:1"]).build().expect("valid settings");
+    let soon = || Instant::now() + LIMIT;
+    let (_sender, never) = quorlock::crossbeam_channel::bounded(0);
+    let config = |error: Option<Error>, words: &[&str]| {
+        let error = error.expect("it is an error");
+        assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+        assert!(words.iter().all(|word| error.to_string().contains(word)), "{error}");
+    };
+    for (permits, count, words) in [
+        (3, 4, &["4 permits", "has 3"][..]),
+        (3, 0, &["0 permits"]),
+        (0, 1, &["needs a permit", "0 were given"]),
+        (1_001, 1, &["1001 permits", "1000"]),
+    ] {
+        let semaphore = locks.semaphore(NAME, permits);
+        config(semaphore.acquire_many(count).err(), words);
+        config(semaphore.try_acquire_many(count).err(), words);
+        config(semaphore.try_acquire_many_for(count, LIMIT).err(), words);
+        config(semaphore.try_acquire_many_until(count, soon()).err(), words);
+        config(semaphore.acquire_many_cancellable(count, &never).err(), words);
+        if count == 1 {
+            config(semaphore.acquire().err(), words);
+            config(semaphore.try_acquire().err(), words);
+            config(semaphore.try_acquire_for(LIMIT).err(), words);
+            config(semaphore.try_acquire_until(soon()).err(), words);
+            config(semaphore.acquire_cancellable(&never).err(), words);
+        }
+    }
+}
+
+/// By itself the waiter looks every 45 s or more, so nothing else explains that it gets a permit within `LIMIT`.
+#[test]
+fn a_waiter_is_woken_by_the_release_of_any_permit() {
+    const SOON: Duration = Duration::from_secs(35);
+    let servers = Servers::start(3);
+    let long = Duration::from_secs(600);
+    let settings = || fresh(servers.urls()).node_timeout(Duration::from_secs(5)).max_ttl(long);
+    let holder = connected(settings().ttl(long));
+    let backoff = (Duration::from_millis(5), Duration::from_secs(60));
+    for released in 0..3 {
+        let name = format!("partner/{released}");
+        // Each of its own, so that it listens to one lock.
+        let waiter = connected(settings().ttl(long).backoff(backoff.0, backoff.1));
+        let semaphore = holder.semaphore(&name, 3);
+        let mut guards: Vec<_> = (0..3).map(|_| taken(&semaphore)).collect();
+        thread::scope(|scope| {
+            let waiting = scope.spawn(|| waiter.semaphore(&name, 3).try_acquire_for(SOON));
+            wait_until("it listens to all nodes", SOON, || {
+                waiter.node_stats().iter().all(|node| node.listened_to == 1)
+            });
+            guards.remove(released).unlock().expect("it was ours");
+            let next = waiting.join().expect("no panic").expect("healthy nodes");
+            assert!(next.is_some(), "nobody has told it");
+        });
+    }
+}
+
+#[test]
+fn another_number_of_permits_is_told_with_both_numbers_until_the_holds_have_ended() {
+    let servers = Servers::start(3);
+    let (one, other) = (patient(&servers, TTL), patient(&servers, TTL));
+    let five = taken(&one.semaphore(NAME, 5));
+    for error in [
+        other.semaphore(NAME, 7).try_acquire().err(),
+        other.semaphore(NAME, 7).acquire().err(),
+        other.semaphore(NAME, 7).try_acquire_many_for(2, LIMIT).err(),
+    ] {
+        let error = error.expect("it has five");
+        assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+        let text = error.to_string();
+        assert!(text.contains("5 permits") && text.contains(" 7 here"), "{text}");
+    }
+    five.check().expect("it is no loss");
+    five.unlock().expect("it was ours");
+    servers.wait_no_keys();
+    let seven = taken(&other.semaphore(NAME, 7));
+    assert_eq!(
+        one.semaphore(NAME, 5).try_acquire().expect_err("it has seven").kind(),
+        ErrorKind::Config
+    );
+    drop(seven);
+}
+
+#[test]
+fn permits_are_renewed_named_and_taken_by_force() {
+    let servers = Servers::start(3);
+    let settings = || fresh(servers.urls()).ttl(LIMIT).max_ttl(LIMIT);
+    let [one, other, operator] =
+        [(); 3].map(|()| connected(settings().node_timeout(Duration::from_secs(2))));
+    let of = |locks: &Quorlock| locks.semaphore(NAME, 2).ttl(Duration::from_secs(6));
+    let begun = Instant::now();
+    let guards = [taken(&of(&one)), taken(&of(&other))];
+    assert!(guards.iter().all(|guard| guard.token().is_none()));
+    wait_renewed(&guards, 3);
+    wait_until("their TTL is over", LIMIT, || begun.elapsed() > Duration::from_secs(7));
+    guards.iter().for_each(|guard| guard.check().expect("it was renewed"));
+
+    let semaphore = operator.semaphore(NAME, 2);
+    let owners = || -> BTreeSet<Vec<u8>> {
+        let report = semaphore.holder().expect("healthy nodes");
+        assert_eq!(report.state(), LockState::Held);
+        report.holders().map(|holder| holder.owner.as_bytes().to_vec()).collect()
+    };
+    let both = guards.iter().map(|guard| guard.owner().as_bytes().to_vec()).collect();
+    assert_eq!(owners(), both);
+    assert!(semaphore.try_acquire().expect("healthy nodes").is_none());
+
+    assert!(semaphore.force_unlock().expect("healthy nodes"));
+    let all = semaphore.try_acquire_many_for(2, LIMIT).expect("healthy nodes");
+    let all = all.expect("both are free");
+    for guard in guards {
+        assert_eq!(guard.lost().recv_timeout(LIMIT), Ok(LossReason::KeysGone));
+        assert_eq!(guard.check().expect_err("lost").kind(), ErrorKind::Lost);
+        assert_eq!(guard.unlock().expect_err("lost").kind(), ErrorKind::Lost);
+    }
+    all.check().expect("nobody has given back anything of it");
+    drop(all);
+    assert_eq!(semaphore.holder().expect("healthy nodes").state(), LockState::Free);
+    assert!(!semaphore.force_unlock().expect("healthy nodes"), "nobody has one");
+}
+
+#[test]
+fn permits_that_are_kept_limit_how_many_are_taken_in_a_time() {
+    const PERMITS: usize = 3;
+    let min_hold = Duration::from_millis(1_500);
+    let servers = Servers::start(3);
+    let clients = [patient(&servers, TTL), patient(&servers, TTL)];
+    let mut calls = Vec::new();
+    for i in 0..3 * PERMITS {
+        let semaphore = clients[i % 2].semaphore(NAME, PERMITS as u32).min_hold(min_hold);
+        let before = Instant::now();
+        let guard = semaphore.acquire().expect("healthy nodes");
+        calls.push((before, Instant::now()));
+        guard.unlock().expect("it was ours");
+    }
+    for (i, (_, granted)) in calls.iter().enumerate().skip(PERMITS) {
+        // It waits for one of those before: the last ones but two, or an earlier one.
+        let within = calls[..i].iter().filter(|(begun, _)| *granted - *begun < min_hold).count();
+        assert!(within < PERMITS, "{within} and one more in {min_hold:?}");
+    }
+}
