@@ -89,8 +89,10 @@ fn withstands_all() -> Result<(), Failed> {
 
 fn is_found_out(script: &Script) -> Result<(), Failed> {
     let verdict = program::scripted(script, script.client, |_, _| {})?;
-    let found =
-        verdict.violations.iter().any(|it| matches!(it, judge::Violation::TwoInside { .. }));
+    let found = verdict.violations.iter().any(|it| {
+        use judge::Violation::{TooManyPermits, TwoInside};
+        matches!(it, TwoInside { .. } | TooManyPermits { .. })
+    });
     found
         .then_some(())
         .ok_or_else(|| format!("nobody was found inside with another\n{verdict}").into())

@@ -3,6 +3,7 @@
 
 pub(crate) mod judge;
 pub(crate) mod links;
+pub(crate) mod permits;
 pub(crate) mod picture;
 pub(crate) mod plan;
 pub(crate) mod readers;
@@ -21,6 +22,7 @@ pub(crate) fn all() -> Vec<Check> {
         judge::CHECKS,
         stores::CHECKS,
         readers::CHECKS,
+        permits::CHECKS,
         recovery::CHECKS,
         picture::CHECKS,
         plan::CHECKS,

@@ -68,7 +68,8 @@ impl Story {
     }
 
     pub(crate) fn inside(self, at_ms: u64, who: &str, token: u64) -> Self {
-        let (kind, names, token) = (self.kind.clone(), self.names.clone(), Some(token));
+        let (kind, names) = (self.kind.clone(), self.names.clone());
+        let token = kind.class.has_tokens().then_some(token);
         self.tell(at_ms, who, Event::Inside { guard: 1, kind, names, token })
     }
 

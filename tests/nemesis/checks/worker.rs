@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use crate::kinds::KINDS;
 use crate::processes::Process;
+use crate::witness::Class;
 use crate::worker::Settings;
-use crate::worker::wish::told;
+use crate::worker::wish::{PERMITS, has_permits, told};
 use crate::worker::work::Chooser;
 
 use super::Check;
@@ -15,6 +16,7 @@ use super::witness::Running;
 pub(crate) const CHECKS: &[Check] = &[
     ("worker::a_contender_that_panics_fails_its_worker", a_contender_that_panics_fails_it),
     ("worker::all_kinds_are_asked_for", all_kinds_are_asked_for),
+    ("worker::locks_for_long_are_their_holders_alone", locks_for_long_are_their_holders_alone),
     (
         "worker::a_wish_has_as_many_names_as_its_kind_takes",
         a_wish_has_as_many_names_as_its_kind_takes,
@@ -46,7 +48,18 @@ fn all_kinds_are_asked_for() {
     let mut chooser = Chooser::new(&settings("", 4), 0);
     let asked: BTreeSet<_> = (0..1_000).map(|_| chooser.wish().kind.label()).collect();
     assert_eq!(asked, KINDS.iter().map(|kind| kind.label()).collect());
-    assert!(KINDS.iter().all(|kind| told(*kind).is_ok()));
+    let classes = (0..1_000).map(|_| told(&chooser.wish()).expect("a rule for each kind").class);
+    let asked: BTreeSet<_> = classes.map(|class| format!("{class:?}")).collect();
+    let permits = |count| format!("{:?}", Class::Permits { count, of: PERMITS });
+    let expected = [Class::Exclusive, Class::Shared].map(|class| format!("{class:?}"));
+    assert_eq!(asked, expected.into_iter().chain((1..=PERMITS).map(permits)).collect());
+}
+
+fn locks_for_long_are_their_holders_alone() {
+    let mut chooser = Chooser::new(&Settings { long_holds: true, ..settings("", 1) }, 0);
+    let wishes: Vec<_> = (0..1_000).map(|_| chooser.wish()).collect();
+    assert!(wishes.iter().any(|wish| has_permits(wish.kind)));
+    assert!(wishes.iter().all(|wish| told(wish).expect("a rule for each kind").class.is_alone()));
 }
 
 fn a_wish_has_as_many_names_as_its_kind_takes() {

@@ -22,7 +22,13 @@ impl Hold {
     /// Whether both may be inside at once although they have a name in common. Then their tokens may be in any
     /// order, too.
     pub(crate) fn shares_with(&self, other: &Self) -> bool {
-        self.kind == other.kind && self.kind.class == Class::Shared
+        let classes = match (self.kind.class, other.kind.class) {
+            (Class::Shared, Class::Shared) => true,
+            // How many permits they have together is another question.
+            (Class::Permits { of, .. }, Class::Permits { of: others, .. }) => of == others,
+            _ => false,
+        };
+        classes && self.kind.label == other.kind.label
     }
 
     pub(crate) fn names_in_common(&self, other: &Self) -> Vec<String> {

@@ -14,6 +14,7 @@ pub(crate) mod exclusion;
 pub(crate) mod faults;
 pub(crate) mod foremost;
 pub(crate) mod holds;
+pub(crate) mod permits;
 pub(crate) mod picture;
 pub(crate) mod readers;
 pub(crate) mod recovery;

@@ -1,12 +1,12 @@
 //! A picture of a run over time: a row for each name and worker with the holds, and one for each target of faults.
 //!
-//! A hold with several names is in the rows of all of them. Shared holds are outlined, and let those behind them be
+//! A hold with several names is in the rows of all of them. Holds beside which others may be are outlined, and let those behind them be
 //! seen.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use crate::witness::{Class, Stamp, event::worker_of};
+use crate::witness::{Stamp, event::worker_of};
 
 use super::Verdict;
 use super::violation::Violation;
@@ -49,22 +49,24 @@ pub(crate) fn picture(verdict: &Verdict) -> String {
         canvas.label(&mut svg, row, &format!("{name}, {worker}"));
         for hold in holds {
             let colour = COLOURS[colour_of(name)];
-            let look = match hold.kind.class {
-                Class::Exclusive => solid(colour),
-                Class::Shared => outlined(colour),
-            };
+            let is_alone = hold.kind.class.is_alone();
+            let look = if is_alone { solid(colour) } else { outlined(colour) };
             let title = format!("{}, {} of {}", hold.who, hold.kind.label, hold.names.join(", "));
             canvas.bar(&mut svg, row, (hold.begin, hold.end), &look, &title);
         }
         row += 1;
     }
     for violation in &verdict.violations {
-        let (Violation::TwoInside { second, .. } | Violation::TokenNotLarger { second, .. }) =
-            violation
-        else {
-            continue;
+        let last = match violation {
+            Violation::TwoInside { second, .. } | Violation::TokenNotLarger { second, .. } => {
+                Some(second)
+            }
+            Violation::TooManyPermits { inside, .. } => inside.last(),
+            _ => None,
         };
-        canvas.mark(&mut svg, second.begin, row, &violation.to_string());
+        if let Some(last) = last {
+            canvas.mark(&mut svg, last.begin, row, &violation.to_string());
+        }
     }
     canvas.axis(&mut svg, row, verdict.lasted);
     svg.push_str("</svg>\n");

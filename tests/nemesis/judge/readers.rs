@@ -1,14 +1,14 @@
-//! What a shared lock protects stays as it is while the lock is held.
+//! What a lock protects beside whose holder others may be stays as it is while the lock is held.
 
 use std::collections::{HashMap, HashSet};
 
-use crate::witness::{Class, Event, History, Outcome, Stamp, Store};
+use crate::witness::{Event, History, Outcome, Stamp, Store};
 
 use super::holds::Hold;
 use super::stores::confirmed;
 use super::violation::Violation;
 
-/// What holders of shared locks read.
+/// What holders read that are not alone: of shared locks, and of some permits of a semaphore.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Reads {
     /// Readings that were compared with an earlier one under the same lock.
@@ -19,9 +19,9 @@ pub(crate) struct Reads {
     pub(crate) violations: Vec<Violation>,
 }
 
-/// Compares what each holder of a shared lock has read of a store while the lock was valid.
+/// Compares what each such holder has read of a store while the lock was valid.
 pub(crate) fn reads(history: &History, holds: &[Hold]) -> Reads {
-    let shared = holds.iter().filter(|hold| hold.kind.class == Class::Shared);
+    let shared = holds.iter().filter(|hold| !hold.kind.class.is_alone());
     let shared: HashMap<_, _> =
         shared.map(|hold| ((hold.who.as_str(), hold.guard), (hold.begin, hold.end))).collect();
     let confirmed: HashSet<_> = history.0.iter().filter_map(confirmed).collect();

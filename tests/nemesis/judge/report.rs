@@ -10,6 +10,7 @@ use super::calls::{self, Call, CallResult};
 use super::exclusion::exclusion;
 use super::faults::{self, Fault};
 use super::holds::{self, Ending, Hold};
+use super::permits::permits;
 use super::readers::{self, Reads};
 use super::recovery::{self, Effect};
 use super::stores::{self, Writes};
@@ -21,7 +22,7 @@ use super::violation::Violation;
 pub(crate) struct Rules {
     /// Within this time after the last fault everybody has to get a lock again, if there is such a rule.
     pub(crate) recovery: Option<Duration>,
-    /// A run in which a lock has no fencing token shows too little.
+    /// A run in which a lock has no fencing token, of a kind that has them, shows too little.
     pub(crate) tokens: bool,
     /// A run in which locks of fewer kinds were held shows too little.
     pub(crate) kinds: usize,
@@ -62,6 +63,7 @@ impl Verdict {
         let mut writes = stores::writes(history);
         let mut reads = readers::reads(history, &holds);
         let mut violations = exclusion(&holds);
+        violations.extend(permits(&holds));
         violations.extend(tokens(&holds));
         violations.append(&mut writes.violations);
         violations.append(&mut reads.violations);
@@ -116,7 +118,8 @@ impl Verdict {
         if (grants as f64) < wanted {
             reasons.push(format!("{grants} grants are fewer than {wanted:.0}"));
         }
-        let without_token = self.holds.iter().filter(|hold| hold.token.is_none()).count();
+        let lacks_token = |hold: &&Hold| hold.kind.class.has_tokens() && hold.token.is_none();
+        let without_token = self.holds.iter().filter(lacks_token).count();
         if rules.tokens && without_token > 0 {
             reasons.push(format!("{without_token} of {grants} locks had no token"));
         }

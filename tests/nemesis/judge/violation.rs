@@ -12,6 +12,8 @@ use super::holds::Hold;
 pub(crate) enum Violation {
     /// Two guards that exclude each other were valid at once. The names are those that they have in common.
     TwoInside { names: Vec<String>, first: Inside, second: Inside },
+    /// The holders of a semaphore had more permits at once than it has. The last one came when too few were left.
+    TooManyPermits { name: String, of: u32, taken: u32, inside: Vec<Inside> },
     /// A holder's token is not larger than that of one that excludes it, and had left before it began.
     TokenNotLarger { names: Vec<String>, first: Inside, second: Inside },
     /// Two valid holders of one name wrote to the set, and one of them did not see the other's element.
@@ -62,6 +64,11 @@ impl fmt::Display for Violation {
         match self {
             Self::TwoInside { names, first, second } => {
                 write!(f, "two were inside {} at once: {first}, and {second}", quoted(names))
+            }
+            Self::TooManyPermits { name, of, taken, inside } => {
+                write!(f, "{taken} permits of \"{name}\" were held at once, which has {of}: by ")?;
+                let inside: Vec<_> = inside.iter().map(Inside::to_string).collect();
+                f.write_str(&inside.join(", and "))
             }
             Self::TokenNotLarger { names, first, second } => {
                 write!(f, "the token of {} did not rise: {first}, and then {second}", quoted(names))

@@ -56,6 +56,23 @@ pub(crate) enum Class {
     Exclusive,
     /// Any number of holders of the same kind.
     Shared,
+    /// Holders of a semaphore that has `of` permits: this one has `count` of them. They have no tokens.
+    Permits { count: u32, of: u32 },
+}
+
+impl Class {
+    /// Whether nobody else may be inside. Only such a holder writes.
+    pub(crate) fn is_alone(self) -> bool {
+        match self {
+            Self::Exclusive => true,
+            Self::Shared => false,
+            Self::Permits { count, of } => count >= of,
+        }
+    }
+
+    pub(crate) fn has_tokens(self) -> bool {
+        !matches!(self, Self::Permits { .. })
+    }
 }
 
 /// What protects a store from late writes.

@@ -15,7 +15,7 @@
 //! for that is the promise. If the guard told of a loss before its time, it goes to the last proven stamp. All
 //! stamps are of one clock. So two intervals that overlap are two valid guards at once: neither delays of messages nor stopped
 //! processes can make the history say so by mistake. Guards with a name in common must not, unless both are of
-//! the same kind, and that kind is shared.
+//! the same kind, and that kind is shared; or both are of one semaphore, and have no more permits together than it has.
 
 #![allow(
     dead_code,

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use quorlock::{LossReason, Quorlock};
 
 use crate::kinds::AnyGuard;
-use crate::witness::{Answer, Class, Client, Event, Kind, Outcome, Phase};
+use crate::witness::{Answer, Client, Event, Kind, Outcome, Phase};
 
 use super::wish::{Wish, told};
 use super::work::{Chooser, Work};
@@ -90,7 +90,7 @@ impl Contender {
     fn hold(&mut self, wish: &Wish, held: Box<dyn AnyGuard>) -> Result<(), Failure> {
         self.guards += 1;
         let (guard, token) = (self.guards, held.token().map(u64::from));
-        let kind = told(wish.kind)?;
+        let kind = told(wish)?;
         let mut inside = Inside { guard, kind, names: &wish.names, token, held, lost: false };
         self.prove(&mut inside)?;
         let short = self.phase != Phase::Contend;
@@ -106,8 +106,8 @@ impl Contender {
         Ok(())
     }
 
-    /// Reads, works, and writes what was read with one element more. With a shared lock it reads once more instead:
-    /// others hold it as well, and would overwrite each other's elements.
+    /// Reads, works, and writes what was read with one element more. Where others may be inside as well, it reads once more
+    /// instead: all of them would overwrite each other's elements.
     fn work(&mut self, inside: &mut Inside<'_>, work: &Work) -> Result<(), Failure> {
         let base = self.read(inside, work)?;
         let began = Instant::now();
@@ -121,7 +121,7 @@ impl Contender {
             thread::sleep(PROOF.min(work.takes.saturating_sub(began.elapsed())));
             self.prove(inside)?;
         }
-        if inside.kind.class == Class::Shared {
+        if !inside.kind.class.is_alone() {
             thread::sleep(work.hesitates);
             self.read(inside, work)?;
             // What it has read is certain if the lock is still valid.

@@ -3,8 +3,8 @@
 use std::thread;
 use std::time::Duration;
 
-use quorlock::crossbeam_channel::bounded;
-use quorlock::{Error, HoldClass, Quorlock, Renewal};
+use quorlock::crossbeam_channel::{Receiver, bounded};
+use quorlock::{Error, HoldClass, LockKind, Permits, Quorlock, Renewal};
 
 use crate::kinds::{AnyGuard, AnyKind};
 use crate::witness::{Class, Kind};
@@ -21,6 +21,16 @@ pub(crate) struct Wish {
     pub(crate) ttl: Duration,
     pub(crate) renewal: Renewal,
     pub(crate) call: Call,
+    /// Of a semaphore: how many of its [`PERMITS`].
+    pub(crate) permits: Option<u32>,
+}
+
+/// How many permits each semaphore has. All that contend for it have to say the same.
+pub(crate) const PERMITS: u32 = 2;
+
+/// Whether it is the kind of semaphores.
+pub(crate) fn has_permits(kind: &dyn AnyKind) -> bool {
+    kind.label() == Permits::label()
 }
 
 /// How it asks.
@@ -47,30 +57,56 @@ impl Call {
 impl Wish {
     /// Makes the call. `None` if another one holds the lock.
     pub(crate) fn take(&self, locks: &Quorlock) -> Result<Option<Box<dyn AnyGuard>>, Error> {
+        if let Some(count) = self.permits {
+            return self.take_permits(locks, count);
+        }
         let names: Vec<_> = self.asked_as.iter().map(String::as_bytes).collect();
         let lock = self.kind.of(locks, &names).ttl(self.ttl).renewal(self.renewal);
         match self.call {
             Call::Lock => lock.lock().map(Some),
             Call::TryLock => lock.try_lock(),
             Call::TryLockFor(time) => lock.try_lock_for(time),
-            Call::LockCancellable(time) => {
-                let (cancel, cancelled) = bounded(0);
-                thread::spawn(move || {
-                    thread::sleep(time);
-                    drop(cancel);
-                });
-                lock.lock_cancellable(&cancelled).map(Some)
-            }
+            Call::LockCancellable(time) => lock.lock_cancellable(&cancelled_after(time)).map(Some),
         }
+    }
+
+    fn take_permits(
+        &self,
+        locks: &Quorlock,
+        count: u32,
+    ) -> Result<Option<Box<dyn AnyGuard>>, Error> {
+        let semaphore = locks.semaphore(&self.names[0], PERMITS);
+        let semaphore = semaphore.ttl(self.ttl).renewal(self.renewal);
+        let guard = match self.call {
+            Call::Lock if count == 1 => semaphore.acquire().map(Some),
+            Call::Lock => semaphore.acquire_many(count).map(Some),
+            Call::TryLock => semaphore.try_acquire_many(count),
+            Call::TryLockFor(time) => semaphore.try_acquire_many_for(count, time),
+            Call::LockCancellable(time) => {
+                semaphore.acquire_many_cancellable(count, &cancelled_after(time)).map(Some)
+            }
+        };
+        Ok(guard?.map(|guard| Box::new(guard) as Box<dyn AnyGuard>))
     }
 }
 
+fn cancelled_after(time: Duration) -> Receiver<()> {
+    let (cancel, cancelled) = bounded(0);
+    thread::spawn(move || {
+        thread::sleep(time);
+        drop(cancel);
+    });
+    cancelled
+}
+
 /// The kind, as the witness is told.
-pub(crate) fn told(kind: &dyn AnyKind) -> Result<Kind, Failure> {
-    let class = match kind.hold_class() {
-        HoldClass::Exclusive => Class::Exclusive,
-        HoldClass::Shared => Class::Shared,
-        other => return Err(format!("the judge has no rule for {other:?} holds").into()),
+pub(crate) fn told(wish: &Wish) -> Result<Kind, Failure> {
+    let kind = wish.kind;
+    let class = match (wish.permits, kind.hold_class()) {
+        (Some(count), _) => Class::Permits { count, of: PERMITS },
+        (None, HoldClass::Exclusive) => Class::Exclusive,
+        (None, HoldClass::Shared) => Class::Shared,
+        (None, other) => return Err(format!("the judge has no rule for {other:?} holds").into()),
     };
     Ok(Kind { label: kind.label().to_owned(), class })
 }

@@ -11,7 +11,7 @@ use crate::kinds::{AnyKind, KINDS};
 use crate::witness::Store;
 
 use super::Settings;
-use super::wish::{Call, Wish};
+use super::wish::{Call, PERMITS, Wish, has_permits};
 
 /// A lock has so many names at most, so that there are others beside it.
 const MOST_NAMES: usize = 3;
@@ -91,8 +91,11 @@ impl Chooser {
         asked_as.shuffle(&mut self.chance);
         if self.long_holds {
             let (ttl, renewal) = (self.max_ttl, Renewal::Manual);
-            return Wish { kind, names, asked_as, ttl, renewal, call: Call::Lock };
+            // All of them, since nobody else is to be inside.
+            let permits = has_permits(kind).then_some(PERMITS);
+            return Wish { kind, names, asked_as, ttl, renewal, call: Call::Lock, permits };
         }
+        let permits = has_permits(kind).then(|| self.chance.random_range(1..=PERMITS));
         let call = match self.chance.random_range(0..10) {
             0..6 => Call::Lock,
             6 => Call::TryLock,
@@ -100,7 +103,7 @@ impl Chooser {
             _ => Call::LockCancellable(self.millis(10, 2_000)),
         };
         let renewal = if self.chance(3) { Renewal::Manual } else { Renewal::Auto };
-        Wish { kind, names, asked_as, ttl: self.ttl(), renewal, call }
+        Wish { kind, names, asked_as, ttl: self.ttl(), renewal, call, permits }
     }
 
     /// What a holder of the lock does. It is `short` where everybody has to get a lock soon.
