@@ -8,7 +8,7 @@
 -- ARGV[2]  the TTL in milliseconds
 -- ARGV[3]  the mark under which the node grants; empty: under any
 -- ARGV[4]  how many permits the semaphore has
--- ARGV[5]  a slot that is wanted, from 0 on (one for each); all of them or none
+-- ARGV[5]  a slot that is wanted, from 0 on (one for each slot); all of them or none
 --
 -- Replies (the shape that every acquire script has):
 --   {1, 0}              granted; slots have no numbers of grants
@@ -98,7 +98,8 @@ local ends = math.max(ours or 0, math.ceil(now + ARGV[2]))
 for _, owner in ipairs(over) do
   redis.call('HDEL', KEYS[1], owner)
 end
-redis.call('HSET', KEYS[1], 'permits', permits, ARGV[1], string.format('%.0f ', ends) .. table.concat(ARGV, ' ', 5))
+local hold = table.concat({string.format('%.0f', ends), unpack(ARGV, 5)}, ' ')
+redis.call('HSET', KEYS[1], 'permits', permits, ARGV[1], hold)
 if kind == 'none' or remaining < ends - now then
   -- pcall: a semaphore that cannot be given an end is not left behind. Others' holds, and an earlier one of ours, stay.
   local set = redis.pcall('PEXPIRE', KEYS[1], math.ceil(ends - now))

@@ -10,7 +10,7 @@
 -- ARGV[3]  until when, in milliseconds of this node's clock, a hold that is gone may be set again
 -- ARGV[4]  1 if newcomers are granted nothing but under an admitted mark, else 0
 -- ARGV[5]  how many permits the semaphore has
--- ARGV[6]  a slot that the owner has, from 0 on (one for each)
+-- ARGV[6]  a slot that the owner has, from 0 on (one for each slot)
 --
 -- Replies:
 --   1    our hold was there, and lives for at least that long
@@ -87,7 +87,8 @@ if ours then
   -- A server that is out of memory refuses what a script sets first. What it has of ours goes on, as a mutex does.
   redis.call('HDEL', KEYS[1], ARGV[1])
 end
-redis.call('HSET', KEYS[1], 'permits', ARGV[5], ARGV[1], string.format('%.0f ', ends) .. table.concat(ARGV, ' ', 6))
+local hold = table.concat({string.format('%.0f', ends), unpack(ARGV, 6)}, ' ')
+redis.call('HSET', KEYS[1], 'permits', ARGV[5], ARGV[1], hold)
 if kind == 'none' or remaining < ends - now then
   -- pcall: a semaphore that cannot be given an end is not left behind. Others' holds, and an earlier one of ours, stay.
   local set = redis.pcall('PEXPIRE', KEYS[1], math.ceil(ends - now))

@@ -10,7 +10,7 @@
 -- ARGV[4]  by when, in milliseconds of this node's clock, it has to begin to keep them (given only to keep)
 -- ARGV[5]  who has them while they are kept (given only to keep)
 -- ARGV[6]  how many permits the semaphore has (given only to keep)
--- ARGV[7]  a slot that is kept, from 0 on (one for each; given only to keep)
+-- ARGV[7]  a slot that is kept, from 0 on (one for each slot; given only to keep)
 --
 -- Replies:
 --   1        our hold was there, and is deleted, or somebody else's for as long as it is kept
@@ -62,7 +62,7 @@ if keeps and (last <= now or permits == ARGV[6]) then
   end
   if keeps then
     last = math.max(last, math.ceil(tonumber(ARGV[3])))
-    local hold = string.format('%.0f ', ARGV[3]) .. table.concat(ARGV, ' ', 7)
+    local hold = table.concat({string.format('%.0f', ARGV[3]), unpack(ARGV, 7)}, ' ')
     redis.call('HSET', KEYS[1], 'permits', ARGV[6], ARGV[5], hold)
   end
 end
