@@ -7,8 +7,9 @@ use crate::judge::{Verdict, Violation};
 /// A line for each promise that the judge looks at.
 pub(crate) struct Table<'a>(pub(crate) &'a Verdict);
 
-const PROMISES: [&str; 6] = [
+const PROMISES: [&str; 7] = [
     "two holders of a lock at once",
+    "more permits of a semaphore taken than there are",
     "a token that is not larger than an earlier one",
     "a write lost, although its lock was valid",
     "a stale write taken by a store that compares tokens",
@@ -20,11 +21,12 @@ const PROMISES: [&str; 6] = [
 fn promise(violation: &Violation) -> usize {
     match violation {
         Violation::TwoInside { .. } => 0,
-        Violation::TokenNotLarger { .. } => 1,
-        Violation::ElementLost { .. } => 2,
-        Violation::StaleWriteAccepted { .. } => 3,
-        Violation::ChangedUnderSharedHold { .. } => 4,
-        Violation::NotRecovered { .. } => 5,
+        Violation::TooManyPermits { .. } => 1,
+        Violation::TokenNotLarger { .. } => 2,
+        Violation::ElementLost { .. } => 3,
+        Violation::StaleWriteAccepted { .. } => 4,
+        Violation::ChangedUnderSharedHold { .. } => 5,
+        Violation::NotRecovered { .. } => 6,
     }
 }
 

@@ -8,7 +8,7 @@
 -- ARGV[2]  the TTL in milliseconds
 -- ARGV[3]  the mark under which the node grants; empty: under any
 -- ARGV[4]  how many permits the semaphore has
--- ARGV[5]  a slot that is wanted, from 0 on (one for each); all of them or none
+-- ARGV[5]  a slot that is wanted, from 0 on (one for each slot); all of them or none
 --
 -- Replies (the shape that every acquire script has):
 --   {1, 0}              granted; slots have no numbers of grants

@@ -10,7 +10,7 @@
 -- ARGV[3]  until when, in milliseconds of this node's clock, a hold that is gone may be set again
 -- ARGV[4]  1 if newcomers are granted nothing but under an admitted mark, else 0
 -- ARGV[5]  how many permits the semaphore has
--- ARGV[6]  a slot that the owner has, from 0 on (one for each)
+-- ARGV[6]  a slot that the owner has, from 0 on (one for each slot)
 --
 -- Replies:
 --   1    our hold was there, and lives for at least that long

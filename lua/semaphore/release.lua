@@ -10,7 +10,7 @@
 -- ARGV[4]  by when, in milliseconds of this node's clock, it has to begin to keep them (given only to keep)
 -- ARGV[5]  who has them while they are kept (given only to keep)
 -- ARGV[6]  how many permits the semaphore has (given only to keep)
--- ARGV[7]  a slot that is kept, from 0 on (one for each; given only to keep)
+-- ARGV[7]  a slot that is kept, from 0 on (one for each slot; given only to keep)
 --
 -- Replies:
 --   1        our hold was there, and is deleted, or somebody else's for as long as it is kept

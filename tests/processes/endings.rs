@@ -8,7 +8,7 @@ use quorlock::Quorlock;
 
 use crate::helper::{Helper, PROMPT};
 use crate::long;
-use crate::roles::{self, HELD_TTL, NAME, SHORT, SHORT_TTL};
+use crate::roles::{self, HELD_TTL, NAME, PERMITS, SHORT, SHORT_TTL};
 use crate::support::{Server, Servers, wait_until};
 
 /// Each of them gets the lock long before the TTL of the one before, or fails; and none waits for
@@ -149,6 +149,30 @@ pub(crate) fn a_killed_holder_frees_the_lock_after_its_ttl() {
     let waited = at.duration_since(before);
     assert!(waited >= HELD_TTL - DRIFT, "the killed holder's lock was free after {waited:?}");
     guard.unlock().expect("healthy nodes");
+    servers.wait_no_keys();
+}
+
+/// Nobody gives them back, so they end by themselves, and not before.
+pub(crate) fn a_killed_holder_frees_its_permits_after_their_ttl() {
+    let servers = Servers::start(3);
+    let mut holder = Helper::start(&roles::HOLD_PERMITS, &servers);
+    holder.expect("ready");
+    let before = Instant::now();
+    holder.go();
+    holder.expect("held");
+    // Fresh servers have forgotten nothing, and need not be waited for.
+    let settings = Quorlock::builder().restart_quarantine(false).max_ttl(Duration::from_secs(600));
+    let settings = settings.ttl(PROMPT).nodes(servers.urls()).node_timeout(PROMPT / 12);
+    let locks = settings.build().expect("valid settings");
+    let semaphore = locks.semaphore(NAME, PERMITS);
+    holder.kill();
+    let all = semaphore.try_acquire_many_for(PERMITS, PROMPT).expect("healthy nodes");
+    let all = all.expect("their TTL is over");
+    // Redlock's allowance for clocks that run apart.
+    let least = HELD_TTL - HELD_TTL / 100 - Duration::from_millis(2);
+    assert!(before.elapsed() >= least, "they were free after {:?}", before.elapsed());
+    all.check().expect("the one that was killed has no part in them");
+    all.unlock().expect("it is ours");
     servers.wait_no_keys();
 }
 

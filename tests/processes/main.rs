@@ -50,6 +50,10 @@ fn main() {
             endings::a_killed_holder_frees_the_lock_after_its_ttl,
         ),
         trial(
+            "a_killed_holder_frees_its_permits_after_their_ttl",
+            endings::a_killed_holder_frees_its_permits_after_their_ttl,
+        ),
+        trial(
             "a_holder_that_was_stopped_past_its_lease_knows_when_it_wakes",
             endings::a_holder_that_was_stopped_past_its_lease_knows_when_it_wakes,
         ),

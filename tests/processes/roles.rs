@@ -22,7 +22,7 @@ pub(crate) struct Role {
     pub(crate) run: fn(),
 }
 
-const ALL: [&Role; 19] = [
+const ALL: [&Role; 20] = [
     &IN_A_STATIC,
     &IN_A_LOCAL,
     &IN_A_THREAD,
@@ -33,6 +33,7 @@ const ALL: [&Role; 19] = [
     &HOLD_SHORTLY,
     &GIVE_UP,
     &HOLD,
+    &HOLD_PERMITS,
     &HOLD_AND_CHECK,
     &HOLD_AND_HEAR,
     &PANIC,
@@ -189,6 +190,25 @@ pub(crate) static HOLD: Role = Role {
         say("ready");
         wait_for_go();
         let _guard = locks.lock(NAME).expect("healthy nodes");
+        say("held");
+        wait_for_go();
+    },
+};
+
+/// How many permits the semaphore has that the role below takes whole.
+pub(crate) const PERMITS: u32 = 3;
+
+/// Says `ready`, and on "go" takes all permits, says `held`, and holds them until it is killed: two under one guard, and
+/// the third one under another.
+pub(crate) static HOLD_PERMITS: Role = Role {
+    name: "hold permits",
+    run: || {
+        let locks = locks(HELD_TTL);
+        let semaphore = locks.semaphore(NAME, PERMITS);
+        say("ready");
+        wait_for_go();
+        let _two = semaphore.acquire_many(PERMITS - 1).expect("healthy nodes");
+        let _one = semaphore.acquire().expect("healthy nodes");
         say("held");
         wait_for_go();
     },
