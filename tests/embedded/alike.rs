@@ -20,11 +20,7 @@ pub(crate) fn alike(one: &Value, other: &Value, comparison: Comparison) -> bool 
         }
         // A script may have kept what its node's clock said.
         (Value::Int(one), Value::Int(other)) if are_times(*one, *other) => true,
-        (Value::BulkString(one), Value::BulkString(other))
-            if number(one).zip(number(other)).is_some_and(|(a, b)| are_times(a, b)) =>
-        {
-            true
-        }
+        (Value::BulkString(one), Value::BulkString(other)) if begin_with_times(one, other) => true,
         (Value::Int(one), Value::Int(other)) if comparison == Comparison::Time => {
             one == other || *one > 1_000 && *other > 1_000 && one.abs_diff(*other) <= TOLERANCE_MS
         }
@@ -53,6 +49,16 @@ pub(crate) fn alike(one: &Value, other: &Value, comparison: Comparison) -> bool 
         }
         _ => one == other,
     }
+}
+
+/// Whether both are times, or a time comes first, and nothing else differs.
+fn begin_with_times(one: &[u8], other: &[u8]) -> bool {
+    let parts = |text: &[u8]| {
+        let end = text.iter().position(|byte| *byte == b' ').unwrap_or(text.len());
+        Some((number(&text[..end])?, text[end..].to_vec()))
+    };
+    let parts = parts(one).zip(parts(other));
+    parts.is_some_and(|((a, one), (b, other))| are_times(a, b) && one == other)
 }
 
 fn number(text: &[u8]) -> Option<i64> {
