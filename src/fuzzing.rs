@@ -83,7 +83,7 @@ pub fn votes(data: &[u8]) {
         let node = usize::from(event[0]) % NODES;
         let number = u64::from_le_bytes(event[2..].try_into().expect("eight bytes"));
         let remaining = Duration::from_millis(number);
-        let vote = match event[1] % 12 {
+        let vote = match event[1] % 14 {
             0..5 => Vote::Granted(number),
             5 => Vote::Refused(Some(remaining)),
             6 => Vote::Refused(None),
@@ -91,6 +91,8 @@ pub fn votes(data: &[u8]) {
             8 => Vote::WrongKind,
             9 => Vote::Spent,
             10 => Vote::NoNumber,
+            11 => Vote::Taken { remaining, free: [node].into_iter().collect() },
+            12 => Vote::OtherPermits { permits: number, remaining },
             _ => {
                 attempt.fail(node, Failure::Unknown);
                 first[node].get_or_insert(false);

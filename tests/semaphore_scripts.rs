@@ -310,7 +310,7 @@ fn a_copy_of_an_acquire_grants_again_and_shortens_nothing() {
 #[test]
 fn holds_that_are_over_do_not_count_and_the_next_grant_deletes_them() {
     let node = Node::start();
-    node.set_hold("over", node.now_ms(), 2, "0");
+    node.set_hold("over", node.now_ms() - 1, 2, "0");
     node.set_hold("live", ALWAYS, 2, "1");
     let (_, free) = refused(&node.acquire("a", 2, &[1]));
     assert_eq!(free, "1", "the slot of the hold that is over is free");
@@ -338,7 +338,7 @@ fn another_number_of_permits_is_told_while_holds_live_and_not_after_them() {
         assert!(matches!(answer[2], Value::Int(1..=MOST_MS)), "{answer:?}");
     }
     node.has(&[("permits", "5"), ("a", "0")]);
-    node.set_hold("a", node.now_ms(), 5, "0");
+    node.set_hold("a", node.now_ms() - 1, 5, "0");
     assert_eq!(node.acquire("b", 6, &[5]), GRANTED());
     node.has(&[("permits", "6"), ("b", "5")]);
 }
@@ -444,7 +444,7 @@ fn an_extension_prolongs_what_is_there_and_sets_again_what_is_gone() {
             node.server.command(&["DEL", "k"]);
             assert_eq!(node.acquire("b", 4, &[0, 3]), GRANTED());
         },
-        &|| node.set_hold("a", node.now_ms(), 4, "1 2"),
+        &|| node.set_hold("a", node.now_ms() - 1, 4, "1 2"),
     ];
     for make_gone in ways {
         make_gone();
@@ -477,7 +477,7 @@ fn an_extension_takes_nothing_from_others() {
     assert!(node.is_free());
     // Other numbers of permits end with the holds.
     node.server.command(&["DEL", &tombstone("a")]);
-    node.set_hold("b", node.now_ms(), 5, "1");
+    node.set_hold("b", node.now_ms() - 1, 5, "1");
     assert_eq!(node.extend("a", TTL, NEVER, 4, &[1]), Value::Int(-1));
     assert_eq!(node.extend("a", TTL, ALWAYS, 4, &[1]), Value::Int(3));
     node.has(&[("permits", "4"), ("a", "1")]);
@@ -517,7 +517,7 @@ fn a_release_has_the_key_end_with_the_longest_hold_that_is_left() {
     assert_eq!(node.release("b"), Value::Int(1));
     assert!(node.server.pttl("k") <= MOST_MS);
     // Holds that are over keep nothing.
-    node.set_hold("over", node.now_ms(), 3, "0");
+    node.set_hold("over", node.now_ms() - 1, 3, "0");
     assert_eq!(node.release("c"), Value::Int(1));
     assert!(node.is_free());
 }
@@ -563,7 +563,7 @@ fn a_release_keeps_no_slot_that_is_taken_nor_of_a_forced_owner_nor_too_late() {
     assert_eq!(node.keep("a", ALWAYS, now, 3, &[0]), Value::Int(1));
     node.has(&[("permits", "3"), ("b", "1")]);
     // Holds that are over are in nobody's way, whatever number of permits they had.
-    node.set_hold("b", node.now_ms(), 3, "0");
+    node.set_hold("b", node.now_ms() - 1, 3, "0");
     assert_eq!(node.keep("a", ALWAYS, ALWAYS, 2, &[0]), Value::Int(0));
     assert_eq!(node.holders(), ("hash".to_owned(), vec!["a#kept".to_owned()]));
 }
@@ -574,10 +574,10 @@ fn only_live_owners_are_named_as_holders() {
     assert_eq!(node.holders(), ("none".to_owned(), vec![]));
     assert_eq!(node.acquire("b", 4, &[0, 1]), GRANTED());
     assert_eq!(node.acquire("a", 4, &[2]), GRANTED());
-    node.set_hold("over", node.now_ms(), 4, "3");
+    node.set_hold("over", node.now_ms() - 1, 4, "3");
     assert_eq!(node.holders(), ("hash".to_owned(), vec!["a".to_owned(), "b".to_owned()]));
     node.server.command(&["DEL", "k"]);
-    node.set_hold("over", node.now_ms(), 4, "3");
+    node.set_hold("over", node.now_ms() - 1, 4, "3");
     assert_eq!(node.holders(), ("none".to_owned(), vec![]));
 }
 

@@ -38,35 +38,34 @@ end
 local time = redis.call('TIME')
 local exact = time[1] * 1000 + time[2] / 1000
 local now = math.floor(exact)
-local permits, over, taken = false, {}, {}
-local others, ours, before -- whether there are any; when our hold ends, and its field
-local fields = kind == 'hash' and redis.call('HGETALL', KEYS[1]) or {}
-for i = 1, #fields, 2 do
-  local owner, hold = fields[i], fields[i + 1]
-  if owner == 'permits' then
-    permits = hold
-  else
+-- Most holds are there. Whose slots are which is looked at only where ours is not, for there may be a thousand holds.
+local mine = kind == 'hash' and redis.call('HMGET', KEYS[1], 'permits', ARGV[1]) or {}
+local permits, before = mine[1], mine[2]
+if kind == 'hash' and not permits then
+  return 0 -- a reentrant lock, or a read-write lock
+end
+local ours = before and tonumber(string.match(before, '^%d+') or 0) -- when our hold ends
+local others = false -- whether there are any
+if not ours or ours < now then
+  ours, before = nil, nil
+  local over, taken = {}, {}
+  local fields = kind == 'hash' and redis.call('HGETALL', KEYS[1]) or {}
+  for i = 1, #fields, 2 do
+    local owner, hold = fields[i], fields[i + 1]
     local ends
-    for number in string.gmatch(hold, '%d+') do
+    for number in string.gmatch(owner == 'permits' and '' or hold, '%d+') do
       if not ends then
         ends = tonumber(number)
       elseif ends >= now then
         taken[number] = owner
       end
     end
-    if not ends or ends < now then
-      over[#over + 1] = owner
-    elseif owner == ARGV[1] then
-      ours, before = ends, hold
-    else
+    if ends and ends >= now then
       others = true
+    elseif owner ~= 'permits' then
+      over[#over + 1] = owner
     end
   end
-end
-if kind == 'hash' and not permits then
-  return 0 -- a reentrant lock, or a read-write lock
-end
-if not ours then
   if others and permits ~= ARGV[5] then
     return 0
   end

@@ -36,7 +36,12 @@ if ours == 1 then
 elseif type(ours) == 'table' then
   return string.find(ours.err, 'WRONGTYPE', 1, true) and 0 or ours -- else a permission is missing
 end
-local fields = (reply ~= 0 or keeps) and redis.call('HGETALL', KEYS[1]) or {}
+-- With so many holds left, to look at all of them would cost more than what it is for.
+local MOST = 100
+if not keeps and (reply == 0 or redis.call('HLEN', KEYS[1]) > MOST) then
+  return reply
+end
+local fields = redis.call('HGETALL', KEYS[1])
 local permits, last, taken = false, 0, {}
 for i = 1, #fields, 2 do
   if fields[i] == 'permits' then

@@ -5,7 +5,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::super::told_cases::{Words, play, yes_or_no};
-use super::super::without;
+use super::super::{Slots, without};
 use super::*;
 
 const TTL: Duration = Duration::from_secs(10);
@@ -65,9 +65,14 @@ fn step(attempt: &mut Attempt, words: &mut Words<'_>) -> String {
         "not-admitted" => attempt.vote(words.node(), Vote::NotAdmitted),
         "wrong-kind" => attempt.vote(words.node(), Vote::WrongKind),
         "spent" => attempt.vote(words.node(), Vote::Spent),
-        "other" => {
-            let vote = Vote::OtherPermits { permits: 5, remaining: Duration::from_secs(1) };
-            attempt.vote(words.node(), vote);
+        "taken" => {
+            let (node, ms) = (words.node(), words.number());
+            attempt.vote(node, taken(ms));
+        }
+        "other-permits" => {
+            let (node, permits, ms) = (words.node(), words.number(), words.number());
+            let remaining = Duration::from_millis(ms);
+            attempt.vote(node, Vote::OtherPermits { permits, remaining });
         }
         "no-number" => attempt.vote(words.node(), Vote::NoNumber),
         "rejected" => attempt.fail(words.node(), Failure::Rejected),
@@ -117,6 +122,11 @@ fn cleanups(cleanups: &[Cleanup]) -> String {
     shown.collect::<Vec<_>>().join(" ")
 }
 
+/// A refusal that names no free slot.
+fn taken(ms: u64) -> Vote {
+    Vote::Taken { remaining: Duration::from_millis(ms), free: Slots::default() }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Said {
     Vote(Vote),
@@ -132,6 +142,7 @@ fn any_answer() -> impl Strategy<Value = Said> {
         1 => Just(Said::Vote(Vote::WrongKind)),
         1 => Just(Said::Vote(Vote::Spent)),
         1 => Just(Said::Vote(Vote::NoNumber)),
+        1 => (1_u64..1_000).prop_map(|ms| Said::Vote(taken(ms))),
         2 => Just(Said::Failed),
         1 => Just(Said::Nothing),
     ]

@@ -59,7 +59,10 @@ impl Kind for Permits {
     }
 
     fn commands(&self) -> &'static [&'static str] {
-        &["get", "hset", "hgetall", "hdel", "del", "type", "pttl", "pexpire", "time", "publish"]
+        &[
+            "get", "hset", "hmget", "hgetall", "hdel", "hlen", "del", "type", "pttl", "pexpire",
+            "time", "publish",
+        ]
     }
 
     fn acquire(
