@@ -21,8 +21,10 @@ use crate::with_lock::WithLockError;
 ///   [`Mutex`](crate::Mutex) holds for each of them. Masters that counted permits, each for itself, would let too many in: with
 ///   three masters and two permits, three callers can have each two of the masters.
 /// - An attempt asks for a slot at random. A master that refuses it says which ones are free, and the next attempt goes there. So
-///   a caller that is alone finds the last free one of 1,000 with its second attempt. Each further attempt means that somebody
+///   a caller that is alone finds the last free one of 100, or of 1,000, with its second attempt. Each further attempt means that somebody
 ///   else has got a permit meanwhile; after eight of them in a row the caller waits as for any lock that is held.
+/// - A master looks at all holds when it is asked for a permit, which takes it some 2 µs for each: 2 ms of a semaphore with 1,000
+///   holders. To renew a hold, or to give it back, takes it no longer with many of them.
 /// - Each holder gives the same number of `permits`. The masters keep it with the holds, until the last of these ends. A caller with
 ///   another one gets [`Config`](crate::ErrorKind::Config), while a majority of the masters has holds with a number that is not
 ///   its own.
