@@ -19,7 +19,7 @@ const PROMISES: [&str; 6] = [
 /// Which of the promises was broken.
 fn promise(violation: &Violation) -> usize {
     match violation {
-        Violation::TwoInside { .. } => 0,
+        Violation::TwoInside { .. } | Violation::TooManyPermits { .. } => 0,
         Violation::TokenNotLarger { .. } => 1,
         Violation::ElementLost { .. } => 2,
         Violation::StaleWriteAccepted { .. } => 3,
