@@ -186,6 +186,33 @@ fn releases_wake_the_waiters_of_their_channel() {
     assert_eq!(channels.released(1, b"unknown", b"owner"), [3; 0]);
 }
 
+/// Two callers wait for a fair lock, and a third one for a lock of another kind with its name. What one node of one tells wakes
+/// these.
+fn woken_by(told: &[u8]) -> Vec<u32> {
+    let mut channels = Channels::new(1);
+    for (caller, wake) in [(Some("a#queued"), 1), (Some("b#queued"), 2), (None, 3)] {
+        let called = caller.map(|caller| caller.as_bytes().to_vec());
+        let Joined { id, .. } = channels.join(vec![ONE.to_vec()], called, wake);
+        let _ = channels.listening(0, &[ONE.to_vec()]);
+        tries(heard(&mut channels, id));
+    }
+    channels.released(0, ONE, told)
+}
+
+#[test]
+fn a_message_that_names_the_next_caller_wakes_no_other_one_in_the_queue() {
+    assert_eq!(woken_by(b"a#queued"), [1, 3]);
+    assert_eq!(woken_by(b"b#queued"), [2, 3]);
+    assert_eq!(woken_by(b"of-another-client#queued"), [3]);
+}
+
+#[test]
+fn a_message_that_names_an_owner_wakes_all_in_the_queue() {
+    assert_eq!(woken_by(b"owner"), [1, 2, 3]);
+    assert_eq!(woken_by(b"owner:1"), [1, 2, 3]);
+    NO_OWNERS.into_iter().for_each(|somebody| assert_eq!(woken_by(somebody), [1, 2, 3]));
+}
+
 #[test]
 fn a_waiter_that_has_left_is_not_woken() {
     let (mut channels, id) = listening();

@@ -22,6 +22,8 @@ struct Driver {
     listening: Vec<usize>,
     outcome: Option<Outcome>,
     granted: Option<Grant>,
+    /// What each attempt told the nodes of the caller's wait.
+    waits: Vec<Waits>,
 }
 
 const FIRST_IN_QUEUE: Place = Place { turn: Turn::Ask, is_held: false };
@@ -33,12 +35,21 @@ impl Driver {
 
     /// A call of a client whose attempts may begin with one node (`ordered`), or may not.
     fn of(patience: Patience, ordered: bool) -> Self {
+        Self::with(patience, ordered, false)
+    }
+
+    /// A call that wants a fair lock.
+    fn fair(patience: Patience) -> Self {
+        Self::with(patience, true, true)
+    }
+
+    fn with(patience: Patience, ordered: bool, fair: bool) -> Self {
         let policy = Policy {
             patience,
             backoff: Backoff { min: Duration::from_millis(10), max: Duration::from_millis(100) },
             no_quorum_timeout: Duration::from_secs(10),
             ordered,
-            fair: false,
+            fair,
             takes_turns: false,
             permits: None,
         };
@@ -52,6 +63,7 @@ impl Driver {
             listening: Vec::new(),
             outcome: None,
             granted: None,
+            waits: Vec::new(),
         }
     }
 
@@ -102,8 +114,9 @@ impl Driver {
                 Action::IgnoreOwnRelease => ("ignore own release", ()),
                 Action::GivingWayIsOver { heard: true } => ("giving way is over, heard", ()),
                 Action::GivingWayIsOver { heard: false } => ("giving way is over", ()),
-                Action::Begin(Begin { owner, started, answer_by, .. }) => {
+                Action::Begin(Begin { owner, started, answer_by, waits, .. }) => {
                     self.owner = owner;
+                    self.waits.push(waits);
                     let allowance = Allowance::FOR_DRIFT;
                     let attempt = Attempt::new(3, started, answer_by, TTL, allowance);
                     let claim = Claim(Rc::new(RefCell::new(attempt)));
@@ -512,5 +525,66 @@ fn a_wait_in_the_queue_ends_the_time_without_a_quorum() {
         }
         driver.fail(&[0, 1, 2]);
         assert_eq!(driver.outcome, (!waits).then_some(Outcome::NoQuorum));
+    }
+}
+
+/// What a node answers whose queue ends with that ticket.
+fn queued(ticket: u64) -> Vote {
+    Vote::Queued { remaining: Some(Duration::from_secs(5)), ticket }
+}
+
+#[test]
+fn a_fair_lock_that_is_tried_once_takes_no_ticket() {
+    let mut driver = Driver::fair(Patience::Once);
+    driver.start();
+    driver.vote(&[(0, queued(4)), (1, queued(4))]);
+    assert_eq!(driver.done(), ["look", "begin", "ask", "give back", "failed", "refuse"]);
+    assert_eq!(driver.outcome, Some(Outcome::Held));
+    let waits: Vec<_> = driver.waits.iter().map(|it| (it.ticket, it.lasts)).collect();
+    assert_eq!(waits, [(None, Duration::ZERO)], "it is in no queue");
+}
+
+#[test]
+fn a_caller_that_waits_for_a_fair_lock_leaves_the_queue_however_the_call_ends() {
+    for cancelled in [true, false] {
+        let mut driver = Driver::fair(Patience::Forever);
+        driver.start();
+        driver.vote(&[(0, queued(4)), (1, queued(4))]);
+        driver.timeout();
+        let tickets: Vec<_> = driver.waits.iter().map(|waits| waits.ticket).collect();
+        assert_eq!(tickets, [None, Some(5)]);
+        driver.done();
+        if cancelled {
+            driver.cancel();
+        } else {
+            driver.vote(&[(0, Vote::Granted(7)), (1, Vote::Granted(7))]);
+        }
+        let done = driver.done();
+        assert_eq!(done.iter().filter(|done| **done == "leave queue").count(), 1, "{done:?}");
+    }
+}
+
+/// The nodes know who waits for a fair lock, and serve them in order.
+#[test]
+fn a_fair_lock_that_was_refused_before_is_not_left_to_others() {
+    for (mut driver, held, expected) in [
+        (Driver::fair(Patience::Forever), queued(4), false),
+        (Driver::new(Patience::Forever), HELD, true),
+    ] {
+        driver.start();
+        driver.vote(&[(0, held), (1, held)]);
+        while driver.granted.is_none() {
+            match driver.machine.claim() {
+                Some(_) => {
+                    let granted = [0, 1, 2].map(|node| (node, Vote::Granted(7)));
+                    let asked = driver.asked().expect("it asks");
+                    let granted: Vec<_> =
+                        granted.into_iter().filter(|(node, _)| asked.includes(*node)).collect();
+                    driver.vote(&granted);
+                }
+                None => driver.timeout(),
+            }
+        }
+        assert_eq!(driver.granted.map(|grant| grant.refused_before), Some(expected));
     }
 }
