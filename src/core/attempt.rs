@@ -207,9 +207,9 @@ struct Slot {
     copies: Copies,
     /// The node said that our key is there, and has not said otherwise since.
     ours: bool,
-    /// Of a lock with several names, it said so of some keys and not of all. It does not count as ours, and what is left
-    /// is to be released.
-    in_part: bool,
+    /// It said of our key, or of some of several, that it is not there. It does not count as ours, and gets a release all
+    /// the same: some keys may be left, or a late copy may have set the key after it had been taken by force.
+    denied: bool,
     /// It is not known whether an earlier copy was granted. A node that does not admit us does not check
     /// for our key, and one that refuses a lock with several names may have some of our keys. So an answer
     /// to a later copy does not tell.
@@ -228,7 +228,7 @@ impl Slot {
             answer: Answer::Open,
             copies: Copies::default(),
             ours: false,
-            in_part: false,
+            denied: false,
             earlier_copy_unknown: false,
             repairs: 0,
             extensions: None,
@@ -302,8 +302,8 @@ impl Attempt {
                 let (granted, late) = (slot.ours, slot.late(number));
                 let in_flight =
                     late.is_something() || slot.repairs > 0 || slot.earlier_copy_unknown;
-                let in_part = slot.in_part && Mechanism::PartsAreReleased.is_on();
-                (granted || in_part || in_flight && silent_too).then_some(Cleanup {
+                let denied = slot.denied && Mechanism::ReleaseDenied.is_on();
+                (granted || denied || in_flight && silent_too).then_some(Cleanup {
                     node,
                     granted,
                     in_flight,
@@ -326,9 +326,9 @@ impl Attempt {
         for (slot, heard) in self.slots.iter_mut().zip(news) {
             match heard {
                 None | Some(Heard::Nothing) => continue,
-                Some(Heard::Ours) => (slot.ours, slot.in_part) = (true, false),
-                Some(Heard::InPart) => (slot.ours, slot.in_part) = (false, true),
-                Some(Heard::NotOurs | Heard::Free) => (slot.ours, slot.in_part) = (false, false),
+                Some(Heard::Ours) => (slot.ours, slot.denied) = (true, false),
+                Some(Heard::NotOurs | Heard::InPart) => (slot.ours, slot.denied) = (false, true),
+                Some(Heard::Free) => (slot.ours, slot.denied) = (false, false),
                 Some(Heard::NotAsked) => {}
             }
             slot.repairs -= 1;

@@ -283,9 +283,10 @@ fn a_node_that_refuses_a_later_copy_is_given_back_what_an_earlier_one_may_have_t
     assert_eq!(given_back, [1]);
 }
 
-/// A node that has lost one of several names gets the release for the others, although it does not count.
+/// A node that has lost one of several names gets the release for the others, although it does not count. So does one that
+/// says that nothing is ours: it may have been told by force before the acquisition came.
 #[test]
-fn what_a_node_keeps_of_a_lock_with_several_names_is_released() {
+fn nodes_that_deny_a_lock_are_told_of_its_release() {
     let released = || {
         let mut attempt = sent_to_all(3);
         (0..3).for_each(|node| attempt.vote(node, Vote::Granted(7)));
@@ -296,11 +297,15 @@ fn what_a_node_keeps_of_a_lock_with_several_names_is_released() {
     };
     assert_eq!(
         released(),
-        [(0, true), (1, false)],
+        [(0, true), (1, false), (2, false)],
         "it says nothing for the lock that it was whole"
     );
-    let left = without(&[Mechanism::PartsAreReleased], released);
-    assert_eq!(left, [(0, true)], "the second node is left with a part");
+    let left = without(&[Mechanism::ReleaseDenied], released);
+    assert_eq!(
+        left,
+        [(0, true)],
+        "the second node is left with a part, the third one perhaps with the key"
+    );
 }
 
 /// Asking one node before the others.

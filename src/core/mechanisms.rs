@@ -55,8 +55,8 @@ pub(crate) enum Mechanism {
     FreshOwner,
     /// Nodes that were asked and did not answer get a release as well.
     ReleaseSilent,
-    /// A node that has some of the keys of a lock with several names, and not all, gets a release as well.
-    PartsAreReleased,
+    /// A node that says that the lock is not ours, or not all of its names, gets a release as well.
+    ReleaseDenied,
     /// A new connection ends the old ones on the server that were given up before.
     OldConnectionsAreEnded,
     /// A release that something may still follow is not certain, and does not count.

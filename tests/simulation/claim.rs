@@ -77,6 +77,7 @@ impl Claim {
             Attempt::new(cx.settings.nodes, started, answer_by, terms.ttl, terms.allowance);
         let owner = lock.kind().owner_text(label(cx.client), owner);
         let has_numbers = cx.settings.fencing && lock.kind().has_numbers();
+        cx.net.told_since[cx.client].clear();
         cx.net.checks.claimed(&owner, client.process, cx.settings.may_end, has_numbers);
         Self {
             lock,

@@ -129,6 +129,8 @@ pub(super) struct Network {
     channels: Vec<Vec<u8>>,
     /// The owners whose releases were told.
     published: Vec<Vec<u8>>,
+    /// Of which releases each client was told since its last attempt began.
+    pub(super) told_since: Vec<Vec<Vec<u8>>>,
     listeners: Vec<Vec<listen::Listener>>,
     pub(super) checks: Checks,
     pub(super) switches: Switches,
@@ -162,6 +164,7 @@ impl Network {
             conns: Vec::new(),
             channels: Vec::new(),
             published: Vec::new(),
+            told_since: vec![Vec::new(); clients],
             listeners: vec![vec![listen::Listener::default(); plan.nodes]; clients],
             checks: Checks::default(),
             switches,

@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use super::caller::Caller;
+use super::claim::short;
 use super::client::{Client, Cx, Note};
 use super::lock_id::LockId;
 use crate::core::channels::{Joined, Sought};
@@ -218,6 +219,10 @@ impl Client {
             }
             (News::Listening, Awaits::Confirmation(_)) => machine.handle_confirmed(),
             (News::Released(channel, owner), _) => {
+                let (who, told) = (cx.client, cx.net.published(owner).to_vec());
+                let whose = short(&told);
+                cx.net.told_since[who].push(told);
+                cx.net.tell(|| format!("client {who}: node {node} tells of {whose}"));
                 let (channel, owner) = (cx.net.channel_name(channel), cx.net.published(owner));
                 let woken = shared.channels.borrow_mut().released(node, channel, owner);
                 return self.wake_listening(cx, &woken);

@@ -237,7 +237,18 @@ impl Server {
             left.retain(|key: &String| !stays(key));
             left.is_empty()
         });
-        assert!(empty, "keys are left after {NO_KEYS_LIMIT:?} on {}: {left:?}", self.url());
+        let hold: Vec<_> = left.iter().map(|key| self.dump(database, key)).collect();
+        assert!(empty, "keys are left after {NO_KEYS_LIMIT:?} on {}: {hold:?}", self.url());
+    }
+
+    /// A key with what it holds and how long it lives, for the message of a test that fails.
+    fn dump(&self, database: u32, key: &str) -> String {
+        let script = "redis.call('SELECT', ARGV[1]) local it = redis.call('TYPE', KEYS[1]).ok local held = \
+                      it == 'hash' and table.concat(redis.call('HGETALL', KEYS[1]), ' ') or it == 'string' and \
+                      redis.call('GET', KEYS[1]) or it return table.concat({KEYS[1], held, \
+                      redis.call('PTTL', KEYS[1])}, ' | ')";
+        let held: Vec<u8> = typed(self.command(&["EVAL", script, "1", key, &database.to_string()]));
+        lossy(&held)
     }
 
     /// The string at `key`, if there is one; bytes that are not text are replaced.
@@ -483,7 +494,8 @@ impl Servers {
             for server in self.iter().filter(|server| server.is_up()) {
                 let keys = server.keys();
                 if !keys.is_empty() {
-                    left.push(format!("{keys:?} on {}", server.url()));
+                    let hold: Vec<_> = keys.iter().map(|key| server.dump(0, key)).collect();
+                    left.push(format!("{hold:?} on {}", server.url()));
                 }
             }
             left.is_empty()

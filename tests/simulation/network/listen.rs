@@ -173,8 +173,9 @@ impl Network {
         }
     }
 
-    /// A waiter was told that enough nodes are free. Between two clients that is true, with three
-    /// exceptions. The message was about the lock before this one, which was given back just now. A node
+    /// A waiter was told that enough nodes are free. Between two clients that is true, with four
+    /// exceptions. The message was about the lock before this one, which was given back just now. So was one of them, which
+    /// came when the last attempt had begun, and that attempt found the lock held again. A node
     /// that the waiter was granted for a while has been given the holder's key again. The keys belong to
     /// an attempt that came to nothing and is being given back at this moment.
     pub(in super::super) fn woken(&mut self, client: usize, lock: LockId) {
@@ -196,6 +197,7 @@ impl Network {
             && self.checks.given_up(owner).is_some()
             && self.checks.was_granted(owner)
             && !self.checks.is_repaired(owner)
+            && self.told_since[client].iter().all(|told| told == owner.as_bytes())
         {
             let short = short(owner);
             let what = format!("client {client} was woken while a majority still has {short}");

@@ -93,3 +93,31 @@ const ONE_IS_CUT_OFF: Scenario = Scenario {
 fn a_node_that_is_cut_off_is_told_later() {
     ONE_IS_CUT_OFF.holds(1);
 }
+
+/// A node gets the holder's request behind the order, so the holder has it there; and says, when the lock is to be renewed,
+/// that it is not the holder's.
+const LATE_ACQUISITION: Scenario = Scenario {
+    runs: 20,
+    plan: |seed| {
+        let mut plan = forced(seed, operator());
+        plan.setups[0].ttl = seconds(12);
+        let Scheduled { at: order, .. } = plan.faults[1];
+        let out = |client, until| fault(Duration::ZERO, until, Fault::Crashed { client });
+        plan.faults[0] = out(1, seconds(19));
+        plan.faults.push(out(0, order - ms(50)));
+        let slow = Fault::Slow { client: 0, node: 2, by: ms(100) };
+        plan.faults.push(fault(order - ms(20), order + ms(200), slow));
+        plan
+    },
+    happened: is_forced,
+};
+
+#[test]
+fn a_node_that_had_the_order_before_the_acquisition_is_told_of_the_release() {
+    LATE_ACQUISITION.holds(1);
+}
+
+#[test]
+fn without_releases_to_nodes_that_deny_the_lock_its_key_stays() {
+    LATE_ACQUISITION.breaks(&[Mechanism::ReleaseDenied], &["leaks"]);
+}

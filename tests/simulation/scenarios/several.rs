@@ -86,7 +86,7 @@ fn what_is_left_of_a_lock_with_several_names_is_given_back() {
 
 #[test]
 fn without_releases_of_parts_the_other_names_stay_taken() {
-    DELETED.breaks(&[Mechanism::PartsAreReleased], &["leaks"]);
+    DELETED.breaks(&[Mechanism::ReleaseDenied], &["leaks"]);
 }
 
 #[test]
