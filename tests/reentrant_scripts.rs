@@ -323,3 +323,31 @@ fn a_fence_outlives_what_is_extended_and_keeps_late_repairs_out() {
     assert_eq!(fenced_extend(&server, 90_000, BIG + 1), Value::Int(2));
     assert_eq!((fields(&server).len(), fence(&server)), (2, BIG + 1));
 }
+
+#[test]
+fn what_cannot_be_given_an_end_is_not_kept() {
+    let server = Server::start();
+    let keep = |script: &str| {
+        let parts = [
+            "EVAL",
+            script,
+            "2",
+            "k",
+            &tombstone("me"),
+            "me",
+            "ours",
+            "theirs",
+            ALWAYS,
+            ALWAYS,
+            "me#kept",
+        ];
+        server.try_command(&parts.map(str::as_bytes))
+    };
+    assert!(
+        keep(&RELEASE.replace("redis.pcall('PEXPIRE'", "redis.pcall('NOSUCHCOMMAND'")).is_err()
+    );
+    assert_eq!(server.keys(), Vec::<String>::new());
+    assert_eq!(keep(RELEASE), Ok(Value::Int(0)));
+    assert_eq!(fields(&server), ["me#kept", "1"]);
+    assert!(server.pttl("k") > 0);
+}

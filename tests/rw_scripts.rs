@@ -499,3 +499,30 @@ fn on_a_server_that_is_out_of_memory_a_read_is_extended_and_a_write_is_downgrade
         node.server.command(&["DEL", &tombstone("v:1:write")]);
     }
 }
+
+#[test]
+fn what_cannot_be_given_an_end_is_not_kept() {
+    let node = Node::start();
+    let keep = |script: &str| {
+        let (me, kept) = (writer("me"), format!("{}#kept", writer("me")));
+        let parts = [
+            "EVAL",
+            script,
+            "2",
+            "k",
+            &tombstone("me"),
+            &me,
+            "ours",
+            "theirs",
+            ALWAYS,
+            ALWAYS,
+            &kept,
+        ];
+        node.server.try_command(&parts.map(str::as_bytes))
+    };
+    let denied = WRITE_RELEASE.replace("redis.pcall('PEXPIRE'", "redis.pcall('NOSUCHCOMMAND'");
+    assert!(keep(&denied).is_err());
+    assert!(node.is_free());
+    assert_eq!(keep(WRITE_RELEASE), Ok(Value::Int(0)));
+    assert!(node.server.pttl("k") > 0);
+}

@@ -144,11 +144,22 @@ impl Node {
 
     /// The node keeps the slots until that time, and begins to by the other one.
     fn keep(&self, owner: &str, until: i64, by: i64, permits: u32, slots: &[u32]) -> Value {
+        self.try_keep(owner, until, by, permits, slots).expect("the script runs")
+    }
+
+    fn try_keep(
+        &self,
+        owner: &str,
+        until: i64,
+        by: i64,
+        permits: u32,
+        slots: &[u32],
+    ) -> redis::RedisResult<Value> {
         let (numbers, until, by) = (numbers(permits, slots), until.to_string(), by.to_string());
         let numbers: Vec<_> = numbers.iter().map(String::as_str).collect();
         let kept = format!("{owner}#kept");
         let arguments = [&[owner, CHANNEL, &until, &by, &kept], &numbers[..]].concat();
-        self.eval(RELEASE, &["k", &tombstone(owner)], &arguments)
+        self.try_eval(RELEASE, &["k", &tombstone(owner)], &arguments)
     }
 
     /// The owners that have permits here.
@@ -406,6 +417,22 @@ fn what_is_no_lock_is_told_and_stays_as_it_is() {
         assert_eq!((node.server.command(&["DUMP", "k"]), node.server.pttl("k")), (before, -1));
         node.server.command(&["FLUSHALL"]);
     }
+    // With an end as well, and whatever is among the fields.
+    for others in ["1", "1 two", "seven 1", "-1 0", "99999999999999", ""] {
+        for (permits, live) in [("5", "99999999999999 0"), ("five", "0 0"), ("5", "0 0")] {
+            node.server.command(&["HSET", "k", "permits", permits, "b", live, "c", others]);
+            node.server.command(&["PEXPIREAT", "k", "99999999999999"]);
+            let before = node.server.command(&["DUMP", "k"]);
+            let Value::Array(answer) = node.acquire("a", 5, &[1]) else { panic!("a list") };
+            assert_eq!((&answer[0], text(&answer[1]).as_str()), (&Value::Int(-2), "hash"));
+            assert_eq!(node.extend("a", TTL, ALWAYS, 5, &[1]), Value::Int(0));
+            assert_eq!(node.release("a"), Value::Int(0));
+            assert_eq!(node.keep("a", ALWAYS, ALWAYS, 5, &[1]), Value::Int(0));
+            assert_eq!(node.server.command(&["DUMP", "k"]), before);
+            assert!(node.server.pttl("k") > MOST_MS);
+            node.server.command(&["DEL", "k"]);
+        }
+    }
     // A string without an end is a mutex of somebody who does not give it one.
     node.server.command(&["SET", "k", "data"]);
     assert_eq!(refused_by_another_kind(&node.acquire("a", 5, &[1])), -1);
@@ -598,6 +625,21 @@ fn force_takes_the_permits_of_the_named_owners_and_the_key_with_the_last_one() {
     assert!(node.is_free());
 }
 
+/// Locks of other kinds wait for nothing that is over.
+#[test]
+fn what_force_leaves_ends_with_the_last_hold_that_lives() {
+    let node = Node::start();
+    node.set_hold("over", node.now_ms() - 1, 3, "0");
+    node.set_hold("live", ALWAYS, 3, "1");
+    assert_eq!(node.force(&["live"]), Value::Int(1));
+    assert!(node.is_free(), "nobody has a permit");
+    node.set_hold("short", node.now_ms() + 30_000, 3, "0");
+    node.set_hold("live", ALWAYS, 3, "1");
+    assert_eq!(node.force(&["live"]), Value::Int(1));
+    node.has(&[("permits", "3"), ("short", "0")]);
+    assert!((1..=30_000).contains(&node.server.pttl("k")));
+}
+
 /// Such a server refuses what a script sets first.
 #[test]
 fn a_server_that_is_out_of_memory_grants_nothing_and_serves_holders() {
@@ -631,10 +673,12 @@ fn where_no_end_can_be_set_nothing_is_left_without_one_and_all_other_holds_stay(
     let node = denied(Node::start());
     assert!(node.try_acquire("a", 3, &[0]).is_err());
     assert!(node.try_extend("a", TTL, ALWAYS, 3, &[0]).is_err());
+    assert!(node.try_keep("a", ALWAYS, ALWAYS, 3, &[0]).is_err());
     assert!(node.is_free());
     for refused in [
         |node: &Node| node.try_acquire("b", 3, &[1]),
         |node: &Node| node.try_extend("b", "600000", ALWAYS, 3, &[1]),
+        |node: &Node| node.try_keep("b", ALWAYS, ALWAYS, 3, &[1]),
         |node: &Node| node.try_extend("a", "600000", ALWAYS, 3, &[0]),
     ] {
         let node = Node::start();

@@ -19,14 +19,19 @@ local kind = redis.call('TYPE', KEYS[1]).ok
 if redis.call('PTTL', KEYS[1]) < 0 then
   kind = 'none'
 end
--- What a read-write lock and a semaphore keep beside their owners.
+-- What a read-write lock and a semaphore keep beside their owners; how many owners there are; and until when the last of
+-- a semaphore's holds lives, in milliseconds of this node's clock.
 local function beside()
   local fields = kind == 'hash' and redis.call('HGETALL', KEYS[1]) or {}
+  local kept, last = nil, 0
   for i = 1, #fields, 2 do
     if fields[i] == 'mode' or fields[i] == 'permits' then
-      return fields[i], #fields / 2 - 1
+      kept = fields[i]
+    else
+      last = math.max(last, tonumber(string.match(fields[i + 1], '^%d+') or 0))
     end
   end
+  return kept, #fields / 2 - 1, last
 end
 local kept_beside = beside()
 local taken = 0
@@ -56,9 +61,17 @@ for i = 2, owners + 1 do
   end
 end
 if kept_beside and taken > 0 then
-  -- It ends with the last of the owners.
-  local _, left = beside()
-  if left == 0 then
+  -- It ends with the last of the owners, so that locks of other kinds do not wait for longer.
+  local _, left, last = beside()
+  if kept_beside == 'permits' then
+    local time = redis.call('TIME')
+    local ms = last - time[1] * 1000 - math.floor(time[2] / 1000)
+    if ms > 0 then
+      redis.call('PEXPIRE', KEYS[1], ms)
+    else
+      redis.call('DEL', KEYS[1])
+    end
+  elseif left == 0 then
     redis.call('DEL', KEYS[1])
   end
 end

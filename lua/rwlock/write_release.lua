@@ -58,7 +58,12 @@ elseif type(ours) == 'table' and not string.find(ours.err, 'WRONGTYPE', 1, true)
 end
 if keeps_for > 0 and redis.call('TYPE', KEYS[1]).ok == 'none' then
   redis.call('HSET', KEYS[1], 'mode', 'write', ARGV[6], 1)
-  redis.call('PEXPIRE', KEYS[1], keeps_for)
+  -- pcall: what cannot be given an end is not kept.
+  local set = redis.pcall('PEXPIRE', KEYS[1], keeps_for)
+  if type(set) == 'table' then
+    redis.call('HDEL', KEYS[1], 'mode', ARGV[6])
+    return set -- a permission is missing
+  end
 end
 if KEYS[3] then
   -- pcall: something else under the fence's key is no fault of the node, and no extension gets past it.

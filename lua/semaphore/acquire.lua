@@ -45,6 +45,7 @@ end
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local permits, over, taken = false, {}, {}
+local others_data = false -- whether a field is no hold
 local first, ours, before -- when the first hold ends, and when ours does; our field
 local fields = kind == 'hash' and redis.call('HGETALL', KEYS[1]) or {}
 for i = 1, #fields, 2 do
@@ -52,17 +53,16 @@ for i = 1, #fields, 2 do
   if owner == 'permits' then
     permits = hold
   else
-    local ends
-    for number in string.gmatch(hold, '%d+') do
-      if not ends then
-        ends = tonumber(number)
-      elseif ends >= now then
-        taken[tonumber(number)] = owner
-      end
-    end
-    if not ends or ends < now then
+    local ends, slots = string.match(hold, '^(%d+)( [%d ]+)$')
+    ends = tonumber(ends)
+    if not ends then
+      others_data = true
+    elseif ends < now then
       over[#over + 1] = owner
     else
+      for slot in string.gmatch(slots, '%d+') do
+        taken[tonumber(slot)] = owner
+      end
       first = math.min(first or ends, ends)
       if owner == ARGV[1] then
         ours, before = ends, hold
@@ -72,11 +72,13 @@ for i = 1, #fields, 2 do
 end
 if kind == 'hash' and not permits then
   return {0, remaining} -- a reentrant lock, or a read-write lock
+elseif others_data or permits and not string.find(permits, '^%d+$') then
+  return {-2, kind}
 end
 if not first then
   permits = ARGV[4] -- the number ends with the last hold
 elseif permits ~= ARGV[4] then
-  return {-4, tonumber(permits) or 0, first - now}
+  return {-4, tonumber(permits), first - now}
 end
 for i = 5, #ARGV do
   local owner = taken[tonumber(ARGV[i])]

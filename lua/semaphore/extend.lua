@@ -52,18 +52,19 @@ if not ours or ours < now then
   local fields = kind == 'hash' and redis.call('HGETALL', KEYS[1]) or {}
   for i = 1, #fields, 2 do
     local owner, hold = fields[i], fields[i + 1]
-    local ends
-    for number in string.gmatch(owner == 'permits' and '' or hold, '%d+') do
+    if owner ~= 'permits' then
+      local ends, slots = string.match(hold, '^(%d+)( [%d ]+)$')
+      ends = tonumber(ends)
       if not ends then
-        ends = tonumber(number)
-      elseif ends >= now then
-        taken[number] = owner
+        return 0 -- other data
+      elseif ends < now then
+        over[#over + 1] = owner
+      else
+        others = true
+        for slot in string.gmatch(slots, '%d+') do
+          taken[slot] = owner
+        end
       end
-    end
-    if ends and ends >= now then
-      others = true
-    elseif owner ~= 'permits' then
-      over[#over + 1] = owner
     end
   end
   if others and permits ~= ARGV[5] then

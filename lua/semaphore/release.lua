@@ -47,33 +47,42 @@ for i = 1, #fields, 2 do
   if fields[i] == 'permits' then
     permits = fields[i + 1]
   else
-    local ends
-    for number in string.gmatch(fields[i + 1], '%d+') do
-      if not ends then
-        ends = tonumber(number)
-      elseif ends >= now then
-        taken[number] = true
+    local ends, slots = string.match(fields[i + 1], '^(%d+)( [%d ]+)$')
+    ends = tonumber(ends)
+    if not ends then
+      return reply -- other data
+    elseif ends >= now then
+      for slot in string.gmatch(slots, '%d+') do
+        taken[slot] = true
       end
     end
-    last = math.max(last, ends or 0)
+    last = math.max(last, ends)
   end
 end
 if #fields > 0 and (not permits or redis.call('PTTL', KEYS[1]) < 0) then
   return reply -- a reentrant lock, a read-write lock, or what has no end and is no lock
 end
-if keeps and (last < now or permits == ARGV[6]) then
-  for i = 7, #ARGV do
-    keeps = keeps and not taken[ARGV[i]]
-  end
-  if keeps then
-    last = math.max(last, tonumber(ARGV[3]))
-    local hold = string.format('%.0f %s', ARGV[3], table.concat(ARGV, ' ', 7))
-    redis.call('HSET', KEYS[1], 'permits', ARGV[6], ARGV[5], hold)
-  end
+keeps = keeps and (last < now or permits == ARGV[6])
+for i = 7, #ARGV do
+  keeps = keeps and not taken[ARGV[i]]
+end
+if keeps then
+  last = math.max(last, tonumber(ARGV[3]))
+  local hold = string.format('%.0f %s', ARGV[3], table.concat(ARGV, ' ', 7))
+  redis.call('HSET', KEYS[1], 'permits', ARGV[6], ARGV[5], hold)
 end
 -- The key ends with the last hold, so that locks of other kinds do not wait for longer.
 if last > now then
-  redis.call('PEXPIRE', KEYS[1], last - now)
+  -- pcall: a hold that is kept and cannot be given an end is not left behind.
+  local set = redis.pcall('PEXPIRE', KEYS[1], last - now)
+  if type(set) == 'table' then
+    if keeps and #fields > 0 then
+      redis.call('HDEL', KEYS[1], ARGV[5])
+    elseif keeps then
+      redis.call('HDEL', KEYS[1], ARGV[5], 'permits')
+    end
+    return set -- a permission is missing
+  end
 elseif permits then
   redis.call('DEL', KEYS[1])
 end

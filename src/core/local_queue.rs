@@ -32,6 +32,17 @@ const PAUSE: Duration = Duration::from_millis(4);
 /// How often a waiter checks for itself whether it has to do something, in case no wake-up comes.
 const CHECK_AGAIN: Duration = Duration::from_secs(1);
 
+/// How many callers of a process ask the nodes at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Askers {
+    /// The first in the queue. A lease that it wins passes to the others, or is shared with them.
+    First,
+    /// Each for itself, so many at a time. The others of thousands would only be in each other's way.
+    AtMost(usize),
+    /// Each for itself.
+    All,
+}
+
 /// A place in a queue, and the lease that was won from there. Never the same twice in one process.
 pub(crate) type QueueTicket = u64;
 
@@ -108,8 +119,7 @@ pub(crate) enum Wake {
 #[derive(Debug)]
 pub(crate) struct LocalQueue<W, H = ()> {
     class: HoldClass,
-    /// Each caller asks the nodes for itself. So none waits for a lease, and none is handed over.
-    alone: bool,
+    askers: Askers,
     /// In the order in which they came.
     waiters: VecDeque<Waiter<W>>,
     /// The leases that were won from here, in that order. With one holder at a time there is one at most.
@@ -191,11 +201,10 @@ enum Word {
 }
 
 impl<W, H> LocalQueue<W, H> {
-    /// With `alone`, each caller asks the nodes for itself.
-    pub(crate) fn new(class: HoldClass, alone: bool) -> Self {
+    pub(crate) fn new(class: HoldClass, askers: Askers) -> Self {
         Self {
             class,
-            alone,
+            askers,
             waiters: VecDeque::new(),
             leases: Vec::new(),
             word: Word::Nothing,
@@ -284,7 +293,7 @@ impl<W, H> LocalQueue<W, H> {
     where
         H: LocalLease,
     {
-        if self.alone || self.class != HoldClass::Shared {
+        if self.askers != Askers::First || self.class != HoldClass::Shared {
             return None;
         }
         let terms = self.waiter(ticket)?.terms;
@@ -309,8 +318,10 @@ impl<W, H> LocalQueue<W, H> {
     /// A caller that wants it `once` does not overtake the waiters. But while it is not known that there is
     /// something to wait for, it asks for itself, so that it can tell no quorum from held.
     fn turn(&mut self, ticket: QueueTicket, held_until: Option<Time>, now: Time) -> Turn {
-        if self.alone {
-            return Turn::Ask;
+        match self.askers {
+            Askers::First => {}
+            Askers::AtMost(most) => return self.turn_for_itself(ticket, most, now),
+            Askers::All => return Turn::Ask,
         }
         let held_until = held_until.filter(|until| now < *until);
         if self.takes_over(ticket, held_until.is_some()) {
@@ -348,6 +359,27 @@ impl<W, H> LocalQueue<W, H> {
                 Turn::Wait(until.min(now.after(CHECK_AGAIN)))
             }
         }
+    }
+
+    /// What that caller finds where `most` callers at a time ask the nodes, each for itself. One that wants it `once` leaves
+    /// it to nobody. To wait behind callers that cannot get the lock is of no use.
+    fn turn_for_itself(&mut self, ticket: QueueTicket, most: usize, now: Time) -> Turn {
+        let is_among = self.place(ticket).is_none_or(|place| place < most);
+        let in_trouble = self.word == Word::Trouble;
+        let Some(waiter) = self.waiter(ticket) else { return Turn::Ask };
+        if is_among || in_trouble || waiter.once {
+            waiter.doing = Doing::Asking;
+            return Turn::Ask;
+        }
+        waiter.doing = Doing::Waiting;
+        Turn::Wait(now.after(CHECK_AGAIN))
+    }
+
+    /// The caller that has waited for the one at that place, which asked for itself and does not any more.
+    fn next_for_itself(&self, left: Option<usize>, most: usize) -> Wake {
+        let last = left.filter(|place| *place < most).and_then(|_| self.waiters.get(most - 1));
+        let waiting = last.filter(|waiter| waiter.doing == Doing::Waiting);
+        waiting.map_or(Wake::Nobody, |waiter| Wake::One(waiter.ticket))
     }
 
     /// Whether a caller that comes before that one asks the nodes, or waits behind one that does, for what both of them can
@@ -391,6 +423,7 @@ impl<W, H> LocalQueue<W, H> {
     /// join it.
     pub(crate) fn won(&mut self, ticket: QueueTicket, with: H, now: Time) -> Wake {
         let asked_at = self.waiter(ticket).map_or(now, |waiter| waiter.asked_at);
+        let place = self.place(ticket);
         self.waiters.retain(|waiter| waiter.ticket != ticket);
         self.pause_until = None;
         // A writer may have been refused for the sake of this lease, which was granted by then.
@@ -402,7 +435,10 @@ impl<W, H> LocalQueue<W, H> {
                 self.word = Word::Held;
                 // The nodes have granted it anew, so a lease of before is over.
                 self.leases = vec![won];
-                Wake::Nobody
+                match self.askers {
+                    Askers::AtMost(most) => self.next_for_itself(place, most),
+                    Askers::First | Askers::All => Wake::Nobody,
+                }
             }
             HoldClass::Shared => {
                 // Nobody is excluded by it who comes here.
@@ -463,10 +499,11 @@ impl<W, H> LocalQueue<W, H> {
         let place = self.place(ticket);
         let left = place.and_then(|place| self.waiters.remove(place));
         let chosen = left.is_some_and(|waiter| matches!(waiter.doing, Doing::Chosen { .. }));
-        let wake = match self.class {
-            HoldClass::Shared => self.next_asker(),
-            HoldClass::Exclusive if place == Some(0) => self.first(),
-            HoldClass::Exclusive => Wake::Nobody,
+        let wake = match (self.askers, self.class) {
+            (Askers::AtMost(most), _) => self.next_for_itself(place, most),
+            (_, HoldClass::Shared) => self.next_asker(),
+            (_, HoldClass::Exclusive) if place == Some(0) => self.first(),
+            (_, HoldClass::Exclusive) => Wake::Nobody,
         };
         (chosen && Mechanism::ChosenWhoLeavesPassesOn.is_on(), wake)
     }

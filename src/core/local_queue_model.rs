@@ -83,7 +83,7 @@ struct Process {
 impl Process {
     fn new() -> Self {
         Self {
-            queue: LocalQueue::new(HoldClass::Exclusive, false),
+            queue: LocalQueue::new(HoldClass::Exclusive, Askers::First),
             callers: Vec::new(),
             now: Time::default(),
             last_ticket: 0,

@@ -159,7 +159,7 @@ struct Process {
 impl Process {
     fn new() -> Self {
         Self {
-            queue: LocalQueue::new(HoldClass::Shared, false),
+            queue: LocalQueue::new(HoldClass::Shared, Askers::First),
             callers: Vec::new(),
             now: Time::default(),
             last_ticket: 0,

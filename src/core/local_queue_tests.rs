@@ -53,6 +53,7 @@ struct Process {
     /// With each caller its ticket is kept.
     queues: LocalQueues<&'static str, QueueTicket, Rc<RefCell<Lease>>>,
     class: HoldClass,
+    askers: Askers,
     last: QueueTicket,
     /// On what terms each caller wants the lock.
     terms: HashMap<QueueTicket, Terms>,
@@ -63,13 +64,14 @@ struct Process {
 impl Process {
     fn new(class: HoldClass, alone: bool) -> Self {
         let (terms, leases) = (HashMap::new(), HashMap::new());
-        Self { queues: LocalQueues::new(alone), class, last: 0, terms, leases }
+        let (queues, askers) = (LocalQueues::new(alone), Askers::First);
+        Self { queues, class, askers, last: 0, terms, leases }
     }
 
     fn enter(&mut self, terms: Terms, once: bool) -> QueueTicket {
         self.last += 1;
         self.terms.insert(self.last, terms);
-        let ticket = self.queues.enter(&KEY, self.class, false, terms, once, self.last);
+        let ticket = self.queues.enter(&KEY, self.class, self.askers, terms, once, self.last);
         assert_eq!(ticket, self.last, "callers have the numbers 1, 2, 3, ..");
         ticket
     }
@@ -129,6 +131,10 @@ fn step(process: &mut Process, words: &mut Words<'_>) -> String {
         }
         "alone" => {
             *process = Process::new(process.class, true);
+            return done();
+        }
+        "askers" => {
+            process.askers = Askers::AtMost(words.number().try_into().expect("few"));
             return done();
         }
         "enter" => {

@@ -11,8 +11,8 @@ use super::fairness::Fairness;
 use super::local_queue::LocalQueue;
 use super::spare::give_room_back;
 use super::{
-    Again, Conclusion, HoldClass, Lease, LocalLease, Place, QueueTicket, Terms, ThreadHolds, Time,
-    Turn, Wake,
+    Again, Askers, Conclusion, HoldClass, Lease, LocalLease, Place, QueueTicket, Terms,
+    ThreadHolds, Time, Turn, Wake,
 };
 
 /// The local queues of one client. `W` is what the driver keeps with each caller, and `H` with each lease.
@@ -67,19 +67,20 @@ impl<K: Clone + Eq + Hash, W, H: LocalLease> LocalQueues<K, W, H> {
         Self { alone, last_ticket: 0, queues, fairness, thread_holds, sweep_at: 0 }
     }
 
-    /// A caller comes and wants the lock on these terms. With `once` it wants it now or not at all. With `each_asks`,
-    /// each caller asks the nodes for itself. All callers of one key come with the same class and `each_asks`.
+    /// A caller comes and wants the lock on these terms. With `once` it wants it now or not at all. All callers of one key
+    /// come with the same class and `askers`.
     pub(crate) fn enter(
         &mut self,
         key: &K,
         class: HoldClass,
-        each_asks: bool,
+        askers: Askers,
         terms: Terms,
         once: bool,
         with: W,
     ) -> QueueTicket {
         self.last_ticket += 1;
-        let new = || LocalQueue::new(class, self.alone || each_asks);
+        let askers = if self.alone { Askers::All } else { askers };
+        let new = || LocalQueue::new(class, askers);
         let queue = self.queues.entry(key.clone()).or_insert_with(new);
         queue.enter(self.last_ticket, terms, once, Caller { with, handed: None });
         self.last_ticket

@@ -55,7 +55,7 @@ struct Handed {
 fn handed() -> Handed {
     let mut queues = Queues::new(false);
     let enter = |queues: &mut Queues| {
-        let ticket = queues.enter(&"a", HoldClass::Exclusive, false, terms(), false, ());
+        let ticket = queues.enter(&"a", HoldClass::Exclusive, Askers::First, terms(), false, ());
         queues.look(&"a", ticket, None, at(0));
         ticket
     };
@@ -111,7 +111,7 @@ fn a_thread_takes_its_lock_again_before_all_waiters_and_is_told_of_a_loss() {
     queues.look(&"a", chosen, Some(of(1)), at(2));
     queues.took(of(1), lease.clone(), 1);
     let look = |queues: &mut Queues, thread, now| {
-        let ticket = queues.enter(&"a", HoldClass::Exclusive, false, terms(), false, ());
+        let ticket = queues.enter(&"a", HoldClass::Exclusive, Askers::First, terms(), false, ());
         let (place, passed) = queues.look(&"a", ticket, thread, now);
         queues.leave(&"a", ticket);
         (place.turn, passed.takes)
@@ -131,7 +131,7 @@ fn a_thread_takes_its_lock_again_before_all_waiters_and_is_told_of_a_loss() {
 #[test]
 fn a_caller_that_may_share_the_lease_takes_the_hold_with_which_it_joins() {
     let mut queues = Queues::new(false);
-    let mut enter = || queues.enter(&"a", HoldClass::Shared, false, terms(), false, ());
+    let mut enter = || queues.enter(&"a", HoldClass::Shared, Askers::First, terms(), false, ());
     let (holder, second) = (enter(), enter());
     let lease = Until(Rc::new(Cell::new(at(3_000))));
     queues.won(&"a", holder, false, lease, at(0));

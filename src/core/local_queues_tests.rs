@@ -27,7 +27,8 @@ fn a_client_at_rest_knows_no_lock_and_has_given_the_room_back() {
     };
     let mut queues = LocalQueues::<u64, (), ()>::new(false);
     let at = |ms| Time::from_start(Duration::from_millis(1_000 + ms));
-    let enter = |key| (key, queues.enter(&key, HoldClass::Exclusive, false, terms, false, ()));
+    let enter =
+        |key| (key, queues.enter(&key, HoldClass::Exclusive, Askers::First, terms, false, ()));
     let tickets: Vec<_> = (0..10_000).map(enter).collect();
     tickets.iter().for_each(|(key, _)| queues.heard(key, 1, at(*key / 100)));
     assert!(queues.tidy(at(1_050)), "callers are there");

@@ -82,7 +82,7 @@ pub use holders::{KeyLayout, LockState};
 pub(crate) use late::{Copies, Late, Repetition, Via};
 pub use lease::LossReason;
 pub(crate) use lease::{Kept, Lease, Next, Renewed, Schedule, Terms};
-pub(crate) use local_queue::{LocalLease, Place, QueueTicket, Turn, Wake};
+pub(crate) use local_queue::{Askers, LocalLease, Place, QueueTicket, Turn, Wake};
 pub(crate) use local_queues::{LocalQueues, OfThread, Passed};
 pub(crate) use loss_notice::LossNotice;
 pub(crate) use mark::{Configuration, Identity, Setting};

@@ -3,10 +3,14 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::core::{HoldClass, Permits, PermitsWanted, Waits};
+use crate::core::{Askers, HoldClass, Permits, PermitsWanted, Waits};
 use crate::ident::{self, Names, release_channel};
 use crate::node::Request;
 use crate::runtime::reply::Decoders;
+
+/// So many threads of a process ask for permits of one semaphore at a time. A permit that is given back wakes all that have
+/// asked, and each grant takes the longer, the more of them run.
+const MOST_ASKERS: usize = 16;
 
 /// A kind of lock. What is stated here is all that the threads, the simulator and the tests know of it.
 pub(crate) trait Kind: fmt::Debug + Send + Sync {
@@ -87,9 +91,13 @@ pub(crate) trait Kind: fmt::Debug + Send + Sync {
         None
     }
 
-    /// Whether each caller asks the nodes for itself: the threads of a process do not hand such a lock to each other.
-    fn each_asks(&self) -> bool {
-        self.is_fair() || self.permits().is_some()
+    /// Which callers of a process ask the nodes. The threads do not hand such a lock to each other where each asks for itself.
+    fn askers(&self) -> Askers {
+        match self.permits() {
+            Some(_) => Askers::AtMost(MOST_ASKERS),
+            None if self.is_fair() => Askers::All,
+            None => Askers::First,
+        }
     }
 
     /// Whether the grants of a name have numbers, which are its tokens.

@@ -8,8 +8,8 @@ use parking_lot::Mutex;
 
 use crate::clock;
 use crate::core::{
-    Conclusion, Grant, HoldClass, LocalLease, LocalQueues, LossReason, OfThread, Passed, Patience,
-    Place, QueueTicket, Terms, Time, Turn, Wake,
+    Askers, Conclusion, Grant, HoldClass, LocalLease, LocalQueues, LossReason, OfThread, Passed,
+    Patience, Place, QueueTicket, Terms, Time, Turn, Wake,
 };
 use crate::ident::Names;
 use crate::process::{ThreadNumber, this_thread};
@@ -112,6 +112,7 @@ pub(crate) struct QueuedCaller<'a> {
     patience: Patience,
     /// How the caller wants to hold the lock.
     class: HoldClass,
+    askers: Askers,
     /// Its thread, if it may take the lock again.
     thread: Option<ThreadNumber>,
     woken: Option<Receiver<()>>,
@@ -134,15 +135,16 @@ impl Queues {
         let lock = Key::of_family(wanted, &key);
         let once = patience == Patience::Once;
         let class = wanted.kind.hold_class();
-        let each_asks = wanted.kind.each_asks();
+        let askers = wanted.kind.askers();
         let mut queues = self.state.lock();
-        let ticket = queues.enter(&key, class, each_asks, wanted.terms, once, Waiter::default());
+        let ticket = queues.enter(&key, class, askers, wanted.terms, once, Waiter::default());
         drop(queues);
         QueuedCaller {
             names: &wanted.names,
             lease_id: LeaseId { queues: self.clone(), key, lock, ticket },
             patience,
             class,
+            askers,
             thread: this_thread().filter(|_| wanted.kind.is_reentrant()),
             woken: None,
             self_wait: SelfWait::default(),
@@ -349,8 +351,9 @@ impl QueuedCaller<'_> {
         let LeaseId { key, ticket, .. } = &self.lease_id;
         let local_waiters = Arc::new(self.lease_id.clone());
         let (held, hold_state) = Held::granted(claim, grant, local_waiters, timetable);
-        // Nobody waits for a lock that is shared.
-        let taken_by = this_thread().filter(|_| self.class == HoldClass::Exclusive);
+        // Nobody waits for a lock that is shared, nor for one of several permits.
+        let is_waited_for = self.class == HoldClass::Exclusive && self.askers == Askers::First;
+        let taken_by = this_thread().filter(|_| is_waited_for);
         let won = Won { held: Arc::downgrade(&held), taken_by };
         self.lease_id.change(|queues| {
             ((), queues.won(key, *ticket, grant.refused_before, won, clock::now()))

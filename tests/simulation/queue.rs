@@ -34,8 +34,8 @@ impl Client {
         self.forget_names(cx);
         let waiter = Waiter { caller, terms };
         let class = cx.settings.class_of(id);
-        let each_asks = id.kind().each_asks();
-        cx.shared.queues.borrow_mut().enter(&id, class, each_asks, terms, once, waiter)
+        let askers = id.kind().askers();
+        cx.shared.queues.borrow_mut().enter(&id, class, askers, terms, once, waiter)
     }
 
     /// Forgets names that are not used any more. The timer does so at any time, and here each call does.

@@ -9,6 +9,9 @@ use super::super::{Attempt, Mechanism, Permits, PermitsWanted, Slots};
 /// it needs one of them. Each further one means that somebody else has got a slot meanwhile.
 const MOST_INFORMED: u32 = 8;
 
+/// So many sets of nodes are tried for all slots that are wanted. Nine nodes have 256 majorities, seven have 64.
+const MOST_SETS: usize = 64;
+
 /// What the refusals of one call have told of free slots, and which slots the next attempt is to ask for.
 ///
 /// All nodes are asked for the same slots, since a slot is an exclusive lock over a majority of them. Nodes that counted
@@ -71,12 +74,18 @@ impl SlotChoice {
         let in_turn = || (0..of).map(|slot| (start + slot) % of);
         let nodes = 0..self.free.len();
         let may_grant = |node: usize, slot| self.free[node].is_none_or(|free| free.contains(slot));
-        // The nodes that may grant one slot, perhaps grant others as well: the more of them, the better. All of them, if possible.
-        let mut sets: Vec<Vec<_>> = vec![nodes.clone().collect()];
+        // Some majority has to grant all of the slots: the nodes that may grant one of them, and others as well. The more nodes,
+        // the better; all of them, if possible.
+        let mut sets: Vec<Vec<_>> = vec![nodes.collect()];
         for slot in in_turn() {
-            let set: Vec<_> = nodes.clone().filter(|node| may_grant(*node, slot)).collect();
-            if set.len() >= votes_needed(self.free.len()) && !sets.contains(&set) {
-                sets.push(set);
+            for known in 0..sets.len() {
+                let set: Vec<_> =
+                    sets[known].iter().copied().filter(|node| may_grant(*node, slot)).collect();
+                let is_enough =
+                    set.len() >= votes_needed(self.free.len()) && sets.len() < MOST_SETS;
+                if is_enough && !sets.contains(&set) {
+                    sets.push(set);
+                }
             }
         }
         sets.sort_by_key(|set| Reverse(set.len()));
@@ -148,6 +157,11 @@ mod tests {
         assert_eq!(picked(&choice(2, 5, &free)), (vec![vec![1, 2]], true));
         let (_, found) = picked(&choice(3, 5, &free));
         assert!(!found, "all of them or none");
+        // Three nodes may grant both, though each of the two may be granted by a fourth one.
+        let (four, other): (Option<&[usize]>, Option<&[usize]>) = (Some(&[0]), Some(&[1]));
+        let both: Option<&[usize]> = Some(&[0, 1]);
+        let free = [both, four, both, other, both];
+        assert_eq!(picked(&choice(2, 9, &free)), (vec![vec![0, 1]], true));
     }
 
     #[test]
