@@ -32,7 +32,8 @@ use crate::with_lock::WithLockError;
 /// - Permits have no tokens: [`Guard::token`] is `None`. A storage that keeps the largest token
 ///   would refuse the other holders.
 /// - Waiters are told of each permit that is given back. They are served in no order. Threads of one client do not hand permits
-///   to each other.
+///   to each other; of those that want the same number of permits 16 ask the masters at a time, and the others wait until
+///   one of these has got its permits, or has given up.
 ///
 /// It excludes, as a whole, all locks of other kinds with its name.
 ///

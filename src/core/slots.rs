@@ -46,7 +46,7 @@ impl std::fmt::Debug for Slots {
 }
 
 /// How many permits of a semaphore a caller wants.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct PermitsWanted {
     pub(crate) count: u32,
     /// How many the semaphore has.

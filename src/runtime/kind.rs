@@ -10,7 +10,7 @@ use crate::runtime::reply::Decoders;
 
 /// So many threads of a process ask for permits of one semaphore at a time. A permit that is given back wakes all that have
 /// asked, and each grant takes the longer, the more of them run.
-const MOST_ASKERS: usize = 16;
+pub(crate) const MOST_ASKERS: usize = 16;
 
 /// A kind of lock. What is stated here is all that the threads, the simulator and the tests know of it.
 pub(crate) trait Kind: fmt::Debug + Send + Sync {

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use crate::clock;
 use crate::core::{
     Askers, Conclusion, Grant, HoldClass, LocalLease, LocalQueues, LossReason, OfThread, Passed,
-    Patience, Place, QueueTicket, Terms, Time, Turn, Wake,
+    Patience, PermitsWanted, Place, QueueTicket, Terms, Time, Turn, Wake,
 };
 use crate::ident::Names;
 use crate::process::{ThreadNumber, this_thread};
@@ -36,15 +36,22 @@ pub(crate) struct Queues {
 /// A lease passes only to callers of its kind, and each kind has its own rule of which holders exclude each
 /// other. So kinds have queues of their own, also where they share a key on the nodes. Fairness goes by kind,
 /// too: the callers that would take a lock again at once are of the kind that gives it back.
+///
+/// Who wants one permit of a semaphore does not wait behind those who want several: it may hold what these wait for.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Key {
     kind: &'static str,
     names: Names,
+    permits: Option<PermitsWanted>,
 }
 
 impl Key {
     fn of(wanted: &Wanted) -> Arc<Self> {
-        Arc::new(Self { kind: wanted.kind.label(), names: wanted.names.clone() })
+        Self::with_kind(wanted.kind.label(), wanted)
+    }
+
+    fn with_kind(kind: &'static str, wanted: &Wanted) -> Arc<Self> {
+        Arc::new(Self { kind, names: wanted.names.clone(), permits: wanted.permits })
     }
 
     /// By which the holds of threads are counted, for a caller whose queue is `queue`.
@@ -52,7 +59,7 @@ impl Key {
         let kind = wanted.kind.family();
         match kind == queue.kind {
             true => queue.clone(),
-            false => Arc::new(Self { kind, names: wanted.names.clone() }),
+            false => Self::with_kind(kind, wanted),
         }
     }
 }

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use machines::{
-    Admission, Allowance, Attempt, Ballot, Basis, Conclusion, Configuration, HoldClass, Lease,
-    LocalLease, LocalQueues, LossReason, Offset, Schedule, Terms, Time, Turn, Via, Vote,
+    Admission, Allowance, Askers, Attempt, Ballot, Basis, Conclusion, Configuration, HoldClass,
+    Lease, LocalLease, LocalQueues, LossReason, Offset, Schedule, Terms, Time, Turn, Via, Vote,
 };
 use quorlock::Quorlock;
 use server::{Servers, wait_until};
@@ -103,7 +103,7 @@ impl LocalLease for Valid {
 fn hand_over(criterion: &mut Criterion) {
     let key = "orders/42";
     let enter = |queues: &mut LocalQueues<_, (), Valid>| {
-        queues.enter(&key, HoldClass::Exclusive, false, terms(), false, ())
+        queues.enter(&key, HoldClass::Exclusive, Askers::First, terms(), false, ())
     };
     let turn = |queues: &mut LocalQueues<_, (), Valid>, ticket, now| {
         queues.look(&key, ticket, None, now).0.turn

@@ -9,6 +9,7 @@ use crate::runtime::kind::Kind;
 use crate::{Quorlock, Renewal};
 
 mod hand_over;
+mod semaphore;
 mod shared;
 
 /// Never to be waited for.
