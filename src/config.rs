@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+#[cfg(feature = "serde")]
+mod written;
+
 use crate::core::Backoff;
 use crate::error::Error;
 use crate::node::Address;
@@ -28,6 +31,7 @@ use crate::runtime::settings::{Fallback, Renewal, Settings, limit, minimum};
 #[must_use = "a builder does nothing until `build` is called"]
 pub struct Builder {
     nodes: Vec<String>,
+    password: Option<String>,
     #[cfg(feature = "tls")]
     certificates: Certificates,
     settings: Settings,
@@ -42,6 +46,16 @@ impl Builder {
     /// [`ErrorKind::Config`](crate::ErrorKind::Config) if the variable is not set, is not text, or names
     /// no node.
     pub fn from_env() -> Result<Self, Error> {
+        Self::default().nodes_from_env()
+    }
+
+    /// The nodes from the environment variable `QUORLOCK_NODES`, as [`from_env`](Self::from_env) has them. They replace those
+    /// set before.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`from_env`](Self::from_env).
+    pub fn nodes_from_env(self) -> Result<Self, Error> {
         let nodes = std::env::var("QUORLOCK_NODES").map_err(|error| {
             Error::config(format!(
                 "the environment variable QUORLOCK_NODES cannot be read ({error}); set it to the \
@@ -56,7 +70,7 @@ impl Builder {
                  nodes, separated by commas",
             ));
         }
-        Ok(Self::default().nodes(nodes))
+        Ok(self.nodes(nodes))
     }
 
     /// The URLs of the Redis masters, `redis://[user:password@]host[:port][/database]` or
@@ -78,6 +92,15 @@ impl Builder {
     /// ```
     pub fn nodes(mut self, urls: impl IntoIterator<Item: AsRef<str>>) -> Self {
         self.nodes = urls.into_iter().map(|url| url.as_ref().to_owned()).collect();
+        self
+    }
+
+    /// The password for all nodes whose URL has none, so that URLs can be written where everybody reads them: it may come
+    /// from a secret store, and they from a file. The user is the URL's, or else Redis's user `default`.
+    ///
+    /// There is no default: a client does not log in at nodes whose URL has no password.
+    pub fn password(mut self, password: impl Into<String>) -> Self {
+        self.password = Some(password.into());
         self
     }
 
@@ -336,9 +359,14 @@ impl Builder {
         }
         let mut addresses: Vec<Address> = Vec::with_capacity(self.nodes.len());
         for (i, url) in self.nodes.iter().enumerate() {
-            let address = Address::parse(url, i + 1)?;
+            let mut address = Address::parse(url, i + 1)?;
+            if let Some(password) = &self.password {
+                address = address.or_password(password);
+            }
             #[cfg(feature = "tls")]
-            let address = address.with_certificates(&self.certificates, i + 1)?;
+            {
+                address = address.with_certificates(&self.certificates, i + 1)?;
+            }
             if let Some(j) = addresses.iter().position(|other| other.same_server(&address)) {
                 return Err(Error::config(format!(
                     "nodes {} and {} are the same server, {}; one server has one vote",
@@ -385,7 +413,7 @@ impl Builder {
 
 impl std::fmt::Debug for Builder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Neither the URLs nor the certificates: they hold passwords and a key.
+        // Neither the URLs, nor the password, nor the certificates: they hold what is secret.
         let mut shown = f.debug_struct("Builder");
         shown.field("nodes", &self.nodes.len());
         self.settings.show(&mut shown);

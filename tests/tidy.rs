@@ -24,6 +24,13 @@ fn files(folder: &str, extension: &str) -> Vec<(PathBuf, String)> {
     found
 }
 
+/// The files of the library, and of the program.
+fn library() -> Vec<(PathBuf, String)> {
+    outside(files("src", "rs"), PROGRAM)
+}
+
+const PROGRAM: &str = "src/bin/quorlock";
+
 /// The files of `src/` without tests.
 fn product() -> Vec<(PathBuf, String)> {
     let is_test = |path: &Path| {
@@ -80,19 +87,30 @@ fn the_machines_are_pure() {
 #[test]
 fn only_the_nodes_know_the_redis_crate() {
     none_says(
-        &outside(files("src", "rs"), "src/node"),
+        &outside(library(), "src/node"),
         &["redis::", "use redis"],
         "only node/ uses the redis crate",
     );
 }
 
+const TIME: &[&str] = &[
+    "Instant::now",
+    "SystemTime",
+    "clock_gettime",
+    "thread::sleep",
+    "thread::spawn",
+    "thread::Builder",
+];
+
 #[test]
 fn one_place_reads_clocks_sleeps_and_spawns() {
     none_says(
-        &outside(files("src", "rs"), "src/clock.rs"),
-        &["Instant::now", "SystemTime", "thread::sleep", "thread::spawn", "thread::Builder"],
+        &outside(library(), "src/clock.rs"),
+        TIME,
         "only clock.rs reads clocks, sleeps and spawns",
     );
+    let program = outside(files(PROGRAM, "rs"), "src/bin/quorlock/clock.rs");
+    none_says(&program, TIME, "only the program's clock.rs reads clocks, sleeps and spawns");
 }
 
 #[test]
@@ -106,7 +124,7 @@ fn one_place_knows_chance() {
 
 #[test]
 fn leases_run_on_the_clock_that_goes_on_while_the_machine_is_suspended() {
-    let clock = files("src", "rs").into_iter().find(|(path, _)| path.ends_with("clock.rs"));
+    let clock = library().into_iter().find(|(path, _)| path.ends_with("clock.rs"));
     let (_, text) = clock.expect("there is a clock");
     assert!(text.contains("clock_gettime(rustix::time::ClockId::Boottime)"));
 }
@@ -387,7 +405,8 @@ fn circle<'a>(
 /// Which file of `src/` names something of which other one, without tests. What is named through a file that
 /// only passes it on, such as `core/mod.rs`, counts as named where it stands.
 fn imports() -> Vec<Import> {
-    let files = product();
+    // The program imports the library as others do.
+    let files = outside(product(), PROGRAM);
     let modules: BTreeMap<Vec<String>, &PathBuf> =
         files.iter().map(|(path, _)| (module_of(path), path)).collect();
     let paths_of = |path: &Path, text: &str| {

@@ -110,6 +110,15 @@ impl Address {
         })
     }
 
+    /// With that password, if its URL has none.
+    pub(crate) fn or_password(mut self, password: &str) -> Self {
+        if self.info.redis_settings().password().is_none() {
+            let settings = self.info.redis_settings().clone().set_password(password);
+            self.info = self.info.set_redis_settings(settings);
+        }
+        self
+    }
+
     /// Reached with these certificates, if by TLS at all.
     #[cfg(feature = "tls")]
     pub(crate) fn with_certificates(
@@ -207,6 +216,19 @@ mod tests {
 
     fn parse(url: &str) -> Address {
         Address::parse(url, 1).unwrap_or_else(|error| panic!("{url}: {error}"))
+    }
+
+    #[test]
+    fn a_password_is_for_urls_without_one() {
+        let login = |url| {
+            let address = parse(url).or_password("secret");
+            let settings = address.info().redis_settings().clone();
+            (settings.username().map(str::to_owned), settings.password().map(str::to_owned))
+        };
+        let some = |text: &str| Some(text.to_owned());
+        assert_eq!(login("redis://host"), (None, some("secret")));
+        assert_eq!(login("redis://user@host"), (some("user"), some("secret")));
+        assert_eq!(login("redis://user:own@host"), (some("user"), some("own")));
     }
 
     #[test]

@@ -1,0 +1,65 @@
+//! The exit codes, and what ends the program with one of them.
+
+use std::fmt;
+
+use quorlock::{Error, ErrorKind};
+
+/// Somebody else has the lock. `-E` chooses another one.
+pub(crate) const HELD: u8 = 120;
+/// Too few masters can be reached.
+pub(crate) const NO_QUORUM: u8 = 121;
+/// Masters that have just been restarted grant nothing yet.
+pub(crate) const QUARANTINED: u8 = 122;
+/// The lock was lost, or was about to be, while the command ran.
+pub(crate) const LOST: u8 = 123;
+/// Options, settings, names; whatever else is wrong with the call. As of `env`, `nohup` and `timeout`.
+pub(crate) const OWN_ERROR: u8 = 125;
+/// The command is there and cannot be run.
+pub(crate) const CANNOT_RUN: u8 = 126;
+/// There is no such command.
+pub(crate) const NOT_FOUND: u8 = 127;
+/// And the number of the signal that has ended the command, or the wait for the lock. As of a shell.
+pub(crate) const SIGNAL: u8 = 128;
+
+/// For the manual.
+pub(crate) const TABLE: &str = "\
+Exit codes:
+  that of COMMAND, or 128 + N if signal N has ended it
+  120  held: somebody else has the lock (-E chooses another code)
+  121  no quorum: too few masters can be reached
+  122  quarantined: masters that were restarted grant nothing yet
+  123  lost: the lock was lost, or about to be, while COMMAND ran
+  125  an error of quorlock's own: options, settings, a name that cannot be used
+  126  COMMAND cannot be run
+  127  COMMAND is not there
+  128 + N  signal N came while quorlock waited for the lock";
+
+/// Why the program ends without having done what it was asked for.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) code: u8,
+    pub(crate) message: String,
+}
+
+impl Failure {
+    pub(crate) fn new(code: u8, message: impl fmt::Display) -> Self {
+        Self { code, message: message.to_string() }
+    }
+
+    /// Something is wrong with the call.
+    pub(crate) fn own(message: impl fmt::Display) -> Self {
+        Self::new(OWN_ERROR, message)
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        let code = match error.kind() {
+            ErrorKind::NoQuorum => NO_QUORUM,
+            ErrorKind::Quarantined { .. } => QUARANTINED,
+            ErrorKind::Lost => LOST,
+            _ => OWN_ERROR,
+        };
+        Self::new(code, error)
+    }
+}

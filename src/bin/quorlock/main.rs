@@ -1,0 +1,50 @@
+//! The program `quorlock`: locks across machines for the shell. `quorlock --help` tells what it does.
+
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "it is a program")]
+
+#[cfg(not(unix))]
+compile_error!(
+    "the program `quorlock` needs a Unix: process groups and signals; the library does not"
+);
+
+mod admin;
+mod clock;
+mod exit;
+mod options;
+mod pages;
+mod run;
+mod set;
+
+use clap::Parser;
+
+use exit::{Failure, OWN_ERROR};
+use options::{Command, Options};
+
+fn main() -> std::process::ExitCode {
+    let options = match Options::try_parse() {
+        Ok(options) => options,
+        Err(error) => {
+            // Help and the version are no errors, and go to standard output.
+            let _ = error.print();
+            return if error.use_stderr() { OWN_ERROR.into() } else { 0.into() };
+        }
+    };
+    let code = match options.command {
+        Command::Run(options) => run::run(&options),
+        Command::Status(options) => admin::status(&options),
+        Command::Unlock(options) => admin::unlock(&options),
+        Command::Admit(options) => admin::admit(&options),
+        Command::Completions { shell } => pages::completions(shell),
+        Command::Man { command } => pages::man(command.as_deref()),
+        Command::Watch(options) => run::watch(&options),
+    };
+    match code {
+        Ok(code) => code.into(),
+        Err(Failure { code, message }) => {
+            if !message.is_empty() {
+                eprintln!("quorlock: {message}");
+            }
+            code.into()
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! `quorlock run`: a command under a lock.
+
+mod ending;
+mod group;
+mod keeper;
+mod signals;
+mod waiting;
+mod watcher;
+
+use quorlock::{Handle, LockKind, Quorlock, RwLock, Semaphore};
+
+use crate::exit::Failure;
+use crate::options::{Kind, Run};
+use crate::set::bytes;
+use keeper::Job;
+use waiting::{Patience, Waiting};
+
+pub(crate) use watcher::watch;
+
+/// Waits for the lock, runs the command, and returns its exit code.
+pub(crate) fn run(options: &Run) -> Result<u8, Failure> {
+    let Run { command, name, grace, on_lost, .. } = options;
+    let program = command.first().map(std::ffi::OsString::as_os_str);
+    group::find(program.unwrap_or_default())?;
+    if options.kind == Kind::Read && options.min_hold.is_some() {
+        return Err(Failure::own(
+            "--min-hold is for locks that have one holder at a time; readers are many",
+        ));
+    }
+    // Before any thread is there: each would get signals.
+    let signals = signals::listen()?;
+    let client = client(options)?;
+    let waiting = Waiting {
+        client: &client,
+        signals: &signals,
+        patience: match (options.no_wait, options.wait) {
+            (true, _) => Patience::Once,
+            (false, Some(wait)) => Patience::For(wait),
+            (false, None) => Patience::Forever,
+        },
+        held_code: options.conflict_exit_code,
+    };
+    let job = Job { command, name, grace: *grace, on_lost: *on_lost };
+    let name = bytes(name);
+    let rw_lock = || rw_lock(client.rw_lock(name), options);
+    match options.kind {
+        Kind::Mutex => job.run(waiting.lock(&lock(client.mutex(name), options))?, &signals),
+        Kind::Fair => job.run(waiting.lock(&lock(client.fair_mutex(name), options))?, &signals),
+        Kind::Read => job.run(waiting.read(&rw_lock())?, &signals),
+        Kind::Write => job.run(waiting.write(&rw_lock())?, &signals),
+        Kind::Semaphore => {
+            let permits = options.permits.unwrap_or_default();
+            let semaphore = semaphore(client.semaphore(name, permits), options);
+            job.run(waiting.acquire(&semaphore)?, &signals)
+        }
+    }
+}
+
+fn client(options: &Run) -> Result<Quorlock, Failure> {
+    let mut builder = options.set.builder()?;
+    if let Some(ttl) = options.ttl {
+        builder = builder.ttl(ttl);
+    }
+    if let Some(max_hold) = options.max_hold {
+        builder = builder.max_hold(max_hold);
+    }
+    Ok(builder.build()?)
+}
+
+fn lock<K: LockKind>(handle: Handle<K>, options: &Run) -> Handle<K> {
+    match options.min_hold {
+        Some(min_hold) => handle.min_hold(min_hold),
+        None => handle,
+    }
+}
+
+fn rw_lock(lock: RwLock, options: &Run) -> RwLock {
+    match options.min_hold {
+        Some(min_hold) => lock.min_hold(min_hold),
+        None => lock,
+    }
+}
+
+fn semaphore(semaphore: Semaphore, options: &Run) -> Semaphore {
+    match options.min_hold {
+        Some(min_hold) => semaphore.min_hold(min_hold),
+        None => semaphore,
+    }
+}

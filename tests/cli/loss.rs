@@ -1,0 +1,136 @@
+//! The command does not run without its lock: whatever happens to the masters, or to the program itself.
+
+use crate::program::{LIMIT, World, ends_with, has_ended, read, runs, send};
+use crate::support::{Server, wait_until};
+
+/// Long enough for a busy machine, and short enough for a test that waits for its end.
+const TTL: [&str; 2] = ["--ttl", "5s"];
+/// A command that does not heed SIGTERM.
+const STUBBORN: &str = "trap 'echo told >> told' TERM; echo $$ > pid; while :; do sleep 0.05; done";
+
+/// Two of three masters do not answer any more.
+fn cut(world: &mut World) {
+    (0..2).for_each(|i| world.servers[i].pause());
+}
+
+/// Waits for the end of the command, which has to come before a master forgets the key: keys outlive the validity.
+#[track_caller]
+fn ends_before_its_key(command: u32, server: &Server, key: &str) {
+    wait_until("the command has ended", LIMIT, || {
+        let left = server.pttl(key);
+        let runs = runs(command);
+        assert!(!runs || left > 0, "the command runs, and the key has ended");
+        !runs
+    });
+}
+
+#[test]
+fn a_command_is_told_and_killed_before_the_lock_can_be_somebody_elses() {
+    let mut world = World::new();
+    let options = [&TTL[..], &["job", "--", "sh", "-c", STUBBORN]].concat();
+    let (running, command) = world.hold_by(&options);
+    cut(&mut world);
+    ends_before_its_key(command, &world.servers[2], "quorlock:job");
+    assert_eq!(read(&world.folder.path("told")), "told\n", "once, and before it was killed");
+    (0..2).for_each(|i| world.servers[i].resume());
+    let (code, _, told) = running.end();
+    assert_eq!(code, Some(123), "{told}");
+    assert!(told.contains("job is not renewed, and about to be lost"), "{told}");
+    world.servers.wait_no_keys();
+}
+
+#[test]
+fn what_the_command_has_started_ends_with_it() {
+    let mut world = World::new();
+    let script = "sh -c 'trap \"\" TERM; echo $$ > pid; while :; do sleep 0.05; done' & wait";
+    let options = [&TTL[..], &["job", "--", "sh", "-c", script]].concat();
+    let (running, grandchild) = world.hold_by(&options);
+    cut(&mut world);
+    has_ended(grandchild);
+    (0..2).for_each(|i| world.servers[i].resume());
+    assert_eq!(running.end().0, Some(123));
+}
+
+#[test]
+fn on_lost_says_what_happens() {
+    let mut world = World::new();
+    let wait = "trap 'echo told >> told' TERM; echo $$ > pid; while ! [ -e go ]; do sleep 0.05; done; exit 4";
+    let warned = [&TTL[..], &["--on-lost", "warn", "job", "--", "sh", "-c", wait]].concat();
+    let (running, command) = world.hold_by(&warned);
+    let killed = [&TTL[..], &["--on-lost", "kill", "other", "--", "sh", "-c"]].concat();
+    let script = "trap 'echo told >> told' TERM; echo $$ > other; while :; do sleep 0.05; done";
+    let other = world.start(&[&["run"], &killed[..], &[script]].concat());
+    let other_command = world.folder.line("other").parse().expect("a process id");
+    cut(&mut world);
+    ends_before_its_key(other_command, &world.servers[2], "quorlock:other");
+    wait_until("the lock is over", LIMIT, || world.servers[2].pttl("quorlock:job") < 0);
+    (0..2).for_each(|i| world.servers[i].resume());
+    assert_eq!(other.end().0, Some(123));
+    assert!(runs(command));
+    world.folder.write("go", "");
+    let (code, _, told) = running.end();
+    assert_eq!((code, read(&world.folder.path("told"))), (Some(4), String::new()), "{told}");
+    assert!(told.contains("job is lost; the command runs on without it"), "{told}");
+}
+
+#[test]
+fn a_lock_that_is_forced_open_ends_the_command_at_once() {
+    let world = World::new();
+    let (running, command) = world.hold(&["job"]);
+    ends_with(&world.output(&["unlock", "--force", "job"]), 0);
+    ends_with(&world.output(&["run", "-w", "5s", "job", "--", "true"]), 0);
+    has_ended(command);
+    let (code, _, told) = running.end();
+    assert_eq!(code, Some(123), "{told}");
+}
+
+#[test]
+fn the_command_is_ended_after_max_hold() {
+    let world = World::new();
+    let options = [&TTL[..], &["--max-hold", "4s", "job", "--", "sh", "-c", STUBBORN]].concat();
+    let (running, command) = world.hold_by(&options);
+    has_ended(command);
+    assert_eq!(running.end().0, Some(123));
+    world.servers.wait_no_keys();
+}
+
+#[test]
+fn the_command_of_a_program_that_was_killed_is_ended_and_the_lock_goes_on_to_the_next() {
+    let world = World::new();
+    let options = [&TTL[..], &["job", "--", "sh", "-c", STUBBORN]].concat();
+    let (running, command) = world.hold_by(&options);
+    let watcher = running.watcher();
+    running.signal("KILL");
+    has_ended(command);
+    assert_eq!(read(&world.folder.path("told")), "told\n");
+    has_ended(watcher);
+    ends_with(&world.output(&["run", "job", "--", "true"]), 0);
+}
+
+/// Its processor time was taken away: by the user, by a debugger, by a machine that is too busy.
+#[test]
+fn the_command_of_a_program_that_does_not_go_on_is_ended_before_the_lock_can_be_somebody_elses() {
+    let world = World::new();
+    let options = [&TTL[..], &["job", "--", "sh", "-c", STUBBORN]].concat();
+    let (running, command) = world.hold_by(&options);
+    running.watcher();
+    running.signal("STOP");
+    ends_before_its_key(command, &world.servers[0], "quorlock:job");
+    assert_eq!(read(&world.folder.path("told")), "told\n", "once, and before it was killed");
+    running.signal("CONT");
+    assert_eq!(running.end().0, Some(123));
+}
+
+#[test]
+fn a_watcher_that_was_killed_is_replaced() {
+    let world = World::new();
+    let (running, command) = world.hold(&TTL.iter().chain(&["job"]).copied().collect::<Vec<_>>());
+    let first = running.watcher();
+    send("KILL", first);
+    wait_until("there is another one", LIMIT, || running.watcher() != first);
+    assert!(runs(command));
+    let second = running.watcher();
+    running.signal("KILL");
+    has_ended(command);
+    has_ended(second);
+}

@@ -1,0 +1,12 @@
+//! The program `quorlock`, as users call it: real processes on real servers.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod admin;
+mod job;
+mod loss;
+mod program;
+mod settings;
+mod terminal;
+mod waiting;

@@ -1,0 +1,220 @@
+//! Starts the program, and looks at what it does.
+
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use crate::support::{Servers, wait_until};
+
+/// Never to be waited for.
+pub(crate) const LIMIT: Duration = Duration::from_secs(60);
+
+/// Masters that grant locks at once, and a folder.
+pub(crate) struct World {
+    pub(crate) servers: Servers,
+    pub(crate) folder: Folder,
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        let world = Self { servers: Servers::start(3), folder: Folder::new() };
+        let admitted = world.output(&["admit"]);
+        assert!(admitted.status.success(), "{}", told(&admitted));
+        world
+    }
+
+    /// The program with those options, and the masters in the environment.
+    pub(crate) fn program(&self, options: &[&str]) -> Command {
+        let mut program = program();
+        program
+            .args(options)
+            .env("QUORLOCK_NODES", self.servers.urls().join(","))
+            .current_dir(&self.folder.0);
+        program
+    }
+
+    pub(crate) fn output(&self, options: &[&str]) -> Output {
+        self.program(options).output().expect("the program starts")
+    }
+
+    pub(crate) fn start(&self, options: &[&str]) -> Running {
+        Running::new(&mut self.program(options))
+    }
+
+    /// The program whose command writes its process id, and then goes on for longer than any test.
+    pub(crate) fn hold(&self, options: &[&str]) -> (Running, u32) {
+        let command = ["--", "sh", "-c", "echo $$ > pid; exec sleep 600"];
+        self.hold_by(&[options, &command].concat())
+    }
+
+    /// The same with a command that writes its process id to the file `pid`.
+    pub(crate) fn hold_by(&self, options: &[&str]) -> (Running, u32) {
+        let running = self.start(&[&["run"], options].concat());
+        (running, self.folder.pid("pid"))
+    }
+}
+
+/// The program without any settings of the one who runs the tests.
+pub(crate) fn program() -> Command {
+    let mut program = Command::new(env!("CARGO_BIN_EXE_quorlock"));
+    let all = std::env::vars_os().map(|(name, _)| name);
+    let ours = all.filter(|name| name.to_string_lossy().starts_with("QUORLOCK_"));
+    ours.for_each(|name| {
+        program.env_remove(name);
+    });
+    program.stdin(Stdio::null());
+    program
+}
+
+pub(crate) fn told(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+pub(crate) fn printed(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[track_caller]
+pub(crate) fn ends_with(output: &Output, code: i32) {
+    assert_eq!(output.status.code(), Some(code), "{}", told(output));
+}
+
+/// A program that runs. It is killed at the end of its test, if it has not ended.
+pub(crate) struct Running(Child);
+
+impl Running {
+    pub(crate) fn new(program: &mut Command) -> Self {
+        let child = program.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        Self(child.expect("the program starts"))
+    }
+
+    pub(crate) fn signal(&self, signal: &str) {
+        send(signal, self.0.id());
+    }
+
+    /// Where its input is written, of a program that was given a pipe for it.
+    pub(crate) fn stdin(&mut self) -> ChildStdin {
+        self.0.stdin.take().expect("a pipe")
+    }
+
+    /// Waits for its end. Returns its exit code, and what it has printed and told.
+    #[track_caller]
+    pub(crate) fn end(mut self) -> (Option<i32>, String, String) {
+        let mut status = None;
+        wait_until("the program has ended", LIMIT, || {
+            status = self.0.try_wait().expect("it is ours");
+            status.is_some()
+        });
+        // What it has started may still have its pipes, if that goes on.
+        let read = |pipe: Option<&mut dyn Read>| {
+            let mut text = Vec::new();
+            pipe.expect("a pipe").read_to_end(&mut text).expect("readable");
+            String::from_utf8_lossy(&text).into_owned()
+        };
+        let printed = read(self.0.stdout.as_mut().map(|pipe| pipe as &mut dyn Read));
+        let told = read(self.0.stderr.as_mut().map(|pipe| pipe as &mut dyn Read));
+        (status.and_then(|status| status.code()), printed, told)
+    }
+
+    /// The process that watches over the command.
+    pub(crate) fn watcher(&self) -> u32 {
+        let mut found = None;
+        wait_until("there is a watcher", LIMIT, || {
+            found = children(self.0.id()).into_iter().find(|child| {
+                let line = fs::read(format!("/proc/{child}/cmdline")).unwrap_or_default();
+                line.starts_with(b"lock-watcher\0")
+            });
+            found.is_some()
+        });
+        found.expect("it was found")
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn children(parent: u32) -> Vec<u32> {
+    let all = fs::read_dir("/proc").expect("a Linux machine").flatten();
+    let ids = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let is_child = |id: &u32| {
+        let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+        let rest = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+        rest.split_whitespace().nth(1).and_then(|id| id.parse().ok()) == Some(parent)
+    };
+    ids.filter(is_child).collect()
+}
+
+/// By the program `kill`, so that no process of this test is meant by mistake.
+pub(crate) fn send(signal: &str, process: u32) {
+    let status = Command::new("kill").args([&format!("-{signal}"), &process.to_string()]).status();
+    assert!(status.expect("kill is there").success(), "{process} is there");
+}
+
+/// Whether that process runs: one that has ended, and that nobody has waited for, does not.
+pub(crate) fn runs(process: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z') && !rest.starts_with('X'))
+}
+
+#[track_caller]
+pub(crate) fn has_ended(process: u32) {
+    wait_until("the command has ended", LIMIT, || !runs(process));
+}
+
+/// A folder for the files of one test.
+pub(crate) struct Folder(PathBuf);
+
+impl Folder {
+    pub(crate) fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let folder =
+            std::env::temp_dir().join(format!("quorlock-cli-{}-{number}", std::process::id()));
+        fs::create_dir_all(&folder).expect("there is room");
+        Self(folder)
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    pub(crate) fn write(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.path(name);
+        fs::write(&path, text).expect("there is room");
+        path
+    }
+
+    /// The text of a file, once there is a line in it.
+    #[track_caller]
+    pub(crate) fn line(&self, name: &str) -> String {
+        let mut text = String::new();
+        wait_until("the command has written", LIMIT, || {
+            text = read(&self.path(name));
+            text.ends_with('\n')
+        });
+        text.trim().to_owned()
+    }
+
+    #[track_caller]
+    fn pid(&self, name: &str) -> u32 {
+        self.line(name).parse().expect("a process id")
+    }
+}
+
+/// Its text; nothing if there is no such file.
+pub(crate) fn read(file: &Path) -> String {
+    fs::read_to_string(file).unwrap_or_default()
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}

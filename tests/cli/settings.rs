@@ -1,0 +1,119 @@
+//! The masters and the settings: by options, the environment, and a file.
+
+use crate::program::{Folder, World, ends_with, printed, program, told};
+use crate::support::Server;
+
+#[test]
+fn options_come_before_the_environment_and_that_before_the_file() {
+    let world = World::new();
+    let urls = world.servers.urls();
+    let run = |options: &[&str], environment: Option<&str>| {
+        let mut program = program();
+        program.arg("run").args(options).args(["-n", "job", "--", "true"]);
+        if let Some(nodes) = environment {
+            program.env("QUORLOCK_NODES", nodes);
+        }
+        program.output().expect("it starts").status.code()
+    };
+    let nodes = |urls: &[String]| format!("nodes = {urls:?}\nno_quorum_timeout = \"300ms\"\n");
+    let [right, wrong] =
+        [("right", nodes(&urls)), ("wrong", nodes(&["redis://127.0.0.1:1".to_owned()]))]
+            .map(|(name, text)| world.folder.write(name, &text).to_str().expect("text").to_owned());
+    assert_eq!(run(&["--config", &right], None), Some(0));
+    assert_eq!(run(&["--config", &wrong], None), Some(121));
+    assert_eq!(run(&["--config", &wrong], Some(&urls.join(","))), Some(0));
+    let by_options: Vec<_> = urls.iter().flat_map(|url| ["--node", url]).collect();
+    let all = [&["--config", &wrong][..], &by_options].concat();
+    assert_eq!(run(&all, Some("redis://127.0.0.1:1")), Some(0));
+    // What all clients agree on.
+    let of_another_set = [&["--config", &right], &["--set-name", "another"][..]].concat();
+    assert_eq!(run(&of_another_set, None), Some(125));
+    let with_prefix = [&["--config", &right], &["--key-prefix", "app:"][..]].concat();
+    assert_eq!(
+        run(&with_prefix, None),
+        Some(122),
+        "it has marks of its own, which are not there yet"
+    );
+}
+
+#[test]
+fn what_is_wrong_with_a_file_is_told_with_its_line_and_no_secret() {
+    let folder = Folder::new();
+    let file = folder.write("settings.toml", "nodes = []\n\npassword = \"secret\" x\n");
+    let run = |options: &[&str]| {
+        let output = program()
+            .args(["run"])
+            .args(options)
+            .args(["job", "true"])
+            .output()
+            .expect("it starts");
+        ends_with(&output, 125);
+        told(&output)
+    };
+    let text = run(&["--config", file.to_str().expect("text")]);
+    assert!(text.contains("settings.toml, line 3: ") && !text.contains("secret"), "{text}");
+    let file = folder.write("settings.toml", "nodes = []\ntll = \"5s\"\n");
+    let text = run(&["--config", file.to_str().expect("text")]);
+    assert!(text.contains("settings.toml, line 2: unknown field `tll`"), "{text}");
+    let text = run(&["--config", "no-such-file"]);
+    assert!(text.contains("there is no file no-such-file"), "{text}");
+}
+
+#[test]
+fn what_is_wrong_with_the_call_is_told() {
+    let world = World::new();
+    for (options, says) in [
+        (&["--node", "http://host"][..], "node 1"),
+        (&["--node", "redis://user:secret@host"], "everybody on this machine can read"),
+        (&["--node", "unix:///socket?pass=secret"], "everybody on this machine can read"),
+        (&["--node", "redis://host", "--node", "redis://host"], "the same server"),
+        (&["--ttl", "0s"], "the TTL is 0;"),
+        (&["--ttl", "1m"], "max_ttl is 10 s"),
+        (&["--ttl", "soon"], "invalid value 'soon' for '--ttl <TIME>'"),
+        (&["--grace", "9s"], "--grace is 9000 ms"),
+        (&["--ttl", "400ms"], "too short to end a command in"),
+        (&["--permits", "0", "--kind", "semaphore"], "a semaphore needs a permit"),
+        (&["--kind", "read", "--min-hold", "1m"], "--min-hold is for locks that have one holder"),
+        (&["--wait", "1s", "--no-wait"], "cannot be used with"),
+        (&["--nowait"], "--nowait"),
+    ] {
+        let output = world.output(&[&["run"], options, &["job", "--", "echo", "never"]].concat());
+        ends_with(&output, 125);
+        assert!(told(&output).contains(says), "{options:?}: {}", told(&output));
+        assert!(!told(&output).contains("secret") && printed(&output).is_empty());
+    }
+    let output = world.output(&["run", "", "--", "true"]);
+    ends_with(&output, 125);
+    assert!(told(&output).contains("the name of a lock must not be empty"), "{}", told(&output));
+    let output = program().args(["run", "job", "true"]).output().expect("it starts");
+    ends_with(&output, 125);
+    assert!(told(&output).contains("no masters are named"), "{}", told(&output));
+    world.servers.wait_no_keys();
+}
+
+#[test]
+fn the_password_comes_from_the_environment_or_the_file() {
+    let server = Server::start();
+    server.command(&["CONFIG", "SET", "requirepass", "secret"]);
+    let folder = Folder::new();
+    let run = |options: &[&str], password: Option<&str>| {
+        let mut program = program();
+        let node = ["--no-quarantine", "--no-quorum-timeout", "300ms", "--node", &server.url()];
+        program.arg("run").args(node).args(options).args(["job", "--", "true"]);
+        if let Some(password) = password {
+            program.env("QUORLOCK_PASSWORD", password);
+        }
+        program.output().expect("it starts")
+    };
+    ends_with(&run(&[], Some("secret")), 0);
+    let file = folder.write("settings.toml", "password = \"secret\"\n");
+    let by_file = ["--config", file.to_str().expect("text")];
+    ends_with(&run(&by_file, None), 0);
+    for output in [run(&[], None), run(&[], Some("wrong")), run(&by_file, Some("wrong"))] {
+        assert!([Some(121), Some(125)].contains(&output.status.code()), "{}", told(&output));
+        assert!(!told(&output).contains("secret"), "{}", told(&output));
+    }
+    let asked = run(&["--ask-password"], Some("secret"));
+    // There is a terminal where somebody runs the tests by hand, but nobody who answers.
+    assert_ne!(asked.status.code(), Some(0));
+}

@@ -1,0 +1,80 @@
+//! On a terminal, which the program `script` makes.
+
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+use crate::program::{Running, World, has_ended, read};
+
+/// The program on a terminal of its own, and what is typed there; `None`: there is no `script`.
+#[allow(clippy::print_stdout, reason = "what is left out is told")]
+fn on_terminal(world: &World, line: &str) -> Option<(Running, std::process::ChildStdin)> {
+    let is_there = Command::new("script").arg("--version").output().is_ok();
+    if !is_there {
+        println!("left out, for there is no program `script`: {line}");
+        return None;
+    }
+    let line = line.replace("quorlock", env!("CARGO_BIN_EXE_quorlock"));
+    let mut script = Command::new("script");
+    script.args(["-qec", &line, "/dev/null"]).current_dir(world.folder.path(""));
+    script.env("QUORLOCK_NODES", world.servers.urls().join(",")).stdin(Stdio::piped());
+    let mut running = Running::new(&mut script);
+    let typed = running.stdin();
+    Some((running, typed))
+}
+
+#[test]
+fn the_command_reads_what_is_typed() {
+    let world = World::new();
+    let line = "quorlock run job -- sh -c 'echo > begun; read word; echo $word > read'";
+    let Some((running, mut typed)) = on_terminal(&world, line) else { return };
+    world.folder.line("begun");
+    typed.write_all(b"hello\n").expect("a terminal");
+    assert_eq!(world.folder.line("read"), "hello");
+    assert_eq!(running.end().0, Some(0));
+    world.servers.wait_no_keys();
+}
+
+#[test]
+fn an_interrupt_is_for_the_command() {
+    let world = World::new();
+    let line = "quorlock run job -- sh -c 'trap \"echo > got; exit 5\" INT; echo > begun; while :; do sleep 0.05; done'";
+    let Some((running, mut typed)) = on_terminal(&world, line) else { return };
+    world.folder.line("begun");
+    typed.write_all(b"\x03").expect("a terminal");
+    world.folder.line("got");
+    assert_eq!(running.end().0, Some(5));
+    world.servers.wait_no_keys();
+}
+
+#[test]
+fn a_wait_on_a_terminal_is_interrupted() {
+    let world = World::new();
+    let (held, _) = world.hold(&["job"]);
+    let line = "sh -c 'echo > begun; exec quorlock run job -- echo never'";
+    let Some((running, mut typed)) = on_terminal(&world, line) else { return };
+    world.folder.line("begun");
+    typed.write_all(b"\x03").expect("a terminal");
+    assert_eq!(running.end().0, Some(130));
+    held.signal("TERM");
+    held.end();
+    world.servers.wait_no_keys();
+}
+
+/// Who suspends the command has the shell again, and has both go on.
+#[test]
+fn a_command_is_suspended_and_goes_on() {
+    let world = World::new();
+    let line = "bash --norc -ic 'set -m; quorlock run job -- sh -c \"echo \\$\\$ > pid; while ! [ -e go ]; do sleep 0.05; done\"; \
+                echo $? > suspended; while ! [ -e fg ]; do sleep 0.05; done; fg; echo $? > ended'";
+    let Some((running, mut typed)) = on_terminal(&world, line) else { return };
+    let command = world.folder.line("pid").parse().expect("a process id");
+    typed.write_all(b"\x1a").expect("a terminal");
+    world.folder.line("suspended");
+    let stat = read(format!("/proc/{command}/stat").as_ref());
+    assert!(stat.contains(") T "), "{stat}");
+    world.folder.write("go", "");
+    world.folder.write("fg", "");
+    assert_eq!(world.folder.line("ended"), "0");
+    has_ended(command);
+    running.end();
+}
