@@ -1,5 +1,8 @@
 //! The command does not run without its lock: whatever happens to the masters, or to the program itself.
 
+use std::thread;
+use std::time::Duration;
+
 use crate::program::{LIMIT, World, ends_with, has_ended, read, runs, send};
 use crate::support::{Server, wait_until};
 
@@ -133,4 +136,34 @@ fn a_watcher_that_was_killed_is_replaced() {
     running.signal("KILL");
     has_ended(command);
     has_ended(second);
+}
+
+/// However early that is: nothing of the command runs before somebody watches over it.
+#[test]
+fn the_command_of_a_program_that_is_killed_at_its_start_is_ended_or_does_not_begin() {
+    let world = World::new();
+    // The last one has begun for certain.
+    for delay_ms in (0..60).map(Some).chain([None]) {
+        let name = format!("job-{}", delay_ms.unwrap_or(60));
+        let script = format!("echo > {name}; sleep 600");
+        let running = world.start(&["run", &name, "--", "sh", "-c", &script]);
+        match delay_ms {
+            Some(delay_ms) => thread::sleep(Duration::from_millis(delay_ms)),
+            None => _ = world.folder.line(&name),
+        }
+        running.signal("KILL");
+    }
+    wait_until("no process of them runs", LIMIT, || !any_is_left(&world));
+}
+
+/// Whether any process runs in the folder of this test.
+fn any_is_left(world: &World) -> bool {
+    let folder = std::fs::canonicalize(world.folder.path("")).expect("it is there");
+    let processes = std::fs::read_dir("/proc").expect("a Linux machine").flatten();
+    let runs_there = |entry: std::fs::DirEntry| {
+        let id = entry.file_name().to_str().and_then(|name| name.parse().ok());
+        std::fs::read_link(entry.path().join("cwd")).is_ok_and(|cwd| cwd == folder)
+            && id.is_some_and(runs)
+    };
+    processes.into_iter().any(runs_there)
 }

@@ -52,6 +52,8 @@ impl World {
 
     /// The same with a command that writes its process id to the file `pid`.
     pub(crate) fn hold_by(&self, options: &[&str]) -> (Running, u32) {
+        // That of the command before.
+        let _ = fs::remove_file(self.folder.path("pid"));
         let running = self.start(&[&["run"], options].concat());
         (running, self.folder.pid("pid"))
     }

@@ -37,7 +37,8 @@ fn the_command_reads_what_is_typed() {
 #[test]
 fn an_interrupt_is_for_the_command() {
     let world = World::new();
-    let line = "quorlock run job -- sh -c 'trap \"echo > got; exit 5\" INT; echo > begun; while :; do sleep 0.05; done'";
+    let line =
+        "quorlock run job -- sh -c 'trap \"echo > got; exit 5\" INT; echo > begun; read word'";
     let Some((running, mut typed)) = on_terminal(&world, line) else { return };
     world.folder.line("begun");
     typed.write_all(b"\x03").expect("a terminal");
@@ -64,7 +65,7 @@ fn a_wait_on_a_terminal_is_interrupted() {
 #[test]
 fn a_command_is_suspended_and_goes_on() {
     let world = World::new();
-    let line = "bash --norc -ic 'set -m; quorlock run job -- sh -c \"echo \\$\\$ > pid; while ! [ -e go ]; do sleep 0.05; done\"; \
+    let line = "bash --norc -ic 'set -m; quorlock run job -- sh -c \"echo \\$\\$ > pid; read word\"; \
                 echo $? > suspended; while ! [ -e fg ]; do sleep 0.05; done; fg; echo $? > ended'";
     let Some((running, mut typed)) = on_terminal(&world, line) else { return };
     let command = world.folder.line("pid").parse().expect("a process id");
@@ -72,8 +73,8 @@ fn a_command_is_suspended_and_goes_on() {
     world.folder.line("suspended");
     let stat = read(format!("/proc/{command}/stat").as_ref());
     assert!(stat.contains(") T "), "{stat}");
-    world.folder.write("go", "");
     world.folder.write("fg", "");
+    typed.write_all(b"word\n").expect("a terminal");
     assert_eq!(world.folder.line("ended"), "0");
     has_ended(command);
     running.end();

@@ -1,7 +1,6 @@
 //! The wait for the lock, and its end.
 
-use crate::program::LIMIT;
-use crate::program::{World, ends_with, printed, told};
+use crate::program::{LIMIT, World, ends_with, printed, told};
 use crate::support::wait_until;
 
 #[test]
@@ -41,8 +40,8 @@ fn a_lock_that_is_held_has_an_exit_code_of_its_own_or_a_chosen_one() {
 
 #[test]
 fn a_wait_that_is_interrupted_leaves_nothing_behind() {
-    let world = World::new();
     for (signal, number) in [("INT", 2), ("TERM", 15)] {
+        let world = World::new();
         let (held, _) = world.hold(&["--kind", "fair", "job"]);
         let waiting = world.start(&["run", "--kind", "fair", "job", "--", "echo", "never"]);
         wait_until("it listens", LIMIT, || listens(&world));
@@ -53,7 +52,6 @@ fn a_wait_that_is_interrupted_leaves_nothing_behind() {
         held.signal("TERM");
         assert_eq!(held.end().0, Some(128 + 15));
         world.servers.wait_no_keys();
-        std::fs::remove_file(world.folder.path("pid")).expect("it was there");
     }
 }
 

@@ -6,14 +6,15 @@ use serde_json::{Value, json};
 use crate::exit::{Failure, NO_QUORUM};
 use crate::options::{Admit, Status, Unlock};
 use crate::set::bytes;
+use crate::tell::{print, tell};
 
 /// Prints who holds a lock. Ends with 121 if the masters that answer are too few to say.
 pub(crate) fn status(options: &Status) -> Result<u8, Failure> {
     let report = options.set.client()?.mutex(bytes(&options.name)).holder()?;
     if options.json {
-        println!("{:#}", as_json(&report));
+        print(format_args!("{:#}", as_json(&report)))?;
     } else {
-        println!("{report}");
+        print(&report)?;
     }
     Ok(match report.state() {
         quorlock::LockState::Unclear => NO_QUORUM,
@@ -25,8 +26,8 @@ pub(crate) fn status(options: &Status) -> Result<u8, Failure> {
 pub(crate) fn unlock(options: &Unlock) -> Result<u8, Failure> {
     let name = options.name.to_string_lossy();
     match options.set.client()?.mutex(bytes(&options.name)).force_unlock()? {
-        true => eprintln!("quorlock: {name} is taken from its holder, who is told, and free"),
-        false => eprintln!("quorlock: nobody had {name}"),
+        true => tell(format_args!("{name} is taken from its holder, who is told, and free")),
+        false => tell(format_args!("nobody had {name}")),
     }
     Ok(0)
 }
@@ -35,7 +36,7 @@ pub(crate) fn unlock(options: &Unlock) -> Result<u8, Failure> {
 pub(crate) fn admit(options: &Admit) -> Result<u8, Failure> {
     let client: Quorlock = options.set.client()?;
     client.admit()?;
-    eprintln!("quorlock: the masters that can be reached grant locks");
+    tell("the masters that can be reached grant locks");
     Ok(0)
 }
 

@@ -1,7 +1,5 @@
 //! The program `quorlock`: locks across machines for the shell. `quorlock --help` tells what it does.
 
-#![allow(clippy::print_stdout, clippy::print_stderr, reason = "it is a program")]
-
 #[cfg(not(unix))]
 compile_error!(
     "the program `quorlock` needs a Unix: process groups and signals; the library does not"
@@ -14,11 +12,13 @@ mod options;
 mod pages;
 mod run;
 mod set;
+mod tell;
 
 use clap::Parser;
 
 use exit::{Failure, OWN_ERROR};
 use options::{Command, Options};
+use tell::tell;
 
 fn main() -> std::process::ExitCode {
     let options = match Options::try_parse() {
@@ -36,13 +36,14 @@ fn main() -> std::process::ExitCode {
         Command::Admit(options) => admin::admit(&options),
         Command::Completions { shell } => pages::completions(shell),
         Command::Man { command } => pages::man(command.as_deref()),
+        Command::Become(options) => run::become_command(&options),
         Command::Watch(options) => run::watch(&options),
     };
     match code {
         Ok(code) => code.into(),
         Err(Failure { code, message }) => {
             if !message.is_empty() {
-                eprintln!("quorlock: {message}");
+                tell(message);
             }
             code.into()
         }

@@ -41,6 +41,9 @@ pub(crate) enum Command {
         #[arg(value_name = "COMMAND")]
         command: Option<String>,
     },
+    /// Becomes the command, once its keeper has it go on (internal)
+    #[command(hide = true)]
+    Become(Become),
     /// Ends a command whose keeper does not any more (internal)
     #[command(hide = true)]
     Watch(Watch),
@@ -222,6 +225,14 @@ pub(crate) struct Unlock {
 pub(crate) struct Admit {
     #[command(flatten)]
     pub(crate) set: Set,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Become {
+    /// The number of the pipe in which its keeper tells it to
+    pub(crate) pipe: i32,
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    pub(crate) command: Vec<OsString>,
 }
 
 #[derive(Args, Debug)]

@@ -1,20 +1,19 @@
 //! Completions and manual pages, made from the options.
 
-use std::io::{Write, stdout};
-
 use clap::CommandFactory;
 use clap_complete::Shell;
 use clap_mangen::Man;
 
 use crate::exit::Failure;
 use crate::options::Options;
+use crate::tell::print;
 
 const NAME: &str = "quorlock";
 
 pub(crate) fn completions(shell: Shell) -> Result<u8, Failure> {
     let mut text = Vec::new();
     clap_complete::generate(shell, &mut Options::command(), NAME, &mut text);
-    stdout().write_all(&text).map_err(Failure::own)?;
+    print(String::from_utf8_lossy(&text))?;
     Ok(0)
 }
 
@@ -34,6 +33,6 @@ pub(crate) fn man(name: Option<&str>) -> Result<u8, Failure> {
     };
     let mut text = Vec::new();
     page.render(&mut text).map_err(Failure::own)?;
-    stdout().write_all(&text).map_err(Failure::own)?;
+    print(String::from_utf8_lossy(&text))?;
     Ok(0)
 }

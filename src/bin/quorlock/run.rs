@@ -15,6 +15,7 @@ use crate::set::bytes;
 use keeper::Job;
 use waiting::{Patience, Waiting};
 
+pub(crate) use group::become_command;
 pub(crate) use watcher::watch;
 
 /// Waits for the lock, runs the command, and returns its exit code.

@@ -1,19 +1,26 @@
 //! The command as a process group of its own: its signals, its end, and the terminal.
 
 use std::ffi::{OsStr, OsString};
-use std::fs;
-use std::io::{self, ErrorKind, IsTerminal, stdin};
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, IsTerminal, Read, stdin};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use nix::errno::Errno;
 use nix::sys::signal::{SigSet, Signal, killpg, raise};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
-use nix::unistd::{Pid, getpgrp, tcgetpgrp, tcsetpgrp};
+use nix::unistd::{Pid, close, getpgrp, tcgetpgrp, tcsetpgrp};
+use rustix::io::{FdFlags, fcntl_setfd};
+use rustix::pipe::{PipeFlags, pipe_with};
 
 use crate::exit::{CANNOT_RUN, Failure, NOT_FOUND, SIGNAL};
+use crate::options::Become;
+
+/// What the keeper writes when the command may begin.
+const GO_ON: u8 = b'g';
 
 /// A command that runs.
 #[derive(Debug)]
@@ -21,6 +28,8 @@ pub(super) struct Group {
     leader: Pid,
     /// The terminal is ours to lend: quorlock was started in the foreground of it.
     has_terminal: bool,
+    /// What the command waits for.
+    go_on: Option<OwnedFd>,
 }
 
 /// What has become of the command.
@@ -34,27 +43,37 @@ pub(super) enum State {
 }
 
 impl Group {
+    /// Starts the command, which waits until it is told to [go on](Self::go_on): nothing of it runs before somebody watches over
+    /// its group, and before it has the terminal.
     pub(super) fn start(
         command: &[OsString],
         environment: Vec<(&str, Option<OsString>)>,
     ) -> Result<Self, Failure> {
-        let (program, arguments) = command.split_first().ok_or_else(|| {
-            Failure::own("there is no command to run; write it behind the name of the lock")
-        })?;
-        let mut command = Command::new(program);
-        command.args(arguments).process_group(0);
+        let mut start = Command::new(this_program().map_err(Failure::own)?);
+        // The writing end is ours alone, so that its end is that of this process.
+        let (waits, go_on) = pipe_with(PipeFlags::CLOEXEC).map_err(Failure::own)?;
+        fcntl_setfd(&waits, FdFlags::empty()).map_err(Failure::own)?;
+        let number = waits.as_raw_fd().to_string();
+        start.arg0("quorlock").args(["become", &number, "--"]).args(command).process_group(0);
         for (name, value) in environment {
             match value {
-                Some(value) => command.env(name, value),
-                None => command.env_remove(name),
+                Some(value) => start.env(name, value),
+                None => start.env_remove(name),
             };
         }
-        let child = command.spawn().map_err(|error| cannot_run(program, &error))?;
+        let child = start.spawn().map_err(Failure::own)?;
         let leader = i32::try_from(child.id()).map(Pid::from_raw).map_err(Failure::own)?;
         let has_terminal = stdin().is_terminal() && tcgetpgrp(stdin()) == Ok(getpgrp());
-        let group = Self { leader, has_terminal };
-        group.lend_terminal();
-        Ok(group)
+        Ok(Self { leader, has_terminal, go_on: Some(go_on) })
+    }
+
+    /// Somebody watches over it.
+    pub(super) fn go_on(&mut self) {
+        self.lend_terminal();
+        if let Some(go_on) = self.go_on.take() {
+            // It may have been killed before.
+            let _ = rustix::io::write(&go_on, &[GO_ON]);
+        }
     }
 
     pub(super) fn id(&self) -> i32 {
@@ -150,6 +169,28 @@ pub(super) fn end_group(leader: Pid, signal: Signal) {
 /// Whether any process of the group is left.
 pub(super) fn is_left(leader: Pid) -> bool {
     killpg(leader, None) != Err(Errno::ESRCH)
+}
+
+/// The program that runs, under whatever name.
+pub(super) fn this_program() -> io::Result<PathBuf> {
+    // By a link, so that who kills all processes of the name `quorlock` leaves the watcher.
+    let link = Path::new("/proc/self/exe");
+    if link.exists() { Ok(link.to_owned()) } else { std::env::current_exe() }
+}
+
+/// Waits until the keeper has everything ready, and becomes the command.
+pub(crate) fn become_command(options: &Become) -> Result<u8, Failure> {
+    let mut told = [0];
+    let pipe = File::open(format!("/dev/fd/{}", options.pipe));
+    let read = pipe.and_then(|mut pipe| pipe.read(&mut told)).map_err(Failure::own)?;
+    if (read, told) != (1, [GO_ON]) {
+        return Err(Failure::own("the keeper of the lock was killed; the command does not begin"));
+    }
+    // It is nothing that the command should have.
+    let _ = close(options.pipe);
+    let (program, arguments) =
+        options.command.split_first().ok_or_else(|| Failure::own("there is no command to run"))?;
+    Err(cannot_run(program, &Command::new(program).args(arguments).exec()))
 }
 
 fn cannot_run(program: &OsStr, error: &io::Error) -> Failure {

@@ -14,6 +14,7 @@ use super::watcher::Watcher;
 use crate::clock::Time;
 use crate::exit::{Failure, LOST};
 use crate::options::OnLost;
+use crate::tell::tell;
 
 /// How often it looks whether the lock was renewed.
 const LOOKS: Duration = Duration::from_millis(250);
@@ -56,7 +57,7 @@ impl Job<'_> {
             Err(error) if error.kind() == ErrorKind::Lost => true,
             Err(_) if has_begun => true,
             Err(error) => {
-                eprintln!("quorlock: {error}");
+                tell(error);
                 false
             }
         };
@@ -65,7 +66,7 @@ impl Job<'_> {
         }
         let what = format!("{} was lost, or about to be, while the command ran", self.shown());
         if self.on_lost == OnLost::Warn {
-            eprintln!("quorlock: {what}");
+            tell(what);
             return Ok(code);
         }
         Err(Failure::new(LOST, format!("{what}; the command has ended with {code}")))
@@ -118,6 +119,7 @@ impl Kept<'_> {
     /// Waits for the end of the command, and brings it about where the lock makes that necessary.
     fn keep(&mut self, guard: &impl LockGuard, signals: &Receiver<Signal>) -> Result<u8, Failure> {
         let mut watcher = self.watcher()?;
+        self.group.go_on();
         let nothing = never();
         let code = loop {
             match self.group.state() {
@@ -159,17 +161,17 @@ impl Kept<'_> {
         let name = self.job.shown();
         match self.ending.poll(now, valid_until, self.is_lost) {
             Step::Wait(until) => return until.map_or(LOOKS, |until| until.since(now).min(LOOKS)),
-            Step::Warn => eprintln!("quorlock: {name} is lost; the command runs on without it"),
+            Step::Warn => tell(format_args!("{name} is lost; the command runs on without it")),
             Step::Terminate => {
                 let why =
                     if self.is_lost { "is lost" } else { "is not renewed, and about to be lost" };
-                eprintln!(
-                    "quorlock: {name} {why}; the command gets SIGTERM, and SIGKILL soon after"
-                );
+                tell(format_args!(
+                    "{name} {why}; the command gets SIGTERM, and SIGKILL soon after"
+                ));
                 self.group.end_by(Signal::SIGTERM);
             }
             Step::Kill => {
-                eprintln!("quorlock: {name} is lost, or about to be; the command gets SIGKILL");
+                tell(format_args!("{name} is lost, or about to be; the command gets SIGKILL"));
                 self.group.end_by(Signal::SIGKILL);
             }
         }

@@ -20,11 +20,12 @@ use nix::unistd::Pid;
 use quorlock::crossbeam_channel::{RecvTimeoutError, bounded};
 
 use super::ending::{Ending, MARGIN, Step};
-use super::group::{end_group, is_left};
+use super::group::{end_group, is_left, this_program};
 use super::signals;
 use crate::clock::{self, Time};
 use crate::exit::Failure;
 use crate::options::{OnLost, Watch};
+use crate::tell::tell;
 
 /// A change of the end of validity by less is none: what is left is read a moment after the time.
 const RENEWED_BY: Duration = Duration::from_millis(10);
@@ -51,9 +52,8 @@ impl Watcher {
             OnLost::Term => "term",
             OnLost::Kill => "kill",
         };
-        // Under a name of its own, and by a link, so that who kills all processes of the name `quorlock` leaves it.
-        let mut process = Command::new(program()?)
-            .arg0("lock-watcher")
+        let mut process = Command::new(this_program()?)
+            .arg0("lock-watcher") // not to be killed along with those that are called quorlock
             .args(["watch", &group.to_string(), &grace.as_millis().to_string(), on_lost])
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
@@ -90,11 +90,6 @@ impl Watcher {
     }
 }
 
-fn program() -> io::Result<std::path::PathBuf> {
-    let link = std::path::Path::new("/proc/self/exe");
-    if link.exists() { Ok(link.to_owned()) } else { std::env::current_exe() }
-}
-
 /// The exit code of a watcher that has ended the command, as the keeper sees it.
 const HAS_ENDED_IT: u8 = 1;
 
@@ -107,11 +102,11 @@ enum Word {
 
 impl Word {
     fn read(line: &str) -> Option<Self> {
-        let (word, ms) = line.split_once(' ').unwrap_or((line, "0"));
-        let time = Time::from_ms(ms.parse().ok()?);
+        let (word, number) = line.split_once(' ').unwrap_or((line, "0"));
+        let time = || Some(Time::from_ms(number.parse().ok()?));
         match word {
-            "valid" => Some(Self::ValidUntil(time)),
-            "kill" => Some(Self::KillAt(time)),
+            "valid" => Some(Self::ValidUntil(time()?)),
+            "kill" => Some(Self::KillAt(time()?)),
             "over" => Some(Self::Over),
             _ => None,
         }
@@ -154,9 +149,7 @@ pub(crate) fn watch(options: &Watch) -> Result<u8, Failure> {
             Step::Wait(Some(until)) => until.since(now),
             Step::Warn => continue,
             Step::Terminate => {
-                eprintln!(
-                    "quorlock: the keeper of the lock does not go on; the command gets SIGTERM"
-                );
+                tell("the keeper of the lock does not go on; the command gets SIGTERM");
                 end_group(group, Signal::SIGTERM);
                 has_ended_it = true;
                 continue;
@@ -182,7 +175,7 @@ pub(crate) fn watch(options: &Watch) -> Result<u8, Failure> {
 
 /// Ends the group, whose keeper is gone.
 fn end(group: Pid, grace: Duration, on_lost: OnLost) {
-    eprintln!("quorlock: the keeper of the lock was killed; the command is ended");
+    tell("the keeper of the lock was killed; the command is ended");
     if on_lost != OnLost::Kill {
         end_group(group, Signal::SIGTERM);
         gone_within(group, grace);
