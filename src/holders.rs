@@ -4,7 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::core::{FencingToken, HeldKey, HolderVote, Holders, KeyLayout, LockState, rounded};
+use crate::core::{
+    FencingToken, HeldAs, HeldKey, HolderVote, Holders, KeyLayout, LockState, rounded,
+};
 use crate::error::NodeFault;
 use crate::ident::{Name, NameText, Owner};
 
@@ -63,6 +65,9 @@ pub struct NameReport {
     /// answered. A key without expiry, which no lock of quorlock's has, counts as [`Duration::MAX`]. Where clients may
     /// [fall back](crate::Fallback) to the first node, that one has to be free as well.
     pub remaining_ttl: Option<Duration>,
+    /// How many callers stand in the queue of a fair lock, as a majority of the nodes knows. Callers that have died are
+    /// among them for some seconds.
+    pub waiting: u64,
     /// What each node has said, in the order of the configuration.
     pub nodes: Vec<NodeReport>,
 }
@@ -77,6 +82,8 @@ pub struct Holder {
     pub kept: bool,
     /// How it is stored there, which says something of the kind of the lock.
     pub layout: KeyLayout,
+    /// As what the lock is held; `None` if the nodes do not say so.
+    pub held_as: Option<HeldAs>,
     /// How many nodes have it under this owner.
     pub nodes: usize,
     /// The smallest token that the holder can have; `None` where the nodes keep no numbers.
@@ -107,6 +114,10 @@ pub struct NodeAnswer {
     pub remaining_ttl: Option<Duration>,
     /// The smallest token of the largest number that the node knows of the name; `None` if it knows none.
     pub token: Option<FencingToken>,
+    /// As what the lock is held there; `None` if nobody has it, or if the node does not say so.
+    pub held_as: Option<HeldAs>,
+    /// How many callers stand in the queue of a fair lock there. Callers that have died are among them for some seconds.
+    pub waiting: u64,
     /// What is there is no lock, but of that type.
     pub no_lock: Option<String>,
     /// The node may have forgotten locks, since it was restarted, emptied or promoted, or since its clock was set. That
@@ -129,6 +140,7 @@ impl NameReport {
                 kept: before_keeping.is_some(),
                 owner: before_keeping.unwrap_or(owner),
                 layout: held.layout,
+                held_as: held.held_as,
                 nodes: held.nodes,
                 token: FencingToken::new(held.number, 0),
             }
@@ -149,6 +161,7 @@ impl NameReport {
             state,
             holders,
             remaining_ttl: (state != LockState::Free).then(|| said.free_after()),
+            waiting: said.waiting(),
             nodes: nodes.iter().enumerate().map(report).collect(),
         }
     }
@@ -165,6 +178,8 @@ impl NodeAnswer {
             owners: owners.iter().cloned().map(Owner::new).collect(),
             remaining_ttl,
             token: FencingToken::new(vote.number, 0),
+            held_as: vote.held_as,
+            waiting: vote.waiting,
             no_lock,
             may_have_forgotten: vote.forgetful,
         }
@@ -187,6 +202,18 @@ impl fmt::Display for KeyLayout {
         f.pad(match self {
             Self::String => "string",
             Self::Hash => "hash",
+        })
+    }
+}
+
+impl fmt::Display for HeldAs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Exclusive => "exclusive",
+            Self::Reentrant => "reentrant",
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Semaphore { permits } => return write!(f, "semaphore of {permits}"),
         })
     }
 }
@@ -215,6 +242,9 @@ impl fmt::Display for NameReport {
             Some(Duration::MAX) => f.write_str("; it does not end by itself")?,
             Some(ttl) => write!(f, "; without a renewal it may be free in {}", rounded(ttl))?,
         }
+        if self.waiting > 0 {
+            write!(f, "; in its queue: {}", self.waiting)?;
+        }
         self.nodes.iter().try_for_each(|node| write!(f, "\n  {node}"))
     }
 }
@@ -222,7 +252,12 @@ impl fmt::Display for NameReport {
 impl fmt::Display for Holder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let nodes = if self.nodes == 1 { "node" } else { "nodes" };
-        write!(f, "{} ({}, {} {nodes}", self.owner, self.layout, self.nodes)?;
+        write!(f, "{} (", self.owner)?;
+        match self.held_as {
+            Some(held_as) => write!(f, "{held_as}")?,
+            None => write!(f, "{}", self.layout)?,
+        }
+        write!(f, ", {} {nodes}", self.nodes)?;
         match self.token {
             Some(token) => write!(f, ", token {token})"),
             None => f.write_str(")"),

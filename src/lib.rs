@@ -47,7 +47,7 @@ mod with_lock;
 
 pub use client::Quorlock;
 pub use config::Builder;
-pub use core::{FencingToken, HoldClass, KeyLayout, LockState, LossReason};
+pub use core::{FencingToken, HeldAs, HoldClass, KeyLayout, LockState, LossReason};
 /// The channels of [`Guard::lost`] and [`Quorlock::lock_cancellable`], in the version that this crate uses.
 #[doc(no_inline)]
 pub use crossbeam_channel;

@@ -91,7 +91,7 @@ fn whatever_is_under_a_name_is_told_without_harm() {
         server.command_bytes(&[b"SET", KEY.as_bytes(), b"a\n\x1b[2J\xff", b"PX", b"60000"]);
     }
     let report = lock.holder().expect("all are healthy").to_string();
-    assert!(report.contains(r"held by a\n\x1b[2J\xff (string, 3 nodes"), "{report}");
+    assert!(report.contains(r"held by a\n\x1b[2J\xff (exclusive, 3 nodes"), "{report}");
     assert!(!report.contains('\u{1b}'));
     assert!(lock.force_unlock().expect("all are healthy"));
     // What is no lock stays.

@@ -9,6 +9,7 @@ const ACQUIRE: &str = include_str!("../lua/mutex/acquire.lua");
 const CONFIRM: &str = include_str!("../lua/mutex/confirm.lua");
 const EXTEND: &str = include_str!("../lua/mutex/extend.lua");
 const RELEASE: &str = include_str!("../lua/mutex/release.lua");
+const QUEUE: &str = "{k}:queue";
 const HOLDER: &str = include_str!("../lua/node/holder.lua");
 const FORCE: &str = include_str!("../lua/node/force.lua");
 
@@ -594,17 +595,59 @@ fn what_is_no_lock_is_not_forced_open() {
 }
 
 #[test]
+fn a_node_says_as_what_a_lock_is_held_and_how_many_wait() {
+    let server = Server::start();
+    let said = || {
+        let Value::Array(mut said) =
+            server.command(&["EVAL", HOLDER, "3", "k", MARK, QUEUE, "{k}"])
+        else {
+            panic!("no list")
+        };
+        (said.pop(), said.pop())
+    };
+    let says = |waiting, as_what: &str| {
+        (Some(Value::Int(waiting)), Some(Value::BulkString(as_what.into())))
+    };
+    assert_eq!(said(), says(0, ""));
+    server.command(&["ZADD", QUEUE, "1", "a", "2", "b"]);
+    for (fields, as_what) in [
+        (&["me", "1"][..], "reentrant"),
+        (&["mode", "write", "me:write", "1"], "write"),
+        (&["permits", "5", "me", "99999999999999 0 1"], "semaphore 5"),
+        (&["permits", "5 5", "me", "99999999999999 0 1"], ""),
+        (&["permits", "5", "me", "1 0"], ""),
+    ] {
+        server.command(&["DEL", "k"]);
+        server.command(&[&["HSET", "k"], fields].concat());
+        server.command(&["PEXPIRE", "k", "60000"]);
+        assert_eq!(said(), says(2, as_what));
+    }
+    server.command(&["DEL", "k"]);
+    server.command(&["HSET", "k", "mode", "read", "a:1", "1"]);
+    server.command(&["PEXPIRE", "k", "60000"]);
+    server.command(&["SET", "{k}:a:1:rwlock_timeout:1", "1", "PX", "60000"]);
+    assert_eq!(said(), says(2, "read"));
+    server.command(&["SET", "k", "me", "PX", "60000"]);
+    assert_eq!(said(), says(2, "exclusive"));
+    // Something else under the queue's key is no queue.
+    server.command(&["SET", QUEUE, "data"]);
+    assert_eq!(said(), says(0, "exclusive"));
+}
+
+#[test]
 fn a_node_says_who_has_a_lock_of_any_layout() {
     let server = Server::start();
     let text = |text: &str| Value::BulkString(text.into());
     let holder = || {
         let Value::Array(mut said) =
-            server.command(&["EVAL", HOLDER, "3", "k", MARK, FENCE, "{k}"])
+            server.command(&["EVAL", HOLDER, "4", "k", MARK, QUEUE, FENCE, "{k}"])
         else {
             panic!("no list")
         };
         let ms = std::mem::replace(&mut said[1], Value::Nil);
         let Value::Int(ms) = ms else { panic!("no time: {ms:?}") };
+        assert_eq!(said.pop(), Some(Value::Int(0)), "nobody waits");
+        let Some(Value::BulkString(_)) = said.pop() else { panic!("no kind") };
         (ms, said)
     };
     let said = |kind: &str, number, forgetful, owners: &[&str]| {

@@ -164,7 +164,7 @@ impl Node {
 
     /// The owners that have permits here.
     fn holders(&self) -> (String, Vec<String>) {
-        let Value::Array(answer) = self.eval(HOLDER, &["k", MARK], &["k"]) else {
+        let Value::Array(answer) = self.eval(HOLDER, &["k", MARK, "{k}:queue"], &["k"]) else {
             panic!("a list");
         };
         let Value::Array(owners) = &answer[4] else { panic!("{answer:?}") };

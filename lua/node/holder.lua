@@ -2,11 +2,12 @@
 --
 -- KEYS[1]  the lock
 -- KEYS[2]  the node's mark
--- KEYS[3]  the lock's fence, which keeps the largest number of a grant (not given without fencing)
+-- KEYS[3]  the queue of a fair lock
+-- KEYS[4]  the lock's fence, which keeps the largest number of a grant (not given without fencing)
 -- ARGV[1]  with what the keys begin of the strings that live for as long as a read: 'PREFIX:OWNER:rwlock_timeout:N'
 --
 -- Replies:
---   {type, ms, number, forgetful, {owner, ..}}
+--   {type, ms, number, forgetful, {owner, ..}, held_as, waiting}
 --     type        what the lock's key is: 'none', 'string', 'hash', 'long' for what is too long for an owner, or
 --                 any other type
 --     ms          for how many milliseconds it lives without a renewal (-1: without expiry; 0 if there is none)
@@ -14,6 +15,8 @@
 --     forgetful   1 if the node has no mark, or is in quarantine: it may have forgotten locks; else 0
 --     owner       the owners that have the lock here, in hexadecimal digits: a hundred of them at most, and none of a hash
 --                 without expiry, which is no lock
+--     held_as     'exclusive', 'reentrant', 'read', 'write', or 'semaphore N' with N permits; empty without an owner
+--     waiting     how many callers stand in the queue, dead ones included for some seconds; 0 if that may not be read
 --
 -- It changes nothing. Owners may be any bytes, since other clients make some, too.
 
@@ -33,8 +36,8 @@ end
 local is_settled = type(mark) == 'string' and not string.find(mark, ' quarantined until_ms=', 1, true)
 
 local number = 0
-if KEYS[3] then
-  local fence = redis.pcall('GET', KEYS[3])
+if KEYS[4] then
+  local fence = redis.pcall('GET', KEYS[4])
   if type(fence) == 'table' and not string.find(fence.err, 'WRONGTYPE', 1, true) then
     return fence -- a permission is missing
   end
@@ -91,4 +94,19 @@ if beside and #owners == 0 then
   kind, ms = 'none', 0
 end
 table.sort(owners) -- the fields of a hash have no order
-return {kind, ms, number, is_settled and 0 or 1, owners}
+local held_as = ''
+if #owners > 0 then
+  if kind == 'string' then
+    held_as = 'exclusive'
+  elseif not beside then
+    held_as = 'reentrant'
+  elseif beside == 'mode' then
+    held_as = found.mode == 'write' and 'write' or 'read'
+  elseif string.find(found.permits, '^%d%d?%d?%d?$') then
+    held_as = table.concat({'semaphore', found.permits}, ' ')
+  end
+end
+-- pcall: something else under the queue's key is no queue; and operators may do without the permission.
+local waiting = redis.pcall('ZCARD', KEYS[3])
+waiting = type(waiting) == 'number' and waiting or 0
+return {kind, ms, number, is_settled and 0 or 1, owners, held_as, waiting}

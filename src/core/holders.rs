@@ -15,6 +15,25 @@ pub enum KeyLayout {
     Hash,
 }
 
+/// As what a node has a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum HeldAs {
+    /// By one owner: a mutex, a fair lock, or one name of several. Nodes do not tell these apart.
+    Exclusive,
+    /// By one owner, whose thread may take it again.
+    Reentrant,
+    /// A read-write lock, to read.
+    Read,
+    /// A read-write lock, to write.
+    Write,
+    /// A semaphore.
+    Semaphore {
+        /// How many permits it has.
+        permits: u32,
+    },
+}
+
 /// What is known of whether somebody holds a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -39,6 +58,10 @@ pub(crate) struct HolderVote {
     pub(crate) number: u64,
     /// The node may have forgotten locks: that it knows of no holder does not count.
     pub(crate) forgetful: bool,
+    /// `None`: nobody has it there, or it is not known.
+    pub(crate) held_as: Option<HeldAs>,
+    /// How many callers stand in its queue there.
+    pub(crate) waiting: u64,
 }
 
 /// What is under the lock's key.
@@ -61,6 +84,7 @@ pub(crate) enum HeldKey {
 pub(crate) struct Holding {
     pub(crate) owner: Vec<u8>,
     pub(crate) layout: KeyLayout,
+    pub(crate) held_as: Option<HeldAs>,
     /// How many nodes say so.
     pub(crate) nodes: usize,
     /// The lock's number, as a majority of the nodes knows it; 0 if it knows none.
@@ -145,20 +169,23 @@ impl Holders {
     /// Returns the owners that have the lock on a majority of the nodes. There are several where it is held together.
     pub(crate) fn holdings(&self) -> Vec<Holding> {
         let needed = majority(self.votes.len());
-        let mut found: BTreeMap<&[u8], (KeyLayout, Vec<u64>)> = BTreeMap::new();
+        let mut found: BTreeMap<&[u8], (Holding, Vec<u64>)> = BTreeMap::new();
         for vote in self.votes.iter().flatten() {
-            if let HeldKey::Lock { layout, owners, .. } = &vote.key {
-                for owner in owners {
-                    found.entry(owner).or_insert((*layout, Vec::new())).1.push(vote.number);
-                }
+            let HeldKey::Lock { layout, owners, .. } = &vote.key else { continue };
+            for owner in owners {
+                let (layout, held_as) = (*layout, vote.held_as);
+                let first =
+                    || Holding { owner: owner.clone(), layout, held_as, nodes: 0, number: 0 };
+                let (_, numbers) = found.entry(owner).or_insert_with(|| (first(), Vec::new()));
+                numbers.push(vote.number);
             }
         }
-        let holding = |(owner, (layout, mut numbers)): (&[u8], (KeyLayout, Vec<u64>))| {
+        let holding = |(holding, mut numbers): (Holding, Vec<u64>)| {
             numbers.sort_unstable_by(|a, b| b.cmp(a));
             let number = *numbers.get(needed.checked_sub(1)?)?;
-            Some(Holding { owner: owner.to_vec(), layout, nodes: numbers.len(), number })
+            Some(Holding { nodes: numbers.len(), number, ..holding })
         };
-        found.into_iter().filter_map(holding).collect()
+        found.into_values().filter_map(holding).collect()
     }
 
     /// Returns whether the lock is held, as far as that is known.
@@ -190,6 +217,14 @@ impl Holders {
         all.sort_unstable();
         let by_majority = all.get(majority(all.len()) - 1).copied().unwrap_or_default();
         by_majority.max(first)
+    }
+
+    /// Returns the largest number of waiting callers that a majority of the nodes knows.
+    pub(crate) fn waiting(&self) -> u64 {
+        let waiting = |vote: &Option<HolderVote>| vote.as_ref().map_or(0, |vote| vote.waiting);
+        let mut all: Vec<_> = self.votes.iter().map(waiting).collect();
+        all.sort_unstable_by(|a, b| b.cmp(a));
+        all.get(majority(all.len()) - 1).copied().unwrap_or_default()
     }
 
     /// Returns all owners that any node has named, each of them once. A key without expiry is no lock, and has none.
@@ -249,7 +284,7 @@ mod tests {
     fn vote(owner: &str, lives: Option<Duration>, number: u64) -> HolderVote {
         let owners = vec![owner.as_bytes().to_vec()];
         let key = HeldKey::Lock { layout: KeyLayout::String, owners, lives };
-        HolderVote { key, number, forgetful: false }
+        HolderVote { key, number, forgetful: false, held_as: Some(HeldAs::Exclusive), waiting: 0 }
     }
 
     fn held(owner: &str) -> HolderVote {
@@ -257,7 +292,7 @@ mod tests {
     }
 
     fn nobody() -> HolderVote {
-        HolderVote { key: HeldKey::Nothing, number: 7, forgetful: false }
+        HolderVote { key: HeldKey::Nothing, number: 7, forgetful: false, held_as: None, waiting: 0 }
     }
 
     /// A node that may have forgotten locks says nothing by naming nobody.

@@ -11,8 +11,8 @@ use crate::core::{ForcePlan, Forcing, Holders, Shared};
 use crate::error::{Error, ErrorKind, NodeFault};
 use crate::holders::{HolderReport, NameReport};
 use crate::ident::{
-    Name, Names, Owner, fence_key, forms_of, read_timeout_key, reads_prefix, redisson_channel,
-    redisson_rwlock_channel, release_channel, tombstone_key,
+    Name, Names, Owner, fence_key, forms_of, queue_key, read_timeout_key, reads_prefix,
+    redisson_channel, redisson_rwlock_channel, release_channel, tombstone_key,
 };
 use crate::node::{Ask, Part, Request, Script, Sink};
 use crate::observe;
@@ -25,8 +25,8 @@ static FORCE: Script = Script::new(include_str!("../../lua/node/force.lua"));
 
 /// Asks a node who has the lock with that key.
 pub(crate) fn holder_request(key: &[u8], mark_key: &[u8], fencing: bool) -> Request {
-    let fence = fencing.then(|| fence_key(key));
-    let keys = [Some(key), Some(mark_key), fence.as_deref()];
+    let (queue, fence) = (queue_key(key), fencing.then(|| fence_key(key)));
+    let keys = [Some(key), Some(mark_key), Some(&queue[..]), fence.as_deref()];
     let prefix = reads_prefix(key);
     let mut parts: Vec<_> = keys.into_iter().flatten().map(Part::Bytes).collect();
     let keys = parts.len();

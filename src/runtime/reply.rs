@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::core::{
-    ConfirmVote, ExtensionVote, HeldKey, HolderVote, KeyLayout, LARGEST_NUMBER, MOST_PERMITS,
-    ReleaseVote, Slots, Vote,
+    ConfirmVote, ExtensionVote, HeldAs, HeldKey, HolderVote, KeyLayout, LARGEST_NUMBER,
+    MOST_PERMITS, ReleaseVote, Slots, Vote,
 };
 use crate::node::{Meaning, Value};
 
@@ -138,6 +138,8 @@ pub(crate) fn holder(value: &Value) -> Result<HolderVote, Unexpected> {
         Value::Int(number),
         Value::Int(forgetful @ 0..=1),
         Value::List(owners),
+        Value::Text(as_what),
+        Value::Int(waiting),
     ] = values.as_slice()
     else {
         return Err(Unexpected);
@@ -159,7 +161,24 @@ pub(crate) fn holder(value: &Value) -> Result<HolderVote, Unexpected> {
         ("long", _) => HeldKey::NoLock("a value that is too long for an owner".to_owned()),
         (kind, _) => HeldKey::NoLock(kind.to_owned()),
     };
-    Ok(HolderVote { key, number: fence(*number)?, forgetful: *forgetful == 1 })
+    let (number, forgetful, held_as) = (fence(*number)?, *forgetful == 1, held_as(as_what)?);
+    let waiting = u64::try_from(*waiting).map_err(|_| Unexpected)?;
+    Ok(HolderVote { key, number, forgetful, held_as, waiting })
+}
+
+/// As what the node has the lock, if it says so.
+fn held_as(text: &str) -> Result<Option<HeldAs>, Unexpected> {
+    Ok(Some(match text {
+        "" => return Ok(None),
+        "exclusive" => HeldAs::Exclusive,
+        "reentrant" => HeldAs::Reentrant,
+        "read" => HeldAs::Read,
+        "write" => HeldAs::Write,
+        other => {
+            let permits = other.strip_prefix("semaphore ").ok_or(Unexpected)?;
+            HeldAs::Semaphore { permits: permits.parse().map_err(|_| Unexpected)? }
+        }
+    }))
 }
 
 /// An owner, of which each byte is two digits.
@@ -295,9 +314,12 @@ mod tests {
                 Value::Int(number),
                 Value::Int(1),
                 owners,
+                text("semaphore 5"),
+                Value::Int(3),
             ]))
         };
-        let vote = |key| Ok(HolderVote { key, number: 7, forgetful: true });
+        let held_as = Some(HeldAs::Semaphore { permits: 5 });
+        let vote = |key| Ok(HolderVote { key, number: 7, forgetful: true, held_as, waiting: 3 });
         let lock = |layout, owners: &[&[u8]], lives| HeldKey::Lock {
             layout,
             owners: owners.iter().map(|owner| owner.to_vec()).collect(),
@@ -325,6 +347,18 @@ mod tests {
             holder(&Value::Int(1)),
         ] {
             assert_eq!(strange, Err(Unexpected));
+        }
+        for (text, as_what) in [
+            ("", None),
+            ("exclusive", Some(HeldAs::Exclusive)),
+            ("reentrant", Some(HeldAs::Reentrant)),
+            ("read", Some(HeldAs::Read)),
+            ("write", Some(HeldAs::Write)),
+        ] {
+            assert_eq!(super::held_as(text), Ok(as_what));
+        }
+        for strange in ["semaphore", "semaphore x", "semaphore -1", "list"] {
+            assert_eq!(super::held_as(strange), Err(Unexpected));
         }
         assert_eq!((force(&Value::Int(2)), force(&Value::Int(-1))), (Ok(2), Err(Unexpected)));
     }

@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-use crate::program::{World, ends_with, printed, told};
+use crate::program::{LIMIT, World, ends_with, printed, told};
+use crate::support::wait_until;
 
 #[test]
 fn status_says_who_holds_a_lock_on_each_master() {
@@ -47,4 +48,28 @@ fn unlock_asks_for_force_and_says_whether_anybody_had_it() {
     let output = world.output(&["unlock", "--force", "job"]);
     ends_with(&output, 0);
     assert!(told(&output).contains("job is taken from its holder"), "{}", told(&output));
+}
+
+#[test]
+fn status_tells_the_kind_and_the_queue() {
+    let world = World::new();
+    let json = |name: &str| -> Value {
+        let output = world.output(&["status", "--json", name]);
+        ends_with(&output, 0);
+        serde_json::from_str(&printed(&output)).expect("JSON")
+    };
+    let holder = |name: &str| json(name)["names"][0]["holders"][0].clone();
+    let _calls = world.hold(&["--kind", "semaphore", "--permits", "5", "calls"]);
+    let calls = holder("calls");
+    assert_eq!((&calls["held_as"], &calls["permits"]), (&"semaphore".into(), &5.into()));
+    let _config = world.hold(&["--kind", "read", "config"]);
+    assert_eq!(holder("config")["held_as"], "read");
+    let _printer = world.hold(&["--kind", "fair", "printer"]);
+    assert_eq!(holder("printer")["held_as"], "exclusive");
+    let waiting = world.start(&["run", "--kind", "fair", "printer", "--", "true"]);
+    wait_until("it stands in the queue", LIMIT, || json("printer")["names"][0]["waiting"] == 1);
+    let output = world.output(&["status", "printer"]);
+    assert!(printed(&output).contains("; in its queue: 1\n"), "{}", printed(&output));
+    waiting.signal("TERM");
+    assert_eq!(waiting.end().0, Some(128 + 15));
 }

@@ -59,7 +59,7 @@ impl World {
     }
 }
 
-/// The program without any settings of the one who runs the tests.
+/// The program without settings from the environment of the test run.
 pub(crate) fn program() -> Command {
     let mut program = Command::new(env!("CARGO_BIN_EXE_quorlock"));
     let all = std::env::vars_os().map(|(name, _)| name);

@@ -114,6 +114,6 @@ fn the_password_comes_from_the_environment_or_the_file() {
         assert!(!told(&output).contains("secret"), "{}", told(&output));
     }
     let asked = run(&["--ask-password"], Some("secret"));
-    // There is a terminal where somebody runs the tests by hand, but nobody who answers.
+    // No terminal, or none that answers.
     assert_ne!(asked.status.code(), Some(0));
 }

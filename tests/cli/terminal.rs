@@ -61,7 +61,7 @@ fn a_wait_on_a_terminal_is_interrupted() {
     world.servers.wait_no_keys();
 }
 
-/// Who suspends the command has the shell again, and has both go on.
+/// A user suspends the command, has the shell again, and resumes both.
 #[test]
 fn a_command_is_suspended_and_goes_on() {
     let world = World::new();

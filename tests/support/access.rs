@@ -20,7 +20,7 @@ pub const EVERY_CLIENT: &[&str] = &[
 ];
 
 /// The commands that operators need besides, to ask who holds a lock of any layout, and to force it open.
-pub const OPERATORS: &[&str] = &["pttl", "pexpire", "hgetall", "hdel"];
+pub const OPERATORS: &[&str] = &["pttl", "pexpire", "hgetall", "hdel", "zcard"];
 
 /// The words of the manual's example, from `ACL SETUSER locker on >password` on.
 pub fn example() -> Vec<&'static str> {

@@ -1,6 +1,6 @@
-//! What operators ask for: who holds a lock, to take it away, to admit masters.
+//! The operators' commands: status, unlock, admit.
 
-use quorlock::Quorlock;
+use quorlock::{HeldAs, Quorlock};
 use serde_json::{Value, json};
 
 use crate::exit::{Failure, NO_QUORUM};
@@ -8,7 +8,7 @@ use crate::options::{Admit, Status, Unlock};
 use crate::set::bytes;
 use crate::tell::{print, tell};
 
-/// Prints who holds a lock. Ends with 121 if the masters that answer are too few to say.
+/// Prints the holder of a lock. The exit code is 121 if too few masters answer.
 pub(crate) fn status(options: &Status) -> Result<u8, Failure> {
     let report = options.set.client()?.mutex(bytes(&options.name)).holder()?;
     if options.json {
@@ -47,12 +47,21 @@ fn as_json(report: &quorlock::HolderReport) -> Value {
         time.and_then(|time| u64::try_from(time.as_millis()).ok())
     };
     let token = |token: Option<quorlock::FencingToken>| token.map(u64::from);
+    let as_what = |held_as: Option<HeldAs>| match held_as {
+        Some(HeldAs::Semaphore { .. }) => Some("semaphore".to_owned()),
+        other => other.map(|other| other.to_string()),
+    };
+    let permits = |held_as: Option<HeldAs>| match held_as {
+        Some(HeldAs::Semaphore { permits }) => Some(permits),
+        _ => None,
+    };
     let names = report.names.iter().map(|name| {
         let holders = name.holders.iter().map(|holder| {
             json!({
                 "owner": text(holder.owner.as_bytes()),
                 "kept": holder.kept,
-                "layout": holder.layout.to_string(),
+                "held_as": as_what(holder.held_as),
+                "permits": permits(holder.held_as),
                 "nodes": holder.nodes,
                 "token": token(holder.token),
             })
@@ -62,6 +71,9 @@ fn as_json(report: &quorlock::HolderReport) -> Value {
                 "node": node.node,
                 "owners": answer.owners.iter().map(|owner| text(owner.as_bytes())).collect::<Vec<_>>(),
                 "remaining_ttl_ms": ms(answer.remaining_ttl),
+                "held_as": as_what(answer.held_as),
+                "permits": permits(answer.held_as),
+                "waiting": answer.waiting,
                 "token": token(answer.token),
                 "no_lock": answer.no_lock,
                 "may_have_forgotten": answer.may_have_forgotten,
@@ -73,6 +85,7 @@ fn as_json(report: &quorlock::HolderReport) -> Value {
             "state": name.state.to_string(),
             "holders": holders.collect::<Vec<_>>(),
             "remaining_ttl_ms": ms(name.remaining_ttl),
+            "waiting": name.waiting,
             "nodes": nodes.collect::<Vec<_>>(),
         })
     });

@@ -24,9 +24,9 @@ pub(crate) enum Command {
     /// Runs a command under a lock: `flock` across machines
     #[command(after_help = TABLE, override_usage = "quorlock run [OPTIONS] NAME [--] COMMAND [ARGS]...")]
     Run(Run),
-    /// Says who holds a lock, on each master and over the quorum
+    /// Prints the holder of a lock, by each master and over the quorum
     Status(Status),
-    /// Takes a lock from whoever holds it
+    /// Takes a lock from its holder
     Unlock(Unlock),
     /// Lets masters that were restarted grant locks at once: only if nobody can hold one
     Admit(Admit),

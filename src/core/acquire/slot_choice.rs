@@ -42,8 +42,8 @@ impl SlotChoice {
         self.free = attempt.free_slots();
     }
 
-    /// The next attempt goes to slots that a majority may grant by what the last one was told: the how manieth in a row it
-    /// is. `None`: there are none, or enough attempts were made so.
+    /// Chooses slots that a majority may grant, by what the last attempt was told. Returns the number of the attempt among
+    /// those in a row that were chosen so. `None`: there are no such slots, or enough attempts were made.
     pub(super) fn goes_where_free(&mut self) -> Option<u32> {
         let said =
             self.free.iter().any(Option::is_some) && Mechanism::RefusalsNameFreeSlots.is_on();

@@ -160,7 +160,7 @@ pub(super) fn after_signal(signal: Signal) -> u8 {
     SIGNAL.saturating_add((signal as i32).to_le_bytes()[0])
 }
 
-/// Who is suspended hears a signal when it goes on.
+/// Sends the group a signal, and wakes it: a suspended process handles a signal only once it goes on.
 pub(super) fn end_group(leader: Pid, signal: Signal) {
     let _ = killpg(leader, signal);
     let _ = killpg(leader, Signal::SIGCONT);
@@ -173,7 +173,7 @@ pub(super) fn is_left(leader: Pid) -> bool {
 
 /// The program that runs, under whatever name.
 pub(super) fn this_program() -> io::Result<PathBuf> {
-    // By a link, so that who kills all processes of the name `quorlock` leaves the watcher.
+    // By a link: `killall quorlock` goes by the file's name, and must not end the watcher along with the keeper.
     let link = Path::new("/proc/self/exe");
     if link.exists() { Ok(link.to_owned()) } else { std::env::current_exe() }
 }

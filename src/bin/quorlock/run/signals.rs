@@ -45,7 +45,7 @@ pub(super) fn listen() -> Result<Receiver<Signal>, Failure> {
     Ok(received)
 }
 
-/// The signals that this process ignores, a bit for each. It has set none of them itself, so they are from whoever started it.
+/// The signals that this process ignores, a bit for each: it inherited them from the process that started it.
 fn ignored() -> u64 {
     // Where the system has no such file, nobody knows.
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();

@@ -101,7 +101,7 @@ impl Waiting<'_> {
                 recv(done) -> _ => return None,
                 recv(self.signals) -> signal => match signal {
                     Ok(signal) if ENDING.contains(&signal) => {
-                        // Who waits hears of it, and nothing of its attempts is left.
+                        // Ends the wait, and takes back what its attempts have left on the masters.
                         let _ = self.client.clone().close(TAKEN_BACK_WITHIN);
                         return Some(signal);
                     }

@@ -1,6 +1,6 @@
 //! A second process that ends the command where its keeper cannot: it was killed, or is suspended.
 //!
-//! Who keeps the lock is the only one to renew it. If it is killed, nobody would tell the command that its lock ends. So the
+//! The keeper alone renews the lock. If it is killed, no other process tells the command that the lock ends. So the
 //! keeper writes to a pipe until when the lock is valid, each time that it is renewed, and a word when the command has ended.
 //! The end of the pipe without that word is the end of the keeper.
 //!
