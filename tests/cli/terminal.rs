@@ -3,7 +3,8 @@
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-use crate::program::{Running, World, has_ended, read};
+use crate::program::{LIMIT, Running, World, has_ended, read};
+use crate::support::wait_until;
 
 /// The program on a terminal of its own, and what is typed there; `None`: there is no `script`.
 #[allow(clippy::print_stdout, reason = "what is left out is told")]
@@ -77,5 +78,28 @@ fn a_command_is_suspended_and_goes_on() {
     typed.write_all(b"word\n").expect("a terminal");
     assert_eq!(world.folder.line("ended"), "0");
     has_ended(command);
+    running.end();
+}
+
+/// A command in the background that wants to read is suspended, as by any shell, and leaves the shell its terminal.
+#[test]
+fn a_command_in_the_background_does_not_take_the_terminal() {
+    let world = World::new();
+    let line = "bash --norc -ic 'set -m; quorlock run job -- sh -c \"echo \\$\\$ > pid; read word; echo \\$word > read\" & echo $! > keeper; \
+                while ! [ -e go ]; do sleep 0.05; done; read mine; echo $mine > mine; jobs > jobs; fg; echo $? > ended'";
+    let Some((running, mut typed)) = on_terminal(&world, line) else { return };
+    world.folder.line("pid");
+    // This process follows the command, and the shell sees that.
+    let keeper: u32 = world.folder.line("keeper").parse().expect("a process id");
+    wait_until("it is suspended", LIMIT, || {
+        read(format!("/proc/{keeper}/stat").as_ref()).contains(") T ")
+    });
+    world.folder.write("go", "");
+    typed.write_all(b"for the shell\n").expect("a terminal");
+    assert_eq!(world.folder.line("mine"), "for the shell");
+    assert!(world.folder.line("jobs").contains("Stopped"), "{}", world.folder.line("jobs"));
+    typed.write_all(b"for the command\n").expect("a terminal");
+    assert_eq!(world.folder.line("read"), "for the command");
+    assert_eq!(world.folder.line("ended"), "0");
     running.end();
 }

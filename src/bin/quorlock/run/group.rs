@@ -26,7 +26,7 @@ const GO_ON: u8 = b'g';
 #[derive(Debug)]
 pub(super) struct Group {
     leader: Pid,
-    /// The terminal is ours to lend: quorlock was started in the foreground of it.
+    /// Standard input is a terminal, so that a shell may suspend this process, and have it go on.
     has_terminal: bool,
     /// What the command waits for.
     go_on: Option<OwnedFd>,
@@ -63,8 +63,7 @@ impl Group {
         }
         let child = start.spawn().map_err(Failure::own)?;
         let leader = i32::try_from(child.id()).map(Pid::from_raw).map_err(Failure::own)?;
-        let has_terminal = stdin().is_terminal() && tcgetpgrp(stdin()) == Ok(getpgrp());
-        Ok(Self { leader, has_terminal, go_on: Some(go_on) })
+        Ok(Self { leader, has_terminal: stdin().is_terminal(), go_on: Some(go_on) })
     }
 
     /// Somebody watches over it.
@@ -97,14 +96,6 @@ impl Group {
             return match waitpid(self.leader, Some(flags)) {
                 Ok(WaitStatus::Exited(_, code)) => State::Ended(code.to_le_bytes()[0]),
                 Ok(WaitStatus::Signaled(_, signal, _)) => State::Ended(after_signal(signal)),
-                // It wants the terminal, which it had not got yet.
-                Ok(WaitStatus::Stopped(_, Signal::SIGTTIN | Signal::SIGTTOU))
-                    if self.has_terminal =>
-                {
-                    self.lend_terminal();
-                    self.signal(Signal::SIGCONT);
-                    State::Runs
-                }
                 Ok(WaitStatus::Stopped(..)) => State::Suspended,
                 Ok(_) => State::Runs,
                 Err(Errno::EINTR) => continue,
@@ -114,7 +105,8 @@ impl Group {
         }
     }
 
-    /// Suspends this process like the command, until the user has both go on.
+    /// Suspends this process like the command, until the user has both go on. Without a terminal there is no shell to have
+    /// them do so, and the command stays suspended by itself.
     pub(super) fn suspend_along(&self) {
         if !self.has_terminal {
             return;
@@ -122,25 +114,20 @@ impl Group {
         self.take_terminal_back();
         // The shell sees that, and has the terminal from now on.
         let _ = raise(Signal::SIGSTOP);
-    }
-
-    /// The user has had this process go on in the foreground, or in the background.
-    pub(super) fn resume(&self) {
-        if self.has_terminal && tcgetpgrp(stdin()) == Ok(getpgrp()) {
-            self.lend_terminal();
-        }
+        self.lend_terminal();
         self.signal(Signal::SIGCONT);
     }
 
-    /// The command is in the foreground: Ctrl-C is for it, and it may read.
+    /// Has the command in the foreground, if this process is: Ctrl-C is for the command, and it may read.
     fn lend_terminal(&self) {
-        if self.has_terminal {
+        if self.has_terminal && tcgetpgrp(stdin()) == Ok(getpgrp()) {
             give_terminal(self.leader);
         }
     }
 
+    /// The same the other way round.
     pub(super) fn take_terminal_back(&self) {
-        if self.has_terminal {
+        if self.has_terminal && tcgetpgrp(stdin()) == Ok(self.leader) {
             give_terminal(getpgrp());
         }
     }

@@ -125,10 +125,7 @@ impl Kept<'_> {
             match self.group.state() {
                 State::Ended(code) => break code,
                 State::Runs => {}
-                State::Suspended => {
-                    self.group.suspend_along();
-                    self.group.resume();
-                }
+                State::Suspended => self.group.suspend_along(),
             }
             let now = Time::now();
             let valid_until = now.after(guard.remaining());

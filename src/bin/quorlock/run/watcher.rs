@@ -68,6 +68,9 @@ impl Watcher {
     /// The lock is valid until then; the command has been told to end, and is killed then, if it has been told. An error: the
     /// watcher is gone, or does not go on.
     pub(super) fn tell(&mut self, valid_until: Time, kill_at: Option<Time>) -> io::Result<()> {
+        if self.process.try_wait()?.is_some() {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
         let is_known = |told: Time| told <= valid_until && valid_until.since(told) < RENEWED_BY;
         match kill_at {
             Some(kill_at) if !std::mem::replace(&mut self.told_end, true) => {
