@@ -47,6 +47,10 @@ fn a_command_that_cannot_be_run_takes_no_lock() {
     let output = kept("./text");
     ends_with(&output, 126);
     assert!(told(&output).contains("./text cannot be run: permission denied"), "{}", told(&output));
+    ends_with(&kept("/"), 126);
+    // Nor does a call that can keep no promise.
+    let options = ["run", "--min-hold", "1h", "--grace", "9s", "job", "--", "true"];
+    ends_with(&world.output(&options), 125);
     ends_with(&world.output(&["run", "-n", "job", "--", "true"]), 0);
 }
 
@@ -60,6 +64,16 @@ fn signals_go_to_the_command_and_it_says_how_it_ends() {
     assert!(runs(command));
     running.signal("TERM");
     assert_eq!(running.end().0, Some(9));
+    world.servers.wait_no_keys();
+}
+
+#[test]
+fn a_command_that_is_suspended_hears_that_it_is_to_end() {
+    let world = World::new();
+    let (running, command) = world.hold(&["job"]);
+    send("STOP", command);
+    running.signal("TERM");
+    assert_eq!(running.end().0, Some(128 + 15));
     world.servers.wait_no_keys();
 }
 

@@ -138,6 +138,41 @@ fn a_watcher_that_was_killed_is_replaced() {
     has_ended(second);
 }
 
+/// The pipe is full, or the terminal is halted (Ctrl-S): messages wait, and signals do not.
+#[test]
+fn a_command_is_ended_also_where_nobody_reads_what_is_told() {
+    let world = World::new();
+    let chatty = "echo $$ > pid; trap '' PIPE; while :; do echo line; done >&2";
+    let (running, command) = world.hold_by(&["job", "--", "sh", "-c", chatty]);
+    wait_until("the pipe is full", LIMIT, || {
+        read(format!("/proc/{command}/wchan").as_ref()).contains("pipe")
+    });
+    ends_with(&world.output(&["unlock", "--force", "job"]), 0);
+    has_ended(command);
+    assert_eq!(running.end().0, Some(123));
+
+    let (running, command) = world.hold_by(&["job", "--", "sh", "-c", chatty]);
+    wait_until("the pipe is full", LIMIT, || {
+        read(format!("/proc/{command}/wchan").as_ref()).contains("pipe")
+    });
+    running.watcher();
+    running.signal("KILL");
+    has_ended(command);
+}
+
+#[test]
+fn a_watcher_that_is_suspended_holds_up_nobody() {
+    let world = World::new();
+    let script = "echo $$ > pid; while ! [ -e go ]; do sleep 0.05; done; exit 6";
+    let (running, _) = world.hold_by(&["job", "--", "sh", "-c", script]);
+    let watcher = running.watcher();
+    send("STOP", watcher);
+    world.folder.write("go", "");
+    assert_eq!(running.end().0, Some(6));
+    world.servers.wait_no_keys();
+    has_ended(watcher);
+}
+
 /// However early that is: nothing of the command runs before somebody watches over it.
 #[test]
 fn the_command_of_a_program_that_is_killed_at_its_start_is_ended_or_does_not_begin() {

@@ -2,8 +2,9 @@
 
 use std::fs;
 use std::io::Read;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, Output, Stdio};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -118,7 +119,9 @@ impl Running {
         };
         let printed = read(self.0.stdout.as_mut().map(|pipe| pipe as &mut dyn Read));
         let told = read(self.0.stderr.as_mut().map(|pipe| pipe as &mut dyn Read));
-        (status.and_then(|status| status.code()), printed, told)
+        // As a shell has it.
+        let signal = |status: ExitStatus| status.signal().map(|signal| 128 + signal);
+        (status.and_then(|status| status.code().or_else(|| signal(status))), printed, told)
     }
 
     /// The process that watches over the command.

@@ -55,6 +55,17 @@ fn what_is_wrong_with_a_file_is_told_with_its_line_and_no_secret() {
     let file = folder.write("settings.toml", "nodes = []\ntll = \"5s\"\n");
     let text = run(&["--config", file.to_str().expect("text")]);
     assert!(text.contains("settings.toml, line 2: unknown field `tll`"), "{text}");
+    for wrong in [
+        "nodes = \"redis://:secret@host\"",
+        "password = [\"secret\"]",
+        "ttl = \"secret\"",
+        "renewal = \"secret\"",
+    ] {
+        let file = folder.write("settings.toml", wrong);
+        let text = run(&["--config", file.to_str().expect("text")]);
+        let says = "settings.toml, line 1: the value is not what this setting takes; expected ";
+        assert!(text.contains(says) && !text.contains("secret"), "{wrong}: {text}");
+    }
     let text = run(&["--config", "no-such-file"]);
     assert!(text.contains("there is no file no-such-file"), "{text}");
 }
@@ -72,6 +83,7 @@ fn what_is_wrong_with_the_call_is_told() {
         (&["--ttl", "soon"], "invalid value 'soon' for '--ttl <TIME>'"),
         (&["--grace", "9s"], "--grace is 9000 ms"),
         (&["--ttl", "400ms"], "too short to end a command in"),
+        (&["--permits", "3"], "--permits is for --kind semaphore"),
         (&["--permits", "0", "--kind", "semaphore"], "a semaphore needs a permit"),
         (&["--kind", "read", "--min-hold", "1m"], "--min-hold is for locks that have one holder"),
         (&["--wait", "1s", "--no-wait"], "cannot be used with"),

@@ -103,3 +103,46 @@ fn a_command_in_the_background_does_not_take_the_terminal() {
     assert_eq!(world.folder.line("ended"), "0");
     running.end();
 }
+
+/// As by `ssh -t HOST quorlock run ..`: there is no shell that could have the command go on.
+#[test]
+fn without_a_shell_nothing_is_suspended() {
+    let world = World::new();
+    let line = "exec quorlock run job -- sh -c 'echo > begun; read word; echo $word > read'";
+    let Some((running, mut typed)) = on_terminal(&world, line) else { return };
+    world.folder.line("begun");
+    typed.write_all(b"\x1a").expect("a terminal");
+    typed.write_all(b"goes on\n").expect("a terminal");
+    assert_eq!(world.folder.line("read"), "goes on");
+    assert_eq!(running.end().0, Some(0));
+}
+
+/// As where the output goes to a pager.
+#[test]
+fn others_of_the_job_may_read_what_is_typed() {
+    let world = World::new();
+    let line = "bash --norc -ic 'set -m; quorlock run job -- sh -c \"echo > begun; echo out\" | \
+                sh -c \"read word < /dev/tty; cat > out; echo \\$word > read\"'";
+    let Some((running, mut typed)) = on_terminal(&world, line) else { return };
+    world.folder.line("begun");
+    typed.write_all(b"word\n").expect("a terminal");
+    assert_eq!(
+        (world.folder.line("read"), world.folder.line("out")),
+        ("word".to_owned(), "out".to_owned())
+    );
+    assert_eq!(running.end().0, Some(0));
+}
+
+/// An interrupt is meant for the whole loop.
+#[test]
+fn an_interrupt_ends_the_loop_in_which_the_command_is() {
+    let world = World::new();
+    let line = "bash -c 'for i in 1 2 3; do quorlock run job -- sh -c \"echo >> begun; sleep 600\"; done; echo > over'";
+    let Some((running, mut typed)) = on_terminal(&world, line) else { return };
+    world.folder.line("begun");
+    typed.write_all(b"\x03").expect("a terminal");
+    assert_eq!(running.end().0, Some(130));
+    assert_eq!(read(&world.folder.path("begun")), "\n", "once");
+    assert!(!world.folder.path("over").exists());
+    world.servers.wait_no_keys();
+}

@@ -74,3 +74,22 @@ fn no_quorum_and_quarantine_have_codes_of_their_own() {
     ends_with(&world.output(&["admit"]), 0);
     ends_with(&world.output(&options), 0);
 }
+
+/// Also where it comes while the masters are asked, and nobody else has the lock.
+#[test]
+fn an_interrupt_at_any_moment_leaves_nothing_behind() {
+    let world = World::new();
+    for kind in ["mutex", "fair", "read", "write", "semaphore"] {
+        for delay_ms in 0..12 {
+            let permits = if kind == "semaphore" { &["--permits", "2"][..] } else { &[] };
+            let options =
+                [&["run", "--kind", kind], permits, &["job", "--", "sleep", "600"]].concat();
+            let running = world.start(&options);
+            std::thread::sleep(std::time::Duration::from_millis(delay_ms * 2));
+            running.signal("TERM");
+            assert_eq!(running.end().0, Some(128 + 15));
+            // Keys would stay for longer than this waits.
+            world.servers.wait_no_keys();
+        }
+    }
+}

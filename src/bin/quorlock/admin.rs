@@ -24,7 +24,7 @@ pub(crate) fn status(options: &Status) -> Result<u8, Failure> {
 
 /// Takes a lock from its holder. Ends with 0 also if nobody has it.
 pub(crate) fn unlock(options: &Unlock) -> Result<u8, Failure> {
-    let name = options.name.to_string_lossy();
+    let name: String = options.name.to_string_lossy().escape_debug().collect();
     match options.set.client()?.mutex(bytes(&options.name)).force_unlock()? {
         true => tell(format_args!("{name} is taken from its holder, who is told, and free")),
         false => tell(format_args!("nobody had {name}")),

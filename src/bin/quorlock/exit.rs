@@ -21,6 +21,9 @@ pub(crate) const NOT_FOUND: u8 = 127;
 /// And the number of the signal that has ended the command, or the wait for the lock. As of a shell.
 pub(crate) const SIGNAL: u8 = 128;
 
+/// SIGINT has ended it.
+pub(crate) const INTERRUPTED: u8 = SIGNAL + 2;
+
 /// For the manual.
 pub(crate) const TABLE: &str = "\
 Exit codes:

@@ -39,13 +39,19 @@ fn main() -> std::process::ExitCode {
         Command::Become(options) => run::become_command(&options),
         Command::Watch(options) => run::watch(&options),
     };
-    match code {
-        Ok(code) => code.into(),
+    let code = match code {
+        Ok(code) => code,
         Err(Failure { code, message }) => {
             if !message.is_empty() {
                 tell(message);
             }
-            code.into()
+            code
         }
+    };
+    tell::flush();
+    if code == exit::INTERRUPTED {
+        // A shell ends its script or its loop only after a program that SIGINT has ended, and has that code for it.
+        let _ = signal_hook::low_level::emulate_default_handler(nix::libc::SIGINT);
     }
+    code.into()
 }

@@ -136,7 +136,7 @@ pub(crate) struct Run {
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     pub(crate) min_hold: Option<Duration>,
 
-    /// Ends COMMAND after so long
+    /// Holds the lock for no longer than that: COMMAND is told to end so early that it is over by then
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     pub(crate) max_hold: Option<Duration>,
 

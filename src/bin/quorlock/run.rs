@@ -7,13 +7,20 @@ mod signals;
 mod waiting;
 mod watcher;
 
-use quorlock::{Handle, LockKind, Quorlock, RwLock, Semaphore};
+use std::time::Duration;
+
+use quorlock::{Builder, Handle, LockKind, Quorlock, RwLock, Semaphore};
 
 use crate::exit::Failure;
 use crate::options::{Kind, Run};
 use crate::set::bytes;
+use crate::tell::from_now_on_without_blocking;
 use keeper::Job;
 use waiting::{Patience, Waiting};
+
+/// What the library takes where nothing else is said: the TTL, and by how much less than it a lock is valid.
+const TTL: Duration = Duration::from_secs(10);
+const TOLERANCE: Duration = Duration::from_millis(100);
 
 pub(crate) use group::become_command;
 pub(crate) use watcher::watch;
@@ -28,9 +35,18 @@ pub(crate) fn run(options: &Run) -> Result<u8, Failure> {
             "--min-hold is for locks that have one holder at a time; readers are many",
         ));
     }
+    if options.kind != Kind::Semaphore && options.permits.is_some() {
+        return Err(Failure::own("--permits is for --kind semaphore"));
+    }
     // Before any thread is there: each would get signals.
     let signals = signals::listen()?;
-    let client = client(options)?;
+    from_now_on_without_blocking().map_err(Failure::own)?;
+    let job = Job { command, name, grace: *grace, on_lost: *on_lost };
+    let (builder, ttl) = options.set.builder_and_ttl()?;
+    let ttl = options.ttl.or(ttl).unwrap_or(TTL);
+    let client = client(builder, options)?;
+    // Before a lock is taken that `--min-hold` would keep. For how long it is valid is known only then.
+    job.grace_within(ttl.saturating_sub(ttl / 50 + TOLERANCE))?;
     let waiting = Waiting {
         client: &client,
         signals: &signals,
@@ -41,7 +57,6 @@ pub(crate) fn run(options: &Run) -> Result<u8, Failure> {
         },
         held_code: options.conflict_exit_code,
     };
-    let job = Job { command, name, grace: *grace, on_lost: *on_lost };
     let name = bytes(name);
     let rw_lock = || rw_lock(client.rw_lock(name), options);
     match options.kind {
@@ -57,8 +72,7 @@ pub(crate) fn run(options: &Run) -> Result<u8, Failure> {
     }
 }
 
-fn client(options: &Run) -> Result<Quorlock, Failure> {
-    let mut builder = options.set.builder()?;
+fn client(mut builder: Builder, options: &Run) -> Result<Quorlock, Failure> {
     if let Some(ttl) = options.ttl {
         builder = builder.ttl(ttl);
     }

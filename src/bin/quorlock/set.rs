@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
+use std::time::Duration;
 
 use quorlock::{Builder, Quorlock};
 
@@ -14,9 +15,9 @@ use crate::options::Set;
 const FILE: &str = "/etc/quorlock.toml";
 
 impl Set {
-    /// The settings, not checked yet.
-    pub(crate) fn builder(&self) -> Result<Builder, Failure> {
-        let (mut builder, names_nodes) = match &self.config {
+    /// The settings, not checked yet; and the TTL, if the file has one.
+    pub(crate) fn builder_and_ttl(&self) -> Result<(Builder, Option<Duration>), Failure> {
+        let Read { mut builder, names_nodes, ttl } = match &self.config {
             Some(file) => read(file)?.ok_or_else(|| {
                 Failure::own(format!("there is no file {}, which --config names", file.display()))
             })?,
@@ -44,7 +45,7 @@ impl Set {
                 |_| Failure::own("the environment variable QUORLOCK_PASSWORD is not text");
             builder = builder.password(password.map_err(no_text)?);
         }
-        self.tuned(builder)
+        Ok((self.tuned(builder)?, ttl))
     }
 
     fn tuned(&self, mut builder: Builder) -> Result<Builder, Failure> {
@@ -79,7 +80,7 @@ impl Set {
     }
 
     pub(crate) fn client(&self) -> Result<Quorlock, Failure> {
-        Ok(self.builder()?.build()?)
+        Ok(self.builder_and_ttl()?.0.build()?)
     }
 }
 
@@ -88,8 +89,16 @@ pub(crate) fn bytes(name: &OsStr) -> &[u8] {
     std::os::unix::ffi::OsStrExt::as_bytes(name)
 }
 
-/// The settings in a file, and whether it names nodes; `None`: there is no such file.
-fn read(file: &Path) -> Result<Option<(Builder, bool)>, Failure> {
+/// What is read of a file.
+#[derive(Default)]
+struct Read {
+    builder: Builder,
+    names_nodes: bool,
+    ttl: Option<Duration>,
+}
+
+/// The settings in a file; `None`: there is no such file.
+fn read(file: &Path) -> Result<Option<Read>, Failure> {
     let text = match fs::read_to_string(file) {
         Ok(text) => text,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
@@ -98,12 +107,24 @@ fn read(file: &Path) -> Result<Option<(Builder, bool)>, Failure> {
         }
     };
     let builder = toml::from_str(&text).map_err(|error| {
-        // Not the whole message, which quotes the line: there may be a password in it.
         let line = 1 + error.span().map_or(0, |span| text[..span.start].matches('\n').count());
-        Failure::own(format!("{}, line {line}: {}", file.display(), error.message()))
+        Failure::own(format!("{}, line {line}: {}", file.display(), without_value(error.message())))
     })?;
-    let names_nodes = text.parse::<toml::Table>().is_ok_and(|table| table.contains_key("nodes"));
-    Ok(Some((builder, names_nodes)))
+    let table = text.parse::<toml::Table>().unwrap_or_default();
+    let ttl = table.get("ttl").and_then(toml::Value::as_str);
+    let ttl = ttl.and_then(|ttl| humantime::parse_duration(ttl).ok());
+    Ok(Some(Read { builder, names_nodes: table.contains_key("nodes"), ttl }))
+}
+
+/// A message without the value that it quotes, for that may be a password, or be meant for one.
+fn without_value(message: &str) -> String {
+    let quotes = ["invalid type: ", "invalid value: ", "unknown variant "];
+    match message.rsplit_once(", expected ") {
+        Some((_, expected)) if quotes.iter().any(|start| message.starts_with(start)) => {
+            format!("the value is not what this setting takes; expected {expected}")
+        }
+        _ => message.to_owned(),
+    }
 }
 
 fn pem(file: &Path) -> Result<Vec<u8>, Failure> {

@@ -2,32 +2,35 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
-use std::io::{self, ErrorKind, IsTerminal, Read, stdin};
+use std::io::{self, ErrorKind, Read};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use nix::errno::Errno;
-use nix::sys::signal::{SigSet, Signal, killpg, raise};
+use nix::sys::signal::{SigSet, Signal, kill, killpg};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
-use nix::unistd::{Pid, close, getpgrp, tcgetpgrp, tcsetpgrp};
+use nix::unistd::{Pid, close, getpgid, getpgrp, getsid, tcgetpgrp, tcsetpgrp};
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::pipe::{PipeFlags, pipe_with};
 
+use crate::clock;
 use crate::exit::{CANNOT_RUN, Failure, NOT_FOUND, SIGNAL};
 use crate::options::Become;
 
 /// What the keeper writes when the command may begin.
 const GO_ON: u8 = b'g';
+const STOPPED_WITHIN: Duration = Duration::from_millis(10);
 
 /// A command that runs.
 #[derive(Debug)]
 pub(super) struct Group {
     leader: Pid,
-    /// Standard input is a terminal, so that a shell may suspend this process, and have it go on.
-    has_terminal: bool,
+    /// The terminal that this process was started on.
+    terminal: Option<File>,
     /// What the command waits for.
     go_on: Option<OwnedFd>,
 }
@@ -44,7 +47,7 @@ pub(super) enum State {
 
 impl Group {
     /// Starts the command, which waits until it is told to [go on](Self::go_on): nothing of it runs before somebody watches over
-    /// its group, and before it has the terminal.
+    /// its group.
     pub(super) fn start(
         command: &[OsString],
         environment: Vec<(&str, Option<OsString>)>,
@@ -63,12 +66,11 @@ impl Group {
         }
         let child = start.spawn().map_err(Failure::own)?;
         let leader = i32::try_from(child.id()).map(Pid::from_raw).map_err(Failure::own)?;
-        Ok(Self { leader, has_terminal: stdin().is_terminal(), go_on: Some(go_on) })
+        Ok(Self { leader, terminal: File::open("/dev/tty").ok(), go_on: Some(go_on) })
     }
 
     /// Somebody watches over it.
     pub(super) fn go_on(&mut self) {
-        self.lend_terminal();
         if let Some(go_on) = self.go_on.take() {
             // It may have been killed before.
             let _ = rustix::io::write(&go_on, &[GO_ON]);
@@ -86,6 +88,10 @@ impl Group {
 
     /// Sends all of them that signal, and wakes those that are suspended for it.
     pub(super) fn end_by(&self, signal: Signal) {
+        if getpgid(Some(self.leader)) != Ok(self.leader) {
+            // It has left for another group.
+            let _ = kill(self.leader, signal);
+        }
         end_group(self.leader, signal);
     }
 
@@ -96,6 +102,15 @@ impl Group {
             return match waitpid(self.leader, Some(flags)) {
                 Ok(WaitStatus::Exited(_, code)) => State::Ended(code.to_le_bytes()[0]),
                 Ok(WaitStatus::Signaled(_, signal, _)) => State::Ended(after_signal(signal)),
+                // It wants the terminal.
+                Ok(WaitStatus::Stopped(_, Signal::SIGTTIN | Signal::SIGTTOU))
+                    if self.lend_terminal() =>
+                {
+                    self.signal(Signal::SIGCONT);
+                    State::Runs
+                }
+                // By SIGSTOP: somebody has suspended it, and has it go on. Nothing is to be done about that.
+                Ok(WaitStatus::Stopped(_, Signal::SIGSTOP)) => State::Runs,
                 Ok(WaitStatus::Stopped(..)) => State::Suspended,
                 Ok(_) => State::Runs,
                 Err(Errno::EINTR) => continue,
@@ -105,40 +120,46 @@ impl Group {
         }
     }
 
-    /// Suspends this process like the command, until the user has both go on. Without a terminal there is no shell to have
-    /// them do so, and the command stays suspended by itself.
+    /// Suspends this job like the command, until the user has both go on.
     pub(super) fn suspend_along(&self) {
-        if !self.has_terminal {
-            return;
-        }
         self.take_terminal_back();
-        // The shell sees that, and has the terminal from now on.
-        let _ = raise(Signal::SIGSTOP);
-        self.lend_terminal();
+        suspend();
         self.signal(Signal::SIGCONT);
     }
 
-    /// Has the command in the foreground, if this process is: Ctrl-C is for the command, and it may read.
-    fn lend_terminal(&self) {
-        if self.has_terminal && tcgetpgrp(stdin()) == Ok(getpgrp()) {
-            give_terminal(self.leader);
-        }
+    /// Has the command in the foreground, if this process is. Not before it wants that: others of the same job, such as a pager,
+    /// want the terminal as well. Until then Ctrl-C comes here, and is passed on.
+    fn lend_terminal(&self) -> bool {
+        let lends = |terminal: &&File| tcgetpgrp(terminal) == Ok(getpgrp());
+        let lent = self.terminal.as_ref().filter(lends);
+        lent.map(|terminal| give_terminal(terminal, self.leader)).is_some()
     }
 
-    /// The same the other way round.
     pub(super) fn take_terminal_back(&self) {
-        if self.has_terminal && tcgetpgrp(stdin()) == Ok(self.leader) {
-            give_terminal(getpgrp());
+        let is_lent = |terminal: &&File| tcgetpgrp(terminal) == Ok(self.leader);
+        if let Some(terminal) = self.terminal.as_ref().filter(is_lent) {
+            give_terminal(terminal, getpgrp());
         }
     }
 }
 
+/// Suspends the job that this process is in, until the user has it go on. Does nothing where no shell could do that: in the
+/// group of the session's leader.
+pub(super) fn suspend() {
+    if getsid(None) != Ok(getpgrp()) {
+        // All of them, as by Ctrl-Z: the shell waits for the last one.
+        let _ = killpg(getpgrp(), Signal::SIGSTOP);
+        // Another thread may have been stopped first.
+        clock::pause(STOPPED_WITHIN);
+    }
+}
+
 /// Makes that group the one in the foreground of the terminal.
-fn give_terminal(group: Pid) {
+fn give_terminal(terminal: &File, group: Pid) {
     // A process in the background may do so only with this signal blocked.
     let stops = SigSet::from_iter([Signal::SIGTTOU]);
     let _ = stops.thread_block();
-    let _ = tcsetpgrp(stdin(), group);
+    let _ = tcsetpgrp(terminal, group);
     let _ = stops.thread_unblock();
 }
 
@@ -181,7 +202,7 @@ pub(crate) fn become_command(options: &Become) -> Result<u8, Failure> {
 }
 
 fn cannot_run(program: &OsStr, error: &io::Error) -> Failure {
-    let program = Path::new(program).display();
+    let program: String = program.to_string_lossy().escape_debug().collect();
     match error.kind() {
         ErrorKind::NotFound => Failure::new(NOT_FOUND, format!("there is no command {program}")),
         _ => Failure::new(CANNOT_RUN, format!("{program} cannot be run: {error}")),
@@ -190,18 +211,20 @@ fn cannot_run(program: &OsStr, error: &io::Error) -> Failure {
 
 /// Makes sure that there is such a command, before a lock is taken for it that `--min-hold` would keep.
 pub(super) fn find(program: &OsStr) -> Result<(), Failure> {
-    let is_path = Path::new(program).components().count() > 1;
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let places: Vec<_> = match is_path {
-        true => vec![Path::new(program).to_owned()],
-        false => std::env::split_paths(&path).map(|folder| folder.join(program)).collect(),
+    let is_path = Path::new(program).components().count() > 1 || Path::new(program).is_absolute();
+    let places: Vec<_> = match (is_path, std::env::var_os("PATH")) {
+        (true, _) => vec![Path::new(program).to_owned()],
+        (false, Some(path)) => {
+            std::env::split_paths(&path).map(|folder| folder.join(program)).collect()
+        }
+        // The system has a path of its own.
+        (false, None) => return Ok(()),
     };
-    let files =
-        places.iter().filter_map(|place| fs::metadata(place).ok()).filter(fs::Metadata::is_file);
-    let modes: Vec<_> = files.map(|file| file.permissions().mode()).collect();
-    match (modes.iter().any(|mode| mode & 0o111 != 0), modes.as_slice()) {
-        (true, _) => Ok(()),
-        (false, []) => Err(cannot_run(program, &ErrorKind::NotFound.into())),
-        (false, _) => Err(cannot_run(program, &ErrorKind::PermissionDenied.into())),
+    let found: Vec<_> = places.iter().filter_map(|place| fs::metadata(place).ok()).collect();
+    let can_run = |file: &fs::Metadata| file.is_file() && file.permissions().mode() & 0o111 != 0;
+    match found.as_slice() {
+        [] => Err(cannot_run(program, &ErrorKind::NotFound.into())),
+        found if found.iter().any(can_run) => Ok(()),
+        _ => Err(cannot_run(program, &ErrorKind::PermissionDenied.into())),
     }
 }

@@ -9,7 +9,7 @@ use quorlock::{ErrorKind, LockGuard};
 
 use super::ending::{Ending, MARGIN, Step};
 use super::group::{Group, State};
-use super::signals::PASSED_ON;
+use super::signals::ENDING;
 use super::watcher::Watcher;
 use crate::clock::Time;
 use crate::exit::{Failure, LOST};
@@ -73,7 +73,10 @@ impl Job<'_> {
     }
 
     /// The grace time with a lock that is valid for so long after each renewal.
-    fn grace_within(&self, validity: Duration) -> Result<Duration, Failure> {
+    pub(super) fn grace_within(&self, validity: Duration) -> Result<Duration, Failure> {
+        if self.on_lost == OnLost::Warn {
+            return Ok(Duration::ZERO);
+        }
         // A renewal is made when a third of the TTL is over. Before that is late, nothing must begin.
         let most = (validity * 11 / 20).checked_sub(MARGIN).filter(|most| !most.is_zero());
         let ms = Duration::as_millis;
@@ -138,8 +141,10 @@ impl Kept<'_> {
             let lost = if self.is_lost { &nothing } else { guard.lost() };
             select! {
                 recv(signals) -> signal => match signal {
-                    Ok(signal) if PASSED_ON.contains(&signal) => self.group.signal(signal),
-                    _ => {}
+                    // Also to a command that is suspended.
+                    Ok(signal) if ENDING.contains(&signal) => self.group.end_by(signal),
+                    Ok(Signal::SIGCHLD) | Err(_) => {}
+                    Ok(signal) => self.group.signal(signal),
                 },
                 recv(lost) -> _ => self.is_lost = true,
                 default(wait) => {}
@@ -160,16 +165,16 @@ impl Kept<'_> {
             Step::Wait(until) => return until.map_or(LOOKS, |until| until.since(now).min(LOOKS)),
             Step::Warn => tell(format_args!("{name} is lost; the command runs on without it")),
             Step::Terminate => {
+                self.group.end_by(Signal::SIGTERM);
                 let why =
                     if self.is_lost { "is lost" } else { "is not renewed, and about to be lost" };
                 tell(format_args!(
                     "{name} {why}; the command gets SIGTERM, and SIGKILL soon after"
                 ));
-                self.group.end_by(Signal::SIGTERM);
             }
             Step::Kill => {
-                tell(format_args!("{name} is lost, or about to be; the command gets SIGKILL"));
                 self.group.end_by(Signal::SIGKILL);
+                tell(format_args!("{name} is lost, or about to be; the command gets SIGKILL"));
             }
         }
         Duration::ZERO

@@ -31,7 +31,9 @@ pub(super) fn listen() -> Result<Receiver<Signal>, Failure> {
     let is_ignored = |signal: Signal| ignored >> (signal as u32 - 1) & 1 == 1;
     let heard = PASSED_ON.into_iter().filter(|signal| !is_ignored(*signal));
     // Caught and not blocked: what is blocked would be blocked in the command, too.
-    let heard: Vec<_> = heard.chain([Signal::SIGCHLD]).map(|signal| signal as i32).collect();
+    let suspends = [Signal::SIGTSTP].into_iter().filter(|signal| !is_ignored(*signal));
+    let heard = heard.chain(suspends).chain([Signal::SIGCHLD]);
+    let heard: Vec<_> = heard.map(|signal| signal as i32).collect();
     let mut signals = Signals::new(heard).map_err(Failure::own)?;
     let (sender, received) = bounded(WAITING);
     let waits = move || {

@@ -9,7 +9,7 @@ use quorlock::{
     Error, Guard, Handle, LockKind, Quorlock, ReadGuard, RwLock, Semaphore, WriteGuard,
 };
 
-use super::group::after_signal;
+use super::group::{after_signal, suspend};
 use super::signals::ENDING;
 use crate::clock;
 use crate::exit::Failure;
@@ -82,8 +82,10 @@ impl Waiting<'_> {
         })
         .map_err(|error: std::io::Error| Failure::own(error))?;
         match (interrupted, got) {
-            // What was granted at that moment is given back here.
-            (Some(signal), _) => {
+            (Some(signal), got) => {
+                // What was granted at that moment. The attempt has taken back what it left, and that is waited for.
+                drop(got);
+                let _ = self.client.clone().close(TAKEN_BACK_WITHIN);
                 let what = format!("{signal} came while it waited for the lock");
                 Err(Failure::new(after_signal(signal), what))
             }
@@ -105,6 +107,7 @@ impl Waiting<'_> {
                         let _ = self.client.clone().close(TAKEN_BACK_WITHIN);
                         return Some(signal);
                     }
+                    Ok(Signal::SIGTSTP) => suspend(),
                     Ok(_) => {}
                     Err(_) => return None,
                 },

@@ -25,10 +25,13 @@ use super::signals;
 use crate::clock::{self, Time};
 use crate::exit::Failure;
 use crate::options::{OnLost, Watch};
-use crate::tell::tell;
+use crate::tell::{from_now_on_without_blocking, tell};
 
 /// A change of the end of validity by less is none: what is left is read a moment after the time.
 const RENEWED_BY: Duration = Duration::from_millis(10);
+/// How long a watcher may take to end, and how often its end is looked for.
+const ENDS_WITHIN: Duration = Duration::from_secs(2);
+const POLLS: Duration = Duration::from_millis(1);
 /// How often it looks whether the group has ended.
 const LOOKS: Duration = Duration::from_millis(50);
 /// How long a group that was killed may take to be gone. What then is left nobody can kill.
@@ -89,7 +92,18 @@ impl Watcher {
         // It may have been killed before.
         let _ = writeln!(self.pipe, "over");
         drop(self.pipe);
-        self.process.wait().is_ok_and(|status| status.code() == Some(HAS_ENDED_IT.into()))
+        let until = Time::now().after(ENDS_WITHIN);
+        loop {
+            match self.process.try_wait() {
+                Ok(None) if Time::now() < until => clock::pause(POLLS),
+                Ok(Some(status)) => return status.code() == Some(HAS_ENDED_IT.into()),
+                Ok(None) | Err(_) => break,
+            }
+        }
+        // It is suspended. The command has ended, so there is nothing left for it to do.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        false
     }
 }
 
@@ -119,6 +133,7 @@ impl Word {
 /// The watcher's own process.
 pub(crate) fn watch(options: &Watch) -> Result<u8, Failure> {
     signals::hold_off();
+    from_now_on_without_blocking().map_err(Failure::own)?;
     let group = Pid::from_raw(options.group);
     let grace = Duration::from_millis(options.grace_ms);
     let (sender, words) = bounded(1);
@@ -152,8 +167,8 @@ pub(crate) fn watch(options: &Watch) -> Result<u8, Failure> {
             Step::Wait(Some(until)) => until.since(now),
             Step::Warn => continue,
             Step::Terminate => {
-                tell("the keeper of the lock does not go on; the command gets SIGTERM");
                 end_group(group, Signal::SIGTERM);
+                tell("the keeper of the lock does not go on; the command gets SIGTERM");
                 has_ended_it = true;
                 continue;
             }
@@ -178,9 +193,11 @@ pub(crate) fn watch(options: &Watch) -> Result<u8, Failure> {
 
 /// Ends the group, whose keeper is gone.
 fn end(group: Pid, grace: Duration, on_lost: OnLost) {
-    tell("the keeper of the lock was killed; the command is ended");
     if on_lost != OnLost::Kill {
         end_group(group, Signal::SIGTERM);
+    }
+    tell("the keeper of the lock was killed; the command is ended");
+    if on_lost != OnLost::Kill {
         gone_within(group, grace);
     }
     end_group(group, Signal::SIGKILL);
