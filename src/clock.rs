@@ -31,7 +31,7 @@ pub(crate) fn now() -> Time {
 }
 
 /// The wall clock, since the Unix epoch: what a server says when it is asked for the `TIME`.
-#[cfg(feature = "embedded")]
+#[cfg(any(feature = "embedded", feature = "diagnosis"))]
 pub(crate) fn wall() -> Duration {
     std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default()
 }

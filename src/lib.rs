@@ -9,6 +9,8 @@ mod client;
 mod clock;
 mod config;
 mod core;
+#[cfg(feature = "diagnosis")]
+mod diagnosis;
 #[cfg(feature = "embedded")]
 pub mod embedded;
 mod error;
@@ -51,6 +53,8 @@ pub use core::{FencingToken, HeldAs, HoldClass, KeyLayout, LockState, LossReason
 /// The channels of [`Guard::lost`] and [`Quorlock::lock_cancellable`], in the version that this crate uses.
 #[doc(no_inline)]
 pub use crossbeam_channel;
+#[cfg(feature = "diagnosis")]
+pub use diagnosis::{Check, Diagnosis, Finding, NodeDiagnosis, Severity};
 pub use error::{Error, ErrorKind, NodeFault};
 pub use guard::{Guard, LockGuard, Mode};
 pub use handle::{Handle, LockKind, OneName};

@@ -59,6 +59,18 @@ impl Offset {
         microseconds(time).saturating_add(self.most_us).saturating_add(999).div_euclid(1_000)
     }
 
+    /// How far the clock was ahead when it was read, at least and at most, in microseconds.
+    #[cfg(feature = "diagnosis")]
+    pub(crate) fn bounds_us(self) -> (i64, i64) {
+        (self.least_us, self.most_us)
+    }
+
+    /// When the answer was there.
+    #[cfg(feature = "diagnosis")]
+    pub(crate) fn received(self) -> Time {
+        self.received
+    }
+
     pub(super) fn middle_us(self) -> i64 {
         self.least_us.midpoint(self.most_us)
     }
@@ -71,7 +83,7 @@ impl Offset {
 
 /// The value in the middle. Of an even number it is the lower one. A clock that is behind costs nothing,
 /// since the nodes know numbers of their own. A clock that is far ahead would use up the numbers.
-pub(super) fn median(values: impl Iterator<Item = i64>) -> Option<i64> {
+pub(crate) fn median(values: impl Iterator<Item = i64>) -> Option<i64> {
     let mut values: Vec<_> = values.collect();
     values.sort_unstable();
     values.get(values.len().checked_sub(1)? / 2).copied()

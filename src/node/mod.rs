@@ -18,6 +18,8 @@ mod fitness;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
 mod handle;
+#[cfg(feature = "diagnosis")]
+mod inspection;
 mod job;
 mod link;
 mod listening;
@@ -29,6 +31,8 @@ mod quote;
 mod reader;
 mod replicas;
 mod request;
+#[cfg(feature = "diagnosis")]
+mod rights;
 mod send_permit;
 mod set;
 mod subscriber;
@@ -47,9 +51,13 @@ pub(crate) use batch::{Answers, Call, evals, put_last};
 pub(crate) use check::{read as read_check, request as check_request};
 pub(crate) use connection::GRACE;
 pub(crate) use handle::Node;
+#[cfg(feature = "diagnosis")]
+pub(crate) use inspection::{Facts, Inspection, Memory, Persistence, node_states};
 pub(crate) use job::{Answer, Ask, Sink, Undelivered};
 pub(crate) use replicas::Replicas;
 pub(crate) use request::{Meaning, Part, Request, Script, Value};
+#[cfg(feature = "diagnosis")]
+pub(crate) use rights::{Refusal, Refused, Serves};
 pub(crate) use set::NodeSet;
 pub(crate) use subscriber::Listeners;
 #[cfg(feature = "tls")]

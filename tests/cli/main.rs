@@ -4,6 +4,7 @@
 mod support;
 
 mod admin;
+mod doctor;
 mod job;
 mod loss;
 mod program;

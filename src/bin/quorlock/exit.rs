@@ -37,6 +37,18 @@ Exit codes:
   127  COMMAND is not there
   128 + N  signal N came while quorlock waited for the lock";
 
+/// What `doctor` has found, as monitoring systems read exit codes.
+pub(crate) const WARNING: u8 = 1;
+pub(crate) const PROBLEM: u8 = 2;
+
+/// For the manual of `doctor`.
+pub(crate) const VERDICTS: &str = "\
+Exit codes:
+  0    nothing is wrong; there may be notes
+  1    warnings: locks work, but worse than they could, or only as long as nothing else happens
+  2    problems: a master grants no locks, or may break them
+  125  an error of quorlock's own: options or settings";
+
 /// Why the program ends without having done what it was asked for.
 #[derive(Debug)]
 pub(crate) struct Failure {

@@ -7,6 +7,7 @@ compile_error!(
 
 mod admin;
 mod clock;
+mod doctor;
 mod exit;
 mod options;
 mod pages;
@@ -34,6 +35,7 @@ fn main() -> std::process::ExitCode {
         Command::Status(options) => admin::status(&options),
         Command::Unlock(options) => admin::unlock(&options),
         Command::Admit(options) => admin::admit(&options),
+        Command::Doctor(options) => doctor::doctor(&options),
         Command::Completions { shell } => pages::completions(shell),
         Command::Man { command } => pages::man(command.as_deref()),
         Command::Become(options) => run::become_command(&options),

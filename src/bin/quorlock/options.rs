@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::builder::styling::{Style, Styles};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::exit::{HELD, TABLE};
+use crate::exit::{HELD, TABLE, VERDICTS};
 
 const PLAIN: Styles = Styles::plain().header(Style::new().bold()).literal(Style::new().bold());
 
@@ -30,6 +30,9 @@ pub(crate) enum Command {
     Unlock(Unlock),
     /// Lets masters that were restarted grant locks at once: only if nobody can hold one
     Admit(Admit),
+    /// Finds out what is wrong with the masters, and changes nothing
+    #[command(after_help = VERDICTS)]
+    Doctor(Doctor),
     /// Prints what a shell completes options by: put it where that shell looks for it
     Completions {
         #[arg(value_enum)]
@@ -223,6 +226,16 @@ pub(crate) struct Unlock {
 
 #[derive(Args, Debug)]
 pub(crate) struct Admit {
+    #[command(flatten)]
+    pub(crate) set: Set,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Doctor {
+    /// Prints JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+
     #[command(flatten)]
     pub(crate) set: Set,
 }

@@ -1,0 +1,123 @@
+//! Where clocks are, and how fast they go, by two readings of each.
+
+use std::time::Duration;
+
+use crate::core::{Offset, median};
+
+/// With fewer clocks no median is worth more than the clock of this machine.
+const ENOUGH: usize = 3;
+
+/// What the clocks of the nodes are compared with.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reference {
+    clock: Offset,
+    pub(super) name: &'static str,
+}
+
+/// A difference that is known as exactly as round trips allow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Difference {
+    least: i64,
+    most: i64,
+}
+
+impl Reference {
+    /// The median of the nodes' clocks, or the clock of this machine, which is `ours`.
+    pub(super) fn of(nodes: &[Offset], ours: Offset) -> Self {
+        let middle = |offset: Offset| {
+            let (least, most) = offset.bounds_us();
+            least.midpoint(most)
+        };
+        let median = median(nodes.iter().copied().map(middle));
+        let clock = nodes.iter().copied().find(|node| Some(middle(*node)) == median);
+        match clock.filter(|_| nodes.len() >= ENOUGH) {
+            Some(clock) => Self { clock, name: "the median of the nodes' clocks" },
+            None => Self { clock: ours, name: "the clock of this machine" },
+        }
+    }
+
+    /// How many microseconds that clock is ahead.
+    pub(super) fn ahead(self, clock: Offset) -> Difference {
+        let ((least, most), (reference_least, reference_most)) =
+            (clock.bounds_us(), self.clock.bounds_us());
+        Difference {
+            least: least.saturating_sub(reference_most),
+            most: most.saturating_sub(reference_least),
+        }
+    }
+}
+
+/// How much faster a clock goes than that of this machine, in millionths; `None` if it was not looked at for long enough.
+pub(super) fn rate([first, last]: [Offset; 2]) -> Option<Difference> {
+    const SHORTEST: Duration = Duration::from_millis(100);
+    let passed = last.received().since(first.received());
+    if passed < SHORTEST {
+        return None;
+    }
+    let passed_us = i64::try_from(passed.as_micros()).unwrap_or(i64::MAX);
+    let millionths = |us: i64| us.saturating_mul(1_000_000) / passed_us;
+    let ((first_least, first_most), (last_least, last_most)) =
+        (first.bounds_us(), last.bounds_us());
+    Some(Difference {
+        least: millionths(last_least.saturating_sub(first_most)),
+        most: millionths(last_most.saturating_sub(first_least)),
+    })
+}
+
+impl Difference {
+    /// The likeliest value.
+    pub(super) const fn middle(self) -> i64 {
+        self.least.midpoint(self.most)
+    }
+
+    /// How large it is for certain, whatever its sign.
+    pub(super) fn certain(self) -> u64 {
+        u64::try_from(self.least.max(self.most.saturating_neg())).unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::Time;
+
+    fn at(ms: u64) -> Time {
+        Time::from_start(Duration::from_millis(ms))
+    }
+
+    /// A clock that is so many milliseconds ahead of the lease clock, read at that time within 2 ms.
+    fn clock(ahead_ms: i64, read_at_ms: u64) -> Offset {
+        let server_us = (i64::try_from(read_at_ms).expect("a time") + 1 + ahead_ms) * 1_000;
+        Offset::new(server_us, at(read_at_ms), at(read_at_ms + 2))
+    }
+
+    #[test]
+    fn one_clock_of_three_is_told_from_the_others_whatever_ours_says() {
+        let nodes = [clock(50, 0), clock(3_050, 0), clock(52, 0)];
+        let reference = Reference::of(&nodes, clock(9_000, 0));
+        assert_eq!(reference.name, "the median of the nodes' clocks");
+        let ahead = |node: usize| reference.ahead(nodes[node]);
+        assert_eq!((ahead(1).middle(), ahead(1).certain()), (2_998_000, 2_996_000));
+        assert_eq!((ahead(0).certain(), ahead(2).certain()), (0, 0));
+        let behind = reference.ahead(clock(-948, 0));
+        assert_eq!((behind.middle(), behind.certain()), (-1_000_000, 998_000));
+    }
+
+    #[test]
+    fn of_fewer_nodes_the_clock_of_this_machine_is_the_reference() {
+        let reference = Reference::of(&[clock(50, 0), clock(3_050, 0)], clock(50, 0));
+        assert_eq!(reference.name, "the clock of this machine");
+        assert_eq!(reference.ahead(clock(3_050, 0)).middle(), 3_000_000);
+    }
+
+    #[test]
+    fn a_clock_that_goes_wrong_is_told_from_one_that_is_read_slowly() {
+        let readings = |gained_ms: i64| [clock(0, 0), clock(gained_ms, 1_000)];
+        let fast = rate(readings(50)).expect("long enough");
+        assert_eq!((fast.middle(), fast.certain()), (50_000, 48_000));
+        let slow = rate(readings(-50)).expect("long enough");
+        assert_eq!((slow.middle(), slow.certain()), (-50_000, 48_000));
+        assert_eq!(rate(readings(1)).expect("long enough").certain(), 0);
+        assert_eq!(rate([clock(0, 0), clock(0, 50)]), None);
+    }
+}

@@ -1,0 +1,56 @@
+//! What follows from what a node refuses its user.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Check, Finding, Severity};
+use crate::manual::Section;
+use crate::node::{Refusal, Refused, Serves};
+
+pub(super) fn finding(refusals: &[Refusal]) -> Finding {
+    let check = Check::Rights;
+    let mut lacks = BTreeSet::new();
+    let mut by_purpose = BTreeMap::<_, BTreeSet<_>>::new();
+    for refusal in refusals {
+        lacks.insert(lack(refusal));
+        by_purpose.entry(refusal.serves).or_default().insert(lack(refusal));
+    }
+    let value = match lacks.first() {
+        None => return Finding::fine(check, "all"),
+        Some(lack) if lacks.len() == 1 => format!("no {lack}"),
+        Some(_) => format!("{} lack", lacks.len()),
+    };
+    let severity = match by_purpose.contains_key(&Serves::Locks) {
+        true => Severity::Problem,
+        false => Severity::Warning,
+    };
+    let consequences = by_purpose.into_iter().map(|(serves, lacks)| {
+        let lacks: Vec<_> = lacks.into_iter().collect();
+        format!("{} (the user lacks {})", consequence(serves), lacks.join(" "))
+    });
+    let consequences = consequences.collect::<Vec<_>>().join("; ");
+    let what = format!("{consequences}; the user needs what is listed in {}", Section::AccessLists);
+    Finding { check, severity, value, what }
+}
+
+/// As an access list has it.
+fn lack(refusal: &Refusal) -> String {
+    match refusal.refused {
+        Refused::Command => format!("+{}", refusal.command.to_lowercase().replace(' ', "|")),
+        Refused::Keys | Refused::Channels => refusal.pattern.clone(),
+        Refused::Unknown => format!("{}, which the server does not know", refusal.command),
+    }
+}
+
+const fn consequence(serves: Serves) -> &'static str {
+    match serves {
+        Serves::Locks => "no lock can be taken there",
+        Serves::Telling => "locks are given back in silence, so waiters find out later",
+        Serves::Hearing => "waiters are not told of releases, and look now and then",
+        Serves::OldConnections => "requests of a connection that was given up may still run",
+        Serves::HashLocks => {
+            "reentrant locks, read-write locks or semaphores cannot be taken there"
+        }
+        Serves::FairLocks => "no fair lock can be taken there",
+        Serves::SeveralNames => "locks with several names cannot be taken there",
+    }
+}

@@ -1,0 +1,315 @@
+//! What is read of a node to find out whether it is fit to carry locks, over a connection of its own.
+//!
+//! Nothing is changed on the node: the mark is read and not written, and the commands by which the user's rights are
+//! tried have an argument each that makes the server refuse to carry them out.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::{RedisError, ServerError, Value};
+
+use super::address::Address;
+use super::admission_view::AdmissionView;
+use super::admit;
+use super::connection::{Broken, Connection, Reply, TIME};
+use super::faults::{Progress, broken_fault, server_fault};
+use super::fitness::field;
+use super::quote::quoted;
+use super::rights::{self, Refusal, Refused, Try};
+use crate::clock;
+use crate::core::{Configuration, NodeState, Offset, Probe, Time};
+use crate::error::NodeFault;
+
+/// How often the clock is read, which tells the latency as well.
+const READINGS: usize = 100;
+/// The pause between two readings: all of them take a second, in which a clock that goes wrong shows.
+const PAUSE: Duration = Duration::from_millis(10);
+/// No further reading begins later than this.
+const READ_FOR: Duration = Duration::from_secs(3);
+/// Of so many readings at either end the fastest one tells where the clock is.
+const BEST_OF: usize = 10;
+
+/// What to ask a node.
+pub(crate) struct Inspection {
+    pub(crate) address: Address,
+    pub(crate) key_prefix: Vec<u8>,
+    pub(crate) mark_key: Vec<u8>,
+    /// How long it has for each answer.
+    pub(crate) patience: Duration,
+}
+
+/// What a node has answered.
+pub(crate) struct Facts {
+    /// Its name and version.
+    pub(crate) server: String,
+    /// Whether it is a master, as it says itself.
+    pub(crate) is_master: bool,
+    /// What a probe of it saw, or why it was not probed.
+    pub(crate) probe: Result<Probe, NodeFault>,
+    pub(crate) persistence: Persistence,
+    pub(crate) memory: Memory,
+    /// Its clock at the beginning and at the end.
+    pub(crate) clock: [Offset; 2],
+    /// How long each reading of its clock took, in order of length.
+    pub(crate) round_trips: Vec<Duration>,
+    pub(crate) refusals: Vec<Refusal>,
+    /// Why it takes no writes, if it does not.
+    pub(crate) no_writes: Option<NodeFault>,
+}
+
+/// What a node keeps on disk.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Persistence {
+    /// It has an append-only file.
+    pub(crate) appends: bool,
+    /// `appendfsync`; `None` if the user may not read it.
+    pub(crate) fsync: Option<String>,
+    /// The last write to disk went wrong.
+    pub(crate) failed: bool,
+}
+
+/// What a node does when its memory is full.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Memory {
+    pub(crate) used: u64,
+    /// 0 if there is no limit.
+    pub(crate) limit: u64,
+    pub(crate) policy: String,
+}
+
+impl Inspection {
+    /// Reads all that has to be known of the node. Takes about two seconds, and a bounded multiple of `patience` if
+    /// the node is slow.
+    pub(crate) fn run(&self) -> Result<Facts, NodeFault> {
+        let mut talk = Talk {
+            connection: Connection::open(&self.address, self.patience)?,
+            patience: self.patience,
+        };
+        let probe = talk.probe(&self.mark_key)?;
+        let [server, persistence, memory, replication] =
+            talk.sections(["server", "persistence", "memory", "replication"])?;
+        let fsync = talk.setting("appendfsync")?;
+        let readings = talk.readings()?;
+        let fastest =
+            |readings: &[Offset]| readings.iter().copied().min_by_key(|it| it.round_trip());
+        let first = fastest(&readings[..BEST_OF.min(readings.len())]);
+        let last = fastest(&readings[readings.len().saturating_sub(BEST_OF)..]);
+        let (Some(first), Some(last)) = (first, last) else {
+            return Err(NodeFault::new(self.address.shown(), "its clock could not be read"));
+        };
+        let mut round_trips: Vec<_> = readings.iter().map(|reading| reading.round_trip()).collect();
+        round_trips.sort_unstable();
+        let tries = rights::tries(&self.key_prefix);
+        let (refusals, no_writes) = talk.try_all(&tries)?;
+        Ok(Facts {
+            server: name_and_version(&server),
+            is_master: field(&replication, "role") == Some("master"),
+            probe,
+            persistence: Persistence {
+                appends: field(&persistence, "aof_enabled") == Some("1"),
+                fsync,
+                failed: ["rdb_last_bgsave_status", "aof_last_write_status"]
+                    .iter()
+                    .any(|status| field(&persistence, status).is_some_and(|status| status != "ok")),
+            },
+            memory: Memory {
+                used: number(&memory, "used_memory"),
+                limit: number(&memory, "maxmemory"),
+                policy: field(&memory, "maxmemory_policy")
+                    .map_or(String::new(), |policy| quoted(policy).to_string()),
+            },
+            clock: [first, last],
+            round_trips,
+            refusals,
+            no_writes,
+        })
+    }
+}
+
+/// What a client with that configuration would make of the nodes, by what probes of them saw: the state of each, and what
+/// that means.
+pub(crate) fn node_states<'a>(
+    probes: impl Iterator<Item = Option<&'a Probe>>,
+    mark_key: &[u8],
+    names: &Arc<[Arc<str>]>,
+    configuration: &Configuration,
+    ordered: bool,
+) -> Vec<(NodeState, String)> {
+    let mut view = AdmissionView::new(mark_key.to_vec(), names, configuration, ordered);
+    let now = clock::now();
+    for (node, probe) in probes.enumerate() {
+        if let Some(probe) = probe {
+            view.seen(node, |admission| admission.probed(node, probe.clone(), now));
+        }
+    }
+    let state = |node| {
+        let state = view.admission.node_state(node);
+        let what = view.what(node, &state);
+        (state, what)
+    };
+    (0..names.len()).map(state).collect()
+}
+
+/// Questions and answers over one connection.
+struct Talk {
+    connection: Connection,
+    patience: Duration,
+}
+
+impl Talk {
+    /// Probes the node as a client does, and changes nothing. The inner fault is the server's own word, such as that the user
+    /// may run no scripts.
+    fn probe(&mut self, mark_key: &[u8]) -> Result<Result<Probe, NodeFault>, NodeFault> {
+        let mut bytes = Vec::new();
+        self.connection.encode(&admit::request(mark_key, None), "", &mut bytes);
+        let sent = clock::now();
+        self.write(&bytes)?;
+        let reply = match self.connection.read(self.deadline()) {
+            Ok(reply) => reply,
+            // It is loading, or busy.
+            Err(Broken { fault, in_step: true, closed: false }) => return Ok(Err(fault)),
+            Err(broken) => return Err(broken.fault),
+        };
+        Ok(match reply {
+            Reply::Value(value) => admit::read(&value, sent, clock::now())
+                .ok_or_else(|| self.fault(format!("the server has answered a probe with {value}"))),
+            Reply::Error(fault) => Err(fault),
+            Reply::NoScript => Err(self.fault("the server knows no script")),
+        })
+    }
+
+    /// Sections of INFO. One that the server does not give is empty.
+    fn sections<const N: usize>(&mut self, names: [&str; N]) -> Result<[String; N], NodeFault> {
+        let mut commands = Vec::new();
+        for name in names {
+            redis::cmd("INFO").arg(name).write_packed_command(&mut commands);
+        }
+        self.write(&commands)?;
+        let mut sections = [const { String::new() }; N];
+        for section in &mut sections {
+            *section = text(self.answer()?).unwrap_or_default();
+        }
+        Ok(sections)
+    }
+
+    /// A setting of the server's; `None` if the user may not read it.
+    fn setting(&mut self, name: &str) -> Result<Option<String>, NodeFault> {
+        self.write(&redis::cmd("CONFIG").arg("GET").arg(name).get_packed_command())?;
+        Ok(match self.answer()? {
+            Value::Array(mut pair) if pair.len() == 2 => pair.pop().and_then(text),
+            Value::Map(mut settings) if settings.len() == 1 => {
+                settings.pop().and_then(|(_, value)| text(value))
+            }
+            _ => None,
+        })
+    }
+
+    /// Reads the node's clock again and again.
+    fn readings(&mut self) -> Result<Vec<Offset>, NodeFault> {
+        let until = clock::now().after(READ_FOR);
+        let mut readings = Vec::with_capacity(READINGS);
+        for _ in 0..READINGS {
+            let sent = clock::now();
+            self.write(TIME)?;
+            let clock = self.connection.read_clock(sent, self.deadline());
+            readings.push(clock.map_err(|broken| broken.fault)?);
+            if clock::now() >= until {
+                break;
+            }
+            clock::sleep(PAUSE);
+        }
+        Ok(readings)
+    }
+
+    /// Tries what the user has to be allowed. What is refused, and why the server takes no writes, if it does not.
+    fn try_all(&mut self, tries: &[Try]) -> Result<(Vec<Refusal>, Option<NodeFault>), NodeFault> {
+        let mut commands = Vec::new();
+        for one in tries {
+            one.write_to(&mut commands);
+        }
+        self.write(&commands)?;
+        let mut refusals = Vec::new();
+        let mut no_writes = None;
+        for one in tries {
+            // What a subscription is answered with is no answer to anything else.
+            let Value::ServerError(error) = self.any_answer()? else { continue };
+            if let Some(refused) = Refused::by(&error) {
+                refusals.push(one.refused(refused));
+            } else if one.command == "SET" && error.code() != "ERR" && error.code() != "READONLY" {
+                let address = &self.connection.address;
+                no_writes.get_or_insert_with(|| server_fault(address, &RedisError::from(error)));
+            }
+        }
+        Ok((refusals, no_writes))
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<(), NodeFault> {
+        self.connection.write(bytes).map_err(|broken| broken.fault)
+    }
+
+    fn deadline(&self) -> Time {
+        clock::now().after(self.patience)
+    }
+
+    /// The next answer, an error of the server's among them.
+    fn answer(&mut self) -> Result<Value, NodeFault> {
+        loop {
+            match self.any_answer()? {
+                Value::Push { .. } => {}
+                answer => return Ok(answer),
+            }
+        }
+    }
+
+    fn any_answer(&mut self) -> Result<Value, NodeFault> {
+        let deadline = self.deadline();
+        let progress = Progress { is_fresh: false, has_begun: self.connection.wire.has_begun() };
+        let address = &self.connection.address;
+        self.connection
+            .wire
+            .read(deadline)
+            .map_err(|unread| broken_fault(address, unread, progress))
+    }
+
+    fn fault(&self, what: impl Into<String>) -> NodeFault {
+        NodeFault::new(self.connection.address.shown(), what)
+    }
+}
+
+fn text(value: Value) -> Option<String> {
+    match value {
+        Value::BulkString(bytes) => String::from_utf8(bytes).ok(),
+        Value::SimpleString(text) | Value::VerbatimString { text, .. } => Some(text),
+        _ => None,
+    }
+}
+
+fn number(info: &str, name: &str) -> u64 {
+    field(info, name).and_then(|number| number.parse().ok()).unwrap_or(0)
+}
+
+/// Such as "Redis 7.0.15".
+fn name_and_version(info: &str) -> String {
+    let version = |name| field(info, name).map(|version| quoted(version).to_string());
+    match (version("valkey_version"), version("redis_version")) {
+        (Some(version), _) => format!("Valkey {version}"),
+        (None, Some(version)) => format!("Redis {version}"),
+        (None, None) => String::new(),
+    }
+}
+
+/// Errors of the server's own.
+impl Refused {
+    fn by(error: &ServerError) -> Option<Self> {
+        let details = error.details().unwrap_or_default();
+        match error.code() {
+            "NOPERM" if details.contains("channel") => Some(Self::Channels),
+            "NOPERM" if details.contains("key") && !details.contains("run the") => Some(Self::Keys),
+            "NOPERM" => Some(Self::Command),
+            "ERR" if details.to_ascii_lowercase().starts_with("unknown command") => {
+                Some(Self::Unknown)
+            }
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,343 @@
+//! What `doctor` finds: each check on masters that are as they should be, and on such as are not.
+
+use std::process::Output;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::program::{ends_with, printed, program, told};
+use crate::support::proxy::Proxy;
+use crate::support::{Server, Servers, access, fake};
+
+/// As patient as a busy machine needs it.
+const PATIENT: [&str; 4] = ["--node-timeout", "2s", "--clock-tolerance", "1s"];
+
+fn run(command: &str, urls: &[String], options: &[&str]) -> Output {
+    let mut program = program();
+    program.env("QUORLOCK_NODES", urls.join(",")).arg(command).args(options);
+    program.output().expect("the program starts")
+}
+
+/// What was found, and the exit code.
+struct Report(Value, i32);
+
+fn doctor_of(urls: &[String], options: &[&str]) -> Report {
+    let output = run("doctor", urls, &[&["--json"], options].concat());
+    let json = serde_json::from_str(&printed(&output));
+    Report(
+        json.unwrap_or_else(|_| panic!("{}", told(&output))),
+        output.status.code().expect("it exits"),
+    )
+}
+
+fn doctor(servers: &Servers, options: &[&str]) -> Report {
+    doctor_of(&servers.urls(), &[&PATIENT, options].concat())
+}
+
+impl Report {
+    fn of(&self, findings: &Value, check: &str) -> Value {
+        let all = findings.as_array().expect("a list");
+        let found = all.iter().find(|finding| finding["check"] == check);
+        found.unwrap_or_else(|| panic!("{check}: {}", self.0)).clone()
+    }
+
+    /// What that check has found of the node.
+    fn node(&self, node: usize, check: &str) -> Value {
+        self.of(&self.0["nodes"][node]["findings"], check)
+    }
+
+    fn set(&self, check: &str) -> Value {
+        self.of(&self.0["set"], check)
+    }
+
+    /// All but that node are without a finding of that severity.
+    #[track_caller]
+    fn is_only(&self, node: usize, check: &str, severity: &str, words: &str) {
+        for i in 0..self.0["nodes"].as_array().expect("a list").len() {
+            let finding = self.node(i, check);
+            let expected = if i == node { severity } else { "fine" };
+            assert_eq!(finding["severity"], expected, "{finding} of {i}");
+        }
+        let found = self.node(node, check);
+        assert!(found["what"].as_str().expect("text").contains(words), "{found}");
+    }
+}
+
+#[test]
+fn nothing_is_wrong_with_masters_that_are_as_they_should_be() {
+    let servers = Servers::start(3);
+    let new = doctor(&servers, &[]);
+    assert_eq!((new.1, &new.0["severity"]), (0, &"note".into()), "{}", new.0);
+    (0..3).for_each(|node| assert_eq!(new.node(node, "mark")["value"], "new"));
+    servers.iter().for_each(|server| assert_eq!(server.keys(), [""; 0], "it changes nothing"));
+
+    ends_with(&run("admit", &servers.urls(), &PATIENT), 0);
+    let report = doctor(&servers, &[]);
+    assert_eq!((report.1, &report.0["severity"]), (0, &"fine".into()), "{}", report.0);
+    let checks = [
+        "reachable",
+        "version",
+        "role",
+        "server",
+        "mark",
+        "writes",
+        "persistence",
+        "memory",
+        "clock",
+        "clock rate",
+        "latency",
+        "rights",
+    ];
+    for (node, check) in (0..3).flat_map(|node| checks.map(|check| (node, check))) {
+        assert_eq!(report.node(node, check)["severity"], "fine");
+    }
+    assert_eq!(report.set("majority")["value"], "2 of 3");
+    let output = run("doctor", &servers.urls(), &PATIENT);
+    ends_with(&output, 0);
+    let text = printed(&output);
+    assert!(text.ends_with("\nNothing is wrong.\n"), "{text}");
+    assert!(servers.urls().iter().all(|url| text.contains(url)), "{text}");
+}
+
+#[test]
+fn a_replica_is_found() {
+    let servers = Servers::start(3);
+    servers[1].command(&["REPLICAOF", "127.0.0.1", &servers[0].port().to_string()]);
+    let report = doctor(&servers, &[]);
+    report.is_only(1, "role", "problem", "name independent masters");
+    assert_eq!(report.1, 2);
+}
+
+#[test]
+fn one_server_under_two_addresses_is_found() {
+    let servers = Servers::start(2);
+    let again = format!("redis://localhost:{}", servers[0].port());
+    let report = doctor_of(&[servers.urls(), vec![again]].concat(), &PATIENT);
+    let values = [0, 1, 2].map(|node| report.node(node, "server")["value"].clone());
+    assert_eq!(values, ["that of 3", "its own", "that of 1"]);
+    assert_eq!(report.1, 2);
+    // By its address alone nobody is asked.
+    let output = run("doctor", &[servers.urls(), servers.urls()].concat(), &PATIENT);
+    ends_with(&output, 125);
+    assert!(told(&output).contains("nodes 1 and 3 are the same server"), "{}", told(&output));
+}
+
+#[test]
+fn a_policy_that_drops_keys_is_found_and_memory_that_is_almost_full() {
+    let servers = Servers::start(3);
+    servers[2].command(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
+    let report = doctor(&servers, &[]);
+    report.is_only(2, "memory", "warning", "allkeys-lru");
+    assert_eq!(report.1, 1);
+    servers[2].command(&["CONFIG", "SET", "maxmemory", "1gb"]);
+    let report = doctor(&servers, &[]);
+    report.is_only(2, "memory", "problem", "set maxmemory-policy noeviction");
+    assert_eq!(report.1, 2);
+
+    servers[2].command(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
+    servers[2].command(&["SET", "large", &"x".repeat(50_000_000)]);
+    let info = format!("{:?}", servers[2].command(&["INFO", "memory"]));
+    let used = info.split_once("used_memory:").expect("it tells").1;
+    let used: u64 = used[..used.find(|c: char| !c.is_ascii_digit()).expect("an end")]
+        .parse()
+        .expect("a number");
+    servers[2].command(&["CONFIG", "SET", "maxmemory", &(used * 100 / 95).to_string()]);
+    let report = doctor(&servers, &[]);
+    report.is_only(2, "memory", "warning", "raise maxmemory");
+    assert_eq!(report.1, 1);
+}
+
+#[test]
+fn a_master_that_takes_no_writes_is_found() {
+    let servers = Servers::start(3);
+    servers[0].command(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
+    let report = doctor(&servers, &[]);
+    report.is_only(0, "writes", "problem", "min-replicas-to-write");
+    assert_eq!(report.1, 2);
+}
+
+#[test]
+fn a_clock_that_is_wrong_is_found() {
+    let Some(servers) = Servers::start_with_clocks(3) else { return };
+    servers[1].set_clock(3);
+    let report = doctor(&servers, &[]);
+    report.is_only(1, "clock", "warning", "ahead of the median of the nodes' clocks");
+    assert_eq!((report.node(1, "clock")["value"].clone(), report.1), ("+3 s".into(), 1));
+    servers[1].set_clock(-3);
+    doctor(&servers, &[]).is_only(1, "clock", "warning", "behind the median of the nodes' clocks");
+    // A single one has this machine's beside it.
+    let alone = doctor_of(&[servers[1].url()], &PATIENT);
+    alone.is_only(0, "clock", "warning", "behind the clock of this machine");
+}
+
+#[test]
+fn a_clock_that_goes_wrong_is_found() {
+    let Some(servers) = Servers::start_with_clocks(3) else { return };
+    let ended = AtomicBool::new(false);
+    let report = thread::scope(|scope| {
+        // It gains a fifth of the time, until a minute has passed.
+        scope.spawn(|| {
+            for step in 0..1_200 {
+                if ended.load(Ordering::Relaxed) {
+                    break;
+                }
+                servers[0].set_clock_ms(10 * step);
+                thread::sleep(Duration::from_millis(50));
+            }
+        });
+        let report = doctor(&servers, &[]);
+        ended.store(true, Ordering::Relaxed);
+        report
+    });
+    report.is_only(0, "clock rate", "problem", "faster than that of this machine");
+    assert_eq!(report.1, 2);
+}
+
+#[test]
+fn masters_that_do_not_answer_are_found() {
+    let mut servers = Servers::start(3);
+    servers[2].pause();
+    let report = doctor(&servers, &[]);
+    report.is_only(2, "reachable", "problem", "no answer");
+    assert_eq!(report.1, 2);
+    assert_eq!(report.set("majority")["severity"], "fine");
+    servers[1].kill();
+    let report = doctor(&servers, &[]);
+    let refused = report.node(1, "reachable");
+    assert!(refused["what"].as_str().is_some_and(|what| what.contains("refused")), "{refused}");
+    assert_eq!(report.set("majority")["severity"], "problem");
+    let output = run("doctor", &servers.urls(), &PATIENT);
+    assert!(printed(&output).contains("problem: majority: 1 of 3 nodes"), "{}", printed(&output));
+}
+
+#[test]
+fn a_wrong_password_is_found_and_not_shown() {
+    let servers = Servers::start_with(1, &["--requirepass", "right"]);
+    let mut program = program();
+    program.env("QUORLOCK_NODES", servers.urls().join(",")).env("QUORLOCK_PASSWORD", "wr0ng");
+    let output = program.args(["doctor"]).args(PATIENT).output().expect("the program starts");
+    ends_with(&output, 2);
+    let text = printed(&output);
+    assert!(text.contains("problem: 1: reachable: the server refused"), "{text}");
+    assert!(!format!("{text}{}", told(&output)).contains("wr0ng"), "{text}");
+}
+
+/// Of a server with a user that has the manual's rights, and those words besides.
+fn rights_with(words: &[&str]) -> (Value, i32) {
+    let server = Server::start();
+    let user = access::user("locker", "quorlock:", &access::example_commands());
+    let user = user.iter().map(String::as_str).chain(words.iter().copied());
+    server.command(&user.collect::<Vec<_>>());
+    let url = server.url().replace("redis://", "redis://locker:secret@");
+    let report = doctor_of(&[url], &PATIENT);
+    assert_eq!(server.keys(), [""; 0], "it changes nothing");
+    (report.node(0, "rights"), report.1)
+}
+
+#[test]
+fn rights_that_are_missing_are_found() {
+    for (words, severity, lack, code) in [
+        (&[][..], "fine", "all", 0),
+        (&["-publish"], "warning", "no +publish", 1),
+        (&["-subscribe"], "warning", "no +subscribe", 1),
+        (&["-client|kill"], "warning", "no +client|kill", 1),
+        (&["-zadd"], "warning", "no +zadd", 1),
+        (&["-hgetall"], "warning", "no +hgetall", 1),
+        (&["-exists"], "warning", "no +exists", 1),
+        (&["-set"], "problem", "no +set", 2),
+        (&["-pexpire"], "problem", "no +pexpire", 2),
+        (&["resetkeys", "~quorlock:*"], "problem", "no ~{quorlock:*", 2),
+        (
+            &["resetchannels", "&{quorlock:*", "&redisson_lock__channel:*"],
+            "warning",
+            "no &redisson_rwlock:*",
+            1,
+        ),
+    ] {
+        let (found, exit) = rights_with(words);
+        assert_eq!(
+            (&found["severity"], &found["value"]),
+            (&severity.into(), &lack.into()),
+            "{words:?}: {found}"
+        );
+        assert_eq!(exit, code, "{words:?}");
+        let is_told = found["what"].as_str().is_some_and(|what| what.contains("Access lists"));
+        assert_eq!(is_told, severity != "fine", "{found}");
+    }
+}
+
+#[test]
+fn a_user_who_may_run_no_script_is_found() {
+    let (found, exit) = rights_with(&["-eval", "-evalsha"]);
+    assert_eq!((&found["severity"], exit), (&"problem".into(), 2), "{found}");
+}
+
+#[test]
+fn marks_of_other_clients_and_quarantines_are_found() {
+    let mut servers = Servers::start(3);
+    ends_with(&run("admit", &servers.urls(), &PATIENT), 0);
+    let report = doctor(&servers, &["--max-ttl", "20s"]);
+    let found = report.node(0, "mark");
+    assert_eq!((&found["severity"], report.1), (&"problem".into(), 2), "{found}");
+    assert!(
+        found["what"].as_str().is_some_and(|what| what.contains("20 s here and 10 s there")),
+        "{found}"
+    );
+    servers[1].restart_empty();
+    let report = doctor(&servers, &[]);
+    report.is_only(1, "mark", "warning", "quarantine");
+    assert_eq!(report.1, 1);
+}
+
+#[test]
+fn without_quarantine_each_lock_has_to_be_on_disk() {
+    let servers = Servers::start(1);
+    let persistence = |options: &[&str]| {
+        let finding = doctor(&servers, options).node(0, "persistence");
+        (finding["severity"].clone(), finding["value"].clone())
+    };
+    assert_eq!(persistence(&[]), ("fine".into(), "no AOF".into()));
+    assert_eq!(persistence(&["--no-quarantine"]), ("warning".into(), "no AOF".into()));
+    servers[0].command(&["CONFIG", "SET", "appendonly", "yes"]);
+    assert_eq!(persistence(&["--no-quarantine"]), ("warning".into(), "AOF, everysec".into()));
+    servers[0].command(&["CONFIG", "SET", "appendfsync", "always"]);
+    assert_eq!(persistence(&["--no-quarantine"]), ("fine".into(), "AOF, always".into()));
+    assert_eq!(persistence(&[]), ("note".into(), "AOF, always".into()));
+}
+
+#[test]
+fn a_server_that_is_too_old_is_found() {
+    let url = fake::redis("5.0.14", |_| b"+OK\r\n".to_vec());
+    let found = doctor_of(&[url], &PATIENT).node(0, "reachable");
+    assert!(found["what"].as_str().is_some_and(|what| what.contains("too old")), "{found}");
+}
+
+#[test]
+fn a_way_that_takes_longer_than_the_node_timeout_is_found() {
+    let servers = Servers::start(3);
+    let proxy = Proxy::start(servers[0].port());
+    proxy.delay(Duration::from_millis(300));
+    let urls = [proxy.url(), servers[1].url(), servers[2].url()];
+    let options = ["--clock-tolerance", "1s", "--node-timeout", "250ms"];
+    let found = doctor_of(&urls, &options).node(0, "latency");
+    assert_eq!(found["severity"], "problem", "{found}");
+    assert!(
+        found["what"].as_str().is_some_and(|what| what.contains("raise node_timeout")),
+        "{found}"
+    );
+}
+
+#[test]
+fn one_master_and_two_are_worth_a_note() {
+    let servers = Servers::start(2);
+    for (urls, words) in [
+        (servers.urls(), "2 nodes survive no more failures than 1"),
+        (vec![servers[0].url()], "while the only node is down"),
+    ] {
+        let found = doctor_of(&urls, &PATIENT).set("majority");
+        assert_eq!(found["severity"], "note");
+        assert!(found["what"].as_str().is_some_and(|what| what.contains(words)), "{found}");
+    }
+}
