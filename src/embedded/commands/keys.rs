@@ -1,5 +1,7 @@
 //! Keys, whatever they hold.
 
+use std::hash::{DefaultHasher, Hasher};
+
 use super::pattern;
 use crate::embedded::keyspace::Bytes;
 use crate::embedded::number;
@@ -36,11 +38,12 @@ fn matching<'a>(
     entries.map(|(key, _)| key)
 }
 
-/// Answers everything at once: COUNT is but a hint, and a cursor of 0 says that this is all.
+/// Keys come in the order of their hashes. The cursor is the hash of the key that comes next, so that whatever is set or
+/// deleted meanwhile, a key that is there all the time is told once.
 fn scan(state: &mut State, words: &[Bytes]) -> Answer {
     let cursor = number::integer(&words[0]).ok().filter(|cursor| *cursor >= 0);
-    cursor.ok_or(Fault::of("ERR invalid cursor"))?;
-    let (mut like, mut kind) = (None, None);
+    let cursor = cursor.ok_or(Fault::of("ERR invalid cursor"))?;
+    let (mut like, mut kind, mut count) = (None, None, 10);
     let mut options = words[1..].chunks_exact(2);
     for option in options.by_ref() {
         let [name, value] = option else { return Err(Fault::SYNTAX) };
@@ -48,19 +51,30 @@ fn scan(state: &mut State, words: &[Bytes]) -> Answer {
             like = Some(value);
         } else if is(name, "TYPE") {
             kind = Some(value);
-        } else if !is(name, "COUNT") || number::integer(value)? < 1 {
+        } else if is(name, "COUNT") {
+            let most = usize::try_from(number::integer(value)?).ok();
+            count = most.filter(|most| *most > 0).ok_or(Fault::SYNTAX)?;
+        } else {
             return Err(Fault::SYNTAX);
         }
     }
     if !options.remainder().is_empty() {
         return Err(Fault::SYNTAX);
     }
-    let keys = if cursor == Some(0) {
-        Reply::bulks(matching(state, like, kind))
-    } else {
-        Reply::List(Vec::new())
-    };
-    Ok(Reply::List(vec![Reply::bulk("0"), keys]))
+    let mut hashes: Vec<_> = state.keyspace.entries().map(|(key, _)| hash(key)).collect();
+    hashes.retain(|hash| *hash >= cursor);
+    hashes.sort_unstable();
+    let next = hashes.get(count).copied();
+    let is_now = |key: &&Bytes| hash(key) >= cursor && next.is_none_or(|next| hash(key) < next);
+    let keys = Reply::bulks(matching(state, like, kind).filter(is_now));
+    Ok(Reply::List(vec![Reply::bulk(next.unwrap_or(0).to_string()), keys]))
+}
+
+/// Never 0, with which a scan begins and ends, and never negative.
+fn hash(key: &[u8]) -> i64 {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(key);
+    i64::try_from(hasher.finish() >> 1).unwrap_or(i64::MAX).max(1)
 }
 
 fn flush(state: &mut State, words: &[Bytes]) -> Answer {
