@@ -5,6 +5,7 @@ mod support;
 
 mod admin;
 mod job;
+mod list;
 mod loss;
 mod program;
 mod settings;

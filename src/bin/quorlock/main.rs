@@ -8,6 +8,8 @@ compile_error!(
 mod admin;
 mod clock;
 mod exit;
+mod json;
+mod list;
 mod options;
 mod pages;
 mod run;
@@ -32,6 +34,7 @@ fn main() -> std::process::ExitCode {
     let code = match options.command {
         Command::Run(options) => run::run(&options),
         Command::Status(options) => admin::status(&options),
+        Command::List(options) => list::list(&options),
         Command::Unlock(options) => admin::unlock(&options),
         Command::Admit(options) => admin::admit(&options),
         Command::Completions { shell } => pages::completions(shell),
