@@ -28,7 +28,7 @@ fn locks_of_every_kind_are_found_and_nothing_that_is_kept_beside_them() {
     let _mutex = holder.lock(b"any\xff{bytes}").expect("it is free");
     let _several = holder.multi_mutex(["several/1", "several/2"]).lock().expect("they are free");
     let _read = holder.rw_lock("re{ad}").read().expect("it is free");
-    let _permit = holder.semaphore("semaphore", 3).lock().expect("it is free");
+    let _permit = holder.semaphore("semaphore", 3).acquire().expect("it is free");
     let _again = holder.reentrant_mutex("reentrant").lock().expect("it is free");
     let _fair = holder.fair_mutex("fair").lock().expect("it is free");
     holder.mutex("kept").min_hold(TTL).lock().expect("it is free").unlock().expect("it is ours");
@@ -39,8 +39,8 @@ fn locks_of_every_kind_are_found_and_nothing_that_is_kept_beside_them() {
         r"any\xff{bytes}",
         "fair",
         "kept",
-        "re{ad}",
         "reentrant",
+        "re{ad}",
         "semaphore",
         "several/1",
         "several/2",
@@ -76,7 +76,9 @@ fn every_node_is_scanned_for_strings_and_hashes_with_an_expiry() {
     servers[2].command(&["SET", "quorlock:shared", "b", "PX", "60000"]);
     for (i, name) in ["quorlock:one", "quorlock:two", "quorlock:three"].into_iter().enumerate() {
         let owners = [1, 2].map(|node| (i + node) % 3);
-        owners.map(|node| servers[node].command(&["SET", name, "a", "PX", "60000"]));
+        for node in owners {
+            servers[node].command(&["SET", name, "a", "PX", "60000"]);
+        }
     }
     for server in servers.iter() {
         server.command(&["SET", "quorlock:data", "x"]);

@@ -3,7 +3,7 @@
 use std::hash::{DefaultHasher, Hasher};
 
 use super::pattern;
-use crate::embedded::keyspace::Bytes;
+use crate::embedded::keyspace::{Bytes, Entry};
 use crate::embedded::number;
 use crate::embedded::reply::{Answer, Fault, Reply};
 use crate::embedded::state::{Command, State, command, is};
@@ -19,23 +19,23 @@ pub(super) const COMMANDS: &[Command] = &[
         let entry = state.keyspace.entry(&words[0]);
         Ok(Reply::Status(entry.map_or("none", |entry| entry.value.type_name()).to_owned()))
     }),
-    command("KEYS", 2, |state, words| Ok(Reply::bulks(matching(state, Some(&words[0]), None)))),
+    command("KEYS", 2, keys),
     command("SCAN", -2, scan),
     command("DBSIZE", 1, |state, _| Ok(Reply::count(state.keyspace.len()))),
     command("FLUSHALL", -1, flush),
     command("FLUSHDB", -1, flush),
 ];
 
-fn matching<'a>(
-    state: &'a State,
-    like: Option<&'a Bytes>,
-    kind: Option<&'a Bytes>,
-) -> impl Iterator<Item = &'a Bytes> {
-    let entries = state.keyspace.entries().filter(move |(key, entry)| {
-        like.is_none_or(|like| pattern::matches(like, key))
-            && kind.is_none_or(|kind| is(kind, entry.value.type_name()))
-    });
-    entries.map(|(key, _)| key)
+/// Whether a key is like a pattern, and of a type.
+fn is_like(like: Option<&Bytes>, kind: Option<&Bytes>, key: &[u8], entry: &Entry) -> bool {
+    like.is_none_or(|like| pattern::matches(like, key))
+        && kind.is_none_or(|kind| is(kind, entry.value.type_name()))
+}
+
+fn keys(state: &mut State, words: &[Bytes]) -> Answer {
+    let entries = state.keyspace.entries();
+    let keys = entries.filter(|(key, entry)| is_like(Some(&words[0]), None, key, entry));
+    Ok(Reply::bulks(keys.map(|(key, _)| key)))
 }
 
 /// Keys come in the order of their hashes. The cursor is the hash of the key that comes next, so that whatever is set or
@@ -61,12 +61,16 @@ fn scan(state: &mut State, words: &[Bytes]) -> Answer {
     if !options.remainder().is_empty() {
         return Err(Fault::SYNTAX);
     }
-    let mut hashes: Vec<_> = state.keyspace.entries().map(|(key, _)| hash(key)).collect();
-    hashes.retain(|hash| *hash >= cursor);
-    hashes.sort_unstable();
-    let next = hashes.get(count).copied();
-    let is_now = |key: &&Bytes| hash(key) >= cursor && next.is_none_or(|next| hash(key) < next);
-    let keys = Reply::bulks(matching(state, like, kind).filter(is_now));
+    let entries = state.keyspace.entries().map(|(key, entry)| (hash(key), key, entry));
+    let mut left: Vec<_> = entries.filter(|(hash, ..)| *hash >= cursor).collect();
+    let next = (count < left.len()).then(|| {
+        let (_, (next, ..), _) = left.select_nth_unstable_by_key(count, |(hash, ..)| *hash);
+        *next
+    });
+    left.truncate(count);
+    let is_wanted = |key: &[u8], entry: &Entry| is_like(like, kind, key, entry);
+    let keys = left.into_iter().filter(|(_, key, entry)| is_wanted(key, entry));
+    let keys = Reply::bulks(keys.map(|(_, key, _)| key));
     Ok(Reply::List(vec![Reply::bulk(next.unwrap_or(0).to_string()), keys]))
 }
 
