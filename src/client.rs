@@ -13,12 +13,14 @@ use crate::core::exact;
 use crate::error::{Error, ErrorKind};
 use crate::guard::Guard;
 use crate::handle::{Handle, LockKind};
+use crate::holders::HeldLocks;
 use crate::kinds::{self, FairMutex, MultiMutex, Mutex, ReentrantMutex};
 use crate::node::{Address, Node};
 use crate::process::Process;
 use crate::runtime::admit;
 use crate::runtime::coordinator::Coordinator;
 use crate::runtime::exit;
+use crate::runtime::held_locks::{self, Wanted};
 use crate::runtime::loss;
 use crate::runtime::settings::Settings;
 use crate::rw_lock::RwLock;
@@ -357,6 +359,58 @@ impl Quorlock {
         critical: impl FnOnce(&Guard) -> Result<T, E>,
     ) -> Result<T, E> {
         self.mutex(name).with_lock_fallible(critical)
+    }
+
+    /// The locks that are held, or may be, by the word of the nodes: their names, and of each who holds it. Names are those that
+    /// match `pattern`, in the glob syntax of Redis: `*`, `?`, `[a-z]`, and `\` before what stands for itself. An empty
+    /// pattern is all names.
+    ///
+    /// It is for operators and for monitoring. It takes no part in any lock, and what it says may be over when it returns.
+    /// A lock that somebody holds all the time while it runs is found; one that is taken or given back meanwhile may be
+    /// missing.
+    ///
+    /// All nodes are scanned ([`SCAN`](https://redis.io/commands/scan/)), each about 1,000 keys at a time, so that no server is kept busy for long. The scan
+    /// looks at all keys of the database, those of other applications included. It ends after `within`, and before that
+    /// once `most` names are known. The nodes are then asked who holds these, 64 at a time, which takes up to
+    /// the [`node_timeout`](Builder::node_timeout) each time. If there may be more,
+    /// [`is_complete`](HeldLocks::is_complete) is `false`; which names are found then is left to chance.
+    ///
+    /// Whatever is stored as locks are counts as one: a string or a hash with an expiry. So let locks have a key prefix that
+    /// no other data has. Keys without an expiry, or of other types, are not reported.
+    ///
+    /// The user needs the permission for `SCAN`, which no other call does: see
+    /// [`operations`](crate::operations#access-lists).
+    ///
+    /// # Errors
+    ///
+    /// [`NoQuorum`](ErrorKind::NoQuorum) if fewer than a majority of the nodes can be scanned, with a cause for each;
+    /// [`Config`](ErrorKind::Config) if the nodes reject this client, or clients with other settings use them;
+    /// [`InvalidName`](ErrorKind::InvalidName) if the pattern is longer than 4096 bytes; [`Closed`](ErrorKind::Closed).
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use std::time::Duration;
+    ///
+    /// # let locks = quorlock::Quorlock::builder().nodes(["redis://a"]).build()?;
+    /// let held = locks.held_locks("orders/*", 1_000, Duration::from_secs(10))?;
+    /// for name in &held.names {
+    ///     println!("{name}"); // for an operator
+    /// }
+    /// if !held.is_complete {
+    ///     println!("there may be more");
+    /// }
+    /// # Ok::<(), quorlock::Error>(())
+    /// ```
+    pub fn held_locks(
+        &self,
+        pattern: impl AsRef<[u8]>,
+        most: usize,
+        within: Duration,
+    ) -> Result<HeldLocks, Error> {
+        let (pattern, auxiliary) = (pattern.as_ref(), &*self.shared.auxiliary);
+        let wanted = Wanted { pattern, auxiliary, most, within };
+        held_locks::held_locks(self.coordinator().state(), &wanted)
     }
 
     /// Has the nodes grant locks at once that would wait for [`max_ttl`](Builder::max_ttl) first, since they

@@ -72,6 +72,21 @@ pub struct NameReport {
     pub nodes: Vec<NodeReport>,
 }
 
+/// The locks that are held: from [`Quorlock::held_locks`](crate::Quorlock::held_locks).
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct HeldLocks {
+    /// A report for each name that is not [`Free`](LockState::Free), sorted by name. A lock with several names has a
+    /// report for each of them.
+    pub names: Vec<NameReport>,
+    /// Whether every lock is here that was held all the time while the nodes were asked. It is not certain if there were
+    /// more names than asked for, if the time was over before the scan, or if too few nodes were scanned to the end and
+    /// have forgotten no locks.
+    pub is_complete: bool,
+    /// What was wrong with each node that counts for nothing in that: it did not answer, or it may have forgotten locks.
+    pub faults: Vec<NodeFault>,
+}
+
 /// An owner that has a name on a majority of the nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]

@@ -13,7 +13,7 @@ pub(crate) use owner::{
 };
 
 /// The longest name, in bytes: as long as the longest path on Linux, which is a popular name.
-const LONGEST: usize = 4_096;
+pub(crate) const LONGEST: usize = 4_096;
 
 /// How the keys end that are kept beside a node, or beside locks of all kinds, always together with braces.
 const OF_ALL: [&str; 4] = [":forced", ":mark", ":offset", ":replicated"];
@@ -52,6 +52,11 @@ impl Name {
         }
     }
 
+    /// The name whose key that is; `None` if it is the key of no name.
+    pub(crate) fn of_key(prefix: &[u8], key: &[u8], auxiliary: &[&str]) -> Option<Self> {
+        Self::new(prefix, key.strip_prefix(prefix)?, auxiliary).ok()
+    }
+
     pub(crate) fn key(&self) -> &[u8] {
         &self.key
     }
@@ -69,6 +74,19 @@ impl Name {
     pub(crate) fn as_bytes(&self) -> &[u8] {
         &self.key[self.prefix..]
     }
+}
+
+/// The pattern, in Redis's glob syntax, of the keys of those names that are like `pattern`. An empty one is all names.
+pub(crate) fn key_pattern(prefix: &[u8], pattern: &[u8]) -> Vec<u8> {
+    let mut all = Vec::with_capacity(2 * prefix.len() + pattern.len());
+    for byte in prefix {
+        if b"*?[\\".contains(byte) {
+            all.push(b'\\');
+        }
+        all.push(*byte);
+    }
+    all.extend_from_slice(if pattern.is_empty() { b"*" } else { pattern });
+    all
 }
 
 /// For sentences.
@@ -313,6 +331,26 @@ mod tests {
             assert!(refused("", &fence).is_some_and(|message| message.contains("quorlock's own")));
         }
         assert_eq!(fence_key(b"quorlock:orders/42"), b"{quorlock:orders/42}:fence");
+    }
+
+    #[test]
+    fn a_key_is_that_of_a_name_or_of_none() {
+        let of_key = |key: &[u8]| {
+            let name = Name::of_key(b"p:", key, AUXILIARY);
+            name.map(|name| name.as_bytes().to_vec())
+        };
+        assert_eq!(of_key(b"p:a\xff"), Some(b"a\xff".to_vec()));
+        for key in [&b"p:"[..], b"q:a", b"p:{quorlock}:mark", b"p:a{owner}:forced"] {
+            assert_eq!(of_key(key), None, "{}", text(key));
+        }
+    }
+
+    #[test]
+    fn a_prefix_stands_for_itself_in_a_pattern() {
+        let pattern = |prefix: &str, pattern: &[u8]| key_pattern(prefix.as_bytes(), pattern);
+        assert_eq!(pattern("quorlock:", b""), b"quorlock:*");
+        assert_eq!(pattern("", b"[ab]?"), b"[ab]?");
+        assert_eq!(pattern(r"*?[\a]", b"*"), br"\*\?\[\\a]*");
     }
 
     #[test]

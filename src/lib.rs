@@ -58,7 +58,7 @@ pub use diagnosis::{Check, Diagnosis, Finding, NodeDiagnosis, Severity};
 pub use error::{Error, ErrorKind, NodeFault};
 pub use guard::{Guard, LockGuard, Mode};
 pub use handle::{Handle, LockKind, OneName};
-pub use holders::{Holder, HolderReport, NameReport, NodeAnswer, NodeReport};
+pub use holders::{HeldLocks, Holder, HolderReport, NameReport, NodeAnswer, NodeReport};
 pub use ident::Owner;
 pub use kinds::*;
 pub use runtime::{Fallback, Renewal};

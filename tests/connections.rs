@@ -235,6 +235,28 @@ fn operators_need_what_the_kinds_need_whose_locks_are_hashes() {
     assert!(!lock.is_locked().expect("it may look"));
 }
 
+/// No other call needs `SCAN`, which shows the names of all keys, whatever keys the user may touch.
+#[test]
+fn operators_need_scan_to_list_the_locks_that_are_held() {
+    let server = Server::start();
+    let within = Duration::from_secs(60);
+    let user = limited_user(&server, &documented());
+    let guard = user.lock("orders/42").expect("it is free");
+    let error = user.held_locks("", 10, within).expect_err("it may not scan");
+    assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+    let words =
+        ["lacks a permission", "permission for SCAN", "/operations/index.html#access-lists"];
+    said(&error, &[&words[..], &[&server.url()]].concat());
+
+    let of_operators = [access::EVERY_CLIENT, access::OPERATORS].concat();
+    let operator = limited_user(&server, &of_operators);
+    // Of others, whose keys it may not touch.
+    server.command(&["SET", "elsewhere", "a", "PX", "60000"]);
+    let held = operator.held_locks("", 10, within).expect("it may scan");
+    assert!(held.is_complete && held.names.len() == 1, "{held:?}");
+    drop(guard);
+}
+
 /// Who may not touch the fences can lock without them, but for read-write locks, which keep the ends of reads beside them.
 #[test]
 fn fences_that_the_user_may_not_touch() {

@@ -51,6 +51,33 @@ fn pcall_answers_as_many_results_as_there_are() {
     }
 }
 
+/// What is set or deleted between the steps of a scan makes it neither miss nor repeat another key.
+#[test]
+fn a_scan_tells_each_key_once_that_is_there_all_the_time() {
+    let mut engine = engine();
+    let key = |i: usize| format!("key-{i}");
+    (0..100).for_each(|i| drop(run(&mut engine, &["SET", &key(i), "v"])));
+    let (mut cursor, mut told, mut steps) = ("0".to_owned(), Vec::new(), 0);
+    loop {
+        let reply = run(&mut engine, &["SCAN", &cursor, "MATCH", "key-*", "COUNT", "7"]);
+        let Reply::List(parts) = reply else { panic!("no list: {reply:?}") };
+        let [Reply::Bulk(next), Reply::List(keys)] = parts.as_slice() else { panic!("{parts:?}") };
+        assert!(keys.len() <= 7, "{keys:?}");
+        told.extend(keys.iter().cloned());
+        cursor = String::from_utf8(next.clone()).expect("digits");
+        steps += 1;
+        run(&mut engine, &["DEL", &key(steps + 49)]);
+        run(&mut engine, &["SET", &format!("other-{steps}"), "v"]);
+        if cursor == "0" {
+            break;
+        }
+    }
+    assert!(steps > 10, "{steps}");
+    for i in (0..50).chain(49 + steps + 1..100) {
+        assert_eq!(told.iter().filter(|told| **told == bulk(&key(i))).count(), 1, "{i}");
+    }
+}
+
 #[test]
 fn keys_end_by_the_time_of_the_call() {
     let mut engine = engine();

@@ -6,6 +6,7 @@ use crate::core::{self, Waits};
 use crate::ident::{Name, Names};
 use crate::node::Request;
 use crate::runtime::administration::{force_request, holder_request};
+use crate::runtime::held_locks::names_request;
 use crate::runtime::kind::{Claimant, Fence, Keep, Raise, Repair};
 
 const TTL: Duration = Duration::from_secs(1);
@@ -71,6 +72,7 @@ fn operators_calls_are_as_the_scripts_headers_state() {
     for (left_out, how_many, call) in [
         (ALL, 1, holder_request(b"name", b"mark", true)),
         (&["not given without fencing)"], 1, holder_request(b"name", b"mark", false)),
+        (ALL, 1, names_request("0", b"*")),
         // Each owner may have given the lock back just now.
         (ALL, 2, force_request(b"name", &owners(1), TTL)),
         (ALL, 6, force_request(b"name", &owners(3), TTL)),

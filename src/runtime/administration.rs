@@ -193,7 +193,9 @@ fn ask<'a>(client: &ClientState, names: &'a Names) -> Result<Vec<Heard<'a>>, Err
     }
     match heard.iter().find(|it| !it.round.with(|said| said.is_answered())) {
         None => Ok(heard),
-        Some(Heard { round, .. }) => Err(client.unheard(names, faults(client, round))),
+        Some(Heard { round, .. }) => {
+            Err(client.unheard(format_args!("who holds {names}"), faults(client, round)))
+        }
     }
 }
 

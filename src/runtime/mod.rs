@@ -11,6 +11,7 @@ pub(crate) mod endless;
 pub(crate) mod exit;
 pub(crate) mod fan_out;
 pub(crate) mod held;
+pub(crate) mod held_locks;
 pub(crate) mod hold;
 pub(crate) mod hold_state;
 pub(crate) mod kind;

@@ -1,5 +1,6 @@
 //! What a caller is told that did not get the lock.
 
+use std::fmt;
 use std::time::Duration;
 
 use crate::clock;
@@ -145,17 +146,17 @@ impl ClientState {
         Err(Error::new(kind, message).with_faults(faults))
     }
 
-    /// What a caller is told who asked for the holder of a lock, where too few nodes have answered.
-    pub(crate) fn unheard(&self, names: &Names, faults: Vec<NodeFault>) -> Error {
+    /// What a caller is told that asked the nodes `what` is so, where too few have answered.
+    pub(crate) fn unheard(&self, what: impl fmt::Display, faults: Vec<NodeFault>) -> Error {
         let rejecting = faults.iter().filter(|fault| fault.is_for_good()).count();
         let (kind, message) = match self.nodes.len() - rejecting < majority(self.nodes.len()) {
             true => {
                 let why = self.rejected();
-                (ErrorKind::Config, format!("nobody can say who holds {names}: {why}"))
+                (ErrorKind::Config, format!("nobody can say {what}: {why}"))
             }
             false => {
                 let so_many = self.so_many();
-                let message = format!("no quorum to say who holds {names}: {so_many} must answer");
+                let message = format!("no quorum to say {what}: {so_many} must answer");
                 (ErrorKind::NoQuorum, message)
             }
         };

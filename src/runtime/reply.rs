@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::core::{
     ConfirmVote, ExtensionVote, HeldAs, HeldKey, HolderVote, KeyLayout, LARGEST_NUMBER,
-    MOST_PERMITS, ReleaseVote, Slots, Vote,
+    MOST_PERMITS, ReleaseVote, ScanVote, Slots, Vote,
 };
 use crate::node::{Meaning, Value};
 
@@ -144,7 +144,7 @@ pub(crate) fn holder(value: &Value) -> Result<HolderVote, Unexpected> {
     else {
         return Err(Unexpected);
     };
-    let mut owners: Vec<_> = owners.iter().map(owner).collect::<Result<_, _>>()?;
+    let mut owners: Vec<_> = owners.iter().map(from_hex).collect::<Result<_, _>>()?;
     // Each of them counts once for the node.
     owners.sort_unstable();
     owners.dedup();
@@ -181,8 +181,19 @@ fn held_as(text: &str) -> Result<Option<HeldAs>, Unexpected> {
     }))
 }
 
-/// An owner, of which each byte is two digits.
-fn owner(value: &Value) -> Result<Vec<u8>, Unexpected> {
+/// What a node says of its keys in one step of a scan.
+pub(crate) fn scan(value: &Value) -> Result<ScanVote, Unexpected> {
+    let Value::List(values) = value else { return Err(Unexpected) };
+    let [Value::Text(cursor), Value::List(keys)] = values.as_slice() else {
+        return Err(Unexpected);
+    };
+    cursor.parse::<u64>().map_err(|_| Unexpected)?;
+    let keys = keys.iter().map(from_hex).collect::<Result<_, _>>()?;
+    Ok(ScanVote { cursor: (cursor != "0").then(|| cursor.clone()), keys })
+}
+
+/// An owner or a key, of which each byte is two digits.
+fn from_hex(value: &Value) -> Result<Vec<u8>, Unexpected> {
     let Value::Text(digits) = value else { return Err(Unexpected) };
     let digit = |digit: u8| char::from(digit).to_digit(16).and_then(|it| u8::try_from(it).ok());
     let byte = |pair: &[u8]| match pair {
@@ -361,6 +372,27 @@ mod tests {
             assert_eq!(super::held_as(strange), Err(Unexpected));
         }
         assert_eq!((force(&Value::Int(2)), force(&Value::Int(-1))), (Ok(2), Err(Unexpected)));
+    }
+
+    #[test]
+    fn a_step_of_a_scan_is_read() {
+        let text = |text: &str| Value::Text(text.to_owned());
+        let said = |cursor: &str, keys: &[&str]| {
+            let keys = Value::List(keys.iter().map(|key| text(key)).collect());
+            scan(&Value::List(vec![text(cursor), keys]))
+        };
+        let vote = |cursor: Option<&str>, keys: &[&[u8]]| {
+            let keys = keys.iter().map(|key| key.to_vec()).collect();
+            Ok(ScanVote { cursor: cursor.map(str::to_owned), keys })
+        };
+        assert_eq!(said("0", &["61fF00", "62"]), vote(None, &[b"a\xff\0", b"b"]));
+        let largest = u64::MAX.to_string();
+        assert_eq!(said(&largest, &[]), vote(Some(&largest), &[]));
+        for cursor in ["", "-1", "x", "18446744073709551616"] {
+            assert_eq!(said(cursor, &[]), Err(Unexpected), "{cursor}");
+        }
+        assert_eq!(said("0", &["6"]), Err(Unexpected));
+        assert_eq!(scan(&pair(0, Value::List(Vec::new()))), Err(Unexpected));
     }
 
     #[test]

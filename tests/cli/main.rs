@@ -6,6 +6,7 @@ mod support;
 mod admin;
 mod doctor;
 mod job;
+mod list;
 mod loss;
 mod program;
 mod settings;

@@ -88,6 +88,7 @@ const FAMILIES: &[&[&str]] = &[
         "EXISTS k k",
         "TYPE k",
         "KEYS p",
+        "SCAN 0 MATCH p COUNT 1000",
         "ECHO v",
         "PING",
         "PING v",
@@ -175,7 +176,7 @@ const EXPIRIES: &[&str] = &[
 /// Mostly to come, and some that are past.
 const DEADLINES: &[&str] =
     &["4102444800000", "4102444800000", "4102444800001", "4102448400000", "1500000000000", "-1"];
-const PATTERNS: &[&str] = &["*", "?", "l*k", "[a-b]", "[^a]", "lock", "\\a", "x*"];
+pub(crate) const PATTERNS: &[&str] = &["*", "?", "l*k", "[a-b]", "[^a]", "lock", "\\a", "x*"];
 
 /// Where the words come from: the same ones for the same seed.
 pub(crate) struct Source {
@@ -226,7 +227,7 @@ impl Source {
         let template = self.one(family);
         let mut words: Vec<_> = template.split(' ').map(|word| self.word(word)).collect();
         let mut comparison = match words[0].as_slice() {
-            b"KEYS" | b"HKEYS" | b"HVALS" | b"SMEMBERS" => Comparison::Unordered,
+            b"KEYS" | b"SCAN" | b"HKEYS" | b"HVALS" | b"SMEMBERS" => Comparison::Unordered,
             b"HGETALL" => Comparison::UnorderedPairs,
             b"PTTL" | b"TTL" | b"PEXPIRETIME" => Comparison::Time,
             _ => Comparison::Exact,

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::commands::{Call, Comparison, Source};
+use crate::commands::{Call, Comparison, PATTERNS, Source};
 
 /// A script of `lua/`, and what its header says that it is called with.
 pub(crate) struct Shipped {
@@ -42,6 +42,9 @@ enum Argument {
     Milliseconds,
     RunId,
     ReplicationId,
+    /// Where a scan goes on: servers have keys in another order than embedded nodes.
+    Cursor,
+    Pattern,
     Other,
 }
 
@@ -91,6 +94,8 @@ impl Argument {
             ("milliseconds", Self::Milliseconds),
             ("run id", Self::RunId),
             ("replication id", Self::ReplicationId),
+            ("the cursor", Self::Cursor),
+            ("the pattern", Self::Pattern),
         ]
         .into_iter()
         .find(|(word, _)| line.contains(word))
@@ -268,6 +273,8 @@ impl Source {
             },
             Argument::RunId if !self.once_in(8) => text(RUN_ID),
             Argument::ReplicationId if !self.once_in(8) => text(REPLICATION_ID),
+            Argument::Cursor => "0".to_owned(),
+            Argument::Pattern => self.one(PATTERNS).to_owned(),
             _ => self.one(OTHERS).to_owned(),
         });
         let arguments = arguments.collect();

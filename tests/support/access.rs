@@ -19,8 +19,8 @@ pub const EVERY_CLIENT: &[&str] = &[
     "client|kill",
 ];
 
-/// The commands that operators need besides, to ask who holds a lock of any layout, and to force it open.
-pub const OPERATORS: &[&str] = &["pttl", "pexpire", "hgetall", "hdel", "zcard"];
+/// The commands that operators need besides, to ask who holds a lock of any layout, to force it open, and to list what is held.
+pub const OPERATORS: &[&str] = &["pttl", "pexpire", "hgetall", "hdel", "zcard", "scan"];
 
 /// The words of the manual's example, from `ACL SETUSER locker on >password` on.
 pub fn example() -> Vec<&'static str> {

@@ -9,6 +9,8 @@ mod admin;
 mod clock;
 mod doctor;
 mod exit;
+mod json;
+mod list;
 mod options;
 mod pages;
 mod run;
@@ -33,6 +35,7 @@ fn main() -> std::process::ExitCode {
     let code = match options.command {
         Command::Run(options) => run::run(&options),
         Command::Status(options) => admin::status(&options),
+        Command::List(options) => list::list(&options),
         Command::Unlock(options) => admin::unlock(&options),
         Command::Admit(options) => admin::admit(&options),
         Command::Doctor(options) => doctor::doctor(&options),

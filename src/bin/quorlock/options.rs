@@ -26,6 +26,8 @@ pub(crate) enum Command {
     Run(Run),
     /// Prints the holder of a lock, by each master and over the quorum
     Status(Status),
+    /// Prints the locks that are held, each with its holder
+    List(List),
     /// Takes a lock from its holder
     Unlock(Unlock),
     /// Lets masters that were restarted grant locks at once: only if nobody can hold one
@@ -205,6 +207,28 @@ pub(crate) struct Status {
     /// The name of the lock
     #[arg(value_name = "NAME")]
     pub(crate) name: OsString,
+
+    #[command(flatten)]
+    pub(crate) set: Set,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct List {
+    /// Prints JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// Looks at so many locks at most
+    #[arg(long, value_name = "N", default_value_t = 1_000)]
+    pub(crate) most: usize,
+
+    /// Scans the masters' keys for so long at most
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, default_value = "10s")]
+    pub(crate) within: Duration,
+
+    /// Locks whose names match it, with * ? [a-z] and \ as in Redis [default: all]
+    #[arg(value_name = "PATTERN")]
+    pub(crate) pattern: Option<OsString>,
 
     #[command(flatten)]
     pub(crate) set: Set,

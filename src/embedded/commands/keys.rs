@@ -1,7 +1,9 @@
 //! Keys, whatever they hold.
 
+use std::hash::{DefaultHasher, Hasher};
+
 use super::pattern;
-use crate::embedded::keyspace::Bytes;
+use crate::embedded::keyspace::{Bytes, Entry};
 use crate::embedded::number;
 use crate::embedded::reply::{Answer, Fault, Reply};
 use crate::embedded::state::{Command, State, command, is};
@@ -17,30 +19,31 @@ pub(super) const COMMANDS: &[Command] = &[
         let entry = state.keyspace.entry(&words[0]);
         Ok(Reply::Status(entry.map_or("none", |entry| entry.value.type_name()).to_owned()))
     }),
-    command("KEYS", 2, |state, words| Ok(Reply::bulks(matching(state, Some(&words[0]), None)))),
+    command("KEYS", 2, keys),
     command("SCAN", -2, scan),
     command("DBSIZE", 1, |state, _| Ok(Reply::count(state.keyspace.len()))),
     command("FLUSHALL", -1, flush),
     command("FLUSHDB", -1, flush),
 ];
 
-fn matching<'a>(
-    state: &'a State,
-    like: Option<&'a Bytes>,
-    kind: Option<&'a Bytes>,
-) -> impl Iterator<Item = &'a Bytes> {
-    let entries = state.keyspace.entries().filter(move |(key, entry)| {
-        like.is_none_or(|like| pattern::matches(like, key))
-            && kind.is_none_or(|kind| is(kind, entry.value.type_name()))
-    });
-    entries.map(|(key, _)| key)
+/// Whether a key is like a pattern, and of a type.
+fn is_like(like: Option<&Bytes>, kind: Option<&Bytes>, key: &[u8], entry: &Entry) -> bool {
+    like.is_none_or(|like| pattern::matches(like, key))
+        && kind.is_none_or(|kind| is(kind, entry.value.type_name()))
 }
 
-/// Answers everything at once: COUNT is but a hint, and a cursor of 0 says that this is all.
+fn keys(state: &mut State, words: &[Bytes]) -> Answer {
+    let entries = state.keyspace.entries();
+    let keys = entries.filter(|(key, entry)| is_like(Some(&words[0]), None, key, entry));
+    Ok(Reply::bulks(keys.map(|(key, _)| key)))
+}
+
+/// Keys come in the order of their hashes. The cursor is the hash of the key that comes next, so that whatever is set or
+/// deleted meanwhile, a key that is there all the time is told once.
 fn scan(state: &mut State, words: &[Bytes]) -> Answer {
     let cursor = number::integer(&words[0]).ok().filter(|cursor| *cursor >= 0);
-    cursor.ok_or(Fault::of("ERR invalid cursor"))?;
-    let (mut like, mut kind) = (None, None);
+    let cursor = cursor.ok_or(Fault::of("ERR invalid cursor"))?;
+    let (mut like, mut kind, mut count) = (None, None, 10);
     let mut options = words[1..].chunks_exact(2);
     for option in options.by_ref() {
         let [name, value] = option else { return Err(Fault::SYNTAX) };
@@ -48,19 +51,34 @@ fn scan(state: &mut State, words: &[Bytes]) -> Answer {
             like = Some(value);
         } else if is(name, "TYPE") {
             kind = Some(value);
-        } else if !is(name, "COUNT") || number::integer(value)? < 1 {
+        } else if is(name, "COUNT") {
+            let most = usize::try_from(number::integer(value)?).ok();
+            count = most.filter(|most| *most > 0).ok_or(Fault::SYNTAX)?;
+        } else {
             return Err(Fault::SYNTAX);
         }
     }
     if !options.remainder().is_empty() {
         return Err(Fault::SYNTAX);
     }
-    let keys = if cursor == Some(0) {
-        Reply::bulks(matching(state, like, kind))
-    } else {
-        Reply::List(Vec::new())
-    };
-    Ok(Reply::List(vec![Reply::bulk("0"), keys]))
+    let entries = state.keyspace.entries().map(|(key, entry)| (hash(key), key, entry));
+    let mut left: Vec<_> = entries.filter(|(hash, ..)| *hash >= cursor).collect();
+    let next = (count < left.len()).then(|| {
+        let (_, (next, ..), _) = left.select_nth_unstable_by_key(count, |(hash, ..)| *hash);
+        *next
+    });
+    left.truncate(count);
+    let is_wanted = |key: &[u8], entry: &Entry| is_like(like, kind, key, entry);
+    let keys = left.into_iter().filter(|(_, key, entry)| is_wanted(key, entry));
+    let keys = Reply::bulks(keys.map(|(_, key, _)| key));
+    Ok(Reply::List(vec![Reply::bulk(next.unwrap_or(0).to_string()), keys]))
+}
+
+/// Never 0, with which a scan begins and ends, and never negative.
+fn hash(key: &[u8]) -> i64 {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(key);
+    i64::try_from(hasher.finish() >> 1).unwrap_or(i64::MAX).max(1)
 }
 
 fn flush(state: &mut State, words: &[Bytes]) -> Answer {

@@ -1,0 +1,46 @@
+-- Scans a part of a node's keys for what may be locks, whatever their kind.
+--
+-- ARGV[1]  the cursor from which the scan goes on, which is that of the last reply; 0 at first
+-- ARGV[2]  the pattern that keys have to match, in Redis's glob syntax
+--
+-- Replies:
+--   {cursor, {key, ..}}
+--     cursor      from which the scan goes on; 0 at its end
+--     key         the keys that may be locks, in hexadecimal digits: strings and hashes with an expiry, as far as they are
+--                 short enough. Some may be told twice in one scan.
+--
+-- It changes nothing. It looks at about 1,000 keys, and at fewer if it has much to tell: the server runs nothing else
+-- meanwhile, and clients read short replies only.
+
+local LONGEST = 5120 -- bytes of a key: of the longest prefix, and of the longest name
+local CALLS = 100 -- calls of SCAN
+local COUNT = 10 -- keys that each of them looks at, about
+local ENOUGH = 65536 -- digits of a reply, behind which no further call is made
+
+local function hex(character)
+  return string.format('%02x', string.byte(character))
+end
+
+local function may_be_lock(key)
+  local kind = redis.call('TYPE', key).ok
+  return (kind == 'string' or kind == 'hash') and redis.call('PTTL', key) >= 0
+end
+
+local cursor = ARGV[1]
+local found = {}
+local digits = 0
+for _ = 1, CALLS do
+  local reply = redis.call('SCAN', cursor, 'MATCH', ARGV[2], 'COUNT', COUNT)
+  cursor = reply[1]
+  for _, key in ipairs(reply[2]) do
+    if #key <= LONGEST and may_be_lock(key) then
+      found[#found + 1] = string.gsub(key, '.', hex)
+      digits = digits + 2 * #key
+    end
+  end
+  if cursor == '0' or digits >= ENOUGH then
+    break
+  end
+end
+table.sort(found) -- keys have no order
+return {cursor, found}

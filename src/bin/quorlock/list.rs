@@ -1,0 +1,91 @@
+//! The command list: the locks that are held, as a table.
+
+use std::time::Duration;
+
+use quorlock::{HeldLocks, NameReport};
+
+use crate::exit::Failure;
+use crate::json;
+use crate::options::List;
+use crate::set::bytes;
+use crate::tell::{print, tell};
+
+const COLUMNS: [&str; 6] = ["NAME", "STATE", "HELD AS", "TTL", "WAITING", "OWNERS"];
+/// A longer text has its row for itself, and does not move the columns of all others.
+const WIDEST: usize = 48;
+/// How many owners of a lock are printed.
+const OWNERS: usize = 3;
+
+/// Prints the locks that are held. Ends with 0 also if there are none.
+pub(crate) fn list(options: &List) -> Result<u8, Failure> {
+    let pattern = options.pattern.as_deref().map(bytes).unwrap_or_default();
+    let held = options.set.client()?.held_locks(pattern, options.most, options.within)?;
+    if options.json {
+        print(format_args!("{:#}", json::held_locks(&held)))?;
+    } else if !held.names.is_empty() {
+        print(table(&held))?;
+    }
+    if !held.is_complete {
+        tell(format_args!(
+            "the list may not be complete: there are more than {} locks (--most), the time was over (--within), or too \
+             few masters were scanned that have forgotten nothing",
+            options.most
+        ));
+    } else if held.names.is_empty() {
+        tell("no lock is held");
+    }
+    held.faults.iter().for_each(|fault| tell(format_args!("{}: {}", fault.node(), fault.what())));
+    Ok(0)
+}
+
+/// A line for each lock below the titles, with aligned columns.
+fn table(held: &HeldLocks) -> String {
+    let rows: Vec<_> =
+        [COLUMNS.map(str::to_owned)].into_iter().chain(held.names.iter().map(row)).collect();
+    let width = |column: usize| {
+        let widths = rows.iter().map(|row| row[column].chars().count());
+        widths.filter(|width| *width <= WIDEST).max().unwrap_or_default()
+    };
+    let widths: Vec<_> = (0..COLUMNS.len()).map(width).collect();
+    let line = |row: &[String; COLUMNS.len()]| {
+        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
+        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    };
+    rows.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+fn row(name: &NameReport) -> [String; COLUMNS.len()] {
+    let held_as = name.holders.iter().find_map(|holder| holder.held_as);
+    let mut owners: Vec<_> =
+        name.holders.iter().take(OWNERS).map(|holder| holder.owner.to_string()).collect();
+    if name.holders.len() > OWNERS {
+        owners.push(format!("and {} more", name.holders.len() - OWNERS));
+    }
+    [
+        text(&name.name),
+        name.state.to_string(),
+        held_as.map_or_else(|| "-".to_owned(), |held_as| held_as.to_string()),
+        name.remaining_ttl.map_or_else(|| "-".to_owned(), ttl),
+        name.waiting.to_string(),
+        if owners.is_empty() { "-".to_owned() } else { owners.join(", ") },
+    ]
+}
+
+/// A name as people read it: escaped where it is not printable.
+fn text(name: &[u8]) -> String {
+    match std::str::from_utf8(name) {
+        Ok(text) => text.escape_debug().collect(),
+        Err(_) => name.escape_ascii().to_string(),
+    }
+}
+
+/// In whole seconds, below one in milliseconds.
+fn ttl(ttl: Duration) -> String {
+    let ms = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX);
+    let shown = match ms {
+        u64::MAX => return "without end".to_owned(),
+        0..1_000 => Duration::from_millis(ms),
+        _ => Duration::from_secs(ms / 1_000),
+    };
+    humantime::format_duration(shown).to_string()
+}

@@ -1,0 +1,135 @@
+//! The locks that are held: the nodes are scanned for names, and then asked who holds them.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crossbeam_channel::never;
+
+use crate::clock;
+use crate::core::{LockState, Scan, Shared};
+use crate::error::{Error, ErrorKind, NodeFault};
+use crate::holders::HeldLocks;
+use crate::ident::{LONGEST, Name, Names, key_pattern};
+use crate::node::{Ask, Part, Request, Script};
+use crate::runtime::administration;
+use crate::runtime::client_state::ClientState;
+use crate::runtime::fan_out::{Delivery, FanOut, Interrupts, Woken};
+use crate::runtime::reply;
+
+static NAMES: Script = Script::new(include_str!("../../lua/node/names.lua"));
+
+/// How many names the nodes are asked for at a time: their mailboxes have room for other calls beside them.
+const AT_A_TIME: usize = 64;
+
+/// Asks a node for the next keys that match.
+pub(crate) fn names_request(cursor: &str, pattern: &[u8]) -> Request {
+    Request::new(&NAMES, 0, &[Part::Bytes(cursor.as_bytes()), Part::Bytes(pattern)])
+}
+
+/// What the nodes are scanned for.
+pub(crate) struct Wanted<'a> {
+    /// What the names are like.
+    pub(crate) pattern: &'a [u8],
+    /// How the keys end that are kept beside locks.
+    pub(crate) auxiliary: &'a [&'static str],
+    /// The most names.
+    pub(crate) most: usize,
+    /// The longest time for the scan.
+    pub(crate) within: Duration,
+}
+
+/// What a scan has found.
+struct Found {
+    names: BTreeSet<Name>,
+    is_complete: bool,
+    faults: Vec<NodeFault>,
+}
+
+/// Says which locks are held.
+pub(crate) fn held_locks(client: &ClientState, wanted: &Wanted<'_>) -> Result<HeldLocks, Error> {
+    client.process.check()?;
+    if wanted.pattern.len() > LONGEST {
+        let length = wanted.pattern.len();
+        let message = format!("the pattern of names has {length} bytes; {LONGEST} is the most");
+        return Err(Error::invalid_name(message));
+    }
+    let Found { names, is_complete, faults } = scan(client, wanted)?;
+    let is_complete = is_complete && names.len() <= wanted.most;
+    let names: Vec<_> = names.into_iter().take(wanted.most).collect();
+    let mut held = Vec::new();
+    for some in names.chunks(AT_A_TIME) {
+        let some = Names::new(some.len(), some.iter().cloned().map(Ok))?;
+        let reports = administration::holders(client, &some)?.names;
+        held.extend(reports.into_iter().filter(|name| name.state != LockState::Free));
+    }
+    Ok(HeldLocks { names: held, is_complete, faults })
+}
+
+/// Scans all nodes, each to its end, as long as there is time and room. An error, if too few can be scanned.
+fn scan(client: &ClientState, wanted: &Wanted<'_>) -> Result<Found, Error> {
+    let settings = client.settings();
+    let pattern = key_pattern(&settings.key_prefix, wanted.pattern);
+    let name = |key: Vec<u8>| Name::of_key(&settings.key_prefix, &key, wanted.auxiliary);
+    let until = clock::now().after(wanted.within);
+    let mut scan = Scan::new(client.nodes().len());
+    let (mut names, mut faults) = (BTreeSet::new(), Vec::new());
+    loop {
+        let keys = step(client, &mut scan, &pattern, &mut faults)?;
+        names.extend(keys.into_iter().filter_map(name));
+        // One name more than wanted says that there are more.
+        if scan.is_over() || names.len() > wanted.most || until <= clock::now() {
+            break;
+        }
+    }
+    if let Some(faults) = client.set().conflict() {
+        let message =
+            "the locks that are held were not looked for: the nodes are not one set of ours";
+        return Err(Error::config(message).with_faults(faults));
+    }
+    if !scan.is_answered() {
+        // Servers do not say which command it was that they refused to a script.
+        let what = "which locks are held (the user needs the permission for SCAN)";
+        return Err(client.unheard(what, faults));
+    }
+    let has_forgotten = |node: usize| settings.restart_quarantine && !client.set().grants(node);
+    let is_complete = scan.is_complete(settings.fall_back_after().is_some(), has_forgotten);
+    for node in (0..client.nodes().len()).filter(|node| has_forgotten(*node)) {
+        let node = &client.names()[node];
+        if faults.iter().all(|fault: &NodeFault| fault.node() != &**node) {
+            faults.push(NodeFault::new(node, "it may have forgotten locks that are held"));
+        }
+    }
+    Ok(Found { names, is_complete, faults })
+}
+
+/// Makes one step of the scan, and returns the keys that were named. What is wrong with a node that fails is added to
+/// `faults`.
+fn step(
+    client: &ClientState,
+    scan: &mut Scan,
+    pattern: &[u8],
+    faults: &mut Vec<NodeFault>,
+) -> Result<Vec<Vec<u8>>, Error> {
+    let never = never();
+    let interrupts = Interrupts { cancel: &never, closed: client.closed() };
+    let answer_by = clock::now().after(client.settings().node_timeout);
+    let round = FanOut::new(scan.step(answer_by), reply::scan, client.names());
+    round.ask_some(client.nodes(), Delivery::AtOnce, |node, _| {
+        Some(Ask::Anyway(Arc::new(names_request(scan.cursor(node)?, pattern))))
+    });
+    if interrupts.poll() == Woken::Closed || round.wait(answer_by, interrupts) == Woken::Closed {
+        let message = "the locks that are held were not looked for: this Quorlock was closed";
+        return Err(Error::new(ErrorKind::Closed, message));
+    }
+    let votes = round.with(|step| step.take_votes());
+    let told = round.faults(client.nodes(), answer_by);
+    let silent = (0..votes.len()).filter(|i| scan.cursor(*i).is_some() && votes[*i].is_none());
+    faults.extend(silent.map(|i| {
+        let node = &client.names()[i];
+        // An answer that has come meanwhile is too late, too.
+        let fault = told.iter().find(|fault| fault.node() == &**node).cloned();
+        fault.unwrap_or_else(|| NodeFault::new(node, "no answer in time"))
+    }));
+    Ok(scan.handle_votes(votes))
+}
