@@ -6,12 +6,17 @@ compile_error!(
 );
 
 mod admin;
+mod bench;
+mod clients;
 mod clock;
+mod demo;
 mod exit;
 mod options;
 mod pages;
+mod random;
 mod run;
 mod set;
+mod signals;
 mod tell;
 
 use clap::Parser;
@@ -34,6 +39,8 @@ fn main() -> std::process::ExitCode {
         Command::Status(options) => admin::status(&options),
         Command::Unlock(options) => admin::unlock(&options),
         Command::Admit(options) => admin::admit(&options),
+        Command::Bench(options) => bench::bench(&options),
+        Command::Demo(options) => demo::demo(&options),
         Command::Completions { shell } => pages::completions(shell),
         Command::Man { command } => pages::man(command.as_deref()),
         Command::Become(options) => run::become_command(&options),
