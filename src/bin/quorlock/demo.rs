@@ -73,8 +73,8 @@ fn both_rounds(
     judge(plan, &without, &under)
 }
 
-/// Has all sellers sell until they find nothing left: under a lock each, of one of the clients in turn, if there are any. `on_order`
-/// is told of each order, with the count so far.
+/// Has all sellers sell until they find nothing left: each under a lock of one of the clients, if there are any. `on_order` is
+/// told of each order, with the count so far.
 fn sell_out(
     plan: &Plan,
     shop: &Shop,

@@ -31,9 +31,25 @@ pub(crate) enum Command {
     /// Lets masters that were restarted grant locks at once: only if nobody can hold one
     Admit(Admit),
     /// Measures how long locks take on the masters, and how many can be had in a second
+    ///
+    /// It measures four things in turn: one thread, which nobody is in the way of; many threads, each with other locks;
+    /// many threads of one process that all want one lock; and processes that all want one lock. Each of them takes a lock and
+    /// gives it back at once, again and again.
+    ///
+    /// The names of its locks begin with quorlock-bench/ and a random number, so no lock of anybody else is touched. It gives all
+    /// of them back, also when a signal ends it. What stays on each master is what stays of every lock: 150 bytes a name for its
+    /// fencing tokens, for ten minutes.
     #[command(after_help = BENCH_TABLE)]
     Bench(Bench),
     /// Sells a stock without a lock, and then under one while masters are killed
+    ///
+    /// The shop's database can be read and written, but not both in one step, so two sellers can sell the same item. In the first
+    /// round they do. In the second round each of them takes a lock before, and the shop sells exactly what there is.
+    ///
+    /// It starts five masters for that, by the program redis-server, or by the one that QUORLOCK_REDIS_SERVER names. Where it
+    /// cannot, it has masters in its own process. Two of them are killed in the second round. Masters that are named by --node,
+    /// by QUORLOCK_NODES or by --config are used in place of them, and none of those is killed. Those of /etc/quorlock.toml are
+    /// not used.
     #[command(after_help = DEMO_TABLE)]
     Demo(Demo),
     /// Prints what a shell completes options by: put it where that shell looks for it
@@ -233,15 +249,6 @@ pub(crate) struct Admit {
     pub(crate) set: Set,
 }
 
-/// Measures how long locks take on the masters, and how many can be had in a second
-///
-/// It measures four things in turn: one thread, which nobody is in the way of; many threads, each with other locks;
-/// many threads of one process that all want one lock; and processes that all want one lock. Each of them takes a lock and
-/// gives it back at once, again and again.
-///
-/// The names of its locks begin with quorlock-bench/ and a random number, so no lock of anybody else is touched. It gives all of
-/// them back, also when a signal ends it. What stays on each master is what stays of every lock: 150 bytes a name for its
-/// fencing tokens, for ten minutes.
 #[derive(Args, Debug)]
 pub(crate) struct Bench {
     /// How long it measures in all, in seconds, 1 to 3600
@@ -268,14 +275,6 @@ pub(crate) struct Bench {
     pub(crate) set: Set,
 }
 
-/// Sells a stock without a lock, and then under one while masters are killed
-///
-/// The shop's database can be read and written, but not both in one step, so two sellers can sell the same item. In the first
-/// round they do. In the second round each of them takes a lock before, and the shop sells exactly what there is.
-///
-/// It starts five masters for that, by the program redis-server, or by the one that QUORLOCK_REDIS_SERVER names. Where it cannot,
-/// it has masters in its own process. Two of them are killed in the second round. Masters that are named by
-/// --node, by QUORLOCK_NODES or by --config are used in place of them, and none of those is killed.
 #[derive(Args, Debug)]
 pub(crate) struct Demo {
     /// How many items there are, 10 to 1000000
