@@ -112,7 +112,9 @@ mod tests {
     #[test]
     fn each_time_is_in_the_class_that_it_belongs_to() {
         let mut times = Times::new().expect("bounds that fit");
-        [1_500, 1_900, 2_000, 30_000].map(|ns| times.record(Duration::from_nanos(ns)));
+        for ns in [1_500, 1_900, 2_000, 30_000] {
+            times.record(Duration::from_nanos(ns));
+        }
         let us = Duration::from_micros;
         let classes: Vec<_> =
             times.classes().iter().map(|class| (class.from, class.to, class.count)).collect();
