@@ -4,6 +4,8 @@
 mod support;
 
 mod admin;
+mod bench;
+mod demo;
 mod doctor;
 mod job;
 mod list;

@@ -2,8 +2,14 @@
 
 use std::fmt;
 
+use nix::sys::signal::Signal;
 use quorlock::{Error, ErrorKind};
 
+/// `doctor` has found warnings, and problems, as monitoring systems read exit codes.
+pub(crate) const WARNING: u8 = 1;
+pub(crate) const PROBLEM: u8 = 2;
+/// The demonstration has not shown what it claims.
+pub(crate) const NOT_SHOWN: u8 = 1;
 /// Somebody else has the lock. `-E` chooses another one.
 pub(crate) const HELD: u8 = 120;
 /// Too few masters can be reached.
@@ -24,6 +30,11 @@ pub(crate) const SIGNAL: u8 = 128;
 /// SIGINT has ended it.
 pub(crate) const INTERRUPTED: u8 = SIGNAL + 2;
 
+/// The exit code of what a signal has ended.
+pub(crate) fn after_signal(signal: Signal) -> u8 {
+    SIGNAL.saturating_add((signal as i32).to_le_bytes()[0])
+}
+
 /// For the manual.
 pub(crate) const TABLE: &str = "\
 Exit codes:
@@ -37,17 +48,33 @@ Exit codes:
   127  COMMAND is not there
   128 + N  signal N came while quorlock waited for the lock";
 
-/// What `doctor` has found, as monitoring systems read exit codes.
-pub(crate) const WARNING: u8 = 1;
-pub(crate) const PROBLEM: u8 = 2;
-
 /// For the manual of `doctor`.
-pub(crate) const VERDICTS: &str = "\
+pub(crate) const DOCTOR_TABLE: &str = "\
 Exit codes:
   0    nothing is wrong; there may be notes
   1    warnings: locks work, but worse than they could, or only as long as nothing else happens
   2    problems: a master grants no locks, or may break them
   125  an error of quorlock's own: options or settings";
+
+/// For the manual of `bench`.
+pub(crate) const BENCH_TABLE: &str = "\
+Exit codes:
+  0    it has measured
+  121  no quorum: too few masters can be reached
+  122  quarantined: masters that were restarted grant nothing yet; quorlock admit lets them, if nobody can hold a lock
+  125  an error of quorlock's own: options, settings
+  128 + N  signal N came";
+
+/// For the manual of `demo`.
+pub(crate) const DEMO_TABLE: &str = "\
+Exit codes:
+  0    without a lock the shop oversold, and under quorlock it did not
+  1    it was otherwise
+  121  no quorum: too few masters can be reached
+  122  quarantined: masters that were restarted grant nothing yet
+  123  lost: a lock was lost while an item was sold
+  125  an error of quorlock's own: options, settings, masters that cannot be started
+  128 + N  signal N came";
 
 /// Why the program ends without having done what it was asked for.
 #[derive(Debug)]
@@ -64,6 +91,11 @@ impl Failure {
     /// Something is wrong with the call.
     pub(crate) fn own(message: impl fmt::Display) -> Self {
         Self::new(OWN_ERROR, message)
+    }
+
+    /// A signal came that ends programs.
+    pub(crate) fn interrupted(signal: Signal) -> Self {
+        Self::new(after_signal(signal), format!("{signal} came"))
     }
 }
 

@@ -6,15 +6,20 @@ compile_error!(
 );
 
 mod admin;
+mod bench;
+mod clients;
 mod clock;
+mod demo;
 mod doctor;
 mod exit;
 mod json;
 mod list;
 mod options;
 mod pages;
+mod random;
 mod run;
 mod set;
+mod signals;
 mod tell;
 
 use clap::Parser;
@@ -39,6 +44,8 @@ fn main() -> std::process::ExitCode {
         Command::Unlock(options) => admin::unlock(&options),
         Command::Admit(options) => admin::admit(&options),
         Command::Doctor(options) => doctor::doctor(&options),
+        Command::Bench(options) => bench::bench(&options),
+        Command::Demo(options) => demo::demo(&options),
         Command::Completions { shell } => pages::completions(shell),
         Command::Man { command } => pages::man(command.as_deref()),
         Command::Become(options) => run::become_command(&options),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::builder::styling::{Style, Styles};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::exit::{HELD, TABLE, VERDICTS};
+use crate::exit::{BENCH_TABLE, DEMO_TABLE, DOCTOR_TABLE, HELD, TABLE};
 
 const PLAIN: Styles = Styles::plain().header(Style::new().bold()).literal(Style::new().bold());
 
@@ -33,8 +33,30 @@ pub(crate) enum Command {
     /// Lets masters that were restarted grant locks at once: only if nobody can hold one
     Admit(Admit),
     /// Finds out what is wrong with the masters, and changes nothing
-    #[command(after_help = VERDICTS)]
+    #[command(after_help = DOCTOR_TABLE)]
     Doctor(Doctor),
+    /// Measures how long locks take on the masters, and how many can be had in a second
+    ///
+    /// It measures four things in turn: one thread, which nobody is in the way of; many threads, each with other locks;
+    /// many threads of one process that all want one lock; and processes that all want one lock. Each of them takes a lock and
+    /// gives it back at once, again and again.
+    ///
+    /// The names of its locks begin with quorlock-bench/ and a random number, so no lock of anybody else is touched. It gives all
+    /// of them back, also when a signal ends it. What stays on each master is what stays of every lock: 150 bytes a name for its
+    /// fencing tokens, for ten minutes.
+    #[command(after_help = BENCH_TABLE)]
+    Bench(Bench),
+    /// Sells a stock without a lock, and then under one while masters are killed
+    ///
+    /// The shop's database can be read and written, but not both in one step, so two sellers can sell the same item. In the first
+    /// round they do. In the second round each of them takes a lock before, and the shop sells exactly what there is.
+    ///
+    /// It starts five masters for that, by the program redis-server, or by the one that QUORLOCK_REDIS_SERVER names. Where it
+    /// cannot, it has masters in its own process. Two of them are killed in the second round. Masters that are named by --node,
+    /// by QUORLOCK_NODES or by --config are used in place of them, and none of those is killed. Those of /etc/quorlock.toml are
+    /// not used.
+    #[command(after_help = DEMO_TABLE)]
+    Demo(Demo),
     /// Prints what a shell completes options by: put it where that shell looks for it
     Completions {
         #[arg(value_enum)]
@@ -259,6 +281,50 @@ pub(crate) struct Doctor {
     /// Prints JSON
     #[arg(long)]
     pub(crate) json: bool,
+
+    #[command(flatten)]
+    pub(crate) set: Set,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Bench {
+    /// How long it measures in all, in seconds, 1 to 3600
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=3_600))]
+    pub(crate) seconds: u16,
+
+    /// How many threads take locks at a time, 1 to 1000
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=1_000))]
+    pub(crate) threads: u16,
+
+    /// How many different locks they take where they do not want the same one, 1 to 10000 [default: one for each thread]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    pub(crate) locks: Option<u16>,
+
+    /// How many clients want one lock, each as a process of its own does, 1 to 100
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=100))]
+    pub(crate) clients: u16,
+
+    /// Prints JSON: times in microseconds, and counts
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    #[command(flatten)]
+    pub(crate) set: Set,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Demo {
+    /// How many items there are, 10 to 1000000
+    #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(10..=1_000_000))]
+    pub(crate) stock: u32,
+
+    /// How many clients sell them, each as a process of its own does, 1 to 100
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=100))]
+    pub(crate) clients: u16,
+
+    /// How many threads each client has, 1 to 100
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=100))]
+    pub(crate) threads: u16,
 
     #[command(flatten)]
     pub(crate) set: Set,

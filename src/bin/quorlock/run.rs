@@ -3,7 +3,6 @@
 mod ending;
 mod group;
 mod keeper;
-mod signals;
 mod waiting;
 mod watcher;
 
@@ -14,6 +13,7 @@ use quorlock::{Builder, Handle, LockKind, Quorlock, RwLock, Semaphore};
 use crate::exit::Failure;
 use crate::options::{Kind, Run};
 use crate::set::bytes;
+use crate::signals;
 use crate::tell::from_now_on_without_blocking;
 use keeper::Job;
 use waiting::{Patience, Waiting};

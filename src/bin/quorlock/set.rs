@@ -48,7 +48,16 @@ impl Set {
         Ok((self.tuned(builder)?, ttl))
     }
 
-    fn tuned(&self, mut builder: Builder) -> Result<Builder, Failure> {
+    /// Whether this call or its environment says which masters are meant, or in which file that is.
+    pub(crate) fn is_named(&self) -> bool {
+        let environment = std::env::var_os("QUORLOCK_NODES");
+        !self.nodes.is_empty()
+            || self.config.is_some()
+            || environment.is_some_and(|nodes| !nodes.is_empty())
+    }
+
+    /// The settings that the options have.
+    pub(crate) fn tuned(&self, mut builder: Builder) -> Result<Builder, Failure> {
         if let Some(prefix) = &self.key_prefix {
             builder = builder.key_prefix(prefix);
         }

@@ -18,7 +18,7 @@ use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::pipe::{PipeFlags, pipe_with};
 
 use crate::clock;
-use crate::exit::{CANNOT_RUN, Failure, NOT_FOUND, SIGNAL};
+use crate::exit::{CANNOT_RUN, Failure, NOT_FOUND, after_signal};
 use crate::options::Become;
 
 /// What the keeper writes when the command may begin.
@@ -161,11 +161,6 @@ fn give_terminal(terminal: &File, group: Pid) {
     let _ = stops.thread_block();
     let _ = tcsetpgrp(terminal, group);
     let _ = stops.thread_unblock();
-}
-
-/// The exit code of what a signal has ended.
-pub(super) fn after_signal(signal: Signal) -> u8 {
-    SIGNAL.saturating_add((signal as i32).to_le_bytes()[0])
 }
 
 /// Sends the group a signal, and wakes it: a suspended process handles a signal only once it goes on.

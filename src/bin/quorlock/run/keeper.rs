@@ -9,11 +9,11 @@ use quorlock::{ErrorKind, LockGuard};
 
 use super::ending::{Ending, MARGIN, Step};
 use super::group::{Group, State};
-use super::signals::ENDING;
 use super::watcher::Watcher;
 use crate::clock::Time;
 use crate::exit::{Failure, LOST};
 use crate::options::OnLost;
+use crate::signals::ENDING;
 use crate::tell::tell;
 
 /// How often it looks whether the lock was renewed.

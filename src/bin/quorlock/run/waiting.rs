@@ -9,10 +9,10 @@ use quorlock::{
     Error, Guard, Handle, LockKind, Quorlock, ReadGuard, RwLock, Semaphore, WriteGuard,
 };
 
-use super::group::{after_signal, suspend};
-use super::signals::ENDING;
+use super::group::suspend;
 use crate::clock;
-use crate::exit::Failure;
+use crate::exit::{Failure, after_signal};
+use crate::signals::ENDING;
 
 /// How long the end of a wait may take: for what was asked of masters to be taken back.
 const TAKEN_BACK_WITHIN: Duration = Duration::from_secs(3);

@@ -21,10 +21,10 @@ use quorlock::crossbeam_channel::{RecvTimeoutError, bounded};
 
 use super::ending::{Ending, MARGIN, Step};
 use super::group::{end_group, is_left, this_program};
-use super::signals;
 use crate::clock::{self, Time};
 use crate::exit::Failure;
 use crate::options::{OnLost, Watch};
+use crate::signals;
 use crate::tell::{from_now_on_without_blocking, tell};
 
 /// A change of the end of validity by less is none: what is left is read a moment after the time.

@@ -8,7 +8,7 @@ use crate::clock;
 use crate::exit::Failure;
 
 /// What a user or the system sends to end a program, or to tell it something.
-pub(super) const PASSED_ON: [Signal; 6] = [
+pub(crate) const PASSED_ON: [Signal; 6] = [
     Signal::SIGINT,
     Signal::SIGTERM,
     Signal::SIGHUP,
@@ -18,21 +18,31 @@ pub(super) const PASSED_ON: [Signal; 6] = [
 ];
 
 /// Of these the ones that end a program.
-pub(super) const ENDING: [Signal; 4] =
+pub(crate) const ENDING: [Signal; 4] =
     [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT];
 
 /// More are never waiting, since each is looked at at once.
 const WAITING: usize = 64;
 
-/// The signals from now on. Those that were ignored when the program was started, as by `nohup`, are ignored by the command
-/// as well, and by the wait for the lock.
-pub(super) fn listen() -> Result<Receiver<Signal>, Failure> {
-    let ignored = ignored();
-    let is_ignored = |signal: Signal| ignored >> (signal as u32 - 1) & 1 == 1;
-    let heard = PASSED_ON.into_iter().filter(|signal| !is_ignored(*signal));
+/// The signals from now on that a command and its keeper need. Those that were ignored when the program was started, as by
+/// `nohup`, are ignored by the command as well, and by the wait for the lock.
+pub(crate) fn listen() -> Result<Receiver<Signal>, Failure> {
     // Caught and not blocked: what is blocked would be blocked in the command, too.
-    let suspends = [Signal::SIGTSTP].into_iter().filter(|signal| !is_ignored(*signal));
-    let heard = heard.chain(suspends).chain([Signal::SIGCHLD]);
+    let heard = not_ignored(PASSED_ON.into_iter().chain([Signal::SIGTSTP]));
+    hear(heard.chain([Signal::SIGCHLD]))
+}
+
+/// The signals from now on that end a program, without those that were ignored when it was started.
+pub(crate) fn listen_to_ending() -> Result<Receiver<Signal>, Failure> {
+    hear(not_ignored(ENDING.into_iter()))
+}
+
+fn not_ignored(signals: impl Iterator<Item = Signal>) -> impl Iterator<Item = Signal> {
+    let ignored = ignored();
+    signals.filter(move |signal| ignored >> (*signal as u32 - 1) & 1 == 0)
+}
+
+fn hear(heard: impl Iterator<Item = Signal>) -> Result<Receiver<Signal>, Failure> {
     let heard: Vec<_> = heard.map(|signal| signal as i32).collect();
     let mut signals = Signals::new(heard).map_err(Failure::own)?;
     let (sender, received) = bounded(WAITING);
@@ -57,7 +67,7 @@ fn ignored() -> u64 {
 }
 
 /// From now on nothing but SIGKILL ends this process, which starts no other one.
-pub(super) fn hold_off() {
+pub(crate) fn hold_off() {
     // None of the signals is one that cannot be blocked.
     let _ = PASSED_ON.into_iter().collect::<SigSet>().thread_block();
 }

@@ -1,0 +1,109 @@
+//! `quorlock bench`: how fast locks are on the user's own masters.
+
+mod figures;
+mod load;
+mod progress;
+mod show;
+
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use quorlock::crossbeam_channel::Receiver;
+use quorlock::{Error, Quorlock};
+
+use crate::clients;
+use crate::exit::Failure;
+use crate::options::Bench;
+use crate::random::random;
+use crate::signals;
+use crate::tell::print;
+use load::Load;
+use show::{Measured, Setting};
+
+/// What the names of all locks begin with that are taken here.
+const PREFIX: &str = "quorlock-bench";
+/// How long the first lock may take: for connections to be made, and not for masters that are in quarantine.
+const FIRST_WITHIN: Duration = Duration::from_secs(2);
+const MEASUREMENTS: u32 = 4;
+
+/// Measures, and prints the figures once all of them are there.
+pub(crate) fn bench(options: &Bench) -> Result<u8, Failure> {
+    // Before any thread is there: each would get signals.
+    let signals = signals::listen_to_ending()?;
+    let (builder, _) = options.set.builder_and_ttl()?;
+    let clients = clients::build(&builder, options.clients)?;
+    let measured = measure(options, &clients, &signals);
+    let closed = clients::close(&clients);
+    let measured = measured?;
+    closed?;
+    let setting = Setting {
+        masters: clients.first().map_or(0, |client| client.node_stats().len()),
+        span: span(options),
+    };
+    match options.json {
+        true => print(format_args!("{:#}", show::as_json(&setting, &measured)))?,
+        false => print(show::as_text(&setting, &measured).trim_end())?,
+    }
+    Ok(0)
+}
+
+/// The time of one measurement.
+fn span(options: &Bench) -> Duration {
+    Duration::from_secs(options.seconds.into()) / MEASUREMENTS
+}
+
+fn measure(
+    options: &Bench,
+    clients: &[Quorlock],
+    signals: &Receiver<Signal>,
+) -> Result<[Measured; MEASUREMENTS as usize], Failure> {
+    let prefix = format!("{PREFIX}/{:016x}", random());
+    let name = |what: &str| format!("{prefix}/{what}");
+    let names: Vec<_> =
+        (0..options.locks.unwrap_or(options.threads)).map(|i| name(&i.to_string())).collect();
+    let shared = [name("shared")];
+    connect(clients, &shared[0])?;
+    let threads = usize::from(options.threads);
+    let one_client = &clients[..1];
+    let run = |key, title: String, load: Load<'_>| {
+        let figures = load.run(&title, span(options), signals)?;
+        Ok::<_, Failure>(Measured { key, title, figures })
+    };
+    Ok([
+        run(
+            "uncontended",
+            "1 thread, 1 lock".to_owned(),
+            Load { clients: one_client, names: &names[..1], threads: 1 },
+        )?,
+        run(
+            "different_locks",
+            format!("{}, {}", counted(threads, "thread"), counted(names.len(), "lock")),
+            Load { clients: one_client, names: &names, threads },
+        )?,
+        run(
+            "one_lock_threads",
+            format!("{} of one process, all for 1 lock", counted(threads, "thread")),
+            Load { clients: one_client, names: &shared, threads },
+        )?,
+        run(
+            "one_lock_clients",
+            format!("{}, each as a process, all for 1 lock", counted(clients.len(), "client")),
+            Load { clients, names: &shared, threads: clients.len() },
+        )?,
+    ])
+}
+
+/// Has each client take a lock once, so that none of them connects while it is measured.
+fn connect(clients: &[Quorlock], name: &str) -> Result<(), Error> {
+    clients.iter().try_for_each(|client| match client.try_lock_for(name, FIRST_WITHIN)? {
+        Some(guard) => guard.unlock(),
+        None => Ok(()),
+    })
+}
+
+fn counted(count: usize, what: &str) -> String {
+    match count {
+        1 => format!("1 {what}"),
+        _ => format!("{count} {what}s"),
+    }
+}

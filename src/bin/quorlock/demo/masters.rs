@@ -1,0 +1,91 @@
+//! The masters of the demonstration: those that the user names, or some of its own.
+
+use quorlock::Builder;
+use quorlock::embedded::Nodes;
+
+use super::folder::Folder;
+use super::server::Server;
+use crate::exit::Failure;
+use crate::options::Set;
+
+/// Of its own masters: two of them may die.
+const COUNT: usize = 5;
+
+#[derive(Debug)]
+pub(super) struct Masters {
+    builder: Builder,
+    which: Which,
+}
+
+#[derive(Debug)]
+enum Which {
+    /// Processes, which end when this is dropped.
+    Started(Vec<Server>),
+    /// In this process; how many of them were killed, and why they are not processes.
+    Embedded { nodes: Nodes, killed: usize, reason: String },
+    /// The user's, and left alone.
+    Named,
+}
+
+impl Masters {
+    /// Those that the user names; else processes, and where none can be started, embedded ones.
+    pub(super) fn find(set: &Set, folder: &Folder) -> Result<Self, Failure> {
+        if set.is_named() {
+            return Ok(Self { builder: set.builder_and_ttl()?.0, which: Which::Named });
+        }
+        let servers: Result<Vec<_>, _> = (0..COUNT).map(|_| Server::start(folder)).collect();
+        let which = match servers {
+            Ok(servers) => Which::Started(servers),
+            Err(reason) => Which::Embedded { nodes: Nodes::start(COUNT)?, killed: 0, reason },
+        };
+        let urls = match &which {
+            Which::Started(servers) => servers.iter().map(Server::url).collect(),
+            Which::Embedded { nodes, .. } => nodes.urls(),
+            Which::Named => Vec::new(),
+        };
+        let builder = set.tuned(Builder::default().nodes(urls))?;
+        // New masters might be old ones that have forgotten their locks. Of these we know that nothing can be held there.
+        builder.clone().build()?.admit()?;
+        Ok(Self { builder, which })
+    }
+
+    /// What every client of these masters begins with.
+    pub(super) fn builder(&self) -> Builder {
+        self.builder.clone()
+    }
+
+    pub(super) fn describe(&self) -> String {
+        match &self.which {
+            Which::Started(_) => format!(
+                "{COUNT} masters, started here and admitted at once, for nothing can be held there yet"
+            ),
+            Which::Embedded { reason, .. } => format!(
+                "{COUNT} masters, embedded in this process and admitted at once, since there is no Redis server to start: \
+                 {reason}"
+            ),
+            Which::Named => {
+                "the masters that are named; none of them will be killed. If they are new or were \
+                             restarted, the first lock waits until max_ttl (10 s unless set) is over"
+                    .to_owned()
+            }
+        }
+    }
+
+    /// Ends one of its own masters as a power cut would, and says which.
+    pub(super) fn kill_one(&mut self) -> Option<String> {
+        match &mut self.which {
+            Which::Started(servers) => {
+                let victim = servers.iter_mut().find_map(|it| it.is_up().then_some(it))?;
+                victim.kill();
+                Some(victim.url())
+            }
+            Which::Embedded { nodes, killed, .. } => {
+                let victim = nodes.get(*killed)?;
+                victim.kill();
+                *killed += 1;
+                Some(victim.url())
+            }
+            Which::Named => None,
+        }
+    }
+}
