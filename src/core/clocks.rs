@@ -9,10 +9,10 @@ use super::{Time, majority};
 /// some moment between our request and its answer, which is all the uncertainty there is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Offset {
-    pub(super) least_us: i64,
-    pub(super) most_us: i64,
+    pub(crate) least_us: i64,
+    pub(crate) most_us: i64,
     pub(super) sent: Time,
-    pub(super) received: Time,
+    pub(crate) received: Time,
 }
 
 /// Two clocks drift apart by no more than a part in so many.
@@ -57,18 +57,6 @@ impl Offset {
     /// `time` by the node's clock, or somewhat behind, in milliseconds.
     pub(crate) fn at_most_ms(self, time: Time) -> i64 {
         microseconds(time).saturating_add(self.most_us).saturating_add(999).div_euclid(1_000)
-    }
-
-    /// How far the clock was ahead when it was read, at least and at most, in microseconds.
-    #[cfg(feature = "diagnosis")]
-    pub(crate) fn bounds_us(self) -> (i64, i64) {
-        (self.least_us, self.most_us)
-    }
-
-    /// When the answer was there.
-    #[cfg(feature = "diagnosis")]
-    pub(crate) fn received(self) -> Time {
-        self.received
     }
 
     pub(super) fn middle_us(self) -> i64 {

@@ -12,7 +12,7 @@ mod ballot;
 mod basis;
 pub(crate) mod channels;
 mod clock_tracker;
-mod clocks;
+pub(crate) mod clocks;
 mod confirmation;
 mod duration;
 mod extension;
@@ -67,8 +67,6 @@ pub(crate) use ballot::{Ballot, Failure, HEAR_OUT, Shared};
 pub(crate) use basis::Basis;
 pub(crate) use channels::{Changes, Channels, QUEUED, WaiterId};
 pub(crate) use clock_tracker::Step as ClockStep;
-#[cfg(feature = "diagnosis")]
-pub(crate) use clocks::median;
 pub(crate) use clocks::{Offset, worth_waiting};
 pub(crate) use confirmation::{ConfirmVote, Confirmation};
 pub(crate) use duration::{exact, rounded};

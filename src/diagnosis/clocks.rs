@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use crate::core::{Offset, median};
+use crate::core::Offset;
+use crate::core::clocks::median;
 
 /// With fewer clocks no median is worth more than the clock of this machine.
 const ENOUGH: usize = 3;
@@ -24,10 +25,7 @@ pub(super) struct Difference {
 impl Reference {
     /// The median of the nodes' clocks, or the clock of this machine, which is `ours`.
     pub(super) fn of(nodes: &[Offset], ours: Offset) -> Self {
-        let middle = |offset: Offset| {
-            let (least, most) = offset.bounds_us();
-            least.midpoint(most)
-        };
+        let middle = |offset: Offset| offset.least_us.midpoint(offset.most_us);
         let median = median(nodes.iter().copied().map(middle));
         let clock = nodes.iter().copied().find(|node| Some(middle(*node)) == median);
         match clock.filter(|_| nodes.len() >= ENOUGH) {
@@ -38,11 +36,10 @@ impl Reference {
 
     /// How many microseconds that clock is ahead.
     pub(super) fn ahead(self, clock: Offset) -> Difference {
-        let ((least, most), (reference_least, reference_most)) =
-            (clock.bounds_us(), self.clock.bounds_us());
+        let Self { clock: reference, .. } = self;
         Difference {
-            least: least.saturating_sub(reference_most),
-            most: most.saturating_sub(reference_least),
+            least: clock.least_us.saturating_sub(reference.most_us),
+            most: clock.most_us.saturating_sub(reference.least_us),
         }
     }
 }
@@ -50,17 +47,15 @@ impl Reference {
 /// How much faster a clock goes than that of this machine, in millionths; `None` if it was not looked at for long enough.
 pub(super) fn rate([first, last]: [Offset; 2]) -> Option<Difference> {
     const SHORTEST: Duration = Duration::from_millis(100);
-    let passed = last.received().since(first.received());
+    let passed = last.received.since(first.received);
     if passed < SHORTEST {
         return None;
     }
     let passed_us = i64::try_from(passed.as_micros()).unwrap_or(i64::MAX);
     let millionths = |us: i64| us.saturating_mul(1_000_000) / passed_us;
-    let ((first_least, first_most), (last_least, last_most)) =
-        (first.bounds_us(), last.bounds_us());
     Some(Difference {
-        least: millionths(last_least.saturating_sub(first_most)),
-        most: millionths(last_most.saturating_sub(first_least)),
+        least: millionths(last.least_us.saturating_sub(first.most_us)),
+        most: millionths(last.most_us.saturating_sub(first.least_us)),
     })
 }
 

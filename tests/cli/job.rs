@@ -162,10 +162,10 @@ fn completions_and_manual_pages_know_the_options() {
     };
     for shell in ["bash", "zsh", "fish"] {
         let text = print(&["completions", shell]);
-        assert!(text.contains("conflict-exit-code") && !text.contains("lock-watcher"), "{text}");
+        assert!(text.contains("conflict-exit-code") && !text.contains("lock-watchdog"), "{text}");
     }
     assert!(print(&["man"]).contains("quorlock\\-run(1)") || print(&["man"]).contains("run"));
     let page = print(&["man", "run"]);
     assert!(page.contains(".TH quorlock-run 1") && page.contains("min\\-hold"), "{page}");
-    ends_with(&program().args(["man", "watch"]).output().expect("it starts"), 125);
+    ends_with(&program().args(["man", "watchdog"]).output().expect("it starts"), 125);
 }

@@ -102,11 +102,11 @@ fn the_command_of_a_program_that_was_killed_is_ended_and_the_lock_goes_on_to_the
     let world = World::new();
     let options = [&TTL[..], &["job", "--", "sh", "-c", STUBBORN]].concat();
     let (running, command) = world.hold_by(&options);
-    let watcher = running.watcher();
+    let watchdog = running.watchdog();
     running.signal("KILL");
     has_ended(command);
     assert_eq!(read(&world.folder.path("told")), "told\n");
-    has_ended(watcher);
+    has_ended(watchdog);
     ends_with(&world.output(&["run", "job", "--", "true"]), 0);
 }
 
@@ -116,7 +116,7 @@ fn the_command_of_a_program_that_does_not_go_on_is_ended_before_the_lock_can_be_
     let world = World::new();
     let options = [&TTL[..], &["job", "--", "sh", "-c", STUBBORN]].concat();
     let (running, command) = world.hold_by(&options);
-    running.watcher();
+    running.watchdog();
     running.signal("STOP");
     ends_before_its_key(command, &world.servers[0], "quorlock:job");
     assert_eq!(read(&world.folder.path("told")), "told\n", "once, and before it was killed");
@@ -125,14 +125,14 @@ fn the_command_of_a_program_that_does_not_go_on_is_ended_before_the_lock_can_be_
 }
 
 #[test]
-fn a_watcher_that_was_killed_is_replaced() {
+fn a_watchdog_that_was_killed_is_replaced() {
     let world = World::new();
     let (running, command) = world.hold(&TTL.iter().chain(&["job"]).copied().collect::<Vec<_>>());
-    let first = running.watcher();
+    let first = running.watchdog();
     send("KILL", first);
-    wait_until("there is another one", LIMIT, || running.watcher() != first);
+    wait_until("there is another one", LIMIT, || running.watchdog() != first);
     assert!(runs(command));
-    let second = running.watcher();
+    let second = running.watchdog();
     running.signal("KILL");
     has_ended(command);
     has_ended(second);
@@ -155,22 +155,22 @@ fn a_command_is_ended_also_where_nobody_reads_what_is_told() {
     wait_until("the pipe is full", LIMIT, || {
         read(format!("/proc/{command}/wchan").as_ref()).contains("pipe")
     });
-    running.watcher();
+    running.watchdog();
     running.signal("KILL");
     has_ended(command);
 }
 
 #[test]
-fn a_watcher_that_is_suspended_holds_up_nobody() {
+fn a_watchdog_that_is_suspended_holds_up_nobody() {
     let world = World::new();
     let script = "echo $$ > pid; while ! [ -e go ]; do sleep 0.05; done; exit 6";
     let (running, _) = world.hold_by(&["job", "--", "sh", "-c", script]);
-    let watcher = running.watcher();
-    send("STOP", watcher);
+    let watchdog = running.watchdog();
+    send("STOP", watchdog);
     world.folder.write("go", "");
     assert_eq!(running.end().0, Some(6));
     world.servers.wait_no_keys();
-    has_ended(watcher);
+    has_ended(watchdog);
 }
 
 /// However early that is: nothing of the command runs before somebody watches over it.

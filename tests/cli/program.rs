@@ -125,12 +125,12 @@ impl Running {
     }
 
     /// The process that watches over the command.
-    pub(crate) fn watcher(&self) -> u32 {
+    pub(crate) fn watchdog(&self) -> u32 {
         let mut found = None;
-        wait_until("there is a watcher", LIMIT, || {
+        wait_until("there is a watchdog", LIMIT, || {
             found = children(self.0.id()).into_iter().find(|child| {
                 let line = fs::read(format!("/proc/{child}/cmdline")).unwrap_or_default();
-                line.starts_with(b"lock-watcher\0")
+                line.starts_with(b"lock-watchdog\0")
             });
             found.is_some()
         });

@@ -135,7 +135,7 @@ fn count(
                 Err(_) => return Ok(sold),
             },
             recv(signals) -> signal => if let Ok(signal) = signal {
-                return Err(Failure::interrupted(signal));
+                return Err(Failure::interrupted(signal, "while items were sold"));
             },
         }
     }

@@ -25,14 +25,24 @@ pub(crate) const CANNOT_RUN: u8 = 126;
 /// There is no such command.
 pub(crate) const NOT_FOUND: u8 = 127;
 /// And the number of the signal that has ended the command, or the wait for the lock. As of a shell.
-pub(crate) const SIGNAL: u8 = 128;
+const SIGNAL: u8 = 128;
 
-/// SIGINT has ended it.
-pub(crate) const INTERRUPTED: u8 = SIGNAL + 2;
+/// How the program, or its command, has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// By itself, with that exit code.
+    Code(u8),
+    /// By that signal.
+    Signal(Signal),
+}
 
-/// The exit code of what a signal has ended.
-pub(crate) fn after_signal(signal: Signal) -> u8 {
-    SIGNAL.saturating_add((signal as i32).to_le_bytes()[0])
+impl End {
+    pub(crate) fn code(self) -> u8 {
+        match self {
+            Self::Code(code) => code,
+            Self::Signal(signal) => SIGNAL.saturating_add((signal as i32).to_le_bytes()[0]),
+        }
+    }
 }
 
 /// For the manual.
@@ -79,13 +89,13 @@ Exit codes:
 /// Why the program ends without having done what it was asked for.
 #[derive(Debug)]
 pub(crate) struct Failure {
-    pub(crate) code: u8,
+    pub(crate) end: End,
     pub(crate) message: String,
 }
 
 impl Failure {
     pub(crate) fn new(code: u8, message: impl fmt::Display) -> Self {
-        Self { code, message: message.to_string() }
+        Self { end: End::Code(code), message: message.to_string() }
     }
 
     /// Something is wrong with the call.
@@ -94,8 +104,8 @@ impl Failure {
     }
 
     /// A signal came that ends programs.
-    pub(crate) fn interrupted(signal: Signal) -> Self {
-        Self::new(after_signal(signal), format!("{signal} came"))
+    pub(crate) fn interrupted(signal: Signal, meanwhile: &str) -> Self {
+        Self { end: End::Signal(signal), message: format!("{signal} came {meanwhile}") }
     }
 }
 

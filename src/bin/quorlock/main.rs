@@ -23,8 +23,9 @@ mod signals;
 mod tell;
 
 use clap::Parser;
+use nix::sys::signal::Signal;
 
-use exit::{Failure, OWN_ERROR};
+use exit::{End, Failure, OWN_ERROR};
 use options::{Command, Options};
 use tell::tell;
 
@@ -37,33 +38,30 @@ fn main() -> std::process::ExitCode {
             return if error.use_stderr() { OWN_ERROR.into() } else { 0.into() };
         }
     };
-    let code = match options.command {
+    let outcome = match options.command {
         Command::Run(options) => run::run(&options),
-        Command::Status(options) => admin::status(&options),
-        Command::List(options) => list::list(&options),
-        Command::Unlock(options) => admin::unlock(&options),
-        Command::Admit(options) => admin::admit(&options),
-        Command::Doctor(options) => doctor::doctor(&options),
-        Command::Bench(options) => bench::bench(&options),
-        Command::Demo(options) => demo::demo(&options),
-        Command::Completions { shell } => pages::completions(shell),
-        Command::Man { command } => pages::man(command.as_deref()),
-        Command::Become(options) => run::become_command(&options),
-        Command::Watch(options) => run::watch(&options),
+        Command::Status(options) => admin::status(&options).map(End::Code),
+        Command::List(options) => list::list(&options).map(End::Code),
+        Command::Unlock(options) => admin::unlock(&options).map(End::Code),
+        Command::Admit(options) => admin::admit(&options).map(End::Code),
+        Command::Doctor(options) => doctor::doctor(&options).map(End::Code),
+        Command::Bench(options) => bench::bench(&options).map(End::Code),
+        Command::Demo(options) => demo::demo(&options).map(End::Code),
+        Command::Completions { shell } => pages::completions(shell).map(End::Code),
+        Command::Man { command } => pages::man(command.as_deref()).map(End::Code),
+        Command::Exec(options) => run::exec(&options).map(End::Code),
+        Command::Watchdog(options) => run::watchdog(&options).map(End::Code),
     };
-    let code = match code {
-        Ok(code) => code,
-        Err(Failure { code, message }) => {
-            if !message.is_empty() {
-                tell(message);
-            }
-            code
+    let end = outcome.unwrap_or_else(|Failure { end, message }| {
+        if !message.is_empty() {
+            tell(message);
         }
-    };
+        end
+    });
     tell::flush();
-    if code == exit::INTERRUPTED {
-        // A shell ends its script or its loop only after a program that SIGINT has ended, and has that code for it.
+    if end == End::Signal(Signal::SIGINT) {
+        // A shell ends its script or its loop only after a program that SIGINT has ended.
         let _ = signal_hook::low_level::emulate_default_handler(nix::libc::SIGINT);
     }
-    code.into()
+    end.code().into()
 }

@@ -70,10 +70,10 @@ pub(crate) enum Command {
     },
     /// Becomes the command, once its keeper has it go on (internal)
     #[command(hide = true)]
-    Become(Become),
+    Exec(Exec),
     /// Ends a command whose keeper does not any more (internal)
     #[command(hide = true)]
-    Watch(Watch),
+    Watchdog(Watchdog),
 }
 
 /// The masters, and what all of their clients agree on.
@@ -331,7 +331,7 @@ pub(crate) struct Demo {
 }
 
 #[derive(Args, Debug)]
-pub(crate) struct Become {
+pub(crate) struct Exec {
     /// The number of the pipe in which its keeper tells it to
     pub(crate) pipe: i32,
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
@@ -339,7 +339,7 @@ pub(crate) struct Become {
 }
 
 #[derive(Args, Debug)]
-pub(crate) struct Watch {
+pub(crate) struct Watchdog {
     pub(crate) group: i32,
     pub(crate) grace_ms: u64,
     #[arg(value_enum)]

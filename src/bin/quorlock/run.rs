@@ -4,17 +4,17 @@ mod ending;
 mod group;
 mod keeper;
 mod waiting;
-mod watcher;
+mod watchdog;
 
 use std::time::Duration;
 
 use quorlock::{Builder, Handle, LockKind, Quorlock, RwLock, Semaphore};
 
-use crate::exit::Failure;
+use crate::exit::{End, Failure};
 use crate::options::{Kind, Run};
 use crate::set::bytes;
 use crate::signals;
-use crate::tell::from_now_on_without_blocking;
+use crate::tell::write_by_a_thread;
 use keeper::Job;
 use waiting::{Patience, Waiting};
 
@@ -22,11 +22,11 @@ use waiting::{Patience, Waiting};
 const TTL: Duration = Duration::from_secs(10);
 const TOLERANCE: Duration = Duration::from_millis(100);
 
-pub(crate) use group::become_command;
-pub(crate) use watcher::watch;
+pub(crate) use group::exec;
+pub(crate) use watchdog::watchdog;
 
-/// Waits for the lock, runs the command, and returns its exit code.
-pub(crate) fn run(options: &Run) -> Result<u8, Failure> {
+/// Waits for the lock, runs the command, and returns how it has ended.
+pub(crate) fn run(options: &Run) -> Result<End, Failure> {
     let Run { command, name, grace, on_lost, .. } = options;
     let program = command.first().map(std::ffi::OsString::as_os_str);
     group::find(program.unwrap_or_default())?;
@@ -40,7 +40,7 @@ pub(crate) fn run(options: &Run) -> Result<u8, Failure> {
     }
     // Before any thread is there: each would get signals.
     let signals = signals::listen()?;
-    from_now_on_without_blocking().map_err(Failure::own)?;
+    write_by_a_thread().map_err(Failure::own)?;
     let job = Job { command, name, grace: *grace, on_lost: *on_lost };
     let (builder, ttl) = options.set.builder_and_ttl()?;
     let ttl = options.ttl.or(ttl).unwrap_or(TTL);

@@ -67,7 +67,7 @@ fn ignored() -> u64 {
 }
 
 /// From now on nothing but SIGKILL ends this process, which starts no other one.
-pub(crate) fn hold_off() {
+pub(crate) fn block_signals() {
     // None of the signals is one that cannot be blocked.
     let _ = PASSED_ON.into_iter().collect::<SigSet>().thread_block();
 }

@@ -25,9 +25,9 @@ enum Message {
     Last(Sender<()>),
 }
 
-/// From now on messages are written by a thread of their own: a full pipe or a terminal that is halted (Ctrl-S) blocks whoever
+/// Has messages written by a thread of their own from now on: a full pipe or a terminal that is halted (Ctrl-S) blocks whoever
 /// writes there, and must not keep a command from being ended.
-pub(crate) fn from_now_on_without_blocking() -> io::Result<()> {
+pub(crate) fn write_by_a_thread() -> io::Result<()> {
     let (sender, messages) = bounded(MOST);
     let writes = move || {
         // Else a terminal with `stty tostop` suspends a process in the background that writes to it.

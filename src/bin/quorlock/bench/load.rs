@@ -65,19 +65,19 @@ impl Load<'_> {
             self.wait(title, start, &tally, &ended, signals)
         });
         if let Some(signal) = interrupted {
-            return Err(Failure::interrupted(signal));
+            return Err(Failure::interrupted(signal, "while it measured"));
         }
         let Tally { mut figures, failure } =
             tally.into_inner().unwrap_or_else(PoisonError::into_inner);
         figures.took = Time::now().since(start);
         match failure {
             None => Ok(figures),
-            Some(Failure { code, message }) => {
+            Some(Failure { end, message }) => {
                 let got = figures.count();
                 let failed = figures.failed;
                 let message =
                     format!("{title}: after {got} locks, and {failed} that failed: {message}");
-                Err(Failure { code, message })
+                Err(Failure { end, message })
             }
         }
     }

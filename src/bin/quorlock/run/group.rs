@@ -18,8 +18,8 @@ use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::pipe::{PipeFlags, pipe_with};
 
 use crate::clock;
-use crate::exit::{CANNOT_RUN, Failure, NOT_FOUND, after_signal};
-use crate::options::Become;
+use crate::exit::{CANNOT_RUN, End, Failure, NOT_FOUND};
+use crate::options::Exec;
 
 /// What the keeper writes when the command may begin.
 const GO_ON: u8 = b'g';
@@ -42,7 +42,7 @@ pub(super) enum State {
     /// The user has suspended it.
     Suspended,
     /// It has ended, with that exit code as a shell has it.
-    Ended(u8),
+    Ended(End),
 }
 
 impl Group {
@@ -57,7 +57,7 @@ impl Group {
         let (waits, go_on) = pipe_with(PipeFlags::CLOEXEC).map_err(Failure::own)?;
         fcntl_setfd(&waits, FdFlags::empty()).map_err(Failure::own)?;
         let number = waits.as_raw_fd().to_string();
-        start.arg0("quorlock").args(["become", &number, "--"]).args(command).process_group(0);
+        start.arg0("quorlock").args(["exec", &number, "--"]).args(command).process_group(0);
         for (name, value) in environment {
             match value {
                 Some(value) => start.env(name, value),
@@ -100,8 +100,8 @@ impl Group {
         let flags = WaitPidFlag::WNOHANG | WaitPidFlag::WUNTRACED;
         loop {
             return match waitpid(self.leader, Some(flags)) {
-                Ok(WaitStatus::Exited(_, code)) => State::Ended(code.to_le_bytes()[0]),
-                Ok(WaitStatus::Signaled(_, signal, _)) => State::Ended(after_signal(signal)),
+                Ok(WaitStatus::Exited(_, code)) => State::Ended(End::Code(code.to_le_bytes()[0])),
+                Ok(WaitStatus::Signaled(_, signal, _)) => State::Ended(End::Signal(signal)),
                 // It wants the terminal.
                 Ok(WaitStatus::Stopped(_, Signal::SIGTTIN | Signal::SIGTTOU))
                     if self.lend_terminal() =>
@@ -115,7 +115,7 @@ impl Group {
                 Ok(_) => State::Runs,
                 Err(Errno::EINTR) => continue,
                 // Nobody else waits for it, so there is no other error than that it has ended.
-                Err(_) => State::Ended(CANNOT_RUN),
+                Err(_) => State::Ended(End::Code(CANNOT_RUN)),
             };
         }
     }
@@ -176,13 +176,13 @@ pub(super) fn is_left(leader: Pid) -> bool {
 
 /// The program that runs, under whatever name.
 pub(super) fn this_program() -> io::Result<PathBuf> {
-    // By a link: `killall quorlock` goes by the file's name, and must not end the watcher along with the keeper.
+    // By a link: `killall quorlock` goes by the file's name, and must not end the watchdog along with the keeper.
     let link = Path::new("/proc/self/exe");
     if link.exists() { Ok(link.to_owned()) } else { std::env::current_exe() }
 }
 
 /// Waits until the keeper has everything ready, and becomes the command.
-pub(crate) fn become_command(options: &Become) -> Result<u8, Failure> {
+pub(crate) fn exec(options: &Exec) -> Result<u8, Failure> {
     let mut told = [0];
     let pipe = File::open(format!("/dev/fd/{}", options.pipe));
     let read = pipe.and_then(|mut pipe| pipe.read(&mut told)).map_err(Failure::own)?;

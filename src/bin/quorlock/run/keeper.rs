@@ -9,9 +9,9 @@ use quorlock::{ErrorKind, LockGuard};
 
 use super::ending::{Ending, MARGIN, Step};
 use super::group::{Group, State};
-use super::watcher::Watcher;
+use super::watchdog::Watchdog;
 use crate::clock::Time;
-use crate::exit::{Failure, LOST};
+use crate::exit::{End, Failure, LOST};
 use crate::options::OnLost;
 use crate::signals::ENDING;
 use crate::tell::tell;
@@ -30,12 +30,12 @@ pub(super) struct Job<'a> {
 }
 
 impl Job<'_> {
-    /// Runs the command under that lock, and gives it back. Returns the command's exit code.
+    /// Runs the command under that lock, and gives it back. Returns how the command has ended.
     pub(super) fn run<G: LockGuard>(
         &self,
         guard: G,
         signals: &Receiver<Signal>,
-    ) -> Result<u8, Failure> {
+    ) -> Result<End, Failure> {
         let grace = self.grace_within(guard.remaining())?;
         let mut environment = vec![("QUORLOCK_NAME", Some(self.name.to_owned()))];
         environment.push(("QUORLOCK_TOKEN", guard.token().map(|token| token.to_string().into())));
@@ -46,12 +46,12 @@ impl Job<'_> {
             group,
             ending: self.ending(grace),
             is_lost: false,
-            was_ended_by_watcher: false,
+            was_ended_by_watchdog: false,
         };
-        let code = kept.keep(&guard, signals);
+        let end = kept.keep(&guard, signals);
         kept.group.take_terminal_back();
-        let has_begun = kept.ending.has_begun() || kept.was_ended_by_watcher;
-        let (code, unlocked) = (code?, guard.unlock());
+        let has_begun = kept.ending.has_begun() || kept.was_ended_by_watchdog;
+        let (end, unlocked) = (end?, guard.unlock());
         let is_lost = match unlocked {
             Ok(()) => has_begun,
             Err(error) if error.kind() == ErrorKind::Lost => true,
@@ -62,13 +62,14 @@ impl Job<'_> {
             }
         };
         if !is_lost {
-            return Ok(code);
+            return Ok(end);
         }
         let what = format!("{} was lost, or about to be, while the command ran", self.shown());
         if self.on_lost == OnLost::Warn {
             tell(what);
-            return Ok(code);
+            return Ok(end);
         }
+        let code = end.code();
         Err(Failure::new(LOST, format!("{what}; the command has ended with {code}")))
     }
 
@@ -115,27 +116,27 @@ struct Kept<'a> {
     /// The library has said so.
     is_lost: bool,
     /// This process did not go on in time.
-    was_ended_by_watcher: bool,
+    was_ended_by_watchdog: bool,
 }
 
 impl Kept<'_> {
     /// Waits for the end of the command, and brings it about where the lock makes that necessary.
-    fn keep(&mut self, guard: &impl LockGuard, signals: &Receiver<Signal>) -> Result<u8, Failure> {
-        let mut watcher = self.watcher()?;
+    fn keep(&mut self, guard: &impl LockGuard, signals: &Receiver<Signal>) -> Result<End, Failure> {
+        let mut watchdog = self.watchdog()?;
         self.group.go_on();
         let nothing = never();
-        let code = loop {
+        let end = loop {
             match self.group.state() {
-                State::Ended(code) => break code,
+                State::Ended(end) => break end,
                 State::Runs => {}
                 State::Suspended => self.group.suspend_along(),
             }
             let now = Time::now();
             let valid_until = now.after(guard.remaining());
             let wait = self.step(now, valid_until);
-            if watcher.tell(valid_until, self.ending.kill_at()).is_err() {
+            if watchdog.tell(valid_until, self.ending.kill_at()).is_err() {
                 // It was killed.
-                watcher = self.watcher()?;
+                watchdog = self.watchdog()?;
                 continue;
             }
             let lost = if self.is_lost { &nothing } else { guard.lost() };
@@ -154,8 +155,8 @@ impl Kept<'_> {
             // Those that the command has started, and that have not heeded the signal.
             self.group.end_by(Signal::SIGKILL);
         }
-        self.was_ended_by_watcher = watcher.end();
-        Ok(code)
+        self.was_ended_by_watchdog = watchdog.end();
+        Ok(end)
     }
 
     /// Does what is to be done now. Returns for how long there is nothing else to do.
@@ -180,8 +181,8 @@ impl Kept<'_> {
         Duration::ZERO
     }
 
-    fn watcher(&self) -> Result<Watcher, Failure> {
-        Watcher::start(self.group.id(), self.grace, self.job.on_lost).map_err(|error| {
+    fn watchdog(&self) -> Result<Watchdog, Failure> {
+        Watchdog::start(self.group.id(), self.grace, self.job.on_lost).map_err(|error| {
             // Without one the command could be left behind.
             self.group.end_by(Signal::SIGKILL);
             Failure::own(format!(

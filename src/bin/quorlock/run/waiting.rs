@@ -11,7 +11,7 @@ use quorlock::{
 
 use super::group::suspend;
 use crate::clock;
-use crate::exit::{Failure, after_signal};
+use crate::exit::Failure;
 use crate::signals::ENDING;
 
 /// How long the end of a wait may take: for what was asked of masters to be taken back.
@@ -86,8 +86,7 @@ impl Waiting<'_> {
                 // What was granted at that moment. The attempt has taken back what it left, and that is waited for.
                 drop(got);
                 let _ = self.client.clone().close(TAKEN_BACK_WITHIN);
-                let what = format!("{signal} came while it waited for the lock");
-                Err(Failure::new(after_signal(signal), what))
+                Err(Failure::interrupted(signal, "while it waited for the lock"))
             }
             (None, Ok(Some(guard))) => Ok(guard),
             // As `flock` has it: it is what was asked for, and no fault to tell of.

@@ -23,13 +23,13 @@ use super::ending::{Ending, MARGIN, Step};
 use super::group::{end_group, is_left, this_program};
 use crate::clock::{self, Time};
 use crate::exit::Failure;
-use crate::options::{OnLost, Watch};
+use crate::options::{self, OnLost};
 use crate::signals;
-use crate::tell::{from_now_on_without_blocking, tell};
+use crate::tell::{tell, write_by_a_thread};
 
 /// A change of the end of validity by less is none: what is left is read a moment after the time.
 const RENEWED_BY: Duration = Duration::from_millis(10);
-/// How long a watcher may take to end, and how often its end is looked for.
+/// How long a watchdog may take to end, and how often its end is looked for.
 const ENDS_WITHIN: Duration = Duration::from_secs(2);
 const POLLS: Duration = Duration::from_millis(1);
 /// How often it looks whether the group has ended.
@@ -37,9 +37,9 @@ const LOOKS: Duration = Duration::from_millis(50);
 /// How long a group that was killed may take to be gone. What then is left nobody can kill.
 const GONE_WITHIN: Duration = Duration::from_secs(10);
 
-/// The watcher, as the keeper of the lock has it.
+/// The watchdog, as the keeper of the lock has it.
 #[derive(Debug)]
-pub(super) struct Watcher {
+pub(super) struct Watchdog {
     process: Child,
     pipe: ChildStdin,
     /// Until when the lock is valid, as it was told last.
@@ -47,7 +47,7 @@ pub(super) struct Watcher {
     told_end: bool,
 }
 
-impl Watcher {
+impl Watchdog {
     /// Starts a process that watches over that group.
     pub(super) fn start(group: i32, grace: Duration, on_lost: OnLost) -> io::Result<Self> {
         let on_lost = match on_lost {
@@ -56,8 +56,8 @@ impl Watcher {
             OnLost::Kill => "kill",
         };
         let mut process = Command::new(this_program()?)
-            .arg0("lock-watcher") // not to be killed along with those that are called quorlock
-            .args(["watch", &group.to_string(), &grace.as_millis().to_string(), on_lost])
+            .arg0("lock-watchdog") // not to be killed along with those that are called quorlock
+            .args(["watchdog", &group.to_string(), &grace.as_millis().to_string(), on_lost])
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .process_group(0)
@@ -69,7 +69,7 @@ impl Watcher {
     }
 
     /// The lock is valid until then; the command has been told to end, and is killed then, if it has been told. An error: the
-    /// watcher is gone, or does not go on.
+    /// watchdog is gone, or does not go on.
     pub(super) fn tell(&mut self, valid_until: Time, kill_at: Option<Time>) -> io::Result<()> {
         if self.process.try_wait()?.is_some() {
             return Err(io::ErrorKind::BrokenPipe.into());
@@ -87,7 +87,7 @@ impl Watcher {
         }
     }
 
-    /// The command has ended. Returns whether the watcher has ended it.
+    /// The command has ended. Returns whether the watchdog has ended it.
     pub(super) fn end(mut self) -> bool {
         // It may have been killed before.
         let _ = writeln!(self.pipe, "over");
@@ -107,7 +107,7 @@ impl Watcher {
     }
 }
 
-/// The exit code of a watcher that has ended the command, as the keeper sees it.
+/// The exit code of a watchdog that has ended the command, as the keeper sees it.
 const HAS_ENDED_IT: u8 = 1;
 
 /// What the keeper has written.
@@ -130,10 +130,10 @@ impl Word {
     }
 }
 
-/// The watcher's own process.
-pub(crate) fn watch(options: &Watch) -> Result<u8, Failure> {
-    signals::hold_off();
-    from_now_on_without_blocking().map_err(Failure::own)?;
+/// The watchdog's own process.
+pub(crate) fn watchdog(options: &options::Watchdog) -> Result<u8, Failure> {
+    signals::block_signals();
+    write_by_a_thread().map_err(Failure::own)?;
     let group = Pid::from_raw(options.group);
     let grace = Duration::from_millis(options.grace_ms);
     let (sender, words) = bounded(1);
