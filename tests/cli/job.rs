@@ -2,6 +2,16 @@
 
 use crate::program::{World, ends_with, printed, program, read, runs, send, told};
 
+/// A shell ends its loop where SIGINT has ended a command, and not where a command has that exit code.
+#[test]
+fn an_exit_code_like_that_of_an_interrupt_is_no_interrupt() {
+    let world = World::new();
+    let status = |command| world.output(&["run", "job", "--", "sh", "-c", command]).status;
+    let (code, signal) = (status("exit 130"), status("kill -INT $$"));
+    assert_eq!((code.code(), code.signal()), (Some(130), None));
+    assert_eq!((signal.code(), signal.signal()), (None, Some(2)));
+}
+
 #[test]
 fn the_exit_code_and_the_signal_of_the_command_are_passed_on() {
     let world = World::new();
