@@ -42,6 +42,14 @@ impl fmt::Display for Section {
     }
 }
 
+/// The commands that the manual's example of an access list allows.
+#[cfg(all(test, feature = "diagnosis"))]
+pub(crate) fn allowed_commands() -> impl Iterator<Item = &'static str> {
+    let mut lines = include_str!("../OPERATIONS.md").lines();
+    let line = lines.find(|line| line.starts_with("ACL SETUSER locker on"));
+    line.expect("the example").split(' ').filter_map(|word| word.strip_prefix('+'))
+}
+
 #[cfg(test)]
 mod tests {
     /// A heading is linked by its letters, digits and hyphens.

@@ -175,7 +175,9 @@ fn nodes_in_quarantine_make_no_complete_list() {
 #[cfg(feature = "embedded")]
 #[test]
 fn embedded_nodes_are_scanned_as_servers_are() {
-    let (locks, nodes) = Quorlock::embedded(3).expect("ports are free");
+    let nodes = quorlock::embedded::Nodes::start(3).expect("ports are free");
+    let builder = Quorlock::builder().nodes(nodes.urls()).ttl(TTL).max_ttl(TTL);
+    let locks = support::clients::admitted(builder.node_timeout(Duration::from_secs(5)));
     let guards: Vec<_> =
         (0..1_500).map(|i| locks.lock(format!("orders/{i}")).expect("it is free")).collect();
     let held = locks.held_locks("orders/*", 2_000, LONG).expect("all are healthy");

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Check, Finding, Severity};
+use super::findings::{Check, Finding, Severity};
 use crate::manual::Section;
 use crate::node::{Refusal, Refused, Serves};
 

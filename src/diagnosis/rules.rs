@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::clocks::{Reference, rate};
-use super::{Check, Diagnosis, Finding, NodeDiagnosis, Severity, rights};
+use super::findings::{Check, Diagnosis, Finding, NodeDiagnosis, Severity};
+use super::rights;
 use crate::core::{Forgot, NodeState, Offset, exact, majority, rounded};
 use crate::error::NodeFault;
 use crate::node::{Facts, Memory, Persistence, node_states};

@@ -1,5 +1,7 @@
 //! What the command gets, and what its end is passed on as.
 
+use std::os::unix::process::ExitStatusExt;
+
 use crate::program::{World, ends_with, printed, program, read, runs, send, told};
 
 /// A shell ends its loop where SIGINT has ended a command, and not where a command has that exit code.
