@@ -61,6 +61,7 @@ impl Builder {
             address,
             key_prefix: settings.key_prefix.clone(),
             mark_key: mark_key.clone(),
+            fencing: settings.fencing,
             patience,
         };
         let facts = inspect(addresses, inspection, patience)?;

@@ -244,8 +244,7 @@ fn operators_need_scan_to_list_the_locks_that_are_held() {
     let guard = user.lock("orders/42").expect("it is free");
     let error = user.held_locks("", 10, within).expect_err("it may not scan");
     assert_eq!(error.kind(), ErrorKind::Config, "{error}");
-    let words =
-        ["lacks a permission", "permission for SCAN", "/operations/index.html#access-lists"];
+    let words = ["lacks a permission", "(SCAN)", "/operations/index.html#access-lists"];
     said(&error, &[&words[..], &[&server.url()]].concat());
 
     let of_operators = [access::EVERY_CLIENT, access::OPERATORS].concat();

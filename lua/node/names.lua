@@ -30,7 +30,11 @@ local cursor = ARGV[1]
 local found = {}
 local digits = 0
 for _ = 1, CALLS do
-  local reply = redis.call('SCAN', cursor, 'MATCH', ARGV[2], 'COUNT', COUNT)
+  local reply = redis.pcall('SCAN', cursor, 'MATCH', ARGV[2], 'COUNT', COUNT)
+  if reply.err then
+    -- Servers do not say which command it is that the user may not run in a script.
+    return redis.error_reply(table.concat({reply.err, '(SCAN)'}, ' '))
+  end
   cursor = reply[1]
   for _, key in ipairs(reply[2]) do
     if #key <= LONGEST and may_be_lock(key) then

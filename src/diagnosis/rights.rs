@@ -19,13 +19,11 @@ pub(super) fn finding(refusals: &[Refusal]) -> Finding {
         Some(lack) if lacks.len() == 1 => format!("no {lack}"),
         Some(_) => format!("{} lack", lacks.len()),
     };
-    let severity = match by_purpose.contains_key(&Serves::Locks) {
-        true => Severity::Problem,
-        false => Severity::Warning,
-    };
+    let is_problem = [Serves::Locks, Serves::Fencing].iter().any(|it| by_purpose.contains_key(it));
+    let severity = if is_problem { Severity::Problem } else { Severity::Warning };
     let consequences = by_purpose.into_iter().map(|(serves, lacks)| {
         let lacks: Vec<_> = lacks.into_iter().collect();
-        format!("{} (the user lacks {})", consequence(serves), lacks.join(" "))
+        format!("{} (missing: {})", consequence(serves), lacks.join(", "))
     });
     let consequences = consequences.collect::<Vec<_>>().join("; ");
     let what = format!("{consequences}; the user needs what is listed in {}", Section::AccessLists);
@@ -37,13 +35,14 @@ fn lack(refusal: &Refusal) -> String {
     match refusal.refused {
         Refused::Command => format!("+{}", refusal.command.to_lowercase().replace(' ', "|")),
         Refused::Keys | Refused::Channels => refusal.pattern.clone(),
-        Refused::Unknown => format!("{}, which the server does not know", refusal.command),
+        Refused::Unknown => format!("the command {} on the server", refusal.command),
     }
 }
 
 const fn consequence(serves: Serves) -> &'static str {
     match serves {
         Serves::Locks => "no lock can be taken there",
+        Serves::Fencing => "no lock with a fencing token can be taken there",
         Serves::Telling => "locks are given back in silence, so waiters find out later",
         Serves::Hearing => "waiters are not told of releases, and look now and then",
         Serves::OldConnections => "requests of a connection that was given up may still run",

@@ -100,10 +100,10 @@ impl Set<'_> {
                 Ok(_) => self.of_mark(state, what, is_new),
                 Err(fault) => Finding::problem(Check::Mark, "unknown", fault.what()),
             });
-            findings.push(match &facts.no_writes {
-                None => Finding::fine(Check::Writes, "taken"),
-                Some(fault) => Finding::problem(Check::Writes, "refused", fault.what()),
-            });
+            findings.extend(facts.writes.as_ref().map(|writes| match writes {
+                Ok(()) => Finding::fine(Check::Writes, "taken"),
+                Err(fault) => Finding::problem(Check::Writes, "refused", fault.what()),
+            }));
         }
         findings.push(of_persistence(&facts.persistence, self.settings.restart_quarantine));
         findings.push(of_memory(&facts.memory));
@@ -124,7 +124,14 @@ impl Set<'_> {
                 );
                 Finding::note(check, "new", what)
             }
-            NodeState::Quarantined(_) => Finding::warning(check, "quarantined", what),
+            NodeState::Quarantined(_) => {
+                let what = format!(
+                    "{what}; it grants no new locks until that ends by itself, {} after a client has come; quorlock admit ends it \
+                     at once, if nobody can hold a lock",
+                    exact(self.settings.max_ttl)
+                );
+                Finding::warning(check, "quarantined", what)
+            }
             NodeState::Foreign(_) => Finding::problem(check, "of others", what),
             // One that is not known any better has the mark of an admitted node.
             _ => Finding::fine(check, "admitted"),

@@ -198,7 +198,8 @@ pub(super) fn login_refused(code: Option<&str>, address: &Address) -> &'static s
     match code {
         Some("WRONGPASS") if !has_password => {
             "the server refused the user of the URL, which has no password for it; write \
-             redis://user:password@host, and check whether the user is on (ACL LIST)"
+             redis://user:password@host, or set `password` (QUORLOCK_PASSWORD for the program), and check whether the \
+             user is on (ACL LIST)"
         }
         Some("WRONGPASS") => {
             "the server refused the user or the password of the URL; check both, and whether the \
@@ -209,7 +210,7 @@ pub(super) fn login_refused(code: Option<&str>, address: &Address) -> &'static s
         }
         _ => {
             "the server wants a password, and the URL has none; write redis://user:password@host, or \
-             redis://:password@host for the default user"
+             redis://:password@host for the default user, or set `password` (QUORLOCK_PASSWORD for the program)"
         }
     }
 }

@@ -34,6 +34,8 @@ pub(crate) struct Inspection {
     pub(crate) address: Address,
     pub(crate) key_prefix: Vec<u8>,
     pub(crate) mark_key: Vec<u8>,
+    /// Locks have fencing tokens.
+    pub(crate) fencing: bool,
     /// How long it has for each answer.
     pub(crate) patience: Duration,
 }
@@ -53,9 +55,11 @@ pub(crate) struct Facts {
     /// How long each reading of its clock took, in order of length.
     pub(crate) round_trips: Vec<Duration>,
     pub(crate) refusals: Vec<Refusal>,
-    /// Why it takes no writes, if it does not.
-    pub(crate) no_writes: Option<NodeFault>,
+    /// Whether it takes writes; `None` if the user may write nothing.
+    pub(crate) writes: Writes,
 }
+
+pub(crate) type Writes = Option<Result<(), NodeFault>>;
 
 /// What a node keeps on disk.
 #[derive(Clone, Debug, Default)]
@@ -99,8 +103,8 @@ impl Inspection {
         };
         let mut round_trips: Vec<_> = readings.iter().map(|reading| reading.round_trip()).collect();
         round_trips.sort_unstable();
-        let tries = rights::tries(&self.key_prefix);
-        let (refusals, no_writes) = talk.try_all(&tries)?;
+        let tries = rights::tries(&self.key_prefix, self.fencing);
+        let (refusals, writes) = talk.try_all(&tries)?;
         Ok(Facts {
             server: name_and_version(&server),
             is_master: field(&replication, "role") == Some("master"),
@@ -121,7 +125,7 @@ impl Inspection {
             clock: [first, last],
             round_trips,
             refusals,
-            no_writes,
+            writes,
         })
     }
 }
@@ -221,26 +225,28 @@ impl Talk {
         Ok(readings)
     }
 
-    /// Tries what the user has to be allowed. What is refused, and why the server takes no writes, if it does not.
-    fn try_all(&mut self, tries: &[Try]) -> Result<(Vec<Refusal>, Option<NodeFault>), NodeFault> {
+    /// Tries what the user has to be allowed. Returns what is refused, and whether the server takes writes, if that shows.
+    fn try_all(&mut self, tries: &[Try]) -> Result<(Vec<Refusal>, Writes), NodeFault> {
         let mut commands = Vec::new();
-        for one in tries {
-            one.write_to(&mut commands);
-        }
+        tries.iter().for_each(|one| one.write_to(&mut commands));
         self.write(&commands)?;
         let mut refusals = Vec::new();
-        let mut no_writes = None;
+        let mut writes = None;
         for one in tries {
             // What a subscription is answered with is no answer to anything else.
             let Value::ServerError(error) = self.any_answer()? else { continue };
             if let Some(refused) = Refused::by(&error) {
                 refusals.push(one.refused(refused));
-            } else if one.command == "SET" && error.code() != "ERR" && error.code() != "READONLY" {
+            } else if one.command == "SET" {
+                // Where writes are taken, this one is refused as a wrong call.
                 let address = &self.connection.address;
-                no_writes.get_or_insert_with(|| server_fault(address, &RedisError::from(error)));
+                writes.get_or_insert_with(|| match error.code() {
+                    "ERR" => Ok(()),
+                    _ => Err(server_fault(address, &RedisError::from(error))),
+                });
             }
         }
-        Ok((refusals, no_writes))
+        Ok((refusals, writes))
     }
 
     fn write(&mut self, bytes: &[u8]) -> Result<(), NodeFault> {

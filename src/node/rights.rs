@@ -13,6 +13,8 @@ use crate::random::random;
 pub(crate) enum Serves {
     /// Every lock.
     Locks,
+    /// Every lock with a fencing token.
+    Fencing,
     /// To say that a lock was given back.
     Telling,
     /// To hear that a lock was given back.
@@ -77,12 +79,15 @@ const COMMANDS: &[(Serves, &str, &str)] = {
         (Locks, "EVAL", "wrong notanumber"),
         (Locks, "EVALSHA", "wrong notanumber"),
         (Locks, "SET", "KEY value wrong"),
-        (Locks, "SET", "FENCE value wrong"),
         (Locks, "GET", "KEY"),
         (Locks, "DEL", "KEY"),
         (Locks, "TYPE", "KEY"),
         (Locks, "PTTL", "KEY"),
         (Locks, "PEXPIRE", "KEY wrong"),
+        (Fencing, "SET", "FENCE value wrong"),
+        (Fencing, "GET", "FENCE"),
+        (Fencing, "PTTL", "FENCE"),
+        (Fencing, "PEXPIRE", "FENCE wrong"),
         (SeveralNames, "MGET", "KEY"),
         (SeveralNames, "EXISTS", "KEY"),
         (HashLocks, "HSET", "KEY field value wrong"),
@@ -109,8 +114,8 @@ const COMMANDS: &[(Serves, &str, &str)] = {
     ]
 };
 
-/// All that is tried, for locks whose keys begin like that.
-pub(super) fn tries(key_prefix: &[u8]) -> Vec<Try> {
+/// All that is tried, for locks whose keys begin like that, with fencing tokens or without.
+pub(super) fn tries(key_prefix: &[u8], fencing: bool) -> Vec<Try> {
     let name = ["quorlock-doctor/", &random_text(random())].concat();
     let key = [key_prefix, name.as_bytes()].concat();
     let prefix = ident::text(key_prefix);
@@ -131,7 +136,7 @@ pub(super) fn tries(key_prefix: &[u8]) -> Vec<Try> {
         let words = command.split(' ').chain(arguments.split_whitespace()).map(&mut word).collect();
         Try { command, serves, words, pattern }
     };
-    COMMANDS.iter().map(make).collect()
+    COMMANDS.iter().filter(|(serves, ..)| fencing || *serves != Serves::Fencing).map(make).collect()
 }
 
 #[cfg(test)]
@@ -152,14 +157,15 @@ mod tests {
             assert!(allowed.remove(begins_with), "{begins_with}");
         }
         let tried: BTreeSet<String> =
-            tries(b"quorlock:").iter().map(|one| one.command.to_owned()).collect();
+            tries(b"quorlock:", true).iter().map(|one| one.command.to_owned()).collect();
         assert_eq!(tried, allowed);
     }
 
     #[test]
     fn each_command_is_tried_on_keys_of_a_lock_that_nobody_has() {
-        let tries = tries(b"p:");
-        let set = &tries[2];
+        let (with, without) = (tries(b"p:", true), tries(b"p:", false));
+        assert!(with.len() > without.len());
+        let (tries, set) = (&with, &with[2]);
         assert_eq!((set.command, set.pattern.as_str()), ("SET", "~p:*"));
         assert!(set.words[1].starts_with(b"p:quorlock-doctor/"), "{:?}", set.words);
         let kill = tries.iter().find(|one| one.command == "CLIENT KILL").expect("it is tried");

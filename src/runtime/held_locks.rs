@@ -88,9 +88,7 @@ fn scan(client: &ClientState, wanted: &Wanted<'_>) -> Result<Found, Error> {
         return Err(Error::config(message).with_faults(faults));
     }
     if !scan.is_answered() {
-        // Servers do not say which command it was that they refused to a script.
-        let what = "which locks are held (the user needs the permission for SCAN)";
-        return Err(client.unheard(what, faults));
+        return Err(client.unheard("which locks are held", faults));
     }
     let has_forgotten = |node: usize| settings.restart_quarantine && !client.set().grants(node);
     let is_complete = scan.is_complete(settings.fall_back_after().is_some(), has_forgotten);

@@ -225,7 +225,7 @@ fn a_wrong_password_is_found_and_not_shown() {
 }
 
 /// Of a server with a user that has the manual's rights, and those words besides.
-fn rights_with(words: &[&str]) -> (Value, i32) {
+fn report_with(words: &[&str]) -> Report {
     let server = Server::start();
     let user = access::user("locker", "quorlock:", &access::example_commands());
     let user = user.iter().map(String::as_str).chain(words.iter().copied());
@@ -233,7 +233,20 @@ fn rights_with(words: &[&str]) -> (Value, i32) {
     let url = server.url().replace("redis://", "redis://locker:secret@");
     let report = doctor_of(&[url], &PATIENT);
     assert_eq!(server.keys(), [""; 0], "it changes nothing");
+    report
+}
+
+fn rights_with(words: &[&str]) -> (Value, i32) {
+    let report = report_with(words);
     (report.node(0, "rights"), report.1)
+}
+
+#[test]
+fn whether_writes_are_taken_does_not_show_to_a_user_who_may_only_read() {
+    let report = report_with(&["resetkeys", "%R~*"]);
+    let findings = report.0["nodes"][0]["findings"].as_array().expect("a list");
+    assert!(findings.iter().all(|finding| finding["check"] != "writes"), "{}", report.0);
+    assert_eq!((report.node(0, "rights")["severity"].clone(), report.1), ("problem".into(), 2));
 }
 
 #[test]
@@ -247,6 +260,7 @@ fn rights_that_are_missing_are_found() {
         (&["-hgetall"], "warning", "no +hgetall", 1),
         (&["-exists"], "warning", "no +exists", 1),
         (&["-set"], "problem", "no +set", 2),
+        (&["resetkeys", "~quorlock:*", "%W~{quorlock:*"], "problem", "no ~{quorlock:*", 2),
         (&["-pexpire"], "problem", "no +pexpire", 2),
         (&["resetkeys", "~quorlock:*"], "problem", "no ~{quorlock:*", 2),
         (
@@ -271,6 +285,7 @@ fn rights_that_are_missing_are_found() {
 #[test]
 fn a_user_who_may_run_no_script_is_found() {
     let (found, exit) = rights_with(&["-eval", "-evalsha"]);
+    assert!(found["what"].as_str().is_some_and(|what| what.contains("+eval, +evalsha")), "{found}");
     assert_eq!((&found["severity"], exit), (&"problem".into(), 2), "{found}");
 }
 

@@ -58,6 +58,14 @@ Exit codes:
   127  COMMAND is not there
   128 + N  signal N came while quorlock waited for the lock";
 
+/// For the manual of `status`, `list`, `unlock` and `admit`.
+pub(crate) const ADMIN_TABLE: &str = "\
+Exit codes:
+  0    done; what is printed says whether the lock is held, and whether a list is complete
+  121  no quorum: too few masters answer
+  122  quarantined: masters that were restarted grant nothing yet
+  125  an error of quorlock's own: options, settings, a right that the user lacks";
+
 /// For the manual of `doctor`.
 pub(crate) const DOCTOR_TABLE: &str = "\
 Exit codes:

@@ -65,7 +65,7 @@ fn row(name: &NameReport) -> [String; COLUMNS.len()] {
         text(&name.name),
         name.state.to_string(),
         held_as.map_or_else(|| "-".to_owned(), |held_as| held_as.to_string()),
-        name.remaining_ttl.map_or_else(|| "-".to_owned(), ttl),
+        name.remaining_ttl.filter(|ttl| !ttl.is_zero()).map_or_else(|| "-".to_owned(), ttl),
         name.waiting.to_string(),
         if owners.is_empty() { "-".to_owned() } else { owners.join(", ") },
     ]

@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::builder::styling::{Style, Styles};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::exit::{BENCH_TABLE, DEMO_TABLE, DOCTOR_TABLE, HELD, TABLE};
+use crate::exit::{ADMIN_TABLE, BENCH_TABLE, DEMO_TABLE, DOCTOR_TABLE, HELD, TABLE};
 
 const PLAIN: Styles = Styles::plain().header(Style::new().bold()).literal(Style::new().bold());
 
@@ -25,12 +25,16 @@ pub(crate) enum Command {
     #[command(after_help = TABLE, override_usage = "quorlock run [OPTIONS] NAME [--] COMMAND [ARGS]...")]
     Run(Run),
     /// Prints the holder of a lock, by each master and over the quorum
+    #[command(after_help = ADMIN_TABLE)]
     Status(Status),
     /// Prints the locks that are held, each with its holder
+    #[command(after_help = ADMIN_TABLE)]
     List(List),
     /// Takes a lock from its holder
+    #[command(after_help = ADMIN_TABLE)]
     Unlock(Unlock),
     /// Lets masters that were restarted grant locks at once: only if nobody can hold one
+    #[command(after_help = ADMIN_TABLE)]
     Admit(Admit),
     /// Finds out what is wrong with the masters, and changes nothing
     #[command(after_help = DOCTOR_TABLE)]
@@ -42,7 +46,7 @@ pub(crate) enum Command {
     /// gives it back at once, again and again.
     ///
     /// The names of its locks begin with quorlock-bench/ and a random number, so no lock of anybody else is touched. It gives all
-    /// of them back, also when a signal ends it. What stays on each master is what stays of every lock: 150 bytes a name for its
+    /// of them back, also when SIGINT or SIGTERM ends it. What stays on each master is what stays of every lock: 150 bytes a name for its
     /// fencing tokens, for ten minutes.
     #[command(after_help = BENCH_TABLE)]
     Bench(Bench),
