@@ -2,6 +2,7 @@
 
 use crate::program::{Folder, World, ends_with, printed, program, told};
 use crate::support::Server;
+use crate::support::authority::Authority;
 
 #[test]
 fn options_come_before_the_environment_and_that_before_the_file() {
@@ -128,4 +129,31 @@ fn the_password_comes_from_the_environment_or_the_file() {
     let asked = run(&["--ask-password"], Some("secret"));
     // No terminal, or none that answers.
     assert_ne!(asked.status.code(), Some(0));
+}
+
+#[test]
+fn masters_that_speak_tls_are_reached_by_the_files_that_are_named() {
+    let (authority, folder) = (Authority::new(), Folder::new());
+    let server = authority.ordinary_server("yes");
+    let [certificate, key] = authority.sign(&["client"], |_| ());
+    let [ca, certificate, key] =
+        [("ca", &authority.pem), ("certificate", &certificate), ("key", &key)]
+            .map(|(name, text)| folder.write(name, text).to_str().expect("text").to_owned());
+    let url = server.url().replace("redis://", "rediss://");
+    let status = |options: &[&str]| {
+        let patient =
+            ["status", "--node-timeout", "5s", "--no-quorum-timeout", "1s", "--node", &url, "job"];
+        let output = program().args(patient).args(options).output().expect("it starts");
+        (output.status.code(), told(&output))
+    };
+    let with_certificate = ["--tls-ca", &ca, "--tls-cert", &certificate, "--tls-key", &key];
+    let told = status(&with_certificate);
+    assert_eq!(told.0, Some(121), "one that is new may have forgotten locks: {}", told.1);
+    assert_eq!(told.1, "", "it has answered");
+    for without in [&with_certificate[..2], &[]] {
+        let told = status(without);
+        assert!(told.1.contains("certificate"), "{without:?}: {told:?}");
+    }
+    let (code, told) = status(&["--tls-cert", &certificate]);
+    assert!(code == Some(125) && told.contains("--tls-key"), "{told}");
 }

@@ -146,3 +146,13 @@ fn an_interrupt_ends_the_loop_in_which_the_command_is() {
     assert!(!world.folder.path("over").exists());
     world.servers.wait_no_keys();
 }
+
+#[test]
+fn what_is_measured_is_shown_on_a_terminal() {
+    let world = World::new();
+    let line = "quorlock bench --seconds 2";
+    let Some((running, _typed)) = on_terminal(&world, line) else { return };
+    let (code, shown, _) = running.end();
+    assert_eq!(code, Some(0), "{shown}");
+    assert!(shown.contains("\r1 thread, 1 lock: 0."), "{shown}");
+}
