@@ -1,7 +1,7 @@
 //! What is read of a node to find out whether it is fit to carry locks, over a connection of its own.
 //!
-//! Nothing is changed on the node: the mark is read and not written, and the commands by which the user's rights are
-//! tried have an argument each that makes the server refuse to carry them out.
+//! Nothing is changed on the node. The mark is read and not written. The user's rights are tried by calls that a server refuses
+//! to carry out, or that delete what is not there ([`rights`]).
 
 use std::sync::Arc;
 use std::time::Duration;

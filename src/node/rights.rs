@@ -1,7 +1,7 @@
 //! What the user of a node has to be allowed, and how each of it is tried without a change on the node.
 //!
-//! Servers look at the access list before they look at a command's last argument. So each write has one that no server
-//! takes: it is refused as a wrong call where the user may make it.
+//! Servers look at the access list before they look at a command's last argument. So what sets something has one that no
+//! server takes: it is refused as a wrong call where the user may make it. What deletes names a key that nobody has.
 
 use crate::ident::{
     self, fence_key, random_text, redisson_channel, redisson_rwlock_channel, release_channel,

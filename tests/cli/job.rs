@@ -1,5 +1,7 @@
 //! What the command gets, and what its end is passed on as.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 
 use crate::program::{World, ends_with, printed, program, read, runs, send, told};
@@ -60,6 +62,15 @@ fn a_command_that_cannot_be_run_takes_no_lock() {
     ends_with(&output, 126);
     assert!(told(&output).contains("./text cannot be run: permission denied"), "{}", told(&output));
     ends_with(&kept("/"), 126);
+    // By an editor that ends lines as Windows does.
+    let script = world.folder.write("script", "#!/bin/sh\r\ntrue\r\n");
+    fs::set_permissions(script, fs::Permissions::from_mode(0o755)).expect("it is ours");
+    let output = kept("./script");
+    ends_with(&output, 127);
+    assert_eq!(
+        told(&output),
+        "quorlock: ./script is a script for /bin/sh\\r, and there is no such file\n"
+    );
     // Nor does a call that can keep no promise.
     let options = ["run", "--min-hold", "1h", "--grace", "9s", "job", "--", "true"];
     ends_with(&world.output(&options), 125);

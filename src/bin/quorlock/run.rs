@@ -3,6 +3,7 @@
 mod ending;
 mod group;
 mod keeper;
+mod program;
 mod waiting;
 mod watchdog;
 
@@ -29,7 +30,7 @@ pub(crate) use watchdog::watchdog;
 pub(crate) fn run(options: &Run) -> Result<End, Failure> {
     let Run { command, name, grace, on_lost, .. } = options;
     let program = command.first().map(std::ffi::OsString::as_os_str);
-    group::find(program.unwrap_or_default())?;
+    program::find(program.unwrap_or_default())?;
     if options.kind == Kind::Read && options.min_hold.is_some() {
         return Err(Failure::own(
             "--min-hold is for locks that have one holder at a time; readers are many",

@@ -6,6 +6,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Duration;
 
+use nix::sys::signal::Signal;
 use quorlock::{Builder, Quorlock};
 
 use crate::exit::Failure;
@@ -36,8 +37,14 @@ impl Set {
         }
         if self.ask_password {
             let asked = rpassword::prompt_password("Password of the masters: ");
-            builder = builder.password(asked.map_err(|error| {
-                Failure::own(format!("there is no terminal to ask for the password on ({error})"))
+            builder = builder.password(asked.map_err(|error| match error.kind() {
+                ErrorKind::Interrupted => {
+                    Failure::interrupted(Signal::SIGINT, "while it asked for the password")
+                }
+                _ => {
+                    let what = "there is no terminal to ask for the password on";
+                    Failure::own(format!("{what} ({error})"))
+                }
             })?);
         } else if let Some(password) = std::env::var_os("QUORLOCK_PASSWORD") {
             let password = password.into_string();

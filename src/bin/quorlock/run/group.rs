@@ -1,10 +1,9 @@
 //! The command as a process group of its own: its signals, its end, and the terminal.
 
-use std::ffi::{OsStr, OsString};
-use std::fs::{self, File};
-use std::io::{self, ErrorKind, Read};
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Read};
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -17,8 +16,9 @@ use nix::unistd::{Pid, close, getpgid, getpgrp, getsid, tcgetpgrp, tcsetpgrp};
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::pipe::{PipeFlags, pipe_with};
 
+use super::program;
 use crate::clock;
-use crate::exit::{CANNOT_RUN, End, Failure, NOT_FOUND};
+use crate::exit::{CANNOT_RUN, End, Failure};
 use crate::options::Exec;
 
 /// What the keeper writes when the command may begin.
@@ -193,33 +193,5 @@ pub(crate) fn exec(options: &Exec) -> Result<u8, Failure> {
     let _ = close(options.pipe);
     let (program, arguments) =
         options.command.split_first().ok_or_else(|| Failure::own("there is no command to run"))?;
-    Err(cannot_run(program, &Command::new(program).args(arguments).exec()))
-}
-
-fn cannot_run(program: &OsStr, error: &io::Error) -> Failure {
-    let program: String = program.to_string_lossy().escape_debug().collect();
-    match error.kind() {
-        ErrorKind::NotFound => Failure::new(NOT_FOUND, format!("there is no command {program}")),
-        _ => Failure::new(CANNOT_RUN, format!("{program} cannot be run: {error}")),
-    }
-}
-
-/// Makes sure that there is such a command, before a lock is taken for it that `--min-hold` would keep.
-pub(super) fn find(program: &OsStr) -> Result<(), Failure> {
-    let is_path = Path::new(program).components().count() > 1 || Path::new(program).is_absolute();
-    let places: Vec<_> = match (is_path, std::env::var_os("PATH")) {
-        (true, _) => vec![Path::new(program).to_owned()],
-        (false, Some(path)) => {
-            std::env::split_paths(&path).map(|folder| folder.join(program)).collect()
-        }
-        // The system has a path of its own.
-        (false, None) => return Ok(()),
-    };
-    let found: Vec<_> = places.iter().filter_map(|place| fs::metadata(place).ok()).collect();
-    let can_run = |file: &fs::Metadata| file.is_file() && file.permissions().mode() & 0o111 != 0;
-    match found.as_slice() {
-        [] => Err(cannot_run(program, &ErrorKind::NotFound.into())),
-        found if found.iter().any(can_run) => Ok(()),
-        _ => Err(cannot_run(program, &ErrorKind::PermissionDenied.into())),
-    }
+    Err(program::cannot_run(program, &Command::new(program).args(arguments).exec()))
 }

@@ -1,0 +1,65 @@
+//! Whether a command can be run, before a lock is taken for it that `--min-hold` would keep.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use crate::exit::{CANNOT_RUN, Failure, NOT_FOUND};
+
+/// Of the first line of a script, Linux reads so many bytes.
+const LONGEST_LINE: u64 = 256;
+
+/// Makes sure that there is such a command, and that it can be run.
+pub(super) fn find(program: &OsStr) -> Result<(), Failure> {
+    let is_path = Path::new(program).components().count() > 1 || Path::new(program).is_absolute();
+    let places: Vec<_> = match (is_path, std::env::var_os("PATH")) {
+        (true, _) => vec![PathBuf::from(program)],
+        (false, Some(path)) => {
+            std::env::split_paths(&path).map(|folder| folder.join(program)).collect()
+        }
+        // The system has a path of its own.
+        (false, None) => return Ok(()),
+    };
+    let can_run = |file: fs::Metadata| file.is_file() && file.permissions().mode() & 0o111 != 0;
+    if let Some(place) = places.iter().find(|place| fs::metadata(place).is_ok_and(can_run)) {
+        return find_interpreter(program, place);
+    }
+    let is_there = places.iter().any(|place| place.exists());
+    let why = if is_there { ErrorKind::PermissionDenied } else { ErrorKind::NotFound };
+    Err(cannot_run(program, &why.into()))
+}
+
+/// Makes sure that there is the interpreter that a script names in its first line.
+fn find_interpreter(program: &OsStr, file: &Path) -> Result<(), Failure> {
+    // What cannot be read may be run all the same.
+    let Ok(file) = File::open(file) else { return Ok(()) };
+    let mut start = Vec::new();
+    if file.take(LONGEST_LINE).read_to_end(&mut start).is_err() {
+        return Ok(());
+    }
+    let Some(rest) = start.strip_prefix(b"#!") else { return Ok(()) };
+    let line = rest.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    let mut words = line.split(|byte| b" \t".contains(byte)).filter(|word| !word.is_empty());
+    let Some(interpreter) = words.next().map(OsStr::from_bytes) else { return Ok(()) };
+    if Path::new(interpreter).exists() {
+        return Ok(());
+    }
+    let (program, interpreter) = (shown(program), shown(interpreter));
+    let what = format!("{program} is a script for {interpreter}, and there is no such file");
+    Err(Failure::new(NOT_FOUND, what))
+}
+
+pub(super) fn cannot_run(program: &OsStr, error: &io::Error) -> Failure {
+    let program = shown(program);
+    match error.kind() {
+        ErrorKind::NotFound => Failure::new(NOT_FOUND, format!("there is no command {program}")),
+        _ => Failure::new(CANNOT_RUN, format!("{program} cannot be run: {error}")),
+    }
+}
+
+fn shown(name: &OsStr) -> String {
+    name.to_string_lossy().escape_debug().collect()
+}
