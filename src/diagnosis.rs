@@ -32,7 +32,7 @@ impl Builder {
     /// Examines the nodes with these settings, and says what is wrong with them.
     ///
     /// It changes nothing on the nodes, and takes no lock. So it can be called for a set that is in use, and before a set
-    /// is used for the first time. It takes about two seconds, and longer if nodes do not answer. Each node is examined over
+    /// is used for the first time. It takes about a second, and longer if nodes do not answer. Each node is examined over
     /// a connection of its own, by a thread of its own.
     ///
     /// # Errors

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::{RedisError, ServerError, Value};
+use redis::{RedisError, Value};
 
 use super::address::Address;
 use super::admission_view::AdmissionView;
@@ -82,7 +82,7 @@ pub(crate) struct Memory {
 }
 
 impl Inspection {
-    /// Reads all that has to be known of the node. Takes about two seconds, and a bounded multiple of `patience` if
+    /// Reads all that has to be known of the node. Takes about a second, and a bounded multiple of `patience` if
     /// the node is slow.
     pub(crate) fn run(&self) -> Result<Facts, NodeFault> {
         let mut talk = Talk {
@@ -301,21 +301,5 @@ fn name_and_version(info: &str) -> String {
         (Some(version), _) => format!("Valkey {version}"),
         (None, Some(version)) => format!("Redis {version}"),
         (None, None) => String::new(),
-    }
-}
-
-/// Errors of the server's own.
-impl Refused {
-    fn by(error: &ServerError) -> Option<Self> {
-        let details = error.details().unwrap_or_default();
-        match error.code() {
-            "NOPERM" if details.contains("channel") => Some(Self::Channels),
-            "NOPERM" if details.contains("key") && !details.contains("run the") => Some(Self::Keys),
-            "NOPERM" => Some(Self::Command),
-            "ERR" if details.to_ascii_lowercase().starts_with("unknown command") => {
-                Some(Self::Unknown)
-            }
-            _ => None,
-        }
     }
 }

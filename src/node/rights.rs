@@ -3,6 +3,8 @@
 //! Servers look at the access list before they look at a command's last argument. So what sets something has one that no
 //! server takes: it is refused as a wrong call where the user may make it. What deletes names a key that nobody has.
 
+use redis::ServerError;
+
 use crate::ident::{
     self, fence_key, random_text, redisson_channel, redisson_rwlock_channel, release_channel,
 };
@@ -48,6 +50,22 @@ pub(crate) enum Refused {
     Channels,
     /// The server knows no command of that name.
     Unknown,
+}
+
+impl Refused {
+    /// What the server refuses by that error; `None` if it would carry out the command, called rightly.
+    pub(super) fn by(error: &ServerError) -> Option<Self> {
+        let details = error.details().unwrap_or_default();
+        match error.code() {
+            "NOPERM" if details.contains("channel") => Some(Self::Channels),
+            "NOPERM" if details.contains("key") && !details.contains("run the") => Some(Self::Keys),
+            "NOPERM" => Some(Self::Command),
+            "ERR" if details.to_ascii_lowercase().starts_with("unknown command") => {
+                Some(Self::Unknown)
+            }
+            _ => None,
+        }
+    }
 }
 
 /// One command, as it is tried.
