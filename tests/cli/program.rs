@@ -4,10 +4,10 @@ use std::fs;
 use std::io::Read;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, ExitStatus, Output, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::process::{ChildStdin, Command, ExitStatus, Output, Stdio};
 use std::time::Duration;
 
+use crate::support::reaper::{self, Process};
 use crate::support::{Servers, wait_until};
 
 /// Never to be waited for.
@@ -33,7 +33,7 @@ impl World {
         program
             .args(options)
             .env("QUORLOCK_NODES", self.servers.urls().join(","))
-            .current_dir(&self.folder.0);
+            .current_dir(&*self.folder.0);
         program
     }
 
@@ -86,12 +86,12 @@ pub(crate) fn ends_with(output: &Output, code: i32) {
 }
 
 /// A program that runs. It is killed at the end of its test, if it has not ended.
-pub(crate) struct Running(Child);
+pub(crate) struct Running(Process);
 
 impl Running {
     pub(crate) fn new(program: &mut Command) -> Self {
-        let child = program.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
-        Self(child.expect("the program starts"))
+        let pipes = program.stdout(Stdio::piped()).stderr(Stdio::piped());
+        Self(Process::spawn(pipes).expect("the program starts"))
     }
 
     pub(crate) fn signal(&self, signal: &str) {
@@ -138,13 +138,6 @@ impl Running {
     }
 }
 
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 fn children(parent: u32) -> Vec<u32> {
     let all = fs::read_dir("/proc").expect("a Linux machine").flatten();
     let ids = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
@@ -174,16 +167,11 @@ pub(crate) fn has_ended(process: u32) {
 }
 
 /// A folder for the files of one test.
-pub(crate) struct Folder(PathBuf);
+pub(crate) struct Folder(reaper::Folder);
 
 impl Folder {
     pub(crate) fn new() -> Self {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let folder =
-            std::env::temp_dir().join(format!("quorlock-cli-{}-{number}", std::process::id()));
-        fs::create_dir_all(&folder).expect("there is room");
-        Self(folder)
+        Self(reaper::Folder::create("quorlock-cli").expect("there is room"))
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -216,10 +204,4 @@ impl Folder {
 /// Its text; nothing if there is no such file.
 pub(crate) fn read(file: &Path) -> String {
     fs::read_to_string(file).unwrap_or_default()
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
 }

@@ -1,14 +1,15 @@
 //! The processes of a run: the witness and the workers, which are this program once more, in a role.
 
 use std::env;
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
+use crate::support::reaper;
 use crate::witness::Server;
 use crate::worker::{self, Failure, Settings};
 
@@ -26,7 +27,6 @@ const POLL: Duration = Duration::from_millis(2);
 /// What this process does if it is one of a run; `None` if it is none.
 pub(crate) fn play() -> Option<Result<(), Failure>> {
     let role = env::var(ROLE).ok()?;
-    end_with_input();
     Some(match role.as_str() {
         WITNESS => play_witness(),
         WORKER => Settings::from_env().and_then(|settings| worker::run(&settings)),
@@ -42,40 +42,37 @@ fn play_witness() -> Result<(), Failure> {
     Ok(server.serve()?)
 }
 
-/// No process outlives the one that started it, whose end of the pipe ends with it.
-fn end_with_input() {
-    thread::spawn(|| {
-        let _ = io::stdin().read_to_end(&mut Vec::new());
-        std::process::exit(1);
-    });
-}
-
-/// A process of the run. It is killed when dropped.
+/// A process of the run. It is killed when dropped, and does not outlive this one.
 #[derive(Debug)]
 pub(crate) struct Process {
     name: String,
-    child: Child,
+    child: reaper::Process,
 }
 
 impl Process {
-    fn start(name: &str, role: &str, variables: &[(&str, String)]) -> io::Result<Self> {
-        let child = Command::new(env::current_exe()?)
-            .env(ROLE, role)
-            .envs(variables.iter().map(|(name, value)| (*name, value)))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()?;
+    fn start(name: &str, role: &str, command: &mut Command) -> io::Result<Self> {
+        command.env(ROLE, role).stdin(Stdio::null()).stdout(Stdio::piped());
+        let child = reaper::Process::spawn(command)?;
         Ok(Self { name: name.to_owned(), child })
     }
 
     pub(crate) fn worker(settings: &Settings) -> io::Result<Self> {
-        Self::start(&settings.worker, WORKER, &settings.to_env())
+        let mut program = Command::new(env::current_exe()?);
+        Self::start(&settings.worker, WORKER, program.envs(settings.to_env()))
+    }
+
+    /// A worker that is to fail, and prints nothing of it.
+    pub(crate) fn silent_worker(settings: &Settings) -> io::Result<Self> {
+        let mut program = Command::new(env::current_exe()?);
+        let silent = program.envs(settings.to_env()).stderr(Stdio::null());
+        Self::start(&settings.worker, WORKER, silent)
     }
 
     /// The witness, and where it listens.
     pub(crate) fn witness(folder: &Path) -> Result<(Self, String), Failure> {
         let folder = folder.to_str().ok_or("the path of the temporary files is no text")?;
-        let mut process = Self::start("the witness", WITNESS, &[(FOLDER, folder.to_owned())])?;
+        let mut program = Command::new(env::current_exe()?);
+        let mut process = Self::start("the witness", WITNESS, program.env(FOLDER, folder))?;
         let output = process.child.stdout.take().ok_or("the witness has no output")?;
         let mut address = String::new();
         BufReader::new(output).read_line(&mut address)?;
@@ -105,9 +102,7 @@ impl Process {
     }
 
     pub(crate) fn kill(&mut self) -> Result<(), Failure> {
-        self.child.kill()?;
-        self.child.wait()?;
-        Ok(())
+        Ok(self.child.kill()?)
     }
 
     /// Fails if it has ended, well or not.
@@ -132,13 +127,5 @@ impl Process {
         };
         let ended = ExitStatus::success(&status);
         ended.then_some(()).ok_or_else(|| format!("{} failed: {status}", self.name).into())
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        // It may have ended already, and what goes wrong here must not become a panic.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }

@@ -1,7 +1,6 @@
 //! One run: masters, links, workers and the witness, the faults of a plan, and the verdict.
 
 use std::fs;
-use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -11,6 +10,7 @@ use crate::links::{Conditions, Link};
 use crate::plan::{Fault, Planned, worker_name};
 use crate::processes::Process;
 use crate::support::Servers;
+use crate::support::reaper::Folder;
 use crate::witness::{Client, Event, History, Phase};
 use crate::worker::{Failure, Settings, clients};
 
@@ -80,11 +80,11 @@ pub(crate) fn run(
     let rules = options.rules(is_right);
     world.recover(&rules)?;
     let folder = world.end()?;
-    let verdict = Verdict::of(&folder.history()?, &rules);
+    let verdict = Verdict::of(&history(&folder)?, &rules);
     if !verdict.violations.is_empty() && is_right {
         let kept = format!("nemesis-{}-{:016x}.history", options.client, options.seed);
         let kept = std::env::temp_dir().join(kept);
-        fs::copy(folder.0.join("history"), &kept)?;
+        fs::copy(folder.join(HISTORY), &kept)?;
         progress(began.elapsed(), &format!("the history is kept in {}", kept.display()));
     }
     Ok(verdict)
@@ -103,12 +103,12 @@ fn steps(plan: &[Planned]) -> Vec<(Duration, usize, bool)> {
 
 impl World {
     fn start(options: &Options) -> Result<Self, Failure> {
-        let folder = Folder::create()?;
+        let folder = Folder::create("quorlock-nemesis")?;
         // What was granted is on disk when the answer goes out, so that a restart with data is one.
         let to_disk = ["--appendonly", "yes", "--appendfsync", "always"];
         let masters = Servers::start_with_clocks_and(options.masters, &to_disk)
             .unwrap_or_else(|| Servers::start_with(options.masters, &to_disk));
-        let (witness, address) = Process::witness(&folder.0)?;
+        let (witness, address) = Process::witness(&folder)?;
         let driver = Client::connect(&address, "nemesis")?;
         let mut world = Self {
             masters,
@@ -194,7 +194,7 @@ impl World {
         while began.elapsed() < limit {
             // It also has the witness complete its file.
             self.driver.tell(&Event::Enter { phase: Phase::Recover })?;
-            let history = self.folder.history()?;
+            let history = history(&self.folder)?;
             let faults = faults::faults(&history, &[], &[]);
             if recovery::not_recovered(&history, &faults, limit).is_empty() {
                 break;
@@ -218,25 +218,10 @@ impl World {
 
 const LOOK: Duration = Duration::from_millis(500);
 
-/// The witness's directory, removed when dropped.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn create() -> std::io::Result<Self> {
-        let name = format!("quorlock-nemesis-{:016x}", rand::random::<u64>());
-        let folder = Self(std::env::temp_dir().join(name));
-        fs::create_dir(&folder.0)?;
-        Ok(folder)
-    }
-
-    fn history(&self) -> std::io::Result<History> {
-        History::read(&self.0.join("history"))
-    }
+/// The history that the witness writes in its folder.
+fn history(folder: &Folder) -> std::io::Result<History> {
+    History::read(&folder.join(HISTORY))
 }
 
-impl Drop for Folder {
-    fn drop(&mut self) {
-        // Nothing to be done about a failure here, least of all a panic.
-        let _: std::io::Result<()> = fs::remove_dir_all(&self.0);
-    }
-}
+/// The file of the witness.
+const HISTORY: &str = "history";

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use crate::helper::{Helper, PROMPT};
 use crate::long;
 use crate::roles::{self, Role};
+use crate::support::reaper::Folder;
 use crate::support::{Server, Servers, wait_until};
 
 const PROCESSES: usize = 4;
@@ -93,7 +94,7 @@ impl Counting {
         let number = Number::create();
         let times = (total / PROCESSES / THREADS).to_string();
         let variables: [(&str, &dyn AsRef<_>); 2] =
-            [(roles::FILE, &number.0), (roles::TIMES, &times)];
+            [(roles::FILE, &number.path), (roles::TIMES, &times)];
         let mut helpers: Vec<_> =
             (0..PROCESSES).map(|_| Helper::start_with(role, servers, &variables)).collect();
         helpers.iter().for_each(|helper| helper.expect("ready"));
@@ -103,7 +104,7 @@ impl Counting {
 
     /// Where they have come to.
     fn number(&self) -> usize {
-        read(&self.number.0).0
+        read(self.number.path()).0
     }
 
     /// Whether any of them has ended, well or not.
@@ -114,7 +115,7 @@ impl Counting {
     /// Waits for their end, and says where they have come to.
     fn finish(self) -> usize {
         self.helpers.into_iter().for_each(|helper| helper.finish_within(self.limit));
-        read(&self.number.0).0
+        read(self.number.path()).0
     }
 }
 
@@ -160,25 +161,22 @@ pub(crate) fn write(file: &Path, number: usize, token: u64) {
 
 /// A file with a zero in it, removed on drop.
 #[derive(Debug)]
-pub(crate) struct Number(PathBuf);
+pub(crate) struct Number {
+    _folder: Folder,
+    path: PathBuf,
+}
 
 impl Number {
     pub(crate) fn create() -> Self {
-        let name = format!("quorlock-number-{:016x}", rand::random::<u64>());
-        let number = Self(std::env::temp_dir().join(name));
-        File::create_new(&number.0).expect("a file can be made among the temporary ones");
-        write(&number.0, 0, 0);
-        number
+        let folder = Folder::create("quorlock-number");
+        let folder = folder.expect("a directory can be made among the temporary files");
+        let path = folder.join("number");
+        File::create_new(&path).expect("a new directory can be written to");
+        write(&path, 0, 0);
+        Self { _folder: folder, path }
     }
 
     pub(crate) fn path(&self) -> &Path {
-        &self.0
-    }
-}
-
-impl Drop for Number {
-    fn drop(&mut self) {
-        // Nothing to be done about a failure here, least of all a panic.
-        let _ = fs::remove_file(&self.0);
+        &self.path
     }
 }

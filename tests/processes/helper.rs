@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::PathBuf;
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{ChildStdin, Command, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
@@ -11,6 +11,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::roles::Role;
+use crate::support::reaper::Process;
 use crate::support::{Servers, wait_until};
 
 /// Names the role of a helper; the tests run where it is not set.
@@ -19,11 +20,11 @@ const ROLE: &str = "QUORLOCK_TEST_ROLE";
 /// How long a helper may take for what it does at once: generous, for busy machines.
 pub(crate) const PROMPT: Duration = Duration::from_secs(60);
 
-/// A helper, seen by the test that started it. It is killed when dropped.
+/// A helper, seen by the test that started it. It is killed when dropped, and does not outlive the test.
 #[derive(Debug)]
 pub(crate) struct Helper {
     role: &'static str,
-    child: Child,
+    child: Process,
     orders: ChildStdin,
     words: Receiver<String>,
 }
@@ -82,11 +83,8 @@ impl Helper {
         for (name, value) in variables {
             command.env(name, value);
         }
-        let mut child = command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("this program can be started once more");
+        let pipes = command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = Process::spawn(pipes).expect("this program can be started once more");
         let orders = child.stdin.take().expect("it is piped");
         let output = BufReader::new(child.stdout.take().expect("it is piped"));
         let (tell, words) = mpsc::channel();
@@ -145,7 +143,6 @@ impl Helper {
     /// Ends the helper at once, by SIGKILL.
     pub(crate) fn kill(&mut self) {
         self.child.kill().expect("a child of ours can be killed");
-        self.child.wait().expect("a killed child can be waited for");
     }
 
     /// Stops the helper where it is, until [`wake`](Self::wake).
@@ -166,27 +163,20 @@ impl Helper {
         self.child.try_wait().expect("the state of a child can be asked for").is_some()
     }
 
-    /// Waits until the helper has ended by itself, and well.
+    /// Gives no more orders, and waits until the helper has ended by itself, and well.
     #[track_caller]
-    pub(crate) fn finish_within(mut self, limit: Duration) {
+    pub(crate) fn finish_within(self, limit: Duration) {
+        let Self { role, mut child, orders, words: _words } = self;
+        drop(orders);
         let mut status = None;
-        wait_until(&format!("the end of the helper \"{}\"", self.role), limit, || {
-            status = self.child.try_wait().expect("the state of a child can be asked for");
+        wait_until(&format!("the end of the helper \"{role}\""), limit, || {
+            status = child.try_wait().expect("the state of a child can be asked for");
             status.is_some()
         });
         assert!(
             status.is_some_and(|status| status.success()),
-            "the helper \"{}\" failed: {status:?}",
-            self.role
+            "the helper \"{role}\" failed: {status:?}"
         );
-    }
-}
-
-impl Drop for Helper {
-    fn drop(&mut self) {
-        // Does nothing if it has ended; and what goes wrong here must not become a second panic.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

@@ -3,24 +3,23 @@
 #![allow(dead_code, unreachable_pub, reason = "shared by test programs that use parts of it")]
 
 use std::fs;
-use std::path::PathBuf;
 
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 
 use super::server::Server;
+use super::server::reaper::Folder;
 
 /// A private certificate authority, and what it has signed, in a directory of their own.
 pub struct Authority {
-    folder: PathBuf,
+    folder: Folder,
     pub pem: String,
     issuer: Issuer<'static, KeyPair>,
 }
 
 impl Authority {
     pub fn new() -> Self {
-        let name = format!("quorlock-certificates-{:016x}", rand::random::<u64>());
-        let folder = std::env::temp_dir().join(name);
-        fs::create_dir(&folder).expect("a directory can be made among the temporary files");
+        let folder = Folder::create("quorlock-certificates");
+        let folder = folder.expect("a directory can be made among the temporary files");
         let mut params = CertificateParams::new(Vec::new()).expect("no names");
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.distinguished_name.push(DnType::CommonName, "the CA of a test");
@@ -70,11 +69,5 @@ impl Authority {
 
     pub fn ordinary_server(&self, client: &str) -> Server {
         self.server(&self.sign(&["127.0.0.1", "localhost"], |_| ()), client)
-    }
-}
-
-impl Drop for Authority {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.folder);
     }
 }

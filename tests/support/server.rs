@@ -4,8 +4,7 @@
 //! their data; so these can be killed, paused and restarted, and what they hold is read over
 //! connections that owe nothing to the library under test.
 //!
-//! Dropping is what ends a server: one whose owner is killed, or leaves through
-//! `std::process::exit`, lives on.
+//! A server ends with its owner, also if that is killed, or leaves through `std::process::exit` (`reaper.rs`).
 
 #![allow(
     dead_code,
@@ -16,7 +15,6 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
-use std::io;
 use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::ops::{Deref, DerefMut};
 use std::path::PathBuf;
@@ -31,6 +29,11 @@ use redis::{
 };
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
+#[path = "reaper.rs"]
+pub mod reaper;
+
+use reaper::{Charge, Folder, Process};
+
 /// One Redis server on 127.0.0.1, in a process of its own.
 ///
 /// It keeps its port for life, also while it is down.
@@ -40,10 +43,12 @@ pub struct Server {
     home: Home,
     options: Vec<String>,
     /// `None` while the server is down.
-    child: Option<Child>,
+    process: Option<Process>,
     paused: bool,
     /// Its wall clock can be set.
     clock: Option<FakeClock>,
+    /// The files that libfaketime has made for the process.
+    clock_files: Vec<(PathBuf, Charge)>,
 }
 
 impl Server {
@@ -92,17 +97,16 @@ impl Server {
 
     /// Whether the server is neither killed nor paused, and so able to answer.
     pub fn is_up(&self) -> bool {
-        self.child.is_some() && !self.paused
+        self.process.is_some() && !self.paused
     }
 
     /// Ends the server at once, as a power cut would, paused or not. Its port stays its own.
     pub fn kill(&mut self) {
-        if let Some(mut child) = self.child.take() {
+        if let Some(mut process) = self.process.take() {
             // Ends a stopped process as well. Waking it first would let it carry out what has
             // queued up in its sockets meanwhile.
-            child.kill().expect("a child of ours can be killed");
-            child.wait().expect("a killed child can be waited for");
-            self.clear_up_after(child.id());
+            process.kill().expect("a child of ours can be killed");
+            self.remove_clock_files();
         }
         self.paused = false;
     }
@@ -270,9 +274,10 @@ impl Server {
             port: Port::claim(),
             home: Home::create(),
             options: options.iter().map(ToString::to_string).collect(),
-            child: None,
+            process: None,
             paused: false,
             clock,
+            clock_files: Vec::new(),
         };
         server.spawn();
         server
@@ -336,7 +341,7 @@ impl Server {
             // It writes to its configuration file, and does not start without one.
             command.arg(self.home.create_configuration());
         }
-        let child = command
+        command
             .args(["--bind", HOST, "--daemonize", "no"])
             .args(listen)
             .args(["--save", "", "--appendonly", "no"])
@@ -345,14 +350,20 @@ impl Server {
             .args(&self.options)
             .stdin(Stdio::null())
             .stdout(log)
-            .stderr(errors)
-            .spawn();
-        self.child = Some(child.unwrap_or_else(|error| {
+            .stderr(errors);
+        let process = Process::spawn(&mut command).unwrap_or_else(|error| {
             panic!(
                 "`{binary}` cannot be run ({error}): install redis-server, or set {BINARY} to \
                  the path of one"
             )
-        }));
+        });
+        if self.clock.is_some() {
+            // A process that is killed leaves them behind, and the next one with its id would not start.
+            let names = ["sem.faketime_sem_", "faketime_shm_"];
+            let paths = names.map(|name| PathBuf::from(format!("/dev/shm/{name}{}", process.id())));
+            self.clock_files = paths.map(|path| (path.clone(), Charge::path(&path))).into();
+        }
+        self.process = Some(process);
     }
 
     /// Whether the server comes to answer; if not, it has exited. Panics if it does neither.
@@ -384,27 +395,23 @@ impl Server {
     }
 
     fn has_exited(&mut self) -> bool {
-        let child = self.child.as_mut().expect("the server has been spawned");
-        let status = child.try_wait().expect("the state of a child can be asked for");
+        let process = self.process.as_mut().expect("the server has been spawned");
+        let status = process.try_wait().expect("the state of a child can be asked for");
         status.is_some()
     }
 
     #[track_caller]
     fn running(&self) -> &Child {
-        match &self.child {
-            Some(child) => child,
+        match &self.process {
+            Some(process) => process,
             None => panic!("the server on port {} is down", self.port()),
         }
     }
 
-    /// A process that is killed leaves behind what libfaketime has made under its id, and the next one with
-    /// that id would not start.
-    fn clear_up_after(&self, pid: u32) {
-        if self.clock.is_some() {
-            for name in ["sem.faketime_sem_", "faketime_shm_"] {
-                // It need not be there.
-                let _ = fs::remove_file(format!("/dev/shm/{name}{pid}"));
-            }
+    fn remove_clock_files(&mut self) {
+        for (path, _charge) in self.clock_files.drain(..) {
+            // It need not be there.
+            let _ = fs::remove_file(path);
         }
     }
 
@@ -430,11 +437,8 @@ impl Drop for Server {
             eprintln!("--- the log of the Redis server on port {port} ends with\n{log}");
         }
         // Not `kill`: what goes wrong here must not become a second panic, which would abort.
-        if let Some(mut child) = self.child.take() {
-            let _ = child.kill();
-            let _ = child.wait();
-            self.clear_up_after(child.id());
-        }
+        drop(self.process.take());
+        self.remove_clock_files();
     }
 }
 
@@ -610,13 +614,12 @@ impl FakeClock {
 
 /// A server's temporary directory, removed on drop: its log, and apart from that its data.
 #[derive(Debug)]
-struct Home(PathBuf);
+struct Home(Folder);
 
 impl Home {
     fn create() -> Self {
-        let name = format!("quorlock-redis-{:016x}", rand::random::<u64>());
-        let home = Self(std::env::temp_dir().join(name));
-        fs::create_dir(&home.0).expect("a directory can be made among the temporary files");
+        let folder = Folder::create("quorlock-redis");
+        let home = Self(folder.expect("a directory can be made among the temporary files"));
         home.create_data();
         home
     }
@@ -669,13 +672,6 @@ impl Home {
         let log = lossy(&log);
         let lines: Vec<&str> = log.lines().collect();
         lines[lines.len().saturating_sub(LOG_TAIL)..].join("\n")
-    }
-}
-
-impl Drop for Home {
-    fn drop(&mut self) {
-        // Nothing to be done about a failure here, least of all a panic.
-        let _: io::Result<()> = fs::remove_dir_all(&self.0);
     }
 }
 

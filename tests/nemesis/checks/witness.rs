@@ -1,9 +1,9 @@
 //! The witness itself: what it answers, keeps and refuses.
 
-use std::path::PathBuf;
 use std::thread;
 
 use crate::judge::stores::writes;
+use crate::support::reaper::Folder;
 use crate::witness::{Answer, Class, Client, Event, History, Kind, Outcome, Phase, Server, Store};
 
 use super::Check;
@@ -19,14 +19,13 @@ const NAME: &str = "orders/1";
 /// A witness on a thread, with a folder that is removed when dropped.
 pub(super) struct Running {
     pub(super) address: String,
-    folder: PathBuf,
+    folder: Folder,
 }
 
 impl Running {
     pub(super) fn start() -> Self {
-        let name = format!("quorlock-witness-{:016x}", rand::random::<u64>());
-        let folder = std::env::temp_dir().join(name);
-        std::fs::create_dir(&folder).expect("a directory can be made among the temporary files");
+        let folder = Folder::create("quorlock-witness");
+        let folder = folder.expect("a directory can be made among the temporary files");
         let server = Server::bind("127.0.0.1:0", &folder).expect("a port is free");
         let address = server.address().expect("it listens");
         // It serves as long as the process lives.
@@ -42,13 +41,6 @@ impl Running {
     fn history(&self) -> History {
         tell(&mut self.connect("nemesis"), &Event::Enter { phase: Phase::End });
         History::read(&self.folder.join("history")).expect("it is complete")
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // Nothing to be done about a failure here, least of all a panic.
-        let _: std::io::Result<()> = std::fs::remove_dir_all(&self.folder);
     }
 }
 

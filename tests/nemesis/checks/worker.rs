@@ -40,7 +40,7 @@ fn settings(witness: &str, names: usize) -> Settings {
 fn a_contender_that_panics_fails_it() {
     let witness = Running::start();
     // There is no name to choose from, which is a panic.
-    let ended = Process::worker(&settings(&witness.address, 0)).expect("it starts").finish();
+    let ended = Process::silent_worker(&settings(&witness.address, 0)).expect("it starts").finish();
     assert!(ended.is_err_and(|error| error.to_string().starts_with("w1 failed")));
 }
 

@@ -1,0 +1,172 @@
+//! Ends what a process has started, and removes its files, once that process is gone: also if it was killed, or
+//! interrupted by a signal that runs no destructor.
+//!
+//! A helper process reads from a pipe what it is in charge of. The pipe closes with this process, however it ends, and
+//! then the helper ends all that it is still in charge of. It belongs to a process group of its own, so that
+//! Ctrl-C and the end of a terminal do not reach it. It ends by itself.
+
+#![allow(
+    dead_code,
+    unreachable_pub,
+    reason = "compiled into every program that includes it, and each uses only a part of it"
+)]
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io::{self, Write};
+use std::ops::{Deref, DerefMut};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::{env, fs};
+
+/// A process that ends with this one. It is killed when dropped.
+#[derive(Debug)]
+pub struct Process {
+    child: Child,
+    /// Until it has ended.
+    charge: Option<Charge>,
+}
+
+impl Process {
+    pub fn spawn(command: &mut Command) -> io::Result<Self> {
+        let child = command.spawn()?;
+        let charge = Some(Charge::new(format!("p{}", child.id())));
+        Ok(Self { child, charge })
+    }
+
+    /// Ends it at once, also if it is stopped, and waits for its end.
+    pub fn kill(&mut self) -> io::Result<()> {
+        self.child.kill()?;
+        self.wait().map(drop)
+    }
+
+    pub fn wait(&mut self) -> io::Result<ExitStatus> {
+        let status = self.child.wait()?;
+        self.charge = None;
+        Ok(status)
+    }
+
+    pub fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
+        let status = self.child.try_wait()?;
+        if status.is_some() {
+            self.charge = None;
+        }
+        Ok(status)
+    }
+}
+
+impl Deref for Process {
+    type Target = Child;
+
+    fn deref(&self) -> &Child {
+        &self.child
+    }
+}
+
+impl DerefMut for Process {
+    fn deref_mut(&mut self) -> &mut Child {
+        &mut self.child
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It may have ended already, and what goes wrong here must not become a second panic, which would abort.
+        let _ = self.kill();
+    }
+}
+
+/// A new folder among the temporary files. It is removed when dropped, or when this process ends.
+#[derive(Debug)]
+pub struct Folder {
+    path: PathBuf,
+    _charge: Charge,
+}
+
+impl Folder {
+    /// Its name begins with `start`.
+    pub fn create(start: &str) -> io::Result<Self> {
+        let random = RandomState::new().build_hasher().finish();
+        let path = env::temp_dir().join(format!("{start}-{random:016x}"));
+        let folder = Self { _charge: Charge::path(&path), path };
+        fs::create_dir(&folder.path)?;
+        Ok(folder)
+    }
+}
+
+impl Deref for Folder {
+    type Target = Path;
+
+    fn deref(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // Nothing to be done about a failure here, least of all a panic.
+        let _ = fs::remove_dir_all(&self.path);
+    }
+}
+
+/// What the helper is in charge of until this is dropped.
+#[derive(Debug)]
+pub struct Charge(String);
+
+impl Charge {
+    /// Has a file, or a folder with all that is in it, removed when this process ends.
+    pub fn path(path: &Path) -> Self {
+        let path = path.to_str().filter(|path| !path.contains('\n'));
+        Self::new(format!("f{}", path.expect("the path of temporary files is one line of text")))
+    }
+
+    fn new(what: String) -> Self {
+        tell('+', &what);
+        Self(what)
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        tell('-', &self.0);
+    }
+}
+
+/// Processes are ended before files are removed, since they might write more of them.
+const HELPER: &str = r#"
+trap '' HUP INT QUIT TERM
+while IFS= read -r line; do
+    what=${line#?}
+    case $line in
+    +*) set -- "$@" "$what" ;;
+    -*) for one do
+            shift
+            [ "$one" = "$what" ] || set -- "$@" "$one"
+        done ;;
+    esac
+done
+for one do
+    case $one in p*) kill -9 "${one#p}" 2>/dev/null ;; esac
+done
+for one do
+    case $one in f*) rm -rf -- "${one#f}" 2>/dev/null || rm -rf -- "${one#f}" ;; esac
+done
+"#;
+
+/// The helper of this process. Its standard input is the pipe.
+static REAPER: OnceLock<Mutex<Child>> = OnceLock::new();
+
+fn tell(sign: char, what: &str) {
+    let reaper = REAPER.get_or_init(|| {
+        let mut helper = Command::new("sh");
+        helper.args(["-c", HELPER]).process_group(0);
+        // It keeps nobody waiting who reads what this process prints.
+        helper.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        Mutex::new(helper.spawn().expect("there is a shell"))
+    });
+    let mut reaper = reaper.lock().unwrap_or_else(PoisonError::into_inner);
+    let pipe = reaper.stdin.as_mut().expect("it is piped");
+    // Nothing to be done if somebody has killed the helper, least of all a panic in a destructor.
+    let _ = pipe.write_all(format!("{sign}{what}\n").as_bytes());
+}
