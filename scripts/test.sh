@@ -1,9 +1,17 @@
 #!/usr/bin/env bash
-# Runs all tests, against real Redis servers that they start and stop. Arguments go to `cargo test`.
+# Runs all tests, against real Redis servers that they start and stop.
+#
+#     scripts/test.sh [--busy] [ARGUMENTS OF CARGO TEST] [-- NAMES OF TESTS]
+#
+# `--busy` keeps two processors busy meanwhile. A test is stable only if it passes then as well.
+# tests/runner starts the test programs: most of them wait, so that many can run side by side.
 set -eu
 cd "$(dirname "$0")/.."
 faketime=wanted
 . scripts/redis-server.sh
-# Two at a time: most tests run several servers, and measure how the library behaves, not how busy
-# the machine is.
-exec cargo test --locked --all-features "$@" -- --test-threads=2
+# A shell that starts this in the background has it ignore Ctrl-C. The tests of interrupts need it to be as usual.
+usual=()
+if env --default-signal=INT,QUIT true 2>/dev/null; then
+    usual=(env --default-signal=INT,QUIT)
+fi
+exec ${usual[@]+"${usual[@]}"} cargo run --locked --quiet --package runner -- --locked --all-features "$@"

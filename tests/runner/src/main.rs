@@ -1,0 +1,118 @@
+//! Runs all tests of quorlock, many programs side by side: `scripts/test.sh` starts it.
+//!
+//! `cargo test` runs one test program after the other, and stops at the first one that fails. Most of these tests
+//! wait for servers, so a machine is idle most of that time. This program has cargo build the test programs, starts them
+//! itself ([`classes`] says which may run side by side), and prints what each of them printed. It ends with a table
+//! and with the names of the tests that failed.
+//!
+//! ```text
+//! scripts/test.sh [--busy] [ARGUMENTS OF CARGO TEST] [-- NAMES OF TESTS]
+//! ```
+//!
+//! `--busy` keeps two processors busy meanwhile: a test is stable only if it passes then as well.
+
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program that reports")]
+
+mod classes;
+mod job;
+mod output;
+mod programs;
+#[allow(dead_code, unreachable_pub, reason = "it is made for servers, which have files as well")]
+#[path = "../../support/reaper.rs"]
+mod reaper;
+mod schedule;
+mod table;
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+use std::{env, thread};
+
+use job::Job;
+use programs::Program;
+use reaper::Folder;
+use schedule::Schedule;
+use table::Table;
+
+/// How many processors `--busy` keeps busy.
+const BUSY_LOOPS: usize = 2;
+
+/// Between two looks at the programs that run.
+const LOOK: Duration = Duration::from_millis(20);
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The arguments of this program.
+struct Arguments {
+    busy: bool,
+    /// For `cargo test`, which builds.
+    cargo: Vec<String>,
+    /// For each test program.
+    tests: Vec<String>,
+}
+
+impl Arguments {
+    fn parse(given: impl Iterator<Item = String>) -> Self {
+        let mut parsed = Self { busy: false, cargo: Vec::new(), tests: Vec::new() };
+        let mut given = given.peekable();
+        while let Some(argument) = given.next_if(|argument| argument != "--") {
+            match argument.as_str() {
+                "--busy" => parsed.busy = true,
+                _ => parsed.cargo.push(argument),
+            }
+        }
+        parsed.tests.extend(given.skip(1));
+        parsed
+    }
+}
+
+/// Returns whether all tests passed.
+fn run() -> Result<bool, String> {
+    let arguments = Arguments::parse(env::args().skip(1));
+    let began = Instant::now();
+    let programs = programs::build(&arguments.cargo)?;
+    let mut table = Table::new(began.elapsed());
+    if arguments.busy {
+        println!("{BUSY_LOOPS} busy loops run beside the tests");
+        for _ in 0..BUSY_LOOPS {
+            thread::spawn(|| {
+                loop {
+                    std::hint::spin_loop();
+                }
+            });
+        }
+    }
+    run_all(programs, &arguments, &mut table)?;
+    Ok(table.end())
+}
+
+/// Starts each program as soon as the schedule lets it run, until all have ended.
+fn run_all(programs: Vec<Program>, arguments: &Arguments, table: &mut Table) -> Result<(), String> {
+    let logs = Folder::create("quorlock-tests")
+        .map_err(|error| format!("no folder among the temporary files: {error}"))?;
+    let mut schedule = Schedule::new(programs);
+    let mut running: Vec<Job> = Vec::new();
+    loop {
+        while let Some(program) = schedule.next() {
+            // Nothing computes at a low priority beside busy loops: it would hardly get on.
+            running.push(Job::start(program, &arguments.tests, &logs, !arguments.busy)?);
+        }
+        if running.is_empty() {
+            return Ok(());
+        }
+        thread::sleep(LOOK);
+        for job in running.extract_if(.., |job| job.has_ended()) {
+            let report = job.report()?;
+            schedule.has_ended(&report.program);
+            table.add(report);
+        }
+    }
+}

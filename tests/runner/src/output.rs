@@ -1,0 +1,123 @@
+//! What a test program has printed.
+
+/// The printed text, and what its closing lines say.
+#[derive(Debug)]
+pub(crate) struct Output {
+    pub(crate) text: String,
+    /// How many tests passed.
+    pub(crate) passed: usize,
+    /// The names of the tests that failed.
+    pub(crate) failed: Vec<String>,
+    results: usize,
+    /// The panics that no test has told of: of the library's threads, and of processes that a test has started. The rest
+    /// of them may go on as if nothing had happened.
+    pub(crate) panics: Vec<String>,
+}
+
+impl Output {
+    pub(crate) fn of(text: String) -> Self {
+        let results: Vec<_> =
+            text.lines().filter(|line| line.starts_with("test result: ")).collect();
+        let passed = results.iter().filter_map(|line| passed(line)).sum();
+        let panics = panics(&text);
+        let is_red = results.iter().any(|line| line.starts_with("test result: FAILED"));
+        let failed = if is_red { failed(&text) } else { Vec::new() };
+        let results = results.len();
+        Self { text, passed, failed, results, panics }
+    }
+
+    /// Whether the program came to its closing line.
+    pub(crate) fn has_result(&self) -> bool {
+        self.results > 0
+    }
+}
+
+/// The number in `test result: ok. 12 passed; 0 failed; ..`.
+fn passed(line: &str) -> Option<usize> {
+    let (before, _) = line.split_once(" passed")?;
+    before.rsplit(' ').next()?.parse().ok()
+}
+
+/// The names below the last line `failures:`; the one before it has what these tests printed.
+fn failed(text: &str) -> Vec<String> {
+    let Some((_, list)) = text.rsplit_once("\nfailures:\n") else { return Vec::new() };
+    let names = list.lines().skip_while(|line| line.is_empty());
+    let names = names.map_while(|line| line.strip_prefix("    ")).map(str::to_owned);
+    names.collect()
+}
+
+/// The first lines of panics. What a test itself prints comes behind `successes:` or `failures:`, and there only the
+/// library's threads count.
+fn panics(text: &str) -> Vec<String> {
+    let mut is_told = false;
+    let mut panics = Vec::new();
+    for line in text.lines() {
+        is_told |= line == "successes:" || line == "failures:";
+        let is_ours = line.starts_with("thread 'quorlock-");
+        if line.starts_with("thread '") && line.contains(" panicked at ") && (is_ours || !is_told) {
+            panics.push(line.to_owned());
+        }
+    }
+    panics
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RED: &str = "
+running 3 tests
+test one ... ok
+test two ... FAILED
+test part::three ... FAILED
+
+failures:
+
+---- two stdout ----
+failures:
+    no name
+
+---- part::three stdout ----
+boom
+
+failures:
+    part::three
+    two
+
+test result: FAILED. 1 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.01s
+";
+
+    #[test]
+    fn the_closing_lines_are_read() {
+        let output = Output::of(RED.to_owned());
+        assert_eq!(output.passed, 1);
+        assert_eq!(output.failed, ["part::three", "two"]);
+        assert!(output.has_result());
+    }
+
+    #[test]
+    fn a_program_that_was_ended_has_no_result() {
+        let output = Output::of("running 3 tests\ntest one ... ok\n".to_owned());
+        assert!(!output.has_result());
+        assert!(output.failed.is_empty());
+    }
+
+    #[test]
+    fn panics_that_no_test_tells_of_are_seen() {
+        let panic = |thread: &str| format!("\nthread '{thread}' (123) panicked at src/a.rs:1:2:\n");
+        let count = |text: String| Output::of(text).panics.len();
+        let end = "test result: ok. 1 passed; 0 failed\n";
+        let [library, other] = ["quorlock-node-0", "<unnamed>"].map(panic);
+        assert_eq!(count(library.clone() + end), 1);
+        assert_eq!(count(other.clone() + end), 1, "of a process that a test has started");
+        let told = "successes:\n\n---- test stdout ----\n";
+        assert_eq!(count(told.to_owned() + &library + end), 1);
+        assert_eq!(count(told.to_owned() + &other + end), 0, "the test passed all the same");
+    }
+
+    #[test]
+    fn several_results_are_added_up() {
+        let one = "test result: ok. 12 passed; 0 failed\n";
+        assert_eq!(Output::of(one.repeat(2)).passed, 24);
+    }
+}

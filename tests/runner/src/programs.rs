@@ -1,0 +1,99 @@
+//! The test programs: cargo builds them, and says where they are.
+
+use std::env;
+use std::ffi::OsStr;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+/// One test program.
+#[derive(Clone, Debug)]
+pub(crate) struct Program {
+    /// The name of the file in `tests/`, or that of the library, the program or the example whose tests it has.
+    pub(crate) name: String,
+    pub(crate) runs: Runs,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Runs {
+    Executable(PathBuf),
+    /// Tests of the documentation, which cargo runs. With the arguments for it.
+    Documentation(Vec<String>),
+}
+
+/// Arguments of cargo that choose among test programs: with one of these the documentation is tested only if it is
+/// named.
+const CHOICES: [&str; 10] = [
+    "--lib",
+    "--bin",
+    "--bins",
+    "--test",
+    "--tests",
+    "--example",
+    "--examples",
+    "--bench",
+    "--benches",
+    "--all-targets",
+];
+
+/// Builds the programs that `cargo test` would run with those arguments.
+pub(crate) fn build(arguments: &[String]) -> Result<Vec<Program>, String> {
+    let only_documentation = arguments.iter().any(|argument| argument == "--doc");
+    let is_choice = |argument: &String| {
+        let name = argument.split('=').next().unwrap_or_default();
+        CHOICES.contains(&name)
+    };
+    let mut programs = Vec::new();
+    if !only_documentation {
+        programs = executables(arguments)?;
+    }
+    if only_documentation || !arguments.iter().any(is_choice) {
+        let others = arguments.iter().filter(|argument| *argument != "--doc").cloned().collect();
+        let name = "documentation".to_owned();
+        programs.push(Program { name, runs: Runs::Documentation(others) });
+    }
+    Ok(programs)
+}
+
+/// A command of cargo, by the cargo that runs this program.
+pub(crate) fn cargo() -> Command {
+    command(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+}
+
+/// A command without the variables that cargo has set for this program. Build scripts would run again for each of them
+/// that differs.
+pub(crate) fn command(program: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new(program);
+    for (name, _) in env::vars_os() {
+        let is_ours = |start: &&str| name.to_string_lossy().starts_with(*start);
+        if ["CARGO_PKG_", "CARGO_MANIFEST_"].iter().any(|start| is_ours(&start)) {
+            command.env_remove(name);
+        }
+    }
+    command
+}
+
+fn executables(arguments: &[String]) -> Result<Vec<Program>, String> {
+    let mut build = cargo();
+    build.args(["test", "--no-run", "--message-format=json-render-diagnostics"]).args(arguments);
+    let output = build.stderr(Stdio::inherit()).output();
+    let output = output.map_err(|error| format!("cargo cannot be run: {error}"))?;
+    if !output.status.success() {
+        return Err("the tests cannot be built".to_owned());
+    }
+    let messages = String::from_utf8_lossy(&output.stdout).into_owned();
+    Ok(messages.lines().filter_map(program).collect())
+}
+
+/// The test program that a message of cargo is about.
+fn program(message: &str) -> Option<Program> {
+    let message: Value = serde_json::from_str(message).ok()?;
+    let is_test = message["profile"]["test"] == Value::Bool(true);
+    let path = message["executable"].as_str().filter(|_| is_test)?;
+    let name = message["target"]["name"].as_str()?;
+    let kind = message["target"]["kind"][0].as_str()?;
+    // The program has the library's name.
+    let name = if kind == "bin" { format!("{name} (program)") } else { name.to_owned() };
+    Some(Program { name, runs: Runs::Executable(path.into()) })
+}
