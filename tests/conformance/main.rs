@@ -1,7 +1,9 @@
 //! What locks must do: each kind of them, over every topology of nodes, and with a key prefix and local queues, or
 //! without both.
 //!
-//! Each test is one promise in one world (`world.rs`): its own servers, some of them dead or hung. What holds
+//! Each test is one promise of one kind in one world (`world.rs`): its own servers, some of them dead or hung. Each
+//! promise meets each kind, each topology and each variant, in pairs (`cases.rs`); with `QUORLOCK_LONG_TESTS=1`, all
+//! combinations. What holds
 //! for every kind is in `promises.rs`, and what depends on who holds a lock side by side in `exclusive.rs` and
 //! `shared.rs`; the layout of one kind, and what it alone has, in `mutex.rs`, `multi.rs`, `reentrant.rs`,
 //! `rwlock.rs` and `fair.rs`. On a real server a client may do what its kind says that it needs, and no more. A test ends only when no node holds a key, the hung ones included, once they are awake.
@@ -9,6 +11,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod cases;
 mod clients;
 mod exclusive;
 mod fair;
@@ -21,10 +24,11 @@ mod rwlock;
 mod shared;
 mod world;
 
+use cases::Case;
 use libtest_mimic::{Arguments, Trial};
 use quorlock::{AllNames, Exclusive, Fair, HoldClass, LockKind, Reentrant, Writing};
 use support::kinds::{AnyKind, KINDS};
-use world::{TOPOLOGIES, Topology, USUAL, VARIANTS, Variant, World};
+use world::{TOPOLOGIES, VARIANTS, World};
 
 /// What a kind promises, by its name.
 type Promise = (&'static str, fn(&mut World));
@@ -51,33 +55,32 @@ fn promises_of(kind: &dyn AnyKind) -> Vec<Promise> {
     [promises::PROMISES, by_class, of_tokens, by_layout].concat()
 }
 
-/// The worlds of the kind with that number. Each topology has one of the two variants, and the next kind has the other
-/// one there: what breaks one of the two does so for several kinds. The usual topology has both for each kind.
-fn worlds_of(kind: usize) -> impl Iterator<Item = (Topology, Variant)> {
-    TOPOLOGIES.iter().copied().enumerate().flat_map(move |(nth, topology)| {
-        let is_chosen = move |variant: &usize| {
-            topology.name == USUAL || (kind + nth + variant).is_multiple_of(VARIANTS.len())
-        };
-        (0..VARIANTS.len()).filter(is_chosen).map(move |variant| (topology, VARIANTS[variant]))
-    })
-}
-
 fn main() {
     let arguments = Arguments::from_args();
-    let mut trials = Vec::new();
-    for (nth, kind) in KINDS.iter().enumerate() {
-        for (topology, variant) in worlds_of(nth) {
-            for (promise, check) in promises_of(*kind) {
-                let name =
-                    format!("{}::{}::{}::{promise}", kind.label(), topology.name, variant.name);
-                trials.push(Trial::test(name, move || {
-                    let mut world = World::new(*kind, topology, variant);
-                    check(&mut world);
-                    world.end();
-                    Ok(())
-                }));
-            }
-        }
-    }
+    let promises: Vec<_> = KINDS.iter().map(|kind| promises_of(*kind)).collect();
+    let names: Vec<Vec<_>> =
+        promises.iter().map(|of_kind| of_kind.iter().map(|(name, _)| *name).collect()).collect();
+    let all = cases::product(&names);
+    let is_long = std::env::var_os("QUORLOCK_LONG_TESTS").is_some();
+    let chosen = if is_long { all.clone() } else { cases::pairwise(&names) };
+    let mut trials: Vec<_> = chosen.iter().map(|case| trial(*case, &promises)).collect();
+    trials.push(Trial::test("the_cases_cover_all_pairs", move || {
+        cases::check_pairs(&chosen, &all);
+        Ok(())
+    }));
     libtest_mimic::run(&arguments, trials).exit();
+}
+
+fn trial(case: Case, promises: &[Vec<Promise>]) -> Trial {
+    let (kind, topology) = (KINDS[case.kind], TOPOLOGIES[case.topology]);
+    let variant = VARIANTS[case.variant];
+    let promise = promises[case.kind].iter().find(|(name, _)| *name == case.promise);
+    let (promise, check) = *promise.expect("it is the kind's own");
+    let name = format!("{}::{}::{}::{promise}", kind.label(), topology.name, variant.name);
+    Trial::test(name, move || {
+        let mut world = World::new(kind, topology, variant);
+        check(&mut world);
+        world.end();
+        Ok(())
+    })
 }

@@ -61,12 +61,9 @@ const fn healthy(name: &'static str, nodes: usize) -> Topology {
     }
 }
 
-/// The topology that most users have.
-pub(crate) const USUAL: &str = "3";
-
 pub(crate) const TOPOLOGIES: &[Topology] = &[
     healthy("1", 1),
-    healthy(USUAL, 3),
+    healthy("3", 3),
     healthy("4", 4),
     Topology { quarantine: true, ..healthy("5", 5) },
     Topology { dead: 1, ..healthy("3_with_1_dead", 3) },
