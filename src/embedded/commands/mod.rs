@@ -12,6 +12,9 @@ mod sets;
 mod sorted_sets;
 mod strings;
 
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
 use super::keyspace::Bytes;
 use super::reply::{Answer, Fault};
 use super::state::{Command, State, wrong_arity};
@@ -52,9 +55,14 @@ const WRITING: &[&str] = &[
     "FLUSHDB",
 ];
 
+/// All commands, by their names.
+static COMMANDS: LazyLock<HashMap<&[u8], &Command>> = LazyLock::new(|| {
+    let commands = FAMILIES.into_iter().flatten();
+    commands.map(|command| (command.name.as_bytes(), command)).collect()
+});
+
 fn find(name: &[u8]) -> Option<&'static Command> {
-    let mut commands = FAMILIES.into_iter().flatten();
-    commands.find(|command| command.name.as_bytes().eq_ignore_ascii_case(name))
+    COMMANDS.get(name.to_ascii_uppercase().as_slice()).copied()
 }
 
 impl State {
