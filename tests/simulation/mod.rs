@@ -12,6 +12,7 @@
 //!
 //! ```sh
 //! cargo test --all-features --lib simulation                              # as CI does
+//! QUORLOCK_LONG_TESTS=1 cargo test --release --all-features --lib simulation  # all runs of each scenario
 //! QUORLOCK_SIM_SEEDS=10000 cargo test --release --all-features --lib simulation::many -- --nocapture
 //! QUORLOCK_SIM_SEED=4711 cargo test --all-features --lib simulation::one -- --nocapture
 //! ```
@@ -52,7 +53,12 @@ use plan::Plan;
 use switches::Switches;
 
 /// How many seeds a test run goes through; by hand, more.
-const SEEDS: u64 = 500;
+const SEEDS: u64 = 200;
+
+/// Whether tests may take long: those that are rarely needed, and all runs of each scenario.
+fn is_long() -> bool {
+    std::env::var_os("QUORLOCK_LONG_TESTS").is_some()
+}
 
 fn from_environment(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().expect("a number"))

@@ -1,6 +1,6 @@
 //! A node: the embedded engine, a wall clock of its own, and what can happen to its process.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::network::ConnId;
@@ -32,7 +32,14 @@ pub(super) struct SimNode {
     steps: Vec<(Duration, Duration)>,
     /// It has forgotten locks, and nobody reaches it until then.
     pub(super) away_until: Duration,
+    /// The holders of keys by this time of its wall clock, as they were found since it has last run a command: checkers
+    /// ask for them again and again.
+    found: (Duration, BTreeMap<Vec<u8>, Vec<Holder>>),
 }
+
+/// As what an owner has a key, who it is, and the end of its hold by the node's clock, in milliseconds; a negative end is
+/// none.
+type Holder = (HoldClass, (Vec<u8>, i64));
 
 impl SimNode {
     pub(super) fn new(index: usize, offset_ms: u64, rate_ppm: i64) -> Self {
@@ -51,6 +58,7 @@ impl SimNode {
             was_set_back: false,
             steps: Vec::new(),
             away_until: Duration::ZERO,
+            found: Default::default(),
         }
     }
 
@@ -94,8 +102,14 @@ impl SimNode {
     }
 
     pub(super) fn call(&mut self, command: &[Vec<u8>], now: Duration) -> Reply {
-        let wall = self.wall(now);
+        self.found.1.clear();
         self.engine.set_full(self.full > 0);
+        self.read(command, now)
+    }
+
+    /// Runs a command that changes nothing.
+    fn read(&mut self, command: &[Vec<u8>], now: Duration) -> Reply {
+        let wall = self.wall(now);
         self.engine.call(command, wall)
     }
 
@@ -114,7 +128,7 @@ impl SimNode {
     }
 
     pub(super) fn value(&mut self, key: &[u8], now: Duration) -> Option<Vec<u8>> {
-        match self.call(&[b"GET".to_vec(), key.to_vec()], now) {
+        match self.read(&[b"GET".to_vec(), key.to_vec()], now) {
             Reply::Bulk(value) => Some(value),
             _ => None,
         }
@@ -131,10 +145,23 @@ impl SimNode {
     }
 
     /// The same, with the class of each hold.
-    fn holders_by_kind(&mut self, key: &[u8], now: Duration) -> Vec<(HoldClass, (Vec<u8>, i64))> {
+    fn holders_by_kind(&mut self, key: &[u8], now: Duration) -> Vec<Holder> {
+        let wall = self.wall(now);
+        if self.found.0 != wall {
+            self.found = (wall, BTreeMap::new());
+        }
+        if let Some(found) = self.found.1.get(key) {
+            return found.clone();
+        }
+        let found = self.find_holders(key, now);
+        self.found.1.insert(key.to_vec(), found.clone());
+        found
+    }
+
+    fn find_holders(&mut self, key: &[u8], now: Duration) -> Vec<Holder> {
         let mut call = |command: &[&[u8]]| {
             let command: Vec<_> = command.iter().map(|word| word.to_vec()).collect();
-            self.call(&command, now)
+            self.read(&command, now)
         };
         let of_kind = |kind: &&'static dyn Kind| {
             let holders = kind.holders(key, &mut call).into_iter();
@@ -159,7 +186,7 @@ impl SimNode {
     /// A slot of the semaphore with that key that two owners have at once.
     pub(super) fn slot_of_two(&mut self, key: &[u8], now: Duration) -> Option<String> {
         let command = [b"HGETALL".to_vec(), key.to_vec()];
-        let Reply::List(fields) = self.call(&command, now) else { return None };
+        let Reply::List(fields) = self.read(&command, now) else { return None };
         let wall_ms = self.wall(now).as_millis() as i64;
         let mut taken = BTreeSet::new();
         let text = |field: &Reply| match field {
@@ -223,6 +250,7 @@ impl SimNode {
         self.down += 1;
         self.incarnation += 1;
         self.waiting.clear();
+        self.found.1.clear();
         self.engine.restart(&run_id(self.index, self.incarnation), keep_data);
     }
 }

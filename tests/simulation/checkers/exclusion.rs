@@ -37,7 +37,7 @@ impl Exclusion {
     /// What a lock says of itself; what is wrong with it.
     ///
     /// A lease changes only when its client does something, and then it comes here: so two that are
-    /// valid at one instant are seen when the second one begins, or is revived.
+    /// valid at one instant are seen when the second one begins, or is revived. One that has not changed is not compared.
     pub(super) fn lease(
         &mut self,
         lock: u64,
@@ -48,6 +48,14 @@ impl Exclusion {
         now: Duration,
     ) -> Option<String> {
         let (watched, on_first) = (terms.is_watched(), terms.on_first);
+        let is_same = |known: &Lease| {
+            (known.until, known.watched, known.on_first) == (until, watched, on_first)
+                && known.lock == claim.held_as()
+                && known.owner == claim.owner()
+        };
+        if self.leases.get(&lock).is_some_and(is_same) {
+            return None;
+        }
         let mine = self.leases.entry(lock).or_insert_with(|| Lease {
             client,
             lock: claim.held_as(),

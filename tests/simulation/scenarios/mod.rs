@@ -42,7 +42,7 @@ use super::world::{self, Run};
 use crate::core::Mechanism;
 
 struct Scenario {
-    /// How often it is run.
+    /// How often it is run where tests may take long; otherwise a quarter of these runs is made.
     runs: u64,
     plan: fn(u64) -> Plan,
     /// Whether what it is about has happened in a run in which nothing is wrong.
@@ -50,18 +50,22 @@ struct Scenario {
 }
 
 impl Scenario {
+    fn seeds(&self) -> std::ops::Range<u64> {
+        0..if super::is_long() { self.runs } else { self.runs.div_ceil(4) }
+    }
+
     /// With all rules in force nothing is wrong in any run; and in one out of `one_in` at least, what the
     /// scenario is about does happen.
     #[track_caller]
     fn holds(&self, one_in: u64) {
         let mut happened = 0;
-        for seed in 0..self.runs {
+        for seed in self.seeds() {
             let plan = (self.plan)(seed);
             let run = world::run(&plan, Switches::ALL_ON, true);
             assert!(run.violation.is_none(), "{}", super::failed(&plan, Switches::ALL_ON));
             happened += u64::from((self.happened)(&run));
         }
-        let runs = self.runs;
+        let runs = self.seeds().end;
         println!("it happened in {happened} of {runs} runs");
         assert!(happened * one_in >= runs, "it happened in {happened} of {runs} runs only");
     }
@@ -88,8 +92,8 @@ impl Scenario {
     #[track_caller]
     fn mostly_breaks(&self, off: &'static [Mechanism], checkers: &'static [&'static str]) {
         let switches = Switches { off, checkers, ..Switches::ALL_ON };
-        let broken = (0..self.runs).filter(|seed| self.violation(*seed, switches).is_some());
-        let (broken, runs) = (broken.count() as u64, self.runs);
+        let broken = self.seeds().filter(|seed| self.violation(*seed, switches).is_some());
+        let (broken, runs) = (broken.count() as u64, self.seeds().end);
         assert!(broken * 2 >= runs, "something is found in {broken} of {runs} runs only");
     }
 
@@ -110,8 +114,8 @@ impl Scenario {
             assert!(found.is_none(), "{found:?}");
             (self.happened)(&run)
         };
-        let happened = (0..self.runs).filter(happens).count() as u64;
-        assert!(happened * 2 <= self.runs, "it happens without it in {happened} runs");
+        let happened = self.seeds().filter(happens).count() as u64;
+        assert!(happened * 2 <= self.seeds().end, "it happens without it in {happened} runs");
     }
 
     fn violation(&self, seed: u64, switches: Switches) -> Option<Violation> {
