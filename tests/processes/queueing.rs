@@ -101,6 +101,12 @@ impl Crowd {
         served.sort_unstable_by_key(|(_, at)| *at);
         served.into_iter().map(|(number, _)| number).collect()
     }
+
+    /// Waits until those that are alive have given the lock back, and have ended well.
+    fn end(self) {
+        self.helpers.into_iter().for_each(|helper| helper.finish_within(LIMIT));
+        self.servers.wait_no_keys();
+    }
 }
 
 fn read(line: &str) -> (usize, Duration) {
@@ -118,7 +124,7 @@ pub(crate) fn callers_of_four_processes_get_a_fair_lock_in_the_order_of_their_ca
     assert!(crowd.locks.fair_mutex(NAME).try_lock().expect("a quorum").is_none());
     guard.unlock().expect("a quorum");
     assert_eq!(crowd.served(CALLERS), (0..CALLERS).collect::<Vec<_>>());
-    crowd.servers.wait_no_keys();
+    crowd.end();
 }
 
 /// Two of the processes die with all their callers, and a master forgets its queue with everything else.
@@ -127,10 +133,11 @@ pub(crate) fn they_do_so_while_others_are_killed_and_a_master_restarts_empty() {
     let guard = crowd.locks.fair_mutex(NAME).lock().expect("a quorum");
     crowd.come(CALLERS);
     let dead = [1, 2];
-    dead.into_iter().for_each(|process| crowd.helpers[process].kill());
+    dead.into_iter().rev().for_each(|process| crowd.helpers.remove(process).kill());
     crowd.servers[0].restart_empty();
     guard.unlock().expect("a quorum");
     let is_alive = |number: &usize| !dead.contains(&(number % PROCESSES));
     let alive: Vec<_> = (0..CALLERS).filter(is_alive).collect();
     assert_eq!(crowd.served(alive.len()), alive);
+    crowd.end();
 }
