@@ -22,6 +22,7 @@ pub(crate) const CHECKS: &[Check] = &[
     ("judge::a_run_without_faults_shows_too_little", a_run_without_faults_shows_too_little),
     ("judge::locks_without_tokens_show_too_little", locks_without_tokens_show_too_little),
     ("judge::a_kind_that_nobody_held_shows_too_little", a_kind_that_nobody_held_shows_too_little),
+    ("judge::calls_that_are_wrong_show_too_little", calls_that_are_wrong_show_too_little),
     ("judge::a_run_can_show_too_little", a_run_can_show_too_little),
     ("judge::a_good_run_is_good", a_good_run_is_good),
 ];
@@ -134,6 +135,17 @@ fn a_kind_that_nobody_held_shows_too_little() {
     assert!(verdict(1).is_good());
     let expected = ["locks of 1 kinds were held, and there are 2"];
     assert_eq!(verdict(2).too_little, expected);
+}
+
+fn calls_that_are_wrong_show_too_little() {
+    let ended = |why: &str| {
+        let story = Story::default().wants(10, "w1").fault(20, 1, "master 1").healed(30, 1);
+        let story = story.tell(40, "w1", Event::Without { why: why.to_owned() }).wants(50, "w1");
+        Verdict::of(&story.valid(60, "w1", 1, 10).end(), &RULES)
+    };
+    assert!(ended("no quorum").is_good(), "{}", ended("no quorum"));
+    let expected = ["1 calls made no load: they ended with \"wrong configuration\""];
+    assert_eq!(ended("wrong configuration").too_little, expected);
 }
 
 fn a_run_can_show_too_little() {

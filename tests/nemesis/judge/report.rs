@@ -53,6 +53,10 @@ pub(crate) struct Verdict {
     effects: BTreeMap<String, Effect>,
 }
 
+/// How a call may end without a lock while there are faults. A call that ends otherwise was wrong, or was made to a
+/// client that was: it was no load.
+const IN_VAIN: [&str; 4] = ["held by another", "no quorum", "quarantined", "cancelled"];
+
 impl Verdict {
     /// Judges a run.
     pub(crate) fn of(history: &History, rules: &Rules) -> Self {
@@ -127,6 +131,11 @@ impl Verdict {
             let kinds = self.kinds.len();
             reasons
                 .push(format!("locks of {kinds} kinds were held, and there are {}", rules.kinds));
+        }
+        for (why, calls) in &self.without {
+            if !IN_VAIN.contains(&why.as_str()) {
+                reasons.push(format!("{calls} calls made no load: they ended with \"{why}\""));
+            }
         }
         if self.faults.is_empty() {
             reasons.push("there was no fault".to_owned());

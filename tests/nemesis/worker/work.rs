@@ -16,6 +16,9 @@ use super::wish::{Call, PERMITS, Wish, has_permits};
 /// A lock has so many names at most, so that there are others beside it.
 const MOST_NAMES: usize = 3;
 
+/// The shortest TTL that the default node timeout allows, which is a fifth of a second: twice that.
+const SHORTEST_TTL: Duration = Duration::from_millis(400);
+
 /// Chooses by a seed.
 pub(crate) struct Chooser {
     chance: StdRng,
@@ -73,7 +76,7 @@ impl Chooser {
     /// TTLs of different lengths are side by side, up to the longest that there may be.
     fn ttl(&mut self) -> Duration {
         let part = [1, 1, 2, 4, 6][self.chance.random_range(0..5)];
-        self.max_ttl / part
+        (self.max_ttl / part).max(SHORTEST_TTL)
     }
 
     /// Different names, in order: at most as many as a lock of the kind may have.
