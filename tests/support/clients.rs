@@ -25,7 +25,13 @@ pub fn connected(builder: Builder) -> Quorlock {
 /// A client whose locks live, and whose answers may take, as long as a busy machine needs.
 #[track_caller]
 pub fn patient(servers: &Servers, ttl: Duration) -> Quorlock {
-    let builder = fresh(servers.urls()).ttl(ttl).max_ttl(ttl);
+    patient_on(servers.urls(), ttl)
+}
+
+/// [`patient`], on the servers with those addresses.
+#[track_caller]
+pub fn patient_on(nodes: impl IntoIterator<Item: AsRef<str>>, ttl: Duration) -> Quorlock {
+    let builder = fresh(nodes).ttl(ttl).max_ttl(ttl);
     connected(builder.node_timeout(Duration::from_secs(5)))
 }
 
