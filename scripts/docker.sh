@@ -130,8 +130,9 @@ if [ "$(uname -s)" != Linux ] || [ "$engine" != linux ]; then
 fi
 
 echo "Building the workers' program .."
-cargo build --locked --quiet --release --example docker
-program=${CARGO_TARGET_DIR:-target}/release/examples/docker
+# With all features, as the tests have it: then they have built most of it.
+cargo build --locked --quiet --all-features --example docker
+program=${CARGO_TARGET_DIR:-target}/debug/examples/docker
 add "$program" quorlock-harness
 image "$HARNESS_IMAGE"
 

@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# Runs each small example once; each ends by itself, and its exit status says whether it went well.
+# Runs each small example once; each ends by itself, and its exit status says whether it went well. Arguments go to
+# cargo.
 set -eu
 cd "$(dirname "$0")/.."
 if [ -z "${QUORLOCK_NODES:-}" ]; then
     . scripts/redis-server.sh
 fi
-cargo build --locked --quiet --examples
+cargo build --locked --quiet --examples "$@"
 for example in http_orders worker_pool lost_lock fencing nightly_job sign_up transfer nested_call shared_configuration fair_printer partner_api async_neighbour; do
     echo; echo "-- $example"
-    timeout 60 cargo run --locked --quiet --example "$example"
+    timeout 60 cargo run --locked --quiet --example "$example" "$@"
 done

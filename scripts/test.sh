@@ -14,4 +14,5 @@ usual=()
 if env --default-signal=INT,QUIT true 2>/dev/null; then
     usual=(env --default-signal=INT,QUIT)
 fi
-exec ${usual[@]+"${usual[@]}"} cargo run --locked --quiet --package runner -- --locked --all-features "$@"
+exec ${usual[@]+"${usual[@]}"} cargo run --locked --quiet --package runner -- \
+    --locked --all-features --package quorlock --package runner "$@"

@@ -4,6 +4,7 @@ use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::judge::calls::{CallResult, calls};
 use crate::judge::{Rules, Verdict, faults, recovery};
 use crate::kinds::KINDS;
 use crate::links::{Conditions, Link};
@@ -209,7 +210,8 @@ impl World {
         self.workers.iter_mut().try_for_each(Process::expect_running)?;
         self.driver.tell(&Event::Enter { phase: Phase::End })?;
         // A master that is down can keep nobody from ending.
-        self.workers.into_iter().try_for_each(Process::finish)?;
+        let ended: Result<(), Failure> = self.workers.into_iter().try_for_each(Process::finish);
+        ended.map_err(|error| format!("{error}; {}", pending(&self.folder)))?;
         // All that was told by the contenders' ends is in the file then.
         self.driver.tell(&Event::Enter { phase: Phase::End })?;
         Ok(self.folder)
@@ -217,6 +219,23 @@ impl World {
 }
 
 const LOOK: Duration = Duration::from_millis(500);
+
+/// The calls that have not come to an end, as far as the witness has written them down.
+fn pending(folder: &Folder) -> String {
+    let calls = match history(folder) {
+        Ok(history) => calls(&history),
+        Err(error) => return format!("the history cannot be read: {error}"),
+    };
+    let last = calls.iter().map(|call| call.end).max();
+    let pending =
+        calls.iter().filter(|call| call.result == CallResult::Unknown && Some(call.end) == last);
+    let waits: Vec<_> = pending
+        .map(|call| {
+            format!("{} has waited for {} for {:.1?}", call.who, call.names.join(", "), call.took())
+        })
+        .collect();
+    if waits.is_empty() { "no call is pending".to_owned() } else { waits.join("; ") }
+}
 
 /// The history that the witness writes in its folder.
 fn history(folder: &Folder) -> std::io::Result<History> {

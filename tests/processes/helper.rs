@@ -2,13 +2,14 @@
 
 use std::ffi::OsStr;
 use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{ChildStdin, Command, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 use crate::roles::Role;
 use crate::support::reaper::Process;
@@ -71,6 +72,13 @@ impl Helper {
         variables: &[(&str, &dyn AsRef<OsStr>)],
     ) -> Self {
         Self::run(Command::new(program()), role, urls, variables)
+    }
+
+    /// Like [`start`](Self::start), in a process group of its own, as a shell has it for each command.
+    pub(crate) fn start_apart(role: &Role, servers: &Servers) -> Self {
+        let mut command = Command::new(program());
+        command.process_group(0);
+        Self::run(command, role, &servers.urls(), &[])
     }
 
     fn run(
@@ -154,7 +162,13 @@ impl Helper {
         self.signal(Signal::CONT);
     }
 
-    fn signal(&self, signal: Signal) {
+    /// Sends a signal to the helper's process group, as a terminal does.
+    pub(crate) fn signal_group(&self, signal: Signal) {
+        let group = Pid::from_child(&self.child);
+        kill_process_group(group, signal).expect("a child of ours gets signals");
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).expect("a child of ours gets signals");
     }
 

@@ -9,6 +9,7 @@ mod endings;
 mod forking;
 #[allow(dead_code, reason = "the program `schedule` asks more of these helpers")]
 mod helper;
+mod leftovers;
 mod queueing;
 mod roles;
 #[path = "../support/mod.rs"]
@@ -83,6 +84,10 @@ fn main() {
             counting::counter_in_a_file_loses_no_update_while_masters_restart,
         ),
         trial("tokens_rise_whatever_the_clocks_say", tokens::tokens_rise_whatever_the_clocks_say),
+        trial(
+            "what_a_process_has_started_ends_with_it_however_it_ends",
+            leftovers::what_a_process_has_started_ends_with_it_however_it_ends,
+        ),
         trial("without_the_lock_updates_are_lost", counting::without_the_lock_updates_are_lost),
         trial(
             "callers_of_four_processes_get_a_fair_lock_in_the_order_of_their_calls",

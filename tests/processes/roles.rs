@@ -12,6 +12,7 @@ use quorlock::{Builder, ErrorKind, Guard, Quorlock};
 use crate::counting;
 use crate::forking;
 use crate::helper::{say, wait_for_go};
+use crate::leftovers;
 use crate::queueing;
 use crate::tokens;
 
@@ -22,7 +23,7 @@ pub(crate) struct Role {
     pub(crate) run: fn(),
 }
 
-const ALL: [&Role; 20] = [
+const ALL: [&Role; 21] = [
     &IN_A_STATIC,
     &IN_A_LOCAL,
     &IN_A_THREAD,
@@ -43,6 +44,7 @@ const ALL: [&Role; 20] = [
     &forking::FORK_FIRST,
     &tokens::RISE,
     &queueing::WAIT_IN_QUEUE,
+    &leftovers::START,
 ];
 
 /// Does what `name` says, and returns.

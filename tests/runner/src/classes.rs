@@ -3,10 +3,10 @@
 /// What a test program does most of the time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Class {
-    /// It measures: memory, processor time, or how often something happens in a given time. It runs first,
-    /// and nothing computes meanwhile.
+    /// It measures: memory, processor time, or how often something happens in a given time. It runs first.
+    /// Nothing computes meanwhile, and little waits.
     Measures,
-    /// It waits for servers and for time to pass. It runs beside anything.
+    /// It waits for servers and for time to pass.
     Waits,
     /// It computes. As many run as there are processors, at a low priority, so that those that wait do not wait for it.
     Computes,
@@ -38,12 +38,15 @@ const fn terms(class: Class, threads: usize, seconds: u32) -> Terms {
 
 /// The programs that are not like most others, which wait for some seconds.
 const EXCEPTIONS: &[(&str, Terms)] = &[
-    // They measure memory, threads and processor time, and how often threads read while a message is on its way.
-    ("soak", terms(Class::Measures, 4, 120)),
+    // Memory, threads and processor time.
+    ("soak", terms(Class::Measures, 3, 120)),
     ("used_names", terms(Class::Measures, 1, 60)),
     ("no_thread_per_lock", terms(Class::Measures, 1, 15)),
     ("endless_replies", terms(Class::Measures, 2, 15)),
     ("refused_connections", terms(Class::Measures, 1, 5)),
+    // How often callers are served, and how soon.
+    ("nemesis", terms(Class::Measures, 1, 60)),
+    ("wake", terms(Class::Measures, 1, 15)),
     ("shared_reads", terms(Class::Measures, 1, 5)),
     // Two at a time, as many as there are processors.
     ("quorlock", terms(Class::Computes, 2, 100)),
@@ -54,7 +57,6 @@ const EXCEPTIONS: &[(&str, Terms)] = &[
     ("malicious_servers", terms(Class::Waits, 2, 50)),
     ("embedded", terms(Class::Waits, 2, 40)),
     ("schedule", terms(Class::Waits, 2, 40)),
-    ("nemesis", terms(Class::Waits, 2, 40)),
     ("amnesia", terms(Class::Waits, 2, 40)),
     ("renewal", terms(Class::Waits, 2, 40)),
     ("clock_tolerance", terms(Class::Waits, 2, 40)),

@@ -93,7 +93,11 @@ fn program(message: &str) -> Option<Program> {
     let path = message["executable"].as_str().filter(|_| is_test)?;
     let name = message["target"]["name"].as_str()?;
     let kind = message["target"]["kind"][0].as_str()?;
-    // The program has the library's name.
-    let name = if kind == "bin" { format!("{name} (program)") } else { name.to_owned() };
+    // Only the library and the files in `tests/` have names of their own.
+    let name = match kind {
+        "lib" | "test" => name.to_owned(),
+        "bin" => format!("{name} (program)"),
+        other => format!("{name} ({other})"),
+    };
     Some(Program { name, runs: Runs::Executable(path.into()) })
 }

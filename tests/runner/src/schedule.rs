@@ -1,14 +1,20 @@
 //! Which program starts next.
 
+use std::cmp::Reverse;
+
 use crate::classes::{self, Class, Terms};
 use crate::programs::Program;
 
 /// How many tests that wait run at a time. More than these keep two processors busy.
 const WAITING: usize = 14;
 
+/// How many tests run at a time while some of them measure, and how many of these do.
+const BESIDE_MEASURING: usize = 9;
+const MEASURING: usize = 5;
+
 /// The programs that have not started, and how many tests may run at a time.
 pub(crate) struct Schedule {
-    /// The longest of each class last.
+    /// By class, the longest of each first.
     left: Vec<(Terms, Program)>,
     waiting: usize,
     computing: usize,
@@ -19,13 +25,15 @@ impl Schedule {
     pub(crate) fn new(programs: Vec<Program>) -> Self {
         let mut left: Vec<_> =
             programs.into_iter().map(|program| (classes::of(&program.name), program)).collect();
-        left.sort_by_key(|(terms, program)| (terms.seconds, program.name.clone()));
+        left.sort_by_key(|(terms, program)| {
+            (terms.class, Reverse(terms.seconds), program.name.clone())
+        });
         Self { left, waiting: 0, computing: 0, measuring: 0 }
     }
 
     /// A program that may start now.
     pub(crate) fn next(&mut self) -> Option<Program> {
-        let at = self.left.iter().rposition(|(terms, _)| self.may_start(terms))?;
+        let at = self.left.iter().position(|(terms, _)| self.may_start(terms))?;
         let (terms, program) = self.left.remove(at);
         *self.of(terms.class) += terms.threads;
         Some(program)
@@ -46,14 +54,59 @@ impl Schedule {
     }
 
     fn may_start(&self, terms: &Terms) -> bool {
+        let is_left = self.left.iter().any(|(terms, _)| terms.class == Class::Measures);
+        let is_measured = self.measuring > 0 || is_left;
         match terms.class {
-            Class::Measures => self.computing == 0,
-            Class::Waits => self.waiting + terms.threads <= WAITING,
-            Class::Computes => {
-                let measures = |(terms, _): &(Terms, Program)| terms.class == Class::Measures;
-                let is_measured = self.measuring > 0 || self.left.iter().any(measures);
-                self.computing == 0 && !is_measured
+            Class::Measures => self.measuring + terms.threads <= MEASURING,
+            Class::Waits if is_measured => {
+                self.measuring + self.waiting + terms.threads <= BESIDE_MEASURING
             }
+            Class::Waits => self.waiting + terms.threads <= WAITING,
+            Class::Computes => self.computing == 0 && !is_measured,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::programs::Runs;
+
+    fn program(name: &str) -> Program {
+        Program { name: name.to_owned(), runs: Runs::Documentation(Vec::new()) }
+    }
+
+    fn started(schedule: &mut Schedule) -> Vec<String> {
+        std::iter::from_fn(|| schedule.next().map(|program| program.name)).collect()
+    }
+
+    #[test]
+    fn nothing_computes_while_something_measures() {
+        let mut schedule = Schedule::new(["quorlock", "new", "soak"].map(program).into());
+        assert_eq!(started(&mut schedule), ["soak", "new"]);
+        schedule.has_ended(&program("soak"));
+        assert_eq!(started(&mut schedule), ["quorlock"]);
+    }
+
+    #[test]
+    fn programs_that_compute_run_one_after_the_other() {
+        let mut schedule = Schedule::new(["documentation", "quorlock"].map(program).into());
+        assert_eq!(started(&mut schedule), ["quorlock"]);
+        schedule.has_ended(&program("quorlock"));
+        assert_eq!(started(&mut schedule), ["documentation"]);
+    }
+
+    #[test]
+    fn no_more_run_than_there_is_room_for_and_all_run() {
+        let names: Vec<_> = (0..100).map(|i| format!("new-{i}")).collect();
+        let mut schedule = Schedule::new(names.iter().map(|name| program(name)).collect());
+        let (mut running, mut ran) = (started(&mut schedule), 0);
+        while let Some(name) = running.pop() {
+            assert!(schedule.waiting <= WAITING);
+            schedule.has_ended(&program(&name));
+            running.extend(started(&mut schedule));
+            ran += 1;
+        }
+        assert_eq!(ran, names.len());
     }
 }

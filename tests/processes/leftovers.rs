@@ -1,0 +1,57 @@
+//! The tests' own servers, processes and folders, once the process that has started them was killed.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use rustix::process::Signal;
+
+use crate::helper::{Helper, PROMPT, say, wait_for_go};
+use crate::roles::Role;
+use crate::support::reaper::{Folder, Process};
+use crate::support::{Servers, wait_until};
+
+/// Starts two servers, one of which is stopped, and another process, and makes a folder. Says where they are.
+pub(crate) static START: Role = Role {
+    name: "start",
+    run: || {
+        let mut servers = Servers::start(2);
+        servers[0].pause();
+        let process = Process::spawn(Command::new("sleep").arg("600")).expect("there is sleep");
+        let folder = Folder::create("quorlock-leftover").expect("there is room");
+        servers.iter().for_each(|server| say(&server.pid().to_string()));
+        say(&process.id().to_string());
+        say(folder.to_str().expect("a path that is text"));
+        wait_for_go();
+    },
+};
+
+/// Whether that process runs: one that has ended, and that nobody has waited for, does not.
+fn runs(process: &str) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
+}
+
+/// A server's working directory, which is among its files.
+fn home(server: &str) -> PathBuf {
+    fs::read_link(format!("/proc/{server}/cwd")).expect("it runs")
+}
+
+pub(crate) fn what_a_process_has_started_ends_with_it_however_it_ends() {
+    is_gone_after(|helper| helper.signal(Signal::TERM));
+    // As Ctrl-C and the end of a terminal do it, and by a signal that nobody can ignore.
+    is_gone_after(|helper| helper.signal_group(Signal::KILL));
+}
+
+fn is_gone_after(end: impl Fn(&Helper)) {
+    let helper = Helper::start_apart(&START, &Servers::start(0));
+    let processes = [(); 3].map(|()| helper.hear());
+    let folder = PathBuf::from(helper.hear());
+    let files = [home(&processes[0]), home(&processes[1]), folder];
+    assert!(processes.iter().all(|process| runs(process)));
+    assert!(files.iter().all(|file| file.exists()));
+    end(&helper);
+    wait_until("all of it is gone", PROMPT, || {
+        !processes.iter().any(|process| runs(process)) && !files.iter().any(|file| file.exists())
+    });
+}
