@@ -165,8 +165,9 @@ fn tell(sign: char, what: &str) {
         helper.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         Mutex::new(helper.spawn().expect("there is a shell"))
     });
-    let mut reaper = reaper.lock().unwrap_or_else(PoisonError::into_inner);
-    let pipe = reaper.stdin.as_mut().expect("it is piped");
-    // Nothing to be done if somebody has killed the helper, least of all a panic in a destructor.
-    let _ = pipe.write_all(format!("{sign}{what}\n").as_bytes());
+    let line = format!("{sign}{what}\n");
+    if let Some(pipe) = &mut reaper.lock().unwrap_or_else(PoisonError::into_inner).stdin {
+        // Nothing to be done if somebody has killed the helper, least of all a panic in a destructor.
+        let _ = pipe.write_all(line.as_bytes());
+    }
 }

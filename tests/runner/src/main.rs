@@ -17,7 +17,6 @@ mod classes;
 mod job;
 mod output;
 mod programs;
-#[allow(dead_code, unreachable_pub, reason = "it is made for servers, which have files as well")]
 #[path = "../../support/reaper.rs"]
 mod reaper;
 mod schedule;

@@ -66,9 +66,9 @@ pub(crate) fn cargo() -> Command {
 pub(crate) fn command(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(program);
     for (name, _) in env::vars_os() {
-        let is_ours = |start: &&str| name.to_string_lossy().starts_with(*start);
-        if ["CARGO_PKG_", "CARGO_MANIFEST_"].iter().any(|start| is_ours(&start)) {
-            command.env_remove(name);
+        let text = name.to_string_lossy();
+        if ["CARGO_PKG_", "CARGO_MANIFEST_"].iter().any(|start| text.starts_with(start)) {
+            command.env_remove(&name);
         }
     }
     command
