@@ -2,11 +2,13 @@
 //! without both.
 //!
 //! Each test is one promise of one kind in one world (`world.rs`): its own servers, some of them dead or hung. Each
-//! promise meets each kind, each topology and each variant, in pairs (`cases.rs`); with `QUORLOCK_LONG_TESTS=1`, all
-//! combinations. What holds
-//! for every kind is in `promises.rs`, and what depends on who holds a lock side by side in `exclusive.rs` and
-//! `shared.rs`; the layout of one kind, and what it alone has, in `mutex.rs`, `multi.rs`, `reentrant.rs`,
-//! `rwlock.rs` and `fair.rs`. On a real server a client may do what its kind says that it needs, and no more. A test ends only when no node holds a key, the hung ones included, once they are awake.
+//! promise meets each kind, each topology and each variant, in pairs (`cases.rs`); with `QUORLOCK_LONG_TESTS=1`, in all
+//! combinations.
+//!
+//! The promises of every kind are in `promises.rs`. Those that depend on whether holders are side by side are in
+//! `exclusive.rs` and `shared.rs`. The layout of one kind, and what it alone has, is in `mutex.rs`, `multi.rs`,
+//! `reentrant.rs`, `rwlock.rs` and `fair.rs`. On a real server a client may do what its kind says that it needs, and no
+//! more. A test ends only when no node holds a key, the hung ones included, once they are awake.
 
 #[path = "../support/mod.rs"]
 mod support;

@@ -54,6 +54,7 @@ use switches::Switches;
 
 /// How many seeds a test run goes through; by hand, more.
 const SEEDS: u64 = 200;
+const LONG_SEEDS: u64 = 500;
 
 /// Whether tests may take long: those that are rarely needed, and all runs of each scenario.
 fn is_long() -> bool {
@@ -73,7 +74,11 @@ fn failed(plan: &Plan, switches: Switches) -> String {
 
 #[test]
 fn many_seeds_without_a_violation() {
-    let seeds = from_environment("QUORLOCK_SIM_SEEDS").unwrap_or(SEEDS);
+    let seeds = from_environment("QUORLOCK_SIM_SEEDS").unwrap_or(if is_long() {
+        LONG_SEEDS
+    } else {
+        SEEDS
+    });
     let first = from_environment("QUORLOCK_SIM_FIRST").unwrap_or(0);
     let started = Instant::now();
     let next = AtomicU64::new(first);

@@ -20,10 +20,14 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::{env, fs};
 
+use rustix::process::{Pid, Signal, kill_process_group};
+
 /// A process that ends with this one. It is killed when dropped.
 #[derive(Debug)]
 pub struct Process {
     child: Child,
+    /// It leads a process group, which ends with it.
+    leads: bool,
     /// Until it has ended.
     charge: Option<Charge>,
 }
@@ -32,11 +36,21 @@ impl Process {
     pub fn spawn(command: &mut Command) -> io::Result<Self> {
         let child = command.spawn()?;
         let charge = Some(Charge::new(format!("p{}", child.id())));
-        Ok(Self { child, charge })
+        Ok(Self { child, leads: false, charge })
+    }
+
+    /// Starts it as the leader of a process group. What it starts is in that group, unless it leaves it.
+    pub fn spawn_group(command: &mut Command) -> io::Result<Self> {
+        let child = command.process_group(0).spawn()?;
+        let charge = Some(Charge::new(format!("g{}", child.id())));
+        Ok(Self { child, leads: true, charge })
     }
 
     /// Ends it at once, also if it is stopped, and waits for its end.
     pub fn kill(&mut self) -> io::Result<()> {
+        if self.leads {
+            kill_process_group(Pid::from_child(&self.child), Signal::KILL)?;
+        }
         self.child.kill()?;
         self.wait().map(drop)
     }
@@ -147,7 +161,10 @@ while IFS= read -r line; do
     esac
 done
 for one do
-    case $one in p*) kill -9 "${one#p}" 2>/dev/null ;; esac
+    case $one in
+    p*) kill -9 "${one#p}" 2>/dev/null ;;
+    g*) kill -9 -- "-${one#g}" 2>/dev/null ;;
+    esac
 done
 for one do
     case $one in f*) rm -rf -- "${one#f}" 2>/dev/null || rm -rf -- "${one#f}" ;; esac

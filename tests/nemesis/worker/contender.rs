@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use quorlock::{LossReason, Quorlock};
+use quorlock::{ErrorKind, LossReason, Quorlock};
 
 use crate::kinds::AnyGuard;
 use crate::witness::{Answer, Client, Event, Kind, Outcome, Phase};
@@ -115,7 +115,10 @@ impl Contender {
             // It may be less than what is left.
             self.tell(&Event::Shortens { guard: inside.guard })?;
             // If it fails, the lock is held for as long as before, and `prove` finds out for how long.
-            let _ = inside.held.extend(ttl);
+            match inside.held.extend(ttl) {
+                Err(error) if error.kind() == ErrorKind::Config => return Err(error.into()),
+                _ => {}
+            }
         }
         while began.elapsed() < work.takes && (!inside.lost || work.careless) {
             thread::sleep(PROOF.min(work.takes.saturating_sub(began.elapsed())));

@@ -62,6 +62,12 @@ const EXCEPTIONS: &[(&str, Terms)] = &[
     ("clock_tolerance", terms(Class::Waits, 2, 40)),
 ];
 
+/// The names of these.
+#[cfg(test)]
+pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+    EXCEPTIONS.iter().map(|(name, _)| *name)
+}
+
 /// The terms of the program with that name. One that is new waits.
 pub(crate) fn of(program: &str) -> Terms {
     let exception = EXCEPTIONS.iter().find(|(name, _)| *name == program);

@@ -1,20 +1,25 @@
 //! A test program that runs.
 
+use std::env;
 use std::fs::{self, File};
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
-use crate::classes::{self, Class};
+use crate::classes::{self, Class, Terms};
 use crate::output::Output;
 use crate::programs::{self, Program, Runs};
 use crate::reaper::{Folder, Process};
 
 /// A program that takes longer than this hangs, and is ended.
-const LIMIT: Duration = Duration::from_secs(40 * 60);
+const LIMIT: Duration = Duration::from_secs(30 * 60);
+
+/// Where one of these is set, tests take as long as somebody has asked for.
+const LONG: [&str; 4] =
+    ["QUORLOCK_LONG_TESTS", "QUORLOCK_SIM_SEEDS", "QUORLOCK_SOAK_SECONDS", "QUORLOCK_USED_NAMES"];
 
 /// The priority of programs that compute, as `nice` has it: a fifth of the others' share of a processor.
 const NICE: &str = "7";
@@ -61,16 +66,17 @@ impl Job {
             Runs::Documentation(arguments) => {
                 let mut command = programs::cargo();
                 command.args(["test", "--doc"]).args(arguments).arg("--");
+                // What is compiled there is left behind if it is killed.
+                command.env("TMPDIR", &**logs);
                 command
             }
         };
-        // What tests print that pass: the panics of other threads are looked for in it.
-        command.arg("--show-output").arg(format!("--test-threads={}", terms.threads)).args(tests);
+        command.args(defaults(&terms, tests)).args(tests);
         let log = logs.join(&program.name);
         let mut start = || {
             let output = File::create(&log)?;
             let errors = output.try_clone()?;
-            Process::spawn(command.stdin(Stdio::null()).stdout(output).stderr(errors))
+            Process::spawn_group(command.stdin(Stdio::null()).stdout(output).stderr(errors))
         };
         let process =
             start().map_err(|error| format!("{} cannot be run: {error}", program.name))?;
@@ -79,11 +85,12 @@ impl Job {
 
     /// Whether the program has ended. It is ended here if it takes too long.
     pub(crate) fn has_ended(&mut self) -> bool {
-        if self.began.elapsed() > LIMIT && !self.hung {
+        let is_long = LONG.iter().any(|name| env::var_os(name).is_some());
+        if self.began.elapsed() > LIMIT && !is_long && !self.hung {
             self.hung = true;
-            let pid = Pid::from_child(&self.process);
+            let group = Pid::from_child(&self.process);
             // It may have ended by itself just now.
-            let _ = kill_process(pid, Signal::KILL);
+            let _ = kill_process_group(group, Signal::KILL);
         }
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         waitid(WaitId::Pid(Pid::from_child(&self.process)), options)
@@ -97,20 +104,31 @@ impl Job {
         let processor = processor_seconds(self.process.id());
         let status = self.process.wait().map_err(|error| error.to_string())?;
         let text = fs::read(&self.log).unwrap_or_default();
-        let output = Output::of(String::from_utf8_lossy(&text).into_owned());
-        let failure = self.failure(status, &output);
+        let output = Output::of(String::from_utf8_lossy(&text).into_owned(), status.success());
+        let failure = failure(status, &output, self.hung);
         Ok(Report { program: self.program, output, took, processor, failure })
     }
+}
 
-    fn failure(&self, status: ExitStatus, output: &Output) -> Option<String> {
-        match status.signal() {
-            _ if self.hung => Some(format!("it hangs: ended after {} min", LIMIT.as_secs() / 60)),
-            Some(signal) => Some(format!("it was ended by signal {signal}")),
-            None if status.success() && output.has_result() => None,
-            None if !output.has_result() => Some(format!("it printed no test result: {status}")),
-            None if output.failed.is_empty() => Some(status.to_string()),
-            None => None,
-        }
+/// What a program is given in addition to the arguments for it, unless these say it themselves.
+fn defaults(terms: &Terms, tests: &[String]) -> Vec<String> {
+    let all = [
+        // What tests print that pass: the panics of other threads are looked for in it.
+        "--show-output".to_owned(),
+        format!("--test-threads={}", terms.threads),
+    ];
+    let is_given = |name: &str| tests.iter().any(|given| given.split('=').next() == Some(name));
+    all.into_iter().filter(|it| !is_given(it.split('=').next().unwrap_or_default())).collect()
+}
+
+/// Why a program failed, besides the tests that failed.
+fn failure(status: ExitStatus, output: &Output, hung: bool) -> Option<String> {
+    match status.signal() {
+        _ if hung => Some(format!("it hangs: ended after {} min", LIMIT.as_secs() / 60)),
+        Some(signal) => Some(format!("it was ended by signal {signal}")),
+        None if !output.has_result() => Some(format!("it printed no test result: {status}")),
+        None if status.success() || !output.failed.is_empty() => None,
+        None => Some(status.to_string()),
     }
 }
 
@@ -122,4 +140,38 @@ fn processor_seconds(pid: u32) -> Option<f64> {
     let (_, fields) = stat.rsplit_once(')')?;
     let ticks: u64 = fields.split_whitespace().skip(11).take(4).flat_map(str::parse::<u64>).sum();
     Some(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RED: &str = "\nfailures:\n    one\n\ntest result: FAILED. 0 passed; 1 failed;\n";
+    const GREEN: &str = "test result: ok. 1 passed; 0 failed;\n";
+
+    fn why(status: i32, text: &str) -> Option<String> {
+        let status = ExitStatus::from_raw(status);
+        failure(status, &Output::of(text.to_owned(), status.success()), false)
+    }
+
+    #[test]
+    fn a_program_fails_with_its_tests_or_for_a_reason() {
+        // As `waitpid` has it: the exit code in the second byte, and a signal in the first one.
+        assert_eq!(why(0, GREEN), None);
+        assert_eq!(why(101 << 8, RED), None, "the test that failed is named");
+        assert!(why(101 << 8, GREEN).is_some());
+        assert!(why(0, "").is_some_and(|why| why.contains("no test result")));
+        assert!(why(9, GREEN).is_some_and(|why| why.contains("signal 9")));
+    }
+
+    #[test]
+    fn arguments_are_given_once() {
+        let terms = classes::of("new");
+        let given = |tests: &[&str]| {
+            defaults(&terms, &tests.iter().map(ToString::to_string).collect::<Vec<_>>())
+        };
+        assert_eq!(given(&["name"]), ["--show-output", "--test-threads=2"]);
+        assert_eq!(given(&["--test-threads=1"]), ["--show-output"]);
+        assert_eq!(given(&["--show-output", "--test-threads", "1"]), [""; 0]);
+    }
 }

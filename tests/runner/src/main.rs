@@ -63,8 +63,12 @@ impl Arguments {
         let mut parsed = Self { busy: false, cargo: Vec::new(), tests: Vec::new() };
         let mut given = given.peekable();
         while let Some(argument) = given.next_if(|argument| argument != "--") {
+            let is_value =
+                parsed.cargo.last().is_some_and(|last| WITH_VALUE.contains(&last.as_str()));
             match argument.as_str() {
                 "--busy" => parsed.busy = true,
+                // As for cargo, the name of a test.
+                name if !is_value && !name.starts_with('-') => parsed.tests.push(argument),
                 _ => parsed.cargo.push(argument),
             }
         }
@@ -73,9 +77,36 @@ impl Arguments {
     }
 }
 
+/// The arguments of `cargo test` behind which a value comes.
+const WITH_VALUE: [&str; 17] = [
+    "--package",
+    "-p",
+    "--exclude",
+    "--test",
+    "--bin",
+    "--example",
+    "--bench",
+    "--features",
+    "-F",
+    "--target",
+    "--target-dir",
+    "--profile",
+    "--jobs",
+    "-j",
+    "--color",
+    "--config",
+    "--manifest-path",
+];
+
 /// Returns whether all tests passed.
 fn run() -> Result<bool, String> {
     let arguments = Arguments::parse(env::args().skip(1));
+    if arguments.cargo.iter().any(|argument| argument == "--help" || argument == "-h") {
+        println!(
+            "scripts/test.sh [--busy] [ARGUMENTS OF CARGO TEST] [-- ARGUMENTS OF TEST PROGRAMS]"
+        );
+        return Ok(true);
+    }
     let began = Instant::now();
     let programs = programs::build(&arguments.cargo)?;
     let mut table = Table::new(began.elapsed());
@@ -105,13 +136,48 @@ fn run_all(programs: Vec<Program>, arguments: &Arguments, table: &mut Table) -> 
             running.push(Job::start(program, &arguments.tests, &logs, !arguments.busy)?);
         }
         if running.is_empty() {
-            return Ok(());
+            let left = schedule.left();
+            let is_done = left.is_empty().then_some(());
+            return is_done.ok_or_else(|| format!("there is no room for {}", left.join(", ")));
         }
         thread::sleep(LOOK);
         for job in running.extract_if(.., |job| job.has_ended()) {
             let report = job.report()?;
             schedule.has_ended(&report.program);
             table.add(report);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(given: &str) -> (bool, String, String) {
+        let Arguments { busy, cargo, tests } =
+            Arguments::parse(given.split_whitespace().map(str::to_owned));
+        (busy, cargo.join(" "), tests.join(" "))
+    }
+
+    #[test]
+    fn names_of_tests_go_to_the_programs_and_all_else_to_cargo() {
+        let expected = |busy, cargo: &str, tests: &str| (busy, cargo.to_owned(), tests.to_owned());
+        assert_eq!(parsed("--busy --lib"), expected(true, "--lib", ""));
+        assert_eq!(parsed("--test wake name"), expected(false, "--test wake", "name"));
+        assert_eq!(parsed("--test=wake -- --exact a"), expected(false, "--test=wake", "--exact a"));
+        assert_eq!(parsed("name -- --busy"), expected(false, "", "name --busy"));
+    }
+
+    #[test]
+    fn all_programs_have_room() {
+        let names = classes::names().chain(["new"]);
+        let program = |name: &str| Program {
+            name: name.to_owned(),
+            runs: programs::Runs::Documentation(Vec::new()),
+        };
+        for name in names {
+            let mut schedule = Schedule::new(vec![program(name)]);
+            assert!(schedule.next().is_some() && schedule.left().is_empty(), "{name}");
         }
     }
 }

@@ -15,13 +15,13 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    pub(crate) fn of(text: String) -> Self {
+    /// What a program has printed that has ended well, or not.
+    pub(crate) fn of(text: String, success: bool) -> Self {
         let results: Vec<_> =
             text.lines().filter(|line| line.starts_with("test result: ")).collect();
         let passed = results.iter().filter_map(|line| passed(line)).sum();
         let panics = panics(&text);
-        let is_red = results.iter().any(|line| line.starts_with("test result: FAILED"));
-        let failed = if is_red { failed(&text) } else { Vec::new() };
+        let failed = if success { Vec::new() } else { failed(&text) };
         let results = results.len();
         Self { text, passed, failed, results, panics }
     }
@@ -46,13 +46,13 @@ fn failed(text: &str) -> Vec<String> {
     names.collect()
 }
 
-/// The first lines of panics. What a test itself prints comes behind `successes:` or `failures:`, and there only the
-/// library's threads count.
+/// The first lines of panics. What a test itself prints comes at the end, below `---- NAME stdout ----`, and there only
+/// the library's threads count.
 fn panics(text: &str) -> Vec<String> {
     let mut is_told = false;
     let mut panics = Vec::new();
     for line in text.lines() {
-        is_told |= line == "successes:" || line == "failures:";
+        is_told |= line.starts_with("---- ") && line.ends_with(" stdout ----");
         let is_ours = line.starts_with("thread 'quorlock-");
         if line.starts_with("thread '") && line.contains(" panicked at ") && (is_ours || !is_told) {
             panics.push(line.to_owned());
@@ -89,7 +89,7 @@ test result: FAILED. 1 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; 
 
     #[test]
     fn the_closing_lines_are_read() {
-        let output = Output::of(RED.to_owned());
+        let output = Output::of(RED.to_owned(), false);
         assert_eq!(output.passed, 1);
         assert_eq!(output.failed, ["part::three", "two"]);
         assert!(output.has_result());
@@ -97,7 +97,7 @@ test result: FAILED. 1 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; 
 
     #[test]
     fn a_program_that_was_ended_has_no_result() {
-        let output = Output::of("running 3 tests\ntest one ... ok\n".to_owned());
+        let output = Output::of("running 3 tests\ntest one ... ok\n".to_owned(), false);
         assert!(!output.has_result());
         assert!(output.failed.is_empty());
     }
@@ -105,12 +105,13 @@ test result: FAILED. 1 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; 
     #[test]
     fn panics_that_no_test_tells_of_are_seen() {
         let panic = |thread: &str| format!("\nthread '{thread}' (123) panicked at src/a.rs:1:2:\n");
-        let count = |text: String| Output::of(text).panics.len();
+        let count = |text: String| Output::of(text, true).panics.len();
         let end = "test result: ok. 1 passed; 0 failed\n";
         let [library, other] = ["quorlock-node-0", "<unnamed>"].map(panic);
         assert_eq!(count(library.clone() + end), 1);
         assert_eq!(count(other.clone() + end), 1, "of a process that a test has started");
         let told = "successes:\n\n---- test stdout ----\n";
+        assert_eq!(count("failures:\n".to_owned() + &other + end), 1, "it says so itself");
         assert_eq!(count(told.to_owned() + &library + end), 1);
         assert_eq!(count(told.to_owned() + &other + end), 0, "the test passed all the same");
     }
@@ -118,6 +119,6 @@ test result: FAILED. 1 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; 
     #[test]
     fn several_results_are_added_up() {
         let one = "test result: ok. 12 passed; 0 failed\n";
-        assert_eq!(Output::of(one.repeat(2)).passed, 24);
+        assert_eq!(Output::of(one.repeat(2), true).passed, 24);
     }
 }

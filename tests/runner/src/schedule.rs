@@ -39,6 +39,11 @@ impl Schedule {
         Some(program)
     }
 
+    /// The programs that have not started. There are none where all others have ended.
+    pub(crate) fn left(&self) -> Vec<&str> {
+        self.left.iter().map(|(_, program)| program.name.as_str()).collect()
+    }
+
     /// A program that [`next`](Self::next) has returned has ended.
     pub(crate) fn has_ended(&mut self, program: &Program) {
         let terms = classes::of(&program.name);

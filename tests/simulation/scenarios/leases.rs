@@ -208,7 +208,7 @@ fn without_the_look_at_the_state_it_is_handed_over() {
 /// A client keeps many locks, whose renewals go out together. Somebody deletes the keys of one of them, and another client
 /// takes that one.
 const ONE_REFUSED: Scenario = Scenario {
-    runs: 8,
+    runs: 10,
     plan: |seed| {
         const NAMES: usize = 32;
         let holder = client(seconds(3), Habit::KeepsItsOwn);

@@ -35,6 +35,7 @@ use std::time::Duration;
 use super::chance::Chance;
 use super::checkers::Violation;
 use super::faults::{Fault, Scheduled};
+use super::is_long;
 use super::plan::{FAULTS_END, Plan};
 use super::setup::{BACKOFF, Habit, Setup};
 use super::switches::Switches;
@@ -51,7 +52,7 @@ struct Scenario {
 
 impl Scenario {
     fn seeds(&self) -> std::ops::Range<u64> {
-        0..if super::is_long() { self.runs } else { self.runs.div_ceil(4) }
+        0..if is_long() { self.runs } else { self.runs.div_ceil(4) }
     }
 
     /// With all rules in force nothing is wrong in any run; and in one out of `one_in` at least, what the
