@@ -8,6 +8,9 @@ use crate::support::wait_until;
 const MEASUREMENTS: [&str; 4] =
     ["uncontended", "different_locks", "one_lock_threads", "one_lock_clients"];
 
+/// A busy machine answers late.
+const PATIENT: [&str; 2] = ["--node-timeout", "5s"];
+
 /// A run that has begun, and would go on for longer than any test.
 fn begun(world: &World, options: &[&str]) -> Running {
     let running = world.start(&[&["bench", "--seconds", "3600"], options].concat());
@@ -19,7 +22,8 @@ fn begun(world: &World, options: &[&str]) -> Running {
 #[test]
 fn it_prints_plausible_figures_and_leaves_nothing_but_tokens() {
     let world = World::new();
-    let output = world.output(&["bench", "--json", "--seconds", "1", "--threads", "3"]);
+    let output = world
+        .output(&[&["bench", "--json", "--seconds", "1", "--threads", "3"], &PATIENT[..]].concat());
     ends_with(&output, 0);
     assert_eq!(told(&output), "", "progress is for terminals");
     let json: Value = serde_json::from_str(&printed(&output)).expect("JSON");
@@ -47,7 +51,9 @@ fn it_prints_plausible_figures_and_leaves_nothing_but_tokens() {
 #[test]
 fn the_text_has_percentiles_and_bars() {
     let world = World::new();
-    let output = world.output(&["bench", "--seconds", "1", "--threads", "2", "--locks", "5"]);
+    let output = world.output(
+        &[&["bench", "--seconds", "1", "--threads", "2", "--locks", "5"], &PATIENT[..]].concat(),
+    );
     ends_with(&output, 0);
     let text = printed(&output);
     assert_eq!(text.matches("p99.9").count(), MEASUREMENTS.len(), "{text}");

@@ -151,7 +151,7 @@ fn an_interrupt_ends_the_loop_in_which_the_command_is() {
 #[test]
 fn what_is_measured_is_shown_on_a_terminal() {
     let world = World::new();
-    let line = "quorlock bench --seconds 2";
+    let line = "quorlock bench --seconds 2 --node-timeout 5s";
     let Some((running, _typed)) = on_terminal(&world, line) else { return };
     let (code, shown, _) = running.end();
     assert_eq!(code, Some(0), "{shown}");

@@ -79,8 +79,7 @@ fn tests() -> ExitCode {
 const SHORT: Duration = Duration::from_secs(20);
 
 fn withstands_all() -> Result<(), Failed> {
-    let max_ttl = Duration::from_secs(2);
-    let options = Options { seed: u64::from(rand::random::<u32>()), max_ttl, ..Options::default() };
+    let options = Options { seed: u64::from(rand::random::<u32>()), ..Options::default() };
     let plan = plan::random(program::extent(&options, SHORT));
     let verdict = run::run(&options, &plan, |_, _| {})?;
     let seed = options.seed;
