@@ -110,7 +110,7 @@ fn reads_before_a_write(
     thread::scope(|scope| {
         for i in 0..READERS {
             let (between, writes, over, lock) = (&between, &writes, &over, &lock);
-            // What a reader does under the lock. They do not begin and end together.
+            // Readers hold the lock for different times, so that they do not begin and end together.
             let works = Duration::from_micros(3_000 + 500 * i as u64);
             scope.spawn(move || {
                 while !over.load(Ordering::Relaxed) {

@@ -26,7 +26,7 @@ pub(crate) static START: Role = Role {
     },
 };
 
-/// Whether that process runs: one that has ended, and that nobody has waited for, does not.
+/// Returns false for a process that has ended, also if nobody has waited for it.
 fn runs(process: &str) -> bool {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))

@@ -56,7 +56,7 @@ use switches::Switches;
 const SEEDS: u64 = 200;
 const LONG_SEEDS: u64 = 500;
 
-/// Whether tests may take long: those that are rarely needed, and all runs of each scenario.
+/// Returns true if tests may take long: then all runs of each scenario are made, and all searches by chance.
 fn is_long() -> bool {
     std::env::var_os("QUORLOCK_LONG_TESTS").is_some()
 }

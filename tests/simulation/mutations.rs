@@ -12,8 +12,8 @@ use crate::core::Mechanism;
 /// Within so many seeds each of them has to be found.
 const SEEDS: u64 = 2_000;
 
-/// Whether a search is made that goes on for many seeds. The mechanism that it is about is switched off in a told case or a
-/// scenario as well, which need no luck.
+/// Returns true if a search is made that goes through many seeds. Its mechanism is also switched off in a told case, a
+/// script test or a scenario, which need no luck.
 fn is_searched() -> bool {
     let is_long = super::is_long();
     if !is_long {

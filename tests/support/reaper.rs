@@ -1,9 +1,9 @@
-//! Ends what a process has started, and removes its files, once that process is gone: also if it was killed, or
-//! interrupted by a signal that runs no destructor.
+//! Ends the processes that this one has started, and removes its files, once this process is gone: also if it was
+//! killed, or interrupted by a signal that runs no destructor.
 //!
-//! A helper process reads from a pipe what it is in charge of. The pipe closes with this process, however it ends, and
-//! then the helper ends all that it is still in charge of. It belongs to a process group of its own, so that
-//! Ctrl-C and the end of a terminal do not reach it. It ends by itself.
+//! A helper process reads from a pipe which processes and paths it is in charge of. The pipe closes with this process,
+//! however it ends. Then the helper ends and removes all that it is still in charge of, and ends itself. It belongs to a
+//! process group of its own, so that Ctrl-C and the end of a terminal do not reach it.
 
 #![allow(
     dead_code,
@@ -26,9 +26,9 @@ use rustix::process::{Pid, Signal, kill_process_group};
 #[derive(Debug)]
 pub struct Process {
     child: Child,
-    /// It leads a process group, which ends with it.
+    /// It leads a process group, which is killed with it.
     leads: bool,
-    /// Until it has ended.
+    /// Until it has been waited for.
     charge: Option<Charge>,
 }
 
@@ -48,7 +48,8 @@ impl Process {
 
     /// Ends it at once, also if it is stopped, and waits for its end.
     pub fn kill(&mut self) -> io::Result<()> {
-        if self.leads {
+        // Once it has been waited for, another group may have its id.
+        if self.leads && self.charge.is_some() {
             kill_process_group(Pid::from_child(&self.child), Signal::KILL)?;
         }
         self.child.kill()?;
@@ -124,7 +125,7 @@ impl Drop for Folder {
     }
 }
 
-/// What the helper is in charge of until this is dropped.
+/// A process or a path that the helper is in charge of until this is dropped.
 #[derive(Debug)]
 pub struct Charge(String);
 

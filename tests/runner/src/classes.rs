@@ -1,6 +1,6 @@
 //! Which test programs may run side by side.
 
-/// What a test program does most of the time.
+/// The kind of work that a test program does most of the time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Class {
     /// It measures: memory, processor time, or how often something happens in a given time. It runs first.

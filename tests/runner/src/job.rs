@@ -21,7 +21,7 @@ const LIMIT: Duration = Duration::from_secs(30 * 60);
 const LONG: [&str; 4] =
     ["QUORLOCK_LONG_TESTS", "QUORLOCK_SIM_SEEDS", "QUORLOCK_SOAK_SECONDS", "QUORLOCK_USED_NAMES"];
 
-/// The priority of programs that compute, as `nice` has it: a fifth of the others' share of a processor.
+/// The niceness of programs that compute. They get a fifth of the others' share of a processor.
 const NICE: &str = "7";
 
 /// A program that was started.
@@ -34,7 +34,7 @@ pub(crate) struct Job {
     hung: bool,
 }
 
-/// What came of a program.
+/// The result of a program.
 pub(crate) struct Report {
     pub(crate) program: Program,
     pub(crate) output: Output,
@@ -66,7 +66,7 @@ impl Job {
             Runs::Documentation(arguments) => {
                 let mut command = programs::cargo();
                 command.args(["test", "--doc"]).args(arguments).arg("--");
-                // What is compiled there is left behind if it is killed.
+                // If it is killed, it leaves compiled programs behind, which go with this folder.
                 command.env("TMPDIR", &**logs);
                 command
             }
@@ -83,7 +83,7 @@ impl Job {
         Ok(Self { program, process, log, began: Instant::now(), hung: false })
     }
 
-    /// Whether the program has ended. It is ended here if it takes too long.
+    /// Returns true once the program has ended. Ends it if it takes too long.
     pub(crate) fn has_ended(&mut self) -> bool {
         let is_long = LONG.iter().any(|name| env::var_os(name).is_some());
         if self.began.elapsed() > LIMIT && !is_long && !self.hung {
@@ -97,7 +97,7 @@ impl Job {
             .is_ok_and(|ended| ended.is_some())
     }
 
-    /// What came of a program that has ended.
+    /// The result of a program that has ended.
     pub(crate) fn report(mut self) -> Result<Report, String> {
         let took = self.began.elapsed();
         // As long as nobody has waited for it, the kernel knows what it has used.
@@ -110,10 +110,10 @@ impl Job {
     }
 }
 
-/// What a program is given in addition to the arguments for it, unless these say it themselves.
+/// Further arguments of a test program, without those that somebody has given.
 fn defaults(terms: &Terms, tests: &[String]) -> Vec<String> {
     let all = [
-        // What tests print that pass: the panics of other threads are looked for in it.
+        // Output of tests that pass is searched for panics of other threads.
         "--show-output".to_owned(),
         format!("--test-threads={}", terms.threads),
     ];

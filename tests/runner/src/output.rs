@@ -1,4 +1,4 @@
-//! What a test program has printed.
+//! The output of a test program, and what its closing lines say.
 
 /// The printed text, and what its closing lines say.
 #[derive(Debug)]
@@ -9,13 +9,13 @@ pub(crate) struct Output {
     /// The names of the tests that failed.
     pub(crate) failed: Vec<String>,
     results: usize,
-    /// The panics that no test has told of: of the library's threads, and of processes that a test has started. The rest
-    /// of them may go on as if nothing had happened.
+    /// Panics that no test has reported: of threads of the library, and of processes that a test has started. A test may
+    /// pass in spite of them.
     pub(crate) panics: Vec<String>,
 }
 
 impl Output {
-    /// What a program has printed that has ended well, or not.
+    /// Reads the output of a program. With `success`, its exit status was zero.
     pub(crate) fn of(text: String, success: bool) -> Self {
         let results: Vec<_> =
             text.lines().filter(|line| line.starts_with("test result: ")).collect();
@@ -26,7 +26,7 @@ impl Output {
         Self { text, passed, failed, results, panics }
     }
 
-    /// Whether the program came to its closing line.
+    /// Returns true if the program came to its closing line.
     pub(crate) fn has_result(&self) -> bool {
         self.results > 0
     }

@@ -1,4 +1,4 @@
-//! What is printed: each program's output when it ends, and the table at the end.
+//! Prints each program's output when it ends, and the table at the end.
 
 use std::time::{Duration, Instant};
 
@@ -19,7 +19,7 @@ pub(crate) struct Table {
     began: Instant,
     built: Duration,
     rows: Vec<Row>,
-    /// What failed, by program.
+    /// Names of failed tests and other reasons, each behind the name of its program.
     failures: Vec<String>,
 }
 
