@@ -48,6 +48,10 @@ fn leaves(waits: impl FnOnce(&Quorlock) + Send, ended: impl FnOnce(&Servers)) {
     let servers = Servers::start(3);
     let [holder, first, second] = [(); 3].map(|()| client(&servers));
     let guard = fair(&holder).try_lock().expect("three nodes").expect("it is free");
+    // Two nodes are enough for that. The third one would grant the lock to the first caller that reaches it.
+    wait_until("each node has the holder's key", LIMIT, || {
+        servers.iter().all(|server| server.command(&["EXISTS", KEY]) == Value::Int(1))
+    });
     thread::scope(|scope| {
         let waiting = scope.spawn(|| waits(&first));
         wait_queued(&servers, 1);
