@@ -13,7 +13,7 @@
 )]
 #![allow(clippy::print_stderr, reason = "the log of a server belongs to a failed test's output")]
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::ops::{Deref, DerefMut};
@@ -568,15 +568,17 @@ struct Port {
     _claim: UdpSocket,
 }
 
-/// The numbers that this process has had. None is used again: what a client has left to do on a server
+/// The numbers that this process has had, and since when each is free again. What a client has left to do on a server
 /// that is gone it still tries for a while, and must not do on the server of another test.
-static USED: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
+static USED: Mutex<BTreeMap<u16, Option<Instant>>> = Mutex::new(BTreeMap::new());
 
 impl Port {
     /// Below the range from which systems pick the source ports of outgoing connections: while a
     /// server is down, such a connection could take its port, or even connect to itself.
     const RANGE: std::ops::Range<u16> = 20_000..30_000;
     const TRIES: usize = 100;
+    /// Longer than any client tries to reach a server that is gone, which is two minutes.
+    const RESTS: Duration = Duration::from_secs(150);
 
     fn claim() -> Self {
         (0..Self::TRIES)
@@ -588,8 +590,21 @@ impl Port {
         let claim = UdpSocket::bind((Ipv4Addr::LOCALHOST, number)).ok()?;
         // For strangers, who know nothing of the claim.
         TcpListener::bind((Ipv4Addr::LOCALHOST, number)).ok()?;
-        let is_new = USED.lock().unwrap_or_else(PoisonError::into_inner).insert(number);
-        is_new.then_some(Self { number, _claim: claim })
+        let mut used = USED.lock().unwrap_or_else(PoisonError::into_inner);
+        let has_rested = |free: &Option<Instant>| free.is_some_and(|at| at.elapsed() > Self::RESTS);
+        if !used.get(&number).is_none_or(has_rested) {
+            return None;
+        }
+        used.insert(number, None);
+        drop(used);
+        Some(Self { number, _claim: claim })
+    }
+}
+
+impl Drop for Port {
+    fn drop(&mut self) {
+        let mut used = USED.lock().unwrap_or_else(PoisonError::into_inner);
+        used.insert(self.number, Some(Instant::now()));
     }
 }
 
