@@ -240,11 +240,15 @@ impl<C: SharedAttempt> Acquire<C> {
     /// Perhaps something was told of the lock's releases.
     pub(crate) fn handle_releases(&mut self, around: &mut impl Surroundings) {
         // Each pass takes what was told so far.
-        while let State::Sleeping(Sleep { listens: true, gives_way, .. }) = self.state {
+        while let State::Sleeping(Sleep { until: before, listens: true, gives_way, .. }) = self.state
+        {
             let reason = around.releases(|releases| releases.wake_reason()).flatten();
             let Some(reason) = reason else { return };
             let now = around.now();
-            let until = self.attempts.woken(reason, now, around.random());
+            let mut until = self.attempts.woken(reason, now, around.random());
+            if reason == WakeReason::PerhapsReleased {
+                until = until.min(before);
+            }
             // Further confirmations of subscriptions do not put the try off again.
             let listens = reason != WakeReason::Listening;
             let sleep = Sleep { until, listens, woken: true, gives_way };
@@ -472,9 +476,10 @@ impl<C: SharedAttempt> Acquire<C> {
         }
         let Judgement { conclusion, basis, quorum } = judgement;
         let (now, started) = (around.now(), self.started);
+        let permits = self.attempts.wanted_permits();
         let (place, endless) = claim.with(|attempt| {
             let covered = around.releases(|releases| {
-                releases.attempt_ended(attempt);
+                releases.attempt_ended(attempt, permits);
                 releases.is_covered()
             });
             self.attempts.tried(attempt, now, covered == Some(true));

@@ -1,4 +1,4 @@
-use super::super::{Allowance, Attempt, without};
+use super::super::{Allowance, Attempt, Ballot, Vote, without};
 use super::*;
 
 const NODES: usize = 3;
@@ -39,7 +39,9 @@ fn heard(channels: &mut Channels<u32>, id: WaiterId) -> &mut ReleaseTracker {
 fn tries(tracker: &mut ReleaseTracker) {
     tracker.attempt_begins();
     let (start, ttl) = (Time::default(), Duration::from_secs(1));
-    tracker.attempt_ended(&Attempt::new(NODES, start, start, ttl, Allowance::FOR_DRIFT));
+    let mut attempt = Attempt::new(NODES, start, start, ttl, Allowance::FOR_DRIFT);
+    (0..NODES).for_each(|node| attempt.vote(node, Vote::Refused(None)));
+    tracker.attempt_ended(&attempt, 0);
 }
 
 #[test]

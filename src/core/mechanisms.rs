@@ -144,6 +144,8 @@ pub(crate) enum Mechanism {
     HeedsReleases,
     /// A waiter is woken when a majority of the nodes is free, not by the first message.
     WakeByMajority,
+    /// A waiter that hears of a release from too few nodes tries again, where others have not said that the lock is held.
+    SilentNodesMayBeFree,
     /// After a split vote one node is asked first, and the others with its grant.
     OrderedTries,
     /// All locks with several names prefer the same node.

@@ -7,6 +7,9 @@ use super::{Attempt, Mechanism};
 pub(crate) enum WakeReason {
     /// So many nodes say that the lock was given back that a try may win.
     Released,
+    /// Some nodes say so. Others did not answer the last attempt in time. If the lock is free there, a try may win, and they
+    /// tell of no release.
+    PerhapsReleased,
     /// Enough nodes are listened to only now, or again, or were not asked since. What they said before that was not
     /// heard.
     Listening,
@@ -28,8 +31,11 @@ struct Heard {
     left: bool,
     /// It has told of a release before the last attempt began, and was not asked since.
     hinted: bool,
-    /// It granted the last attempt that has asked it, which has been given back since.
+    /// It granted the last attempt that has asked it, which has been given back since. Or, of a semaphore, it has room for
+    /// the caller in other slots.
     granted: bool,
+    /// The last attempt that has asked it ended before it had answered.
+    silent: bool,
 }
 
 /// What one waiter has heard of each node.
@@ -43,17 +49,25 @@ pub(crate) struct ReleaseTracker {
     resubscribed: bool,
     /// The preferred node that refused the last attempt, until it is settled when to make the next one.
     preferred: Option<usize>,
+    /// The caller knows that perhaps the lock was released, and when it tries because of that.
+    heeds_perhaps: bool,
 }
 
 impl ReleaseTracker {
     pub(crate) fn new(nodes: usize) -> Self {
-        Self { nodes: vec![Heard::default(); nodes], resubscribed: false, preferred: None }
+        Self {
+            nodes: vec![Heard::default(); nodes],
+            resubscribed: false,
+            preferred: None,
+            heeds_perhaps: false,
+        }
     }
 
     /// An attempt is about to be made. What is told from now on may be news to it.
     pub(crate) fn attempt_begins(&mut self) {
         self.resubscribed = false;
         self.preferred = None;
+        self.heeds_perhaps = false;
         for node in &mut self.nodes {
             node.confirmed = node.listening;
             node.hinted |= std::mem::take(&mut node.told) | std::mem::take(&mut node.left);
@@ -61,12 +75,13 @@ impl ReleaseTracker {
     }
 
     /// It was in vain, and is given back on those nodes that had granted it. It may have asked one node
-    /// only.
-    pub(crate) fn attempt_ended(&mut self, attempt: &Attempt) {
+    /// only. `permits`: how many of a semaphore it wanted, else 0.
+    pub(crate) fn attempt_ended(&mut self, attempt: &Attempt, permits: u32) {
         self.preferred = attempt.preferred();
         for (i, node) in self.nodes.iter_mut().enumerate() {
             if self.preferred.is_none_or(|preferred| preferred == i) {
-                node.granted = attempt.is_granted_by(i);
+                node.granted = attempt.is_granted_by(i) || attempt.has_room(i, permits);
+                node.silent = attempt.is_silent(i);
                 node.hinted = false;
                 // What it told before it was listened to, the attempt has seen.
                 node.covered |= node.confirmed && node.listening;
@@ -79,7 +94,7 @@ impl ReleaseTracker {
     pub(crate) fn gives_way(&mut self) {
         self.attempt_begins();
         for node in &mut self.nodes {
-            (node.covered, node.granted) = (node.listening, false);
+            (node.covered, node.granted, node.silent) = (node.listening, false, false);
         }
     }
 
@@ -98,6 +113,7 @@ impl ReleaseTracker {
             // It is the turn of others that waited for longer. If none of them gives it back until then,
             // perhaps there is none.
             WakeReason::Released => self.lets_others(),
+            WakeReason::PerhapsReleased => self.heeds_perhaps = true,
             WakeReason::Listening => {}
         }
     }
@@ -133,18 +149,25 @@ impl ReleaseTracker {
 
     /// Whether to try again now.
     pub(crate) fn wake_reason(&self) -> Option<WakeReason> {
-        let told = self.count(|node| node.told);
-        // A holder's releases arrive one after the other: a waiter that goes by the first one is refused
-        // by the rest.
-        let free = self.count(|node| node.told || node.granted);
-        let needed = if Mechanism::WakeByMajority.is_on() { self.needed() } else { 1 };
-        // The others announced a release, and the attempt came too early to the preferred node.
-        let hinted = self.count(|node| node.told || node.hinted || node.granted);
+        let told = self.count(|node| node.told) > 0;
         let answered = self.preferred.is_some_and(|preferred| self.nodes[preferred].told);
+        let needed = if Mechanism::WakeByMajority.is_on() { self.needed() } else { 1 };
+        // A holder's releases arrive one after the other: a waiter that goes by the first one is refused
+        // by the rest. `or`: other nodes that count as well.
+        let is_free = |or: fn(&Heard) -> bool| {
+            let free = self.count(|node| node.told || node.granted || or(node));
+            // The others announced a release, and the attempt came too early to the preferred node.
+            let hinted = self.count(|node| node.told || node.granted || node.hinted || or(node));
+            answered && hinted >= needed || told && free >= needed
+        };
+        // A lock may be held on a bare majority. Then the other nodes have nothing to tell.
+        let may_be_free = || Mechanism::SilentNodesMayBeFree.is_on() && is_free(|node| node.silent);
         let listening = self.count(|node| node.listening) >= self.needed();
         let resubscribed = self.resubscribed && Mechanism::TryOnceSubscribed.is_on();
-        if answered && hinted >= needed || told > 0 && free >= needed {
+        if is_free(|_| false) {
             Some(WakeReason::Released)
+        } else if !self.heeds_perhaps && may_be_free() {
+            Some(WakeReason::PerhapsReleased)
         } else if resubscribed || listening && !self.is_covered() {
             Some(WakeReason::Listening)
         } else {

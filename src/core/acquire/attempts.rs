@@ -159,6 +159,11 @@ impl Attempts {
         self.slots.as_ref().map(|slots| slots.picks(random())).unwrap_or_default()
     }
 
+    /// How many permits of a semaphore are wanted; 0: the lock is none.
+    pub(crate) fn wanted_permits(&self) -> u32 {
+        self.policy.permits.map_or(0, |wanted| wanted.count)
+    }
+
     /// Whether the next attempt asks for the slots that the first refusal has named.
     pub(crate) fn goes_to_named_slot(&self) -> bool {
         self.slots.as_ref().is_some_and(SlotChoice::goes_to_first_named)

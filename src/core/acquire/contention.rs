@@ -19,6 +19,10 @@ const MOST_SLOTS: u32 = 8;
 const SPREAD: Duration = Duration::from_micros(500);
 const MOST_SPREAD: Duration = Duration::from_millis(4);
 
+/// How long a waiter waits for the messages of further nodes, when some have told of a release that may be one; twice as long
+/// with each try in vain.
+const UNSURE: Duration = Duration::from_millis(4);
+
 /// So many split votes in a row are followed by another try almost at once. If there are more, it is
 /// somebody who holds the lock, on other nodes than those that grant it.
 const QUICK_TRIES: u32 = 3;
@@ -43,6 +47,8 @@ pub(crate) struct Contention {
     splits: u32,
     /// Attempts in a row that were made since nodes are listened to again.
     woken: u32,
+    /// Attempts in a row for which too few nodes had told of a release.
+    unsure: u32,
     /// Releases that were told since the wait began.
     seen: u32,
     /// How many of them are for others, who waited before.
@@ -64,6 +70,7 @@ impl Contention {
             covered: false,
             splits: 0,
             woken: 0,
+            unsure: 0,
             seen: 0,
             expected: 0,
             earlier_waiters_first: Mechanism::EarlierWaitersFirst.is_on(),
@@ -157,6 +164,13 @@ impl Contention {
             self.woken = self.woken.saturating_add(1);
             return pause;
         }
+        if wake_reason == WakeReason::PerhapsReleased {
+            // First the messages of the other nodes get time to arrive.
+            let pause = UNSURE.max(self.took).saturating_mul(2_u32.saturating_pow(self.unsure));
+            self.unsure = self.unsure.saturating_add(1);
+            return pause.min(POLL).mul_f64(0.5 + random.clamp(0.0, 1.0) / 2.0);
+        }
+        self.unsure = 0;
         self.prefers_one = true;
         let part = random.clamp(0.0, 1.0) / 2.0;
         let ahead = self.expected.saturating_sub(self.seen).min(MOST_SLOTS);
@@ -168,7 +182,7 @@ impl Contention {
 
     /// The wait has ended with its time, and no wake-up ended it early.
     pub(crate) const fn slept(&mut self) {
-        self.woken = 0;
+        (self.woken, self.unsure) = (0, 0);
     }
 
     /// The node that the next attempt asks alone at first: of those that answered the last one, or can be

@@ -30,7 +30,7 @@ impl Caller {
 
     /// As `Acquire` does it, when an attempt has come to nothing.
     fn ended(&mut self, attempt: &Attempt) {
-        self.tracker.attempt_ended(attempt);
+        self.tracker.attempt_ended(attempt, 0);
         self.contention.tried(attempt.is_split(), MOMENT, self.tracker.is_covered());
         self.contention.ended_at_preferred(attempt.preferred().is_some());
     }
@@ -54,19 +54,27 @@ impl Caller {
 fn name(reason: WakeReason) -> &'static str {
     match reason {
         WakeReason::Released => "released",
+        WakeReason::PerhapsReleased => "perhaps",
         WakeReason::Listening => "listening",
     }
 }
 
-/// An attempt in vain: `granted N ..` by those nodes, or `refused-by N` alone, before the others were asked.
+/// An attempt in vain: `granted N ..` by those nodes, or not answered by them (`silent N ..`), and refused by the others; or
+/// `refused-by N` alone, before the others were asked.
 fn attempt(nodes: usize, words: &mut Words<'_>) -> Attempt {
     let (start, ttl) = (Time::default(), Duration::from_secs(1));
     let mut attempt = Attempt::new(nodes, start, start, ttl, Allowance::FOR_DRIFT);
     match words.word() {
-        "granted" => {
-            words.nodes().into_iter().for_each(|node| attempt.vote(node, Vote::Granted(0)));
+        how @ ("granted" | "silent" | "refused") => {
+            let named = if how == "refused" { Vec::new() } else { words.nodes() };
+            for node in 0..nodes {
+                match (named.contains(&node), how) {
+                    (true, "granted") => attempt.vote(node, Vote::Granted(0)),
+                    (true, _) => {}
+                    (false, _) => attempt.vote(node, Vote::Refused(None)),
+                }
+            }
         }
-        "refused" => {}
         "refused-by" => {
             let node = words.node();
             attempt.prefer(node);
@@ -126,6 +134,7 @@ fn told_cases() {
         Mechanism::WakeByMajority,
         Mechanism::TryOnceSubscribed,
         Mechanism::HeedsReleases,
+        Mechanism::SilentNodesMayBeFree,
         Mechanism::AllAreAskedAgain,
         Mechanism::OrderedTries,
         Mechanism::EarlierWaitersFirst,

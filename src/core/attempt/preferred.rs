@@ -33,6 +33,11 @@ impl Attempt {
         self.slots[node].ours
     }
 
+    /// Whether the node has neither answered nor failed.
+    pub(crate) fn is_silent(&self, node: usize) -> bool {
+        self.slots[node].answer == Answer::Open
+    }
+
     /// Whether the node has voted, so that it can be expected to do so again.
     pub(crate) fn has_vote_of(&self, node: usize) -> bool {
         matches!(self.slots[node].answer, Answer::Voted(vote) if vote != Vote::NotAdmitted)

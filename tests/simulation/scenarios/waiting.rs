@@ -80,3 +80,29 @@ fn a_release_between_two_subscriptions_is_found() {
 fn without_one_more_try_a_release_between_two_subscriptions_is_slept_through() {
     MISSED.mostly_breaks(&[Mechanism::TryOnceSubscribed], &["waits"]);
 }
+
+/// Only one of the nodes that have the holder's key tells of releases, and the third node answers late that it has none.
+const TOLD_BY_ONE: Scenario = Scenario {
+    runs: 20,
+    plan: |seed| {
+        let mut plan = given_back(seed, RELEASED);
+        let all_the_time = |it| fault(Duration::ZERO, seconds(9), it);
+        plan.faults.extend([
+            all_the_time(Fault::SubscribersRefused { node: 1 }),
+            all_the_time(Fault::Cut { client: 0, node: 2 }),
+            all_the_time(Fault::Slow { client: 1, node: 2, by: ms(20) }),
+        ]);
+        plan
+    },
+    happened: soon_served,
+};
+
+#[test]
+fn a_release_that_one_node_tells_is_found_if_another_node_did_not_answer() {
+    TOLD_BY_ONE.holds(1);
+}
+
+#[test]
+fn without_counting_silent_nodes_a_release_that_one_node_tells_is_slept_through() {
+    TOLD_BY_ONE.mostly_breaks(&[Mechanism::SilentNodesMayBeFree], &["waits"]);
+}
