@@ -16,7 +16,7 @@ pub(crate) use owner::{
 pub(crate) const LONGEST: usize = 4_096;
 
 /// How the keys end that are kept beside a node, or beside locks of all kinds, always together with braces.
-const OF_ALL: [&str; 4] = [":forced", ":mark", ":offset", ":replicated"];
+const OF_ALL: [&str; 5] = [":forced", ":mark", ":offset", ":replicated", ":reserved"];
 
 /// The name of a lock: any bytes that are not empty, not too long, and no key of our own.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -239,9 +239,9 @@ pub(crate) fn reads_key(key: &[u8]) -> Vec<u8> {
     [b"{", key, b"}:reads"].concat()
 }
 
-/// Where a node keeps who goes next, of those who wait for the read-write lock with that key.
-pub(crate) fn next_key(key: &[u8]) -> Vec<u8> {
-    [b"{", key, b"}:next"].concat()
+/// Where a node keeps who has reserved the lock with that key.
+pub(crate) fn reserved_key(key: &[u8]) -> Vec<u8> {
+    [b"{", key, b"}:reserved"].concat()
 }
 
 /// Where a node keeps the queue of those who wait for the fair lock with that key.

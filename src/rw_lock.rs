@@ -26,8 +26,9 @@ use crate::with_lock::WithLockError;
 ///   there is no [`max_hold`](Self::max_hold).
 /// - Each hold on the nodes ends by itself, if its client does not renew it: a reader that crashes keeps writers out for
 ///   its TTL, however many others read.
-/// - Readers and writers take turns while both wait: those who come to read while somebody waits to write go behind it,
-///   and those who come to write while somebody waits to read go behind that one. A thread that reads already goes on. So it
+/// - Readers and writers take turns while both wait, in the order in which their calls began: those who come to read while somebody
+///   waits to write go behind it, and those who come to write while somebody waits to read go behind that one. A caller that
+///   gives up is in nobody's way; one that dies keeps others out for 2 s at most. A thread that reads already goes on. So it
 ///   must not wait for another thread that is about to read: that one may wait for a writer, and the writer for the first.
 ///
 /// [`Token`](crate::Guard::token)s of reads are ordered against those of writes only: a storage that keeps the largest token

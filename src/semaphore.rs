@@ -31,7 +31,9 @@ use crate::with_lock::WithLockError;
 /// - Holds are renewed, lost, and end by themselves as those of a mutex: what a process has that dies is free after its TTL.
 /// - Permits have no tokens: [`Guard::token`] is `None`. A storage that keeps the largest token
 ///   would refuse the other holders.
-/// - Waiters are told of each permit that is given back. They are served in no order. Threads of one client do not hand permits
+/// - Waiters are told of each permit that is given back. They are served in no order, but for those that wait for long: a call for
+///   several permits reserves the semaphore after 100 ms, and any other after a second, as a [`Mutex`](crate::Mutex) is
+///   reserved. Callers whose calls began later get no permit then. Threads of one client do not hand permits
 ///   to each other; of those that want the same number of permits 16 ask the masters at a time, and the others wait until
 ///   one of these has got its permits, or has given up.
 ///

@@ -256,13 +256,15 @@ fn operators_need_scan_to_list_the_locks_that_are_held() {
     drop(guard);
 }
 
-/// Who may not touch the fences can lock without them, but for read-write locks, which keep the ends of reads beside them.
+/// A user who may not touch the fences can lock without them, but for read-write and fair locks, which keep more beside them.
+/// Reservations are kept beside locks of all kinds.
 #[test]
 fn fences_that_the_user_may_not_touch() {
     let server = Server::start();
     let locks = limited_user_on(&server, &["~quorlock:*"], &documented());
     rejected(&locks, &["lacks a permission", "/operations/index.html#access-lists"]);
     let url = server.url().replace("://", "://locker:secret@");
+    server.command(&["ACL", "SETUSER", "locker", "~{quorlock:*}:reserved"]);
     let locks = builder([url]).fencing(false).build().expect("the settings are valid");
     let has_one_key = |kind: &dyn AnyKind| {
         kind.most_names() == 1 && !is_of_rw_locks(kind) && kind.label() != Fair::label()

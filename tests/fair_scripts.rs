@@ -5,6 +5,7 @@ mod support;
 use std::time::Duration;
 
 use redis::Value;
+use support::lua::with_includes;
 use support::{Server, wait_until};
 
 const ACQUIRE: &str = include_str!("../lua/fair/acquire.lua");
@@ -12,6 +13,7 @@ const LEAVE: &str = include_str!("../lua/fair/leave.lua");
 const RELEASE: &str = include_str!("../lua/fair/release.lua");
 
 const MARK: &str = "{quorlock}:mark";
+const RESERVED: &str = "{k}:reserved";
 const QUEUE: &str = "{k}:queue";
 const ENDS: &str = "{k}:queue_ends";
 const FENCE: &str = "{k}:fence";
@@ -41,13 +43,14 @@ impl Node {
     }
 
     fn eval(&self, script: &str, keys: &[&str], arguments: &[&str]) -> Value {
+        let script = &with_includes(script);
         self.0.command(&[&["EVAL", script, &keys.len().to_string()], keys, arguments].concat())
     }
 
     fn ask(&self, caller: &str, ticket: usize, waits_ms: i64) -> Value {
         let (owner, ticket, waits) = (owner(caller), ticket.to_string(), waits_ms.to_string());
-        let arguments = [&owner, TTL, "", caller, &ticket, &waits];
-        self.eval(ACQUIRE, &["k", MARK, QUEUE, ENDS], &arguments)
+        let arguments = [&owner, TTL, "", "", caller, &ticket, &waits];
+        self.eval(ACQUIRE, &["k", MARK, RESERVED, QUEUE, ENDS], &arguments)
     }
 
     /// A caller that does not wait.
@@ -259,9 +262,9 @@ fn other_locks_are_in_the_way_and_something_else_is_told() {
 fn a_node_that_has_another_mark_grants_nothing_and_keeps_no_queue() {
     let node = Node::start();
     let arguments =
-        [owner("first"), TTL.into(), "a mark".into(), "first".into(), "1".into(), TTL.into()];
+        [&owner("first"), TTL, "a mark", "", "first", "1", TTL].map(ToString::to_string);
     let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
-    let reply = node.eval(ACQUIRE, &["k", MARK, QUEUE, ENDS], &arguments);
+    let reply = node.eval(ACQUIRE, &["k", MARK, RESERVED, QUEUE, ENDS], &arguments);
     assert_eq!(reply, Value::Array(vec![Value::Int(-1), Value::Int(0)]));
     assert!(node.queue().is_empty());
 }
@@ -271,8 +274,8 @@ fn numbers_rise_from_grant_to_grant() {
     let node = Node::start();
     let ask = |caller: &str, proposal: &str| {
         let owner = owner(caller);
-        let arguments = [&owner, TTL, "", caller, "0", "0", proposal, FENCE_TTL];
-        node.eval(ACQUIRE, &["k", MARK, QUEUE, ENDS, FENCE], &arguments)
+        let arguments = [&owner, TTL, "", "", caller, "0", "0", proposal, FENCE_TTL];
+        node.eval(ACQUIRE, &["k", MARK, RESERVED, QUEUE, ENDS, FENCE], &arguments)
     };
     let number = |number| Value::Array(vec![Value::Int(1), Value::Int(number)]);
     assert_eq!(ask("one", "7"), number(7));

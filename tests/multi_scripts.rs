@@ -5,6 +5,7 @@ mod support;
 
 use redis::Value;
 use support::Server;
+use support::lua::with_includes;
 
 const ACQUIRE: &str = include_str!("../lua/multi/acquire.lua");
 const CONFIRM: &str = include_str!("../lua/multi/confirm.lua");
@@ -13,6 +14,7 @@ const RELEASE: &str = include_str!("../lua/multi/release.lua");
 
 const MARK: &str = "{quorlock}:mark";
 const KEYS: [&str; 3] = ["a", "b", "c"];
+const RESERVED: [&str; 3] = ["{a}:reserved", "{b}:reserved", "{c}:reserved"];
 const FENCES: [&str; 3] = ["{a}:fence", "{b}:fence", "{c}:fence"];
 const TOMBSTONES: [&str; 3] = ["a{me}:forced", "b{me}:forced", "c{me}:forced"];
 const CHANNELS: [&str; 3] = ["{a}:released", "{b}:released", "{c}:released"];
@@ -26,6 +28,7 @@ const ALWAYS: &str = "99999999999999";
 fn run(server: &Server, script: &str, keys: &[&[&str]], arguments: &[&str]) -> Value {
     let keys = keys.concat();
     let count = keys.len().to_string();
+    let script = &with_includes(script);
     server.command(&[&["EVAL", script, &count], &keys[..], arguments].concat())
 }
 
@@ -40,13 +43,13 @@ fn granted(number: i64) -> Value {
 /// Takes the lock for a minute, whatever the mark.
 fn acquire(server: &Server, owner: &str, proposal: i64) -> Value {
     let (number, ttl) = (proposal.to_string(), (OUTLIVES + 60_000).to_string());
-    let arguments = [owner, "60000", "", &number, &ttl];
-    run(server, ACQUIRE, &[&[MARK], &KEYS, &FENCES], &arguments)
+    let arguments = [owner, "60000", "", "", &number, &ttl];
+    run(server, ACQUIRE, &[&[MARK], &KEYS, &FENCES, &RESERVED], &arguments)
 }
 
 /// The same without fencing.
 fn take(server: &Server, mark: &str, owner: &str, ttl: &str) -> Value {
-    run(server, ACQUIRE, &[&[MARK], &KEYS], &[owner, ttl, mark])
+    run(server, ACQUIRE, &[&[MARK], &KEYS, &RESERVED], &[owner, ttl, mark, ""])
 }
 
 /// Extends the lock of that number by 90 s, and repairs it until then, up to that fence.
@@ -286,7 +289,10 @@ fn a_repair_stops_at_a_larger_fence_of_any_name() {
     let ttl = OUTLIVES.to_string();
     let mutex = include_str!("../lua/mutex/acquire.lua");
     let arguments = ["other", "60000", "", &BIG.to_string(), &ttl];
-    assert_eq!(run(&server, mutex, &[&["a", MARK, FENCES[0]]], &arguments), granted(BIG + 51));
+    assert_eq!(
+        run(&server, mutex, &[&["a", MARK, RESERVED[0], FENCES[0]]], &arguments),
+        granted(BIG + 51)
+    );
     assert_eq!(extend(&server, ALWAYS, BIG, BIG + 50), Value::Int(0));
     server.command(&["DEL", "a"]);
     assert_eq!(extend(&server, ALWAYS, BIG, BIG + 50), pair(-2, Value::Int(BIG + 51)));
@@ -380,7 +386,7 @@ fn a_release_may_keep_all_names_for_a_while() {
 #[test]
 fn a_server_that_refuses_a_command_grants_nothing() {
     let server = Server::start();
-    let acquired = [&[MARK], &KEYS[..], &FENCES].concat();
+    let acquired = [&[MARK], &KEYS[..], &FENCES, &RESERVED].concat();
     let extended = [&[MARK], &KEYS[..], &TOMBSTONES, &FENCES].concat();
     let all = ["set", "get", "mget", "exists", "type", "pttl", "pexpire", "time", "eval"];
     for missing in all {
@@ -399,7 +405,8 @@ fn a_server_that_refuses_a_command_grants_nothing() {
             command.query::<Value>(&mut limited)
         };
         let number = BIG.to_string();
-        let _ = as_limited(ACQUIRE, &acquired, &["me", "60000", "", &number, &ttl]);
+        let _ =
+            as_limited(&with_includes(ACQUIRE), &acquired, &["me", "60000", "", "", &number, &ttl]);
         all_or_none(&server, "acquire", missing);
         server.command(&["DEL", "a", "b", "c"]);
         let _ =
@@ -418,7 +425,7 @@ fn a_server_that_is_out_of_memory_grants_and_repairs_nothing() {
     let server = Server::start();
     server.command(&["SET", FENCES[0], "7"]);
     server.command(&["CONFIG", "SET", "maxmemory", "1"]);
-    let acquired = [&[MARK], &KEYS[..], &FENCES].concat();
+    let acquired = [&[MARK], &KEYS[..], &FENCES, &RESERVED].concat();
     let extended = [&[MARK], &KEYS[..], &TOMBSTONES, &FENCES].concat();
     let refused = |script: &str, keys: &[&str], arguments: &[&str]| {
         let count = keys.len().to_string();
@@ -429,7 +436,7 @@ fn a_server_that_is_out_of_memory_grants_and_repairs_nothing() {
         assert_eq!(is_of(&server, "me"), [false; 3]);
     };
     let (number, ttl) = (BIG.to_string(), OUTLIVES.to_string());
-    refused(ACQUIRE, &acquired, &["me", "60000", "", &number, &ttl]);
+    refused(&with_includes(ACQUIRE), &acquired, &["me", "60000", "", "", &number, &ttl]);
     refused(EXTEND, &extended, &["me", "60000", ALWAYS, "1", &number, &number, &ttl]);
     // A lock that it has is given back, and kept where that was asked for.
     server.command(&["CONFIG", "SET", "maxmemory", "0"]);

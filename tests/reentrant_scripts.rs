@@ -3,6 +3,7 @@
 mod support;
 
 use redis::Value;
+use support::lua::with_includes;
 use support::{Server, access};
 
 const ACQUIRE: &str = include_str!("../lua/reentrant/acquire.lua");
@@ -11,6 +12,7 @@ const EXTEND: &str = include_str!("../lua/reentrant/extend.lua");
 const RELEASE: &str = include_str!("../lua/reentrant/release.lua");
 
 const FENCE: &str = "{k}:fence";
+const RESERVED: &str = "{k}:reserved";
 const MARK: &str = "{quorlock}:mark";
 /// How much longer than its lock a fence lives, in milliseconds.
 const OUTLIVES: i64 = 600_000;
@@ -30,13 +32,15 @@ fn granted(number: i64) -> Value {
 
 /// An acquire without fencing, under any mark.
 fn take(server: &Server, owner: &str, ttl: &str) -> Value {
-    server.command(&["EVAL", ACQUIRE, "2", "k", MARK, owner, ttl, ""])
+    let script = with_includes(ACQUIRE);
+    server.command(&["EVAL", &script, "3", "k", MARK, RESERVED, owner, ttl, ""])
 }
 
 fn acquire(server: &Server, owner: &str, proposal: i64) -> Value {
     let (proposal, fence_ttl) = (proposal.to_string(), (OUTLIVES + 60_000).to_string());
-    let call = ["EVAL", ACQUIRE, "3", "k", MARK, FENCE, owner, "60000", "", &proposal, &fence_ttl];
-    server.command(&call)
+    let (script, keys) = (with_includes(ACQUIRE), ["k", MARK, RESERVED, FENCE]);
+    let arguments = [owner, "60000", "", &proposal, &fence_ttl];
+    server.command(&[&["EVAL", &script, "4"], &keys[..], &arguments].concat())
 }
 
 /// An extension without fencing, on a node without quarantine.
@@ -141,7 +145,10 @@ fn an_acquire_names_who_is_in_the_way_and_touches_nothing_of_it() {
 #[test]
 fn an_acquire_grants_under_the_very_mark_that_it_names() {
     let server = Server::start();
-    let take = |mark: &str| server.command(&["EVAL", ACQUIRE, "2", "k", MARK, "me", "60000", mark]);
+    let script = with_includes(ACQUIRE);
+    let take = |mark: &str| {
+        server.command(&["EVAL", &script, "3", "k", MARK, RESERVED, "me", "60000", mark])
+    };
     assert_eq!(take("mark 1"), pair(-1, Value::Int(0)), "there is none");
     server.command(&["SET", MARK, "mark 2"]);
     assert_eq!(take("mark 1"), pair(-1, Value::Int(0)));
@@ -160,7 +167,7 @@ fn a_lock_that_cannot_be_given_an_end_is_not_left_behind() {
     let client = redis::Client::open(url).expect("a valid URL");
     let mut connection = client.get_connection().expect("it may log in");
     let mut call = redis::cmd("EVAL");
-    call.arg(&[ACQUIRE, "2", "k", MARK, "me", "60000", ""]);
+    call.arg(&[&with_includes(ACQUIRE), "3", "k", MARK, RESERVED, "me", "60000", ""]);
     assert!(call.query::<Value>(&mut connection).is_err(), "it may not call PEXPIRE");
     assert_eq!(server.command(&["EXISTS", "k"]), Value::Int(0));
     server.command(&["ACL", "SETUSER", "locker", "+pexpire"]);

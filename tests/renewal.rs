@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use quorlock::{Builder, ErrorKind, Guard, LossReason, Quorlock, Renewal};
 use support::clients::fresh;
+use support::lua::with_includes;
 use support::{Server, Servers, wait_until};
 
 /// Never to be waited for.
@@ -386,7 +387,7 @@ fn a_renewal_is_not_sent_again_behind_the_release() {
     for known in
         [include_str!("../lua/mutex/acquire.lua"), include_str!("../lua/mutex/release.lua")]
     {
-        servers[0].command(&["SCRIPT", "LOAD", known]);
+        servers[0].command(&["SCRIPT", "LOAD", &with_includes(known)]);
     }
     // It is due when a quarter to a third of the TTL is gone.
     wait_until("the renewal is near", LIMIT, || guard.remaining() < TTL * 8 / 10);

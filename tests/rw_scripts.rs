@@ -3,6 +3,7 @@
 mod support;
 
 use redis::Value;
+use support::lua::with_includes;
 use support::{Server, wait_until};
 
 const READ_ACQUIRE: &str = include_str!("../lua/rwlock/read_acquire.lua");
@@ -16,16 +17,20 @@ const WRITE_RELEASE: &str = include_str!("../lua/rwlock/write_release.lua");
 const MARK: &str = "{quorlock}:mark";
 const FENCE: &str = "{k}:fence";
 const READS: &str = "{k}:reads";
-const NEXT: &str = "{k}:next";
+const RESERVED: &str = "{k}:reserved";
 /// How much longer than its lock a fence lives, in milliseconds.
 const OUTLIVES: &str = "600000";
 const FENCE_TTL: &str = "660000";
 const ALWAYS: &str = "99999999999999";
 const NEVER: &str = "0";
-const WAITS: &str = "60000";
 
 fn pair(code: i64, value: i64) -> Value {
     Value::Array(vec![Value::Int(code), Value::Int(value)])
+}
+
+/// That priority, with which a caller reserves the lock for a second.
+fn reserves(priority: u32) -> String {
+    format!("{priority:034} 1000")
 }
 
 /// The one who reads as `owner` writes as this.
@@ -53,36 +58,37 @@ impl Node {
     }
 
     fn eval(&self, script: &str, keys: &[&str], arguments: &[&str]) -> Value {
+        let script = with_includes(script);
         let script = match self.changed {
             Some((piece, instead)) => script.replace(piece, instead),
-            None => script.to_owned(),
+            None => script,
         };
         let how_many = keys.len().to_string();
         self.server.command(&[&["EVAL", &script, &how_many], keys, arguments].concat())
     }
 
-    /// Without fencing. `waits`: for how long it may be noted that this one waits.
-    fn read(&self, owner: &str, ttl: &str, waits: &str) -> Value {
-        let keys = ["k", MARK, &timeout(owner), NEXT];
-        self.eval(READ_ACQUIRE, &keys, &[owner, ttl, "", waits, "waiting"])
+    /// Without fencing. `reserves`: the caller's priority, and for how long it reserves the lock.
+    fn read(&self, owner: &str, ttl: &str, reserves: &str) -> Value {
+        let keys = ["k", MARK, RESERVED, &timeout(owner)];
+        self.eval(READ_ACQUIRE, &keys, &[owner, ttl, "", reserves])
     }
 
-    fn write(&self, owner: &str, ttl: &str, waits: &str) -> Value {
-        let arguments = [&writer(owner), ttl, "", waits, "waiting"];
-        self.eval(WRITE_ACQUIRE, &["k", MARK, NEXT], &arguments)
+    fn write(&self, owner: &str, ttl: &str, reserves: &str) -> Value {
+        let arguments = [&writer(owner), ttl, "", reserves, "waiting"];
+        self.eval(WRITE_ACQUIRE, &["k", MARK, RESERVED], &arguments)
     }
 
     fn fenced_read(&self, owner: &str, proposal: i64) -> Value {
-        let keys = ["k", MARK, &timeout(owner), NEXT, FENCE, READS];
+        let keys = ["k", MARK, RESERVED, &timeout(owner), FENCE, READS];
         let proposal = proposal.to_string();
-        let arguments = [owner, "60000", "", "0", "waiting", &proposal, FENCE_TTL];
+        let arguments = [owner, "60000", "", "", &proposal, FENCE_TTL];
         self.eval(READ_ACQUIRE, &keys, &arguments)
     }
 
     fn fenced_write(&self, owner: &str, proposal: i64) -> Value {
         let (owner, proposal) = (writer(owner), proposal.to_string());
-        let arguments = [&owner, "60000", "", "0", "waiting", &proposal, FENCE_TTL];
-        self.eval(WRITE_ACQUIRE, &["k", MARK, NEXT, FENCE], &arguments)
+        let arguments = [&owner, "60000", "", "", "waiting", &proposal, FENCE_TTL];
+        self.eval(WRITE_ACQUIRE, &["k", MARK, RESERVED, FENCE], &arguments)
     }
 
     fn confirm_read(&self, owner: &str, number: i64) -> Value {
@@ -170,10 +176,10 @@ fn is_refused(answer: &Value) -> bool {
 #[test]
 fn keys_and_fields_are_as_redisson_has_them_after_each_operation() {
     let node = Node::start();
-    assert_eq!(node.read("u:1", "60000", "0"), GRANTED());
+    assert_eq!(node.read("u:1", "60000", ""), GRANTED());
     assert!(node.has(&[("mode", "read"), ("u:1", "1")]));
     assert_eq!(node.server.get("{k}:u:1:rwlock_timeout:1").as_deref(), Some("1"));
-    assert_eq!(node.read("v:1", "90000", "0"), GRANTED());
+    assert_eq!(node.read("v:1", "90000", ""), GRANTED());
     assert!(node.has(&[("mode", "read"), ("u:1", "1"), ("v:1", "1")]));
     assert!(node.server.pttl("k") > 80_000, "as long as its last hold");
     assert!(node.server.pttl(&timeout("u:1")) <= 60_000);
@@ -184,7 +190,7 @@ fn keys_and_fields_are_as_redisson_has_them_after_each_operation() {
     assert_eq!(node.release_read("u:1"), Value::Int(1));
     assert_eq!(node.server.keys(), Vec::<String>::new());
 
-    assert_eq!(node.write("u:1", "60000", "0"), GRANTED());
+    assert_eq!(node.write("u:1", "60000", ""), GRANTED());
     assert!(node.has(&[("mode", "write"), ("u:1:write", "1")]));
     assert_eq!(node.extend_read("u:1", "30000", NEVER), Value::Int(1), "it only reads");
     assert!(node.has(&[("mode", "read"), ("u:1", "1")]));
@@ -203,7 +209,7 @@ fn a_copy_of_a_request_leaves_the_node_as_it_was() {
         assert_eq!(node.confirm_read("u:1", 100), Value::Int(1));
         assert_eq!(node.fence(), 100);
     }
-    assert!(is_refused(&node.write("u:1", "1000", "0")), "also of who reads");
+    assert!(is_refused(&node.write("u:1", "1000", "")), "also of who reads");
     assert_eq!(node.release_read("u:1"), Value::Int(1));
     assert_eq!(node.release_read("u:1"), Value::Int(0));
     for _ in 0..2 {
@@ -225,8 +231,8 @@ fn a_copy_of_a_request_leaves_the_node_as_it_was() {
 #[test]
 fn each_read_ends_by_itself() {
     let node = Node::start();
-    assert_eq!(node.read("crashed:1", "300", "0"), GRANTED());
-    assert_eq!(node.read("u:1", "60000", "0"), GRANTED());
+    assert_eq!(node.read("crashed:1", "300", ""), GRANTED());
+    assert_eq!(node.read("u:1", "60000", ""), GRANTED());
     wait_until("it ends", std::time::Duration::from_secs(30), || {
         node.server.pttl(&timeout("crashed:1")) == -2
     });
@@ -238,14 +244,12 @@ fn each_read_ends_by_itself() {
 #[test]
 fn a_write_excludes_all_and_a_read_all_that_write() {
     let node = Node::start();
-    assert_eq!(node.write("u:1", "60000", "0"), GRANTED());
-    assert!(
-        is_refused(&node.read("v:1", "60000", "0")) && is_refused(&node.write("v:1", "1", "0"))
-    );
+    assert_eq!(node.write("u:1", "60000", ""), GRANTED());
+    assert!(is_refused(&node.read("v:1", "60000", "")) && is_refused(&node.write("v:1", "1", "")));
     assert_eq!(node.extend_read("v:1", "60000", ALWAYS), Value::Int(0), "no read is set beside it");
     assert_eq!(node.release_write("u:1"), Value::Int(1));
-    assert_eq!(node.read("v:1", "60000", "0"), GRANTED());
-    assert!(is_refused(&node.write("u:1", "60000", "0")));
+    assert_eq!(node.read("v:1", "60000", ""), GRANTED());
+    assert!(is_refused(&node.write("u:1", "60000", "")));
     assert_eq!(
         node.extend_write("u:1", "60000", ALWAYS),
         Value::Int(0),
@@ -258,7 +262,7 @@ fn a_write_excludes_all_and_a_read_all_that_write() {
         changed: Some(("local is_read = mode == 'read' and", "local is_read = mode and")),
         ..Node::start()
     };
-    assert_eq!(beside.write("u:1", "60000", "0"), GRANTED());
+    assert_eq!(beside.write("u:1", "60000", ""), GRANTED());
     assert_eq!(beside.extend_read("v:1", "60000", ALWAYS), Value::Int(2));
     let beside = Node {
         changed: Some((
@@ -267,7 +271,7 @@ fn a_write_excludes_all_and_a_read_all_that_write() {
         )),
         ..Node::start()
     };
-    assert_eq!(beside.read("v:1", "60000", "0"), GRANTED());
+    assert_eq!(beside.read("v:1", "60000", ""), GRANTED());
     assert_eq!(beside.extend_write("u:1", "60000", ALWAYS), Value::Int(2));
     assert_eq!(beside.fields()[0].1, "write", "the reader is one that writes by now");
 }
@@ -277,7 +281,7 @@ fn a_write_excludes_all_and_a_read_all_that_write() {
 fn no_older_renewal_restores_what_was_downgraded() {
     let restored_by = |changed| {
         let node = Node { changed, ..Node::start() };
-        assert_eq!(node.write("u:1", "60000", "0"), GRANTED());
+        assert_eq!(node.write("u:1", "60000", ""), GRANTED());
         assert_eq!(node.extend_read("u:1", "60000", ALWAYS), Value::Int(1));
         node.server.command(&["DEL", "k", &timeout("u:1")]);
         let late = node.extend_write("u:1", "60000", ALWAYS);
@@ -294,8 +298,8 @@ fn no_older_renewal_restores_what_was_downgraded() {
 #[test]
 fn a_read_that_was_released_for_good_or_taken_by_force_is_set_no_more() {
     let node = Node::start();
-    assert_eq!(node.read("u:1", "60000", "0"), GRANTED());
-    assert_eq!(node.read("v:1", "60000", "0"), GRANTED());
+    assert_eq!(node.read("u:1", "60000", ""), GRANTED());
+    assert_eq!(node.read("v:1", "60000", ""), GRANTED());
     assert_eq!(node.release_read_for_good("u:1"), Value::Int(1));
     assert_eq!(node.extend_read("u:1", "60000", ALWAYS), Value::Int(0));
     assert_eq!(node.extend_write("u:1", "60000", ALWAYS), Value::Int(0));
@@ -310,14 +314,14 @@ fn what_a_late_acquire_sets_behind_a_force_goes_with_the_next_extension() {
     for owner in ["u:1", "u:1:write"] {
         node.server.command(&["SET", &tombstone(owner), "1", "PX", "60000"]);
     }
-    assert_eq!(node.read("v:1", "60000", "0"), GRANTED());
-    assert_eq!(node.read("u:1", "60000", "0"), GRANTED());
+    assert_eq!(node.read("v:1", "60000", ""), GRANTED());
+    assert_eq!(node.read("u:1", "60000", ""), GRANTED());
     assert_eq!(node.extend_read("u:1", "60000", ALWAYS), Value::Int(0));
     assert!(node.has(&[("mode", "read"), ("v:1", "1")]));
     assert_eq!(node.server.pttl(&timeout("u:1")), -2);
     assert_eq!(node.release_read("v:1"), Value::Int(1));
     for extend in [Node::extend_write, Node::extend_read] {
-        assert_eq!(node.write("u:1", "60000", "0"), GRANTED());
+        assert_eq!(node.write("u:1", "60000", ""), GRANTED());
         assert_eq!(extend(&node, "u:1", "60000", ALWAYS), Value::Int(0));
         assert!(node.is_free());
     }
@@ -354,63 +358,34 @@ fn a_read_is_set_again_above_numbers_of_reads_and_below_no_number_of_a_write() {
 }
 
 #[test]
-fn who_waits_goes_next_and_then_the_others() {
+fn those_who_wait_go_in_the_order_of_their_priorities_and_readers_together() {
     let node = Node::start();
-    let next = || node.server.get(NEXT);
-    assert_eq!(node.read("u:1", "60000", "0"), GRANTED());
-    assert!(is_refused(&node.write("w:1", "60000", "0")) && next().is_none(), "it does not wait");
-    assert!(is_refused(&node.write("w:1", "60000", WAITS)));
-    assert_eq!(next().as_deref(), Some("write"));
-    assert!(is_refused(&node.read("v:1", "60000", WAITS)), "a write goes next");
-    assert_eq!(node.read("u:1", "60000", "0"), GRANTED(), "a copy of what was granted before");
+    let reserved = || node.server.get(RESERVED).unwrap_or_default().len() / 51;
+    assert_eq!(node.read("u:1", "60000", ""), GRANTED());
+    assert!(is_refused(&node.write("w:1", "60000", "")) && reserved() == 0, "it does not wait");
+    assert!(is_refused(&node.write("w:1", "60000", &reserves(1))) && reserved() == 1);
+    assert!(is_refused(&node.read("v:1", "60000", &reserves(2))), "a write goes next");
+    assert!(is_refused(&node.read("x:1", "60000", &reserves(3))), "that one goes with the other");
+    assert_eq!(reserved(), 2, "one who reads speaks for the next ones");
+    assert!(is_refused(&node.write("y:1", "60000", &reserves(4))) && reserved() == 3);
+    assert_eq!(node.read("u:1", "60000", ""), GRANTED(), "a copy of what was granted before");
     assert_eq!(node.release_read("u:1"), Value::Int(1));
-    assert!(is_refused(&node.read("v:1", "60000", WAITS)), "also on a free lock");
-    assert!(node.server.pttl(NEXT) <= 200, "nobody waits long for who does not come");
-    assert_eq!(node.write("w:1", "60000", WAITS), GRANTED());
-    assert!(next().is_none());
-    assert!(is_refused(&node.read("v:1", "60000", WAITS)));
-    assert_eq!(next().as_deref(), Some("read"));
+    assert!(is_refused(&node.read("v:1", "60000", &reserves(2))), "also on a free lock");
+    assert!(is_refused(&node.write("y:1", "60000", &reserves(4))));
+    assert_eq!(node.write("w:1", "60000", &reserves(1)), GRANTED());
     assert_eq!(node.release_write("w:1"), Value::Int(1));
-    assert!(is_refused(&node.write("x:1", "60000", "0")), "a read goes next");
-    assert_eq!(node.read("v:1", "60000", WAITS), GRANTED());
-    assert!(next().is_none());
-}
-
-/// It found the lock free, and left it to those who read. There may be others who read until it comes again.
-#[test]
-fn a_write_that_left_a_free_lock_to_a_read_goes_behind_that_one() {
-    let node = Node::start();
-    assert_eq!(node.write("u:1", "60000", "0"), GRANTED());
-    assert!(is_refused(&node.read("v:1", "60000", WAITS)));
-    assert_eq!(node.release_write("u:1"), Value::Int(1));
-    for _ in 0..2 {
-        assert!(is_refused(&node.write("x:1", "60000", WAITS)), "a read goes next");
-        assert!(node.server.pttl(NEXT) <= 200, "nobody waits long for who does not come");
+    assert!(is_refused(&node.write("y:1", "60000", &reserves(4))), "reads go next");
+    // One who has just come goes with them.
+    for (reader, priority) in [("z:1", ""), ("x:1", &reserves(3)), ("v:1", &reserves(2))] {
+        assert_eq!(node.read(reader, "60000", priority), GRANTED());
     }
-    for _ in 0..2 {
-        assert_eq!(node.read("v:1", "60000", WAITS), GRANTED(), "also a copy of it");
-        assert!(node.server.pttl(NEXT) > 1_000);
+    assert_eq!(reserved(), 1);
+    assert!(is_refused(&node.read("z:2", "60000", "")), "a write goes next");
+    for reader in ["v:1", "x:1", "z:1"] {
+        assert_eq!(node.release_read(reader), Value::Int(1));
     }
-    assert!(is_refused(&node.read("w:1", "60000", WAITS)), "a write goes next");
-    assert_eq!(node.release_read("v:1"), Value::Int(1));
-    assert_eq!(node.write("x:1", "60000", WAITS), GRANTED());
-    assert!(node.server.get(NEXT).is_none());
-}
-
-/// Ours always end. Such a word would keep everybody out for ever.
-#[test]
-fn a_word_about_who_goes_next_that_never_ends_counts_for_nothing() {
-    let node = Node::start();
-    let say = |word: &str| drop(node.server.command(&["SET", NEXT, word]));
-    say("write");
-    assert_eq!(node.read("u:1", "60000", WAITS), GRANTED(), "of a free lock");
-    assert_eq!(node.read("v:1", "60000", WAITS), GRANTED(), "beside one who reads");
-    assert!(is_refused(&node.write("w:1", "60000", WAITS)));
-    assert!(is_refused(&node.read("x:1", "60000", WAITS)), "a write goes next by now");
-    node.release_read("u:1");
-    node.release_read("v:1");
-    say("read");
-    assert_eq!(node.write("w:1", "60000", WAITS), GRANTED());
+    assert_eq!(node.write("y:1", "60000", &reserves(4)), GRANTED());
+    assert_eq!(reserved(), 0);
 }
 
 /// What somebody else keeps under that key is not given an end.
@@ -429,7 +404,7 @@ fn an_extension_gives_no_end_to_what_tells_nothing_of_reads() {
 fn others_locks_and_data_are_no_fault_of_the_node_and_stay() {
     let node = Node::start();
     let all = || {
-        let mut answers = vec![node.read("u:1", "60000", WAITS), node.write("u:1", "60000", WAITS)];
+        let mut answers = vec![node.read("u:1", "60000", ""), node.write("u:1", "60000", "")];
         answers.extend([node.extend_read("u:1", "60000", ALWAYS), node.release_read("u:1")]);
         answers.extend([node.extend_write("u:1", "60000", ALWAYS), node.release_write("u:1")]);
         answers
@@ -444,7 +419,7 @@ fn others_locks_and_data_are_no_fault_of_the_node_and_stay() {
         assert!(is_refused(&answers[0]) && is_refused(&answers[1]), "{answers:?}");
         assert_eq!(answers[2..], [const { Value::Int(0) }; 4], "{holder:?}");
         assert_eq!(node.server.command(&["DUMP", "k"]), before);
-        assert!(node.server.get(NEXT).is_none(), "no turn of those that are no such lock");
+        assert!(node.server.get(RESERVED).is_none(), "who does not wait reserves nothing");
         node.server.command(&["DEL", "k"]);
     }
     // Data.
@@ -463,9 +438,9 @@ fn others_locks_and_data_are_no_fault_of_the_node_and_stay() {
         node.server.command(&["DEL", "k"]);
     }
     // Something else beside it.
-    node.server.command(&["RPUSH", NEXT, "a"]);
-    assert_eq!(node.read("u:1", "60000", WAITS), GRANTED());
-    assert!(is_refused(&node.write("w:1", "60000", WAITS)));
+    node.server.command(&["RPUSH", RESERVED, "a"]);
+    assert_eq!(node.read("u:1", "60000", &reserves(1)), GRANTED());
+    assert!(is_refused(&node.write("w:1", "60000", &reserves(1))));
     assert_eq!(node.release_read("u:1"), Value::Int(1));
 }
 
@@ -485,7 +460,7 @@ fn on_a_server_that_is_out_of_memory_a_read_is_extended_and_a_write_is_downgrade
     assert!(node.is_free());
     memory("0");
     for ttl in ["30000", "90000"] {
-        assert_eq!(node.write("v:1", "60000", "0"), GRANTED());
+        assert_eq!(node.write("v:1", "60000", ""), GRANTED());
         memory("1");
         for _ in 0..2 {
             assert_eq!(node.extend_read("v:1", ttl, ALWAYS), Value::Int(1), "{ttl}");

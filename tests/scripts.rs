@@ -4,6 +4,7 @@ mod support;
 
 use redis::Value;
 use support::Server;
+use support::lua::with_includes;
 
 const ACQUIRE: &str = include_str!("../lua/mutex/acquire.lua");
 const CONFIRM: &str = include_str!("../lua/mutex/confirm.lua");
@@ -38,7 +39,8 @@ fn tombstone(owner: &str) -> String {
 
 /// An acquire without fencing that is granted if the node's mark is that one; empty: whatever it is.
 fn take(server: &Server, mark: &str, owner: &str, ttl: &str) -> Value {
-    server.command(&["EVAL", ACQUIRE, "2", "k", MARK, owner, ttl, mark])
+    let script = with_includes(ACQUIRE);
+    server.command(&["EVAL", &script, "3", "k", MARK, RESERVED, owner, ttl, mark])
 }
 
 /// Tells the node the lock's number.
@@ -58,6 +60,7 @@ fn fenced(server: &Server, script: &str, arguments: &[&str]) -> Value {
 }
 
 const FENCE: &str = "{k}:fence";
+const RESERVED: &str = "{k}:reserved";
 const MARK: &str = "{quorlock}:mark";
 /// How much longer than its lock a fence lives, in milliseconds.
 const OUTLIVES: i64 = 600_000;
@@ -256,7 +259,8 @@ fn set_fence(server: &Server, number: i64) {
 
 fn acquire(server: &Server, owner: &str, proposal: i64) -> Value {
     let (proposal, fence_ttl) = (proposal.to_string(), (OUTLIVES + 60_000).to_string());
-    let keys = ["EVAL", ACQUIRE, "3", "k", MARK, FENCE];
+    let script = with_includes(ACQUIRE);
+    let keys = ["EVAL", &script, "4", "k", MARK, RESERVED, FENCE];
     server.command(&[&keys[..], &[owner, "60000", "", &proposal, &fence_ttl]].concat())
 }
 

@@ -5,6 +5,7 @@ mod support;
 use std::time::Duration;
 
 use redis::Value;
+use support::lua::with_includes;
 use support::{Server, wait_until};
 
 const ACQUIRE: &str = include_str!("../lua/semaphore/acquire.lua");
@@ -27,6 +28,7 @@ const READ_ACQUIRE: &str = include_str!("../lua/rwlock/read_acquire.lua");
 const WRITE_ACQUIRE: &str = include_str!("../lua/rwlock/write_acquire.lua");
 
 const MARK: &str = "{quorlock}:mark";
+const RESERVED: &str = "{k}:reserved";
 const CHANNEL: &str = "{k}:released";
 const TTL: &str = "60000";
 /// For so many milliseconds a hold of that TTL lives at most: ends are rounded up, and what is left of them as well.
@@ -96,6 +98,7 @@ impl Node {
         keys: &[&str],
         arguments: &[&str],
     ) -> redis::RedisResult<Value> {
+        let script = &with_includes(script);
         let script = match self.changed {
             Some((piece, instead)) => {
                 assert!(script.contains(piece), "the mutation applies: {piece}");
@@ -111,7 +114,8 @@ impl Node {
     fn try_acquire(&self, owner: &str, permits: u32, slots: &[u32]) -> redis::RedisResult<Value> {
         let numbers = numbers(permits, slots);
         let numbers: Vec<_> = numbers.iter().map(String::as_str).collect();
-        self.try_eval(ACQUIRE, &["k", MARK], &[&[owner, TTL, ""], &numbers[..]].concat())
+        let keys = ["k", MARK, RESERVED];
+        self.try_eval(ACQUIRE, &keys, &[&[owner, TTL, "", ""], &numbers[..]].concat())
     }
 
     /// Under any mark, for a minute.
@@ -331,8 +335,8 @@ fn holds_that_are_over_do_not_count_and_the_next_grant_deletes_them() {
 
     // By itself as well.
     let node = Node::start();
-    let arguments = ["short", "300", "", "1", "0"];
-    assert_eq!(node.eval(ACQUIRE, &["k", MARK], &arguments), GRANTED());
+    let arguments = ["short", "300", "", "", "1", "0"];
+    assert_eq!(node.eval(ACQUIRE, &["k", MARK, RESERVED], &arguments), GRANTED());
     node.server.command(&["PERSIST", "k"]);
     node.server.command(&["PEXPIRE", "k", TTL]);
     wait_until("the hold ends", LIMIT, || node.acquire("a", 1, &[0]) == GRANTED());
@@ -358,10 +362,10 @@ fn another_number_of_permits_is_told_while_holds_live_and_not_after_them() {
 fn locks_of_other_kinds_and_semaphores_exclude_each_other() {
     let node = Node::start();
     let others: [(&str, &[&str], &[&str]); 4] = [
-        (MUTEX[0], &["k", MARK], &["m", TTL, ""]),
-        (REENTRANT[0], &["k", MARK], &["u:1", TTL, ""]),
-        (READ_ACQUIRE, &["k", MARK, "read", "next"], &["u:1", TTL, "", "0", "waiting"]),
-        (WRITE_ACQUIRE, &["k", MARK, "next"], &["u:1:write", TTL, "", "0", "waiting"]),
+        (MUTEX[0], &["k", MARK, RESERVED], &["m", TTL, ""]),
+        (REENTRANT[0], &["k", MARK, RESERVED], &["u:1", TTL, ""]),
+        (READ_ACQUIRE, &["k", MARK, RESERVED, "read"], &["u:1", TTL, "", ""]),
+        (WRITE_ACQUIRE, &["k", MARK, RESERVED], &["u:1:write", TTL, "", "", "waiting"]),
     ];
     for (acquire, keys, arguments) in others {
         assert_eq!(node.eval(acquire, keys, arguments), GRANTED());
@@ -441,7 +445,8 @@ fn what_is_no_lock_is_told_and_stays_as_it_is() {
 #[test]
 fn nothing_is_granted_under_another_mark() {
     let node = Node::start();
-    let ask = |mark: &str| node.eval(ACQUIRE, &["k", MARK], &["a", TTL, mark, "2", "0"]);
+    let keys = ["k", MARK, RESERVED];
+    let ask = |mark: &str| node.eval(ACQUIRE, &keys, &["a", TTL, mark, "", "2", "0"]);
     assert_eq!(ask("ours"), pair(-1, 0), "there is none");
     node.server.command(&["SET", MARK, "theirs"]);
     assert_eq!(ask("ours"), pair(-1, 0));

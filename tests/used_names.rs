@@ -23,11 +23,11 @@ static HEAP: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 const VARIABLE: &str = "QUORLOCK_USED_NAMES";
 
 /// So many that three bytes for each of them are more than [`MORE`].
-const USUAL: usize = 30_000;
+const USUAL: usize = 50_000;
 
-/// So many bytes more there may be than before the first lock. About 45 KiB are used, by the threads and
-/// connections of both clients.
-const MORE: usize = 80 * 1024;
+/// So many bytes more there may be than before the first lock. About 115 KiB are used, by the threads and
+/// connections of both clients, and by the texts of the scripts that they use.
+const MORE: usize = 144 * 1024;
 
 /// So many locks are held at once.
 const AT_ONCE: usize = 2_000;

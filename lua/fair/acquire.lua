@@ -3,17 +3,19 @@
 --
 -- KEYS[1]  the lock
 -- KEYS[2]  the node's mark
--- KEYS[3]  the queue: those who wait, in the order of their tickets
--- KEYS[4]  until when each of them waits, in milliseconds of this node's clock
--- KEYS[5]  the lock's fence, which keeps the largest number of a grant (not given without fencing)
+-- KEYS[3]  who has reserved the name: the priorities of waiters, the oldest first
+-- KEYS[4]  the queue: those who wait, in the order of their tickets
+-- KEYS[5]  until when each of them waits, in milliseconds of this node's clock
+-- KEYS[6]  the lock's fence, which keeps the largest number of a grant (not given without fencing)
 -- ARGV[1]  the owner id of this attempt
 -- ARGV[2]  the TTL in milliseconds
 -- ARGV[3]  the mark under which the node grants; empty: under any
--- ARGV[4]  as what the caller stands in the queue
--- ARGV[5]  its ticket; 0: it has none yet
--- ARGV[6]  for how many milliseconds it waits at least, if it is refused; 0: it does not
--- ARGV[7]  the number that is proposed for the grant (not given without fencing)
--- ARGV[8]  the fence's TTL in milliseconds, which outlives the lock (not given without fencing)
+-- ARGV[4]  the caller's priority; empty: it has none yet. Behind it, if it reserves the name when it is refused: for how many ms
+-- ARGV[5]  as what the caller stands in the queue
+-- ARGV[6]  its ticket in the queue; 0: it has none yet
+-- ARGV[7]  for how many milliseconds it waits at least, if it is refused; 0: it does not
+-- ARGV[8]  the number that is proposed for the grant (not given without fencing)
+-- ARGV[9]  the fence's TTL in milliseconds, which outlives the lock (not given without fencing)
 --
 -- Replies (the shape that every acquire script has):
 --   {1, number}      granted; number is this node's number of the grant, 0 without fencing
@@ -32,72 +34,63 @@ local LARGEST = 2251799813685247 -- 2^51 - 1; lua/README.md says why
 local MOST = 1000 -- callers in the queue
 local LONGEST = 60000 -- milliseconds: no caller asks to be kept for longer, so what is left of more is of another time
 
--- Before anything else, and for late copies as well: one that was sent before the node forgot its
--- locks must not take one that it has forgotten.
-if ARGV[3] ~= '' then
-  -- pcall: something else under the mark's key is another mark, and no fault of the node.
-  local mark = redis.pcall('GET', KEYS[2])
-  if mark ~= ARGV[3] then
-    if type(mark) == 'table' and not string.find(mark.err, 'WRONGTYPE', 1, true) then
-      return mark -- a permission is missing
-    end
-    return {-1, 0}
-  end
-end
+local RESERVED, FENCE, WAITER, CLASS = KEYS[3], KEYS[6], ARGV[4], 'x'
+-- include read.lua
+-- include check.lua
 
-local first = redis.pcall('ZRANGE', KEYS[3], 0, 0)
+local first = redis.pcall('ZRANGE', KEYS[4], 0, 0)
 if first.err then
   if not string.find(first.err, 'WRONGTYPE', 1, true) then
     return first -- a permission is missing
   end
-  return {-2, redis.call('TYPE', KEYS[3]).ok}
+  return {-2, redis.call('TYPE', KEYS[4]).ok}
 end
 first = first[1]
-local waits, is_in_queue = ARGV[5] ~= '0' and ARGV[6] ~= '0', true
+local waits, is_in_queue = ARGV[6] ~= '0' and ARGV[7] ~= '0', true
 local ahead_ms = 0 -- how long the first one may still wait
 if first or waits then
-  local ends = redis.pcall('ZCARD', KEYS[4])
+  local ends = redis.pcall('ZCARD', KEYS[5])
   if type(ends) == 'table' then
     if not string.find(ends.err, 'WRONGTYPE', 1, true) then
       return ends -- a permission is missing
     end
-    return {-2, redis.call('TYPE', KEYS[4]).ok}
+    return {-2, redis.call('TYPE', KEYS[5]).ok}
   end
   local time = redis.call('TIME')
   local now = time[1] * 1000 + math.floor(time[2] / 1000)
   if waits then
-    if not redis.call('ZSCORE', KEYS[3], ARGV[4]) and redis.call('ZCARD', KEYS[3]) >= MOST then
+    if not redis.call('ZSCORE', KEYS[4], ARGV[5]) and redis.call('ZCARD', KEYS[4]) >= MOST then
       for _ = 1, MOST do
-        local next_over = redis.call('ZRANGE', KEYS[4], 0, 0)[1]
-        if not next_over or redis.call('ZSCORE', KEYS[4], next_over) - now > 0 then
+        local next_over = redis.call('ZRANGE', KEYS[5], 0, 0)[1]
+        if not next_over or redis.call('ZSCORE', KEYS[5], next_over) - now > 0 then
           break
         end
-        redis.call('ZREM', KEYS[3], next_over)
         redis.call('ZREM', KEYS[4], next_over)
+        redis.call('ZREM', KEYS[5], next_over)
       end
-      is_in_queue = redis.call('ZCARD', KEYS[3]) < MOST
+      is_in_queue = redis.call('ZCARD', KEYS[4]) < MOST
     end
     if is_in_queue then
       -- Its end first, and the place last: if a command fails on the way, nobody stands in the queue for ever.
-      redis.call('ZADD', KEYS[4], now + ARGV[6], ARGV[4])
-      if redis.call('PTTL', KEYS[4]) < tonumber(ARGV[6]) then
-        redis.call('PEXPIRE', KEYS[4], ARGV[6])
+      redis.call('ZADD', KEYS[5], now + ARGV[7], ARGV[5])
+      if redis.call('PTTL', KEYS[5]) < tonumber(ARGV[7]) then
+        redis.call('PEXPIRE', KEYS[5], ARGV[7])
       end
-      redis.call('ZADD', KEYS[3], ARGV[5], ARGV[4])
-      if redis.call('PTTL', KEYS[3]) < tonumber(ARGV[6]) then
-        redis.call('PEXPIRE', KEYS[3], ARGV[6])
+      redis.call('ZADD', KEYS[4], ARGV[6], ARGV[5])
+      if redis.call('PTTL', KEYS[4]) < tonumber(ARGV[7]) then
+        redis.call('PEXPIRE', KEYS[4], ARGV[7])
       end
     end
   end
   -- Those who do not wait any more are in nobody's way. In the middle of the queue they are not looked for.
   for _ = 1, MOST + 1 do
-    first = redis.call('ZRANGE', KEYS[3], 0, 0)[1]
-    ahead_ms = first and (redis.call('ZSCORE', KEYS[4], first) or 0) - now or 0
+    first = redis.call('ZRANGE', KEYS[4], 0, 0)[1]
+    ahead_ms = first and (redis.call('ZSCORE', KEYS[5], first) or 0) - now or 0
     if not first or ahead_ms > 0 and ahead_ms <= LONGEST then
       break
     end
-    redis.call('ZREM', KEYS[3], first)
     redis.call('ZREM', KEYS[4], first)
+    redis.call('ZREM', KEYS[5], first)
   end
 end
 
@@ -111,20 +104,27 @@ if kind ~= 'none' then
   end
   ours = kind == 'string' and redis.call('GET', KEYS[1]) == ARGV[1]
 end
-local in_the_way = kind ~= 'none' and remaining or first and first ~= ARGV[4] and ahead_ms
+local is_behind = first and first ~= ARGV[5]
+local in_the_way = kind ~= 'none' and remaining or is_behind and ahead_ms or blocked
 if in_the_way and not ours then
+  if not is_behind then
+    -- Else the one behind could be ahead by its reservation, and the first one by the queue.
+    -- include reserve.lua
+  end
   if not is_in_queue then
     return {0, in_the_way}
   elseif waits then
-    return {0, in_the_way, tonumber(ARGV[5])}
+    return {0, in_the_way, tonumber(ARGV[6])}
   end
-  return {0, in_the_way, tonumber(redis.call('ZRANGE', KEYS[3], -1, -1, 'WITHSCORES')[2] or 0)}
+  return {0, in_the_way, tonumber(redis.call('ZRANGE', KEYS[4], -1, -1, 'WITHSCORES')[2] or 0)}
 end
 
-local number, text, known = 0, ARGV[7], false
-if KEYS[5] then
-  -- pcall: something else under the fence's key is no fault of the node.
-  known = redis.pcall('GET', KEYS[5])
+local number, text = 0, ARGV[8]
+if FENCE then
+  if known == nil then
+    -- pcall: something else under the fence's key is no fault of the node.
+    known = redis.pcall('GET', FENCE)
+  end
   local last
   if type(known) == 'table' then
     if not string.find(known.err, 'WRONGTYPE', 1, true) then
@@ -135,7 +135,7 @@ if KEYS[5] then
   end
   -- Nobody else was granted the lock since a grant of before; if the fence has risen, it is this owner's own number.
   local step = ours and 0 or 1
-  number = tonumber(ARGV[7])
+  number = tonumber(ARGV[8])
   if last and not (last + step <= number) then
     number = last + step
     text = number
@@ -148,17 +148,24 @@ end
 if remaining < tonumber(ARGV[2]) then
   redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
 end
-if KEYS[5] then
-  local fence_ttl = ARGV[8]
+-- include granted.lua
+if FENCE then
+  local fence_ttl = ARGV[9]
   if remaining > tonumber(ARGV[2]) then
     fence_ttl = fence_ttl + remaining - ARGV[2]
   end
   -- Its end is never brought forward: the number may be ahead of the time.
-  local left = known and redis.call('PTTL', KEYS[5]) or -2
+  local left = known and redis.call('PTTL', FENCE) or -2
   if left == -1 or left >= tonumber(fence_ttl) then
-    redis.call('SET', KEYS[5], text, 'KEEPTTL')
-  else
-    redis.call('SET', KEYS[5], text, 'PX', fence_ttl)
+    redis.call('SET', FENCE, text, 'KEEPTTL')
+  elseif known then
+    redis.call('SET', FENCE, text, 'PX', fence_ttl)
+  elseif not redis.call('SET', FENCE, text, 'NX', 'PX', fence_ttl) then
+    -- Something else is under its key, and is not overwritten.
+    if not ours then
+      redis.call('DEL', KEYS[1])
+    end
+    return {-3, 1}
   end
 end
 return {1, number}

@@ -3,15 +3,18 @@
 -- KEYS[1]  the node's mark
 -- KEYS[2]  the lock's keys (one for each name)
 -- KEYS[3]  their fences, which keep the largest number of a grant (one for each name; not given without fencing)
+-- KEYS[4]  who has reserved each name: the priorities of waiters, the oldest first (one for each name)
 -- ARGV[1]  the owner id of this attempt
 -- ARGV[2]  the TTL in milliseconds
 -- ARGV[3]  the mark under which the node grants; empty: under any
--- ARGV[4]  the number that is proposed for the grant (not given without fencing)
--- ARGV[5]  the fences' TTL in milliseconds, which outlives the lock (not given without fencing)
+-- ARGV[4]  the caller's priority; empty: it has none yet. Behind it, if it reserves the names when it is refused: for how many ms
+-- ARGV[5]  the number that is proposed for the grant (not given without fencing)
+-- ARGV[6]  the fences' TTL in milliseconds, which outlives the lock (not given without fencing)
 --
 -- Replies (the shape that every acquire script has):
 --   {1, number}   granted; number is this node's number of the grant, under all names; 0 without fencing
---   {0, ms}       refused: the last of the keys in the way is there for ms more milliseconds (-1: without expiry)
+--   {0, ms}       refused: the last of the keys in the way is there, or somebody else goes first, for ms more milliseconds (-1:
+--                 without expiry)
 --   {-1, 0}       not admitted: the mark is another one, so the node may have forgotten locks
 --   {-2, type}    one of the names belongs to something that is no lock, of that type
 --   {-3, 0}       one of the fences is the largest number that there is
@@ -25,8 +28,10 @@
 
 local LARGEST = 2251799813685247 -- 2^51 - 1; lua/README.md says why
 
-local owner, ttl, fence_ttl = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[5] or 0)
-local last_lock = ARGV[4] and (#KEYS + 1) / 2 or #KEYS
+local WAITER, CLASS = ARGV[4], 'x'
+local owner, ttl, fence_ttl = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[6] or 0)
+local names = (#KEYS - 1) / (ARGV[5] and 3 or 2)
+local last_lock, last_fence = names + 1, #KEYS - names
 -- What is no string reads as nothing, and is found by its number.
 local values = redis.call('MGET', KEYS[1], unpack(KEYS, 2))
 -- Before anything else, and for late copies as well: one that was sent before the node forgot its
@@ -35,16 +40,32 @@ if ARGV[3] ~= '' and values[1] ~= ARGV[3] then
   return {-1, 0}
 end
 
-local ours, expected = 0, 0
+local ours, expected, is_reserved = 0, 0, false
 for i = 2, #KEYS do
-  if i > last_lock then
+  if i > last_fence then
+    is_reserved = is_reserved or values[i]
+  elseif i > last_lock then
     expected = expected + (values[i] and 1 or 0)
   elseif values[i] == owner then
     ours = ours + 1
   end
 end
-if redis.call('EXISTS', unpack(KEYS, 2)) > ours + expected then
-  local longest
+-- What is reserved, by the place of the name.
+local blocked_ms, others_of, without_of
+if is_reserved then
+  others_of, without_of = {}, {}
+  for i = last_fence + 1, #KEYS do
+    local reserved = values[i]
+    -- include check.lua
+    others_of[i], without_of[i] = others, without
+    if blocked then
+      blocked_ms = math.max(blocked_ms or 0, blocked)
+    end
+  end
+end
+
+local refused_ms
+if redis.call('EXISTS', unpack(KEYS, 2, last_fence)) > ours + expected then
   for i = 2, last_lock do
     local kind = values[i] ~= owner and redis.call('TYPE', KEYS[i]).ok or 'none'
     local remaining = redis.call('PTTL', KEYS[i])
@@ -54,22 +75,30 @@ if redis.call('EXISTS', unpack(KEYS, 2)) > ours + expected then
         return {-2, kind}
       end
       -- The lock can be had once all of them have ended.
-      longest = math.max(longest or 0, remaining < 0 and math.huge or remaining)
+      refused_ms = math.max(refused_ms or 0, remaining < 0 and math.huge or remaining)
     end
   end
-  if longest then
-    return {0, longest == math.huge and -1 or longest}
+  if not refused_ms then
+    return {-3, 1} -- something else is under a fence's key, and is not overwritten
   end
-  return {-3, 1} -- something else is under a fence's key, and is not overwritten
+elseif blocked_ms and ours < names then
+  refused_ms = blocked_ms
+end
+if refused_ms then
+  for i = WAITER ~= '' and last_fence + 1 or #KEYS + 1, #KEYS do
+    local RESERVED, others, without = KEYS[i], is_reserved and others_of[i], is_reserved and without_of[i]
+    -- include reserve.lua
+  end
+  return {0, refused_ms == math.huge and -1 or refused_ms}
 end
 
 -- How far above the number of an earlier grant this one must be. If all keys are ours, nobody else was
 -- granted any of the names since; if a fence has risen, it is this owner's own number.
-local step = ours == last_lock - 1 and 0 or 1
-local number, text = tonumber(ARGV[4] or 0), ARGV[4]
+local step = ours == names and 0 or 1
+local number, text = tonumber(ARGV[5] or 0), ARGV[5]
 local left = {} -- what the locks and the fences have left, in milliseconds
 local longest = ttl
-for i = 2, #KEYS do
+for i = 2, last_fence do
   left[i] = values[i] and redis.call('PTTL', KEYS[i]) or -2
   if i <= last_lock then
     longest = math.max(longest, left[i])
@@ -99,11 +128,15 @@ for i = 2, last_lock do
 end
 -- Nor is the end of a fence ever brought forward: the number may be ahead of the time.
 fence_ttl = fence_ttl + longest - ttl
-for i = last_lock + 1, #KEYS do
+for i = last_lock + 1, last_fence do
   if left[i] == -1 or left[i] >= fence_ttl then
     redis.call('SET', KEYS[i], text, 'KEEPTTL')
   else
     redis.call('SET', KEYS[i], text, 'PX', fence_ttl)
   end
+end
+for i = is_reserved and last_fence + 1 or #KEYS + 1, #KEYS do
+  local RESERVED, without = KEYS[i], without_of[i]
+  -- include granted.lua
 end
 return {1, number}

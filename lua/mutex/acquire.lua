@@ -2,16 +2,18 @@
 --
 -- KEYS[1]  the lock
 -- KEYS[2]  the node's mark
--- KEYS[3]  the lock's fence, which keeps the largest number of a grant (not given without fencing)
+-- KEYS[3]  who has reserved the name: the priorities of waiters, the oldest first
+-- KEYS[4]  the lock's fence, which keeps the largest number of a grant (not given without fencing)
 -- ARGV[1]  the owner id of this attempt
 -- ARGV[2]  the TTL in milliseconds
 -- ARGV[3]  the mark under which the node grants; empty: under any
 -- ARGV[4]  the number that is proposed for the grant (not given without fencing)
 -- ARGV[5]  the fence's TTL in milliseconds, which outlives the lock (not given without fencing)
+-- ARGV[6]  the caller's priority, and behind it, if it reserves the name when it is refused, for how many ms (given only to a waiter)
 --
 -- Replies (the shape that every acquire script has):
 --   {1, number}   granted; number is this node's number of the grant, 0 without fencing
---   {0, ms}       refused: somebody's key is there for ms more milliseconds (-1: without expiry)
+--   {0, ms}       refused: somebody's key is there, or somebody else goes first, for ms more milliseconds (-1: without expiry)
 --   {-1, 0}       not admitted: the mark is another one, so the node may have forgotten locks
 --   {-2, type}    the name belongs to something that is no lock, of that type
 --   {-3, 0}       the fence is the largest number that there is
@@ -25,40 +27,22 @@
 
 local LARGEST = 2251799813685247 -- 2^51 - 1; lua/README.md says why
 
--- What is under the fence's key; false: no string; nil: not read yet. A batch has read it with the others'.
-local known = ARGV.fence
-
--- Before anything else, and for late copies as well: one that was sent before the node forgot its
--- locks must not take one that it has forgotten.
-if ARGV[3] ~= '' then
-  local mark
-  if KEYS[3] then
-    -- One command for both, where that is permitted.
-    local read = redis.pcall('MGET', KEYS[2], KEYS[3])
-    mark, known = read[1], read[2]
-  end
-  if mark ~= ARGV[3] then
-    -- pcall: something else under the mark's key is another mark, and no fault of the node.
-    mark = redis.pcall('GET', KEYS[2])
-    if mark ~= ARGV[3] then
-      if type(mark) == 'table' and not string.find(mark.err, 'WRONGTYPE', 1, true) then
-        return mark -- a permission is missing
-      end
-      return {-1, 0}
-    end
-  end
-end
+local RESERVED, FENCE, CLASS = KEYS[3], KEYS[4], 'x'
+local WAITER = FENCE and ARGV[6] or not FENCE and ARGV[4] or ''
+-- include read.lua
+-- include check.lua
 
 local step = 1 -- how far above the number of an earlier grant this one must be
-local fence_ttl = ARGV[5]
-if not redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
+local fence_ttl = FENCE and ARGV[5]
+if blocked or not redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
   local kind = redis.call('TYPE', KEYS[1]).ok
   local remaining = redis.call('PTTL', KEYS[1])
-  if kind ~= 'string' and (kind ~= 'hash' or remaining < 0) then
+  if kind ~= 'string' and kind ~= 'none' and (kind ~= 'hash' or remaining < 0) then
     -- Locks are strings, or hashes that expire (Redisson's and our reentrant and read-write ones).
     return {-2, kind}
   elseif kind ~= 'string' or redis.call('GET', KEYS[1]) ~= ARGV[1] then
-    return {0, remaining}
+    -- include reserve.lua
+    return {0, kind == 'none' and blocked or remaining}
   end
   -- Never shortened: this may be a late copy, and the lock may have been extended since.
   if remaining < tonumber(ARGV[2]) then
@@ -70,12 +54,13 @@ if not redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
   step = 0
   known = nil -- the other copy may have been made in the same batch
 end
-if not KEYS[3] then
+-- include granted.lua
+if not FENCE then
   return {1, 0}
 end
 if known == nil then
   -- pcall: something else under the fence's key is no fault of the node.
-  known = redis.pcall('GET', KEYS[3])
+  known = redis.pcall('GET', FENCE)
   if type(known) == 'table' then
     if not string.find(known.err, 'WRONGTYPE', 1, true) then
       return known -- a permission is missing
@@ -90,17 +75,17 @@ if last and not (last + step <= number) then
 end
 if last and number <= LARGEST then
   if not known then
-    if redis.call('SET', KEYS[3], text, 'NX', 'PX', fence_ttl) then
+    if redis.call('SET', FENCE, text, 'NX', 'PX', fence_ttl) then
       return {1, number}
     end
     -- Something else is under its key, and is not overwritten.
   else
     -- Its end is never brought forward: the number may be ahead of the time.
-    local left = redis.call('PTTL', KEYS[3])
+    local left = redis.call('PTTL', FENCE)
     if left == -1 or left >= tonumber(fence_ttl) then
-      redis.call('SET', KEYS[3], text, 'KEEPTTL')
+      redis.call('SET', FENCE, text, 'KEEPTTL')
     else
-      redis.call('SET', KEYS[3], text, 'PX', fence_ttl)
+      redis.call('SET', FENCE, text, 'PX', fence_ttl)
     end
     return {1, number}
   end

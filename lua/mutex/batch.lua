@@ -23,16 +23,19 @@ local replies = {}
 local key, argument = 2, 2 -- the next ones
 
 local function make(script, keys, arguments, calls)
-  -- What every call reads, in one command: the fence, which is the last of its keys; and before an extension its
-  -- lock and the tombstone. A call gets it beside its ARGV: no call of a run changes what another one has to know of
-  -- it, but copies of one call, which read it again.
+  -- What every call reads, in one command: before an acquire the reservations and the fence, before an extension its
+  -- lock, the tombstone and the fence. A call gets it beside its ARGV. Copies of one call read the fence again, and a
+  -- call behind one that may have changed the reservations of the same name reads these again.
   local extends = script == extend
   local each = script == release and 0 or extends and keys - 1 or keys - 2
-  local read = {}
+  local read, changed = {}, {}
   for i = 0, each > 0 and calls - 1 or -1 do
     local first, last = key + keys * i, key + keys * i + keys - 1
     if extends then
       read[each * i + 1], read[each * i + 2] = KEYS[first], KEYS[first + 2]
+    end
+    if script == acquire then
+      read[each * i + 1] = KEYS[first + 2]
     end
     read[each * i + each] = KEYS[last]
   end
@@ -43,8 +46,17 @@ local function make(script, keys, arguments, calls)
     if extends then
       local first = each * (i - 1) + 1
       given.owner, given.forced, given.fence = read[first], read[first + 1], each == 3 and read[first + 2] or nil
-    else
-      given.fence = read[i]
+    elseif script == acquire then
+      local reservations = KEYS[key + 2]
+      given.reserved = read[each * (i - 1) + 1]
+      if each == 2 then
+        given.fence = read[each * i]
+      end
+      if changed[reservations] then
+        given.reserved = nil
+      elseif given.reserved or arguments > (each == 2 and 5 or 3) then
+        changed[reservations] = true -- by its grant, or its refusal
+      end
     end
     local ok, reply = pcall(script, { unpack(KEYS, key, key + keys - 1) }, given)
     if not ok or type(reply) == 'table' and reply.err then

@@ -23,12 +23,12 @@ local replies = {}
 local key, argument = 2, 2 -- the next ones
 
 local function make(script, keys, arguments, calls)
-  -- What every call reads from its third key on, in one command: the fence; and before an extension's the tombstone.
-  -- A call gets it beside its ARGV: no call of a run changes what another one has to know of it, but copies of one
-  -- acquire, which read it again.
+  -- What every call reads from its third key on, in one command: the reservations, or before an extension the
+  -- tombstone; and the fence. A call gets it beside its ARGV. Copies of one acquire read the fence again, and a call
+  -- behind one that may have changed the reservations of the same name reads these again.
   local extends = script == extend
   local each = script == release and 0 or keys - 2
-  local read = {}
+  local read, changed = {}, {}
   for i = 0, each > 0 and calls - 1 or -1 do
     read[each * i + 1] = KEYS[key + keys * i + 2]
     read[each * i + each] = KEYS[key + keys * i + keys - 1]
@@ -37,10 +37,19 @@ local function make(script, keys, arguments, calls)
   for i = 1, calls do
     local given = { unpack(ARGV, argument, argument + arguments - 1) }
     -- None of them, if the permission is missing.
-    given.fence = read[each * i]
+    if each == 2 then
+      given.fence = read[each * i]
+    end
     if extends then
       given.forced = read[each * (i - 1) + 1]
-      given.fence = each == 2 and given.fence or nil
+    elseif script == acquire then
+      local reservations = KEYS[key + 2]
+      given.reserved = read[each * (i - 1) + 1]
+      if changed[reservations] then
+        given.reserved = nil
+      elseif given.reserved or arguments > (each == 2 and 5 or 3) then
+        changed[reservations] = true -- by its grant, or its refusal
+      end
     end
     local ok, reply = pcall(script, { unpack(KEYS, key, key + keys - 1) }, given)
     if not ok or type(reply) == 'table' and reply.err then

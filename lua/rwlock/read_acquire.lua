@@ -2,21 +2,20 @@
 --
 -- KEYS[1]  the lock: a hash with the field 'mode', which is 'read' or 'write', and a field for each hold
 -- KEYS[2]  the node's mark
--- KEYS[3]  the string that lives for as long as this hold
--- KEYS[4]  who goes next: 'read' or 'write', while somebody waits; 'read MS', if a write goes behind that read, for so long
+-- KEYS[3]  who has reserved the name: the priorities of waiters, the oldest first
+-- KEYS[4]  the string that lives for as long as this hold
 -- KEYS[5]  the lock's fence, which keeps the largest number of a grant (not given without fencing)
 -- KEYS[6]  'last', the fence behind the last read, and 'others', the largest number of a write (not given without fencing)
 -- ARGV[1]  the owner id of this attempt
 -- ARGV[2]  the TTL in milliseconds
 -- ARGV[3]  the mark under which the node grants; empty: under any
--- ARGV[4]  for how many milliseconds the node remembers that a read waits, if it is refused; 0: nobody waits
--- ARGV[5]  the channel on which those who read are told that a write waits
--- ARGV[6]  the number that is proposed for the grant (not given without fencing)
--- ARGV[7]  the fence's TTL in milliseconds, which outlives the lock (not given without fencing)
+-- ARGV[4]  the caller's priority; empty: it has none yet. Behind it, if it reserves the name when it is refused: for how many ms
+-- ARGV[5]  the number that is proposed for the grant (not given without fencing)
+-- ARGV[6]  the fence's TTL in milliseconds, which outlives the lock (not given without fencing)
 --
 -- Replies (the shape that every acquire script has):
 --   {1, number}   granted; number is this node's number of the grant, 0 without fencing
---   {0, ms}       refused: somebody's key is there, or a write goes next, for ms more milliseconds (-1: without expiry)
+--   {0, ms}       refused: somebody's key is there, or somebody else goes first, for ms more milliseconds (-1: without expiry)
 --   {-1, 0}       not admitted: the mark is another one, so the node may have forgotten locks
 --   {-2, type}    the name belongs to something that is no lock, of that type
 --   {-3, 0}       the fence is the largest number that there is
@@ -26,20 +25,10 @@
 -- lost reply changes nothing for anybody.
 
 local LARGEST = 2251799813685247 -- 2^51 - 1; lua/README.md says why
-local PATIENCE = 200 -- milliseconds for which a free lock is left to those who go next
 
--- Before anything else, and for late copies as well: one that was sent before the node forgot its
--- locks must not take one that it has forgotten.
-if ARGV[3] ~= '' then
-  -- pcall: something else under the mark's key is another mark, and no fault of the node.
-  local mark = redis.pcall('GET', KEYS[2])
-  if mark ~= ARGV[3] then
-    if type(mark) == 'table' and not string.find(mark.err, 'WRONGTYPE', 1, true) then
-      return mark -- a permission is missing
-    end
-    return {-1, 0}
-  end
-end
+local RESERVED, FENCE, WAITER, CLASS = KEYS[3], KEYS[5], ARGV[4], 'r'
+-- include read.lua
+-- include check.lua
 
 local kind = redis.call('TYPE', KEYS[1]).ok
 local remaining = kind ~= 'none' and redis.call('PTTL', KEYS[1]) or 0
@@ -48,45 +37,22 @@ if kind == 'hash' and remaining >= 0 then
   local fields = redis.call('HMGET', KEYS[1], 'mode', ARGV[1])
   mode = fields[1]
   -- A hold whose string is gone is over, also if others keep the lock alive with its field in it.
-  ours = fields[2] and redis.call('PTTL', KEYS[3]) ~= -2
+  ours = fields[2] and redis.call('PTTL', KEYS[4]) ~= -2
 elseif kind ~= 'none' and kind ~= 'string' then
   -- Locks are strings, or hashes that expire.
   return {-2, kind}
 end
--- pcall: what is something else under that key says nothing of who goes next.
-local following = redis.pcall('GET', KEYS[4])
-if type(following) == 'table' then
-  if not string.find(following.err, 'WRONGTYPE', 1, true) then
-    return following -- a permission is missing
-  end
-  following = false
-elseif following and redis.call('PTTL', KEYS[4]) < 0 then
-  -- A word of ours always ends. What does not would keep the others out for ever.
-  following = false
-end
-if kind ~= 'none' and mode ~= 'read' then
-  if mode == 'write' and ARGV[4] ~= '0' then
-    -- pcall: a server that is out of memory refuses nevertheless.
-    redis.pcall('SET', KEYS[4], 'read', 'PX', ARGV[4])
-  end
-  return {0, remaining}
-elseif following == 'write' and not ours then
-  local left = redis.call('PTTL', KEYS[4])
-  if kind ~= 'none' then
-    return {0, math.min(left, remaining)}
-  end
-  -- The lock is free, and whoever goes next has been told so. If nobody comes, it was not that one's turn here.
-  if left > PATIENCE then
-    left = PATIENCE
-    redis.call('PEXPIRE', KEYS[4], left)
-  end
-  return {0, left}
+if kind ~= 'none' and mode ~= 'read' or blocked and not ours then
+  -- include reserve.lua
+  return {0, (kind == 'none' or mode == 'read') and blocked or remaining}
 end
 
-local number, text, known = 0, ARGV[6], false
-if KEYS[5] then
-  -- pcall: something else under the fence's key is no fault of the node.
-  known = redis.pcall('GET', KEYS[5])
+local number, text = 0, ARGV[5]
+if FENCE then
+  if not known then
+    -- pcall: something else under the fence's key is no fault of the node.
+    known = redis.pcall('GET', FENCE)
+  end
   local last
   if type(known) == 'table' then
     if not string.find(known.err, 'WRONGTYPE', 1, true) then
@@ -97,7 +63,7 @@ if KEYS[5] then
   end
   -- Behind a grant of before, the fence may be this owner's own number.
   local step = ours and 0 or 1
-  number = tonumber(ARGV[6])
+  number = tonumber(ARGV[5])
   if last and not (last + step <= number) then
     number = last + step
     text = number
@@ -108,7 +74,7 @@ if KEYS[5] then
 end
 
 local ttl = ARGV[2]
-redis.call('SET', KEYS[3], '1', 'PX', math.max(tonumber(ttl), ours and redis.call('PTTL', KEYS[3]) or 0))
+redis.call('SET', KEYS[4], '1', 'PX', math.max(tonumber(ttl), ours and redis.call('PTTL', KEYS[4]) or 0))
 redis.call('HSET', KEYS[1], 'mode', 'read', ARGV[1], 1)
 -- Never shortened: others may read for longer, or this may be a late copy.
 if remaining < tonumber(ttl) then
@@ -116,7 +82,7 @@ if remaining < tonumber(ttl) then
   local set = redis.pcall('PEXPIRE', KEYS[1], ttl)
   if type(set) == 'table' then
     if not ours then
-      redis.call('DEL', KEYS[3])
+      redis.call('DEL', KEYS[4])
       redis.call('HDEL', KEYS[1], ARGV[1])
       if kind == 'none' then
         redis.call('HDEL', KEYS[1], 'mode')
@@ -125,17 +91,11 @@ if remaining < tonumber(ttl) then
     return set -- a permission is missing
   end
 end
-local write_waits = following and string.match(following, '^read (%d+)$')
-if write_waits then
-  redis.call('SET', KEYS[4], 'write', 'PX', write_waits)
-  redis.pcall('PUBLISH', ARGV[5], ARGV[1])
-elseif following == 'read' then
-  redis.call('DEL', KEYS[4])
-end
-if not KEYS[5] then
+-- include granted.lua
+if not FENCE then
   return {1, 0}
 end
-local fence_ttl = ARGV[7]
+local fence_ttl = ARGV[6]
 if remaining > tonumber(ttl) then
   fence_ttl = fence_ttl + remaining - ttl
 end
@@ -150,12 +110,12 @@ elseif reads.err and not string.find(reads.err, 'WRONGTYPE', 1, true) then
   return reads -- a permission is missing
 end
 -- Its end is never brought forward: the number may be ahead of the time.
-local left = known and redis.call('PTTL', KEYS[5]) or -2
+local left = known and redis.call('PTTL', FENCE) or -2
 if left == -1 or left >= tonumber(fence_ttl) then
-  redis.call('SET', KEYS[5], text, 'KEEPTTL')
+  redis.call('SET', FENCE, text, 'KEEPTTL')
   fence_ttl = left
 else
-  redis.call('SET', KEYS[5], text, 'PX', fence_ttl)
+  redis.call('SET', FENCE, text, 'PX', fence_ttl)
 end
 if can_note then
   redis.call('HSET', KEYS[6], 'last', text, 'others', others)

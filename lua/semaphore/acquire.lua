@@ -4,17 +4,20 @@
 -- KEYS[1]  the semaphore: a hash with the field 'permits', and a field for each owner, 'END SLOT ..': when its hold ends, in
 --          milliseconds of this node's clock, and which slots it has
 -- KEYS[2]  the node's mark
+-- KEYS[3]  who has reserved the name: the priorities of waiters, the oldest first
 -- ARGV[1]  the owner id of this attempt
 -- ARGV[2]  the TTL in milliseconds
 -- ARGV[3]  the mark under which the node grants; empty: under any
--- ARGV[4]  how many permits the semaphore has
--- ARGV[5]  a slot that is wanted, from 0 on (one for each slot); all of them or none
+-- ARGV[4]  the caller's priority; empty: it has none yet. Behind it, if it reserves the name when it is refused: for how many ms
+-- ARGV[5]  how many permits the semaphore has
+-- ARGV[6]  a slot that is wanted, from 0 on (one for each slot); all of them or none
 --
 -- Replies (the shape that every acquire script has):
 --   {1, 0}              granted; slots have no numbers of grants
 --   {0, ms, free}       refused: one of the slots is somebody else's; the first hold ends in ms milliseconds. free: which
 --                       slots are free, a hexadecimal digit for four of them, the lowest slot in the lowest bit of the first
---   {0, ms}             the same, and somebody's lock of another kind is there for ms more milliseconds (-1: without expiry)
+--   {0, ms}             the same, and somebody's lock of another kind is there, or somebody else goes first, for ms more
+--                       milliseconds (-1: without expiry)
 --   {-1, 0}             not admitted: the mark is another one, so the node may have forgotten locks
 --   {-2, type}          the name belongs to something that is no lock, of that type
 --   {-4, permits, ms}   the semaphore has another number of permits here, while the first of its holds lives for ms more
@@ -22,22 +25,14 @@
 --
 -- Running it again for the same owner grants again: a retry after a lost reply changes nothing.
 
--- Before anything else, and for late copies as well: one that was sent before the node forgot its
--- locks must not take one that it has forgotten.
-if ARGV[3] ~= '' then
-  -- pcall: something else under the mark's key is another mark, and no fault of the node.
-  local mark = redis.pcall('GET', KEYS[2])
-  if mark ~= ARGV[3] then
-    if type(mark) == 'table' and not string.find(mark.err, 'WRONGTYPE', 1, true) then
-      return mark -- a permission is missing
-    end
-    return {-1, 0}
-  end
-end
+local RESERVED, FENCE, WAITER, CLASS = KEYS[3], nil, ARGV[4], 'x'
+-- include read.lua
+-- include check.lua
 
 local kind = redis.call('TYPE', KEYS[1]).ok
-local remaining = redis.call('PTTL', KEYS[1])
+local remaining = kind ~= 'none' and redis.call('PTTL', KEYS[1])
 if kind == 'string' then
+  -- include reserve.lua
   return {0, remaining} -- a mutex
 elseif kind ~= 'none' and (kind ~= 'hash' or remaining < 0) then
   return {-2, kind}
@@ -71,16 +66,21 @@ for i = 1, #fields, 2 do
   end
 end
 if kind == 'hash' and not permits then
+  -- include reserve.lua
   return {0, remaining} -- a reentrant lock, or a read-write lock
 elseif others_data or permits and not string.find(permits, '^%d+$') then
   return {-2, kind}
 end
 if not first then
-  permits = ARGV[4] -- the number ends with the last hold
-elseif permits ~= ARGV[4] then
+  permits = ARGV[5] -- the number ends with the last hold
+elseif permits ~= ARGV[5] then
   return {-4, tonumber(permits), first - now}
 end
-for i = 5, #ARGV do
+if blocked and not ours then
+  -- include reserve.lua
+  return {0, blocked}
+end
+for i = 6, #ARGV do
   local owner = taken[tonumber(ARGV[i])]
   if owner and owner ~= ARGV[1] then
     local digits = {}
@@ -91,6 +91,7 @@ for i = 5, #ARGV do
       end
       digits[#digits + 1] = string.format('%x', digit)
     end
+    -- include reserve.lua
     return {0, first - now, table.concat(digits)}
   end
 end
@@ -100,7 +101,7 @@ local ends = math.max(ours or 0, now + ARGV[2])
 for _, owner in ipairs(over) do
   redis.call('HDEL', KEYS[1], owner)
 end
-local hold = string.format('%.0f %s', ends, table.concat(ARGV, ' ', 5))
+local hold = string.format('%.0f %s', ends, table.concat(ARGV, ' ', 6))
 redis.call('HSET', KEYS[1], 'permits', permits, ARGV[1], hold)
 if kind == 'none' or remaining < ends - now then
   -- pcall: a semaphore that cannot be given an end is not left behind. Others' holds, and an earlier one of ours, stay.
@@ -116,4 +117,5 @@ if kind == 'none' or remaining < ends - now then
     return set -- a permission is missing
   end
 end
+-- include granted.lua
 return {1, 0}

@@ -21,11 +21,13 @@
 //! ```
 
 mod attempts;
+mod begin;
 #[cfg(test)]
 mod client_model;
 mod contention;
 mod driver;
 mod queue_place;
+mod reservation;
 mod slot_choice;
 mod state;
 mod waits;
@@ -37,14 +39,16 @@ use self::attempts::{Attempts, Step};
 use self::queue_place::PlaceNews;
 use self::state::{Next, Sleep, Stage, State};
 use super::{
-    Attempt, Ballot, Conclusion, HEAR_OUT, Judged, Judgement, Place, ReleaseTracker, Time, Turn,
-    WakeReason,
+    Attempt, Ballot, Conclusion, HEAR_OUT, Judged, Judgement, Place, Time, Turn, WakeReason,
 };
 
 pub(crate) use self::attempts::{Outcome, Patience, Policy};
 pub(crate) use self::driver::{
     Action, Begin, Failed, Grant, SharedAttempt, Stop, Surroundings, WaitsFor, Whom,
 };
+#[cfg(test)]
+pub(crate) use self::reservation::Reservation;
+pub(crate) use self::reservation::{Priority, Reserves};
 pub(crate) use self::waits::Waits;
 
 /// One call that wants a lock.
@@ -56,6 +60,8 @@ pub(crate) struct Acquire<C> {
     attempt_timeout: Duration,
     state: State<C>,
     actions: VecDeque<Action<C>>,
+    /// When the call began.
+    began: Time,
     /// When the attempt started.
     started: Time,
     /// When its time is over. It gets new time once the preferred node has answered.
@@ -64,6 +70,8 @@ pub(crate) struct Acquire<C> {
     subscribed: bool,
     /// The caller waited in the local queue since its last attempt.
     waited_in_queue: bool,
+    /// The caller waited in the local queue at some time.
+    waited_for_others: bool,
     /// The caller left the lock to others since its last attempt, so it knows that they want it.
     gave_way: bool,
     /// An attempt found the lock held by somebody else.
@@ -83,10 +91,12 @@ impl<C: SharedAttempt> Acquire<C> {
             attempt_timeout,
             state: State::Looking,
             actions: VecDeque::new(),
+            began: Time::default(),
             started: Time::default(),
             answer_by: Time::default(),
             subscribed: false,
             waited_in_queue: false,
+            waited_for_others: false,
             gave_way: false,
             refused: false,
             last_votes_are_fresh: false,
@@ -96,6 +106,7 @@ impl<C: SharedAttempt> Acquire<C> {
 
     /// Begins the call.
     pub(crate) fn start(&mut self, around: &impl Surroundings) {
+        self.began = around.now();
         if around.nodes_disagree() {
             self.refuse(Outcome::NodesDisagree);
         } else {
@@ -240,7 +251,8 @@ impl<C: SharedAttempt> Acquire<C> {
     /// Perhaps something was told of the lock's releases.
     pub(crate) fn handle_releases(&mut self, around: &mut impl Surroundings) {
         // Each pass takes what was told so far.
-        while let State::Sleeping(Sleep { until: before, listens: true, gives_way, .. }) = self.state
+        while let State::Sleeping(Sleep { until: before, listens: true, gives_way, .. }) =
+            self.state
         {
             let reason = around.releases(|releases| releases.wake_reason()).flatten();
             let Some(reason) = reason else { return };
@@ -308,7 +320,15 @@ impl<C: SharedAttempt> Acquire<C> {
     }
 
     fn finish(&mut self, last: Action<C>) {
+        self.finish_granted_by(Vec::new(), last);
+    }
+
+    /// Those nodes have granted the lock, which ends the reservation there.
+    fn finish_granted_by(&mut self, granted_by: Vec<usize>, last: Action<C>) {
         self.leave_queue();
+        if let Some((priority, within)) = self.attempts.withdraws() {
+            self.actions.push_back(Action::Withdraw { priority, granted_by, within });
+        }
         self.actions.push_back(last);
         self.state = State::Finished;
     }
@@ -346,6 +366,7 @@ impl<C: SharedAttempt> Acquire<C> {
 
     /// It is this caller's turn to ask the nodes.
     fn take_turn(&mut self, around: &mut impl Surroundings) {
+        self.waited_for_others |= self.waited_in_queue;
         if std::mem::take(&mut self.waited_in_queue) {
             self.attempts.waited_in_queue();
             self.last_votes_are_fresh = false;
@@ -355,36 +376,6 @@ impl<C: SharedAttempt> Acquire<C> {
         } else {
             self.begin_attempt(around);
         }
-    }
-
-    fn begin_attempt(&mut self, around: &mut impl Surroundings) {
-        around.releases(ReleaseTracker::attempt_begins);
-        let owner = self.attempts.owner(around.random_owner());
-        let preferred = if self.attempts.prefers_one() { self.preferred(around) } else { None };
-        self.started = around.start_attempt();
-        self.answer_by = self.attempts.answer_by(self.started, self.attempt_timeout);
-        let (started, answer_by) = (self.started, self.answer_by);
-        let waits = self.attempts.waits(started);
-        let permits = self.attempts.picks(|| around.random());
-        self.actions.push_back(Action::Begin(Begin { owner, started, answer_by, waits, permits }));
-        self.state = State::Beginning(preferred);
-    }
-
-    /// The node that is asked alone at first, and until when.
-    fn preferred(&self, around: &mut impl Surroundings) -> Option<(usize, Time)> {
-        let order = around.asking_order();
-        let hears = |releases: &mut ReleaseTracker| {
-            (0..order.len()).map(|node| releases.hears(node)).collect::<Vec<_>>()
-        };
-        let hears = around.releases(hears);
-        let relies_on = |node: usize| {
-            let answers = match self.last_votes_are_fresh {
-                true => around.voted(node),
-                false => !around.is_down(node),
-            };
-            answers && hears.as_ref().is_none_or(|hears| hears[node])
-        };
-        self.attempts.preferred_node(&order, relies_on, around.now())
     }
 
     fn ask(&mut self, claim: C, preferred: Option<(usize, Time)>) {
@@ -510,7 +501,8 @@ impl<C: SharedAttempt> Acquire<C> {
                 known_at: now,
                 refused_before,
             };
-            return self.finish(Action::Granted(claim, grant));
+            let granted_by = claim.with(|attempt| attempt.granted_by());
+            return self.finish_granted_by(granted_by, Action::Granted(claim, grant));
         }
         // Carried out before any wait: what this attempt got must be free for others.
         self.actions.push_back(Action::GiveBack(claim));

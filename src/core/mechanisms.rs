@@ -154,8 +154,12 @@ pub(crate) enum Mechanism {
     SplitVotesAreTriedAgain,
     /// After some refusals by the preferred node alone all nodes are asked.
     AllAreAskedAgain,
-    /// Where nodes keep who goes next, all of them are asked soon after one of them has refused alone.
-    TurnsAreOfAllNodes,
+    /// A waiter that plain order would starve reserves the lock.
+    WaitersReserve,
+    /// And withdraws that when it waits no more.
+    ReservationsAreWithdrawn,
+    /// And leaves the lock to others now and then.
+    ReservationsRest,
     /// A process that gives a lock back leaves it to the others that wait for it.
     GivesWay,
     /// And does not take its own release for that of another one.

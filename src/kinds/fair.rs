@@ -7,12 +7,13 @@ use crate::guard::Guard;
 use crate::handle::{Handle, LockKind, OneName, sealed};
 use crate::ident::{
     Names, fence_key, kept_text, queue_ends_key, queue_key, queued_text, release_channel,
-    tombstone_key,
+    reserved_key, tombstone_key,
 };
 use crate::node::{Part, Request, Script};
 use crate::runtime::kind::{Claimant, Keep, Kind, Raise, Repair};
 use crate::runtime::one_key::{OneKey, fence_ttl};
 use crate::runtime::reply;
+use crate::runtime::reservations::reservation;
 
 // No batch makes several calls of them in one step: who waits for a fair lock asks once a second.
 static ACQUIRE: Script =
@@ -79,12 +80,14 @@ impl Kind for Fair {
     ) -> Request {
         let key = names.first().key();
         let (queue, ends, queued) = (queue_key(key), queue_ends_key(key), queued_text(owner));
-        let fence = proposal.map(|_| fence_key(key));
+        let (reserved, fence) = (reserved_key(key), proposal.map(|_| fence_key(key)));
+        let reservation = reservation(&waits);
         let mut parts: Vec<_> =
-            [key, mark_key, &queue, &ends].into_iter().map(Part::Bytes).collect();
+            [key, mark_key, &reserved, &queue, &ends].into_iter().map(Part::Bytes).collect();
         parts.extend(fence.as_deref().map(Part::Bytes));
         let keys = parts.len();
         parts.extend([Part::Bytes(owner.as_bytes()), ttl.into(), Part::Mark]);
+        parts.push(Part::Bytes(reservation.as_bytes()));
         let ticket = Part::from(waits.ticket.unwrap_or(0));
         parts.extend([Part::Bytes(queued.as_bytes()), ticket, waits.lasts.into()]);
         if let Some(proposal) = proposal {
@@ -159,7 +162,8 @@ impl Kind for Fair {
 /// - **A thread that waits for itself** is not told so by an event, as it is with a mutex.
 /// - **Up to 1,000 callers** wait in order. More than that come in no order, once there is room.
 /// - **Order is not exclusion.** What a master forgets when it is restarted may let a later caller come first; nobody else has
-///   the lock for that. Other kinds of locks of the same name exclude a fair one, and do not wait in its queue.
+///   the lock for that. Other kinds of locks of the same name exclude a fair one, and do not wait in its queue. Beside them the
+///   first caller of the queue waits as a [`Mutex`](crate::Mutex) does.
 ///
 /// # Examples
 ///

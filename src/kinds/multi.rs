@@ -5,11 +5,12 @@ use std::time::Duration;
 use crate::core::{HoldClass, Waits, fence_outlives_ms};
 use crate::guard::Guard;
 use crate::handle::{Handle, LockKind, sealed};
-use crate::ident::{Names, fence_key, kept_text, release_channel, tombstone_key};
+use crate::ident::{Names, fence_key, kept_text, release_channel, reserved_key, tombstone_key};
 use crate::node::{Part, Request, Script};
 use crate::runtime::kind::{Claimant, Keep, Kind, Raise, Repair};
 use crate::runtime::one_key::fence_ttl;
 use crate::runtime::reply;
+use crate::runtime::reservations::reservation;
 
 // No batch makes several calls of them in one step. To start a script costs a server as much as two commands, which is
 // little beside what these do. And a batch of them would be in everybody's way for a millisecond.
@@ -90,14 +91,21 @@ impl Kind for AllNames {
         mark_key: &[u8],
         Claimant { owner, .. }: Claimant<'_>,
         ttl: Duration,
-        _: Waits,
+        waits: Waits,
         proposal: Option<u64>,
     ) -> Request {
-        let keys = Keys::new(names, None, proposal.is_some());
+        let reserved: Vec<_> = names.keys().map(reserved_key).collect();
+        let fences: Vec<_> = match proposal {
+            Some(_) => names.keys().map(fence_key).collect(),
+            None => Vec::new(),
+        };
+        let reservation = reservation(&waits);
         let mut parts = vec![Part::Bytes(mark_key)];
-        parts.extend(keys.parts());
+        parts.extend(names.keys().map(Part::Bytes));
+        parts.extend(fences.iter().chain(&reserved).map(|key| Part::Bytes(key)));
         let keys = parts.len();
         parts.extend([Part::Bytes(owner.as_bytes()), ttl.into(), Part::Mark]);
+        parts.push(Part::Bytes(reservation.as_bytes()));
         if let Some(proposal) = proposal {
             parts.extend([Part::from(proposal), fence_ttl(ttl)]);
         }
@@ -167,9 +175,11 @@ impl Kind for AllNames {
 ///   what a mutex of that name is.
 /// - **No deadlock.** A call never holds some of the names while it waits for the others, so clients may name them in
 ///   different orders. That is not so of a guard that is held while another call waits.
-/// - **Fairness.** There is no queue for several names. Clients that want equally many names are served alike. A lock with
-///   more names waits for longer: three names that six other clients took one by one, all the time, were had together a
-///   fifth as often as each of those had one.
+/// - **Waiting.** A call that was refused for 100 ms reserves its names: callers whose calls began later get none of them until
+///   it has got the lock or gives up. So it waits for about as long as the longest hold of any of its names, and 100 ms
+///   more for each client whose threads pass a name to each other. Names are reserved for 1 s at a time, then left to
+///   others for half as long, then reserved for twice as long, up to 32 s. So a long hold of one name delays callers of the
+///   other names now and then. No bound is promised where others hold a name for more than 32 s, again and again.
 /// - **Token.** One for all names, larger than that of every holder of any of these names before.
 /// - **The guard** is that of a mutex. Renewal, `extend` and the end of the lock concern all names at once. If an
 ///   operator deletes the key of one name on a majority of the masters, the whole lock is lost.

@@ -76,10 +76,10 @@ impl Kind for Exclusive {
         mark_key: &[u8],
         Claimant { owner, .. }: Claimant<'_>,
         ttl: Duration,
-        _: Waits,
+        waits: Waits,
         proposal: Option<u64>,
     ) -> Request {
-        SCRIPTS.acquire(names.first().key(), mark_key, owner, ttl, proposal)
+        SCRIPTS.acquire(names.first().key(), mark_key, owner, ttl, waits, proposal)
     }
 
     fn confirm(&self, names: &Names, owner: &str, number: u64) -> Option<Request> {
@@ -109,6 +109,12 @@ impl Kind for Exclusive {
 
 /// An exclusive lock by name, from [`Quorlock::mutex`](crate::Quorlock::mutex): the same calls as on the [`Quorlock`](crate::Quorlock),
 /// without the name, and with settings of its own.
+///
+/// A call that was refused for a second reserves the lock with its next attempt: callers of any kind whose calls began later do
+/// not get it then. A lock is reserved for 1 s, then left to others for half as long, then reserved for twice as long, up to
+/// 32 s, until the call has got it or gives up. Beside readers or permits of the same name, which others have all the
+/// time, a mutex so waits for about two seconds more than for the longest hold. [`try_lock`](Self::try_lock) says `None`
+/// while somebody has reserved the lock.
 ///
 /// # Examples
 ///

@@ -83,8 +83,8 @@ impl Kind for Reentrant {
 
     fn commands(&self) -> &'static [&'static str] {
         &[
-            "set", "get", "mget", "hset", "hexists", "hdel", "type", "pttl", "pexpire", "time",
-            "publish",
+            "set", "get", "mget", "del", "hset", "hexists", "hdel", "type", "pttl", "pexpire",
+            "time", "publish",
         ]
     }
 
@@ -100,10 +100,10 @@ impl Kind for Reentrant {
         mark_key: &[u8],
         Claimant { owner, .. }: Claimant<'_>,
         ttl: Duration,
-        _: Waits,
+        waits: Waits,
         proposal: Option<u64>,
     ) -> Request {
-        SCRIPTS.acquire(names.first().key(), mark_key, owner, ttl, proposal)
+        SCRIPTS.acquire(names.first().key(), mark_key, owner, ttl, waits, proposal)
     }
 
     fn confirm(&self, names: &Names, owner: &str, number: u64) -> Option<Request> {

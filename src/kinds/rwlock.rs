@@ -6,19 +6,20 @@ use std::marker::PhantomData;
 use std::ops::Deref;
 use std::time::Duration;
 
-use crate::core::{HoldClass, Waits, fence_outlives_ms};
+use crate::core::{HoldClass, PermitsWanted, Reserves, Waits, fence_outlives_ms};
 use crate::error::Error;
 use crate::guard::{Guard, LockGuard, sealed as of_guards};
 use crate::handle::{LockKind, OneName, sealed};
 use crate::ident::{
-    Names, READ_TIMEOUT, WRITES, fence_key, next_key, random_text, read_timeout_key, reads_key,
-    reads_prefix, redisson_rwlock_channel, release_channel, tombstone_key, waiting_channel,
+    Names, READ_TIMEOUT, WRITES, fence_key, random_text, read_timeout_key, reads_key, reads_prefix,
+    redisson_rwlock_channel, release_channel, reserved_key, tombstone_key, waiting_channel,
 };
 use crate::node::{Part, Request, Script};
 use crate::runtime::hold::Hold;
 use crate::runtime::kind::{Claimant, Keep, Kind, Raise, Repair};
 use crate::runtime::one_key::{OneKey, fence_ttl};
 use crate::runtime::reply;
+use crate::runtime::reservations::reservation;
 
 static READ_ACQUIRE: Script = Script::new(include_str!("../../lua/rwlock/read_acquire.lua"))
     .with_meaning(reply::acquire_meaning);
@@ -47,7 +48,7 @@ static WRITE: OneKey = OneKey {
 /// What the two kinds are called together.
 const FAMILY: &str = "rwlock";
 
-const AUXILIARY: &[&str] = &[":fence", ":reads", ":next", READ_TIMEOUT];
+const AUXILIARY: &[&str] = &[":fence", ":reads", READ_TIMEOUT];
 
 /// Ours comes first, as in the scripts.
 fn channels(names: &Names) -> Vec<Vec<u8>> {
@@ -110,8 +111,8 @@ impl Kind for Reading {
         true
     }
 
-    fn takes_turns(&self) -> bool {
-        true
+    fn reserves(&self, _: &Names, _: Option<PermitsWanted>) -> Reserves {
+        Reserves::IN_TURN
     }
 
     fn auxiliary(&self) -> &'static [&'static str] {
@@ -120,8 +121,8 @@ impl Kind for Reading {
 
     fn commands(&self) -> &'static [&'static str] {
         &[
-            "set", "get", "del", "hset", "hmget", "hgetall", "hexists", "hdel", "hlen", "type",
-            "pttl", "pexpire", "time", "publish",
+            "set", "get", "mget", "del", "hset", "hmget", "hgetall", "hexists", "hdel", "hlen",
+            "type", "pttl", "pexpire", "time", "publish",
         ]
     }
 
@@ -147,17 +148,17 @@ impl Kind for Reading {
         proposal: Option<u64>,
     ) -> Request {
         let key = names.first().key();
-        let (timeout, next) = (read_timeout_key(key, owner.as_bytes()), next_key(key));
-        let waiting = waiting_channel(key);
+        let (timeout, reserved) = (read_timeout_key(key, owner.as_bytes()), reserved_key(key));
+        let reservation = reservation(&waits);
         let fenced = proposal.map(|_| (fence_key(key), reads_key(key)));
         let mut parts =
-            [key, mark_key, &timeout, &next].into_iter().map(Part::Bytes).collect::<Vec<_>>();
+            [key, mark_key, &reserved, &timeout].into_iter().map(Part::Bytes).collect::<Vec<_>>();
         parts.extend(
             fenced.iter().flat_map(|(fence, reads)| [fence, reads]).map(|it| Part::Bytes(it)),
         );
         let keys = parts.len();
-        parts.extend([Part::Bytes(owner.as_bytes()), ttl.into(), Part::Mark, waits.lasts.into()]);
-        parts.push(Part::Bytes(&waiting));
+        parts.extend([Part::Bytes(owner.as_bytes()), ttl.into(), Part::Mark]);
+        parts.push(Part::Bytes(reservation.as_bytes()));
         if let Some(proposal) = proposal {
             parts.extend([Part::from(proposal), fence_ttl(ttl)]);
         }
@@ -270,8 +271,8 @@ impl Kind for Writing {
         true
     }
 
-    fn takes_turns(&self) -> bool {
-        true
+    fn reserves(&self, _: &Names, _: Option<PermitsWanted>) -> Reserves {
+        Reserves::IN_TURN
     }
 
     fn auxiliary(&self) -> &'static [&'static str] {
@@ -281,8 +282,8 @@ impl Kind for Writing {
     /// Those to read are among them, for whoever writes may go on to read.
     fn commands(&self) -> &'static [&'static str] {
         &[
-            "set", "get", "del", "hset", "hmget", "hgetall", "hexists", "hdel", "hlen", "type",
-            "pttl", "pexpire", "time", "publish",
+            "set", "get", "mget", "del", "hset", "hmget", "hgetall", "hexists", "hdel", "hlen",
+            "type", "pttl", "pexpire", "time", "publish",
         ]
     }
 
@@ -304,13 +305,14 @@ impl Kind for Writing {
         proposal: Option<u64>,
     ) -> Request {
         let key = names.first().key();
-        let (next, waiting) = (next_key(key), waiting_channel(key));
+        let (reserved, waiting) = (reserved_key(key), waiting_channel(key));
+        let reservation = reservation(&waits);
         let fence = proposal.map(|_| fence_key(key));
-        let mut parts = vec![Part::Bytes(key), Part::Bytes(mark_key), Part::Bytes(&next)];
+        let mut parts = vec![Part::Bytes(key), Part::Bytes(mark_key), Part::Bytes(&reserved)];
         parts.extend(fence.as_deref().map(Part::Bytes));
         let keys = parts.len();
-        parts.extend([Part::Bytes(owner.as_bytes()), ttl.into(), Part::Mark, waits.lasts.into()]);
-        parts.push(Part::Bytes(&waiting));
+        parts.extend([Part::Bytes(owner.as_bytes()), ttl.into(), Part::Mark]);
+        parts.extend([Part::Bytes(reservation.as_bytes()), Part::Bytes(&waiting)]);
         if let Some(proposal) = proposal {
             parts.extend([Part::from(proposal), fence_ttl(ttl)]);
         }

@@ -5,10 +5,11 @@ use std::time::Duration;
 use crate::core::{HoldClass, PermitsWanted, Waits};
 use crate::guard::Guard;
 use crate::handle::{LockKind, OneName, sealed};
-use crate::ident::{Names, kept_text, release_channel, tombstone_key};
+use crate::ident::{Names, kept_text, release_channel, reserved_key, tombstone_key};
 use crate::node::{Part, Request, Script};
 use crate::runtime::kind::{Claimant, Keep, Kind, Raise, Repair};
 use crate::runtime::reply;
+use crate::runtime::reservations::reservation;
 
 // No batch makes several calls of them in one step: a call takes the longer, the more holds there are.
 static ACQUIRE: Script = Script::new(include_str!("../../lua/semaphore/acquire.lua"))
@@ -60,8 +61,8 @@ impl Kind for Permits {
 
     fn commands(&self) -> &'static [&'static str] {
         &[
-            "get", "hset", "hmget", "hgetall", "hdel", "hlen", "del", "type", "pttl", "pexpire",
-            "time", "publish",
+            "set", "get", "mget", "hset", "hmget", "hgetall", "hdel", "hlen", "del", "type",
+            "pttl", "pexpire", "time", "publish",
         ]
     }
 
@@ -71,13 +72,16 @@ impl Kind for Permits {
         mark_key: &[u8],
         claimant: Claimant<'_>,
         ttl: Duration,
-        _: Waits,
+        waits: Waits,
         _: Option<u64>,
     ) -> Request {
-        let mut parts = vec![Part::Bytes(names.first().key()), Part::Bytes(mark_key)];
+        let key = names.first().key();
+        let (reserved, reservation) = (reserved_key(key), reservation(&waits));
+        let mut parts = vec![Part::Bytes(key), Part::Bytes(mark_key), Part::Bytes(&reserved)];
         parts.extend([Part::Bytes(claimant.owner.as_bytes()), ttl.into(), Part::Mark]);
+        parts.push(Part::Bytes(reservation.as_bytes()));
         parts.extend(parts_of(&claimant));
-        Request::new(&ACQUIRE, 2, &parts)
+        Request::new(&ACQUIRE, 3, &parts)
     }
 
     fn confirm(&self, _: &Names, _: &str, _: u64) -> Option<Request> {

@@ -2,15 +2,21 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::*;
-use crate::core::{self, Waits};
+use crate::core::{self, Priority, Reservation, Waits};
 use crate::ident::{Name, Names};
 use crate::node::Request;
 use crate::runtime::administration::{force_request, holder_request};
 use crate::runtime::held_locks::names_request;
 use crate::runtime::kind::{Claimant, Fence, Keep, Raise, Repair};
+use crate::runtime::reservations::withdraw_request;
 
 const TTL: Duration = Duration::from_secs(1);
-const WAITS: Waits = Waits { lasts: TTL, ticket: Some(1) };
+const PRIORITY: Priority = Priority { began_ms: 1, id: 1 };
+const WAITS: Waits = Waits {
+    lasts: TTL,
+    ticket: Some(1),
+    reservation: Some(Reservation { priority: PRIORITY, lasts: TTL }),
+};
 
 fn some_names(how_many: usize) -> Names {
     let text: Vec<_> = (0..how_many).map(|i| format!("name-{i}").into_bytes()).collect();
@@ -22,6 +28,7 @@ fn some_names(how_many: usize) -> Names {
 fn calls(kind: &dyn Kind, of: &Names) -> Vec<(&'static [&'static str], Request)> {
     const ALL: &[&str] = &[];
     const UNFENCED: &[&str] = &["not given without fencing)"];
+    const NO_WAITER: &[&str] = &["given only to a waiter)"];
     const PLAIN: &[&str] =
         &["given only to keep or raise)", "given only to keep)", "given only to raise it)"];
     const KEPT: &[&str] = &["given only to raise it)"];
@@ -34,8 +41,10 @@ fn calls(kind: &dyn Kind, of: &Names) -> Vec<(&'static [&'static str], Request)>
     let owner = Claimant { owner: "owner", permits };
     let confirm = kind.confirm(of, "owner", 1).map(|confirm| (ALL, confirm));
     let mut calls = vec![
+        (ALL, withdraw_request(of, PRIORITY)),
         (ALL, kind.acquire(of, b"mark", owner, TTL, WAITS, Some(1))),
         (UNFENCED, kind.acquire(of, b"mark", owner, TTL, WAITS, None)),
+        (NO_WAITER, kind.acquire(of, b"mark", owner, TTL, Waits::default(), Some(1))),
         (ALL, kind.extend(of, owner, TTL, repair(fence))),
         (UNFENCED, kind.extend(of, owner, TTL, repair(None))),
         (KEPT, kind.release(of, owner, keep(), None)),

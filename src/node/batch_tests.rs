@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::super::request::Part;
 use super::*;
-use crate::core::Waits;
+use crate::core::{Priority, Reservation, Waits};
 use crate::embedded::{Engine, Reply};
 use crate::ident::{fence_key, release_channel};
 use crate::kinds::{EXCLUSIVE, KINDS, names};
@@ -21,7 +21,7 @@ const OWNERS: [&str; 3] = ["one", "two", "three"];
 
 #[derive(Clone, Debug)]
 enum Call {
-    Acquire { name: usize, owner: usize, proposal: Option<u64>, ttl: u64 },
+    Acquire { name: usize, owner: usize, proposal: Option<u64>, ttl: u64, waits: Waits },
     Extend { name: usize, owner: usize, number: Option<u64>, ttl: u64, late: bool },
     Release { name: usize, owner: usize, keep: Option<i64>, raise: Option<u64> },
     Confirm { name: usize, owner: usize },
@@ -31,12 +31,12 @@ impl Call {
     fn request(&self) -> Request {
         let ms = Duration::from_millis;
         match *self {
-            Self::Acquire { name, owner, proposal, ttl } => EXCLUSIVE.acquire(
+            Self::Acquire { name, owner, proposal, ttl, waits } => EXCLUSIVE.acquire(
                 &names(&[NAMES[name]]),
                 MARK_KEY,
                 Claimant::of(OWNERS[owner]),
                 ms(ttl),
-                Waits::default(),
+                waits,
                 proposal,
             ),
             Self::Extend { name, owner, number, ttl, late } => {
@@ -68,8 +68,9 @@ fn a_call() -> impl Strategy<Value = Call> {
     let ttl = || 1_000_u64..60_000;
     let (name, owner) = (|| 0..NAMES.len(), || 0..OWNERS.len());
     prop_oneof![
-        5 => (name(), owner(), number(), ttl())
-            .prop_map(|(name, owner, proposal, ttl)| Call::Acquire { name, owner, proposal, ttl }),
+        5 => (name(), owner(), number(), ttl(), a_wait()).prop_map(
+            |(name, owner, proposal, ttl, waits)| Call::Acquire { name, owner, proposal, ttl, waits }
+        ),
         5 => (name(), owner())
             .prop_map(|(name, owner)| Call::Release { name, owner, keep: None, raise: None }),
         2 => (name(), owner(), prop_oneof![Just(None), (-1_i64..3).prop_map(Some)], number())
@@ -79,6 +80,16 @@ fn a_call() -> impl Strategy<Value = Call> {
         ),
         1 => (name(), owner()).prop_map(|(name, owner)| Call::Confirm { name, owner }),
     ]
+}
+
+/// A caller that has just come, or one with a priority, which reserves the lock or does not.
+fn a_wait() -> impl Strategy<Value = Waits> {
+    let reservation = (0_u64..4, prop_oneof![Just(0), 1_000_u64..2_000]).prop_map(|(id, ms)| {
+        let priority = Priority { began_ms: 5, id };
+        Reservation { priority, lasts: Duration::from_millis(ms) }
+    });
+    prop_oneof![Just(None), reservation.prop_map(Some)]
+        .prop_map(|reservation| Waits { reservation, ..Waits::default() })
 }
 
 /// What may be on a node already.
@@ -175,7 +186,8 @@ proptest! {
 #[test]
 fn what_an_earlier_call_of_the_batch_made_a_number_is_one() {
     let extend = |ttl| Call::Extend { name: 1, owner: 2, number: Some(1), ttl, late: false };
-    let last = Call::Acquire { name: 2, owner: 0, proposal: None, ttl: 1_000 };
+    let waits = Waits::default();
+    let last = Call::Acquire { name: 2, owner: 0, proposal: None, ttl: 1_000, waits };
     let requests: Vec<_> = [extend(1_000), extend(1_001), last].iter().map(Call::request).collect();
     let fence = fence_key(NAMES[1]);
     let there = [[b"SET", &fence[..], b"no number", b"PX", b"30000"].map(<[u8]>::to_vec).to_vec()];

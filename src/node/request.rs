@@ -1,15 +1,27 @@
 //! Script calls as bytes to write, and answers without a type of the `redis` crate.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::OnceLock;
 use std::time::Duration;
 
 use super::quote::quoted;
 
+/// The texts that scripts have in common: a line `-- include NAME` of a script stands for one of them.
+const SHARED: [(&str, &str); 4] = [
+    ("-- include read.lua\n", include_str!("../../lua/shared/read.lua")),
+    ("-- include check.lua\n", include_str!("../../lua/shared/check.lua")),
+    ("-- include reserve.lua\n", include_str!("../../lua/shared/reserve.lua")),
+    ("-- include granted.lua\n", include_str!("../../lua/shared/granted.lua")),
+];
+
 /// A Lua script out of `lua/`.
 #[derive(Debug)]
 pub(crate) struct Script {
-    source: &'static str,
+    /// As it is written in `lua/`.
+    written: &'static str,
+    /// With what it includes.
+    source: OnceLock<Cow<'static, str>>,
     /// What makes several calls of it in one step, and its name there.
     batch: Option<(&'static str, &'static Script)>,
     /// What an answer to a call of it means.
@@ -37,8 +49,14 @@ pub(crate) enum Meaning {
 
 impl Script {
     /// A script whose answers mean nothing to the transport.
-    pub(crate) const fn new(source: &'static str) -> Self {
-        Self { source, batch: None, meaning: |_| Meaning::Other, by_sha: OnceLock::new() }
+    pub(crate) const fn new(written: &'static str) -> Self {
+        Self {
+            written,
+            source: OnceLock::new(),
+            batch: None,
+            meaning: |_| Meaning::Other,
+            by_sha: OnceLock::new(),
+        }
     }
 
     /// The same script, with what its answers mean.
@@ -50,16 +68,23 @@ impl Script {
     /// A script of which, and of others, `batch` can make several calls in one step. It knows this one by
     /// that name, and is called as the header of `lua/mutex/batch.lua` states.
     pub(crate) const fn batched(
-        source: &'static str,
+        written: &'static str,
         name: &'static str,
         batch: &'static Script,
     ) -> Self {
-        Self {
-            source,
-            batch: Some((name, batch)),
-            meaning: |_| Meaning::Other,
-            by_sha: OnceLock::new(),
-        }
+        let mut script = Self::new(written);
+        script.batch = Some((name, batch));
+        script
+    }
+
+    /// What a server is sent.
+    fn source(&self) -> &str {
+        self.source.get_or_init(|| {
+            let included = SHARED.iter().filter(|(line, _)| self.written.contains(line));
+            included.fold(Cow::Borrowed(self.written), |text, (line, shared)| {
+                text.replace(line, shared).into()
+            })
+        })
     }
 
     pub(super) fn batch(&self) -> Option<(&'static str, &'static Script)> {
@@ -68,7 +93,7 @@ impl Script {
 
     fn by_sha(&self) -> &[u8] {
         self.by_sha.get_or_init(|| {
-            let script = redis::Script::new(self.source);
+            let script = redis::Script::new(self.source());
             let mut call = Vec::new();
             write_bytes(&mut call, b"EVALSHA");
             write_bytes(&mut call, script.get_hash().as_bytes());
@@ -84,7 +109,7 @@ impl Script {
             Form::Sha => buffer.extend_from_slice(self.by_sha()),
             Form::Source => {
                 write_bytes(buffer, b"EVAL");
-                write_bytes(buffer, self.source.as_bytes());
+                write_bytes(buffer, self.source().as_bytes());
             }
         }
         write_number(buffer, keys);
@@ -153,14 +178,14 @@ impl Request {
     /// The script, and the numbers of KEYS and of ARGV that it is called with.
     #[cfg(test)]
     pub(crate) fn shape(&self) -> (&'static str, usize, usize) {
-        (self.script.source, self.keys, self.arguments)
+        (self.script.source(), self.keys, self.arguments)
     }
 
     /// The sources of the scripts that may make it: its own, and that of its batch.
     #[cfg(test)]
     pub(crate) fn sources(&self) -> Vec<&'static str> {
-        let batch = self.script.batch.map(|(_, batch)| batch.source);
-        [self.script.source].into_iter().chain(batch).collect()
+        let batch = self.script.batch.map(|(_, batch)| batch.source());
+        [self.script.source()].into_iter().chain(batch).collect()
     }
 
     /// The keys of the call.

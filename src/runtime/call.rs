@@ -7,11 +7,13 @@ use crossbeam_channel::{Receiver, never};
 
 use crate::clock;
 use crate::core::{
-    Acquire, Action, Attempt, Basis, Failed, Patience, Policy, QuorumHealth, ReleaseTracker,
-    Shared, SharedAttempt, Stop, Surroundings, Time, WaitsFor, asking_order, worth_waiting,
+    Acquire, Action, Attempt, Basis, Failed, Patience, Policy, Priority, QuorumHealth,
+    ReleaseTracker, Shared, SharedAttempt, Stop, Surroundings, Time, WaitsFor, asking_order,
+    worth_waiting,
 };
 use crate::error::{Error, NodeFault};
 use crate::ident;
+use crate::node::Request;
 use crate::observe;
 use crate::random::random;
 use crate::runtime::claim::{Asked, Claim, Wanted};
@@ -19,6 +21,7 @@ use crate::runtime::coordinator::Coordinator;
 use crate::runtime::fan_out::{FanOut, Interrupts, Woken};
 use crate::runtime::hold::Hold;
 use crate::runtime::queue::QueuedCaller;
+use crate::runtime::reservations::withdraw_request;
 use crate::runtime::subscriptions::Waiter;
 
 /// How long to wait before the machine looks again at what nobody tells of.
@@ -38,6 +41,8 @@ struct Call<'a> {
     suspensions: u64,
     /// The caller, while it may be in the queue that the nodes keep for a fair lock.
     in_queue: Option<u64>,
+    /// The caller's priority, while nodes may have reservations of it.
+    reserves: Option<Priority>,
     /// Left after what was tried has been given back.
     queued: QueuedCaller<'a>,
 }
@@ -62,6 +67,7 @@ pub(crate) fn acquire(
         last: None,
         suspensions: 0,
         in_queue: None,
+        reserves: None,
         queued: coordinator.queues().enter(wanted, patience),
     };
     // Only now: what is there to be forgotten has to be found.
@@ -73,7 +79,7 @@ pub(crate) fn acquire(
         // A client that may fall back hears the first node of the configuration in any case.
         ordered: settings.fall_back_after().is_none(),
         fair: wanted.kind.is_fair(),
-        takes_turns: wanted.kind.takes_turns(),
+        reserves: wanted.kind.reserves(&wanted.names, wanted.permits),
         permits: wanted.permits,
     };
     // Dropped before the call, whatever happens: then what it has on the nodes is given back.
@@ -130,6 +136,7 @@ impl Call<'_> {
             Action::GivingWayIsOver { heard } => self.queued.giving_way_is_over(heard),
             Action::Begin(begin) => {
                 self.in_queue = begin.waits.ticket.map(|_| upper_half(begin.owner));
+                self.reserves = begin.waits.reservation.map(|reservation| reservation.priority);
                 let claim = Claim::new(coordinator.state(), wanted, begin, self.suspensions);
                 machine.handle_begun(claim, self);
             }
@@ -156,6 +163,10 @@ impl Call<'_> {
                 self.in_queue = None;
                 self.leave_queue(caller, within);
             }
+            Action::Withdraw { priority, granted_by, within } => {
+                self.reserves = None;
+                self.withdraw(priority, &granted_by, within);
+            }
             Action::Failed(Failed { conclusion, quorum, started }) => {
                 if let Some(conclusion) = conclusion {
                     self.queued.concluded(conclusion);
@@ -179,10 +190,23 @@ impl Call<'_> {
     /// Takes that caller out of the nodes' queues.
     fn leave_queue(&self, caller: u64, within: Duration) {
         let Wanted { kind, names, .. } = self.wanted;
-        let Some(request) = kind.leave_queue(names, &self.queued_text(caller)) else { return };
+        if let Some(request) = kind.leave_queue(names, &self.queued_text(caller)) {
+            self.tell_nodes(request, &[], within);
+        }
+    }
+
+    /// Takes the reservations of that priority back on all nodes but those.
+    fn withdraw(&self, priority: Priority, but: &[usize], within: Duration) {
+        self.tell_nodes(withdraw_request(&self.wanted.names, priority), but, within);
+    }
+
+    /// Has all nodes `but` those run the request behind what they were asked before. They are told for so long.
+    fn tell_nodes(&self, request: Request, but: &[usize], within: Duration) {
         let (request, until) = (Arc::new(request), clock::now().after(within));
-        for node in self.coordinator.nodes() {
-            node.release(&request, None, Some(until), None);
+        for (i, node) in self.coordinator.nodes().iter().enumerate() {
+            if !but.contains(&i) {
+                node.release(&request, None, Some(until), None);
+            }
         }
     }
 
@@ -234,6 +258,9 @@ impl Drop for Call<'_> {
     fn drop(&mut self) {
         if let Some(caller) = self.in_queue.take() {
             self.leave_queue(caller, self.coordinator.settings().ttl);
+        }
+        if let Some(priority) = self.reserves.take() {
+            self.withdraw(priority, &[], self.coordinator.settings().ttl);
         }
     }
 }
@@ -308,6 +335,11 @@ impl Surroundings for Call<'_> {
     fn others_subscribed(&self) -> bool {
         let Wanted { kind, names, .. } = self.wanted;
         self.coordinator.subscriptions().knows(|| kind.channels(names))
+    }
+
+    fn set_time_ms(&self) -> Option<u64> {
+        let (set_time_us, _) = self.coordinator.set().times_us(clock::now());
+        set_time_us.and_then(|time_us| u64::try_from(time_us / 1_000).ok())
     }
 
     fn quorum_health(&self) -> QuorumHealth {

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::core::{Askers, HoldClass, Permits, PermitsWanted, Waits};
+use crate::core::{Askers, HoldClass, Permits, PermitsWanted, Reserves, Waits};
 use crate::ident::{self, Names, release_channel};
 use crate::node::Request;
 use crate::runtime::reply::Decoders;
@@ -81,9 +81,15 @@ pub(crate) trait Kind: fmt::Debug + Send + Sync {
         None
     }
 
-    /// Whether nodes keep who goes next, and leave a free lock to those for a while.
-    fn takes_turns(&self) -> bool {
-        false
+    /// When a caller reserves the lock with those names, or so many of its permits.
+    fn reserves(&self, names: &Names, permits: Option<PermitsWanted>) -> Reserves {
+        if names.iter().len() > 1 {
+            Reserves::SEVERAL_NAMES
+        } else if permits.is_some_and(|permits| permits.count > 1) {
+            Reserves::SEVERAL_PERMITS
+        } else {
+            Reserves::AS_OTHERS
+        }
     }
 
     /// How many permits a handle of its own wants, if it is a semaphore. Each caller asks for slots, which are its own alone.

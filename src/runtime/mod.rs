@@ -24,6 +24,7 @@ pub(crate) mod renewal;
 pub(crate) mod reply;
 pub(crate) mod reports;
 pub(crate) mod requests;
+pub(crate) mod reservations;
 pub(crate) mod settings;
 pub(crate) mod subscriptions;
 mod tidying;

@@ -5,6 +5,7 @@ use quorlock::embedded::Nodes;
 use crate::commands::{Call, Comparison};
 use crate::differential::{Both, call};
 use crate::support::Server;
+use crate::support::lua::with_includes;
 
 /// Borders that chance rarely meets, and what it has found: a line for each sequence, with `;` between
 /// the commands and `~` for blanks within words.
@@ -63,12 +64,14 @@ fn the_numbers_of_grants_are_where_a_server_has_them() {
     const NUMBERS: [&str; 4] = ["1", "123456789012346", "2251799813685247", "2251799813685248"];
     let (server, nodes) = (Server::start(), Nodes::start(1).expect("a port is free"));
     let mut both = Both::connect(&server, &nodes);
+    let script = with_includes(ACQUIRE);
     let known = ["0", "1.5", "no number", "2251799813685246", "9007199254740993"];
     for known in NUMBERS.into_iter().chain(known) {
         for number in NUMBERS {
             both.history.clear();
             let acquire = |owner| {
-                vec!["EVAL", ACQUIRE, "3", "k", "mark", "fence", owner, "60000000", "", number]
+                let keys = ["EVAL", &script, "4", "k", "mark", "reserved", "fence"];
+                [&keys[..], &[owner, "60000000", "", number]].concat()
             };
             let extend = |until, up_to| {
                 let keys = ["EVAL", EXTEND, "4", "k", "mark", "forced", "fence"];

@@ -134,9 +134,9 @@ fn without_the_owner_in_the_releases_of_a_batch() {
 #[test]
 fn with_grants_of_some_of_several_names() {
     let script = Some((
-        "    return {0, longest == math.huge and -1 or longest}",
-        "    for i = 2, last_lock do redis.call('SET', KEYS[i], owner, 'NX', 'PX', ttl) end\n    \
-         return {0, longest == math.huge and -1 or longest}",
+        "  return {0, refused_ms == math.huge and -1 or refused_ms}",
+        "  for i = 2, last_lock do redis.call('SET', KEYS[i], owner, 'NX', 'PX', ttl) end\n  \
+         return {0, refused_ms == math.huge and -1 or refused_ms}",
     ));
     let switches = Switches { script, ..Switches::ALL_ON };
     is_found("all names or none", switches, &["parts"]);

@@ -69,6 +69,8 @@ pub(super) struct Plan {
     pub(super) time_goes_on: bool,
     /// Everybody wants the same lock all the time; so many others have it at most while somebody waits.
     pub(super) turns: Option<u32>,
+    /// How long anybody waits for a lock at most, if that is promised.
+    pub(super) longest_wait: Option<Duration>,
     /// Who waits for a fair lock comes before those whose calls begin that much later, or more.
     pub(super) order: Option<Duration>,
     /// Which clients' users may end connections on the servers.
@@ -141,6 +143,7 @@ impl Plan {
             outlasts_fences: false,
             time_goes_on: false,
             turns: None,
+            longest_wait: None,
             order: None,
             may_end: Vec::new(),
             fall_back_after: None,

@@ -76,6 +76,40 @@ pub(super) enum Habit {
     TriesPermit(Duration),
     /// They try for the first name again and again, for a job that is done once in that time at most.
     RunsJobs(Duration),
+    /// They want a lock again and again.
+    Loops(Loop),
+}
+
+/// What callers want again and again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Loop {
+    pub(super) kind: &'static str,
+    /// One bit for each name. A kind with one name: each caller wants one of them.
+    pub(super) names: u32,
+    /// How many permits, of a semaphore.
+    pub(super) permits: u32,
+    pub(super) holds: Duration,
+    pub(super) rests: Duration,
+    /// They give up after that time; `None`: never.
+    pub(super) patience: Option<Duration>,
+}
+
+impl Loop {
+    /// Callers that want a mutex of that kind under each of those names, have it for 5 ms, and want it again at once.
+    pub(super) const fn of(kind: &'static str, names: u32) -> Self {
+        let (holds, rests) = (Duration::from_millis(5), Duration::ZERO);
+        Self { kind, names, permits: 1, holds, rests, patience: None }
+    }
+
+    fn lock_of(self, caller: usize) -> LockId {
+        let place = KINDS.iter().position(|it| it.label() == self.kind);
+        let place = place.expect("a kind of that name");
+        let names: Vec<_> = (0..32).filter(|name| self.names & 1 << name != 0).collect();
+        match KINDS[place].most_names() {
+            1 => LockId::new(place, [names[caller % names.len()]]),
+            _ => LockId::new(place, names),
+        }
+    }
 }
 
 /// How long a thread takes that has decided to renew a lock, before it does.
@@ -113,6 +147,10 @@ impl Habit {
             | Self::Queues(_)
             | Self::Downgrades(..)
             | Self::RenewsLate(_) => Some(Patience::Forever),
+            Self::Loops(Loop { patience: None, .. }) => Some(Patience::Forever),
+            Self::Loops(Loop { patience: Some(patience), .. }) => {
+                Some(Patience::Until(cx.now().after(patience)))
+            }
             Self::Contends => Some(Patience::Until(cx.now().after(cx.net.chance.ms(500..4_000)))),
         }
     }
@@ -129,6 +167,7 @@ impl Habit {
             }
             Self::Insists => Some(now.after(Duration::from_micros(300))),
             Self::RunsJobs(_) => Some(now.after(JOB)),
+            Self::Loops(Loop { holds, .. }) => Some(now.after(holds)),
             Self::Works(time)
             | Self::RenewsLate(time)
             | Self::Picks(_, time)
@@ -144,6 +183,7 @@ impl Habit {
     pub(super) fn lock_of(self, caller: usize, names: usize, chance: &mut Chance) -> LockId {
         match self {
             Self::KeepsItsOwn => LockId::exclusive(caller),
+            Self::Loops(wanted) => wanted.lock_of(caller),
             Self::Picks(some, _) => LockId::some(chance, some, names),
             Self::Reads(_) => LockId::exclusive(0).of_kind(kind("read")),
             Self::Queues(_) => LockId::exclusive(0).of_kind(kind("fair_mutex")),
@@ -165,6 +205,7 @@ impl Habit {
             | Self::Visits(time)
             | Self::Downgrades(time, _) => Some(time),
             Self::RunsJobs(_) => Some(JOB * 10),
+            Self::Loops(Loop { rests, .. }) => Some(rests),
             _ => None,
         }
     }
@@ -189,7 +230,16 @@ impl Habit {
     pub(super) fn most_permits(self) -> Option<u32> {
         match self {
             Self::TakesPermits(most, _) => Some(most),
+            Self::Loops(Loop { permits, .. }) => Some(permits),
             Self::KeepsPermits | Self::TriesPermit(_) => Some(1),
+            _ => None,
+        }
+    }
+
+    /// How many permits they want each time, if that is not left to chance.
+    pub(super) fn permits(self) -> Option<u32> {
+        match self {
+            Self::Loops(Loop { permits, .. }) => Some(permits),
             _ => None,
         }
     }
@@ -212,12 +262,13 @@ impl Habit {
         );
         let loops = matches!(self, Self::Picks(..) | Self::Reads(_) | Self::Writes(_))
             || self.downgrades_for().is_some();
-        !ends && !loops && !matches!(self, Self::RunsJobs(_))
+        !ends && !loops && !matches!(self, Self::RunsJobs(_) | Self::Loops(_))
     }
 
     /// Whether they think before they want something again.
     pub(super) fn thinks(self) -> bool {
-        !matches!(self, Self::Insists | Self::Picks(..) | Self::Reads(_) | Self::Writes(_))
+        let loops = matches!(self, Self::Reads(_) | Self::Writes(_) | Self::Loops(_));
+        !loops && !matches!(self, Self::Insists | Self::Picks(..))
     }
 }
 

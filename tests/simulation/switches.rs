@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use crate::core::{AsSeen, Mechanism, Permits, Waits};
+use crate::core::{AsSeen, Mechanism, Permits, Priority, Reservation, Waits};
 use crate::kinds::{KINDS, names};
 use crate::node::{check_request, evals};
 use crate::runtime::kind::{Claimant, Fence, Raise, Repair};
+use crate::runtime::reservations::withdraw_request;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Switches {
@@ -38,7 +39,9 @@ impl Switches {
         let ttl = Duration::from_secs(1);
         let fence = Some(Fence { number: 1, up_to: 1 });
         let mark = b"{quorlock}:mark";
-        let waits = Waits { lasts: ttl, ticket: Some(1) };
+        let priority = Priority { began_ms: 1, id: 1 };
+        let reservation = Some(Reservation { priority, lasts: ttl });
+        let waits = Waits { lasts: ttl, ticket: Some(1), reservation };
         let repair = Repair { until_ms: 0, mark_key: mark, quarantine: true, fence };
         let names = names(&[b"key"]);
         let commands = KINDS.iter().flat_map(|kind| {
@@ -60,6 +63,7 @@ impl Switches {
                 .chain(batch)
                 .chain(confirm)
                 .chain(leave)
+                .chain([withdraw_request(&names, priority).eval("")])
                 .collect::<Vec<_>>()
         });
         let as_seen = AsSeen { mark: None, repl_id: "id".to_owned() };

@@ -1,5 +1,6 @@
 //! One run from beginning to end.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::checkers::{Grant, Order, Turns, Violation, fence_left, kept_back, leaked};
@@ -33,6 +34,8 @@ pub(super) struct Run {
     /// How many batches were run.
     pub(super) batches: usize,
     pub(super) grants: Vec<Grant>,
+    /// How long each client has waited for a lock at most.
+    pub(super) longest_waits: BTreeMap<usize, Duration>,
 }
 
 /// Runs `plan`; `told`, with a story of what happened.
@@ -58,6 +61,7 @@ fn run_now(plan: &Plan, switches: Switches, told: bool) -> Run {
     world.net.checks.rolling = plan.rolling;
     world.net.checks.blips = plan.blips;
     world.net.checks.ttl = plan.ttl;
+    world.net.checks.longest_wait = plan.longest_wait;
     world.net.checks.turns = Turns::new(plan.callers.len(), plan.turns);
     world.net.checks.order = Order::new(plan.order);
     world.net.checks.only = switches.checkers;
@@ -79,6 +83,7 @@ fn run_now(plan: &Plan, switches: Switches, told: bool) -> Run {
         events: world.net.events,
         batches: world.net.batches,
         grants: world.net.checks.grants,
+        longest_waits: world.net.checks.longest_waits,
     }
 }
 

@@ -7,6 +7,7 @@ use super::super::{
 };
 use super::contention::{Contention, POLL, spread};
 use super::queue_place::{PlaceNews, QueuePlace};
+use super::reservation::{Priority, Reserves, Reserving};
 use super::slot_choice::SlotChoice;
 use super::waits::Waits;
 
@@ -32,8 +33,8 @@ pub(crate) struct Policy {
     pub(crate) ordered: bool,
     /// The nodes keep a queue of the callers that wait.
     pub(crate) fair: bool,
-    /// Nodes keep who goes next: see [`Contention::taking_turns`].
-    pub(crate) takes_turns: bool,
+    /// When the caller reserves the lock.
+    pub(crate) reserves: Reserves,
     /// Which part of a semaphore is wanted; `None`: the lock is none.
     pub(crate) permits: Option<PermitsWanted>,
 }
@@ -102,6 +103,7 @@ pub(crate) struct Attempts {
     /// The nodes were to be ready at once, and another attempt was made for that.
     tried_at_once: bool,
     contention: Contention,
+    reserving: Reserving,
     /// Where a fair lock is waited for.
     place: Option<QueuePlace>,
     /// Which slots of a semaphore are asked for.
@@ -118,8 +120,8 @@ impl Attempts {
         let waits_in_queue = policy.fair && policy.patience != Patience::Once;
         Self {
             // Each node of a majority has to know who waits.
-            contention: Contention::new(policy.ordered && !waits_in_queue)
-                .taking_turns(policy.takes_turns),
+            contention: Contention::new(policy.ordered && !waits_in_queue),
+            reserving: Reserving::new(policy.reserves),
             place: waits_in_queue.then(|| QueuePlace::new(attempt_timeout)),
             slots: policy.permits.map(SlotChoice::new),
             policy,
@@ -188,7 +190,7 @@ impl Attempts {
 
     /// What the nodes may know of a caller that waits for the lock from `now` on: for twice as long as its next attempt may be
     /// away, and no longer than its patience lasts.
-    pub(crate) fn waits(&self, now: Time) -> Waits {
+    pub(crate) fn waits(&mut self, now: Time) -> Waits {
         let next = match &self.place {
             Some(place) => place.lives(),
             None => POLL.max(self.policy.backoff.max).saturating_mul(2),
@@ -198,7 +200,33 @@ impl Attempts {
             Patience::Until(deadline) => next.min(deadline.since(now)),
             Patience::Forever => next,
         };
-        Waits { lasts, ticket: self.place.as_ref().and_then(QueuePlace::ticket) }
+        let mut reservation = self.reserving.asks(now);
+        if let (Some(reservation), Patience::Until(deadline)) =
+            (&mut reservation, self.policy.patience)
+        {
+            reservation.lasts = reservation.lasts.min(deadline.since(now));
+        }
+        Waits { lasts, ticket: self.place.as_ref().and_then(QueuePlace::ticket), reservation }
+    }
+
+    /// Whether the caller is to have a priority, and has none: it was refused, or has `waited` behind others of its process, or
+    /// takes turns with `others`, of whom it knows.
+    pub(crate) fn lacks_priority(&self, waited: bool, others: impl FnOnce() -> bool) -> bool {
+        let lacks = !self.reserving.has_priority() && self.policy.patience != Patience::Once;
+        lacks && (waited || self.reserving.takes_turns() && others())
+    }
+
+    /// The caller has that priority from now on.
+    pub(crate) fn takes_priority(&mut self, priority: Priority, now: Time) {
+        self.reserving.takes_priority(priority);
+        if self.reserving.takes_turns() {
+            self.reserving.refused(now);
+        }
+    }
+
+    /// The priority whose reservations are to be withdrawn: see [`Reserving::withdraws`].
+    pub(crate) fn withdraws(&mut self) -> Option<(Priority, Duration)> {
+        self.reserving.withdraws()
     }
 
     /// The end of an attempt that starts now and may take `node_timeout`: no call outlives its own
@@ -213,8 +241,8 @@ impl Attempts {
     }
 
     /// Whether the next attempt is to ask one node alone at first: see [`preferred_node`](Self::preferred_node).
-    pub(crate) fn prefers_one(&self) -> bool {
-        self.contention.prefers_one()
+    pub(crate) fn prefers_one(&self, now: Time) -> bool {
+        self.contention.prefers_one() && !self.reserving.asks_all(now)
     }
 
     /// Whom the next attempt asks alone at first, and until when: of those that it may rely on
@@ -234,6 +262,8 @@ impl Attempts {
     pub(crate) fn tried(&mut self, attempt: &Attempt, now: Time, covered: bool) {
         self.contention.tried(attempt.is_split(), now.since(attempt.started()), covered);
         self.contention.ended_at_preferred(attempt.preferred().is_some());
+        let asked_all = attempt.preferred().is_none();
+        self.reserving.tried(attempt.started(), asked_all, attempt.is_split());
         if let Some(slots) = &mut self.slots {
             slots.refused(attempt);
         }
@@ -247,7 +277,10 @@ impl Attempts {
 
     /// The wait has ended early, by `wake_reason`: when to make the next attempt.
     pub(crate) fn woken(&mut self, wake_reason: WakeReason, now: Time, random: f64) -> Time {
-        let at = now.after(self.contention.woken(wake_reason, random));
+        let pause = self.contention.woken(wake_reason, random);
+        // The nodes leave the lock to nobody else.
+        let is_ours_to_take = wake_reason == WakeReason::Released && self.reserving.is_known(now);
+        let at = now.after(if is_ours_to_take { Duration::ZERO } else { pause });
         match self.policy.patience {
             Patience::Until(deadline) => at.min(deadline),
             Patience::Once | Patience::Forever => at,
@@ -285,6 +318,9 @@ impl Attempts {
             return Step::Finish(self.last.unwrap_or(outcome));
         }
         self.last = Some(outcome);
+        if outcome == Outcome::Held {
+            self.reserving.refused(now);
+        }
         if let Some(at) = self.goes_where_free(outcome, now, random) {
             self.unreachable_since = None;
             return Step::Wait(at);
@@ -427,6 +463,11 @@ impl Attempts {
             _ => pause,
         };
         let mut until = now.after(pause);
+        if let (Conclusion::Held { .. }, Some(next_try)) =
+            (conclusion, self.reserving.next_try(now, POLL.mul_f64(0.75)))
+        {
+            until = until.min(next_try);
+        }
         if let Some(since) = self.unreachable_since {
             until = until.min(since.after(self.policy.no_quorum_timeout));
         }

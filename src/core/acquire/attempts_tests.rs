@@ -14,7 +14,7 @@ fn attempts(patience: Patience) -> Attempts {
             backoff: Backoff { min: Duration::from_millis(10), max: Duration::from_millis(100) },
             no_quorum_timeout: Duration::from_millis(1_000),
             ordered: true,
-            takes_turns: false,
+            reserves: Reserves::AS_OTHERS,
             fair: false,
             permits: None,
         },
@@ -61,7 +61,7 @@ fn nodes_are_told_how_long_to_reckon_with_a_caller() {
 fn a_waiter_that_is_told_of_a_release_asks_one_node_first() {
     let mut attempts = attempts(Patience::Forever);
     attempts.woken(WakeReason::Released, at(0), 0.0);
-    assert!(attempts.prefers_one());
+    assert!(attempts.prefers_one(at(0)));
     assert_eq!(attempts.preferred_node(&[1, 0, 2], |_| true, at(0)), Some((1, at(20))));
 }
 
@@ -84,7 +84,7 @@ fn who_tries_once_tries_again_in_the_same_time_after_a_split_vote() {
     let timeout = Duration::from_millis(100);
     let mut once = attempts(Patience::Once);
     assert_eq!(once.answer_by(at(0), timeout), at(100));
-    assert!(!once.prefers_one());
+    assert!(!once.prefers_one(at(0)));
     for (tries, now) in (1..).map(at).enumerate() {
         once.tried(&attempt([Vote::Granted(0), NO, NO]), now, false);
         match once.concluded(HELD, at(0), now, 0.5) {
@@ -94,7 +94,7 @@ fn who_tries_once_tries_again_in_the_same_time_after_a_split_vote() {
                 break;
             }
         }
-        assert!(once.prefers_one());
+        assert!(once.prefers_one(at(0)));
         assert_eq!(once.answer_by(now, timeout), at(100), "it is still one try");
     }
     let mut late = attempts(Patience::Once);

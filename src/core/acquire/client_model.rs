@@ -111,6 +111,10 @@ impl Surroundings for Client {
         self.others_subscribed
     }
 
+    fn set_time_ms(&self) -> Option<u64> {
+        Some(1_000_000)
+    }
+
     fn quorum_health(&self) -> QuorumHealth {
         self.health
     }

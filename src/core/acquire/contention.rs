@@ -40,7 +40,6 @@ const LEAST_PATIENCE: Duration = Duration::from_millis(20);
 pub(crate) struct Contention {
     /// Attempts that begin with one node are allowed.
     ordered: bool,
-    takes_turns: bool,
     /// A release would be told by enough nodes.
     covered: bool,
     /// Attempts in a row that some node granted.
@@ -66,7 +65,6 @@ impl Contention {
     pub(crate) fn new(ordered: bool) -> Self {
         Self {
             ordered: ordered && Mechanism::OrderedTries.is_on(),
-            takes_turns: false,
             covered: false,
             splits: 0,
             woken: 0,
@@ -78,13 +76,6 @@ impl Contention {
             refused_by_preferred: 0,
             took: Duration::ZERO,
         }
-    }
-
-    /// Each node keeps who goes next, and refuses the others, on a free lock as well. So one node that was asked alone says
-    /// little of the others: the lock may be free there, and they do not know yet that this caller waits. They are asked
-    /// soon, not only when somebody tells of a release.
-    pub(crate) const fn taking_turns(self, takes_turns: bool) -> Self {
-        Self { takes_turns, ..self }
     }
 
     /// An attempt `took` so long and was in vain, although some nodes granted it (`split`); whether the
@@ -111,11 +102,6 @@ impl Contention {
     pub(crate) fn pause(&self, backoff: Backoff, tries: u32, random: f64) -> Duration {
         if self.is_split() {
             spread(self.splits, random)
-        } else if self.takes_turns
-            && self.refused_by_preferred > 0
-            && Mechanism::TurnsAreOfAllNodes.is_on()
-        {
-            spread(self.refused_by_preferred, random)
         } else if self.covered {
             // Apart from each other, for all of them are woken together.
             POLL.max(backoff.max).mul_f64(0.75 + random.clamp(0.0, 1.0) / 4.0)
@@ -217,24 +203,6 @@ mod tests {
     use super::*;
 
     const MOMENT: Duration = Duration::from_millis(1);
-
-    /// A node that leaves a free lock to others is no reason to sleep until a release is told: there may be none.
-    #[test]
-    fn where_nodes_keep_who_goes_next_all_of_them_are_asked_soon() {
-        let backoff = Backoff { min: POLL, max: POLL };
-        let pause = |takes_turns| {
-            let mut contention = Contention::new(true).taking_turns(takes_turns);
-            contention.woken(WakeReason::Released, 0.0);
-            assert!(contention.prefers_one());
-            contention.tried(false, MOMENT, true);
-            contention.ended_at_preferred(true);
-            assert!(!contention.prefers_one(), "all are asked next");
-            contention.pause(backoff, 1, 1.0)
-        };
-        assert!(pause(true) <= MOST_SPREAD);
-        assert!(pause(false) >= POLL / 2);
-        assert!(without(&[Mechanism::TurnsAreOfAllNodes], || pause(true)) >= POLL / 2);
-    }
 
     /// Three contenders, each of them nearest to another node, try again and again at one instant. How
     /// many rounds it takes until one of them has a majority of the three nodes, if ten are enough.

@@ -6,6 +6,7 @@ use super::super::{
     Attempt, Basis, Conclusion, Permits, Quorum, QuorumHealth, ReleaseTracker, Shared, Time,
 };
 use super::attempts::Outcome;
+use super::reservation::Priority;
 use super::waits::Waits;
 
 /// An attempt that the driver shares with the threads that hear the nodes' answers.
@@ -45,6 +46,9 @@ pub(crate) trait Surroundings {
 
     /// Returns whether threads of this process wait for the lock's releases, or did a moment ago.
     fn others_subscribed(&self) -> bool;
+
+    /// Returns the set's time in milliseconds, if it is known.
+    fn set_time_ms(&self) -> Option<u64>;
 
     fn quorum_health(&self) -> QuorumHealth;
 
@@ -97,6 +101,9 @@ pub(crate) enum Action<C> {
     /// Tell all nodes to take that caller out of the queue that they keep for a fair lock. It has to be told behind what the
     /// call has asked them. They are told for so long.
     LeaveQueue(u64, Duration),
+    /// Tell all nodes but those of `granted_by` to take back the reservations of that priority, behind what the call has
+    /// asked them. They are told for so long.
+    Withdraw { priority: Priority, granted_by: Vec<usize>, within: Duration },
     /// Note what the attempt that was given back has shown.
     Failed(Failed),
     /// Report that the call waits for the nodes to grant locks, which is in that time.

@@ -2,15 +2,19 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use super::super::{
-    Allowance, Backoff, Basis, Failure, LossReason, Place, QuorumHealth, Shared, Via, Vote,
+    Allowance, Backoff, Basis, Failure, LossReason, Place, QuorumHealth, ReleaseTracker, Shared,
+    Via, Vote,
 };
 use super::client_model::{Claim, Client, TIMEOUT, at};
 use super::*;
+
+mod reserving;
 
 const TTL: Duration = Duration::from_secs(10);
 
 /// A call and its driver. What the driver was told to do is noted.
 struct Driver {
+    policy: Policy,
     machine: Acquire<Claim>,
     client: Client,
     done: Vec<&'static str>,
@@ -24,6 +28,8 @@ struct Driver {
     granted: Option<Grant>,
     /// What each attempt told the nodes of the caller's wait.
     waits: Vec<Waits>,
+    /// The nodes that need not be told of a withdrawal.
+    granted_by: Vec<usize>,
 }
 
 const FIRST_IN_QUEUE: Place = Place { turn: Turn::Ask, is_held: false };
@@ -50,10 +56,11 @@ impl Driver {
             no_quorum_timeout: Duration::from_secs(10),
             ordered,
             fair,
-            takes_turns: false,
+            reserves: Reserves::AS_OTHERS,
             permits: None,
         };
         Self {
+            policy,
             machine: Acquire::new(policy, TIMEOUT),
             client: Client::new(),
             done: Vec::new(),
@@ -64,6 +71,7 @@ impl Driver {
             outcome: None,
             granted: None,
             waits: Vec::new(),
+            granted_by: Vec::new(),
         }
     }
 
@@ -128,6 +136,7 @@ impl Driver {
                 Action::TellEndlessKeys(_) => ("tell endless keys", ()),
                 Action::GiveBack(_) => ("give back", ()),
                 Action::LeaveQueue(..) => ("leave queue", ()),
+                Action::Withdraw { granted_by, .. } => ("withdraw", self.granted_by = granted_by),
                 Action::Failed(_) => ("failed", ()),
                 Action::TellNotAdmitted(_) => ("tell not admitted", ()),
                 Action::Granted(_, grant) => ("granted", self.granted = Some(grant)),

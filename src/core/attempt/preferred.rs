@@ -33,6 +33,11 @@ impl Attempt {
         self.slots[node].ours
     }
 
+    /// The nodes that have granted it.
+    pub(crate) fn granted_by(&self) -> Vec<usize> {
+        (0..self.slots.len()).filter(|node| self.slots[*node].ours).collect()
+    }
+
     /// Whether the node has neither answered nor failed.
     pub(crate) fn is_silent(&self, node: usize) -> bool {
         self.slots[node].answer == Answer::Open

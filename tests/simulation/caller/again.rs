@@ -83,7 +83,7 @@ impl Caller {
             no_quorum_timeout: cx.settings.no_quorum_timeout,
             ordered: false,
             fair: false,
-            takes_turns: lock.kind().takes_turns(),
+            reserves: lock.kind().reserves(&lock.names(), lock.kind().permits()),
             permits: lock.kind().permits(),
         };
         let mut acquire: Acquire<Claim> = Acquire::new(policy, cx.settings.node_timeout);

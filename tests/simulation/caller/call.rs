@@ -6,9 +6,11 @@ use std::time::Duration;
 use super::{Caller, Doing};
 use crate::core::{
     Acquire, Allowance, Attempt, Confirmation, HoldClass, Outcome, Patience, PermitsWanted, Policy,
-    QueueTicket, ReleasePlan, Terms, Time,
+    Priority, QueueTicket, ReleasePlan, Terms, Time,
 };
+use crate::node::Request;
 use crate::runtime::kind::Kind;
+use crate::runtime::reservations::withdraw_request;
 use crate::simulation::claim::{Claim, label};
 use crate::simulation::client::{Client, Cx, Phase};
 use crate::simulation::fan_out::FanOut;
@@ -80,14 +82,37 @@ impl Call {
         within: Duration,
     ) {
         let queued = self.queued_text(cx, caller);
-        let Some(leave) = self.lock.kind().leave_queue(&self.lock.names(), &queued) else { return };
-        let part = Part {
-            keys: self.lock.keys().collect(),
-            owner: Rc::new(queued.into_bytes()),
-            what: "leave",
-        };
+        if let Some(leave) = self.lock.kind().leave_queue(&self.lock.names(), &queued) {
+            self.tell_nodes(client, cx, (leave, queued, "leave"), &[], within);
+        }
+    }
+
+    /// Has nodes take back the reservations of that priority, all but those that have granted the lock.
+    pub(super) fn withdraw(
+        &self,
+        client: &mut Client,
+        cx: &mut Cx<'_>,
+        priority: Priority,
+        granted_by: &[usize],
+        within: Duration,
+    ) {
+        let withdraw = withdraw_request(&self.lock.names(), priority);
+        let of = format!("{priority:?}");
+        self.tell_nodes(client, cx, (withdraw, of, "withdraw"), granted_by, within);
+    }
+
+    fn tell_nodes(
+        &self,
+        client: &mut Client,
+        cx: &mut Cx<'_>,
+        (request, of, what): (Request, String, &'static str),
+        but: &[usize],
+        within: Duration,
+    ) {
+        let owner = Rc::new(of.into_bytes());
+        let part = Part { keys: self.lock.keys().collect(), owner, what };
         let (outgoing, until) =
-            (Outgoing { request: Rc::new(leave), part }, cx.now().after(within));
+            (Outgoing { request: Rc::new(request), part }, cx.now().after(within));
         let plan = ReleasePlan {
             longest_ttl: Duration::ZERO,
             raise_to: None,
@@ -95,9 +120,17 @@ impl Call {
             until: Some(until),
             repetition: None,
         };
-        for worker in &mut client.workers {
-            worker.release(cx, outgoing.clone(), None, plan.clone());
+        for (node, worker) in client.workers.iter_mut().enumerate() {
+            if !but.contains(&node) {
+                worker.release(cx, outgoing.clone(), None, plan.clone());
+            }
         }
+    }
+
+    /// How long it has waited so far.
+    pub(super) fn check_wait(&self, cx: &mut Cx<'_>, index: usize) {
+        let (now, caller) = (cx.net.now, (cx.client, index));
+        cx.net.checks.waits(caller, self.lock, self.began, now);
     }
 
     /// It waits for nothing any more.
@@ -153,6 +186,7 @@ impl Caller {
                 (LockId::any(&mut cx.net.chance, kinds, name, of), patience, renewed)
             }
         };
+        let permits = Self::permits(cx, lock);
         let policy = Policy {
             patience,
             backoff: cx.settings.backoff,
@@ -160,8 +194,8 @@ impl Caller {
             // A client that may fall back hears the first node of the configuration in any case.
             ordered: cx.settings.fall_back_after.is_none(),
             fair: lock.kind().is_fair(),
-            takes_turns: lock.kind().takes_turns(),
-            permits: Self::permits(cx, lock),
+            reserves: lock.kind().reserves(&lock.names(), permits),
+            permits,
         };
         let limited = !rolling
             && cx.settings.habit == Habit::Anything
@@ -214,6 +248,9 @@ impl Caller {
         }
         let of = cx.settings.permits;
         let most = cx.settings.habit.most_permits().map_or(of, |most| most.min(of));
+        if let Some(count) = cx.settings.habit.permits() {
+            return Some(PermitsWanted { count, of });
+        }
         let count = if most == 1 { 1 } else { 1 + cx.net.chance.below(most as usize) as u32 };
         Some(PermitsWanted { count, of })
     }
@@ -261,6 +298,7 @@ impl Caller {
         let who = cx.client;
         cx.net.tell(|| format!("client {who}, caller {index}: {}: {what}", call.lock));
         cx.net.checks.waits_no_more((who, index), hold.is_some(), cx.net.now);
+        call.check_wait(cx, index);
         let bound = match call.patience {
             Patience::Once => Some(cx.net.now.saturating_sub(call.began))
                 // Nodes that are found to be ready are asked again at once.
@@ -288,9 +326,9 @@ impl Caller {
             Some(hold) => {
                 match cx.phase {
                     // All want each kind in turn, so that others may come first, and readers come together.
-                    Phase::Probing => cx.net.checks.served_in_the_end(who, now),
+                    Phase::Probing => cx.net.checks.served_in_the_end(who, call.lock, now),
                     Phase::Working | Phase::Draining => {
-                        cx.net.checks.served(who, waits_since, now);
+                        cx.net.checks.served(who, call.lock, waits_since, now);
                     }
                 }
                 let usage = Self::usage(index, cx, &hold.held);

@@ -94,6 +94,11 @@ impl Surroundings for Around<'_, '_> {
         self.lock.channels().iter().any(|channel| channels.knows(channel))
     }
 
+    fn set_time_ms(&self) -> Option<u64> {
+        let (set_time_us, _) = self.cx.shared.times_us(self.cx.now());
+        set_time_us.and_then(|time_us| u64::try_from(time_us / 1_000).ok())
+    }
+
     fn quorum_health(&self) -> QuorumHealth {
         self.cx.shared.quorum_health()
     }
@@ -143,6 +148,9 @@ impl Call {
                 Action::GiveBack(claim) => client.release(cx, &claim),
                 Action::LeaveQueue(caller, within) => {
                     self.leave_queue(client, cx, caller, within);
+                }
+                Action::Withdraw { priority, granted_by, within } => {
+                    self.withdraw(client, cx, priority, &granted_by, within);
                 }
                 _ => {}
             }
@@ -278,6 +286,9 @@ impl Caller {
                 Action::LeaveQueue(caller, within) => {
                     call.leave_queue(client, cx, caller, within);
                 }
+                Action::Withdraw { priority, granted_by, within } => {
+                    call.withdraw(client, cx, priority, &granted_by, within);
+                }
                 Action::Failed(failed) => {
                     let ticket =
                         |last: &Rc<FanOut<Attempt>>| last.with(|last| last.largest_ticket());
@@ -331,6 +342,7 @@ impl Caller {
             }
             WaitsFor::Verdict | WaitsFor::Confirmation => {}
         }
+        call.check_wait(cx, index);
         let at = call.cancelled_at.map_or(at, |cancelled| at.min(cancelled));
         let caller = &mut client.callers[index];
         caller.doing = Doing::Calling(Box::new(call));

@@ -80,6 +80,7 @@ impl LeaseTerms {
 pub(super) struct Grant {
     pub(super) at: Duration,
     pub(super) client: usize,
+    lock: LockId,
 }
 
 /// The checkers' notes of one run.
@@ -114,6 +115,10 @@ pub(super) struct Checks {
     pub(super) grants: Vec<Grant>,
     /// Nothing happens that could cost anybody a lock.
     pub(super) rolling: bool,
+    /// How long each client has waited for a lock at most.
+    pub(super) longest_waits: BTreeMap<usize, Duration>,
+    /// How long anybody waits for a lock at most, if that is promised.
+    pub(super) longest_wait: Option<Duration>,
     /// When the last fault began.
     pub(super) last_fault: Duration,
     /// That holds for short troubles at any time, too.
@@ -515,14 +520,20 @@ impl Checks {
     }
 
     /// A client has got the lock in the end, when each of them wants each lock once.
-    pub(super) fn served_in_the_end(&mut self, client: usize, now: Duration) {
-        self.grants.push(Grant { at: now, client });
+    pub(super) fn served_in_the_end(&mut self, client: usize, lock: LockId, now: Duration) {
+        self.grants.push(Grant { at: now, client, lock });
         self.freed_at = None;
     }
 
     /// A client has got the lock, and had waited for it since then, or not at all.
-    pub(super) fn served(&mut self, client: usize, waits_since: Option<Duration>, now: Duration) {
-        self.grants.push(Grant { at: now, client });
+    pub(super) fn served(
+        &mut self,
+        client: usize,
+        lock: LockId,
+        waits_since: Option<Duration>,
+        now: Duration,
+    ) {
+        self.grants.push(Grant { at: now, client, lock });
         if let Some(what) = self.turns.served(client, now) {
             self.report(now, "turns", what);
         }
@@ -534,6 +545,23 @@ impl Checks {
             .and_then(|(at, since)| waits::overslept(client, at.max(since), now));
         if let Some(what) = overslept {
             self.report(now, "waits", what);
+        }
+    }
+
+    /// A caller has waited for that lock since then.
+    pub(super) fn waits(
+        &mut self,
+        caller: (usize, usize),
+        lock: LockId,
+        since: Duration,
+        now: Duration,
+    ) {
+        let longest = self.longest_waits.entry(caller.0).or_default();
+        *longest = (*longest).max(now - since);
+        let Some(most) = self.longest_wait.filter(|_| self.woken(caller.0) < since) else { return };
+        if let Some(what) = waits::starves(caller, lock, now - since, most) {
+            let meanwhile = waits::meanwhile(&self.grants, lock, since);
+            self.report(now, "waits", format!("{what}; meanwhile: {meanwhile}"));
         }
     }
 

@@ -1,6 +1,10 @@
 //! No call takes longer than it may.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
+
+use super::Grant;
+use crate::simulation::lock_id::LockId;
 
 /// What threads need to be woken up, and to get around to things.
 const MOMENT: Duration = Duration::from_millis(100);
@@ -42,4 +46,30 @@ pub(super) fn overslept(client: usize, free_since: Duration, now: Duration) -> O
     let took = now.saturating_sub(free_since);
     (took > MOMENT * 6)
         .then(|| format!("client {client} took {took:?} to get a lock that was given back"))
+}
+
+/// A caller, who is that one of a client's, has waited for so long, and nobody waits for more than `most`.
+pub(super) fn starves(
+    (client, index): (usize, usize),
+    lock: LockId,
+    waited: Duration,
+    most: Duration,
+) -> Option<String> {
+    (waited > most)
+        .then(|| format!("caller {index} of client {client} has waited {waited:?} for {lock}"))
+}
+
+/// Who was granted what the caller waits for, or a part of it, since it began to wait.
+pub(super) fn meanwhile(grants: &[Grant], lock: LockId, since: Duration) -> String {
+    let mut counts: BTreeMap<(usize, LockId), usize> = BTreeMap::new();
+    let meets = |grant: &&Grant| {
+        grant.at >= since && grant.lock.keys().any(|key| lock.keys().any(|other| other == key))
+    };
+    for grant in grants.iter().filter(meets) {
+        *counts.entry((grant.client, grant.lock)).or_default() += 1;
+    }
+    let told =
+        counts.iter().map(|((client, lock), times)| format!("{times} x {lock} to client {client}"));
+    let told = told.collect::<Vec<_>>().join(", ");
+    if told.is_empty() { "nobody was granted it".to_owned() } else { told }
 }

@@ -24,6 +24,7 @@ mod several;
 mod shared_holds;
 mod short_lives;
 mod skews;
+mod starving;
 mod steps;
 mod steps_back;
 mod subscribers;
@@ -37,7 +38,7 @@ use super::checkers::Violation;
 use super::faults::{Fault, Scheduled};
 use super::is_long;
 use super::plan::{FAULTS_END, Plan};
-use super::setup::{BACKOFF, Habit, Setup};
+use super::setup::{BACKOFF, Habit, Loop, Setup};
 use super::switches::Switches;
 use super::world::{self, Run};
 use crate::core::Mechanism;
@@ -161,6 +162,7 @@ fn calm(seed: u64, nodes: usize, setups: &[Setup]) -> Plan {
         outlasts_fences: false,
         time_goes_on: false,
         turns: None,
+        longest_wait: None,
         order: None,
         may_end: vec![true; clients],
         fall_back_after: None,

@@ -121,6 +121,6 @@ fn who_was_told_another_number_of_permits_is_refused_while_others_hold_some() {
 
 #[test]
 fn nodes_that_do_not_compare_the_numbers_of_permits_are_found() {
-    let any = Switches { script: Some(("permits ~= ARGV[4]", "false")), ..Switches::ALL_ON };
+    let any = Switches { script: Some(("permits ~= ARGV[5]", "false")), ..Switches::ALL_ON };
     TWO_NUMBERS.fails_under(any);
 }

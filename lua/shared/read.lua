@@ -1,0 +1,35 @@
+-- Part of an acquire script: reads what every call needs, and ends the call under another mark.
+--
+-- Needs RESERVED and FENCE, the keys of the reservations and of the fence (nil without fencing); the mark is KEYS[2], and
+-- ARGV[3] the one that has to be there. Sets `reserved` and `known`, what is under those keys; false: no string.
+
+-- A batch has read them together with those of its other calls. nil: not read yet.
+local reserved, known = ARGV.reserved, ARGV.fence
+-- Before anything else, and for late copies as well: one that was sent before the node forgot its
+-- locks must not take one that it has forgotten.
+if ARGV[3] ~= '' or reserved == nil then
+  -- One command for all, where that is permitted.
+  local read = FENCE and redis.pcall('MGET', KEYS[2], RESERVED, FENCE) or not FENCE and redis.pcall('MGET', KEYS[2], RESERVED)
+  local mark = read[1]
+  reserved, known = read[2], read[3]
+  if reserved == nil then
+    -- pcall: what is something else under that key reserves nothing.
+    reserved = redis.pcall('GET', RESERVED)
+    if type(reserved) == 'table' then
+      if not string.find(reserved.err, 'WRONGTYPE', 1, true) then
+        return reserved -- a permission is missing
+      end
+      reserved = false
+    end
+  end
+  if mark ~= ARGV[3] and ARGV[3] ~= '' then
+    -- pcall: something else under the mark's key is another mark, and no fault of the node.
+    mark = redis.pcall('GET', KEYS[2])
+    if mark ~= ARGV[3] then
+      if type(mark) == 'table' and not string.find(mark.err, 'WRONGTYPE', 1, true) then
+        return mark -- a permission is missing
+      end
+      return {-1, 0}
+    end
+  end
+end

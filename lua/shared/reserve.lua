@@ -1,0 +1,24 @@
+-- Part of an acquire script that refuses: the caller reserves the name, if it wants to.
+--
+-- Needs RESERVED, CLASS, WAITER and what shared/check.lua has set. WAITER is `PRIORITY MS` then. Sets `is_new`, whether
+-- the caller has a reservation now that it did not have.
+
+local is_new = false
+if #WAITER > 34 then
+  local time = redis.call('TIME')
+  local own, lasts = string.sub(WAITER, 1, 34), tonumber(string.sub(WAITER, 36))
+  local ends = time[1] * 1000 + math.floor(time[2] / 1000) + lasts
+  local all, place = others or {}, 1
+  while all[place] and string.sub(all[place], 1, 34) < own do
+    place = place + 1
+  end
+  -- Those who read go together, so one of them speaks for the next ones.
+  local is_spoken_for = CLASS == 'r' and place > 1 and string.sub(all[place - 1], -1) == 'r'
+  if place <= 8 and not is_spoken_for then
+    is_new = not without
+    table.insert(all, place, string.format('%s %015.0f%s', own, ends, CLASS))
+    all[9] = nil -- the youngest one comes again
+    -- pcall: a server that is out of memory refuses nevertheless.
+    redis.pcall('SET', RESERVED, table.concat(all), 'PX', math.max(lasts, redis.call('PTTL', RESERVED)))
+  end
+end

@@ -1,0 +1,55 @@
+//! How an attempt begins: who asks, and which node first.
+
+use super::super::{ReleaseTracker, Time};
+use super::reservation::Priority;
+use super::state::State;
+use super::{Acquire, Action, Begin, SharedAttempt, Surroundings};
+
+impl<C: SharedAttempt> Acquire<C> {
+    pub(super) fn begin_attempt(&mut self, around: &mut impl Surroundings) {
+        around.releases(ReleaseTracker::attempt_begins);
+        self.take_priority(around);
+        let owner = self.attempts.owner(around.random_owner());
+        let prefers_one = self.attempts.prefers_one(around.now());
+        let preferred = if prefers_one { self.preferred(around) } else { None };
+        self.started = around.start_attempt();
+        self.answer_by = self.attempts.answer_by(self.started, self.attempt_timeout);
+        let (started, answer_by) = (self.started, self.answer_by);
+        let waits = self.attempts.waits(started);
+        let permits = self.attempts.picks(|| around.random());
+        self.actions.push_back(Action::Begin(Begin { owner, started, answer_by, waits, permits }));
+        self.state = State::Beginning(preferred);
+    }
+
+    /// A caller that others have kept waiting goes ahead of those whose calls began later.
+    fn take_priority(&mut self, around: &mut impl Surroundings) {
+        let others = || around.others_subscribed();
+        if !self.attempts.lacks_priority(self.refused || self.waited_for_others, others) {
+            return;
+        }
+        let now = around.now();
+        // Without the set's time the caller has no place among others. It asks as it did before.
+        let Some(now_ms) = around.set_time_ms() else { return };
+        let waited_ms = u64::try_from(now.since(self.began).as_millis()).unwrap_or(u64::MAX);
+        let began_ms = now_ms.saturating_sub(waited_ms);
+        let id = around.random_owner() as u64;
+        self.attempts.takes_priority(Priority { began_ms, id }, now);
+    }
+
+    /// The node that is asked alone at first, and until when.
+    fn preferred(&self, around: &mut impl Surroundings) -> Option<(usize, Time)> {
+        let order = around.asking_order();
+        let hears = |releases: &mut ReleaseTracker| {
+            (0..order.len()).map(|node| releases.hears(node)).collect::<Vec<_>>()
+        };
+        let hears = around.releases(hears);
+        let relies_on = |node: usize| {
+            let answers = match self.last_votes_are_fresh {
+                true => around.voted(node),
+                false => !around.is_down(node),
+            };
+            answers && hears.as_ref().is_none_or(|hears| hears[node])
+        };
+        self.attempts.preferred_node(&order, relies_on, around.now())
+    }
+}

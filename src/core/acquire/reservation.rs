@@ -1,0 +1,311 @@
+//! Reservations: a waiter that plain order would starve has the nodes keep the lock for it.
+//!
+//! A caller that was refused has a priority: the older call goes first. After a while it leaves its priority on the nodes,
+//! under each name of the lock, with every request. A node with reservations grants the lock to nobody who is younger
+//! than the oldest of them. A reservation only restricts: no exclusion rests on it.
+//!
+//! ```text
+//! refused first --- after ---> reserves: asks all nodes, and again before it is over ---> granted, or it gives up:
+//!                                  ^                                 |                    withdrawn on each node
+//!                                  +---------- rests ---------------+
+//! ```
+
+use std::time::Duration;
+
+use super::super::{Mechanism, Time};
+
+/// How long a node keeps a reservation that is not renewed: twice as long as a caller may be away that reserves. A
+/// caller that dies keeps others waiting for so long.
+const LASTS: Duration = Duration::from_secs(2);
+
+/// How long a lock is reserved at first, and at most. After that it is left to others for half as long, and then it is reserved
+/// for twice as long. Otherwise a long hold of one name would close the other names of the lock, and a thread that holds
+/// one name, or one permit, and wants another one would wait for a caller that waits for it.
+const STANDS: Duration = Duration::from_secs(1);
+const LONGEST: Duration = Duration::from_secs(32);
+
+/// How long a caller is refused that wants no more than others do, until it reserves the lock. Traffic of one kind has
+/// changed hands fairly by then.
+const PLAIN: Duration = Duration::from_secs(1);
+
+/// The same of a caller that wants more than others do.
+const WEAK: Duration = Duration::from_millis(100);
+
+/// A caller's place among those that reserve a name: the one whose call began first goes first. Clocks of callers that
+/// differ cost order, and nothing else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Priority {
+    /// When the call began, in milliseconds of the set's time.
+    pub(crate) began_ms: u64,
+    /// Names the call.
+    pub(crate) id: u64,
+}
+
+/// What a request tells a node of a caller that was refused before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Reservation {
+    pub(crate) priority: Priority,
+    /// For how long the node keeps the lock for the caller, if it refuses it. Zero: it does not. An older caller goes
+    /// ahead of the reservations of younger ones in any case.
+    pub(crate) lasts: Duration,
+}
+
+/// When a caller of a kind reserves the lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Reserves {
+    /// How long it is refused before.
+    after: Duration,
+    /// It leaves the lock to others now and then.
+    rests: bool,
+}
+
+impl Reserves {
+    /// A caller that wants what others want as well.
+    pub(crate) const AS_OTHERS: Self = Self { after: PLAIN, rests: true };
+    /// A caller of a lock that is shared by some and not by others: they take turns, as long as each of them waits.
+    pub(crate) const IN_TURN: Self = Self { after: Duration::ZERO, rests: false };
+    /// A caller that wants several permits, which others take one by one.
+    pub(crate) const SEVERAL_PERMITS: Self = Self { after: WEAK, rests: true };
+    /// A caller that wants several names, which others take one by one.
+    pub(crate) const SEVERAL_NAMES: Self = Self { after: WEAK, rests: true };
+
+    /// Whether the caller makes attempts for the sake of its reservation.
+    const fn is_eager(self) -> bool {
+        self.after.as_millis() < PLAIN.as_millis()
+    }
+}
+
+/// The reservations of one call.
+#[derive(Debug)]
+pub(super) struct Reserving {
+    policy: Reserves,
+    priority: Option<Priority>,
+    /// Since when the caller is refused, or knows that it is about to be.
+    refused_since: Option<Time>,
+    /// When an attempt has reserved the lock first.
+    begins: Option<Time>,
+    /// For how long the attempt under way reserves the lock.
+    asked_for: Duration,
+    /// Until when all nodes know of it.
+    known_until: Time,
+    /// A node may have it.
+    is_left: bool,
+}
+
+impl Reserving {
+    pub(super) const fn new(policy: Reserves) -> Self {
+        let (never, nothing) = (Time::from_start(Duration::ZERO), Duration::ZERO);
+        Self {
+            policy,
+            priority: None,
+            refused_since: None,
+            begins: None,
+            asked_for: nothing,
+            known_until: never,
+            is_left: false,
+        }
+    }
+
+    pub(super) const fn has_priority(&self) -> bool {
+        self.priority.is_some()
+    }
+
+    /// Whether the caller takes turns with others, so that it reserves the lock as soon as it knows of them.
+    pub(super) const fn takes_turns(&self) -> bool {
+        self.policy.after.is_zero()
+    }
+
+    /// From now on the caller goes ahead of others that are younger.
+    pub(super) fn takes_priority(&mut self, priority: Priority) {
+        self.priority.get_or_insert(priority);
+    }
+
+    /// Others have the lock, or want it.
+    pub(super) fn refused(&mut self, now: Time) {
+        self.refused_since.get_or_insert(now);
+    }
+
+    /// What the attempt that begins now tells the nodes. It is withdrawn at the end of the call.
+    pub(super) fn asks(&mut self, now: Time) -> Option<Reservation> {
+        let priority = self.priority?;
+        if self.phase(now).is_some_and(|(stands, _)| stands) {
+            self.begins.get_or_insert(now);
+        }
+        self.asked_for = self.stands(now);
+        self.is_left |= !self.asked_for.is_zero();
+        Some(Reservation { priority, lasts: self.asked_for })
+    }
+
+    /// The attempt that began at `started` was in vain. Whether it has asked `all` nodes, and whether some of them have
+    /// granted it, which ends the reservation there.
+    pub(super) fn tried(&mut self, started: Time, all: bool, is_split: bool) {
+        if is_split {
+            self.known_until = started;
+        } else if all {
+            self.known_until = started.after(self.asked_for);
+        }
+    }
+
+    /// Whether the next attempt is to ask all nodes at once, so that all of them know of the reservation.
+    pub(super) fn asks_all(&self, now: Time) -> bool {
+        let stands = self.stands(now);
+        !stands.is_zero() && self.known_until.since(now) < stands / 2
+    }
+
+    /// Whether all nodes keep the lock for this caller.
+    pub(super) fn is_known(&self, now: Time) -> bool {
+        now < self.known_until
+    }
+
+    /// When the caller makes an attempt for the sake of its reservation; `None`: not because of that. `poll`: how often it
+    /// renews it.
+    pub(super) fn next_try(&self, now: Time, poll: Duration) -> Option<Time> {
+        if !self.policy.is_eager() {
+            return None;
+        }
+        let (stands, next) = self.phase(now)?;
+        Some(match stands {
+            // Its next attempt takes one, if the set's time is known by then.
+            true if !self.has_priority() => return None,
+            true if self.is_known(now) => now.after(poll),
+            true => now,
+            false => next,
+        })
+    }
+
+    /// The priority that is to be withdrawn, and for how long nodes are told that cannot be reached.
+    pub(super) fn withdraws(&mut self) -> Option<(Priority, Duration)> {
+        let is_left =
+            std::mem::take(&mut self.is_left) && Mechanism::ReservationsAreWithdrawn.is_on();
+        self.priority.filter(|_| is_left).map(|priority| (priority, LASTS * 2))
+    }
+
+    /// For how long the caller reserves the lock from now on.
+    fn stands(&self, now: Time) -> Duration {
+        match self.phase(now) {
+            Some((true, until)) if self.has_priority() && Mechanism::WaitersReserve.is_on() => {
+                LASTS.min(until.since(now))
+            }
+            _ => Duration::ZERO,
+        }
+    }
+
+    /// Whether the caller reserves the lock, and when that changes; `None`: it was not refused yet.
+    fn phase(&self, now: Time) -> Option<(bool, Time)> {
+        let due = self.refused_since?.after(self.policy.after);
+        if now < due {
+            return Some((false, due));
+        }
+        let mut begins = self.begins.unwrap_or(now);
+        if !self.policy.rests || !Mechanism::ReservationsRest.is_on() {
+            return Some((true, now.after(LONGEST)));
+        }
+        let mut stands = STANDS;
+        while stands < LONGEST && begins.after(stands * 3 / 2) <= now {
+            begins = begins.after(stands * 3 / 2);
+            stands *= 2;
+        }
+        let period = stands * 3 / 2;
+        let rounds = now.since(begins).as_nanos() / period.as_nanos();
+        begins = begins.after(period.saturating_mul(u32::try_from(rounds).unwrap_or(u32::MAX)));
+        let rests_at = begins.after(stands);
+        Some(if now < rests_at { (true, rests_at) } else { (false, begins.after(period)) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::without;
+    use super::*;
+
+    const PRIORITY: Priority = Priority { began_ms: 1, id: 2 };
+
+    fn at(ms: u64) -> Time {
+        Time::from_start(Duration::from_millis(1_000_000 + ms))
+    }
+
+    /// Of a caller that was refused at 0.
+    fn refused(policy: Reserves) -> Reserving {
+        let mut reserving = Reserving::new(policy);
+        reserving.takes_priority(PRIORITY);
+        reserving.refused(at(0));
+        reserving.refused(at(500));
+        reserving
+    }
+
+    /// For how many milliseconds an attempt at that time reserves the lock.
+    fn lasts(reserving: &mut Reserving, ms: u64) -> u128 {
+        reserving.asks(at(ms)).expect("it has a priority").lasts.as_millis()
+    }
+
+    #[test]
+    fn a_caller_reserves_after_a_while_and_renews_that_if_it_wants_more_than_others() {
+        let poll = Duration::from_millis(750);
+        for (policy, after) in [
+            (Reserves::AS_OTHERS, 1_000),
+            (Reserves::IN_TURN, 0),
+            (Reserves::SEVERAL_PERMITS, 100),
+            (Reserves::SEVERAL_NAMES, 100),
+        ] {
+            let mut reserving = refused(policy);
+            let eager = policy != Reserves::AS_OTHERS;
+            if after > 0 {
+                assert_eq!(lasts(&mut reserving, after - 1), 0);
+                let due = reserving.next_try(at(0), poll);
+                assert_eq!(due, eager.then(|| at(after)), "{policy:?}");
+            }
+            assert!(!reserving.asks_all(at(after.saturating_sub(1))) || after == 0);
+            assert!(reserving.asks_all(at(after)) && !reserving.is_known(at(after)));
+            assert_eq!(reserving.next_try(at(after), poll), eager.then(|| at(after)));
+            let stands = if policy == Reserves::IN_TURN { 2_000 } else { 1_000 };
+            assert_eq!(lasts(&mut reserving, after), stands, "{policy:?}");
+            // One node alone was asked.
+            reserving.tried(at(after), false, false);
+            assert!(reserving.asks_all(at(after)));
+            reserving.tried(at(after), true, false);
+            assert!(!reserving.asks_all(at(after + 10)) && reserving.is_known(at(after + 10)));
+            let next = reserving.next_try(at(after + 10), poll);
+            assert_eq!(next, eager.then(|| at(after + 760)), "{policy:?}");
+            // Nodes that granted it have given it up.
+            reserving.tried(at(after), true, true);
+            assert!(reserving.asks_all(at(after + 10)) && !reserving.is_known(at(after + 10)));
+        }
+        let mut newcomer = Reserving::new(Reserves::IN_TURN);
+        newcomer.refused(at(0));
+        assert_eq!((newcomer.asks(at(9)), newcomer.next_try(at(9), poll)), (None, None));
+        assert!(without(&[Mechanism::WaitersReserve], || {
+            lasts(&mut refused(Reserves::IN_TURN), 9) == 0
+        }));
+    }
+
+    #[test]
+    fn a_lock_is_left_to_others_now_and_then() {
+        let mut reserving = refused(Reserves::SEVERAL_NAMES);
+        let stands = |reserving: &mut Reserving, ms| lasts(reserving, ms) > 0;
+        let mut begins = 100;
+        for seconds in [1, 2, 4, 8, 16, 32, 32, 32] {
+            let ends = begins + seconds * 1_000;
+            assert!(stands(&mut reserving, begins) && stands(&mut reserving, ends - 1));
+            assert!(!stands(&mut reserving, ends) && lasts(&mut reserving, ends - 1) == 1);
+            assert!(!reserving.asks_all(at(ends)));
+            begins = ends + seconds * 500;
+            assert!(!stands(&mut reserving, begins - 1));
+            let next = reserving.next_try(at(ends), Duration::from_millis(750));
+            assert_eq!(next, Some(at(begins)));
+        }
+        let day = 86_400_000;
+        assert!((0..48).any(|s| !stands(&mut reserving, day + s * 1_000)));
+        let never = || (0..48).any(|s| !stands(&mut reserving, day + s * 1_000));
+        assert!(!without(&[Mechanism::ReservationsRest], never));
+    }
+
+    #[test]
+    fn what_a_node_may_have_is_withdrawn_once() {
+        let mut reserving = refused(Reserves::AS_OTHERS);
+        assert_eq!(lasts(&mut reserving, 5), 0);
+        assert_eq!(reserving.withdraws(), None, "no node has it");
+        assert_eq!(lasts(&mut reserving, 1_000), 1_000);
+        assert_eq!(reserving.withdraws(), Some((PRIORITY, LASTS * 2)));
+        assert_eq!(reserving.withdraws(), None);
+    }
+}

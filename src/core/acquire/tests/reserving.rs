@@ -1,0 +1,74 @@
+//! What a call has nodes reserve, and withdraw.
+
+use super::*;
+
+impl Driver {
+    /// A call that takes turns with others, which hold the lock.
+    fn in_turn(patience: Patience) -> Self {
+        let mut driver = Self::new(patience);
+        let mut policy = driver.policy;
+        policy.reserves = Reserves::IN_TURN;
+        driver.machine = Acquire::new(policy, TIMEOUT);
+        driver.start();
+        driver.vote(&[(0, HELD), (1, HELD), (2, HELD)]);
+        driver.done();
+        driver
+    }
+}
+
+/// A caller that was refused reserves the lock with its next attempt, which asks all nodes.
+#[test]
+fn a_reservation_is_made_known_to_all_nodes_and_ends_where_the_lock_is_granted() {
+    let mut driver = Driver::in_turn(Patience::Forever);
+    assert_eq!(driver.waits[0].reservation, None, "nobody was known to have the lock");
+    driver.timeout();
+    let reservation = driver.waits[1].reservation.expect("it was refused");
+    assert_eq!(reservation.lasts, Duration::from_secs(2));
+    assert_eq!(driver.asked(), Some(Whom::All));
+    driver.vote(&[(0, HELD), (1, HELD), (2, HELD)]);
+    driver.client.subscription_confirmed();
+    driver.client.released(&[0, 1, 2]);
+    driver.machine.handle_releases(&mut driver.client);
+    driver.carry();
+    assert_eq!(driver.waits[2].reservation.map(|it| it.priority), Some(reservation.priority));
+    let Some(Whom::Only(node)) = driver.asked() else { panic!("all nodes know of it") };
+    driver.vote(&[(node, Vote::Granted(8))]);
+    driver.done();
+    let other = (node + 1) % 3;
+    driver.vote(&[(other, Vote::Granted(8))]);
+    assert_eq!(driver.done(), ["saw number", "withdraw", "granted"]);
+    driver.granted_by.sort_unstable();
+    let mut granted_by = [node, other];
+    granted_by.sort_unstable();
+    assert_eq!(driver.granted_by, granted_by);
+}
+
+#[test]
+fn a_reservation_is_withdrawn_however_the_call_ends_and_not_if_there_is_none() {
+    let mut driver = Driver::in_turn(Patience::Forever);
+    driver.cancel();
+    assert_eq!(driver.done(), ["refuse"], "it has reserved nothing yet");
+    let mut driver = Driver::in_turn(Patience::Forever);
+    driver.timeout();
+    driver.done();
+    driver.cancel();
+    assert_eq!(driver.done(), ["give back", "withdraw", "refuse"]);
+    let mut driver = Driver::in_turn(Patience::Until(at(1_300)));
+    driver.timeout();
+    let left = at(1_300).since(driver.client.now);
+    assert_eq!(driver.waits[1].reservation.map(|it| it.lasts), Some(left));
+    driver.vote(&[(0, HELD), (1, HELD), (2, HELD)]);
+    driver.done();
+    driver.client.now = at(1_300);
+    driver.machine.handle_timeout(&mut driver.client);
+    driver.carry();
+    assert_eq!(driver.done(), ["withdraw", "refuse"]);
+    assert!(driver.granted_by.is_empty(), "all nodes are told");
+    driver = Driver::in_turn(Patience::Forever);
+    driver.timeout();
+    driver.vote(&[(0, HELD), (1, HELD), (2, HELD)]);
+    driver.place = Place { turn: Turn::HandedOver, is_held: true };
+    driver.done();
+    driver.timeout();
+    assert_eq!(driver.done(), ["look", "withdraw", "handed over"]);
+}

@@ -1,0 +1,66 @@
+//! How nodes are told of a waiter's reservations.
+
+use crate::core::{Priority, Waits};
+use crate::ident::{Names, release_channel, reserved_key};
+use crate::node::{Part, Request, Script};
+
+static WITHDRAW: Script = Script::new(include_str!("../../lua/shared/withdraw.lua"));
+
+/// The text of a priority. Scripts compare it as text, so all of them have one length.
+fn text(priority: Priority) -> String {
+    let Priority { began_ms, id } = priority;
+    format!("{began_ms:014}{id:020}")
+}
+
+/// What an acquire script is told of the caller's priority and reservation; empty: it has none.
+pub(crate) fn reservation(waits: &Waits) -> String {
+    match waits.reservation {
+        None => String::new(),
+        Some(reservation) if reservation.lasts.as_millis() == 0 => text(reservation.priority),
+        Some(reservation) => {
+            format!("{} {}", text(reservation.priority), reservation.lasts.as_millis())
+        }
+    }
+}
+
+/// Takes back what a caller with that priority has reserved under these names.
+pub(crate) fn withdraw_request(names: &Names, priority: Priority) -> Request {
+    let keys: Vec<_> = names.keys().map(reserved_key).collect();
+    let channels: Vec<_> = names.keys().map(release_channel).collect();
+    let priority = text(priority);
+    let mut parts: Vec<_> = keys.iter().map(|key| Part::Bytes(key)).collect();
+    parts.push(Part::Bytes(priority.as_bytes()));
+    parts.extend(channels.iter().map(|channel| Part::Bytes(channel)));
+    Request::new(&WITHDRAW, keys.len(), &parts)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::core::Reservation;
+
+    #[test]
+    fn priorities_read_in_the_order_in_which_calls_began() {
+        let texts =
+            [(0, 7), (9, 1), (9, 20), (1_800_000_000_000, 3), (99_999_999_999_999, u64::MAX)]
+                .map(|(began_ms, id)| text(Priority { began_ms, id }));
+        assert!(texts.is_sorted() && texts.iter().all(|text| text.len() == 34), "{texts:?}");
+    }
+
+    #[test]
+    fn a_request_says_how_long_the_lock_is_reserved_if_it_is() {
+        let priority = Priority { began_ms: 1, id: 2 };
+        let said = |lasts| {
+            let reservation = Some(Reservation { priority, lasts });
+            reservation_of(reservation)[30..].to_owned()
+        };
+        fn reservation_of(of: Option<Reservation>) -> String {
+            super::reservation(&Waits { reservation: of, ..Waits::default() })
+        }
+        assert_eq!(said(Duration::from_millis(1_500)), "0002 1500");
+        assert_eq!(said(Duration::ZERO), "0002");
+        assert_eq!(reservation_of(None), "");
+    }
+}

@@ -1,0 +1,281 @@
+//! What the acquire scripts of all kinds make of reservations, on a real server.
+
+mod support;
+
+use std::time::Duration;
+
+use redis::Value;
+use support::lua::with_includes;
+use support::{Server, wait_until};
+
+const LIMIT: Duration = Duration::from_secs(60);
+const MARK: &str = "{quorlock}:mark";
+const RESERVED: &str = "{k}:reserved";
+const WITHDRAW: &str = include_str!("../lua/shared/withdraw.lua");
+
+/// How long one reservation is, as it is kept.
+const ENTRY: usize = 51;
+
+/// An acquire script without fencing, and what it is called with besides the owner and the priority.
+struct Kind {
+    name: &'static str,
+    acquire: &'static str,
+    keys: &'static [&'static str],
+    owner: &'static str,
+    more: &'static [&'static str],
+}
+
+const KINDS: [Kind; 7] = [
+    Kind {
+        name: "mutex",
+        acquire: include_str!("../lua/mutex/acquire.lua"),
+        keys: &["k", MARK, RESERVED],
+        owner: "a#1",
+        more: &[],
+    },
+    Kind {
+        name: "reentrant",
+        acquire: include_str!("../lua/reentrant/acquire.lua"),
+        keys: &["k", MARK, RESERVED],
+        owner: "a:1",
+        more: &[],
+    },
+    Kind {
+        name: "fair",
+        acquire: include_str!("../lua/fair/acquire.lua"),
+        keys: &["k", MARK, RESERVED, "{k}:queue", "{k}:queue_ends"],
+        owner: "a#1",
+        more: &["a#queued", "0", "0"],
+    },
+    Kind {
+        name: "write",
+        acquire: include_str!("../lua/rwlock/write_acquire.lua"),
+        keys: &["k", MARK, RESERVED],
+        owner: "a:1:write",
+        more: &["waiting"],
+    },
+    Kind {
+        name: "semaphore",
+        acquire: include_str!("../lua/semaphore/acquire.lua"),
+        keys: &["k", MARK, RESERVED],
+        owner: "a#1",
+        more: &["1", "0"],
+    },
+    Kind {
+        name: "multi",
+        acquire: include_str!("../lua/multi/acquire.lua"),
+        keys: &[MARK, "k", RESERVED],
+        owner: "a#1",
+        more: &[],
+    },
+    Kind {
+        name: "read",
+        acquire: include_str!("../lua/rwlock/read_acquire.lua"),
+        keys: &["k", MARK, RESERVED, "{k}:a:1:rwlock_timeout:1"],
+        owner: "a:1",
+        more: &[],
+    },
+];
+
+fn run(server: &Server, script: &str, keys: &[&str], arguments: &[&str]) -> Value {
+    let (script, count) = (with_includes(script), keys.len().to_string());
+    server.command(&[&["EVAL", &script, &count], keys, arguments].concat())
+}
+
+impl Kind {
+    /// `reserves`: the caller's priority, and for how long it reserves the lock.
+    fn ask(&self, server: &Server, reserves: &str) -> Value {
+        let arguments = [&[self.owner, "60000", "", reserves], self.more].concat();
+        run(server, self.acquire, self.keys, &arguments)
+    }
+}
+
+fn priority(of: u32) -> String {
+    format!("{of:034}")
+}
+
+fn reserving(of: u32) -> String {
+    format!("{of:034} 1500")
+}
+
+fn granted(answer: &Value) -> bool {
+    matches!(answer, Value::Array(values) if values[0] == Value::Int(1))
+}
+
+/// For how long it is refused.
+fn refused(answer: &Value) -> Option<i64> {
+    match answer {
+        Value::Array(values) => match values[..] {
+            [Value::Int(0), Value::Int(ms), ..] => Some(ms),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// Whose reservations there are, in their order.
+fn reserved(server: &Server) -> Vec<u32> {
+    let text = server.get(RESERVED).unwrap_or_default();
+    assert_eq!(text.len() % ENTRY, 0, "{text}");
+    let number = |entry: &[u8]| String::from_utf8_lossy(&entry[..34]).parse().expect("a number");
+    text.as_bytes().chunks(ENTRY).map(number).collect()
+}
+
+fn withdraw(server: &Server, of: u32) -> Value {
+    run(server, WITHDRAW, &[RESERVED], &[&priority(of), "told"])
+}
+
+/// Somebody has the lock, of no kind that is tested here.
+fn hold(server: &Server) {
+    server.command(&["SET", "k", "somebody else", "PX", "60000"]);
+}
+
+#[test]
+fn a_refused_caller_reserves_the_lock_and_goes_before_younger_ones() {
+    for kind in &KINDS {
+        let (server, name) = (Server::start(), kind.name);
+        hold(&server);
+        for reserves in ["", &priority(5), &reserving(5), &reserving(5)] {
+            assert!(refused(&kind.ask(&server, reserves)).is_some(), "{name}");
+            let expected = if reserves.len() > 34 { vec![5] } else { Vec::new() };
+            assert_eq!(reserved(&server), expected, "{name}");
+        }
+        assert!((1..=1_500).contains(&server.pttl(RESERVED)), "{name}: it ends by itself");
+        server.command(&["DEL", "k"]);
+        if name != "read" {
+            // A read makes way for no other read; but for all others.
+            let ms = refused(&KINDS[6].ask(&server, "")).expect("somebody else goes first");
+            assert!((1..=1_500).contains(&ms), "{name}: {ms}");
+        }
+        for other in &KINDS[..6] {
+            for younger in ["", &priority(6)] {
+                let ms = refused(&other.ask(&server, younger)).expect("somebody else goes first");
+                assert!((1..=1_500).contains(&ms), "{name}: {ms}");
+            }
+        }
+        assert!(granted(&kind.ask(&server, &reserving(5))), "{name}");
+        assert!(reserved(&server).is_empty(), "{name}: it needs it no longer");
+        assert!(granted(&kind.ask(&server, &reserving(5))), "{name}: a copy");
+        assert!(reserved(&server).is_empty(), "{name}");
+    }
+}
+
+#[test]
+fn an_older_caller_goes_before_a_reservation_and_replaces_it() {
+    for kind in &KINDS {
+        let (server, name) = (Server::start(), kind.name);
+        hold(&server);
+        for of in [5, 3, 8] {
+            assert!(refused(&KINDS[0].ask(&server, &reserving(of))).is_some());
+        }
+        assert_eq!(reserved(&server), [3, 5, 8]);
+        server.command(&["DEL", "k"]);
+        assert!(refused(&kind.ask(&server, &priority(4))).is_some(), "{name}");
+        assert!(granted(&kind.ask(&server, &priority(2))), "{name}");
+        assert_eq!(reserved(&server), [3, 5, 8], "{name}");
+    }
+}
+
+#[test]
+fn a_reservation_ends_by_itself_and_what_is_none_reserves_nothing() {
+    for kind in &KINDS {
+        let (server, name) = (Server::start(), kind.name);
+        hold(&server);
+        let short = format!("{} 100", priority(1));
+        assert!(refused(&KINDS[0].ask(&server, &short)).is_some());
+        // Another one keeps the key, and not the reservation that is over.
+        assert!(refused(&KINDS[0].ask(&server, &reserving(9))).is_some());
+        wait_until("its end", LIMIT, || {
+            let _ = KINDS[0].ask(&server, &reserving(9));
+            reserved(&server) == [9]
+        });
+        server.command(&["DEL", "k", RESERVED]);
+        // Of a clock that was set back since, by hours.
+        let late = format!("{} {:015}x", priority(1), 99_999_999_999_999_u64);
+        for strange in ["nonsense", "", &late] {
+            server.command(&["SET", RESERVED, strange, "PX", "60000"]);
+            assert!(granted(&kind.ask(&server, "")), "{name}: {strange}");
+            server.command(&["DEL", "k"]);
+        }
+        server.command(&["DEL", RESERVED]);
+        server.command(&["RPUSH", RESERVED, "a"]);
+        assert!(granted(&kind.ask(&server, "")), "{name}");
+    }
+}
+
+#[test]
+fn a_node_keeps_the_oldest_reservations() {
+    let server = Server::start();
+    hold(&server);
+    for of in (10..30).rev() {
+        assert!(refused(&KINDS[0].ask(&server, &reserving(of))).is_some());
+    }
+    assert_eq!(reserved(&server), (10..18).collect::<Vec<_>>());
+    assert!(refused(&KINDS[0].ask(&server, &reserving(40))).is_some());
+    assert_eq!(reserved(&server), (10..18).collect::<Vec<_>>(), "it comes again");
+}
+
+#[test]
+fn a_reservation_is_withdrawn_by_its_caller_alone_and_that_is_told_if_others_waited_for_it() {
+    let server = Server::start();
+    hold(&server);
+    for of in [1, 2, 3] {
+        assert!(refused(&KINDS[0].ask(&server, &reserving(of))).is_some());
+    }
+    let client = redis::Client::open(server.url()).expect("a valid URL");
+    let mut connection = client.get_connection().expect("it runs");
+    let mut told = connection.as_pubsub();
+    told.subscribe("told").expect("it may");
+    assert_eq!(withdraw(&server, 9), Value::Int(0));
+    assert_eq!(withdraw(&server, 2), Value::Int(1), "nobody waited because of it");
+    assert_eq!(reserved(&server), [1, 3]);
+    assert_eq!(withdraw(&server, 1), Value::Int(1));
+    assert_eq!(reserved(&server), [3]);
+    let message = told.get_message().expect("it is told");
+    assert_eq!(message.get_payload::<String>().expect("text"), priority(1));
+    assert_eq!(withdraw(&server, 1), Value::Int(0), "a copy");
+    assert_eq!(withdraw(&server, 3), Value::Int(1));
+    assert!(server.get(RESERVED).is_none());
+    let message = told.get_message().expect("it is told");
+    assert_eq!(message.get_payload::<String>().expect("text"), priority(3));
+}
+
+/// A caller of several names waits for all of them. So its reservation is under all of them.
+#[test]
+fn several_names_are_reserved_together() {
+    let server = Server::start();
+    let multi = include_str!("../lua/multi/acquire.lua");
+    let keys = [MARK, "k", "l", RESERVED, "{l}:reserved"];
+    let ask = |reserves: &str| run(&server, multi, &keys, &["m#1", "60000", "", reserves]);
+    let mutex = |name: &str, reserves: &str| {
+        let reserved = format!("{{{name}}}:reserved");
+        run(&server, KINDS[0].acquire, &[name, MARK, &reserved], &["a#1", "60000", "", reserves])
+    };
+    assert!(granted(&mutex("k", "")));
+    assert!(refused(&ask(&reserving(5))).is_some());
+    assert_eq!(reserved(&server), [5]);
+    assert!(refused(&mutex("l", "")).is_some(), "also the name that is free");
+    assert!(granted(&mutex("l", &priority(4))));
+    server.command(&["DEL", "k", "l"]);
+    assert!(refused(&mutex("k", &reserving(7))).is_some());
+    server.command(&["SET", "{l}:reserved", ""]);
+    assert!(refused(&mutex("l", "")).is_none(), "the other name is free");
+    server.command(&["DEL", "l"]);
+    assert!(refused(&ask(&priority(8))).is_some(), "one name is reserved by an older one");
+    assert!(granted(&ask(&reserving(5))));
+    assert_eq!(reserved(&server), [7]);
+    assert!(server.get("{l}:reserved").is_none_or(|text| text.is_empty()));
+}
+
+/// A mutex is asked for by setting it, which such a server refuses first.
+#[test]
+fn a_server_that_is_out_of_memory_keeps_no_reservation() {
+    for kind in KINDS.iter().filter(|kind| kind.name != "mutex") {
+        let server = Server::start();
+        hold(&server);
+        server.command(&["CONFIG", "SET", "maxmemory", "1"]);
+        assert!(refused(&kind.ask(&server, &reserving(1))).is_some(), "{}", kind.name);
+        server.command(&["CONFIG", "SET", "maxmemory", "0"]);
+        assert!(reserved(&server).is_empty());
+    }
+}

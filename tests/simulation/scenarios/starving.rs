@@ -1,0 +1,210 @@
+//! Callers that plain order would starve: each of them gets its lock in a time that follows from how long others hold.
+
+use super::*;
+
+/// Clients whose threads want locks again and again, each with so many threads; nobody waits for longer than that.
+fn mix(seed: u64, clients: &[(usize, Loop)], longest_wait: Duration) -> Plan {
+    let loops = clients.iter().map(|(_, wanted)| client(seconds(5), Habit::Loops(*wanted)));
+    let mut plan = calm(seed, 3, &loops.collect::<Vec<_>>());
+    plan.callers = clients.iter().map(|(callers, _)| *callers).collect();
+    plan.names = 3;
+    plan.permits = 4;
+    plan.setups.iter_mut().for_each(|setup| setup.permits = 4);
+    plan.local_queues = true;
+    (plan.latency_ms, plan.stragglers) = (1, 0);
+    plan.lasts = seconds(4);
+    plan.longest_wait = Some(longest_wait);
+    plan
+}
+
+/// The same that comes once a second.
+const fn seldom(wanted: Loop) -> Loop {
+    Loop { rests: seconds(1), ..wanted }
+}
+
+/// How often that client was granted a lock.
+fn grants(run: &Run, client: usize) -> usize {
+    run.grants.iter().filter(|grant| grant.client == client).count()
+}
+
+const MUTEX_A: Loop = Loop::of("mutex", 0b001);
+const MUTEX_A_OR_B: Loop = Loop::of("mutex", 0b011);
+const A_AND_B: Loop = Loop::of("multi_mutex", 0b011);
+const B_AND_C: Loop = Loop::of("multi_mutex", 0b110);
+const A_AND_C: Loop = Loop::of("multi_mutex", 0b101);
+const READ_A: Loop = Loop::of("read", 0b001);
+const WRITE_A: Loop = Loop::of("write", 0b001);
+const ONE_PERMIT: Loop = Loop::of("semaphore", 0b001);
+const ALL_PERMITS: Loop = Loop { permits: 4, ..ONE_PERMIT };
+
+/// Five threads of one client take two names one by one, and another client wants both.
+const BOTH_NAMES: Scenario = Scenario {
+    runs: 8,
+    plan: |seed| mix(seed, &[(5, MUTEX_A_OR_B), (1, seldom(A_AND_B))], ms(500)),
+    happened: |run| grants(run, 1) >= 3 && grants(run, 0) > 500,
+};
+
+#[test]
+fn a_caller_of_both_names_gets_in_beside_threads_that_take_them_one_by_one() {
+    BOTH_NAMES.holds(1);
+}
+
+#[test]
+fn without_reservations_a_caller_of_both_names_starves() {
+    BOTH_NAMES.mostly_breaks(&[Mechanism::WaitersReserve], &["waits"]);
+}
+
+/// Three pairs of three names, and others who take them one by one.
+const PAIRS: Scenario = Scenario {
+    runs: 8,
+    plan: |seed| {
+        let singles = Loop::of("mutex", 0b111);
+        let clients = [(3, singles), (3, singles), (1, A_AND_B), (1, B_AND_C), (1, A_AND_C)];
+        mix(seed, &clients, ms(700))
+    },
+    happened: |run| (2..5).all(|client| grants(run, client) > 20),
+};
+
+#[test]
+fn callers_of_overlapping_pairs_get_in() {
+    PAIRS.holds(1);
+}
+
+/// Two clients read all the time, and a third one wants a mutex of that name.
+const MUTEX_BESIDE_READERS: Scenario = Scenario {
+    runs: 8,
+    plan: |seed| mix(seed, &[(4, READ_A), (4, READ_A), (1, seldom(MUTEX_A))], ms(2_500)),
+    happened: |run| grants(run, 2) >= 1,
+};
+
+#[test]
+fn a_mutex_gets_in_beside_readers() {
+    MUTEX_BESIDE_READERS.holds(1);
+}
+
+#[test]
+fn without_reservations_a_mutex_beside_readers_starves() {
+    MUTEX_BESIDE_READERS.mostly_breaks(&[Mechanism::WaitersReserve], &["waits"]);
+}
+
+/// Eight callers take one of four permits, and another one wants all of them.
+const SEVERAL_PERMITS: Scenario = Scenario {
+    runs: 8,
+    plan: |seed| mix(seed, &[(4, ONE_PERMIT), (4, ONE_PERMIT), (1, seldom(ALL_PERMITS))], ms(400)),
+    happened: |run| grants(run, 2) >= 3,
+};
+
+#[test]
+fn a_caller_of_all_permits_gets_in_beside_callers_of_one() {
+    SEVERAL_PERMITS.holds(1);
+}
+
+#[test]
+fn without_reservations_a_caller_of_all_permits_starves() {
+    SEVERAL_PERMITS.mostly_breaks(&[Mechanism::WaitersReserve], &["waits"]);
+}
+
+/// Callers of all kinds want one name.
+const ALL_KINDS: Scenario = Scenario {
+    runs: 8,
+    plan: |seed| {
+        let clients = [
+            (2, READ_A),
+            (2, WRITE_A),
+            (2, MUTEX_A),
+            (1, Loop::of("reentrant", 0b001)),
+            (2, Loop::of("fair_mutex", 0b001)),
+            (2, ONE_PERMIT),
+            (1, A_AND_B),
+        ];
+        mix(seed, &clients, ms(2_500))
+    },
+    happened: |run| (0..7).all(|client| grants(run, client) > 5),
+};
+
+#[test]
+fn callers_of_all_kinds_get_the_same_name() {
+    ALL_KINDS.holds(1);
+}
+
+#[test]
+fn without_withdrawals_some_kind_waits_for_long() {
+    ALL_KINDS.mostly_breaks(&[Mechanism::ReservationsAreWithdrawn], &["waits"]);
+}
+
+/// One client reads for long. A writer comes now and then, and gives up soon. Another client reads now and then.
+const GIVES_UP: Scenario = Scenario {
+    runs: 8,
+    plan: |seed| {
+        let reads = Loop { holds: seconds(3), ..READ_A };
+        let writes = Loop { patience: Some(ms(30)), rests: ms(1_500), ..WRITE_A };
+        let visits = Loop { rests: ms(50), ..READ_A };
+        mix(seed, &[(2, reads), (1, writes), (1, visits)], ms(500))
+    },
+    happened: |run| grants(run, 2) > 20,
+};
+
+#[test]
+fn a_writer_that_gives_up_keeps_no_reader_out() {
+    GIVES_UP.holds(1);
+}
+
+#[test]
+fn without_withdrawals_a_writer_that_gave_up_keeps_readers_out() {
+    GIVES_UP.mostly_breaks(&[Mechanism::ReservationsAreWithdrawn], &["waits"]);
+}
+
+/// The same, and the writers' clients are closed, and killed: nobody waits for a killed one for longer than nodes remember.
+const KILLED: Scenario = Scenario {
+    runs: 8,
+    plan: |seed| {
+        let mut chance = Chance::new(seed);
+        let mut plan = (GIVES_UP.plan)(seed);
+        plan.setups[1].habit = Habit::Loops(WRITE_A);
+        plan.longest_wait = Some(ms(3_500));
+        let mut from = ms(500);
+        while from < plan.lasts {
+            let which = chance.pick(&[Fault::Crashed { client: 1 }, Fault::Dropped { client: 1 }]);
+            let until = from + chance.ms(10..300);
+            plan.faults.push(fault(from, until, which));
+            from = until + chance.ms(10..800);
+        }
+        plan
+    },
+    happened: |run| grants(run, 2) > 2,
+};
+
+#[test]
+fn a_writer_that_is_killed_keeps_readers_out_for_two_seconds_at_most() {
+    KILLED.holds(1);
+}
+
+/// One name is held for long, and both are wanted. Others want the second name all the time.
+const LONG_HOLD: Scenario = Scenario {
+    runs: 4,
+    plan: |seed| {
+        let keeps = Loop { holds: seconds(3_600), ..MUTEX_A };
+        let mut plan = mix(
+            seed,
+            &[
+                (1, keeps),
+                (2, Loop::of("mutex", 0b010)),
+                (1, Loop { patience: Some(seconds(15)), ..A_AND_B }),
+            ],
+            seconds(16),
+        );
+        plan.lasts = seconds(14);
+        plan
+    },
+    happened: |run| run.longest_waits[&1] < seconds(9),
+};
+
+#[test]
+fn a_long_hold_of_one_name_closes_the_others_for_a_while_only() {
+    LONG_HOLD.holds(1);
+}
+
+#[test]
+fn without_rests_a_long_hold_of_one_name_closes_the_others() {
+    LONG_HOLD.fails(&[Mechanism::ReservationsRest]);
+}

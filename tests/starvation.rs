@@ -1,0 +1,171 @@
+//! Callers that plain order would starve get their lock; and one that gives up is in nobody's way.
+
+mod support;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use crossbeam_channel::bounded;
+use quorlock::Quorlock;
+use redis::Value;
+use support::clients::fresh;
+use support::{Server, Servers, wait_until};
+
+/// Far longer than any of these waits, also on a busy machine, and shorter than they were without reservations.
+const SOON: Duration = Duration::from_secs(10);
+
+/// How long others have a lock.
+const MOMENT: Duration = Duration::from_millis(5);
+
+fn client(servers: &Servers) -> Quorlock {
+    fresh(servers.iter().map(Server::url)).build().expect("valid settings")
+}
+
+/// While `others` run, each in a thread of its own and again and again, `work` is done.
+fn beside(others: &[&(dyn Fn() + Sync)], work: impl FnOnce()) {
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for other in others {
+            let over = &over;
+            scope.spawn(move || {
+                while !over.load(Ordering::Relaxed) {
+                    other();
+                }
+            });
+        }
+        // Also when it panics.
+        let _over = OnDrop(&over);
+        work();
+    });
+}
+
+struct OnDrop<'a>(&'a AtomicBool);
+
+impl Drop for OnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+fn no_reservations(servers: &Servers) {
+    wait_until("the end of the reservations", SOON, || {
+        let left = |server: &Server| server.command(&["KEYS", "*:reserved"]);
+        servers.iter().all(|server| left(server) == Value::Array(Vec::new()))
+    });
+}
+
+/// Each name's queue of that client passes its name on by itself. So both are free together by chance alone.
+#[test]
+fn a_lock_with_two_names_is_had_beside_threads_that_take_them_one_by_one() {
+    let servers = Servers::start(3);
+    let (singles, both) = (client(&servers), client(&servers));
+    let takes = |name: &'static str| {
+        let singles = &singles;
+        move || {
+            let guard = singles.lock(name).expect("a majority is there");
+            thread::sleep(MOMENT);
+            drop(guard);
+        }
+    };
+    let (a, b) = (takes("a"), takes("b"));
+    beside(&[&a, &a, &a, &b, &b], || {
+        let both = both.multi_mutex(["a", "b"]);
+        for _ in 0..4 {
+            let guard = both.try_lock_for(SOON).expect("a majority is there");
+            guard.expect("its turn comes").unlock().expect("it was ours");
+            thread::sleep(Duration::from_millis(500));
+        }
+    });
+    no_reservations(&servers);
+}
+
+#[test]
+fn a_mutex_is_had_beside_readers_of_the_same_name() {
+    let servers = Servers::start(3);
+    let (one, other, exclusive) = (client(&servers), client(&servers), client(&servers));
+    let reads = |locks: &Quorlock| {
+        let lock = locks.rw_lock("a");
+        move || {
+            let guard = lock.read().expect("a majority is there");
+            thread::sleep(MOMENT);
+            drop(guard);
+        }
+    };
+    let (one, other) = (reads(&one), reads(&other));
+    beside(&[&one, &one, &one, &one, &other, &other, &other, &other], || {
+        for _ in 0..2 {
+            let guard = exclusive.try_lock_for("a", SOON).expect("a majority is there");
+            guard.expect("its turn comes").unlock().expect("it was ours");
+        }
+    });
+    no_reservations(&servers);
+}
+
+#[test]
+fn all_permits_are_had_beside_callers_of_one() {
+    let servers = Servers::start(3);
+    let (one, other, all) = (client(&servers), client(&servers), client(&servers));
+    let takes = |locks: &Quorlock| {
+        let semaphore = locks.semaphore("a", 4);
+        move || {
+            let permit = semaphore.acquire().expect("a majority is there");
+            thread::sleep(MOMENT);
+            drop(permit);
+        }
+    };
+    let (one, other) = (takes(&one), takes(&other));
+    beside(&[&one, &one, &one, &one, &other, &other, &other, &other], || {
+        let all = all.semaphore("a", 4);
+        for _ in 0..4 {
+            let guard = all.try_acquire_many_for(4, SOON).expect("a majority is there");
+            guard.expect("its turn comes").unlock().expect("they were ours");
+        }
+    });
+    no_reservations(&servers);
+}
+
+/// A writer that was refused reserves the lock, and looks again once a minute. When it gives up, the next reader does not
+/// wait for anything.
+#[test]
+fn a_writer_that_gives_up_keeps_no_reader_out() {
+    let servers = Servers::start(3);
+    let (holder, reader) = (client(&servers), client(&servers));
+    let rarely = |locks: quorlock::Builder| locks.backoff(MOMENT, Duration::from_secs(60));
+    let writer = rarely(fresh(servers.iter().map(Server::url))).build().expect("valid settings");
+    let guard = holder.rw_lock("a").read().expect("a majority is there");
+    let reserved = |server: &Server| server.get("{quorlock:a}:reserved").is_some();
+    let is_reserved = || {
+        wait_until("the reservation", SOON, || servers.iter().all(reserved));
+        let lock = reader.rw_lock("a");
+        let refused = lock.try_read().expect("a majority is there").is_none();
+        assert!(refused, "a writer waits, and goes first");
+    };
+    let reads = || {
+        let guard = reader.rw_lock("a").try_read_for(SOON).expect("a majority is there");
+        guard.expect("nobody waits to write").unlock().expect("it was ours");
+        no_reservations(&servers);
+    };
+    // Its patience ends.
+    let lock = writer.rw_lock("a");
+    assert!(lock.try_write_for(Duration::from_millis(300)).expect("a majority is there").is_none());
+    reads();
+    // It is cancelled.
+    let (cancel, cancelled) = bounded(1);
+    thread::scope(|scope| {
+        let waits = scope.spawn(|| lock.write_cancellable(&cancelled).map(drop));
+        is_reserved();
+        cancel.send(()).expect("it waits");
+        waits.join().expect("no panic").expect_err("it was cancelled");
+    });
+    reads();
+    // Its client is closed.
+    thread::scope(|scope| {
+        let waits = scope.spawn(|| lock.write().map(drop));
+        is_reserved();
+        writer.clone().close(SOON).expect("nothing is to be given back");
+        waits.join().expect("no panic").expect_err("it was closed");
+    });
+    reads();
+    guard.unlock().expect("it was ours");
+}
