@@ -1,4 +1,4 @@
-//! What the acquire scripts of all kinds make of reservations, on a real server.
+//! Reservations in the acquire scripts of all kinds, on a real server.
 
 mod support;
 

@@ -366,7 +366,7 @@ fn those_who_wait_go_in_the_order_of_their_priorities_and_readers_together() {
     assert!(is_refused(&node.write("w:1", "60000", &reserves(1))) && reserved() == 1);
     assert!(is_refused(&node.read("v:1", "60000", &reserves(2))), "a write goes next");
     assert!(is_refused(&node.read("x:1", "60000", &reserves(3))), "that one goes with the other");
-    assert_eq!(reserved(), 2, "one who reads speaks for the next ones");
+    assert_eq!(reserved(), 2, "a reader right behind another one needs no entry");
     assert!(is_refused(&node.write("y:1", "60000", &reserves(4))) && reserved() == 3);
     assert_eq!(node.read("u:1", "60000", ""), GRANTED(), "a copy of what was granted before");
     assert_eq!(node.release_read("u:1"), Value::Int(1));

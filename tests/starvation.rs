@@ -74,6 +74,7 @@ fn a_lock_with_two_names_is_had_beside_threads_that_take_them_one_by_one() {
         for _ in 0..4 {
             let guard = both.try_lock_for(SOON).expect("a majority is there");
             guard.expect("its turn comes").unlock().expect("it was ours");
+            // Out of step with the threads: a caller that asks again at once is often there when both are given back.
             thread::sleep(Duration::from_millis(500));
         }
     });

@@ -50,7 +50,7 @@ for i = 2, #KEYS do
     ours = ours + 1
   end
 end
--- What is reserved, by the place of the name.
+-- Reservations by the place of the name.
 local blocked_ms, others_of, without_of
 if is_reserved then
   others_of, without_of = {}, {}

@@ -23,7 +23,7 @@ local replies = {}
 local key, argument = 2, 2 -- the next ones
 
 local function make(script, keys, arguments, calls)
-  -- What every call reads, in one command: before an acquire the reservations and the fence, before an extension its
+  -- One command reads for all calls: before an acquire the reservations and the fence, before an extension its
   -- lock, the tombstone and the fence. A call gets it beside its ARGV. Copies of one call read the fence again, and a
   -- call behind one that may have changed the reservations of the same name reads these again.
   local extends = script == extend

@@ -23,7 +23,7 @@ local replies = {}
 local key, argument = 2, 2 -- the next ones
 
 local function make(script, keys, arguments, calls)
-  -- What every call reads from its third key on, in one command: the reservations, or before an extension the
+  -- One command reads the keys of all calls from the third one on: the reservations, or before an extension the
   -- tombstone; and the fence. A call gets it beside its ARGV. Copies of one acquire read the fence again, and a call
   -- behind one that may have changed the reservations of the same name reads these again.
   local extends = script == extend

@@ -12,9 +12,9 @@ if #WAITER > 34 then
   while all[place] and string.sub(all[place], 1, 34) < own do
     place = place + 1
   end
-  -- Those who read go together, so one of them speaks for the next ones.
-  local is_spoken_for = CLASS == 'r' and place > 1 and string.sub(all[place - 1], -1) == 'r'
-  if place <= 8 and not is_spoken_for then
+  -- Readers share the lock, so a reader right behind another reader needs no entry.
+  local is_redundant = CLASS == 'r' and place > 1 and string.sub(all[place - 1], -1) == 'r'
+  if place <= 8 and not is_redundant then
     is_new = not without
     table.insert(all, place, string.format('%s %015.0f%s', own, ends, CLASS))
     all[9] = nil -- the youngest one comes again

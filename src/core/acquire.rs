@@ -320,17 +320,18 @@ impl<C: SharedAttempt> Acquire<C> {
     }
 
     fn finish(&mut self, last: Action<C>) {
-        self.finish_granted_by(Vec::new(), last);
-    }
-
-    /// Those nodes have granted the lock, which ends the reservation there.
-    fn finish_granted_by(&mut self, granted_by: Vec<usize>, last: Action<C>) {
+        self.withdraw(Vec::new);
         self.leave_queue();
-        if let Some((priority, within)) = self.attempts.withdraws() {
-            self.actions.push_back(Action::Withdraw { priority, granted_by, within });
-        }
         self.actions.push_back(last);
         self.state = State::Finished;
+    }
+
+    /// If nodes may have reservations of the caller. A grant has ended them on the nodes of `granted_by`.
+    fn withdraw(&mut self, granted_by: impl FnOnce() -> Vec<usize>) {
+        if let Some((priority, within)) = self.attempts.withdraws() {
+            let granted_by = granted_by();
+            self.actions.push_back(Action::Withdraw { priority, granted_by, within });
+        }
     }
 
     /// If the nodes may have the caller in the queue that they keep for a fair lock.
@@ -501,8 +502,8 @@ impl<C: SharedAttempt> Acquire<C> {
                 known_at: now,
                 refused_before,
             };
-            let granted_by = claim.with(|attempt| attempt.granted_by());
-            return self.finish_granted_by(granted_by, Action::Granted(claim, grant));
+            self.withdraw(|| claim.with(|attempt| attempt.granted_by()));
+            return self.finish(Action::Granted(claim, grant));
         }
         // Carried out before any wait: what this attempt got must be free for others.
         self.actions.push_back(Action::GiveBack(claim));

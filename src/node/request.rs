@@ -77,7 +77,7 @@ impl Script {
         script
     }
 
-    /// What a server is sent.
+    /// The text that servers are sent.
     fn source(&self) -> &str {
         self.source.get_or_init(|| {
             let included = SHARED.iter().filter(|(line, _)| self.written.contains(line));

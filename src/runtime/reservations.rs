@@ -12,7 +12,7 @@ fn text(priority: Priority) -> String {
     format!("{began_ms:014}{id:020}")
 }
 
-/// What an acquire script is told of the caller's priority and reservation; empty: it has none.
+/// The caller's priority and reservation, as acquire scripts take them; empty: it has none.
 pub(crate) fn reservation(waits: &Waits) -> String {
     match waits.reservation {
         None => String::new(),

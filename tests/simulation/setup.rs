@@ -80,7 +80,7 @@ pub(super) enum Habit {
     Loops(Loop),
 }
 
-/// What callers want again and again.
+/// A lock that callers want again and again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Loop {
     pub(super) kind: &'static str,

@@ -209,8 +209,8 @@ impl Attempts {
         Waits { lasts, ticket: self.place.as_ref().and_then(QueuePlace::ticket), reservation }
     }
 
-    /// Whether the caller is to have a priority, and has none: it was refused, or has `waited` behind others of its process, or
-    /// takes turns with `others`, of whom it knows.
+    /// Returns true if the caller has no priority yet, and needs one: it was refused or queued (`waited`), or it takes turns
+    /// with `others` that wait.
     pub(crate) fn lacks_priority(&self, waited: bool, others: impl FnOnce() -> bool) -> bool {
         let lacks = !self.reserving.has_priority() && self.policy.patience != Patience::Once;
         lacks && (waited || self.reserving.takes_turns() && others())

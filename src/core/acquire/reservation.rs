@@ -41,7 +41,7 @@ pub(crate) struct Priority {
     pub(crate) id: u64,
 }
 
-/// What a request tells a node of a caller that was refused before.
+/// The priority of a caller that was refused before, as a request tells it to a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Reservation {
     pub(crate) priority: Priority,
@@ -69,7 +69,7 @@ impl Reserves {
     /// A caller that wants several names, which others take one by one.
     pub(crate) const SEVERAL_NAMES: Self = Self { after: WEAK, rests: true };
 
-    /// Whether the caller makes attempts for the sake of its reservation.
+    /// Returns true if the caller makes attempts only to renew its reservation.
     const fn is_eager(self) -> bool {
         self.after.as_millis() < PLAIN.as_millis()
     }
@@ -86,7 +86,7 @@ pub(super) struct Reserving {
     begins: Option<Time>,
     /// For how long the attempt under way reserves the lock.
     asked_for: Duration,
-    /// Until when all nodes know of it.
+    /// The time until which all nodes have the reservation.
     known_until: Time,
     /// A node may have it.
     is_left: bool,
@@ -110,7 +110,7 @@ impl Reserving {
         self.priority.is_some()
     }
 
-    /// Whether the caller takes turns with others, so that it reserves the lock as soon as it knows of them.
+    /// Returns true if the caller takes turns with others. It reserves the lock as soon as it knows of them.
     pub(super) const fn takes_turns(&self) -> bool {
         self.policy.after.is_zero()
     }
@@ -125,7 +125,7 @@ impl Reserving {
         self.refused_since.get_or_insert(now);
     }
 
-    /// What the attempt that begins now tells the nodes. It is withdrawn at the end of the call.
+    /// Returns the reservation that the attempt beginning now leaves on the nodes. The end of the call withdraws it.
     pub(super) fn asks(&mut self, now: Time) -> Option<Reservation> {
         let priority = self.priority?;
         if self.phase(now).is_some_and(|(stands, _)| stands) {
@@ -146,13 +146,13 @@ impl Reserving {
         }
     }
 
-    /// Whether the next attempt is to ask all nodes at once, so that all of them know of the reservation.
+    /// Returns true if the next attempt has to ask all nodes at once, so that all of them get the reservation.
     pub(super) fn asks_all(&self, now: Time) -> bool {
         let stands = self.stands(now);
         !stands.is_zero() && self.known_until.since(now) < stands / 2
     }
 
-    /// Whether all nodes keep the lock for this caller.
+    /// Returns true if all nodes keep the lock for this caller.
     pub(super) fn is_known(&self, now: Time) -> bool {
         now < self.known_until
     }
@@ -190,7 +190,7 @@ impl Reserving {
         }
     }
 
-    /// Whether the caller reserves the lock, and when that changes; `None`: it was not refused yet.
+    /// Returns true while the caller reserves the lock, and the time at which that changes. `None`: it was not refused yet.
     fn phase(&self, now: Time) -> Option<(bool, Time)> {
         let due = self.refused_since?.after(self.policy.after);
         if now < due {

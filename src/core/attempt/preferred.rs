@@ -38,7 +38,7 @@ impl Attempt {
         (0..self.slots.len()).filter(|node| self.slots[*node].ours).collect()
     }
 
-    /// Whether the node has neither answered nor failed.
+    /// Returns true if the node has neither answered nor failed.
     pub(crate) fn is_silent(&self, node: usize) -> bool {
         self.slots[node].answer == Answer::Open
     }

@@ -59,7 +59,7 @@ pub(super) fn starves(
         .then(|| format!("caller {index} of client {client} has waited {waited:?} for {lock}"))
 }
 
-/// Who was granted what the caller waits for, or a part of it, since it began to wait.
+/// The grants of the lock, or of a part of it, since the caller began to wait.
 pub(super) fn meanwhile(grants: &[Grant], lock: LockId, since: Duration) -> String {
     let mut counts: BTreeMap<(usize, LockId), usize> = BTreeMap::new();
     let meets = |grant: &&Grant| {

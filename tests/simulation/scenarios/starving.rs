@@ -2,9 +2,15 @@
 
 use super::*;
 
-/// Clients whose threads want locks again and again, each with so many threads; nobody waits for longer than that.
+/// Clients whose threads want locks again and again, each with so many threads; nobody waits for longer than that. Their TTLs,
+/// node timeouts and pauses differ, the nodes' clocks are hours apart, and one client begins late.
 fn mix(seed: u64, clients: &[(usize, Loop)], longest_wait: Duration) -> Plan {
-    let loops = clients.iter().map(|(_, wanted)| client(seconds(5), Habit::Loops(*wanted)));
+    let loops = (0_u64..).zip(clients).map(|(i, (_, wanted))| {
+        let backoff =
+            crate::core::Backoff { min: ms(5 + 5 * (i % 3)), max: ms(100 + 200 * (i % 3)) };
+        let node_timeout = ms(150 + 50 * (i % 4));
+        Setup { node_timeout, backoff, ..client(seconds(3 + i % 3), Habit::Loops(*wanted)) }
+    });
     let mut plan = calm(seed, 3, &loops.collect::<Vec<_>>());
     plan.callers = clients.iter().map(|(callers, _)| *callers).collect();
     plan.names = 3;
@@ -14,6 +20,9 @@ fn mix(seed: u64, clients: &[(usize, Loop)], longest_wait: Duration) -> Plan {
     (plan.latency_ms, plan.stragglers) = (1, 0);
     plan.lasts = seconds(4);
     plan.longest_wait = Some(longest_wait);
+    (plan.wall_offsets, plan.walls_agree) = (vec![0, 3 * 3_600_000, 9 * 3_600_000], false);
+    let late = seed as usize % clients.len();
+    plan.faults = vec![fault(Duration::ZERO, ms(300), Fault::Crashed { client: late })];
     plan
 }
 

@@ -1,4 +1,4 @@
-//! What a call has nodes reserve, and withdraw.
+//! Reservations of a call: made, granted, withdrawn.
 
 use super::*;
 
