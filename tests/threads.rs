@@ -5,6 +5,7 @@ mod support;
 use std::cell::RefCell;
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Barrier;
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
 use std::time::Duration;
@@ -80,4 +81,33 @@ fn a_thread_that_ends_may_lock() {
     let tokens: Result<HashSet<_>, _> = tokens.iter().collect();
     assert_eq!(tokens.expect("no thread failed").len(), 2 * THREADS);
     servers.wait_no_keys();
+}
+
+/// A hundred threads try for a name of their own each, at one instant, from the first moment of their client on.
+#[test]
+fn a_hundred_names_are_tried_for_at_once() {
+    const THREADS: usize = 100;
+    let servers = Servers::start(3);
+    let locks = fresh(servers.urls()).node_timeout(Duration::from_secs(5));
+    let locks = locks.build().expect("the settings are valid");
+    let together = Barrier::new(THREADS);
+    let refused: Vec<String> = thread::scope(|scope| {
+        let tries = |thread: usize| {
+            let (locks, together) = (&locks, &together);
+            move || {
+                let once = |round: usize| {
+                    together.wait();
+                    match locks.try_lock(&format!("orders/{thread}/{round}")) {
+                        Ok(Some(_)) => None,
+                        Ok(None) => Some("somebody else has it".to_owned()),
+                        Err(error) => Some(error.to_string()),
+                    }
+                };
+                (0..20).filter_map(once).collect::<Vec<_>>()
+            }
+        };
+        let threads: Vec<_> = (0..THREADS).map(|thread| scope.spawn(tries(thread))).collect();
+        threads.into_iter().flat_map(|thread| thread.join().expect("no panic")).collect()
+    });
+    assert!(refused.is_empty(), "{} of {}: {}", refused.len(), 20 * THREADS, refused[0]);
 }

@@ -469,23 +469,22 @@ impl<C: SharedAttempt> Acquire<C> {
         let Judgement { conclusion, basis, quorum } = judgement;
         let (now, started) = (around.now(), self.started);
         let permits = self.attempts.wanted_permits();
+        let began_ms = self.attempts.is_queued().then(|| self.began_ms(around)).flatten();
         let (place, endless) = claim.with(|attempt| {
             let covered = around.releases(|releases| {
                 releases.attempt_ended(attempt, permits);
                 releases.is_covered()
             });
             self.attempts.tried(attempt, now, covered == Some(true));
-            let place = self.attempts.placed(attempt, conclusion);
+            let place = self.attempts.placed(attempt, conclusion, began_ms);
             (place, attempt.held_for_ever().collect::<Vec<_>>())
         });
         if !endless.is_empty() {
             self.actions.push_back(Action::TellEndlessKeys(endless));
         }
         self.last_votes_are_fresh = true;
-        let ready_in = match conclusion {
-            Conclusion::NotAdmitted => around.ready_in(now),
-            _ => None,
-        };
+        let is_not_admitted = conclusion == Conclusion::NotAdmitted;
+        let ready_in = is_not_admitted.then(|| around.ready_in(now)).flatten();
         let random = around.random();
         let step = match conclusion {
             Conclusion::NotAdmitted => self.attempts.not_admitted(ready_in, started, now, random),

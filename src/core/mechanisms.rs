@@ -154,6 +154,8 @@ pub(crate) enum Mechanism {
     SplitVotesAreTriedAgain,
     /// After some refusals by the preferred node alone all nodes are asked.
     AllAreAskedAgain,
+    /// Where no quorum was reached, all nodes are asked each time.
+    AllAreAskedInAnOutage,
     /// A waiter that plain order would starve reserves the lock.
     WaitersReserve,
     /// And withdraws that when it waits no more.
@@ -172,6 +174,8 @@ pub(crate) enum Mechanism {
     TicketsStay,
     /// And gives it up where too few nodes know of it.
     TicketsNeedMajority,
+    /// And comes back with it once it reaches enough nodes again.
+    TicketsAreKept,
     /// Who is refused a slot of a semaphore tries the ones that the refusal names.
     RefusalsNameFreeSlots,
 }

@@ -156,7 +156,8 @@ impl Kind for Fair {
 ///   given back to the nodes: the threads of a process do not hand the lock to each other.
 /// - **A caller that dies** while it waits keeps those behind it waiting for at most 3 s from the last time it has asked
 ///   on, longer where the [`node_timeout`](crate::Builder::node_timeout) is longer than half a second. One that is cut off from
-///   a majority of the masters gives up its place, and takes another one once it reaches them.
+///   a majority of the masters gives up its place. Once it reaches them it comes back to it, ahead of callers that came later;
+///   if the lock is free by then, the first one to ask has it.
 /// - **`try_lock`** takes the lock only if nobody waits for it.
 /// - **No order without a majority.** Where clients [fall back](crate::Builder::fallback) to one master, callers come in any order.
 /// - **A thread that waits for itself** is not told so by an event, as it is with a mutex.

@@ -183,9 +183,16 @@ impl Attempts {
     }
 
     /// What `attempt`, which has ended with `conclusion`, means for the caller's place among those who wait for a fair lock.
-    pub(crate) fn placed(&mut self, attempt: &Attempt, conclusion: Conclusion) -> PlaceNews {
+    /// The call began at `began_ms` of the set's time.
+    pub(crate) fn placed(
+        &mut self,
+        attempt: &Attempt,
+        conclusion: Conclusion,
+        began_ms: Option<u64>,
+    ) -> PlaceNews {
         let is_held = matches!(conclusion, Conclusion::Held { .. });
-        self.place.as_mut().map_or(PlaceNews::Same, |place| place.tried(attempt, is_held))
+        let place = self.place.as_mut();
+        place.map_or(PlaceNews::Same, |place| place.tried(attempt, is_held, began_ms))
     }
 
     /// What the nodes may know of a caller that waits for the lock from `now` on: for twice as long as its next attempt may be
@@ -241,8 +248,13 @@ impl Attempts {
     }
 
     /// Whether the next attempt is to ask one node alone at first: see [`preferred_node`](Self::preferred_node).
+    ///
+    /// Where no quorum was reached, all nodes are asked: the refusal of one of them would not tell whether there is one
+    /// again. It may come from another caller that is about to give that node back.
     pub(crate) fn prefers_one(&self, now: Time) -> bool {
-        self.contention.prefers_one() && !self.reserving.asks_all(now)
+        let in_outage =
+            self.unreachable_since.is_some() && Mechanism::AllAreAskedInAnOutage.is_on();
+        self.contention.prefers_one() && !self.reserving.asks_all(now) && !in_outage
     }
 
     /// Whom the next attempt asks alone at first, and until when: of those that it may rely on
@@ -402,13 +414,20 @@ impl Attempts {
             self.once_until = None;
             return Step::Wait(now);
         }
-        let until = match self.policy.patience {
-            Patience::Once => return Step::Finish(Outcome::NotAdmitted),
-            Patience::Until(deadline) => deadline,
-            Patience::Forever => now.after(LOOK_AGAIN),
-        };
         let pause = ready_in.max(self.policy.backoff.pause(self.tries, random)).min(LOOK_AGAIN);
-        Step::Wait(now.after(pause).min(until))
+        let at = now.after(pause);
+        match self.policy.patience {
+            // A doubt about a node's clock is over in milliseconds, which the call has.
+            Patience::Once => match self.once_until {
+                Some(until) if at.after(self.contention.took()) < until => {
+                    self.tries += 1;
+                    Step::Wait(at)
+                }
+                _ => Step::Finish(Outcome::NotAdmitted),
+            },
+            Patience::Until(deadline) => Step::Wait(at.min(deadline)),
+            Patience::Forever => Step::Wait(at),
+        }
     }
 
     /// The wait that [`Step::Wait`] asked for is over, or one that a wake-up has ended early (`woken`).

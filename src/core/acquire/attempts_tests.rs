@@ -208,6 +208,24 @@ fn one_try_is_made_again_where_a_mark_was_only_written_anew_and_only_once() {
 }
 
 #[test]
+fn one_try_waits_for_nodes_that_are_ready_within_its_time() {
+    let mut once = attempts(Patience::Once);
+    assert_eq!(once.answer_by(at(0), Duration::from_millis(200)), at(200));
+    let moment = Some(Duration::from_micros(700));
+    let mut now = at(1);
+    let mut tries = 1;
+    while let Step::Wait(next) = once.not_admitted(moment, now, now, 0.5) {
+        assert!(now < next && next < at(200), "{next:?}");
+        (now, tries) = (next, tries + 1);
+    }
+    assert!((3..30).contains(&tries), "{tries}");
+    let longer = Some(Duration::from_millis(199));
+    let mut once = attempts(Patience::Once);
+    once.answer_by(at(0), Duration::from_millis(200));
+    assert_eq!(once.not_admitted(longer, at(1), at(1), 0.5), Step::Finish(Outcome::NotAdmitted));
+}
+
+#[test]
 fn an_attempt_never_lasts_beyond_the_callers_deadline() {
     let timeout = Duration::from_millis(200);
     assert_eq!(attempts(Patience::Until(at(50))).answer_by(at(0), timeout), at(50));

@@ -27,13 +27,17 @@ impl<C: SharedAttempt> Acquire<C> {
         if !self.attempts.lacks_priority(self.refused || self.waited_for_others, others) {
             return;
         }
-        let now = around.now();
         // Without the set's time the caller has no place among others. It asks as it did before.
-        let Some(now_ms) = around.set_time_ms() else { return };
-        let waited_ms = u64::try_from(now.since(self.began).as_millis()).unwrap_or(u64::MAX);
-        let began_ms = now_ms.saturating_sub(waited_ms);
+        let Some(began_ms) = self.began_ms(around) else { return };
         let id = around.random_owner() as u64;
-        self.attempts.takes_priority(Priority { began_ms, id }, now);
+        self.attempts.takes_priority(Priority { began_ms, id }, around.now());
+    }
+
+    /// When the call began, in milliseconds of the set's time; `None`: that is not known.
+    pub(super) fn began_ms(&self, around: &impl Surroundings) -> Option<u64> {
+        let waited = around.now().since(self.began);
+        let waited_ms = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
+        Some(around.set_time_ms()?.saturating_sub(waited_ms))
     }
 
     /// The node that is asked alone at first, and until when.

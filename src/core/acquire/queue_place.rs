@@ -1,8 +1,8 @@
 //! The place of one call in the queue that each node keeps for a fair lock.
 //!
 //! ```text
-//! no ticket --- an attempt finds the lock held ---> a ticket: the largest that a majority knows, and one more
-//!     ^                                                |  ^
+//! no ticket --- an attempt finds the lock held ---> a ticket: the time at which the call began, in milliseconds; or the
+//!     ^                                                |  ^   largest that a majority knows, and one more, if that is larger
 //!     |                                                |  +--- each further attempt asks with it again
 //!     +--- too few nodes have said that it is there ---+
 //! ```
@@ -10,6 +10,9 @@
 //! All nodes order the callers by their tickets, and each grants the lock to the first one alone. A caller that comes two
 //! round trips after another one, or later, finds the ticket of that one on a majority, and takes a larger one. Who is
 //! first on a node is about order alone: exclusion rests on the lock's key.
+//!
+//! A caller that reaches too few nodes leaves their queues, for it would keep others out that reach more. It comes back with
+//! the ticket that it had. Callers that came meanwhile have larger ones, also if all queues were empty by then.
 
 use std::time::Duration;
 
@@ -27,6 +30,8 @@ pub(super) struct QueuePlace {
     /// Names the caller: the upper half of the random numbers of its owners.
     caller: Option<u64>,
     ticket: Option<u64>,
+    /// The first ticket that it had. Others that came later have larger ones.
+    first: Option<u64>,
     /// For how long a node keeps the entry.
     lives: Duration,
 }
@@ -49,7 +54,7 @@ impl QueuePlace {
     pub(super) fn new(attempt_timeout: Duration) -> Self {
         // It asks again at intervals below half of that.
         let lives = (POLL + attempt_timeout).saturating_mul(2).clamp(SHORTEST_LIFE, LONGEST_LIFE);
-        Self { caller: None, ticket: None, lives }
+        Self { caller: None, ticket: None, first: None, lives }
     }
 
     /// The caller's name, which is taken from the first `random` number.
@@ -81,15 +86,27 @@ impl QueuePlace {
         self.ticket
     }
 
-    /// An attempt has come to its end, and the lock `is_held` by somebody else, or another caller's to take.
-    pub(super) fn tried(&mut self, attempt: &Attempt, is_held: bool) -> PlaceNews {
+    /// An attempt has come to its end, and the lock `is_held` by somebody else, or another caller's to take. The call began at
+    /// `began_ms` of the set's time, if that is known.
+    pub(super) fn tried(
+        &mut self,
+        attempt: &Attempt,
+        is_held: bool,
+        began_ms: Option<u64>,
+    ) -> PlaceNews {
         match (self.ticket, attempt.largest_ticket()) {
             (Some(_), _) if !attempt.is_queued() && Mechanism::TicketsNeedMajority.is_on() => {
                 PlaceNews::GivesUpTicket
             }
             (Some(_), _) if Mechanism::TicketsStay.is_on() => PlaceNews::Same,
-            (_, Some(largest)) if is_held => {
-                self.ticket = Some(largest.saturating_add(1));
+            (Some(_), _) => {
+                self.ticket = None;
+                PlaceNews::Same
+            }
+            (None, Some(largest)) if is_held => {
+                let next = largest.saturating_add(1).max(began_ms.unwrap_or(0));
+                let first = *self.first.get_or_insert(next);
+                self.ticket = Some(if Mechanism::TicketsAreKept.is_on() { first } else { next });
                 PlaceNews::HasTicket
             }
             (None, None) if is_held => PlaceNews::HasNoTicket,
@@ -131,12 +148,15 @@ mod tests {
     fn a_ticket_is_larger_than_those_that_a_majority_knows() {
         let mut place = place(None);
         let votes = [Some(queued(4)), None, Some(queued(7))];
-        assert_eq!(place.tried(&attempt(votes), true), PlaceNews::HasTicket);
+        assert_eq!(place.tried(&attempt(votes), true, None), PlaceNews::HasTicket);
         assert_eq!(place.ticket(), Some(8));
+        let mut timed = super::tests::place(None);
+        assert_eq!(timed.tried(&attempt(votes), true, Some(1_000)), PlaceNews::HasTicket);
+        assert_eq!(timed.ticket(), Some(1_000), "the time of its call is larger");
         // A node that would have granted the lock has nobody in its queue.
         let mut place = super::tests::place(None);
         let votes = [Some(Vote::Granted(1)), None, Some(queued(0))];
-        assert_eq!(place.tried(&attempt(votes), true), PlaceNews::HasTicket);
+        assert_eq!(place.tried(&attempt(votes), true, None), PlaceNews::HasTicket);
         assert_eq!(place.ticket(), Some(1));
     }
 
@@ -148,7 +168,7 @@ mod tests {
             [Some(queued(4)), Some(Vote::Refused(None)), Some(Vote::NotAdmitted)],
         ] {
             let mut place = place(None);
-            assert_eq!(place.tried(&attempt(votes), true), PlaceNews::HasNoTicket);
+            assert_eq!(place.tried(&attempt(votes), true, None), PlaceNews::HasNoTicket);
             assert_eq!((place.ticket(), place.leave()), (None, None));
         }
     }
@@ -163,11 +183,13 @@ mod tests {
             [Some(queued(5)), Some(Vote::NotAdmitted), Some(Vote::NotAdmitted)],
             [Some(queued(5)), Some(Vote::Granted(1)), None],
         ] {
-            assert_eq!(place.tried(&attempt(votes), true), PlaceNews::Same, "{votes:?}");
+            assert_eq!(place.tried(&attempt(votes), true, None), PlaceNews::Same, "{votes:?}");
         }
         let changed = without(&[Mechanism::TicketsStay], || {
             let mut place = super::tests::place(Some(5));
-            place.tried(&attempt([Some(queued(5)); 3]), true);
+            for _ in 0..2 {
+                place.tried(&attempt([Some(queued(5)); 3]), true, None);
+            }
             place.ticket()
         });
         assert_eq!(changed, Some(6), "the mutation bites");
@@ -175,11 +197,33 @@ mod tests {
         for cut_off in
             [[Some(queued(5)), None, None], [Some(queued(5)), Some(Vote::NotAdmitted), None]]
         {
-            assert_eq!(place.tried(&attempt(cut_off), true), PlaceNews::GivesUpTicket);
+            assert_eq!(place.tried(&attempt(cut_off), true, None), PlaceNews::GivesUpTicket);
         }
         let upper = u64::try_from(owner >> 64).expect("64 bits");
         assert_eq!(place.leave(), Some((upper, LONGEST_LIFE)));
         assert_eq!(place.leave(), None, "it has left");
+    }
+
+    #[test]
+    fn a_caller_comes_back_with_the_ticket_that_it_had() {
+        let comes_back = || {
+            let mut place = place(None);
+            place.caller(7 << 64);
+            place.tried(&attempt([Some(queued(4)); 3]), true, Some(1_000));
+            let cut_off = [Some(queued(1_000)), None, None];
+            assert_eq!(
+                place.tried(&attempt(cut_off), false, Some(1_000)),
+                PlaceNews::GivesUpTicket
+            );
+            assert!(place.leave().is_some() && place.ticket().is_none());
+            // Somebody came meanwhile, and finds the queues empty.
+            let mut later = super::tests::place(None);
+            later.tried(&attempt([Some(queued(0)); 3]), true, Some(2_000));
+            place.tried(&attempt([Some(queued(2_000)); 3]), true, Some(1_000));
+            place.ticket() < later.ticket()
+        };
+        assert!(comes_back());
+        assert!(!without(&[Mechanism::TicketsAreKept], comes_back));
     }
 
     #[test]

@@ -420,12 +420,14 @@ impl Call {
             Some(Conclusion::NotAdmitted) => {
                 cx.shared.admission.borrow().ready_in(now, set_time).is_some()
             }
-            Some(Conclusion::Held { .. }) => true,
+            // The refusal of one node that was asked alone says nothing of the others.
+            Some(Conclusion::Held { .. }) => quorum != Quorum::Untold,
             _ => quorum == Quorum::Reached,
         };
         if reached {
             self.reached = cx.net.now;
         }
-        self.failed = Some(reached);
+        let says_nothing = conclusion.is_some() && quorum == Quorum::Untold;
+        self.failed = Some(reached || says_nothing);
     }
 }

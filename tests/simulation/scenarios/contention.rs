@@ -1,8 +1,9 @@
-//! A lock that is held on just as many nodes as it takes, and wanted by others all the time.
+//! Many want one lock all the time, and nodes go away.
 
 use super::*;
+use crate::core::Backoff;
 
-/// The holder comes to the last two of five nodes late: contenders have left their numbers there. Some
+/// A lock that is held on just as many nodes as it takes: the holder comes to the last two of five nodes late: contenders have left their numbers there. Some
 /// seconds later one of its three nodes goes away, for a minute.
 const SCENARIO: Scenario = Scenario {
     runs: 20,
@@ -40,4 +41,36 @@ fn a_bare_majority_among_contenders_outlives_the_loss_of_a_node() {
 #[test]
 fn without_repairs_among_contenders_one_lost_node_costs_the_lock() {
     SCENARIO.mostly_breaks(&[Mechanism::RepairAmongContenders], &["losses"]);
+}
+
+/// Callers of several clients want the lock while too few nodes are there. Each is told so in its own time, although it meets
+/// what the others have got from the nodes that are left.
+const OUTAGE: Scenario = Scenario {
+    runs: 20,
+    plan: |seed| {
+        let wants = |i: u64| {
+            let backoff = Backoff { min: ms(5 + 10 * i), max: ms(100 + 100 * i) };
+            Setup { nodes: 5, backoff, ..client(seconds(3), Habit::Loops(Loop::of("mutex", 1))) }
+        };
+        let mut plan = calm(seed, 5, &[wants(0), wants(1), wants(2), wants(3)]);
+        plan.callers = vec![1, 1, 2, 2];
+        plan.local_queues = seed % 2 == 0;
+        let away = |node| fault(seconds(2), seconds(14), Fault::Down { node });
+        plan.faults = vec![away(0), away(2), away(4)];
+        plan
+    },
+    happened: |run| {
+        let told = |client: usize| tells(run, &format!("client {client},"), "NoQuorum");
+        (0..4).all(told)
+    },
+};
+
+#[test]
+fn in_an_outage_everybody_is_told_in_time() {
+    OUTAGE.holds(1);
+}
+
+#[test]
+fn without_asking_all_the_refusal_of_one_node_hides_an_outage() {
+    OUTAGE.mostly_breaks(&[Mechanism::AllAreAskedInAnOutage], &["waits"]);
 }

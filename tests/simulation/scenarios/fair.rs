@@ -103,6 +103,43 @@ fn without_giving_up_its_place_it_does() {
     HALF_CUT_OFF_IN_QUARANTINE.fails_under(kept);
 }
 
+/// A caller waits for a lock that is held. Then too few nodes can be reached for a while, and callers of another client come. They
+/// all find the queues without it.
+fn outage(seed: u64) -> Plan {
+    let setups = [seconds(8), ms(20), ms(20)]
+        .map(|time| Setup { node_timeout: ms(150), ..client(seconds(5), Habit::Queues(time)) });
+    let mut plan = calm(seed, 3, &setups);
+    plan.callers = vec![1, 1, 6];
+    // The others ask sooner than it does once the nodes are back.
+    plan.setups[1].backoff = crate::core::Backoff { min: ms(400), max: ms(800) };
+    let (from, until) = (seconds(3), ms(5_500));
+    plan.faults = vec![
+        fault(Duration::ZERO, seconds(1), Fault::Crashed { client: 1 }),
+        fault(Duration::ZERO, seconds(4), Fault::Crashed { client: 2 }),
+    ];
+    for (client, node) in [(0, 0), (0, 1), (1, 0), (1, 1), (2, 0), (2, 1)] {
+        plan.faults.push(fault(from, until, Fault::Cut { client, node }));
+    }
+    plan
+}
+
+fn first_is_first(run: &Run) -> bool {
+    let [holds, waits, comes] = [0, 1, 2].map(|client| first_grant(run, client, Duration::ZERO));
+    holds < waits && waits < comes && waits > Some(seconds(6))
+}
+
+const OUTAGE: Scenario = Scenario { runs: 20, plan: outage, happened: first_is_first };
+
+#[test]
+fn a_caller_that_waited_before_an_outage_is_first_after_it() {
+    OUTAGE.holds(1);
+}
+
+#[test]
+fn without_keeping_its_ticket_it_is_overtaken() {
+    OUTAGE.fails(&[Mechanism::TicketsAreKept]);
+}
+
 #[test]
 fn callers_get_a_fair_lock_in_the_order_in_which_they_came() {
     SIXTEEN.holds(1);
@@ -125,5 +162,5 @@ fn a_node_that_grants_another_than_its_lowest_ticket_is_found() {
 
 #[test]
 fn a_ticket_that_changes_when_it_is_asked_for_again_is_found() {
-    SIXTEEN.breaks(&[Mechanism::TicketsStay], &["order"]);
+    SIXTEEN.breaks(&[Mechanism::TicketsStay, Mechanism::TicketsAreKept], &["order"]);
 }
