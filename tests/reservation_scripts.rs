@@ -203,6 +203,32 @@ fn a_reservation_ends_by_itself_and_what_is_none_reserves_nothing() {
     }
 }
 
+/// Of those who share a lock, one or another is there all the time.
+#[test]
+fn a_caller_that_says_so_reserves_only_beside_a_kind_that_may_have_several_holders() {
+    let only = format!("{} s", reserving(5));
+    let holds: [(&str, &[&str]); 3] = [
+        ("read", &["mode", "read", "b:1", "1"]),
+        ("semaphore", &["permits", "1", "b#1", "99999999999999 0"]),
+        ("reentrant", &["b:1", "1"]),
+    ];
+    for kind in KINDS.iter().filter(|kind| !["multi", "read", "write"].contains(&kind.name)) {
+        let (server, name) = (Server::start(), kind.name);
+        for (holder, fields) in holds {
+            server.command(&["DEL", "k", RESERVED]);
+            server.command(&[&["HSET", "k"], fields].concat());
+            server.command(&["PEXPIRE", "k", "60000"]);
+            assert!(refused(&kind.ask(&server, &only)).is_some(), "{name}");
+            let expected = if holder == name { vec![] } else { vec![5] };
+            assert_eq!(reserved(&server), expected, "{name} beside {holder}");
+        }
+        server.command(&["DEL", "k", RESERVED]);
+        hold(&server);
+        assert!(refused(&kind.ask(&server, &only)).is_some(), "{name}");
+        assert!(reserved(&server).is_empty(), "{name}");
+    }
+}
+
 #[test]
 fn a_node_keeps_the_oldest_reservations() {
     let server = Server::start();

@@ -109,6 +109,7 @@ local in_the_way = kind ~= 'none' and remaining or is_behind and ahead_ms or blo
 if in_the_way and not ours then
   if not is_behind then
     -- Else the one behind could be ahead by its reservation, and the first one by the queue.
+    local is_shared = kind == 'hash'
     -- include reserve.lua
   end
   if not is_in_queue then

@@ -87,6 +87,7 @@ end
 if refused_ms then
   for i = WAITER ~= '' and last_fence + 1 or #KEYS + 1, #KEYS do
     local RESERVED, others, without = KEYS[i], is_reserved and others_of[i], is_reserved and without_of[i]
+    local is_shared = false
     -- include reserve.lua
   end
   return {0, refused_ms == math.huge and -1 or refused_ms}

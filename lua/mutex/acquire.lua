@@ -41,6 +41,7 @@ if blocked or not redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
     -- Locks are strings, or hashes that expire (Redisson's and our reentrant and read-write ones).
     return {-2, kind}
   elseif kind ~= 'string' or redis.call('GET', KEYS[1]) ~= ARGV[1] then
+    local is_shared = kind == 'hash'
     -- include reserve.lua
     return {0, kind == 'none' and blocked or remaining}
   end

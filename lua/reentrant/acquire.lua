@@ -49,6 +49,8 @@ else
     -- Locks are strings (our mutex), or hashes that expire (Redisson's as well, of one holder or more).
     return {-2, kind}
   elseif kind ~= 'hash' or redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then
+    local is_shared = kind == 'hash' and #WAITER > 34
+      and redis.call('HEXISTS', KEYS[1], 'mode') + redis.call('HEXISTS', KEYS[1], 'permits') > 0
     -- include reserve.lua
     return {0, kind == 'none' and blocked or remaining}
   end

@@ -43,6 +43,7 @@ elseif kind ~= 'none' and kind ~= 'string' then
   return {-2, kind}
 end
 if kind ~= 'none' and mode ~= 'read' or blocked and not ours then
+  local is_shared = false
   -- include reserve.lua
   return {0, (kind == 'none' or mode == 'read') and blocked or remaining}
 end

@@ -40,6 +40,7 @@ elseif kind ~= 'none' and kind ~= 'string' then
   return {-2, kind}
 end
 if (kind ~= 'none' or blocked) and not ours then
+  local is_shared = false
   -- include reserve.lua
   if is_new and mode == 'read' then
     redis.pcall('PUBLISH', ARGV[5], ARGV[1])

@@ -29,6 +29,7 @@ local RESERVED, FENCE, WAITER, CLASS = KEYS[3], nil, ARGV[4], 'x'
 -- include read.lua
 -- include check.lua
 
+local is_shared = false
 local kind = redis.call('TYPE', KEYS[1]).ok
 local remaining = kind ~= 'none' and redis.call('PTTL', KEYS[1])
 if kind == 'string' then
@@ -66,6 +67,7 @@ for i = 1, #fields, 2 do
   end
 end
 if kind == 'hash' and not permits then
+  is_shared = true
   -- include reserve.lua
   return {0, remaining} -- a reentrant lock, or a read-write lock
 elseif others_data or permits and not string.find(permits, '^%d+$') then

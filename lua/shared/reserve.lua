@@ -1,12 +1,13 @@
 -- Part of an acquire script that refuses: the caller reserves the name, if it wants to.
 --
--- Needs RESERVED, CLASS, WAITER and what shared/check.lua has set. WAITER is `PRIORITY MS` then. Sets `is_new`, whether
--- the caller has a reservation now that it did not have.
+-- Needs RESERVED, CLASS, WAITER and what shared/check.lua has set. WAITER is `PRIORITY MS` then; or `PRIORITY MS s`, if the
+-- caller does so only where `is_shared` is true: the lock is held by a kind that may have several holders. Sets `is_new`,
+-- whether the caller has a reservation now that it did not have.
 
 local is_new = false
-if #WAITER > 34 then
+if #WAITER > 34 and (is_shared or string.sub(WAITER, -1) ~= 's') then
   local time = redis.call('TIME')
-  local own, lasts = string.sub(WAITER, 1, 34), tonumber(string.sub(WAITER, 36))
+  local own, lasts = string.sub(WAITER, 1, 34), tonumber(string.match(WAITER, '%d+', 36))
   local ends = time[1] * 1000 + math.floor(time[2] / 1000) + lasts
   local all, place = others or {}, 1
   while all[place] and string.sub(all[place], 1, 34) < own do

@@ -46,9 +46,7 @@ pub(crate) use self::attempts::{Outcome, Patience, Policy};
 pub(crate) use self::driver::{
     Action, Begin, Failed, Grant, SharedAttempt, Stop, Surroundings, WaitsFor, Whom,
 };
-#[cfg(test)]
-pub(crate) use self::reservation::Reservation;
-pub(crate) use self::reservation::{Priority, Reserves};
+pub(crate) use self::reservation::{Priority, Reservation, Reserves};
 pub(crate) use self::waits::Waits;
 
 /// One call that wants a lock.

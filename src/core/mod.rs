@@ -53,11 +53,9 @@ mod time;
 mod told_cases;
 mod validity;
 
-#[cfg(test)]
-pub(crate) use acquire::Reservation;
 pub(crate) use acquire::{
-    Acquire, Action, Begin, Failed, Grant, Outcome, Patience, Policy, Priority, Reserves,
-    SharedAttempt, Stop, Surroundings, Waits, WaitsFor, Whom,
+    Acquire, Action, Begin, Failed, Grant, Outcome, Patience, Policy, Priority, Reservation,
+    Reserves, SharedAttempt, Stop, Surroundings, Waits, WaitsFor, Whom,
 };
 pub(crate) use admission::{
     Admission, AsSeen, Chance, Change, Checked, ClockNews, ClockVerdict, Forgot, Grants,

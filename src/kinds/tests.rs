@@ -15,7 +15,7 @@ const PRIORITY: Priority = Priority { began_ms: 1, id: 1 };
 const WAITS: Waits = Waits {
     lasts: TTL,
     ticket: Some(1),
-    reservation: Some(Reservation { priority: PRIORITY, lasts: TTL }),
+    reservation: Some(Reservation { priority: PRIORITY, lasts: TTL, beside_sharers: false }),
 };
 
 fn some_names(how_many: usize) -> Names {

@@ -86,7 +86,7 @@ fn a_call() -> impl Strategy<Value = Call> {
 fn a_wait() -> impl Strategy<Value = Waits> {
     let reservation = (0_u64..4, prop_oneof![Just(0), 1_000_u64..2_000]).prop_map(|(id, ms)| {
         let priority = Priority { began_ms: 5, id };
-        Reservation { priority, lasts: Duration::from_millis(ms) }
+        Reservation { priority, lasts: Duration::from_millis(ms), beside_sharers: ms % 2 == 1 }
     });
     prop_oneof![Just(None), reservation.prop_map(Some)]
         .prop_map(|reservation| Waits { reservation, ..Waits::default() })
@@ -103,7 +103,9 @@ fn a_command() -> impl Strategy<Value = Vec<Vec<u8>>> {
         if text {
             vec![b"SET".to_vec(), key, value.into(), b"PX".to_vec(), b"30000".to_vec()]
         } else {
-            vec![b"HSET".to_vec(), key, b"field".to_vec(), value.into()]
+            // Sometimes of those who read.
+            let field = if value == "one" { ["mode", "read"] } else { ["field", value] };
+            [b"HSET".to_vec(), key].into_iter().chain(field.map(Into::into)).collect()
         }
     })
 }

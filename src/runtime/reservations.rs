@@ -1,6 +1,6 @@
 //! How nodes are told of a waiter's reservations.
 
-use crate::core::{Priority, Waits};
+use crate::core::{Priority, Reservation, Waits};
 use crate::ident::{Names, release_channel, reserved_key};
 use crate::node::{Part, Request, Script};
 
@@ -17,8 +17,9 @@ pub(crate) fn reservation(waits: &Waits) -> String {
     match waits.reservation {
         None => String::new(),
         Some(reservation) if reservation.lasts.as_millis() == 0 => text(reservation.priority),
-        Some(reservation) => {
-            format!("{} {}", text(reservation.priority), reservation.lasts.as_millis())
+        Some(Reservation { priority, lasts, beside_sharers }) => {
+            let only = if beside_sharers { " s" } else { "" };
+            format!("{} {}{only}", text(priority), lasts.as_millis())
         }
     }
 }
@@ -39,7 +40,6 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::core::Reservation;
 
     #[test]
     fn priorities_read_in_the_order_in_which_calls_began() {
@@ -52,15 +52,16 @@ mod tests {
     #[test]
     fn a_request_says_how_long_the_lock_is_reserved_if_it_is() {
         let priority = Priority { began_ms: 1, id: 2 };
-        let said = |lasts| {
-            let reservation = Some(Reservation { priority, lasts });
+        let said = |lasts, beside_sharers| {
+            let reservation = Some(Reservation { priority, lasts, beside_sharers });
             reservation_of(reservation)[30..].to_owned()
         };
         fn reservation_of(of: Option<Reservation>) -> String {
             super::reservation(&Waits { reservation: of, ..Waits::default() })
         }
-        assert_eq!(said(Duration::from_millis(1_500)), "0002 1500");
-        assert_eq!(said(Duration::ZERO), "0002");
+        assert_eq!(said(Duration::from_millis(1_500), false), "0002 1500");
+        assert_eq!(said(Duration::from_millis(1_500), true), "0002 1500 s");
+        assert_eq!(said(Duration::ZERO, false), "0002");
         assert_eq!(reservation_of(None), "");
     }
 }

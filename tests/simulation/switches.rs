@@ -40,7 +40,7 @@ impl Switches {
         let fence = Some(Fence { number: 1, up_to: 1 });
         let mark = b"{quorlock}:mark";
         let priority = Priority { began_ms: 1, id: 1 };
-        let reservation = Some(Reservation { priority, lasts: ttl });
+        let reservation = Some(Reservation { priority, lasts: ttl, beside_sharers: false });
         let waits = Waits { lasts: ttl, ticket: Some(1), reservation };
         let repair = Repair { until_ms: 0, mark_key: mark, quarantine: true, fence };
         let names = names(&[b"key"]);

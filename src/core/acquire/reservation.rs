@@ -28,7 +28,8 @@ const LONGEST: Duration = Duration::from_secs(32);
 /// changed hands fairly by then.
 const PLAIN: Duration = Duration::from_secs(1);
 
-/// The same of a caller that wants more than others do.
+/// The same of a caller that wants more than others do, or that is refused by holders who share the lock: of many of them, one
+/// or another is there all the time.
 const WEAK: Duration = Duration::from_millis(100);
 
 /// A caller's place among those that reserve a name: the one whose call began first goes first. Clocks of callers that
@@ -48,6 +49,8 @@ pub(crate) struct Reservation {
     /// For how long the node keeps the lock for the caller, if it refuses it. Zero: it does not. An older caller goes
     /// ahead of the reservations of younger ones in any case.
     pub(crate) lasts: Duration,
+    /// The node does so only where the lock is held by another kind, which may have several holders.
+    pub(crate) beside_sharers: bool,
 }
 
 /// When a caller of a kind reserves the lock.
@@ -84,10 +87,12 @@ pub(super) struct Reserving {
     refused_since: Option<Time>,
     /// When an attempt has reserved the lock first.
     begins: Option<Time>,
-    /// For how long the attempt under way reserves the lock.
+    /// For how long the attempt under way reserves the lock, in any case.
     asked_for: Duration,
     /// The time until which all nodes have the reservation.
     known_until: Time,
+    /// An attempt has asked all nodes since the caller reserves the lock where others share it.
+    told_beside_sharers: bool,
     /// A node may have it.
     is_left: bool,
 }
@@ -102,6 +107,7 @@ impl Reserving {
             begins: None,
             asked_for: nothing,
             known_until: never,
+            told_beside_sharers: false,
             is_left: false,
         }
     }
@@ -132,13 +138,22 @@ impl Reserving {
             self.begins.get_or_insert(now);
         }
         self.asked_for = self.stands(now);
-        self.is_left |= !self.asked_for.is_zero();
-        Some(Reservation { priority, lasts: self.asked_for })
+        let beside_sharers = self.asked_for.is_zero() && self.is_weak_beside_sharers(now);
+        self.is_left |= beside_sharers || !self.asked_for.is_zero();
+        let lasts = if beside_sharers { LASTS } else { self.asked_for };
+        Some(Reservation { priority, lasts, beside_sharers })
+    }
+
+    /// Returns true if the caller reserves the lock only where others share it.
+    fn is_weak_beside_sharers(&self, now: Time) -> bool {
+        let is_due = |since: Time| since.after(WEAK) <= now && now < since.after(self.policy.after);
+        self.refused_since.is_some_and(is_due) && Mechanism::WaitersReserve.is_on()
     }
 
     /// The attempt that began at `started` was in vain. Whether it has asked `all` nodes, and whether some of them have
     /// granted it, which ends the reservation there.
     pub(super) fn tried(&mut self, started: Time, all: bool, is_split: bool) {
+        self.told_beside_sharers |= all && self.is_weak_beside_sharers(started);
         if is_split {
             self.known_until = started;
         } else if all {
@@ -149,7 +164,8 @@ impl Reserving {
     /// Returns true if the next attempt has to ask all nodes at once, so that all of them get the reservation.
     pub(super) fn asks_all(&self, now: Time) -> bool {
         let stands = self.stands(now);
-        !stands.is_zero() && self.known_until.since(now) < stands / 2
+        let is_due = !stands.is_zero() && self.known_until.since(now) < stands / 2;
+        is_due || !self.told_beside_sharers && self.is_weak_beside_sharers(now)
     }
 
     /// Returns true if all nodes keep the lock for this caller.
@@ -161,7 +177,9 @@ impl Reserving {
     /// renews it.
     pub(super) fn next_try(&self, now: Time, poll: Duration) -> Option<Time> {
         if !self.policy.is_eager() {
-            return None;
+            // One, in case that others share the lock: while they overlap, nobody is told of a release.
+            let once = self.refused_since?.after(WEAK);
+            return (now < once).then_some(once);
         }
         let (stands, next) = self.phase(now)?;
         Some(match stands {
@@ -250,11 +268,10 @@ mod tests {
             let mut reserving = refused(policy);
             let eager = policy != Reserves::AS_OTHERS;
             if after > 0 {
-                assert_eq!(lasts(&mut reserving, after - 1), 0);
-                let due = reserving.next_try(at(0), poll);
-                assert_eq!(due, eager.then(|| at(after)), "{policy:?}");
+                assert_eq!(lasts(&mut reserving, 99), 0);
+                assert_eq!(reserving.next_try(at(0), poll), Some(at(100)), "{policy:?}");
+                assert!(!reserving.asks_all(at(99)));
             }
-            assert!(!reserving.asks_all(at(after.saturating_sub(1))) || after == 0);
             assert!(reserving.asks_all(at(after)) && !reserving.is_known(at(after)));
             assert_eq!(reserving.next_try(at(after), poll), eager.then(|| at(after)));
             let stands = if policy == Reserves::IN_TURN { 2_000 } else { 1_000 };
@@ -276,6 +293,35 @@ mod tests {
         assert!(without(&[Mechanism::WaitersReserve], || {
             lasts(&mut refused(Reserves::IN_TURN), 9) == 0
         }));
+    }
+
+    #[test]
+    fn beside_sharers_a_caller_reserves_sooner() {
+        let beside_sharers = |policy, ms: u64| {
+            let asked = refused(policy).asks(at(ms)).expect("it has a priority");
+            (asked.beside_sharers, asked.lasts.as_millis())
+        };
+        let plain = Reserves::AS_OTHERS;
+        for (ms, expected) in
+            [(99, (false, 0)), (100, (true, 2_000)), (999, (true, 2_000)), (1_000, (false, 1_000))]
+        {
+            assert_eq!(beside_sharers(plain, ms), expected, "{ms}");
+        }
+        assert!(!beside_sharers(Reserves::SEVERAL_NAMES, 99).0);
+        assert!(!beside_sharers(Reserves::IN_TURN, 0).0);
+        let mut caller = refused(plain);
+        caller.asks(at(99));
+        assert_eq!(caller.withdraws(), None);
+        let poll = Duration::from_millis(750);
+        assert_eq!(caller.next_try(at(99), poll), Some(at(100)), "it asks for that, once");
+        assert!(!caller.asks_all(at(99)) && caller.asks_all(at(100)));
+        caller.asks(at(100));
+        caller.tried(at(100), true, false);
+        assert_eq!(caller.next_try(at(101), poll), None);
+        assert!(!caller.asks_all(at(101)) && !caller.is_known(at(101)), "it need not be there");
+        assert!(caller.withdraws().is_some(), "a node may have it");
+        let never = || beside_sharers(plain, 100).0;
+        assert!(!without(&[Mechanism::WaitersReserve], never));
     }
 
     #[test]

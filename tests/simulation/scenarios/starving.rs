@@ -79,21 +79,26 @@ fn callers_of_overlapping_pairs_get_in() {
     PAIRS.holds(1);
 }
 
-/// Two clients read all the time, and a third one wants a mutex of that name.
-const MUTEX_BESIDE_READERS: Scenario = Scenario {
-    runs: 8,
-    plan: |seed| mix(seed, &[(4, READ_A), (4, READ_A), (1, seldom(MUTEX_A))], ms(2_500)),
-    happened: |run| grants(run, 2) >= 1,
+/// Two clients read all the time, or take permits, and a third one wants the name for itself.
+const BESIDE_SHARERS: Scenario = Scenario {
+    runs: 24,
+    plan: |seed| {
+        let sharers = [READ_A, ONE_PERMIT][seed as usize % 2];
+        let exclusive = ["mutex", "reentrant", "fair_mutex"][seed as usize / 2 % 3];
+        let wanted = seldom(Loop::of(exclusive, 0b001));
+        mix(seed, &[(4, sharers), (4, sharers), (1, wanted)], ms(400))
+    },
+    happened: |run| grants(run, 2) >= 3,
 };
 
 #[test]
-fn a_mutex_gets_in_beside_readers() {
-    MUTEX_BESIDE_READERS.holds(1);
+fn a_caller_that_wants_the_lock_for_itself_gets_in_beside_those_who_share_it() {
+    BESIDE_SHARERS.holds(1);
 }
 
 #[test]
-fn without_reservations_a_mutex_beside_readers_starves() {
-    MUTEX_BESIDE_READERS.mostly_breaks(&[Mechanism::WaitersReserve], &["waits"]);
+fn without_reservations_it_starves_beside_those_who_share_it() {
+    BESIDE_SHARERS.mostly_breaks(&[Mechanism::WaitersReserve], &["waits"]);
 }
 
 /// Eight callers take one of four permits, and another one wants all of them.
