@@ -30,6 +30,7 @@
 -- Running it again for the same owner grants again, with the same number, and leaves the caller where it stands in the
 -- queue: a retry after a lost reply changes nothing.
 
+local redis, KEYS, ARGV = redis, KEYS, ARGV -- a local is found faster than a global
 local LARGEST = 2251799813685247 -- 2^51 - 1; lua/README.md says why
 local MOST = 1000 -- callers in the queue
 local LONGEST = 60000 -- milliseconds: no caller asks to be kept for longer, so what is left of more is of another time

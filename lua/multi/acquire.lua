@@ -26,6 +26,7 @@
 -- Everything is read before anything is written. And what a server refuses for want of memory, or of a
 -- permission, it refuses the first time that it is asked for: so nothing is set, or all is.
 
+local redis, KEYS, ARGV = redis, KEYS, ARGV -- a local is found faster than a global
 local LARGEST = 2251799813685247 -- 2^51 - 1; lua/README.md says why
 
 local WAITER, CLASS = ARGV[4], 'x'
@@ -41,14 +42,18 @@ if ARGV[3] ~= '' and values[1] ~= ARGV[3] then
 end
 
 local ours, expected, is_reserved = 0, 0, false
-for i = 2, #KEYS do
-  if i > last_fence then
-    is_reserved = is_reserved or values[i]
-  elseif i > last_lock then
-    expected = expected + (values[i] and 1 or 0)
-  elseif values[i] == owner then
+for i = 2, last_lock do
+  if values[i] == owner then
     ours = ours + 1
   end
+end
+for i = last_lock + 1, last_fence do
+  if values[i] then
+    expected = expected + 1
+  end
+end
+for i = last_fence + 1, #KEYS do
+  is_reserved = is_reserved or values[i]
 end
 -- Reservations by the place of the name.
 local blocked_ms, others_of, without_of

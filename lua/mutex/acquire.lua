@@ -25,6 +25,7 @@
 -- Most calls go straight through, to a free lock and a proposal that is large enough. No function is
 -- made on that way, and no number becomes text: either takes a server about as long as a command does.
 
+local redis, KEYS, ARGV = redis, KEYS, ARGV -- a local is found faster than a global
 local LARGEST = 2251799813685247 -- 2^51 - 1; lua/README.md says why
 
 local RESERVED, FENCE, CLASS = KEYS[3], KEYS[4], 'x'

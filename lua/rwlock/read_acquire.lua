@@ -24,6 +24,7 @@
 -- Running it again for the same owner grants again, whoever goes next, with a number that is not smaller: a retry after a
 -- lost reply changes nothing for anybody.
 
+local redis, KEYS, ARGV = redis, KEYS, ARGV -- a local is found faster than a global
 local LARGEST = 2251799813685247 -- 2^51 - 1; lua/README.md says why
 
 local RESERVED, FENCE, WAITER, CLASS = KEYS[3], KEYS[5], ARGV[4], 'r'

@@ -25,6 +25,7 @@
 --
 -- Running it again for the same owner grants again: a retry after a lost reply changes nothing.
 
+local redis, KEYS, ARGV = redis, KEYS, ARGV -- a local is found faster than a global
 local RESERVED, FENCE, WAITER, CLASS = KEYS[3], nil, ARGV[4], 'x'
 -- include read.lua
 -- include check.lua

@@ -3,13 +3,18 @@
 -- Needs RESERVED and FENCE, the keys of the reservations and of the fence (nil without fencing); the mark is KEYS[2], and
 -- ARGV[3] the one that has to be there. Sets `reserved` and `known`, what is under those keys; false: no string.
 
--- A batch has read them together with those of its other calls. nil: not read yet.
-local reserved, known = ARGV.reserved, ARGV.fence
--- Before anything else, and for late copies as well: one that was sent before the node forgot its
--- locks must not take one that it has forgotten.
-if ARGV[3] ~= '' or reserved == nil then
-  -- One command for all, where that is permitted.
-  local read = FENCE and redis.pcall('MGET', KEYS[2], RESERVED, FENCE) or not FENCE and redis.pcall('MGET', KEYS[2], RESERVED)
+local reserved, known = ARGV.reserved, nil
+if reserved ~= nil then
+  known = ARGV.fence -- a batch has read them together with those of its other calls, and the mark before
+else
+  -- Before anything else, and for late copies as well: one that was sent before the node forgot its
+  -- locks must not take one that it has forgotten. One command reads all, where that is permitted.
+  local read
+  if FENCE then
+    read = redis.pcall('MGET', KEYS[2], RESERVED, FENCE)
+  else
+    read = redis.pcall('MGET', KEYS[2], RESERVED)
+  end
   local mark = read[1]
   reserved, known = read[2], read[3]
   if reserved == nil then

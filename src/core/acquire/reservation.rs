@@ -179,7 +179,7 @@ impl Reserving {
         if !self.policy.is_eager() {
             // One, in case that others share the lock: while they overlap, nobody is told of a release.
             let once = self.refused_since?.after(WEAK);
-            return (now < once).then_some(once);
+            return (now < once && Mechanism::WaitersReserve.is_on()).then_some(once);
         }
         let (stands, next) = self.phase(now)?;
         Some(match stands {

@@ -10,7 +10,7 @@ fn again(seed: u64) -> Plan {
     plan.callers = vec![2, 2];
     plan.kind = Some("reentrant");
     plan.local_queues = seed.is_multiple_of(2);
-    plan.lasts = seconds(15);
+    plan.lasts = seconds(20);
     plan
 }
 
