@@ -4,10 +4,10 @@ mod support;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::bounded;
-use quorlock::Quorlock;
+use quorlock::{ErrorKind, Quorlock};
 use redis::Value;
 use support::clients::fresh;
 use support::{Server, Servers, wait_until};
@@ -79,6 +79,54 @@ fn a_lock_with_two_names_is_had_beside_threads_that_take_them_one_by_one() {
         }
     });
     no_reservations(&servers);
+}
+
+/// The caller of both waits for the thread, and the thread for the caller of both, which began to wait before it.
+#[test]
+fn a_thread_that_holds_one_name_gets_the_other_beside_a_caller_of_both() {
+    let servers = Servers::start(3);
+    let (thread, both) = (client(&servers), client(&servers));
+    let b = thread.lock("b").expect("a majority is there");
+    thread::scope(|scope| {
+        let waits = scope.spawn(|| {
+            let guard = both.multi_mutex(["a", "b"]).try_lock_for(SOON);
+            guard.expect("a majority is there").expect("its turn comes").unlock()
+        });
+        let reserved = |server: &Server| server.get("{quorlock:a}:reserved").is_some();
+        wait_until("the reservation", SOON, || servers.iter().all(reserved));
+        let a = thread.try_lock_for("a", SOON).expect("a majority is there");
+        a.expect("the reservation rests").unlock().expect("it was ours");
+        b.unlock().expect("it was ours");
+        waits.join().expect("no panic").expect("it was ours");
+    });
+    no_reservations(&servers);
+}
+
+/// Each of them meets what others have got from the servers that are left.
+#[test]
+fn in_an_outage_everybody_who_waits_is_told_in_time() {
+    let mut servers = Servers::start(5);
+    let timeout = Duration::from_secs(5);
+    let built = || fresh(servers.iter().map(Server::url)).no_quorum_timeout(timeout).build();
+    let clients: Vec<_> = (0..8).map(|_| built().expect("valid settings")).collect();
+    for client in &clients {
+        client.lock("a").expect("a majority is there").unlock().expect("it was ours");
+    }
+    (0..3).for_each(|server| servers[server].kill());
+    thread::scope(|scope| {
+        let waits = |client: &Quorlock| {
+            let began = Instant::now();
+            let error = client.lock("a").map(drop).expect_err("three of five are gone");
+            (error.kind(), began.elapsed())
+        };
+        let calls: Vec<_> =
+            clients.iter().map(|client| scope.spawn(move || waits(client))).collect();
+        for call in calls {
+            let (kind, waited) = call.join().expect("no panic");
+            assert_eq!(kind, ErrorKind::NoQuorum);
+            assert!(timeout <= waited && waited < SOON, "{waited:?}");
+        }
+    });
 }
 
 #[test]
