@@ -158,6 +158,7 @@ impl<'a> Series<'a> {
                 id,
                 kind: what.to_owned(),
                 target: target.clone(),
+                forgets: fault.kind.forgets(),
             })?;
             ids.push(id);
         }

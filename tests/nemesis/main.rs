@@ -19,6 +19,7 @@
 //! | `--max-ttl-ms N` | the longest TTL, and so the length of a quarantine; 3000 |
 //! | `--apart` | one fault at a time, so that each outage has one cause |
 //! | `--beyond` | more faults at a time than the guarantees cover; violations are printed, and no failure |
+//! | `--judge FILE` | instead of `--seconds`: judges a history that was kept, by the rules that the other arguments make |
 //! | `--picture FILE` | draws the run, as SVG |
 
 mod checks;

@@ -110,7 +110,7 @@ const WORKERS: [Draw; 3] = [Draw::StopWorkerShortly, Draw::StopWorkerLong, Draw:
 const BETWEEN_CLOCKS: Duration = Duration::from_secs(10);
 
 /// A master that is back is found by its clients within this time.
-const RECONNECT: Duration = Duration::from_secs(2);
+pub(crate) const RECONNECT: Duration = Duration::from_secs(2);
 
 /// Steps below the clock tolerance, which is 100 ms.
 const SMALL_STEPS_MS: [i64; 4] = [60, 80, -60, -80];
@@ -362,6 +362,15 @@ impl Fault {
                 let whose = if worker.is_some() { "one worker" } else { "all workers" };
                 format!("links of {whose}: {what}")
             }
+        }
+    }
+
+    /// Returns true if a master may have forgotten locks by it, or its clock says so: it is in quarantine afterwards.
+    pub(crate) fn forgets(&self) -> bool {
+        match self {
+            Self::KillMaster { .. } | Self::Flush { .. } => true,
+            Self::SetClock { ahead_ms, .. } => !SMALL_STEPS_MS.contains(ahead_ms),
+            _ => false,
         }
     }
 

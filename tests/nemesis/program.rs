@@ -12,6 +12,7 @@ use crate::judge::{Verdict, picture};
 use crate::plan::{self, Extent};
 use crate::run::{self, Options};
 use crate::scripts::{SCRIPTS, Script};
+use crate::witness::History;
 use crate::worker::{Failure, clients};
 
 /// What the arguments ask for.
@@ -22,6 +23,7 @@ struct Arguments {
     apart: bool,
     beyond: bool,
     picture: Option<PathBuf>,
+    history: Option<PathBuf>,
 }
 
 impl Default for Options {
@@ -42,7 +44,8 @@ impl Default for Options {
 /// Runs as the arguments say, and returns whether that went well. `None` if they are those of a test program.
 pub(crate) fn from_args() -> Option<Result<bool, Failure>> {
     let given: Vec<String> = env::args().skip(1).collect();
-    let is_program = given.iter().any(|it| ["--seconds", "--script"].contains(&it.as_str()));
+    let is_program =
+        given.iter().any(|it| ["--seconds", "--script", "--judge"].contains(&it.as_str()));
     is_program.then(|| Arguments::parse(given)?.run())
 }
 
@@ -56,6 +59,7 @@ impl Arguments {
             apart: false,
             beyond: false,
             picture: None,
+            history: None,
         };
         let mut given = given.into_iter();
         while let Some(name) = given.next() {
@@ -66,6 +70,7 @@ impl Arguments {
                 "--beyond" => parsed.beyond = true,
                 "--seconds" => parsed.seconds = number(&name, &value()?)?,
                 "--script" => parsed.script = Some(script(&value()?)?),
+                "--judge" => parsed.history = Some(value()?.into()),
                 "--picture" => parsed.picture = Some(value()?.into()),
                 "--client" => options.client = clients::named(&value()?)?.name.to_owned(),
                 "--seed" => options.seed = number(&name, &value()?)?,
@@ -85,9 +90,13 @@ impl Arguments {
     fn run(&self) -> Result<bool, Failure> {
         let options = &self.options;
         println!("client {}, seed {}", options.client, options.seed);
-        let verdict = match self.script {
-            Some(script) => scripted(script, &options.client, tell)?,
-            None => {
+        let verdict = match (&self.history, self.script) {
+            (Some(file), _) => {
+                let is_right = clients::named(&options.client)?.right;
+                Verdict::of(&History::read(file)?, &options.rules(is_right))
+            }
+            (None, Some(script)) => scripted(script, &options.client, tell)?,
+            (None, None) => {
                 let extent = extent(options, Duration::from_secs(self.seconds));
                 let extent = Extent { apart: self.apart, beyond: self.beyond, ..extent };
                 run::run(options, &plan::random(extent), tell)?

@@ -5,10 +5,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::judge::calls::{CallResult, calls};
+use crate::judge::waits::WaitRules;
 use crate::judge::{Rules, Verdict, faults, recovery};
 use crate::kinds::KINDS;
 use crate::links::{Conditions, Link};
-use crate::plan::{Fault, Planned, worker_name};
+use crate::plan::{Fault, Planned, RECONNECT, worker_name};
 use crate::processes::Process;
 use crate::support::Servers;
 use crate::support::reaper::Folder;
@@ -31,11 +32,14 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    fn rules(&self, tokens: bool) -> Rules {
+    pub(crate) fn rules(&self, tokens: bool) -> Rules {
         // Twice the longest TTL, and a quarantine.
         let recovery = (!self.long_holds).then_some(self.max_ttl * 3);
         let (kinds, grants_a_second) = if self.long_holds { (0, 0.0) } else { (KINDS.len(), 2.0) };
-        Rules { recovery, tokens, kinds, aftermath: self.max_ttl, grants_a_second, share_hit: 0.75 }
+        let (masters, max_ttl) = (self.masters, self.max_ttl);
+        let waits = Some(WaitRules { masters, max_ttl, reconnect: RECONNECT });
+        let (aftermath, share_hit) = (self.max_ttl, 0.75);
+        Rules { recovery, waits, tokens, kinds, aftermath, grants_a_second, share_hit }
     }
 }
 
@@ -68,8 +72,8 @@ pub(crate) fn run(
         let fault = &plan[id].fault;
         if begins {
             progress(began.elapsed(), &format!("{} ({})", fault.kind(), fault.target()));
-            let (kind, target) = (fault.kind(), fault.target());
-            world.driver.tell(&Event::Fault { id: id as u64, kind, target })?;
+            let (kind, target, forgets) = (fault.kind(), fault.target(), fault.forgets());
+            world.driver.tell(&Event::Fault { id: id as u64, kind, target, forgets })?;
             world.begin(fault)?;
         } else {
             world.heal(fault)?;

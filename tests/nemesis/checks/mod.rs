@@ -10,6 +10,7 @@ pub(crate) mod readers;
 pub(crate) mod recovery;
 pub(crate) mod stores;
 pub(crate) mod story;
+pub(crate) mod waits;
 pub(crate) mod witness;
 pub(crate) mod worker;
 
@@ -24,6 +25,7 @@ pub(crate) fn all() -> Vec<Check> {
         readers::CHECKS,
         permits::CHECKS,
         recovery::CHECKS,
+        waits::CHECKS,
         picture::CHECKS,
         plan::CHECKS,
         links::CHECKS,

@@ -10,6 +10,7 @@ pub(crate) const NAME: &str = "a";
 /// By which no run shows too little, as long as it has a fault.
 pub(crate) const RULES: Rules = Rules {
     recovery: None,
+    waits: None,
     tokens: false,
     kinds: 0,
     aftermath: Duration::ZERO,
@@ -86,8 +87,12 @@ impl Story {
     }
 
     pub(crate) fn wants(self, at_ms: u64, who: &str) -> Self {
-        let names = self.names.clone();
-        self.tell(at_ms, who, Event::Wants { names, call: "lock".to_owned() })
+        let (names, kind) = (self.names.clone(), Some(self.kind.clone()));
+        self.tell(at_ms, who, Event::Wants { names, call: "lock".to_owned(), kind })
+    }
+
+    pub(crate) fn without(self, at_ms: u64, who: &str) -> Self {
+        self.tell(at_ms, who, Event::Without { why: "held by another".to_owned() })
     }
 
     /// Writes `version`, made of `base`.
@@ -117,8 +122,17 @@ impl Story {
     }
 
     pub(crate) fn fault(self, at_ms: u64, id: u64, target: &str) -> Self {
+        self.a_fault(at_ms, id, target, false)
+    }
+
+    /// A fault by which the masters forget locks.
+    pub(crate) fn forgets(self, at_ms: u64, id: u64, target: &str) -> Self {
+        self.a_fault(at_ms, id, target, true)
+    }
+
+    fn a_fault(self, at_ms: u64, id: u64, target: &str, forgets: bool) -> Self {
         let (kind, target) = ("fault".to_owned(), target.to_owned());
-        self.tell(at_ms, "nemesis", Event::Fault { id, kind, target })
+        self.tell(at_ms, "nemesis", Event::Fault { id, kind, target, forgets })
     }
 
     pub(crate) fn healed(self, at_ms: u64, id: u64) -> Self {

@@ -64,7 +64,7 @@ fn a_history_is_read_as_it_was_told() {
     let names = vec![NAME.to_owned(), "orders/2".to_owned()];
     let kind = Kind { label: "read".to_owned(), class: Class::Shared };
     let events = [
-        Event::Wants { names: names.clone(), call: "lock".to_owned() },
+        Event::Wants { names: names.clone(), call: "lock".to_owned(), kind: Some(kind.clone()) },
         Event::Inside { guard: 7, kind, names, token: None },
     ];
     let stamps = events.clone().map(|event| tell(&mut client, &event).stamp);

@@ -3,12 +3,14 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use crate::witness::{Event, History, Stamp};
+use crate::witness::{Event, History, Kind, Stamp};
 
 /// One call that wanted a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Call {
     pub(crate) who: String,
+    /// `None`: the contender has not told it.
+    pub(crate) kind: Option<Kind>,
     pub(crate) names: Vec<String>,
     pub(crate) begin: Stamp,
     pub(crate) end: Stamp,
@@ -32,21 +34,25 @@ impl Call {
 
 /// All calls, by their beginning.
 pub(crate) fn calls(history: &History) -> Vec<Call> {
-    let mut pending: HashMap<&str, (&[String], Stamp)> = HashMap::new();
+    let mut pending: HashMap<&str, (&[String], Option<&Kind>, Stamp)> = HashMap::new();
     let mut calls = Vec::new();
-    let mut end = |who: &str, pending: Option<(&[String], Stamp)>, stamp, result| {
-        if let Some((names, begin)) = pending {
-            let (who, names) = (who.to_owned(), names.to_vec());
-            calls.push(Call { who, names, begin, end: stamp, result });
+    let mut end = |who: &str, pending: Option<(&[String], Option<&Kind>, Stamp)>, stamp, result| {
+        if let Some((names, kind, begin)) = pending {
+            let (who, kind, names) = (who.to_owned(), kind.cloned(), names.to_vec());
+            calls.push(Call { who, kind, names, begin, end: stamp, result });
         }
     };
     for record in &history.0 {
         let (who, stamp) = (record.who.as_str(), record.stamp);
         match &record.event {
-            Event::Wants { names, .. } => {
-                pending.insert(who, (names, stamp));
+            Event::Wants { names, kind, .. } => {
+                pending.insert(who, (names, kind.as_ref(), stamp));
             }
-            Event::Inside { .. } => end(who, pending.remove(who), stamp, CallResult::Granted),
+            Event::Inside { kind, .. } => {
+                let call = pending.remove(who);
+                let call = call.map(|(names, told, begin)| (names, told.or(Some(kind)), begin));
+                end(who, call, stamp, CallResult::Granted);
+            }
             Event::Without { why } => {
                 end(who, pending.remove(who), stamp, CallResult::Without(why.clone()));
             }

@@ -12,11 +12,25 @@ pub(crate) struct Fault {
     pub(crate) kind: String,
     /// `master 2`, `worker w1`, `worker w1 and masters 0 2`, ..
     pub(crate) target: String,
+    pub(crate) forgets: bool,
     pub(crate) begin: Stamp,
     /// The end of the history, if it was never healed.
     pub(crate) healed: Stamp,
     /// A lock was held, or an acquisition was under way, when it began.
     pub(crate) hit: bool,
+}
+
+impl Fault {
+    /// The worker that it concerns, if it concerns one.
+    pub(crate) fn worker(&self) -> Option<&str> {
+        let mut words = self.target.split(' ');
+        words.find(|word| *word == "worker").and_then(|_| words.next())
+    }
+
+    /// The masters that it concerns.
+    pub(crate) fn masters(&self) -> impl Iterator<Item = usize> {
+        self.target.split(' ').filter_map(|word| word.parse().ok())
+    }
 }
 
 /// All faults, by their beginning.
@@ -25,10 +39,11 @@ pub(crate) fn faults(history: &History, holds: &[Hold], calls: &[Call]) -> Vec<F
     let mut faults: Vec<Fault> = Vec::new();
     for record in &history.0 {
         match &record.event {
-            Event::Fault { id, kind, target } => faults.push(Fault {
+            Event::Fault { id, kind, target, forgets } => faults.push(Fault {
                 id: *id,
                 kind: kind.clone(),
                 target: target.clone(),
+                forgets: *forgets,
                 begin: record.stamp,
                 healed: last,
                 hit: hits(target, record.stamp, holds, calls),

@@ -9,6 +9,7 @@
     reason = "compiled into several programs, and each uses only a part of it"
 )]
 
+pub(crate) mod absence;
 pub(crate) mod calls;
 pub(crate) mod exclusion;
 pub(crate) mod faults;
@@ -22,6 +23,7 @@ pub(crate) mod report;
 pub(crate) mod stores;
 pub(crate) mod tokens;
 pub(crate) mod violation;
+pub(crate) mod waits;
 
 pub(crate) use report::{Rules, Verdict};
 pub(crate) use violation::Violation;

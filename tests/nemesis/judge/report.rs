@@ -16,12 +16,15 @@ use super::recovery::{self, Effect};
 use super::stores::{self, Writes};
 use super::tokens::tokens;
 use super::violation::Violation;
+use super::waits::{self, OfKind, WaitRules};
 
 /// By what a run is judged.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rules {
     /// Within this time after the last fault everybody has to get a lock again, if there is such a rule.
     pub(crate) recovery: Option<Duration>,
+    /// How long calls may wait, if there is such a rule.
+    pub(crate) waits: Option<WaitRules>,
     /// A run in which a lock has no fencing token, of a kind that has them, shows too little.
     pub(crate) tokens: bool,
     /// A run in which locks of fewer kinds were held shows too little.
@@ -46,7 +49,7 @@ pub(crate) struct Verdict {
     pub(crate) too_little: Vec<String>,
     pub(crate) lasted: Stamp,
     contenders: usize,
-    longest_wait: Duration,
+    waits: BTreeMap<String, OfKind>,
     without: BTreeMap<String, usize>,
     kinds: BTreeMap<String, usize>,
     endings: BTreeMap<String, usize>,
@@ -74,9 +77,10 @@ impl Verdict {
         if let Some(limit) = rules.recovery {
             violations.extend(recovery::not_recovered(history, &faults, limit));
         }
+        let waits = rules.waits.map(|rules| waits::waits(&holds, &calls, &faults, &rules));
+        let waits = waits.unwrap_or_default();
+        violations.extend(waits::too_long(&waits));
 
-        let granted = calls.iter().filter(|call| call.result == CallResult::Granted);
-        let longest_wait = granted.map(Call::took).max().unwrap_or_default();
         let mut without = BTreeMap::new();
         for call in &calls {
             if let CallResult::Without(why) = &call.result {
@@ -100,7 +104,7 @@ impl Verdict {
             writes,
             reads,
             violations,
-            longest_wait,
+            waits: waits::by_kind(&calls, &waits),
             without,
             kinds,
             endings,
@@ -174,14 +178,8 @@ const SHOWN: usize = 20;
 
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(
-            f,
-            "{:.1} s, {} grants to {} contenders; the longest wait took {:.3} s",
-            self.lasted.as_secs_f64(),
-            self.holds.len(),
-            self.contenders,
-            self.longest_wait.as_secs_f64(),
-        )?;
+        let (lasted, grants) = (self.lasted.as_secs_f64(), self.holds.len());
+        writeln!(f, "{lasted:.1} s, {grants} grants to {} contenders", self.contenders)?;
         writeln!(f, "kinds: {}", listed(&self.kinds))?;
         writeln!(f, "holds: {}", listed(&self.endings))?;
         writeln!(f, "calls without a lock: {}", listed(&self.without))?;
@@ -202,6 +200,8 @@ impl fmt::Display for Verdict {
              a set without tokens changed by late writes"
         )?;
         writeln!(f)?;
+        self.write_waits(f)?;
+        writeln!(f)?;
         self.write_faults(f)?;
         writeln!(f)?;
         for violation in self.violations.iter().take(SHOWN) {
@@ -218,6 +218,29 @@ impl fmt::Display for Verdict {
 }
 
 impl Verdict {
+    fn write_waits(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let width = self.waits.keys().map(String::len).max().unwrap_or(0).max("kind".len());
+        writeln!(
+            f,
+            "{:<width$} | grants | 99 % within | longest wait | nearest to its bound | without majority",
+            "kind"
+        )?;
+        for (kind, waits) in &self.waits {
+            let [most, longest] = [waits.within(99), waits.within(100)].map(|it| it.as_secs_f64());
+            let grants = waits.granted.len();
+            write!(f, "{kind:<width$} | {grants:>6} | {most:>9.3} s | {longest:>10.3} s")?;
+            match &waits.nearest {
+                Some(wait) => {
+                    let (took, bound) = (wait.took.as_secs_f64(), wait.bound.as_secs_f64());
+                    let absent = wait.absent.as_secs_f64();
+                    writeln!(f, " | {took:>6.2} s of {bound:>6.2} s | {absent:>14.2} s")?;
+                }
+                None => writeln!(f, " | {:>20} | {:>16}", "-", "-")?,
+            }
+        }
+        writeln!(f, "(waits that ended without a lock have bounds, and are no grants)")
+    }
+
     fn write_faults(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let width = self.effects.keys().map(String::len).max().unwrap_or(0).max("fault".len());
         writeln!(

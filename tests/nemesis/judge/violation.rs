@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use crate::witness::{Stamp, Store};
 
+use super::calls::CallResult;
 use super::holds::Hold;
+use super::waits::Wait;
 
 /// One breach of what the locks promise.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +32,8 @@ pub(crate) enum Violation {
     },
     /// A contender got no lock in time after the last fault was healed.
     NotRecovered { who: String, healed: Stamp, limit: Duration },
+    /// A call has waited for longer than the rules allow.
+    WaitedTooLong(Box<Wait>),
 }
 
 /// A hold, as far as a message needs it.
@@ -98,7 +102,34 @@ impl fmt::Display for Violation {
                 "{who} got no lock within {limit:?} after the last fault was healed, at {:.4} s",
                 healed.as_secs_f64()
             ),
+            Self::WaitedTooLong(wait) => wait.fmt(f),
         }
+    }
+}
+
+impl fmt::Display for Wait {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { who, kind, names, begin, took, result, bound, absent, meanwhile } = self;
+        write!(
+            f,
+            "{who} waited {:.3} s for {kind} of {} from {:.4} s on, and {}; the rules allow {:.3} s, {:.3} s of them \
+             without a majority; meanwhile ",
+            took.as_secs_f64(),
+            quoted(names),
+            begin.as_secs_f64(),
+            match result {
+                CallResult::Granted => "got it".to_owned(),
+                CallResult::Without(why) => format!("ended without it ({why})"),
+                CallResult::Unknown => "that did not end".to_owned(),
+            },
+            bound.as_secs_f64(),
+            absent.as_secs_f64(),
+        )?;
+        let told =
+            meanwhile.iter().map(|((who, kind), times)| format!("{times} x {kind} to {who}"));
+        let told: Vec<_> = told.collect();
+        let nobody = "nobody was granted any of that".to_owned();
+        f.write_str(&if told.is_empty() { nobody } else { told.join(", ") })
     }
 }
 

@@ -11,8 +11,14 @@ pub(crate) type Stamp = Duration;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub(crate) enum Event {
-    /// A call that wants a lock with these names begins.
-    Wants { names: Vec<String>, call: String },
+    /// A call that wants a lock with these names begins. A contender that does not tell the kind has no wait judged
+    /// that ends without a lock.
+    Wants {
+        names: Vec<String>,
+        call: String,
+        #[serde(default)]
+        kind: Option<Kind>,
+    },
     /// That call has ended without a lock.
     Without { why: String },
     /// A call has returned this guard, or the guard is still there. It proves nothing without `Valid`.
@@ -31,8 +37,14 @@ pub(crate) enum Event {
     Write { guard: u64, name: String, store: Store, token: Option<u64>, base: u64 },
     /// The guard was valid after the answer to the write that made this version.
     Confirms { name: String, store: Store, version: u64 },
-    /// A fault begins.
-    Fault { id: u64, kind: String, target: String },
+    /// A fault begins. If `forgets`, a master may forget locks by it, and grants none for a quarantine afterwards.
+    Fault {
+        id: u64,
+        kind: String,
+        target: String,
+        #[serde(default)]
+        forgets: bool,
+    },
     /// The cause of the fault is gone.
     Healed { id: u64 },
     /// What is to be done from now on.

@@ -77,7 +77,8 @@ impl Contender {
     fn turn(&mut self) -> Result<(), Failure> {
         let wish = self.chooser.wish();
         let call = wish.call.name().to_owned();
-        self.tell(&Event::Wants { names: wish.names.clone(), call })?;
+        let (names, kind) = (wish.names.clone(), Some(told(&wish)?));
+        self.tell(&Event::Wants { names, call, kind })?;
         let why = match wish.take(&self.locks) {
             Ok(Some(held)) => return self.hold(&wish, held),
             Ok(None) => "held by another".to_owned(),

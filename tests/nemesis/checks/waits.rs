@@ -1,0 +1,344 @@
+//! Waits that are too long.
+
+use std::time::Duration;
+
+use crate::judge::calls::{CallResult, calls};
+use crate::judge::faults::faults;
+use crate::judge::holds::holds;
+use crate::judge::waits::{Wait, WaitRules, too_long, waits};
+use crate::judge::{Rules, Verdict};
+use crate::kinds::KINDS;
+use crate::witness::{Class, Event, History};
+
+use super::Check;
+use super::story::{self, Story, ms};
+
+pub(crate) const CHECKS: &[Check] = &[
+    ("judge::a_wait_that_is_too_long_is_found_for_each_kind", each_kind_has_a_bound),
+    ("judge::a_wait_that_does_not_end_is_found", a_wait_that_does_not_end_is_found),
+    ("judge::a_wait_that_is_too_long_is_told", a_wait_that_is_too_long_is_told),
+    ("judge::those_ahead_have_one_turn_each", those_ahead_have_one_turn_each),
+    ("judge::those_ahead_may_wait_for_others", those_ahead_may_wait_for_others),
+    ("judge::a_younger_caller_has_its_turn_out_of_order_once", a_younger_caller_has_one_turn),
+    ("judge::each_rest_allows_one_hold_more", each_rest_allows_one_hold_more),
+    ("judge::a_worker_hands_its_turn_on", a_worker_hands_its_turn_on),
+    ("judge::threads_of_a_process_reserve_one_after_the_other", threads_reserve_one_by_one),
+    ("judge::a_wait_without_a_majority_is_excused", a_wait_without_a_majority_is_excused),
+    ("judge::a_minority_is_no_excuse", a_minority_is_no_excuse),
+    ("judge::faults_of_its_own_worker_excuse_a_wait", faults_of_its_own_worker_excuse_a_wait),
+    ("judge::what_others_leave_behind_excuses_a_wait", what_others_leave_behind_excuses_a_wait),
+    ("judge::what_others_keep_when_cut_off_excuses_a_wait", what_is_kept_when_cut_off_excuses),
+    ("judge::waits_are_reported_by_kind", waits_are_reported_by_kind),
+];
+
+const WAITS: WaitRules =
+    WaitRules { masters: 5, max_ttl: Duration::from_secs(3), reconnect: Duration::from_secs(2) };
+
+/// The contender whose waits are looked at.
+const X: &str = "w0/1/0";
+
+fn judged(history: &History) -> Vec<Wait> {
+    let (holds, calls) = (holds(history), calls(history));
+    let faults = faults(history, &holds, &calls);
+    waits(&holds, &calls, &faults, &WAITS)
+}
+
+/// The bound of the wait of `X`, and how much of it is excused, in milliseconds.
+fn bound(story: Story) -> (u128, u128) {
+    let waits = judged(&story.end());
+    let wait = waits.iter().find(|wait| wait.who == X).expect("it is judged");
+    (wait.bound.as_millis(), wait.absent.as_millis())
+}
+
+fn is_too_long(story: Story) -> bool {
+    !too_long(&judged(&story.end())).is_empty()
+}
+
+/// A lock that is reserved at once, and without rests: the bound of a lone caller is a second.
+fn write() -> Story {
+    Story::default().kind("write", Class::Exclusive)
+}
+
+/// What is told of all is told here in its order.
+fn sorted(mut history: History) -> History {
+    history.0.sort_by_key(|record| record.stamp);
+    history
+}
+
+/// The longest wait of a lone caller: the time until it reserves the lock, a third of the rest for its rests, and a look.
+fn each_kind_has_a_bound() {
+    for kind in KINDS.iter().map(|kind| kind.label()) {
+        let permits = |count| Class::Permits { count, of: 2 };
+        let (class, most) = match kind {
+            "read" => (Class::Shared, 1_000),
+            "write" => (Class::Exclusive, 1_000),
+            "semaphore" => (permits(1), 2_500),
+            _ => (Class::Exclusive, 2_500),
+        };
+        let mut cases = vec![(class, &["a"][..], most)];
+        if kind == "semaphore" {
+            cases.push((permits(2), &["a"], 1_600));
+        }
+        if kind == "multi_mutex" {
+            cases.push((class, &["a", "b"], 1_600));
+        }
+        for (class, names, most) in cases {
+            let waits = || Story::default().kind(kind, class).of(names).wants(1_000, X);
+            let ends: [fn(Story, u64) -> Story; 4] = [
+                |story, at| story.valid(at, X, 1, 10),
+                |story, at| story.without(at, X),
+                |story, at| story.tell(at, X, Event::Gone),
+                |story, at| story.tell(at, "nemesis", Event::Healed { id: 9 }),
+            ];
+            for (i, end) in ends.into_iter().enumerate() {
+                let case = format!("{kind} of {names:?}, {class:?}, end {i}");
+                assert!(!is_too_long(end(waits(), 1_000 + most)), "{case}");
+                assert!(is_too_long(end(waits(), 1_001 + most)), "{case}");
+            }
+        }
+    }
+}
+
+fn a_wait_that_does_not_end_is_found() {
+    let story = write().wants(0, X).wants(500, "w1/1/0").wants(1_200, "w2/1/0");
+    let found = judged(&story.end());
+    let [wait] = found.as_slice() else { panic!("{found:?}") };
+    let unknown = (X, ms(1_200), &CallResult::Unknown);
+    assert_eq!((wait.who.as_str(), wait.took, &wait.result), unknown);
+    assert_eq!(too_long(&found).len(), 1);
+}
+
+/// It names the kind, the names, the contender, the times, and those who had one of the names.
+fn a_wait_that_is_too_long_is_told() {
+    let story = || Story::default().kind("multi_mutex", Class::Exclusive).of(&["a", "b"]);
+    let story = || story().wants(1_000, X);
+    let lone = || format!("{X} waited 2.000 s for multi_mutex of \"a\" and \"b\" from 1.0000 s on");
+    let told = |story: Story| -> Vec<String> {
+        let verdict = Verdict::of(&story.end(), &Rules { waits: Some(WAITS), ..story::RULES });
+        verdict.violations.iter().map(ToString::to_string).collect()
+    };
+    let expected = format!(
+        "{}, and got it; the rules allow 1.733 s, 0.000 s of them without a majority; meanwhile nobody was \
+         granted any of that",
+        lone()
+    );
+    assert_eq!(told(story().valid(3_000, X, 9_000, 10)), [expected]);
+    let others = |story: Story| {
+        let story = story.of(&["b"]).kind("mutex", Class::Exclusive);
+        let one = |story: Story, at, who| story.valid(at, who, at, 10).leaves(at + 5, who);
+        let story = one(one(one(story, 1_100, "w1/1/0"), 1_200, "w1/1/0"), 1_300, "w2/1/0");
+        story.of(&["c"]).valid(1_400, "w2/1/1", 1, 10).leaves(1_410, "w2/1/1")
+    };
+    let ends = [
+        (Event::Without { why: "no quorum".to_owned() }, "ended without it (no quorum)"),
+        (Event::Gone, "that did not end"),
+    ];
+    for (event, end) in ends {
+        let told = told(others(story()).tell(3_000, X, event));
+        let [told] = told.as_slice() else { panic!("{told:?}") };
+        assert!(told.starts_with(&format!("{}, and {end}; the rules allow ", lone())), "{told}");
+        let meanwhile = "; meanwhile 2 x mutex to w1/1/0, 1 x mutex to w2/1/0";
+        assert!(told.ends_with(meanwhile), "{told}");
+    }
+    // A run without such a rule has no bounds.
+    let verdict = Verdict::of(&story().valid(3_000, X, 9_000, 10).end(), &story::RULES);
+    assert!(verdict.violations.is_empty(), "{verdict}");
+}
+
+/// A hold of that length by a call that began at `called`.
+fn holds_it(story: Story, who: &str, called: u64, from: u64, to: u64) -> Story {
+    let story = story.wants(called, who).valid(from, who, 1, to - from);
+    story.leaves(to, who)
+}
+
+fn those_ahead_have_one_turn_each() {
+    let history = |end| {
+        let story = holds_it(write(), "w1/1/0", 0, 10, 1_500);
+        // It began after the call of `X`, by less than clocks and messages may differ.
+        let story = holds_it(story, "w2/1/0", 1_099, 1_600, 3_000);
+        let story = holds_it(story, "w3/1/0", 1_101, 3_100, 3_200);
+        sorted(story.wants(1_000, X).valid(end, X, 9, 10).end())
+    };
+    // 500 ms of the first hold, the second one, a hand-over each, the last one out of order, and a look.
+    let most = 500 + 1_400 + 2 * 200 + 100 + 1_000;
+    let found = judged(&history(1_000 + most));
+    assert_eq!(found.iter().find(|it| it.who == X).map(|it| it.bound), Some(ms(most)));
+    assert!(too_long(&found).is_empty());
+    assert_eq!(too_long(&judged(&history(1_001 + most))).len(), 1);
+}
+
+/// An older call for a and b waits for a holder of b.
+fn those_ahead_may_wait_for_others() {
+    let story = |older: u64| {
+        let story = write().of(&["b"]).valid(0, "w1/1/0", 1, 9_000).of(&["a", "b"]);
+        let mut history = story.kind("multi_mutex", Class::Exclusive).wants(older, "w2/1/0").end();
+        let x = write().of(&["a"]).wants(1_000, X).without(4_000, X).leaves(5_000, "w1/1/0");
+        history.0.extend(x.end().0);
+        judged(&sorted(history)).iter().find(|it| it.who == X).map(|it| it.bound)
+    };
+    assert_eq!(story(900), Some(ms(1_000 + 3_000 + 200)));
+    assert_eq!(story(1_200), Some(ms(1_000)));
+}
+
+fn a_younger_caller_has_one_turn() {
+    let story = write().wants(0, X);
+    let story = holds_it(story, "w1/1/0", 200, 300, 1_000);
+    let story = holds_it(story, "w1/1/0", 1_010, 1_100, 1_900);
+    let story = holds_it(story, "w2/1/0", 250, 2_000, 2_600);
+    assert_eq!(bound(story.valid(2_700, X, 1, 10)), (1_800, 0));
+}
+
+/// Until it reserves the lock, and in each rest.
+fn each_rest_allows_one_hold_more() {
+    // The second one begins when it has reserved the lock for 1 s, the third one after 1.5 s and 2 s more.
+    for (took, holds) in [(1_990, 1), (2_020, 2), (4_490, 2), (4_520, 3)] {
+        let story = Story::default().wants(0, X);
+        let story = (0..4).fold(story, |story, i| {
+            let from = 300 + i * 200;
+            holds_it(story, "w1/1/0", from, from + 10, from + 110)
+        });
+        let rests = u128::from(took - 1_000) / 3;
+        let expected = 1_000 + rests + holds * 100 + 1_000;
+        let (found, _) = bound(story.valid(took, X, 1, 10));
+        assert!(found.abs_diff(expected) <= 1, "{took}: {found} and not {expected}");
+    }
+}
+
+fn a_worker_hands_its_turn_on() {
+    let story = |who: &str, from: u64, kind: &str| {
+        let story =
+            holds_it(write().valid(0, "w1/1/0", 1, 5_000).wants(10, X), "w3/1/0", 150, 160, 161);
+        let story = story.leaves(1_010, "w1/1/0").kind(kind, Class::Exclusive);
+        bound(holds_it(story, who, 1_010, from, from + 700).valid(3_000, X, 9_000, 10)).0
+    };
+    // One hold out of order is allowed, the longest one that is left.
+    assert_eq!(story("w1/1/1", 1_020, "write"), 1_000 + 200 + 700 + 1 + 1_000);
+    assert_eq!(story("w1/1/1", 1_210, "write"), 1_000 + 200 + 700 + 1 + 1_000);
+    assert_eq!(story("w1/1/1", 1_211, "write"), 1_000 + 200 + 700 + 1_000);
+    assert_eq!(story("w2/1/1", 1_020, "write"), 1_000 + 200 + 700 + 1_000);
+    assert_eq!(story("w1/1/1", 1_020, "mutex"), 1_000 + 200 + 700 + 1_000);
+}
+
+fn threads_reserve_one_by_one() {
+    let bound_behind = |who: &str, kind: &str| {
+        let story = Story::default().kind(kind, Class::Exclusive).wants(0, who);
+        let story = story.kind("mutex", Class::Exclusive).wants(200, X);
+        bound(story.valid(5_200, X, 1, 10)).0
+    };
+    assert_eq!(bound_behind("w0/1/1", "mutex"), 2_000 + 1_000 + 1_000);
+    for (who, kind) in [("w0/1/1", "reentrant"), ("w1/1/1", "mutex")] {
+        assert_eq!(bound_behind(who, kind), 1_000 + 4_000 / 3 + 1_000);
+    }
+}
+
+/// A wait from 1 s to 21 s, with a fault of each of the targets from 2 s to 4 s.
+fn excused(others: Story, targets: &[&str], forgets: bool) -> u128 {
+    let mut history = others.end();
+    let mut story = write().wants(1_000, X).without(21_000, X);
+    for (id, target) in targets.iter().enumerate() {
+        let fault = if forgets { Story::forgets } else { Story::fault };
+        story = fault(story, 2_000, id as u64, target).healed(4_000, id as u64);
+    }
+    history.0.extend(story.end().0);
+    let waits = judged(&sorted(history));
+    let wait = waits.iter().find(|wait| wait.who == X).expect("it is judged");
+    wait.absent.as_millis()
+}
+
+fn a_wait_without_a_majority_is_excused() {
+    let targets = ["master 0", "master 1", "links to 1 2"];
+    assert_eq!(excused(Story::default(), &targets, false), 2_000 + 2_000);
+    // A quarantine follows.
+    assert_eq!(excused(Story::default(), &targets, true), 2_000 + 2_000 + 3_000);
+    // A fault in the middle extends the bound by that.
+    let story = |end| {
+        let story = write().wants(0, X).fault(500, 1, "links to 0 1 2").healed(700, 1);
+        is_too_long(story.valid(end, X, 1, 10))
+    };
+    assert!(!story(1_000 + 200 + 2_000) && story(1_001 + 200 + 2_000));
+    // It does not count beyond the end of the wait.
+    let story = write().wants(0, X).fault(1_500, 1, "links to 0 1 2");
+    assert_eq!(bound(story.valid(2_000, X, 1, 10)), (1_500, 500));
+}
+
+fn a_minority_is_no_excuse() {
+    for targets in [&["master 0", "master 1"][..], &["master 0", "links to 0 1"]] {
+        assert_eq!(excused(Story::default(), targets, true), 0);
+    }
+}
+
+fn faults_of_its_own_worker_excuse_a_wait() {
+    let none = Story::default;
+    assert_eq!(excused(none(), &["worker w0"], false), 2_000);
+    assert_eq!(excused(none(), &["worker w0 to masters 0 1 2"], false), 2_000 + 2_000);
+    assert_eq!(excused(none(), &["worker w0 to masters 0", "master 1", "master 2"], false), 4_000);
+    assert_eq!(excused(none(), &["worker w0 to masters 0 1"], false), 0);
+    for other in ["worker w1", "worker w1 to masters 0 1 2"] {
+        assert_eq!(excused(none(), &[other], false), 0, "it has nothing to do with the names");
+    }
+}
+
+fn what_others_leave_behind_excuses_a_wait() {
+    let killed = |at| write().wants(at, "w1/1/0").tell(2_010, "w1/1/0", Event::Gone);
+    let fault = &["worker w1"];
+    // Keys of an attempt stay for the longest TTL.
+    assert_eq!(excused(killed(1_500), fault, false), 3_000);
+    let granted = |story: Story, at| story.valid(at, "w2/1/0", 1, 10).leaves(at + 5, "w2/1/0");
+    assert_eq!(excused(granted(killed(1_500), 2_500), fault, false), 500);
+    // An older call may have reserved the lock for 2 s.
+    assert_eq!(excused(granted(killed(500), 2_500), fault, false), 2_000);
+    // Others may share a lock with what is left of it.
+    let shares = granted(killed(1_500).kind("read", Class::Shared), 2_500);
+    assert_eq!(excused(shares, fault, false), 3_000);
+    // It waits for another name.
+    let other = write().of(&["b"]).wants(1_500, "w1/1/0").tell(2_010, "w1/1/0", Event::Gone);
+    assert_eq!(excused(other, fault, false), 0);
+    // It was only stopped, and goes on.
+    let stopped = |at| write().wants(at, "w1/1/0").tell(20_000, "w1/1/0", Event::Gone);
+    assert_eq!(excused(stopped(1_500), fault, false), 2_100);
+    // Its release may not have been sent.
+    let left = |at| write().valid(1_500, "w1/1/0", 1, 5_000).leaves(at, "w1/1/0");
+    assert_eq!(excused(left(1_900), fault, false), 2_100);
+    assert_eq!(excused(left(1_899), fault, false), 0);
+    // One that wants the lock no more than others do reserves it after a second.
+    let mutex = |at| Story::default().wants(at, "w1/1/0").tell(2_010, "w1/1/0", Event::Gone);
+    assert_eq!(excused(granted(mutex(1_000), 2_500), fault, false), 2_000);
+    assert_eq!(excused(granted(mutex(1_001), 2_500), fault, false), 500);
+}
+
+fn what_is_kept_when_cut_off_excuses() {
+    let held = || write().valid(1_500, "w1/1/0", 1, 5_000).leaves(2_500, "w1/1/0");
+    let cut = "worker w1 to masters 0 1";
+    // What was not given back lives for the longest TTL at most, and until a while after the links are healed.
+    assert_eq!(excused(held(), &[cut, "worker w0 to masters 2"], false), 2_500 + 3_000 - 2_000);
+    assert_eq!(excused(held(), &[cut, "worker w0 to masters 1"], false), 0);
+    assert_eq!(excused(held(), &[cut], false), 0);
+    let other = write().of(&["b"]).valid(1_500, "w1/1/0", 1, 5_000).leaves(2_500, "w1/1/0");
+    assert_eq!(excused(other, &[cut, "worker w0 to masters 2"], false), 0);
+    let wants = write().wants(1_500, "w1/1/0").tell(3_000, "w1/1/0", Event::Gone);
+    assert_eq!(excused(wants, &["worker w1 to masters 0 1 2"], false), 4_000);
+    // What two names lack is not added up.
+    let two = write().of(&["a", "b"]).wants(500, "w3/1/0").of(&["b"]);
+    let two = two.valid(1_500, "w1/1/0", 1, 5_000).of(&["a"]).valid(1_600, "w2/1/0", 1, 5_000);
+    let cuts = ["worker w1 to masters 0 1", "worker w2 to masters 2"];
+    assert_eq!(excused(two, &cuts, false), 0);
+}
+
+fn waits_are_reported_by_kind() {
+    let mut story = Story::default();
+    for i in 1..=200_u64 {
+        let at = i * 1_000;
+        story = story.wants(at, X).valid(at + i, X, 1, 10).leaves(at + i + 5, X);
+    }
+    let story = story.kind("read", Class::Shared).wants(300_000, X).without(301_500, X);
+    let rules = Rules { waits: Some(WAITS), ..story::RULES };
+    let verdict = Verdict::of(&story.end(), &rules).to_string();
+    let squeezed = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+    let lines: Vec<_> = verdict.lines().map(squeezed).collect();
+    let expected = [
+        "kind | grants | 99 % within | longest wait | nearest to its bound | without majority",
+        "mutex | 200 | 0.198 s | 0.200 s | - | -",
+        "read | 0 | 0.000 s | 0.000 s | 1.50 s of 1.00 s | 0.00 s",
+    ];
+    assert!(lines.windows(3).any(|lines| lines == expected), "{verdict}");
+}
