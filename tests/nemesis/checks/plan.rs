@@ -10,6 +10,7 @@ use super::Check;
 pub(crate) const CHECKS: &[Check] = &[
     ("plan::a_seed_is_a_plan", a_seed_is_a_plan),
     ("plan::a_long_plan_has_faults_of_all_kinds", a_long_plan_has_faults_of_all_kinds),
+    ("plan::masters_forget_by_some_faults_alone", masters_forget_by_some_faults_alone),
     ("plan::a_minority_is_impaired_at_a_time", a_minority_is_impaired_at_a_time),
     ("plan::a_clock_is_wrong_alone", a_clock_is_wrong_alone),
     (
@@ -45,6 +46,23 @@ fn a_long_plan_has_faults_of_all_kinds() {
         }
         assert!(kinds.len() == 17 && kinds.values().all(|n| *n >= 3), "{kinds:#?}");
     }
+}
+
+fn masters_forget_by_some_faults_alone() {
+    let (mut forget, mut others) = (BTreeSet::new(), BTreeSet::new());
+    for planned in plans().flatten() {
+        let kinds = if planned.fault.forgets() { &mut forget } else { &mut others };
+        kinds.insert(planned.fault.kind());
+    }
+    let expected = [
+        "clock of a master set back",
+        "clock of a master set forward",
+        "master flushed",
+        "master killed, back empty",
+        "master killed, back with its data",
+    ];
+    assert_eq!(forget, expected.map(str::to_owned).into());
+    assert!(forget.is_disjoint(&others) && others.len() == 12, "{others:?}");
 }
 
 /// The master that the fault impairs, and until when.

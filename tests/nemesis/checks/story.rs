@@ -19,6 +19,7 @@ pub(crate) const RULES: Rules = Rules {
 };
 
 /// A history that is being written.
+#[derive(Clone)]
 pub(crate) struct Story {
     history: History,
     /// Of the locks that are told of next.

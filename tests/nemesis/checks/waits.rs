@@ -19,6 +19,10 @@ pub(crate) const CHECKS: &[Check] = &[
     ("judge::a_wait_that_is_too_long_is_told", a_wait_that_is_too_long_is_told),
     ("judge::those_ahead_have_one_turn_each", those_ahead_have_one_turn_each),
     ("judge::those_ahead_may_wait_for_others", those_ahead_may_wait_for_others),
+    (
+        "judge::each_older_call_for_several_names_allows_one_hold_more",
+        each_older_call_for_several_names_allows_one_more,
+    ),
     ("judge::a_younger_caller_has_its_turn_out_of_order_once", a_younger_caller_has_one_turn),
     ("judge::each_rest_allows_one_hold_more", each_rest_allows_one_hold_more),
     ("judge::a_worker_hands_its_turn_on", a_worker_hands_its_turn_on),
@@ -180,6 +184,16 @@ fn those_ahead_may_wait_for_others() {
     assert_eq!(story(1_200), Some(ms(1_000)));
 }
 
+/// A younger caller that keeps an older call for several names out keeps out those behind it as well.
+fn each_older_call_for_several_names_allows_one_more() {
+    let story = write().of(&["a", "b"]).wants(900, "w1/1/0").of(&["a"]).wants(1_000, X);
+    let story = (0..3).fold(story.of(&["b"]), |story, i| {
+        let from = 1_300 + i * 200;
+        holds_it(story, "w2/1/0", from, from + 10, from + 110)
+    });
+    assert_eq!(bound(story.without(3_000, X)).0, 1_200);
+}
+
 fn a_younger_caller_has_one_turn() {
     let story = write().wants(0, X);
     let story = holds_it(story, "w1/1/0", 200, 300, 1_000);
@@ -292,7 +306,10 @@ fn what_others_leave_behind_excuses_a_wait() {
     assert_eq!(excused(shares, fault, false), 3_000);
     // It waits for another name.
     let other = write().of(&["b"]).wants(1_500, "w1/1/0").tell(2_010, "w1/1/0", Event::Gone);
-    assert_eq!(excused(other, fault, false), 0);
+    assert_eq!(excused(other.clone(), fault, false), 0);
+    // An older call waited for that name as well, until it gave up.
+    let older = other.of(&["a", "b"]).wants(500, "w3/1/0").without(2_600, "w3/1/0");
+    assert_eq!(excused(older, fault, false), 600);
     // It was only stopped, and goes on.
     let stopped = |at| write().wants(at, "w1/1/0").tell(20_000, "w1/1/0", Event::Gone);
     assert_eq!(excused(stopped(1_500), fault, false), 2_100);
@@ -317,6 +334,9 @@ fn what_is_kept_when_cut_off_excuses() {
     assert_eq!(excused(other, &[cut, "worker w0 to masters 2"], false), 0);
     let wants = write().wants(1_500, "w1/1/0").tell(3_000, "w1/1/0", Event::Gone);
     assert_eq!(excused(wants, &["worker w1 to masters 0 1 2"], false), 4_000);
+    let other = write().of(&["b"]).valid(1_500, "w1/1/0", 1, 5_000).leaves(2_500, "w1/1/0");
+    let older = other.of(&["a", "b"]).wants(500, "w3/1/0").without(2_600, "w3/1/0");
+    assert_eq!(excused(older, &["worker w1 to masters 0 1 2"], false), 600);
     // What two names lack is not added up.
     let two = write().of(&["a", "b"]).wants(500, "w3/1/0").of(&["b"]);
     let two = two.valid(1_500, "w1/1/0", 1, 5_000).of(&["a"]).valid(1_600, "w2/1/0", 1, 5_000);

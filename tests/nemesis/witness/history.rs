@@ -7,7 +7,7 @@ use std::path::Path;
 use super::event::Record;
 
 /// All records, in the order of their stamps.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct History(pub(crate) Vec<Record>);
 
 impl History {
