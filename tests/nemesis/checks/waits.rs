@@ -16,6 +16,7 @@ use super::story::{self, Story, ms};
 pub(crate) const CHECKS: &[Check] = &[
     ("judge::a_wait_that_is_too_long_is_found_for_each_kind", each_kind_has_a_bound),
     ("judge::a_wait_that_does_not_end_is_found", a_wait_that_does_not_end_is_found),
+    ("judge::a_kind_may_be_told_later", a_kind_may_be_told_later),
     ("judge::a_wait_that_is_too_long_is_told", a_wait_that_is_too_long_is_told),
     ("judge::those_ahead_have_one_turn_each", those_ahead_have_one_turn_each),
     ("judge::those_ahead_may_wait_for_others", those_ahead_may_wait_for_others),
@@ -42,9 +43,13 @@ const WAITS: WaitRules =
 const X: &str = "w0/1/0";
 
 fn judged(history: &History) -> Vec<Wait> {
+    judged_by(&WAITS, history)
+}
+
+fn judged_by(rules: &WaitRules, history: &History) -> Vec<Wait> {
     let (holds, calls) = (holds(history), calls(history));
     let faults = faults(history, &holds, &calls);
-    waits(&holds, &calls, &faults, &WAITS)
+    waits(&holds, &calls, &faults, rules)
 }
 
 /// The bound of the wait of `X`, and how much of it is excused, in milliseconds.
@@ -112,13 +117,25 @@ fn a_wait_that_does_not_end_is_found() {
     assert_eq!(too_long(&found).len(), 1);
 }
 
+/// A contender may tell the kind with its guard alone.
+fn a_kind_may_be_told_later() {
+    let wants = || {
+        let (names, call) = (vec!["a".to_owned()], "lock".to_owned());
+        write().tell(0, X, Event::Wants { names, call, kind: None })
+    };
+    let found = judged(&wants().valid(1_200, X, 1, 10).end());
+    assert_eq!(found.iter().map(|wait| wait.kind.as_str()).collect::<Vec<_>>(), ["write"]);
+    assert_eq!(judged(&wants().without(1_200, X).end()), []);
+}
+
 /// It names the kind, the names, the contender, the times, and those who had one of the names.
 fn a_wait_that_is_too_long_is_told() {
     let story = || Story::default().kind("multi_mutex", Class::Exclusive).of(&["a", "b"]);
     let story = || story().wants(1_000, X);
     let lone = || format!("{X} waited 2.000 s for multi_mutex of \"a\" and \"b\" from 1.0000 s on");
     let told = |story: Story| -> Vec<String> {
-        let verdict = Verdict::of(&story.end(), &Rules { waits: Some(WAITS), ..story::RULES });
+        let rules = Rules { waits: Some(WAITS), ..story::RULES };
+        let verdict = Verdict::of(&sorted(story.end()), &rules);
         verdict.violations.iter().map(ToString::to_string).collect()
     };
     let expected = format!(
@@ -131,6 +148,7 @@ fn a_wait_that_is_too_long_is_told() {
         let story = story.of(&["b"]).kind("mutex", Class::Exclusive);
         let one = |story: Story, at, who| story.valid(at, who, at, 10).leaves(at + 5, who);
         let story = one(one(one(story, 1_100, "w1/1/0"), 1_200, "w1/1/0"), 1_300, "w2/1/0");
+        let story = one(story, 990, "w2/1/0");
         story.of(&["c"]).valid(1_400, "w2/1/1", 1, 10).leaves(1_410, "w2/1/1")
     };
     let ends = [
@@ -247,6 +265,10 @@ fn threads_reserve_one_by_one() {
 
 /// A wait from 1 s to 21 s, with a fault of each of the targets from 2 s to 4 s.
 fn excused(others: Story, targets: &[&str], forgets: bool) -> u128 {
+    excused_by(&WAITS, others, targets, forgets)
+}
+
+fn excused_by(rules: &WaitRules, others: Story, targets: &[&str], forgets: bool) -> u128 {
     let mut history = others.end();
     let mut story = write().wants(1_000, X).without(21_000, X);
     for (id, target) in targets.iter().enumerate() {
@@ -254,7 +276,7 @@ fn excused(others: Story, targets: &[&str], forgets: bool) -> u128 {
         story = fault(story, 2_000, id as u64, target).healed(4_000, id as u64);
     }
     history.0.extend(story.end().0);
-    let waits = judged(&sorted(history));
+    let waits = judged_by(rules, &sorted(history));
     let wait = waits.iter().find(|wait| wait.who == X).expect("it is judged");
     wait.absent.as_millis()
 }
@@ -330,6 +352,14 @@ fn what_is_kept_when_cut_off_excuses() {
     assert_eq!(excused(held(), &[cut, "worker w0 to masters 2"], false), 2_500 + 3_000 - 2_000);
     assert_eq!(excused(held(), &[cut, "worker w0 to masters 1"], false), 0);
     assert_eq!(excused(held(), &[cut], false), 0);
+    // A reservation lives longer than a lock of a short TTL.
+    let short = WaitRules { max_ttl: ms(500), ..WAITS };
+    let targets = [cut, "worker w0 to masters 2"];
+    assert_eq!(excused_by(&short, held(), &targets, false), 2_500 + 2_000 - 2_000);
+    // Its release may not have been sent before.
+    let left = |at| write().valid(1_500, "w1/1/0", 1, 5_000).leaves(at, "w1/1/0");
+    assert_eq!(excused(left(1_900), &[cut, "worker w0 to masters 2"], false), 1_900 + 1_000);
+    assert_eq!(excused(left(1_899), &[cut, "worker w0 to masters 2"], false), 0);
     let other = write().of(&["b"]).valid(1_500, "w1/1/0", 1, 5_000).leaves(2_500, "w1/1/0");
     assert_eq!(excused(other, &[cut, "worker w0 to masters 2"], false), 0);
     let wants = write().wants(1_500, "w1/1/0").tell(3_000, "w1/1/0", Event::Gone);
@@ -351,6 +381,8 @@ fn waits_are_reported_by_kind() {
         story = story.wants(at, X).valid(at + i, X, 1, 10).leaves(at + i + 5, X);
     }
     let story = story.kind("read", Class::Shared).wants(300_000, X).without(301_500, X);
+    let story = story.wants(302_000, X).without(303_100, X).wants(304_000, X);
+    let story = story.without(305_400, X);
     let rules = Rules { waits: Some(WAITS), ..story::RULES };
     let verdict = Verdict::of(&story.end(), &rules).to_string();
     let squeezed = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");

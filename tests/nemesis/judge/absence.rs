@@ -194,7 +194,7 @@ impl<'a> Absence<'a> {
                 continue;
             }
             for name in ahead.names.iter().filter(|it| names.iter().any(|name| name == *it)) {
-                let granted = self.granted_alone(name, worker, at).unwrap_or(Stamp::MAX);
+                let granted = self.granted_alone(name, at).unwrap_or(Stamp::MAX);
                 let last = (at + self.rules.max_ttl).min(granted).min(goes_on(is_dead));
                 gaps.push(gap(Some(*name), last.min(ahead.wanted_until(call, name))));
             }
@@ -208,11 +208,10 @@ impl<'a> Absence<'a> {
         gaps
     }
 
-    /// When somebody of another worker was granted the name alone after that time. Nothing of others is left then.
-    fn granted_alone(&self, name: &str, worker: &str, after: Stamp) -> Option<Stamp> {
+    /// When the name was granted alone after that time. Nothing of anybody else is left then.
+    fn granted_alone(&self, name: &str, after: Stamp) -> Option<Stamp> {
         let alone = self.holds.iter().filter(|it| it.begin > after && it.kind.class.is_alone());
-        let others = alone.filter(|it| worker_of(&it.who) != worker);
-        others.filter(|it| it.names.iter().any(|other| other == name)).map(|it| it.begin).min()
+        alone.filter(|it| it.names.iter().any(|other| other == name)).map(|it| it.begin).min()
     }
 
     /// The parts of a span in which a majority of the masters is of no use for one of the names.
