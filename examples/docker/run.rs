@@ -31,7 +31,7 @@ fn recovery(plan: &Plan) -> Duration {
 fn rules(plan: &Plan) -> Rules {
     Rules {
         recovery: Some(recovery(plan)),
-        // The judge does not know for how long a service of the user's own holds its locks while it is cut off.
+        // The targets of the faults are names of containers here, in which the judge finds no masters.
         waits: None,
         // A service of the user's own may do without them, and takes the kinds that it needs.
         tokens: false,

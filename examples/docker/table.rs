@@ -17,9 +17,9 @@ const PROMISES: [&str; 7] = [
     "a contender that got no lock after the last fault",
 ];
 
-/// Which of the promises was broken.
-fn promise(violation: &Violation) -> usize {
-    match violation {
+/// The number of the promise that was broken. A run in containers has no rule for how long calls wait.
+fn promise(violation: &Violation) -> Option<usize> {
+    Some(match violation {
         Violation::TwoInside { .. } => 0,
         Violation::TooManyPermits { .. } => 1,
         Violation::TokenNotLarger { .. } => 2,
@@ -27,14 +27,15 @@ fn promise(violation: &Violation) -> usize {
         Violation::StaleWriteAccepted { .. } => 4,
         Violation::ChangedUnderSharedHold { .. } => 5,
         Violation::NotRecovered { .. } => 6,
-    }
+        Violation::WaitedTooLong(_) => return None,
+    })
 }
 
 impl fmt::Display for Table<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut broken = [0; PROMISES.len()];
-        for violation in &self.0.violations {
-            broken[promise(violation)] += 1;
+        for promise in self.0.violations.iter().filter_map(promise) {
+            broken[promise] += 1;
         }
         let too_little = ("a run that shows too little", self.0.too_little.len());
         writeln!(f, "{:<52} | found | verdict", "what must not happen")?;
