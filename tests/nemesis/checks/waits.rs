@@ -68,7 +68,7 @@ fn write() -> Story {
     Story::default().kind("write", Class::Exclusive)
 }
 
-/// What is told of all is told here in its order.
+/// The history with all records in the order of their stamps.
 fn sorted(mut history: History) -> History {
     history.0.sort_by_key(|record| record.stamp);
     history

@@ -67,13 +67,13 @@ impl<'a> Ahead<'a> {
         Self { older, turns, names }
     }
 
-    /// Whether that hold of another contender falls into the wait, and has one of the names.
+    /// Returns true if another contender's hold falls into the wait and has one of the names.
     pub(super) fn meets(&self, call: &Call, hold: &Hold) -> bool {
         let within = hold.begin < call.end && call.begin < hold.end;
         hold.who != call.who && within && has_any(&hold.names, &self.names)
     }
 
-    /// Until when the call waits for that name, itself or behind an older one.
+    /// The time until which the call waits for that name, itself or behind an older one.
     fn wanted_until(&self, call: &Call, name: &str) -> Stamp {
         let wants = |it: &&&Call| it.names.iter().any(|other| other == name);
         let older = self.older.iter().filter(wants).map(|it| it.end.min(call.end)).max();
@@ -129,7 +129,7 @@ impl<'a> Absence<'a> {
         spans.iter().map(|(begin, end)| *end - *begin).sum()
     }
 
-    /// What the faults of masters, and those of the worker itself, take from it.
+    /// The masters that a worker lacks because of their faults, and of its own.
     fn met_by(&self, worker: &str) -> Vec<Gap<'a>> {
         let met = self.faults.iter().filter(|it| it.worker().is_none_or(|other| other == worker));
         met.map(|fault| {
@@ -147,7 +147,7 @@ impl<'a> Absence<'a> {
         .collect()
     }
 
-    /// What another worker may have left on masters that it cannot reach.
+    /// The masters on which another worker may have left something, because it cannot reach them.
     fn cut_off(&self, fault: &Fault, worker: &str, call: &Call, ahead: &Ahead<'a>) -> Vec<Gap<'a>> {
         let mut gaps = Vec::new();
         let calls = self.calls.iter().map(|it| (&it.who, &it.names, it.begin, it.end));
@@ -168,7 +168,7 @@ impl<'a> Absence<'a> {
         gaps
     }
 
-    /// What a worker has left that was stopped or killed.
+    /// The times in which keys or reservations of a stopped or killed worker are in the way.
     fn left_behind(
         &self,
         fault: &Fault,

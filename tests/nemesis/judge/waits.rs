@@ -10,16 +10,17 @@
 //! - **Threads behind a turn.** A process hands a lease on to its other threads before it gives the lock back. So behind each
 //!   turn there may be one more hold of the same kind by the same worker.
 //! - **Time without order.** A caller reserves the lock only after it was refused for a while, and leaves it to others for
-//!   half as long as it reserves it: `core/acquire/reservation.rs`. That time does not count. Callers of one process
-//!   that want the same lock stand in a queue, and each of them begins to reserve it when it is the first.
+//!   half as long as it reserves it (`core/acquire/reservation.rs`). A caller to read or to write reserves it at once, and all
+//!   the time. Time without order does not count. Callers of one process that want the same lock stand in a queue, and each
+//!   of them begins to reserve it when it is the first.
 //! - **Holds out of order.** A younger caller may get the lock in each time without order, and keep it. So for each of these
 //!   times one hold is added, the longest of those that are left. The same holds for each older call for several names or
 //!   permits, which such a hold keeps out while it keeps out this one.
 //! - **One look.** A waiter that is told of nothing looks again within [`LOOK_AGAIN`].
 //! - **Time without a majority** ([`absence`](super::absence)): the faults, the quarantines and the dead callers.
 //!
-//! A turn counts as long as it was, which is never longer than the longest hold of a worker. So the bound is stricter
-//! than the longest hold for each contender of the name, and a run of half a minute can break it.
+//! A turn counts as long as it was. The longest hold that the settings allow is one and a half times the longest TTL. Twelve
+//! turns of that length take almost a minute, so such a bound would find nothing in a run of half a minute.
 
 use std::collections::BTreeMap;
 use std::ptr;
@@ -46,7 +47,7 @@ pub(crate) struct WaitRules {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Wait {
     pub(crate) who: String,
-    /// What its kind is called.
+    /// The name of its kind.
     pub(crate) kind: String,
     pub(crate) names: Vec<String>,
     pub(crate) begin: Stamp,
@@ -65,7 +66,7 @@ pub(super) const MOMENT: Duration = Duration::from_millis(100);
 /// The threads of a process hand a lease to each other for a tenth of a second (`core/local_queue.rs`).
 const TURN: Duration = Duration::from_millis(100);
 
-/// What a turn takes beside the hold.
+/// The time that a turn takes in addition to its hold.
 const HAND_OVER: Duration = TURN.saturating_add(MOMENT);
 
 /// A waiter that is told of nothing looks after this time (`core/acquire/attempts.rs`).
@@ -229,7 +230,7 @@ fn part(call: &Call, hold: &Hold) -> Duration {
     hold.end.min(call.end).saturating_sub(hold.begin.max(call.begin))
 }
 
-/// Whether the worker of `hold` may have handed its lease on to that one.
+/// Returns true if the worker of `hold` may have handed its lease on to `behind`.
 fn is_handed_on(hold: &Hold, behind: &Hold) -> bool {
     worker_of(&hold.who) == worker_of(&behind.who)
         && hold.kind.label == behind.kind.label
