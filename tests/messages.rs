@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use quorlock::{Builder, Error, ErrorKind, Quorlock};
 use support::clients::fresh;
+use support::reaper::Folder;
 use support::{Server, Servers, events, fake, wait_until};
 
 const LIMIT: Duration = Duration::from_secs(20);
@@ -256,10 +257,10 @@ fn a_socket_that_is_not_there() {
     told("a missing socket", &error, ErrorKind::NoQuorum, &words);
     assert!(!error.to_string().contains("port"), "{error}");
 
-    let path = std::env::temp_dir().join(format!("quorlock-{:016x}.sock", rand::random::<u64>()));
+    let folder = Folder::create("quorlock-socket").expect("there is room");
+    let path = folder.join("redis.sock");
     drop(UnixListener::bind(&path).expect("a socket among the temporary files"));
     let error = refused(&client([format!("unix://{}", path.display())]));
-    let _ = std::fs::remove_file(path);
     told("a socket without a server", &error, ErrorKind::NoQuorum, &["is the server running"]);
     assert!(!error.to_string().contains("port"), "{error}");
 }

@@ -4,6 +4,10 @@ use std::time::Duration;
 
 use quorlock::{Builder, ErrorKind, Fallback, Quorlock, Renewal};
 
+#[cfg(feature = "tls")]
+#[path = "support/reaper.rs"]
+mod reaper;
+
 fn read(text: &str) -> Result<Builder, String> {
     toml::from_str(text).map_err(|error| error.to_string())
 }
@@ -113,7 +117,8 @@ fn certificates_are_given_as_text_or_by_the_path_of_a_file() {
     let key = rcgen::KeyPair::generate().expect("a key");
     let params = rcgen::CertificateParams::new(vec!["host".to_owned()]).expect("a name");
     let pem = params.self_signed(&key).expect("a certificate").pem();
-    let file = std::env::temp_dir().join(format!("quorlock-ca-{}.pem", std::process::id()));
+    let folder = reaper::Folder::create("quorlock-settings").expect("there is room");
+    let file = folder.join("ca.pem");
     std::fs::write(&file, &pem).expect("there is room");
     let nodes = "nodes = [\"rediss://127.0.0.1:1\"]\n";
     for ca in [format!("'''{pem}'''"), format!("{:?}", file.to_str().expect("text"))] {
@@ -125,5 +130,4 @@ fn certificates_are_given_as_text_or_by_the_path_of_a_file() {
     let cert =
         format!("tls_client_cert = {{ cert = {file:?}, key = '''{}''' }}", key.serialize_pem());
     read(&format!("{nodes}{cert}")).expect("both").build().expect("they can be used");
-    std::fs::remove_file(&file).expect("it was there");
 }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, Command, ExitStatus, Output, Stdio};
 use std::time::Duration;
 
+pub(crate) use crate::support::reaper::runs;
 use crate::support::reaper::{self, Process};
 use crate::support::{Servers, wait_until};
 
@@ -153,12 +154,6 @@ fn children(parent: u32) -> Vec<u32> {
 pub(crate) fn send(signal: &str, process: u32) {
     let status = Command::new("kill").args([&format!("-{signal}"), &process.to_string()]).status();
     assert!(status.expect("kill is there").success(), "{process} is there");
-}
-
-/// Whether that process runs: one that has ended, and that nobody has waited for, does not.
-pub(crate) fn runs(process: u32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z') && !rest.starts_with('X'))
 }
 
 #[track_caller]

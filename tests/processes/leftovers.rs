@@ -8,7 +8,7 @@ use rustix::process::Signal;
 
 use crate::helper::{Helper, PROMPT, say, wait_for_go};
 use crate::roles::Role;
-use crate::support::reaper::{Folder, Process};
+use crate::support::reaper::{Folder, Process, runs};
 use crate::support::{Servers, wait_until};
 
 /// Starts two servers, one of which is stopped, and another process, and makes a folder. Says where they are.
@@ -26,14 +26,8 @@ pub(crate) static START: Role = Role {
     },
 };
 
-/// Returns false for a process that has ended, also if nobody has waited for it.
-fn runs(process: &str) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
-}
-
 /// A server's working directory, which is among its files.
-fn home(server: &str) -> PathBuf {
+fn home(server: u32) -> PathBuf {
     fs::read_link(format!("/proc/{server}/cwd")).expect("it runs")
 }
 
@@ -45,13 +39,13 @@ pub(crate) fn what_a_process_has_started_ends_with_it_however_it_ends() {
 
 fn is_gone_after(end: impl Fn(&Helper)) {
     let helper = Helper::start_apart(&START, &Servers::start(0));
-    let processes = [(); 3].map(|()| helper.hear());
+    let processes = [(); 3].map(|()| helper.hear().parse().expect("the id of a process"));
     let folder = PathBuf::from(helper.hear());
-    let files = [home(&processes[0]), home(&processes[1]), folder];
-    assert!(processes.iter().all(|process| runs(process)));
+    let files = [home(processes[0]), home(processes[1]), folder];
+    assert!(processes.iter().all(|process| runs(*process)));
     assert!(files.iter().all(|file| file.exists()));
     end(&helper);
     wait_until("all of it is gone", PROMPT, || {
-        !processes.iter().any(|process| runs(process)) && !files.iter().any(|file| file.exists())
+        !processes.iter().any(|process| runs(*process)) && !files.iter().any(|file| file.exists())
     });
 }

@@ -1,8 +1,8 @@
 //! Ends the processes that this one has started, and removes its files, once this process is gone: also if it was
 //! killed, or interrupted by a signal that runs no destructor.
 //!
-//! A helper process reads from a pipe which processes and paths it is in charge of. The pipe closes with this process,
-//! however it ends. Then the helper ends and removes all that it is still in charge of, and ends itself. It belongs to a
+//! They are registered with a helper process, which reads of them from a pipe. The pipe closes with this process,
+//! however it ends. Then the helper ends and removes all that is still registered, and ends itself. It belongs to a
 //! process group of its own, so that Ctrl-C and the end of a terminal do not reach it.
 
 #![allow(
@@ -29,27 +29,27 @@ pub struct Process {
     /// It leads a process group, which is killed with it.
     leads: bool,
     /// Until it has been waited for.
-    charge: Option<Charge>,
+    registration: Option<Registration>,
 }
 
 impl Process {
     pub fn spawn(command: &mut Command) -> io::Result<Self> {
         let child = command.spawn()?;
-        let charge = Some(Charge::new(format!("p{}", child.id())));
-        Ok(Self { child, leads: false, charge })
+        let registration = Some(Registration::new(format!("p{}", child.id())));
+        Ok(Self { child, leads: false, registration })
     }
 
     /// Starts it as the leader of a process group. What it starts is in that group, unless it leaves it.
     pub fn spawn_group(command: &mut Command) -> io::Result<Self> {
         let child = command.process_group(0).spawn()?;
-        let charge = Some(Charge::new(format!("g{}", child.id())));
-        Ok(Self { child, leads: true, charge })
+        let registration = Some(Registration::new(format!("g{}", child.id())));
+        Ok(Self { child, leads: true, registration })
     }
 
     /// Ends it at once, also if it is stopped, and waits for its end.
     pub fn kill(&mut self) -> io::Result<()> {
         // Once it has been waited for, another group may have its id.
-        if self.leads && self.charge.is_some() {
+        if self.leads && self.registration.is_some() {
             kill_process_group(Pid::from_child(&self.child), Signal::KILL)?;
         }
         self.child.kill()?;
@@ -58,14 +58,14 @@ impl Process {
 
     pub fn wait(&mut self) -> io::Result<ExitStatus> {
         let status = self.child.wait()?;
-        self.charge = None;
+        self.registration = None;
         Ok(status)
     }
 
     pub fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
         let status = self.child.try_wait()?;
         if status.is_some() {
-            self.charge = None;
+            self.registration = None;
         }
         Ok(status)
     }
@@ -92,11 +92,17 @@ impl Drop for Process {
     }
 }
 
+/// Returns false for a process that has ended, also if nobody has waited for it.
+pub fn runs(process: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
+}
+
 /// A new folder among the temporary files. It is removed when dropped, or when this process ends.
 #[derive(Debug)]
 pub struct Folder {
     path: PathBuf,
-    _charge: Charge,
+    _registration: Registration,
 }
 
 impl Folder {
@@ -104,7 +110,7 @@ impl Folder {
     pub fn create(start: &str) -> io::Result<Self> {
         let random = RandomState::new().build_hasher().finish();
         let path = env::temp_dir().join(format!("{start}-{random:016x}"));
-        let folder = Self { _charge: Charge::path(&path), path };
+        let folder = Self { _registration: Registration::path(&path), path };
         fs::create_dir(&folder.path)?;
         Ok(folder)
     }
@@ -125,11 +131,11 @@ impl Drop for Folder {
     }
 }
 
-/// A process or a path that the helper is in charge of until this is dropped.
+/// A process or a path that is registered with the helper until this is dropped.
 #[derive(Debug)]
-pub struct Charge(String);
+pub struct Registration(String);
 
-impl Charge {
+impl Registration {
     /// Has a file, or a folder with all that is in it, removed when this process ends.
     pub fn path(path: &Path) -> Self {
         let path = path.to_str().filter(|path| !path.contains('\n'));
@@ -142,7 +148,7 @@ impl Charge {
     }
 }
 
-impl Drop for Charge {
+impl Drop for Registration {
     fn drop(&mut self) {
         tell('-', &self.0);
     }

@@ -32,7 +32,7 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 #[path = "reaper.rs"]
 pub mod reaper;
 
-use reaper::{Charge, Folder, Process};
+use reaper::{Folder, Process, Registration};
 
 /// One Redis server on 127.0.0.1, in a process of its own.
 ///
@@ -48,7 +48,7 @@ pub struct Server {
     /// Its wall clock can be set.
     clock: Option<FakeClock>,
     /// The files that libfaketime has made for the process.
-    clock_files: Vec<(PathBuf, Charge)>,
+    clock_files: Vec<(PathBuf, Registration)>,
 }
 
 impl Server {
@@ -361,7 +361,7 @@ impl Server {
             // A process that is killed leaves them behind, and the next one with its id would not start.
             let names = ["sem.faketime_sem_", "faketime_shm_"];
             let paths = names.map(|name| PathBuf::from(format!("/dev/shm/{name}{}", process.id())));
-            self.clock_files = paths.map(|path| (path.clone(), Charge::path(&path))).into();
+            self.clock_files = paths.map(|path| (path.clone(), Registration::path(&path))).into();
         }
         self.process = Some(process);
     }
@@ -409,7 +409,7 @@ impl Server {
     }
 
     fn remove_clock_files(&mut self) {
-        for (path, _charge) in self.clock_files.drain(..) {
+        for (path, _registration) in self.clock_files.drain(..) {
             // It need not be there.
             let _ = fs::remove_file(path);
         }
