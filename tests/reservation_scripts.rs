@@ -200,6 +200,11 @@ fn a_reservation_ends_by_itself_and_what_is_none_reserves_nothing() {
         server.command(&["DEL", RESERVED]);
         server.command(&["RPUSH", RESERVED, "a"]);
         assert!(granted(&kind.ask(&server, "")), "{name}");
+        server.command(&["DEL", "k"]);
+        hold(&server);
+        assert!(refused(&kind.ask(&server, &reserving(1))).is_some(), "{name}");
+        let kind_there = server.command(&["TYPE", RESERVED]);
+        assert_eq!(kind_there, Value::SimpleString("list".to_owned()), "{name}: it stays");
     }
 }
 

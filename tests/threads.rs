@@ -97,7 +97,7 @@ fn a_hundred_names_are_tried_for_at_once() {
             move || {
                 let once = |round: usize| {
                     together.wait();
-                    match locks.try_lock(&format!("orders/{thread}/{round}")) {
+                    match locks.try_lock(format!("orders/{thread}/{round}")) {
                         Ok(Some(_)) => None,
                         Ok(None) => Some("somebody else has it".to_owned()),
                         Err(error) => Some(error.to_string()),

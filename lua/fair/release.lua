@@ -39,12 +39,12 @@ if owner == ARGV[1] then
   -- Before the node is asked to keep it: a server that is out of memory refuses what a script sets first.
   redis.call('DEL', KEYS[1])
   reply = 1
-  -- pcall: the lock is given back, whether or not we may say so. Who waits looks now and then. Nobody is told who waits
-  -- in vain, or is about to come again by itself. If there is no queue, all are told who have no ticket yet.
+  -- The first in the queue is told, or if there is none, all who have no ticket yet. If the caller itself is the first, it
+  -- comes again without being told. '#queued' is the name of nobody in the queue, and tells those who wait for the name as
+  -- a lock of another kind, and may have been refused because of this key.
   local first = redis.pcall('ZRANGE', KEYS[2], 0, 0)[1]
-  if first ~= ARGV[3] then
-    redis.pcall('PUBLISH', ARGV[2], first or ARGV[1])
-  end
+  -- pcall: the lock is given back, whether or not we may say so. Waiters look now and then.
+  redis.pcall('PUBLISH', ARGV[2], first == ARGV[3] and '#queued' or first or ARGV[1])
 elseif type(owner) == 'table' and not string.find(owner.err, 'WRONGTYPE', 1, true) then
   return owner -- a permission is missing
 end

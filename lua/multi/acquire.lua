@@ -91,7 +91,8 @@ elseif blocked_ms and ours < names then
 end
 if refused_ms then
   for i = WAITER ~= '' and last_fence + 1 or #KEYS + 1, #KEYS do
-    local RESERVED, others, without = KEYS[i], is_reserved and others_of[i], is_reserved and without_of[i]
+    local RESERVED, reserved = KEYS[i], values[i]
+    local others, without = is_reserved and others_of[i], is_reserved and without_of[i]
     local is_shared = false
     -- include reserve.lua
   end

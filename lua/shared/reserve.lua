@@ -1,8 +1,8 @@
 -- Part of an acquire script that refuses: the caller reserves the name, if it wants to.
 --
--- Needs RESERVED, CLASS, WAITER and what shared/check.lua has set. WAITER is `PRIORITY MS` then; or `PRIORITY MS s`, if the
--- caller does so only where `is_shared` is true: the lock is held by a kind that may have several holders. Sets `is_new`,
--- whether the caller has a reservation now that it did not have.
+-- Needs RESERVED, CLASS, WAITER and what shared/read.lua and shared/check.lua have set. WAITER is `PRIORITY MS` then; or
+-- `PRIORITY MS s`, if the caller does so only where `is_shared` is true: the lock is held by a kind that may have several
+-- holders. Sets `is_new`, whether the caller has a reservation now that it did not have.
 
 local is_new = false
 if #WAITER > 34 and (is_shared or string.sub(WAITER, -1) ~= 's') then
@@ -19,7 +19,12 @@ if #WAITER > 34 and (is_shared or string.sub(WAITER, -1) ~= 's') then
     is_new = not without
     table.insert(all, place, string.format('%s %015.0f%s', own, ends, CLASS))
     all[9] = nil -- the youngest one comes again
-    -- pcall: a server that is out of memory refuses nevertheless.
-    redis.pcall('SET', RESERVED, table.concat(all), 'PX', math.max(lasts, redis.call('PTTL', RESERVED)))
+    local text, ms = table.concat(all), math.max(lasts, redis.call('PTTL', RESERVED))
+    -- pcall: a server that is out of memory refuses nevertheless. What is something else under that key stays.
+    if reserved then
+      redis.pcall('SET', RESERVED, text, 'PX', ms)
+    else
+      redis.pcall('SET', RESERVED, text, 'PX', ms, 'NX')
+    end
   end
 end

@@ -92,13 +92,15 @@ pub(super) struct Loop {
     pub(super) rests: Duration,
     /// They give up after that time; `None`: never.
     pub(super) patience: Option<Duration>,
+    /// Their calls have no deadline, and are cancelled then.
+    pub(super) cancels: bool,
 }
 
 impl Loop {
     /// Callers that want a mutex of that kind under each of those names, have it for 5 ms, and want it again at once.
     pub(super) const fn of(kind: &'static str, names: u32) -> Self {
         let (holds, rests) = (Duration::from_millis(5), Duration::ZERO);
-        Self { kind, names, permits: 1, holds, rests, patience: None }
+        Self { kind, names, permits: 1, holds, rests, patience: None, cancels: false }
     }
 
     fn lock_of(self, caller: usize) -> LockId {
@@ -147,7 +149,9 @@ impl Habit {
             | Self::Queues(_)
             | Self::Downgrades(..)
             | Self::RenewsLate(_) => Some(Patience::Forever),
-            Self::Loops(Loop { patience: None, .. }) => Some(Patience::Forever),
+            Self::Loops(Loop { patience: None, .. } | Loop { cancels: true, .. }) => {
+                Some(Patience::Forever)
+            }
             Self::Loops(Loop { patience: Some(patience), .. }) => {
                 Some(Patience::Until(cx.now().after(patience)))
             }
@@ -263,6 +267,14 @@ impl Habit {
         let loops = matches!(self, Self::Picks(..) | Self::Reads(_) | Self::Writes(_))
             || self.downgrades_for().is_some();
         !ends && !loops && !matches!(self, Self::RunsJobs(_) | Self::Loops(_))
+    }
+
+    /// After which time each of their calls is cancelled, if that is not left to chance.
+    pub(super) fn cancels_after(self) -> Option<Duration> {
+        match self {
+            Self::Loops(Loop { cancels: true, patience, .. }) => patience,
+            _ => None,
+        }
     }
 
     /// Whether they think before they want something again.

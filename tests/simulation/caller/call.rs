@@ -211,7 +211,10 @@ impl Caller {
         let began = cx.net.now;
         let may_cancel = cx.phase == Phase::Working && !rolling && cx.settings.habit.cancels();
         let cancels = may_cancel && cx.net.chance.one_in(4);
-        let cancelled_at = cancels.then(|| now.after(cx.net.chance.ms(1..500)));
+        let cancels_after =
+            cx.settings.habit.cancels_after().filter(|_| cx.phase == Phase::Working);
+        let cancels_after = cancels_after.or_else(|| cancels.then(|| cx.net.chance.ms(1..500)));
+        let cancelled_at = cancels_after.map(|after| now.after(after));
         let ticket = client.enter_queue(cx, lock, terms, patience == Patience::Once, index);
         if patience != Patience::Once {
             cx.net.checks.call_begins((cx.client, index), lock, began);

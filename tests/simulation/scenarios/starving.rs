@@ -141,17 +141,59 @@ fn callers_of_all_kinds_get_the_same_name() {
     ALL_KINDS.holds(1);
 }
 
+/// Callers of all kinds in each of four clients. Each client wants other ones of four names.
+const FOUR_NAMES: Scenario = Scenario {
+    runs: 8,
+    plan: |seed| {
+        let mut clients = Vec::new();
+        for client in 0..4_u32 {
+            let one = 1 << client;
+            let three = 0b1111 & !(1 << ((client + 3) % 4));
+            for kind in ["mutex", "reentrant", "read", "write", "fair_mutex", "semaphore"] {
+                clients.push((1, Loop::of(kind, one)));
+            }
+            clients.push((1, Loop { permits: 4, ..Loop::of("semaphore", one) }));
+            clients.push((1, Loop::of("multi_mutex", three)));
+        }
+        let mut plan = mix(seed, &clients, ms(600));
+        plan.names = 4;
+        plan.lasts = seconds(2);
+        plan
+    },
+    happened: |run| (0..32).all(|client| grants(run, client) > 3),
+};
+
+#[test]
+fn callers_of_all_kinds_get_four_names() {
+    FOUR_NAMES.holds(1);
+}
+
+/// The first in the queue of a fair lock gives back what it has got from too few nodes. Callers of other kinds were refused
+/// because of that, and no queue calls them.
+#[test]
+fn a_release_that_tells_nobody_but_the_queue_is_slept_through() {
+    let tells = "redis.pcall('PUBLISH', ARGV[2], first ==";
+    let tells_no_others = "local _ = first ~= ARGV[3] and redis.pcall('PUBLISH', ARGV[2], first ==";
+    FOUR_NAMES.breaks_under(Switches {
+        script: Some((tells, tells_no_others)),
+        checkers: &["waits"],
+        ..Switches::ALL_ON
+    });
+}
+
 #[test]
 fn without_withdrawals_some_kind_waits_for_long() {
     ALL_KINDS.mostly_breaks(&[Mechanism::ReservationsAreWithdrawn], &["waits"]);
 }
 
-/// One client reads for long. A writer comes now and then, and gives up soon. Another client reads now and then.
+/// One client reads for long. A writer comes now and then, and gives up soon: its deadline is over, or it is cancelled. Another
+/// client reads now and then.
 const GIVES_UP: Scenario = Scenario {
     runs: 8,
     plan: |seed| {
         let reads = Loop { holds: seconds(3), ..READ_A };
-        let writes = Loop { patience: Some(ms(30)), rests: ms(1_500), ..WRITE_A };
+        let cancels = seed.is_multiple_of(2);
+        let writes = Loop { patience: Some(ms(30)), cancels, rests: ms(1_500), ..WRITE_A };
         let visits = Loop { rests: ms(50), ..READ_A };
         mix(seed, &[(2, reads), (1, writes), (1, visits)], ms(500))
     },
