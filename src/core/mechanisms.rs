@@ -160,6 +160,8 @@ pub(crate) enum Mechanism {
     WaitersReserve,
     /// And withdraws that when it waits no more.
     ReservationsAreWithdrawn,
+    /// A withdrawal goes behind the requests of its call that are in the same write.
+    WithdrawalsGoLast,
     /// And leaves the lock to others now and then.
     ReservationsRest,
     /// A process that gives a lock back leaves it to the others that wait for it.

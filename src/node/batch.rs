@@ -7,6 +7,7 @@
 //! share an owner.
 
 use super::request::{Form, Request, Script, Value, write_bytes, write_number};
+use crate::core::Mechanism;
 
 /// Fewer calls are made one by one: it would cost more to take them apart than it saves.
 const WORTH_IT: usize = 3;
@@ -53,7 +54,8 @@ impl Call {
 }
 
 /// Puts batchable calls last, so that a retried batch cannot be overtaken by a call that came behind a
-/// release in it; each kind's calls together, in the order in which the first of each has come.
+/// release in it; each kind's calls together, in the order in which the first of each has come. Calls of scripts that
+/// [go last](Script::last) are behind these.
 pub(crate) fn put_last<T>(jobs: &mut [T], request: impl Fn(&T) -> &Request) {
     let mut batches: Vec<&Script> = Vec::new();
     for (_, batch) in jobs.iter().filter_map(|job| request(job).script().batch()) {
@@ -62,7 +64,11 @@ pub(crate) fn put_last<T>(jobs: &mut [T], request: impl Fn(&T) -> &Request) {
         }
     }
     jobs.sort_by_key(|job| {
-        let Some((_, batch)) = request(job).script().batch() else { return 0 };
+        let script = request(job).script();
+        if script.goes_last() && Mechanism::WithdrawalsGoLast.is_on() {
+            return usize::MAX;
+        }
+        let Some((_, batch)) = script.batch() else { return 0 };
         let place = batches.iter().position(|known| std::ptr::eq(*known, batch));
         place.map_or(0, |place| 1 + place)
     });

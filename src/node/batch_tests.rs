@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::super::request::Part;
 use super::*;
-use crate::core::{Priority, Reservation, Waits};
+use crate::core::{Mechanism, Priority, Reservation, Waits, without};
 use crate::embedded::{Engine, Reply};
 use crate::ident::{fence_key, release_channel};
 use crate::kinds::{EXCLUSIVE, KINDS, names};
@@ -261,6 +261,22 @@ fn the_batch_is_the_last_of_a_write() {
     requests.remove(3);
     let in_batch = written.iter().skip(1).map(Arc::as_ptr);
     assert!(in_batch.eq(requests.iter().map(Arc::as_ptr)));
+}
+
+#[test]
+fn a_script_that_goes_last_is_behind_the_batch() {
+    static LAST: Script = Script::new("return 1").last();
+    let last = Arc::new(Request::new(&LAST, 1, &[Part::Bytes(NAMES[0])]));
+    let release = EXCLUSIVE.release(&names(&[NAMES[0]]), Claimant::of(OWNERS[0]), None, None);
+    let confirm = EXCLUSIVE.confirm(&names(&[NAMES[0]]), OWNERS[0], 7).expect("it has numbers");
+    let came = [last, Arc::new(release), Arc::new(confirm)];
+    let order = || {
+        let mut written: Vec<_> = came.iter().enumerate().collect();
+        put_last(&mut written, |(_, request)| request);
+        written.iter().map(|(place, _)| *place).collect::<Vec<_>>()
+    };
+    assert_eq!(order(), [2, 1, 0]);
+    assert_eq!(without(&[Mechanism::WithdrawalsGoLast], order), [0, 2, 1]);
 }
 
 /// Another kind's calls are another call, whose answers have other shapes.

@@ -24,6 +24,8 @@ pub(crate) struct Script {
     source: OnceLock<Cow<'static, str>>,
     /// What makes several calls of it in one step, and its name there.
     batch: Option<(&'static str, &'static Script)>,
+    /// It goes behind all other calls of one write.
+    goes_last: bool,
     /// What an answer to a call of it means.
     meaning: fn(&Value) -> Meaning,
     /// `EVALSHA` and the hash, as they are written.
@@ -54,6 +56,7 @@ impl Script {
             written,
             source: OnceLock::new(),
             batch: None,
+            goes_last: false,
             meaning: |_| Meaning::Other,
             by_sha: OnceLock::new(),
         }
@@ -63,6 +66,17 @@ impl Script {
     pub(crate) const fn with_meaning(mut self, meaning: fn(&Value) -> Meaning) -> Self {
         self.meaning = meaning;
         self
+    }
+
+    /// The same script, whose calls go behind all others of one write: also behind batches.
+    pub(crate) const fn last(mut self) -> Self {
+        self.goes_last = true;
+        self
+    }
+
+    /// Returns true for a script whose calls go behind all others of one write.
+    pub(super) const fn goes_last(&self) -> bool {
+        self.goes_last
     }
 
     /// A script of which, and of others, `batch` can make several calls in one step. It knows this one by

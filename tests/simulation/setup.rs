@@ -83,7 +83,8 @@ pub(super) enum Habit {
 /// A lock that callers want again and again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Loop {
-    pub(super) kind: &'static str,
+    /// The label of the kind; `None`: each caller of a client wants another kind.
+    pub(super) kind: Option<&'static str>,
     /// One bit for each name. A kind with one name: each caller wants one of them.
     pub(super) names: u32,
     /// How many permits, of a semaphore.
@@ -99,12 +100,20 @@ pub(super) struct Loop {
 impl Loop {
     /// Callers that want a mutex of that kind under each of those names, have it for 5 ms, and want it again at once.
     pub(super) const fn of(kind: &'static str, names: u32) -> Self {
+        Self { kind: Some(kind), ..Self::of_each_kind(names) }
+    }
+
+    /// The same of callers of all kinds.
+    pub(super) const fn of_each_kind(names: u32) -> Self {
         let (holds, rests) = (Duration::from_millis(5), Duration::ZERO);
-        Self { kind, names, permits: 1, holds, rests, patience: None, cancels: false }
+        Self { kind: None, names, permits: 1, holds, rests, patience: None, cancels: false }
     }
 
     fn lock_of(self, caller: usize) -> LockId {
-        let place = KINDS.iter().position(|it| it.label() == self.kind);
+        let place = match self.kind {
+            Some(kind) => KINDS.iter().position(|it| it.label() == kind),
+            None => Some(caller % KINDS.len()),
+        };
         let place = place.expect("a kind of that name");
         let names: Vec<_> = (0..32).filter(|name| self.names & 1 << name != 0).collect();
         match KINDS[place].most_names() {
