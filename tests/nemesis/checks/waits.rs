@@ -339,6 +339,12 @@ fn what_others_leave_behind_excuses_a_wait() {
     let left = |at| write().valid(1_500, "w1/1/0", 1, 5_000).leaves(at, "w1/1/0");
     assert_eq!(excused(left(1_900), fault, false), 2_100);
     assert_eq!(excused(left(1_899), fault, false), 0);
+    // The process that was killed is the one before the caller's own.
+    let before = write().wants(300, "w0/0/1").fault(500, 1, "worker w0");
+    let before = before.tell(510, "w0/0/1", Event::Gone).healed(600, 1);
+    let waits = judged(&sorted(before.wants(1_000, X).without(21_000, X).end()));
+    let wait = waits.iter().find(|wait| wait.who == X).expect("it is judged");
+    assert_eq!(wait.absent.as_millis(), 500 + 3_000 - 1_000);
     // One that wants the lock no more than others do reserves it after a second.
     let mutex = |at| Story::default().wants(at, "w1/1/0").tell(2_010, "w1/1/0", Event::Gone);
     assert_eq!(excused(granted(mutex(1_000), 2_500), fault, false), 2_000);

@@ -10,8 +10,8 @@
 //!
 //! All masters are of no use
 //!
-//! - for a name, after another worker was killed or stopped that held or wanted it: its keys stay for the longest TTL.
-//!   That ends when somebody is granted the name alone, or when the worker goes on;
+//! - for a name, after another worker was killed or stopped that held or wanted it, or the process before in the call's own
+//!   worker: its keys stay for the longest TTL. That ends when somebody is granted the name alone, or when the worker goes on;
 //! - for [`RESERVED`] after another worker was killed or stopped whose call is older and may have reserved the lock.
 //!
 //! The names are those of the call, and those of the older calls while these go on. The time counts in which a majority was
@@ -116,7 +116,7 @@ impl<'a> Absence<'a> {
         let mut gaps = self.met_by(own);
         for fault in self.faults.iter().filter(|fault| fault.begin < call.end) {
             match fault.worker() {
-                Some(worker) if worker == own => {}
+                Some(worker) if worker == own && fault.begin >= call.begin => {}
                 Some(worker) if fault.masters().next().is_none() => {
                     gaps.extend(self.left_behind(fault, worker, call, ahead));
                 }
