@@ -269,6 +269,27 @@ fn a_reservation_is_withdrawn_by_its_caller_alone_and_that_is_told_if_others_wai
     assert!(server.get(RESERVED).is_none());
     let message = told.get_message().expect("it is told");
     assert_eq!(message.get_payload::<String>().expect("text"), priority(3));
+    // One that is over, and still there, keeps nobody waiting.
+    assert!(refused(&KINDS[0].ask(&server, &format!("{} 20", priority(4)))).is_some());
+    assert!(refused(&KINDS[0].ask(&server, &reserving(5))).is_some());
+    let text = server.get(RESERVED).expect("two entries");
+    wait_until("the end of the first", LIMIT, || {
+        server.command(&["SET", "k", "somebody else", "PX", "60000"]);
+        matches!(server.command(&["TIME"]), Value::Array(time) if ends_before(&text, &time))
+    });
+    assert_eq!(withdraw(&server, 5), Value::Int(1));
+    let message = told.get_message().expect("it is told");
+    assert_eq!(message.get_payload::<String>().expect("text"), priority(5));
+}
+
+/// Whether the first of the entries has ended by the server's `time`.
+fn ends_before(entries: &str, time: &[Value]) -> bool {
+    let number = |value: &Value| match value {
+        Value::BulkString(text) => String::from_utf8_lossy(text).parse::<u64>().expect("a number"),
+        other => panic!("{other:?}"),
+    };
+    let ends: u64 = entries[35..50].parse().expect("its end");
+    ends < number(&time[0]) * 1_000 + number(&time[1]) / 1_000
 }
 
 /// A caller of several names waits for all of them. So its reservation is under all of them.

@@ -8,6 +8,8 @@
 --   1   the caller had a reservation, of one name at least
 --   0   it had none
 
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local reply = 0
 for i = 1, #KEYS do
   -- pcall: what is something else under that key reserves nothing.
@@ -18,22 +20,24 @@ for i = 1, #KEYS do
     end
     reserved = false
   end
-  local others, at = {}, 0
-  for entry, priority in string.gmatch(reserved or '', '((%d+) %d+%l)') do
+  local others, is_there, is_first, goes_first = {}, false, true, false
+  for entry, priority, ends in string.gmatch(reserved or '', '((%d+) (%d+)%l)') do
     if priority == ARGV[1] then
-      at = #others + 1
+      is_there, goes_first = true, is_first
     else
       others[#others + 1] = entry
+      -- One that is over keeps nobody waiting.
+      is_first = is_first and ends - now <= 0
     end
   end
-  if at > 0 then
+  if is_there then
     reply = 1
     if #others == 0 then
       redis.call('DEL', KEYS[i])
     else
       redis.call('SET', KEYS[i], table.concat(others), 'KEEPTTL')
     end
-    if at == 1 then
+    if goes_first then
       -- pcall: it is taken back, whether or not we may say so. Who waits looks now and then.
       redis.pcall('PUBLISH', ARGV[1 + i], ARGV[1])
     end

@@ -136,7 +136,10 @@ impl Call<'_> {
             Action::GivingWayIsOver { heard } => self.queued.giving_way_is_over(heard),
             Action::Begin(begin) => {
                 self.in_queue = begin.waits.ticket.map(|_| upper_half(begin.owner));
-                self.reserves = begin.waits.reservation.map(|reservation| reservation.priority);
+                if let Some(reservation) = begin.waits.reservation.filter(|it| !it.lasts.is_zero())
+                {
+                    self.reserves = Some(reservation.priority);
+                }
                 let claim = Claim::new(coordinator.state(), wanted, begin, self.suspensions);
                 machine.handle_begun(claim, self);
             }

@@ -454,7 +454,9 @@ impl Attempts {
     pub(crate) fn cut_short(&self, conclusion: Conclusion, now: Time) -> bool {
         let over = match self.policy.patience {
             Patience::Until(deadline) => deadline <= now,
-            Patience::Once => self.tries_again && self.once_until.is_some_and(|until| until <= now),
+            Patience::Once => {
+                self.last.is_some() && self.once_until.is_some_and(|until| until <= now)
+            }
             Patience::Forever => false,
         };
         over && matches!(conclusion, Conclusion::Unreachable | Conclusion::Unconfirmed)

@@ -129,6 +129,7 @@ fn a_timed_wait_goes_on_to_its_deadline() {
     let (mut now, mut tries) = (at(0), 0);
     loop {
         tries += 1;
+        attempts.waits(now);
         let Step::Wait(until) = attempts.concluded(HELD, now, now, 1.0) else {
             panic!("gave up before the deadline")
         };
@@ -219,6 +220,11 @@ fn one_try_waits_for_nodes_that_are_ready_within_its_time() {
         (now, tries) = (next, tries + 1);
     }
     assert!((3..30).contains(&tries), "{tries}");
+    // One more attempt that had no time to be answered hides nothing.
+    assert_eq!(
+        once.concluded(Conclusion::Unreachable, at(195), at(200), 0.5),
+        Step::Finish(Outcome::NotAdmitted)
+    );
     let longer = Some(Duration::from_millis(199));
     let mut once = attempts(Patience::Once);
     once.answer_by(at(0), Duration::from_millis(200));

@@ -25,7 +25,7 @@ const UNSURE: Duration = Duration::from_millis(4);
 
 /// So many split votes in a row are followed by another try almost at once. If there are more, it is
 /// somebody who holds the lock, on other nodes than those that grant it.
-const QUICK_TRIES: u32 = 3;
+pub(super) const QUICK_TRIES: u32 = 3;
 
 /// So many attempts in a row may end with the refusal of one node alone; then all are asked. The lock may be free
 /// on the others: that node may keep a key that they do not have, or lie.

@@ -13,6 +13,7 @@
 use std::time::Duration;
 
 use super::super::{Mechanism, Time};
+use super::contention::QUICK_TRIES;
 
 /// How long a node keeps a reservation that is not renewed: twice as long as a caller may be away that reserves. A
 /// caller that dies keeps others waiting for so long.
@@ -91,6 +92,8 @@ pub(super) struct Reserving {
     asked_for: Duration,
     /// The time until which all nodes have the reservation.
     known_until: Time,
+    /// Attempts in a row that some nodes have granted.
+    splits: u32,
     /// An attempt has asked all nodes since the caller reserves the lock where others share it.
     told_beside_sharers: bool,
     /// A node may have it.
@@ -107,6 +110,7 @@ impl Reserving {
             begins: None,
             asked_for: nothing,
             known_until: never,
+            splits: 0,
             told_beside_sharers: false,
             is_left: false,
         }
@@ -133,6 +137,8 @@ impl Reserving {
 
     /// Returns the reservation that the attempt beginning now leaves on the nodes. The end of the call withdraws it.
     pub(super) fn asks(&mut self, now: Time) -> Option<Reservation> {
+        // It asks all nodes, if no attempt did so before: see `asks_all`.
+        self.told_beside_sharers |= self.is_weak_beside_sharers(now);
         let priority = self.priority?;
         if self.phase(now).is_some_and(|(stands, _)| stands) {
             self.begins.get_or_insert(now);
@@ -152,9 +158,12 @@ impl Reserving {
 
     /// The attempt that began at `started` was in vain. Whether it has asked `all` nodes, and whether some of them have
     /// granted it, which ends the reservation there.
+    ///
+    /// If the nodes are split for long, it is no contender that has the others, but a holder. The reservation is where it is
+    /// needed then: the nodes that have refused the attempt have it.
     pub(super) fn tried(&mut self, started: Time, all: bool, is_split: bool) {
-        self.told_beside_sharers |= all && self.is_weak_beside_sharers(started);
-        if is_split {
+        self.splits = if is_split { self.splits.saturating_add(1) } else { 0 };
+        if (1..=QUICK_TRIES).contains(&self.splits) {
             self.known_until = started;
         } else if all {
             self.known_until = started.after(self.asked_for);
@@ -178,8 +187,10 @@ impl Reserving {
     pub(super) fn next_try(&self, now: Time, poll: Duration) -> Option<Time> {
         if !self.policy.is_eager() {
             // One, in case that others share the lock: while they overlap, nobody is told of a release.
-            let once = self.refused_since?.after(WEAK);
-            return (now < once && Mechanism::WaitersReserve.is_on()).then_some(once);
+            let (due, over) =
+                (self.refused_since?.after(WEAK), self.refused_since?.after(self.policy.after));
+            let is_wanted = !self.told_beside_sharers && now < over;
+            return (is_wanted && Mechanism::WaitersReserve.is_on()).then_some(due.max(now));
         }
         let (stands, next) = self.phase(now)?;
         Some(match stands {
@@ -314,7 +325,9 @@ mod tests {
         assert_eq!(caller.withdraws(), None);
         let poll = Duration::from_millis(750);
         assert_eq!(caller.next_try(at(99), poll), Some(at(100)), "it asks for that, once");
+        assert_eq!(caller.next_try(at(105), poll), Some(at(105)), "also if an attempt took longer");
         assert!(!caller.asks_all(at(99)) && caller.asks_all(at(100)));
+        assert!(caller.asks(at(99)).is_some() && caller.asks_all(at(100)));
         caller.asks(at(100));
         caller.tried(at(100), true, false);
         assert_eq!(caller.next_try(at(101), poll), None);
@@ -322,6 +335,25 @@ mod tests {
         assert!(caller.withdraws().is_some(), "a node may have it");
         let never = || beside_sharers(plain, 100).0;
         assert!(!without(&[Mechanism::WaitersReserve], never));
+    }
+
+    /// A lock that is held on just as many nodes as it takes: each attempt gets the rest, and gives that back.
+    #[test]
+    fn nodes_that_are_split_for_long_are_not_asked_again_and_again() {
+        let poll = Duration::from_millis(750);
+        for policy in [Reserves::IN_TURN, Reserves::SEVERAL_NAMES, Reserves::AS_OTHERS] {
+            let mut reserving = refused(policy);
+            let (mut now, mut attempts) = (at(200), 0);
+            while now < at(4_200) {
+                attempts += 1;
+                reserving.asks(now);
+                let all = reserving.asks_all(now) || attempts % 2 == 0;
+                reserving.tried(now, all, true);
+                now = now.after(Duration::from_millis(1));
+                now = reserving.next_try(now, poll).unwrap_or(now.after(poll));
+            }
+            assert!((5..20).contains(&attempts), "{policy:?}: {attempts}");
+        }
     }
 
     #[test]

@@ -159,11 +159,6 @@ fn callers_of_all_kinds_get_four_names() {
     FOUR_NAMES.holds(1);
 }
 
-#[test]
-fn without_going_last_a_withdrawal_is_undone_by_a_request_of_its_call() {
-    FOUR_NAMES.breaks(&[Mechanism::WithdrawalsGoLast], &["waits"]);
-}
-
 /// The first in the queue of a fair lock gives back what it has got from too few nodes. Callers of other kinds were refused
 /// because of that, and no queue calls them.
 #[test]
