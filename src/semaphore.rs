@@ -33,7 +33,8 @@ use crate::with_lock::WithLockError;
 ///   would refuse the other holders.
 /// - Waiters are told of each permit that is given back. They are served in no order, but for those that wait for long: a call for
 ///   several permits reserves the semaphore after 100 ms, and any other after a second, as a [`Mutex`](crate::Mutex) is
-///   reserved. Callers whose calls began later get no permit then. Threads of one client do not hand permits
+///   reserved. Callers whose calls began later get no permit then, and those that try once are told that there is none. A caller
+///   that has permits and wants more waits as others do, until the reservation rests. Threads of one client do not hand permits
 ///   to each other; of those that want the same number of permits 16 ask the masters at a time, and the others wait until
 ///   one of these has got its permits, or has given up.
 ///

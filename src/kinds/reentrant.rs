@@ -167,6 +167,9 @@ impl Kind for Reentrant {
 /// not hold the lock yet. A lock that is lost cannot be taken again while the thread has a guard of it: each call says
 /// [`Lost`](crate::ErrorKind::Lost).
 ///
+/// A call that waits reserves the lock as that of a [`Mutex`](crate::Mutex) does. The thread that holds the lock takes it again
+/// whatever is reserved.
+///
 /// On the nodes it is what Redisson's `RLock` of the same key is, with a count of 1: with an empty
 /// [`key_prefix`](crate::Builder::key_prefix) and one node that both use, the two exclude and wake each other. Redisson
 /// knows nothing of quorums, quarantine, and clocks, so a lock that is shared with it rests on that one node alone.
