@@ -10,11 +10,11 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use common::server::{Server, Servers};
+use common::{argument, client};
 use quorlock::Quorlock;
-use server::{Server, Servers, wait_until};
 
-#[path = "../tests/support/server.rs"]
-mod server;
+mod common;
 
 const NODES: usize = 3;
 
@@ -116,23 +116,4 @@ fn median(times: &mut [Duration]) -> Duration {
 fn beside(time: Duration, mutex: Duration) -> String {
     let times = time.as_secs_f64() / mutex.as_secs_f64();
     format!("{:.3} ms ({times:.2})", time.as_secs_f64() * 1_000.0)
-}
-
-/// Fresh servers have forgotten nothing.
-fn client(servers: &Servers) -> Quorlock {
-    let locks = Quorlock::builder().nodes(servers.urls()).restart_quarantine(false).build();
-    let locks = locks.expect("valid settings");
-    wait_until("all nodes are connected", Duration::from_secs(10), || {
-        locks.node_stats().iter().all(|node| node.connected)
-    });
-    locks
-}
-
-/// The number behind `name`, or else the usual one.
-fn argument(name: &str, usual: u64) -> u64 {
-    let mut args = std::env::args().skip_while(|arg| arg != name);
-    match (args.next(), args.next()) {
-        (Some(_), Some(n)) => n.parse().expect("each of the arguments takes a number"),
-        _ => usual,
-    }
 }

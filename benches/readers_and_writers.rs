@@ -10,11 +10,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use quorlock::{Quorlock, RwLock};
-use server::{Servers, wait_until};
+use common::server::Servers;
+use common::{argument, client};
+use quorlock::RwLock;
 
-#[path = "../tests/support/server.rs"]
-mod server;
+mod common;
 
 const NODES: usize = 3;
 
@@ -117,23 +117,4 @@ fn show(what: &str, mut waited: Vec<Waited>) {
     let ms = |nth: usize| waited[nth].1.as_secs_f64() * 1e3;
     let (usual, longest) = (ms(middle), ms(waited.len() - 1));
     println!("{what:44} {median:>8} {most:>8} {usual:>9.1} ms {longest:>9.1} ms");
-}
-
-fn client(servers: &Servers) -> Quorlock {
-    // Fresh servers have forgotten nothing, and need not be waited for.
-    let builder = Quorlock::builder().restart_quarantine(false).nodes(servers.urls());
-    let locks = builder.build().expect("valid settings");
-    wait_until("all nodes to be connected", Duration::from_secs(10), || {
-        locks.node_stats().iter().all(|node| node.connected)
-    });
-    locks
-}
-
-/// The number behind `name`, or else the usual one.
-fn argument(name: &str, usual: u64) -> u64 {
-    let mut args = std::env::args().skip_while(|arg| arg != name);
-    match (args.next(), args.next()) {
-        (Some(_), Some(n)) => n.parse().expect("each of the arguments takes a number"),
-        _ => usual,
-    }
 }

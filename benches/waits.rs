@@ -11,11 +11,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use common::server::Servers;
+use common::{argument, client};
 use quorlock::{Error, Quorlock};
-use server::{Servers, wait_until};
 
-#[path = "../tests/support/server.rs"]
-mod server;
+mod common;
 
 const NODES: usize = 3;
 const HOLD: Duration = Duration::from_millis(5);
@@ -160,23 +160,4 @@ fn turns(locks: &Quorlock, crowd: &Crowd, over: &AtomicBool) -> Vec<Duration> {
         thread::sleep(crowd.rests);
     }
     waits
-}
-
-/// Fresh servers have forgotten nothing.
-fn client(servers: &Servers) -> Quorlock {
-    let locks = Quorlock::builder().nodes(servers.urls()).restart_quarantine(false).build();
-    let locks = locks.expect("valid settings");
-    wait_until("all nodes are connected", Duration::from_secs(10), || {
-        locks.node_stats().iter().all(|node| node.connected)
-    });
-    locks
-}
-
-/// The number behind `name`, or else the usual one.
-fn argument(name: &str, usual: u64) -> u64 {
-    let mut args = std::env::args().skip_while(|arg| arg != name);
-    match (args.next(), args.next()) {
-        (Some(_), Some(n)) => n.parse().expect("each of the arguments takes a number"),
-        _ => usual,
-    }
 }
