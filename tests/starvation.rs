@@ -218,3 +218,50 @@ fn a_writer_that_gives_up_keeps_no_reader_out() {
     reads();
     guard.unlock().expect("it was ours");
 }
+
+/// A caller that waits for a moment tells its priority, and leaves it nowhere. Servers keep each script that they were sent.
+#[test]
+fn a_call_that_has_reserved_nothing_withdraws_nothing() {
+    let servers = Servers::start(3);
+    let (holder, waiter) = (client(&servers), client(&servers));
+    let withdraw = include_str!("../lua/shared/withdraw.lua");
+    let knows = |server: &Server| {
+        let hash = server.command(&["EVAL", "return redis.sha1hex(ARGV[1])", "0", withdraw]);
+        let Value::BulkString(hash) = hash else { panic!("{hash:?}") };
+        let hash = String::from_utf8(hash).expect("a hash is text");
+        server.command(&["SCRIPT", "EXISTS", &hash]) == Value::Array(vec![Value::Int(1)])
+    };
+    // How long a call has waited whose lock is given back as soon as it waits.
+    let waits = || {
+        let guard = holder.lock("a").expect("a majority is there");
+        let waited = thread::scope(|scope| {
+            let waits = scope.spawn(|| {
+                let began = Instant::now();
+                let guard = waiter.lock("a").expect("a majority is there");
+                let waited = began.elapsed();
+                guard.unlock().expect("it was ours");
+                waited
+            });
+            let none = Value::Array(Vec::new());
+            wait_until("the waiter listens", SOON, || {
+                servers.iter().all(|server| server.command(&["PUBSUB", "CHANNELS"]) != none)
+            });
+            guard.unlock().expect("it was ours");
+            waits.join().expect("no panic")
+        });
+        servers.wait_no_keys();
+        waited
+    };
+    // On a busy machine a call may take so long that it does reserve the lock.
+    wait_until("a short wait", SOON, || {
+        servers.iter().for_each(|server| drop(server.command(&["SCRIPT", "FLUSH"])));
+        waits() < Duration::from_millis(90)
+    });
+    assert!(!servers.iter().any(knows));
+    // One that gives up after longer than a second does.
+    let guard = holder.lock("a").expect("a majority is there");
+    let patience = Duration::from_millis(2_500);
+    assert!(waiter.try_lock_for("a", patience).expect("a majority is there").is_none());
+    wait_until("the withdrawal", SOON, || servers.iter().all(knows));
+    guard.unlock().expect("it was ours");
+}
