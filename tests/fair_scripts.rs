@@ -206,7 +206,7 @@ fn the_first_caller_is_told_of_a_release_by_name_and_nobody_else() {
     refused(&node.ask("second", 2, LIFE));
     node.eval(&release, &["k", QUEUE], &[&owner("holder"), "channel", "holder"]);
     assert_eq!(text(&told()), "first");
-    // What it has got on too few nodes, it gives back, and comes again by itself. Those who wait for the name as a lock of
+    // It gives back what it has got on too few nodes, and comes again by itself. Those who wait for the name as a lock of
     // another kind may do so because of that, and heed all messages.
     assert_eq!(node.ask("first", 1, LIFE), granted());
     node.eval(&release, &["k", QUEUE], &[&owner("first"), "channel", "first"]);

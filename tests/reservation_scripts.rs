@@ -282,7 +282,7 @@ fn a_reservation_is_withdrawn_by_its_caller_alone_and_that_is_told_if_others_wai
     assert_eq!(message.get_payload::<String>().expect("text"), priority(5));
 }
 
-/// Whether the first of the entries has ended by the server's `time`.
+/// Returns true if the first of the entries has ended by the server's `time`.
 fn ends_before(entries: &str, time: &[Value]) -> bool {
     let number = |value: &Value| match value {
         Value::BulkString(text) => String::from_utf8_lossy(text).parse::<u64>().expect("a number"),

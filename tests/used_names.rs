@@ -63,7 +63,7 @@ fn a_client_that_has_used_many_names_once_holds_nothing_of_them() {
         client.close(LIMIT).expect("three nodes");
     }
     let clients = [(); 2].map(|()| patient(&servers, TTL));
-    // What is left of the first clients would hide as much of the others.
+    // The remains of the first clients would hide as much of the others.
     let (mut lowest, mut since) = (heap(), Instant::now());
     wait_until("the end of the first clients", LIMIT, || {
         if heap() < lowest {

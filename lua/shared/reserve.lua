@@ -20,7 +20,7 @@ if #WAITER > 34 and (is_shared or string.sub(WAITER, -1) ~= 's') then
     table.insert(all, place, string.format('%s %015.0f%s', own, ends, CLASS))
     all[9] = nil -- the youngest one comes again
     local text, ms = table.concat(all), math.max(lasts, redis.call('PTTL', RESERVED))
-    -- pcall: a server that is out of memory refuses nevertheless. What is something else under that key stays.
+    -- pcall: a server that is out of memory refuses nevertheless. A key of another type stays.
     if reserved then
       redis.pcall('SET', RESERVED, text, 'PX', ms)
     else

@@ -38,7 +38,7 @@ for i = 1, #KEYS do
       redis.call('SET', KEYS[i], table.concat(others), 'KEEPTTL')
     end
     if goes_first then
-      -- pcall: it is taken back, whether or not we may say so. Who waits looks now and then.
+      -- pcall: it is taken back, whether or not we may say so. Waiters look now and then.
       redis.pcall('PUBLISH', ARGV[1 + i], ARGV[1])
     end
   end

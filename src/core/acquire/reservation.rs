@@ -156,7 +156,7 @@ impl Reserving {
         self.refused_since.is_some_and(is_due) && Mechanism::WaitersReserve.is_on()
     }
 
-    /// The attempt that began at `started` was in vain. Whether it has asked `all` nodes, and whether some of them have
+    /// The attempt that began at `started` was in vain. `all`: it has asked all nodes. `is_split`: some of them have
     /// granted it, which ends the reservation there.
     ///
     /// If the nodes are split for long, it is no contender that has the others, but a holder. The reservation is where it is

@@ -354,7 +354,7 @@ fn what_others_leave_behind_excuses_a_wait() {
 fn what_is_kept_when_cut_off_excuses() {
     let held = || write().valid(1_500, "w1/1/0", 1, 5_000).leaves(2_500, "w1/1/0");
     let cut = "worker w1 to masters 0 1";
-    // What was not given back lives for the longest TTL at most, and until a while after the links are healed.
+    // A lock that was not given back lives for the longest TTL at most, and until a while after the links are healed.
     assert_eq!(excused(held(), &[cut, "worker w0 to masters 2"], false), 2_500 + 3_000 - 2_000);
     assert_eq!(excused(held(), &[cut, "worker w0 to masters 1"], false), 0);
     assert_eq!(excused(held(), &[cut], false), 0);
@@ -373,7 +373,7 @@ fn what_is_kept_when_cut_off_excuses() {
     let other = write().of(&["b"]).valid(1_500, "w1/1/0", 1, 5_000).leaves(2_500, "w1/1/0");
     let older = other.of(&["a", "b"]).wants(500, "w3/1/0").without(2_600, "w3/1/0");
     assert_eq!(excused(older, &["worker w1 to masters 0 1 2"], false), 600);
-    // What two names lack is not added up.
+    // The masters that two names lack are not added up.
     let two = write().of(&["a", "b"]).wants(500, "w3/1/0").of(&["b"]);
     let two = two.valid(1_500, "w1/1/0", 1, 5_000).of(&["a"]).valid(1_600, "w2/1/0", 1, 5_000);
     let cuts = ["worker w1 to masters 0 1", "worker w2 to masters 2"];
