@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use quorlock::Quorlock;
+use quorlock::{OptionalGuard as _, Quorlock};
 use server::{Server, Servers, wait_until};
 
 #[path = "../tests/support/cpu.rs"]
@@ -113,7 +113,8 @@ fn be_clients(nodes: &[String], count: u64) {
     let client = |_| Quorlock::builder().nodes(nodes).build().expect("valid settings");
     let clients: Vec<_> = (0..count).map(client).collect();
     wait_until("all nodes grant locks", LIMIT, || {
-        clients.iter().all(|locks| locks.admit().is_ok()) && clients[0].try_lock("any").is_ok()
+        clients.iter().all(|locks| locks.admit().is_ok())
+            && clients[0].try_lock("any").optional().is_ok()
     });
     println!("ready");
     std::io::stdout().flush().expect("somebody reads it");

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use common::server::Servers;
 use common::{argument, client};
-use quorlock::{Error, Quorlock};
+use quorlock::{Error, OptionalGuard as _, Quorlock};
 
 mod common;
 
@@ -27,7 +27,7 @@ type Use = fn(&Quorlock, &[&str]) -> Result<bool, Error>;
 
 macro_rules! used {
     ($guard:expr) => {{
-        let guard = $guard?;
+        let guard = $guard.optional()?;
         let is_granted = guard.is_some();
         if let Some(guard) = guard {
             thread::sleep(HOLD);
@@ -45,7 +45,7 @@ const KINDS: [(&str, Use); 8] = [
     ("fair", |locks, names| used!(locks.fair_mutex(names[0]).try_lock_for(PATIENCE))),
     ("permit", |locks, names| used!(locks.semaphore(names[0], PERMITS).try_acquire_for(PATIENCE))),
     ("all permits", |locks, names| {
-        used!(locks.semaphore(names[0], PERMITS).try_acquire_many_for(PERMITS, PATIENCE))
+        used!(locks.semaphore(names[0], PERMITS).many(PERMITS).try_acquire_for(PATIENCE))
     }),
     ("names", |locks, names| used!(locks.multi_mutex(names).try_lock_for(PATIENCE))),
 ];

@@ -53,7 +53,7 @@ async fn under_lock<R: Send + 'static>(
     let (stays, cancel) = bounded::<()>(0);
     let locks = locks.clone();
     let call = spawn_blocking(move || {
-        let guard = locks.lock_cancellable(name, &cancel);
+        let guard = locks.lock_within(name, &cancel);
         // For this demonstration: what has become of the wait, also where nobody awaits it any more.
         let _ = over.send(guard.as_ref().map(|_| ()).map_err(Clone::clone));
         let guard = guard?;

@@ -24,7 +24,7 @@ use std::thread;
 use std::time::Duration;
 
 use masters::{Failure, Masters};
-use quorlock::Quorlock;
+use quorlock::{OptionalGuard as _, Quorlock};
 
 #[path = "common/masters.rs"]
 mod masters;
@@ -102,18 +102,18 @@ fn a_page_whose_office_is_gone(offices: &[Quorlock]) -> Result<(), Failure> {
         let (give_up, given_up) = quorlock::crossbeam_channel::bounded(1);
         let gone = scope.spawn(move || {
             let printer = offices[1].fair_mutex("printer");
-            printer.lock_cancellable(&given_up).map(drop).map_err(|error| error.kind())
+            printer.lock_within(&given_up).map(drop).map_err(|error| error.kind())
         });
         thread::sleep(APART);
         let (sent, arrived) = mpsc::channel();
         scope.spawn(move || {
             let guard = offices[2].fair_mutex("printer").try_lock_for(Duration::from_secs(10));
             // The other side waits until it has this.
-            let _ = sent.send(guard.map(|guard| guard.is_some()));
+            let _ = sent.send(guard.optional().map(|guard| guard.is_some()));
         });
         thread::sleep(APART);
         // Nobody who does not wait overtakes those who do.
-        if offices[3].fair_mutex("printer").try_lock()?.is_some() {
+        if offices[3].fair_mutex("printer").try_lock().optional()?.is_some() {
             return Err("somebody has printed before those who wait".into());
         }
         give_up.send(())?;

@@ -55,7 +55,7 @@ use std::{env, io, thread};
 use copy::{Copy, PATIENCE};
 use directory::Directory;
 use masters::{Failure, Masters};
-use quorlock::{Guard, Quorlock};
+use quorlock::{Guard, OptionalGuard as _, Quorlock};
 use rusqlite::{Connection, OptionalExtension, params};
 use rustix::process::{Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
@@ -220,9 +220,12 @@ impl Payment {
     ) -> Result<Self, Failure> {
         let guard = match check {
             Check::Version => None,
-            Check::Nothing | Check::Token => {
-                Some(locks.try_lock_for(NAME, PATIENCE)?.ok_or("somebody else keeps the lock")?)
-            }
+            Check::Nothing | Check::Token => Some(
+                locks
+                    .try_lock_for(NAME, PATIENCE)
+                    .optional()?
+                    .ok_or("somebody else keeps the lock")?,
+            ),
         };
         let token = guard.as_ref().and_then(Guard::token).map_or(0, i64::from);
         let (read, stamp) = match check {

@@ -34,7 +34,7 @@ use std::{env, thread};
 
 use masters::{Failure, Masters};
 use parking_lot::Mutex;
-use quorlock::{Error, ErrorKind, Quorlock};
+use quorlock::{Error, ErrorKind, OptionalGuard as _, Quorlock};
 use tiny_http::{Header, Method, Request, Response, Server};
 
 #[path = "common/masters.rs"]
@@ -141,7 +141,8 @@ impl Service {
         if self.shop.left(item).is_none() {
             return Ok(Answer::Unknown); // Strangers' words must not become names of locks.
         }
-        let Some(guard) = self.locks.try_lock_for(format!("orders/{item}"), PATIENCE)? else {
+        let Some(guard) = self.locks.try_lock_for(format!("orders/{item}"), PATIENCE).optional()?
+        else {
             return Ok(Answer::Busy);
         };
         let left = self.shop.left(item).unwrap_or(0);
@@ -239,7 +240,10 @@ fn demonstrate(address: SocketAddr, shop: &Shop, masters: &mut Masters) -> Resul
 
     println!("\nSomebody else keeps the lock of the lamps");
     let elsewhere = masters.builder()?.build()?;
-    let guard = elsewhere.try_lock_for("orders/lamp", PATIENCE)?.ok_or("it is locked already")?;
+    let guard = elsewhere
+        .try_lock_for("orders/lamp", PATIENCE)
+        .optional()?
+        .ok_or("it is locked already")?;
     expect(&order(address, "lamp")?, 423)?;
     drop(guard);
 

@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded, never, select, tick};
 use masters::{Failure, Masters};
-use quorlock::{ErrorKind, Guard, LossReason};
+use quorlock::{ErrorKind, Guard, LossReason, OptionalGuard as _};
 
 #[path = "common/masters.rs"]
 mod masters;
@@ -60,7 +60,8 @@ fn run() -> Result<(), Failure> {
     let locks = masters.builder()?.ttl(TTL).build()?;
     println!("{}; the TTL is {TTL:?}", masters.describe());
 
-    let guard = locks.try_lock_for(NAME, PATIENCE)?.ok_or("somebody else holds the lock")?;
+    let guard =
+        locks.try_lock_for(NAME, PATIENCE).optional()?.ok_or("somebody else holds the lock")?;
     let (sender, work) = bounded(0);
     let shift = thread::scope(|scope| {
         scope.spawn(move || {

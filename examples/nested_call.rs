@@ -22,7 +22,7 @@ use std::thread;
 use std::time::Duration;
 
 use masters::{Failure, Masters};
-use quorlock::{Error, Quorlock, ReentrantMutex};
+use quorlock::{Error, OptionalGuard as _, Quorlock, ReentrantMutex};
 
 #[path = "common/masters.rs"]
 mod masters;
@@ -47,7 +47,7 @@ fn run() -> Result<(), Failure> {
 
     println!("\nWith a plain lock");
     let guard = ours.lock(ORDER)?;
-    let inner = ours.try_lock_for(ORDER, Duration::from_millis(500))?;
+    let inner = ours.try_lock_for(ORDER, Duration::from_millis(500)).optional()?;
     println!("  ship has the lock; bill, called by it, waits for half a second, and gives up");
     if inner.is_some() {
         return Err("a plain lock was granted twice".into());
@@ -75,7 +75,8 @@ fn ship(order: &ReentrantMutex, another_process: &Quorlock) -> Result<(), Failur
         return Err("the inner call has given the lock away".into());
     }
     let theirs = thread::scope(|scope| {
-        let tries = || another_process.reentrant_mutex(ORDER).try_lock().map(|it| it.is_some());
+        let tries =
+            || another_process.reentrant_mutex(ORDER).try_lock().optional().map(|it| it.is_some());
         scope.spawn(tries).join().expect("it does not panic")
     })?;
     if theirs {

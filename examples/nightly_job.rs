@@ -36,7 +36,7 @@ use std::{env, thread};
 use copy::Copy;
 use directory::Directory;
 use masters::{Failure, Masters};
-use quorlock::Quorlock;
+use quorlock::{OptionalGuard as _, Quorlock};
 
 #[path = "common/copy.rs"]
 mod copy;
@@ -162,7 +162,7 @@ fn do_once(
     report: &Path,
 ) -> Result<&'static str, Failure> {
     let job = locks.mutex(job).min_hold(min_hold);
-    let Some(guard) = job.try_lock_for(WAIT)? else {
+    let Some(guard) = job.try_lock_for(WAIT).optional()? else {
         return Ok("leaves it to another one");
     };
     write(report)?;

@@ -33,7 +33,7 @@ use std::{env, thread};
 use copy::{Copy, PATIENCE};
 use directory::Directory;
 use masters::{Failure, Masters};
-use quorlock::{Guard, Quorlock};
+use quorlock::{Guard, OptionalGuard as _, Quorlock};
 use rusqlite::Connection;
 
 #[path = "common/copy.rs"]
@@ -190,7 +190,7 @@ fn serve(number: &str, way: Way, list: &List) -> Result<(), Failure> {
 fn enter(way: Way, locks: &Quorlock) -> Result<Option<Guard>, Failure> {
     Ok(match way {
         Way::Unlocked => None,
-        _ => Some(locks.try_lock_for(NAME, PATIENCE)?.ok_or("somebody keeps the lock")?),
+        _ => Some(locks.try_lock_for(NAME, PATIENCE).optional()?.ok_or("somebody keeps the lock")?),
     })
 }
 

@@ -20,7 +20,7 @@
 
 #![allow(clippy::print_stdout, reason = "a demonstration talks to whoever runs it")]
 
-use quorlock::{Builder, Error, Quorlock};
+use quorlock::{Builder, Error, OptionalGuard as _, Quorlock};
 
 fn main() -> Result<(), Error> {
     let locks = Builder::from_env()?.build()?;
@@ -47,7 +47,7 @@ struct Plan {
 impl Plan {
     /// Books a seat, unless somebody else has it or is about to.
     fn book(&mut self, locks: &Quorlock, seat: &str) -> Result<Booking, Error> {
-        let Some(guard) = locks.try_lock(format!("seat/{seat}"))? else {
+        let Some(guard) = locks.try_lock(format!("seat/{seat}")).optional()? else {
             return Ok(Booking::Busy);
         };
         if self.taken.iter().any(|taken| taken == seat) {

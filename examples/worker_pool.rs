@@ -26,7 +26,7 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use masters::{Failure, Masters};
 use parking_lot::Mutex;
-use quorlock::{Error, ErrorKind, Guard, Quorlock};
+use quorlock::{Error, ErrorKind, Guard, OptionalGuard as _, Quorlock};
 
 #[path = "common/masters.rs"]
 mod masters;
@@ -113,7 +113,7 @@ fn dispatch(locks: &Quorlock, ledger: &Ledger, queue: &Sender<Task>) -> Result<u
             return Ok(found_held);
         }
         for job in pending {
-            let Some(guard) = locks.try_lock(format!("jobs/{job}"))? else {
+            let Some(guard) = locks.try_lock(format!("jobs/{job}")).optional()? else {
                 found_held += 1;
                 continue;
             };

@@ -5,8 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::Receiver;
-
 use crate::clock;
 use crate::config::Builder;
 use crate::core::exact;
@@ -27,6 +25,7 @@ use crate::rw_lock::RwLock;
 use crate::semaphore::Semaphore;
 use crate::shared::Shared;
 use crate::stats::NodeStats;
+use crate::wait::Wait;
 use crate::with_lock::WithLockError;
 
 /// Distributed locks over a set of Redis masters.
@@ -106,7 +105,7 @@ impl Quorlock {
     /// let (locks, nodes) = Quorlock::embedded(3)?;
     /// let guard = locks.lock("orders/42")?;
     /// nodes[0].kill();
-    /// assert!(locks.try_lock("orders/42")?.is_none());
+    /// assert!(locks.try_lock("orders/42").unwrap_err().is_held());
     /// guard.unlock()?;
     /// # Ok::<(), quorlock::Error>(())
     /// ```
@@ -220,24 +219,38 @@ impl Quorlock {
         self.mutex(name).lock()
     }
 
-    /// Takes the exclusive lock `name` if it is free; `None` if somebody else holds it. One try, at
-    /// most as long as the node timeout. If several callers ask at one instant, the masters' votes may be split among
-    /// them, and nobody has the lock. Then they try again, up to three times and within that time, so that one of them mostly
-    /// gets it. Clients with a [`fallback`](Builder::fallback) do not.
+    /// Takes the exclusive lock `name` if it is free. It tries once, for the node timeout at most.
     ///
-    /// It overtakes nobody: `None`, too, while threads of this client wait for a lock that is held, as
+    /// If several callers ask at one instant, the masters' votes may be split among them, and nobody has the lock. Then they
+    /// try again, up to three times and within that time, so that one of them mostly gets it. Clients with a
+    /// [`fallback`](Builder::fallback) do not.
+    ///
+    /// It overtakes nobody: it fails, too, while threads of this client wait for a lock that is held, as
     /// [`local_queue`](Builder::local_queue) describes.
     ///
     /// # Errors
     ///
-    /// Those of [`lock`](Self::lock); [`NoQuorum`](ErrorKind::NoQuorum) after this one try, and
+    /// [`Held`](ErrorKind::Held) if another caller holds the lock: [`optional`](crate::OptionalGuard::optional) makes `None` of
+    /// it. Those of [`lock`](Self::lock); [`NoQuorum`](ErrorKind::NoQuorum) after this one try, and
     /// [`Quarantined`](ErrorKind::Quarantined) if the nodes may have forgotten locks that are held.
-    pub fn try_lock(&self, name: impl AsRef<[u8]>) -> Result<Option<Guard>, Error> {
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # let locks = quorlock::Quorlock::builder().nodes(["redis://a"]).build()?;
+    /// match locks.try_lock("orders/42") {
+    ///     Ok(guard) => guard.unlock()?, // .. after the work ..
+    ///     Err(error) if error.is_held() => println!("another host is at it"),
+    ///     Err(error) => return Err(error),
+    /// }
+    /// # Ok::<(), quorlock::Error>(())
+    /// ```
+    pub fn try_lock(&self, name: impl AsRef<[u8]>) -> Result<Guard, Error> {
         self.mutex(name).try_lock()
     }
 
-    /// Takes the exclusive lock `name` if it becomes free within `timeout`; `None` if somebody else
-    /// holds it until then. A `timeout` of zero is a [`try_lock`](Self::try_lock).
+    /// Takes the exclusive lock `name` if it becomes free within `timeout`. A `timeout` of zero is a
+    /// [`try_lock`](Self::try_lock).
     ///
     /// A client that has just given the lock back, and knows that others wait for it, leaves it to them for
     /// up to 8 ms.
@@ -245,16 +258,12 @@ impl Quorlock {
     /// # Errors
     ///
     /// Those of [`try_lock`](Self::try_lock), at the latest after `timeout`.
-    pub fn try_lock_for(
-        &self,
-        name: impl AsRef<[u8]>,
-        timeout: Duration,
-    ) -> Result<Option<Guard>, Error> {
+    pub fn try_lock_for(&self, name: impl AsRef<[u8]>, timeout: Duration) -> Result<Guard, Error> {
         self.mutex(name).try_lock_for(timeout)
     }
 
-    /// Takes the exclusive lock `name` if it becomes free until `deadline`; `None` if somebody else
-    /// holds it until then. A `deadline` in the past is a [`try_lock`](Self::try_lock).
+    /// Takes the exclusive lock `name` if it becomes free until `deadline`. A `deadline` in the past is a
+    /// [`try_lock`](Self::try_lock).
     ///
     /// # Errors
     ///
@@ -263,16 +272,17 @@ impl Quorlock {
         &self,
         name: impl AsRef<[u8]>,
         deadline: Instant,
-    ) -> Result<Option<Guard>, Error> {
+    ) -> Result<Guard, Error> {
         self.mutex(name).try_lock_until(deadline)
     }
 
-    /// Takes the exclusive lock `name`, unless `cancel` fires first: by a message, which is taken,
-    /// or by the end of its last sender, which cancels every call that listens.
+    /// Takes the exclusive lock `name` if it becomes free within the time that `wait` says, unless a channel cancels that:
+    /// see [`Wait`]. A [`Duration`], an [`Instant`] and a reference to a channel are one as well.
     ///
     /// # Errors
     ///
-    /// Those of [`lock`](Self::lock), and [`Cancelled`](ErrorKind::Cancelled).
+    /// Those of [`try_lock_for`](Self::try_lock_for), where `wait` has a limit of time; otherwise those of [`lock`](Self::lock).
+    /// [`Cancelled`](ErrorKind::Cancelled), if the channel has fired.
     ///
     /// # Examples
     ///
@@ -283,16 +293,16 @@ impl Quorlock {
     /// let locks = Quorlock::builder().nodes(["redis://127.0.0.1:1"]).build()?;
     /// let (stop, stopped) = bounded(0);
     /// std::thread::spawn(move || drop(stop)); // a signal handler, for example
-    /// let error = locks.lock_cancellable("orders/42", &stopped).unwrap_err();
+    /// let error = locks.lock_within("orders/42", &stopped).unwrap_err();
     /// assert_eq!(error.kind(), ErrorKind::Cancelled);
     /// # Ok::<(), quorlock::Error>(())
     /// ```
-    pub fn lock_cancellable(
+    pub fn lock_within<'a>(
         &self,
         name: impl AsRef<[u8]>,
-        cancel: &Receiver<()>,
+        wait: impl Into<Wait<'a>>,
     ) -> Result<Guard, Error> {
-        self.mutex(name).lock_cancellable(cancel)
+        self.mutex(name).lock_within(wait)
     }
 
     /// Runs `critical` while holding the exclusive lock `name`, and gives it back, also if
@@ -322,6 +332,49 @@ impl Quorlock {
         critical: impl FnOnce(&Guard) -> R,
     ) -> Result<R, WithLockError<R>> {
         self.mutex(name).with_lock(critical)
+    }
+
+    /// Runs `critical` while holding the exclusive lock `name`, if that is free: the two calls
+    /// [`try_lock`](Self::try_lock) and [`with_lock`](Self::with_lock) in one.
+    ///
+    /// # Errors
+    ///
+    /// [`NotLocked`](WithLockError::NotLocked) with those of [`try_lock`](Self::try_lock): `critical` has not run.
+    /// [`Lost`](WithLockError::Lost) as with [`with_lock`](Self::with_lock).
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use quorlock::{OptionalGuard as _, Quorlock};
+    ///
+    /// # fn clean_up() -> usize { 0 }
+    /// # let locks = Quorlock::builder().nodes(["redis://a"]).build()?;
+    /// match locks.try_with_lock("clean-up", |_guard| clean_up()).optional()? {
+    ///     Some(removed) => println!("{removed} files removed"),
+    ///     None => println!("another host is at it"),
+    /// }
+    /// # Ok::<(), quorlock::Error>(())
+    /// ```
+    pub fn try_with_lock<R>(
+        &self,
+        name: impl AsRef<[u8]>,
+        critical: impl FnOnce(&Guard) -> R,
+    ) -> Result<R, WithLockError<R>> {
+        self.mutex(name).try_with_lock(critical)
+    }
+
+    /// Runs `critical` while holding the exclusive lock `name`, if that becomes free within `timeout`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`try_with_lock`](Self::try_with_lock).
+    pub fn try_with_lock_for<R>(
+        &self,
+        name: impl AsRef<[u8]>,
+        timeout: Duration,
+        critical: impl FnOnce(&Guard) -> R,
+    ) -> Result<R, WithLockError<R>> {
+        self.mutex(name).try_with_lock_for(timeout, critical)
     }
 
     /// Runs `critical`, which returns a `Result`, while holding the exclusive lock `name`, and gives it back.
@@ -373,7 +426,7 @@ impl Quorlock {
     /// looks at all keys of the database, those of other applications included. It ends after `within`, and before that
     /// once `most` names are known. The nodes are then asked who holds these, 64 at a time, which takes up to
     /// the [`node_timeout`](Builder::node_timeout) each time. If there may be more,
-    /// [`is_complete`](HeldLocks::is_complete) is `false`; which names are found then is left to chance.
+    /// [`incomplete`](HeldLocks::incomplete) says why; which names are found then is left to chance.
     ///
     /// Whatever is stored as locks are counts as one: a string or a hash with an expiry. So let locks have a key prefix that
     /// no other data has. Keys without an expiry, or of other types, are not reported.
@@ -397,7 +450,7 @@ impl Quorlock {
     /// for name in &held.names {
     ///     println!("{name}"); // for an operator
     /// }
-    /// if !held.is_complete {
+    /// if !held.is_complete() {
     ///     println!("there may be more");
     /// }
     /// # Ok::<(), quorlock::Error>(())
@@ -415,7 +468,7 @@ impl Quorlock {
 
     /// Has the nodes grant locks at once that would wait for [`max_ttl`](Builder::max_ttl) first, since they
     /// are new, or were restarted, emptied or promoted. Waits until they do: at most four times the
-    /// [`node_timeout`](Builder::node_timeout), or two seconds.
+    /// [`node_timeout`](Builder::node_timeout), or two seconds. Returns the nodes whose wait it has ended.
     ///
     /// **Only when nothing can be held**, by any client anywhere: before the first start of what uses the
     /// locks, or after all of it has been stopped. A node waits because it may have forgotten a lock that
@@ -440,9 +493,31 @@ impl Quorlock {
     /// locks.admit()?;
     /// # Ok::<(), quorlock::Error>(())
     /// ```
-    pub fn admit(&self) -> Result<(), Error> {
+    pub fn admit(&self) -> Result<Vec<String>, Error> {
         self.coordinator().process.check()?;
-        admit::admit(self.coordinator())
+        admit::admit(self.coordinator().state())
+    }
+
+    /// Does what [`admit`](Self::admit) does, if the nodes show that no lock can be held. So it is safe at any time.
+    ///
+    /// All nodes have to answer, and none of them may have a key that can be that of a lock. And each of them would have it: it
+    /// grants locks already; or it has run for longer than [`max_ttl`](Builder::max_ttl), was not emptied in that time
+    /// (`FLUSHALL`), and had no mark when this client came. Masters that were started a moment ago do not fulfil that, though
+    /// they are empty: they may be masters without persistence that were restarted.
+    ///
+    /// It goes by what each server says of its own run (`INFO`), so by its clock. If the clocks of a majority are set forward within
+    /// `max_ttl` of the servers' start, they seem to have run for longer. Where statistics are reset (`CONFIG RESETSTAT`), a server
+    /// does not say any more that it was emptied.
+    ///
+    /// The user needs the permission for `SCAN`, as for [`held_locks`](Self::held_locks).
+    ///
+    /// # Errors
+    ///
+    /// [`Quarantined`](ErrorKind::Quarantined) if a lock may be held: it says why, and when the nodes grant locks by themselves. Those
+    /// of [`admit`](Self::admit).
+    pub fn admit_if_unused(&self) -> Result<Vec<String>, Error> {
+        self.coordinator().process.check()?;
+        admit::admit_if_unused(self.coordinator().state(), &self.shared.auxiliary)
     }
 
     /// Ends all use of this client, by all its clones: calls that wait end with
@@ -478,6 +553,16 @@ impl Quorlock {
         );
         let faults = coordinator.nodes().iter().filter_map(Node::fault).collect();
         Err(Error::new(ErrorKind::NoQuorum, message).with_faults(faults))
+    }
+
+    /// The time until a majority of the nodes grants locks, as far as is known without asking them; zero if it does, and `None`
+    /// if too few of them have told. For the program `quorlock`.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn grants_locks_in(&self) -> Option<Duration> {
+        let coordinator = self.coordinator();
+        let is_ours = coordinator.process.is_this();
+        is_ours.then(|| coordinator.state().set().ready_in(clock::now())).flatten()
     }
 
     /// Figures about each node, in the order of the configuration.

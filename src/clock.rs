@@ -12,18 +12,24 @@ const SLICE: Duration = Duration::from_secs(1);
 
 /// The lease clock, now.
 ///
-/// On Linux `CLOCK_BOOTTIME`: it goes on while the machine is suspended, as the servers' clocks do,
-/// and nobody can set it. `Instant` stops there, and a lease would seem to last for ever.
-#[cfg(any(target_os = "linux", target_os = "android"))]
+/// It goes on while the machine is suspended, as the servers' clocks do, and nobody can set it. `Instant` stops there, and a
+/// lease would seem to last for ever. On Linux that clock is `CLOCK_BOOTTIME`. On macOS it is `CLOCK_MONOTONIC`, by the manual
+/// page of `clock_gettime`: nobody has tried it there. Other systems have `CLOCK_MONOTONIC`, whatever it does while suspended.
+#[cfg(unix)]
 pub(crate) fn now() -> Time {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    use rustix::time::{ClockId, clock_gettime};
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    const CLOCK: ClockId = ClockId::Boottime;
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    const CLOCK: ClockId = ClockId::Monotonic;
+    let time = clock_gettime(CLOCK);
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
     let nanoseconds = u32::try_from(time.tv_nsec).unwrap_or(0);
     Time::from_start(Duration::new(seconds, nanoseconds))
 }
 
 /// The lease clock, now: the monotonic clock, where the system has no better one.
-#[cfg(not(any(target_os = "linux", target_os = "android")))]
+#[cfg(not(unix))]
 pub(crate) fn now() -> Time {
     use std::sync::OnceLock;
     static START: OnceLock<Instant> = OnceLock::new();

@@ -1,5 +1,7 @@
 //! The builder, its defaults and its checks.
 
+#[cfg(feature = "tls")]
+use std::path::PathBuf;
 use std::time::Duration;
 
 #[cfg(feature = "serde")]
@@ -9,8 +11,9 @@ use crate::core::Backoff;
 use crate::error::Error;
 use crate::node::Address;
 #[cfg(feature = "tls")]
-use crate::node::Certificates;
+use crate::node::{Certificates, Pem};
 use crate::runtime::settings::{Fallback, Renewal, Settings, limit, minimum};
+use crate::terms::NODES;
 
 /// Settings of a [`Quorlock`](crate::Quorlock), from [`Quorlock::builder`](crate::Quorlock::builder).
 ///
@@ -236,9 +239,13 @@ impl Builder {
     /// majority of them: if so many have forgotten it, or were out of reach for longer than the TTL when it was given
     /// back, that the others are no majority, the lock can be taken earlier. A holder that crashes leaves the rest of
     /// its TTL. So choose a TTL that is longer than the hosts' clocks differ. A lock that was lost is not kept,
-    /// so a [`max_hold`](Self::max_hold) is best longer than the job ever takes.
+    /// so a [`max_hold`](Self::max_hold) is best longer than the job ever takes. A job that has failed gives it back for
+    /// another host to do it with [`Guard::waive_min_hold`](crate::Guard::waive_min_hold).
     ///
-    /// Defaults to none, which [`Duration::ZERO`] is, too. For exclusive kinds of locks.
+    /// It applies to every lock whose holders exclude each other: also to a write, and to the permits of a
+    /// [`Semaphore`](crate::Semaphore), each of which stays taken. A lock that is only read is not kept.
+    ///
+    /// Defaults to none, which [`Duration::ZERO`] is, too.
     pub fn min_hold(mut self, min_hold: Duration) -> Self {
         self.settings.min_hold = minimum(min_hold);
         self
@@ -320,8 +327,9 @@ impl Builder {
     /// By what operators recognise this client where they look at who holds a lock. It is at most 64 bytes of
     /// printable ASCII; anything else is a [`Config`](crate::ErrorKind::Config) error of [`build`](Self::build).
     ///
-    /// The nodes keep it as a part of the lock's owner, `LABEL#RANDOM`, which `redis-cli GET KEY` shows. The random
-    /// part follows the last `#`, and is new for each attempt. With an empty label the owner is the random part alone.
+    /// The nodes keep it as a part of the lock's owner, `LABEL#RANDOM`, which `redis-cli GET KEY` shows, or `HKEYS` where a
+    /// lock of the kind is a hash. The random part follows the last `#`, and is new for each attempt. With an empty label
+    /// the owner is the random part alone.
     /// Labels decide nothing: two clients may have the same one, and owners are compared as a whole. See
     /// [`Guard::owner`](crate::Guard::owner), and [`Handle::holder`](crate::Handle::holder).
     ///
@@ -344,19 +352,18 @@ impl Builder {
     /// The addresses of the nodes, and the settings, once both are checked.
     pub(crate) fn checked(self) -> Result<(Vec<Address>, Settings), Error> {
         self.settings.check()?;
-        #[cfg(feature = "tls")]
-        self.certificates.check()?;
         let addresses = self.addresses()?;
         Ok((addresses, self.settings))
     }
 
     fn addresses(&self) -> Result<Vec<Address>, Error> {
         if self.nodes.is_empty() {
-            return Err(Error::config(
-                "no node is configured; name the Redis masters with nodes([\"redis://host:port\", \
-                 ..])",
-            ));
+            return Err(Error::config(format!(
+                "no node is configured; name the Redis masters in {NODES}, each by its URL, redis://host:port"
+            )));
         }
+        #[cfg(feature = "tls")]
+        let texts = self.certificates.checked()?;
         let mut addresses: Vec<Address> = Vec::with_capacity(self.nodes.len());
         for (i, url) in self.nodes.iter().enumerate() {
             let mut address = Address::parse(url, i + 1)?;
@@ -365,7 +372,7 @@ impl Builder {
             }
             #[cfg(feature = "tls")]
             {
-                address = address.with_certificates(&self.certificates, i + 1)?;
+                address = address.with_certificates(&self.certificates, &texts, i + 1)?;
             }
             if let Some(j) = addresses.iter().position(|other| other.same_server(&address)) {
                 return Err(Error::config(format!(
@@ -387,13 +394,19 @@ impl Builder {
     /// nobody else's are trusted then.
     ///
     /// Defaults to the public CAs that Mozilla trusts, which are compiled in: they are the same on
-    /// every machine, also in a container without any, and no reconnect has to read files. The
-    /// system's own are not looked at; a company's CA has to be set here.
+    /// every machine, also in a container without any. The system's own are not looked at; a company's CA has to be set here.
     ///
     /// TLS uses the process's default `rustls` cryptography. If there is none when the client is
     /// built, `ring` becomes it; install another one before, if you want that.
     pub fn tls_ca(mut self, pem: impl Into<Vec<u8>>) -> Self {
-        self.certificates.ca = Some(pem.into());
+        self.certificates.ca = Some(Pem::Text(pem.into()));
+        self
+    }
+
+    /// [`tls_ca`](Self::tls_ca) from a file. It is read again for each new connection, so that a CA that is replaced there needs no
+    /// restart of the process. While the file cannot be used, the last one that could be is used, which an event tells.
+    pub fn tls_ca_file(mut self, path: impl Into<PathBuf>) -> Self {
+        self.certificates.ca = Some(Pem::File(path.into()));
         self
     }
 
@@ -406,7 +419,18 @@ impl Builder {
         cert_pem: impl Into<Vec<u8>>,
         key_pem: impl Into<Vec<u8>>,
     ) -> Self {
-        self.certificates.client = Some((cert_pem.into(), key_pem.into()));
+        self.certificates.client = Some((Pem::Text(cert_pem.into()), Pem::Text(key_pem.into())));
+        self
+    }
+
+    /// [`tls_client_cert`](Self::tls_client_cert) from files, which are read again for each new connection, as
+    /// [`tls_ca_file`](Self::tls_ca_file) does. A certificate that was renewed there is used from the next connection on.
+    pub fn tls_client_cert_files(
+        mut self,
+        cert: impl Into<PathBuf>,
+        key: impl Into<PathBuf>,
+    ) -> Self {
+        self.certificates.client = Some((Pem::File(cert.into()), Pem::File(key.into())));
         self
     }
 }

@@ -5,11 +5,15 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::core::rounded;
+
 /// Why a call failed.
 ///
-/// A lock that somebody else holds is never an error: the `try_` calls answer `Ok(None)` then.
 /// [`kind`](Self::kind) is for programs; the message says what happened, on which node, and what to
 /// do. It never shows a password.
+///
+/// A call that does not wait, or not for ever, fails with [`Held`](ErrorKind::Held) where another caller has the lock.
+/// [`optional`](crate::OptionalGuard::optional) makes `None` of that.
 ///
 /// # Examples
 ///
@@ -21,7 +25,17 @@ use std::time::Duration;
 /// assert!(error.to_string().contains("redis://"));
 /// ```
 #[derive(Clone)]
-pub struct Error(Box<Inner>);
+pub struct Error(Repr);
+
+#[derive(Clone)]
+enum Repr {
+    /// It is made without an allocation, for a loop that tries again and again.
+    Held {
+        what: Arc<dyn fmt::Display + Send + Sync>,
+        remaining_ttl: Option<Duration>,
+    },
+    Told(Box<Inner>),
+}
 
 #[derive(Clone)]
 struct Inner {
@@ -56,6 +70,13 @@ pub enum ErrorKind {
         /// In how much time a majority will grant locks again, as far as is known now.
         ready_in: Duration,
     },
+    /// Another caller holds the lock, and still held it when the caller's time was over. It comes only from calls that have a
+    /// limit: [`try_lock`](crate::Quorlock::try_lock), [`lock_within`](crate::Quorlock::lock_within), and all that are like them.
+    Held {
+        /// The time after which the key ends that is in the way, unless its holder renews it: of several keys, the first one.
+        /// `None` if it is not known, as where a thread of this client holds the lock, or waits for it.
+        remaining_ttl: Option<Duration>,
+    },
     /// The lock was held, and is not certainly ours any more.
     Lost,
     /// The calling thread has a [`ReadGuard`](crate::ReadGuard) of the lock that it asked to
@@ -80,6 +101,7 @@ impl fmt::Display for ErrorKind {
             Self::InvalidName => "invalid name",
             Self::NoQuorum => "no quorum",
             Self::Quarantined { .. } => "quarantined",
+            Self::Held { .. } => "held",
             Self::Lost => "lock lost",
             Self::WouldDeadlock => "would wait for itself",
             Self::Cancelled => "cancelled",
@@ -91,7 +113,15 @@ impl fmt::Display for ErrorKind {
 
 impl Error {
     pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self(Box::new(Inner { kind, message: message.into(), faults: Vec::new() }))
+        Self(Repr::Told(Box::new(Inner { kind, message: message.into(), faults: Vec::new() })))
+    }
+
+    /// `what` is held by another caller.
+    pub(crate) fn held(
+        what: Arc<dyn fmt::Display + Send + Sync>,
+        remaining_ttl: Option<Duration>,
+    ) -> Self {
+        Self(Repr::Held { what, remaining_ttl })
     }
 
     pub(crate) fn config(message: impl Into<String>) -> Self {
@@ -103,30 +133,49 @@ impl Error {
     }
 
     pub(crate) fn with_faults(mut self, faults: Vec<NodeFault>) -> Self {
-        self.0.faults = faults;
+        if let Repr::Told(inner) = &mut self.0 {
+            inner.faults = faults;
+        }
         self
     }
 
     /// What sort of failure it is.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
-        self.0.kind
+        match &self.0 {
+            Repr::Held { remaining_ttl, .. } => ErrorKind::Held { remaining_ttl: *remaining_ttl },
+            Repr::Told(inner) => inner.kind,
+        }
+    }
+
+    /// Returns true if another caller holds the lock: the kind is [`Held`](ErrorKind::Held).
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        matches!(self.0, Repr::Held { .. })
     }
 
     /// What was wrong with which node, in the order of the configuration; only nodes that did not
     /// give a usable answer are listed. Empty for failures that have nothing to do with nodes.
     #[must_use]
     pub fn node_faults(&self) -> &[NodeFault] {
-        &self.0.faults
+        match &self.0 {
+            Repr::Held { .. } => &[],
+            Repr::Told(inner) => &inner.faults,
+        }
     }
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0.message)?;
-        match self.0.faults.as_slice() {
-            [] => Ok(()),
-            faults => write!(f, ": {}", Grouped(faults)),
+        match &self.0 {
+            Repr::Held { what, remaining_ttl: None } => write!(f, "{what} is held"),
+            Repr::Held { what, remaining_ttl: Some(ttl) } => {
+                write!(f, "{what} is held; unless it is renewed, its key ends in {}", rounded(*ttl))
+            }
+            Repr::Told(inner) => match inner.faults.as_slice() {
+                [] => f.write_str(&inner.message),
+                faults => write!(f, "{}: {}", inner.message, Grouped(faults)),
+            },
         }
     }
 }
@@ -135,7 +184,7 @@ impl fmt::Display for Error {
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Error")
-            .field("kind", &self.0.kind)
+            .field("kind", &self.kind())
             .field("message", &format_args!("{self}"))
             .finish()
     }
@@ -165,6 +214,8 @@ pub(crate) enum Cause {
     NoPermission,
     /// The server is not fit for use, or does not let us use it, until somebody changes that.
     Unfit,
+    /// The same of a server that has let us use it before: somebody is changing it, and that passes.
+    Changing,
 }
 
 impl NodeFault {

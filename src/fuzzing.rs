@@ -35,7 +35,10 @@ pub fn mark(text: &str) {
         assert!(text.len() <= 512 && is_printable(text), "{text}");
         let ours = configuration();
         for difference in ours.differences(&mark.configuration) {
-            assert!(is_printable(&difference.to_string()), "{difference}");
+            assert!(
+                is_printable(&difference.ours) && is_printable(&difference.theirs),
+                "{difference:?}"
+            );
         }
     }
 }

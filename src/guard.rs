@@ -28,6 +28,25 @@ use crate::runtime::loss;
 /// **A lease is not a mutex in memory.** A process that is paused for longer than
 /// [`remaining`](Self::remaining) does not notice that somebody else took the lock meanwhile: call
 /// [`check`](Self::check) before each step that must be protected.
+///
+/// **A guard needs a name.** `let _ = locks.lock("a")?;` drops it at once, without a warning. `let _guard = ..` keeps it to the end
+/// of the block. A call whose guard is not used at all is a warning of the compiler:
+///
+/// ```compile_fail
+/// #![deny(unused_must_use)]
+/// # fn job(locks: &quorlock::Quorlock) -> Result<(), quorlock::Error> {
+/// locks.try_lock("job")?; // unused `Guard` that must be used: the lock is given back as soon as the guard is dropped
+/// # Ok(())
+/// # }
+/// ```
+///
+/// ```
+/// # #![deny(unused_must_use)]
+/// # fn job(locks: &quorlock::Quorlock) -> Result<(), quorlock::Error> {
+/// let _guard = locks.try_lock("job")?;
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "the lock is given back as soon as the guard is dropped"]
 pub struct Guard {
     hold: Hold,
@@ -96,7 +115,8 @@ impl Guard {
     ///
     /// It is for operators, who compare it with what the nodes have. The label is
     /// [`Builder::owner_label`](crate::Builder::owner_label), by default the host's name and the process id. No two locks
-    /// have the same random part, which follows the last `#`.
+    /// have the same random part, which follows the last `#`. Owners of reentrant and read-write locks have `:1` behind it, as
+    /// those of Redisson do; those of writers have `:1:write`.
     #[must_use]
     pub fn owner(&self) -> &str {
         self.held().claim().owner()
@@ -229,6 +249,40 @@ impl Guard {
         self.held().extend(ttl)
     }
 
+    /// Returns true if the lock is valid until its [`max_hold`](crate::Builder::max_hold) is over, so that it then ends without a fault.
+    /// For the program `quorlock`.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn ends_by_max_hold(&self) -> bool {
+        self.process().is_this() && self.held().ends_by_max_hold()
+    }
+
+    /// Has the lock free as soon as it is given back, whatever its [`min_hold`](crate::Builder::min_hold) is: for a job that
+    /// has failed, so that another host may do it.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # let locks = quorlock::Quorlock::builder().nodes(["redis://a"]).build()?;
+    /// # fn write_report() -> std::io::Result<()> { Ok(()) }
+    /// use std::time::Duration;
+    ///
+    /// use quorlock::OptionalGuard as _;
+    ///
+    /// let report = locks.mutex("nightly-report").min_hold(Duration::from_secs(5 * 60));
+    /// if let Some(guard) = report.try_lock().optional()? {
+    ///     if write_report().is_err() {
+    ///         guard.waive_min_hold();
+    ///     }
+    /// }
+    /// # Ok::<(), quorlock::Error>(())
+    /// ```
+    pub fn waive_min_hold(&self) {
+        if self.process().is_this() {
+            self.held().waive_min_hold();
+        }
+    }
+
     /// Gives the lock back and waits until a majority of the nodes is certainly without it, at most
     /// the node timeout. Returns at once where the lock is handed to another thread of this process
     /// that waits for it.
@@ -322,6 +376,18 @@ pub trait LockGuard: sealed::Guard + fmt::Debug {
     /// Those of [`Guard::extend`].
     fn extend(&self, ttl: Duration) -> Result<(), Error> {
         self.guard().extend(ttl)
+    }
+
+    /// Returns true if the lock is valid until its `max_hold` is over, as [`Guard::ends_by_max_hold`] does.
+    #[doc(hidden)]
+    #[must_use]
+    fn ends_by_max_hold(&self) -> bool {
+        self.guard().ends_by_max_hold()
+    }
+
+    /// Has the lock free as soon as it is given back, as [`Guard::waive_min_hold`] does.
+    fn waive_min_hold(&self) {
+        self.guard().waive_min_hold();
     }
 
     /// Gives the lock back, as [`Guard::unlock`] does.

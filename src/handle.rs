@@ -5,10 +5,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::Receiver;
-
-use crate::clock;
-use crate::core::{HoldClass, LockState, MOST_PERMITS, Patience, PermitsWanted, Terms};
+use crate::core::{HoldClass, LockState, MOST_PERMITS, PermitsWanted, Terms};
 use crate::error::Error;
 use crate::guard::{self, LockGuard};
 use crate::holders::HolderReport;
@@ -19,6 +16,7 @@ use crate::runtime::claim::Wanted;
 use crate::runtime::queue::Queues;
 use crate::runtime::settings::{Renewal, limit, minimum};
 use crate::shared::Shared;
+use crate::wait::Wait;
 use crate::with_lock::WithLockError;
 
 /// A kind of lock. Only this crate has any.
@@ -157,10 +155,12 @@ impl<K: LockKind> Handle<K> {
     /// ```no_run
     /// use std::time::Duration;
     ///
+    /// use quorlock::OptionalGuard as _;
+    ///
     /// # let locks = quorlock::Quorlock::builder().nodes(["redis://a"]).build()?;
     /// // All hosts start this at midnight, by their own clocks.
     /// let report = locks.mutex("nightly-report").min_hold(Duration::from_secs(5 * 60));
-    /// if let Some(guard) = report.try_lock_for(Duration::from_secs(1))? {
+    /// if let Some(guard) = report.try_lock_for(Duration::from_secs(1)).optional()? {
     ///     // .. one of them comes here ..
     ///     guard.unlock()?;
     /// }
@@ -177,7 +177,7 @@ impl<K: LockKind> Handle<K> {
     ///
     /// Those of [`Quorlock::lock`](crate::Quorlock::lock).
     pub fn lock(&self) -> Result<K::Guard, Error> {
-        self.acquire_at_last(None)
+        self.lock_within(Wait::forever())
     }
 
     /// Takes the lock if it is free, as [`Quorlock::try_lock`](crate::Quorlock::try_lock) does.
@@ -185,8 +185,8 @@ impl<K: LockKind> Handle<K> {
     /// # Errors
     ///
     /// Those of [`Quorlock::try_lock`](crate::Quorlock::try_lock).
-    pub fn try_lock(&self) -> Result<Option<K::Guard>, Error> {
-        self.acquire(Patience::Once, None)
+    pub fn try_lock(&self) -> Result<K::Guard, Error> {
+        self.lock_within(Duration::ZERO)
     }
 
     /// Takes the lock if it becomes free within `timeout`, as [`Quorlock::try_lock_for`](crate::Quorlock::try_lock_for) does.
@@ -194,11 +194,8 @@ impl<K: LockKind> Handle<K> {
     /// # Errors
     ///
     /// Those of [`Quorlock::try_lock`](crate::Quorlock::try_lock).
-    pub fn try_lock_for(&self, timeout: Duration) -> Result<Option<K::Guard>, Error> {
-        if timeout.is_zero() {
-            return self.try_lock();
-        }
-        self.acquire(Patience::Until(clock::now().after(timeout)), None)
+    pub fn try_lock_for(&self, timeout: Duration) -> Result<K::Guard, Error> {
+        self.lock_within(timeout)
     }
 
     /// Takes the lock if it becomes free until `deadline`, as [`Quorlock::try_lock_until`](crate::Quorlock::try_lock_until) does.
@@ -206,17 +203,22 @@ impl<K: LockKind> Handle<K> {
     /// # Errors
     ///
     /// Those of [`Quorlock::try_lock`](crate::Quorlock::try_lock).
-    pub fn try_lock_until(&self, deadline: Instant) -> Result<Option<K::Guard>, Error> {
-        self.try_lock_for(clock::until(deadline))
+    pub fn try_lock_until(&self, deadline: Instant) -> Result<K::Guard, Error> {
+        self.lock_within(deadline)
     }
 
-    /// Takes the lock unless `cancel` fires first, as [`Quorlock::lock_cancellable`](crate::Quorlock::lock_cancellable) does.
+    /// Takes the lock if it becomes free within the time that `wait` says, unless a channel cancels that, as
+    /// [`Quorlock::lock_within`](crate::Quorlock::lock_within) does.
     ///
     /// # Errors
     ///
-    /// Those of [`Quorlock::lock_cancellable`](crate::Quorlock::lock_cancellable).
-    pub fn lock_cancellable(&self, cancel: &Receiver<()>) -> Result<K::Guard, Error> {
-        self.acquire_at_last(Some(cancel))
+    /// Those of [`Quorlock::lock_within`](crate::Quorlock::lock_within).
+    pub fn lock_within<'a>(&self, wait: impl Into<Wait<'a>>) -> Result<K::Guard, Error> {
+        let coordinator = &self.shared.coordinator;
+        let wait = wait.into();
+        let wanted = self.wanted()?;
+        let hold = call::acquire(coordinator, &wanted, wait.patience(), wait.cancel())?;
+        Ok(guard::sealed::Guard::new(hold))
     }
 
     /// Runs `critical` while holding the lock, as [`Quorlock::with_lock`](crate::Quorlock::with_lock) does.
@@ -228,12 +230,34 @@ impl<K: LockKind> Handle<K> {
         &self,
         critical: impl FnOnce(&K::Guard) -> R,
     ) -> Result<R, WithLockError<R>> {
-        let guard = self.lock().map_err(WithLockError::NotLocked)?;
-        let result = critical(&guard);
-        match guard::sealed::Guard::finish(guard) {
-            Ok(()) => Ok(result),
-            Err(error) => Err(WithLockError::Lost { error, result }),
-        }
+        run(self.lock(), critical)
+    }
+
+    /// Runs `critical` while holding the lock, if it is free, as [`Quorlock::try_with_lock`](crate::Quorlock::try_with_lock)
+    /// does.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Quorlock::try_with_lock`](crate::Quorlock::try_with_lock).
+    pub fn try_with_lock<R>(
+        &self,
+        critical: impl FnOnce(&K::Guard) -> R,
+    ) -> Result<R, WithLockError<R>> {
+        run(self.try_lock(), critical)
+    }
+
+    /// Runs `critical` while holding the lock, if that becomes free within `timeout`, as
+    /// [`Quorlock::try_with_lock_for`](crate::Quorlock::try_with_lock_for) does.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Quorlock::try_with_lock`](crate::Quorlock::try_with_lock).
+    pub fn try_with_lock_for<R>(
+        &self,
+        timeout: Duration,
+        critical: impl FnOnce(&K::Guard) -> R,
+    ) -> Result<R, WithLockError<R>> {
+        run(self.try_lock_for(timeout), critical)
     }
 
     /// Runs `critical`, which returns a `Result`, while holding the lock, as
@@ -294,8 +318,8 @@ impl<K: LockKind> Handle<K> {
         Ok(self.holder()?.state() != LockState::Free)
     }
 
-    /// The time after which the lock may be free, if its holder does not renew it; `None` if it is free now. A holder that
-    /// lives renews it as a rule. [`NameReport::remaining_ttl`](crate::NameReport::remaining_ttl) says how it is made out.
+    /// The time after which the lock may be free, if its holder does not renew it; `None` if it is free now, or if nobody can
+    /// say. A holder that lives renews it as a rule. [`NameReport::remaining_ttl`](crate::NameReport::remaining_ttl) says how it is made out.
     ///
     /// # Errors
     ///
@@ -348,30 +372,23 @@ impl<K: LockKind> Handle<K> {
         administration::force_unlock(self.shared.coordinator.state(), &self.checked_names()?)
     }
 
+    /// Takes the lock from that [owner](crate::Guard::owner) alone, as [`force_unlock`](Self::force_unlock) does, whoever else
+    /// has it. For the program `quorlock`, which gives back the lock of its own process that was killed: what that has written
+    /// may still reach the nodes, and sets no key again.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`holder`](Self::holder), and [`NoQuorum`](crate::ErrorKind::NoQuorum) if too few nodes could be told.
+    #[doc(hidden)]
+    pub fn take_from(&self, owner: &str) -> Result<(), Error> {
+        administration::take_from(self.shared.coordinator.state(), &self.checked_names()?, owner)
+    }
+
     /// The names, once they are found to be such that can be locked.
     fn checked_names(&self) -> Result<Names, Error> {
         let prefix = &self.shared.coordinator.settings().key_prefix;
         let names = self.names().map(|name| Name::new(prefix, name, &self.shared.auxiliary));
         Names::new(K::most_names(), names)
-    }
-
-    fn acquire_at_last(&self, cancel: Option<&Receiver<()>>) -> Result<K::Guard, Error> {
-        // Endless patience is never answered with "held"; were it, going on would be right.
-        loop {
-            if let Some(guard) = self.acquire(Patience::Forever, cancel)? {
-                return Ok(guard);
-            }
-        }
-    }
-
-    fn acquire(
-        &self,
-        patience: Patience,
-        cancel: Option<&Receiver<()>>,
-    ) -> Result<Option<K::Guard>, Error> {
-        let coordinator = &self.shared.coordinator;
-        let wanted = self.wanted()?;
-        Ok(call::acquire(coordinator, &wanted, patience, cancel)?.map(guard::sealed::Guard::new))
     }
 
     /// How many guards of this lock the calling thread has, if it may take the lock again.
@@ -407,6 +424,19 @@ impl<K: LockKind> Handle<K> {
         let terms = terms.ending_with_the_hold();
         let names = self.checked_names()?;
         Ok(Wanted { kind: K::KIND, names, terms, permits: self.permits })
+    }
+}
+
+/// Runs `critical` under the guard, and gives that back.
+fn run<G: LockGuard, R>(
+    locked: Result<G, Error>,
+    critical: impl FnOnce(&G) -> R,
+) -> Result<R, WithLockError<R>> {
+    let guard = locked.map_err(WithLockError::NotLocked)?;
+    let result = critical(&guard);
+    match guard::sealed::Guard::finish(guard) {
+        Ok(()) => Ok(result),
+        Err(error) => Err(WithLockError::Lost { error, result }),
     }
 }
 

@@ -59,15 +59,17 @@ pub struct NameReport {
     pub state: LockState,
     /// The owners that have it on a majority of the nodes: one, or several where a lock is held together.
     pub holders: Vec<Holder>,
-    /// The time after which a majority of the nodes may be without its key, if nobody renews it; `None` if it is free.
+    /// The time after which a majority of the nodes may be without its key, if nobody renews it. `None` if it is free, and
+    /// where nobody can say: so many nodes have not answered, or may have forgotten its holder, that the others are no
+    /// majority.
     ///
     /// A node's part is what `PTTL` says of the key there, and nothing where it is gone or where the node has not
     /// answered. A key without expiry, which no lock of quorlock's has, counts as [`Duration::MAX`]. Where clients may
     /// [fall back](crate::Fallback) to the first node, that one has to be free as well.
     pub remaining_ttl: Option<Duration>,
     /// How many callers stand in the queue of a fair lock, as a majority of the nodes knows. Callers that have died are
-    /// among them for some seconds.
-    pub waiting: u64,
+    /// among them for some seconds. `None` if there is no queue: nobody counts those who wait for a lock of another kind.
+    pub waiting: Option<u64>,
     /// What each node has said, in the order of the configuration.
     pub nodes: Vec<NodeReport>,
 }
@@ -79,12 +81,30 @@ pub struct HeldLocks {
     /// A report for each name that is not [`Free`](LockState::Free), sorted by name. A lock with several names has a
     /// report for each of them.
     pub names: Vec<NameReport>,
-    /// Whether every lock is here that was held all the time while the nodes were asked. It is not certain if there were
-    /// more names than asked for, if the time was over before the scan, or if too few nodes were scanned to the end and
-    /// have forgotten no locks.
-    pub is_complete: bool,
+    /// Why a lock may be missing that was held all the time while the nodes were asked; empty if none is.
+    pub incomplete: Vec<Incomplete>,
     /// What was wrong with each node that counts for nothing in that: it did not answer, or it may have forgotten locks.
     pub faults: Vec<NodeFault>,
+}
+
+impl HeldLocks {
+    /// Returns true if every lock is here that was held all the time while the nodes were asked.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.incomplete.is_empty()
+    }
+}
+
+/// Why a list of locks may not be complete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Incomplete {
+    /// There are more names than were asked for.
+    MoreNames,
+    /// The time was over before the scan.
+    TimeOver,
+    /// Too few nodes have answered to the end of the scan and have forgotten no locks.
+    TooFewNodes,
 }
 
 /// An owner that has a name on a majority of the nodes.
@@ -132,7 +152,8 @@ pub struct NodeAnswer {
     /// As what the lock is held there; `None` if nobody has it, or if the node does not say so.
     pub held_as: Option<HeldAs>,
     /// How many callers stand in the queue of a fair lock there. Callers that have died are among them for some seconds.
-    pub waiting: u64,
+    /// `None` if there is no queue.
+    pub waiting: Option<u64>,
     /// What is there is no lock, but of that type.
     pub no_lock: Option<String>,
     /// The node may have forgotten locks, since it was restarted, emptied or promoted, or since its clock was set. That
@@ -171,14 +192,25 @@ impl NameReport {
             LockState::Held if holders.iter().all(|holder| holder.kept) => LockState::Kept,
             state => state,
         };
+        let remaining_ttl = match (state, said.free_after()) {
+            // No majority has a key of anybody, and a holder may be there all the same.
+            (LockState::Free, _) | (LockState::Unclear, Duration::ZERO) => None,
+            (_, free_after) => Some(free_after),
+        };
         Self {
             name: name.as_bytes().to_vec(),
             state,
             holders,
-            remaining_ttl: (state != LockState::Free).then(|| said.free_after()),
-            waiting: said.waiting(),
+            remaining_ttl,
+            waiting: counted(said.waiting()),
             nodes: nodes.iter().enumerate().map(report).collect(),
         }
+    }
+}
+
+impl NodeReport {
+    fn may_have_forgotten(&self) -> bool {
+        self.answer.as_ref().is_ok_and(|answer| answer.may_have_forgotten)
     }
 }
 
@@ -194,11 +226,16 @@ impl NodeAnswer {
             remaining_ttl,
             token: FencingToken::new(vote.number, 0),
             held_as: vote.held_as,
-            waiting: vote.waiting,
+            waiting: counted(vote.waiting),
             no_lock,
             may_have_forgotten: vote.forgetful,
         }
     }
+}
+
+/// A queue in which nobody stands is not there, on the nodes as well.
+fn counted(waiting: u64) -> Option<u64> {
+    (waiting > 0).then_some(waiting)
 }
 
 impl fmt::Display for LockState {
@@ -257,8 +294,12 @@ impl fmt::Display for NameReport {
             Some(Duration::MAX) => f.write_str("; it does not end by itself")?,
             Some(ttl) => write!(f, "; without a renewal it may be free in {}", rounded(ttl))?,
         }
-        if self.waiting > 0 {
-            write!(f, "; in its queue: {}", self.waiting)?;
+        if self.state == LockState::Unclear && self.nodes.iter().any(NodeReport::may_have_forgotten)
+        {
+            f.write_str("; nodes that may have forgotten its holder grant it to nobody for now")?;
+        }
+        if let Some(waiting) = self.waiting {
+            write!(f, "; in its queue: {waiting}")?;
         }
         self.nodes.iter().try_for_each(|node| write!(f, "\n  {node}"))
     }

@@ -1,5 +1,6 @@
 //! Names of locks, and the owners of keys.
 
+use std::sync::Arc;
 use std::{fmt, slice};
 
 use crate::error::Error;
@@ -8,8 +9,8 @@ mod owner;
 
 pub use owner::Owner;
 pub(crate) use owner::{
-    WRITES, check_label, forms_of, kept_text, label_of, owner_text, queued_text, random_owner,
-    random_text,
+    WRITES, check_label, forms_of, kept_text, label_of, owner_text, owner_text_with_thread,
+    queued_text, random_owner, random_text,
 };
 
 /// The longest name, in bytes: as long as the longest path on Linux, which is a popular name.
@@ -106,7 +107,10 @@ impl fmt::Debug for Name {
 ///
 /// They are sorted, and none is there twice: whoever wants the same names wants the same lock.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub(crate) struct Names(Box<[Name]>);
+pub(crate) struct Names(Arc<Sorted>);
+
+#[derive(PartialEq, Eq, Hash)]
+struct Sorted(Box<[Name]>);
 
 impl Names {
     /// At most `most` different names.
@@ -126,11 +130,16 @@ impl Names {
                 names.len()
             )));
         }
-        Ok(Self(names.into()))
+        Ok(Self(Arc::new(Sorted(names.into()))))
+    }
+
+    /// The names as a text for sentences, which is made only if somebody reads it.
+    pub(crate) fn shared_text(&self) -> Arc<dyn fmt::Display + Send + Sync> {
+        self.0.clone()
     }
 
     pub(crate) fn iter(&self) -> slice::Iter<'_, Name> {
-        self.0.iter()
+        self.0.0.iter()
     }
 
     /// The keys of the names, in order.
@@ -140,7 +149,7 @@ impl Names {
 
     /// The name that sorts first: of a lock with one name, that one.
     pub(crate) fn first(&self) -> &Name {
-        &self.0[0]
+        &self.0.0[0]
     }
 
     /// The keys, as people read and type them.
@@ -152,7 +161,7 @@ impl Names {
     pub(crate) fn text(&self) -> String {
         const SHOWN: usize = 4;
         let shown: Vec<_> = self.iter().take(SHOWN).map(Name::text).collect();
-        let more = if self.0.len() > SHOWN { ", .." } else { "" };
+        let more = if self.0.0.len() > SHOWN { ", .." } else { "" };
         format!("{}{more}", shown.join(", "))
     }
 }
@@ -160,8 +169,14 @@ impl Names {
 /// For sentences.
 impl fmt::Display for Names {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Display for Sorted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const SHOWN: usize = 4;
-        for (i, name) in self.iter().take(SHOWN).enumerate() {
+        for (i, name) in self.0.iter().take(SHOWN).enumerate() {
             let before = match i {
                 0 => "lock",
                 _ if i + 1 == self.0.len() => " and",

@@ -28,12 +28,12 @@ mod handle;
 mod holders;
 mod ident;
 mod kinds;
-mod manual;
 mod node;
 mod observe;
 pub mod operations {
     #![doc = include_str!("../OPERATIONS.md")]
 }
+mod optional;
 mod process;
 mod random;
 mod runtime;
@@ -44,13 +44,15 @@ mod shared;
 #[path = "../tests/simulation/mod.rs"]
 mod simulation;
 mod stats;
+mod terms;
 mod unwind;
+mod wait;
 mod with_lock;
 
 pub use client::Quorlock;
 pub use config::Builder;
 pub use core::{FencingToken, HeldAs, HoldClass, KeyLayout, LockState, LossReason};
-/// The channels of [`Guard::lost`] and [`Quorlock::lock_cancellable`], in the version that this crate uses.
+/// The channels of [`Guard::lost`] and [`Wait::cancelled_by`], in the version that this crate uses.
 #[doc(no_inline)]
 pub use crossbeam_channel;
 #[cfg(feature = "diagnosis")]
@@ -58,11 +60,16 @@ pub use diagnosis::{Check, Diagnosis, Finding, NodeDiagnosis, Severity};
 pub use error::{Error, ErrorKind, NodeFault};
 pub use guard::{Guard, LockGuard, Mode};
 pub use handle::{Handle, LockKind, OneName};
-pub use holders::{HeldLocks, Holder, HolderReport, NameReport, NodeAnswer, NodeReport};
+pub use holders::{
+    HeldLocks, Holder, HolderReport, Incomplete, NameReport, NodeAnswer, NodeReport,
+};
 pub use ident::Owner;
 pub use kinds::*;
+pub use optional::OptionalGuard;
 pub use runtime::{Fallback, Renewal};
 pub use rw_lock::RwLock;
 pub use semaphore::Semaphore;
 pub use stats::NodeStats;
+pub use terms::{Term, set_terms};
+pub use wait::Wait;
 pub use with_lock::WithLockError;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::core::{ClockStep, LossReason, exact, rounded};
 use crate::error::{Grouped, NodeFault};
 use crate::ident::{Names, Owner};
+use crate::terms::{KEY_PREFIX, MAX_TTL};
 
 pub(crate) fn node_up(node: &Arc<str>) {
     tracing::info!(target: "quorlock", %node, "node is up");
@@ -26,7 +27,7 @@ pub(crate) fn quarantined(fault: &NodeFault, ready_in: Option<Duration>, max_ttl
         reason = %fault.what(),
         max_ttl = %exact(max_ttl),
         set_grants_locks_in = ready_in,
-        "node is in quarantine: it grants no new locks for max_ttl at most; locks that are held go on"
+        "node is in quarantine: it grants no new locks for {MAX_TTL} at most; locks that are held go on"
     );
 }
 
@@ -78,6 +79,16 @@ pub(crate) fn conflict(fault: &NodeFault) {
     );
 }
 
+/// Several servers answer under the node's address.
+pub(crate) fn several_servers(fault: &NodeFault) {
+    tracing::error!(
+        target: "quorlock",
+        node = %fault.node(),
+        reason = %fault.what(),
+        "this node has no vote, neither for new locks nor for those that are held"
+    );
+}
+
 /// A call waits until nodes are admitted.
 pub(crate) fn waits_for_nodes(names: &Names, why: &str, faults: &[NodeFault]) {
     tracing::warn!(
@@ -96,7 +107,17 @@ pub(crate) fn waits_for_itself(names: &Names) {
         "a thread waits for a lock that it took itself, and whose guard was not dropped: if it still has \
          that guard it waits until the lock ends, which is never while it is renewed, since an exclusive lock is \
          not reentrant; drop the guard first, or hand it on to the code that needs the lock, or use a \
-         reentrant_mutex in all places, or wait with try_lock_for"
+         reentrant lock in all places, or wait with a deadline"
+    );
+}
+
+/// The files of certificates cannot be used as they are now.
+#[cfg(feature = "tls")]
+pub(crate) fn certificates_unusable(error: &crate::error::Error) {
+    tracing::warn!(
+        target: "quorlock",
+        %error,
+        "the files of TLS certificates cannot be used as they are now; new connections go on with what was read before"
     );
 }
 
@@ -156,7 +177,19 @@ pub(crate) fn endless_key(names: &Names, nodes: &[Arc<str>]) {
         nodes = %nodes.join(", "),
         "the key of this lock has no expiry on these nodes, so the lock looks held for ever; no lock of \
          quorlock's is like that: find out who wrote it, and delete it (DEL), or use another name or \
-         key_prefix"
+         {KEY_PREFIX}"
+    );
+}
+
+/// Holders of a semaphore's permits give it another number of permits than this client, for longer than a moment.
+pub(crate) fn other_permits(names: &Names, here: u32, there: u64) {
+    tracing::warn!(
+        target: "quorlock",
+        lock = %names.text(),
+        permits_here = here,
+        permits_there = there,
+        "this semaphore has another number of permits here than at those who hold some of them; callers with different \
+         numbers take turns, and none of them gets a permit while the others hold one: give it the same number everywhere"
     );
 }
 

@@ -3,13 +3,12 @@
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::Receiver;
-
 use crate::error::Error;
 use crate::handle::Handle;
 use crate::holders::HolderReport;
 use crate::kinds::{ReadGuard, Reading, WriteGuard, Writing};
 use crate::runtime::settings::Renewal;
+use crate::wait::Wait;
 use crate::with_lock::WithLockError;
 
 /// A lock by name that any number of holders have to read, or one to write; from
@@ -20,7 +19,7 @@ use crate::with_lock::WithLockError;
 ///
 /// - Who reads may read again, and who writes may read and write again, at once and without asking a node.
 /// - Who only reads cannot write: it would wait for itself. [`write`](Self::write) says
-///   [`WouldDeadlock`](crate::ErrorKind::WouldDeadlock) at once, and [`try_write`](Self::try_write) says `None`. Take the lock
+///   [`WouldDeadlock`](crate::ErrorKind::WouldDeadlock) at once, and [`try_write`](Self::try_write) says [`Held`](crate::ErrorKind::Held). Take the lock
 ///   to write first, and [`downgrade`](WriteGuard::downgrade) it.
 /// - Threads of one client that read share one hold on the nodes, where their TTLs are the same, the lock is renewed, and
 ///   there is no [`max_hold`](Self::max_hold).
@@ -28,7 +27,8 @@ use crate::with_lock::WithLockError;
 ///   its TTL, however many others read.
 /// - Readers and writers take turns while both wait, in the order in which their calls began: those who come to read while somebody
 ///   waits to write go behind it, and those who come to write while somebody waits to read go behind that one. A caller that
-///   gives up is in nobody's way; one that dies keeps others out for 2 s at most. A thread that reads already goes on. So it
+///   gives up is in nobody's way; one that dies keeps others out for 2 s at most, or for a second and two
+///   [node timeouts](crate::Builder::node_timeout), if that is longer. A thread that reads already goes on. So it
 ///   must not wait for another thread that is about to read: that one may wait for a writer, and the writer for the first.
 ///
 /// [`Token`](crate::Guard::token)s of reads are ordered against those of writes only: a storage that keeps the largest token
@@ -129,7 +129,7 @@ impl RwLock {
     /// # Errors
     ///
     /// Those of [`Quorlock::try_lock`](crate::Quorlock::try_lock).
-    pub fn try_read(&self) -> Result<Option<ReadGuard>, Error> {
+    pub fn try_read(&self) -> Result<ReadGuard, Error> {
         self.reading.try_lock()
     }
 
@@ -139,7 +139,7 @@ impl RwLock {
     /// # Errors
     ///
     /// Those of [`read`](Self::read).
-    pub fn try_read_for(&self, timeout: Duration) -> Result<Option<ReadGuard>, Error> {
+    pub fn try_read_for(&self, timeout: Duration) -> Result<ReadGuard, Error> {
         self.reading.try_lock_for(timeout)
     }
 
@@ -149,18 +149,18 @@ impl RwLock {
     /// # Errors
     ///
     /// Those of [`read`](Self::read).
-    pub fn try_read_until(&self, deadline: Instant) -> Result<Option<ReadGuard>, Error> {
+    pub fn try_read_until(&self, deadline: Instant) -> Result<ReadGuard, Error> {
         self.reading.try_lock_until(deadline)
     }
 
-    /// Takes the lock to read unless `cancel` fires first, as
-    /// [`Quorlock::lock_cancellable`](crate::Quorlock::lock_cancellable) does.
+    /// Takes the lock to read, if that is possible within the time that `wait` says, as
+    /// [`Quorlock::lock_within`](crate::Quorlock::lock_within) does.
     ///
     /// # Errors
     ///
-    /// Those of [`Quorlock::lock_cancellable`](crate::Quorlock::lock_cancellable).
-    pub fn read_cancellable(&self, cancel: &Receiver<()>) -> Result<ReadGuard, Error> {
-        self.reading.lock_cancellable(cancel)
+    /// Those of [`Quorlock::lock_within`](crate::Quorlock::lock_within).
+    pub fn read_within<'a>(&self, wait: impl Into<Wait<'a>>) -> Result<ReadGuard, Error> {
+        self.reading.lock_within(wait)
     }
 
     /// Runs `critical` while holding the lock to read, as [`Quorlock::with_lock`](crate::Quorlock::with_lock) does.
@@ -204,8 +204,8 @@ impl RwLock {
     ///
     /// # Errors
     ///
-    /// Those of [`Quorlock::try_lock`](crate::Quorlock::try_lock). A thread that reads the lock gets `None`.
-    pub fn try_write(&self) -> Result<Option<WriteGuard>, Error> {
+    /// Those of [`Quorlock::try_lock`](crate::Quorlock::try_lock). To a thread that reads the lock, it is [`Held`](crate::ErrorKind::Held).
+    pub fn try_write(&self) -> Result<WriteGuard, Error> {
         self.writing.try_lock()
     }
 
@@ -215,7 +215,7 @@ impl RwLock {
     /// # Errors
     ///
     /// Those of [`write`](Self::write).
-    pub fn try_write_for(&self, timeout: Duration) -> Result<Option<WriteGuard>, Error> {
+    pub fn try_write_for(&self, timeout: Duration) -> Result<WriteGuard, Error> {
         self.writing.try_lock_for(timeout)
     }
 
@@ -225,19 +225,19 @@ impl RwLock {
     /// # Errors
     ///
     /// Those of [`write`](Self::write).
-    pub fn try_write_until(&self, deadline: Instant) -> Result<Option<WriteGuard>, Error> {
+    pub fn try_write_until(&self, deadline: Instant) -> Result<WriteGuard, Error> {
         self.writing.try_lock_until(deadline)
     }
 
-    /// Takes the lock to write unless `cancel` fires first, as
-    /// [`Quorlock::lock_cancellable`](crate::Quorlock::lock_cancellable) does.
+    /// Takes the lock to write, if that is possible within the time that `wait` says, as
+    /// [`Quorlock::lock_within`](crate::Quorlock::lock_within) does.
     ///
     /// # Errors
     ///
-    /// Those of [`Quorlock::lock_cancellable`](crate::Quorlock::lock_cancellable); [`WouldDeadlock`](crate::ErrorKind::WouldDeadlock) if the calling
-    /// thread has a [`ReadGuard`] of this lock, and no [`WriteGuard`].
-    pub fn write_cancellable(&self, cancel: &Receiver<()>) -> Result<WriteGuard, Error> {
-        self.writing.lock_cancellable(cancel)
+    /// Those of [`Quorlock::lock_within`](crate::Quorlock::lock_within); [`WouldDeadlock`](crate::ErrorKind::WouldDeadlock), where `wait` has no limit of time,
+    /// if the calling thread has a [`ReadGuard`] of this lock, and no [`WriteGuard`].
+    pub fn write_within<'a>(&self, wait: impl Into<Wait<'a>>) -> Result<WriteGuard, Error> {
+        self.writing.lock_within(wait)
     }
 
     /// Runs `critical` while holding the lock to write, as [`Quorlock::with_lock`](crate::Quorlock::with_lock) does.

@@ -3,8 +3,6 @@
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::Receiver;
-
 use crate::core::PermitsWanted;
 use crate::error::Error;
 use crate::guard::Guard;
@@ -12,6 +10,7 @@ use crate::handle::Handle;
 use crate::holders::HolderReport;
 use crate::kinds::Permits;
 use crate::runtime::settings::Renewal;
+use crate::wait::Wait;
 use crate::with_lock::WithLockError;
 
 /// A semaphore by name, from [`Quorlock::semaphore`](crate::Quorlock::semaphore): so many holders at most have one of its
@@ -25,9 +24,10 @@ use crate::with_lock::WithLockError;
 ///   else has got a permit meanwhile; after eight of them in a row the caller waits as for any lock that is held.
 /// - A master looks at all holds when it is asked for a permit, which takes it some 2 µs for each: 2 ms of a semaphore with 1,000
 ///   holders. To renew a hold, or to give it back, takes it no longer with many of them.
-/// - Each holder gives the same number of `permits`. The masters keep it with the holds, until the last of these ends. A caller with
-///   another one gets [`Config`](crate::ErrorKind::Config), while a majority of the masters has holds with a number that is not
-///   its own.
+/// - The masters keep the number of `permits` with the holds, until the last hold ends. A caller with another number waits until
+///   then, as for a lock that is held, and reserves the semaphore meanwhile. So the number can be changed by a rolling deployment:
+///   old and new processes take turns. No permits of both numbers are held at a time. A difference that lasts for 10 s is told by an
+///   event, with both numbers.
 /// - Holds are renewed, lost, and end by themselves as those of a mutex: what a process has that dies is free after its TTL.
 /// - Permits have no tokens: [`Guard::token`] is `None`. A storage that keeps the largest token
 ///   would refuse the other holders.
@@ -57,7 +57,7 @@ use crate::with_lock::WithLockError;
 #[must_use = "a handle does nothing until one of its calls is made"]
 #[derive(Clone)]
 pub struct Semaphore {
-    /// For one permit.
+    /// For one permit, or for several.
     handle: Handle<Permits>,
     permits: u32,
 }
@@ -110,26 +110,7 @@ impl Semaphore {
         Self { handle: self.handle.min_hold(min_hold), ..self }
     }
 
-    /// Takes a permit; waits while all are held. All else is as with [`Quorlock::lock`](crate::Quorlock::lock).
-    ///
-    /// A thread may take several, one after the other. With all of them its own, it waits for itself, as with a mutex; and
-    /// two callers that each take one of several permits, and wait for more, wait for each other. Take what is needed at once,
-    /// with [`acquire_many`](Self::acquire_many).
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Quorlock::lock`](crate::Quorlock::lock); [`Config`](crate::ErrorKind::Config), too, if others hold permits of this
-    /// semaphore and have given another number of permits, or the number is 0 or above 1,000.
-    pub fn acquire(&self) -> Result<Guard, Error> {
-        self.handle.lock()
-    }
-
-    /// Takes so many permits, all of them or none, under one guard; waits until so many are free at once. Who wants several
-    /// may wait for long, while others come and go with one: nothing is kept back for it.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`acquire`](Self::acquire); [`Config`](crate::ErrorKind::Config), too, if `count` is 0, or more than the semaphore has.
+    /// The same semaphore, for `count` permits at a time in place of one: a call takes all of them or none, under one guard.
     ///
     /// # Examples
     ///
@@ -139,104 +120,75 @@ impl Semaphore {
     /// # #[cfg(feature = "embedded")] {
     /// let (locks, _nodes) = Quorlock::embedded(3)?;
     /// let workers = locks.semaphore("workers", 4);
-    /// let three = workers.acquire_many(3)?;
-    /// assert!(workers.try_acquire_many(2)?.is_none());
-    /// let last = workers.try_acquire()?.expect("one is free");
+    /// let three = workers.many(3).acquire()?;
+    /// assert!(workers.many(2).try_acquire().is_err_and(|error| error.is_held()));
+    /// let last = workers.try_acquire()?;
     /// three.unlock()?;
     /// last.unlock()?;
-    /// assert_eq!(workers.acquire_many(5).unwrap_err().kind(), ErrorKind::Config);
+    /// assert_eq!(workers.many(5).acquire().unwrap_err().kind(), ErrorKind::Config);
     /// # }
     /// # Ok::<(), quorlock::Error>(())
     /// ```
-    pub fn acquire_many(&self, count: u32) -> Result<Guard, Error> {
-        self.many(count).lock()
+    pub fn many(&self, count: u32) -> Self {
+        let wanted = PermitsWanted { count, of: self.permits };
+        Self { handle: self.handle.clone().permits(wanted), ..*self }
     }
 
-    /// Takes a permit if one is free, as [`Quorlock::try_lock`](crate::Quorlock::try_lock) does.
+    /// Takes a permit, or as many as [`many`](Self::many) says; waits until so many are free at once. All else is as with
+    /// [`Quorlock::lock`](crate::Quorlock::lock).
+    ///
+    /// A thread may take several, one after the other. With all of them its own, it waits for itself, as with a mutex; and
+    /// two callers that each take one of several permits, and wait for more, wait for each other. Take what is needed at once,
+    /// with [`many`](Self::many).
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Quorlock::lock`](crate::Quorlock::lock); [`Config`](crate::ErrorKind::Config), too, if the semaphore has 0 permits
+    /// or more than 1,000, or if 0 are wanted or more than it has.
+    pub fn acquire(&self) -> Result<Guard, Error> {
+        self.handle.lock()
+    }
+
+    /// Takes its permits if so many are free, as [`Quorlock::try_lock`](crate::Quorlock::try_lock) does.
     ///
     /// # Errors
     ///
     /// Those of [`acquire`](Self::acquire), and of [`Quorlock::try_lock`](crate::Quorlock::try_lock).
-    pub fn try_acquire(&self) -> Result<Option<Guard>, Error> {
+    pub fn try_acquire(&self) -> Result<Guard, Error> {
         self.handle.try_lock()
     }
 
-    /// Takes so many permits, all of them or none, if they are free, as [`try_acquire`](Self::try_acquire) does.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`acquire_many`](Self::acquire_many), and of [`Quorlock::try_lock`](crate::Quorlock::try_lock).
-    pub fn try_acquire_many(&self, count: u32) -> Result<Option<Guard>, Error> {
-        self.many(count).try_lock()
-    }
-
-    /// Takes a permit if one becomes free within `timeout`, as [`Quorlock::try_lock_for`](crate::Quorlock::try_lock_for) does.
+    /// Takes its permits if so many become free within `timeout`, as
+    /// [`Quorlock::try_lock_for`](crate::Quorlock::try_lock_for) does.
     ///
     /// # Errors
     ///
     /// Those of [`try_acquire`](Self::try_acquire).
-    pub fn try_acquire_for(&self, timeout: Duration) -> Result<Option<Guard>, Error> {
+    pub fn try_acquire_for(&self, timeout: Duration) -> Result<Guard, Error> {
         self.handle.try_lock_for(timeout)
     }
 
-    /// Takes so many permits, all of them or none, if they become free within `timeout`.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`try_acquire_many`](Self::try_acquire_many).
-    pub fn try_acquire_many_for(
-        &self,
-        count: u32,
-        timeout: Duration,
-    ) -> Result<Option<Guard>, Error> {
-        self.many(count).try_lock_for(timeout)
-    }
-
-    /// Takes a permit if one becomes free until `deadline`, as [`Quorlock::try_lock_until`](crate::Quorlock::try_lock_until) does.
+    /// Takes its permits if so many become free until `deadline`, as
+    /// [`Quorlock::try_lock_until`](crate::Quorlock::try_lock_until) does.
     ///
     /// # Errors
     ///
     /// Those of [`try_acquire`](Self::try_acquire).
-    pub fn try_acquire_until(&self, deadline: Instant) -> Result<Option<Guard>, Error> {
+    pub fn try_acquire_until(&self, deadline: Instant) -> Result<Guard, Error> {
         self.handle.try_lock_until(deadline)
     }
 
-    /// Takes so many permits, all of them or none, if they become free until `deadline`.
+    /// Takes its permits if so many become free within the time that `wait` says, as
+    /// [`Quorlock::lock_within`](crate::Quorlock::lock_within) does.
     ///
     /// # Errors
     ///
-    /// Those of [`try_acquire_many`](Self::try_acquire_many).
-    pub fn try_acquire_many_until(
-        &self,
-        count: u32,
-        deadline: Instant,
-    ) -> Result<Option<Guard>, Error> {
-        self.many(count).try_lock_until(deadline)
+    /// Those of [`acquire`](Self::acquire), and of [`Quorlock::lock_within`](crate::Quorlock::lock_within).
+    pub fn acquire_within<'a>(&self, wait: impl Into<Wait<'a>>) -> Result<Guard, Error> {
+        self.handle.lock_within(wait)
     }
 
-    /// Takes a permit unless `cancel` fires first, as [`Quorlock::lock_cancellable`](crate::Quorlock::lock_cancellable) does.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`acquire`](Self::acquire), and [`Cancelled`](crate::ErrorKind::Cancelled).
-    pub fn acquire_cancellable(&self, cancel: &Receiver<()>) -> Result<Guard, Error> {
-        self.handle.lock_cancellable(cancel)
-    }
-
-    /// Takes so many permits, all of them or none, unless `cancel` fires first.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`acquire_many`](Self::acquire_many), and [`Cancelled`](crate::ErrorKind::Cancelled).
-    pub fn acquire_many_cancellable(
-        &self,
-        count: u32,
-        cancel: &Receiver<()>,
-    ) -> Result<Guard, Error> {
-        self.many(count).lock_cancellable(cancel)
-    }
-
-    /// Runs `critical` while holding a permit, as [`Quorlock::with_lock`](crate::Quorlock::with_lock) does.
+    /// Runs `critical` while holding its permits, as [`Quorlock::with_lock`](crate::Quorlock::with_lock) does.
     ///
     /// # Errors
     ///
@@ -248,7 +200,7 @@ impl Semaphore {
         self.handle.with_lock(critical)
     }
 
-    /// Runs `critical`, which returns a `Result`, while holding a permit, as
+    /// Runs `critical`, which returns a `Result`, while holding its permits, as
     /// [`Quorlock::with_lock_fallible`](crate::Quorlock::with_lock_fallible) does.
     ///
     /// # Errors
@@ -279,11 +231,6 @@ impl Semaphore {
     /// Those of [`Handle::force_unlock`].
     pub fn force_unlock(&self) -> Result<bool, Error> {
         self.handle.force_unlock()
-    }
-
-    /// The handle of so many permits.
-    fn many(&self, count: u32) -> Handle<Permits> {
-        self.handle.clone().permits(PermitsWanted { count, of: self.permits })
     }
 }
 

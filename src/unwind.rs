@@ -15,7 +15,7 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 
 #[cfg(feature = "embedded")]
 use crate::embedded::Node;
-use crate::error::NodeFault;
+use crate::error::{Error, NodeFault};
 use crate::guard::Guard;
 use crate::shared::Shared;
 
@@ -25,6 +25,9 @@ impl RefUnwindSafe for Shared {}
 
 impl UnwindSafe for Guard {}
 impl RefUnwindSafe for Guard {}
+
+impl UnwindSafe for Error {}
+impl RefUnwindSafe for Error {}
 
 impl UnwindSafe for NodeFault {}
 impl RefUnwindSafe for NodeFault {}

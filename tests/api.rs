@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use quorlock::crossbeam_channel::{Receiver, bounded, select};
 use quorlock::{
-    Builder, Error, ErrorKind, Guard, LossReason, Mode, MultiMutex, Mutex, NodeFault, Quorlock,
-    Renewal, WithLockError,
+    Builder, Error, ErrorKind, Guard, LossReason, Mode, MultiMutex, Mutex, NodeFault,
+    OptionalGuard as _, Quorlock, Renewal, WithLockError,
 };
 use support::Servers;
 use support::clients::{connected, fresh};
@@ -132,7 +132,7 @@ fn several_names_are_shown_in_order_and_each_of_them_once() {
     guard.unlock().expect("one node");
     // With one name it is what a mutex is, and excludes that.
     let one = locks.multi_mutex(["a"]).lock().expect("one node");
-    assert!(locks.try_lock("a").expect("one node").is_none());
+    assert!(locks.try_lock("a").optional().expect("one node").is_none());
     assert!(format!("{one:?}").starts_with(r#"Guard { name: "a", "#));
     one.unlock().expect("one node");
     let error = locks.multi_mutex(["a", ""]).lock().expect_err("one has no bytes");
@@ -193,6 +193,7 @@ fn words_for_people() {
             ErrorKind::InvalidName,
             ErrorKind::NoQuorum,
             ErrorKind::Quarantined { ready_in },
+            ErrorKind::Held { remaining_ttl: None },
             ErrorKind::Lost,
             ErrorKind::Cancelled,
             ErrorKind::Closed,
@@ -203,6 +204,7 @@ fn words_for_people() {
             "invalid name",
             "no quorum",
             "quarantined",
+            "held",
             "lock lost",
             "cancelled",
             "closed",
@@ -215,7 +217,7 @@ fn words_for_people() {
         LossReason::MaxHold,
         LossReason::ClockStoodStill,
     ]);
-    let words = ["validity ended", "keys were gone", "max_hold", "the clocks of most nodes"];
+    let words = ["validity ended", "keys were gone", "longest time", "the clocks of most nodes"];
     for (reason, words) in reasons.iter().zip(words) {
         assert!(reason.contains(words), "{reason}");
     }
@@ -238,7 +240,7 @@ fn channels_come_with_the_crate() {
     }
     let (cancel, cancelled) = bounded(1);
     cancel.send(()).expect("there is room");
-    let error = locks.lock_cancellable(NAME, &cancelled).expect_err("cancelled");
+    let error = locks.lock_within(NAME, &cancelled).expect_err("cancelled");
     assert_eq!(error.kind(), ErrorKind::Cancelled);
     guard.unlock().expect("one node");
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use quorlock::{Builder, Error, ErrorKind, Guard, Quorlock};
+use quorlock::{Builder, Error, ErrorKind, Guard, OptionalGuard as _, Quorlock};
 use support::clients::{connected, fresh};
 use support::kinds::KINDS;
 use support::lua::with_includes;
@@ -32,7 +32,7 @@ fn lock_in_threads(
 ) -> Vec<Option<Error>> {
     let work = |i| {
         let name = name(i);
-        let turn = || locks.try_lock(&name)?.expect("it is free").unlock();
+        let turn = || locks.try_lock(&name).optional()?.expect("it is free").unlock();
         (0..times).find_map(|_| turn().err())
     };
     let work = &work;
@@ -146,7 +146,7 @@ fn a_lock_that_was_lost_is_no_success_beside_calls_that_are_refused() {
             scope.spawn(move || {
                 let name = if i.is_multiple_of(4) { "others" } else { "mine" };
                 while !over.load(Ordering::Relaxed) {
-                    if let Ok(Some(guard)) = locks.try_lock(format!("{name}/{i}")) {
+                    if let Ok(guard) = locks.try_lock(format!("{name}/{i}")) {
                         drop(guard);
                     }
                 }
@@ -173,9 +173,7 @@ fn a_lock_that_was_lost_is_no_success_beside_calls_that_are_refused() {
 /// Who gives a lock back without waiting, and wants it again at once, is behind its own release.
 fn a_lock_that_was_dropped_is_free(servers: &Servers, urls: Vec<String>) {
     let locks = connected(builder(urls));
-    let work = |i| {
-        (0..50).all(|_| locks.try_lock(format!("orders/{i}")).is_ok_and(|guard| guard.is_some()))
-    };
+    let work = |i| (0..50).all(|_| locks.try_lock(format!("orders/{i}")).is_ok());
     let work = &work;
     thread::scope(|scope| {
         let threads: Vec<_> = (0..THREADS).map(|i| scope.spawn(move || work(i))).collect();
@@ -224,7 +222,7 @@ fn script_calls(server: &Server) -> u64 {
 const MANY: usize = 200;
 
 fn many(locks: &Quorlock) -> Vec<Guard> {
-    let lock = |i| locks.try_lock(format!("orders/{i}")).expect("it answers").expect("it is free");
+    let lock = |i| locks.try_lock(format!("orders/{i}")).expect("it is free");
     (0..MANY).map(lock).collect()
 }
 
@@ -251,7 +249,7 @@ fn a_source_that_is_refused_is_not_sent_again_and_again() {
     assert!(calls < most && scripts < most, "{calls} calls of scripts, for {scripts} requests");
     server.command(&["ACL", "SETUSER", "locker", "+eval"]);
     for taken in behind {
-        let guard = taken.expect("its script is known").expect("it is free");
+        let guard = taken.expect("its script is known, and it is free");
         guard.unlock().expect("the source goes out again, and is let in");
     }
 }
@@ -276,7 +274,7 @@ fn a_server_that_forgets_each_script_at_once_costs_a_few_calls_for_each() {
     let guards = many(&locks);
     let before = calls.load(Ordering::SeqCst);
     drop(guards);
-    locks.try_lock("behind").expect("it answers").expect("it is free").unlock().expect("it is");
+    locks.try_lock("behind").expect("it is free").unlock().expect("it is");
     let calls = calls.load(Ordering::SeqCst) - before;
     assert!(calls < 5 * MANY as u64, "{calls} calls");
 }

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use quorlock::crossbeam_channel::bounded;
 use quorlock::{
-    Builder, Error, ErrorKind, Exclusive, Fair, HoldClass, LockKind, Quorlock, Reading, Writing,
+    Builder, Error, ErrorKind, Exclusive, Fair, HoldClass, LockKind, OptionalGuard as _, Quorlock,
+    Reading, Writing,
 };
 use support::clients::{fresh, requests};
 use support::kinds::{AnyHandle, AnyKind, KINDS};
@@ -62,7 +63,7 @@ fn everything_of(locks: &Quorlock, is_wanted: fn(&dyn AnyKind) -> bool) -> Resul
         guard.unlock()?;
         other.map_or(Ok(()), |other| other.unlock())?;
         lock.lock()?.unlock()?;
-        drop(lock.try_lock()?.expect("it was given back"));
+        drop(lock.try_lock().optional()?.expect("it was given back"));
         lock.lock()?.unlock()?;
     }
     Ok(())
@@ -252,7 +253,7 @@ fn operators_need_scan_to_list_the_locks_that_are_held() {
     // Of others, whose keys it may not touch.
     server.command(&["SET", "elsewhere", "a", "PX", "60000"]);
     let held = operator.held_locks("", 10, within).expect("it may scan");
-    assert!(held.is_complete && held.names.len() == 1, "{held:?}");
+    assert!(held.is_complete() && held.names.len() == 1, "{held:?}");
     drop(guard);
 }
 
@@ -271,8 +272,8 @@ fn fences_that_the_user_may_not_touch() {
     };
     everything_of(&locks, has_one_key).expect("no fence is touched");
     for error in [
-        locks.rw_lock("orders/42").try_read().map(drop),
-        locks.fair_mutex("orders/42").try_lock().map(drop),
+        locks.rw_lock("orders/42").try_read().optional().map(drop),
+        locks.fair_mutex("orders/42").try_lock().optional().map(drop),
     ] {
         let error = error.expect_err("its keys begin otherwise");
         assert_eq!(error.kind(), ErrorKind::Config, "{error}");
@@ -325,6 +326,41 @@ mod tls {
             everything(&locks).is_ok()
         });
         server.wait_no_keys_in(0);
+    }
+
+    /// A server takes the place of another one, whose authority is another one as well. The files are replaced after that, not all
+    /// at once.
+    #[test]
+    fn certificates_in_files_are_read_again_for_each_connection() {
+        let authorities = [Authority::new(), Authority::new()];
+        let servers = authorities.each_ref().map(|authority| authority.ordinary_server("yes"));
+        let [before, after] = authorities.each_ref().map(|authority| {
+            let [certificate, key] = authority.sign(&["a client"], |_| ());
+            [("ca.crt", authority.pem.clone()), ("client.crt", certificate), ("client.key", key)]
+        });
+        let folder =
+            support::server::reaper::Folder::create("quorlock-files").expect("there is room");
+        let write = |(name, text): &(&str, String)| {
+            std::fs::write(folder.join(name), text).expect("there is room");
+        };
+        before.iter().for_each(write);
+        let proxy = support::proxy::Proxy::start(servers[0].port());
+        let [ca, certificate, key] = before.each_ref().map(|(name, _)| folder.join(name));
+        let builder = builder([proxy.url().replace("redis:", "rediss:")]).tls_ca_file(ca);
+        let locks = builder.tls_client_cert_files(certificate, key).build();
+        let locks = locks.expect("the settings are valid");
+        everything(&locks).expect("they fit");
+
+        proxy.fail_over_to(servers[1].port());
+        for file in &after {
+            let mut told = String::new();
+            support::wait_until("it is told that they do not fit", Duration::from_secs(20), || {
+                told = locks.try_lock("n").err().map_or_else(String::new, |it| it.to_string());
+                told.contains("it let this client in before")
+            });
+            write(file);
+        }
+        support::wait_until("they fit", Duration::from_secs(20), || everything(&locks).is_ok());
     }
 
     #[test]

@@ -72,7 +72,7 @@ fn nodes_and_quorums_that_come_and_go_are_told_once() {
     let guard = locks.lock("orders/43").expect("three of three");
     for _ in 0..2 {
         let waited = mute.try_lock_for("orders/43", Duration::from_millis(300));
-        assert!(waited.expect("three of three").is_none());
+        assert!(waited.is_err_and(|error| error.is_held()));
     }
     let silent = ["WARN", "does not tell of releases", "lacks a permission"];
     wait_until("each node to be told", Duration::from_secs(20), || told(&silent) == servers.len());

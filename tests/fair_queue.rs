@@ -11,7 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use crossbeam_channel::bounded;
-use quorlock::{ErrorKind, FairMutex, Quorlock};
+use quorlock::{ErrorKind, FairMutex, OptionalGuard as _, Quorlock};
 use redis::Value;
 use support::clients::{connected, fresh};
 use support::events::Listener;
@@ -47,7 +47,7 @@ fn wait_queued(servers: &Servers, callers: i64) {
 fn leaves(waits: impl FnOnce(&Quorlock) + Send, ended: impl FnOnce(&Servers)) {
     let servers = Servers::start(3);
     let [holder, first, second] = [(); 3].map(|()| client(&servers));
-    let guard = fair(&holder).try_lock().expect("three nodes").expect("it is free");
+    let guard = fair(&holder).try_lock().expect("it is free");
     // Two nodes are enough for that. The third one would grant the lock to the first caller that reaches it.
     wait_until("each node has the holder's key", LIMIT, || {
         servers.iter().all(|server| server.command(&["EXISTS", KEY]) == Value::Int(1))
@@ -61,8 +61,8 @@ fn leaves(waits: impl FnOnce(&Quorlock) + Send, ended: impl FnOnce(&Servers)) {
         waiting.join().expect("it is as expected");
         wait_queued(&servers, 1);
         guard.unlock().expect("three nodes");
-        let next = behind.join().expect("no panic").expect("three nodes");
-        next.expect("nobody is ahead").unlock().expect("three nodes");
+        let next = behind.join().expect("no panic").expect("nobody is ahead");
+        next.unlock().expect("three nodes");
     });
     wait_queued(&servers, 0);
 }
@@ -72,7 +72,7 @@ fn a_caller_that_is_cancelled_leaves_the_queue() {
     let (cancel, cancelled) = bounded(0);
     leaves(
         |locks| {
-            let error = fair(locks).lock_cancellable(&cancelled).expect_err("it is cancelled");
+            let error = fair(locks).lock_within(&cancelled).expect_err("it is cancelled");
             assert_eq!(error.kind(), ErrorKind::Cancelled);
         },
         |_| drop(cancel),
@@ -100,7 +100,7 @@ fn a_caller_that_panics_leaves_the_queue() {
     leaves(
         |locks| {
             PANICS.set(true);
-            let wait = || fair(locks).try_lock_for(LIMIT).map(drop);
+            let wait = || fair(locks).try_lock_for(LIMIT).optional().map(drop);
             let panic = catch_unwind(AssertUnwindSafe(wait)).expect_err("it panics");
             assert_eq!(panic.downcast_ref(), Some(&"in a subscriber"));
         },
@@ -116,9 +116,9 @@ fn a_caller_that_panics_leaves_the_queue() {
 fn a_caller_that_tries_once_does_not_enter_the_queue() {
     let servers = Servers::start(3);
     let [holder, other] = [(); 2].map(|()| client(&servers));
-    let guard = fair(&holder).try_lock().expect("three nodes").expect("it is free");
+    let guard = fair(&holder).try_lock().expect("it is free");
     for locks in [&holder, &other] {
-        assert!(fair(locks).try_lock().expect("three nodes").is_none());
+        assert!(fair(locks).try_lock().optional().expect("three nodes").is_none());
     }
     // What it has asked is done: the nodes have answered this on the same connections.
     assert!(fair(&other).is_locked().expect("three nodes"));
@@ -126,5 +126,5 @@ fn a_caller_that_tries_once_does_not_enter_the_queue() {
         assert_eq!(server.command(&["EXISTS", QUEUE]), Value::Int(0));
     }
     guard.unlock().expect("three nodes");
-    drop(fair(&other).try_lock().expect("three nodes").expect("it is free at once"));
+    drop(fair(&other).try_lock().expect("it is free at once"));
 }

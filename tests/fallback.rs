@@ -4,7 +4,7 @@ mod support;
 
 use std::time::Duration;
 
-use quorlock::{Builder, ErrorKind, Fallback, LossReason, Mode, Quorlock};
+use quorlock::{Builder, ErrorKind, Fallback, LossReason, Mode, OptionalGuard as _, Quorlock};
 use support::clients::{fresh, wait_connected};
 use support::{Server, Servers, wait_until};
 
@@ -39,18 +39,20 @@ fn with_only_the_first_node_it_is_granted_there_and_says_so() {
     guard.check().expect("it is ours");
 
     // Clients that fall back exclude each other.
-    wait_until("the other one falls back, too", LIMIT, || match other.try_lock("orders/42") {
-        Ok(guard) => {
-            assert!(guard.is_none(), "two hold the lock");
-            true
-        }
-        Err(error) => {
-            assert_eq!(error.kind(), ErrorKind::NoQuorum);
-            false
+    wait_until("the other one falls back, too", LIMIT, || {
+        match other.try_lock("orders/42").optional() {
+            Ok(guard) => {
+                assert!(guard.is_none(), "two hold the lock");
+                true
+            }
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::NoQuorum);
+                false
+            }
         }
     });
     guard.unlock().expect("the first node confirms");
-    let guard = other.try_lock("orders/42").expect("it has fallen back").expect("it is free");
+    let guard = other.try_lock("orders/42").expect("it is free");
     assert_eq!(guard.mode(), Mode::Fallback);
     drop(guard);
     servers.wait_no_keys();
@@ -140,13 +142,11 @@ fn the_first_nodes_holder_is_respected_by_a_majority_that_came_back() {
         other.node_stats().iter().all(|node| node.connected)
     });
     for _ in 0..10 {
-        assert!(other.try_lock("orders/42").expect("three of three").is_none());
+        assert!(other.try_lock("orders/42").optional().expect("three of three").is_none());
     }
     guard.check().expect("it is still ours");
     guard.unlock().expect("the first node confirms");
-    wait_until("it is free", LIMIT, || {
-        other.try_lock("orders/42").is_ok_and(|guard| guard.is_some())
-    });
+    wait_until("it is free", LIMIT, || other.try_lock("orders/42").is_ok());
 }
 
 /// A caller's own short deadline is no reason to fall back, however long ago a quorum was missed.
@@ -222,7 +222,7 @@ fn waiting_for_the_first_nodes_word_can_be_cancelled() {
     servers[0].pause();
     let (cancel, cancelled) = crossbeam_channel::bounded(1);
     std::thread::scope(|scope| {
-        let waiting = scope.spawn(|| locks.lock_cancellable("orders/42", &cancelled));
+        let waiting = scope.spawn(|| locks.lock_within("orders/42", &cancelled));
         wait_until("the others have granted", LIMIT, || {
             servers.iter().skip(1).all(|server| server.get(KEY).is_some())
         });

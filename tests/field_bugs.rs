@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use quorlock::{Builder, ErrorKind, Quorlock};
+use quorlock::{Builder, ErrorKind, OptionalGuard as _, Quorlock};
 use support::clients::fresh;
 use support::{Server, Servers, wait_until};
 
@@ -67,10 +67,10 @@ fn case_01_an_own_partial_grant_does_not_block_the_next_try() {
     for _ in 0..50 {
         foreign(&servers[1], KEY);
         foreign(&servers[2], KEY);
-        assert!(locks.try_lock("orders/42").expect("a quorum").is_none());
+        assert!(locks.try_lock("orders/42").optional().expect("a quorum").is_none());
         servers[1].command(&["DEL", KEY]);
         servers[2].command(&["DEL", KEY]);
-        let guard = locks.try_lock("orders/42").expect("a quorum");
+        let guard = locks.try_lock("orders/42").optional().expect("a quorum");
         guard.expect("nobody has it").unlock().expect("a majority");
     }
     servers.wait_no_keys();
@@ -167,10 +167,10 @@ fn case_05_a_tie_among_an_even_number_settles_at_once() {
     foreign(&servers[0], KEY);
     foreign(&servers[1], KEY);
     let start = Instant::now();
-    assert!(locks.try_lock("orders/42").expect("all nodes answer").is_none());
+    assert!(locks.try_lock("orders/42").optional().expect("all nodes answer").is_none());
     assert!(start.elapsed() < AGES / 2, "the tie was waited out");
     servers[1].command(&["DEL", KEY]);
-    let guard = locks.try_lock("orders/42").expect("all nodes answer");
+    let guard = locks.try_lock("orders/42").optional().expect("all nodes answer");
     guard.expect("three of four are a majority").unlock().expect("a majority");
 }
 
@@ -264,7 +264,10 @@ fn case_14_an_overrun_is_refused_or_honest_and_leaves_no_key() {
         let start = Instant::now();
         thread::scope(|scope| {
             let locking = scope.spawn(|| {
-                let guard = locks.try_lock_for("orders/42", AGES).map(|guard| guard.expect("free"));
+                let guard = locks
+                    .try_lock_for("orders/42", AGES)
+                    .optional()
+                    .map(|guard| guard.expect("free"));
                 let guard = guard.expect("they wake up in time");
                 let remaining = guard.remaining();
                 assert!(remaining <= ttl, "{remaining:?}");
@@ -306,7 +309,7 @@ fn case_20_a_timed_wait_goes_on_trying() {
         let waiting = scope.spawn(|| locks.try_lock_for("orders/42", AGES));
         wait_until("it has tried ten times", AGES, || tries() >= before + 10);
         guard.unlock().expect("three of three");
-        let guard = waiting.join().expect("no panic").expect("three of three");
-        guard.expect("it became free in time").unlock().expect("three of three");
+        let guard = waiting.join().expect("no panic").expect("it became free in time");
+        guard.unlock().expect("three of three");
     });
 }

@@ -8,7 +8,7 @@ mod support;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use quorlock::{Builder, ErrorKind, LossReason, Quorlock, ReentrantMutex};
+use quorlock::{Builder, ErrorKind, LossReason, OptionalGuard as _, Quorlock, ReentrantMutex};
 use redis::Value;
 use support::clients::{connected, fresh};
 use support::{Server, wait_until};
@@ -180,17 +180,17 @@ fn each_excludes_the_other() {
 
         assert_eq!((redisson.lock(), redisson.lock()), (None, None), "it is reentrant as well");
         for (count, released) in [("2", false), ("1", true)] {
-            assert!(mutex.try_lock().expect("held is no error").is_none());
-            assert!(locks.mutex(name).try_lock().expect("held is no error").is_none());
+            assert!(mutex.try_lock().optional().expect("held is no error").is_none());
+            assert!(locks.mutex(name).try_lock().optional().expect("held is no error").is_none());
             assert_eq!(redisson.hold_count(redisson.owner).as_deref(), Some(count));
             assert!(redisson.renew() && redisson.is_locked().1 > 500_000);
             assert_eq!(redisson.unlock(), Some(released));
         }
-        let guard = mutex.try_lock().expect("one server").expect("it was given back");
+        let guard = mutex.try_lock().expect("it was given back");
         guard.unlock().expect("it was ours all the time");
         // A lock of the Redlock layout is in the way of both.
         let guard = locks.mutex(name).lock().expect("it is free");
-        assert!(mutex.try_lock().expect("held is no error").is_none());
+        assert!(mutex.try_lock().optional().expect("held is no error").is_none());
         guard.unlock().expect("it was ours all the time");
     }
     server.wait_no_keys_in(0);
@@ -207,7 +207,8 @@ fn our_lock_is_one_of_redisson_at_any_time() {
         assert_eq!(redisson.hold_count(owner).as_deref(), Some("1"), "however often it was taken");
         assert_eq!(server.command(&["HLEN", name]), Value::Int(1));
         assert_eq!(server.command(&["TYPE", name]), Value::SimpleString("hash".to_owned()));
-        let (uuid, thread) = owner.split_once(':').expect("a client and a thread");
+        let (_, end) = owner.rsplit_once('#').expect("there is a label");
+        let (uuid, thread) = end.split_once(':').expect("a client and a thread");
         assert!(uuid.len() == 36 && thread.parse::<i64>().is_ok(), "{owner}");
         let (is_locked, left) = redisson.is_locked();
         assert!(is_locked && left <= TTL.as_millis() as i64);
@@ -271,7 +272,7 @@ fn a_release_by_redisson_wakes_our_waiter() {
             thread::scope(|scope| {
                 let waiting = scope.spawn(|| {
                     let start = Instant::now();
-                    let guard = mutex.try_lock_for(LONG).expect("one server");
+                    let guard = mutex.try_lock_for(LONG).optional().expect("one server");
                     (guard.map(|guard| guard.unlock()), start.elapsed())
                 });
                 // Ours and Redisson's.
@@ -310,7 +311,7 @@ fn our_client_leaves_the_lock_to_a_waiter_of_redisson() {
         guard.unlock().expect("it was ours all the time");
         // It may come too late on a busy machine. Then it is told of the next release.
         wait_until("it is served", LONG, || {
-            drop(mutex.try_lock_for(Duration::from_millis(100)).expect("one server"));
+            drop(mutex.try_lock_for(Duration::from_millis(100)).optional().expect("one server"));
             waiting.is_finished()
         });
         waiting.join().expect("no panic");
@@ -334,10 +335,10 @@ fn a_forced_unlock_is_a_loss() {
         assert_eq!(guard.lost().recv_timeout(LONG), Ok(LossReason::KeysGone));
     }
     assert_eq!((mutex.hold_count(), mutex.is_owned_by_current_thread()), (2, false));
-    assert_eq!(mutex.try_lock().map(drop).expect_err("lost").kind(), ErrorKind::Lost);
+    assert_eq!(mutex.try_lock().optional().map(drop).expect_err("lost").kind(), ErrorKind::Lost);
     assert_eq!(inner.unlock().expect_err("lost").kind(), ErrorKind::Lost);
     assert_eq!(outer.unlock().expect_err("lost").kind(), ErrorKind::Lost);
-    assert!(mutex.try_lock().expect("held is no error").is_none());
+    assert!(mutex.try_lock().optional().expect("held is no error").is_none());
     assert_eq!(redisson.hold_count(redisson.owner).as_deref(), Some("1"));
     assert_eq!(redisson.unlock(), Some(true));
     server.wait_no_keys_in(0);

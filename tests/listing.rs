@@ -24,7 +24,7 @@ fn all(locks: &Quorlock) -> HeldLocks {
 fn locks_of_every_kind_are_found_and_nothing_that_is_kept_beside_them() {
     let servers = Servers::start(3);
     let [holder, operator] = [(); 2].map(|()| patient(&servers, TTL));
-    assert!(all(&operator).names.is_empty() && all(&operator).is_complete);
+    assert!(all(&operator).names.is_empty() && all(&operator).is_complete());
     let _mutex = holder.lock(b"any\xff{bytes}").expect("it is free");
     let _several = holder.multi_mutex(["several/1", "several/2"]).lock().expect("they are free");
     let _read = holder.rw_lock("re{ad}").read().expect("it is free");
@@ -58,7 +58,7 @@ fn locks_of_every_kind_are_found_and_nothing_that_is_kept_beside_them() {
         });
         let held = lister.held_locks("", 1_000, LONG).expect("all are healthy");
         assert_eq!(names(&held), expected);
-        assert!(held.is_complete && held.faults.is_empty(), "{held:?}");
+        assert!(held.is_complete() && held.faults.is_empty(), "{held:?}");
         for name in &held.names {
             let is_kept = name.name.ends_with(b"kept");
             let state = if is_kept { LockState::Kept } else { LockState::Held };
@@ -127,15 +127,15 @@ fn a_scan_goes_on_step_by_step_and_ends_at_its_bounds() {
                 end";
     servers[0].command(&["EVAL", fill, "0"]);
     let held = all(&operator);
-    assert!(held.is_complete && held.faults.is_empty(), "{:?}", held.faults);
+    assert!(held.is_complete() && held.faults.is_empty(), "{:?}", held.faults);
     assert_eq!(held.names.len(), 300);
     let some = |most, within| operator.held_locks("", most, within).expect("it is healthy");
     let (few, enough) = (some(299, LONG), some(300, LONG));
-    assert_eq!((few.names.len(), few.is_complete), (299, false));
-    assert_eq!((enough.names.len(), enough.is_complete), (300, true));
+    assert_eq!((few.names.len(), few.is_complete()), (299, false));
+    assert_eq!((enough.names.len(), enough.is_complete()), (300, true));
     let at_once = some(1_000, Duration::ZERO);
-    assert!(!at_once.is_complete && at_once.names.len() < 300, "one step is not all");
-    assert!(some(1_000, Duration::MAX).is_complete);
+    assert!(!at_once.is_complete() && at_once.names.len() < 300, "one step is not all");
+    assert!(some(1_000, Duration::MAX).is_complete());
 }
 
 #[test]
@@ -146,7 +146,7 @@ fn a_majority_is_enough_and_fewer_are_an_error_with_causes() {
     let guard = operator.mutex("orders/42").ttl(TTL).lock().expect("it is free");
     servers[1].pause();
     let held = all(&operator);
-    assert_eq!((names(&held), held.is_complete), (vec!["orders/42".to_owned()], true));
+    assert_eq!((names(&held), held.is_complete()), (vec!["orders/42".to_owned()], true));
     let [fault] = held.faults.as_slice() else { panic!("{:?}", held.faults) };
     assert_eq!(fault.node(), servers[1].url());
     servers[2].kill();
@@ -166,10 +166,10 @@ fn nodes_in_quarantine_make_no_complete_list() {
     let builder = Quorlock::builder().nodes([server.url()]).ttl(TTL).max_ttl(TTL);
     let locks = connected(builder.node_timeout(Duration::from_secs(5)));
     let held = all(&locks);
-    assert!(!held.is_complete && held.faults.len() == 1, "{held:?}");
+    assert!(!held.is_complete() && held.faults.len() == 1, "{held:?}");
     assert!(held.faults[0].what().contains("forgotten"), "{held:?}");
     wait_until("it is admitted", LONG, || locks.admit().is_ok());
-    assert!(all(&locks).is_complete && all(&locks).faults.is_empty());
+    assert!(all(&locks).is_complete() && all(&locks).faults.is_empty());
 }
 
 #[cfg(feature = "embedded")]
@@ -181,9 +181,9 @@ fn embedded_nodes_are_scanned_as_servers_are() {
     let guards: Vec<_> =
         (0..1_500).map(|i| locks.lock(format!("orders/{i}")).expect("it is free")).collect();
     let held = locks.held_locks("orders/*", 2_000, LONG).expect("all are healthy");
-    assert!(held.is_complete && held.names.len() == guards.len(), "{}", held.names.len());
+    assert!(held.is_complete() && held.names.len() == guards.len(), "{}", held.names.len());
     nodes[0].kill();
     let held = locks.held_locks("orders/1*", 2_000, LONG).expect("a majority is healthy");
-    assert!(held.is_complete && held.faults.len() == 1, "{:?}", held.faults);
+    assert!(held.is_complete() && held.faults.len() == 1, "{:?}", held.faults);
     assert_eq!(held.names.len(), 1 + 10 + 100 + 500);
 }

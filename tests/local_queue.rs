@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use quorlock::{Builder, ErrorKind, Guard, Quorlock};
+use quorlock::{Builder, ErrorKind, Guard, OptionalGuard as _, Quorlock};
 use support::clients::{connected, fresh, requests};
 use support::{Servers, wait_until};
 
@@ -106,7 +106,7 @@ fn another_process_gets_in_however_many_threads_hand_the_lock_on() {
             });
         }
         for _ in 0..3 {
-            let guard = other.try_lock_for(NAME, LIMIT).expect("three healthy nodes");
+            let guard = other.try_lock_for(NAME, LIMIT).optional().expect("three healthy nodes");
             let served = guard.is_some();
             over.store(!served, Ordering::Relaxed);
             assert!(served, "the lock has never left the other client");
@@ -145,7 +145,7 @@ fn no_quorum_is_told_to_everybody_in_line() {
                 let locks = locks.clone();
                 scope.spawn(move || match i % 2 {
                     0 => locks.lock(NAME).map(drop),
-                    _ => locks.try_lock_for(NAME, LIMIT).map(drop),
+                    _ => locks.try_lock_for(NAME, LIMIT).optional().map(drop),
                 })
             })
             .collect();

@@ -73,7 +73,7 @@ fn the_wait_for_new_masters_is_told_when_it_begins() {
         }
         assert!(!waiting.is_finished(), "it waits");
         locks.admit().expect("nothing is held there");
-        let guard = waiting.join().expect("no panic").expect("admitted").expect("it is free");
+        let guard = waiting.join().expect("no panic").expect("admitted, and it is free");
         guard.unlock().expect("healthy nodes");
     });
     // A server that this client knows has no mark any more: then it was emptied.

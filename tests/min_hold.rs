@@ -5,7 +5,7 @@ mod support;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use quorlock::{Builder, ErrorKind, Mutex, Quorlock};
+use quorlock::{Builder, ErrorKind, Mutex, OptionalGuard as _, Quorlock};
 use support::clients::{connected, fresh};
 use support::{Servers, wait_until};
 
@@ -33,7 +33,7 @@ fn job(locks: &Quorlock) -> Mutex {
 /// Does the job, which takes no time. Returns when it was begun and under which owner.
 fn done(job: &Mutex) -> (Instant, String) {
     let begun = Instant::now();
-    let guard = job.try_lock().expect("a majority").expect("nobody has done it");
+    let guard = job.try_lock().expect("nobody has done it");
     let owner = guard.owner().to_owned();
     guard.unlock().expect("it was ours");
     (begun, owner)
@@ -55,13 +55,25 @@ fn a_job_that_was_done_is_not_done_again_for_a_while() {
     let left = servers.iter().map(|server| server.pttl(KEY)).max().expect("three nodes");
     assert!(left <= 4_100, "it ends with the shortest hold, and not with the TTL: {left} ms");
     for locks in [&one, &other] {
-        let locked = job(locks).try_lock().expect("a majority");
+        let locked = job(locks).try_lock().optional().expect("a majority");
         assert!(locked.is_none(), "it was granted {:?} after it had been", begun.elapsed());
     }
     let again = job(&other).lock().expect("a majority");
     assert!(begun.elapsed() >= MIN_HOLD, "{:?}", begun.elapsed());
     assert!(begun.elapsed() < TTL, "a waiter hears when it ends");
     drop(again);
+}
+
+/// Another host may do it then.
+#[test]
+fn a_job_that_has_failed_gives_the_lock_back_without_the_minimum() {
+    let servers = Servers::start(3);
+    let job = job(&client(&servers));
+    let guard = job.lock().expect("three of three");
+    guard.waive_min_hold();
+    guard.unlock().expect("it was ours");
+    servers.wait_no_keys();
+    done(&job);
 }
 
 /// Each node that keeps the lock is one more that may forget it.

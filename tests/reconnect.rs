@@ -4,7 +4,7 @@ mod support;
 
 use std::time::Duration;
 
-use quorlock::{ErrorKind, Quorlock};
+use quorlock::{ErrorKind, OptionalGuard as _, Quorlock};
 use support::clients::{fresh, wait_connected};
 use support::{Server, Servers, wait_until};
 
@@ -29,7 +29,7 @@ fn a_connection_that_was_closed_while_idle_is_no_failure() {
     let locks = client(&servers);
     for _ in 0..5 {
         servers.iter_mut().for_each(Server::restart_empty);
-        let guard = locks.try_lock("orders/42").expect("all nodes are back");
+        let guard = locks.try_lock("orders/42").optional().expect("all nodes are back");
         guard.expect("it is free").unlock().expect("all nodes are back");
     }
     servers.wait_no_keys();
@@ -165,8 +165,7 @@ fn a_release_runs_before_the_next_acquire() {
         let next = scope.spawn(|| locks.try_lock("orders/42"));
         std::thread::sleep(Duration::from_millis(50)); // longer makes the test no stricter
         servers[0].resume();
-        let next = next.join().expect("no panic").expect("the node answers");
-        assert!(next.is_some(), "it was given back before it was asked for");
+        drop(next.join().expect("no panic").expect("it was given back before it was asked for"));
     });
     servers.wait_no_keys();
 }

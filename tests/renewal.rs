@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use quorlock::{Builder, ErrorKind, Guard, LossReason, Quorlock, Renewal};
+use quorlock::{Builder, ErrorKind, Guard, LossReason, OptionalGuard as _, Quorlock, Renewal};
 use support::clients::fresh;
 use support::lua::with_includes;
 use support::{Server, Servers, wait_until};
@@ -72,6 +72,22 @@ fn set(server: &Server, owner: &str, ttl: Duration) {
 
 fn delete(server: &Server, key: &str) {
     server.command(&["DEL", key]);
+}
+
+/// Deletes these keys until `lost` hears of a loss. Once may not be enough: a server whose answer to a renewal comes late sets
+/// the key again, and counts by the next one.
+fn delete_until_told<T>(
+    servers: &[Server],
+    keys: &[&str],
+    lost: impl Fn(Duration) -> Option<T>,
+) -> T {
+    let tries = (0..30).map(|_| {
+        for server in servers {
+            keys.iter().for_each(|key| delete(server, key));
+        }
+        lost(NODE_TIMEOUT)
+    });
+    tries.flatten().next().expect("the loss is told")
 }
 
 fn how_many_have(servers: &Servers, owner: &str) -> usize {
@@ -178,7 +194,10 @@ fn seed_07_the_orphan_of_an_unlock_whose_replies_are_lost_is_waited_for() {
 
     let set_at = Instant::now();
     servers.iter().for_each(|server| set(server, &owner, TTL));
-    assert!(locks.try_lock(NAME).expect("three of three").is_none(), "it was re-entered");
+    assert!(
+        locks.try_lock(NAME).optional().expect("three of three").is_none(),
+        "it was re-entered"
+    );
     let guard = locks.lock(NAME).expect("three of three");
     let waited = set_at.elapsed();
     assert!(waited >= TTL - TTL / 50, "the orphan was waited for, for {waited:?}");
@@ -247,11 +266,11 @@ fn a_callback_that_panics_blocks_unlocks_or_drops_holds_up_nothing() {
         })
     });
 
-    for name in names {
-        servers.iter().for_each(|server| delete(server, &format!("quorlock:{name}")));
+    let mut lost: Vec<_> = Vec::new();
+    while lost.len() < names.len() {
+        let keys = ["quorlock:panics", "quorlock:blocks", "quorlock:unlocks", "quorlock:drops"];
+        lost.push(delete_until_told(&servers, &keys, |within| warnings.recv_timeout(within).ok()));
     }
-    let mut lost: Vec<_> =
-        (0..4).map(|_| warnings.recv_timeout(LIMIT).expect("each is told")).collect();
     lost.sort_by_key(|(i, _)| *i);
     let all = [0, 1, 2, 3].map(|i| (i, LossReason::KeysGone));
     assert_eq!(lost, all);
@@ -262,7 +281,7 @@ fn a_callback_that_panics_blocks_unlocks_or_drops_holds_up_nothing() {
     stays_held(&renewed, TTL * 2);
     for name in names {
         // While one callback blocks still.
-        let again = locks.try_lock_for(name, LIMIT).expect("three of three");
+        let again = locks.try_lock_for(name, LIMIT).optional().expect("three of three");
         again.expect("it is free").unlock().expect("three of three");
     }
     release_blocked.send(()).expect("it is still blocked");
@@ -296,10 +315,10 @@ fn keys_gone_is_told_before_the_end() {
     let servers = Servers::start(5);
     let locks = build(settings(&servers).ttl(LONG_TTL));
     let (guard, _) = hold(&locks, &servers);
-    servers.iter().take(3).for_each(|server| delete(server, KEY));
     let left = guard.remaining();
     let deleted = Instant::now();
-    let reason = guard.lost().recv_timeout(LIMIT).expect("the loss is told");
+    let reason =
+        delete_until_told(&servers[..3], &[KEY], |within| guard.lost().recv_timeout(within).ok());
     let told = deleted.elapsed();
     assert_eq!(reason, LossReason::KeysGone);
     assert!(told < left, "told after {told:?}, with {left:?} left");

@@ -234,6 +234,26 @@ fn a_caller_that_says_so_reserves_only_beside_a_kind_that_may_have_several_holde
     }
 }
 
+/// In a rolling deployment, a caller that gives the semaphore another number of permits waits until the last of its holds has
+/// ended. Its reservation keeps others from adding to them.
+#[test]
+fn a_caller_with_another_number_of_permits_reserves_beside_the_holders() {
+    let server = Server::start();
+    let semaphore = |owner, permits, slot, reserves: &str| {
+        let arguments = [owner, "60000", "", reserves, permits, slot];
+        run(&server, KINDS[4].acquire, KINDS[4].keys, &arguments)
+    };
+    assert!(granted(&semaphore("a#1", "2", "0", "")));
+    let waits = format!("{} s", reserving(1));
+    let Value::Array(answer) = semaphore("b#1", "3", "0", &waits) else { panic!("a list") };
+    assert_eq!(answer[..2], [Value::Int(-4), Value::Int(2)]);
+    assert_eq!(reserved(&server), [1]);
+    assert!(refused(&semaphore("a#2", "2", "1", "")).is_some(), "its other permit is free");
+    server.command(&["DEL", "k"]);
+    assert!(granted(&semaphore("b#2", "3", "0", &waits)));
+    assert_eq!(reserved(&server), [0_u32; 0]);
+}
+
 #[test]
 fn a_node_keeps_the_oldest_reservations() {
     let server = Server::start();

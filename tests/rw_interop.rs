@@ -8,7 +8,9 @@ mod support;
 use std::thread;
 use std::time::Duration;
 
-use quorlock::{ErrorKind, LossReason, Quorlock, ReadGuard, RwLock, WriteGuard};
+use quorlock::{
+    ErrorKind, LossReason, OptionalGuard as _, Quorlock, ReadGuard, RwLock, WriteGuard,
+};
 use redis::Value;
 use support::clients::{connected, fresh};
 use support::{Server, wait_until};
@@ -242,8 +244,8 @@ fn client(server: &Server) -> Quorlock {
 /// Whether we can have it. It is given back when this returns.
 fn is_free(lock: &RwLock, to: To) -> bool {
     let unlocked = match to {
-        To::Read => lock.try_read().expect("held is no error").map(ReadGuard::unlock),
-        To::Write => lock.try_write().expect("held is no error").map(WriteGuard::unlock),
+        To::Read => lock.try_read().optional().expect("held is no error").map(ReadGuard::unlock),
+        To::Write => lock.try_write().optional().expect("held is no error").map(WriteGuard::unlock),
     };
     unlocked.is_some_and(|unlocked| unlocked.is_ok())
 }
@@ -278,7 +280,9 @@ fn each_excludes_the_other_but_for_those_who_read() {
 
         assert_eq!((redisson.lock(To::Write), redisson.lock(To::Read)), (None, None));
         assert!(!is_free(&lock, To::Write) && !is_free(&lock, To::Read));
-        assert!(locks.reentrant_mutex(name).try_lock().expect("held is no error").is_none());
+        assert!(
+            locks.reentrant_mutex(name).try_lock().optional().expect("held is no error").is_none()
+        );
         assert_eq!(redisson.unlock(To::Write), Some(true));
         wait_until("it reads what it wrote", LONG, || is_free(&lock, To::Read));
         assert_eq!(redisson.unlock(To::Read), Some(true));
@@ -330,8 +334,8 @@ fn a_release_by_redisson_wakes_our_waiters() {
             let lock = locks.rw_lock(name);
             thread::scope(|scope| {
                 let waiting = scope.spawn(|| match ours {
-                    To::Read => lock.try_read_for(LONG).map(|guard| guard.is_some()),
-                    To::Write => lock.try_write_for(LONG).map(|guard| guard.is_some()),
+                    To::Read => lock.try_read_for(LONG).optional().map(|guard| guard.is_some()),
+                    To::Write => lock.try_write_for(LONG).optional().map(|guard| guard.is_some()),
                 });
                 wait_until("it listens to both channels", LONG, || {
                     locks.node_stats()[0].listened_to == 2

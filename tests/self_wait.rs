@@ -40,7 +40,7 @@ fn a_thread_that_waits_for_itself_is_told() {
         let for_itself = scope.spawn(|| {
             let stopped = stopped;
             let _guard = locks.lock("jobs/all-the-time").expect("three nodes");
-            locks.lock_cancellable("jobs/all-the-time", &stopped).map(drop)
+            locks.lock_within("jobs/all-the-time", &stopped).map(drop)
         });
         let other = locks.lock("jobs/another-thread").expect("three nodes");
         let for_another = scope.spawn(|| locks.lock("jobs/another-thread").map(drop));
@@ -64,11 +64,11 @@ fn a_thread_that_waits_for_itself_is_told() {
             let _cancel = cancel;
             wait_until("it is told", LIMIT, || warnings("jobs/cancelled") > 0);
         });
-        let error = locks.lock_cancellable("jobs/cancelled", &cancelled).expect_err("it is ours");
+        let error = locks.lock_within("jobs/cancelled", &cancelled).expect_err("it is ours");
         assert_eq!(error.kind(), ErrorKind::Cancelled, "{error}");
         // With a deadline it ends by itself.
         let again = locks.try_lock_for("jobs/cancelled", Duration::from_millis(1_600));
-        assert!(again.expect("held is no error").is_none());
+        assert!(again.is_err_and(|error| error.is_held()));
         assert_eq!(warnings("jobs/cancelled"), 1, "{:?}", events::all());
         guard.unlock().expect("three nodes");
 

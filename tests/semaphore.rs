@@ -9,9 +9,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use quorlock::{Error, ErrorKind, Guard, LockState, LossReason, Quorlock, Semaphore};
+use quorlock::{
+    Error, ErrorKind, Guard, LockState, LossReason, OptionalGuard as _, Quorlock, Semaphore,
+};
 use redis::Value;
 use support::clients::{admitted, connected, fresh, patient, wait_renewed};
+use support::events::{self, told};
 use support::lua::with_includes;
 use support::{Server, Servers, wait_until};
 
@@ -24,7 +27,7 @@ const TTL: Duration = Duration::from_secs(20);
 
 #[track_caller]
 fn taken(semaphore: &Semaphore) -> Guard {
-    semaphore.try_acquire().expect("healthy nodes").expect("a permit is free")
+    semaphore.try_acquire().expect("a permit is free")
 }
 
 /// The times at which a guard has proven to be valid: the first one and the last one.
@@ -73,7 +76,7 @@ fn two_permits_never_have_three_holders_while_masters_fail_one_at_a_time() {
                 let semaphore = locks.semaphore(NAME, 2);
                 while !over.load(Ordering::Relaxed) {
                     // Errors are no permit either: a majority may be missing for a while.
-                    let Ok(Some(guard)) = semaphore.try_acquire_for(Duration::from_secs(1)) else {
+                    let Ok(guard) = semaphore.try_acquire_for(Duration::from_secs(1)) else {
                         continue;
                     };
                     if let Some(proven) = proven_by(&guard) {
@@ -184,7 +187,10 @@ fn the_last_free_one_of_a_hundred_permits_is_found_in_two_rounds() {
             let hold: String = redis::from_redis_value(hold).expect("text");
             assert!(hold.ends_with(&format!(" {free}")), "{hold}");
         }
-        assert!(semaphore.try_acquire().expect("healthy nodes").is_none(), "none is left");
+        assert!(
+            semaphore.try_acquire().optional().expect("healthy nodes").is_none(),
+            "none is left"
+        );
         guard.unlock().expect("it was ours");
     }
 }
@@ -199,7 +205,8 @@ fn of_two_clients_that_race_for_the_last_permit_one_gets_it() {
         let got: usize = thread::scope(|scope| {
             let race = |locks: &Quorlock| {
                 together.wait();
-                let guard = locks.semaphore(NAME, 100).try_acquire().expect("healthy nodes");
+                let guard =
+                    locks.semaphore(NAME, 100).try_acquire().optional().expect("healthy nodes");
                 together.wait();
                 usize::from(guard.is_some())
             };
@@ -218,18 +225,18 @@ fn several_permits_are_taken_all_or_none() {
     let servers = Servers::start(3);
     let (one, other) = (patient(&servers, TTL), patient(&servers, TTL));
     let (one, other) = (one.semaphore(NAME, 4), other.semaphore(NAME, 4));
-    let three = one.acquire_many(3).expect("four are free");
-    assert!(other.try_acquire_many(2).expect("healthy nodes").is_none());
+    let three = one.many(3).acquire().expect("four are free");
+    assert!(other.many(2).try_acquire().optional().expect("healthy nodes").is_none());
     let last = taken(&other);
-    assert!(one.try_acquire().expect("healthy nodes").is_none());
+    assert!(one.try_acquire().optional().expect("healthy nodes").is_none());
     three.unlock().expect("it was ours");
     wait_until("all nodes have three free ones", LIMIT, || {
         servers.iter().all(|server| server.command(&["HLEN", KEY]) == Value::Int(2))
     });
-    let again = other.try_acquire_many(3).expect("healthy nodes").expect("three are free");
+    let again = other.many(3).try_acquire().expect("three are free");
     last.unlock().expect("it was ours");
     again.unlock().expect("it was ours");
-    let all = one.try_acquire_many_for(4, LIMIT).expect("healthy nodes").expect("all are free");
+    let all = one.many(4).try_acquire_for(LIMIT).expect("all are free");
     drop(all);
     servers.wait_no_keys();
 }
@@ -252,17 +259,17 @@ fn numbers_that_no_semaphore_can_have_are_told_at_once() {
         (1_001, 1, &["1001 permits", "1000"]),
     ] {
         let semaphore = locks.semaphore(NAME, permits);
-        config(semaphore.acquire_many(count).err(), words);
-        config(semaphore.try_acquire_many(count).err(), words);
-        config(semaphore.try_acquire_many_for(count, LIMIT).err(), words);
-        config(semaphore.try_acquire_many_until(count, soon()).err(), words);
-        config(semaphore.acquire_many_cancellable(count, &never).err(), words);
+        config(semaphore.many(count).acquire().err(), words);
+        config(semaphore.many(count).try_acquire().err(), words);
+        config(semaphore.many(count).try_acquire_for(LIMIT).err(), words);
+        config(semaphore.many(count).try_acquire_until(soon()).err(), words);
+        config(semaphore.many(count).acquire_within(&never).err(), words);
         if count == 1 {
             config(semaphore.acquire().err(), words);
             config(semaphore.try_acquire().err(), words);
             config(semaphore.try_acquire_for(LIMIT).err(), words);
             config(semaphore.try_acquire_until(soon()).err(), words);
-            config(semaphore.acquire_cancellable(&never).err(), words);
+            config(semaphore.acquire_within(&never).err(), words);
         }
     }
 }
@@ -288,36 +295,58 @@ fn a_waiter_is_woken_by_the_release_of_any_permit() {
                 waiter.node_stats().iter().all(|node| node.listened_to == 1)
             });
             guards.remove(released).unlock().expect("it was ours");
-            let next = waiting.join().expect("no panic").expect("healthy nodes");
-            assert!(next.is_some(), "nobody has told it");
+            drop(waiting.join().expect("no panic").expect("it is told of the release"));
         });
     }
 }
 
 #[test]
-fn another_number_of_permits_is_told_with_both_numbers_until_the_holds_have_ended() {
+fn callers_with_another_number_of_permits_wait_until_the_holds_have_ended() {
     let servers = Servers::start(3);
     let (one, other) = (patient(&servers, TTL), patient(&servers, TTL));
-    let five = taken(&one.semaphore(NAME, 5));
-    for error in [
-        other.semaphore(NAME, 7).try_acquire().err(),
-        other.semaphore(NAME, 7).acquire().err(),
-        other.semaphore(NAME, 7).try_acquire_many_for(2, LIMIT).err(),
-    ] {
-        let error = error.expect("it has five");
-        assert_eq!(error.kind(), ErrorKind::Config, "{error}");
-        let text = error.to_string();
-        assert!(text.contains("5 permits") && text.contains(" 7 here"), "{text}");
+    let (five, seven) = (one.semaphore(NAME, 5), other.semaphore(NAME, 7));
+    let first = taken(&five);
+    let second = taken(&five);
+    let moment = Duration::from_millis(200);
+    for refused in [seven.try_acquire(), seven.many(2).try_acquire(), seven.try_acquire_for(moment)]
+    {
+        assert!(refused.is_err_and(|error| error.is_held()), "others hold two of five");
     }
-    five.check().expect("it is no loss");
-    five.unlock().expect("it was ours");
-    servers.wait_no_keys();
-    let seven = taken(&other.semaphore(NAME, 7));
-    assert_eq!(
-        one.semaphore(NAME, 5).try_acquire().expect_err("it has seven").kind(),
-        ErrorKind::Config
+    first.unlock().expect("it was ours");
+    assert!(
+        seven.try_acquire().optional().expect("it passes").is_none(),
+        "others hold one of five"
     );
-    drop(seven);
+    let got = thread::scope(|scope| {
+        let waiting = scope.spawn(|| seven.acquire());
+        wait_until("the caller waits", LIMIT, || {
+            other.node_stats().iter().all(|node| node.listened_to == 1)
+        });
+        second.unlock().expect("no number is lost by that");
+        waiting.join().expect("no panic").expect("healthy nodes")
+    });
+    assert!(
+        five.try_acquire().optional().expect("it passes").is_none(),
+        "others hold one of seven"
+    );
+    drop(got);
+}
+
+#[test]
+fn another_number_of_permits_that_lasts_is_told_once_with_both_numbers() {
+    events::remember();
+    let servers = Servers::start(3);
+    let (one, other) = (patient(&servers, TTL), patient(&servers, TTL));
+    let held = taken(&one.semaphore("told", 5));
+    let is_told = || {
+        let refused = other.semaphore("told", 7).try_acquire();
+        assert!(refused.is_err_and(|error| error.is_held()), "others hold one of five");
+        told(&["WARN", "lock=told", "permits_here=7", "permits_there=5"])
+    };
+    assert_eq!(is_told(), 0, "it may be over in a moment");
+    wait_until("it is told", LIMIT, || is_told() > 0);
+    assert_eq!(is_told(), 1, "{:?}", events::all());
+    drop(held);
 }
 
 #[test]
@@ -342,10 +371,10 @@ fn permits_are_renewed_named_and_taken_by_force() {
     };
     let both = guards.iter().map(|guard| guard.owner().as_bytes().to_vec()).collect();
     assert_eq!(owners(), both);
-    assert!(semaphore.try_acquire().expect("healthy nodes").is_none());
+    assert!(semaphore.try_acquire().optional().expect("healthy nodes").is_none());
 
     assert!(semaphore.force_unlock().expect("healthy nodes"));
-    let all = semaphore.try_acquire_many_for(2, LIMIT).expect("healthy nodes");
+    let all = semaphore.many(2).try_acquire_for(LIMIT).optional().expect("healthy nodes");
     let all = all.expect("both are free");
     for guard in guards {
         assert_eq!(guard.lost().recv_timeout(LIMIT), Ok(LossReason::KeysGone));

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use quorlock::{Quorlock, ReadGuard, RwLock, WriteGuard};
+use quorlock::{OptionalGuard as _, Quorlock, ReadGuard, RwLock, WriteGuard};
 use redis::Value;
 use support::clients::{patient, patient_on};
 use support::proxy::Proxy;
@@ -23,8 +23,7 @@ const TTL: Duration = Duration::from_secs(20);
 
 #[track_caller]
 fn read(lock: &RwLock) -> ReadGuard {
-    let guard =
-        lock.try_read_for(LIMIT).expect("healthy nodes").expect("nobody writes for so long");
+    let guard = lock.try_read_for(LIMIT).expect("nobody writes for so long");
     guard.check().expect("a lock that is given out is held");
     guard
 }
@@ -82,7 +81,7 @@ impl Between {
     /// Returns how many of both there were in the meantime.
     fn write(&self, lock: &RwLock) -> (Option<WriteGuard>, [usize; 2]) {
         self.calls.fetch_add(1, Ordering::SeqCst);
-        let guard = lock.try_write_for(LIMIT).expect("healthy nodes");
+        let guard = lock.try_write_for(LIMIT).optional().expect("healthy nodes");
         self.calls.fetch_add(1, Ordering::SeqCst);
         (guard, [&self.came_before, &self.came_after].map(|count| count.swap(0, Ordering::SeqCst)))
     }

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::bounded;
-use quorlock::{ErrorKind, Quorlock};
+use quorlock::{ErrorKind, OptionalGuard as _, Quorlock};
 use redis::Value;
 use support::clients::fresh;
 use support::{Server, Servers, wait_until};
@@ -72,7 +72,7 @@ fn a_lock_with_two_names_is_had_beside_threads_that_take_them_one_by_one() {
     beside(&[&a, &a, &a, &b, &b], || {
         let both = both.multi_mutex(["a", "b"]);
         for _ in 0..4 {
-            let guard = both.try_lock_for(SOON).expect("a majority is there");
+            let guard = both.try_lock_for(SOON).optional().expect("a majority is there");
             guard.expect("its turn comes").unlock().expect("it was ours");
             // Out of step with the threads: a caller that asks again at once is often there when both are given back.
             thread::sleep(Duration::from_millis(500));
@@ -90,11 +90,11 @@ fn a_thread_that_holds_one_name_gets_the_other_beside_a_caller_of_both() {
     thread::scope(|scope| {
         let waits = scope.spawn(|| {
             let guard = both.multi_mutex(["a", "b"]).try_lock_for(SOON);
-            guard.expect("a majority is there").expect("its turn comes").unlock()
+            guard.expect("its turn comes").unlock()
         });
         let reserved = |server: &Server| server.get("{quorlock:a}:reserved").is_some();
         wait_until("the reservation", SOON, || servers.iter().all(reserved));
-        let a = thread.try_lock_for("a", SOON).expect("a majority is there");
+        let a = thread.try_lock_for("a", SOON).optional().expect("a majority is there");
         a.expect("the reservation rests").unlock().expect("it was ours");
         b.unlock().expect("it was ours");
         waits.join().expect("no panic").expect("it was ours");
@@ -144,31 +144,49 @@ fn a_mutex_is_had_beside_readers_of_the_same_name() {
     let (one, other) = (reads(&one), reads(&other));
     beside(&[&one, &one, &one, &one, &other, &other, &other, &other], || {
         for _ in 0..2 {
-            let guard = exclusive.try_lock_for("a", SOON).expect("a majority is there");
+            let guard = exclusive.try_lock_for("a", SOON).optional().expect("a majority is there");
             guard.expect("its turn comes").unlock().expect("it was ours");
         }
     });
     no_reservations(&servers);
 }
 
+/// Takes one of so many permits, and has it for a moment.
+fn takes_permit(locks: &Quorlock, permits: u32) -> impl Fn() + Sync + use<> {
+    let semaphore = locks.semaphore("a", permits);
+    move || {
+        let permit = semaphore.acquire().expect("another number of permits passes");
+        thread::sleep(MOMENT); // how long it is held
+        drop(permit);
+    }
+}
+
 #[test]
 fn all_permits_are_had_beside_callers_of_one() {
     let servers = Servers::start(3);
     let (one, other, all) = (client(&servers), client(&servers), client(&servers));
-    let takes = |locks: &Quorlock| {
-        let semaphore = locks.semaphore("a", 4);
-        move || {
-            let permit = semaphore.acquire().expect("a majority is there");
-            thread::sleep(MOMENT);
-            drop(permit);
-        }
-    };
-    let (one, other) = (takes(&one), takes(&other));
+    let (one, other) = (takes_permit(&one, 4), takes_permit(&other, 4));
     beside(&[&one, &one, &one, &one, &other, &other, &other, &other], || {
         let all = all.semaphore("a", 4);
         for _ in 0..4 {
-            let guard = all.try_acquire_many_for(4, SOON).expect("a majority is there");
+            let guard = all.many(4).try_acquire_for(SOON).optional().expect("a majority is there");
             guard.expect("its turn comes").unlock().expect("they were ours");
+        }
+    });
+    no_reservations(&servers);
+}
+
+/// A rolling deployment changes the number of permits. Holds of the old processes overlap, so that one of them is there all the time.
+#[test]
+fn a_new_number_of_permits_is_had_beside_callers_with_the_old_one() {
+    let servers = Servers::start(3);
+    let (one, other, new) = (client(&servers), client(&servers), client(&servers));
+    let (one, other) = (takes_permit(&one, 6), takes_permit(&other, 6));
+    beside(&[&one, &one, &one, &other, &other, &other], || {
+        let new = new.semaphore("a", 4);
+        for _ in 0..4 {
+            let permit = new.try_acquire_for(SOON).optional().expect("the other number passes");
+            permit.expect("its turn comes").unlock().expect("it was ours");
         }
     });
     no_reservations(&servers);
@@ -187,22 +205,27 @@ fn a_writer_that_gives_up_keeps_no_reader_out() {
     let is_reserved = || {
         wait_until("the reservation", SOON, || servers.iter().all(reserved));
         let lock = reader.rw_lock("a");
-        let refused = lock.try_read().expect("a majority is there").is_none();
+        let refused = lock.try_read().optional().expect("a majority is there").is_none();
         assert!(refused, "a writer waits, and goes first");
     };
     let reads = || {
-        let guard = reader.rw_lock("a").try_read_for(SOON).expect("a majority is there");
+        let guard = reader.rw_lock("a").try_read_for(SOON).optional().expect("a majority is there");
         guard.expect("nobody waits to write").unlock().expect("it was ours");
         no_reservations(&servers);
     };
     // Its patience ends.
     let lock = writer.rw_lock("a");
-    assert!(lock.try_write_for(Duration::from_millis(300)).expect("a majority is there").is_none());
+    assert!(
+        lock.try_write_for(Duration::from_millis(300))
+            .optional()
+            .expect("a majority is there")
+            .is_none()
+    );
     reads();
     // It is cancelled.
     let (cancel, cancelled) = bounded(1);
     thread::scope(|scope| {
-        let waits = scope.spawn(|| lock.write_cancellable(&cancelled).map(drop));
+        let waits = scope.spawn(|| lock.write_within(&cancelled).map(drop));
         is_reserved();
         cancel.send(()).expect("it waits");
         waits.join().expect("no panic").expect_err("it was cancelled");
@@ -261,7 +284,7 @@ fn a_call_that_has_reserved_nothing_withdraws_nothing() {
     // One that gives up after longer than a second does.
     let guard = holder.lock("a").expect("a majority is there");
     let patience = Duration::from_millis(2_500);
-    assert!(waiter.try_lock_for("a", patience).expect("a majority is there").is_none());
+    assert!(waiter.try_lock_for("a", patience).optional().expect("a majority is there").is_none());
     wait_until("the withdrawal", SOON, || servers.iter().all(knows));
     guard.unlock().expect("it was ours");
 }

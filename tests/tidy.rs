@@ -131,7 +131,7 @@ fn one_place_knows_chance() {
 fn leases_run_on_the_clock_that_goes_on_while_the_machine_is_suspended() {
     let clock = library().into_iter().find(|(path, _)| path.ends_with("clock.rs"));
     let (_, text) = clock.expect("there is a clock");
-    assert!(text.contains("clock_gettime(rustix::time::ClockId::Boottime)"));
+    assert!(text.contains("const CLOCK: ClockId = ClockId::Boottime;"));
 }
 
 /// `Duration` shows itself as `12.345678ms`, and text with all its quotes escaped.
@@ -192,8 +192,92 @@ fn scripts_state_their_contract() {
 /// The files are not at hand where the crate comes from a registry.
 #[test]
 fn messages_link_to_the_published_manual() {
-    let sources = outside(outside(files("src", "rs"), "src/lib.rs"), "src/manual.rs");
-    none_says(&sources, &["OPERATIONS.md", "README.md"], "messages name a manual::Section");
+    let sources = outside(outside(library(), "src/lib.rs"), "src/terms.rs");
+    none_says(&sources, &["OPERATIONS.md", "README.md"], "messages name a section by a term");
+}
+
+/// The users of a program that is built on the library have other names for settings, and know no calls. A program says which,
+/// by `set_terms`.
+#[test]
+fn messages_name_nothing_but_by_a_term() {
+    let builder = include_str!("../src/config.rs").lines();
+    let calls = builder.filter_map(|line| line.trim().strip_prefix("pub fn ")?.split('(').next());
+    // Those of one word are words of the language as well.
+    let settings: Vec<_> = calls.filter(|call| call.contains('_')).collect();
+    assert!(settings.len() > 10 && settings.contains(&"max_ttl"), "{settings:?}");
+    let is_term = |word: &str| {
+        let call = ["Quorlock", "docs.rs", "try_lock", "force_unlock", "quorlock admit", "crate::"];
+        let mut words = word.split(|c: char| !c.is_alphanumeric() && c != '_');
+        call.iter().any(|call| word.contains(call)) || words.any(|word| settings.contains(&word))
+    };
+    let mut messages = 0;
+    for (path, text) in outside(outside(product(), PROGRAM), "src/terms.rs") {
+        for literal in literals(&text) {
+            // A message has several words; what is put into it stands in braces.
+            let is_documentation = literal.starts_with("| [");
+            let is_message = literal.trim().contains(' ') && !is_documentation;
+            let outside_braces: Vec<_> = literal
+                .split('{')
+                .map(|part| part.rsplit('}').next().unwrap_or_default())
+                .collect();
+            let named = outside_braces.iter().find(|part| is_message && is_term(part));
+            assert_eq!(named, None, "{}: a message names this, and not by a term", path.display());
+            messages += usize::from(is_message);
+        }
+    }
+    assert!(messages > 300, "{messages}");
+}
+
+/// The texts in the code of a file, as they read; those of attributes left aside.
+fn literals(text: &str) -> Vec<String> {
+    let code = text.lines().filter(|line| {
+        let line = line.trim_start();
+        !line.starts_with("//") && !line.starts_with("#[")
+    });
+    let code: String = code.flat_map(|line| [line, "\n"]).collect();
+    let mut found = Vec::new();
+    let mut rest = code.as_str();
+    while let Some(start) = rest.find('"') {
+        // A quote by itself, as a character.
+        let is_character = rest[..start].ends_with(['\'', '\\']);
+        rest = &rest[start + 1..];
+        if is_character {
+            continue;
+        }
+        let mut literal = String::new();
+        let mut characters = rest.char_indices();
+        while let Some((i, c)) = characters.next() {
+            match c {
+                '"' => {
+                    rest = &rest[i + 1..];
+                    break;
+                }
+                '\\' => match characters.next() {
+                    // The text goes on with the next word.
+                    Some((_, '\n')) => {
+                        let blanks = characters.as_str().chars().take_while(|c| *c == ' ').count();
+                        if let Some(last) = blanks.checked_sub(1) {
+                            characters.nth(last);
+                        }
+                    }
+                    Some((_, escaped)) => literal.push(escaped),
+                    None => {}
+                },
+                c => literal.push(c),
+            }
+        }
+        found.push(literal);
+    }
+    found
+}
+
+#[test]
+fn literals_are_read() {
+    let text = "\
+        // no \"text\"\n\
+        #[expect(unused, reason = \"none\")]\n\
+        f(\"a \\\n     b\", '\"', \"it is \\\"c\\\"\");\n";
+    assert_eq!(literals(text), ["a b", "it is \"c\""]);
 }
 
 /// `docs/pictures.md` has the pictures of the README as text, for the crate's page.
@@ -304,7 +388,7 @@ fn functions(text: &str) -> Vec<Function> {
 /// named here is the public face, on top.
 const LAYERS: [&[&str]; 4] = [
     &["core"],
-    &["clock", "error", "holders", "ident", "manual", "observe", "process", "random", "stats"],
+    &["clock", "error", "holders", "ident", "observe", "process", "random", "stats", "terms"],
     &["embedded", "node"],
     &["runtime"],
 ];

@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use quorlock::crossbeam_channel::bounded;
-use quorlock::{ErrorKind, Quorlock};
+use quorlock::{ErrorKind, OptionalGuard as _, Quorlock};
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 use support::clients::patient;
 use support::{Servers, wait_until};
@@ -23,11 +23,11 @@ static HEAP: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 const VARIABLE: &str = "QUORLOCK_USED_NAMES";
 
 /// So many that three bytes for each of them are more than [`MORE`].
-const USUAL: usize = 30_000;
+const USUAL: usize = 40_000;
 
-/// So many bytes more there may be than before the first lock. About 45 KiB are used, by the threads and
+/// So many bytes more there may be than before the first lock. About 45 to 75 KiB are used, by the threads and
 /// connections of both clients.
-const MORE: usize = 80 * 1024;
+const MORE: usize = 96 * 1024;
 
 /// So many names are used by other clients first: a process puts the texts of scripts together once.
 const FIRST: usize = 400;
@@ -76,11 +76,13 @@ fn a_client_that_has_used_many_names_once_holds_nothing_of_them() {
     hold_at_once_and_give_back_while_a_node_is_down(&clients[0], &mut servers);
     let (used, used_for) = (heap().saturating_sub(before), start.elapsed());
     let mut more = used;
-    wait_until("the heap to be as it was", LIMIT, || {
+    wait_until("the heap to be as it was", LIMIT * 2, || {
         more = more.min(heap().saturating_sub(before));
+        let waited = start.elapsed() - used_for;
         // A figure to be quoted is the one that it settles to.
-        more <= MORE && (asked_for.is_none() || start.elapsed() - used_for > SETTLED)
+        more <= MORE && (asked_for.is_none() || waited > SETTLED) || waited > LIMIT
     });
+    assert!(more <= MORE, "{used} bytes more, and {more} bytes after {LIMIT:?}");
     println!("{names} names in {used_for:.1?}: {used} bytes more, and {more} bytes in the end");
 }
 
@@ -120,7 +122,7 @@ fn use_name(locks: &Quorlock, other: &Quorlock, servers: &Servers, i: usize) {
             assert_eq!((again.hold_count(), guards.len()), (2, 2));
         }
         50 => {
-            let held = other.try_lock(name(i)).expect("three nodes");
+            let held = other.try_lock(name(i)).optional().expect("three nodes");
             assert!(held.is_none(), "it is held");
         }
         75 => {
@@ -149,6 +151,10 @@ fn hold_at_once(locks: &Quorlock) -> Vec<quorlock::Guard> {
 
 fn hold_at_once_and_give_back_while_a_node_is_down(locks: &Quorlock, servers: &mut Servers) {
     let guards = hold_at_once(locks);
+    // Requests that are under way to a node when that stops may run there when it goes on. The release of such a lock is
+    // kept for as long as that takes.
+    let last = format!("quorlock:held/{}", AT_ONCE - 1);
+    wait_until("the last lock on the third node", LIMIT, || servers[2].get(&last).is_some());
     servers[2].pause();
     drop(guards);
 }

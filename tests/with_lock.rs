@@ -6,7 +6,7 @@ use std::cell::Cell;
 use std::error::Error as StdError;
 use std::time::Duration;
 
-use quorlock::{Error, ErrorKind, Guard, Quorlock, WithLockError};
+use quorlock::{Error, ErrorKind, Guard, OptionalGuard as _, Quorlock, WithLockError};
 use redis::Value;
 use support::clients::patient;
 use support::{Servers, wait_until};
@@ -149,7 +149,7 @@ fn a_closure_that_fails_needs_one_question_mark() {
     // The closure's own error, and the lock is free as soon as that is there.
     let error = parse(&locks, "x").expect_err("no number");
     assert!(matches!(&error, Failure::Work(error) if error.to_string().contains("digit")));
-    assert!(locks.try_lock(NAME).expect("three nodes").is_some());
+    assert!(locks.try_lock(NAME).optional().expect("three nodes").is_some());
     assert!(boxed(&locks, "x").expect_err("no number").is::<std::num::ParseIntError>());
 
     let lost = |fails: bool| {

@@ -8,7 +8,8 @@
 --   {seconds, microseconds}   nothing has changed; what TIME says
 --   {}                        something has changed; a probe finds out what
 --
--- The run id is not compared: a connection ends with the run of its server.
+-- The run id is not compared: each run of a master has a replication id of its own. Clients rest on that where they tell
+-- servers apart (`src/core/admission/servers.rs`).
 
 local mark = redis.pcall('GET', KEYS[1])
 if type(mark) == 'table' then

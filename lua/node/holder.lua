@@ -68,7 +68,7 @@ local function is_over(owner)
   if beside == 'permits' then
     local ends = tonumber(string.match(found[owner], '^(%d+) ') or 0)
     return ends < now
-  elseif string.find(owner, ':write', 1, true) then
+  elseif string.sub(owner, -6) == ':write' then
     return false
   end
   for n = 1, COUNTS do

@@ -4,10 +4,12 @@
 -- ARGV[2]  the pattern that keys have to match, in Redis's glob syntax
 --
 -- Replies:
---   {cursor, {key, ..}}
+--   {cursor, {key, ..}, seconds}
 --     cursor      from which the scan goes on; 0 at its end
 --     key         the keys that may be locks, in hexadecimal digits: strings and hashes with an expiry, as far as they are
 --                 short enough. Some may be told twice in one scan.
+--     seconds     at the end of the scan, for how many seconds the server has run without being emptied, by its clock; 0 if it
+--                 was emptied in this run, or has evicted keys, as far as it counts these, and before the end
 --
 -- It changes nothing. It looks at about 1,000 keys, and at fewer if it has much to tell: the server runs nothing else
 -- meanwhile, and clients read short replies only.
@@ -47,4 +49,14 @@ for _ = 1, CALLS do
   end
 end
 table.sort(found) -- keys have no order
-return {cursor, found}
+
+local seconds = 0
+if cursor == '0' then
+  local commands = redis.call('INFO', 'commandstats')
+  local evicted = string.match(redis.call('INFO', 'stats'), '\nevicted_keys:(%d+)')
+  local was_emptied = evicted ~= '0' or string.find(commands, '\ncmdstat_flush', 1, true)
+    or string.find(commands, '\ncmdstat_swapdb', 1, true)
+  local run = string.match(redis.call('INFO', 'server'), '\nuptime_in_seconds:(%d+)')
+  seconds = not was_emptied and tonumber(run) or 0
+end
+return {cursor, found, seconds}

@@ -77,6 +77,8 @@ end
 if not first then
   permits = ARGV[5] -- the number ends with the last hold
 elseif permits ~= ARGV[5] then
+  is_shared = true -- callers with that number may come for as long as one of its holds is there
+  -- include reserve.lua
   return {-4, tonumber(permits), first - now}
 end
 if blocked and not ours then

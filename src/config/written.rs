@@ -3,9 +3,11 @@
 use std::fmt;
 use std::time::Duration;
 
-use serde::de::{Deserialize, Deserializer, Error, Visitor};
+use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Visitor};
 
 use super::Builder;
+#[cfg(feature = "tls")]
+use crate::node;
 use crate::runtime::settings::{Fallback, Renewal};
 
 /// Settings from a file, by the names of the builder's calls. What is left out has the builder's default, and a name
@@ -61,7 +63,7 @@ impl<'de> Deserialize<'de> for Builder {
 #[derive(serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Written {
-    nodes: Option<Vec<String>>,
+    nodes: Option<Nodes>,
     password: Option<String>,
     ttl: Option<Span>,
     max_ttl: Option<Span>,
@@ -101,20 +103,26 @@ enum WrittenFallback {
 }
 
 #[derive(serde::Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "{ after = \"30s\" } for single_node")]
 struct SingleNode {
     after: Span,
 }
 
 #[derive(serde::Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "the shortest and the longest pause: { min = \"5ms\", max = \"100ms\" }"
+)]
 struct Backoff {
     min: Span,
     max: Span,
 }
 
 #[derive(serde::Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "how many and for how long: { replicas = 1, timeout = \"100ms\" }"
+)]
 struct WaitReplicas {
     replicas: u32,
     timeout: Span,
@@ -122,7 +130,10 @@ struct WaitReplicas {
 
 #[cfg(feature = "tls")]
 #[derive(serde::Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "a certificate and its key: { cert = \"..\", key = \"..\" }"
+)]
 struct ClientCert {
     cert: Pem,
     key: Pem,
@@ -142,7 +153,7 @@ impl Written {
             }
         }
         let mut it = Builder::default();
-        it = set(it, self.nodes, Builder::nodes);
+        it = set(it, self.nodes, |it, Nodes(nodes)| it.nodes(nodes));
         it = set(it, self.password, Builder::password);
         it = set(it, self.ttl, |it, Span(ttl)| it.ttl(ttl));
         it = set(it, self.max_ttl, |it, Span(max_ttl)| it.max_ttl(max_ttl));
@@ -181,12 +192,11 @@ impl Written {
         #[cfg(feature = "tls")]
         {
             if let Some(ca) = self.tls_ca {
-                it = it.tls_ca(ca.read("tls_ca")?);
+                it.certificates.ca = Some(ca.usable("tls_ca")?);
             }
             if let Some(ClientCert { cert, key }) = self.tls_client_cert {
-                let [cert, key] =
-                    [cert.read("tls_client_cert.cert")?, key.read("tls_client_cert.key")?];
-                it = it.tls_client_cert(cert, key);
+                let cert = cert.usable("tls_client_cert.cert")?;
+                it.certificates.client = Some((cert, key.usable("tls_client_cert.key")?));
             }
         }
         Ok(it)
@@ -200,15 +210,41 @@ struct Pem(String);
 
 #[cfg(feature = "tls")]
 impl Pem {
-    fn read(self, setting: &str) -> Result<Vec<u8>, String> {
+    fn usable(self, setting: &str) -> Result<node::Pem, String> {
         let Self(written) = self;
         if written.contains("-----BEGIN ") {
-            return Ok(written.into_bytes());
+            return Ok(node::Pem::Text(written.into_bytes()));
         }
-        std::fs::read(&written).map_err(|error| {
-            let path = written.escape_debug();
-            format!("{setting}: the file \"{path:.200}\" cannot be read ({error}); give its path, or the PEM text itself")
-        })
+        let file = node::Pem::File(written.into());
+        file.read(setting).map_err(|error| error.to_string())?;
+        Ok(file)
+    }
+}
+
+/// The URLs of the nodes.
+struct Nodes(Vec<String>);
+
+impl<'de> Deserialize<'de> for Nodes {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct List;
+
+        impl<'de> Visitor<'de> for List {
+            type Value = Nodes;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a list of URLs: [\"redis://HOST\", ..]")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Nodes, A::Error> {
+                let mut nodes = Vec::new();
+                while let Some(node) = list.next_element()? {
+                    nodes.push(node);
+                }
+                Ok(Nodes(nodes))
+            }
+        }
+
+        deserializer.deserialize_seq(List)
     }
 }
 

@@ -26,6 +26,7 @@ mod begin;
 mod client_model;
 mod contention;
 mod driver;
+mod obstacle;
 mod queue_place;
 mod reservation;
 mod slot_choice;
@@ -46,6 +47,7 @@ pub(crate) use self::attempts::{Outcome, Patience, Policy};
 pub(crate) use self::driver::{
     Action, Begin, Failed, Grant, SharedAttempt, Stop, Surroundings, WaitsFor, Whom,
 };
+pub(crate) use self::obstacle::Obstacle;
 pub(crate) use self::reservation::{Priority, Reservation, Reserves};
 pub(crate) use self::waits::Waits;
 
@@ -152,13 +154,13 @@ impl<C: SharedAttempt> Acquire<C> {
             Turn::Lost(reason) => self.refuse(Outcome::Lost(reason)),
             Turn::WaitsForItself => self.refuse(Outcome::WaitsForItself),
             // Others elsewhere want it, so it is as good as held.
-            Turn::GiveWay(_) if waited_to_the_end => self.refuse(Outcome::Held),
+            Turn::GiveWay(_) if waited_to_the_end => self.refuse(Outcome::HELD),
             Turn::GiveWay(until) => self.give_way(self.at_most(until), around),
-            _ if over && self.gave_way => self.refuse(Outcome::Held),
-            _ if waited_to_the_end && place.is_held => self.refuse(Outcome::Held),
+            _ if over && self.gave_way => self.refuse(Outcome::HELD),
+            _ if waited_to_the_end && place.is_held => self.refuse(Outcome::HELD),
             _ if waited_to_the_end => self.take_turn(around),
             Turn::Ask => self.take_turn(around),
-            Turn::Held => self.refuse(Outcome::Held),
+            Turn::Held => self.refuse(Outcome::HELD),
             Turn::Wait(until) => self.state = State::InQueue { until: self.at_most(until) },
         }
     }
@@ -468,18 +470,16 @@ impl<C: SharedAttempt> Acquire<C> {
         let (now, started) = (around.now(), self.started);
         let permits = self.attempts.wanted_permits();
         let began_ms = self.attempts.is_queued().then(|| self.began_ms(around)).flatten();
-        let (place, endless) = claim.with(|attempt| {
+        let (place, obstacle) = claim.with(|attempt| {
             let covered = around.releases(|releases| {
                 releases.attempt_ended(attempt, permits);
                 releases.is_covered()
             });
             self.attempts.tried(attempt, now, covered == Some(true));
             let place = self.attempts.placed(attempt, conclusion, began_ms);
-            (place, attempt.held_for_ever().collect::<Vec<_>>())
+            (place, Obstacle::of(attempt))
         });
-        if !endless.is_empty() {
-            self.actions.push_back(Action::TellEndlessKeys(endless));
-        }
+        self.actions.extend(obstacle.map(Action::TellObstacle));
         self.last_votes_are_fresh = true;
         let is_not_admitted = conclusion == Conclusion::NotAdmitted;
         let ready_in = is_not_admitted.then(|| around.ready_in(now)).flatten();

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use super::mark::{Configuration, Mark, State};
 use super::set_time::SetTime;
+use super::unused::Past;
 use super::{Mechanism, Time, majority};
 
 mod clock;
@@ -29,6 +30,7 @@ mod probe;
 mod quarantine;
 #[cfg(test)]
 mod search;
+mod servers;
 #[cfg(test)]
 mod tests;
 
@@ -69,6 +71,8 @@ pub(crate) enum NodeState {
     Foreign(Option<Configuration>),
     /// It is the same server as that node.
     Twin(usize),
+    /// Several servers answer under its address.
+    SeveralServers,
     Replica,
     Cluster,
 }
@@ -127,9 +131,21 @@ impl Admission {
         }
     }
 
+    /// Another connection to the node has shown which server it leads to.
+    pub(crate) fn sighted(&mut self, node: usize, probe: &Probe) {
+        self.nodes[node].servers.sighted(probe);
+    }
+
+    /// Returns true if another connection is to look now which server answers at `node`, and when that is due next. `random` is
+    /// in `0.0..1.0`.
+    pub(crate) fn looks(&mut self, node: usize, now: Time, random: f64) -> (bool, Time) {
+        self.nodes[node].servers.looks(now, random)
+    }
+
     /// The node cannot be reached any more. What comes back in its place may be another server.
     pub(crate) fn lost(&mut self, node: usize) {
         self.nodes[node].seen = None;
+        self.nodes[node].servers.lost();
     }
 
     /// The node does not take `mark` for its own any more (`None`: it has said that it is no master,
@@ -141,10 +157,14 @@ impl Admission {
         }
     }
 
-    /// Somebody who must know says that nothing can be held on this node: if it is in quarantine, that
-    /// ends now. Just the quarantine that was seen, and no later one. Whether there is one.
-    pub(crate) fn admit(&mut self, node: usize) -> bool {
-        self.nodes[node].admit_by_order()
+    /// The quarantine that was seen of this node, if it is in one, and what is known of its past.
+    pub(crate) fn quarantine(&self, node: usize) -> Option<(u64, Past)> {
+        self.nodes[node].quarantine()
+    }
+
+    /// Nothing can be held that this node has forgotten, so the quarantine `id` ends now. No later one does.
+    pub(crate) fn admit(&mut self, node: usize, id: u64) {
+        self.nodes[node].by_order = Some(id);
     }
 
     /// Until when there is nothing to do about `node`, if it does not change: it has to be looked at again then.
@@ -152,8 +172,8 @@ impl Admission {
         let known = &self.nodes[node];
         let admitted = Judgement::Ours(State::Admitted);
         let is_admitted = known.seen.as_ref().is_some_and(|seen| seen.judgement == admitted);
-        (is_admitted && !known.doubted && known.clock.steady && self.is_fresh(node))
-            .then(|| self.probe_due(node))
+        let is_certain = !known.doubted && known.clock.steady && !known.is_another_server_there();
+        (is_admitted && is_certain && self.is_fresh(node)).then(|| self.probe_due(node))
     }
 
     /// What the mark of `node` has to say for this client to use it.
@@ -182,7 +202,8 @@ impl Admission {
         }
         let (change, due) = match &seen.judgement {
             Judgement::Ours(State::Admitted) if known.clock.steady => {
-                let due = self.probe_due(node);
+                let is_due = known.is_another_server_there();
+                let due = if is_due { now } else { self.probe_due(node) };
                 return if due <= now { seen.check() } else { Next::Wait(due) };
             }
             Judgement::Ours(State::Admitted) => (None, self.in_doubt_until(node)),
@@ -193,7 +214,7 @@ impl Admission {
                 self.next_of_quarantine(known, *until_ms, *id, now, set_time, chance)
             }
         };
-        match change.filter(|_| self.may_write()) {
+        match change.filter(|_| self.may_write() && !self.has_several_servers(node)) {
             Some(state) => {
                 let anew = matches!(seen.judgement, Judgement::Forgetful(_) | Judgement::Moved(_));
                 let noted = known.clock.noted.filter(|_| !anew);
@@ -213,7 +234,7 @@ impl Admission {
     pub(crate) fn grants(&self, node: usize) -> Grants<'_> {
         let known = &self.nodes[node];
         let Some(seen) = &known.seen else { return Grants::Nothing };
-        if self.conflict_for(node).is_some() {
+        if self.conflict_for(node).is_some() || self.has_several_servers(node) {
             return Grants::Nothing;
         }
         match &seen.judgement {
@@ -233,13 +254,16 @@ impl Admission {
     ///
     /// In quarantine, too: while a lease is valid, a node cannot have forgotten a later lock of that
     /// name. Without this, a holder would lose its lock to the very restarts that must not break it.
-    /// But one server has one vote, and a replica none.
+    /// But one server has one vote, one name has one server, and a replica has no vote.
     pub(crate) fn serves_holders(&self, node: usize) -> bool {
         match self.node_state(node) {
             NodeState::Admitted | NodeState::Foreign(_) => true,
             NodeState::Quarantined(_) => Mechanism::HoldersInQuarantine.is_on(),
             NodeState::Unknown => self.nodes[node].seen.is_some(),
-            NodeState::Twin(_) | NodeState::Replica | NodeState::Cluster => false,
+            NodeState::Twin(_)
+            | NodeState::SeveralServers
+            | NodeState::Replica
+            | NodeState::Cluster => false,
         }
     }
 
@@ -254,6 +278,7 @@ impl Admission {
             Judgement::Replica => NodeState::Replica,
             Judgement::Cluster => NodeState::Cluster,
             Judgement::Foreign(theirs) => NodeState::Foreign(theirs.clone()),
+            _ if self.has_several_servers(node) => NodeState::SeveralServers,
             _ if known.doubted => NodeState::Unknown,
             Judgement::Ours(State::Admitted) if self.quarantine && !known.clock.steady => {
                 NodeState::Unknown
@@ -289,7 +314,7 @@ impl Admission {
         }
         let wait_for = |node: usize| {
             let known = &self.nodes[node];
-            let seen = known.seen.as_ref()?;
+            let seen = known.seen.as_ref().filter(|_| !self.has_several_servers(node))?;
             let state = match &seen.judgement {
                 Judgement::Renamed(state) | Judgement::Moved(state) | Judgement::Ours(state) => {
                     *state
@@ -329,6 +354,11 @@ impl Admission {
     fn conflict_for(&self, node: usize) -> Option<usize> {
         let foreign = matches!(self.node_state(node), NodeState::Foreign(_));
         self.conflict().or_else(|| foreign.then_some(node))
+    }
+
+    /// Returns true if several servers answer at `node`: what one of them grants, the others do not know.
+    fn has_several_servers(&self, node: usize) -> bool {
+        self.nodes[node].servers.are_several() && Mechanism::OneServerAnswers.is_on()
     }
 
     /// The first other node that is, or was when it was last reached, the same run of a server.

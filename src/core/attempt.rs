@@ -73,9 +73,6 @@ pub(crate) enum Conclusion {
     Spent,
     /// The same, and what one of them keeps in its place is no number.
     NoNumber,
-    /// So many nodes have holds of the semaphore with another number of permits, which is that on one of them, that
-    /// it does not help to ask for others.
-    OtherPermits(u64),
     /// Enough nodes answer, but too many of them admit nobody for now.
     NotAdmitted,
     /// So many nodes reject us for good that waiting cannot help.
@@ -399,14 +396,12 @@ impl Attempt {
         let votes_of = |wanted: Vote| self.count(|answer| *answer == Answer::Voted(wanted));
         let refused = self.count(|answer| answer.refusal().is_some());
         let (spent, no_number) = (votes_of(Vote::Spent), votes_of(Vote::NoNumber));
-        let never = match (self.other_permits().next(), no_number, spent) {
-            (Some(permits), ..) => Conclusion::OtherPermits(permits),
-            (None, 1.., _) => Conclusion::NoNumber,
-            (None, 0, 1..) => Conclusion::Spent,
-            (None, 0, 0) => Conclusion::WrongKind,
+        let never = match (no_number, spent) {
+            (1.., _) => Conclusion::NoNumber,
+            (0, 1..) => Conclusion::Spent,
+            (0, 0) => Conclusion::WrongKind,
         };
-        let never_votes =
-            votes_of(Vote::WrongKind) + spent + no_number + self.other_permits().count();
+        let never_votes = votes_of(Vote::WrongKind) + spent + no_number;
         let rejected = self.count(|answer| answer.is_rejected());
         if self.slots.len() - rejected < needed {
             Conclusion::Rejected

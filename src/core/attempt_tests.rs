@@ -100,7 +100,6 @@ fn conclusion(conclusion: Conclusion, now: Time) -> String {
         }
         Conclusion::Unconfirmed => "unconfirmed".to_owned(),
         Conclusion::Spent => "spent".to_owned(),
-        Conclusion::OtherPermits(permits) => format!("other permits {permits}"),
         Conclusion::NoNumber => "no number".to_owned(),
         Conclusion::Rejected => "rejected".to_owned(),
         Conclusion::TooLate => "too late".to_owned(),

@@ -374,10 +374,10 @@ fn is_queued(told: &[u8]) -> bool {
     told.ends_with(QUEUED.as_bytes())
 }
 
-/// Whether the release of that owner is told by a second message as well. Owners that are written as Redisson's are, a
-/// random part and a number, have locks that it shares.
+/// Returns true if the release of that owner is told by a second message as well. Owners that end as Redisson's do, with a random part
+/// and a number, have locks that it shares. A label before the last `#` may have any characters.
 fn has_second_message(owner: &[u8]) -> bool {
-    owner.contains(&b':') && !owner.contains(&b'#')
+    owner.rsplit(|byte| *byte == b'#').next().is_some_and(|end| end.contains(&b':'))
 }
 
 /// Whether the node has confirmed all of these channels.

@@ -239,14 +239,14 @@ fn a_waiter_does_not_take_its_own_release_for_that_of_others() {
 }
 
 /// A node tells on two channels that a waiter listens to. Then the waiter gives way, and its own release is told so.
-/// `theirs`: what is told on the second channel.
-fn takes_a_second_message_for_a_release(theirs: &[u8]) -> bool {
+/// `first` is the owner that is told on the first channel, and `theirs` the message on the second one.
+fn takes_a_second_message_for_a_release(first: &[u8], theirs: &[u8]) -> bool {
     let mut channels = Channels::new(1);
     let both = vec![ONE.to_vec(), OTHER.to_vec()];
     let Joined { id, .. } = channels.join(both.clone(), None, 1);
     let _ = channels.listening(0, &both);
     tries(heard(&mut channels, id));
-    assert_eq!(channels.released(0, ONE, b"another:1"), [1]);
+    assert_eq!(channels.released(0, ONE, first), [1]);
     heard(&mut channels, id).attempt_begins();
     let wakes_again = !channels.released(0, OTHER, theirs).is_empty();
     channels.gives_way(id, Some(b"ours:1"));
@@ -263,12 +263,15 @@ fn takes_a_second_message_for_a_release(theirs: &[u8]) -> bool {
 
 #[test]
 fn a_waiter_does_not_take_two_messages_of_one_release_for_two_releases() {
-    for theirs in NO_OWNERS {
-        let takes = || takes_a_second_message_for_a_release(theirs);
-        assert!(!takes());
-        assert!(without(&[Mechanism::SecondMessagesAreNoNews], takes));
+    for first in [&b"another:1"[..], b"web-3:4711#another:1", b"a#b#another:1:write"] {
+        for theirs in NO_OWNERS {
+            let takes = || takes_a_second_message_for_a_release(first, theirs);
+            assert!(!takes());
+            assert!(without(&[Mechanism::SecondMessagesAreNoNews], takes));
+        }
+        let names_an_owner = || takes_a_second_message_for_a_release(first, b"another:2");
+        assert!(names_an_owner(), "it names an owner");
     }
-    assert!(takes_a_second_message_for_a_release(b"another:2"), "it names an owner");
 }
 
 #[test]
@@ -298,7 +301,7 @@ fn only_the_message_right_behind_is_the_second_one_of_a_release() {
 /// A mutex of the same name is given back, which is told on one channel. The next message is another library's release.
 #[test]
 fn an_owner_that_is_written_in_another_way_has_no_second_message() {
-    for owner in [b"web-3:4711#8f14e45f".as_slice(), b"8f14e45f"] {
+    for owner in [b"web-3:4711#8f14e45f".as_slice(), b"a:1#b:2#8f14e45f", b"8f14e45f"] {
         let mut channels = Channels::new(1);
         let both = vec![ONE.to_vec(), OTHER.to_vec()];
         let Joined { id, .. } = channels.join(both.clone(), None, 1);

@@ -169,8 +169,18 @@ impl<A: Shared<Attempt>, E: Shared<Extension>> HeldLock<A, E> {
         }
     }
 
+    /// See [`Lease::waive_min_hold`].
+    pub(crate) fn waive_min_hold(&mut self) {
+        self.lease.waive_min_hold();
+    }
+
     pub(crate) fn remaining(&self, now: Time) -> Duration {
         self.lease.remaining(now)
+    }
+
+    /// See [`Lease::ends_by_max_hold`].
+    pub(crate) fn ends_by_max_hold(&self) -> bool {
+        self.lease.ends_by_max_hold()
     }
 
     /// Returns how the lock is held now.

@@ -28,7 +28,7 @@ impl fmt::Display for LossReason {
         f.pad(match self {
             Self::Expired => "its validity ended",
             Self::KeysGone => "its keys were gone from a majority of the nodes before its time",
-            Self::MaxHold => "it was held for as long as max_hold allows",
+            Self::MaxHold => "it was held for the longest time that was allowed",
             Self::ClockStoodStill => {
                 "the clocks of most nodes went on further than ours, so its time may be over"
             }
@@ -210,6 +210,11 @@ impl Lease {
         self.keep_until = self.terms.min_hold.map(|min_hold| now.after(min_hold));
     }
 
+    /// The nodes are not to keep the lock once it is given back.
+    pub(crate) fn waive_min_hold(&mut self) {
+        self.keep_until = None;
+    }
+
     /// How the nodes keep a lock that is given back now; `None`: it is free at once.
     pub(crate) fn kept(&self, now: Time) -> Option<Kept> {
         let until = self.keep_until.filter(|until| now < *until)?;
@@ -232,14 +237,21 @@ impl Lease {
     /// Why the lock is not ours any more, if that is so. The clock decides, not the thread that asks first.
     pub(crate) fn loss(&mut self, now: Time) -> Option<LossReason> {
         if !matches!(self.state, State::Lost(_)) && self.remaining(now).is_zero() {
-            let by_max_hold = self.ends_at.is_some_and(|ends_at| ends_at <= self.valid_until);
-            let reason = if by_max_hold { LossReason::MaxHold } else { LossReason::Expired };
+            let reason = match self.ends_by_max_hold() {
+                true => LossReason::MaxHold,
+                false => LossReason::Expired,
+            };
             self.state = State::Lost(reason);
         }
         match self.state {
             State::Lost(reason) => Some(reason),
             State::Held | State::Renewed | State::Unknown => None,
         }
+    }
+
+    /// Returns true if the validity reaches as far as `max_hold` allows, so that no renewal makes it any longer.
+    pub(crate) fn ends_by_max_hold(&self) -> bool {
+        self.ends_at.is_some_and(|ends_at| ends_at <= self.valid_until)
     }
 
     /// This machine was suspended, so nobody knows what is left of the validity.

@@ -89,23 +89,8 @@ pub(crate) enum Setting {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Difference {
     pub(crate) setting: Setting,
-    ours: String,
-    theirs: String,
-}
-
-impl fmt::Display for Difference {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let what = match self.setting {
-            Setting::SetName => "the name of the set",
-            Setting::Nodes => "the number of nodes",
-            Setting::MaxTtl => "max_ttl",
-            Setting::ClockTolerance => "clock_tolerance",
-            Setting::Quarantine => "restart_quarantine",
-            Setting::Fallback => "fallback",
-            Setting::Place => "the node's place",
-        };
-        write!(f, "{what} is {} here and {} there", self.ours, self.theirs)
-    }
+    pub(crate) ours: String,
+    pub(crate) theirs: String,
 }
 
 /// Which server it is, and which history of data it has.

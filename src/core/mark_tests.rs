@@ -116,16 +116,18 @@ fn differences_name_the_setting_and_both_values() {
         index: Some(0),
         ..ours.clone()
     };
-    let text =
-        ours.differences(&theirs).iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
-    for part in [
-        "max_ttl is 10 s here and 1 min there",
-        "clock_tolerance is 100 ms here and 1 s there",
-        "restart_quarantine is on",
-        "fallback is off here",
-    ] {
-        assert!(text.contains(part), "{text}");
-    }
+    let difference = |setting, ours: &str, theirs: &str| Difference {
+        setting,
+        ours: ours.to_owned(),
+        theirs: theirs.to_owned(),
+    };
+    let expected = [
+        difference(Setting::MaxTtl, "10 s", "1 min"),
+        difference(Setting::ClockTolerance, "100 ms", "1 s"),
+        difference(Setting::Quarantine, "on", "off"),
+        difference(Setting::Fallback, "off", "on"),
+    ];
+    assert_eq!(ours.differences(&theirs), expected);
     assert_eq!(ours.differences(&ours), Vec::new());
 }
 

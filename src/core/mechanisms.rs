@@ -49,6 +49,8 @@ pub(crate) enum Mechanism {
     OwnClockIsDoubted,
     /// A node whose clock has just moved says nothing against holders.
     MovedClocksDoNotDeny,
+    /// A node at which several servers answer has no vote.
+    OneServerAnswers,
     /// Nodes in quarantine serve holders.
     HoldersInQuarantine,
     /// Each round of tries has an owner id of its own.
@@ -152,6 +154,8 @@ pub(crate) enum Mechanism {
     SeveralNamesMeet,
     /// A caller that does not wait tries again where the votes were split, for perhaps nobody has the lock.
     SplitVotesAreTriedAgain,
+    /// A node that does not tell of releases of which the others have told is not preferred.
+    SilentNodesAreNotPreferred,
     /// After some refusals by the preferred node alone all nodes are asked.
     AllAreAskedAgain,
     /// Where no quorum was reached, all nodes are asked each time.
@@ -164,6 +168,8 @@ pub(crate) enum Mechanism {
     WithdrawalsGoLast,
     /// And leaves the lock to others now and then.
     ReservationsRest,
+    /// A reservation lasts for two attempts of the full length at least.
+    ReservationsOutliveAttempts,
     /// A process that gives a lock back leaves it to the others that wait for it.
     GivesWay,
     /// And does not take its own release for that of another one.

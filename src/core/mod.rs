@@ -51,11 +51,12 @@ mod thread_holds;
 mod time;
 #[cfg(test)]
 mod told_cases;
+mod unused;
 mod validity;
 
 pub(crate) use acquire::{
-    Acquire, Action, Begin, Failed, Grant, Outcome, Patience, Policy, Priority, Reservation,
-    Reserves, SharedAttempt, Stop, Surroundings, Waits, WaitsFor, Whom,
+    Acquire, Action, Begin, Failed, Grant, Obstacle, Outcome, Patience, Policy, Priority,
+    Reservation, Reserves, SharedAttempt, Stop, Surroundings, Waits, WaitsFor, Whom,
 };
 pub(crate) use admission::{
     Admission, AsSeen, Chance, Change, Checked, ClockNews, ClockVerdict, Forgot, Grants,
@@ -86,7 +87,7 @@ pub(crate) use lease::{Kept, Lease, Next, Renewed, Schedule, Terms};
 pub(crate) use local_queue::{Askers, LocalLease, Place, QueueTicket, Turn, Wake};
 pub(crate) use local_queues::{LocalQueues, OfThread, Passed};
 pub(crate) use loss_notice::LossNotice;
-pub(crate) use mark::{Configuration, Identity, Setting};
+pub(crate) use mark::{Configuration, Difference, Identity, Setting};
 pub(crate) use mechanisms::Mechanism;
 #[cfg(test)]
 pub(crate) use mechanisms::without;
@@ -103,4 +104,5 @@ pub(crate) use subscriber::{Subscriber, SubscriberStep};
 pub(crate) use tally::majority;
 use thread_holds::{Again, ThreadHolds};
 pub(crate) use time::Time;
+pub(crate) use unused::{MayHaveForgotten, Past, may_have_forgotten};
 pub(crate) use validity::{Allowance, drift};

@@ -36,7 +36,13 @@ struct Heard {
     granted: bool,
     /// The last attempt that has asked it ended before it had answered.
     silent: bool,
+    /// Releases in a row of which most nodes have told, and this one has not.
+    untold: u8,
 }
+
+/// A node that has not told of so many releases in a row is not preferred: perhaps it keeps the key of a holder that the
+/// others have forgotten. One message alone may be late.
+const MOST_UNTOLD: u8 = 2;
 
 /// What one waiter has heard of each node.
 ///
@@ -68,7 +74,12 @@ impl ReleaseTracker {
         self.resubscribed = false;
         self.preferred = None;
         self.heeds_perhaps = false;
+        let is_told = self.count(|node| node.told || node.left) >= self.needed();
         for node in &mut self.nodes {
+            node.untold = match node.told || node.left {
+                true => 0,
+                false => node.untold.saturating_add(u8::from(is_told)),
+            };
             node.confirmed = node.listening;
             node.hinted |= std::mem::take(&mut node.told) | std::mem::take(&mut node.left);
         }
@@ -83,6 +94,9 @@ impl ReleaseTracker {
                 node.granted = attempt.is_granted_by(i) || attempt.has_room(i, permits);
                 node.silent = attempt.is_silent(i);
                 node.hinted = false;
+                if node.granted {
+                    node.untold = 0;
+                }
                 // What it told before it was listened to, the attempt has seen.
                 node.covered |= node.confirmed && node.listening;
             }
@@ -175,10 +189,14 @@ impl ReleaseTracker {
         }
     }
 
-    /// Whether what `node` tells is heard, as a caller needs that prefers this node. Before a majority is
+    /// Returns true if `node` tells of releases, and is heard, as a caller needs that prefers this node. Before a majority is
     /// listened to, no node is relied on.
     pub(crate) fn hears(&self, node: usize) -> bool {
-        self.nodes[node].listening || self.count(|node| node.listening) < self.needed()
+        let tells =
+            self.nodes[node].untold < MOST_UNTOLD || !Mechanism::SilentNodesAreNotPreferred.is_on();
+        let is_heard =
+            self.nodes[node].listening || self.count(|node| node.listening) < self.needed();
+        tells && is_heard
     }
 
     /// Whether a release is told by enough nodes, so that there is no need to poll often. A waiter that was

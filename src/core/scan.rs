@@ -1,5 +1,7 @@
 //! The scan of all nodes for the keys that may be locks, step by step.
 
+use std::time::Duration;
+
 use super::{Ballot, Failure, Time, Via, majority};
 
 /// What a node says in one step of its scan.
@@ -8,6 +10,8 @@ pub(crate) struct ScanVote {
     /// From where its scan goes on; `None` at the end.
     pub(crate) cursor: Option<String>,
     pub(crate) keys: Vec<Vec<u8>>,
+    /// At the end: for how long the node has kept all its keys, by its own word; zero if it was emptied in this run.
+    pub(crate) whole_for: Duration,
 }
 
 /// One step of the scans of several nodes. All of them are heard, within its time.
@@ -54,7 +58,8 @@ impl Ballot for ScanStep {
 enum Progress {
     /// It goes on from that cursor.
     From(String),
-    Ended,
+    /// The node has kept all its keys for that long.
+    Ended(Duration),
     /// The node has not answered a step of it, and is asked nothing more.
     Failed,
 }
@@ -74,7 +79,7 @@ impl Scan {
     pub(crate) fn cursor(&self, node: usize) -> Option<&str> {
         match &self.nodes[node] {
             Progress::From(cursor) => Some(cursor),
-            Progress::Ended | Progress::Failed => None,
+            Progress::Ended(_) | Progress::Failed => None,
         }
     }
 
@@ -93,13 +98,21 @@ impl Scan {
             }
             *node = match vote {
                 None => Progress::Failed,
-                Some(ScanVote { cursor, keys: named }) => {
+                Some(ScanVote { cursor, keys: named, whole_for }) => {
                     keys.extend(named);
-                    cursor.map_or(Progress::Ended, Progress::From)
+                    cursor.map_or(Progress::Ended(whole_for), Progress::From)
                 }
             };
         }
         keys
+    }
+
+    /// Returns for how long the node has kept all its keys, by its own word; `None` if it was not scanned to its end.
+    pub(crate) fn whole_for(&self, node: usize) -> Option<Duration> {
+        match self.nodes[node] {
+            Progress::Ended(whole_for) => Some(whole_for),
+            Progress::From(_) | Progress::Failed => None,
+        }
     }
 
     /// Returns whether a majority of the nodes has answered every step so far.
@@ -113,6 +126,17 @@ impl Scan {
         !self.is_answered() || (0..self.nodes.len()).all(|node| self.cursor(node).is_none())
     }
 
+    /// Returns whether a majority of the nodes has answered every step so far, and has forgotten nothing. Where clients may
+    /// fall back to the first node, that one has to be among them.
+    pub(crate) fn is_heard(
+        &self,
+        first_decides: bool,
+        has_forgotten: impl Fn(usize) -> bool,
+    ) -> bool {
+        let is_failed = |node: usize| matches!(self.nodes[node], Progress::Failed);
+        self.is_majority(first_decides, |node| !is_failed(node) && !has_forgotten(node))
+    }
+
     /// Returns whether every lock has been named that was held all the time: a majority of the nodes was scanned to the
     /// end, and has forgotten nothing. Where clients may fall back to the first node, that one has to be among them.
     pub(crate) fn is_complete(
@@ -120,10 +144,13 @@ impl Scan {
         first_decides: bool,
         has_forgotten: impl Fn(usize) -> bool,
     ) -> bool {
-        let counts =
-            |node: &usize| matches!(self.nodes[*node], Progress::Ended) && !has_forgotten(*node);
-        let counting = (0..self.nodes.len()).filter(counts).count();
-        counting >= majority(self.nodes.len()) && (counts(&0) || !first_decides)
+        let is_ended = |node: usize| self.whole_for(node).is_some();
+        self.is_majority(first_decides, |node| is_ended(node) && !has_forgotten(node))
+    }
+
+    fn is_majority(&self, first_decides: bool, counts: impl Fn(usize) -> bool) -> bool {
+        let counting = (0..self.nodes.len()).filter(|node| counts(*node)).count();
+        counting >= majority(self.nodes.len()) && (counts(0) || !first_decides)
     }
 }
 
@@ -134,7 +161,7 @@ mod tests {
     fn vote(cursor: &str, keys: &[&str]) -> Option<ScanVote> {
         let cursor = (cursor != "0").then(|| cursor.to_owned());
         let keys = keys.iter().map(|key| key.as_bytes().to_vec()).collect();
-        Some(ScanVote { cursor, keys })
+        Some(ScanVote { cursor, keys, whole_for: Duration::from_secs(7) })
     }
 
     #[test]
@@ -145,6 +172,8 @@ mod tests {
             scan.handle_votes(vec![vote("0", &["a"]), vote("7", &["b"]), vote("5", &["a"])]);
         assert_eq!(named, [b"a", b"b", b"a"]);
         assert_eq!([0, 1, 2].map(|node| scan.cursor(node)), [None, Some("7"), Some("5")]);
+        let whole_for = [Some(Duration::from_secs(7)), None, None];
+        assert_eq!([0, 1, 2].map(|node| scan.whole_for(node)), whole_for);
         assert!(!scan.is_over() && !scan.is_complete(false, |_| false), "one of three");
         // The first one was not asked, so this cannot be its answer.
         assert!(
@@ -165,6 +194,8 @@ mod tests {
         assert!(scan.is_over() && scan.cursor(0).is_none());
         assert!(scan.is_complete(false, |_| false));
         assert!(!scan.is_complete(true, |_| false), "the first one may have more");
+        assert!(scan.is_heard(false, |_| false) && !scan.is_heard(true, |_| false));
+        assert!(!scan.is_heard(false, |node| node == 1), "one of three remembers");
         let mut scan = Scan::new(3);
         scan.handle_votes(vec![None, None, vote("7", &[])]);
         assert!(scan.is_over() && !scan.is_answered());
@@ -174,7 +205,7 @@ mod tests {
     fn a_step_is_over_once_all_are_heard_that_were_asked() {
         let mut scan = Scan::new(3);
         scan.handle_votes(vec![vote("0", &[]), vote("7", &[]), vote("7", &[])]);
-        let end = Time::from_start(std::time::Duration::from_secs(1));
+        let end = Time::from_start(Duration::from_secs(1));
         let mut step = scan.step(end);
         assert!(
             step.sending(1, Via::unfenced(1), Time::default())
@@ -182,7 +213,10 @@ mod tests {
         );
         step.fail(1, Failure::Unknown);
         assert!(!step.decided());
-        step.vote(2, ScanVote { cursor: None, keys: Vec::new() });
+        step.vote(
+            2,
+            ScanVote { cursor: None, keys: Vec::new(), whole_for: Duration::from_secs(7) },
+        );
         assert!(step.decided());
         assert_eq!(step.take_votes(), [None, None, vote("0", &[])]);
     }

@@ -51,7 +51,7 @@ pub enum Check {
     Version,
     /// It is a master, and no replica.
     Role,
-    /// No other node of the set is the same server.
+    /// One server answers under its address, and no other node of the set is the same one.
     Server,
     /// Its mark is one of this set, and it is not in quarantine.
     Mark,

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::findings::{Check, Finding, Severity};
-use crate::manual::Section;
 use crate::node::{Refusal, Refused, Serves};
+use crate::terms::ACCESS_LISTS;
 
 pub(super) fn finding(refusals: &[Refusal]) -> Finding {
     let check = Check::Rights;
@@ -26,7 +26,7 @@ pub(super) fn finding(refusals: &[Refusal]) -> Finding {
         format!("{} (missing: {})", consequence(serves), lacks.join(", "))
     });
     let consequences = consequences.collect::<Vec<_>>().join("; ");
-    let what = format!("{consequences}; the user needs what is listed in {}", Section::AccessLists);
+    let what = format!("{consequences}; the user needs what is listed in {ACCESS_LISTS}");
     Finding { check, severity, value, what }
 }
 

@@ -8,8 +8,9 @@ use super::findings::{Check, Diagnosis, Finding, NodeDiagnosis, Severity};
 use super::rights;
 use crate::core::{Forgot, NodeState, Offset, exact, majority, rounded};
 use crate::error::NodeFault;
-use crate::node::{Facts, Memory, Persistence, node_states};
+use crate::node::{Facts, Memory, Persistence, SEVERAL_SERVERS, node_states};
 use crate::runtime::settings::Settings;
+use crate::terms::{ADMIT, CLOCK_TOLERANCE, NO_QUARANTINE, NODE_TIMEOUT};
 
 /// By how many millionths two clocks may drift apart: one per cent, which every validity allows for.
 const DRIFT: u64 = 10_000;
@@ -93,7 +94,7 @@ impl Set<'_> {
             role,
         ];
         if facts.probe.is_ok() {
-            findings.push(of_server(state, what));
+            findings.push(of_server(facts, state, what));
         }
         if is_master {
             findings.push(match &facts.probe {
@@ -126,7 +127,7 @@ impl Set<'_> {
             }
             NodeState::Quarantined(_) => {
                 let what = format!(
-                    "{what}; it grants no new locks until that ends by itself, {} after a client has come; quorlock admit ends it \
+                    "{what}; it grants no new locks until that ends by itself, {} after a client has come; {ADMIT} ends it \
                      at once, if nobody can hold a lock",
                     exact(self.settings.max_ttl)
                 );
@@ -148,7 +149,7 @@ impl Set<'_> {
         }
         let direction = if ahead.middle() > 0 { "ahead of" } else { "behind" };
         let what = format!(
-            "its clock is {by} {direction} {}, which is more than the clock_tolerance of {}; locks are safe as long as that \
+            "its clock is {by} {direction} {}, which is more than the {CLOCK_TOLERANCE} of {}; locks are safe as long as that \
              stays so, but when the clock is put right by a step, the node grants nothing for a while: have NTP or chrony keep \
              it right",
             reference.name,
@@ -169,8 +170,8 @@ impl Set<'_> {
         let Settings { node_timeout, clock_tolerance, .. } = self.settings;
         if median >= *node_timeout {
             let what = format!(
-                "half of its answers take {} or longer, and a node has {} to answer (node_timeout), so most requests to it are \
-                 in vain; find out why the server or the network is slow, or raise node_timeout",
+                "half of its answers take {} or longer, and a node has {} to answer ({NODE_TIMEOUT}), so most requests to it are \
+                 in vain; find out why the server or the network is slow, or raise {NODE_TIMEOUT}",
                 rounded(median),
                 exact(*node_timeout)
             );
@@ -178,8 +179,8 @@ impl Set<'_> {
         }
         if slow >= *node_timeout / 2 {
             let what = format!(
-                "one answer in a hundred takes {} or longer, and a node has {} to answer (node_timeout); find out why the server \
-                 or the network is slow, or raise node_timeout",
+                "one answer in a hundred takes {} or longer, and a node has {} to answer ({NODE_TIMEOUT}); find out why the server \
+                 or the network is slow, or raise {NODE_TIMEOUT}",
                 rounded(slow),
                 exact(*node_timeout)
             );
@@ -187,8 +188,8 @@ impl Set<'_> {
         }
         if median * ROUND_TRIPS > *clock_tolerance {
             let what = format!(
-                "a round trip takes {}, and clock_tolerance is {}; below three round trips, clients cannot rule out that its \
-                 clock was set, and do not count its grants: raise clock_tolerance for all clients of the set",
+                "a round trip takes {}, and {CLOCK_TOLERANCE} is {}; below three round trips, clients cannot rule out that its \
+                 clock was set, and do not count its grants: raise {CLOCK_TOLERANCE} for all clients of the set",
                 rounded(median),
                 exact(*clock_tolerance)
             );
@@ -212,8 +213,11 @@ fn of_role(facts: &Facts, state: &NodeState, what: &str) -> Finding {
     }
 }
 
-fn of_server(state: &NodeState, what: &str) -> Finding {
+fn of_server(facts: &Facts, state: &NodeState, what: &str) -> Finding {
     match state {
+        _ if facts.has_several_servers => {
+            Finding::problem(Check::Server, "several", SEVERAL_SERVERS)
+        }
         NodeState::Twin(other) => {
             Finding::problem(Check::Server, format!("that of {}", other + 1), what)
         }
@@ -241,12 +245,16 @@ fn of_persistence(persistence: &Persistence, quarantine: bool) -> Finding {
     } else if quarantine || always {
         Finding::fine(check, value)
     } else if *appends && fsync.is_none() {
-        let what = "restart_quarantine is off, and the user may not see whether the node keeps each lock on disk \
-                    (+config|get); without appendfsync always, a restart lets a second client have a lock that is held";
+        let what = format!(
+            "without quarantine ({NO_QUARANTINE}), and without appendfsync always, a restart lets a second client have a lock that \
+             is held; the user may not see whether the node keeps each lock on disk (+config|get)"
+        );
         Finding::warning(check, value, what)
     } else {
-        let what = "restart_quarantine is off, and the node forgets locks when it is restarted, so that a second client gets a \
-                    lock that is held; leave restart_quarantine on, or set appendonly yes and appendfsync always";
+        let what = format!(
+            "without quarantine ({NO_QUARANTINE}), a second client gets a lock that is held when the node has forgotten it in a \
+             restart; leave the quarantine on, or set appendonly yes and appendfsync always"
+        );
         Finding::warning(check, value, what)
     }
 }

@@ -20,10 +20,10 @@
 //!
 //! ```
 //! # use quorlock::Error;
-//! use quorlock::{ErrorKind, Quorlock};
+//! use quorlock::{ErrorKind, OptionalGuard as _, Quorlock};
 //!
 //! # fn book(locks: &Quorlock, seat: &str) -> Result<bool, Error> {
-//! #     Ok(locks.try_lock(seat)?.is_some())
+//! #     Ok(locks.try_lock(seat).optional()?.is_some())
 //! # }
 //! # fn main() -> Result<(), Error> {
 //! let (locks, nodes) = Quorlock::embedded(3)?;
@@ -89,7 +89,7 @@ const MOST_NODES: usize = 32;
 /// one.admit()?; // the nodes are new, so nothing can be held there
 /// let other = client()?;
 /// let guard = one.lock("orders/42")?;
-/// assert!(other.try_lock("orders/42")?.is_none());
+/// assert!(other.try_lock("orders/42").unwrap_err().is_held());
 /// drop(guard);
 ///
 /// drop((one, other)); // waits until what was given back is free

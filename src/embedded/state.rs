@@ -27,12 +27,14 @@ pub(super) struct Identity {
     pub(super) repl_ids: [String; 2],
     /// When it started, in seconds of its clock; `None` before the first command.
     pub(super) started: Option<u64>,
+    /// How often it was emptied since.
+    pub(super) flushes: u64,
 }
 
 impl Identity {
     pub(super) fn new(run_id: &str) -> Self {
         let repl_ids = [run_id.to_owned(), "0".repeat(40)];
-        Self { run_id: run_id.to_owned(), repl_ids, started: None }
+        Self { run_id: run_id.to_owned(), repl_ids, started: None, flushes: 0 }
     }
 }
 

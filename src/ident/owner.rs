@@ -7,6 +7,7 @@ use uuid::Uuid;
 use crate::core::QUEUED;
 use crate::error::Error;
 use crate::random::random;
+use crate::terms::OWNER_LABEL;
 
 /// The longest label, in bytes. It is stored with each key that is held, and goes over the network with each request.
 const LONGEST_LABEL: usize = 64;
@@ -18,13 +19,13 @@ const BEFORE_RANDOM: char = '#';
 pub(crate) fn check_label(label: &str) -> Result<(), Error> {
     if label.len() > LONGEST_LABEL {
         return Err(Error::config(format!(
-            "the owner_label has {} bytes; {LONGEST_LABEL} is the most",
+            "the {OWNER_LABEL} has {} bytes; {LONGEST_LABEL} is the most",
             label.len()
         )));
     }
     match label.chars().find(|c| !is_printable(*c)) {
         Some(other) => Err(Error::config(format!(
-            "the owner_label \"{}\" contains \"{}\"; it must be printable ASCII",
+            "the {OWNER_LABEL} \"{}\" contains \"{}\"; it must be printable ASCII",
             label.escape_debug(),
             other.escape_debug()
         ))),
@@ -64,6 +65,13 @@ pub(crate) fn owner_text(label: &str, random: u128) -> String {
         text.insert_str(0, label);
     }
     text
+}
+
+/// The same with a number behind it, `LABEL#RANDOM:1`: Redisson's owners are a client and one of its threads. To Redisson an
+/// owner is any text, which it compares with its own ones and makes names of keys of. Our owners are of one lease each, which
+/// threads may hand to each other, or share, so the number says nothing.
+pub(crate) fn owner_text_with_thread(label: &str, random: u128) -> String {
+    owner_text(label, random) + ":1"
 }
 
 /// Stands behind the owner text of a lock that its owner has given back, and that the node keeps for a while. No random

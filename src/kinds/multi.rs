@@ -188,11 +188,11 @@ impl Kind for AllNames {
 ///
 /// ```no_run
 /// use std::time::Duration;
-/// use quorlock::Quorlock;
+/// use quorlock::{OptionalGuard as _, Quorlock};
 ///
 /// let locks = Quorlock::builder().nodes(["redis://a", "redis://b", "redis://c"]).build()?;
 /// let seats = locks.multi_mutex(["show/7/row/4/seat/12", "show/7/row/4/seat/13"]);
-/// match seats.try_lock_for(Duration::from_secs(2))? {
+/// match seats.try_lock_for(Duration::from_secs(2)).optional()? {
 ///     Some(guard) => {
 ///         // .. nobody else, on any machine, sells either of the two now ..
 ///         guard.unlock()?;

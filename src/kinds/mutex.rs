@@ -111,21 +111,21 @@ impl Kind for Exclusive {
 /// without the name, and with settings of its own.
 ///
 /// A call that was refused for a second reserves the lock with its next attempt: callers of any kind whose calls began later do
-/// not get it then. A lock is reserved for 1 s, then left to others for half as long, then reserved for twice as long, up to
+/// not get it then. A lock is reserved for 1 s, or for two [node timeouts](crate::Builder::node_timeout) if that is longer, then left to others for half as long, then reserved for twice as long, up to
 /// 32 s, until the call has got it or gives up. Beside readers or permits of the same name, which others have all the time, it
 /// reserves the lock after 100 ms, and so waits for about as much more than the longest hold, if that is shorter than two
 /// seconds. Longer ones may go before it each time that it leaves the lock to others: beside reads of 3 s it has waited for 9 s.
-/// [`try_lock`](Self::try_lock) says `None` while somebody has reserved the lock.
+/// [`try_lock`](Self::try_lock) says [`Held`](crate::ErrorKind::Held) while somebody has reserved the lock.
 ///
 /// # Examples
 ///
 /// ```no_run
 /// use std::time::Duration;
-/// use quorlock::Quorlock;
+/// use quorlock::{OptionalGuard as _, Quorlock};
 ///
 /// let locks = Quorlock::builder().nodes(["redis://a", "redis://b", "redis://c"]).build()?;
 /// let report = locks.mutex("nightly-report").ttl(Duration::from_secs(5));
-/// if let Some(guard) = report.try_lock()? {
+/// if let Some(guard) = report.try_lock().optional()? {
 ///     // .. nobody else writes the report now ..
 ///     guard.unlock()?;
 /// }

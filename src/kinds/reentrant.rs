@@ -9,7 +9,7 @@ use crate::core::{HoldClass, Waits};
 use crate::error::Error;
 use crate::guard::{Guard, LockGuard, sealed as of_guards};
 use crate::handle::{Handle, LockKind, OneName, sealed};
-use crate::ident::{Names, random_text, redisson_channel, release_channel};
+use crate::ident::{Names, owner_text_with_thread, redisson_channel, release_channel};
 use crate::node::{Request, Script};
 use crate::runtime::hold::Hold;
 use crate::runtime::kind::{Claimant, Keep, Kind, Raise, Repair};
@@ -75,10 +75,8 @@ impl Kind for Reentrant {
         &[":fence"]
     }
 
-    /// As Redisson writes an owner: a client and one of its threads. Our owners are of one lease each, which threads may
-    /// hand to each other. So the number says nothing.
-    fn owner_text(&self, _: &str, random: u128) -> String {
-        format!("{}:1", random_text(random))
+    fn owner_text(&self, label: &str, random: u128) -> String {
+        owner_text_with_thread(label, random)
     }
 
     fn commands(&self) -> &'static [&'static str] {

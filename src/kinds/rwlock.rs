@@ -11,8 +11,9 @@ use crate::error::Error;
 use crate::guard::{Guard, LockGuard, sealed as of_guards};
 use crate::handle::{LockKind, OneName, sealed};
 use crate::ident::{
-    Names, READ_TIMEOUT, WRITES, fence_key, random_text, read_timeout_key, reads_key, reads_prefix,
-    redisson_rwlock_channel, release_channel, reserved_key, tombstone_key, waiting_channel,
+    Names, READ_TIMEOUT, WRITES, fence_key, owner_text_with_thread, read_timeout_key, reads_key,
+    reads_prefix, redisson_rwlock_channel, release_channel, reserved_key, tombstone_key,
+    waiting_channel,
 };
 use crate::node::{Part, Request, Script};
 use crate::runtime::hold::Hold;
@@ -54,12 +55,6 @@ const AUXILIARY: &[&str] = &[":fence", ":reads", READ_TIMEOUT];
 fn channels(names: &Names) -> Vec<Vec<u8>> {
     let key = names.first().key();
     vec![release_channel(key), redisson_rwlock_channel(key)]
-}
-
-/// As Redisson writes an owner: a client and one of its threads. Our owners are of one lease each, which threads may hand
-/// to each other, or share. So the number says nothing.
-fn reader(random: u128) -> String {
-    format!("{}:1", random_text(random))
 }
 
 /// The kind of holds to read: several at a time.
@@ -126,8 +121,8 @@ impl Kind for Reading {
         ]
     }
 
-    fn owner_text(&self, _: &str, random: u128) -> String {
-        reader(random)
+    fn owner_text(&self, label: &str, random: u128) -> String {
+        owner_text_with_thread(label, random)
     }
 
     fn channels(&self, names: &Names) -> Vec<Vec<u8>> {
@@ -287,8 +282,8 @@ impl Kind for Writing {
         ]
     }
 
-    fn owner_text(&self, _: &str, random: u128) -> String {
-        reader(random) + WRITES
+    fn owner_text(&self, label: &str, random: u128) -> String {
+        owner_text_with_thread(label, random) + WRITES
     }
 
     fn channels(&self, names: &Names) -> Vec<Vec<u8>> {

@@ -166,7 +166,8 @@ fn releases_of_reentrant_locks_are_told_on_the_channel_of_redisson_as_well() {
 }
 
 #[test]
-fn the_owner_of_a_reentrant_lock_reads_as_one_of_redisson() {
-    let owner = <Reentrant as sealed::Kind>::KIND.owner_text("label", 42);
-    assert_eq!(owner, "00000000-0000-0000-0000-00000000002a:1");
+fn the_owner_of_a_reentrant_lock_ends_as_one_of_redisson() {
+    let owner = |label| <Reentrant as sealed::Kind>::KIND.owner_text(label, 42);
+    assert_eq!(owner(""), "00000000-0000-0000-0000-00000000002a:1");
+    assert_eq!(owner("web-3:4711"), "web-3:4711#00000000-0000-0000-0000-00000000002a:1");
 }

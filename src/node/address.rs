@@ -7,10 +7,12 @@ use std::sync::Arc;
 
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
 
+use super::addresses::Addresses;
 #[cfg(feature = "tls")]
-use super::tls::{Certificates, Connector};
+use super::tls::{Certificates, Connector, Texts};
 use super::url_parts;
 use crate::error::Error;
+use crate::terms::{NODES, TLS_CA};
 
 const SCHEMES: [&str; 7] =
     ["redis", "valkey", "unix", "redis+unix", "valkey+unix", "rediss", "valkeys"];
@@ -25,6 +27,8 @@ pub(crate) struct Address {
     #[cfg(feature = "tls")]
     tls: Option<Connector>,
     shown: Arc<str>,
+    /// Where its host is.
+    addresses: Arc<Addresses>,
 }
 
 impl Address {
@@ -52,22 +56,22 @@ impl Address {
         }
         let rest = &url[scheme.len() + "://".len()..];
         if has_another(rest) {
-            return Err(ANOTHER.into());
+            return Err(another().into());
         }
         if url.contains(|c: char| c.is_whitespace() || c.is_control()) {
             return Err("has a blank or a control character; write %20 for a blank".into());
         }
         if let Some(what) = url_parts::meaningless_part(rest, scheme) {
-            return Err(what.into());
+            return Err(what);
         }
         let unreadable = || url_parts::wrong_part(rest, scheme);
         let parsed = redis::parse_redis_url(url).ok_or_else(unreadable)?;
         // Only now the steps up (`..`) are gone from the path.
         if has_another(parsed.path()) {
-            return Err(ANOTHER.into());
+            return Err(another().into());
         }
         if let Some(fragment) = parsed.fragment() {
-            return Err(wrong_fragment(fragment, scheme).into());
+            return Err(wrong_fragment(fragment, scheme));
         }
         let known_parameters: &[&str] = match parsed.has_host() {
             true => &["protocol"],
@@ -107,6 +111,7 @@ impl Address {
             #[cfg(feature = "tls")]
             tls: None,
             shown: shown.as_str().into(),
+            addresses: Arc::default(),
         })
     }
 
@@ -124,10 +129,11 @@ impl Address {
     pub(crate) fn with_certificates(
         mut self,
         with: &Certificates,
+        texts: &Texts,
         position: usize,
     ) -> Result<Self, Error> {
         if let ConnectionAddr::TcpTls { host, .. } = self.info.addr() {
-            self.tls = Some(with.for_node(host, position)?);
+            self.tls = Some(with.for_node(texts, host, position)?);
         }
         Ok(self)
     }
@@ -177,23 +183,31 @@ impl Address {
     pub(super) fn info(&self) -> &ConnectionInfo {
         &self.info
     }
+
+    pub(super) fn addresses(&self) -> &Arc<Addresses> {
+        &self.addresses
+    }
 }
 
-const ANOTHER: &str = "has another URL in it; each node has one of its own: nodes([\"redis://host1\", \
-                       \"redis://host2\"]), or with commas in between in QUORLOCK_NODES";
+fn another() -> String {
+    format!(
+        "has another URL in it; each node has one of its own, in {NODES}, or in QUORLOCK_NODES with commas in between"
+    )
+}
 
 fn has_another(rest: &str) -> bool {
     SCHEMES.iter().any(|scheme| rest.contains(&format!("{scheme}://")))
 }
 
 /// What is wrong with a URL that has a fragment.
-fn wrong_fragment(fragment: &str, scheme: &str) -> &'static str {
+fn wrong_fragment(fragment: &str, scheme: &str) -> Cow<'static, str> {
     match fragment {
-        "insecure" if is_tls(scheme) => {
-            "asks for TLS that does not look whom it talks to, which quorlock never does; set tls_ca to \
+        "insecure" if is_tls(scheme) => format!(
+            "asks for TLS that does not look whom it talks to, which quorlock never does; set {TLS_CA} to \
              the server's CA"
-        }
-        _ => "has a \"#\", which means nothing there; write %23 for one in the password",
+        )
+        .into(),
+        _ => "has a \"#\", which means nothing there; write %23 for one in the password".into(),
     }
 }
 

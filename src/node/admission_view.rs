@@ -7,7 +7,7 @@ use super::job::Undelivered;
 use crate::core::{Admission, Configuration, Failure, Forgot, Grants, NodeState, Time};
 use crate::error::{Cause, NodeFault};
 use crate::ident;
-use crate::manual::Section;
+use crate::terms::{ANOTHER_CONFIGURATION, REPLACING_A_MASTER};
 
 pub(super) struct AdmissionView {
     pub(super) admission: Admission,
@@ -84,7 +84,12 @@ impl AdmissionView {
             return Err(Undelivered::new(Failure::Error, fault.clone(), true));
         }
         let fault = self.fault_of(node);
-        Err(Undelivered { failure: Failure::NotAdmitted, fault })
+        // It does not end by itself, as a quarantine does.
+        let failure = match self.admission.node_state(node) {
+            NodeState::SeveralServers => Failure::Error,
+            _ => Failure::NotAdmitted,
+        };
+        Err(Undelivered { failure, fault })
     }
 
     /// Why the node's word does not count for locks that are held, if it does not.
@@ -152,10 +157,9 @@ impl AdmissionView {
                     None => "its mark says so",
                 };
                 let hint = match is_new && self.others_are_admitted(node) {
-                    true => {
-                        let section = Section::ReplacingAMaster;
-                        format!("; if it has taken the place of another master, see {section}")
-                    }
+                    true => format!(
+                        "; if it has taken the place of another master, see {REPLACING_A_MASTER}"
+                    ),
                     false => String::new(),
                 };
                 format!("it is in quarantine, for it may have forgotten locks ({why}{hint})")
@@ -166,13 +170,13 @@ impl AdmissionView {
             NodeState::Foreign(None) => format!(
                 "what its key \"{key}\" holds is no mark that this version of quorlock can read, so clients \
                  of another version may hold locks there; run the same version in all clients. To change the \
-                 version, stop all of them and delete the key on all nodes: {}",
-                Section::AnotherConfiguration
+                 version, stop all of them and delete the key on all nodes: {ANOTHER_CONFIGURATION}"
             ),
             NodeState::Twin(other) => format!(
                 "it is the same server as {}; one server has one vote, so name it once",
                 self.names[*other]
             ),
+            NodeState::SeveralServers => disagreement::SEVERAL_SERVERS.to_owned(),
             NodeState::Replica => {
                 "the server is a replica, not a master; name independent masters".to_owned()
             }

@@ -1,7 +1,12 @@
 //! The script that probes a node and changes its mark: its call, and how its reply reads.
 
+use std::time::Duration;
+
+use super::connection::{Broken, Connection, Reply};
 use super::request::{Part, Request, Script, Value};
+use crate::clock;
 use crate::core::{Change, Identity, Offset, Probe, Role, Time};
+use crate::error::NodeFault;
 
 static ADMIT: Script = Script::new(include_str!("../../lua/node/admit.lua"));
 
@@ -22,6 +27,32 @@ pub(crate) fn request(key: &[u8], change: Option<&Change>) -> Request {
 
 fn text(text: Option<&str>) -> Part<'_> {
     Part::Bytes(text.unwrap_or_default().as_bytes())
+}
+
+/// Probes the server behind `connection`, and changes nothing. It has `timeout` for the answer. The inner fault is the server's own
+/// word, such as that the user may run no scripts.
+pub(super) fn ask(
+    connection: &mut Connection,
+    key: &[u8],
+    timeout: Duration,
+) -> Result<Result<Probe, NodeFault>, Broken> {
+    let mut bytes = Vec::new();
+    connection.encode(&request(key, None), "", &mut bytes);
+    let sent = clock::now();
+    connection.write(&bytes)?;
+    let reply = match connection.read(sent.after(timeout)) {
+        Ok(reply) => reply,
+        // It is loading, or busy.
+        Err(Broken { fault, in_step: true, closed: false }) => return Ok(Err(fault)),
+        Err(broken) => return Err(broken),
+    };
+    let fault = |what: String| NodeFault::new(connection.address.shown(), what);
+    Ok(match reply {
+        Reply::Value(value) => read(&value, sent, clock::now())
+            .ok_or_else(|| fault(format!("the server has answered a probe with {value}"))),
+        Reply::Error(fault) => Err(fault),
+        Reply::NoScript => Err(fault("the server knows no script".to_owned())),
+    })
 }
 
 /// What was seen by a probe that was sent and answered then; `None` if no server that we know answers like

@@ -7,6 +7,7 @@ use super::request::{Meaning, Value};
 use super::worker::Worker;
 use crate::core::{Failure, Offset, exact, rounded};
 use crate::error::{Cause, NodeFault};
+use crate::terms::CLOCK_TOLERANCE;
 
 impl Worker {
     /// Hands out an answer; behind the node's replicas, where it counts only with them.
@@ -45,8 +46,8 @@ impl Worker {
         let (took, tolerance) = (clock.round_trip(), self.set.clock_tolerance());
         let what = format!(
             "it granted the lock, but its clock may have been set forward by more than the \
-             clock_tolerance of {}: to read it took {}; find out why the server or the network is \
-             slow, or raise clock_tolerance for all clients of the set",
+             {CLOCK_TOLERANCE} of {}: to read it took {}; find out why the server or the network is \
+             slow, or raise {CLOCK_TOLERANCE} for all clients of the set",
             exact(tolerance),
             rounded(took)
         );

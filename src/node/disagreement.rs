@@ -2,18 +2,25 @@
 
 use std::time::Duration;
 
-use crate::core::{Configuration, Setting};
-use crate::manual::Section;
+use crate::core::{Configuration, Difference, Setting};
+use crate::terms::{
+    ANOTHER_CONFIGURATION, ANOTHER_MAX_TTL, CLOCK_TOLERANCE, FALLBACK, MAX_TTL, ONE_TO_THREE,
+    REPLACING_A_MASTER, RESTART_QUARANTINE, Term,
+};
 
 /// What `max_ttl` was where nothing was set, in this version and in earlier ones.
 const DEFAULTS: [Duration; 2] = [Duration::from_secs(10), Duration::from_secs(30)];
+
+/// The fault of a node at which several servers answer, and its mend.
+pub(crate) const SEVERAL_SERVERS: &str = "several servers answer under this address, as behind a load balancer or a name with \
+     several addresses; each of them would vote, and none knows the locks of the others: give each server an address of its own";
 
 /// What is different, and what to do about it. The nodes keep their marks at `key`.
 pub(super) fn told(ours: &Configuration, theirs: &Configuration, key: &str) -> String {
     let mut differences = Vec::new();
     let mut sections = Vec::new();
     for difference in ours.differences(theirs) {
-        let section = section(difference.setting, ours, theirs).to_string();
+        let section = section(difference.setting, ours, theirs);
         if !sections.contains(&section) {
             sections.push(section);
         }
@@ -24,8 +31,10 @@ pub(super) fn told(ours: &Configuration, theirs: &Configuration, key: &str) -> S
             true => " (30 s was the default of earlier versions, and 10 s is the default now)",
             false => "",
         };
-        differences.push(format!("{difference}{note}"));
+        let Difference { setting, ours, theirs } = difference;
+        differences.push(format!("{} is {ours} here and {theirs} there{note}", named(setting)));
     }
+    let sections: Vec<_> = sections.iter().map(Term::to_string).collect();
     format!(
         "clients with another configuration use it: {}; all clients of a set must agree. Give this \
          client the same settings, or change the set: stop all its clients and follow {}, where the \
@@ -35,13 +44,25 @@ pub(super) fn told(ours: &Configuration, theirs: &Configuration, key: &str) -> S
     )
 }
 
-/// Where the steps are for another value of that setting.
-fn section(setting: Setting, ours: &Configuration, theirs: &Configuration) -> Section {
+fn named(setting: Setting) -> String {
     match setting {
-        Setting::Nodes if ours.nodes.min(theirs.nodes) == 1 => Section::OneToThree,
-        Setting::MaxTtl => Section::AnotherMaxTtl,
-        Setting::SetName => Section::ReplacingAMaster,
-        _ => Section::AnotherConfiguration,
+        Setting::SetName => "the name of the set".to_owned(),
+        Setting::Nodes => "the number of nodes".to_owned(),
+        Setting::MaxTtl => MAX_TTL.to_string(),
+        Setting::ClockTolerance => CLOCK_TOLERANCE.to_string(),
+        Setting::Quarantine => RESTART_QUARANTINE.to_string(),
+        Setting::Fallback => FALLBACK.to_string(),
+        Setting::Place => "the node's place".to_owned(),
+    }
+}
+
+/// Where the steps are for another value of that setting.
+fn section(setting: Setting, ours: &Configuration, theirs: &Configuration) -> Term {
+    match setting {
+        Setting::Nodes if ours.nodes.min(theirs.nodes) == 1 => ONE_TO_THREE,
+        Setting::MaxTtl => ANOTHER_MAX_TTL,
+        Setting::SetName => REPLACING_A_MASTER,
+        _ => ANOTHER_CONFIGURATION,
     }
 }
 

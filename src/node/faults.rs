@@ -1,18 +1,23 @@
 //! What is wrong with a node, in words that say what to do.
 
 use std::error::Error as StdError;
+#[cfg(unix)]
+use std::fs::File;
 use std::io;
 use std::sync::Arc;
 
 use redis::{ErrorKind, RedisError};
+#[cfg(unix)]
+use rustix::io::Errno;
 
 use super::address::Address;
+use super::addresses::SlowLookup;
 use super::quote::quoted;
 use super::reader::Unread;
 #[cfg(feature = "tls")]
 use super::tls;
 use crate::error::{Cause, NodeFault};
-use crate::manual::Section;
+use crate::terms::{ACCESS_LISTS, PASSWORD, TLS_CLIENT_CERT};
 
 pub(super) fn not_redis(address: &Address) -> NodeFault {
     let what = "what answers there does not speak the Redis protocol; check host and port (a port \
@@ -30,9 +35,12 @@ pub(super) fn tls_fault(_: &RedisError) -> Option<(Cause, String)> {
     None
 }
 
-const CLOSED_IN_HANDSHAKE: &str = "the server closed the connection in the TLS handshake; if it \
-                                   wants a client certificate, set tls_client_cert, and check \
-                                   whether the port is one for TLS";
+fn closed_in_handshake() -> String {
+    format!(
+        "the server closed the connection in the TLS handshake; if it wants a client certificate, set \
+         {TLS_CLIENT_CERT}, and check whether the port is one for TLS"
+    )
+}
 
 /// Without TLS, before anything was read.
 const CLOSED_AT_ONCE: &str = "the server closed the connection before it said anything: it is down and \
@@ -50,6 +58,8 @@ pub(super) fn connect_fault(address: &Address, unread: Unread) -> NodeFault {
         return NodeFault::caused_by(cause, address.shown(), what);
     } else if let Some(what) = socket_fault(address, &error) {
         what
+    } else if let Some(slow) = slow_lookup(&error) {
+        format!("{slow}; check the resolver of this machine, or name the master by its IP address")
     } else if error.is_connection_refusal() {
         "connection refused; is the server running, and the port right?".to_owned()
     } else if error.is_timeout() {
@@ -57,13 +67,37 @@ pub(super) fn connect_fault(address: &Address, unread: Unread) -> NodeFault {
          port one for TLS just if the URL says so?"
             .to_owned()
     } else if error.is_connection_dropped() {
-        if address.is_tls() { CLOSED_IN_HANDSHAKE } else { CLOSED_AT_ONCE }.to_owned()
+        if address.is_tls() { closed_in_handshake() } else { CLOSED_AT_ONCE.to_owned() }
     } else if error.kind() == ErrorKind::Parse {
         return not_redis(address);
+    } else if are_descriptors_used_up(&error) {
+        "this process has no file descriptor left for a connection; raise its limit (ulimit -n), or close what it does \
+         not need"
+            .to_owned()
     } else {
         format!("cannot connect ({error}); check host and port")
     };
     NodeFault::new(address.shown(), what)
+}
+
+fn slow_lookup(error: &RedisError) -> Option<&SlowLookup> {
+    cause_of(error)?.downcast_ref::<io::Error>()?.get_ref()?.downcast_ref()
+}
+
+/// Returns true if it could not be connected to for want of file descriptors.
+#[cfg(unix)]
+fn are_descriptors_used_up(error: &RedisError) -> bool {
+    let says_so = |error: &io::Error| {
+        matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE))
+    };
+    let error = cause_of(error).and_then(|cause| cause.downcast_ref::<io::Error>());
+    // The lookup of a name says something else.
+    error.is_some_and(says_so) || File::open("/dev/null").is_err_and(|error| says_so(&error))
+}
+
+#[cfg(not(unix))]
+fn are_descriptors_used_up(_: &RedisError) -> bool {
+    false
 }
 
 /// What is wrong with the socket of a URL with a path.
@@ -125,11 +159,12 @@ pub(super) fn broken_fault(address: &Address, unread: Unread, progress: Progress
          something in between holds it up"
             .to_owned()
     } else if silent {
-        "no answer in time; the server hangs or is overloaded, or the network is cut".to_owned()
+        "no answer in time; the server hangs, is paused or is overloaded, or the network is cut"
+            .to_owned()
     } else if let Some((cause, what)) = tls_fault(&error) {
         return NodeFault::caused_by(cause, address.shown(), what);
     } else if dropped && shaking_hands {
-        CLOSED_IN_HANDSHAKE.to_owned()
+        closed_in_handshake()
     } else if dropped && progress.is_fresh && !address.is_socket() {
         CLOSED_AT_ONCE.to_owned()
     } else {
@@ -151,76 +186,79 @@ fn excess(address: &Address, what: &str) -> NodeFault {
 pub(super) fn server_fault(address: &Address, error: &RedisError) -> NodeFault {
     let detail = error.detail().unwrap_or_default();
     let (cause, what) = match error.code() {
-        Some("NOAUTH" | "WRONGPASS") => {
-            (Cause::Unfit, login_refused(error.code(), address).to_owned())
-        }
+        Some("NOAUTH" | "WRONGPASS") => (Cause::Unfit, login_refused(error.code(), address)),
         Some("NOPERM") => (Cause::NoPermission, needs_permission(error)),
         Some("ERR") if is_refused_in_script(detail) => (Cause::Unfit, needs_permission(error)),
         Some("ERR") if runs_no_scripts(detail) => (Cause::Unfit, NO_SCRIPTS.to_owned()),
-        Some("DENIED") => (Cause::Unfit, PROTECTED.to_owned()),
-        Some("MOVED" | "ASK" | "CROSSSLOT" | "CLUSTERDOWN") => (Cause::Unfit, CLUSTER.to_owned()),
-        code => (Cause::Server, passing_fault(code, error)),
+        code => match server_state(code.unwrap_or_default(), detail) {
+            Some((cause, what)) => (cause, what.to_owned()),
+            // It may be otherwise the next time.
+            None => (Cause::Server, format!("the server answered with an error: {}", words(error))),
+        },
     };
     NodeFault::caused_by(cause, address.shown(), what)
 }
 
-/// What may be otherwise the next time.
-fn passing_fault(code: Option<&str>, error: &RedisError) -> String {
+/// The state of a server that answers anything with that error.
+pub(super) fn server_state(code: &str, detail: &str) -> Option<(Cause, &'static str)> {
     let what = match code {
-        Some("READONLY") => {
+        "DENIED" => return Some((Cause::Unfit, PROTECTED)),
+        "MOVED" | "ASK" | "CROSSSLOT" | "CLUSTERDOWN" => return Some((Cause::Unfit, CLUSTER)),
+        "ERR" if detail.contains("max number of clients") => {
+            "the server takes no further connections (its limit maxclients is reached); raise it, or end connections \
+             that nobody needs"
+        }
+        "READONLY" => {
             "the server is a replica, not a master, and takes no writes (READONLY); name independent \
              masters"
         }
-        Some("LOADING") => "the server is still loading its data (LOADING); it will answer soon",
-        Some("BUSY") => {
+        "LOADING" => "the server is still loading its data (LOADING); it will answer soon",
+        "BUSY" => {
             "the server is busy with a script or a function that takes long (BUSY); wait for it, or \
              end it with SCRIPT KILL or FUNCTION KILL"
         }
-        Some("NOREPLICAS") => {
+        "NOREPLICAS" => {
             "the server takes no writes (NOREPLICAS), since fewer replicas are connected than its \
              setting min-replicas-to-write asks for; connect them, or set it to 0 (the masters of a \
              set need no replicas)"
         }
-        Some("MISCONF") => {
+        "MISCONF" => {
             "the server takes no writes (MISCONF), since it could not save its data to disk; see its \
              log, and make room on the disk"
         }
-        Some("OOM") => "the server is out of memory (OOM); raise maxmemory",
-        _ => return format!("the server answered with an error: {}", words(error)),
+        "OOM" => "the server is out of memory (OOM); raise maxmemory",
+        _ => return None,
     };
-    what.to_owned()
+    Some((Cause::Server, what))
 }
 
 /// Why the server did not let us in.
-pub(super) fn login_refused(code: Option<&str>, address: &Address) -> &'static str {
+pub(super) fn login_refused(code: Option<&str>, address: &Address) -> String {
     let login = address.info().redis_settings();
     let (has_user, has_password) = (login.username().is_some(), login.password().is_some());
     match code {
-        Some("WRONGPASS") if !has_password => {
-            "the server refused the user of the URL, which has no password for it; write \
-             redis://user:password@host, or set `password` (QUORLOCK_PASSWORD for the program), and check whether the \
-             user is on (ACL LIST)"
-        }
+        Some("WRONGPASS") if !has_password => format!(
+            "the server refused the user of the URL, which has no password for it; set {PASSWORD}, or write \
+             redis://user:password@host, and check whether the user is on (ACL LIST)"
+        ),
         Some("WRONGPASS") => {
             "the server refused the user or the password of the URL; check both, and whether the \
              user is on (ACL LIST)"
+                .to_owned()
         }
         _ if has_password || has_user => {
-            "the server refused the login; check user and password in the URL"
+            "the server refused the login; check user and password in the URL".to_owned()
         }
-        _ => {
-            "the server wants a password, and the URL has none; write redis://user:password@host, or \
-             redis://:password@host for the default user, or set `password` (QUORLOCK_PASSWORD for the program)"
-        }
+        _ => format!(
+            "the server wants a password, and the URL has none; set {PASSWORD}, or write redis://user:password@host, or \
+             redis://:password@host for the default user"
+        ),
     }
 }
 
 fn needs_permission(error: &RedisError) -> String {
     let words = words(error);
-    format!(
-        "the user lacks a permission ({words}); it needs those listed in {}",
-        Section::AccessLists
-    )
+    format!("the user lacks a permission ({words}); it needs those listed in {ACCESS_LISTS}")
 }
 
 /// The server's own words.

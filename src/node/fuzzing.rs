@@ -170,7 +170,7 @@ pub fn errors(bytes: &[u8]) {
             match read {
                 Ok(Reply::ServerError(error)) => {
                     for said in [Said::Auth, Said::Hello, Said::Select] {
-                        fine(&refused(said, &error, &address));
+                        fine(&refused(said, &error, &address).1);
                     }
                     fine_fault(&server_fault(&address, &RedisError::from(error)), &address);
                 }

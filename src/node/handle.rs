@@ -183,7 +183,8 @@ impl Node {
         let Self { index, address, timeout, .. } = self;
         let (node, address, timeout, wake_channel) =
             (*index, address.clone(), *timeout, wake_channel.to_vec());
-        let subscriber = SubscriberThread { node, address, timeout, wake_channel, listeners };
+        let set = self.set.clone();
+        let subscriber = SubscriberThread { node, address, timeout, wake_channel, set, listeners };
         clock::spawn(format!("quorlock-hear-{node}"), move || subscriber.run())?;
         Ok(())
     }

@@ -11,7 +11,7 @@ use redis::{RedisError, Value};
 use super::address::Address;
 use super::admission_view::AdmissionView;
 use super::admit;
-use super::connection::{Broken, Connection, Reply, TIME};
+use super::connection::{Connection, TIME};
 use super::faults::{Progress, broken_fault, server_fault};
 use super::fitness::field;
 use super::quote::quoted;
@@ -28,6 +28,9 @@ const PAUSE: Duration = Duration::from_millis(10);
 const READ_FOR: Duration = Duration::from_secs(3);
 /// Of so many readings at either end the fastest one tells where the clock is.
 const BEST_OF: usize = 10;
+
+/// So many further connections are made, to see whether the same server answers each time.
+const LOOKS: usize = 8;
 
 /// What to ask a node.
 pub(crate) struct Inspection {
@@ -57,6 +60,8 @@ pub(crate) struct Facts {
     pub(crate) refusals: Vec<Refusal>,
     /// Whether it takes writes; `None` if the user may write nothing.
     pub(crate) writes: Writes,
+    /// Further connections have led to another server.
+    pub(crate) has_several_servers: bool,
 }
 
 pub(crate) type Writes = Option<Result<(), NodeFault>>;
@@ -89,7 +94,8 @@ impl Inspection {
             connection: Connection::open(&self.address, self.patience)?,
             patience: self.patience,
         };
-        let probe = talk.probe(&self.mark_key)?;
+        let probe = admit::ask(&mut talk.connection, &self.mark_key, self.patience);
+        let probe = probe.map_err(|broken| broken.fault)?;
         let [server, persistence, memory, replication] =
             talk.sections(["server", "persistence", "memory", "replication"])?;
         let fsync = talk.setting("appendfsync")?;
@@ -126,7 +132,17 @@ impl Inspection {
             round_trips,
             refusals,
             writes,
+            has_several_servers: self.has_several_servers(talk.connection.run_id()),
         })
+    }
+
+    /// Returns true if a further connection leads to another server than that one. A server that is restarted just now is another one, too.
+    fn has_several_servers(&self, run_id: &str) -> bool {
+        let is_other = |_| {
+            let open = Connection::open(&self.address, self.patience);
+            open.is_ok_and(|connection| connection.run_id() != run_id)
+        };
+        (0..LOOKS).any(is_other)
     }
 }
 
@@ -161,27 +177,6 @@ struct Talk {
 }
 
 impl Talk {
-    /// Probes the node as a client does, and changes nothing. The inner fault is the server's own word, such as that the user
-    /// may run no scripts.
-    fn probe(&mut self, mark_key: &[u8]) -> Result<Result<Probe, NodeFault>, NodeFault> {
-        let mut bytes = Vec::new();
-        self.connection.encode(&admit::request(mark_key, None), "", &mut bytes);
-        let sent = clock::now();
-        self.write(&bytes)?;
-        let reply = match self.connection.read(self.deadline()) {
-            Ok(reply) => reply,
-            // It is loading, or busy.
-            Err(Broken { fault, in_step: true, closed: false }) => return Ok(Err(fault)),
-            Err(broken) => return Err(broken.fault),
-        };
-        Ok(match reply {
-            Reply::Value(value) => admit::read(&value, sent, clock::now())
-                .ok_or_else(|| self.fault(format!("the server has answered a probe with {value}"))),
-            Reply::Error(fault) => Err(fault),
-            Reply::NoScript => Err(self.fault("the server knows no script")),
-        })
-    }
-
     /// Sections of INFO. One that the server does not give is empty.
     fn sections<const N: usize>(&mut self, names: [&str; N]) -> Result<[String; N], NodeFault> {
         let mut commands = Vec::new();
@@ -275,10 +270,6 @@ impl Talk {
             .wire
             .read(deadline)
             .map_err(|unread| broken_fault(address, unread, progress))
-    }
-
-    fn fault(&self, what: impl Into<String>) -> NodeFault {
-        NodeFault::new(self.connection.address.shown(), what)
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::request::{Request, Value};
 use crate::core::{Failure, Repetition, Time, Via};
-use crate::error::NodeFault;
+use crate::error::{Cause, NodeFault};
 
 /// A node's answer, or why there is none.
 pub(crate) type Answer = Result<Value, Undelivered>;
@@ -18,10 +18,15 @@ pub(crate) struct Undelivered {
 }
 
 impl Undelivered {
-    /// A request for a lock that nobody holds (`takes`) is lost for good where the node rejects us for good.
+    /// A request for a lock that nobody holds (`takes`) is lost for good where the node rejects us for good. Where it does so
+    /// for now, it can be reached, and others may have their locks there.
     pub(super) fn new(failure: Failure, fault: NodeFault, takes: bool) -> Self {
-        let rejected = takes && fault.is_for_good();
-        Self { failure: if rejected { Failure::Rejected } else { failure }, fault }
+        let failure = match fault.cause() {
+            Cause::Changing if takes => Failure::Error,
+            _ if takes && fault.is_for_good() => Failure::Rejected,
+            _ => failure,
+        };
+        Self { failure, fault }
     }
 }
 

@@ -8,7 +8,7 @@ use parking_lot::RwLock;
 
 use crate::clock;
 use crate::core::{Time, rounded};
-use crate::error::NodeFault;
+use crate::error::{Cause, NodeFault};
 use crate::observe;
 
 /// Shared by the worker, which sets it, and the callers, who need not ask a node that is down.
@@ -19,11 +19,10 @@ pub(super) struct Link {
     /// Since when the worker has been waiting for the node, in microseconds of the lease clock; 0
     /// while it is not.
     busy_since_us: AtomicU64,
+    /// The node has let us use it before.
+    was_up: AtomicBool,
     /// It was told that the server may drop keys.
     told_evicts: AtomicBool,
-    /// A worker that waits for longer than this is held by something that no timeout of its own
-    /// ends: a name lookup.
-    patience: Duration,
     /// How long a node has for an answer.
     timeout: Duration,
 }
@@ -43,9 +42,8 @@ impl Link {
             node,
             state: RwLock::new(State::Connecting),
             busy_since_us: AtomicU64::new(0),
+            was_up: AtomicBool::new(false),
             told_evicts: AtomicBool::new(false),
-            // A reconnect in the middle of an exchange, each step at its limit, takes about seven.
-            patience: timeout.saturating_mul(10),
             timeout,
         }
     }
@@ -58,11 +56,11 @@ impl Link {
         matches!(*self.state.read(), State::Up)
     }
 
-    /// What is wrong, if the node is down, or holds its worker.
+    /// The fault of the node, if it is down.
     pub(super) fn fault(&self) -> Option<NodeFault> {
         match &*self.state.read() {
             State::Down(fault) => Some(fault.clone()),
-            State::Connecting | State::Up => self.held(),
+            State::Connecting | State::Up => None,
         }
     }
 
@@ -88,16 +86,6 @@ impl Link {
         (since > 0).then(|| Duration::from_micros(now_us().saturating_sub(since)))
     }
 
-    fn held(&self) -> Option<NodeFault> {
-        self.waiting_for().filter(|busy| *busy > self.patience).map(|busy| {
-            let what = format!(
-                "it has kept its worker waiting for {}; is its name resolved that slowly?",
-                rounded(busy)
-            );
-            NodeFault::new(&self.node, what)
-        })
-    }
-
     /// Why the node has not answered for as long as `waited`. That is no fault of the node if it was only
     /// as long as the others took to settle the matter (not `late`). Nor is it if the caller had less time
     /// than a node has.
@@ -115,7 +103,7 @@ impl Link {
                 "it answers, but the time of this call was over before it could be asked, after {waited}"
             ),
             State::Up if waiting_for.is_some_and(|busy| busy >= its_time) => format!(
-                "no answer after {waited}; the server hangs or is overloaded, or the network is cut"
+                "no answer after {waited}; the server hangs, is paused or is overloaded, or the network is cut"
             ),
             State::Connecting if had_its_time => format!(
                 "no connection after {waited}; is the host reachable, the server not hung, and the port \
@@ -128,10 +116,22 @@ impl Link {
                 format!("no connection yet when the time of this call was over, after {waited}")
             }
         };
-        Some(self.held().unwrap_or_else(|| NodeFault::new(&self.node, what)))
+        Some(NodeFault::new(&self.node, what))
+    }
+
+    /// The fault of a try to connect. A rejection for good has to be put right by somebody, as a rule in the settings. If
+    /// the node has let us use it before, the settings were right, and somebody is changing the node: a password or a
+    /// certificate. That passes.
+    pub(super) fn not_connected(&self, fault: NodeFault) -> NodeFault {
+        if !fault.is_for_good() || !self.was_up.load(Ordering::Relaxed) {
+            return fault;
+        }
+        let what = format!("{}; it let this client in before, and is tried again", fault.what());
+        NodeFault::caused_by(Cause::Changing, &self.node, what)
     }
 
     pub(super) fn set_up(&self) {
+        self.was_up.store(true, Ordering::Relaxed);
         let before = std::mem::replace(&mut *self.state.write(), State::Up);
         if !matches!(before, State::Up) {
             observe::node_up(&self.node);

@@ -4,7 +4,7 @@
 use redis::{ProtocolVersion, ServerError, Value};
 
 use super::address::Address;
-use super::faults::{CLUSTER, connect_fault, login_refused};
+use super::faults::{CLUSTER, connect_fault, login_refused, server_state};
 use super::quote::quoted;
 use super::reader::Unread;
 use super::wire::Wire;
@@ -55,8 +55,8 @@ pub(super) fn log_in(wire: &mut Wire, address: &Address, until: Time) -> Result<
         // Nothing of it is quoted: a server may quote the command that it refuses, and with it the
         // password.
         if let Value::ServerError(error) = answer {
-            let what = refused(said, &error, address);
-            return Err(NodeFault::caused_by(Cause::Unfit, address.shown(), what));
+            let (cause, what) = refused(said, &error, address);
+            return Err(NodeFault::caused_by(cause, address.shown(), what));
         }
     }
     Ok(true)
@@ -68,48 +68,74 @@ pub(super) enum Said {
     Select,
 }
 
-pub(super) fn refused(said: Said, error: &ServerError, address: &Address) -> String {
-    let details = error.details().unwrap_or_default();
+/// The fault of a server that answers a part of the login with that, and its cause, which may pass: it may be an error about
+/// the login, or one of a server that would answer anything so.
+pub(super) fn refused(said: Said, error: &ServerError, address: &Address) -> (Cause, String) {
+    if let Some(what) = refused_for_good(said, error, address) {
+        return (Cause::Unfit, what);
+    }
+    match server_state(error.code(), error.details().unwrap_or_default()) {
+        Some((cause, what)) => (cause, what.to_owned()),
+        None => (
+            Cause::Server,
+            format!(
+                "the server answered the login with an error ({}); its log may say more",
+                quoted(error.code())
+            ),
+        ),
+    }
+}
+
+/// The same, where the error is known to be about the login.
+fn refused_for_good(said: Said, error: &ServerError, address: &Address) -> Option<String> {
+    let (code, details) = (error.code(), error.details().unwrap_or_default());
+    let is_unknown = details.to_ascii_lowercase().starts_with("unknown command");
     let database = address.info().redis_settings().db();
-    match said {
+    let what = match said {
         _ if details.contains(NO_USERS) => {
             "the server knows no user names, so it is older than Redis 6; quorlock needs 6.2 or newer, \
              or Valkey"
                 .to_owned()
         }
-        Said::Auth if details.contains(NO_PASSWORD) => {
+        Said::Auth if NO_PASSWORD.iter().any(|says| details.contains(says)) => {
             "the server has no password for the default user, and the URL has one; take it out of the \
              URL, or set requirepass on the server"
                 .to_owned()
         }
-        _ if matches!(error.code(), "NOAUTH" | "WRONGPASS") => {
-            login_refused(Some(error.code()), address).to_owned()
+        _ if matches!(code, "NOAUTH" | "WRONGPASS") => {
+            login_refused(Some(code), address)
         }
-        Said::Auth => login_refused(None, address).to_owned(),
-        Said::Hello => format!(
+        Said::Auth if is_unknown || details.contains("invalid password") => {
+            login_refused(None, address)
+        }
+        Said::Hello if is_unknown || matches!(code, "NOPROTO" | "NOPERM") => format!(
             "the server refused the login with the protocol version of the URL ({}); check the password, \
              or take protocol= out of the URL",
-            quoted(error.code())
+            quoted(code)
         ),
-        Said::Select if error.code() == "NOPERM" => format!(
+        Said::Select if code == "NOPERM" => format!(
             "the user may not choose database {database} of the URL; allow it with +select, or use \
              database 0: redis://host:port/0"
         ),
         // Neither a Sentinel nor a Cluster has databases, and this comes before they are told by what they are.
-        Said::Select if details.contains("unknown command") => format!(
+        Said::Select if is_unknown => format!(
             "the server knows no databases, and the URL names {database}; is it a Sentinel? Then name the \
              masters themselves"
         ),
         Said::Select if details.contains("cluster mode") => CLUSTER.to_owned(),
-        Said::Select => format!(
-            "the server has no database {database}, which the URL names; raise `databases` there, or \
-             use database 0: redis://host:port/0"
-        ),
-    }
+        Said::Select if details.contains("DB index") || details.contains("out of range") => {
+            format!(
+                "the server has no database {database}, which the URL names; raise `databases` there, or \
+                 use database 0: redis://host:port/0"
+            )
+        }
+        _ => return None,
+    };
+    Some(what)
 }
 
 /// What servers say before there were users, in place of "AUTH takes a password only".
 const NO_USERS: &str = "wrong number of arguments for 'auth' command";
 
-/// What they say to a password where none is set.
-const NO_PASSWORD: &str = "without any password configured";
+/// Their words about a password where none is set; the second one before Redis 6, and servers that follow it.
+const NO_PASSWORD: [&str; 2] = ["without any password configured", "no password is set"];

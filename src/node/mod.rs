@@ -4,6 +4,7 @@
 //! knows nothing of votes; what an answer means is up to the caller.
 
 mod address;
+mod addresses;
 mod admission_view;
 mod admit;
 mod answers;
@@ -24,6 +25,7 @@ mod job;
 mod link;
 mod listening;
 mod login;
+mod look;
 mod mailbox;
 mod pending_releases;
 mod probes;
@@ -50,6 +52,8 @@ pub(crate) use batch::{Answers, Call, evals, put_last};
 #[cfg(all(test, feature = "embedded"))]
 pub(crate) use check::{read as read_check, request as check_request};
 pub(crate) use connection::GRACE;
+#[cfg(feature = "diagnosis")]
+pub(crate) use disagreement::SEVERAL_SERVERS;
 pub(crate) use handle::Node;
 #[cfg(feature = "diagnosis")]
 pub(crate) use inspection::{Facts, Inspection, Memory, Persistence, node_states};
@@ -61,4 +65,4 @@ pub(crate) use rights::{Refusal, Refused, Serves};
 pub(crate) use set::NodeSet;
 pub(crate) use subscriber::Listeners;
 #[cfg(feature = "tls")]
-pub(crate) use tls::Certificates;
+pub(crate) use tls::{Certificates, Pem};

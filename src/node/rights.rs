@@ -162,13 +162,13 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::manual;
+    use crate::terms;
 
     /// Whoever has what the manual's example allows has all that is tried, and nothing of it is left untried but what
     /// each connection begins with.
     #[test]
     fn what_is_tried_is_what_the_manual_allows() {
-        let mut allowed: BTreeSet<String> = manual::allowed_commands()
+        let mut allowed: BTreeSet<String> = terms::allowed_commands()
             .map(|command| command.replace('|', " ").to_uppercase())
             .collect();
         for begins_with in ["PING", "TIME", "INFO"] {

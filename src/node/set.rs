@@ -13,7 +13,7 @@ use super::job::Undelivered;
 use super::mailbox::Mailbox;
 use crate::core::{
     Admission, Chance, Checked, ClockNews, ClockVerdict, Configuration, Grants, Mechanism,
-    NextProbe, NodeState, Offset, Probe, Time, waits_for_a_try,
+    NextProbe, NodeState, Offset, Past, Probe, Time, waits_for_a_try,
 };
 use crate::error::NodeFault;
 use crate::observe;
@@ -218,19 +218,41 @@ impl NodeSet {
         let ready_in = known.admission.ready_in(now, set_time);
         drop(known);
         self.tell_of_clocks(&clock_news);
+        self.tell_of_nodes(news, ready_in);
+        if changed {
+            // The others may have been waiting for the last answer.
+            let others = self.mailboxes.iter().enumerate().filter(|(other, _)| *other != node);
+            others.for_each(|(_, mailbox)| mailbox.wake_subscriber());
+        }
+    }
+
+    /// Another connection to the node has shown that.
+    pub(super) fn sighted(&self, node: usize, probe: &Probe, now: Time) {
+        let mut known = self.known.lock();
+        known.admission.sighted(node, probe);
+        let set_time = known.admission.set_time(now);
+        let (news, ready_in) = (known.news(), known.admission.ready_in(now, set_time));
+        drop(known);
+        // If it is another server, the worker asks whether its own one is still there.
+        self.mailboxes[node].wake_subscriber();
+        self.tell_of_nodes(news, ready_in);
+    }
+
+    /// Returns true if another connection is to look now which server answers, and when that is due next: see `Admission::looks`.
+    pub(super) fn looks(&self, node: usize, now: Time) -> (bool, Time) {
+        self.known.lock().admission.looks(node, now, random())
+    }
+
+    fn tell_of_nodes(&self, news: Vec<(NodeState, NodeFault)>, ready_in: Option<Duration>) {
         for (node_state, fault) in news {
             match node_state {
                 NodeState::Admitted => observe::admitted(fault.node()),
                 NodeState::Quarantined(_) => observe::quarantined(&fault, ready_in, self.max_ttl),
                 NodeState::Foreign(_) | NodeState::Twin(_) => observe::conflict(&fault),
+                NodeState::SeveralServers => observe::several_servers(&fault),
                 // Its connection ends for that, which is told.
                 NodeState::Unknown | NodeState::Replica | NodeState::Cluster => {}
             }
-        }
-        if changed {
-            // What was read last may be what the others were waiting for.
-            let others = self.mailboxes.iter().enumerate().filter(|(other, _)| *other != node);
-            others.for_each(|(_, mailbox)| mailbox.wake_subscriber());
         }
     }
 
@@ -287,13 +309,15 @@ impl NodeSet {
         self.known.lock().refusals[node].as_ref().map(|(fault, _)| fault.clone())
     }
 
-    /// Ends the quarantine that was seen of the node, if there is one: see `Admission::admit`.
-    pub(crate) fn admit(&self, node: usize) -> bool {
-        let admitted = self.known.lock().admission.admit(node);
-        if admitted {
-            self.mailboxes[node].wake_subscriber();
-        }
-        admitted
+    /// The quarantine that was seen of the node, if it is in one: see `Admission::quarantine`.
+    pub(crate) fn quarantine(&self, node: usize) -> Option<(u64, Past)> {
+        self.known.lock().admission.quarantine(node)
+    }
+
+    /// Ends that quarantine of the node: see `Admission::admit`.
+    pub(crate) fn admit(&self, node: usize, id: u64) {
+        self.known.lock().admission.admit(node, id);
+        self.mailboxes[node].wake_subscriber();
     }
 }
 

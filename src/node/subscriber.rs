@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::address::Address;
-use super::connection::Connection;
 use super::listening::{Deaf, Listening, Message};
+use super::look::look;
+use super::set::NodeSet;
 use crate::clock;
 use crate::core::{Changes, Subscriber, SubscriberStep};
 use crate::error::NodeFault;
@@ -38,6 +39,7 @@ pub(super) struct SubscriberThread {
     pub(super) timeout: Duration,
     /// Messages on this channel say no more than that there are changes.
     pub(super) wake_channel: Vec<u8>,
+    pub(super) set: Arc<NodeSet>,
     pub(super) listeners: Arc<dyn Listeners>,
 }
 
@@ -105,7 +107,8 @@ impl SubscriberThread {
 
     fn connect(&self) -> Result<Listening, Deaf> {
         // Its worker tells what is wrong with a node.
-        let connection = Connection::open(&self.address, self.timeout).map_err(|_| Deaf::Broken)?;
+        let connection =
+            look(&self.address, self.timeout, &self.set, self.node).map_err(|_| Deaf::Broken)?;
         let mut listening = Listening::new(connection, self.timeout);
         listening.subscribe(std::slice::from_ref(&self.wake_channel), |_| ())?;
         Ok(listening)

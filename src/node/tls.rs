@@ -1,9 +1,12 @@
 //! TLS: what the certificates must be, and what went wrong with them.
 
 use std::error::Error as StdError;
-use std::io;
+use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::{fs, io};
 
+use parking_lot::Mutex;
 use rustls::client::Resumption;
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::PemObject;
@@ -11,69 +14,115 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{AlertDescription, CertificateError, ClientConfig, ClientConnection, RootCertStore};
 
 use crate::error::{Cause, Error};
+use crate::observe;
+use crate::terms::{TLS_CA, TLS_CLIENT_CERT};
 
-/// Certificates as they were given, in PEM.
+/// A text in PEM, or the file that has it.
 ///
-/// Has no `Debug`: it holds a private key.
+/// Has no `Debug`: it may be a private key.
+#[derive(Clone)]
+pub(crate) enum Pem {
+    Text(Vec<u8>),
+    /// It is read again for each new connection.
+    File(PathBuf),
+}
+
+impl Pem {
+    pub(crate) fn read(&self, setting: impl fmt::Display) -> Result<Vec<u8>, Error> {
+        match self {
+            Self::Text(text) => Ok(text.clone()),
+            Self::File(path) => fs::read(path).map_err(|error| {
+                let path = path.display().to_string();
+                let path = path.escape_debug();
+                Error::config(format!(
+                    "{setting}: the file \"{path:.200}\" cannot be read ({error}); give its path, or the PEM text itself"
+                ))
+            }),
+        }
+    }
+
+    const fn is_file(&self) -> bool {
+        matches!(self, Self::File(_))
+    }
+}
+
+/// Certificates as they were given.
 #[derive(Clone, Default)]
 pub(crate) struct Certificates {
     /// Of those that may sign a server's certificate; the public ones, if it is not given.
-    pub(crate) ca: Option<Vec<u8>>,
+    pub(crate) ca: Option<Pem>,
     /// Our own certificate, and the key that belongs to it.
-    pub(crate) client: Option<(Vec<u8>, Vec<u8>)>,
+    pub(crate) client: Option<(Pem, Pem)>,
 }
 
 impl Certificates {
-    /// Whether they can be used; so that it is told when they are set, not when they are needed.
-    ///
-    /// No text of a PEM parser is shown: it may quote the line it stumbled over.
-    pub(crate) fn check(&self) -> Result<(), Error> {
-        let wrong = |what: &str| Error::config(what);
-        let mut roots = RootCertStore::empty();
-        if let Some(ca) = &self.ca {
-            let unreadable = "tls_ca is no PEM certificate; give it the text that begins with \
-                              -----BEGIN CERTIFICATE-----";
-            for certificate in chain(ca).ok_or_else(|| wrong(unreadable))? {
-                roots.add(certificate).map_err(|_| wrong(unreadable))?;
-            }
+    /// Reads them, and checks that they can be used: that is told when they are set, not when they are needed.
+    pub(crate) fn checked(&self) -> Result<Texts, Error> {
+        let texts = self.read()?;
+        if self.ca.is_some() || self.client.is_some() {
+            texts.config()?;
         }
-        if let Some((certificate, key)) = &self.client {
-            install_provider();
-            let chain = chain(certificate).ok_or_else(|| {
-                wrong(
-                    "the certificate of tls_client_cert is no PEM certificate; give it the text \
-                     that begins with -----BEGIN CERTIFICATE-----",
-                )
-            })?;
-            let key = PrivateKeyDer::from_pem_slice(key).map_err(|_| {
-                wrong(
-                    "the key of tls_client_cert is no PEM private key; give it the text that \
-                     begins with -----BEGIN PRIVATE KEY----- (not encrypted)",
-                )
-            })?;
-            ClientConfig::builder()
-                .with_root_certificates(roots)
-                .with_client_auth_cert(chain, key)
-                .map_err(|error| {
-                    Error::config(format!(
-                        "the certificate and the key of tls_client_cert cannot be used together \
-                         ({error})"
-                    ))
-                })?;
-        }
-        Ok(())
+        Ok(texts)
     }
 
-    /// How to talk to the node on that host, which is at `position` in the configuration. The certificates
-    /// have been checked.
-    pub(super) fn for_node(&self, host: &str, position: usize) -> Result<Connector, Error> {
+    /// How to talk to the node on that host, which is at `position` in the configuration. `texts` are those that were
+    /// checked: a pipe can be read once.
+    pub(super) fn for_node(
+        &self,
+        texts: &Texts,
+        host: &str,
+        position: usize,
+    ) -> Result<Connector, Error> {
+        let host = ServerName::try_from(host).map_err(|_| {
+            Error::config(format!(
+                "the URL of node {position} names a host, \"{host}\", that can be none with TLS; write a \
+                 name or an IP address of the server's certificate"
+            ))
+        })?;
+        let config = Arc::new(texts.config()?);
+        let last = Last { texts: texts.clone(), config, is_told: false };
+        let last = Arc::new(Mutex::new(last));
+        Ok(Connector { certificates: self.clone(), host: host.to_owned(), last })
+    }
+
+    fn read(&self) -> Result<Texts, Error> {
+        let ca = self.ca.as_ref().map(|ca| ca.read(TLS_CA)).transpose()?;
+        let read = |pem: &Pem| pem.read(TLS_CLIENT_CERT);
+        let client = match &self.client {
+            Some((certificate, key)) => Some((read(certificate)?, read(key)?)),
+            None => None,
+        };
+        Ok(Texts { ca, client })
+    }
+
+    fn may_change(&self) -> bool {
+        let client = self.client.iter().flat_map(|(certificate, key)| [certificate, key]);
+        self.ca.iter().chain(client).any(Pem::is_file)
+    }
+}
+
+/// The texts of certificates, in PEM.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Texts {
+    ca: Option<Vec<u8>>,
+    client: Option<(Vec<u8>, Vec<u8>)>,
+}
+
+impl Texts {
+    /// No text of a PEM parser is shown: it may quote the line it stumbled over.
+    fn config(&self) -> Result<ClientConfig, Error> {
         install_provider();
-        let unusable = || Error::config("the TLS certificates cannot be used");
         let mut roots = RootCertStore::empty();
         match &self.ca {
             Some(ca) => {
-                for certificate in chain(ca).ok_or_else(unusable)? {
-                    roots.add(certificate).map_err(|_| unusable())?;
+                let unreadable = || {
+                    Error::config(format!(
+                        "{TLS_CA} is no PEM certificate; give it the text that begins with \
+                         -----BEGIN CERTIFICATE-----"
+                    ))
+                };
+                for certificate in chain(ca).ok_or_else(unreadable)? {
+                    roots.add(certificate).map_err(|_| unreadable())?;
                 }
             }
             None => roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned()),
@@ -82,33 +131,81 @@ impl Certificates {
         let mut config = match &self.client {
             None => config.with_no_client_auth(),
             Some((certificate, key)) => {
-                let chain = chain(certificate).ok_or_else(unusable)?;
-                let key = PrivateKeyDer::from_pem_slice(key).map_err(|_| unusable())?;
-                config.with_client_auth_cert(chain, key).map_err(|_| unusable())?
+                let chain = chain(certificate).ok_or_else(|| {
+                    Error::config(format!(
+                        "the certificate of {TLS_CLIENT_CERT} is no PEM certificate; give it the text \
+                         that begins with -----BEGIN CERTIFICATE-----"
+                    ))
+                })?;
+                let key = PrivateKeyDer::from_pem_slice(key).map_err(|_| {
+                    Error::config(format!(
+                        "the key of {TLS_CLIENT_CERT} is no PEM private key; give it the text that \
+                         begins with -----BEGIN PRIVATE KEY----- (not encrypted)"
+                    ))
+                })?;
+                config.with_client_auth_cert(chain, key).map_err(|error| {
+                    Error::config(format!(
+                        "the certificate and the key of {TLS_CLIENT_CERT} cannot be used together \
+                         ({error})"
+                    ))
+                })?
             }
         };
         // Each connection shows its certificates: they are made seldom.
         config.resumption = Resumption::disabled();
-        let host = ServerName::try_from(host).map_err(|_| {
-            Error::config(format!(
-                "the URL of node {position} names a host, \"{host}\", that can be none with TLS; write a \
-                 name or an IP address of the server's certificate"
-            ))
-        })?;
-        Ok(Connector { config: Arc::new(config), host: host.to_owned() })
+        Ok(config)
     }
 }
 
 /// What makes TLS connections to one host.
 #[derive(Clone)]
 pub(super) struct Connector {
-    config: Arc<ClientConfig>,
+    certificates: Certificates,
     host: ServerName<'static>,
+    /// The certificates of the last connection.
+    last: Arc<Mutex<Last>>,
+}
+
+struct Last {
+    texts: Texts,
+    config: Arc<ClientConfig>,
+    /// It was told that the files cannot be used as they are now.
+    is_told: bool,
 }
 
 impl Connector {
     pub(super) fn connect(&self) -> io::Result<ClientConnection> {
-        ClientConnection::new(self.config.clone(), self.host.clone()).map_err(io::Error::other)
+        ClientConnection::new(self.config(), self.host.clone()).map_err(io::Error::other)
+    }
+
+    /// With the files as they are now. While they cannot be used, perhaps since they are just being replaced, what the last
+    /// connection was made with is used again.
+    fn config(&self) -> Arc<ClientConfig> {
+        if !self.certificates.may_change() {
+            return self.last.lock().config.clone();
+        }
+        let texts = self.certificates.read();
+        let mut last = self.last.lock();
+        let made = match texts {
+            Ok(texts) if texts == last.texts => None,
+            Ok(texts) => Some(texts.config().map(|config| (texts, config))),
+            Err(error) => Some(Err(error)),
+        };
+        let mut error = None;
+        match made {
+            None => last.is_told = false,
+            Some(Ok((texts, config))) => {
+                *last = Last { texts, config: Arc::new(config), is_told: false };
+            }
+            Some(Err(why)) => error = (!std::mem::replace(&mut last.is_told, true)).then_some(why),
+        }
+        let config = last.config.clone();
+        drop(last);
+        // Without the lock: a subscriber of the events may take its time.
+        if let Some(error) = error {
+            observe::certificates_unusable(&error);
+        }
+        config
     }
 }
 
@@ -170,16 +267,15 @@ fn explain(error: &rustls::Error) -> String {
     match error {
         InvalidCertificate(why) => explain_certificate(why),
         AlertReceived(AlertDescription::CertificateRequired) => {
-            "the server wants a client certificate; set tls_client_cert".to_owned()
+            format!("the server wants a client certificate; set {TLS_CLIENT_CERT}")
         }
         // What TLS 1.2 says instead, among other things.
-        AlertReceived(AlertDescription::HandshakeFailure) => {
+        AlertReceived(AlertDescription::HandshakeFailure) => format!(
             "the server refused the TLS handshake; if it wants a client certificate, set \
-             tls_client_cert"
-                .to_owned()
-        }
+             {TLS_CLIENT_CERT}"
+        ),
         AlertReceived(alert) if is_about_our_certificate(*alert) => format!(
-            "the server does not trust our client certificate ({}); set tls_client_cert to one that \
+            "the server does not trust our client certificate ({}); set {TLS_CLIENT_CERT} to one that \
              its CA has signed",
             alert.as_str().unwrap_or("for a reason of its own")
         ),
@@ -205,21 +301,22 @@ fn explain_certificate(why: &CertificateError) -> String {
             )
         }
         // Webpki's word for a CA's certificate, which rustls hands on as it is.
-        CertificateError::Other(other) if other.to_string() == "CaUsedAsEndEntity" => {
+        CertificateError::Other(other) if other.to_string() == "CaUsedAsEndEntity" => format!(
             "the server shows a CA's own certificate, as a self-signed one is by default, and that \
              cannot be a server's; make one with basicConstraints CA:FALSE (openssl req -x509 .. \
              -addext basicConstraints=critical,CA:FALSE -addext subjectAltName=DNS:host, or IP:address), \
-             or one that the CA has signed, and set tls_ca to that certificate or to its CA's"
-                .to_owned()
-        }
+             or one that the CA has signed, and set {TLS_CA} to that certificate or to its CA's"
+        ),
         // The second one where another CA has the same name.
         CertificateError::UnknownIssuer | CertificateError::BadSignature => {
-            format!("the server's certificate is not trusted: {why}; set tls_ca to its CA")
+            format!("the server's certificate is not trusted: {why}; set {TLS_CA} to its CA")
         }
-        CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => format!(
-            "the server's certificate is not one for servers: {why}; have one signed with \
+        CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => {
+            format!(
+                "the server's certificate is not one for servers: {why}; have one signed with \
              extendedKeyUsage=serverAuth"
-        ),
+            )
+        }
         CertificateError::Revoked => {
             "the server's certificate has been revoked; give the server a new one".to_owned()
         }

@@ -1,14 +1,18 @@
 //! Which part of a URL is wrong.
 
+use std::borrow::Cow;
+
+use crate::terms::NODES;
+
 /// What is wrong with a URL of that scheme that can be read, and would lead to another place than was meant.
-pub(super) fn meaningless_part(rest: &str, scheme: &str) -> Option<&'static str> {
+pub(super) fn meaningless_part(rest: &str, scheme: &str) -> Option<Cow<'static, str>> {
     let mut behind_percent = rest.split('%').skip(1);
     let is_encoded = |behind: &str| {
         behind.len() >= 2 && behind.bytes().take(2).all(|byte| byte.is_ascii_hexdigit())
     };
     if !behind_percent.all(is_encoded) {
         return Some(
-            "has a \"%\" that begins no percent-encoded character; write %25 for one in the password",
+            "has a \"%\" that begins no percent-encoded character; write %25 for one in the password".into(),
         );
     }
     if scheme.contains("unix") {
@@ -18,15 +22,14 @@ pub(super) fn meaningless_part(rest: &str, scheme: &str) -> Option<&'static str>
     let host_and_port = authority.rsplit_once('@').map_or(authority, |(_, behind)| behind);
     if host_and_port.contains([',', ';']) {
         return Some(
-            "names several hosts; each node has a URL of its own: nodes([\"redis://host1\", \
-             \"redis://host2\"])",
+            format!("names several hosts; each node has a URL of its own, in {NODES}").into(),
         );
     }
     let path = tail.split(['?', '#']).next().unwrap_or_default();
     // That cannot be read, and is told for what it is.
     let is_password = tail.contains('@');
     let is_database = matches!(path, "" | "/") || path[1..].parse::<u32>().is_ok();
-    (!is_database && !is_password).then_some(NO_DATABASE)
+    (!is_database && !is_password).then_some(NO_DATABASE.into())
 }
 
 const NO_DATABASE: &str = "names a database by what is no number of one; write redis://host:port/0";

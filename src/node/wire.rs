@@ -5,7 +5,7 @@
 //! URLs, commands and the parser are the crate's.
 
 use std::io::{self, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::net::TcpStream;
 #[cfg(unix)]
 use std::os::unix::net::UnixStream;
 #[cfg(unix)]
@@ -22,23 +22,20 @@ use super::reader::{Reader, Unread};
 use crate::clock;
 use crate::core::Time;
 
-/// The most addresses of one name that are tried.
-const ADDRESSES: usize = 8;
-
 pub(super) struct Wire {
     stream: Stream,
     reader: Reader,
 }
 
 impl Wire {
-    /// Connects, without a word to the server. Takes at most `timeout` for each of its addresses; no
+    /// Connects, without a word to the server. Takes at most `timeout` for the lookup of its name, and for the connection; no
     /// single read or write takes longer than `per_read` or `timeout` from then on.
     pub(super) fn connect(
         address: &Address,
         timeout: Duration,
         per_read: Duration,
     ) -> io::Result<Self> {
-        let socket = Socket::connect(address.info().addr(), timeout)?;
+        let socket = Socket::connect(address, timeout)?;
         socket.set_read_timeout(per_read)?;
         socket.set_write_timeout(timeout)?;
         let bounded = Bounded { socket, until: clock::now().after(timeout) };
@@ -179,10 +176,12 @@ enum Socket {
 }
 
 impl Socket {
-    fn connect(to: &ConnectionAddr, timeout: Duration) -> io::Result<Self> {
-        match to {
+    fn connect(address: &Address, timeout: Duration) -> io::Result<Self> {
+        match address.info().addr() {
             ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
-                connect_tcp(host, *port, timeout).map(Self::Tcp)
+                let socket = address.addresses().connect(host, *port, timeout)?;
+                set_up(&socket)?;
+                Ok(Self::Tcp(socket))
             }
             #[cfg(unix)]
             ConnectionAddr::Unix(path) => connect_unix(path, timeout).map(Self::Unix),
@@ -223,23 +222,13 @@ impl Socket {
     }
 }
 
-fn connect_tcp(host: &str, port: u16, timeout: Duration) -> io::Result<TcpStream> {
-    let mut why = io::Error::other("the name has no address");
-    for address in (host, port).to_socket_addrs()?.take(ADDRESSES) {
-        match TcpStream::connect_timeout(&address, timeout) {
-            Ok(socket) => {
-                socket.set_nodelay(true)?;
-                // Where a firewall forgets idle connections, this keeps them, or has their end noticed.
-                let keepalive = TcpKeepalive::new()
-                    .with_time(Duration::from_secs(15))
-                    .with_interval(Duration::from_secs(5));
-                SockRef::from(&socket).set_tcp_keepalive(&keepalive)?;
-                return Ok(socket);
-            }
-            Err(error) => why = error,
-        }
-    }
-    Err(why)
+fn set_up(socket: &TcpStream) -> io::Result<()> {
+    socket.set_nodelay(true)?;
+    // Where a firewall forgets idle connections, this keeps them, or has their end noticed.
+    let keepalive = TcpKeepalive::new()
+        .with_time(Duration::from_secs(15))
+        .with_interval(Duration::from_secs(5));
+    SockRef::from(socket).set_tcp_keepalive(&keepalive)
 }
 
 /// Other than the standard library's this does not wait for ever for a server that accepts nobody.

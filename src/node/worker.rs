@@ -112,6 +112,10 @@ impl Worker {
     }
 
     pub(super) fn open(&self) -> Result<Connection, NodeFault> {
+        self.connect().map_err(|fault| self.shared.link.not_connected(fault))
+    }
+
+    fn connect(&self) -> Result<Connection, NodeFault> {
         // What answers may be another server, or the same one without what it knew.
         self.set.lost(self.node);
         let mut connection = Connection::open(&self.address, self.timeout)?;
@@ -147,7 +151,7 @@ impl Worker {
             self.shared.link.busy();
             let admitted = self.admit(&mut connection);
             let due = match admitted {
-                Ok(due) => due,
+                Ok(due) => due.min(self.look()),
                 // As in `exchange`: were the node down for that, a release that comes now would be kept,
                 // and the end of a process does not wait for those.
                 Err(broken) if broken.closed && !reopened => {

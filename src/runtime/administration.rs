@@ -19,6 +19,7 @@ use crate::observe;
 use crate::runtime::client_state::ClientState;
 use crate::runtime::fan_out::{FanOut, Interrupts, Woken};
 use crate::runtime::reply;
+use crate::terms::{KEY_PREFIX, MAX_TTL};
 
 static HOLDER: Script = Script::new(include_str!("../../lua/node/holder.lua"));
 static FORCE: Script = Script::new(include_str!("../../lua/node/force.lua"));
@@ -90,6 +91,26 @@ pub(crate) fn force_unlock(client: &ClientState, names: &Names) -> Result<bool, 
             false => all_are_known(client, names, &heard).map(|()| false),
         };
     }
+    take(client, names, forced)?;
+    all_are_known(client, names, &heard).map(|()| true)
+}
+
+/// Takes the lock with these names from that owner, whoever else has it.
+pub(crate) fn take_from(client: &ClientState, names: &Names, owner: &str) -> Result<(), Error> {
+    let heard = ask(client, names)?;
+    let forced = heard.iter().map(|it| {
+        let life = it.round.with(|said| said.longest_life());
+        (it.name, vec![owner.as_bytes().to_vec()], life)
+    });
+    take(client, names, forced.collect())
+}
+
+/// Takes each of the names from these owners, where keys live for so long at most. An error, if too few nodes could be told.
+fn take(
+    client: &ClientState,
+    names: &Names,
+    forced: Vec<(&Name, Vec<Vec<u8>>, Duration)>,
+) -> Result<(), Error> {
     let settings = client.settings();
     let plan = ForcePlan::new(settings.max_ttl, settings.node_timeout, clock::now());
     let rounds: Vec<_> = forced
@@ -104,7 +125,7 @@ pub(crate) fn force_unlock(client: &ClientState, names: &Names) -> Result<bool, 
         round.wait_uninterrupted(plan.answer_by);
     }
     match rounds.iter().find(|round| !round.with(|forcing| forcing.is_told())) {
-        None => all_are_known(client, names, &heard).map(|()| true),
+        None => Ok(()),
         Some(round) => {
             let message = format!(
                 "{names} is not certainly free: too few nodes could be told that it is taken from its holder. The \
@@ -125,7 +146,7 @@ fn all_are_known(client: &ClientState, names: &Names, heard: &[Heard<'_>]) -> Re
     };
     let message = format!(
         "{names} may have a holder whom no node has named, and who keeps it: too few nodes are sure to have forgotten no \
-         lock. Force it open once more when they have been restarted for as long as max_ttl"
+         lock. Force it open once more when they have been restarted for as long as {MAX_TTL}"
     );
     let what = "it may have forgotten locks, and names no holder";
     let forgetful = round.with(|said| said.forgetful());
@@ -158,7 +179,7 @@ fn ask<'a>(client: &ClientState, names: &'a Names) -> Result<Vec<Heard<'a>>, Err
     let never = never();
     let interrupts = Interrupts { cancel: &never, closed: client.closed() };
     let closed = || {
-        let message = format!("{names} was not looked at: this Quorlock was closed");
+        let message = format!("{names} was not looked at: this client was closed");
         Error::new(ErrorKind::Closed, message)
     };
     if interrupts.poll() == Woken::Closed {
@@ -207,7 +228,7 @@ fn faults(client: &ClientState, round: &Arc<FanOut<Holders>>) -> Vec<NodeFault> 
 fn no_lock(names: &Names) -> Error {
     let message = format!(
         "{names} cannot be forced open: what is under {} on the nodes has no expiry, is of another type than a \
-         lock, or has an owner that is too long to be told; find out who wrote it, and delete it (DEL), or use another name or key_prefix",
+         lock, or has an owner that is too long to be told; find out who wrote it, and delete it (DEL), or use another name or {KEY_PREFIX}",
         names.keys_text()
     );
     Error::new(ErrorKind::WrongKind, message)

@@ -1,51 +1,147 @@
-//! Ending the quarantine of nodes of which somebody who must know says that nothing can be held there.
+//! Ending the quarantine of nodes: where nothing can be held, by the word of somebody who must know, or as the nodes show.
 
+use std::cell::Cell;
 use std::time::Duration;
 
 use crate::clock;
-use crate::core::majority;
+use crate::core::{MayHaveForgotten, Past, Time, exact, majority, may_have_forgotten, rounded};
 use crate::error::{Error, ErrorKind, NodeFault};
 use crate::runtime::client_state::ClientState;
+use crate::runtime::held_locks::{Scanned, Wanted, scan_nodes};
+use crate::terms::{ADMIT, MAX_TTL};
 
-/// How long after the first probes the rest may take at least, on a busy machine.
-const SHORTEST: Duration = Duration::from_secs(2);
+/// How long it may take at least. A node takes several probes, a second apart where an answer came too late to tell its clock, and
+/// is waited for only while it neither grants nor has a fault.
+const SHORTEST: Duration = Duration::from_secs(10);
+/// How long the nodes are scanned for locks.
+const SCANNED_WITHIN: Duration = Duration::from_secs(10);
 
-/// Ends the quarantine of all nodes that can be reached, and waits until they grant locks.
-pub(crate) fn admit(client: &ClientState) -> Result<(), Error> {
-    let (nodes, set) = (client.nodes(), client.set());
-    let timeout = client.settings().node_timeout;
-    let until = clock::now().after(timeout.saturating_mul(4).max(SHORTEST));
-    // Once each: what a node forgets after that is not what the operator has spoken of.
-    let admitted: Vec<_> = nodes.iter().map(|_| std::cell::Cell::new(false)).collect();
-    let fault = |node: usize| nodes[node].fault().or_else(|| set.refusal(node));
-    clock::poll(until, || {
-        for (node, admitted) in admitted.iter().enumerate() {
-            if !admitted.get() && !set.grants(node) {
-                admitted.set(set.admit(node));
+/// Ends the quarantine of all nodes that can be reached, and waits until they grant locks. Returns which these are.
+pub(crate) fn admit(client: &ClientState) -> Result<Vec<String>, Error> {
+    end(client, |node| client.set().quarantine(node).map(|(id, _)| id))
+}
+
+/// The same, if the nodes show that no lock can be held. `auxiliary`: how the keys end that are kept beside locks.
+pub(crate) fn admit_if_unused(
+    client: &ClientState,
+    auxiliary: &[&'static str],
+) -> Result<Vec<String>, Error> {
+    let set = client.set();
+    let nodes = 0..client.nodes().len();
+    clock::poll(until(client), || {
+        let is_known = |node| {
+            set.grants(node) || set.quarantine(node).is_some() || fault(client, node).is_some()
+        };
+        nodes.clone().all(is_known) || set.conflict().is_some()
+    });
+    // Before the scan. A node that forgets anything from now on is put into another quarantine.
+    let seen: Vec<_> = nodes.clone().map(|node| set.quarantine(node)).collect();
+    let mut waiting = nodes.filter(|node| !set.grants(*node) && seen[*node].is_some());
+    if waiting.next().is_some() && set.conflict().is_none() {
+        is_unused(client, auxiliary, &seen)?;
+    }
+    end(client, |node| seen[node].map(|(id, _)| id))
+}
+
+/// An error, if a lock may be held. `seen`: the quarantines that were seen before.
+fn is_unused(
+    client: &ClientState,
+    auxiliary: &[&'static str],
+    seen: &[Option<(u64, Past)>],
+) -> Result<(), Error> {
+    let wanted = Wanted { pattern: b"", auxiliary, most: 0, within: SCANNED_WITHIN };
+    let Scanned { scan, names, mut faults } = scan_nodes(client, &wanted)?;
+    let (set, max_ttl) = (client.set(), client.settings().max_ttl);
+    // After the scan: one that was restarted meanwhile does not grant any more.
+    let past = |node: usize| match seen[node] {
+        _ if set.grants(node) => Past::Grants,
+        Some((_, past)) => past,
+        None => Past::Unknown,
+    };
+    for (node, name) in client.names().iter().enumerate() {
+        let Some(why) = may_have_forgotten(past(node), scan.whole_for(node), max_ttl) else {
+            continue;
+        };
+        let what = match why {
+            // The scan ends with the first lock, or has said what is wrong.
+            MayHaveForgotten::Unread => continue,
+            MayHaveForgotten::Unknown => {
+                "it was in quarantine before this client came, and nobody has noted why".to_owned()
+            }
+            MayHaveForgotten::JustNow => {
+                "it was started just now, or has lost keys since its start (by FLUSHALL, FLUSHDB, SWAPDB or eviction, in any \
+                 database)"
+                    .to_owned()
+            }
+            MayHaveForgotten::Started(ago) => {
+                format!("it was started {} ago, and may have had locks before", rounded(ago))
+            }
+        };
+        faults.push(NodeFault::new(name, what));
+    }
+    let is_read = (0..seen.len()).all(|node| scan.whole_for(node).is_some());
+    let why = match names.first() {
+        Some(name) => format!("a node has a key of {name}"),
+        None if is_read && faults.is_empty() => return Ok(()),
+        None => "a lock may be held that a node has forgotten".to_owned(),
+    };
+    let ready_in = set.ready_in(clock::now()).unwrap_or(max_ttl);
+    let message = format!(
+        "the nodes were not admitted, for {why}. They grant locks by themselves in {} ({MAX_TTL} is {}). If no client anywhere \
+         holds a lock, {ADMIT} ends the wait at once",
+        rounded(ready_in),
+        exact(max_ttl)
+    );
+    Err(Error::new(ErrorKind::Quarantined { ready_in }, message).with_faults(faults))
+}
+
+/// Ends the quarantine that `order` names of each node, and waits until all nodes grant locks that can be reached.
+fn end(client: &ClientState, order: impl Fn(usize) -> Option<u64>) -> Result<Vec<String>, Error> {
+    let set = client.set();
+    let count = client.nodes().len();
+    // Once each: what a node forgets after that is not what was spoken of.
+    let ordered: Vec<_> = (0..count).map(|_| Cell::new(false)).collect();
+    let fault = |node| fault(client, node);
+    clock::poll(until(client), || {
+        for (node, ordered) in ordered.iter().enumerate() {
+            if !ordered.get()
+                && !set.grants(node)
+                && let Some(id) = order(node)
+            {
+                set.admit(node, id);
+                ordered.set(true);
             }
         }
-        let ready = (0..nodes.len()).all(|node| set.grants(node) || fault(node).is_some());
+        let ready = (0..count).all(|node| set.grants(node) || fault(node).is_some());
         ready || set.conflict().is_some()
     });
     if let Some(faults) = set.conflict() {
         let message = "the nodes cannot be admitted: they are not one set of ours";
         return Err(Error::config(message).with_faults(faults));
     }
-    let granting = (0..nodes.len()).filter(|node| set.grants(*node)).count();
-    let needed = majority(nodes.len());
+    let granting = (0..count).filter(|node| set.grants(*node)).count();
+    let needed = majority(count);
     if granting >= needed {
-        return Ok(());
+        let admitted = (0..count).filter(|node| ordered[*node].get() && set.grants(*node));
+        return Ok(admitted.map(|node| client.names()[node].to_string()).collect());
     }
     let message = format!(
-        "the nodes could not be admitted: {granting} of {} are, and it takes {needed}",
-        nodes.len()
+        "the nodes could not be admitted: {granting} of {count} are, and it takes {needed}"
     );
-    let mut faults: Vec<NodeFault> = (0..nodes.len()).filter_map(fault).collect();
+    let mut faults: Vec<NodeFault> = (0..count).filter_map(fault).collect();
     let rejecting = faults.iter().filter(|fault| fault.is_for_good()).count();
-    let kind = match nodes.len() - rejecting < needed {
+    let kind = match count - rejecting < needed {
         true => ErrorKind::Config,
         false => ErrorKind::NoQuorum,
     };
     faults.extend(set.quarantined());
     Err(Error::new(kind, message).with_faults(faults))
+}
+
+fn until(client: &ClientState) -> Time {
+    clock::now().after(client.settings().node_timeout.saturating_mul(4).max(SHORTEST))
+}
+
+fn fault(client: &ClientState, node: usize) -> Option<NodeFault> {
+    client.nodes()[node].fault().or_else(|| client.set().refusal(node))
 }

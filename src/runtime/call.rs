@@ -7,7 +7,7 @@ use crossbeam_channel::{Receiver, never};
 
 use crate::clock;
 use crate::core::{
-    Acquire, Action, Attempt, Basis, Failed, Patience, Policy, Priority, QuorumHealth,
+    Acquire, Action, Attempt, Basis, Failed, Outcome, Patience, Policy, Priority, QuorumHealth,
     ReleaseTracker, Shared, SharedAttempt, Stop, Surroundings, Time, WaitsFor, asking_order,
     worth_waiting,
 };
@@ -47,14 +47,13 @@ struct Call<'a> {
     queued: QueuedCaller<'a>,
 }
 
-/// Takes the lock that is `wanted`; `None` if it is held by somebody else until the caller's `patience`
-/// is over.
+/// Takes the lock that is `wanted`, if nobody else holds it until the caller's `patience` is over.
 pub(crate) fn acquire(
     coordinator: &Arc<Coordinator>,
     wanted: &Wanted,
     patience: Patience,
     cancel: Option<&Receiver<()>>,
-) -> Result<Option<Hold>, Error> {
+) -> Result<Hold, Error> {
     coordinator.process.check()?;
     let (never, settings) = (never(), coordinator.settings());
     let closed = coordinator.closed();
@@ -98,11 +97,14 @@ pub(crate) fn acquire(
                         let node = &coordinator.names()[0];
                         observe::fell_back(&wanted.names, claim.owner(), node);
                     }
-                    return Ok(Some(call.queued.won(claim, grant, coordinator.timetable())));
+                    return Ok(call.queued.won(claim, grant, coordinator.timetable()));
                 }
-                Action::HandedOver => return Ok(call.handed_over.take()),
+                Action::HandedOver => {
+                    let held = || coordinator.refusal(Outcome::HELD, wanted, Vec::new);
+                    return call.handed_over.take().ok_or_else(held);
+                }
                 Action::Refuse(outcome) => {
-                    return coordinator.refusal(outcome, wanted, || call.faults());
+                    return Err(coordinator.refusal(outcome, wanted, || call.faults()));
                 }
                 action => call.execute(action, &mut machine),
             }
@@ -154,9 +156,7 @@ impl Call<'_> {
                     claim.write_back(number);
                 }
             }
-            Action::TellEndlessKeys(nodes) => {
-                coordinator.tell_of_endless_keys(&wanted.names, &nodes)
-            }
+            Action::TellObstacle(obstacle) => coordinator.tell_obstacle(wanted, &obstacle),
             Action::GiveBack(claim) => {
                 self.last = Some(claim.asked());
                 // Its end sends the releases.

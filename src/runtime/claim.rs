@@ -10,12 +10,12 @@ use crate::core::{
 };
 use crate::error::{Error, ErrorKind, NodeFault};
 use crate::ident::Names;
-use crate::manual::Section;
 use crate::node::{Ask, Node, Request, Sink};
 use crate::runtime::client_state::ClientState;
 use crate::runtime::fan_out::{Delivery, FanOut, Interrupts, Woken};
 use crate::runtime::kind::Kind;
 use crate::runtime::requests::OwnerRequests;
+use crate::terms::{ACCESS_LISTS, MIN_HOLD};
 
 /// Why the answer of a node to a release does not count.
 const UNCERTAIN: &str = "it has answered, but a request that was sent before, over a connection that \
@@ -289,12 +289,12 @@ impl Claim {
     pub(crate) fn unconfirmed(&self, release: &Arc<FanOut<Release>>, answer_by: Time) -> Error {
         let message = format!(
             "{} was given back, but too few nodes confirmed it for certain in time; they are \
-             told again, and its keys end with their TTL, or with its min_hold, at the latest",
+             told again, and its keys end with their TTL, or with its {MIN_HOLD}, at the latest",
             self.wanted.names
         );
         let mut faults = release.faults(self.nodes(), answer_by);
         for node in release.with(|release| release.uncertain()) {
-            let what = format!("{UNCERTAIN} (see {})", Section::AccessLists);
+            let what = format!("{UNCERTAIN} (see {ACCESS_LISTS})");
             faults.push(NodeFault::new(&self.state.names()[node], what));
         }
         Error::new(ErrorKind::NoQuorum, message).with_faults(faults)

@@ -7,8 +7,8 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use parking_lot::Mutex;
 
-use super::endless::EndlessKeys;
 use super::numbers::Numbers;
+use super::obstacles::Obstacles;
 use super::reports::Reports;
 use super::settings::Settings;
 use super::subscriptions::Subscriptions;
@@ -39,7 +39,7 @@ pub(crate) struct ClientState {
     /// What all calls together know of the quorum.
     quorum_health: Mutex<QuorumHealth>,
     numbers: Numbers,
-    pub(super) endless: EndlessKeys,
+    pub(super) obstacles: Obstacles,
     pub(super) subscriptions: Arc<Subscriptions>,
     reports: Reports,
     /// By how much the renewals of this client fall due later than the steps of the clock.
@@ -101,7 +101,7 @@ impl ClientState {
             closed,
             quorum_health: Mutex::new(quorum_health),
             numbers: Numbers::default(),
-            endless: EndlessKeys::default(),
+            obstacles: Obstacles::default(),
             subscriptions,
             reports,
             renewal_phase: Schedule::phase(random()),
@@ -192,7 +192,7 @@ impl ClientState {
     pub(crate) fn tidy(&self, now: Time) -> bool {
         let shared = [
             self.numbers.tidy(now),
-            self.endless.tidy(now),
+            self.obstacles.tidy(now),
             self.subscriptions.tidy(now),
             self.reports.tidy(),
         ];

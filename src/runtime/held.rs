@@ -116,13 +116,10 @@ impl Held {
             client.settings().node_timeout,
         );
         let hold_state = HoldState::new(claim.token(0), 0);
+        let state = State { lock, hold_states: vec![hold_state.clone()], is_renewed: false };
         let held = Arc::new(Self {
             claim,
-            state: Mutex::new(State {
-                lock,
-                hold_states: vec![hold_state.clone()],
-                is_renewed: false,
-            }),
+            state: Mutex::new(state),
             local_waiters,
             timetable: timetable.clone(),
             entry: Mutex::new(None),
@@ -148,8 +145,16 @@ impl Held {
         self.state().lock.basis()
     }
 
+    pub(crate) fn waive_min_hold(&self) {
+        self.state().lock.waive_min_hold();
+    }
+
     pub(crate) fn remaining(&self) -> Duration {
         self.state().lock.remaining(clock::now())
+    }
+
+    pub(crate) fn ends_by_max_hold(&self) -> bool {
+        self.state().lock.ends_by_max_hold()
     }
 
     /// Until when it is certainly ours, as far as is known now; `None` if it is not.
@@ -210,9 +215,7 @@ impl Held {
     pub(crate) fn renewal(&self) -> Option<Prolonging> {
         let nodes = self.claim.state().nodes();
         let up = nodes.iter().filter(|node| node.fault().is_none()).count();
-        let mut state = self.state();
-        let is_due = state.lock.due(clock::now()) == Due::Renewal;
-        drop(state);
+        let is_due = self.state().lock.due(clock::now()) == Due::Renewal;
         is_due.then(|| Prolong::renewal(up))
     }
 

@@ -9,7 +9,7 @@ use crossbeam_channel::never;
 use crate::clock;
 use crate::core::{LockState, Scan, Shared};
 use crate::error::{Error, ErrorKind, NodeFault};
-use crate::holders::HeldLocks;
+use crate::holders::{HeldLocks, Incomplete};
 use crate::ident::{LONGEST, Name, Names, key_pattern};
 use crate::node::{Ask, Part, Request, Script};
 use crate::runtime::administration;
@@ -42,7 +42,7 @@ pub(crate) struct Wanted<'a> {
 /// What a scan has found.
 struct Found {
     names: BTreeSet<Name>,
-    is_complete: bool,
+    incomplete: Vec<Incomplete>,
     faults: Vec<NodeFault>,
 }
 
@@ -54,8 +54,7 @@ pub(crate) fn held_locks(client: &ClientState, wanted: &Wanted<'_>) -> Result<He
         let message = format!("the pattern of names has {length} bytes; {LONGEST} is the most");
         return Err(Error::invalid_name(message));
     }
-    let Found { names, is_complete, faults } = scan(client, wanted)?;
-    let is_complete = is_complete && names.len() <= wanted.most;
+    let Found { names, incomplete, faults } = scan(client, wanted)?;
     let names: Vec<_> = names.into_iter().take(wanted.most).collect();
     let mut held = Vec::new();
     for some in names.chunks(AT_A_TIME) {
@@ -63,11 +62,51 @@ pub(crate) fn held_locks(client: &ClientState, wanted: &Wanted<'_>) -> Result<He
         let reports = administration::holders(client, &some)?.names;
         held.extend(reports.into_iter().filter(|name| name.state != LockState::Free));
     }
-    Ok(HeldLocks { names: held, is_complete, faults })
+    Ok(HeldLocks { names: held, incomplete, faults })
 }
 
-/// Scans all nodes, each to its end, as long as there is time and room. An error, if too few can be scanned.
+/// Scans all nodes for names. An error, if too few can be scanned.
 fn scan(client: &ClientState, wanted: &Wanted<'_>) -> Result<Found, Error> {
+    let Scanned { scan, names, mut faults } = scan_nodes(client, wanted)?;
+    if let Some(faults) = client.set().conflict() {
+        let message =
+            "the locks that are held were not looked for: the nodes are not one set of ours";
+        return Err(Error::config(message).with_faults(faults));
+    }
+    if !scan.is_answered() {
+        return Err(client.unheard("which locks are held", faults));
+    }
+    let settings = client.settings();
+    let has_forgotten = |node: usize| settings.restart_quarantine && !client.set().grants(node);
+    let first_decides = settings.fall_back_after().is_some();
+    let is_whole = scan.is_complete(first_decides, has_forgotten);
+    let is_heard = scan.is_heard(first_decides, has_forgotten);
+    let has_more = names.len() > wanted.most;
+    let reasons = [
+        (Incomplete::MoreNames, has_more),
+        (Incomplete::TimeOver, !is_whole && !has_more && !scan.is_over()),
+        (Incomplete::TooFewNodes, !is_whole && !is_heard),
+    ];
+    let incomplete = reasons.into_iter().filter(|(_, is_so)| *is_so).map(|(reason, _)| reason);
+    for node in (0..client.nodes().len()).filter(|node| has_forgotten(*node)) {
+        let node = &client.names()[node];
+        if faults.iter().all(|fault: &NodeFault| fault.node() != &**node) {
+            faults.push(NodeFault::new(node, "it may have forgotten locks that are held"));
+        }
+    }
+    Ok(Found { names, incomplete: incomplete.collect(), faults })
+}
+
+/// The answers of the nodes, as far as their scans have come.
+pub(crate) struct Scanned {
+    pub(crate) scan: Scan,
+    pub(crate) names: BTreeSet<Name>,
+    /// The fault of each node that has failed.
+    pub(crate) faults: Vec<NodeFault>,
+}
+
+/// Scans all nodes, each to its end, as long as there is time and room.
+pub(crate) fn scan_nodes(client: &ClientState, wanted: &Wanted<'_>) -> Result<Scanned, Error> {
     let settings = client.settings();
     let pattern = key_pattern(&settings.key_prefix, wanted.pattern);
     let name = |key: Vec<u8>| Name::of_key(&settings.key_prefix, &key, wanted.auxiliary);
@@ -82,23 +121,7 @@ fn scan(client: &ClientState, wanted: &Wanted<'_>) -> Result<Found, Error> {
             break;
         }
     }
-    if let Some(faults) = client.set().conflict() {
-        let message =
-            "the locks that are held were not looked for: the nodes are not one set of ours";
-        return Err(Error::config(message).with_faults(faults));
-    }
-    if !scan.is_answered() {
-        return Err(client.unheard("which locks are held", faults));
-    }
-    let has_forgotten = |node: usize| settings.restart_quarantine && !client.set().grants(node);
-    let is_complete = scan.is_complete(settings.fall_back_after().is_some(), has_forgotten);
-    for node in (0..client.nodes().len()).filter(|node| has_forgotten(*node)) {
-        let node = &client.names()[node];
-        if faults.iter().all(|fault: &NodeFault| fault.node() != &**node) {
-            faults.push(NodeFault::new(node, "it may have forgotten locks that are held"));
-        }
-    }
-    Ok(Found { names, is_complete, faults })
+    Ok(Scanned { scan, names, faults })
 }
 
 /// Makes one step of the scan, and returns the keys that were named. What is wrong with a node that fails is added to
@@ -117,7 +140,7 @@ fn step(
         Some(Ask::Anyway(Arc::new(names_request(scan.cursor(node)?, pattern))))
     });
     if interrupts.poll() == Woken::Closed || round.wait(answer_by, interrupts) == Woken::Closed {
-        let message = "the locks that are held were not looked for: this Quorlock was closed";
+        let message = "the locks that are held were not looked for: this client was closed";
         return Err(Error::new(ErrorKind::Closed, message));
     }
     let votes = round.with(|step| step.take_votes());

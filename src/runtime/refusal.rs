@@ -4,14 +4,13 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::clock;
-use crate::core::{Outcome, exact, majority, rounded};
+use crate::core::{Obstacle, Outcome, exact, majority, rounded};
 use crate::error::{Error, ErrorKind, NodeFault};
 use crate::ident::{self, Names, fence_key};
-use crate::manual::Section;
 use crate::observe;
 use crate::runtime::claim::Wanted;
 use crate::runtime::client_state::ClientState;
-use crate::runtime::hold::Hold;
+use crate::terms::{ADMIT, FIRST_SECONDS, KEY_PREFIX, MAX_TTL, NO_QUARANTINE};
 
 impl ClientState {
     fn rejected(&self) -> String {
@@ -28,10 +27,9 @@ impl ClientState {
         format!("{who}; trying again does not help until that is changed")
     }
 
-    /// Where a key without expiry is in the way, the lock looks held for ever: tells that.
-    pub(crate) fn tell_of_endless_keys(&self, names: &Names, nodes: &[usize]) {
-        let nodes: Vec<_> = nodes.iter().map(|node| self.names[*node].clone()).collect();
-        self.endless.tell(names, &nodes);
+    /// Something other than an ordinary holder is in the way of a call: tells that.
+    pub(crate) fn tell_obstacle(&self, wanted: &Wanted, obstacle: &Obstacle) {
+        self.obstacles.tell(&wanted.names, wanted.permits, obstacle, &self.names);
     }
 
     /// A call waits until nodes grant locks, which is in `ready_in` as far as is known.
@@ -57,25 +55,26 @@ impl ClientState {
         }
         format!(
             "{nodes} may have forgotten locks that are held, and {are} in quarantine. That ends by itself, \
-             in {ready_in} (max_ttl is {max_ttl}). Where nothing can be held, as before the first \
-             start of a new set, Quorlock::admit ends it at once. For development and CI with a throw-away \
-             server there is restart_quarantine(false): without quarantine, a restart lets a second client \
-             have a lock that is held. See {}",
-            Section::FirstSeconds
+             in {ready_in} ({MAX_TTL} is {max_ttl}). Where nothing can be held, as before the first \
+             start of a new set, {ADMIT} ends it at once. For development and CI with a throw-away \
+             server there is {NO_QUARANTINE}: without quarantine, a restart lets a second client \
+             have a lock that is held. See {FIRST_SECONDS}"
         )
     }
 
-    /// What a call returns that ended so: `None` if the lock is held, and an error otherwise. `faults`: what
-    /// was wrong with which node in its last attempt.
+    /// The error of a call that ended so. `faults`: what was wrong with which node in its last attempt.
     pub(crate) fn refusal(
         &self,
         outcome: Outcome,
         wanted: &Wanted,
         faults: impl FnOnce() -> Vec<NodeFault>,
-    ) -> Result<Option<Hold>, Error> {
+    ) -> Error {
         let Wanted { names, terms, .. } = wanted;
         let (kind, message, faults) = match outcome {
-            Outcome::Held => return Ok(None),
+            Outcome::Held { until } => {
+                let left = until.map(|until| until.since(clock::now()));
+                return Error::held(names.shared_text(), left.filter(|left| !left.is_zero()));
+            }
             Outcome::NodesDisagree => {
                 let message =
                     format!("{names} cannot be locked: the nodes are not one set of ours");
@@ -85,7 +84,7 @@ impl ClientState {
                 (ErrorKind::Cancelled, format!("waiting for {names} was cancelled"), Vec::new())
             }
             Outcome::Closed => {
-                let message = format!("{names} cannot be locked: this Quorlock was closed");
+                let message = format!("{names} cannot be locked: this client was closed");
                 (ErrorKind::Closed, message, Vec::new())
             }
             Outcome::Lost(reason) => {
@@ -105,14 +104,6 @@ impl ClientState {
             Outcome::WrongKind => (ErrorKind::WrongKind, no_lock(names), faults()),
             Outcome::Spent => (ErrorKind::WrongKind, no_further_number(names), faults()),
             Outcome::NoNumber => (ErrorKind::WrongKind, no_number(names), faults()),
-            Outcome::OtherPermits(permits) => {
-                let wanted = wanted.permits.map_or(0, |permits| permits.of);
-                let message = format!(
-                    "{names} has {permits} permits for others who hold some of them, and {wanted} here; give it the same number \
-                     everywhere, or wait until their holds have ended"
-                );
-                (ErrorKind::Config, message, faults())
-            }
             Outcome::Rejected => {
                 let message = format!("{names} cannot be locked: {}", self.rejected());
                 (ErrorKind::Config, message, faults())
@@ -143,7 +134,7 @@ impl ClientState {
                 (ErrorKind::NoQuorum, message, faults())
             }
         };
-        Err(Error::new(kind, message).with_faults(faults))
+        Error::new(kind, message).with_faults(faults)
     }
 
     /// What a caller is told that asked the nodes `what` is so, where too few have answered.
@@ -186,7 +177,7 @@ fn no_lock(names: &Names) -> String {
     let keys = names.keys().map(<[u8]>::to_vec);
     format!(
         "{names} cannot be locked: {} on the nodes belongs to something \
-         that is no lock; use another name or key_prefix",
+         that is no lock; use another name or {KEY_PREFIX}",
         one_of(keys)
     )
 }

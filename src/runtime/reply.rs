@@ -184,12 +184,13 @@ fn held_as(text: &str) -> Result<Option<HeldAs>, Unexpected> {
 /// What a node says of its keys in one step of a scan.
 pub(crate) fn scan(value: &Value) -> Result<ScanVote, Unexpected> {
     let Value::List(values) = value else { return Err(Unexpected) };
-    let [Value::Text(cursor), Value::List(keys)] = values.as_slice() else {
+    let [Value::Text(cursor), Value::List(keys), Value::Int(seconds)] = values.as_slice() else {
         return Err(Unexpected);
     };
+    let whole_for = Duration::from_secs(u64::try_from(*seconds).map_err(|_| Unexpected)?);
     cursor.parse::<u64>().map_err(|_| Unexpected)?;
     let keys = keys.iter().map(from_hex).collect::<Result<_, _>>()?;
-    Ok(ScanVote { cursor: (cursor != "0").then(|| cursor.clone()), keys })
+    Ok(ScanVote { cursor: (cursor != "0").then(|| cursor.clone()), keys, whole_for })
 }
 
 /// An owner or a key, of which each byte is two digits.
@@ -379,11 +380,12 @@ mod tests {
         let text = |text: &str| Value::Text(text.to_owned());
         let said = |cursor: &str, keys: &[&str]| {
             let keys = Value::List(keys.iter().map(|key| text(key)).collect());
-            scan(&Value::List(vec![text(cursor), keys]))
+            scan(&Value::List(vec![text(cursor), keys, Value::Int(7)]))
         };
         let vote = |cursor: Option<&str>, keys: &[&[u8]]| {
             let keys = keys.iter().map(|key| key.to_vec()).collect();
-            Ok(ScanVote { cursor: cursor.map(str::to_owned), keys })
+            let whole_for = Duration::from_secs(7);
+            Ok(ScanVote { cursor: cursor.map(str::to_owned), keys, whole_for })
         };
         assert_eq!(said("0", &["61fF00", "62"]), vote(None, &[b"a\xff\0", b"b"]));
         let largest = u64::MAX.to_string();
@@ -393,6 +395,8 @@ mod tests {
         }
         assert_eq!(said("0", &["6"]), Err(Unexpected));
         assert_eq!(scan(&pair(0, Value::List(Vec::new()))), Err(Unexpected));
+        let backwards = vec![text("0"), Value::List(Vec::new()), Value::Int(-1)];
+        assert_eq!(scan(&Value::List(backwards)), Err(Unexpected));
     }
 
     #[test]

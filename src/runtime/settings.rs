@@ -6,8 +6,11 @@ use std::time::Duration;
 use crate::core::{Allowance, Backoff, Configuration, HoldClass, exact};
 use crate::error::Error;
 use crate::ident;
-use crate::manual::Section;
 use crate::node::{GRACE, Replicas};
+use crate::terms::{
+    ANOTHER_MAX_TTL, BACKOFF, CLOCK_TOLERANCE, KEY_PREFIX, MAX_HOLD, MAX_TTL, MIN_HOLD,
+    NODE_TIMEOUT, SET_NAME, WAIT_REPLICAS,
+};
 
 /// A TTL is at least so many clock tolerances long: of a shorter one the allowance for steps would leave
 /// too little.
@@ -185,22 +188,23 @@ impl Settings {
         let Backoff { min, max } = self.backoff;
         if self.node_timeout < Duration::from_millis(1) {
             return Err(Error::config(format!(
-                "node_timeout is {}; it must be at least 1 ms",
+                "{NODE_TIMEOUT} is {}; it must be at least 1 ms",
                 exact(self.node_timeout)
             )));
         }
         let attempt = self.attempt_timeout();
         if attempt > LONGEST_TTL / 2 {
             return Err(Error::config(format!(
-                "node_timeout (and that of wait_replicas) is {}; {} is the most, for a TTL is at least twice \
+                "{} is {}; {} is the most, for a TTL is at least twice \
                  that, and one hour at most",
+                self.attempt_settings(),
                 exact(attempt),
                 exact(LONGEST_TTL / 2)
             )));
         }
         if min < Duration::from_millis(1) || max < min || max > LONGEST_PAUSE {
             return Err(Error::config(format!(
-                "backoff is {} to {}; the minimum must be at least 1 ms, and the maximum no less than \
+                "{BACKOFF} is {} to {}; the minimum must be at least 1 ms, and the maximum no less than \
                  that, and {} at most",
                 exact(min),
                 exact(max),
@@ -209,7 +213,7 @@ impl Settings {
         }
         if self.key_prefix.len() > LONGEST_PREFIX {
             return Err(Error::config(format!(
-                "key_prefix has {} bytes; {LONGEST_PREFIX} is the most",
+                "{KEY_PREFIX} has {} bytes; {LONGEST_PREFIX} is the most",
                 self.key_prefix.len()
             )));
         }
@@ -217,21 +221,21 @@ impl Settings {
             && (replicas == 0 || timeout < Duration::from_millis(1))
         {
             return Err(Error::config(format!(
-                "wait_replicas asks for {replicas} replicas within {}; it must be at least one, \
+                "{WAIT_REPLICAS} asks for {replicas} replicas within {}; it must be at least one, \
                  within at least 1 ms",
                 exact(timeout)
             )));
         }
         if !Configuration::is_set_name(&self.set_name) {
             return Err(Error::config(format!(
-                "the set_name is \"{:.80}\"; it must be 1 to 64 letters, digits, \".\", \"_\" and \"-\"",
+                "the {SET_NAME} is \"{:.80}\"; it must be 1 to 64 letters, digits, \".\", \"_\" and \"-\"",
                 self.set_name.escape_debug()
             )));
         }
         let tolerance = self.clock_tolerance;
         if tolerance < SHORTEST_TOLERANCE || tolerance > LONGEST_TTL || !is_whole_ms(tolerance) {
             return Err(Error::config(format!(
-                "clock_tolerance is {}; it must be whole milliseconds, at least {} and {} at most",
+                "{CLOCK_TOLERANCE} is {}; it must be whole milliseconds, at least {} and {} at most",
                 exact(tolerance),
                 exact(SHORTEST_TOLERANCE),
                 exact(LONGEST_TTL)
@@ -245,14 +249,14 @@ impl Settings {
         let max_ttl = self.max_ttl;
         if max_ttl > LONGEST_TTL {
             return Err(Error::config(format!(
-                "max_ttl is {}; one hour is the most, for a master that was restarted grants no locks \
-                 for as long as max_ttl (were milliseconds meant?)",
+                "{MAX_TTL} is {}; one hour is the most, for a master that was restarted grants no locks \
+                 for as long as {MAX_TTL} (were milliseconds meant?)",
                 exact(max_ttl)
             )));
         }
         if !is_whole_ms(max_ttl) {
             return Err(Error::config(format!(
-                "max_ttl is {}; Redis counts in whole milliseconds",
+                "{MAX_TTL} is {}; Redis counts in whole milliseconds",
                 exact(max_ttl)
             )));
         }
@@ -282,6 +286,14 @@ impl Settings {
         self.node_timeout.saturating_add(replicas)
     }
 
+    /// The settings that add up to that time.
+    fn attempt_settings(&self) -> String {
+        match self.wait_replicas {
+            Some(_) => format!("{NODE_TIMEOUT} (and that of {WAIT_REPLICAS})"),
+            None => NODE_TIMEOUT.to_string(),
+        }
+    }
+
     /// After how long without a quorum the first node decides alone.
     pub(crate) fn fall_back_after(&self) -> Option<Duration> {
         match self.fallback {
@@ -299,7 +311,7 @@ impl Settings {
     pub(crate) fn check_max_hold(&self, max_hold: Option<Duration>) -> Result<(), Error> {
         match max_hold {
             Some(max_hold) if max_hold < self.node_timeout => Err(Error::config(format!(
-                "max_hold is {}; it must be at least the node_timeout, {}",
+                "{MAX_HOLD} is {}; it must be at least the {NODE_TIMEOUT}, {}",
                 exact(max_hold),
                 exact(self.node_timeout)
             ))),
@@ -314,11 +326,11 @@ impl Settings {
         class: HoldClass,
     ) -> Result<(), Error> {
         match min_hold {
-            Some(_) if class != HoldClass::Exclusive => Err(Error::config(
-                "min_hold is for locks that have one holder at a time; this kind of lock has several",
-            )),
+            Some(_) if class != HoldClass::Exclusive => Err(Error::config(format!(
+                "{MIN_HOLD} is not for locks that are only read: readers do not exclude each other"
+            ))),
             Some(min_hold) if min_hold > LONGEST_MIN_HOLD => Err(Error::config(format!(
-                "min_hold is {}; {} is the most (were milliseconds meant?)",
+                "{MIN_HOLD} is {}; {} is the most (were milliseconds meant?)",
                 exact(min_hold),
                 exact(LONGEST_MIN_HOLD)
             ))),
@@ -331,18 +343,18 @@ impl Settings {
         let attempt = self.attempt_timeout();
         if ttl < attempt.saturating_mul(2) {
             return Err(Error::config(format!(
-                "the TTL is {}; it must be at least {}, twice the node_timeout (and that of \
-                 wait_replicas) of {}; set a shorter node_timeout, or a longer TTL and a max_ttl that is no \
-                 shorter",
+                "the TTL is {}; it must be at least {}, twice the {} of {}; set a shorter {NODE_TIMEOUT}, \
+                 or a longer TTL and a {MAX_TTL} that is no shorter",
                 or_default(ttl),
                 exact(attempt.saturating_mul(2)),
+                self.attempt_settings(),
                 exact(attempt)
             )));
         }
         if ttl < self.clock_tolerance.saturating_mul(TOLERANCES) {
             return Err(Error::config(format!(
-                "the TTL is {}; it must be at least {TOLERANCES} times the clock_tolerance of {}, by \
-                 which every validity is shortened; for shorter locks set a smaller clock_tolerance \
+                "the TTL is {}; it must be at least {TOLERANCES} times the {CLOCK_TOLERANCE} of {}, by \
+                 which every validity is shortened; for shorter locks set a smaller {CLOCK_TOLERANCE} \
                  on all clients of the set",
                 exact(ttl),
                 exact(self.clock_tolerance)
@@ -360,13 +372,12 @@ impl Settings {
                 false => "",
             };
             return Err(Error::config(format!(
-                "the TTL is {} and max_ttl is {}: no lock may live longer than max_ttl{why}. Use a shorter TTL, \
-                 or set max_ttl to {} or more, the same figure on all clients of the set; {} says how to \
+                "the TTL is {} and {MAX_TTL} is {}: no lock may live longer than {MAX_TTL}{why}. Use a shorter TTL, \
+                 or set {MAX_TTL} to {} or more, the same figure on all clients of the set; {ANOTHER_MAX_TTL} says how to \
                  change a set that is in use",
                 or_default(ttl),
                 or_default(self.max_ttl),
-                exact(ttl),
-                Section::AnotherMaxTtl
+                exact(ttl)
             )));
         }
         if !is_whole_ms(ttl) {

@@ -38,16 +38,79 @@ fn status_of_a_set_that_does_not_answer_is_no_answer() {
 }
 
 #[test]
+fn a_quiet_status_answers_by_its_exit_code() {
+    let mut world = World::new();
+    let status = |world: &World| {
+        let output = world.output(&["status", "--quiet", "--node-timeout", "5s", "job"]);
+        assert_eq!((printed(&output), told(&output)), (String::new(), String::new()));
+        output.status.code()
+    };
+    assert_eq!(status(&world), Some(0), "free");
+    let (held, _) = world.hold(&["--min-hold", "1h", "job"]);
+    assert_eq!(status(&world), Some(120), "held");
+    held.signal("TERM");
+    held.end();
+    assert_eq!(status(&world), Some(120), "kept");
+    (0..2).for_each(|i| world.servers[i].restart_empty());
+    wait_until("they have forgotten", LIMIT, || status(&world) == Some(121));
+    (0..2).for_each(|i| world.servers[i].kill());
+    assert_eq!(status(&world), Some(121), "no quorum");
+    let output = world.output(&["status", "--quiet", "--config", "no-such-file", "job"]);
+    ends_with(&output, 125);
+    assert!(told(&output).contains("no-such-file"), "a call that is wrong is told");
+}
+
+#[test]
 fn unlock_asks_for_force_and_says_whether_anybody_had_it() {
     let world = World::new();
     ends_with(&world.output(&["unlock", "job"]), 125);
     let output = world.output(&["unlock", "--force", "job"]);
     ends_with(&output, 0);
-    assert_eq!(told(&output), "quorlock: nobody had job\n");
-    let _held = world.hold(&["job"]);
+    assert_eq!(told(&output), "quorlock: nobody had \"job\"\n");
+    let _held = world.hold(&["--min-hold", "1h", "job"]);
+    let json: Value =
+        serde_json::from_str(&printed(&world.output(&["status", "--json", "job"]))).expect("JSON");
+    let owner = json["names"][0]["holders"][0]["owner"].as_str().expect("text");
     let output = world.output(&["unlock", "--force", "job"]);
     ends_with(&output, 0);
-    assert!(told(&output).contains("job is taken from its holder"), "{}", told(&output));
+    let told = told(&output);
+    let begins =
+        format!("quorlock: \"job\" is taken from its holder, {owner}, and others can take it");
+    assert!(told.starts_with(&begins), "{told}");
+    // It has at most the default TTL of 10 s, and renews it when a third of that is over.
+    let times: Vec<f64> = told
+        .split(" for ")
+        .skip(1)
+        .map(|rest| rest.split(" s ").next().and_then(|time| time.parse().ok()).expect("a time"))
+        .collect();
+    let [renewal, end] = times[..] else { panic!("{told}") };
+    assert!(renewal > 0.0 && renewal <= 3.4 && end > renewal && end <= 10.0, "{told}");
+    // Nobody works on where the lock is only kept.
+    ends_with(&world.output(&["run", "--min-hold", "1h", "done", "--", "true"]), 0);
+    let output = world.output(&["unlock", "--force", "done"]);
+    ends_with(&output, 0);
+    let says = "quorlock: \"done\" was kept after its holder had given it back, and is free\n";
+    assert_eq!(crate::program::told(&output), says);
+}
+
+/// A lock that is held, and that all masters have forgotten, is not about to be free.
+#[test]
+fn status_in_quarantine_says_that_nobody_gets_the_lock_and_not_when() {
+    let mut world = World::new();
+    let (_held, _) = world.hold(&["--ttl", "10s", "job"]);
+    (0..3).for_each(|i| world.servers[i].restart_empty());
+    let mut output = world.output(&["status", "free"]);
+    wait_until("they are up", LIMIT, || {
+        output = world.output(&["status", "free"]);
+        printed(&output).matches("may have forgotten").count() == 4
+    });
+    ends_with(&output, 121);
+    let text = printed(&output);
+    let says = "\"free\" is unclear; nodes that may have forgotten its holder grant it to nobody for now\n";
+    assert!(text.starts_with(says), "{text}");
+    let json: Value =
+        serde_json::from_str(&printed(&world.output(&["status", "--json", "free"]))).expect("JSON");
+    assert_eq!(json["names"][0]["remaining_ttl_ms"], Value::Null, "{json}");
 }
 
 #[test]
@@ -59,11 +122,15 @@ fn status_tells_the_kind_and_the_queue() {
         serde_json::from_str(&printed(&output)).expect("JSON")
     };
     let holder = |name: &str| json(name)["names"][0]["holders"][0].clone();
+    let waiting_for = |name: &str| json(name)["names"][0]["waiting"].clone();
     let _calls = world.hold(&["--kind", "semaphore", "--permits", "5", "calls"]);
     let calls = holder("calls");
     assert_eq!((&calls["held_as"], &calls["permits"]), (&"semaphore".into(), &5.into()));
     let _config = world.hold(&["--kind", "read", "config"]);
     assert_eq!(holder("config")["held_as"], "read");
+    // Nobody counts those who wait for locks of these kinds.
+    assert_eq!([waiting_for("calls"), waiting_for("config")], [Value::Null, Value::Null]);
+    assert_eq!(json("config")["names"][0]["nodes"][0]["waiting"], Value::Null);
     let _printer = world.hold(&["--kind", "fair", "printer"]);
     assert_eq!(holder("printer")["held_as"], "exclusive");
     let waiting = world.start(&["run", "--kind", "fair", "printer", "--", "true"]);

@@ -79,7 +79,7 @@ fn nothing_is_wrong_with_masters_that_are_as_they_should_be() {
     (0..3).for_each(|node| assert_eq!(new.node(node, "mark")["value"], "new"));
     servers.iter().for_each(is_empty);
 
-    ends_with(&run("admit", &servers.urls(), &PATIENT), 0);
+    ends_with(&run("admit", &servers.urls(), &[&PATIENT[..], &["--force"]].concat()), 0);
     let report = doctor(&servers, &[]);
     assert_eq!((report.1, &report.0["severity"]), (0, &"fine".into()), "{}", report.0);
     let checks = [
@@ -309,7 +309,7 @@ fn a_command_that_the_server_does_not_have_is_found() {
 #[test]
 fn marks_of_other_clients_and_quarantines_are_found() {
     let mut servers = Servers::start(3);
-    ends_with(&run("admit", &servers.urls(), &PATIENT), 0);
+    ends_with(&run("admit", &servers.urls(), &[&PATIENT[..], &["--force"]].concat()), 0);
     let report = doctor(&servers, &["--max-ttl", "20s"]);
     let found = report.node(0, "mark");
     assert_eq!((&found["severity"], report.1), (&"problem".into(), 2), "{found}");
@@ -356,7 +356,7 @@ fn a_way_that_takes_longer_than_the_node_timeout_is_found() {
     let found = doctor_of(&urls, &options).node(0, "latency");
     assert_eq!(found["severity"], "problem", "{found}");
     assert!(
-        found["what"].as_str().is_some_and(|what| what.contains("raise node_timeout")),
+        found["what"].as_str().is_some_and(|what| what.contains("raise --node-timeout")),
         "{found}"
     );
 }

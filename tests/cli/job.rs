@@ -4,16 +4,22 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 
-use crate::program::{World, ends_with, printed, program, read, runs, send, told};
+use crate::program::{World, ends_with, is_ignored, printed, program, read, runs, send, told};
 
-/// A shell ends its loop where SIGINT has ended a command, and not where a command has that exit code.
+/// A shell ends its loop where SIGINT has ended a command, and not where a command has that exit code. A service that SIGTERM has
+/// ended has not failed.
 #[test]
 fn an_exit_code_like_that_of_an_interrupt_is_no_interrupt() {
     let world = World::new();
-    let status = |command| world.output(&["run", "job", "--", "sh", "-c", command]).status;
-    let (code, signal) = (status("exit 130"), status("kill -INT $$"));
-    assert_eq!((code.code(), code.signal()), (Some(130), None));
-    assert_eq!((signal.code(), signal.signal()), (None, Some(2)));
+    let status = |command: &str| world.output(&["run", "job", "--", "sh", "-c", command]).status;
+    let signals = [("INT", 2), ("TERM", 15), ("HUP", 1), ("QUIT", 3)];
+    for (name, number) in signals.into_iter().filter(|(_, number)| !is_ignored(*number)) {
+        let code = status(&format!("exit {}", 128 + number));
+        assert_eq!((code.code(), code.signal()), (Some(128 + number), None));
+        let signal = status(&format!("kill -{name} $$"));
+        assert_eq!((signal.code(), signal.signal()), (None, Some(number)));
+        assert!(!signal.core_dumped());
+    }
 }
 
 #[test]
@@ -22,6 +28,7 @@ fn the_exit_code_and_the_signal_of_the_command_are_passed_on() {
     ends_with(&world.output(&["run", "job", "--", "true"]), 0);
     ends_with(&world.output(&["run", "job", "sh", "-c", "exit 7"]), 7);
     ends_with(&world.output(&["run", "job", "--", "sh", "-c", "kill -KILL $$"]), 128 + 9);
+    ends_with(&world.output(&["run", "job", "--", "sh", "-c", "kill -40 $$"]), 128 + 40);
     world.servers.wait_no_keys();
 }
 
@@ -55,12 +62,13 @@ fn a_command_that_cannot_be_run_takes_no_lock() {
     let kept = |command: &str| world.output(&["run", "--min-hold", "1h", "job", "--", command]);
     let output = kept("no-such-command");
     ends_with(&output, 127);
-    assert_eq!(told(&output), "quorlock: there is no command no-such-command\n");
+    assert_eq!(told(&output), "quorlock: there is no command \"no-such-command\"\n");
     ends_with(&kept("./no-such-file"), 127);
     world.folder.write("text", "no program");
     let output = kept("./text");
     ends_with(&output, 126);
-    assert!(told(&output).contains("./text cannot be run: permission denied"), "{}", told(&output));
+    let words = "\"./text\" cannot be run: permission denied";
+    assert!(told(&output).contains(words), "{}", told(&output));
     ends_with(&kept("/"), 126);
     // By an editor that ends lines as Windows does.
     let script = world.folder.write("script", "#!/bin/sh\r\ntrue\r\n");
@@ -69,7 +77,7 @@ fn a_command_that_cannot_be_run_takes_no_lock() {
     ends_with(&output, 127);
     assert_eq!(
         told(&output),
-        "quorlock: ./script is a script for /bin/sh\\r, and there is no such file\n"
+        "quorlock: \"./script\" is a script for \"/bin/sh\\r\", and there is no such file\n"
     );
     // Nor does a call that can keep no promise.
     let options = ["run", "--min-hold", "1h", "--grace", "9s", "job", "--", "true"];
@@ -86,6 +94,31 @@ fn signals_go_to_the_command_and_it_says_how_it_ends() {
     assert_eq!(world.folder.line("got"), "usr1");
     assert!(runs(command));
     running.signal("TERM");
+    assert_eq!(running.end().0, Some(9));
+    world.servers.wait_no_keys();
+}
+
+/// But for what the job's own suspension needs, and what tells of a fault of the program itself.
+#[test]
+fn all_signals_go_to_the_command() {
+    let world = World::new();
+    let names = "HUP INT QUIT USR1 USR2 ALRM VTALRM PROF WINCH URG IO XCPU PWR";
+    let script = format!(
+        "for name in {names}; do trap \"echo $name > got-$name\" $name; done; trap 'exit 9' TERM; echo $$ > pid; \
+         while :; do sleep 0.05; done"
+    );
+    let (running, command) = world.hold_by(&["job", "--", "sh", "-c", &script]);
+    let is_heard = |name: &&str| {
+        let number = [("HUP", 1), ("INT", 2), ("QUIT", 3)].into_iter().find(|it| it.0 == *name);
+        number.is_none_or(|(_, number)| !is_ignored(number))
+    };
+    for name in names.split(' ').filter(is_heard) {
+        running.signal(name);
+        assert_eq!(world.folder.line(&format!("got-{name}")), name);
+    }
+    assert!(runs(command));
+    // One that has a number and no name.
+    running.signal("40");
     assert_eq!(running.end().0, Some(9));
     world.servers.wait_no_keys();
 }
@@ -159,6 +192,34 @@ fn each_kind_lets_in_whom_it_lets_in() {
     let _held = world.hold(&["--kind", "fair", "printer"]);
     assert_eq!(once(&["--kind", "fair", "printer"]), 120);
     assert_eq!(once(&["--kind", "semaphore", "calls"]), 125, "--permits is missing");
+}
+
+#[test]
+fn several_names_are_taken_together_or_not_at_all() {
+    let world = World::new();
+    let script = "echo $QUORLOCK_NAME > name; echo $$ > pid; exec sleep 600";
+    let names = ["--also", "b", "--also", "c", "a"];
+    let (held, _) = world.hold_by(&[&names[..], &["--", "sh", "-c", script]].concat());
+    assert_eq!(world.folder.line("name"), "a");
+    let code = |options: &[&str]| {
+        let patient = ["run", "-n", "--node-timeout", "5s"];
+        let output = world.output(&[&patient, options, &["--", "true"]].concat());
+        output.status.code()
+    };
+    for name in ["a", "b", "c"] {
+        assert_eq!(code(&[name]), Some(120), "{name}");
+    }
+    assert_eq!(code(&["--also", "c", "d"]), Some(120));
+    assert_eq!(code(&["d"]), Some(0), "it was not taken without the other one");
+    ends_with(&world.output(&["unlock", "--force", "b"]), 0);
+    let (ended, _, told) = held.end();
+    assert_eq!(ended, Some(123), "{told}");
+    assert!(told.contains("\"a\", \"b\" and \"c\" is lost: "), "{told}");
+    world.servers.wait_no_keys();
+    assert_eq!(code(&["--kind", "write", "--also", "b", "a"]), Some(125));
+    let many: Vec<_> = (0..16).map(|i| format!("--also={i}")).collect();
+    let many: Vec<_> = many.iter().map(String::as_str).chain(["a"]).collect();
+    assert_eq!(code(&many), Some(125), "17 names");
 }
 
 #[test]

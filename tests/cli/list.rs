@@ -42,7 +42,7 @@ fn each_lock_that_is_held_has_a_line() {
     let lines: Vec<_> = text.lines().collect();
     assert!(lines[0].starts_with("NAME ") && lines.len() == 5, "{text}");
     let state = lines[0].find("STATE").expect("a title");
-    let rows = ["a name\\nof two lines", "calls", "orders/42", "printer"];
+    let rows = ["\"a name\\nof two lines\"", "\"calls\"", "\"orders/42\"", "\"printer\""];
     for (line, name) in lines[1..].iter().zip(rows) {
         assert!(
             line.starts_with(&format!("{name} ")) && line[state..].starts_with("held "),
@@ -53,6 +53,10 @@ fn each_lock_that_is_held_has_a_line() {
     for (line, what) in lines[1..].iter().zip(["read", "semaphore of 5", "exclusive", "exclusive"])
     {
         assert!(line[held_as..].starts_with(&format!("{what} ")), "{text}");
+    }
+    let waiting_title = lines[0].find("WAITING").expect("a title");
+    for (line, waiting) in lines[1..].iter().zip(["-", "-", "-", "1"]) {
+        assert!(line[waiting_title..].starts_with(&format!("{waiting} ")), "{text}");
     }
     let owner = json(&world, &["orders/*"])["names"][0]["holders"][0]["owner"].clone();
     assert!(lines[3].ends_with(owner.as_str().expect("text")), "{text}");
@@ -81,7 +85,18 @@ fn what_may_be_missing_is_told_on_standard_error() {
     let output = world.output(&["list", "--most", "2"]);
     ends_with(&output, 0);
     assert_eq!(printed(&output).lines().count(), 3, "{}", printed(&output));
-    assert!(told(&output).contains("more than 2 locks"), "{}", told(&output));
+    let more = "quorlock: the list may not be complete: there are more than 2 locks; --most looks at more of them\n";
+    assert_eq!(told(&output), more);
+    let list = json(&world, &["--most", "2"]);
+    assert_eq!((&list["complete"], &list["incomplete"][0]), (&false.into(), &"more_names".into()));
+    // The nodes are asked about 1,000 keys at a time, and nothing of what is left.
+    let fill = "for i = 1, 20000 do redis.call('SET', 'foreign:' .. i, 'x') end";
+    (0..3).for_each(|i| _ = world.servers[i].command(&["EVAL", fill, "0"]));
+    let output = world.output(&["list", "--within", "0s", "none/*"]);
+    ends_with(&output, 0);
+    let over = "quorlock: no lock was found, and one may be held: the time for the scan was over after 0s; \
+                --within gives it more\n";
+    assert_eq!((printed(&output), told(&output)), (String::new(), over.to_owned()));
     let url = world.servers[2].url();
     world.servers[2].kill();
     let output = world.output(&["list"]);
@@ -93,4 +108,8 @@ fn what_may_be_missing_is_told_on_standard_error() {
     assert_eq!((&list["complete"], &list["faults"][0]["node"]), (&true.into(), &url.into()));
     world.servers[1].kill();
     ends_with(&world.output(&["list"]), 121);
+    (1..3).for_each(|i| world.servers[i].restart_empty());
+    let few = "quorlock: the list may not be complete: too few masters have answered that have forgotten no locks\n";
+    wait_until("they are up", LIMIT, || told(&world.output(&["list"])).starts_with(few));
+    assert_eq!(json(&world, &[])["incomplete"][0], "too_few_nodes");
 }

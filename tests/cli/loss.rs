@@ -1,9 +1,12 @@
 //! The command does not run without its lock: whatever happens to the masters, or to the program itself.
 
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::thread;
 use std::time::Duration;
 
-use crate::program::{LIMIT, World, ends_with, has_ended, read, runs, send};
+use crate::program::{LIMIT, World, children, ends_with, has_ended, is_watchdog, read, runs, send};
 use crate::support::{Server, wait_until};
 
 /// Long enough for a busy machine, and short enough for a test that waits for its end.
@@ -38,7 +41,11 @@ fn a_command_is_told_and_killed_before_the_lock_can_be_somebody_elses() {
     (0..2).for_each(|i| world.servers[i].resume());
     let (code, _, told) = running.end();
     assert_eq!(code, Some(123), "{told}");
-    assert!(told.contains("job is not renewed, and about to be lost"), "{told}");
+    assert!(told.contains("\"job\" is not renewed, and about to be lost"), "{told}");
+    // Those that do not answer, in what the program has asked once it was so.
+    let silent = told.lines().find(|line| line.contains("no quorum to say who holds"));
+    let names = |line: &str| (0..2).all(|i| line.contains(&world.servers[i].url()));
+    assert!(silent.is_some_and(names), "{told}");
     world.servers.wait_no_keys();
 }
 
@@ -73,7 +80,8 @@ fn on_lost_says_what_happens() {
     world.folder.write("go", "");
     let (code, _, told) = running.end();
     assert_eq!((code, read(&world.folder.path("told"))), (Some(4), String::new()), "{told}");
-    assert!(told.contains("job is lost; the command runs on without it"), "{told}");
+    let warned = "\"job\" is lost: its validity ended; the command runs on without it";
+    assert!(told.contains(warned), "{told}");
 }
 
 #[test]
@@ -85,16 +93,33 @@ fn a_lock_that_is_forced_open_ends_the_command_at_once() {
     has_ended(command);
     let (code, _, told) = running.end();
     assert_eq!(code, Some(123), "{told}");
+    let reason = "\"job\" is lost: its keys were gone from a majority of the nodes";
+    assert!(told.contains(reason), "{told}");
+    let says = |url: &String| told.lines().any(|line| line.trim().starts_with(url));
+    assert!(world.servers.urls().iter().all(says), "node by node: {told}");
 }
 
+/// As `timeout` has it: nothing was lost.
 #[test]
 fn the_command_is_ended_after_max_hold() {
     let world = World::new();
     let options = [&TTL[..], &["--max-hold", "4s", "job", "--", "sh", "-c", STUBBORN]].concat();
     let (running, command) = world.hold_by(&options);
     has_ended(command);
-    assert_eq!(running.end().0, Some(123));
+    let (code, _, told) = running.end();
+    assert_eq!(code, Some(124), "{told}");
+    assert!(told.contains("\"job\" comes to the end of its --max-hold"), "{told}");
+    assert!(!told.contains("lost"), "{told}");
     world.servers.wait_no_keys();
+}
+
+#[test]
+fn a_lock_that_is_lost_before_its_max_hold_is_lost() {
+    let world = World::new();
+    let (running, command) = world.hold(&["--max-hold", "10m", "job"]);
+    ends_with(&world.output(&["unlock", "--force", "job"]), 0);
+    has_ended(command);
+    assert_eq!(running.end().0, Some(123));
 }
 
 #[test]
@@ -120,8 +145,13 @@ fn the_command_of_a_program_that_does_not_go_on_is_ended_before_the_lock_can_be_
     running.signal("STOP");
     ends_before_its_key(command, &world.servers[0], "quorlock:job");
     assert_eq!(read(&world.folder.path("told")), "told\n", "once, and before it was killed");
+    wait_until("the lock is over", LIMIT, || world.servers[0].pttl("quorlock:job") < 0);
+    assert!(!world.was_given_back("job"), "its keeper may go on");
     running.signal("CONT");
-    assert_eq!(running.end().0, Some(123));
+    let (code, _, told) = running.end();
+    assert_eq!(code, Some(123), "{told}");
+    let words = "the keeper of the lock does not go on; the command gets SIGTERM";
+    assert!(told.contains(words), "{told}");
 }
 
 #[test]
@@ -136,6 +166,39 @@ fn a_watchdog_that_was_killed_is_replaced() {
     running.signal("KILL");
     has_ended(command);
     has_ended(second);
+}
+
+/// It was suspended for so long that no more fits into its pipe. A process that is resumed later must not take the end of that pipe for the
+/// end of the program.
+#[test]
+fn a_watchdog_that_is_replaced_ends_no_command() {
+    let world = World::new();
+    let (running, command) = world.hold(&TTL.iter().chain(&["job"]).copied().collect::<Vec<_>>());
+    let first = running.watchdog();
+    send("STOP", first);
+    // Until all of its threads have stopped, it goes on reading.
+    wait_until("it is suspended", LIMIT, || {
+        let threads = fs::read_dir(format!("/proc/{first}/task")).expect("it is there");
+        let is_stopped = |thread: fs::DirEntry| read(&thread.path().join("stat")).contains(") T ");
+        threads.flatten().all(is_stopped)
+    });
+    let mut pipe = OpenOptions::new();
+    let pipe = pipe.write(true).custom_flags(nix::libc::O_NONBLOCK);
+    let mut pipe = pipe.open(format!("/proc/{first}/fd/0")).expect("a pipe of this user");
+    for size in [4_096, 1] {
+        while pipe.write(&vec![b'\n'; size]).is_ok() {}
+    }
+    let second = || children(running.id()).into_iter().find(|it| is_watchdog(*it) && *it != first);
+    wait_until("there is another one", LIMIT, || second().is_some());
+    drop(pipe);
+    if runs(first) {
+        send("CONT", first);
+    }
+    has_ended(first);
+    assert!(runs(command));
+    running.signal("TERM");
+    assert_eq!(running.end().0, Some(128 + 15));
+    world.servers.wait_no_keys();
 }
 
 /// The pipe is full, or the terminal is halted (Ctrl-S): messages wait, and signals do not.

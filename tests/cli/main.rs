@@ -4,13 +4,23 @@
 mod support;
 
 mod admin;
+mod admit;
+mod beginning;
 mod bench;
 mod demo;
 mod doctor;
+mod first_process;
+mod flock;
 mod job;
+mod killed;
 mod list;
 mod loss;
+mod names;
+mod other_user;
 mod program;
+mod rest;
 mod settings;
 mod terminal;
+mod told;
 mod waiting;
+mod words;

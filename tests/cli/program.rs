@@ -22,10 +22,27 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new() -> Self {
-        let world = Self { servers: Servers::start(3), folder: Folder::new() };
-        let admitted = world.output(&["admit"]);
+        Self::with(&[])
+    }
+
+    /// The same, where all clients of the masters have these options.
+    pub(crate) fn with(options: &[&str]) -> Self {
+        let world = Self::of_new_masters();
+        let admitted = world.output(&[&["admit", "--force"], options].concat());
         assert!(admitted.status.success(), "{}", told(&admitted));
         world
+    }
+
+    /// Masters that grant no locks yet.
+    pub(crate) fn of_new_masters() -> Self {
+        Self { servers: Servers::start(3), folder: Folder::new() }
+    }
+
+    /// Returns true if a lock of that name was taken from an owner by somebody else, lately.
+    pub(crate) fn was_given_back(&self, name: &str) -> bool {
+        let pattern = format!("quorlock:{name}{{*}}:forced");
+        let found = self.servers[0].command(&["KEYS", &pattern]);
+        matches!(found, redis::Value::Array(found) if !found.is_empty())
     }
 
     /// The program with those options, and the masters in the environment.
@@ -50,6 +67,16 @@ impl World {
     pub(crate) fn hold(&self, options: &[&str]) -> (Running, u32) {
         let command = ["--", "sh", "-c", "echo $$ > pid; exec sleep 600"];
         self.hold_by(&[options, &command].concat())
+    }
+
+    /// Waits until the lock "job" has been renewed once more.
+    pub(crate) fn wait_renewed(&self) {
+        let left = || self.servers[0].pttl("quorlock:job");
+        let mut before = left();
+        wait_until("the lock is renewed", LIMIT, || {
+            let left = left();
+            std::mem::replace(&mut before, left) < left
+        });
     }
 
     /// The same with a command that writes its process id to the file `pid`.
@@ -99,6 +126,10 @@ impl Running {
         send(signal, self.0.id());
     }
 
+    pub(crate) fn id(&self) -> u32 {
+        self.0.id()
+    }
+
     /// Where its input is written, of a program that was given a pipe for it.
     pub(crate) fn stdin(&mut self) -> ChildStdin {
         self.0.stdin.take().expect("a pipe")
@@ -127,19 +158,26 @@ impl Running {
 
     /// The process that watches over the command.
     pub(crate) fn watchdog(&self) -> u32 {
-        let mut found = None;
-        wait_until("there is a watchdog", LIMIT, || {
-            found = children(self.0.id()).into_iter().find(|child| {
-                let line = fs::read(format!("/proc/{child}/cmdline")).unwrap_or_default();
-                line.starts_with(b"lock-watchdog\0")
-            });
-            found.is_some()
-        });
-        found.expect("it was found")
+        watchdog_of(self.0.id())
     }
 }
 
-fn children(parent: u32) -> Vec<u32> {
+/// The process that watches over the command of that keeper.
+pub(crate) fn watchdog_of(keeper: u32) -> u32 {
+    let mut found = None;
+    wait_until("there is a watchdog", LIMIT, || {
+        found = children(keeper).into_iter().find(|child| is_watchdog(*child));
+        found.is_some()
+    });
+    found.expect("it was found")
+}
+
+pub(crate) fn is_watchdog(process: u32) -> bool {
+    let line = fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
+    line.starts_with(b"lock-watchdog\0")
+}
+
+pub(crate) fn children(parent: u32) -> Vec<u32> {
     let all = fs::read_dir("/proc").expect("a Linux machine").flatten();
     let ids = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     let is_child = |id: &u32| {
@@ -148,6 +186,14 @@ fn children(parent: u32) -> Vec<u32> {
         rest.split_whitespace().nth(1).and_then(|id| id.parse().ok()) == Some(parent)
     };
     ids.filter(is_child).collect()
+}
+
+/// Returns true if this process ignores the signal of that number, as by `nohup`, and so all that it starts.
+pub(crate) fn is_ignored(number: i32) -> bool {
+    let status = read(Path::new("/proc/self/status"));
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let set = ignored.and_then(|set| u64::from_str_radix(set.trim(), 16).ok()).unwrap_or(0);
+    set >> (number - 1) & 1 == 1
 }
 
 /// By the program `kill`, so that no process of this test is meant by mistake.
@@ -194,6 +240,13 @@ impl Folder {
     fn pid(&self, name: &str) -> u32 {
         self.line(name).parse().expect("a process id")
     }
+}
+
+/// Copies a program. By a process of its own: one that another thread starts meanwhile would have the file open for writing for
+/// a moment, and what is open for writing cannot be run.
+pub(crate) fn copy_file(from: &Path, to: &Path) {
+    let status = Command::new("cp").args([from, to]).status();
+    assert!(status.expect("cp is there").success(), "there is room for {}", to.display());
 }
 
 /// Its text; nothing if there is no such file.

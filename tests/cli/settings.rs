@@ -56,16 +56,23 @@ fn what_is_wrong_with_a_file_is_told_with_its_line_and_no_secret() {
     let file = folder.write("settings.toml", "nodes = []\ntll = \"5s\"\n");
     let text = run(&["--config", file.to_str().expect("text")]);
     assert!(text.contains("settings.toml, line 2: unknown field `tll`"), "{text}");
-    for wrong in [
-        "nodes = \"redis://:secret@host\"",
-        "password = [\"secret\"]",
-        "ttl = \"secret\"",
-        "renewal = \"secret\"",
+    for (wrong, setting, expected) in [
+        ("nodes = \"redis://:secret@host\"", "nodes", "a list of URLs: [\"redis://HOST\", ..]"),
+        ("password = [\"secret\"]", "password", ""),
+        ("ttl = \"secret\"", "ttl", "a duration"),
+        ("renewal = \"secret\"", "renewal", ""),
+        ("backoff = \"secret\"", "backoff", "{ min = \"5ms\", max = \"100ms\" }"),
+        ("wait_replicas = 7", "wait_replicas", "{ replicas = 1, timeout = \"100ms\" }"),
+        ("nodes = [\n7]", "nodes", "a string"),
     ] {
         let file = folder.write("settings.toml", wrong);
         let text = run(&["--config", file.to_str().expect("text")]);
-        let says = "settings.toml, line 1: the value is not what this setting takes; expected ";
-        assert!(text.contains(says) && !text.contains("secret"), "{wrong}: {text}");
+        let line = wrong.lines().count();
+        let says = format!(
+            "settings.toml, line {line}: the value of {setting} is not what this setting takes; expected "
+        );
+        let is_told = text.contains(&says) && text.contains(expected);
+        assert!(is_told && !text.contains("secret"), "{wrong}: {text}");
     }
     let text = run(&["--config", "no-such-file"]);
     assert!(text.contains("there is no file no-such-file"), "{text}");
@@ -80,7 +87,7 @@ fn what_is_wrong_with_the_call_is_told() {
         (&["--node", "unix:///socket?pass=secret"], "everybody on this machine can read"),
         (&["--node", "redis://host", "--node", "redis://host"], "the same server"),
         (&["--ttl", "0s"], "the TTL is 0;"),
-        (&["--ttl", "1m"], "max_ttl is 10 s"),
+        (&["--ttl", "1m"], "--max-ttl is 10 s"),
         (&["--ttl", "soon"], "invalid value 'soon' for '--ttl <TIME>'"),
         (&["--grace", "9s"], "--grace is 9000 ms"),
         (&["--ttl", "400ms"], "too short to end a command in"),
@@ -129,6 +136,59 @@ fn the_password_comes_from_the_environment_or_the_file() {
     let asked = run(&["--ask-password"], Some("secret"));
     // No terminal, or none that answers.
     assert_ne!(asked.status.code(), Some(0));
+}
+
+/// A container without a password often has an empty one.
+#[test]
+fn an_empty_password_is_none() {
+    let server = Server::start();
+    let mut program = program();
+    program.args(["run", "--no-quarantine", "--node", &server.url(), "job", "--", "true"]);
+    ends_with(&program.env("QUORLOCK_PASSWORD", "").output().expect("it starts"), 0);
+}
+
+#[test]
+fn the_command_inherits_passwords_only_if_the_user_says_so() {
+    let server = Server::start();
+    server.command(&["CONFIG", "SET", "requirepass", "secret"]);
+    let (plain, with_password) = (server.url(), server.url().replace("://", "://:secret@"));
+    let inherited = |options: &[&str], nodes: &str| {
+        let mut program = program();
+        let command = ["--", "sh", "-c", "echo ${QUORLOCK_PASSWORD-none} ${QUORLOCK_NODES-none}"];
+        program.args(["run", "--no-quarantine", "job"]).args(options).args(command);
+        program.env("QUORLOCK_PASSWORD", "secret").env("QUORLOCK_NODES", nodes);
+        let output = program.output().expect("it starts");
+        ends_with(&output, 0);
+        printed(&output).trim().to_owned()
+    };
+    assert_eq!(inherited(&[], &plain), format!("none {plain}"));
+    assert_eq!(inherited(&[], &with_password), "none none");
+    let kept = inherited(&["--pass-passwords"], &with_password);
+    assert_eq!(kept, format!("secret {with_password}"));
+}
+
+/// Wherever the program is when they are used up.
+#[test]
+fn a_process_without_file_descriptors_does_not_blame_the_masters() {
+    let world = World::new();
+    let run = format!("exec {} run -n --min-hold 1h job -- true", env!("CARGO_BIN_EXE_quorlock"));
+    let mut told_before = Vec::new();
+    for most in 6.. {
+        let mut shell = std::process::Command::new("sh");
+        shell.args(["-c", &format!("ulimit -n {most}; {run}")]);
+        shell.env("QUORLOCK_NODES", world.servers.urls().join(","));
+        let output = shell.output().expect("sh is there");
+        if output.status.success() {
+            break;
+        }
+        // Also where they were used up between the grant and the command's beginning.
+        world.servers.wait_no_keys();
+        told_before.push(told(&output));
+    }
+    let told = told_before;
+    assert!(told.iter().any(|told| told.contains("no file descriptor left")), "{told:?}");
+    assert!(!told.iter().any(|told| told.contains("check host and port")), "{told:?}");
+    assert!(!told.iter().any(|told| told.contains("panicked")), "{told:?}");
 }
 
 #[test]

@@ -6,17 +6,22 @@ use std::process::{Command, Stdio};
 use crate::program::{LIMIT, Running, World, has_ended, read};
 use crate::support::wait_until;
 
-/// The program on a terminal of its own, and what is typed there; `None`: there is no `script`.
+/// The program on a terminal of its own, and what is typed there; `None`: there is no `script`. The terminal's output is in the
+/// file `shown`.
 #[allow(clippy::print_stdout, reason = "what is left out is told")]
-fn on_terminal(world: &World, line: &str) -> Option<(Running, std::process::ChildStdin)> {
+pub(crate) fn on_terminal(
+    world: &World,
+    line: &str,
+) -> Option<(Running, std::process::ChildStdin)> {
     let is_there = Command::new("script").arg("--version").output().is_ok();
     if !is_there {
         println!("left out, for there is no program `script`: {line}");
         return None;
     }
     let line = line.replace("quorlock", env!("CARGO_BIN_EXE_quorlock"));
-    let mut script = Command::new("script");
-    script.args(["-qec", &line, "/dev/null"]).current_dir(world.folder.path(""));
+    let mut script = Command::new("sh");
+    script.args(["-c", "exec script -qec \"$0\" /dev/null > shown", &line]);
+    script.current_dir(world.folder.path(""));
     script.env("QUORLOCK_NODES", world.servers.urls().join(",")).stdin(Stdio::piped());
     let mut running = Running::new(&mut script);
     let typed = running.stdin();
@@ -38,8 +43,9 @@ fn the_command_reads_what_is_typed() {
 #[test]
 fn an_interrupt_is_for_the_command() {
     let world = World::new();
-    let line =
-        "quorlock run job -- sh -c 'trap \"echo > got; exit 5\" INT; echo > begun; read word'";
+    // A shell that is interrupted just before its `read` waits for what is typed, and runs the trap only then.
+    let line = "quorlock run job -- sh -c 'trap \"echo > got; exit 5\" INT; echo > begun; \
+                while :; do sleep 0.05; done'";
     let Some((running, mut typed)) = on_terminal(&world, line) else { return };
     world.folder.line("begun");
     typed.write_all(b"\x03").expect("a terminal");
@@ -153,7 +159,8 @@ fn what_is_measured_is_shown_on_a_terminal() {
     let world = World::new();
     let line = "quorlock bench --seconds 2 --node-timeout 5s";
     let Some((running, _typed)) = on_terminal(&world, line) else { return };
-    let (code, shown, _) = running.end();
+    let (code, ..) = running.end();
+    let shown = read(&world.folder.path("shown"));
     assert_eq!(code, Some(0), "{shown}");
     assert!(shown.contains("\r1 thread, 1 lock: 0."), "{shown}");
 }

@@ -38,17 +38,43 @@ fn a_lock_that_is_held_has_an_exit_code_of_its_own_or_a_chosen_one() {
     }
 }
 
+/// A crontab with a wrong number would lose each time without a word.
+#[test]
+fn another_number_of_permits_is_told_where_the_lock_is_held() {
+    let world = World::new();
+    let of = |permits| ["--kind", "semaphore", "--permits", permits, "job"];
+    let _held = world.hold(&of("1"));
+    let run = |permits| {
+        let output = world.output(&[&["run", "-n"], &of(permits)[..], &["--", "true"]].concat());
+        ends_with(&output, 120);
+        told(&output)
+    };
+    assert_eq!(run("1"), "");
+    let text = run("7");
+    assert!(text.contains("\"job\" has 1 permits") && text.contains(" 7 here"), "{text}");
+}
+
 #[test]
 fn a_wait_that_is_interrupted_leaves_nothing_behind() {
-    for (signal, number) in [("INT", 2), ("TERM", 15)] {
+    // Those that have a number and no name are sent on as SIGTERM.
+    let signals = [
+        ("INT", "SIGINT", 2),
+        ("TERM", "SIGTERM", 15),
+        ("ALRM", "SIGALRM", 14),
+        ("XCPU", "SIGXCPU", 24),
+        ("PWR", "SIGPWR", 30),
+        ("40", "SIGTERM", 15),
+    ];
+    for (signal, name, number) in signals {
         let world = World::new();
         let (held, _) = world.hold(&["--kind", "fair", "job"]);
         let waiting = world.start(&["run", "--kind", "fair", "job", "--", "echo", "never"]);
         wait_until("it listens", LIMIT, || listens(&world));
+        ["USR1", "WINCH", "URG"].iter().for_each(|harmless| waiting.signal(harmless));
         waiting.signal(signal);
         let (code, printed, told) = waiting.end();
         assert_eq!((code, printed), (Some(128 + number), String::new()), "{told}");
-        assert!(told.contains(&format!("SIG{signal} came while it waited for the lock")), "{told}");
+        assert!(told.contains(&format!("{name} came while it waited for the lock")), "{told}");
         held.signal("TERM");
         assert_eq!(held.end().0, Some(128 + 15));
         world.servers.wait_no_keys();
@@ -71,19 +97,47 @@ fn no_quorum_and_quarantine_have_codes_of_their_own() {
         output.status.code() != Some(121)
     });
     ends_with(&output, 122);
-    ends_with(&world.output(&["admit"]), 0);
+    ends_with(&world.output(&["admit", "--force"]), 0);
     ends_with(&world.output(&options), 0);
 }
 
-/// Also where it comes while the masters are asked, and nobody else has the lock.
+/// The library gives up after 10 s, where nothing else is said.
+#[test]
+fn an_outage_is_waited_for_as_long_as_the_user_has_said() {
+    let mut world = World::new();
+    (0..2).for_each(|i| world.servers[i].pause());
+    let start = |options: &[&str]| {
+        world.start(&[&["run"], options, &["job", "--", "sh", "-c", "echo ran >> ran"]].concat())
+    };
+    let waiting = [start(&[]), start(&["--wait", "5m"])];
+    let soon_over = start(&["--wait", "1s"]);
+    let gives_up = start(&["--no-quorum-timeout", "11s", "--wait", "5m"]);
+    for (running, after) in [(soon_over, "1 s"), (gives_up, "11 s")] {
+        let (code, _, told) = running.end();
+        assert_eq!(code, Some(121), "after {after}: {told}");
+    }
+    (0..2).for_each(|i| world.servers[i].resume());
+    for running in waiting {
+        let (code, _, told) = running.end();
+        assert_eq!(code, Some(0), "{told}");
+        assert!(told.contains("s: 2 of 3 masters cannot be reached"), "{told}");
+        assert_eq!(told.lines().count(), 1, "{told}");
+    }
+    assert_eq!(crate::program::read(&world.folder.path("ran")), "ran\nran\n");
+    world.servers.wait_no_keys();
+}
+
+/// Also where it comes while the masters are asked, or grant the lock, and nobody else has it.
 #[test]
 fn an_interrupt_at_any_moment_leaves_nothing_behind() {
     let world = World::new();
     for kind in ["mutex", "fair", "read", "write", "semaphore"] {
         for delay_ms in 0..12 {
             let permits = if kind == "semaphore" { &["--permits", "2"][..] } else { &[] };
+            let keeps = ["--min-hold", "1h", "--free-failed"];
+            let keeps = if matches!(kind, "read" | "semaphore") { &[][..] } else { &keeps };
             let options =
-                [&["run", "--kind", kind], permits, &["job", "--", "sleep", "600"]].concat();
+                [&["run", "--kind", kind], permits, keeps, &["job", "--", "sleep", "600"]].concat();
             let running = world.start(&options);
             std::thread::sleep(std::time::Duration::from_millis(delay_ms * 2));
             running.signal("TERM");

@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use quorlock::{ErrorKind, Guard, LossReason, MultiMutex, Quorlock};
+use quorlock::{ErrorKind, Guard, LossReason, MultiMutex, OptionalGuard as _, Quorlock};
 
 use crate::Promise;
 use crate::clients::Client;
@@ -27,7 +27,7 @@ fn lock(locks: &Quorlock, names: &[&str]) -> Guard {
 }
 
 fn is_free(locks: &Quorlock, name: &str) -> bool {
-    let guard = locks.try_lock(name).expect("held is no error");
+    let guard = locks.try_lock(name).optional().expect("held is no error");
     guard.map(|guard| guard.unlock().expect("a majority is healthy")).is_some()
 }
 
@@ -38,7 +38,7 @@ fn order_and_repetition_say_nothing(world: &mut World) {
     assert_eq!(names, [b"a", b"b"]);
     for names in [["a", "b"], ["b", "a"], ["b", "c"]] {
         let handle: MultiMutex = other.multi_mutex(names);
-        assert!(handle.try_lock().expect("held is no error").is_none());
+        assert!(handle.try_lock().optional().expect("held is no error").is_none());
     }
     assert!(is_free(&other, "c"));
     guard.unlock().expect("a majority is healthy");
@@ -122,7 +122,7 @@ fn a_refused_lock_leaves_the_free_names_alone(world: &mut World) {
     let (holder, other, third) = (world.client().locks, world.client().locks, world.client().locks);
     for (i, name) in NAMES.into_iter().enumerate() {
         let guard = holder.lock(name).expect("a majority is healthy");
-        let refused = other.multi_mutex(NAMES).try_lock().expect("held is no error");
+        let refused = other.multi_mutex(NAMES).try_lock().optional().expect("held is no error");
         assert!(refused.is_none());
         for (j, free) in NAMES.into_iter().enumerate() {
             assert_eq!(is_free(&third, free), i != j, "{free}, while {name} is held");
@@ -160,6 +160,6 @@ fn so_many_names_and_no_more(world: &mut World) {
     assert_eq!(error.kind(), ErrorKind::InvalidName);
     assert!(error.to_string().contains("17 names"), "{error}");
     let none: [&str; 0] = [];
-    let error = locks.multi_mutex(none).try_lock().map(drop).expect_err("none");
+    let error = locks.multi_mutex(none).try_lock().optional().map(drop).expect_err("none");
     assert_eq!(error.kind(), ErrorKind::InvalidName);
 }

@@ -4,7 +4,7 @@ use std::thread;
 use std::time::Duration;
 
 use quorlock::crossbeam_channel::{Sender, TryRecvError, bounded};
-use quorlock::{ErrorKind, LossReason, Quorlock, ReentrantMutex, Renewal};
+use quorlock::{ErrorKind, LossReason, OptionalGuard as _, Quorlock, ReentrantMutex, Renewal};
 
 use crate::Promise;
 use crate::support::wait_until;
@@ -38,7 +38,7 @@ fn client(world: &mut World) -> Quorlock {
 
 /// Whether other threads and clients can have it.
 fn is_free(mutex: &ReentrantMutex) -> bool {
-    let try_lock = || mutex.try_lock().expect("a majority is healthy").is_some();
+    let try_lock = || mutex.try_lock().optional().expect("a majority is healthy").is_some();
     thread::scope(|scope| scope.spawn(try_lock).join().expect("no panic"))
 }
 
@@ -60,13 +60,13 @@ fn a_thread_takes_its_lock_again(world: &mut World) {
         drop(further);
         inner.unlock().expect("it is ours");
         outer.check().expect("an inner guard gives nothing back");
-        assert!(other.try_lock().expect("held is no error").is_none());
+        assert!(other.try_lock().optional().expect("held is no error").is_none());
         assert!(!is_free(&mutex), "another thread of the client");
     }
     assert_eq!(mutex.hold_count(), 1);
     outer.unlock().expect("a majority is healthy");
     assert_eq!((mutex.hold_count(), mutex.is_owned_by_current_thread()), (0, false));
-    let next = other.try_lock().expect("a majority is healthy").expect("it is free");
+    let next = other.try_lock().expect("it is free");
     assert!(next.token() > token);
 }
 
@@ -77,14 +77,14 @@ fn every_call_takes_it_again(world: &mut World) {
     let (cancel, cancelled) = bounded(0);
     let far = std::time::Instant::now() + TTL;
     let guards = [
-        mutex.lock().map(Some),
+        mutex.lock(),
         mutex.try_lock(),
         mutex.try_lock_for(Duration::ZERO),
         mutex.try_lock_for(TTL),
         mutex.try_lock_until(far),
-        mutex.lock_cancellable(&cancelled).map(Some),
+        mutex.lock_within(&cancelled),
     ];
-    let guards = guards.map(|guard| guard.expect("it is ours").expect("it is ours"));
+    let guards = guards.map(|guard| guard.expect("it is ours"));
     assert_eq!(mutex.hold_count(), 7);
     assert!(guards.iter().all(|guard| guard.token() == outer.token()));
     let inside = mutex.with_lock(|guard| (mutex.hold_count(), guard.token()));
@@ -93,7 +93,7 @@ fn every_call_takes_it_again(world: &mut World) {
     assert_eq!(mutex.hold_count(), 1);
     // As where it is free.
     drop(cancel);
-    let error = mutex.lock_cancellable(&cancelled).map(drop).expect_err("cancelled");
+    let error = mutex.lock_within(&cancelled).map(drop).expect_err("cancelled");
     assert_eq!(error.kind(), ErrorKind::Cancelled);
     locks.clone().close(TTL).expect("nothing is queued");
     assert_eq!(mutex.lock().map(drop).expect_err("closed").kind(), ErrorKind::Closed);
@@ -118,9 +118,9 @@ fn the_last_guard_gives_back_whichever_it_is(world: &mut World) {
         assert_eq!(last.lost().try_recv(), Err(TryRecvError::Empty));
         last.check().expect("it is ours");
         last.extend(TTL).expect("a majority is healthy");
-        assert!(other.try_lock().expect("held is no error").is_none());
+        assert!(other.try_lock().optional().expect("held is no error").is_none());
         last.unlock().expect("it was ours all the time");
-        let next = other.try_lock().expect("a majority is healthy").expect("it is free");
+        let next = other.try_lock().expect("it is free");
         next.unlock().expect("a majority is healthy");
     }
 }
@@ -165,7 +165,7 @@ fn a_lost_lock_is_not_taken_again(world: &mut World) {
     }
     let next = lock(&other).lock().expect("a majority is healthy");
     assert_eq!((mutex.hold_count(), mutex.is_owned_by_current_thread()), (2, false));
-    for refused in [mutex.lock().map(Some), mutex.try_lock(), mutex.try_lock_for(TTL)] {
+    for refused in [mutex.lock(), mutex.try_lock(), mutex.try_lock_for(TTL)] {
         let error = refused.map(drop).expect_err("lost");
         assert_eq!(error.kind(), ErrorKind::Lost);
         assert!(error.to_string().contains("drop its guards"), "{error}");
@@ -177,7 +177,10 @@ fn a_lost_lock_is_not_taken_again(world: &mut World) {
     assert_eq!(mutex.try_lock().map(drop).expect_err("lost").kind(), ErrorKind::Lost);
     drop(inner);
     assert_eq!(mutex.hold_count(), 0);
-    assert!(mutex.try_lock().expect("held is no error").is_none(), "one of many that want it");
+    assert!(
+        mutex.try_lock().optional().expect("held is no error").is_none(),
+        "one of many that want it"
+    );
     next.unlock().expect("it was its own all the time");
     mutex.lock().expect("a majority is healthy").unlock().expect("a majority is healthy");
 }
@@ -187,7 +190,7 @@ struct TakesIt(ReentrantMutex, Sender<Option<String>>);
 
 impl Drop for TakesIt {
     fn drop(&mut self) {
-        let taken = self.0.try_lock().expect("a majority is healthy");
+        let taken = self.0.try_lock().optional().expect("a majority is healthy");
         let owner = taken.map(|guard| guard.owner().to_owned());
         self.1.send(owner).expect("it is waited for");
     }
@@ -254,7 +257,8 @@ fn the_nodes_hold_one_owner_with_a_count_of_one(world: &mut World) {
     let guards: Vec<_> = (0..3).map(|_| mutex.lock().expect("a majority is healthy")).collect();
     let owner = redis::Value::BulkString(guards[0].owner().as_bytes().to_vec());
     let count = redis::Value::BulkString(b"1".to_vec());
-    let (uuid, number) = guards[0].owner().rsplit_once(':').expect("as Redisson's owners");
+    let (_, random) = guards[0].owner().rsplit_once('#').expect("there is a label");
+    let (uuid, number) = random.rsplit_once(':').expect("as Redisson's owners");
     assert_eq!((uuid.len(), number.parse::<u64>().is_ok()), (36, true));
     let ours = |fields: &redis::Value| match fields {
         redis::Value::Array(pair) => *pair == [owner.clone(), count.clone()],

@@ -4,7 +4,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use quorlock::crossbeam_channel::bounded;
-use quorlock::{ErrorKind, LossReason, Quorlock, ReadGuard, Renewal, RwLock, WriteGuard};
+use quorlock::{
+    ErrorKind, LossReason, OptionalGuard as _, Quorlock, ReadGuard, Renewal, RwLock, WriteGuard,
+};
 use redis::Value;
 
 use crate::Promise;
@@ -45,11 +47,11 @@ fn unlock(readers: impl IntoIterator<Item = ReadGuard>) {
 }
 
 fn try_read(lock: &RwLock) -> Option<ReadGuard> {
-    lock.try_read().expect("held is no error")
+    lock.try_read().optional().expect("held is no error")
 }
 
 fn try_write(lock: &RwLock) -> Option<WriteGuard> {
-    lock.try_write().expect("held is no error")
+    lock.try_write().optional().expect("held is no error")
 }
 
 /// Waits until a caller of the client was refused, and listens.
@@ -151,7 +153,8 @@ fn a_waiting_reader_gets_in_between_writers(world: &mut World) {
         }
         waits(&two);
         let reads = scope.spawn(|| {
-            let guard = waits_for_reader.try_read_for(TTL * 2).expect("a majority is healthy");
+            let guard =
+                waits_for_reader.try_read_for(TTL * 2).optional().expect("a majority is healthy");
             has_read.store(true, Ordering::Relaxed);
             let token = guard.as_ref().map(|guard| guard.token());
             if let Some(guard) = guard {
@@ -172,11 +175,7 @@ fn who_reads_cannot_write(world: &mut World) {
     let guard = read(&lock);
     let (_cancel, cancelled) = bounded(0);
     assert!(try_write(&lock).is_none(), "it waits for nothing");
-    for refused in [
-        lock.write().map(Some),
-        lock.try_write_for(TTL),
-        lock.write_cancellable(&cancelled).map(Some),
-    ] {
+    for refused in [lock.write(), lock.try_write_for(TTL), lock.write_within(&cancelled)] {
         assert_eq!(refused.map(drop).expect_err("it reads").kind(), ErrorKind::WouldDeadlock);
     }
     // That was about this thread alone.
@@ -311,7 +310,8 @@ fn the_nodes_have_the_layout_of_redisson(world: &mut World) {
     has(world, "read", &[readers[0].owner(), readers[1].owner()]);
     lives(world, &key);
     for reader in &readers {
-        let (uuid, number) = reader.owner().rsplit_once(':').expect("as Redisson's owners");
+        let (_, random) = reader.owner().rsplit_once('#').expect("there is a label");
+        let (uuid, number) = random.rsplit_once(':').expect("as Redisson's owners");
         assert_eq!((uuid.len(), number), (36, "1"));
         lives(world, &format!("{{{key}}}:{}:rwlock_timeout:1", reader.owner()));
     }

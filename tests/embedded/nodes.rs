@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use quorlock::embedded::Nodes;
-use quorlock::{ErrorKind, Quorlock};
+use quorlock::{ErrorKind, OptionalGuard as _, Quorlock};
 use redis::Value;
 
 use crate::client::{answer_within, connect, run, try_run};
@@ -273,7 +273,7 @@ fn locks_live_and_die_with_a_majority_of_nodes() {
         [&|| nodes[0].restart_empty(), &|| nodes[0].hang(), &|| nodes[0].kill()];
     for harm in harms {
         harm();
-        assert!(other.try_lock("orders/42").expect("two are up").is_none());
+        assert!(other.try_lock("orders/42").optional().expect("two are up").is_none());
     }
     nodes[1].kill();
     let error = other.try_lock("orders/42").expect_err("one is no majority");

@@ -1,8 +1,8 @@
-use quorlock::{Error, Quorlock};
+use quorlock::{Error, OptionalGuard as _, Quorlock};
 
 /// What is to be tested: it gets its locks from outside.
 fn book(locks: &Quorlock, seat: &str) -> Result<bool, Error> {
-    Ok(locks.try_lock(format!("seat/{seat}"))?.is_some())
+    Ok(locks.try_lock(format!("seat/{seat}")).optional()?.is_some())
 }
 
 #[cfg(test)]

@@ -26,6 +26,7 @@ mod checks;
 mod judge;
 mod links;
 mod plan;
+mod probes;
 mod processes;
 mod program;
 mod run;

@@ -10,6 +10,7 @@ use crate::judge::{Rules, Verdict, faults, recovery};
 use crate::kinds::KINDS;
 use crate::links::{Conditions, Link};
 use crate::plan::{Fault, Planned, RECONNECT, worker_name};
+use crate::probes::Probes;
 use crate::processes::Process;
 use crate::support::Servers;
 use crate::support::reaper::Folder;
@@ -51,6 +52,8 @@ struct World {
     workers: Vec<Process>,
     settings: Vec<Settings>,
     driver: Client,
+    /// They end before the masters, and before the witness.
+    probes: Option<Probes>,
     folder: Folder,
     _witness: Process,
 }
@@ -121,6 +124,7 @@ impl World {
             workers: Vec::new(),
             settings: Vec::new(),
             driver,
+            probes: None,
             folder,
             _witness: witness,
         };
@@ -141,6 +145,8 @@ impl World {
             world.links.push(links);
         }
         clients::admit(&world.settings[0], ADMISSION)?;
+        let ports: Vec<_> = world.masters.iter().map(|master| master.port()).collect();
+        world.probes = Some(Probes::start(&ports, &address)?);
         for settings in &world.settings {
             world.workers.push(Process::worker(settings)?);
         }
@@ -212,6 +218,7 @@ impl World {
     /// Returns where the history is, which is complete.
     fn end(mut self) -> Result<Folder, Failure> {
         self.workers.iter_mut().try_for_each(Process::expect_running)?;
+        drop(self.probes.take());
         self.driver.tell(&Event::Enter { phase: Phase::End })?;
         // A master that is down can keep nobody from ending.
         let ended: Result<(), Failure> = self.workers.into_iter().try_for_each(Process::finish);

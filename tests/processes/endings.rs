@@ -4,7 +4,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use quorlock::Quorlock;
+use quorlock::{OptionalGuard as _, Quorlock};
 
 use crate::helper::{Helper, PROMPT};
 use crate::long;
@@ -166,7 +166,7 @@ pub(crate) fn a_killed_holder_frees_its_permits_after_their_ttl() {
     let locks = settings.build().expect("valid settings");
     let semaphore = locks.semaphore(NAME, PERMITS);
     holder.kill();
-    let all = semaphore.try_acquire_many_for(PERMITS, PROMPT).expect("healthy nodes");
+    let all = semaphore.many(PERMITS).try_acquire_for(PROMPT).optional().expect("healthy nodes");
     let all = all.expect("their TTL is over");
     // Redlock's allowance for clocks that run apart.
     let least = HELD_TTL - HELD_TTL / 100 - Duration::from_millis(2);
@@ -195,7 +195,7 @@ pub(crate) fn a_holder_that_was_stopped_past_its_lease_knows_when_it_wakes() {
         holder.expect("held");
         let old = servers.iter().find_map(|server| server.get(KEY));
         holder.stop();
-        let guard = locks.try_lock_for(NAME, PROMPT).expect("healthy nodes");
+        let guard = locks.try_lock_for(NAME, PROMPT).optional().expect("healthy nodes");
         let guard = guard.expect("the lease ends while the holder sleeps");
         let owners = || servers.iter().map(|server| server.get(KEY)).collect::<Vec<_>>();
         // A node on which the old one ended last has none, or the new one.

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fork::Fork;
-use quorlock::{Builder, ErrorKind, Guard, Mutex, Quorlock};
+use quorlock::{Builder, ErrorKind, Guard, Mutex, OptionalGuard as _, Quorlock};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
 use crate::helper::{Helper, PROMPT, say};
@@ -142,10 +142,10 @@ impl Tally {
 }
 
 fn refused(guard: &Guard, client: &Quorlock, handle: &Mutex) {
-    closed(client.try_lock("orders/0").map(drop));
+    closed(client.try_lock("orders/0").optional().map(drop));
     closed(client.lock("others").map(drop));
-    closed(handle.try_lock_for(HANGS).map(drop));
-    closed(client.admit());
+    closed(handle.try_lock_for(HANGS).optional().map(drop));
+    closed(client.admit().map(|_| ()));
     closed(Builder::from_env().and_then(|builder| builder.build()).map(drop));
     closed(guard.check());
     closed(guard.extend(HANGS));

@@ -7,7 +7,7 @@ use std::sync::{OnceLock, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use quorlock::{Builder, ErrorKind, Guard, Quorlock};
+use quorlock::{Builder, ErrorKind, Guard, OptionalGuard as _, Quorlock};
 
 use crate::counting;
 use crate::forking;
@@ -80,7 +80,7 @@ pub(crate) const SHORT_TTL: Duration = SHORT.saturating_mul(2);
 
 /// Takes the lock, without waiting for keys that the process before may have left behind.
 fn short_lock(locks: &Quorlock) -> Guard {
-    let guard = locks.try_lock_for(NAME, SHORT).expect("a quorum");
+    let guard = locks.try_lock_for(NAME, SHORT).optional().expect("a quorum");
     guard.expect("the process before has given the lock back")
 }
 
@@ -209,7 +209,7 @@ pub(crate) static HOLD_PERMITS: Role = Role {
         let semaphore = locks.semaphore(NAME, PERMITS);
         say("ready");
         wait_for_go();
-        let _two = semaphore.acquire_many(PERMITS - 1).expect("healthy nodes");
+        let _two = semaphore.many(PERMITS - 1).acquire().expect("healthy nodes");
         let _one = semaphore.acquire().expect("healthy nodes");
         say("held");
         wait_for_go();
@@ -283,7 +283,7 @@ pub(crate) static PANIC: Role = Role {
         assert_eq!(panic.downcast_ref(), Some(&ON_PURPOSE));
         say("panicked");
         wait_for_go();
-        let guard = locks.try_lock(NAME).expect("a quorum");
+        let guard = locks.try_lock(NAME).optional().expect("a quorum");
         let _until_the_end = guard.expect("the panic gave the lock back");
     },
 };

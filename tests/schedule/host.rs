@@ -126,9 +126,9 @@ fn attend(locks: &Quorlock, patience: Duration, round: &str, is_killed: bool) {
     let asked = now();
     let locked = locks.try_lock_for(format!("job-{round}"), patience);
     let answer = match &locked {
-        Ok(Some(_)) => Answer::Inside,
-        Ok(None) => Answer::Held,
+        Ok(_) => Answer::Inside,
         Err(error) => match error.kind() {
+            ErrorKind::Held { .. } => Answer::Held,
             ErrorKind::Quarantined { .. } | ErrorKind::NoQuorum => Answer::NoMajority,
             kind => panic!("{kind}: {error}"),
         },

@@ -143,10 +143,11 @@ impl LockId {
         (self.permits > 0).then_some((semaphore, self.slots.count_ones(), self.permits))
     }
 
-    /// Whether nobody has this lock and the `other` one at once.
+    /// Returns true if nobody has this lock and the `other` one at once. A semaphore has one number of permits at a time.
     pub(super) fn excludes(self, other: Self) -> bool {
         let is_shared = self.kind().hold_class() == HoldClass::Shared;
-        let are_slots = self.permits > 0 && other.permits > 0 && self.slots & other.slots == 0;
+        let is_same_semaphore = self.permits > 0 && self.permits == other.permits;
+        let are_slots = is_same_semaphore && self.slots & other.slots == 0;
         self.names & other.names != 0 && !((is_shared || are_slots) && self.kind == other.kind)
     }
 }

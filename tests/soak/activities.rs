@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use quorlock::crossbeam_channel::bounded;
-use quorlock::{Builder, Error, ErrorKind, Guard, Quorlock, Renewal};
+use quorlock::{Builder, Error, ErrorKind, Guard, OptionalGuard as _, Quorlock, Renewal};
 
 use crate::figures::Done;
 use crate::leak::{self, Leak};
@@ -149,7 +149,7 @@ fn use_once(clients: &Clients, turn: u64) {
     let result = match turn % 3 {
         0 => locks.lock(name),
         1 => locks.mutex(name).ttl(SHORT_TTL).lock(),
-        _ => locks.try_lock(name).map(|guard| guard.expect("nobody else knows the name")),
+        _ => locks.try_lock(name),
     };
     let Some(guard) = clients.granted(result) else { return };
     let Some(guard) = leak::guard(clients.leak, guard, turn) else { return };
@@ -168,13 +168,13 @@ fn wait_in_vain(clients: &Clients, turn: u64) {
         _ => thread::scope(|scope| {
             let (cancel, cancelled) = bounded(1);
             let name = &name;
-            let call = scope.spawn(move || waiter.lock_cancellable(name, &cancelled));
+            let call = scope.spawn(move || waiter.lock_within(name, &cancelled));
             thread::sleep(PATIENCE);
             cancel.send(()).expect("there is room for it");
-            call.join().expect("no panic").map(Some)
+            call.join().expect("no panic")
         }),
     };
-    clients.gave_up(result, &guard);
+    clients.gave_up(result.optional(), &guard);
     clients.unlock(guard);
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quorlock::{Builder, Guard, Quorlock};
+use quorlock::{Builder, Guard, OptionalGuard as _, Quorlock};
 
 use super::{Servers, wait_until};
 
@@ -47,7 +47,7 @@ pub fn wait_connected(locks: &Quorlock) {
 pub fn admitted(builder: Builder) -> Quorlock {
     let locks = builder.build().expect("the settings are valid");
     wait_until("all nodes are admitted", LIMIT, || {
-        locks.admit().is_ok() && locks.try_lock("any").is_ok_and(|guard| guard.is_some())
+        locks.admit().is_ok() && locks.try_lock("any").optional().is_ok()
     });
     locks
 }

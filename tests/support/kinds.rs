@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use quorlock::crossbeam_channel::Receiver;
 use quorlock::{
     Error, FencingToken, Handle, HoldClass, HolderReport, LockGuard, LockKind, LossReason, Mode,
-    Quorlock, Renewal,
+    OptionalGuard as _, Quorlock, Renewal,
 };
 
 /// A kind of lock.
@@ -132,19 +132,19 @@ where
     }
 
     fn try_lock(&self) -> Result<Option<Box<dyn AnyGuard>>, Error> {
-        Ok(Self::try_lock(self)?.map(any))
+        Ok(Self::try_lock(self).optional()?.map(any))
     }
 
     fn try_lock_for(&self, timeout: Duration) -> Result<Option<Box<dyn AnyGuard>>, Error> {
-        Ok(Self::try_lock_for(self, timeout)?.map(any))
+        Ok(Self::try_lock_for(self, timeout).optional()?.map(any))
     }
 
     fn try_lock_until(&self, deadline: Instant) -> Result<Option<Box<dyn AnyGuard>>, Error> {
-        Ok(Self::try_lock_until(self, deadline)?.map(any))
+        Ok(Self::try_lock_until(self, deadline).optional()?.map(any))
     }
 
     fn lock_cancellable(&self, cancel: &Receiver<()>) -> Result<Box<dyn AnyGuard>, Error> {
-        Self::lock_cancellable(self, cancel).map(any)
+        self.lock_within(cancel).map(any)
     }
 
     fn with_lock(&self, critical: &mut dyn FnMut()) -> Result<(), Error> {

@@ -18,6 +18,8 @@ pub struct Proxy {
 
 struct Shared {
     server: AtomicU16,
+    /// Every other connection leads to the server on that port; 0: none does.
+    other: AtomicU16,
     accepted: AtomicUsize,
     /// How often all connections have been cut.
     cuts: AtomicUsize,
@@ -49,6 +51,7 @@ impl Proxy {
         let port = listener.local_addr().expect("it listens").port();
         let shared = Arc::new(Shared {
             server: AtomicU16::new(server),
+            other: AtomicU16::new(0),
             accepted: AtomicUsize::new(0),
             cuts: AtomicUsize::new(0),
             ended: AtomicBool::new(false),
@@ -121,6 +124,15 @@ impl Proxy {
         self.shared.server.store(server, Ordering::SeqCst);
         self.shared.cuts.fetch_add(1, Ordering::SeqCst);
     }
+
+    /// Leads every other new connection to the server on that port from now on, as a load balancer does. `None`: no more, and
+    /// all connections are cut.
+    pub fn spread(&self, other: Option<u16>) {
+        self.shared.other.store(other.unwrap_or(0), Ordering::SeqCst);
+        if other.is_none() {
+            self.shared.cuts.fetch_add(1, Ordering::SeqCst);
+        }
+    }
 }
 
 impl Drop for Proxy {
@@ -136,9 +148,13 @@ impl Shared {
         let cuts = self.cuts.load(Ordering::SeqCst);
         let goes_on =
             || !self.ended.load(Ordering::SeqCst) && self.cuts.load(Ordering::SeqCst) == cuts;
+        let other = self.other.load(Ordering::SeqCst);
         while goes_on() {
-            let server = (Ipv4Addr::LOCALHOST, self.server.load(Ordering::SeqCst));
-            match TcpStream::connect(server) {
+            let server = match other {
+                1.. if number % 2 == 1 => other,
+                _ => self.server.load(Ordering::SeqCst),
+            };
+            match TcpStream::connect((Ipv4Addr::LOCALHOST, server)) {
                 Ok(server) => match self.pump(client, &server, number, goes_on) {
                     Gone::Client => return,
                     Gone::Server => {}

@@ -11,7 +11,7 @@ use machines::{
     Admission, Allowance, Askers, Attempt, Ballot, Basis, Conclusion, Configuration, HoldClass,
     Lease, LocalLease, LocalQueues, LossReason, Offset, Schedule, Terms, Time, Turn, Via, Vote,
 };
-use quorlock::Quorlock;
+use quorlock::{OptionalGuard as _, Quorlock};
 use server::{Servers, wait_until};
 
 #[allow(dead_code, unreachable_pub, unused_imports, reason = "built for what is measured of it")]
@@ -148,7 +148,8 @@ fn guards(criterion: &mut Criterion) {
     criterion.bench_function("guard.remaining", |bencher| bencher.iter(|| guard.remaining()));
     criterion.bench_function("guard.token", |bencher| bencher.iter(|| guard.token()));
     criterion.bench_function("try_lock, held in this process", |bencher| {
-        bencher.iter(|| assert!(locks.try_lock("bench").expect("healthy nodes").is_none()));
+        bencher
+            .iter(|| assert!(locks.try_lock("bench").optional().expect("healthy nodes").is_none()));
     });
     criterion.bench_function("a name that is refused", |bencher| {
         bencher.iter(|| locks.try_lock("").expect_err("names are not empty"));

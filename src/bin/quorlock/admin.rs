@@ -1,41 +1,88 @@
 //! The operators' commands: status, unlock, admit.
 
-use quorlock::Quorlock;
+use quorlock::{ErrorKind, HolderReport, LockState, Owner};
 
-use crate::exit::{Failure, NO_QUORUM};
+use crate::exit::{Failure, HELD, NO_QUORUM};
 use crate::json;
 use crate::options::{Admit, Status, Unlock};
 use crate::set::bytes;
-use crate::tell::{print, tell};
+use crate::tell::{print, quoted, tell, tenths};
 
-/// Prints the holder of a lock. The exit code is 121 if too few masters answer.
+/// How many holders are named.
+const SHOWN: usize = 3;
+
+/// Prints the holder of a lock. The exit code is 121 if too few masters answer, and says all with `--quiet`.
 pub(crate) fn status(options: &Status) -> Result<u8, Failure> {
-    let report = options.set.client()?.mutex(bytes(&options.name)).holder()?;
+    let report = match options.set.client()?.mutex(bytes(&options.name)).holder() {
+        Err(error) if options.quiet && error.kind() == ErrorKind::NoQuorum => return Ok(NO_QUORUM),
+        report => report?,
+    };
     if options.json {
         print(format_args!("{:#}", json::holder(&report)))?;
-    } else {
+    } else if !options.quiet {
         print(&report)?;
     }
     Ok(match report.state() {
-        quorlock::LockState::Unclear => NO_QUORUM,
+        LockState::Unclear => NO_QUORUM,
+        LockState::Held | LockState::Kept if options.quiet => HELD,
         _ => 0,
     })
 }
 
 /// Takes a lock from its holder. Ends with 0 also if nobody has it.
 pub(crate) fn unlock(options: &Unlock) -> Result<u8, Failure> {
-    let name: String = options.name.to_string_lossy().escape_debug().collect();
-    match options.set.client()?.mutex(bytes(&options.name)).force_unlock()? {
-        true => tell(format_args!("{name} is taken from its holder, who is told, and free")),
+    let name = quoted(bytes(&options.name));
+    let lock = options.set.client()?.mutex(bytes(&options.name));
+    let before = lock.holder()?;
+    match lock.force_unlock()? {
+        true => tell(format_args!("{name} {}", taken(&before))),
         false => tell(format_args!("nobody had {name}")),
     }
     Ok(0)
 }
 
-/// Admits masters that have just been restarted.
+/// The outcome of a forced unlock, with the time for which the holders work on.
+fn taken(before: &HolderReport) -> String {
+    let working: Vec<&Owner> =
+        before.holders().filter(|holder| !holder.kept).map(|holder| &holder.owner).collect();
+    if working.is_empty() {
+        return match before.state() {
+            LockState::Kept => "was kept after its holder had given it back, and is free",
+            _ => "is taken from those who had it on some of the masters, and is free",
+        }
+        .to_owned();
+    }
+    let mut named: Vec<_> = working.iter().take(SHOWN).map(ToString::to_string).collect();
+    if working.len() > SHOWN {
+        named.push(format!("{} more", working.len() - SHOWN));
+    }
+    let answers = before.names.iter().flat_map(|name| &name.nodes);
+    let lives = answers.filter_map(|node| node.answer.as_ref().ok()?.remaining_ttl);
+    let left = lives.max().unwrap_or_default();
+    let (holder, works) = match working.len() {
+        1 => ("its holder", "The holder works"),
+        _ => ("its holders", "The holders work"),
+    };
+    format!(
+        "is taken from {holder}, {}, and others can take it from now on. {works} on until the next renewal, for {} as a rule; \
+         without a renewal for {} at most",
+        named.join(", "),
+        // It renews when a third of the TTL is over. So it has the most time until then if all of the TTL is left.
+        tenths(left / 3),
+        tenths(left)
+    )
+}
+
+/// Lets masters that have just been restarted grant locks.
 pub(crate) fn admit(options: &Admit) -> Result<u8, Failure> {
-    let client: Quorlock = options.set.client()?;
-    client.admit()?;
-    tell("the masters that can be reached grant locks");
+    let client = options.set.client()?;
+    let admitted = match options.force {
+        true => client.admit()?,
+        false => client.admit_if_unused()?,
+    };
+    match admitted.as_slice() {
+        [] => tell("there was nothing to do: no master that can be reached is in quarantine"),
+        nodes => tell(format_args!("these masters grant locks from now on: {}", nodes.join(", "))),
+    }
     Ok(0)
 }

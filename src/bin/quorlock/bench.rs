@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use quorlock::crossbeam_channel::Receiver;
-use quorlock::{Error, Quorlock};
+use quorlock::{Error, OptionalGuard as _, Quorlock};
 
 use crate::clients;
 use crate::exit::Failure;
@@ -30,7 +30,7 @@ const MEASUREMENTS: u32 = 4;
 pub(crate) fn bench(options: &Bench) -> Result<u8, Failure> {
     // Before any thread is there: each would get signals.
     let signals = signals::listen_to_ending()?;
-    let (builder, _) = options.set.builder_and_ttl()?;
+    let builder = options.set.builder()?;
     let clients = clients::build(&builder, options.clients)?;
     let measured = measure(options, &clients, &signals);
     let closed = clients::close(&clients);
@@ -95,9 +95,11 @@ fn measure(
 
 /// Has each client take a lock once, so that none of them connects while it is measured.
 fn connect(clients: &[Quorlock], name: &str) -> Result<(), Error> {
-    clients.iter().try_for_each(|client| match client.try_lock_for(name, FIRST_WITHIN)? {
-        Some(guard) => guard.unlock(),
-        None => Ok(()),
+    clients.iter().try_for_each(|client| {
+        match client.try_lock_for(name, FIRST_WITHIN).optional()? {
+            Some(guard) => guard.unlock(),
+            None => Ok(()),
+        }
     })
 }
 

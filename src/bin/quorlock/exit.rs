@@ -18,6 +18,8 @@ pub(crate) const NO_QUORUM: u8 = 121;
 pub(crate) const QUARANTINED: u8 = 122;
 /// The lock was lost, or was about to be, while the command ran.
 pub(crate) const LOST: u8 = 123;
+/// The command was ended since the lock was held for as long as `--max-hold` allows. As of `timeout`.
+pub(crate) const MAX_HOLD: u8 = 124;
 /// Options, settings, names; whatever else is wrong with the call. As of `env`, `nohup` and `timeout`.
 pub(crate) const OWN_ERROR: u8 = 125;
 /// The command is there and cannot be run.
@@ -37,6 +39,12 @@ pub(crate) enum End {
 }
 
 impl End {
+    /// By the signal of that number, which may have no name.
+    pub(crate) fn by_signal(number: i32) -> Self {
+        let code = || Self::Code(SIGNAL.saturating_add(number.to_le_bytes()[0]));
+        Signal::try_from(number).map_or_else(|_| code(), Self::Signal)
+    }
+
     pub(crate) fn code(self) -> u8 {
         match self {
             Self::Code(code) => code,
@@ -53,12 +61,21 @@ Exit codes:
   121  no quorum: too few masters can be reached
   122  quarantined: masters that were restarted grant nothing yet
   123  lost: the lock was lost, or about to be, while COMMAND ran
+  124  COMMAND was ended, for the lock was held for as long as --max-hold allows
   125  an error of quorlock's own: options, settings, a name that cannot be used
   126  COMMAND cannot be run
   127  COMMAND is not there
   128 + N  signal N came while quorlock waited for the lock";
 
-/// For the manual of `status`, `list`, `unlock` and `admit`.
+/// For the manual of `status`.
+pub(crate) const STATUS_TABLE: &str = "\
+Exit codes:
+  0    what is printed says who holds the lock; with --quiet: it is free
+  120  with --quiet: it is held, or kept for --min-hold
+  121  no quorum: too few masters answer, or too many of them may have forgotten who holds it
+  125  an error of quorlock's own: options, settings, a right that the user lacks";
+
+/// For the manual of `list`, `unlock` and `admit`.
 pub(crate) const ADMIN_TABLE: &str = "\
 Exit codes:
   0    done; what is printed says whether the lock is held, and whether a list is complete
@@ -79,7 +96,7 @@ pub(crate) const BENCH_TABLE: &str = "\
 Exit codes:
   0    it has measured
   121  no quorum: too few masters can be reached
-  122  quarantined: masters that were restarted grant nothing yet; quorlock admit lets them, if nobody can hold a lock
+  122  quarantined: masters that were restarted grant nothing yet; quorlock admit --force lets them, if nobody holds a lock
   125  an error of quorlock's own: options, settings
   128 + N  signal N came";
 
@@ -123,6 +140,7 @@ impl From<Error> for Failure {
             ErrorKind::NoQuorum => NO_QUORUM,
             ErrorKind::Quarantined { .. } => QUARANTINED,
             ErrorKind::Lost => LOST,
+            ErrorKind::Held { .. } => HELD,
             _ => OWN_ERROR,
         };
         Self::new(code, error)

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quorlock::{HeldAs, HeldLocks, HolderReport, NameReport};
+use quorlock::{HeldAs, HeldLocks, HolderReport, Incomplete, NameReport};
 use serde_json::{Value, json};
 
 pub(crate) fn holder(report: &HolderReport) -> Value {
@@ -14,10 +14,19 @@ pub(crate) fn held_locks(held: &HeldLocks) -> Value {
     let faults =
         held.faults.iter().map(|fault| json!({ "node": fault.node(), "fault": fault.what() }));
     json!({
-        "complete": held.is_complete,
+        "complete": held.is_complete(),
+        "incomplete": held.incomplete.iter().map(reason).collect::<Vec<_>>(),
         "names": held.names.iter().map(name).collect::<Vec<_>>(),
         "faults": faults.collect::<Vec<_>>(),
     })
+}
+
+fn reason(reason: &Incomplete) -> &'static str {
+    match reason {
+        Incomplete::MoreNames => "more_names",
+        Incomplete::TimeOver => "time_over",
+        _ => "too_few_nodes",
+    }
 }
 
 fn name(name: &NameReport) -> Value {

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use quorlock::{HeldLocks, NameReport};
+use quorlock::{HeldLocks, Incomplete, NameReport};
 
 use crate::exit::Failure;
 use crate::json;
 use crate::options::List;
 use crate::set::bytes;
-use crate::tell::{print, tell};
+use crate::tell::{print, quoted, tell};
 
 const COLUMNS: [&str; 6] = ["NAME", "STATE", "HELD AS", "TTL", "WAITING", "OWNERS"];
 /// A longer text has its row for itself, and does not move the columns of all others.
@@ -25,17 +25,29 @@ pub(crate) fn list(options: &List) -> Result<u8, Failure> {
     } else if !held.names.is_empty() {
         print(table(&held))?;
     }
-    if !held.is_complete {
-        tell(format_args!(
-            "the list may not be complete: there are more than {} locks (--most), the time was over (--within), or too \
-             few masters were scanned that have forgotten nothing",
-            options.most
-        ));
-    } else if held.names.is_empty() {
-        tell("no lock is held");
+    let reasons: Vec<_> = held.incomplete.iter().map(|reason| told(*reason, options)).collect();
+    match (held.names.is_empty(), reasons.join("; ")) {
+        (true, reasons) if reasons.is_empty() => tell("no lock is held"),
+        (false, reasons) if reasons.is_empty() => {}
+        (true, reasons) => tell(format_args!("no lock was found, and one may be held: {reasons}")),
+        (false, reasons) => tell(format_args!("the list may not be complete: {reasons}")),
     }
     held.faults.iter().for_each(|fault| tell(format_args!("{}: {}", fault.node(), fault.what())));
     Ok(0)
+}
+
+fn told(reason: Incomplete, options: &List) -> String {
+    match reason {
+        Incomplete::MoreNames => {
+            format!("there are more than {} locks; --most looks at more of them", options.most)
+        }
+        Incomplete::TimeOver => format!(
+            "the time for the scan was over after {}; --within gives it more",
+            humantime::format_duration(options.within)
+        ),
+        // The fault of each of them is told below.
+        _ => "too few masters have answered that have forgotten no locks".to_owned(),
+    }
 }
 
 /// A line for each lock below the titles, with aligned columns.
@@ -62,21 +74,13 @@ fn row(name: &NameReport) -> [String; COLUMNS.len()] {
         owners.push(format!("and {} more", name.holders.len() - OWNERS));
     }
     [
-        text(&name.name),
+        quoted(&name.name),
         name.state.to_string(),
         held_as.map_or_else(|| "-".to_owned(), |held_as| held_as.to_string()),
         name.remaining_ttl.filter(|ttl| !ttl.is_zero()).map_or_else(|| "-".to_owned(), ttl),
-        name.waiting.to_string(),
+        name.waiting.map_or_else(|| "-".to_owned(), |waiting| waiting.to_string()),
         if owners.is_empty() { "-".to_owned() } else { owners.join(", ") },
     ]
-}
-
-/// A name as people read it: escaped where it is not printable.
-fn text(name: &[u8]) -> String {
-    match std::str::from_utf8(name) {
-        Ok(text) => text.escape_debug().collect(),
-        Err(_) => name.escape_ascii().to_string(),
-    }
 }
 
 /// In whole seconds, below one in milliseconds.

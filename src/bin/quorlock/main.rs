@@ -21,15 +21,36 @@ mod run;
 mod set;
 mod signals;
 mod tell;
+mod words;
 
 use clap::Parser;
 use nix::sys::signal::Signal;
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
 use exit::{End, Failure, OWN_ERROR};
 use options::{Command, Options};
+use signals::ENDING;
 use tell::tell;
 
+/// Ends this process by a signal that ended the command or the wait for the lock, if it is one of those that end programs by
+/// request. A shell ends its script or its loop only after a program that SIGINT has ended, and a service that SIGTERM has ended
+/// has not failed.
+fn end_by(signal: Signal) {
+    // The first process of a container ends by no signal of its own.
+    if !ENDING.contains(&signal) || std::process::id() == 1 {
+        return;
+    }
+    if signal == Signal::SIGQUIT {
+        // Without a core of this process, which is not the one that was meant.
+        let none = Rlimit { current: Some(0), maximum: getrlimit(Resource::Core).maximum };
+        let _ = setrlimit(Resource::Core, none);
+    }
+    let _ = signal_hook::low_level::emulate_default_handler(signal as i32);
+}
+
 fn main() -> std::process::ExitCode {
+    words::speak();
     let options = match Options::try_parse() {
         Ok(options) => options,
         Err(error) => {
@@ -59,9 +80,8 @@ fn main() -> std::process::ExitCode {
         end
     });
     tell::flush();
-    if end == End::Signal(Signal::SIGINT) {
-        // A shell ends its script or its loop only after a program that SIGINT has ended.
-        let _ = signal_hook::low_level::emulate_default_handler(nix::libc::SIGINT);
+    if let End::Signal(signal) = end {
+        end_by(signal);
     }
     end.code().into()
 }

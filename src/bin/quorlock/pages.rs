@@ -9,6 +9,8 @@ use crate::options::Options;
 use crate::tell::print;
 
 const NAME: &str = "quorlock";
+/// How to run masters. The library's documentation has it as well.
+const OPERATIONS: &str = include_str!("../../../OPERATIONS.md");
 
 pub(crate) fn completions(shell: Shell) -> Result<u8, Failure> {
     let mut text = Vec::new();
@@ -23,6 +25,10 @@ pub(crate) fn man(name: Option<&str>) -> Result<u8, Failure> {
     program.build();
     let page = match name {
         None => Man::new(program),
+        Some("operations") => {
+            print(without_links(OPERATIONS).trim_end())?;
+            return Ok(0);
+        }
         Some(name) => {
             let command = program.find_subcommand(name).filter(|command| !command.is_hide_set());
             let unknown =
@@ -35,4 +41,23 @@ pub(crate) fn man(name: Option<&str>) -> Result<u8, Failure> {
     page.render(&mut text).map_err(Failure::own)?;
     print(String::from_utf8_lossy(&text))?;
     Ok(0)
+}
+
+/// A page in Markdown as it is read without a browser: of a link its text is left, and an address on the web behind that.
+fn without_links(page: &str) -> String {
+    let mut plain = String::new();
+    let mut rest = page;
+    while let Some((before, link)) = rest.split_once("](") {
+        let (Some((before, text)), Some((target, behind))) =
+            (before.rsplit_once('['), link.split_once(')'))
+        else {
+            break;
+        };
+        plain.extend([before, text]);
+        if target.starts_with("http") {
+            plain.extend([" (", target, ")"]);
+        }
+        rest = behind;
+    }
+    plain + rest
 }

@@ -1,26 +1,32 @@
 //! `quorlock run`: a command under a lock.
 
 mod ending;
+mod give_back;
 mod group;
 mod keeper;
+mod lookup;
+mod members;
+mod news;
+mod orphans;
 mod program;
 mod waiting;
 mod watchdog;
+mod why;
 
 use std::time::Duration;
 
-use quorlock::{Builder, Handle, LockKind, Quorlock, RwLock, Semaphore};
+use quorlock::{Handle, LockKind, Quorlock, RwLock, Semaphore, Wait};
 
 use crate::exit::{End, Failure};
 use crate::options::{Kind, Run};
-use crate::set::bytes;
+use crate::set::{Configured, bytes, with_passwords};
 use crate::signals;
-use crate::tell::write_by_a_thread;
+use crate::tell::{quoted_names, write_by_a_thread};
+use give_back::GivesBack;
 use keeper::Job;
-use waiting::{Patience, Waiting};
+use waiting::Waiting;
 
-/// What the library takes where nothing else is said: the TTL, and by how much less than it a lock is valid.
-const TTL: Duration = Duration::from_secs(10);
+/// By how much less than its TTL a lock is valid, where nothing else is said.
 const TOLERANCE: Duration = Duration::from_millis(100);
 
 pub(crate) use group::exec;
@@ -28,40 +34,59 @@ pub(crate) use watchdog::watchdog;
 
 /// Waits for the lock, runs the command, and returns how it has ended.
 pub(crate) fn run(options: &Run) -> Result<End, Failure> {
-    let Run { command, name, grace, on_lost, .. } = options;
-    let program = command.first().map(std::ffi::OsString::as_os_str);
-    program::find(program.unwrap_or_default())?;
-    if options.kind == Kind::Read && options.min_hold.is_some() {
-        return Err(Failure::own(
-            "--min-hold is for locks that have one holder at a time; readers are many",
-        ));
-    }
-    if options.kind != Kind::Semaphore && options.permits.is_some() {
-        return Err(Failure::own("--permits is for --kind semaphore"));
-    }
+    let Run { name, grace, on_lost, free_failed, pass_passwords, .. } = options;
+    check(options)?;
+    let command = &options.command();
+    program::find(command)?;
     // Before any thread is there: each would get signals.
     let signals = signals::listen()?;
     write_by_a_thread().map_err(Failure::own)?;
-    let job = Job { command, name, grace: *grace, on_lost: *on_lost };
-    let (builder, ttl) = options.set.builder_and_ttl()?;
-    let ttl = options.ttl.or(ttl).unwrap_or(TTL);
-    let client = client(builder, options)?;
+    let configured = options.set.configured()?;
+    let ttl = options.ttl.unwrap_or(configured.ttl());
+    let keeps = options.min_hold.is_some() || configured.has_min_hold;
+    let password = configured.asked_password.clone();
+    let client = client(configured, options)?;
+    let shown = &quoted_names(options.names());
+    let any_kind = &client.multi_mutex(options.names().map(bytes));
+    let job = Job {
+        command,
+        name,
+        shown,
+        any_kind,
+        grace: *grace,
+        on_lost: *on_lost,
+        frees_failed: *free_failed,
+        secrets: if *pass_passwords { Vec::new() } else { with_passwords() },
+        // Nobody knows what a command has done whose keeper was killed, so a minimum stands.
+        gives_back: (!keeps || *free_failed).then(|| GivesBack {
+            set: options.set.clone(),
+            password,
+            names: options.names().map(|name| bytes(name).to_vec()).collect(),
+        }),
+    };
     // Before a lock is taken that `--min-hold` would keep. For how long it is valid is known only then.
     job.grace_within(ttl.saturating_sub(ttl / 50 + TOLERANCE))?;
     let waiting = Waiting {
         client: &client,
         signals: &signals,
-        patience: match (options.no_wait, options.wait) {
-            (true, _) => Patience::Once,
-            (false, Some(wait)) => Patience::For(wait),
-            (false, None) => Patience::Forever,
+        tries_once: options.no_wait,
+        wait: match (options.no_wait, options.wait) {
+            (true, _) => Wait::up_to(Duration::ZERO),
+            (false, Some(wait)) => Wait::up_to(wait),
+            (false, None) => Wait::forever(),
         },
         held_code: options.conflict_exit_code,
+        any_kind,
+        shown,
+        verbose: options.verbose,
     };
     let name = bytes(name);
     let rw_lock = || rw_lock(client.rw_lock(name), options);
-    match options.kind {
-        Kind::Mutex => job.run(waiting.lock(&lock(client.mutex(name), options))?, &signals),
+    match options.kind() {
+        Kind::Mutex if options.also.is_empty() => {
+            job.run(waiting.lock(&lock(client.mutex(name), options))?, &signals)
+        }
+        Kind::Mutex => job.run(waiting.lock(&lock(any_kind.clone(), options))?, &signals),
         Kind::Fair => job.run(waiting.lock(&lock(client.fair_mutex(name), options))?, &signals),
         Kind::Read => job.run(waiting.read(&rw_lock())?, &signals),
         Kind::Write => job.run(waiting.write(&rw_lock())?, &signals),
@@ -73,7 +98,29 @@ pub(crate) fn run(options: &Run) -> Result<End, Failure> {
     }
 }
 
-fn client(mut builder: Builder, options: &Run) -> Result<Quorlock, Failure> {
+/// Makes sure that the options go together.
+fn check(options: &Run) -> Result<(), Failure> {
+    let wrong = if let Some(refused) = options.flock.refused() {
+        refused
+    } else if options.kind() == Kind::Read && options.min_hold.is_some() {
+        "--min-hold is for locks that have one holder at a time; readers are many"
+    } else if options.kind() != Kind::Semaphore && options.permits.is_some() {
+        "--permits is for --kind semaphore"
+    } else if options.kind() != Kind::Mutex && !options.also.is_empty() {
+        "--also is for --kind mutex: locks of the other kinds have one name"
+    } else {
+        return Ok(());
+    };
+    Err(Failure::own(wrong))
+}
+
+fn client(configured: Configured, options: &Run) -> Result<Quorlock, Failure> {
+    let has_no_quorum_timeout = configured.has_no_quorum_timeout;
+    let mut builder = configured.with_ttl();
+    if !has_no_quorum_timeout {
+        // How long to wait says `--wait`, whatever it is waited for.
+        builder = builder.no_quorum_timeout(Duration::MAX);
+    }
     if let Some(ttl) = options.ttl {
         builder = builder.ttl(ttl);
     }

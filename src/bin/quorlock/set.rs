@@ -1,6 +1,6 @@
 //! The client, by the file, the environment and the options, the later of which come before the earlier.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
@@ -11,19 +11,50 @@ use quorlock::{Builder, Quorlock};
 
 use crate::exit::Failure;
 use crate::options::Set;
+use crate::words;
+
+/// The TTL of a client for which none is set.
+const TTL: Duration = Duration::from_secs(10);
 
 /// Read where no other file is named, if it is there.
 const FILE: &str = "/etc/quorlock.toml";
 
+/// The settings of a client.
+#[derive(Default)]
+pub(crate) struct Configured {
+    /// Not checked yet.
+    pub(crate) builder: Builder,
+    /// The TTL, if the file has one.
+    ttl: Option<Duration>,
+    /// The longest TTL, if the user has set it.
+    max_ttl: Option<Duration>,
+    /// The user has said how long a majority may be out of reach.
+    pub(crate) has_no_quorum_timeout: bool,
+    /// The file has a minimum for which a lock is kept.
+    pub(crate) has_min_hold: bool,
+    /// The password that the user was asked for.
+    pub(crate) asked_password: Option<String>,
+}
+
 impl Set {
-    /// The settings, not checked yet; and the TTL, if the file has one.
-    pub(crate) fn builder_and_ttl(&self) -> Result<(Builder, Option<Duration>), Failure> {
-        let Read { mut builder, names_nodes, ttl } = match &self.config {
+    pub(crate) fn configured(&self) -> Result<Configured, Failure> {
+        self.configured_by(|| self.ask_password.then(ask_password).transpose())
+    }
+
+    /// The same with a password that `ask` knows.
+    pub(crate) fn configured_by(
+        &self,
+        ask: impl FnOnce() -> Result<Option<String>, Failure>,
+    ) -> Result<Configured, Failure> {
+        let Read { configured, settings } = match &self.config {
             Some(file) => read(file)?.ok_or_else(|| {
                 Failure::own(format!("there is no file {}, which --config names", file.display()))
             })?,
             None => read(Path::new(FILE))?.unwrap_or_default(),
         };
+        let names_nodes = settings.iter().any(|setting| setting == "nodes");
+        words::are_in_file(self.without_given(settings));
+        let Configured { mut builder, has_no_quorum_timeout, .. } = configured;
         if !self.nodes.is_empty() {
             self.nodes.iter().try_for_each(|url| without_password(url))?;
             builder = builder.nodes(&self.nodes);
@@ -35,24 +66,39 @@ impl Set {
                  variable QUORLOCK_NODES, with commas in between, or by \"nodes\" in the file that --config names",
             ));
         }
-        if self.ask_password {
-            let asked = rpassword::prompt_password("Password of the masters: ");
-            builder = builder.password(asked.map_err(|error| match error.kind() {
-                ErrorKind::Interrupted => {
-                    Failure::interrupted(Signal::SIGINT, "while it asked for the password")
-                }
-                _ => {
-                    let what = "there is no terminal to ask for the password on";
-                    Failure::own(format!("{what} ({error})"))
-                }
-            })?);
-        } else if let Some(password) = std::env::var_os("QUORLOCK_PASSWORD") {
+        let asked_password = ask()?;
+        if let Some(password) = &asked_password {
+            builder = builder.password(password);
+        } else if let Some(password) = password_of_environment() {
             let password = password.into_string();
             let no_text =
                 |_| Failure::own("the environment variable QUORLOCK_PASSWORD is not text");
             builder = builder.password(password.map_err(no_text)?);
         }
-        Ok((self.tuned(builder)?, ttl))
+        Ok(Configured {
+            builder: self.tuned(builder)?,
+            has_no_quorum_timeout: has_no_quorum_timeout || self.no_quorum_timeout.is_some(),
+            asked_password,
+            max_ttl: self.max_ttl.or(configured.max_ttl),
+            ..configured
+        })
+    }
+
+    /// Those of the file that no option changes.
+    fn without_given(&self, mut settings: Vec<String>) -> Vec<String> {
+        let given = [
+            ("nodes", !self.nodes.is_empty()),
+            ("key_prefix", self.key_prefix.is_some()),
+            ("set_name", self.set_name.is_some()),
+            ("max_ttl", self.max_ttl.is_some()),
+            ("clock_tolerance", self.clock_tolerance.is_some()),
+            ("node_timeout", self.node_timeout.is_some()),
+            ("restart_quarantine", self.no_quarantine),
+            ("tls_ca", self.tls_ca.is_some()),
+            ("tls_client_cert", self.tls_cert.is_some()),
+        ];
+        settings.retain(|setting| !given.contains(&(setting, true)));
+        settings
     }
 
     /// Whether this call or its environment says which masters are meant, or in which file that is.
@@ -87,17 +133,68 @@ impl Set {
             builder = builder.restart_quarantine(false);
         }
         if let Some(file) = &self.tls_ca {
-            builder = builder.tls_ca(pem(file)?);
+            builder = builder.tls_ca_file(file);
         }
         if let (Some(cert), Some(key)) = (&self.tls_cert, &self.tls_key) {
-            builder = builder.tls_client_cert(pem(cert)?, pem(key)?);
+            builder = builder.tls_client_cert_files(cert, key);
         }
         Ok(builder)
     }
 
-    pub(crate) fn client(&self) -> Result<Quorlock, Failure> {
-        Ok(self.builder_and_ttl()?.0.build()?)
+    /// The settings of clients without an option for a TTL: theirs is no longer than `--max-ttl`, or that of the file, allows.
+    pub(crate) fn builder(&self) -> Result<Builder, Failure> {
+        Ok(self.configured()?.with_ttl())
     }
+
+    /// The same of masters that nobody has named.
+    pub(crate) fn tuned_for(&self, builder: Builder) -> Result<Builder, Failure> {
+        let (builder, max_ttl) = (self.tuned(builder)?, self.max_ttl);
+        Ok(Configured { builder, max_ttl, ..Configured::default() }.with_ttl())
+    }
+
+    pub(crate) fn client(&self) -> Result<Quorlock, Failure> {
+        Ok(self.builder()?.build()?)
+    }
+}
+
+fn ask_password() -> Result<String, Failure> {
+    rpassword::prompt_password("Password of the masters: ").map_err(|error| match error.kind() {
+        ErrorKind::Interrupted => {
+            Failure::interrupted(Signal::SIGINT, "while it asked for the password")
+        }
+        _ => {
+            let what = "there is no terminal to ask for the password on";
+            Failure::own(format!("{what} ({error})"))
+        }
+    })
+}
+
+impl Configured {
+    /// The TTL of the file; else the usual one, or the longest that the masters allow if that is shorter.
+    pub(crate) fn ttl(&self) -> Duration {
+        self.ttl.unwrap_or_else(|| self.max_ttl.map_or(TTL, |max_ttl| max_ttl.min(TTL)))
+    }
+
+    /// The settings with that TTL.
+    pub(crate) fn with_ttl(self) -> Builder {
+        let ttl = self.ttl();
+        self.builder.ttl(ttl)
+    }
+}
+
+/// An empty password is as good as none.
+fn password_of_environment() -> Option<OsString> {
+    std::env::var_os("QUORLOCK_PASSWORD").filter(|password| !password.is_empty())
+}
+
+/// The variables of the environment that tell a password of the masters.
+pub(crate) fn with_passwords() -> Vec<&'static str> {
+    let nodes = std::env::var_os("QUORLOCK_NODES").unwrap_or_default();
+    let nodes = nodes.to_string_lossy();
+    // A password may have a comma.
+    let tells = nodes.split(',').any(has_password) || has_password(&nodes);
+    let nodes = tells.then_some("QUORLOCK_NODES");
+    nodes.into_iter().chain(["QUORLOCK_PASSWORD"]).collect()
 }
 
 /// A name as the system has given it, which may be any bytes.
@@ -108,9 +205,9 @@ pub(crate) fn bytes(name: &OsStr) -> &[u8] {
 /// What is read of a file.
 #[derive(Default)]
 struct Read {
-    builder: Builder,
-    names_nodes: bool,
-    ttl: Option<Duration>,
+    configured: Configured,
+    /// The names that it has.
+    settings: Vec<String>,
 }
 
 /// The settings in a file; `None`: there is no such file.
@@ -123,36 +220,62 @@ fn read(file: &Path) -> Result<Option<Read>, Failure> {
         }
     };
     let builder = toml::from_str(&text).map_err(|error| {
-        let line = 1 + error.span().map_or(0, |span| text[..span.start].matches('\n').count());
-        Failure::own(format!("{}, line {line}: {}", file.display(), without_value(error.message())))
+        let until = error.span().map_or("", |span| &text[..span.start]);
+        let line = 1 + until.matches('\n').count();
+        let what = without_value(error.message(), setting_at(&text, line));
+        Failure::own(format!("{}, line {line}: {what}", file.display()))
     })?;
     let table = text.parse::<toml::Table>().unwrap_or_default();
-    let ttl = table.get("ttl").and_then(toml::Value::as_str);
-    let ttl = ttl.and_then(|ttl| humantime::parse_duration(ttl).ok());
-    Ok(Some(Read { builder, names_nodes: table.contains_key("nodes"), ttl }))
+    let time = |name: &str| {
+        let text = table.get(name).and_then(toml::Value::as_str);
+        text.and_then(|text| humantime::parse_duration(text).ok())
+    };
+    let (ttl, max_ttl) = (time("ttl"), time("max_ttl"));
+    let has_no_quorum_timeout = table.contains_key("no_quorum_timeout");
+    let has_min_hold = table.contains_key("min_hold");
+    let configured = Configured {
+        builder,
+        ttl,
+        max_ttl,
+        has_no_quorum_timeout,
+        has_min_hold,
+        asked_password: None,
+    };
+    Ok(Some(Read { configured, settings: table.into_iter().map(|(name, _)| name).collect() }))
 }
 
 /// A message without the value that it quotes, for that may be a password, or be meant for one.
-fn without_value(message: &str) -> String {
+fn without_value(message: &str, setting: Option<&str>) -> String {
     let quotes = ["invalid type: ", "invalid value: ", "unknown variant "];
     match message.rsplit_once(", expected ") {
         Some((_, expected)) if quotes.iter().any(|start| message.starts_with(start)) => {
-            format!("the value is not what this setting takes; expected {expected}")
+            let of = setting.map_or(String::new(), |setting| format!(" of {setting}"));
+            format!("the value{of} is not what this setting takes; expected {expected}")
         }
         _ => message.to_owned(),
     }
 }
 
-fn pem(file: &Path) -> Result<Vec<u8>, Failure> {
-    let failed = |error| Failure::own(format!("{} cannot be read: {error}", file.display()));
-    fs::read(file).map_err(failed)
+/// The setting whose value is on that line of a file: the last one that begins there or before.
+fn setting_at(text: &str, line: usize) -> Option<&str> {
+    text.lines().take(line).filter_map(name_of_setting).last()
+}
+
+fn name_of_setting(line: &str) -> Option<&str> {
+    let name = line.split_once('=')?.0.trim();
+    let is_name = |byte: u8| byte.is_ascii_lowercase() || byte == b'_';
+    (!name.is_empty() && name.bytes().all(is_name)).then_some(name)
+}
+
+fn has_password(url: &str) -> bool {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let login = rest.rsplit_once('@').map_or("", |(login, _)| login);
+    login.contains(':') || rest.contains("pass=")
 }
 
 /// Everybody on the machine can read the options of its programs.
 fn without_password(url: &str) -> Result<(), Failure> {
-    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
-    let login = rest.rsplit_once('@').map_or("", |(login, _)| login);
-    match login.contains(':') || rest.contains("pass=") {
+    match has_password(url) {
         false => Ok(()),
         true => Err(Failure::own(
             "a --node has a password in its URL, which everybody on this machine can read (ps); give it by \

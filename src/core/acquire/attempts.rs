@@ -42,16 +42,15 @@ pub(crate) struct Policy {
 /// How a call ended that did not get its lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// Held by somebody else until the caller's patience was over.
-    Held,
+    /// Held by somebody else until the caller's patience was over. The first key that was in the way ends at that time, unless its
+    /// holder renews it; `None`: that is not known.
+    Held { until: Option<Time> },
     /// The name belongs to something that is no lock.
     WrongKind,
     /// There is no number left for the name.
     Spent,
     /// Nodes keep something for the name's number that is none.
     NoNumber,
-    /// The semaphore is in use with that number of permits, and the caller has another one.
-    OtherPermits(u64),
     /// The nodes answer, but admit nobody yet.
     NotAdmitted,
     /// So many nodes reject us for good that no majority is left.
@@ -72,6 +71,15 @@ pub(crate) enum Outcome {
     Cancelled,
     /// The client was closed.
     Closed,
+}
+
+impl Outcome {
+    /// The caller knows from others of its process that the lock is held.
+    pub(crate) const HELD: Self = Self::Held { until: None };
+
+    pub(crate) const fn is_held(self) -> bool {
+        matches!(self, Self::Held { .. })
+    }
 }
 
 /// What to do after an attempt.
@@ -121,7 +129,7 @@ impl Attempts {
         Self {
             // Each node of a majority has to know who waits.
             contention: Contention::new(policy.ordered && !waits_in_queue),
-            reserving: Reserving::new(policy.reserves),
+            reserving: Reserving::new(policy.reserves, attempt_timeout),
             place: waits_in_queue.then(|| QueuePlace::new(attempt_timeout)),
             slots: policy.permits.map(SlotChoice::new),
             policy,
@@ -317,10 +325,9 @@ impl Attempts {
             Conclusion::NoNumber => return Step::Finish(Outcome::NoNumber),
             // Nor does it change what a node lets us do.
             Conclusion::Rejected => return Step::Finish(Outcome::Rejected),
-            Conclusion::OtherPermits(permits) => {
-                return Step::Finish(Outcome::OtherPermits(permits));
+            Conclusion::Held { remaining } => {
+                Outcome::Held { until: remaining.map(|remaining| now.after(remaining)) }
             }
-            Conclusion::Held { .. } => Outcome::Held,
             Conclusion::NotAdmitted => Outcome::NotAdmitted,
             Conclusion::Unreachable => Outcome::NoQuorum,
             Conclusion::TooLate => Outcome::TooLate,
@@ -330,7 +337,7 @@ impl Attempts {
             return Step::Finish(self.last.unwrap_or(outcome));
         }
         self.last = Some(outcome);
-        if outcome == Outcome::Held {
+        if outcome.is_held() {
             self.reserving.refused(now);
         }
         if let Some(at) = self.goes_where_free(outcome, now, random) {
@@ -359,7 +366,7 @@ impl Attempts {
     /// When to ask for the slots of a semaphore that the refusal has named. `None`: it has named none, or there is no time.
     fn goes_where_free(&mut self, outcome: Outcome, now: Time, random: f64) -> Option<Time> {
         let slots = self.slots.as_mut()?;
-        let times = if outcome == Outcome::Held { slots.goes_where_free() } else { None };
+        let times = if outcome.is_held() { slots.goes_where_free() } else { None };
         let Some(times) = times else {
             slots.waits();
             return None;
@@ -379,7 +386,7 @@ impl Attempts {
     /// perhaps callers have shared the nodes among them, and all of them would be told that somebody else has it.
     fn another_try(&mut self, outcome: Outcome, now: Time, random: f64) -> Option<Time> {
         let is_on = Mechanism::SplitVotesAreTriedAgain.is_on();
-        let may = outcome == Outcome::Held && self.policy.ordered && is_on;
+        let may = outcome.is_held() && self.policy.ordered && is_on;
         // Once it was so, the refusal of one node is that of a caller who goes on as well.
         let was_split = self.tries_again || self.contention.is_split();
         self.tries += 1;

@@ -25,7 +25,7 @@ fn attempts(patience: Patience) -> Attempts {
 #[test]
 fn one_try_tells_what_it_saw() {
     for (conclusion, outcome) in [
-        (HELD, Outcome::Held),
+        (HELD, Outcome::HELD),
         (Conclusion::Unreachable, Outcome::NoQuorum),
         (Conclusion::NotAdmitted, Outcome::NotAdmitted),
         (Conclusion::TooLate, Outcome::TooLate),
@@ -90,7 +90,7 @@ fn who_tries_once_tries_again_in_the_same_time_after_a_split_vote() {
         match once.concluded(HELD, at(0), now, 0.5) {
             Step::Wait(until) => assert!(now < until && until < at(100)),
             step => {
-                assert_eq!((step, tries), (Step::Finish(Outcome::Held), 3));
+                assert_eq!((step, tries), (Step::Finish(Outcome::HELD), 3));
                 break;
             }
         }
@@ -100,11 +100,11 @@ fn who_tries_once_tries_again_in_the_same_time_after_a_split_vote() {
     let mut late = attempts(Patience::Once);
     assert_eq!(late.answer_by(at(0), timeout), at(100));
     late.tried(&attempt([Vote::Granted(0), NO, NO]), at(99), false);
-    assert_eq!(late.concluded(HELD, at(0), at(99), 1.0), Step::Finish(Outcome::Held));
+    assert_eq!(late.concluded(HELD, at(0), at(99), 1.0), Step::Finish(Outcome::HELD));
     let mut held = attempts(Patience::Once);
     held.answer_by(at(0), timeout);
     held.tried(&attempt([NO; 3]), at(1), false);
-    assert_eq!(held.concluded(HELD, at(0), at(1), 0.5), Step::Finish(Outcome::Held));
+    assert_eq!(held.concluded(HELD, at(0), at(1), 0.5), Step::Finish(Outcome::HELD));
 }
 
 /// That time was cut short by the split vote before it.
@@ -119,7 +119,7 @@ fn who_has_no_time_left_for_another_try_is_told_what_the_first_one_has_shown() {
     );
     assert!(matches!(once.concluded(HELD, at(0), at(1), 0.5), Step::Wait(_)));
     let step = once.concluded(Conclusion::Unreachable, at(0), at(100), 0.5);
-    assert_eq!(step, Step::Finish(Outcome::Held));
+    assert_eq!(step, Step::Finish(Outcome::HELD));
 }
 
 /// Case 20 of the field's bugs: a timed wait that tries twice and then gives up.
@@ -135,7 +135,7 @@ fn a_timed_wait_goes_on_to_its_deadline() {
         };
         now = until;
         if let Some(outcome) = attempts.waited(now, false) {
-            assert_eq!(outcome, Outcome::Held);
+            assert_eq!(outcome, Outcome::HELD);
             break;
         }
     }
@@ -173,7 +173,7 @@ fn an_attempt_that_the_deadline_cut_short_does_not_hide_that_the_lock_is_held() 
     let mut attempts = attempts(Patience::Until(at(100)));
     assert!(matches!(attempts.concluded(HELD, at(0), at(1), 0.0), Step::Wait(_)));
     let step = attempts.concluded(Conclusion::Unreachable, at(99), at(100), 0.0);
-    assert_eq!(step, Step::Finish(Outcome::Held));
+    assert_eq!(step, Step::Finish(Outcome::HELD));
 }
 
 #[test]

@@ -6,6 +6,7 @@ use super::super::{
     Attempt, Basis, Conclusion, Permits, Quorum, QuorumHealth, ReleaseTracker, Shared, Time,
 };
 use super::attempts::Outcome;
+use super::obstacle::Obstacle;
 use super::reservation::Priority;
 use super::waits::Waits;
 
@@ -94,8 +95,8 @@ pub(crate) enum Action<C> {
     SawNumber(u64),
     /// Tell the nodes the lock's number, and call [`Acquire::handle_confirmation`](super::Acquire::handle_confirmation).
     WriteBack(u64),
-    /// Report keys without an expiry on those nodes.
-    TellEndlessKeys(Vec<usize>),
+    /// Report that something other than an ordinary holder is in the way.
+    TellObstacle(Obstacle),
     /// Give back what the attempt may have left on the nodes. What was asked is kept for faults and votes.
     GiveBack(C),
     /// Tell all nodes to take that caller out of the queue that they keep for a fair lock. It has to be told behind what the

@@ -13,17 +13,22 @@
 use std::time::Duration;
 
 use super::super::{Mechanism, Time};
-use super::contention::QUICK_TRIES;
+use super::contention::{POLL, QUICK_TRIES};
 
-/// How long a node keeps a reservation that is not renewed: twice as long as a caller may be away that reserves. A
-/// caller that dies keeps others waiting for so long.
+/// How long a node keeps a reservation that is not renewed, at least and at most. A caller that dies keeps others waiting for so
+/// long. Nodes ignore longer ones: see `lua/shared/check.lua`.
 const LASTS: Duration = Duration::from_secs(2);
+const LASTS_AT_MOST: Duration = Duration::from_secs(10);
 
 /// How long a lock is reserved at first, and at most. After that it is left to others for half as long, and then it is reserved
 /// for twice as long. Otherwise a long hold of one name would close the other names of the lock, and a thread that holds
 /// one name, or one permit, and wants another one would wait for a caller that waits for it.
 const STANDS: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(32);
+
+/// So many attempts of the full length a reservation outlives: that which has left it, and the next one. Callers whose attempts
+/// wait for silent nodes would otherwise take the lock from each other in between, for as long as the nodes are silent.
+const ATTEMPTS: u32 = 2;
 
 /// How long a caller is refused that wants no more than others do, until it reserves the lock. Traffic of one kind has
 /// changed hands fairly by then.
@@ -83,6 +88,10 @@ impl Reserves {
 #[derive(Debug)]
 pub(super) struct Reserving {
     policy: Reserves,
+    /// For how long the nodes keep a reservation.
+    lasts: Duration,
+    /// For how long the lock is reserved at first.
+    stands: Duration,
     priority: Option<Priority>,
     /// Since when the caller is refused, or knows that it is about to be.
     refused_since: Option<Time>,
@@ -101,10 +110,17 @@ pub(super) struct Reserving {
 }
 
 impl Reserving {
-    pub(super) const fn new(policy: Reserves) -> Self {
+    /// Of a call whose attempts may take `attempt_timeout` each.
+    pub(super) fn new(policy: Reserves, attempt_timeout: Duration) -> Self {
         let (never, nothing) = (Time::from_start(Duration::ZERO), Duration::ZERO);
+        let attempts = match Mechanism::ReservationsOutliveAttempts.is_on() {
+            true => attempt_timeout.saturating_mul(ATTEMPTS),
+            false => nothing,
+        };
         Self {
             policy,
+            lasts: LASTS.max(POLL.saturating_add(attempts)).min(LASTS_AT_MOST),
+            stands: STANDS.max(attempts).min(LONGEST),
             priority: None,
             refused_since: None,
             begins: None,
@@ -146,7 +162,7 @@ impl Reserving {
         self.asked_for = self.stands(now);
         let beside_sharers = self.asked_for.is_zero() && self.is_weak_beside_sharers(now);
         self.is_left |= beside_sharers || !self.asked_for.is_zero();
-        let lasts = if beside_sharers { LASTS } else { self.asked_for };
+        let lasts = if beside_sharers { self.lasts } else { self.asked_for };
         Some(Reservation { priority, lasts, beside_sharers })
     }
 
@@ -206,14 +222,14 @@ impl Reserving {
     pub(super) fn withdraws(&mut self) -> Option<(Priority, Duration)> {
         let is_left =
             std::mem::take(&mut self.is_left) && Mechanism::ReservationsAreWithdrawn.is_on();
-        self.priority.filter(|_| is_left).map(|priority| (priority, LASTS * 2))
+        self.priority.filter(|_| is_left).map(|priority| (priority, self.lasts * 2))
     }
 
     /// For how long the caller reserves the lock from now on.
     fn stands(&self, now: Time) -> Duration {
         match self.phase(now) {
             Some((true, until)) if self.has_priority() && Mechanism::WaitersReserve.is_on() => {
-                LASTS.min(until.since(now))
+                self.lasts.min(until.since(now))
             }
             _ => Duration::ZERO,
         }
@@ -229,7 +245,7 @@ impl Reserving {
         if !self.policy.rests || !Mechanism::ReservationsRest.is_on() {
             return Some((true, now.after(LONGEST)));
         }
-        let mut stands = STANDS;
+        let mut stands = self.stands;
         while stands < LONGEST && begins.after(stands * 3 / 2) <= now {
             begins = begins.after(stands * 3 / 2);
             stands *= 2;
@@ -255,7 +271,12 @@ mod tests {
 
     /// Of a caller that was refused at 0.
     fn refused(policy: Reserves) -> Reserving {
-        let mut reserving = Reserving::new(policy);
+        refused_by_slow_nodes(policy, Duration::from_millis(500))
+    }
+
+    /// The same, where an attempt may take that time.
+    fn refused_by_slow_nodes(policy: Reserves, attempt_timeout: Duration) -> Reserving {
+        let mut reserving = Reserving::new(policy, attempt_timeout);
         reserving.takes_priority(PRIORITY);
         reserving.refused(at(0));
         reserving.refused(at(500));
@@ -298,12 +319,31 @@ mod tests {
             reserving.tried(at(after), true, true);
             assert!(reserving.asks_all(at(after + 10)) && !reserving.is_known(at(after + 10)));
         }
-        let mut newcomer = Reserving::new(Reserves::IN_TURN);
+        let mut newcomer = Reserving::new(Reserves::IN_TURN, Duration::ZERO);
         newcomer.refused(at(0));
         assert_eq!((newcomer.asks(at(9)), newcomer.next_try(at(9), poll)), (None, None));
         assert!(without(&[Mechanism::WaitersReserve], || {
             lasts(&mut refused(Reserves::IN_TURN), 9) == 0
         }));
+    }
+
+    #[test]
+    fn a_reservation_outlives_the_attempt_that_leaves_it_and_the_next_one() {
+        let stands = |policy, attempt_ms| {
+            let timeout = Duration::from_millis(attempt_ms);
+            lasts(&mut refused_by_slow_nodes(policy, timeout), 1_000)
+        };
+        for (attempt_ms, in_turn, as_others) in [
+            (0, 2_000, 1_000),
+            (500, 2_000, 1_000),
+            (2_500, 6_000, 5_000),
+            (60_000, 10_000, 10_000),
+        ] {
+            assert_eq!(stands(Reserves::IN_TURN, attempt_ms), in_turn);
+            assert_eq!(stands(Reserves::AS_OTHERS, attempt_ms), as_others);
+        }
+        let short = || stands(Reserves::AS_OTHERS, 2_500) < 2_500;
+        assert!(without(&[Mechanism::ReservationsOutliveAttempts], short));
     }
 
     #[test]

@@ -136,6 +136,7 @@ fn told_cases() {
         Mechanism::HeedsReleases,
         Mechanism::SilentNodesMayBeFree,
         Mechanism::AllAreAskedAgain,
+        Mechanism::SilentNodesAreNotPreferred,
         Mechanism::OrderedTries,
         Mechanism::EarlierWaitersFirst,
     ];

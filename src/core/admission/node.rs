@@ -5,14 +5,18 @@ use std::time::Duration;
 use super::super::Time;
 use super::super::clocks::milliseconds;
 use super::super::mark::{Configuration, Mark, Noted, State};
+use super::super::unused::Past;
 use super::node_clock::NodeClock;
 use super::probe::{AsSeen, Forgot, Judgement, Next, PROBE_AGAIN, Probe, Role};
+use super::servers::Servers;
 
 /// One node, as one client knows it.
 #[derive(Debug)]
 pub(super) struct Knowledge {
     /// What the mark there has to say for this client to use it.
     pub(super) configuration: Configuration,
+    /// The servers that answer under its address.
+    pub(super) servers: Servers,
     /// The last probe over the present connection.
     pub(super) seen: Option<Seen>,
     /// What was seen does not hold any more.
@@ -73,6 +77,7 @@ impl Knowledge {
     pub(super) fn new(configuration: Configuration) -> Self {
         Self {
             configuration,
+            servers: Servers::default(),
             seen: None,
             doubted: false,
             run_id: None,
@@ -120,9 +125,16 @@ impl Knowledge {
         if probe.changed {
             self.asked_for = None;
         }
+        self.servers.sighted(&probe);
         self.run_id = Some(probe.identity.run_id().to_owned());
         self.doubted = false;
         self.seen = Some(Seen { probe, judgement, at: now });
+    }
+
+    /// Returns true if another connection has led to another server since this one was asked last.
+    pub(super) fn is_another_server_there(&self) -> bool {
+        let run_id = self.run_id.as_deref();
+        run_id.is_some_and(|run_id| self.servers.another_was_seen_after(run_id))
     }
 
     /// Why the node has no mark, as far as this client has known the node before.
@@ -143,9 +155,12 @@ impl Knowledge {
             .map_or(Duration::ZERO, |(_, since)| now.since(since))
     }
 
-    pub(super) fn admit_by_order(&mut self) -> bool {
-        self.by_order = self.watch.filter(|_| self.seen.is_some()).map(|(id, _)| id);
-        self.by_order.is_some()
+    /// The quarantine that was seen, if there is one, and what is known of the node's past.
+    pub(super) fn quarantine(&self) -> Option<(u64, Past)> {
+        let (seen, (id, _)) = (self.seen.as_ref()?, self.watch?);
+        let is_new = self.begun == Some(id) && self.forgot == Some(Forgot::Mark);
+        let past = if is_new && !seen.probe.promoted { Past::New } else { Past::Unknown };
+        Some((id, past))
     }
 
     /// The mark of this client's configuration for the server that was probed.

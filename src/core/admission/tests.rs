@@ -2,6 +2,7 @@
 
 use super::super::clocks::Offset;
 use super::super::mark::{Identity, Noted};
+use super::super::without;
 use super::model::{MAX_TTL, configuration};
 use super::*;
 
@@ -242,6 +243,26 @@ fn one_server_under_two_addresses_is_no_set() {
     assert_eq!(machine.conflict(), None);
 }
 
+/// Another connection to the node leads to another server, and the first one is still there.
+#[test]
+fn a_node_at_which_several_servers_answer_has_no_vote() {
+    let votes = || {
+        let (_, mut machine) = one_of_three(State::Admitted);
+        let clock = Offset::new(0, at(1), at(2));
+        machine.sighted(2, &Probe { clock, ..probe("r9", None) });
+        let is_asked = machine.next(2, at(3), None, CHANCE) == as_seen(&machine, 2);
+        assert!(is_asked && machine.settled_until(2).is_none(), "is its own one still there?");
+        machine.checked(2, Checked::AsSeen(super::tests::clock(at(3))), at(3));
+        assert!(machine.settled_until(2).is_some());
+        assert_eq!(machine.conflict(), None, "the others decide");
+        let wait = machine.ready_in(at(3), exactly(3_000));
+        assert_eq!(wait, Some(Duration::ZERO));
+        (machine.grants(2) != Grants::Nothing, machine.serves_holders(2))
+    };
+    assert_eq!(votes(), (false, false));
+    assert_eq!(without(&[Mechanism::OneServerAnswers], votes), (true, true));
+}
+
 #[test]
 fn replicas_and_clusters_have_no_vote_and_are_looked_at_again() {
     for (role, node_state) in
@@ -333,7 +354,9 @@ fn where_clients_fall_back_the_first_node_is_waited_for_as_well() {
 #[test]
 fn an_operator_ends_the_quarantine_that_was_seen_and_no_later_one() {
     let (configuration, mut machine) = one_of_three(quarantined(Some(9_000)));
-    machine.admit(2);
+    let (id, past) = machine.quarantine(2).expect("it is in quarantine");
+    assert_eq!(past, Past::Unknown, "this client has not seen why");
+    machine.admit(2, id);
     let admitted = mark(&configuration, "r2", State::Admitted);
     assert_eq!(asks_for(machine.next(2, at(0), exactly(0), CHANCE)), admitted);
     let later = State::Quarantined { until_ms: Some(9_000), id: 8 };

@@ -38,11 +38,10 @@ impl Attempt {
                 Conclusion::Unreachable
             }
             Answer::Failed(Failure::NotSent | Failure::Unknown) => return FirstWord::Unreachable,
-            Answer::Voted(Vote::OtherPermits { permits, .. }) => Conclusion::OtherPermits(permits),
             Answer::Voted(Vote::Refused(remaining) | Vote::Queued { remaining, .. }) => {
                 return FirstWord::NotGranted(Conclusion::Held { remaining });
             }
-            Answer::Voted(Vote::Taken { remaining, .. }) => {
+            Answer::Voted(Vote::Taken { remaining, .. } | Vote::OtherPermits { remaining, .. }) => {
                 return FirstWord::NotGranted(Conclusion::Held { remaining: Some(remaining) });
             }
             Answer::Voted(Vote::NotAdmitted) | Answer::Failed(Failure::NotAdmitted) => {
@@ -68,7 +67,6 @@ impl Attempt {
         match self.slots[0].answer {
             // No majority knows its number: it rises as far as this node's does, and the clocks agree.
             Answer::Voted(Vote::Granted(number)) if refused == 0 => self.conclude_won(now, number),
-            Answer::Voted(Vote::OtherPermits { permits, .. }) => Conclusion::OtherPermits(permits),
             answer => match answer.refusal() {
                 Some(remaining) => Conclusion::Held { remaining },
                 None => Conclusion::Unreachable,

@@ -1,6 +1,7 @@
 //! What the nodes say of a semaphore's permits.
 
 use super::super::Slots;
+use super::super::tally::votes_needed;
 use super::{Answer, Attempt, Vote};
 
 impl Attempt {
@@ -8,6 +9,8 @@ impl Attempt {
     pub(in super::super) fn free_slots(&self) -> Vec<Option<Slots>> {
         let said = |slot: &super::Slot| match slot.answer {
             Answer::Voted(Vote::Taken { free, .. }) => Some(free),
+            // Nothing is free there until the last of those holds has ended.
+            Answer::Voted(Vote::OtherPermits { .. }) => Some(Slots::default()),
             _ => None,
         };
         self.slots.iter().map(said).collect()
@@ -21,11 +24,14 @@ impl Attempt {
         }
     }
 
-    /// Returns the numbers of permits that nodes have said, where they are other ones than the caller's.
-    pub(super) fn other_permits(&self) -> impl Iterator<Item = u64> {
-        self.slots.iter().filter_map(|slot| match slot.answer {
+    /// Returns another number of permits than the caller's, if so many nodes have holds with another one that no majority
+    /// is left: the number that the first of them has said.
+    pub(in super::super) fn other_permits(&self) -> Option<u64> {
+        let mut said = self.slots.iter().filter_map(|slot| match slot.answer {
             Answer::Voted(Vote::OtherPermits { permits, .. }) => Some(permits),
             _ => None,
-        })
+        });
+        let is_enough = self.slots.len() - said.clone().count() < votes_needed(self.slots.len());
+        said.next().filter(|_| is_enough)
     }
 }

@@ -88,5 +88,6 @@ fn flush(state: &mut State, words: &[Bytes]) -> Answer {
         _ => return Err(Fault::SYNTAX),
     }
     state.keyspace.clear();
+    state.identity.flushes += 1;
     Ok(Reply::ok())
 }

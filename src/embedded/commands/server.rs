@@ -61,6 +61,16 @@ fn info(state: &mut State, words: &[Bytes]) -> Answer {
         separate(&mut text);
         text += "# Cluster\r\ncluster_enabled:0\r\n";
     }
+    // Servers show it to nobody who does not ask for it.
+    if words.iter().any(|word| ["commandstats", "all", "everything"].iter().any(|it| is(word, it)))
+    {
+        separate(&mut text);
+        text += "# Commandstats\r\n";
+        let flushes = state.identity.flushes;
+        if flushes > 0 {
+            text += &format!("cmdstat_flushall:calls={flushes}\r\n");
+        }
+    }
     Ok(Reply::bulk(text))
 }
 

@@ -1,12 +1,14 @@
 use std::thread::{self, Scope, ScopedJoinHandle};
 use std::time::Duration;
 
+use crossbeam_channel::Receiver;
+
 use crate::core::{Allowance, Terms};
-use crate::embedded::Nodes;
+use crate::embedded::{Node, Nodes};
 use crate::ident::{Name, Names};
 use crate::runtime::claim::Wanted;
 use crate::runtime::kind::Kind;
-use crate::{Quorlock, Renewal};
+use crate::{LossReason, OptionalGuard as _, Quorlock, Renewal};
 
 mod hand_over;
 mod semaphore;
@@ -72,6 +74,17 @@ fn waits<'scope, T: Send + 'scope>(
     thread
 }
 
+/// Deletes all keys until the holder hears that its lock is lost. Once may not be enough: a node whose answer to a renewal
+/// comes late sets the key again, and counts by the next one.
+fn flush_until_lost(nodes: &Nodes, lost: &Receiver<LossReason>) {
+    let tries = (0..30).map(|_| {
+        nodes.iter().for_each(Node::flush);
+        lost.recv_timeout(NODE_TIMEOUT)
+    });
+    let told = tries.filter_map(Result::ok).next();
+    assert_eq!(told, Some(LossReason::KeysGone));
+}
+
 /// That lock, as a call on `TTL` wants it.
 fn wanted(kind: &'static dyn Kind, renewed: bool) -> Wanted {
     let allowance = Allowance { clock_tolerance: Duration::from_millis(100) };
@@ -87,7 +100,7 @@ fn a_queue_ends_with_its_last_holder_and_waiter() {
     let guards: Vec<_> =
         (0..10).map(|i| locks.lock(format!("orders/{i}")).expect("the node is healthy")).collect();
     assert_eq!(queues(), 10);
-    assert!(locks.try_lock("orders/0").expect("held is no error").is_none());
+    assert!(locks.try_lock("orders/0").optional().expect("held is no error").is_none());
     thread::scope(|scope| {
         let waiting = scope.spawn(|| locks.lock("orders/0"));
         while locks.coordinator().queues().state.lock().last_ticket() < 12 {

@@ -122,7 +122,7 @@ fn a_panic_while_a_lost_lock_is_given_back_ends_no_timer() {
 fn hold(locks: &Quorlock, i: usize) -> Hold {
     let wanted = wanted(&format!("orders/{i}"), TTL);
     let hold = call::acquire(locks.coordinator(), &wanted, Patience::Forever, None);
-    hold.expect("the nodes are healthy").expect("nobody else wants it")
+    hold.expect("nobody else wants it")
 }
 
 /// Whoever waits for a place among those on their way is lost in time all the same, and is not renewed twice.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::judge::calls::{CallResult, calls};
-use crate::judge::faults::faults;
+use crate::judge::faults::{Noticed, faults};
 use crate::judge::holds::holds;
 use crate::judge::waits::{Wait, WaitRules, too_long, waits};
 use crate::judge::{Rules, Verdict};
@@ -30,6 +30,7 @@ pub(crate) const CHECKS: &[Check] = &[
     ("judge::threads_of_a_process_reserve_one_after_the_other", threads_reserve_one_by_one),
     ("judge::a_wait_without_a_majority_is_excused", a_wait_without_a_majority_is_excused),
     ("judge::a_minority_is_no_excuse", a_minority_is_no_excuse),
+    ("judge::a_slow_majority_excuses_a_wait", a_slow_majority_excuses_a_wait),
     ("judge::faults_of_its_own_worker_excuse_a_wait", faults_of_its_own_worker_excuse_a_wait),
     ("judge::what_others_leave_behind_excuses_a_wait", what_others_leave_behind_excuses_a_wait),
     ("judge::what_others_keep_when_cut_off_excuses_a_wait", what_is_kept_when_cut_off_excuses),
@@ -49,7 +50,7 @@ fn judged(history: &History) -> Vec<Wait> {
 fn judged_by(rules: &WaitRules, history: &History) -> Vec<Wait> {
     let (holds, calls) = (holds(history), calls(history));
     let faults = faults(history, &holds, &calls);
-    waits(&holds, &calls, &faults, rules)
+    waits(&holds, &calls, &faults, &Noticed::of(history), rules)
 }
 
 /// The bound of the wait of `X`, and how much of it is excused, in milliseconds.
@@ -303,6 +304,22 @@ fn a_minority_is_no_excuse() {
     }
 }
 
+/// For as long as it lasts, and as long again.
+fn a_slow_majority_excuses_a_wait() {
+    let slow = |masters: &[usize]| {
+        let story = write().wants(1_000, X);
+        let slow = masters.iter().fold(story, |story, master| {
+            let slow = Event::Slow { master: *master, took: ms(300) };
+            story.tell(1_500 + *master as u64, "probe", slow)
+        });
+        slow.valid(2_500, X, 1, 10).leaves(2_505, X)
+    };
+    assert!(is_too_long(slow(&[])) && is_too_long(slow(&[0, 1])));
+    // From when the third one of them is slow until the first one is not any more.
+    assert_eq!(bound(slow(&[0, 1, 2])), (1_000 + 598, 598));
+    assert!(!is_too_long(slow(&[0, 1, 2])));
+}
+
 fn faults_of_its_own_worker_excuse_a_wait() {
     let none = Story::default;
     assert_eq!(excused(none(), &["worker w0"], false), 2_000);
@@ -339,6 +356,8 @@ fn what_others_leave_behind_excuses_a_wait() {
     let left = |at| write().valid(1_500, "w1/1/0", 1, 5_000).leaves(at, "w1/1/0");
     assert_eq!(excused(left(1_900), fault, false), 2_100);
     assert_eq!(excused(left(1_899), fault, false), 0);
+    let killed_then = left(1_900).tell(2_010, "w1/1/0", Event::Gone);
+    assert_eq!(excused(killed_then, fault, false), 3_000, "its key stays");
     // The process that was killed is the one before the caller's own.
     let before = write().wants(300, "w0/0/1").fault(500, 1, "worker w0");
     let before = before.tell(510, "w0/0/1", Event::Gone).healed(600, 1);

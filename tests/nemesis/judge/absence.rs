@@ -4,6 +4,8 @@
 //!
 //! - while it is faulty or cut off, until its clients have found it again; and for a quarantine after that, the longest
 //!   TTL, if it has forgotten locks;
+//! - while it is slow by itself, on a busy machine, and for as long again: a client whose request had no answer in time connects
+//!   anew, and sleeps for longer each time;
 //! - while the links of the call's own worker to it are faulty, or that worker is stopped;
 //! - for a name, while the links of another worker to it are faulty that holds or wants that name. That worker may leave a
 //!   lock or a reservation there that it cannot take back: the one lives for the longest TTL, the other for [`RESERVED`].
@@ -23,7 +25,7 @@ use std::time::Duration;
 use crate::witness::{Stamp, event::worker_of};
 
 use super::calls::{Call, CallResult};
-use super::faults::Fault;
+use super::faults::{Fault, Noticed};
 use super::holds::{Ending, Hold};
 use super::waits::{MOMENT, Policy, WaitRules};
 
@@ -106,6 +108,7 @@ pub(super) struct Absence<'a> {
     pub(super) holds: &'a [Hold],
     pub(super) calls: &'a [Call],
     pub(super) faults: &'a [Fault],
+    pub(super) noticed: &'a Noticed,
     pub(super) rules: &'a WaitRules,
 }
 
@@ -114,6 +117,11 @@ impl<'a> Absence<'a> {
     pub(super) fn within(&self, call: &Call, ahead: &Ahead<'a>) -> Duration {
         let own = worker_of(&call.who);
         let mut gaps = self.met_by(own);
+        gaps.extend(self.noticed.slow.iter().map(|slow| Gap {
+            masters: Masters::These(BTreeSet::from([slow.master])),
+            name: None,
+            span: (slow.begin, slow.end + (slow.end - slow.begin)),
+        }));
         for fault in self.faults.iter().filter(|fault| fault.begin < call.end) {
             match fault.worker() {
                 Some(worker) if worker == own && fault.begin >= call.begin => {}
@@ -180,32 +188,34 @@ impl<'a> Absence<'a> {
         let gap = |name, end| Gap { masters: Masters::All, name, span: (at, end) };
         let mut gaps = Vec::new();
         // One that was only stopped gives back, or renews, what it has when it goes on.
-        let goes_on = |is_dead| if is_dead { Stamp::MAX } else { fault.healed + MOMENT };
-        let calls = self.calls.iter().map(|it| {
-            let is_dead = it.result == CallResult::Unknown && it.end <= fault.healed;
-            (&it.who, &it.names, it.begin, it.end, is_dead)
-        });
-        // Its release may not have been sent.
-        let holds = self.holds.iter().map(|it| {
-            (&it.who, &it.names, it.begin, it.end + MOMENT, it.ending == Ending::Unknown)
-        });
-        for (who, names, begin, end, is_dead) in calls.chain(holds) {
+        let goes_on = |is_killed| if is_killed { Stamp::MAX } else { fault.healed + MOMENT };
+        let calls = self.calls.iter().map(|it| (&it.who, &it.names, it.begin, it.end));
+        // Its release may not have been sent, although the holder has said that it leaves.
+        let holds = self.holds.iter().map(|it| (&it.who, &it.names, it.begin, it.end + MOMENT));
+        for (who, names, begin, end) in calls.chain(holds) {
             if worker_of(who) != worker || at < begin || end < at {
                 continue;
             }
             for name in ahead.names.iter().filter(|it| names.iter().any(|name| name == *it)) {
                 let granted = self.granted_alone(name, at).unwrap_or(Stamp::MAX);
-                let last = (at + self.rules.max_ttl).min(granted).min(goes_on(is_dead));
+                let last =
+                    (at + self.rules.max_ttl).min(granted).min(goes_on(self.is_killed(who, fault)));
                 gaps.push(gap(Some(*name), last.min(ahead.wanted_until(call, name))));
             }
         }
         for older in ahead.older.iter().filter(|it| worker_of(&it.who) == worker) {
-            let is_dead = older.result == CallResult::Unknown && older.end <= fault.healed;
+            let is_killed = self.is_killed(&older.who, fault);
             if (older.begin + Policy::of(older).after..=older.end).contains(&at) {
-                gaps.push(gap(None, (at + RESERVED).min(goes_on(is_dead))));
+                gaps.push(gap(None, (at + RESERVED).min(goes_on(is_killed))));
             }
         }
         gaps
+    }
+
+    /// Returns true if that contender has ended by the fault, and was not only stopped.
+    fn is_killed(&self, who: &str, fault: &Fault) -> bool {
+        let gone = self.noticed.gone.get(who);
+        gone.is_some_and(|gone| (fault.begin..=fault.healed).contains(gone))
     }
 
     /// When the name was granted alone after that time. Nothing of anybody else is left then.

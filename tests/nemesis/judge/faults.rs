@@ -1,5 +1,7 @@
 //! Which faults there were, and whether they met anybody at work.
 
+use std::collections::BTreeMap;
+
 use crate::witness::{Event, History, Stamp, event::worker_of};
 
 use super::calls::Call;
@@ -30,6 +32,40 @@ impl Fault {
     /// The masters that it concerns.
     pub(crate) fn masters(&self) -> impl Iterator<Item = usize> {
         self.target.split(' ').filter_map(|word| word.parse().ok())
+    }
+}
+
+/// The times in which masters were slow by themselves, on a busy machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Slow {
+    pub(crate) master: usize,
+    pub(crate) begin: Stamp,
+    pub(crate) end: Stamp,
+}
+
+/// Slow masters, and contenders that have ended.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Noticed {
+    /// By their ends.
+    pub(crate) slow: Vec<Slow>,
+    /// When each contender has ended. One that starts anew has another name.
+    pub(crate) gone: BTreeMap<String, Stamp>,
+}
+
+impl Noticed {
+    pub(crate) fn of(history: &History) -> Self {
+        let mut noticed = Self::default();
+        for record in &history.0 {
+            let end = record.stamp;
+            match record.event {
+                Event::Slow { master, took } => {
+                    noticed.slow.push(Slow { master, begin: end.saturating_sub(took), end });
+                }
+                Event::Gone => _ = noticed.gone.insert(record.who.clone(), end),
+                _ => {}
+            }
+        }
+        noticed
     }
 }
 

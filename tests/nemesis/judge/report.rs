@@ -65,6 +65,7 @@ impl Verdict {
     pub(crate) fn of(history: &History, rules: &Rules) -> Self {
         let (holds, calls) = (holds::holds(history), calls::calls(history));
         let faults = faults::faults(history, &holds, &calls);
+        let noticed = faults::Noticed::of(history);
         let outages = recovery::outages(&holds, &calls);
         let effects = recovery::effects(&faults, &outages, rules.aftermath);
         let mut writes = stores::writes(history);
@@ -77,7 +78,8 @@ impl Verdict {
         if let Some(limit) = rules.recovery {
             violations.extend(recovery::not_recovered(history, &faults, limit));
         }
-        let waits = rules.waits.map(|rules| waits::waits(&holds, &calls, &faults, &rules));
+        let waits =
+            rules.waits.map(|rules| waits::waits(&holds, &calls, &faults, &noticed, &rules));
         let waits = waits.unwrap_or_default();
         violations.extend(waits::too_long(&waits));
 

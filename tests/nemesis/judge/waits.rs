@@ -30,7 +30,7 @@ use crate::witness::{Class, Stamp, event::worker_of};
 
 use super::absence::{Absence, Ahead};
 use super::calls::{Call, CallResult};
-use super::faults::Fault;
+use super::faults::{Fault, Noticed};
 use super::holds::Hold;
 use super::violation::Violation;
 
@@ -84,9 +84,10 @@ pub(crate) fn waits(
     holds: &[Hold],
     calls: &[Call],
     faults: &[Fault],
+    noticed: &Noticed,
     rules: &WaitRules,
 ) -> Vec<Wait> {
-    let absence = Absence { holds, calls, faults, rules };
+    let absence = Absence { holds, calls, faults, noticed, rules };
     let long = calls.iter().filter(|call| call.took() > NEVER_TOO_LONG);
     long.filter_map(|call| {
         let kind = call.kind.as_ref()?.label.clone();

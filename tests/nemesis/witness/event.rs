@@ -47,6 +47,8 @@ pub(crate) enum Event {
     },
     /// The cause of the fault is gone.
     Healed { id: u64 },
+    /// That master took so long for an answer just now, asked over no link.
+    Slow { master: usize, took: Duration },
     /// What is to be done from now on.
     Enter { phase: Phase },
     /// The connection has ended. The witness notes this itself.

@@ -80,7 +80,7 @@ pub(crate) fn admit(settings: &Settings, limit: Duration) -> Result<(), Failure>
     let began = std::time::Instant::now();
     loop {
         match locks.admit() {
-            Ok(()) => return Ok(()),
+            Ok(_) => return Ok(()),
             Err(error) if began.elapsed() > limit => return Err(error.into()),
             Err(_) => std::thread::sleep(Duration::from_millis(10)),
         }

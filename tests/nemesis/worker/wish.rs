@@ -4,7 +4,7 @@ use std::thread;
 use std::time::Duration;
 
 use quorlock::crossbeam_channel::{Receiver, bounded};
-use quorlock::{Error, HoldClass, LockKind, Permits, Quorlock, Renewal};
+use quorlock::{Error, HoldClass, LockKind, OptionalGuard as _, Permits, Quorlock, Renewal};
 
 use crate::kinds::{AnyGuard, AnyKind};
 use crate::witness::{Class, Kind};
@@ -76,17 +76,14 @@ impl Wish {
         count: u32,
     ) -> Result<Option<Box<dyn AnyGuard>>, Error> {
         let semaphore = locks.semaphore(&self.names[0], PERMITS);
-        let semaphore = semaphore.ttl(self.ttl).renewal(self.renewal);
+        let semaphore = semaphore.ttl(self.ttl).renewal(self.renewal).many(count);
         let guard = match self.call {
-            Call::Lock if count == 1 => semaphore.acquire().map(Some),
-            Call::Lock => semaphore.acquire_many(count).map(Some),
-            Call::TryLock => semaphore.try_acquire_many(count),
-            Call::TryLockFor(time) => semaphore.try_acquire_many_for(count, time),
-            Call::LockCancellable(time) => {
-                semaphore.acquire_many_cancellable(count, &cancelled_after(time)).map(Some)
-            }
+            Call::Lock => semaphore.acquire(),
+            Call::TryLock => semaphore.try_acquire(),
+            Call::TryLockFor(time) => semaphore.try_acquire_for(time),
+            Call::LockCancellable(time) => semaphore.acquire_within(&cancelled_after(time)),
         };
-        Ok(guard?.map(|guard| Box::new(guard) as Box<dyn AnyGuard>))
+        Ok(guard.optional()?.map(|guard| Box::new(guard) as Box<dyn AnyGuard>))
     }
 }
 

@@ -1,5 +1,8 @@
 //! The output of a test program, and what its closing lines say.
 
+/// How many lines are told of a test that failed.
+const REASON_LINES: usize = 12;
+
 /// The printed text, and what its closing lines say.
 #[derive(Debug)]
 pub(crate) struct Output {
@@ -26,10 +29,25 @@ impl Output {
         Self { text, passed, failed, results, panics }
     }
 
+    /// The reason for which a test failed, as it has told it; `None` if it has told none.
+    pub(crate) fn reason(&self, test: &str) -> Option<String> {
+        let (_, told) = self.text.split_once("\nfailures:\n")?;
+        let (_, told) = told.split_once(&format!("\n---- {test} stdout ----\n"))?;
+        let told = told.lines().take_while(|line| !line.starts_with("---- "));
+        let told = told.skip_while(|line| !line.contains(" panicked at "));
+        let lines: Vec<_> = told.take_while(|line| !ends_reason(line)).take(REASON_LINES).collect();
+        (!lines.is_empty()).then(|| lines.join("\n").trim_end().to_owned())
+    }
+
     /// Returns true if the program came to its closing line.
     pub(crate) fn has_result(&self) -> bool {
         self.results > 0
     }
+}
+
+/// Returns true for the line behind a message of a panic.
+fn ends_reason(line: &str) -> bool {
+    ["stack backtrace:", "note: run with ", "failures:"].iter().any(|it| line.starts_with(it))
 }
 
 /// The number in `test result: ok. 12 passed; 0 failed; ..`.
@@ -78,7 +96,13 @@ failures:
     no name
 
 ---- part::three stdout ----
+printed before
+
+thread 'part::three' (12) panicked at tests/a.rs:1:2:
 boom
+ and more
+stack backtrace:
+   0: rust_begin_unwind
 
 failures:
     part::three
@@ -93,6 +117,9 @@ test result: FAILED. 1 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; 
         assert_eq!(output.passed, 1);
         assert_eq!(output.failed, ["part::three", "two"]);
         assert!(output.has_result());
+        assert_eq!(output.reason("two"), None);
+        let boom = "thread 'part::three' (12) panicked at tests/a.rs:1:2:\nboom\n and more";
+        assert_eq!(output.reason("part::three").as_deref(), Some(boom));
     }
 
     #[test]

@@ -19,7 +19,7 @@ pub(crate) struct Table {
     began: Instant,
     built: Duration,
     rows: Vec<Row>,
-    /// Names of failed tests and other reasons, each behind the name of its program.
+    /// Names of failed tests with what they told, and other reasons, each behind the name of its program.
     failures: Vec<String>,
 }
 
@@ -33,8 +33,11 @@ impl Table {
     pub(crate) fn add(&mut self, report: Report) {
         let name = report.program.name;
         println!("\n     Running {name}\n{}", report.output.text.trim_end());
-        let failed = report.output.failed;
-        self.failures.extend(failed.iter().map(|test| format!("{name}: {test}")));
+        let failed = &report.output.failed;
+        self.failures.extend(failed.iter().map(|test| {
+            let reason = report.output.reason(test).unwrap_or_default();
+            format!("{name}: {test}\n{reason}").trim_end().replace('\n', "\n        ")
+        }));
         self.failures.extend(report.output.panics.iter().map(|panic| format!("{name}: {panic}")));
         self.failures.extend(report.failure.iter().map(|why| format!("{name}: {why}")));
         self.rows.push(Row {

@@ -101,7 +101,7 @@ impl Caller {
                 Some(Action::HandedOver) => break Again::Taken,
                 Some(Action::Refuse(Outcome::Lost(_))) => break Again::Lost,
                 Some(Action::Refuse(Outcome::WaitsForItself)) => break Again::Refused,
-                Some(Action::Refuse(Outcome::Held)) if once => break Again::Refused,
+                Some(Action::Refuse(Outcome::Held { .. })) if once => break Again::Refused,
                 Some(Action::Refuse(Outcome::NodesDisagree)) => break Again::Disagree,
                 Some(_) | None => break Again::Waits,
             }

@@ -276,7 +276,7 @@ impl Caller {
                         call.confirmation = Some(claim.write_back(client, cx, number, note));
                     }
                 }
-                Action::TellEndlessKeys(_) | Action::TellNotAdmitted(_) => {}
+                Action::TellObstacle(_) | Action::TellNotAdmitted(_) => {}
                 Action::GiveBack(claim) => {
                     if !cx.net.switches.keeps_lost_attempts {
                         client.release(cx, &claim);

@@ -440,7 +440,10 @@ impl Checks {
         }
         let woken = self.woken(client);
         // A lock of the fallback ends when somebody else has it elsewhere, be it for a moment.
-        let gone = self.unguarded || on_first || self.is_forced(claim.owner());
+        // An owner that was forced out before comes back, with its next renewal, on a node that has forgotten that.
+        let mut forced_out = self.forced_out.keys();
+        let is_taken = self.forgotten && forced_out.any(|(key, _)| claim.keys.contains(key));
+        let gone = self.unguarded || on_first || self.is_forced(claim.owner()) || is_taken;
         if let Some(what) = losses::told(claim, terms, reason, gone, ended, woken, now) {
             self.report(now, "losses", what);
         }

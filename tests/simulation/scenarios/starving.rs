@@ -118,6 +118,29 @@ fn without_reservations_a_caller_of_all_permits_starves() {
     SEVERAL_PERMITS.mostly_breaks(&[Mechanism::WaitersReserve], &["waits"]);
 }
 
+/// A process with a new number of permits beside two with the old one, whose holds overlap all the time.
+const NEW_NUMBER: Scenario = Scenario {
+    runs: 8,
+    plan: |seed| {
+        let mut plan =
+            mix(seed, &[(8, ONE_PERMIT), (8, ONE_PERMIT), (1, seldom(ONE_PERMIT))], ms(400));
+        plan.setups[2].permits = 3;
+        plan.lasts = ms(2_500);
+        plan
+    },
+    happened: |run| grants(run, 2) >= 2 && grants(run, 0) > 200,
+};
+
+#[test]
+fn a_caller_with_a_new_number_of_permits_gets_in_beside_callers_with_the_old_one() {
+    NEW_NUMBER.holds(1);
+}
+
+#[test]
+fn without_reservations_a_caller_with_a_new_number_of_permits_starves() {
+    NEW_NUMBER.mostly_breaks(&[Mechanism::WaitersReserve], &["waits"]);
+}
+
 /// Callers of all kinds want one name.
 const ALL_KINDS: Scenario = Scenario {
     runs: 8,
@@ -131,7 +154,7 @@ const ALL_KINDS: Scenario = Scenario {
             (2, ONE_PERMIT),
             (1, A_AND_B),
         ];
-        mix(seed, &clients, ms(2_500))
+        mix(seed, &clients, ms(1_000))
     },
     happened: |run| (0..7).all(|client| grants(run, client) > 5),
 };
@@ -201,14 +224,16 @@ fn without_withdrawals_a_writer_that_gave_up_keeps_readers_out() {
     GIVES_UP.mostly_breaks(&[Mechanism::ReservationsAreWithdrawn], &["waits"]);
 }
 
-/// The same, and the writers' clients are closed, and killed: nobody waits for a killed one for longer than nodes remember.
+/// The same, and the writers' clients are closed, and killed. Nodes remember a killed one for two seconds. A caller behind it
+/// waits that long, and for those that came before: a writer for reads of three seconds; a reader for such a writer, which may
+/// be killed at the end of its own wait.
 const KILLED: Scenario = Scenario {
     runs: 8,
     plan: |seed| {
         let mut chance = Chance::new(seed);
         let mut plan = (GIVES_UP.plan)(seed);
         plan.setups[1].habit = Habit::Loops(WRITE_A);
-        plan.longest_wait = Some(ms(3_500));
+        plan.longest_wait = Some(ms(5_300));
         let mut from = ms(500);
         while from < plan.lasts {
             let which = chance.pick(&[Fault::Crashed { client: 1 }, Fault::Dropped { client: 1 }]);
@@ -222,8 +247,38 @@ const KILLED: Scenario = Scenario {
 };
 
 #[test]
-fn a_writer_that_is_killed_keeps_readers_out_for_two_seconds_at_most() {
+fn a_writer_that_is_killed_keeps_others_out_for_as_long_as_nodes_remember_it() {
     KILLED.holds(1);
+}
+
+/// A node whose clock was set back keeps the key of a holder that has died for longer than the others. Contenders prefer that
+/// node.
+const STALE_KEY: Scenario = Scenario {
+    runs: 4,
+    plan: |seed| {
+        let keeps = Loop { holds: seconds(3_600), ..MUTEX_A };
+        let clients = [(1, keeps), (1, MUTEX_A), (2, MUTEX_A), (1, MUTEX_A)];
+        let mut plan = mix(seed, &clients, seconds(8));
+        plan.lasts = seconds(12);
+        let back = Fault::WallClockBack { node: 1, by: seconds(60) };
+        plan.faults = vec![fault(seconds(1), ms(1_001), back)];
+        plan.faults.push(fault(seconds(1), seconds(20), Fault::Crashed { client: 0 }));
+        for client in 1..4 {
+            plan.faults.push(fault(Duration::ZERO, ms(500), Fault::Crashed { client }));
+        }
+        plan
+    },
+    happened: |run| (1..4).all(|client| grants(run, client) > 350),
+};
+
+#[test]
+fn a_node_that_keeps_a_key_for_too_long_keeps_nobody_waiting() {
+    STALE_KEY.holds(1);
+}
+
+#[test]
+fn a_preferred_node_that_keeps_a_key_for_too_long_makes_callers_starve() {
+    STALE_KEY.fails(&[Mechanism::SilentNodesAreNotPreferred]);
 }
 
 /// One name is held for long, and both are wanted. Others want the second name all the time.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use quorlock::crossbeam_channel::{Receiver, bounded, select};
-use quorlock::{Error, ErrorKind, Quorlock};
+use quorlock::{Error, ErrorKind, OptionalGuard as _, Quorlock};
 
 use super::figures::Figures;
 use super::progress::Progress;
@@ -140,7 +140,7 @@ struct Took {
 fn take_and_give_back(client: &Quorlock, name: &str) -> Result<Option<Took>, Error> {
     let handle = client.mutex(name);
     let start = Time::now();
-    let Some(guard) = handle.try_lock_for(LONGEST)? else { return Ok(None) };
+    let Some(guard) = handle.try_lock_for(LONGEST).optional()? else { return Ok(None) };
     let locked = Time::now();
     match guard.unlock() {
         Err(error) if error.kind() == ErrorKind::Lost => return Ok(None),

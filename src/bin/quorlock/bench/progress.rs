@@ -3,8 +3,7 @@
 use std::fmt::Display;
 use std::io::{IsTerminal, Write, stderr};
 
-/// Lines are padded to it, so that each covers the one before.
-const WIDTH: usize = 78;
+use crate::tell::on_one_line;
 
 /// The line is empty again when this is dropped. Where standard error is no terminal, nothing is shown.
 #[derive(Debug)]
@@ -20,7 +19,7 @@ impl Progress {
     pub(super) fn show(&self, text: impl Display) {
         if self.is_shown {
             // Whether anybody sees it changes nothing.
-            let _ = write!(stderr(), "\r{:WIDTH$}\r", text.to_string());
+            let _ = stderr().write_all(on_one_line(&text.to_string()).as_bytes());
         }
     }
 }

@@ -31,7 +31,7 @@ impl Masters {
     /// Those that the user names; else processes, and where none can be started, embedded ones.
     pub(super) fn find(set: &Set, folder: &Folder) -> Result<Self, Failure> {
         if set.is_named() {
-            return Ok(Self { builder: set.builder_and_ttl()?.0, which: Which::Named });
+            return Ok(Self { builder: set.builder()?, which: Which::Named });
         }
         let servers: Result<Vec<_>, _> = (0..COUNT).map(|_| Server::start(folder)).collect();
         let which = match servers {
@@ -43,7 +43,7 @@ impl Masters {
             Which::Embedded { nodes, .. } => nodes.urls(),
             Which::Named => Vec::new(),
         };
-        let builder = set.tuned(Builder::default().nodes(urls))?;
+        let builder = set.tuned_for(Builder::default().nodes(urls))?;
         // New masters might be old ones that have forgotten their locks. Of these we know that nothing can be held there.
         builder.clone().build()?.admit()?;
         Ok(Self { builder, which })
@@ -65,7 +65,7 @@ impl Masters {
             ),
             Which::Named => {
                 "the masters that are named; none of them will be killed. If they are new or were \
-                             restarted, the first lock waits until max_ttl (10 s unless set) is over"
+                             restarted, the first lock waits until --max-ttl (10 s unless set) is over"
                     .to_owned()
             }
         }

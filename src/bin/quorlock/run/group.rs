@@ -1,8 +1,9 @@
 //! The command as a process group of its own: its signals, its end, and the terminal.
 
 use std::ffi::OsString;
+use std::fmt::Display;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -11,18 +12,21 @@ use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::sys::signal::{SigSet, Signal, kill, killpg};
-use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, close, getpgid, getpgrp, getsid, tcgetpgrp, tcsetpgrp};
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{WaitOptions, waitpid};
 
-use super::program;
+use super::{members, program};
 use crate::clock;
 use crate::exit::{CANNOT_RUN, End, Failure};
 use crate::options::Exec;
 
 /// What the keeper writes when the command may begin.
 const GO_ON: u8 = b'g';
+/// Written by the process that becomes the command: before it does, and if it cannot.
+const BEGINS: u8 = b'b';
+const CANNOT: u8 = b'c';
 const STOPPED_WITHIN: Duration = Duration::from_millis(10);
 
 /// A command that runs.
@@ -33,6 +37,10 @@ pub(super) struct Group {
     terminal: Option<File>,
     /// What the command waits for.
     go_on: Option<OwnedFd>,
+    /// The words of the process that becomes the command.
+    begins: OwnedFd,
+    /// How the command has ended. Others of its group may be left.
+    ended: Option<End>,
 }
 
 /// What has become of the command.
@@ -52,21 +60,30 @@ impl Group {
         command: &[OsString],
         environment: Vec<(&str, Option<OsString>)>,
     ) -> Result<Self, Failure> {
-        let mut start = Command::new(this_program().map_err(Failure::own)?);
+        let mut start = Command::new(this_program().map_err(cannot_start)?);
         // The writing end is ours alone, so that its end is that of this process.
-        let (waits, go_on) = pipe_with(PipeFlags::CLOEXEC).map_err(Failure::own)?;
-        fcntl_setfd(&waits, FdFlags::empty()).map_err(Failure::own)?;
-        let number = waits.as_raw_fd().to_string();
-        start.arg0("quorlock").args(["exec", &number, "--"]).args(command).process_group(0);
+        let (waits, go_on) = pipe_with(PipeFlags::CLOEXEC).map_err(cannot_start)?;
+        fcntl_setfd(&waits, FdFlags::empty()).map_err(cannot_start)?;
+        let (begins, tells) =
+            pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).map_err(cannot_start)?;
+        fcntl_setfd(&tells, FdFlags::empty()).map_err(cannot_start)?;
+        let pipes = [&waits, &tells].map(|pipe| pipe.as_raw_fd().to_string());
+        start.arg0("quorlock").arg("exec").args(&pipes).arg("--").args(command).process_group(0);
         for (name, value) in environment {
             match value {
                 Some(value) => start.env(name, value),
                 None => start.env_remove(name),
             };
         }
-        let child = start.spawn().map_err(Failure::own)?;
-        let leader = i32::try_from(child.id()).map(Pid::from_raw).map_err(Failure::own)?;
-        Ok(Self { leader, terminal: File::open("/dev/tty").ok(), go_on: Some(go_on) })
+        let child = start.spawn().map_err(cannot_start)?;
+        let leader = i32::try_from(child.id()).map(Pid::from_raw).map_err(cannot_start)?;
+        Ok(Self {
+            leader,
+            terminal: File::open("/dev/tty").ok(),
+            go_on: Some(go_on),
+            begins,
+            ended: None,
+        })
     }
 
     /// Somebody watches over it.
@@ -77,8 +94,14 @@ impl Group {
         }
     }
 
-    pub(super) fn id(&self) -> i32 {
-        self.leader.as_raw()
+    /// Returns whether the command has begun, once it has ended: the system may have refused to run it, or it was killed before.
+    pub(super) fn has_begun(&self) -> bool {
+        let mut told = [0; 2];
+        rustix::io::read(&self.begins, &mut told) == Ok(1) && told[0] == BEGINS
+    }
+
+    pub(super) fn leader(&self) -> Pid {
+        self.leader
     }
 
     /// Sends all of them that signal. Of those that have ended there is nobody to tell.
@@ -86,37 +109,75 @@ impl Group {
         let _ = killpg(self.leader, signal);
     }
 
-    /// Sends all of them that signal, and wakes those that are suspended for it.
-    pub(super) fn end_by(&self, signal: Signal) {
-        if getpgid(Some(self.leader)) != Ok(self.leader) {
-            // It has left for another group.
-            let _ = kill(self.leader, signal);
-        }
-        end_group(self.leader, signal);
+    /// Sends all of them that signal, and wakes those that are suspended for it. Returns false if this user may send it to none
+    /// of them.
+    pub(super) fn end_by(&self, signal: Signal) -> bool {
+        let has_left = self.ended.is_none() && getpgid(Some(self.leader)) != Ok(self.leader);
+        let leader_has_it = has_left && kill(self.leader, signal).is_ok();
+        end_group(self.leader, signal) || leader_has_it
+    }
+
+    /// Returns true if another process of its group lives. Once the command has ended.
+    pub(super) fn is_left(&self) -> bool {
+        members::reap(self.leader);
+        members::is_left(self.leader)
+    }
+
+    /// Names what lives of the group, and says how to end what takes no signal from this user; `None`: nothing is known of any.
+    pub(super) fn what_is_left(&self) -> Option<String> {
+        let group = self.leader;
+        let living = || {
+            let names = members::living(group).unwrap_or_else(|| "something".to_owned());
+            let how = "another signal to this process, or kill -KILL --";
+            members::is_left(group).then(|| {
+                format!(
+                    "{names} of the command's process group goes on; what ends it is {how} -{group}"
+                )
+            })
+        };
+        out_of_reach(group).or_else(living)
+    }
+
+    /// Returns true if something of the group takes no signal from this user.
+    pub(super) fn is_out_of_reach(&self) -> bool {
+        members::out_of_reach(self.leader).is_some()
     }
 
     /// What has become of it since this was asked last.
-    pub(super) fn state(&self) -> State {
-        let flags = WaitPidFlag::WNOHANG | WaitPidFlag::WUNTRACED;
-        loop {
-            return match waitpid(self.leader, Some(flags)) {
-                Ok(WaitStatus::Exited(_, code)) => State::Ended(End::Code(code.to_le_bytes()[0])),
-                Ok(WaitStatus::Signaled(_, signal, _)) => State::Ended(End::Signal(signal)),
-                // It wants the terminal.
-                Ok(WaitStatus::Stopped(_, Signal::SIGTTIN | Signal::SIGTTOU))
-                    if self.lend_terminal() =>
-                {
-                    self.signal(Signal::SIGCONT);
-                    State::Runs
-                }
-                // By SIGSTOP: somebody has suspended it, and has it go on. Nothing is to be done about that.
-                Ok(WaitStatus::Stopped(_, Signal::SIGSTOP)) => State::Runs,
-                Ok(WaitStatus::Stopped(..)) => State::Suspended,
-                Ok(_) => State::Runs,
-                Err(Errno::EINTR) => continue,
+    pub(super) fn state(&mut self) -> State {
+        let state = self.ended.map_or_else(|| self.look(), State::Ended);
+        if let State::Ended(end) = state {
+            self.ended = Some(end);
+        }
+        state
+    }
+
+    fn look(&self) -> State {
+        let options = WaitOptions::NOHANG | WaitOptions::UNTRACED;
+        let status = loop {
+            match waitpid(rustix::process::Pid::from_raw(self.leader.as_raw()), options) {
+                Ok(Some((_, status))) => break status,
+                Ok(None) => return State::Runs,
+                Err(rustix::io::Errno::INTR) => {}
                 // Nobody else waits for it, so there is no other error than that it has ended.
-                Err(_) => State::Ended(End::Code(CANNOT_RUN)),
-            };
+                Err(_) => return State::Ended(End::Code(CANNOT_RUN)),
+            }
+        };
+        if let Some(code) = status.exit_status() {
+            return State::Ended(End::Code(code.to_le_bytes()[0]));
+        }
+        if let Some(number) = status.terminating_signal() {
+            return State::Ended(End::by_signal(number));
+        }
+        match status.stopping_signal().and_then(|number| Signal::try_from(number).ok()) {
+            // It wants the terminal.
+            Some(Signal::SIGTTIN | Signal::SIGTTOU) if self.lend_terminal() => {
+                self.signal(Signal::SIGCONT);
+                State::Runs
+            }
+            // By SIGSTOP: somebody has suspended it, and has it go on. Nothing is to be done about that.
+            Some(Signal::SIGSTOP) | None => State::Runs,
+            Some(_) => State::Suspended,
         }
     }
 
@@ -163,15 +224,25 @@ fn give_terminal(terminal: &File, group: Pid) {
     let _ = stops.thread_unblock();
 }
 
-/// Sends the group a signal, and wakes it: a suspended process handles a signal only once it goes on.
-pub(super) fn end_group(leader: Pid, signal: Signal) {
-    let _ = killpg(leader, signal);
+/// Sends the group a signal, and wakes it: a suspended process handles a signal only once it goes on. Returns false if this user
+/// may send it to no process of the group.
+pub(super) fn end_group(leader: Pid, signal: Signal) -> bool {
+    let sent = killpg(leader, signal);
     let _ = killpg(leader, Signal::SIGCONT);
+    sent != Err(Errno::EPERM)
 }
 
-/// Whether any process of the group is left.
-pub(super) fn is_left(leader: Pid) -> bool {
-    killpg(leader, None) != Err(Errno::ESRCH)
+/// Names what lives of the group and takes no signal from this user, and says how to end it.
+pub(super) fn out_of_reach(leader: Pid) -> Option<String> {
+    let names = members::out_of_reach(leader)?;
+    Some(format!(
+        "{names} belongs to the command, and this user may not end it; end it as that user, or as root: kill -KILL -- \
+         -{leader}"
+    ))
+}
+
+fn cannot_start(error: impl Display) -> Failure {
+    Failure::own(format!("the command cannot be started: {error}"))
 }
 
 /// The program that runs, under whatever name.
@@ -189,9 +260,18 @@ pub(crate) fn exec(options: &Exec) -> Result<u8, Failure> {
     if (read, told) != (1, [GO_ON]) {
         return Err(Failure::own("the keeper of the lock was killed; the command does not begin"));
     }
-    // It is nothing that the command should have.
-    let _ = close(options.pipe);
+    // This one is closed when the command begins.
+    let begins = File::options().write(true).open(format!("/dev/fd/{}", options.begins));
+    let mut begins = begins.map_err(Failure::own)?;
+    // They are nothing that the command should have.
+    let _ = (close(options.pipe), close(options.begins));
     let (program, arguments) =
         options.command.split_first().ok_or_else(|| Failure::own("there is no command to run"))?;
-    Err(program::cannot_run(program, &Command::new(program).args(arguments).exec()))
+    let mut command = Command::new(program);
+    command.args(arguments);
+    // The keeper may have been killed. Then the watchdog ends the command.
+    let _ = begins.write(&[BEGINS]);
+    let error = command.exec();
+    let _ = begins.write(&[CANNOT]);
+    Err(program::cannot_begin(program, &error))
 }

@@ -5,28 +5,49 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use quorlock::crossbeam_channel::{Receiver, never, select};
-use quorlock::{ErrorKind, LockGuard};
+use quorlock::{Error, ErrorKind, LockGuard, LossReason, MultiMutex};
 
 use super::ending::{Ending, MARGIN, Step};
+use super::give_back::{GivesBack, Held};
 use super::group::{Group, State};
+use super::lookup::{Lookup, Said};
+use super::members::next_look;
+use super::orphans;
 use super::watchdog::Watchdog;
-use crate::clock::Time;
-use crate::exit::{End, Failure, LOST};
+use super::why::Why;
+use crate::clock::{self, Time};
+use crate::exit::{CANNOT_RUN, End, Failure, LOST};
 use crate::options::OnLost;
-use crate::signals::ENDING;
+use crate::signals::{self, ENDING};
 use crate::tell::tell;
 
 /// How often it looks whether the lock was renewed.
 const LOOKS: Duration = Duration::from_millis(250);
+
+/// How often it looks whether the process has ended that was to become the command.
+const LOOKS_AT_START: Duration = Duration::from_millis(20);
+/// How long the masters may take to say who holds a lock that was lost, once the command has ended.
+const SAID_WITHIN: Duration = Duration::from_secs(1);
+/// How long others of the command's group may take to end until it says that it waits for them.
+const END_WITHIN: Duration = Duration::from_secs(1);
 
 /// What is run under the lock.
 #[derive(Debug)]
 pub(super) struct Job<'a> {
     pub(super) command: &'a [OsString],
     pub(super) name: &'a OsStr,
+    /// The names of the lock, in quotes, and the lock, whatever its kind is.
+    pub(super) shown: &'a str,
+    pub(super) any_kind: &'a MultiMutex,
     /// From SIGTERM to SIGKILL; `None`: a part of the validity.
     pub(super) grace: Option<Duration>,
     pub(super) on_lost: OnLost,
+    /// A command that fails gives the lock back without the minimum.
+    pub(super) frees_failed: bool,
+    /// Variables of the environment that the command does not inherit.
+    pub(super) secrets: Vec<&'static str>,
+    /// With that the watchdog gives the lock back, if this process is killed.
+    pub(super) gives_back: Option<GivesBack>,
 }
 
 impl Job<'_> {
@@ -36,41 +57,43 @@ impl Job<'_> {
         guard: G,
         signals: &Receiver<Signal>,
     ) -> Result<End, Failure> {
+        let mut kept = self.start(&guard).inspect_err(|_| guard.waive_min_hold())?;
+        let end = kept.keep(&guard, signals);
+        kept.group.take_terminal_back();
+        let failed = end.as_ref().map_or(true, |end| end.code() != 0);
+        if !kept.group.has_begun() || self.frees_failed && failed {
+            guard.waive_min_hold();
+        }
+        let (lost, end) = (guard.lost().clone(), end?);
+        let unlocked = guard.unlock();
+        // A loss that the release has found.
+        lost.try_iter().for_each(|reason| kept.handle_lost(reason));
+        kept.outcome(end, unlocked)
+    }
+
+    /// Starts the command, which waits until somebody watches over it.
+    fn start(&self, guard: &impl LockGuard) -> Result<Kept<'_>, Failure> {
         let grace = self.grace_within(guard.remaining())?;
-        let mut environment = vec![("QUORLOCK_NAME", Some(self.name.to_owned()))];
+        let mut environment: Vec<_> = self.secrets.iter().map(|secret| (*secret, None)).collect();
+        environment.push(("QUORLOCK_NAME", Some(self.name.to_owned())));
         environment.push(("QUORLOCK_TOKEN", guard.token().map(|token| token.to_string().into())));
         let group = Group::start(self.command, environment)?;
-        let mut kept = Kept {
+        Ok(Kept {
             job: self,
             grace,
             group,
             ending: self.ending(grace),
+            held: self.gives_back.as_ref().map(|it| it.of(guard.owner())),
+            lookup: Lookup::new(self.any_kind.clone()),
             is_lost: false,
+            why: None,
+            was_terminated: false,
+            unwatched: None,
+            others_since: None,
+            look_at_others: Time::now(),
+            told_of_others: None,
             was_ended_by_watchdog: false,
-        };
-        let end = kept.keep(&guard, signals);
-        kept.group.take_terminal_back();
-        let has_begun = kept.ending.has_begun() || kept.was_ended_by_watchdog;
-        let (end, unlocked) = (end?, guard.unlock());
-        let is_lost = match unlocked {
-            Ok(()) => has_begun,
-            Err(error) if error.kind() == ErrorKind::Lost => true,
-            Err(_) if has_begun => true,
-            Err(error) => {
-                tell(error);
-                false
-            }
-        };
-        if !is_lost {
-            return Ok(end);
-        }
-        let what = format!("{} was lost, or about to be, while the command ran", self.shown());
-        if self.on_lost == OnLost::Warn {
-            tell(what);
-            return Ok(end);
-        }
-        let code = end.code();
-        Err(Failure::new(LOST, format!("{what}; the command has ended with {code}")))
+        })
     }
 
     /// The grace time with a lock that is valid for so long after each renewal.
@@ -101,10 +124,6 @@ impl Job<'_> {
     fn ending(&self, grace: Duration) -> Ending {
         Ending::new(self.on_lost, grace, MARGIN)
     }
-
-    fn shown(&self) -> String {
-        self.name.to_string_lossy().escape_debug().collect()
-    }
 }
 
 /// A command that runs under a lock.
@@ -113,8 +132,23 @@ struct Kept<'a> {
     grace: Duration,
     group: Group,
     ending: Ending,
+    /// The lock, for the watchdog.
+    held: Option<Held>,
+    /// The question to the masters, once the lock is lost.
+    lookup: Lookup,
     /// The library has said so.
     is_lost: bool,
+    /// Why the command was ended, or is left to run without the lock.
+    why: Option<Why>,
+    /// By a SIGTERM to this process, which was passed on.
+    was_terminated: bool,
+    /// Why nobody watches over the command any more. It was killed.
+    unwatched: Option<Failure>,
+    /// Since when others of its group go on although the command has ended, and when to look for them again.
+    others_since: Option<Time>,
+    look_at_others: Time,
+    /// The words about the lock that the user was told beside them.
+    told_of_others: Option<&'static str>,
     /// This process did not go on in time.
     was_ended_by_watchdog: bool,
 }
@@ -122,69 +156,231 @@ struct Kept<'a> {
 impl Kept<'_> {
     /// Waits for the end of the command, and brings it about where the lock makes that necessary.
     fn keep(&mut self, guard: &impl LockGuard, signals: &Receiver<Signal>) -> Result<End, Failure> {
-        let mut watchdog = self.watchdog()?;
+        let started = self.watchdog();
+        let told_before = signals::that_came_to_end();
+        let mut watchdog = match (started, told_before) {
+            (Ok(watchdog), None) => Some(watchdog),
+            (started, told_before) => {
+                self.does_not_begin();
+                started?.end();
+                return Ok(told_before.map_or(End::Code(CANNOT_RUN), End::Signal));
+            }
+        };
         self.group.go_on();
         let nothing = never();
         let end = loop {
+            let watched_by = watchdog.as_ref().map(Watchdog::id);
+            orphans::reap([self.group.leader()].into_iter().chain(watched_by));
+            let now = Time::now();
+            let mut most = LOOKS;
             match self.group.state() {
-                State::Ended(end) => break end,
+                State::Ended(end) if self.has_ended_wholly(now) => break end,
+                State::Ended(_) => most = most.min(self.look_at_others.since(now)),
                 State::Runs => {}
                 State::Suspended => self.group.suspend_along(),
             }
-            let now = Time::now();
             let valid_until = now.after(guard.remaining());
-            let wait = self.step(now, valid_until);
-            if watchdog.tell(valid_until, self.ending.kill_at()).is_err() {
-                // It was killed.
-                watchdog = self.watchdog()?;
+            let wait = self.step(now, valid_until, guard.ends_by_max_hold()).min(most);
+            let kill_at = self.ending.kill_at();
+            if watchdog.as_mut().is_some_and(|it| it.tell(valid_until, kill_at).is_err()) {
+                // It was killed, or is suspended.
+                watchdog.take().into_iter().for_each(Watchdog::dismiss);
+                watchdog = match self.watchdog() {
+                    Ok(watchdog) => Some(watchdog),
+                    Err(failure) => {
+                        // Without one the command could be left behind.
+                        self.unwatched = Some(failure);
+                        self.end_by(Signal::SIGKILL);
+                        None
+                    }
+                };
                 continue;
             }
             let lost = if self.is_lost { &nothing } else { guard.lost() };
+            let said = self.lookup.said();
             select! {
                 recv(signals) -> signal => match signal {
                     // Also to a command that is suspended.
-                    Ok(signal) if ENDING.contains(&signal) => self.group.end_by(signal),
-                    Ok(Signal::SIGCHLD) | Err(_) => {}
+                    Ok(signal) if ENDING.contains(&signal) => self.pass_on(signal),
+                    Ok(Signal::SIGCHLD | Signal::SIGXFSZ) | Err(_) => {}
                     Ok(signal) => self.group.signal(signal),
                 },
-                recv(lost) -> _ => self.is_lost = true,
+                recv(lost) -> reason => {
+                    self.is_lost = true;
+                    reason.iter().for_each(|reason| self.handle_lost(*reason));
+                }
+                recv(said) -> said => self.handle_said(said.ok()),
                 default(wait) => {}
             }
         };
-        if self.ending.has_begun() && self.job.on_lost != OnLost::Warn {
-            // Those that the command has started, and that have not heeded the signal.
-            self.group.end_by(Signal::SIGKILL);
+        self.was_ended_by_watchdog = watchdog.is_some_and(Watchdog::end);
+        if self.lookup.is_asking() {
+            let said = self.lookup.said().recv_timeout(SAID_WITHIN);
+            self.handle_said(said.ok());
         }
-        self.was_ended_by_watchdog = watchdog.end();
-        Ok(end)
+        self.unwatched.take().map_or(Ok(end), Err)
+    }
+
+    /// The process that was to become the command ends, and nothing of the command has run.
+    fn does_not_begin(&mut self) {
+        self.group.end_by(Signal::SIGKILL);
+        while !matches!(self.group.state(), State::Ended(_)) {
+            clock::pause(LOOKS_AT_START);
+        }
+    }
+
+    /// Tells the command to end, as this process was told.
+    fn pass_on(&mut self, signal: Signal) {
+        // The rest of a command that has ended had its chance.
+        let signal = if self.others_since.is_some() { Signal::SIGKILL } else { signal };
+        self.look_at_others = Time::now();
+        self.was_terminated |= signal == Signal::SIGTERM;
+        self.end_by(signal);
+    }
+
+    fn end_by(&mut self, signal: Signal) {
+        self.group.end_by(signal);
+        self.tell_if_out_of_reach(self.kept());
+    }
+
+    /// The command has ended. Returns false while others of its group go on that were to end like the command: whoever gets the
+    /// lock would meet them. Processes that it leaves in the background when it ends by itself are not waited for. Nor are they
+    /// after Ctrl-C: a shell has that ignored by what it has put there.
+    fn has_ended_wholly(&mut self, now: Time) -> bool {
+        let is_ended = self.ending.has_begun() && self.job.on_lost != OnLost::Warn;
+        let waits = is_ended || self.was_terminated || self.unwatched.is_some();
+        if waits && now < self.look_at_others {
+            return false;
+        }
+        let waited = self.others_since.map_or(Duration::ZERO, |since| now.since(since));
+        self.look_at_others = now.after(next_look(waited));
+        if !waits || !self.group.is_left() {
+            return true;
+        }
+        match self.others_since {
+            None => {
+                self.group.take_terminal_back();
+                if is_ended {
+                    // They have not heeded the signal, or it was not for them.
+                    self.group.end_by(Signal::SIGKILL);
+                }
+                self.others_since = Some(now);
+            }
+            Some(_) if waited >= END_WITHIN => self.tell_of_others(self.kept()),
+            Some(_) => {}
+        }
+        false
+    }
+
+    fn kept(&self) -> &'static str {
+        if self.is_lost { "is lost" } else { "is kept until all of the command has ended" }
+    }
+
+    fn tell_if_out_of_reach(&mut self, lock: &'static str) {
+        if self.group.is_out_of_reach() {
+            self.tell_of_others(lock);
+        }
+    }
+
+    /// Says what goes on although it was told to end, and what becomes of the `lock`: once for each of these.
+    fn tell_of_others(&mut self, lock: &'static str) {
+        if self.told_of_others == Some(lock) {
+            return;
+        }
+        if let Some(what) = self.group.what_is_left() {
+            self.told_of_others = Some(lock);
+            tell(format_args!("{} {lock}: {what}", self.job.shown));
+        }
+    }
+
+    /// The library has found that the lock is lost.
+    fn handle_lost(&mut self, reason: LossReason) {
+        self.why = Some(Why::after(self.why, reason));
+    }
+
+    /// The masters have said who holds a lock that is lost, or have not.
+    fn handle_said(&mut self, said: Option<Said>) {
+        self.lookup.taken();
+        match said {
+            Some(Ok(report)) => tell(format_args!("the masters say: {report}")),
+            Some(Err(error)) => tell(error),
+            None => {}
+        }
     }
 
     /// Does what is to be done now. Returns for how long there is nothing else to do.
-    fn step(&mut self, now: Time, valid_until: Time) -> Duration {
-        let name = self.job.shown();
-        match self.ending.poll(now, valid_until, self.is_lost) {
-            Step::Wait(until) => return until.map_or(LOOKS, |until| until.since(now).min(LOOKS)),
-            Step::Warn => tell(format_args!("{name} is lost; the command runs on without it")),
+    fn step(&mut self, now: Time, valid_until: Time, ends_by_max_hold: bool) -> Duration {
+        let step = self.ending.poll(now, valid_until, self.is_lost);
+        if let Step::Wait(until) = step {
+            return until.map_or(LOOKS, |until| until.since(now).min(LOOKS));
+        }
+        let of_now = match step {
+            _ if ends_by_max_hold => Why::MaxHold,
+            Step::Warn => Why::Lost(LossReason::Expired),
+            _ => Why::NotRenewed,
+        };
+        let why = *self.why.get_or_insert(of_now);
+        let name = self.job.shown;
+        match step {
+            Step::Wait(_) => {}
+            Step::Warn => tell(format_args!("{name} {why}; the command runs on without it")),
             Step::Terminate => {
-                self.group.end_by(Signal::SIGTERM);
-                let why =
-                    if self.is_lost { "is lost" } else { "is not renewed, and about to be lost" };
-                tell(format_args!(
-                    "{name} {why}; the command gets SIGTERM, and SIGKILL soon after"
-                ));
+                if self.group.end_by(Signal::SIGTERM) {
+                    tell(format_args!(
+                        "{name} {why}; the command gets SIGTERM, and SIGKILL soon after"
+                    ));
+                }
+                self.tell_if_out_of_reach(why.in_short());
             }
             Step::Kill => {
-                self.group.end_by(Signal::SIGKILL);
-                tell(format_args!("{name} is lost, or about to be; the command gets SIGKILL"));
+                if self.group.end_by(Signal::SIGKILL) {
+                    tell(format_args!("{name} {why}; the command gets SIGKILL"));
+                }
+                self.tell_if_out_of_reach(why.in_short());
             }
+        }
+        // Not again behind the SIGTERM.
+        if why != Why::MaxHold && (step != Step::Kill || self.job.on_lost == OnLost::Kill) {
+            self.lookup.ask();
         }
         Duration::ZERO
     }
 
+    /// Returns the end of `quorlock run`, where the command has ended so, and the lock was given back with that result.
+    fn outcome(&self, end: End, unlocked: Result<(), Error>) -> Result<End, Failure> {
+        let was_ended = self.ending.has_begun() || self.was_ended_by_watchdog;
+        let found = match unlocked {
+            Ok(()) => None,
+            Err(error) if error.kind() == ErrorKind::Lost => Some(error),
+            Err(_) if was_ended => None,
+            Err(error) => {
+                tell(error);
+                None
+            }
+        };
+        let (name, on_lost) = (self.job.shown, self.job.on_lost);
+        let (code, what) = match (self.why, found) {
+            (Some(why), _) => (why.code(), format!("{name} {why}")),
+            (None, Some(error)) => (LOST, error.to_string()),
+            (None, None) if self.was_ended_by_watchdog => {
+                let why = "was not renewed in time, for quorlock was suspended or did not get on";
+                (LOST, format!("{name} {why}"))
+            }
+            (None, None) => return Ok(end),
+        };
+        if on_lost == OnLost::Warn {
+            // It was told when it was so, if the command ran on after that.
+            if !self.ending.has_begun() {
+                tell(what);
+            }
+            return Ok(end);
+        }
+        Err(Failure::new(code, format!("{what}; the command has ended with {}", end.code())))
+    }
+
     fn watchdog(&self) -> Result<Watchdog, Failure> {
-        Watchdog::start(self.group.id(), self.grace, self.job.on_lost).map_err(|error| {
-            // Without one the command could be left behind.
-            self.group.end_by(Signal::SIGKILL);
+        let (group, on_lost) = (self.group.leader(), self.job.on_lost);
+        Watchdog::start(group, self.grace, on_lost, self.held.as_ref()).map_err(|error| {
             Failure::own(format!(
                 "the process that watches over the command cannot be started: {error}"
             ))

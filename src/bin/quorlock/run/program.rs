@@ -1,6 +1,6 @@
 //! Whether a command can be run, before a lock is taken for it that `--min-hold` would keep.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read};
 use std::os::unix::ffi::OsStrExt;
@@ -8,12 +8,25 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use crate::exit::{CANNOT_RUN, Failure, NOT_FOUND};
+use crate::tell::quoted;
 
 /// Of the first line of a script, Linux reads so many bytes.
 const LONGEST_LINE: u64 = 256;
 
 /// Makes sure that there is such a command, and that it can be run.
-pub(super) fn find(program: &OsStr) -> Result<(), Failure> {
+pub(super) fn find(command: &[OsString]) -> Result<(), Failure> {
+    let program = command.first().map(OsString::as_os_str).unwrap_or_default();
+    let is_line = command.len() == 1 && program.as_bytes().contains(&b' ');
+    find_program(program).map_err(|failure| match failure.end.code() {
+        NOT_FOUND if is_line => {
+            let line = "a line for the shell is run by -c LINE, or by sh -c LINE";
+            Failure::new(NOT_FOUND, format!("{}; {line}", failure.message))
+        }
+        _ => failure,
+    })
+}
+
+fn find_program(program: &OsStr) -> Result<(), Failure> {
     let is_path = Path::new(program).components().count() > 1 || Path::new(program).is_absolute();
     let places: Vec<_> = match (is_path, std::env::var_os("PATH")) {
         (true, _) => vec![PathBuf::from(program)],
@@ -47,19 +60,27 @@ fn find_interpreter(program: &OsStr, file: &Path) -> Result<(), Failure> {
     if Path::new(interpreter).exists() {
         return Ok(());
     }
-    let (program, interpreter) = (shown(program), shown(interpreter));
+    let (program, interpreter) =
+        (quoted(program.as_encoded_bytes()), quoted(interpreter.as_encoded_bytes()));
     let what = format!("{program} is a script for {interpreter}, and there is no such file");
     Err(Failure::new(NOT_FOUND, what))
 }
 
 pub(super) fn cannot_run(program: &OsStr, error: &io::Error) -> Failure {
-    let program = shown(program);
+    let program = quoted(program.as_encoded_bytes());
     match error.kind() {
         ErrorKind::NotFound => Failure::new(NOT_FOUND, format!("there is no command {program}")),
         _ => Failure::new(CANNOT_RUN, format!("{program} cannot be run: {error}")),
     }
 }
 
-fn shown(name: &OsStr) -> String {
-    name.to_string_lossy().escape_debug().collect()
+/// Why a command did not begin that was found before.
+pub(super) fn cannot_begin(program: &OsStr, error: &io::Error) -> Failure {
+    match error.kind() {
+        ErrorKind::NotFound => {
+            let what = "cannot be run: it is not there, or the interpreter or the loader that it names is not";
+            Failure::new(NOT_FOUND, format!("{} {what}", quoted(program.as_encoded_bytes())))
+        }
+        _ => cannot_run(program, error),
+    }
 }

@@ -6,111 +6,190 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 use quorlock::crossbeam_channel::{Receiver, bounded, select};
 use quorlock::{
-    Error, Guard, Handle, LockKind, Quorlock, ReadGuard, RwLock, Semaphore, WriteGuard,
+    Error, Guard, Handle, HeldAs, LockGuard, LockKind, MultiMutex, Quorlock, ReadGuard, RwLock,
+    Semaphore, Wait, WriteGuard,
 };
 
 use super::group::suspend;
-use crate::clock;
-use crate::exit::Failure;
-use crate::signals::ENDING;
+use super::lookup::Lookup;
+use super::news::{Audience, News, Obstacle, Word};
+use super::orphans;
+use crate::clock::{self, Time};
+use crate::exit::{End, Failure};
+use crate::signals::ends_the_wait;
+use crate::tell::{clear_line, has_terminal, show_line, tell};
 
 /// How long the end of a wait may take: for what was asked of masters to be taken back.
 const TAKEN_BACK_WITHIN: Duration = Duration::from_secs(3);
-
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Patience {
-    Once,
-    For(Duration),
-    Forever,
-}
 
 /// How long the lock is waited for, and what ends that.
 #[derive(Debug)]
 pub(super) struct Waiting<'a> {
     pub(super) client: &'a Quorlock,
     pub(super) signals: &'a Receiver<Signal>,
-    pub(super) patience: Patience,
+    pub(super) wait: Wait<'static>,
+    /// That is one try.
+    pub(super) tries_once: bool,
     /// The exit code if somebody else has the lock all the time.
     pub(super) held_code: u8,
+    /// The lock, whatever its kind is, and its names in quotes.
+    pub(super) any_kind: &'a MultiMutex,
+    pub(super) shown: &'a str,
+    /// The wait is told also where there is no terminal.
+    pub(super) verbose: bool,
 }
 
 impl Waiting<'_> {
     pub(super) fn lock<K: LockKind>(&self, handle: &Handle<K>) -> Result<K::Guard, Failure> {
-        self.wait(|patience| match patience {
-            Patience::Once => handle.try_lock(),
-            Patience::For(wait) => handle.try_lock_for(wait),
-            Patience::Forever => handle.lock().map(Some),
-        })
+        self.ask(|wait| handle.lock_within(wait))
     }
 
     pub(super) fn read(&self, lock: &RwLock) -> Result<ReadGuard, Failure> {
-        self.wait(|patience| match patience {
-            Patience::Once => lock.try_read(),
-            Patience::For(wait) => lock.try_read_for(wait),
-            Patience::Forever => lock.read().map(Some),
-        })
+        self.ask(|wait| lock.read_within(wait))
     }
 
     pub(super) fn write(&self, lock: &RwLock) -> Result<WriteGuard, Failure> {
-        self.wait(|patience| match patience {
-            Patience::Once => lock.try_write(),
-            Patience::For(wait) => lock.try_write_for(wait),
-            Patience::Forever => lock.write().map(Some),
-        })
+        self.ask(|wait| lock.write_within(wait))
     }
 
     pub(super) fn acquire(&self, semaphore: &Semaphore) -> Result<Guard, Failure> {
-        self.wait(|patience| match patience {
-            Patience::Once => semaphore.try_acquire(),
-            Patience::For(wait) => semaphore.try_acquire_for(wait),
-            Patience::Forever => semaphore.acquire().map(Some),
+        let got = self.ask(|wait| semaphore.acquire_within(wait));
+        got.map_err(|failure| match self.other_permits(semaphore.permits()) {
+            Some(there) if failure.end == End::Code(self.held_code) && failure.message.is_empty() => {
+                let message = format!(
+                    "{} has {there} permits for those who hold some of them, and {} here (--permits): give it the same number \
+                     everywhere",
+                    self.shown,
+                    semaphore.permits()
+                );
+                Failure { message, ..failure }
+            }
+            _ => failure,
+        })
+    }
+
+    /// The number of permits that holders have given, if it is not `ours`.
+    fn other_permits(&self, ours: u32) -> Option<u32> {
+        let report = self.any_kind.holder().ok()?;
+        let answers = report.names.iter().flat_map(|name| &name.nodes);
+        let mut held_as = answers.filter_map(|node| node.answer.as_ref().ok()?.held_as);
+        held_as.find_map(|held_as| match held_as {
+            HeldAs::Semaphore { permits } if permits != ours => Some(permits),
+            _ => None,
         })
     }
 
     /// Asks for the lock, until it is there, its time is over, or a signal comes that ends programs.
-    fn wait<G>(
+    fn ask<G: LockGuard>(
         &self,
-        ask: impl FnOnce(Patience) -> Result<Option<G>, Error>,
+        ask: impl FnOnce(Wait<'static>) -> Result<G, Error>,
     ) -> Result<G, Failure> {
         let (done, is_done) = bounded::<()>(0);
+        let mut news = News::new(self.shown.to_owned(), Time::now());
         let (got, interrupted) = thread::scope(|scope| {
             let listens =
-                clock::spawn_scoped(scope, "interrupts", || self.interrupted_before(&is_done))?;
-            let got = ask(self.patience);
+                clock::spawn_scoped(scope, "interrupts", || self.listen(&is_done, &mut news))?;
+            let got = ask(self.wait);
             drop(done);
             Ok((got, listens.join().unwrap_or_default()))
         })
         .map_err(|error: std::io::Error| Failure::own(error))?;
+        // Before the command writes anything there.
+        clear_line();
         match (interrupted, got) {
             (Some(signal), got) => {
                 // What was granted at that moment. The attempt has taken back what it left, and that is waited for.
-                drop(got);
+                if let Ok(guard) = got {
+                    guard.waive_min_hold();
+                }
                 let _ = self.client.clone().close(TAKEN_BACK_WITHIN);
                 Err(Failure::interrupted(signal, "while it waited for the lock"))
             }
-            (None, Ok(Some(guard))) => Ok(guard),
+            (None, Ok(guard)) => {
+                if self.verbose {
+                    tell(format_args!(
+                        "{} is granted, after {}",
+                        self.shown,
+                        news.waited(Time::now())
+                    ));
+                }
+                Ok(guard)
+            }
             // As `flock` has it: it is what was asked for, and no fault to tell of.
-            (None, Ok(None)) => Err(Failure::new(self.held_code, "")),
+            (None, Err(error)) if error.is_held() => Err(Failure::new(self.held_code, "")),
             (None, Err(error)) => Err(error.into()),
         }
     }
 
-    /// Ends the wait if a signal comes that ends programs. Returns that signal.
-    fn interrupted_before(&self, done: &Receiver<()>) -> Option<Signal> {
+    /// Tells what the lock is waited for, until the wait is `done`, or a signal comes that ends programs. Then it ends the wait,
+    /// and returns that signal.
+    fn listen(&self, done: &Receiver<()>, news: &mut News) -> Option<Signal> {
+        let mut lookup = Lookup::new(self.any_kind.clone());
         loop {
+            self.report(news, &mut lookup);
+            let said = lookup.said();
             select! {
+                default(news.wait(Time::now())) => {}
                 recv(done) -> _ => return None,
+                recv(said) -> said => {
+                    lookup.taken();
+                    if let Ok(said) = said {
+                        let now = Time::now();
+                        news.handle_said(Obstacle::of(&said, now), now);
+                    }
+                }
                 recv(self.signals) -> signal => match signal {
-                    Ok(signal) if ENDING.contains(&signal) => {
+                    Ok(signal) if ends_the_wait(signal) => {
                         // Ends the wait, and takes back what its attempts have left on the masters.
                         let _ = self.client.clone().close(TAKEN_BACK_WITHIN);
                         return Some(signal);
                     }
-                    Ok(Signal::SIGTSTP) => suspend(),
+                    Ok(Signal::SIGTSTP) => {
+                        clear_line();
+                        suspend();
+                    }
+                    Ok(Signal::SIGCHLD) => orphans::reap([]),
                     Ok(_) => {}
                     Err(_) => return None,
                 },
             }
+        }
+    }
+
+    fn report(&self, news: &mut News, lookup: &mut Lookup) {
+        let now = Time::now();
+        if !news.wait(now).is_zero() {
+            return;
+        }
+        let audience = match (has_terminal(), self.verbose) {
+            // It is over in a moment.
+            _ if self.tries_once => Audience::Nobody,
+            (true, _) => Audience::Terminal,
+            (false, true) => Audience::Log,
+            (false, false) => Audience::Nobody,
+        };
+        let seen = self.seen();
+        if !lookup.is_asking() && news.asks(now, audience, &seen) {
+            lookup.ask();
+        }
+        match news.poll(now, audience, seen) {
+            Some(Word::Line(line)) => show_line(line),
+            Some(Word::Message(message)) => tell(message),
+            None => {}
+        }
+    }
+
+    /// The obstacle to all locks that this process knows of without asking anybody.
+    fn seen(&self) -> Obstacle {
+        let masters = self.client.node_stats();
+        let away = masters.iter().filter(|master| !master.connected);
+        let away: Vec<_> = away.map(|master| master.node.clone()).collect();
+        if away.len() * 2 >= masters.len() {
+            return Obstacle::Outage { away, masters: masters.len() };
+        }
+        match self.client.grants_locks_in() {
+            Some(ready_in) if !ready_in.is_zero() => Obstacle::Quarantine { ready_in },
+            _ => Obstacle::Unknown,
         }
     }
 }

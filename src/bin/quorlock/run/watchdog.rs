@@ -2,7 +2,8 @@
 //!
 //! The keeper alone renews the lock. If it is killed, no other process tells the command that the lock ends. So the
 //! keeper writes to a pipe until when the lock is valid, each time that it is renewed, and a word when the command has ended.
-//! The end of the pipe without that word is the end of the keeper.
+//! The end of the pipe without that word is the end of the keeper. Then the watchdog ends the command, and gives the lock back
+//! once nothing of the command lives.
 //!
 //! ```text
 //! valid MS    the lock is valid until then, on a clock that both processes read
@@ -11,16 +12,19 @@
 //! ```
 
 use std::io::{self, BufRead, Write, stdin};
+use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
-use nix::unistd::Pid;
+use nix::unistd::{Pid, getpid, getppid};
 use quorlock::crossbeam_channel::{RecvTimeoutError, bounded};
 
 use super::ending::{Ending, MARGIN, Step};
-use super::group::{end_group, is_left, this_program};
+use super::give_back::Held;
+use super::group::{end_group, out_of_reach, this_program};
+use super::members::{is_left, next_look};
 use crate::clock::{self, Time};
 use crate::exit::Failure;
 use crate::options::{self, OnLost};
@@ -32,8 +36,6 @@ const RENEWED_BY: Duration = Duration::from_millis(10);
 /// How long a watchdog may take to end, and how often its end is looked for.
 const ENDS_WITHIN: Duration = Duration::from_secs(2);
 const POLLS: Duration = Duration::from_millis(1);
-/// How often it looks whether the group has ended.
-const LOOKS: Duration = Duration::from_millis(50);
 /// How long a group that was killed may take to be gone. What then is left nobody can kill.
 const GONE_WITHIN: Duration = Duration::from_secs(10);
 
@@ -48,16 +50,25 @@ pub(super) struct Watchdog {
 }
 
 impl Watchdog {
-    /// Starts a process that watches over that group.
-    pub(super) fn start(group: i32, grace: Duration, on_lost: OnLost) -> io::Result<Self> {
+    /// Starts a process that watches over that group. It gives back the lock that it is given, if this process is killed.
+    pub(super) fn start(
+        group: Pid,
+        grace: Duration,
+        on_lost: OnLost,
+        held: Option<&Held>,
+    ) -> io::Result<Self> {
         let on_lost = match on_lost {
             OnLost::Warn => "warn",
             OnLost::Term => "term",
             OnLost::Kill => "kill",
         };
+        // Without it the lock ends with its TTL.
+        let held = held.and_then(|held| held.in_a_pipe().ok());
+        let (group, grace) = (group.to_string(), grace.as_millis().to_string());
         let mut process = Command::new(this_program()?)
             .arg0("lock-watchdog") // not to be killed along with those that are called quorlock
-            .args(["watchdog", &group.to_string(), &grace.as_millis().to_string(), on_lost])
+            .args(["watchdog", &group, &grace, on_lost, &getpid().to_string()])
+            .args(held.as_ref().map(|pipe| pipe.as_raw_fd().to_string()))
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .process_group(0)
@@ -66,6 +77,11 @@ impl Watchdog {
         // One that is suspended does not hold up the keeper.
         rustix::io::ioctl_fionbio(&pipe, true)?;
         Ok(Self { process, pipe, told: None, told_end: false })
+    }
+
+    pub(super) fn id(&self) -> Pid {
+        // Process ids are 31 bits wide.
+        Pid::from_raw(self.process.id().cast_signed())
     }
 
     /// The lock is valid until then; the command has been told to end, and is killed then, if it has been told. An error: the
@@ -87,11 +103,19 @@ impl Watchdog {
         }
     }
 
+    /// Ends it: another one takes its place, and the end of its pipe would not be the end of this process.
+    pub(super) fn dismiss(mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+
     /// The command has ended. Returns whether the watchdog has ended it.
     pub(super) fn end(mut self) -> bool {
-        // It may have been killed before.
-        let _ = writeln!(self.pipe, "over");
-        drop(self.pipe);
+        if writeln!(self.pipe, "over").is_err() {
+            // It was killed, or is suspended and has too much to read. It must not take the end of the pipe for that of this process.
+            self.dismiss();
+            return false;
+        }
         let until = Time::now().after(ENDS_WITHIN);
         loop {
             match self.process.try_wait() {
@@ -101,8 +125,7 @@ impl Watchdog {
             }
         }
         // It is suspended. The command has ended, so there is nothing left for it to do.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
+        self.dismiss();
         false
     }
 }
@@ -156,7 +179,8 @@ pub(crate) fn watchdog(options: &options::Watchdog) -> Result<u8, Failure> {
         let step = match (keeper_is_gone, valid_until) {
             // Whatever `--on-lost` says: nobody renews the lock, and nobody waits for the command any more.
             (true, _) => {
-                end(group, grace, options.on_lost);
+                end(group, grace_left(grace, valid_until, now), options.on_lost);
+                give_back(options, valid_until.unwrap_or(now));
                 return Ok(HAS_ENDED_IT);
             }
             (false, Some(until)) => ending.poll(now, until, false),
@@ -167,8 +191,10 @@ pub(crate) fn watchdog(options: &options::Watchdog) -> Result<u8, Failure> {
             Step::Wait(Some(until)) => until.since(now),
             Step::Warn => continue,
             Step::Terminate => {
-                end_group(group, Signal::SIGTERM);
-                tell("the keeper of the lock does not go on; the command gets SIGTERM");
+                if end_group(group, Signal::SIGTERM) {
+                    tell("the keeper of the lock does not go on; the command gets SIGTERM");
+                }
+                tell_out_of_reach(group);
                 has_ended_it = true;
                 continue;
             }
@@ -191,22 +217,89 @@ pub(crate) fn watchdog(options: &options::Watchdog) -> Result<u8, Failure> {
     }
 }
 
+/// How long the command still has from SIGTERM to SIGKILL: no longer than the lock is valid. The keeper may have been killed just
+/// before it was to kill the command.
+fn grace_left(grace: Duration, valid_until: Option<Time>, now: Time) -> Duration {
+    valid_until.map_or(grace, |until| grace.min(until.before(MARGIN / 2).since(now)))
+}
+
 /// Ends the group, whose keeper is gone.
 fn end(group: Pid, grace: Duration, on_lost: OnLost) {
-    if on_lost != OnLost::Kill {
-        end_group(group, Signal::SIGTERM);
+    let (signal, gets) = match on_lost {
+        OnLost::Kill => (Signal::SIGKILL, "SIGKILL"),
+        OnLost::Term | OnLost::Warn => (Signal::SIGTERM, "SIGTERM, and SIGKILL soon after"),
+    };
+    if end_group(group, signal) {
+        tell(format_args!("the keeper of the lock was killed; the command gets {gets}"));
     }
-    tell("the keeper of the lock was killed; the command is ended");
-    if on_lost != OnLost::Kill {
+    if on_lost != OnLost::Kill && out_of_reach(group).is_none() {
         gone_within(group, grace);
     }
     end_group(group, Signal::SIGKILL);
-    gone_within(group, GONE_WITHIN);
+    if !tell_out_of_reach(group) {
+        gone_within(group, GONE_WITHIN);
+    }
+}
+
+/// Names what this user may not end; returns true if there is any.
+fn tell_out_of_reach(group: Pid) -> bool {
+    let what = out_of_reach(group);
+    if let Some(what) = &what {
+        tell(format_args!("nobody keeps the lock any more, and others may get it, but {what}"));
+    }
+    what.is_some()
 }
 
 fn gone_within(group: Pid, time: Duration) {
-    let until = Time::now().after(time);
-    while is_left(group) && Time::now() < until {
-        clock::pause(LOOKS);
+    let begun = Time::now();
+    loop {
+        let waited = Time::now().since(begun);
+        if waited >= time || !is_left(group) {
+            return;
+        }
+        clock::pause(next_look(waited).min(time - waited));
+    }
+}
+
+/// Gives the lock back, which nobody renews any more, and which is over then. Not while anything of the command lives, and not
+/// while its keeper does: that one could be suspended, and believe later that it has the lock. The masters compare the owner, so
+/// a lock that is another one's by now stays as it is.
+fn give_back(options: &options::Watchdog, over_at: Time) {
+    let Some(pipe) = options.gives_back else { return };
+    if is_left(Pid::from_raw(options.group)) || !has_ended(Pid::from_raw(options.keeper)) {
+        return;
+    }
+    let given_back =
+        Held::of_pipe(pipe).map_err(Failure::own).and_then(|held| held.give_back(over_at));
+    match given_back {
+        Ok(()) => tell("the command has ended, and the lock is given back"),
+        Err(Failure { message, .. }) => {
+            tell(format_args!("the lock is not given back, and ends by itself: {message}"));
+        }
+    }
+}
+
+/// Returns true once that process, which has started this one, has ended: this one has another parent then.
+fn has_ended(keeper: Pid) -> bool {
+    let until = Time::now().after(ENDS_WITHIN);
+    while getppid() == keeper && Time::now() < until {
+        clock::pause(POLLS);
+    }
+    getppid() != keeper
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_whose_keeper_was_killed_is_killed_before_its_lock_ends() {
+        let at = Time::from_ms;
+        let ms = Duration::from_millis;
+        let left = |until: u64, now| grace_left(ms(3_000), Some(at(until)), at(now));
+        assert_eq!(left(60_000, 1_000), ms(3_000));
+        assert_eq!(left(4_000, 3_000), ms(1_000) - MARGIN / 2);
+        assert_eq!(left(4_000, 4_000), Duration::ZERO);
+        assert_eq!(grace_left(ms(3_000), None, at(0)), ms(3_000));
     }
 }

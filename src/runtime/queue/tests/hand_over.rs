@@ -11,7 +11,7 @@ use super::*;
 use crate::core::Patience;
 use crate::embedded::Node;
 use crate::kinds::EXCLUSIVE;
-use crate::{ErrorKind, Guard, LossReason, Renewal};
+use crate::{ErrorKind, Guard, Renewal};
 
 /// Whether the lock came from another thread of the process, and not from the nodes.
 fn was_handed_over(guard: &Guard) -> bool {
@@ -58,7 +58,7 @@ fn a_hand_over_needs_no_node() {
     thread::scope(|scope| {
         let next = waits(scope, &locks, || locked(locks.lock(NAME)));
         nodes.iter().for_each(Node::hang);
-        assert!(locks.try_lock(NAME).expect("that is known here").is_none());
+        assert!(locks.try_lock(NAME).optional().expect("that is known here").is_none());
         guard.unlock().expect("the next one has it");
         let next = next.join().expect("no panic");
         assert!(was_handed_over(&next));
@@ -89,10 +89,9 @@ fn the_next_holder_has_a_lock_of_its_own() {
         // It is renewed, until somebody takes it away.
         assert!(next.lost().recv_timeout(SHORT_TTL * 3 / 2).is_err());
         next.check().expect("it is renewed");
-        assert!(other.try_lock(NAME).expect("held is no error").is_none());
+        assert!(other.try_lock(NAME).optional().expect("held is no error").is_none());
         next.extend(SHORT_TTL * 2).expect("three healthy nodes");
-        nodes.iter().for_each(Node::flush);
-        assert_eq!(next.lost().recv_timeout(LIMIT), Ok(LossReason::KeysGone));
+        flush_until_lost(&nodes, next.lost());
         assert_eq!(next.unlock().expect_err("it is lost").kind(), ErrorKind::Lost);
     });
     wait_no_keys(&nodes);
@@ -123,9 +122,9 @@ fn whoever_leaves_the_line_leaves_the_lock_to_the_others() {
     let (cancel, cancelled) = bounded(1);
     let guard = locked(locks.lock(NAME));
     thread::scope(|scope| {
-        let first = waits(scope, &locks, || locks.lock_cancellable(NAME, &cancelled));
+        let first = waits(scope, &locks, || locks.lock_within(NAME, &cancelled));
         let second = scope.spawn(|| locks.try_lock_for(NAME, Duration::from_millis(200)));
-        assert!(second.join().expect("no panic").expect("held is no error").is_none());
+        assert!(second.join().expect("no panic").is_err_and(|error| error.is_held()));
         let third = waits(scope, &locks, || locked(locks.lock(NAME)));
         cancel.send(()).expect("it listens");
         let error = first.join().expect("no panic").expect_err("cancelled");
@@ -141,7 +140,7 @@ fn whoever_leaves_the_line_leaves_the_lock_to_the_others() {
         guard.check().expect("what is held stays held");
         guard.unlock().expect("it was ours all the time");
     });
-    let guard = other.try_lock(NAME).expect("three healthy nodes");
+    let guard = other.try_lock(NAME).optional().expect("three healthy nodes");
     assert!(guard.is_some(), "nobody has taken it along");
     drop(guard);
     wait_no_keys(&nodes);
@@ -179,10 +178,10 @@ fn a_leaked_guard_blocks_nobody_once_its_lock_is_lost() {
         thread::scope(|scope| {
             let next = waits(scope, &locks, || locked(locks.lock(NAME)));
             let after = waits(scope, &locks, || locked(locks.lock(NAME)));
-            if renewal == Renewal::Auto {
-                nodes.iter().for_each(Node::flush);
+            match renewal {
+                Renewal::Auto => flush_until_lost(&nodes, &lost),
+                Renewal::Manual => _ = lost.recv_timeout(LIMIT).expect("it is told"),
             }
-            lost.recv_timeout(LIMIT).expect("it is told");
             let next = next.join().expect("no panic");
             assert!(!was_handed_over(&next), "a lost lock is not handed over");
             next.unlock().expect("it was ours all the time");

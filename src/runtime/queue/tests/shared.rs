@@ -9,8 +9,7 @@ use crossbeam_channel::bounded;
 
 use super::*;
 use crate::clock;
-use crate::core::{HoldClass, LossReason, Mechanism, Patience, Waits, without};
-use crate::embedded::Node;
+use crate::core::{HoldClass, Mechanism, Patience, Waits, without};
 use crate::events::Listener;
 use crate::kinds::{EXCLUSIVE, KINDS, WriteGuard};
 use crate::node::Request;
@@ -80,7 +79,7 @@ impl Kind for Together {
 /// A lease may be joined at any time here, for a busy machine may be slow.
 fn acquire(locks: &Quorlock, wanted: &Wanted, patience: Patience) -> Result<Option<Hold>, Error> {
     let acquire = || call::acquire(locks.coordinator(), wanted, patience, None);
-    without(&[Mechanism::TurnsEnd], acquire)
+    without(&[Mechanism::TurnsEnd], acquire).optional()
 }
 
 /// One more holder of the lock.
@@ -156,7 +155,7 @@ fn all_who_wait_for_another_process_hold_the_lock_when_one_of_them_gets_it() {
         guard.unlock().expect("it was held until now");
     });
     wait_no_keys(&nodes);
-    assert!(other.try_lock(NAME).expect("healthy nodes").is_some());
+    assert!(other.try_lock(NAME).optional().expect("healthy nodes").is_some());
 }
 
 /// Here a lease may be joined for as long as it is held, if no message comes.
@@ -290,8 +289,9 @@ fn keys_that_are_gone_are_told_to_all_holders() {
         let hold = acquire(&locks, &wanted, Patience::Forever);
         hold.expect("healthy nodes").expect("it waits for ever")
     });
-    nodes.iter().for_each(Node::flush);
-    for hold in &holds {
+    let [first, others @ ..] = &holds;
+    flush_until_lost(&nodes, first.notice.receiver());
+    for hold in others {
         assert_eq!(hold.notice.receiver().recv_timeout(LIMIT), Ok(LossReason::KeysGone));
     }
     drop(holds);
@@ -325,7 +325,7 @@ fn many_threads_that_come_and_go_hold_a_lock_that_is_theirs() {
                 for _ in 0..100 {
                     let wanted = wanted(&Together, true);
                     let hold = call::acquire(locks.coordinator(), &wanted, Patience::Forever, None);
-                    let hold = hold.expect("healthy nodes").expect("it waits for ever");
+                    let hold = hold.expect("healthy nodes");
                     thread::yield_now();
                     hold.held().check().expect("nobody has given it back for this one");
                     hold.give_back_and_wait().expect("it was held until now");
@@ -335,5 +335,5 @@ fn many_threads_that_come_and_go_hold_a_lock_that_is_theirs() {
     });
     assert_eq!(locks.coordinator().queues().len(), 0);
     assert!(clock::poll(clock::now().after(LIMIT), || !has_keys(&nodes)), "a key stays");
-    assert!(other.try_lock(NAME).expect("healthy nodes").is_some());
+    assert!(other.try_lock(NAME).optional().expect("healthy nodes").is_some());
 }

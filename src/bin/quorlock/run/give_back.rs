@@ -1,0 +1,85 @@
+//! The data by which the watchdog gives the lock back, once its keeper has been killed and the command has ended.
+//!
+//! It waits in a pipe that nobody reads before that. So a password that the user was asked for is on no command line and in no
+//! environment, and the watchdog has it in memory only when it is used.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, ErrorKind};
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use quorlock::{Error, ErrorKind as LockErrorKind};
+use rustix::io::{FdFlags, fcntl_setfd};
+use rustix::pipe::{PipeFlags, pipe_with};
+use serde::{Deserialize, Serialize};
+
+use crate::clock::{self, Time};
+use crate::exit::Failure;
+use crate::options::Set;
+
+/// How often it is tried where too few masters answer.
+const RETRIES: Duration = Duration::from_millis(200);
+
+/// The masters, and the names of a lock. The environment and the files are those of the keeper.
+#[derive(Clone, Deserialize, Serialize)]
+pub(super) struct GivesBack {
+    pub(super) set: Set,
+    /// The one that the user was asked for.
+    pub(super) password: Option<String>,
+    pub(super) names: Vec<Vec<u8>>,
+}
+
+/// A lock that is held.
+#[derive(Deserialize, Serialize)]
+pub(super) struct Held {
+    gives_back: GivesBack,
+    owner: String,
+}
+
+impl GivesBack {
+    /// The lock, as that owner holds it.
+    pub(super) fn of(&self, owner: &str) -> Held {
+        Held { gives_back: self.clone(), owner: owner.to_owned() }
+    }
+}
+
+/// Without the password.
+impl fmt::Debug for GivesBack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GivesBack").finish_non_exhaustive()
+    }
+}
+
+impl Held {
+    /// A pipe that has it, for a process that is about to be started.
+    pub(super) fn in_a_pipe(&self) -> io::Result<OwnedFd> {
+        let text = serde_json::to_vec(self)?;
+        let (reads, writes) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
+        if rustix::io::write(&writes, &text)? < text.len() {
+            return Err(ErrorKind::WriteZero.into());
+        }
+        fcntl_setfd(&reads, FdFlags::empty())?;
+        Ok(reads)
+    }
+
+    /// Reads what is in the pipe of that number.
+    pub(super) fn of_pipe(number: i32) -> io::Result<Self> {
+        let pipe = File::open(format!("/dev/fd/{number}"))?;
+        Ok(serde_json::from_reader(pipe)?)
+    }
+
+    /// Gives the lock back. Where too few masters answer it tries again, until the lock is over.
+    pub(super) fn give_back(self, until: Time) -> Result<(), Failure> {
+        let Self { gives_back: GivesBack { set, password, names }, owner } = self;
+        let client = set.configured_by(|| Ok(password))?.with_ttl().build()?;
+        let lock = client.multi_mutex(names);
+        let is_passing = |error: &Error| error.kind() == LockErrorKind::NoQuorum;
+        loop {
+            match lock.take_from(&owner) {
+                Err(error) if is_passing(&error) && Time::now() < until => clock::pause(RETRIES),
+                result => return Ok(result?),
+            }
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! The system's list of processes: which are left of a command's group, and which of them this user may not end.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::sys::signal::{kill, killpg};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::Pid;
+
+/// So many are named at most.
+const NAMED: usize = 5;
+
+/// How many fields are between the group of a process and the number of its threads.
+const THREADS: usize = 14;
+
+/// When the list is read again after that time of waiting: it costs the more, the more processes there are.
+pub(super) fn next_look(waited: Duration) -> Duration {
+    (waited / 4).clamp(Duration::from_millis(20), Duration::from_secs(1))
+}
+
+/// A process, by the system's list.
+struct Process {
+    pid: Pid,
+    parent: Pid,
+    group: Pid,
+    user: u32,
+    /// It has not ended. One that has stays listed until its parent has asked for its end, which it may never do.
+    lives: bool,
+}
+
+impl Process {
+    fn of(folder: &Path) -> Option<Self> {
+        let pid = folder.file_name()?.to_str()?.parse().ok()?;
+        let stat = fs::read_to_string(folder.join("stat")).ok()?;
+        // The name in the brackets may have brackets and blanks of its own.
+        let (_, fields) = stat.rsplit_once(')')?;
+        let mut fields = fields.split_whitespace();
+        let state = fields.next()?;
+        let mut id = || Some(Pid::from_raw(fields.next()?.parse().ok()?));
+        let (parent, group) = (id()?, id()?);
+        let threads = fields.nth(THREADS)?;
+        Some(Self {
+            pid: Pid::from_raw(pid),
+            parent,
+            group,
+            user: fs::metadata(folder).ok()?.uid(),
+            // Its first thread may have ended before the others.
+            lives: !matches!(state, "Z" | "X") || !matches!(threads, "0" | "1"),
+        })
+    }
+}
+
+/// Asks for the ends of those of the group that this process was given as orphans, wherever the system lists them. Not before the
+/// end of the group's leader is known.
+pub(super) fn reap(group: Pid) {
+    let group = Pid::from_raw(-group.as_raw());
+    let ended = |status| status != WaitStatus::StillAlive;
+    while waitpid(group, Some(WaitPidFlag::WNOHANG)).is_ok_and(ended) {}
+}
+
+/// Returns true if a process of the group lives.
+pub(super) fn is_left(group: Pid) -> bool {
+    if killpg(group, None) == Err(Errno::ESRCH) {
+        return false;
+    }
+    let members = listed(group);
+    // Where the system lists none of them, or not those of other users, nobody can say whether they live.
+    members.is_empty() || members.iter().any(|member| member.lives) || are_others_hidden()
+}
+
+/// Returns true if the system lists the processes of other users for themselves alone (`hidepid`).
+fn are_others_hidden() -> bool {
+    fs::read("/proc/1/stat").is_err()
+}
+
+/// Names the processes of the group that live; `None`: none is listed.
+pub(super) fn living(group: Pid) -> Option<String> {
+    names(listed(group).iter().filter(|member| member.lives))
+}
+
+/// Names those that live and take no signal from this user; `None`: there is none.
+pub(super) fn out_of_reach(group: Pid) -> Option<String> {
+    let members = listed(group);
+    let refuses = |member: &&Process| member.lives && kill(member.pid, None) == Err(Errno::EPERM);
+    let is_another_users = || killpg(group, None) == Err(Errno::EPERM) && members.is_empty();
+    names(members.iter().filter(refuses))
+        .or_else(|| is_another_users().then(|| "a process of another user".to_owned()))
+}
+
+fn names<'a>(members: impl Iterator<Item = &'a Process>) -> Option<String> {
+    let names: Vec<_> =
+        members.map(|member| format!("{} (of user {})", member.pid, member.user)).collect();
+    let what = if names.len() == 1 { "process" } else { "processes" };
+    let more = match names.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    (!names.is_empty())
+        .then(|| format!("{what} {}{more}", names[..names.len().min(NAMED)].join(", ")))
+}
+
+/// The children of that process that have ended, and whose end nobody has asked for.
+pub(super) fn ended_children(parent: Pid) -> Vec<Pid> {
+    let ended = all().filter(|it| it.parent == parent && !it.lives);
+    ended.map(|it| it.pid).collect()
+}
+
+/// The group's processes.
+fn listed(group: Pid) -> Vec<Process> {
+    all().filter(|it| it.group == group).collect()
+}
+
+/// All processes, where the system has a folder for each.
+fn all() -> impl Iterator<Item = Process> {
+    let folders = fs::read_dir("/proc").into_iter().flatten().flatten();
+    folders.filter_map(|folder| Process::of(&folder.path()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::CommandExt;
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn the_list_is_read_the_more_seldom_the_longer_that_takes() {
+        let mut waited = Duration::ZERO;
+        let looks = std::iter::from_fn(|| {
+            let look = next_look(waited);
+            waited += look;
+            (waited < Duration::from_secs(60)).then_some(look)
+        });
+        let looks: Vec<_> = looks.collect();
+        assert_eq!(looks.first(), Some(&Duration::from_millis(20)));
+        assert!(looks.is_sorted() && looks.len() < 90, "{}", looks.len());
+    }
+
+    #[test]
+    fn who_has_ended_is_not_left_though_nobody_has_asked_for_its_end() {
+        let mut child = Command::new("sleep").arg("60").process_group(0).spawn().expect("sleep");
+        let group = Pid::from_raw(i32::try_from(child.id()).expect("a process id"));
+        assert!(is_left(group));
+        assert_eq!(out_of_reach(group), None, "a process of this user");
+        child.kill().expect("it lives");
+        if Path::new("/proc/self/stat").exists() {
+            let ends = (0..10_000).any(|_| {
+                crate::clock::pause(std::time::Duration::from_millis(1));
+                !is_left(group)
+            });
+            assert!(ends, "it has ended");
+        }
+        child.wait().expect("a child");
+        assert!(!is_left(group));
+    }
+}

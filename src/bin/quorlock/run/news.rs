@@ -1,0 +1,338 @@
+//! The words that a user hears of the wait for a lock, and how often.
+
+use std::time::Duration;
+
+use quorlock::{Error, ErrorKind, HolderReport, LockState};
+
+use crate::clock::Time;
+use crate::tell::seconds;
+
+/// How often the line on a terminal is written anew.
+const TICK: Duration = Duration::from_secs(1);
+/// The masters are asked who holds the lock when the wait is twice as long as the last time, but no more often than the first
+/// of these, and no less often than the second.
+const ASKS: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(30));
+/// How often a line of its own says that nothing has changed.
+const REMINDS: Duration = Duration::from_secs(60);
+/// How long the wait goes on without a word where masters cannot be reached, and nobody watches.
+const TELLS_OF_OUTAGE_AFTER: Duration = Duration::from_secs(10);
+
+/// The readers of these words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Audience {
+    /// Nobody: only what somebody has to do something about is told.
+    Nobody,
+    /// A user at a terminal.
+    Terminal,
+    /// A log.
+    Log,
+}
+
+/// The reason for which the lock is not granted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Obstacle {
+    /// Nothing is known of any.
+    Unknown,
+    /// Too few of the masters can be reached: not these.
+    Outage { away: Vec<String>, masters: usize },
+    /// Too many masters may have forgotten locks: they grant some in that time.
+    Quarantine { ready_in: Duration },
+    /// These owners have it, and so many others.
+    Held { owners: Vec<String>, others: usize },
+    /// It was given back, and the masters keep it for that time.
+    Kept { owner: String, until: Time },
+    /// Too few masters say who has it.
+    Unclear,
+}
+
+/// So many owners of a lock are named.
+const OWNERS: usize = 2;
+
+impl Obstacle {
+    /// The obstacle that the masters have told of at `now`.
+    pub(super) fn of(said: &Result<HolderReport, Error>, now: Time) -> Self {
+        let report = match said {
+            Ok(report) => report,
+            Err(error) if error.kind() == ErrorKind::NoQuorum => return Self::Unclear,
+            // This user may not ask.
+            Err(_) => return Self::Unknown,
+        };
+        let mut owners: Vec<_> =
+            report.holders().map(|holder| label(&holder.owner.to_string())).collect();
+        owners.dedup();
+        let others = owners.len().saturating_sub(OWNERS);
+        owners.truncate(OWNERS);
+        match (report.state(), report.remaining_ttl(), owners.first()) {
+            (LockState::Unclear, ..) => Self::Unclear,
+            (LockState::Kept, Some(ttl), Some(owner)) => {
+                Self::Kept { owner: owner.clone(), until: now.after(ttl) }
+            }
+            (LockState::Held, _, Some(_)) => Self::Held { owners, others },
+            _ => Self::Unknown,
+        }
+    }
+
+    /// Returns whether this is another obstacle than that one, and not the same at another time.
+    fn is_news_after(&self, before: &Self) -> bool {
+        match (self, before) {
+            (Self::Quarantine { .. }, Self::Quarantine { .. }) => false,
+            (Self::Kept { owner, .. }, Self::Kept { owner: before, .. }) => owner != before,
+            _ => self != before,
+        }
+    }
+}
+
+/// The label of an owner text, which says whose it is, in quotes. The random part behind it is for programs.
+fn label(owner: &str) -> String {
+    let label = owner.rsplit_once('#').map_or(owner, |(label, _)| label);
+    format!("\"{}\"", if label.is_empty() { owner } else { label })
+}
+
+/// A text that is due.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Word {
+    /// On the line of the terminal.
+    Line(String),
+    /// In a line of its own.
+    Message(String),
+}
+
+/// The wait for one lock, as it is told.
+#[derive(Debug)]
+pub(super) struct News {
+    /// The lock, in quotes.
+    lock: String,
+    begun: Time,
+    /// When the line is written again.
+    tick_at: Time,
+    /// When the masters are to be asked again.
+    ask_at: Time,
+    /// Their last answer.
+    said: Obstacle,
+    /// The last text in a line of its own, and when it was written.
+    told: Option<(Obstacle, Time)>,
+    is_outage_told: bool,
+}
+
+impl News {
+    pub(super) fn new(lock: String, begun: Time) -> Self {
+        let first = begun.after(TICK);
+        Self {
+            lock,
+            begun,
+            tick_at: first,
+            ask_at: first,
+            said: Obstacle::Unknown,
+            told: None,
+            is_outage_told: false,
+        }
+    }
+
+    /// Returns for how long there is nothing to do.
+    pub(super) fn wait(&self, now: Time) -> Duration {
+        self.tick_at.since(now)
+    }
+
+    /// Returns whether the masters are to be asked now who has the lock: if somebody hears of it, and nothing else is in the way.
+    pub(super) fn asks(&mut self, now: Time, audience: Audience, seen: &Obstacle) -> bool {
+        let is_due = now >= self.ask_at;
+        if !is_due || audience == Audience::Nobody || *seen != Obstacle::Unknown {
+            return false;
+        }
+        self.ask_at = now.after(now.since(self.begun).clamp(ASKS.0, ASKS.1));
+        true
+    }
+
+    /// The masters have answered. It is told at once.
+    pub(super) fn handle_said(&mut self, said: Obstacle, now: Time) {
+        self.said = said;
+        self.tick_at = self.tick_at.min(now);
+    }
+
+    /// Returns what is to be told at `now`, where this process itself has `seen` an obstacle or not.
+    pub(super) fn poll(&mut self, now: Time, audience: Audience, seen: Obstacle) -> Option<Word> {
+        if now < self.tick_at {
+            return None;
+        }
+        let waited = now.since(self.begun);
+        self.tick_at = self.begun.after(TICK * (1 + u32::try_from(waited.as_secs()).unwrap_or(0)));
+        let obstacle = if seen == Obstacle::Unknown { self.said.clone() } else { seen };
+        let text = self.text(&obstacle, now);
+        match audience {
+            Audience::Terminal => Some(Word::Line(text)),
+            Audience::Log => {
+                let is_due = self.told.as_ref().is_none_or(|(before, at)| {
+                    obstacle.is_news_after(before) || now.since(*at) >= REMINDS
+                });
+                is_due.then(|| {
+                    self.told = Some((obstacle, now));
+                    Word::Message(text)
+                })
+            }
+            Audience::Nobody => {
+                let is_outage = matches!(obstacle, Obstacle::Outage { .. });
+                let is_due = is_outage && waited >= TELLS_OF_OUTAGE_AFTER && !self.is_outage_told;
+                self.is_outage_told |= is_due;
+                is_due.then_some(Word::Message(text))
+            }
+        }
+    }
+
+    /// Returns how long the caller has waited, for a line about the end of that.
+    pub(super) fn waited(&self, now: Time) -> String {
+        seconds(now.since(self.begun))
+    }
+
+    fn text(&self, obstacle: &Obstacle, now: Time) -> String {
+        let waits = format!("waiting for {} for {}", self.lock, self.waited(now));
+        match obstacle {
+            Obstacle::Unknown => waits,
+            Obstacle::Outage { away, masters } => {
+                let (count, away) = (away.len(), away.join(", "));
+                let doctor = "`quorlock doctor` says what is wrong";
+                format!(
+                    "{waits}: {count} of {masters} masters cannot be reached ({away}); {doctor}"
+                )
+            }
+            Obstacle::Quarantine { ready_in } => {
+                // A part of a second counts as one: at 0 s the lock would be there.
+                let ready_in = seconds(ready_in.saturating_add(Duration::from_millis(999)));
+                let when = format!("new or restarted masters grant locks in {ready_in}");
+                format!("waiting for {}: {when}", self.lock)
+            }
+            Obstacle::Held { owners, others } => {
+                let more = if *others > 0 { format!(" and {others} more") } else { String::new() };
+                format!("{waits}: held by {}{more}", owners.join(", "))
+            }
+            Obstacle::Kept { owner, until } => {
+                let left = seconds(until.since(now));
+                format!("{waits}: kept for {left} by the --min-hold of {owner}")
+            }
+            Obstacle::Unclear => format!("{waits}: too few masters say who holds it"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Time {
+        Time::from_ms(1_000_000 + ms)
+    }
+
+    fn news() -> News {
+        News::new("\"job\"".to_owned(), at(0))
+    }
+
+    fn held(owner: &str) -> Obstacle {
+        Obstacle::Held { owners: vec![label(owner)], others: 0 }
+    }
+
+    fn outage() -> Obstacle {
+        Obstacle::Outage { away: vec!["redis://a".to_owned(), "redis://b".to_owned()], masters: 3 }
+    }
+
+    /// All that is told in that many seconds, looked at four times a second, with the second in which it is told.
+    fn told(
+        news: &mut News,
+        seconds: std::ops::Range<u64>,
+        audience: Audience,
+        seen: impl Fn(u64) -> Obstacle,
+    ) -> Vec<(u64, String)> {
+        let moments =
+            seconds.flat_map(|second| (0..4).map(move |part| second * 1_000 + part * 250));
+        let told = moments.filter_map(|ms| {
+            let word = news.poll(at(ms), audience, seen(ms / 1_000))?;
+            let (Word::Line(text) | Word::Message(text)) = word;
+            Some((ms / 1_000, text))
+        });
+        told.collect()
+    }
+
+    #[test]
+    fn on_a_terminal_one_line_a_second_says_what_is_waited_for() {
+        let mut news = news();
+        let ready = |second: u64| Obstacle::Quarantine {
+            ready_in: Duration::from_millis(9_900 - second * 1_000),
+        };
+        let lines = told(&mut news, 0..3, Audience::Terminal, ready);
+        let line = |left: u64| {
+            format!("waiting for \"job\": new or restarted masters grant locks in {left} s")
+        };
+        assert_eq!(lines, [(1, line(9)), (2, line(8))], "nothing in the first second");
+        news.handle_said(held("web-3:4711#5a"), at(3_100));
+        let lines = told(&mut news, 3..5, Audience::Terminal, |_| Obstacle::Unknown);
+        let line =
+            |waited: u64| format!("waiting for \"job\" for {waited} s: held by \"web-3:4711\"");
+        assert_eq!(lines, [(3, line(3)), (4, line(4))]);
+    }
+
+    #[test]
+    fn a_log_hears_of_changes_and_seldom_that_there_is_none() {
+        let mut news = news();
+        news.handle_said(held("a:1#5a"), at(1_000));
+        let seen =
+            |second: u64| if (100..103).contains(&second) { outage() } else { Obstacle::Unknown };
+        let lines = told(&mut news, 1..200, Audience::Log, seen);
+        let seconds: Vec<_> = lines.iter().map(|(second, _)| *second).collect();
+        assert_eq!(seconds, [1, 61, 100, 103, 163], "{lines:?}");
+        assert!(lines[2].1.contains("2 of 3 masters cannot be reached (redis://a, redis://b)"));
+        news.handle_said(held("b:2#5a"), at(200_000));
+        news.handle_said(held("b:2#5b"), at(200_300));
+        let lines = told(&mut news, 200..202, Audience::Log, |_| Obstacle::Unknown);
+        assert_eq!(lines.len(), 1, "another holder, once: {lines:?}");
+        let ready =
+            |second: u64| Obstacle::Quarantine { ready_in: Duration::from_secs(240 - second) };
+        let lines = told(&mut news, 202..212, Audience::Log, ready);
+        assert_eq!(lines.len(), 1, "it is the same quarantine: {lines:?}");
+    }
+
+    #[test]
+    fn where_nobody_watches_an_outage_alone_is_told_once() {
+        let mut news = news();
+        news.handle_said(held("a:1#5a"), at(0));
+        let lines = told(&mut news, 0..100, Audience::Nobody, |_| Obstacle::Unknown);
+        assert!(lines.is_empty(), "{lines:?}");
+        let lines = told(&mut news, 100..200, Audience::Nobody, |_| outage());
+        assert_eq!(lines.len(), 1, "{lines:?}");
+        let lines = told(&mut self::news(), 0..20, Audience::Nobody, |_| outage());
+        assert_eq!(lines.iter().map(|(second, _)| *second).collect::<Vec<_>>(), [10]);
+    }
+
+    #[test]
+    fn masters_are_asked_seldom_and_not_where_the_answer_is_of_no_use() {
+        let asked = |audience, seen: Obstacle| {
+            let mut news = news();
+            let asks = |second: &u64| news.asks(at(second * 1_000), audience, &seen);
+            (0..200).filter(asks).collect::<Vec<_>>()
+        };
+        for audience in [Audience::Terminal, Audience::Log] {
+            let often = [1, 3, 6, 12, 24, 48, 78, 108, 138, 168, 198];
+            assert_eq!(asked(audience, Obstacle::Unknown), often);
+            assert!(asked(audience, outage()).is_empty());
+        }
+        assert!(asked(Audience::Nobody, Obstacle::Unknown).is_empty());
+    }
+
+    #[test]
+    fn owners_are_named_by_their_labels() {
+        assert_eq!(label("web-3:4711#5a"), "\"web-3:4711\"");
+        assert_eq!(label("a#b#5a"), "\"a#b\"");
+        assert_eq!(label("web-3:4711#5a:1:write"), "\"web-3:4711\"", "of a read-write lock");
+        assert_eq!(label("0a1b:1"), "\"0a1b:1\"", "without a label");
+    }
+
+    #[test]
+    fn what_is_kept_is_told_with_the_time_that_is_left() {
+        let mut news = news();
+        news.handle_said(Obstacle::Kept { owner: label("a:1#5a"), until: at(300_000) }, at(1_000));
+        let lines = told(&mut news, 1..120, Audience::Log, |_| Obstacle::Unknown);
+        let line = |waited, left| {
+            let whose = "by the --min-hold of \"a:1\"";
+            format!("waiting for \"job\" for {waited}: kept for {left} {whose}")
+        };
+        let expected = [(1, line("1 s", "4 min 59 s")), (61, line("1 min 1 s", "3 min 59 s"))];
+        assert_eq!(lines, expected);
+    }
+}

@@ -1,0 +1,132 @@
+//! How long a call waits for a lock that is held.
+
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::Receiver;
+
+use crate::clock;
+use crate::core::Patience;
+
+/// How long a call waits for a lock: a limit of time, a channel that cancels it, or both.
+///
+/// [`Quorlock::lock_within`](crate::Quorlock::lock_within) and all calls like it take one. A [`Duration`], an [`Instant`] and a
+/// reference to a [`Receiver`] turn into one.
+///
+/// - If the time is over, the call fails with [`Held`](crate::ErrorKind::Held). A time of zero, or in the past, is one try.
+/// - The channel cancels the call by a message, which is taken, or by the end of its last sender, which cancels every call that
+///   listens. The call fails with [`Cancelled`](crate::ErrorKind::Cancelled).
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use quorlock::crossbeam_channel::{Receiver, bounded};
+/// use quorlock::{Error, Guard, Quorlock, Wait};
+///
+/// /// Waits for five seconds at most, and not after the service is told to stop.
+/// fn lock(locks: &Quorlock, stopped: &Receiver<()>) -> Result<Guard, Error> {
+///     locks.lock_within("orders/42", Wait::up_to(Duration::from_secs(5)).cancelled_by(stopped))
+/// }
+///
+/// let locks = Quorlock::builder().nodes(["redis://127.0.0.1:1"]).build()?;
+/// let (stop, stopped) = bounded(0);
+/// drop(stop); // in a signal handler, for example
+/// assert_eq!(lock(&locks, &stopped).unwrap_err().kind(), quorlock::ErrorKind::Cancelled);
+/// # Ok::<(), Error>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+#[must_use = "a wait does nothing until a call takes it"]
+pub struct Wait<'a> {
+    limit: Limit,
+    cancel: Option<&'a Receiver<()>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Limit {
+    None,
+    For(Duration),
+    Until(Instant),
+}
+
+impl Wait<'static> {
+    /// Waits as long as it takes, as [`Quorlock::lock`](crate::Quorlock::lock) does.
+    pub const fn forever() -> Self {
+        Self { limit: Limit::None, cancel: None }
+    }
+
+    /// Waits for that time at most. It begins with the call that takes this.
+    pub const fn up_to(time: Duration) -> Self {
+        Self { limit: Limit::For(time), cancel: None }
+    }
+
+    /// Waits until `deadline` at most.
+    pub const fn until(deadline: Instant) -> Self {
+        Self { limit: Limit::Until(deadline), cancel: None }
+    }
+}
+
+impl<'a> Wait<'a> {
+    /// The same, unless `cancel` fires first. It replaces a channel that was given before.
+    pub fn cancelled_by<'b>(self, cancel: &'b Receiver<()>) -> Wait<'b> {
+        Wait { limit: self.limit, cancel: Some(cancel) }
+    }
+
+    pub(crate) const fn cancel(&self) -> Option<&'a Receiver<()>> {
+        self.cancel
+    }
+
+    /// The patience of a call that begins now.
+    pub(crate) fn patience(&self) -> Patience {
+        let time = match self.limit {
+            Limit::None => return Patience::Forever,
+            Limit::For(time) => time,
+            Limit::Until(deadline) => clock::until(deadline),
+        };
+        if time.is_zero() { Patience::Once } else { Patience::Until(clock::now().after(time)) }
+    }
+}
+
+impl From<Duration> for Wait<'static> {
+    fn from(time: Duration) -> Self {
+        Self::up_to(time)
+    }
+}
+
+impl From<Instant> for Wait<'static> {
+    fn from(deadline: Instant) -> Self {
+        Self::until(deadline)
+    }
+}
+
+impl<'a> From<&'a Receiver<()>> for Wait<'a> {
+    fn from(cancel: &'a Receiver<()>) -> Self {
+        Wait::forever().cancelled_by(cancel)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_time_is_one_try_and_any_other_limit_a_deadline() {
+        let now = clock::now();
+        let second = Duration::from_secs(1);
+        assert_eq!(Wait::forever().patience(), Patience::Forever);
+        assert_eq!(Wait::up_to(Duration::ZERO).patience(), Patience::Once);
+        let Patience::Until(deadline) = Wait::from(second).patience() else { panic!("it ends") };
+        assert!(deadline.since(now) >= second, "it begins with the call");
+        assert!(matches!(Wait::up_to(Duration::MAX).patience(), Patience::Until(_)));
+    }
+
+    #[test]
+    fn a_channel_goes_with_a_limit() {
+        let (_cancel, cancelled) = crossbeam_channel::bounded(0);
+        let wait = Wait::up_to(Duration::ZERO).cancelled_by(&cancelled);
+        assert_eq!(wait.patience(), Patience::Once);
+        assert!(wait.cancel().is_some_and(|it| it.same_channel(&cancelled)));
+        assert_eq!(Wait::from(&cancelled).patience(), Patience::Forever);
+        assert!(Wait::forever().cancel().is_none());
+    }
+}

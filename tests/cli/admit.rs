@@ -1,0 +1,115 @@
+//! Masters are admitted at once where no lock can be held, and else only by force.
+
+use crate::program::{Folder, LIMIT, World, ends_with, printed, program, told};
+use crate::support::{Servers, wait_until};
+use std::process::Output;
+
+/// A longest TTL that servers outlive soon.
+const SETTINGS: &str = "max_ttl = \"5s\"\nnode_timeout = \"1s\"\n";
+
+struct Set {
+    servers: Servers,
+    folder: Folder,
+}
+
+impl Set {
+    fn start() -> Self {
+        let set = Self { servers: Servers::start(3), folder: Folder::new() };
+        set.folder.write("settings.toml", SETTINGS);
+        set
+    }
+
+    fn output(&self, options: &[&str]) -> Output {
+        let mut program = program();
+        program.env("QUORLOCK_NODES", self.servers.urls().join(","));
+        program.env("QUORLOCK_CONFIG", self.folder.path("settings.toml"));
+        program.args(options).output().expect("the program starts")
+    }
+
+    /// Until each server has run for longer than a lock lives.
+    fn outlive(&self) {
+        let seconds = |i: usize| {
+            let redis::Value::BulkString(info) = self.servers[i].command(&["INFO", "server"])
+            else {
+                return 0;
+            };
+            let info = String::from_utf8_lossy(&info).into_owned();
+            let uptime = info.lines().find_map(|line| line.strip_prefix("uptime_in_seconds:"));
+            uptime.and_then(|seconds| seconds.trim().parse::<u32>().ok()).unwrap_or(0)
+        };
+        wait_until("they have run for long enough", LIMIT, || (0..3).all(|i| seconds(i) >= 8));
+    }
+
+    #[track_caller]
+    fn is_refused(&self, why: &str) {
+        let output = self.output(&["admit"]);
+        ends_with(&output, 122);
+        let text = told(&output);
+        assert!(text.contains(why) && text.contains("`quorlock admit --force`"), "{why}: {text}");
+        assert!(!text.contains("::"), "{text}");
+    }
+}
+
+#[test]
+fn masters_that_have_outlived_every_lock_need_no_force() {
+    let set = Set::start();
+    set.outlive();
+    let output = set.output(&["admit"]);
+    ends_with(&output, 0);
+    let text = told(&output);
+    assert!(text.starts_with("quorlock: these masters grant locks from now on: "), "{text}");
+    assert!(set.servers.urls().iter().all(|url| text.contains(url)), "{text}");
+    ends_with(&set.output(&["run", "-n", "job", "--", "true"]), 0);
+    for options in [&["admit"][..], &["admit", "--force"]] {
+        let output = set.output(options);
+        ends_with(&output, 0);
+        let nothing =
+            "quorlock: there was nothing to do: no master that can be reached is in quarantine\n";
+        assert_eq!(told(&output), nothing);
+    }
+}
+
+/// Such as masters without persistence that were restarted: they are as empty as new ones.
+#[test]
+fn masters_that_were_started_just_now_need_force() {
+    let world = World { servers: Servers::start(3), folder: Folder::new() };
+    let set = ["--max-ttl", "1h"];
+    let run = || world.output(&[&["run", "-n"], &set[..], &["job", "--", "true"]].concat());
+    let output = world.output(&[&["admit"], &set[..]].concat());
+    ends_with(&output, 122);
+    let text = told(&output);
+    assert!(text.contains("it was started "), "{text}");
+    assert!(text.contains("They grant locks by themselves in"), "{text}");
+    ends_with(&run(), 122);
+    ends_with(&world.output(&[&["admit", "--force"], &set[..]].concat()), 0);
+    ends_with(&run(), 0);
+}
+
+#[test]
+fn a_key_of_a_lock_or_a_flush_needs_force() {
+    let set = Set::start();
+    set.outlive();
+    set.servers[1].command(&["SET", "quorlock:job", "somebody", "PX", "60000"]);
+    set.is_refused("a node has a key of lock \"job\"");
+    let set = Set::start();
+    set.outlive();
+    set.servers[2].command(&["FLUSHALL"]);
+    set.is_refused("has lost keys since its start (by FLUSHALL");
+}
+
+/// A mark says that a master is in quarantine, and not why. Its clock may have been set, which ends keys.
+#[test]
+fn a_quarantine_of_somebody_else_and_a_master_that_is_down_need_force() {
+    let mut set = Set::start();
+    set.outlive();
+    // It is not over before the next one looks.
+    set.folder.write("settings.toml", "max_ttl = \"1h\"\nnode_timeout = \"1s\"\n");
+    ends_with(&set.output(&["run", "-n", "job", "--", "true"]), 122);
+    set.is_refused("it was in quarantine before this client came");
+    set.servers[0].kill();
+    let output = set.output(&["admit"]);
+    ends_with(&output, 122);
+    assert!(told(&output).contains(&set.servers[0].url()), "{}", told(&output));
+    ends_with(&set.output(&["admit", "--force"]), 0);
+    assert_eq!(printed(&output), "");
+}

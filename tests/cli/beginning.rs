@@ -1,0 +1,126 @@
+//! A failure between the grant and the command's first instruction keeps nobody else from the job.
+
+#![allow(clippy::print_stderr, reason = "a test that is left out says so")]
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Output};
+
+use crate::program::{LIMIT, Running, World, children, copy_file, ends_with, runs, send, told};
+use crate::support::wait_until;
+
+/// A job that is done once, on one of many hosts.
+fn run(world: &World, options: &[&str], command: &[&str]) -> Output {
+    let patient = ["run", "-n", "--node-timeout", "5s", "--min-hold", "1h"];
+    world.output(&[&patient, options, &["job", "--"], command].concat())
+}
+
+/// A program of that file's text.
+fn program(world: &World, name: &str, text: impl AsRef<[u8]>) {
+    let (file, path) = (world.folder.path("text"), world.folder.path(name));
+    fs::write(&file, text).expect("there is room");
+    copy_file(&file, &path);
+    fs::set_permissions(path, Permissions::from_mode(0o755)).expect("it is ours");
+}
+
+/// The program `true`, whose loader is not there; `None`: it has none.
+fn without_loader() -> Option<Vec<u8>> {
+    let (from, to) = (b"/ld-linux", b"/no-linux");
+    let mut bytes = fs::read("/bin/true").expect("it is there");
+    let at = bytes.windows(from.len()).position(|part| part == from)?;
+    bytes[at..at + to.len()].copy_from_slice(to);
+    Some(bytes)
+}
+
+#[test]
+fn a_command_that_the_system_does_not_run_frees_the_lock() {
+    let world = World::new();
+    program(&world, "busy", "#!/bin/sh\n");
+    // By a process of its own: one that another test starts would have the file open as well, for a moment.
+    let mut writes = Command::new("sh");
+    writes.args(["-c", "exec 3>> busy; echo > open; exec sleep 600"]);
+    let writes = Running::new(writes.current_dir(world.folder.path("")));
+    world.folder.line("open");
+    let output = run(&world, &[], &["./busy"]);
+    ends_with(&output, 126);
+    assert!(told(&output).contains("\"./busy\" cannot be run: "), "{}", told(&output));
+    world.servers.wait_no_keys();
+    writes.signal("KILL");
+    writes.end();
+
+    world.folder.write("interpreter", "");
+    program(&world, "script", "#!./interpreter\n");
+    ends_with(&run(&world, &[], &["./script"]), 126);
+    world.servers.wait_no_keys();
+
+    if let Some(text) = without_loader() {
+        program(&world, "lost", text);
+        let output = run(&world, &[], &["./lost"]);
+        ends_with(&output, 127);
+        assert!(told(&output).contains("the loader that it names is not"), "{}", told(&output));
+        world.servers.wait_no_keys();
+    } else {
+        eprintln!("left out: /bin/true names no loader");
+    }
+    ends_with(&run(&world, &[], &["./busy"]), 0);
+    ends_with(&run(&world, &[], &["true"]), 120);
+}
+
+#[test]
+fn a_job_that_fails_is_free_for_another_host_if_the_user_says_so() {
+    let world = World::new();
+    for command in ["exit 7", "kill -TERM $$"] {
+        run(&world, &["--free-failed"], &["sh", "-c", command]);
+        world.servers.wait_no_keys();
+    }
+    ends_with(&run(&world, &[], &["sh", "-c", "exit 7"]), 7);
+    ends_with(&run(&world, &["--free-failed"], &["true"]), 120);
+}
+
+/// The program is stopped as soon as it has started what is to become the command, and told to end. Nothing of the command runs.
+#[test]
+fn a_command_whose_end_comes_before_its_beginning_does_not_begin() {
+    let world = World::new();
+    let options =
+        ["run", "--min-hold", "1h", "job", "--", "sh", "-c", "echo > ran; exec sleep 600"];
+    for _ in 0..10 {
+        let running = world.start(&options);
+        wait_until("it has started something", LIMIT, || !children(running.id()).is_empty());
+        running.signal("STOP");
+        let has_no_watchdog = children(running.id()).len() == 1;
+        running.signal("TERM");
+        running.signal("CONT");
+        let (code, _, told) = running.end();
+        assert_eq!(code, Some(128 + 15), "{told}");
+        let ran = fs::remove_file(world.folder.path("ran")).is_ok();
+        if has_no_watchdog {
+            assert!(!ran, "it ran");
+            world.servers.wait_no_keys();
+        } else {
+            // It may have begun, and then the lock is kept.
+            ends_with(&world.output(&["unlock", "--force", "job"]), 0);
+        }
+    }
+}
+
+/// The watchdog was killed, and nobody else can be started.
+#[test]
+fn a_command_that_nobody_can_watch_over_is_ended_before_the_lock_is_given_back() {
+    let world = World::new();
+    let script = "echo $$ > pid; exec sleep 600";
+    let (running, command) = world.hold_by(&["job", "--", "sh", "-c", script]);
+    let watchdog = running.watchdog();
+    let id = running.id().to_string();
+    let limited = Command::new("prlimit").args(["--nofile=3:3", "--pid", &id]).status();
+    if !limited.is_ok_and(|status| status.success()) {
+        eprintln!("left out: there is no prlimit");
+        return;
+    }
+    send("KILL", watchdog);
+    let (code, _, told) = running.end();
+    assert_eq!(code, Some(125), "{told}");
+    let words = "the process that watches over the command cannot be started";
+    assert!(told.contains(words), "{told}");
+    assert!(!runs(command), "the lock was given back before");
+    world.servers.wait_no_keys();
+}

@@ -1,0 +1,54 @@
+//! The program as the first process of a container: no signal ends it by itself, and it is given the orphans of all others.
+
+#![allow(clippy::print_stderr, reason = "a test that is left out says so")]
+
+use std::process::Command;
+
+use crate::program::{LIMIT, Running, World, children, send};
+use crate::support::wait_until;
+
+/// `quorlock run` with that script as the first process of its own space of process ids, and its id outside. `None`, with the
+/// reason printed: where this user may make none.
+fn first_process(world: &World, script: &str) -> Option<(Running, u32)> {
+    const APART: [&str; 4] = ["--pid", "--fork", "--kill-child", "--mount-proc"];
+    let tried = Command::new("unshare").args(APART).arg("true").output();
+    if !tried.as_ref().is_ok_and(|output| output.status.success()) {
+        eprintln!("left out: no space of process ids of its own: {tried:?}");
+        return None;
+    }
+    let mut unshare = Command::new("unshare");
+    unshare
+        .args(APART)
+        .args([env!("CARGO_BIN_EXE_quorlock"), "run", "job", "--", "sh", "-c", script])
+        .env("QUORLOCK_NODES", world.servers.urls().join(","))
+        .current_dir(world.folder.path(""));
+    let running = Running::new(&mut unshare);
+    world.folder.line("begun");
+    let first = children(running.id());
+    assert_eq!(first.len(), 1);
+    Some((running, first[0]))
+}
+
+#[test]
+fn the_first_process_of_a_container_ends_with_an_exit_code() {
+    for (signal, number) in [("INT", 2), ("TERM", 15), ("QUIT", 3)] {
+        let world = World::new();
+        let script = "echo > begun; exec sleep 600";
+        let Some((running, first)) = first_process(&world, script) else { return };
+        send(signal, first);
+        let (code, _, told) = running.end();
+        assert_eq!(code, Some(128 + number), "{told}");
+        world.servers.wait_no_keys();
+    }
+}
+
+#[test]
+fn the_first_process_of_a_container_asks_for_the_ends_of_orphans() {
+    let world = World::new();
+    let script =
+        "for i in 1 2 3 4 5 6 7 8 9 10; do (sleep 0.01 &); done; echo > begun; exec sleep 600";
+    let Some((running, first)) = first_process(&world, script) else { return };
+    wait_until("the command and the watchdog alone are left", LIMIT, || children(first).len() == 2);
+    send("TERM", first);
+    assert_eq!(running.end().0, Some(128 + 15));
+}

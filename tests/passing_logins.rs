@@ -1,0 +1,199 @@
+//! Servers that answer a login with an error that is not about the login. Such a state passes, and is waited for.
+
+mod support;
+
+use std::io::Write;
+use std::net::TcpStream;
+use std::thread;
+use std::time::Duration;
+
+use quorlock::{Error, ErrorKind, Fallback, Quorlock};
+use support::clients::fresh;
+use support::{Server, Servers, fake, wait_until};
+
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// The logins that a URL may have the client begin with, with the password of [`Server::start_with`] below.
+const LOGINS: [(&str, &str); 4] =
+    [(":secret@", ""), (":secret@", "/1"), (":secret@", "?protocol=resp3"), ("", "/1")];
+
+fn client(server: &str, login: &str, parameters: &str) -> Quorlock {
+    let url = server.replace("://", &format!("://{login}")) + parameters;
+    fresh([url])
+        .ttl(Duration::from_secs(30))
+        .max_ttl(Duration::from_secs(30))
+        .node_timeout(Duration::from_secs(10))
+        .no_quorum_timeout(Duration::from_secs(600))
+        .build()
+        .expect("the settings are valid")
+}
+
+#[track_caller]
+fn refused(locks: &Quorlock, kind: ErrorKind, words: &str) -> Error {
+    let error = locks.try_lock("orders/42").expect_err("it cannot be had");
+    assert!(error.to_string().contains(words), "no \"{words}\" in: {error}");
+    assert!(!error.to_string().contains("secret"), "a password is shown: {error}");
+    assert_eq!(error.kind(), kind, "{error}");
+    error
+}
+
+/// How many connections the server has.
+fn connections(helper: &mut redis::Connection) -> usize {
+    let info: String = redis::cmd("INFO").arg("clients").query(helper).expect("it answers");
+    let count = info.lines().find_map(|line| line.strip_prefix("connected_clients:"));
+    count.and_then(|count| count.trim().parse().ok()).expect("a number")
+}
+
+#[test]
+fn a_server_without_free_connections_is_waited_for() {
+    for (login, parameters) in LOGINS {
+        let password: &[&str] = if login.is_empty() { &[] } else { &["--requirepass", "secret"] };
+        let server = Server::start_with(&[&["--maxclients", "5"], password].concat());
+        let url = server.url().replace("://", &format!("://{login}"));
+        let helper = redis::Client::open(url).expect("a URL").get_connection();
+        let mut helper = helper.expect("it listens");
+        wait_until("only this connection is left", LIMIT, || connections(&mut helper) == 1);
+        let others: Vec<_> = (0..4)
+            .map(|_| TcpStream::connect(("127.0.0.1", server.port())).expect("it listens"))
+            .collect();
+        wait_until("all connections are taken", LIMIT, || connections(&mut helper) == 5);
+
+        let locks = client(&server.url(), login, parameters);
+        refused(&locks, ErrorKind::NoQuorum, "maxclients");
+        thread::scope(|scope| {
+            let waits = scope.spawn(|| locks.lock("orders/42").map(drop));
+            drop(others);
+            waits.join().expect("no panic").expect("it is waited for");
+        });
+    }
+}
+
+/// A server that runs a script without end, until then.
+struct Busy<'a>(&'a Server);
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        let _ = self.0.try_command(&[b"SCRIPT", b"KILL"]);
+    }
+}
+
+/// Somebody's script runs for long, and the server refuses SELECT, but not AUTH.
+#[test]
+fn a_busy_server_is_waited_for_at_the_login() {
+    for (login, parameters) in LOGINS {
+        let password: &[&str] = if login.is_empty() { &[] } else { &["--requirepass", "secret"] };
+        let server = Server::start_with(&[&["--lua-time-limit", "1"], password].concat());
+        let was_connected = client(&server.url(), login, parameters);
+        was_connected.lock("orders/42").expect("one of one").unlock().expect("one of one");
+        thread::scope(|scope| {
+            scope.spawn(|| server.try_command(&[b"EVAL", b"while true do end", b"0"]));
+            let busy = Busy(&server);
+            wait_until("the server is busy", LIMIT, || server.try_command(&[b"PING"]).is_err());
+            let clients = [was_connected, client(&server.url(), login, parameters)];
+            for locks in &clients {
+                // The second time over a new connection.
+                for _ in 0..3 {
+                    refused(locks, ErrorKind::NoQuorum, "(BUSY)");
+                }
+            }
+            let lock = |locks: Quorlock| move || locks.lock("orders/42").map(drop);
+            let waiting = clients.map(|locks| scope.spawn(lock(locks)));
+            drop(busy);
+            for waits in waiting {
+                waits.join().expect("no panic").expect("it is waited for");
+            }
+        });
+    }
+}
+
+/// A password is changed, and for a while the servers have another one than the clients. A client that has been let in goes on
+/// waiting; one that has not is told at once.
+#[test]
+fn a_password_that_worked_before_is_waited_for() {
+    let server = Server::start();
+    let user = |rules: &[&str]| {
+        let usual = ["ACL", "SETUSER", "locker", "on", "~*", "&*", "+@all"];
+        server.command(&[&usual[..], rules].concat());
+    };
+    user(&[">secret"]);
+    for parameters in ["", "/1", "?protocol=resp3"] {
+        let locks = client(&server.url(), "locker:secret@", parameters);
+        let guard = locks.lock("orders/42").expect("one of one");
+        thread::scope(|scope| {
+            let waits = scope.spawn(|| locks.lock("orders/42").map(drop));
+            user(&["resetpass", ">other"]);
+            server.command(&["CLIENT", "KILL", "USER", "locker"]);
+            wait_until("it is refused", LIMIT, || {
+                let error = locks
+                    .try_lock("other")
+                    .err()
+                    .filter(|error| error.to_string().contains("it let this client in before"));
+                error.is_some_and(|error| error.kind() == ErrorKind::NoQuorum)
+            });
+            let newcomer = client(&server.url(), "locker:secret@", parameters);
+            refused(&newcomer, ErrorKind::Config, "the user or the password");
+            assert!(!waits.is_finished(), "it waits");
+            user(&["resetpass", ">secret"]);
+            drop(guard);
+            waits.join().expect("no panic").expect("it is waited for");
+        });
+    }
+}
+
+/// Somebody may hold a lock on the first node alone, where clients may fall back to it. A first node that refuses a login can be
+/// reached, so nothing is won without it.
+#[test]
+fn a_first_node_that_refuses_a_login_is_none_that_is_away() {
+    let servers = Servers::start(3);
+    let user = |server: &Server, rules: &[&str]| {
+        let usual = ["ACL", "SETUSER", "locker", "on", "~*", "&*", "+@all"];
+        server.command(&[&usual[..], rules].concat());
+    };
+    servers.iter().for_each(|server| user(server, &[">secret"]));
+    let nodes = servers.urls().into_iter().map(|url| url.replace("://", "://locker:secret@"));
+    let locks = fresh(nodes)
+        .fallback(Fallback::SingleNode { after: Duration::from_secs(1) })
+        .ttl(Duration::from_secs(30))
+        .max_ttl(Duration::from_secs(30))
+        .node_timeout(Duration::from_secs(10))
+        .build()
+        .expect("valid settings");
+    locks.lock("other").expect("three of three").unlock().expect("three of three");
+
+    user(&servers[0], &["resetpass", ">other"]);
+    servers[0].command(&["CLIENT", "KILL", "USER", "locker"]);
+    wait_until("it is refused", LIMIT, || {
+        let refused = locks.try_lock("other").err();
+        refused.is_some_and(|error| error.to_string().contains("it let this client in before"))
+    });
+    servers[0].command(&["SET", "quorlock:orders/42", "somebody", "PX", "600000"]);
+    for _ in 0..3 {
+        let error = locks.try_lock("orders/42").expect_err("somebody has it on the first node");
+        assert_eq!(error.kind(), ErrorKind::NoQuorum, "{error}");
+    }
+}
+
+/// Nothing of an error that nobody knows is quoted but its code: the server may quote the password.
+#[test]
+fn an_unknown_error_passes_and_protected_mode_does_not() {
+    let says = |answer: &'static str| {
+        let server = fake::serve(move |words, writer| {
+            let known = fake::handshake("7.4.0", words);
+            let answer = match words[0].as_str() {
+                "AUTH" | "SELECT" | "HELLO" => answer.into(),
+                _ => known.unwrap_or_else(|| b"+OK\r\n".into()),
+            };
+            writer.write_all(&answer).ok()
+        });
+        LOGINS.map(|(login, parameters)| client(&server, login, parameters))
+    };
+    for locks in says("-NOTYET the upstream of secret is not there yet\r\n") {
+        refused(&locks, ErrorKind::NoQuorum, "NOTYET");
+    }
+    for locks in says("-DENIED Redis is running in protected mode because\r\n") {
+        refused(&locks, ErrorKind::Config, "protected mode");
+    }
+    for locks in says("-LOADING Redis is loading the dataset in memory\r\n") {
+        refused(&locks, ErrorKind::NoQuorum, "(LOADING)");
+    }
+}

@@ -1,0 +1,123 @@
+//! One address, two servers: a load balancer, or a name with several addresses. Each of the servers would have a vote.
+
+mod support;
+
+use std::time::Duration;
+
+use quorlock::{ErrorKind, OptionalGuard as _, Quorlock, Severity};
+use support::clients::fresh;
+use support::events::{self, told};
+use support::proxy::Proxy;
+use support::{Server, Servers, wait_until};
+
+/// Never to be waited for.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// How long a busy machine may take for an answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Words of what is told of such a node.
+const SEVERAL: &str = "several servers answer under this address";
+
+#[track_caller]
+fn is_held(locks: &Quorlock) -> bool {
+    locks.try_lock("orders/42").optional().expect("a majority is there").is_none()
+}
+
+/// Each of two clients reaches one further master, so that both would have a majority with the two servers.
+#[test]
+fn two_clients_that_reach_different_servers_under_one_address_do_not_both_hold_a_lock() {
+    events::remember();
+    let mut servers = Servers::start(5);
+    servers[4].kill();
+    let balanced = Proxy::start(servers[0].port());
+    balanced.spread(Some(servers[1].port()));
+    let dead = servers[4].url();
+    let client = |other: &Server| {
+        let nodes = [balanced.url(), other.url(), dead.clone()];
+        fresh(nodes).node_timeout(PATIENCE).build().expect("valid settings")
+    };
+    let (one, two) = (client(&servers[2]), client(&servers[3]));
+    for locks in [&one, &two] {
+        wait_until("it is seen that several servers answer", LIMIT, || {
+            let refused = locks.try_lock("orders/42").err();
+            refused.is_some_and(|error| {
+                assert_eq!(error.kind(), ErrorKind::NoQuorum, "{error}");
+                error.to_string().contains(SEVERAL)
+            })
+        });
+    }
+    assert_eq!(told(&["ERROR", &balanced.url(), SEVERAL]), 2, "{:?}", events::all());
+    // It is put right.
+    balanced.spread(None);
+    wait_until("the node has a vote again", LIMIT, || one.try_lock("orders/42").optional().is_ok());
+}
+
+/// The others decide. A lock that is held goes on by their votes.
+#[test]
+fn such_a_node_has_no_vote_for_a_lock_that_is_held_either() {
+    events::remember();
+    let servers = Servers::start(4);
+    let balanced = Proxy::start(servers[0].port());
+    let nodes = || [balanced.url(), servers[2].url(), servers[3].url()];
+    let client = || fresh(nodes()).node_timeout(PATIENCE).build().expect("valid settings");
+    let locks = client();
+    let guard = locks.lock("orders/42").expect("three of three");
+    balanced.spread(Some(servers[1].port()));
+    wait_until("it is seen that several servers answer", LIMIT, || {
+        told(&["ERROR", &balanced.url(), SEVERAL]) > 0
+    });
+    let other = client();
+    assert!(is_held(&other), "a majority of the nodes that have a vote says so");
+    assert!(guard.extend(Duration::from_secs(10)).is_ok(), "two of three");
+    guard.unlock().expect("it was ours");
+    assert!(!is_held(&other));
+}
+
+/// A server that is restarted, or takes the place of another one, is another server, and comes after it.
+#[test]
+fn servers_that_follow_each_other_are_not_several() {
+    events::remember();
+    let mut servers = Servers::start(4);
+    let proxy = Proxy::start(servers[0].port());
+    let nodes = [proxy.url(), servers[2].url(), servers[3].url()];
+    let locks = fresh(nodes.clone()).node_timeout(PATIENCE).build().expect("valid settings");
+    locks.lock("orders/42").expect("three of three").unlock().expect("three of three");
+    let is_up = || locks.node_stats().iter().all(|node| node.connected);
+    let connections = || proxy.accepted();
+    // Behind a connection that lasts, by a restart, and by a failover; each time until another connection has looked.
+    for change in 0..3 {
+        let before = connections();
+        match change {
+            0 | 1 => servers[0].restart_empty(),
+            _ => proxy.fail_over_to(servers[1].port()),
+        }
+        wait_until("another connection has looked", LIMIT, || {
+            drop(locks.try_lock("orders/42"));
+            is_up() && connections() >= before + 2
+        });
+        wait_until("all nodes vote", LIMIT, || locks.try_lock("orders/42").is_ok());
+    }
+    assert_eq!(told(&[&proxy.url(), SEVERAL]), 0, "{:?}", events::all());
+}
+
+#[test]
+fn a_diagnosis_tells_that_several_servers_answer() {
+    let servers = Servers::start(4);
+    let balanced = Proxy::start(servers[0].port());
+    let nodes = || [balanced.url(), servers[2].url(), servers[3].url()];
+    let problems = || {
+        let diagnosis = fresh(nodes()).diagnose().expect("valid settings");
+        let findings = diagnosis.nodes.into_iter().map(|node| node.findings);
+        let are_told = |findings: Vec<quorlock::Finding>| {
+            let told = |finding: &quorlock::Finding| {
+                finding.severity == Severity::Problem && finding.what.contains(SEVERAL)
+            };
+            findings.iter().any(told)
+        };
+        findings.map(are_told).collect::<Vec<_>>()
+    };
+    assert_eq!(problems(), [false; 3]);
+    balanced.spread(Some(servers[1].port()));
+    assert_eq!(problems(), [true, false, false]);
+}
