@@ -457,7 +457,8 @@ fn a_healthy_node_is_not_blamed_for_others_that_hang() {
     let set = || builder(urls.clone()).restart_quarantine(true);
     drop(support::clients::admitted(set()));
     servers.iter_mut().take(2).for_each(Server::pause);
-    let locks = set().node_timeout(Duration::from_millis(250)).build().expect("valid settings");
+    // Time enough for the answer of the healthy one on a busy machine.
+    let locks = set().node_timeout(Duration::from_secs(2)).build().expect("valid settings");
     wait_until("the healthy one is up", LIMIT, || locks.node_stats()[2].connected);
     for i in 0..3 {
         let error = refused(&locks);

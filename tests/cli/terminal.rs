@@ -18,7 +18,8 @@ pub(crate) fn on_terminal(
         println!("left out, for there is no program `script`: {line}");
         return None;
     }
-    let line = line.replace("quorlock", env!("CARGO_BIN_EXE_quorlock"));
+    // In place of the shell that `script` starts. Of `SHELL` it depends whether that one would wait, and end by Ctrl-C.
+    let line = format!("exec {}", line.replace("quorlock", env!("CARGO_BIN_EXE_quorlock")));
     let mut script = Command::new("sh");
     script.args(["-c", "exec script -qec \"$0\" /dev/null > shown", &line]);
     script.current_dir(world.folder.path(""));
@@ -114,7 +115,7 @@ fn a_command_in_the_background_does_not_take_the_terminal() {
 #[test]
 fn without_a_shell_nothing_is_suspended() {
     let world = World::new();
-    let line = "exec quorlock run job -- sh -c 'echo > begun; read word; echo $word > read'";
+    let line = "quorlock run job -- sh -c 'echo > begun; read word; echo $word > read'";
     let Some((running, mut typed)) = on_terminal(&world, line) else { return };
     world.folder.line("begun");
     typed.write_all(b"\x1a").expect("a terminal");
