@@ -141,6 +141,7 @@ impl<C: SharedAttempt> Acquire<C> {
     /// The driver has looked at the local queue.
     pub(crate) fn handle_turn(&mut self, place: Place, around: &mut impl Surroundings) {
         let State::Looking = self.state else { return };
+        self.attempts.comes_first(place.comes_first);
         let now = around.now();
         // A caller that has waited until its deadline is told that the lock is held, if that is known. If
         // not, it makes one attempt that has no time left, whose outcome names the missing quorum.
@@ -504,6 +505,9 @@ impl<C: SharedAttempt> Acquire<C> {
         }
         // Carried out before any wait: what this attempt got must be free for others.
         self.actions.push_back(Action::GiveBack(claim));
+        if self.attempts.is_unreached() {
+            self.withdraw(Vec::new);
+        }
         if place == PlaceNews::GivesUpTicket {
             self.leave_queue();
         }

@@ -206,7 +206,10 @@ impl Admission {
                 let due = if is_due { now } else { self.probe_due(node) };
                 return if due <= now { seen.check() } else { Next::Wait(due) };
             }
-            Judgement::Ours(State::Admitted) => (None, self.in_doubt_until(node)),
+            Judgement::Ours(State::Admitted) => {
+                let due = [self.in_doubt_until(node), self.reading_due(node, now)];
+                (None, due.into_iter().flatten().min())
+            }
             Judgement::Replica | Judgement::Cluster | Judgement::Foreign(_) => (None, None),
             Judgement::Forgetful(_) => (Some(self.begun(chance.id)), None),
             Judgement::Renamed(state) | Judgement::Moved(state) => (Some(*state), None),

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::Time;
 use super::clocks::{DRIFT, Offset};
+use super::{Mechanism, Time};
 
 /// A clock was set, by that much at least.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,9 +100,20 @@ impl ClockTracker {
         (least_ns.div_euclid(1_000), most_ns.saturating_neg().div_euclid(1_000).saturating_neg())
     }
 
-    /// Whether the last reading that fitted is so old that drift alone makes the next ones doubtful.
-    pub(super) fn is_old(&self, now: Time, tolerance: Duration) -> bool {
+    /// Returns true if the bounds by themselves make the next readings doubtful, however fast those are: the last reading that
+    /// fitted is old, or the first one took long.
+    pub(super) fn is_of_no_use(&self, now: Time, tolerance: Duration) -> bool {
+        self.is_old(now, tolerance)
+            || self.is_wide(now, tolerance) && Mechanism::WideBoundsAreReplaced.is_on()
+    }
+
+    fn is_old(&self, now: Time, tolerance: Duration) -> bool {
         now.since(self.at) / DRIFT > tolerance / 4
+    }
+
+    fn is_wide(&self, now: Time, tolerance: Duration) -> bool {
+        let Self { least_ns, most_ns, .. } = self.drifted(now);
+        most_ns.saturating_sub(least_ns) > nanoseconds(tolerance / 2)
     }
 
     /// Counts gains from that offset, in microseconds ahead of our clock, if it is below all that were read:

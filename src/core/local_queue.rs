@@ -104,6 +104,9 @@ pub(crate) struct Place {
     /// The lock is known to be held, in this process or in another one. If not, a caller without time left
     /// asks once more, and reports what it sees: too few nodes.
     pub(crate) is_held: bool,
+    /// No caller that came earlier may ask for the lock in this caller's place. One that comes behind others and asks all the
+    /// same may have to wait for them next.
+    pub(crate) comes_first: bool,
 }
 
 /// The waiters that have to ask again what to do.
@@ -272,7 +275,7 @@ impl<W, H> LocalQueue<W, H> {
     {
         let others_wait = fairness.is_some_and(|fairness| fairness.others_wait(now));
         if let Some(hold) = self.join(ticket, others_wait, now) {
-            return (Place { turn: Turn::Joined, is_held: true }, Some(hold));
+            return (Place { turn: Turn::Joined, is_held: true, comes_first: true }, Some(hold));
         }
         let held_until = self.leases.iter().filter_map(|won| won.with.held_until(now)).max();
         let is_held = held_until.is_some_and(|until| now < until) || self.word == Word::Held;
@@ -283,7 +286,8 @@ impl<W, H> LocalQueue<W, H> {
             (Turn::Ask, Some(until)) => Turn::GiveWay(until),
             (turn, _) => turn,
         };
-        (Place { turn, is_held }, None)
+        let comes_first = self.comes_first(ticket) || !Mechanism::FirstCallersReserve.is_on();
+        (Place { turn, is_held, comes_first }, None)
     }
 
     /// That caller joins a lease of its process, if the lock may have several holders. Then it leaves the queue.
@@ -358,6 +362,18 @@ impl<W, H> LocalQueue<W, H> {
                 waiter.doing = Doing::Waiting;
                 Turn::Wait(until.min(now.after(CHECK_AGAIN)))
             }
+        }
+    }
+
+    /// Returns true if that caller asks the nodes for as long as it is in the queue, whatever others find.
+    fn comes_first(&self, ticket: QueueTicket) -> bool {
+        let Some(place) = self.place(ticket) else { return true };
+        let shares = self.class == HoldClass::Shared && Mechanism::SharersDoNotWait.is_on();
+        match self.askers {
+            Askers::All => true,
+            Askers::AtMost(most) => place < most,
+            Askers::First if shares => !self.somebody_asks_for(place),
+            Askers::First => place == 0,
         }
     }
 

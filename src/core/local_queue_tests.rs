@@ -77,7 +77,7 @@ impl Process {
     }
 
     fn look(&mut self, ticket: QueueTicket, now: Time) -> String {
-        let (Place { turn, is_held }, Passed { takes, gives_back }) =
+        let (Place { turn, is_held, comes_first }, Passed { takes, gives_back }) =
             self.queues.look(&KEY, ticket, None, now);
         assert_eq!(takes.is_some(), matches!(turn, Turn::Joined | Turn::HandedOver));
         let at = |time: Time| in_ms(time.since(Time::default()));
@@ -86,7 +86,10 @@ impl Process {
         match (turn, takes) {
             (Turn::HandedOver, _) => "handed over".to_owned(),
             (Turn::Joined, sequence) => format!("joined as {}{held}", sequence.unwrap_or_default()),
-            (Turn::Ask, _) => format!("{over}ask{held}"),
+            (Turn::Ask, _) => {
+                let behind = if comes_first { "" } else { ", behind others" };
+                format!("{over}ask{held}{behind}")
+            }
             (Turn::Wait(until), _) => format!("{over}wait until {}{held}", at(until)),
             (Turn::GiveWay(until), _) => format!("give way until {}{held}", at(until)),
             (Turn::Held, _) => format!("refused{held}"),
@@ -221,6 +224,7 @@ fn told_cases() {
         Mechanism::SharersWaitForAskers,
         Mechanism::WritersEndJoins,
         Mechanism::GivesWay,
+        Mechanism::FirstCallersReserve,
     ];
     let new = || Process::new(HoldClass::Exclusive, false);
     play(include_str!("testdata/queue.txt"), &mechanisms, new, step);

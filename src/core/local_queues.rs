@@ -125,11 +125,14 @@ impl<K: Clone + Eq + Hash, W, H: LocalLease> LocalQueues<K, W, H> {
                 Again::WaitsForItself if once => (Turn::Held, None),
                 Again::WaitsForItself => (Turn::WaitsForItself, None),
             };
-            return (Place { turn, is_held: true }, Passed { takes, gives_back: None });
+            return (
+                Place { turn, is_held: true, comes_first: true },
+                Passed { takes, gives_back: None },
+            );
         }
         let Some(queue) = self.queues.get_mut(key) else {
             // A queue is there for as long as any caller is in it.
-            let place = Place { turn: Turn::Ask, is_held: false };
+            let place = Place { turn: Turn::Ask, is_held: false, comes_first: true };
             return (place, Passed { takes: None, gives_back: None });
         };
         let handed = queue.with(ticket).and_then(|caller| caller.handed.take());

@@ -35,6 +35,8 @@ pub(crate) enum Mechanism {
     ClocksAreWatched,
     /// A clock that may have been set by more than the tolerance counts as one that was.
     DoubtHasNoVote,
+    /// A clock of which the first answer took long is watched from the next answer on.
+    WideBoundsAreReplaced,
     /// A clock that was not watched is compared with what the node's mark says of it.
     ClocksAreNoted,
     /// A node is probed now and then also while its clock is read all the time, so that drift is noted.
@@ -170,6 +172,10 @@ pub(crate) enum Mechanism {
     ReservationsRest,
     /// A reservation lasts for two attempts of the full length at least.
     ReservationsOutliveAttempts,
+    /// Of the callers of a process that wait behind each other, only the first one reserves the lock.
+    FirstCallersReserve,
+    /// A caller whose attempt has reached no majority reserves nothing, and withdraws its reservation.
+    ReservationsNeedQuorum,
     /// A process that gives a lock back leaves it to the others that wait for it.
     GivesWay,
     /// And does not take its own release for that of another one.

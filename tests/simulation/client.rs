@@ -187,7 +187,7 @@ impl Client {
             enough: plan.enough(),
             clock_tolerance: setup.clock_tolerance,
             node_timeout: setup.node_timeout,
-            no_quorum_timeout: Duration::from_secs(3),
+            no_quorum_timeout: setup.no_quorum_timeout,
             rolling: plan.rolling,
             fencing: plan.fencing,
             quarantine: plan.quarantine,

@@ -251,6 +251,7 @@ pub(super) fn begin(world: &mut World, fault: &Fault) {
         }
         Fault::Cut { client, node } => world.net.link(client, node).cut += 1,
         Fault::Isolated { client, split } => {
+            world.net.checks.cut_off(client, Duration::MAX);
             (split..nodes).for_each(|node| world.net.link(client, node).cut += 1);
         }
         Fault::RepliesLost { client, node } => world.net.link(client, node).deaf += 1,
@@ -289,6 +290,7 @@ pub(super) fn end(world: &mut World, fault: &Fault) {
         }
         Fault::Cut { client, node } => world.net.mend(client, node),
         Fault::Isolated { client, split } => {
+            world.net.checks.cut_off(client, world.net.now);
             (split..nodes).for_each(|node| world.net.mend(client, node));
         }
         Fault::RepliesLost { client, node } => world.net.hear_again(client, node),

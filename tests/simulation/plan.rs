@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::chance::Chance;
 use super::faults::{Fault, Scheduled};
 use super::lock_id::LockId;
-use super::setup::{BACKOFF, Habit, Setup};
+use super::setup::{BACKOFF, Habit, NO_QUORUM, Setup};
 use super::shared::configuration;
 
 /// How long faults go on before everything is healed.
@@ -354,6 +354,7 @@ impl Plan {
             max_ttl: ttl * 4,
             clock_tolerance,
             node_timeout,
+            no_quorum_timeout: NO_QUORUM,
             fall_back_after,
             backoff: BACKOFF,
             // Some have been told another number than the others.

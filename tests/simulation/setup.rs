@@ -13,6 +13,9 @@ use crate::runtime::kind::Kind;
 pub(super) const BACKOFF: Backoff =
     Backoff { min: Duration::from_millis(5), max: Duration::from_millis(150) };
 
+/// How long calls bear that no majority can be reached, where a plan does not say otherwise.
+pub(super) const NO_QUORUM: Duration = Duration::from_secs(3);
+
 /// For how long the nodes keep a lock at most that is given back, in TTLs of it.
 pub(super) const LONGEST_KEPT: f64 = 1.5;
 
@@ -25,6 +28,7 @@ pub(super) struct Setup {
     pub(super) max_ttl: Duration,
     pub(super) clock_tolerance: Duration,
     pub(super) node_timeout: Duration,
+    pub(super) no_quorum_timeout: Duration,
     /// After how long without a majority it falls back to the first node; `None`: never.
     pub(super) fall_back_after: Option<Duration>,
     /// Its pauses between attempts.

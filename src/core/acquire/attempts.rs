@@ -239,6 +239,16 @@ impl Attempts {
         }
     }
 
+    /// Nobody of its process comes before the caller, or somebody does: see [`Reserving::comes_first`].
+    pub(crate) fn comes_first(&mut self, comes_first: bool) {
+        self.reserving.comes_first(comes_first);
+    }
+
+    /// Returns true if the caller reserves nothing because its last attempt has reached no majority.
+    pub(crate) fn is_unreached(&self) -> bool {
+        self.reserving.is_unreached()
+    }
+
     /// The priority whose reservations are to be withdrawn: see [`Reserving::withdraws`].
     pub(crate) fn withdraws(&mut self) -> Option<(Priority, Duration)> {
         self.reserving.withdraws()
@@ -337,6 +347,7 @@ impl Attempts {
             return Step::Finish(self.last.unwrap_or(outcome));
         }
         self.last = Some(outcome);
+        self.reserving.reached(outcome != Outcome::NoQuorum);
         if outcome.is_held() {
             self.reserving.refused(now);
         }
@@ -414,6 +425,7 @@ impl Attempts {
             return self.concluded(Conclusion::Unreachable, started, now, random);
         };
         self.last = Some(Outcome::NotAdmitted);
+        self.reserving.reached(false);
         self.unreachable_since = None;
         // A mark was only written anew, and has been looked at since: that is no quarantine.
         let at_once = ready_in.is_zero() && !std::mem::replace(&mut self.tried_at_once, true);

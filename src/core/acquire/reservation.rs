@@ -105,6 +105,10 @@ pub(super) struct Reserving {
     splits: u32,
     /// An attempt has asked all nodes since the caller reserves the lock where others share it.
     told_beside_sharers: bool,
+    /// The last attempt has reached no majority.
+    unreached: bool,
+    /// Others of the process come first.
+    stands_behind: bool,
     /// A node may have it.
     is_left: bool,
 }
@@ -128,6 +132,8 @@ impl Reserving {
             known_until: never,
             splits: 0,
             told_beside_sharers: false,
+            unreached: false,
+            stands_behind: false,
             is_left: false,
         }
     }
@@ -144,6 +150,25 @@ impl Reserving {
     /// From now on the caller goes ahead of others that are younger.
     pub(super) fn takes_priority(&mut self, priority: Priority) {
         self.priority.get_or_insert(priority);
+    }
+
+    /// The last attempt has reached a majority, or not. A caller that reaches none reserves nothing: it could not take the lock,
+    /// and would keep out those who can.
+    pub(super) fn reached(&mut self, majority: bool) {
+        self.unreached = !majority && Mechanism::ReservationsNeedQuorum.is_on();
+        if self.unreached {
+            self.known_until = Time::from_start(Duration::ZERO);
+        }
+    }
+
+    /// Others of its process come before the caller, or not. One that stands behind them reserves nothing: while it waits for
+    /// them, its reservation would keep them out, along with everybody else.
+    pub(super) fn comes_first(&mut self, comes_first: bool) {
+        self.stands_behind = !comes_first;
+    }
+
+    pub(super) const fn is_unreached(&self) -> bool {
+        self.unreached
     }
 
     /// Others have the lock, or want it.
@@ -169,7 +194,7 @@ impl Reserving {
     /// Returns true if the caller reserves the lock only where others share it.
     fn is_weak_beside_sharers(&self, now: Time) -> bool {
         let is_due = |since: Time| since.after(WEAK) <= now && now < since.after(self.policy.after);
-        self.refused_since.is_some_and(is_due) && Mechanism::WaitersReserve.is_on()
+        self.refused_since.is_some_and(is_due) && self.may_reserve()
     }
 
     /// The attempt that began at `started` was in vain. `all`: it has asked all nodes. `is_split`: some of them have
@@ -225,10 +250,14 @@ impl Reserving {
         self.priority.filter(|_| is_left).map(|priority| (priority, self.lasts * 2))
     }
 
+    fn may_reserve(&self) -> bool {
+        !self.unreached && !self.stands_behind && Mechanism::WaitersReserve.is_on()
+    }
+
     /// For how long the caller reserves the lock from now on.
     fn stands(&self, now: Time) -> Duration {
         match self.phase(now) {
-            Some((true, until)) if self.has_priority() && Mechanism::WaitersReserve.is_on() => {
+            Some((true, until)) if self.has_priority() && self.may_reserve() => {
                 self.lasts.min(until.since(now))
             }
             _ => Duration::ZERO,

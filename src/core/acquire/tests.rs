@@ -32,7 +32,7 @@ struct Driver {
     granted_by: Vec<usize>,
 }
 
-const FIRST_IN_QUEUE: Place = Place { turn: Turn::Ask, is_held: false };
+const FIRST_IN_QUEUE: Place = Place { turn: Turn::Ask, is_held: false, comes_first: true };
 
 impl Driver {
     fn new(patience: Patience) -> Self {
@@ -374,7 +374,7 @@ fn waiting_for(what: WaitsFor) -> Driver {
     driver.client.waits_for_clocks = what == WaitsFor::Clocks;
     if what == WaitsFor::Queue {
         let turn = Turn::Wait(at(2_000));
-        driver.place = Place { turn, is_held: true };
+        driver.place = Place { turn, is_held: true, comes_first: true };
     }
     driver.start();
     match what {
@@ -430,7 +430,7 @@ fn nothing_is_taken_where_the_nodes_are_not_one_set() {
         let mut driver = Driver::new(Patience::Forever);
         driver.machine.start(&driver.client);
         driver.client.disagrees = true;
-        driver.place = Place { turn, is_held: true };
+        driver.place = Place { turn, is_held: true, comes_first: true };
         driver.carry();
         assert_eq!(driver.outcome, Some(Outcome::NodesDisagree));
     }
@@ -440,9 +440,9 @@ fn nothing_is_taken_where_the_nodes_are_not_one_set() {
 fn a_lock_that_is_handed_over_joined_or_taken_again_needs_no_node() {
     for turn in [Turn::HandedOver, Turn::Joined, Turn::Reentered] {
         let mut driver = Driver::new(Patience::Forever);
-        driver.place = Place { turn: Turn::Wait(at(2_000)), is_held: true };
+        driver.place = Place { turn: Turn::Wait(at(2_000)), is_held: true, comes_first: true };
         driver.start();
-        driver.place = Place { turn, is_held: true };
+        driver.place = Place { turn, is_held: true, comes_first: true };
         driver.machine.handle_queue_changed();
         driver.carry();
         assert_eq!(driver.done(), ["look", "look", "handed over"]);
@@ -453,7 +453,8 @@ fn a_lock_that_is_handed_over_joined_or_taken_again_needs_no_node() {
 fn a_lock_that_is_taken_again_and_lost_is_refused_whatever_the_patience() {
     for patience in [Patience::Once, Patience::Forever, Patience::Until(at(1_500))] {
         let mut driver = Driver::new(patience);
-        driver.place = Place { turn: Turn::Lost(LossReason::Expired), is_held: true };
+        driver.place =
+            Place { turn: Turn::Lost(LossReason::Expired), is_held: true, comes_first: true };
         driver.start();
         let lost = Some(Outcome::Lost(LossReason::Expired));
         assert_eq!((driver.done(), driver.outcome), (vec!["look", "refuse"], lost));
@@ -467,7 +468,7 @@ fn a_caller_that_has_waited_in_the_queue_to_the_end_is_told_what_is_known() {
     for is_held in [true, false] {
         let mut driver = Driver::new(Patience::Until(at(1_500)));
         let turn = Turn::Wait(at(3_000));
-        driver.place = Place { turn, is_held };
+        driver.place = Place { turn, is_held, comes_first: true };
         driver.start();
         assert_eq!(driver.machine.poll_timeout(), Some(at(1_500)));
         driver.done();
@@ -483,7 +484,7 @@ fn a_caller_that_gives_way_asks_when_somebody_gave_the_lock_back() {
     for heard in [true, false] {
         let mut driver = Driver::new(Patience::Forever);
         let turn = Turn::GiveWay(at(1_008));
-        driver.place = Place { turn, is_held: false };
+        driver.place = Place { turn, is_held: false, comes_first: true };
         driver.start();
         assert_eq!(driver.done(), ["look", "subscribe", "ignore own release"]);
         driver.client.releases(ReleaseTracker::attempt_begins);
@@ -504,7 +505,7 @@ fn a_caller_that_gives_way_asks_when_somebody_gave_the_lock_back() {
 fn a_caller_that_gave_way_until_its_deadline_is_told_that_the_lock_is_held() {
     let mut driver = Driver::new(Patience::Until(at(1_004)));
     let turn = Turn::GiveWay(at(1_008));
-    driver.place = Place { turn, is_held: false };
+    driver.place = Place { turn, is_held: false, comes_first: true };
     driver.start();
     driver.place = FIRST_IN_QUEUE;
     driver.timeout();
@@ -519,14 +520,14 @@ fn a_wait_in_the_queue_ends_the_time_without_a_quorum() {
         driver.fail(&[0, 1, 2]);
         if waits {
             let turn = Turn::Wait(at(20_000));
-            driver.place = Place { turn, is_held: true };
+            driver.place = Place { turn, is_held: true, comes_first: true };
         }
         driver.timeout();
         driver.client.now = at(12_000);
         if waits {
             // It gives way behind that, which takes a moment more.
             let turn = Turn::GiveWay(at(12_008));
-            driver.place = Place { turn, is_held: false };
+            driver.place = Place { turn, is_held: false, comes_first: true };
             driver.machine.handle_queue_changed();
             driver.carry();
             driver.place = FIRST_IN_QUEUE;

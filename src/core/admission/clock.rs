@@ -54,7 +54,7 @@ impl Admission {
             Reading::Doubtful if !Mechanism::DoubtHasNoVote.is_on() => {}
             Reading::Doubtful => {
                 verdict = ClockVerdict::Doubtful;
-                if clock.tracker.is_some_and(|tracker| tracker.is_old(now, tolerance)) {
+                if clock.tracker.is_some_and(|tracker| tracker.is_of_no_use(now, tolerance)) {
                     // What it was before says nothing any more.
                     clock.tracker = Some(ClockTracker::new(offset));
                     clock.steady = false;
@@ -116,6 +116,15 @@ impl Admission {
         let read = clock.reading.map_or_else(Time::default, |reading| reading.received);
         let probed = seen.as_ref().filter(|_| Mechanism::BusyNodesAreProbed.is_on());
         probed.map_or(read, |seen| seen.at.min(read)).after(pause)
+    }
+
+    /// When a clock in doubt is read again of which so little is known that nothing can be compared: its first answer took long.
+    pub(super) fn reading_due(&self, node: usize, now: Time) -> Option<Time> {
+        let clock = &self.nodes[node].clock;
+        let is_vague = clock.tracker.is_some_and(|it| it.is_of_no_use(now, self.clock_tolerance));
+        let reading =
+            clock.reading.filter(|_| is_vague && Mechanism::WideBoundsAreReplaced.is_on());
+        reading.map(|reading| reading.received.after(SHORTEST_PAUSE))
     }
 
     /// Compares the clocks that are in doubt with the others, and draws the consequences. A clock that is

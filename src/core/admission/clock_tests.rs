@@ -59,6 +59,44 @@ fn grants_after_a_step(watched: bool) -> bool {
     granted
 }
 
+/// A client asks the nodes, which are asked `after`, and hears their answers that much later. It has just begun, or has watched
+/// the nodes before. Does a majority grant it locks half a second later?
+fn grants_after_slow_answers(has_just_begun: bool, after: Duration, later: Duration) -> bool {
+    let mut world = World::settled(3, 2);
+    let client = if has_just_begun { newcomer(&mut world) } else { 1 };
+    for node in 0..3 {
+        while !world.ask(client, node) {
+            world.advance(Duration::from_millis(100));
+            world.visit(0);
+        }
+    }
+    world.advance(after);
+    (0..3).for_each(|node| world.arrive(client, node));
+    world.advance(later);
+    (0..3).for_each(|node| world.answer(client, node));
+    for _ in 0..5 {
+        world.visit_all();
+        world.advance(Duration::from_millis(100));
+    }
+    (0..3).filter(|node| world.takes(client, *node)).count() >= 2
+}
+
+/// As of a process that is stopped while its requests are under way, or begins on a busy machine.
+#[test]
+fn answers_that_took_long_keep_nobody_from_locks_for_long() {
+    let times = [1, 10, 70, 95, 110, 200, 1_000, 3_500, 60_000].map(Duration::from_millis);
+    for (after, later) in times.iter().flat_map(|after| times.map(|later| (*after, later))) {
+        for has_just_begun in [true, false] {
+            let grants = grants_after_slow_answers(has_just_begun, after, later);
+            assert!(grants, "{has_just_begun} {after:?} {later:?}");
+        }
+    }
+    for has_just_begun in [true, false] {
+        let grants = || grants_after_slow_answers(has_just_begun, seconds(4), seconds(4));
+        assert!(!without(&[Mechanism::WideBoundsAreReplaced], grants), "{has_just_begun}");
+    }
+}
+
 #[test]
 fn a_node_whose_clock_is_set_forward_grants_nothing_until_all_its_locks_have_ended() {
     assert!(!grants_after_a_step(true));

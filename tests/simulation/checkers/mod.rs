@@ -111,6 +111,8 @@ pub(super) struct Checks {
     given_up: BTreeMap<Vec<u8>, (usize, Duration)>,
     /// When each client was last paused until.
     woke: BTreeMap<usize, Duration>,
+    /// Since when each client reaches all nodes again that it was cut off from.
+    reaches_since: BTreeMap<usize, Duration>,
     /// All locks that were granted.
     pub(super) grants: Vec<Grant>,
     /// Nothing happens that could cost anybody a lock.
@@ -231,6 +233,11 @@ impl Checks {
 
     pub(super) fn woke(&mut self, client: usize, now: Duration) {
         self.woke.insert(client, now);
+    }
+
+    /// The client is cut off from some nodes until then.
+    pub(super) fn cut_off(&mut self, client: usize, until: Duration) {
+        self.reaches_since.insert(client, until);
     }
 
     /// When the client was last woken from a pause.
@@ -561,7 +568,9 @@ impl Checks {
     ) {
         let longest = self.longest_waits.entry(caller.0).or_default();
         *longest = (*longest).max(now - since);
-        let Some(most) = self.longest_wait.filter(|_| self.woken(caller.0) < since) else { return };
+        let reaches_since = self.reaches_since.get(&caller.0).copied().unwrap_or_default();
+        let able_since = self.woken(caller.0).max(reaches_since);
+        let Some(most) = self.longest_wait.filter(|_| able_since < since) else { return };
         if let Some(what) = waits::starves(caller, lock, now - since, most) {
             let meanwhile = waits::meanwhile(&self.grants, lock, since);
             self.report(now, "waits", format!("{what}; meanwhile: {meanwhile}"));

@@ -38,7 +38,7 @@ use super::checkers::Violation;
 use super::faults::{Fault, Scheduled};
 use super::is_long;
 use super::plan::{FAULTS_END, Plan};
-use super::setup::{BACKOFF, Habit, Loop, Setup};
+use super::setup::{BACKOFF, Habit, Loop, NO_QUORUM, Setup};
 use super::switches::Switches;
 use super::world::{self, Run};
 use crate::core::Mechanism;
@@ -120,6 +120,17 @@ impl Scenario {
         assert!(happened * 2 <= self.seeds().end, "it happens without it in {happened} runs");
     }
 
+    /// Without these rules, what the scenario is about does not happen in some run.
+    #[track_caller]
+    fn fails_at_times(&self, off: &'static [Mechanism]) {
+        let happens = |seed| {
+            let run = world::run(&(self.plan)(seed), Switches { off, ..Switches::ALL_ON }, true);
+            assert!(run.violation.is_none(), "{:?}", run.violation);
+            (self.happened)(&run)
+        };
+        assert!(!(0..self.runs).all(happens), "it happens without it in all runs");
+    }
+
     fn violation(&self, seed: u64, switches: Switches) -> Option<Violation> {
         world::run(&(self.plan)(seed), switches, false).violation
     }
@@ -178,6 +189,7 @@ fn client(ttl: Duration, habit: Habit) -> Setup {
         max_ttl: seconds(20),
         clock_tolerance: ms(100),
         node_timeout: ms(200),
+        no_quorum_timeout: NO_QUORUM,
         fall_back_after: None,
         backoff: BACKOFF,
         permits: 2,

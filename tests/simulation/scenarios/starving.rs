@@ -36,6 +36,11 @@ fn grants(run: &Run, client: usize) -> usize {
     run.grants.iter().filter(|grant| grant.client == client).count()
 }
 
+/// How many locks were granted to anybody between these times.
+fn grants_within(run: &Run, from: Duration, until: Duration) -> usize {
+    run.grants.iter().filter(|grant| (from..until).contains(&grant.at)).count()
+}
+
 const MUTEX_A: Loop = Loop::of("mutex", 0b001);
 const MUTEX_A_OR_B: Loop = Loop::of("mutex", 0b011);
 const A_AND_B: Loop = Loop::of("multi_mutex", 0b011);
@@ -249,6 +254,77 @@ const KILLED: Scenario = Scenario {
 #[test]
 fn a_writer_that_is_killed_keeps_others_out_for_as_long_as_nodes_remember_it() {
     KILLED.holds(1);
+}
+
+/// A client that waits for its lock reaches one node only, for as long as the run lasts. Another node is down, so the others need
+/// the one that it reaches. Nodes remember its reservation for two seconds.
+const ONE_NODE_LEFT: Scenario = Scenario {
+    runs: 16,
+    plan: |seed| {
+        let wants = [WRITE_A, READ_A, MUTEX_A, ALL_PERMITS][seed as usize % 4];
+        let waits = Loop { holds: ms(30), ..wants };
+        let others = [(2, MUTEX_A), (2, Loop::of("fair_mutex", 0b001)), (1, WRITE_A)];
+        let mut plan = mix(seed, &[&[(2, waits)], &others[..]].concat(), ms(3_500));
+        plan.setups[0].no_quorum_timeout = seconds(60);
+        plan.lasts = seconds(14);
+        plan.faults = vec![
+            fault(seconds(1), seconds(14), Fault::Isolated { client: 0, split: 1 }),
+            fault(seconds(1), seconds(14), Fault::Down { node: 2 }),
+        ];
+        plan
+    },
+    happened: |run| grants_within(run, seconds(4), seconds(14)) > 900,
+};
+
+#[test]
+fn a_client_that_reaches_no_majority_keeps_nobody_out() {
+    ONE_NODE_LEFT.holds(1);
+}
+
+#[test]
+fn without_a_majority_a_reservation_keeps_others_out() {
+    ONE_NODE_LEFT.fails(&[Mechanism::ReservationsNeedQuorum]);
+}
+
+/// A process of two callers is cut off, and stopped for three and a half seconds, twice. When it goes on, answers are
+/// there that took as long.
+const STOPPED: Scenario = Scenario {
+    runs: 16,
+    plan: |seed| {
+        let mut chance = Chance::new(seed);
+        let waits = Loop { holds: ms(30), ..WRITE_A };
+        let others = [(2, MUTEX_A), (2, READ_A), (1, WRITE_A), (2, ONE_PERMIT)];
+        let mut plan = mix(seed, &[&[(2, waits)], &others[..]].concat(), seconds(6));
+        plan.setups.iter_mut().for_each(|setup| setup.node_timeout = ms(500));
+        plan.lasts = seconds(12);
+        plan.faults.clear();
+        for from in [1, 6].map(seconds) {
+            let cut_off = Fault::Isolated { client: 0, split: chance.below(2) };
+            plan.faults.push(fault(from, from + chance.ms(200..800), cut_off));
+            let stopped = Fault::Paused { client: 0 };
+            plan.faults.push(fault(from + chance.ms(100..900), from + ms(3_500), stopped));
+        }
+        plan
+    },
+    happened: |run| {
+        let on = [4_500, 9_500].map(ms);
+        let counts = on.map(|from| grants_within(run, from, from + ms(1_400)));
+        counts.iter().all(|count| *count > 60)
+    },
+};
+
+#[test]
+fn a_process_that_was_stopped_keeps_nobody_out_when_it_goes_on() {
+    STOPPED.holds(1);
+}
+
+#[test]
+fn without_these_rules_a_process_that_was_stopped_keeps_others_out_now_and_then() {
+    STOPPED.fails_at_times(&[
+        Mechanism::WideBoundsAreReplaced,
+        Mechanism::FirstCallersReserve,
+        Mechanism::ReservationsNeedQuorum,
+    ]);
 }
 
 /// A node whose clock was set back keeps the key of a holder that has died for longer than the others. Contenders prefer that

@@ -1,5 +1,6 @@
 //! Reservations of a call: made, granted, withdrawn.
 
+use super::super::super::{Mechanism, without};
 use super::*;
 
 impl Driver {
@@ -67,8 +68,55 @@ fn a_reservation_is_withdrawn_however_the_call_ends_and_not_if_there_is_none() {
     driver = Driver::in_turn(Patience::Forever);
     driver.timeout();
     driver.vote(&[(0, HELD), (1, HELD), (2, HELD)]);
-    driver.place = Place { turn: Turn::HandedOver, is_held: true };
+    driver.place = Place { turn: Turn::HandedOver, is_held: true, comes_first: true };
     driver.done();
     driver.timeout();
     assert_eq!(driver.done(), ["look", "withdraw", "handed over"]);
+}
+
+/// A caller that cannot take the lock keeps it from nobody, until it is refused by a majority again.
+#[test]
+fn a_call_that_reaches_no_majority_withdraws_its_reservation_and_makes_none() {
+    for (not_admitted, is_off) in [(false, false), (true, false), (false, true), (true, true)] {
+        let off = [Mechanism::ReservationsNeedQuorum];
+        without(if is_off { &off } else { &[] }, || {
+            let mut driver = Driver::in_turn(Patience::Forever);
+            driver.timeout();
+            driver.vote(&[(0, HELD), (1, HELD), (2, HELD)]);
+            driver.timeout();
+            driver.done();
+            if not_admitted {
+                driver.client.ready_in = Some(Duration::from_millis(300));
+                driver.vote(&[0, 1, 2].map(|node| (node, Vote::NotAdmitted)));
+            } else {
+                driver.fail(&[0, 1, 2]);
+            }
+            let withdrawn = driver.done().contains(&"withdraw");
+            driver.timeout();
+            let lasts = |driver: &Driver| {
+                driver.waits.last().and_then(|waits| waits.reservation).map(|it| it.lasts)
+            };
+            let reserves_nothing = lasts(&driver) == Some(Duration::ZERO);
+            assert_eq!((withdrawn, reserves_nothing), (!is_off, !is_off));
+            driver.client.ready_in = None;
+            driver.vote(&[(0, HELD), (1, HELD), (2, HELD)]);
+            assert!(!driver.done().contains(&"withdraw"));
+            driver.timeout();
+            assert_eq!(lasts(&driver), Some(Duration::from_secs(2)), "it is refused again");
+        });
+    }
+}
+
+/// The nodes have answered again, and callers of the same process come first from now on.
+#[test]
+fn a_call_behind_others_of_its_process_reserves_nothing() {
+    let mut driver = Driver::in_turn(Patience::Forever);
+    driver.place.comes_first = false;
+    driver.timeout();
+    driver.vote(&[(0, HELD), (1, HELD), (2, HELD)]);
+    driver.place.comes_first = true;
+    driver.timeout();
+    let lasts = |waits: &Waits| waits.reservation.map(|it| it.lasts);
+    let waits: Vec<_> = driver.waits[1..].iter().map(lasts).collect();
+    assert_eq!(waits, [Some(Duration::ZERO), Some(Duration::from_secs(2))]);
 }
