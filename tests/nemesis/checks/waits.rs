@@ -364,10 +364,20 @@ fn what_others_leave_behind_excuses_a_wait() {
     let waits = judged(&sorted(before.wants(1_000, X).without(21_000, X).end()));
     let wait = waits.iter().find(|wait| wait.who == X).expect("it is judged");
     assert_eq!(wait.absent.as_millis(), 500 + 3_000 - 1_000);
+    // Nor need it be: one that was killed before the call began may have reserved the lock.
+    let before = write().wants(300, "w1/1/0").fault(500, 1, "worker w1");
+    let before = before.tell(510, "w1/1/0", Event::Gone).healed(600, 1).wants(1_000, X);
+    let waits = judged(&sorted(granted(before, 1_100).without(21_000, X).end()));
+    let wait = waits.iter().find(|wait| wait.who == X).expect("it is judged");
+    assert_eq!(wait.absent.as_millis(), 500 + 2_000 - 1_000);
     // One that wants the lock no more than others do reserves it after a second.
     let mutex = |at| Story::default().wants(at, "w1/1/0").tell(2_010, "w1/1/0", Event::Gone);
     assert_eq!(excused(granted(mutex(1_000), 2_500), fault, false), 2_000);
     assert_eq!(excused(granted(mutex(1_001), 2_500), fault, false), 500);
+    // Or where others share it sooner.
+    let shared = mutex(1_001).kind("read", Class::Shared).valid(1_500, "w3/1/0", 1, 450);
+    let shared = shared.leaves(1_950, "w3/1/0").kind("mutex", Class::Exclusive);
+    assert_eq!(excused(granted(shared, 2_500), fault, false), 2_000);
 }
 
 fn what_is_kept_when_cut_off_excuses() {

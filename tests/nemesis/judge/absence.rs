@@ -14,7 +14,8 @@
 //!
 //! - for a name, after another worker was killed or stopped that held or wanted it, or the process before in the call's own
 //!   worker: its keys stay for the longest TTL. That ends when somebody is granted the name alone, or when the worker goes on;
-//! - for [`RESERVED`] after another worker was killed or stopped whose call is older and may have reserved the lock.
+//! - for [`RESERVED`] after another worker was killed or stopped whose call is older and may have reserved the lock, whether
+//!   the call that is judged had begun by then or not.
 //!
 //! The names are those of the call, and those of the older calls while these go on. The time counts in which a majority was
 //! of no use for one of them. Everything else is no excuse.
@@ -31,6 +32,9 @@ use super::waits::{MOMENT, Policy, WaitRules};
 
 /// How long a reservation stays whose caller does not renew it (`core/acquire/reservation.rs`).
 const RESERVED: Duration = Duration::from_secs(2);
+
+/// When a caller reserves the lock that others share (there).
+const BESIDE_SHARERS: Duration = Duration::from_millis(100);
 
 /// The calls and holds that are ahead of a call.
 pub(super) struct Ahead<'a> {
@@ -203,13 +207,30 @@ impl<'a> Absence<'a> {
                 gaps.push(gap(Some(*name), last.min(ahead.wanted_until(call, name))));
             }
         }
-        for older in ahead.older.iter().filter(|it| worker_of(&it.who) == worker) {
+        // Also of a caller that had been killed when this call began.
+        let is_dead = |it: &&Call| {
+            let met = it.end <= call.begin && has_any(&it.names, &ahead.names);
+            met && self.is_killed(&it.who, fault)
+        };
+        let older = ahead.older.iter().copied().chain(self.calls.iter().filter(is_dead));
+        for older in older.filter(|it| worker_of(&it.who) == worker) {
             let is_killed = self.is_killed(&older.who, fault);
-            if (older.begin + Policy::of(older).after..=older.end).contains(&at) {
+            let after = Policy::of(older).after;
+            let after = if self.met_sharers(older, at) { after.min(BESIDE_SHARERS) } else { after };
+            if (older.begin + after..=older.end).contains(&at) {
                 gaps.push(gap(None, (at + RESERVED).min(goes_on(is_killed))));
             }
         }
         gaps
+    }
+
+    /// Returns true if somebody shared one of the call's names with others until then.
+    fn met_sharers(&self, call: &Call, until: Stamp) -> bool {
+        let within = |it: &&Hold| it.begin < until && call.begin < it.end;
+        let shares = |it: &Hold| {
+            !it.kind.class.is_alone() && it.names.iter().any(|name| call.names.contains(name))
+        };
+        self.holds.iter().filter(within).any(shares)
     }
 
     /// Returns true if that contender has ended by the fault, and was not only stopped.
