@@ -14,17 +14,23 @@ use crate::handle::{Handle, LockKind};
 use crate::kinds::{self, FairMutex, MultiMutex, Mutex, ReentrantMutex};
 use crate::node::Address;
 use crate::process::Process;
+use crate::rate_limit::RateLimit;
 use crate::runtime::coordinator::Coordinator;
 use crate::runtime::exit;
 use crate::runtime::loss;
 use crate::runtime::settings::Settings;
 use crate::rw_lock::RwLock;
 use crate::semaphore::Semaphore;
+use crate::settings::Settings as ShownSettings;
 use crate::shared::Shared;
 use crate::wait::Wait;
 use crate::with_lock::WithLockError;
 
 /// Distributed locks over a set of Redis masters.
+///
+/// Names are texts or bytes: a number is made one, along with what it is a number of (`format!("orders/{}", order.id)`). Order 42
+/// and customer 42 have one lock otherwise, as do all that use the name `"42"` on the same nodes. A name that is written
+/// in different ways (`"orders/42"`, `"orders/042"`, `"Orders/42"`) is several names.
 ///
 /// Cheap to clone. All clones share one connection and one thread a node, and two threads besides: one renews
 /// all locks, and one calls callbacks. Make one a process and hand clones to threads. Locks are taken by name;
@@ -187,6 +193,23 @@ impl Quorlock {
     /// [`Semaphore`]. There are 1,000 permits at most.
     pub fn semaphore(&self, name: impl AsRef<[u8]>, permits: u32) -> Semaphore {
         Semaphore::new(self.handle([name]), permits)
+    }
+
+    /// A limit of so many `calls` in any time of that length, by name, across machines: see [`RateLimit`]. There are 1,000 calls at
+    /// most, and 24 hours.
+    pub fn rate_limit(&self, name: impl AsRef<[u8]>, calls: u32, window: Duration) -> RateLimit {
+        RateLimit::new(self.semaphore(name, calls), window)
+    }
+
+    /// The settings of this client, to read and to log.
+    #[must_use]
+    pub fn settings(&self) -> ShownSettings<'_> {
+        let coordinator = self.coordinator();
+        ShownSettings {
+            nodes: coordinator.names(),
+            owner_label: coordinator.state().owner_label(),
+            settings: coordinator.settings(),
+        }
     }
 
     /// Takes the exclusive lock `name`; waits as long as somebody else holds it.
@@ -429,6 +452,8 @@ impl Builder {
 
 impl fmt::Debug for Quorlock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Quorlock").field("nodes", self.coordinator().names()).finish()
+        let mut shown = f.debug_struct("Quorlock");
+        self.settings().show(&mut shown);
+        shown.finish()
     }
 }

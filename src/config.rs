@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::node::Address;
 #[cfg(feature = "tls")]
 use crate::node::{Certificates, Pem};
-use crate::runtime::settings::{Fallback, Renewal, Settings, limit, minimum};
+use crate::runtime::settings::{Fallback, Renewal, Settings, limit, minimum, refuse};
 use crate::terms::NODES;
 
 /// Settings of a [`Quorlock`](crate::Quorlock), from [`Quorlock::builder`](crate::Quorlock::builder).
@@ -351,40 +351,53 @@ impl Builder {
 
     /// The addresses of the nodes, and the settings, once both are checked.
     pub(crate) fn checked(self) -> Result<(Vec<Address>, Settings), Error> {
-        self.settings.check()?;
-        let addresses = self.addresses()?;
+        let mut wrong = self.settings.wrong();
+        let addresses = self.addresses(&mut wrong);
+        refuse(wrong)?;
         Ok((addresses, self.settings))
     }
 
-    fn addresses(&self) -> Result<Vec<Address>, Error> {
+    /// The addresses of the nodes, but for those that are `wrong`: it says what is.
+    fn addresses(&self, wrong: &mut Vec<String>) -> Vec<Address> {
         if self.nodes.is_empty() {
-            return Err(Error::config(format!(
+            wrong.push(format!(
                 "no node is configured; name the Redis masters in {NODES}, each by its URL, redis://host:port"
-            )));
+            ));
         }
         #[cfg(feature = "tls")]
-        let texts = self.certificates.checked()?;
-        let mut addresses: Vec<Address> = Vec::with_capacity(self.nodes.len());
-        for (i, url) in self.nodes.iter().enumerate() {
-            let mut address = Address::parse(url, i + 1)?;
-            if let Some(password) = &self.password {
-                address = address.or_password(password);
+        let texts = match self.certificates.checked() {
+            Ok(texts) => texts,
+            Err(error) => {
+                wrong.push(error.to_string());
+                return Vec::new();
             }
+        };
+        let mut addresses: Vec<(usize, Address)> = Vec::with_capacity(self.nodes.len());
+        for (i, url) in (1..).zip(&self.nodes) {
+            let address = Address::parse(url, i).map(|address| match &self.password {
+                Some(password) => address.or_password(password),
+                None => address,
+            });
             #[cfg(feature = "tls")]
-            {
-                address = address.with_certificates(&self.certificates, &texts, i + 1)?;
-            }
-            if let Some(j) = addresses.iter().position(|other| other.same_server(&address)) {
-                return Err(Error::config(format!(
-                    "nodes {} and {} are the same server, {}; one server has one vote",
-                    j + 1,
-                    i + 1,
+            let address = address
+                .and_then(|address| address.with_certificates(&self.certificates, &texts, i));
+            let address = match address {
+                Ok(address) => address,
+                Err(error) => {
+                    wrong.push(error.to_string());
+                    continue;
+                }
+            };
+            let same = addresses.iter().find(|(_, other)| other.same_server(&address));
+            if let Some((j, _)) = same {
+                wrong.push(format!(
+                    "nodes {j} and {i} are the same server, {}; one server has one vote",
                     address.shown()
-                )));
+                ));
             }
-            addresses.push(address);
+            addresses.push((i, address));
         }
-        Ok(addresses)
+        addresses.into_iter().map(|(_, address)| address).collect()
     }
 }
 
@@ -440,7 +453,7 @@ impl std::fmt::Debug for Builder {
         // Neither the URLs, nor the password, nor the certificates: they hold what is secret.
         let mut shown = f.debug_struct("Builder");
         shown.field("nodes", &self.nodes.len());
-        self.settings.show(&mut shown);
+        self.settings.show(&self.settings.owner_label, &mut shown);
         shown.finish()
     }
 }

@@ -1,6 +1,8 @@
 //! A lock that is held.
 
 use std::fmt;
+use std::marker::PhantomData;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +10,7 @@ use crossbeam_channel::Receiver;
 
 use crate::core::{Basis, FencingToken, LossReason};
 use crate::error::Error;
-use crate::ident::{Name, NameText};
+use crate::ident::{Name, NameText, write_with_names};
 use crate::process::Process;
 use crate::runtime::held::Held;
 use crate::runtime::hold::Hold;
@@ -319,7 +321,7 @@ impl Guard {
 /// }
 /// ```
 #[allow(private_bounds, reason = "how a guard is made is nobody else's")]
-pub trait LockGuard: sealed::Guard + fmt::Debug {
+pub trait LockGuard: sealed::Guard + fmt::Debug + fmt::Display {
     /// The names of the lock, without the key prefix: in order, and each of them once.
     fn names(&self) -> impl Iterator<Item = &[u8]> {
         self.guard().names()
@@ -400,6 +402,13 @@ pub trait LockGuard: sealed::Guard + fmt::Debug {
     }
 }
 
+/// What the compiler names where such a guard is sent to another thread.
+pub(crate) trait GuardStaysOnItsThread {}
+
+/// A guard with this in it is neither `Send` nor `Sync`.
+pub(crate) type StaysOnItsThread =
+    PhantomData<dyn GuardStaysOnItsThread + Unpin + UnwindSafe + RefUnwindSafe>;
+
 pub(crate) mod sealed {
     use super::Guard as Shared;
     use crate::error::{Error, ErrorKind};
@@ -438,6 +447,13 @@ impl sealed::Guard for Guard {
 
     fn into_guard(self) -> Self {
         self
+    }
+}
+
+/// The kind and the names, in quotes: for messages.
+impl fmt::Display for Guard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_with_names(f, self.held().claim().kind().label(), self.names())
     }
 }
 

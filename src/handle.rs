@@ -9,7 +9,7 @@ use crate::core::{HoldClass, LockState, MOST_PERMITS, PermitsWanted, Terms};
 use crate::error::Error;
 use crate::guard::{self, LockGuard};
 use crate::holders::HolderReport;
-use crate::ident::{Name, NameText, Names};
+use crate::ident::{Name, NameText, Names, write_with_names};
 use crate::runtime::administration;
 use crate::runtime::call;
 use crate::runtime::claim::Wanted;
@@ -472,6 +472,13 @@ impl<K: OneName> Handle<K> {
 impl<K> Clone for Handle<K> {
     fn clone(&self) -> Self {
         Self { shared: self.shared.clone(), names: self.names.clone(), ..*self }
+    }
+}
+
+/// The kind and the names, in quotes: for messages.
+impl<K: LockKind> fmt::Display for Handle<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_with_names(f, K::label(), self.names())
     }
 }
 

@@ -9,8 +9,8 @@ mod owner;
 
 pub use owner::Owner;
 pub(crate) use owner::{
-    WRITES, check_label, forms_of, kept_text, label_of, owner_text, owner_text_with_thread,
-    queued_text, random_owner, random_text,
+    WRITES, forms_of, kept_text, label_of, owner_text, owner_text_with_thread, queued_text,
+    random_owner, random_text, wrong_label,
 };
 
 /// The longest name, in bytes: as long as the longest path on Linux, which is a popular name.
@@ -64,12 +64,7 @@ impl Name {
 
     /// The name alone, as people read it, and not too long.
     pub(crate) fn text(&self) -> String {
-        const SHOWN: usize = 80;
-        let text = text(self.as_bytes());
-        match text.char_indices().nth(SHOWN) {
-            Some((end, _)) => format!("{}..", &text[..end]),
-            None => text,
-        }
+        short_text(self.as_bytes())
     }
 
     pub(crate) fn as_bytes(&self) -> &[u8] {
@@ -175,19 +170,30 @@ impl fmt::Display for Names {
 
 impl fmt::Display for Sorted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const SHOWN: usize = 4;
-        for (i, name) in self.0.iter().take(SHOWN).enumerate() {
-            let before = match i {
-                0 => "lock",
-                _ if i + 1 == self.0.len() => " and",
-                _ => ",",
-            };
-            write!(f, "{before} \"{}\"", name.text())?;
-        }
-        match self.0.len() {
-            len if len > SHOWN => write!(f, " and {} more", len - SHOWN),
-            _ => Ok(()),
-        }
+        write_with_names(f, "lock", self.0.iter().map(Name::as_bytes))
+    }
+}
+
+/// Writes what it is, and its names in quotes, as in a sentence.
+pub(crate) fn write_with_names<'a>(
+    f: &mut fmt::Formatter<'_>,
+    what: &str,
+    names: impl Iterator<Item = &'a [u8]>,
+) -> fmt::Result {
+    const SHOWN: usize = 4;
+    f.write_str(what)?;
+    let mut names = names.enumerate().peekable();
+    while let Some((i, name)) = names.next_if(|(i, _)| *i < SHOWN) {
+        let before = match i {
+            0 => "",
+            _ if names.peek().is_none() => " and",
+            _ => ",",
+        };
+        write!(f, "{before} \"{}\"", short_text(name))?;
+    }
+    match names.count() {
+        0 => Ok(()),
+        more => write!(f, " and {more} more"),
     }
 }
 
@@ -202,6 +208,16 @@ pub(crate) fn text(bytes: &[u8]) -> String {
     match std::str::from_utf8(bytes) {
         Ok(text) if !text.contains(char::is_control) => text.to_owned(),
         _ => bytes.escape_ascii().to_string(),
+    }
+}
+
+/// The same, and not too long.
+fn short_text(bytes: &[u8]) -> String {
+    const SHOWN: usize = 80;
+    let text = text(bytes);
+    match text.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{}..", &text[..end]),
+        None => text,
     }
 }
 

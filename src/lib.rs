@@ -36,15 +36,18 @@ pub mod operations {
 mod optional;
 mod process;
 mod random;
+mod rate_limit;
 mod runtime;
 mod rw_lock;
 mod semaphore;
+mod settings;
 mod shared;
 #[cfg(all(test, feature = "embedded"))]
 #[path = "../tests/simulation/mod.rs"]
 mod simulation;
 mod stats;
 mod terms;
+mod token;
 mod unwind;
 mod wait;
 mod with_lock;
@@ -66,10 +69,13 @@ pub use holders::{
 pub use ident::Owner;
 pub use kinds::*;
 pub use optional::OptionalGuard;
+pub use rate_limit::RateLimit;
 pub use runtime::{Fallback, Renewal};
 pub use rw_lock::RwLock;
 pub use semaphore::Semaphore;
+pub use settings::Settings;
 pub use stats::NodeStats;
 pub use terms::{Term, set_terms};
+pub use token::InvalidToken;
 pub use wait::Wait;
 pub use with_lock::WithLockError;

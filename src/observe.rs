@@ -107,7 +107,9 @@ pub(crate) fn waits_for_itself(names: &Names) {
         "a thread waits for a lock that it took itself, and whose guard was not dropped: if it still has \
          that guard it waits until the lock ends, which is never while it is renewed, since an exclusive lock is \
          not reentrant; drop the guard first, or hand it on to the code that needs the lock, or use a \
-         reentrant lock in all places, or wait with a deadline"
+         reentrant lock in all places, or wait with a deadline; if another async task has the guard, which shares this \
+         thread, have each make its calls on a thread that may block (spawn_blocking), and use no reentrant lock, which would let \
+         both in"
     );
 }
 

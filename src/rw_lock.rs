@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use crate::error::Error;
 use crate::handle::Handle;
 use crate::holders::HolderReport;
+use crate::ident::write_with_names;
 use crate::kinds::{ReadGuard, Reading, WriteGuard, Writing};
 use crate::runtime::settings::Renewal;
 use crate::wait::Wait;
@@ -324,6 +325,13 @@ impl RwLock {
     /// Those of [`Handle::force_unlock`].
     pub fn force_unlock(&self) -> Result<bool, Error> {
         self.writing.force_unlock()
+    }
+}
+
+/// The kind and the name, in quotes: for messages.
+impl fmt::Display for RwLock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_with_names(f, "rw_lock", self.writing.names())
     }
 }
 

@@ -234,8 +234,15 @@ impl Semaphore {
     }
 }
 
+/// The kind and the name, in quotes: for messages.
+impl fmt::Display for Semaphore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.handle, f)
+    }
+}
+
 impl fmt::Debug for Semaphore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.handle.fmt(f)
+        fmt::Debug::fmt(&self.handle, f)
     }
 }

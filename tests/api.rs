@@ -285,3 +285,45 @@ impl AsRef<[u8]> for PanicsAsName {
         std::panic::resume_unwind(Box::new("no name"))
     }
 }
+
+/// As in a sentence, for messages.
+#[test]
+fn handles_and_guards_read_as_their_kind_and_name() {
+    let servers = Servers::start(1);
+    let locks = connected(settings(&servers));
+    let accounts = locks.multi_mutex(["b", "a", "c"]);
+    assert_eq!(locks.mutex(NAME).to_string(), "mutex \"orders/42\"");
+    assert_eq!(locks.mutex([0xff]).to_string(), "mutex \"\\xff\"");
+    assert_eq!(accounts.to_string(), "multi_mutex \"b\", \"a\" and \"c\"");
+    assert_eq!(locks.multi_mutex([""; 0]).to_string(), "multi_mutex");
+    assert_eq!(locks.rw_lock(NAME).to_string(), "rw_lock \"orders/42\"");
+    assert_eq!(locks.semaphore(NAME, 3).to_string(), "semaphore \"orders/42\"");
+    assert_eq!(
+        accounts.lock().expect("one node").to_string(),
+        "multi_mutex \"a\", \"b\" and \"c\""
+    );
+    let guard = locks.reentrant_mutex(NAME).lock().expect("one node");
+    assert_eq!(guard.to_string(), "reentrant \"orders/42\"");
+    guard.unlock().expect("one node");
+    let guard = locks.rw_lock(NAME).write().expect("one node");
+    assert_eq!(guard.to_string(), "write \"orders/42\"");
+    assert_eq!(guard.downgrade().to_string(), "read \"orders/42\"");
+}
+
+/// For a log: all of them, whether they were set or not.
+#[test]
+fn the_settings_of_a_client_can_be_read() {
+    let builder = Quorlock::builder().nodes(["redis://user:secret@127.0.0.1:1"]);
+    let locks = builder.password("hidden").min_hold(TTL).max_hold(TTL * 2).build().expect("valid");
+    let settings = locks.settings();
+    assert!(settings.nodes().eq(["redis://127.0.0.1:1"]));
+    assert_eq!((settings.min_hold(), settings.max_hold()), (Some(TTL), Some(TTL * 2)));
+    assert_eq!(settings.node_timeout(), Duration::from_millis(200));
+    assert!(settings.owner_label().contains(&std::process::id().to_string()));
+    for text in [format!("{settings:?}"), format!("{locks:?}")] {
+        for word in ["127.0.0.1:1", "ttl: 10s", "min_hold: Some(20s)", settings.owner_label()] {
+            assert!(text.contains(word), "{word}: {text}");
+        }
+        assert!(!text.contains("secret") && !text.contains("hidden"), "{text}");
+    }
+}

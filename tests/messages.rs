@@ -385,6 +385,16 @@ fn durations_read_as_a_human_writes_them() {
         &["0.01 ms", "1 min at most"],
     );
     wrong("max_hold", three().max_hold(Duration::from_nanos(1)), &["200 ms"]);
+    let nodes = ["redis://one", "redis:/two", "redis://one"];
+    let several = three().ttl(Duration::from_millis(150)).set_name("a set").nodes(nodes);
+    let words = [
+        "(1) the set_name",
+        "(2) the TTL",
+        "(3) the TTL",
+        "(4) the URL of node 2",
+        "(5) nodes 1 and 3",
+    ];
+    wrong("all that is wrong, at once", several, &[&["5 settings are wrong"], &words[..]].concat());
 
     let server = Server::start();
     let locks = client([server.url()]);

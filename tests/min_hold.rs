@@ -152,3 +152,51 @@ fn it_is_set_for_the_client_or_for_one_lock_and_not_for_longer_than_a_day() {
     assert_eq!(servers[0].get("quorlock:daily"), Some(format!("{owner}#kept")));
     assert!(servers[0].pttl("quorlock:daily") > 23 * 60 * 60 * 1_000);
 }
+
+/// Two clients share a limit of three calls in two seconds.
+#[test]
+fn a_limit_allows_so_many_calls_in_any_window() {
+    const WINDOW: Duration = Duration::from_secs(2);
+    /// The masters' clocks are read in whole milliseconds.
+    const ROUNDING: Duration = Duration::from_millis(5);
+    let servers = Servers::start(3);
+    let clients = [client(&servers), client(&servers)];
+    let limits = clients.each_ref().map(|locks| locks.rate_limit(NAME, 3, WINDOW));
+    let calls: Vec<_> = (0..9)
+        .map(|i| {
+            let begun = Instant::now();
+            limits[i % 2].acquire().expect("a majority");
+            (begun, Instant::now())
+        })
+        .collect();
+    for (earlier, later) in calls.iter().zip(&calls[3..]) {
+        let apart = later.1.duration_since(earlier.0);
+        assert!(apart + ROUNDING >= WINDOW, "four calls within {apart:?}");
+    }
+    assert_eq!(limits[0].to_string(), "rate limit \"nightly-report\"");
+}
+
+#[test]
+fn a_call_beyond_a_limit_is_told_when_it_may_be_made() {
+    let servers = Servers::start(3);
+    let locks = client(&servers);
+    let limit = locks.rate_limit(NAME, 2, LIMIT);
+    limit.many(2).try_acquire().expect("two are allowed");
+    let error = limit.try_acquire().expect_err("no third one");
+    let ErrorKind::Held { remaining_ttl: Some(left) } = error.kind() else { panic!("{error}") };
+    assert!(
+        left <= LIMIT && left > TTL,
+        "it is kept for the window, and not for the TTL: {left:?}"
+    );
+    assert!(limit.try_acquire_for(Duration::from_millis(50)).is_err_and(|error| error.is_held()));
+    for wrong in [
+        locks.rate_limit("none", 0, LIMIT),
+        locks.rate_limit("many", 1_001, LIMIT),
+        locks.rate_limit("at once", 2, LIMIT).many(3),
+        locks.rate_limit("no time", 2, Duration::ZERO),
+        locks.rate_limit("days", 2, Duration::from_secs(86_401)),
+    ] {
+        let error = wrong.try_acquire().expect_err("it cannot be used");
+        assert_eq!(error.kind(), ErrorKind::Config, "{wrong}: {error}");
+    }
+}

@@ -20,7 +20,7 @@ const TTL: Duration = Duration::from_secs(20);
 
 /// How often the event has come for the lock with that name.
 fn warnings(name: &str) -> usize {
-    told(&["WARN", name, "took itself", "drop the guard first"])
+    told(&["WARN", name, "took itself", "drop the guard first", "spawn_blocking"])
 }
 
 #[test]

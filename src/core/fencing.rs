@@ -68,6 +68,11 @@ impl FencingToken {
         let exists = (1..=LARGEST_NUMBER).contains(&number) && sequence <= LAST_SEQUENCE;
         exists.then(|| Self(number * SEQUENCES + sequence))
     }
+
+    /// The token with that value; `None`: no token has it.
+    pub(crate) fn of_value(value: u64) -> Option<Self> {
+        (1..=LARGEST_NUMBER * SEQUENCES + LAST_SEQUENCE).contains(&value).then_some(Self(value))
+    }
 }
 
 impl From<FencingToken> for u64 {

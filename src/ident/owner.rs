@@ -5,7 +5,6 @@ use std::fmt;
 use uuid::Uuid;
 
 use crate::core::QUEUED;
-use crate::error::Error;
 use crate::random::random;
 use crate::terms::OWNER_LABEL;
 
@@ -16,21 +15,19 @@ const LONGEST_LABEL: usize = 64;
 const BEFORE_RANDOM: char = '#';
 
 /// A label is printable ASCII, so that operators can read and type it wherever it is shown.
-pub(crate) fn check_label(label: &str) -> Result<(), Error> {
+pub(crate) fn wrong_label(label: &str) -> Option<String> {
     if label.len() > LONGEST_LABEL {
-        return Err(Error::config(format!(
+        return Some(format!(
             "the {OWNER_LABEL} has {} bytes; {LONGEST_LABEL} is the most",
             label.len()
-        )));
+        ));
     }
-    match label.chars().find(|c| !is_printable(*c)) {
-        Some(other) => Err(Error::config(format!(
-            "the {OWNER_LABEL} \"{}\" contains \"{}\"; it must be printable ASCII",
-            label.escape_debug(),
-            other.escape_debug()
-        ))),
-        None => Ok(()),
-    }
+    let other = label.chars().find(|c| !is_printable(*c))?;
+    Some(format!(
+        "the {OWNER_LABEL} \"{}\" contains \"{}\"; it must be printable ASCII",
+        label.escape_debug(),
+        other.escape_debug()
+    ))
 }
 
 const fn is_printable(c: char) -> bool {
@@ -169,9 +166,9 @@ mod tests {
     #[test]
     fn a_label_is_short_and_printable() {
         for label in ["", "web-3:4711", "a#b", "two words", "\"\\'", &"a".repeat(64)] {
-            assert!(check_label(label).is_ok(), "{label}");
+            assert_eq!(wrong_label(label), None, "{label}");
         }
-        let refused = |label: &str| check_label(label).expect_err("a bad label").to_string();
+        let refused = |label: &str| wrong_label(label).expect("a bad label");
         assert!(refused(&"a".repeat(65)).contains("65 bytes; 64 is the most"));
         assert!(refused("a\nb").contains("\"a\\nb\" contains \"\\n\""));
         assert!(refused("\u{1b}[2J").contains("printable ASCII"));
@@ -214,7 +211,7 @@ mod tests {
         assert_eq!(long.len(), LONGEST_LABEL);
         assert!(long.ends_with("h:4294967295"));
         for label in [long, label_of(&"\u{e4}".repeat(255), 1)] {
-            assert!(check_label(&label).is_ok(), "{label}");
+            assert_eq!(wrong_label(&label), None, "{label}");
         }
     }
 }

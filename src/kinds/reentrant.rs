@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::core::{HoldClass, Waits};
 use crate::error::Error;
-use crate::guard::{Guard, LockGuard, sealed as of_guards};
+use crate::guard::{Guard, LockGuard, StaysOnItsThread, sealed as of_guards};
 use crate::handle::{Handle, LockKind, OneName, sealed};
 use crate::ident::{Names, owner_text_with_thread, redisson_channel, release_channel};
 use crate::node::{Request, Script};
@@ -233,8 +233,7 @@ impl ReentrantMutex {
 #[must_use = "the lock is given back as soon as its last guard is dropped"]
 pub struct ReentrantGuard {
     guard: Guard,
-    /// A pointer is neither `Send` nor `Sync`.
-    stays: PhantomData<*const ()>,
+    stays: StaysOnItsThread,
 }
 
 impl ReentrantGuard {
@@ -270,6 +269,12 @@ impl of_guards::Guard for ReentrantGuard {
 
     fn into_guard(self) -> Guard {
         self.guard
+    }
+}
+
+impl fmt::Display for ReentrantGuard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.guard, f)
     }
 }
 

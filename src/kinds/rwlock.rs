@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use crate::core::{HoldClass, PermitsWanted, Reserves, Waits, fence_outlives_ms};
 use crate::error::Error;
-use crate::guard::{Guard, LockGuard, sealed as of_guards};
+use crate::guard::{Guard, LockGuard, StaysOnItsThread, sealed as of_guards};
 use crate::handle::{LockKind, OneName, sealed};
 use crate::ident::{
     Names, READ_TIMEOUT, WRITES, fence_key, owner_text_with_thread, read_timeout_key, reads_key,
     reads_prefix, redisson_rwlock_channel, release_channel, reserved_key, tombstone_key,
-    waiting_channel,
+    waiting_channel, write_with_names,
 };
 use crate::node::{Part, Request, Script};
 use crate::runtime::hold::Hold;
@@ -377,7 +377,7 @@ fn end_ms(key: &[u8], call: &mut dyn FnMut(&[&[u8]]) -> crate::embedded::Reply) 
 }
 
 macro_rules! guard {
-    ($guard:ident) => {
+    ($guard:ident, $kind:ident) => {
         impl Deref for $guard {
             type Target = Guard;
 
@@ -399,6 +399,12 @@ macro_rules! guard {
 
             fn into_guard(self) -> Guard {
                 self.guard
+            }
+        }
+
+        impl fmt::Display for $guard {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write_with_names(f, <$kind as LockKind>::label(), self.names())
             }
         }
 
@@ -429,11 +435,10 @@ macro_rules! guard {
 #[must_use = "the lock is given back as soon as its last guard is dropped"]
 pub struct ReadGuard {
     guard: Guard,
-    /// A pointer is neither `Send` nor `Sync`.
-    stays: PhantomData<*const ()>,
+    stays: StaysOnItsThread,
 }
 
-guard!(ReadGuard);
+guard!(ReadGuard, Reading);
 
 impl ReadGuard {
     /// Gives this guard back. If it is the last one of a lease it gives that back to the nodes, and waits as
@@ -459,11 +464,10 @@ impl ReadGuard {
 #[must_use = "the lock is given back as soon as its last guard is dropped"]
 pub struct WriteGuard {
     guard: Guard,
-    /// A pointer is neither `Send` nor `Sync`.
-    stays: PhantomData<*const ()>,
+    stays: StaysOnItsThread,
 }
 
-guard!(WriteGuard);
+guard!(WriteGuard, Writing);
 
 impl WriteGuard {
     /// Gives this guard back. If it is the last one of its thread it gives the lock back, and waits as [`Guard::unlock`]

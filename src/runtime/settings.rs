@@ -157,7 +157,7 @@ impl Default for Settings {
 
 impl Settings {
     /// Shows what users have set, and as they have set it.
-    pub(crate) fn show(&self, f: &mut fmt::DebugStruct<'_, '_>) {
+    pub(crate) fn show(&self, owner_label: &dyn fmt::Debug, f: &mut fmt::DebugStruct<'_, '_>) {
         let Self { wait_replicas, key_prefix, .. } = self;
         f.field("ttl", &Shown(self.ttl))
             .field("max_ttl", &Shown(self.max_ttl))
@@ -175,7 +175,7 @@ impl Settings {
             .field("fencing", &self.fencing)
             .field("local_queue", &self.local_queue)
             .field("key_prefix", &format_args!("\"{}\"", ident::text(key_prefix)))
-            .field("owner_label", &self.owner_label);
+            .field("owner_label", owner_label);
     }
 
     /// How long the end of a client or of the process may wait for releases to be answered: until a
@@ -184,83 +184,90 @@ impl Settings {
         self.node_timeout.saturating_add(GRACE * 3)
     }
 
-    pub(crate) fn check(&self) -> Result<(), Error> {
+    /// Says all that is wrong with the settings, each by itself and together.
+    pub(crate) fn wrong(&self) -> Vec<String> {
+        let mut wrong = self.wrong_values();
+        wrong.extend(self.wrong_max_hold(self.max_hold));
+        wrong.extend(self.wrong_min_hold(self.min_hold, HoldClass::Exclusive));
+        wrong.extend(self.wrong_max_ttl());
+        wrong.extend(self.wrong_ttl(self.ttl));
+        wrong
+    }
+
+    /// What is wrong with settings by themselves.
+    fn wrong_values(&self) -> Vec<String> {
+        let mut wrong = Vec::new();
         let Backoff { min, max } = self.backoff;
         if self.node_timeout < Duration::from_millis(1) {
-            return Err(Error::config(format!(
+            wrong.push(format!(
                 "{NODE_TIMEOUT} is {}; it must be at least 1 ms",
                 exact(self.node_timeout)
-            )));
+            ));
         }
         let attempt = self.attempt_timeout();
         if attempt > LONGEST_TTL / 2 {
-            return Err(Error::config(format!(
+            wrong.push(format!(
                 "{} is {}; {} is the most, for a TTL is at least twice \
                  that, and one hour at most",
                 self.attempt_settings(),
                 exact(attempt),
                 exact(LONGEST_TTL / 2)
-            )));
+            ));
         }
         if min < Duration::from_millis(1) || max < min || max > LONGEST_PAUSE {
-            return Err(Error::config(format!(
+            wrong.push(format!(
                 "{BACKOFF} is {} to {}; the minimum must be at least 1 ms, and the maximum no less than \
                  that, and {} at most",
                 exact(min),
                 exact(max),
                 exact(LONGEST_PAUSE)
-            )));
+            ));
         }
         if self.key_prefix.len() > LONGEST_PREFIX {
-            return Err(Error::config(format!(
+            wrong.push(format!(
                 "{KEY_PREFIX} has {} bytes; {LONGEST_PREFIX} is the most",
                 self.key_prefix.len()
-            )));
+            ));
         }
         if let Some((replicas, timeout)) = self.wait_replicas
             && (replicas == 0 || timeout < Duration::from_millis(1))
         {
-            return Err(Error::config(format!(
+            wrong.push(format!(
                 "{WAIT_REPLICAS} asks for {replicas} replicas within {}; it must be at least one, \
                  within at least 1 ms",
                 exact(timeout)
-            )));
+            ));
         }
         if !Configuration::is_set_name(&self.set_name) {
-            return Err(Error::config(format!(
+            wrong.push(format!(
                 "the {SET_NAME} is \"{:.80}\"; it must be 1 to 64 letters, digits, \".\", \"_\" and \"-\"",
                 self.set_name.escape_debug()
-            )));
+            ));
         }
         let tolerance = self.clock_tolerance;
         if tolerance < SHORTEST_TOLERANCE || tolerance > LONGEST_TTL || !is_whole_ms(tolerance) {
-            return Err(Error::config(format!(
+            wrong.push(format!(
                 "{CLOCK_TOLERANCE} is {}; it must be whole milliseconds, at least {} and {} at most",
                 exact(tolerance),
                 exact(SHORTEST_TOLERANCE),
                 exact(LONGEST_TTL)
-            )));
+            ));
         }
-        if let Some(label) = &self.owner_label {
-            ident::check_label(label)?;
-        }
-        self.check_max_hold(self.max_hold)?;
-        self.check_min_hold(self.min_hold, HoldClass::Exclusive)?;
+        wrong.extend(self.owner_label.as_deref().and_then(ident::wrong_label));
+        wrong
+    }
+
+    fn wrong_max_ttl(&self) -> Option<String> {
         let max_ttl = self.max_ttl;
         if max_ttl > LONGEST_TTL {
-            return Err(Error::config(format!(
+            return Some(format!(
                 "{MAX_TTL} is {}; one hour is the most, for a master that was restarted grants no locks \
                  for as long as {MAX_TTL} (were milliseconds meant?)",
                 exact(max_ttl)
-            )));
+            ));
         }
-        if !is_whole_ms(max_ttl) {
-            return Err(Error::config(format!(
-                "{MAX_TTL} is {}; Redis counts in whole milliseconds",
-                exact(max_ttl)
-            )));
-        }
-        self.check_ttl(self.ttl)
+        (!is_whole_ms(max_ttl))
+            .then(|| format!("{MAX_TTL} is {}; Redis counts in whole milliseconds", exact(max_ttl)))
     }
 
     /// What all clients of the nodes must agree on.
@@ -307,86 +314,108 @@ impl Settings {
         Some(Replicas { needed, timeout, key: ident::replicated_key(&self.key_prefix) })
     }
 
-    /// A lock that ends before it can be granted would be of no use.
     pub(crate) fn check_max_hold(&self, max_hold: Option<Duration>) -> Result<(), Error> {
-        match max_hold {
-            Some(max_hold) if max_hold < self.node_timeout => Err(Error::config(format!(
-                "{MAX_HOLD} is {}; it must be at least the {NODE_TIMEOUT}, {}",
-                exact(max_hold),
-                exact(self.node_timeout)
-            ))),
-            _ => Ok(()),
-        }
+        refuse(self.wrong_max_hold(max_hold))
     }
 
-    /// A longer time is more likely seconds taken for milliseconds than meant.
     pub(crate) fn check_min_hold(
         &self,
         min_hold: Option<Duration>,
         class: HoldClass,
     ) -> Result<(), Error> {
-        match min_hold {
-            Some(_) if class != HoldClass::Exclusive => Err(Error::config(format!(
+        refuse(self.wrong_min_hold(min_hold, class))
+    }
+
+    pub(crate) fn check_ttl(&self, ttl: Duration) -> Result<(), Error> {
+        refuse(self.wrong_ttl(ttl))
+    }
+
+    /// A lock that ends before it can be granted would be of no use.
+    fn wrong_max_hold(&self, max_hold: Option<Duration>) -> Option<String> {
+        let max_hold = max_hold.filter(|max_hold| *max_hold < self.node_timeout)?;
+        Some(format!(
+            "{MAX_HOLD} is {}; it must be at least the {NODE_TIMEOUT}, {}",
+            exact(max_hold),
+            exact(self.node_timeout)
+        ))
+    }
+
+    /// A longer time is more likely seconds taken for milliseconds than meant.
+    fn wrong_min_hold(&self, min_hold: Option<Duration>, class: HoldClass) -> Option<String> {
+        match min_hold? {
+            _ if class != HoldClass::Exclusive => Some(format!(
                 "{MIN_HOLD} is not for locks that are only read: readers do not exclude each other"
-            ))),
-            Some(min_hold) if min_hold > LONGEST_MIN_HOLD => Err(Error::config(format!(
+            )),
+            min_hold if min_hold > LONGEST_MIN_HOLD => Some(format!(
                 "{MIN_HOLD} is {}; {} is the most (were milliseconds meant?)",
                 exact(min_hold),
                 exact(LONGEST_MIN_HOLD)
-            ))),
-            _ => Ok(()),
+            )),
+            _ => None,
         }
     }
 
     /// A TTL below twice the node timeout could be used up by a single slow try.
-    pub(crate) fn check_ttl(&self, ttl: Duration) -> Result<(), Error> {
+    fn wrong_ttl(&self, ttl: Duration) -> Vec<String> {
+        let mut wrong = Vec::new();
         let attempt = self.attempt_timeout();
         if ttl < attempt.saturating_mul(2) {
-            return Err(Error::config(format!(
+            wrong.push(format!(
                 "the TTL is {}; it must be at least {}, twice the {} of {}; set a shorter {NODE_TIMEOUT}, \
                  or a longer TTL and a {MAX_TTL} that is no shorter",
                 or_default(ttl),
                 exact(attempt.saturating_mul(2)),
                 self.attempt_settings(),
                 exact(attempt)
-            )));
+            ));
         }
         if ttl < self.clock_tolerance.saturating_mul(TOLERANCES) {
-            return Err(Error::config(format!(
+            wrong.push(format!(
                 "the TTL is {}; it must be at least {TOLERANCES} times the {CLOCK_TOLERANCE} of {}, by \
                  which every validity is shortened; for shorter locks set a smaller {CLOCK_TOLERANCE} \
                  on all clients of the set",
                 exact(ttl),
                 exact(self.clock_tolerance)
-            )));
+            ));
         }
         if ttl > LONGEST_TTL {
-            return Err(Error::config(format!(
+            wrong.push(format!(
                 "the TTL is {}; one hour is the most (were milliseconds meant?)",
                 exact(ttl)
-            )));
-        }
-        if ttl > self.max_ttl {
+            ));
+        } else if ttl > self.max_ttl {
             let why = match self.restart_quarantine {
                 true => ", for that is how long a master that was restarted waits for locks to end",
                 false => "",
             };
-            return Err(Error::config(format!(
+            wrong.push(format!(
                 "the TTL is {} and {MAX_TTL} is {}: no lock may live longer than {MAX_TTL}{why}. Use a shorter TTL, \
                  or set {MAX_TTL} to {} or more, the same figure on all clients of the set; {ANOTHER_MAX_TTL} says how to \
                  change a set that is in use",
                 or_default(ttl),
                 or_default(self.max_ttl),
                 exact(ttl)
-            )));
+            ));
         }
         if !is_whole_ms(ttl) {
-            return Err(Error::config(format!(
-                "the TTL is {}; Redis counts in whole milliseconds",
-                exact(ttl)
-            )));
+            wrong.push(format!("the TTL is {}; Redis counts in whole milliseconds", exact(ttl)));
         }
-        Ok(())
+        wrong
+    }
+}
+
+/// All that is wrong, in one error.
+pub(crate) fn refuse(wrong: impl IntoIterator<Item = String>) -> Result<(), Error> {
+    let wrong: Vec<_> = wrong.into_iter().collect();
+    match wrong.as_slice() {
+        [] => Ok(()),
+        [one] => Err(Error::config(one.as_str())),
+        several => {
+            let count = several.len();
+            let each: Vec<_> =
+                several.iter().zip(1..).map(|(what, i)| format!("({i}) {what}")).collect();
+            Err(Error::config(format!("{count} settings are wrong: {}", each.join("; "))))
+        }
     }
 }
 

@@ -1,0 +1,151 @@
+//! A limit of how often something is done in a time, across threads, processes and machines.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::error::{Error, ErrorKind};
+use crate::guard::Guard;
+use crate::semaphore::Semaphore;
+use crate::wait::Wait;
+
+/// So many calls at most in any time of that length, from [`Quorlock::rate_limit`](crate::Quorlock::rate_limit): a **sliding
+/// window**, across threads, processes and machines.
+///
+/// It is a [`Semaphore`] whose permits are kept for as long as the window is, from their grant on. So what is promised for its
+/// permits holds for each call: a majority of the masters knows of it, and no failover forgets it. There are
+/// **1,000 calls a window at most**, for each of them is an entry that a master keeps and looks at, some 2 µs a call. For
+/// more, let each process have a part of the limit, or take a limiter that counts, which costs less and promises less.
+///
+/// A call takes a permit and returns as soon as a majority of the masters keeps it for the window. A process that dies in
+/// between leaves its permit for its TTL, which may be less than the window: one call more is possible then.
+///
+/// All users of a name must agree on the number of calls: see [`Semaphore`] for one that is changed. The window may differ.
+/// It is the semaphore with that name, and excludes all locks of other kinds with it.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use quorlock::Quorlock;
+/// # fn call_partner() {}
+///
+/// # #[cfg(feature = "embedded")] {
+/// # let (locks, _nodes) = Quorlock::embedded(3)?;
+/// // The partner allows two calls a minute, from all our machines together.
+/// let partner = locks.rate_limit("partner-api", 2, Duration::from_secs(60));
+/// for _ in 0..2 {
+///     partner.acquire()?;
+///     call_partner();
+/// }
+/// assert!(partner.try_acquire().is_err_and(|error| error.is_held()));
+/// # }
+/// # Ok::<(), quorlock::Error>(())
+/// ```
+#[must_use = "a limit does nothing until one of its calls is made"]
+#[derive(Clone)]
+pub struct RateLimit {
+    permits: Semaphore,
+    window: Duration,
+}
+
+impl RateLimit {
+    pub(crate) fn new(semaphore: Semaphore, window: Duration) -> Self {
+        Self { permits: semaphore.min_hold(window), window }
+    }
+
+    /// The name of the limit, without the key prefix: as it was given, also if it cannot be used.
+    #[must_use]
+    pub fn name(&self) -> &[u8] {
+        self.permits.name()
+    }
+
+    /// The name of the limit as text; `None` if it is none, since names may be any bytes.
+    #[must_use]
+    pub fn name_str(&self) -> Option<&str> {
+        self.permits.name_str()
+    }
+
+    /// How many calls are allowed in a window.
+    #[must_use]
+    pub const fn calls(&self) -> u32 {
+        self.permits.permits()
+    }
+
+    /// How long the window is.
+    #[must_use]
+    pub const fn window(&self) -> Duration {
+        self.window
+    }
+
+    /// The same limit, for `count` calls at a time in place of one: all of them are allowed, or none.
+    pub fn many(&self, count: u32) -> Self {
+        Self { permits: self.permits.many(count), ..*self }
+    }
+
+    /// Waits until one more call is allowed.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Semaphore::acquire`]; [`Config`](ErrorKind::Config), too, for a window of nothing, or of more than 24 hours.
+    pub fn acquire(&self) -> Result<(), Error> {
+        self.acquire_within(Wait::forever())
+    }
+
+    /// Returns whether one more call is allowed now.
+    ///
+    /// # Errors
+    ///
+    /// [`Held`](ErrorKind::Held) if it is not, with the time until it may be; and those of [`acquire`](Self::acquire).
+    pub fn try_acquire(&self) -> Result<(), Error> {
+        self.acquire_within(Duration::ZERO)
+    }
+
+    /// Waits until one more call is allowed, for no longer than `timeout`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`try_acquire`](Self::try_acquire).
+    pub fn try_acquire_for(&self, timeout: Duration) -> Result<(), Error> {
+        self.acquire_within(timeout)
+    }
+
+    /// Waits until one more call is allowed, within the time that `wait` says, as
+    /// [`Quorlock::lock_within`](crate::Quorlock::lock_within) does.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`acquire`](Self::acquire), and of [`Quorlock::lock_within`](crate::Quorlock::lock_within).
+    pub fn acquire_within<'a>(&self, wait: impl Into<Wait<'a>>) -> Result<(), Error> {
+        if self.window.is_zero() {
+            return Err(Error::config(format!(
+                "{self} has a window of no time; it limits nothing"
+            )));
+        }
+        self.permits.acquire_within(wait).and_then(keep)
+    }
+}
+
+/// Gives the permit back, which the masters keep for the window. It was granted, so the call is allowed although they cannot
+/// be told.
+fn keep(permit: Guard) -> Result<(), Error> {
+    match permit.unlock() {
+        Err(error) if error.kind() != ErrorKind::NoQuorum => Err(error),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+/// The kind and the name, in quotes: for messages.
+impl fmt::Display for RateLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        crate::ident::write_with_names(f, "rate limit", std::iter::once(self.name()))
+    }
+}
+
+impl fmt::Debug for RateLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RateLimit")
+            .field("permits", &self.permits)
+            .field("window", &self.window)
+            .finish()
+    }
+}

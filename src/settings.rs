@@ -1,0 +1,154 @@
+//! The settings of a client, to read and to log.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::runtime::settings::{self, Fallback, Renewal};
+
+/// What a client is set to, from [`Quorlock::settings`](crate::Quorlock::settings): what was given to its
+/// [`Builder`](crate::Builder), and the defaults of all else. [`Debug`](fmt::Debug) shows all of it, for a log. There are no
+/// passwords in it.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use quorlock::Quorlock;
+///
+/// let locks = Quorlock::builder().nodes(["redis://:secret@10.0.0.1"]).owner_label("billing").build()?;
+/// let settings = locks.settings();
+/// assert_eq!(settings.ttl(), Duration::from_secs(10));
+/// let text = format!("{settings:?}");
+/// assert!(text.contains("ttl: 10s") && text.contains("billing") && !text.contains("secret"));
+/// # Ok::<(), quorlock::Error>(())
+/// ```
+#[derive(Clone, Copy)]
+pub struct Settings<'a> {
+    pub(crate) nodes: &'a [Arc<str>],
+    pub(crate) owner_label: &'a str,
+    pub(crate) settings: &'a settings::Settings,
+}
+
+impl<'a> Settings<'a> {
+    /// The addresses of the nodes, without users and passwords, in the order of the configuration.
+    pub fn nodes(self) -> impl Iterator<Item = &'a str> {
+        self.nodes.iter().map(|node| &**node)
+    }
+
+    /// [`Builder::ttl`](crate::Builder::ttl).
+    #[must_use]
+    pub const fn ttl(self) -> Duration {
+        self.settings.ttl
+    }
+
+    /// [`Builder::max_ttl`](crate::Builder::max_ttl).
+    #[must_use]
+    pub const fn max_ttl(self) -> Duration {
+        self.settings.max_ttl
+    }
+
+    /// [`Builder::clock_tolerance`](crate::Builder::clock_tolerance).
+    #[must_use]
+    pub const fn clock_tolerance(self) -> Duration {
+        self.settings.clock_tolerance
+    }
+
+    /// [`Builder::set_name`](crate::Builder::set_name).
+    #[must_use]
+    pub fn set_name(self) -> &'a str {
+        &self.settings.set_name
+    }
+
+    /// [`Builder::restart_quarantine`](crate::Builder::restart_quarantine).
+    #[must_use]
+    pub const fn restart_quarantine(self) -> bool {
+        self.settings.restart_quarantine
+    }
+
+    /// [`Builder::node_timeout`](crate::Builder::node_timeout).
+    #[must_use]
+    pub const fn node_timeout(self) -> Duration {
+        self.settings.node_timeout
+    }
+
+    /// [`Builder::no_quorum_timeout`](crate::Builder::no_quorum_timeout).
+    #[must_use]
+    pub const fn no_quorum_timeout(self) -> Duration {
+        self.settings.no_quorum_timeout
+    }
+
+    /// [`Builder::renewal`](crate::Builder::renewal).
+    #[must_use]
+    pub const fn renewal(self) -> Renewal {
+        self.settings.renewal
+    }
+
+    /// [`Builder::max_hold`](crate::Builder::max_hold); `None`: no limit.
+    #[must_use]
+    pub const fn max_hold(self) -> Option<Duration> {
+        self.settings.max_hold
+    }
+
+    /// [`Builder::min_hold`](crate::Builder::min_hold); `None`: no minimum.
+    #[must_use]
+    pub const fn min_hold(self) -> Option<Duration> {
+        self.settings.min_hold
+    }
+
+    /// The shortest and the longest pause of [`Builder::backoff`](crate::Builder::backoff).
+    #[must_use]
+    pub const fn backoff(self) -> (Duration, Duration) {
+        (self.settings.backoff.min, self.settings.backoff.max)
+    }
+
+    /// [`Builder::fallback`](crate::Builder::fallback).
+    #[must_use]
+    pub const fn fallback(self) -> Fallback {
+        self.settings.fallback
+    }
+
+    /// The number of replicas, and the time, of [`Builder::wait_replicas`](crate::Builder::wait_replicas); `None`: no replica is
+    /// waited for.
+    #[must_use]
+    pub const fn wait_replicas(self) -> Option<(u32, Duration)> {
+        self.settings.wait_replicas
+    }
+
+    /// [`Builder::fencing`](crate::Builder::fencing).
+    #[must_use]
+    pub const fn fencing(self) -> bool {
+        self.settings.fencing
+    }
+
+    /// [`Builder::local_queue`](crate::Builder::local_queue).
+    #[must_use]
+    pub const fn local_queue(self) -> bool {
+        self.settings.local_queue
+    }
+
+    /// [`Builder::key_prefix`](crate::Builder::key_prefix).
+    #[must_use]
+    pub fn key_prefix(self) -> &'a [u8] {
+        &self.settings.key_prefix
+    }
+
+    /// [`Builder::owner_label`](crate::Builder::owner_label). If none was given it is the host's name and the process id.
+    #[must_use]
+    pub const fn owner_label(self) -> &'a str {
+        self.owner_label
+    }
+
+    pub(crate) fn show(self, f: &mut fmt::DebugStruct<'_, '_>) {
+        f.field("nodes", &self.nodes);
+        self.settings.show(&self.owner_label, f);
+    }
+}
+
+impl fmt::Debug for Settings<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Settings");
+        self.show(&mut shown);
+        shown.finish()
+    }
+}
