@@ -28,9 +28,9 @@ use crate::with_lock::WithLockError;
 
 /// Distributed locks over a set of Redis masters.
 ///
-/// Names are texts or bytes: a number is made one, along with what it is a number of (`format!("orders/{}", order.id)`). Order 42
-/// and customer 42 have one lock otherwise, as do all that use the name `"42"` on the same nodes. A name that is written
-/// in different ways (`"orders/42"`, `"orders/042"`, `"Orders/42"`) is several names.
+/// Names are texts or bytes. Turn a number into a text that also says what it numbers: `format!("orders/{}", order.id)`. Otherwise
+/// order 42 and customer 42 share the lock `"42"`. Spelling matters: `"orders/42"`, `"orders/042"` and `"Orders/42"` are three
+/// locks.
 ///
 /// Cheap to clone. All clones share one connection and one thread a node, and two threads besides: one renews
 /// all locks, and one calls callbacks. Make one a process and hand clones to threads. Locks are taken by name;
@@ -189,14 +189,13 @@ impl Quorlock {
         RwLock::new(self.handle([&name]), self.handle([&name]))
     }
 
-    /// A handle for the semaphore `name`, of whose `permits` each holder has one or more, with settings of its own: see
-    /// [`Semaphore`]. There are 1,000 permits at most.
+    /// A handle for the semaphore `name` with so many `permits`, at most 1,000, with settings of its own: see [`Semaphore`].
     pub fn semaphore(&self, name: impl AsRef<[u8]>, permits: u32) -> Semaphore {
         Semaphore::new(self.handle([name]), permits)
     }
 
-    /// A limit of so many `calls` in any time of that length, by name, across machines: see [`RateLimit`]. There are 1,000 calls at
-    /// most, and 24 hours.
+    /// A limit of `calls` in any period of the length `window`, by name, across machines: see [`RateLimit`]. `calls` is at most
+    /// 1,000, and `window` at most 24 hours.
     pub fn rate_limit(&self, name: impl AsRef<[u8]>, calls: u32, window: Duration) -> RateLimit {
         RateLimit::new(self.semaphore(name, calls), window)
     }
@@ -238,10 +237,10 @@ impl Quorlock {
         self.mutex(name).lock()
     }
 
-    /// Takes the exclusive lock `name` if it is free. It tries once, for the node timeout at most.
+    /// Takes the exclusive lock `name` if it is free. It does not wait for a holder, and takes the node timeout at most.
     ///
-    /// If several callers ask at one instant, the masters' votes may be split among them, and nobody has the lock. Then they
-    /// try again, up to three times and within that time, so that one of them mostly gets it. Clients with a
+    /// If several callers ask at the same instant, the masters' votes may be split among them, and nobody has the lock. Then they
+    /// ask again, up to three times and within that time, so that one of them mostly gets it. Clients with a
     /// [`fallback`](Builder::fallback) do not.
     ///
     /// It overtakes nobody: it fails, too, while threads of this client wait for a lock that is held, as
@@ -281,7 +280,7 @@ impl Quorlock {
         self.mutex(name).try_lock_for(timeout)
     }
 
-    /// Takes the exclusive lock `name` if it becomes free until `deadline`. A `deadline` in the past is a
+    /// Takes the exclusive lock `name` if it becomes free by `deadline`. A `deadline` in the past is a
     /// [`try_lock`](Self::try_lock).
     ///
     /// # Errors
@@ -295,8 +294,9 @@ impl Quorlock {
         self.mutex(name).try_lock_until(deadline)
     }
 
-    /// Takes the exclusive lock `name` if it becomes free within the time that `wait` says, unless a channel cancels that:
-    /// see [`Wait`]. A [`Duration`], an [`Instant`] and a reference to a channel are one as well.
+    /// Takes the exclusive lock `name` if it becomes free within the limits of `wait`: a time, a channel that cancels, or both. See
+    /// [`Wait`], which a [`Duration`], an [`Instant`] and a reference to a channel turn into. A channel alone means no limit of
+    /// time.
     ///
     /// # Errors
     ///
@@ -307,13 +307,16 @@ impl Quorlock {
     ///
     /// ```
     /// use quorlock::crossbeam_channel::bounded;
-    /// use quorlock::{ErrorKind, Quorlock};
+    /// use quorlock::Quorlock;
     ///
     /// let locks = Quorlock::builder().nodes(["redis://127.0.0.1:1"]).build()?;
     /// let (stop, stopped) = bounded(0);
     /// std::thread::spawn(move || drop(stop)); // a signal handler, for example
-    /// let error = locks.lock_within("orders/42", &stopped).unwrap_err();
-    /// assert_eq!(error.kind(), ErrorKind::Cancelled);
+    /// match locks.lock_within("orders/42", &stopped) {
+    ///     Ok(guard) => guard.unlock()?, // .. after the work ..
+    ///     Err(error) if error.is_cancelled() => println!("told to stop"),
+    ///     Err(error) => return Err(error),
+    /// }
     /// # Ok::<(), quorlock::Error>(())
     /// ```
     pub fn lock_within<'a>(
@@ -354,7 +357,8 @@ impl Quorlock {
     }
 
     /// Runs `critical` while holding the exclusive lock `name`, if that is free: the two calls
-    /// [`try_lock`](Self::try_lock) and [`with_lock`](Self::with_lock) in one.
+    /// [`try_lock`](Self::try_lock) and [`with_lock`](Self::with_lock) in one. A closure that may fail goes better with
+    /// [`try_lock`](Self::try_lock) and a guard.
     ///
     /// # Errors
     ///
@@ -441,7 +445,7 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Config`] if there is no node, a URL is wrong, two
+    /// [`Config`](crate::ErrorKind::Config) if there is no node, a URL is wrong, two
     /// nodes are the same server, a certificate cannot be used, a duration is out of range, or a
     /// thread cannot be started.
     pub fn build(self) -> Result<Quorlock, Error> {

@@ -57,8 +57,8 @@ pub enum ErrorKind {
     /// Trying again does not help until somebody has changed something. The client goes on looking at such
     /// nodes, so it need not be built anew if they are what is changed.
     Config,
-    /// The name is none that can be locked: it is empty, longer than 4096 bytes, or the name of a key of
-    /// quorlock's own. So the call is wrong, and not the configuration.
+    /// The name cannot be locked: it is empty, longer than 4096 bytes, or belongs to one of quorlock's own keys. The call is
+    /// wrong, not the configuration.
     InvalidName,
     /// Too few nodes could be reached in time to decide anything. [`Error::node_faults`] says what
     /// is wrong with each of them.
@@ -73,8 +73,9 @@ pub enum ErrorKind {
     /// Another caller holds the lock, and still held it when the caller's time was over. It comes only from calls that have a
     /// limit: [`try_lock`](crate::Quorlock::try_lock), [`lock_within`](crate::Quorlock::lock_within), and all that are like them.
     Held {
-        /// The time after which the key ends that is in the way, unless its holder renews it: of several keys, the first one.
-        /// `None` if it is not known, as where a thread of this client holds the lock, or waits for it.
+        /// In how much time the lock may be free, unless its holder renews it: when the first of the keys ends that were
+        /// found. For a [`RateLimit`](crate::RateLimit): in how much time the next call is allowed. `None` if that is not known,
+        /// for example because a thread of this client holds the lock, or waits for it.
         remaining_ttl: Option<Duration>,
     },
     /// The lock was held, and is not certainly ours any more.
@@ -87,9 +88,8 @@ pub enum ErrorKind {
     /// The [`Quorlock`](crate::Quorlock) was closed; or this process is a child, by `fork`, of one that had
     /// built one.
     Closed,
-    /// On so many nodes the name belongs to something that is no lock that it can never be locked; or
-    /// there is no number left for its [`FencingToken`](crate::FencingToken), or what the nodes keep as
-    /// that number is none.
+    /// The name can never be locked: on too many nodes its key is something other than a lock, there is no number left for its
+    /// [`FencingToken`](crate::FencingToken), or the nodes keep something there that is not a number.
     WrongKind,
 }
 
@@ -152,6 +152,13 @@ impl Error {
     #[must_use]
     pub fn is_held(&self) -> bool {
         matches!(self.0, Repr::Held { .. })
+    }
+
+    /// Returns true if the channel of the call's [`Wait`](crate::Wait) has ended the wait: the kind is
+    /// [`Cancelled`](ErrorKind::Cancelled).
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        self.kind() == ErrorKind::Cancelled
     }
 
     /// What was wrong with which node, in the order of the configuration; only nodes that did not

@@ -101,7 +101,7 @@ impl Guard {
         self.held().claim().names().first().as_bytes()
     }
 
-    /// The name of the lock as text; `None` if it is none, since names may be any bytes.
+    /// The name of the lock as text; `None` if it is not valid UTF-8.
     #[must_use]
     pub fn name_str(&self) -> Option<&str> {
         std::str::from_utf8(self.name()).ok()
@@ -135,8 +135,8 @@ impl Guard {
         }
     }
 
-    /// A number larger than that of every holder of this name, or of any of several names, before; `None` only with
-    /// [`fencing(false)`](crate::Builder::fencing).
+    /// A number larger than that of every earlier holder of this name, or of any of several names. `None` with
+    /// [`fencing(false)`](crate::Builder::fencing), and for permits of a [`Semaphore`](crate::Semaphore).
     ///
     /// A storage that keeps the largest token it has seen, and refuses writes with a smaller one, is
     /// safe from a holder that does not know yet that its lock is lost. It is so without condition as long
@@ -190,8 +190,8 @@ impl Guard {
     /// [`Lost`](crate::ErrorKind::Lost), and the drop of a guard whose time is over send it as well. Ends
     /// without a message when the lock is given back and had not been lost.
     ///
-    /// Made for `select!` of [`crossbeam_channel`]. There is one message in all: who reads a second time, or
-    /// from a clone, finds the channel ended, which then says nothing.
+    /// Made for `select!` of [`crossbeam_channel`]. There is one message in all: a second read, also from a clone, finds that
+    /// the channel has ended, which says nothing of the lock.
     ///
     /// # Examples
     ///
@@ -222,8 +222,8 @@ impl Guard {
     /// called once the lock was given back.
     ///
     /// It may block, panic, unlock or drop the guard: that holds up nothing else, unless 257 holders' callbacks block at
-    /// once, which is as many threads as a client has for them; further ones are called when one of those is over. A
-    /// callback that owns the guard keeps it: such a lock is held until it is lost.
+    /// once, which is as many threads as a client has for them; further ones are called when one of those is over. Do not move
+    /// the guard into its own callback: it would be dropped only after the loss.
     pub fn on_lost(&self, callback: impl FnOnce(LossReason) + Send + 'static) {
         if self.process().is_this() {
             self.hold.notice.call(Box::new(callback));

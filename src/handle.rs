@@ -198,7 +198,7 @@ impl<K: LockKind> Handle<K> {
         self.lock_within(timeout)
     }
 
-    /// Takes the lock if it becomes free until `deadline`, as [`Quorlock::try_lock_until`](crate::Quorlock::try_lock_until) does.
+    /// Takes the lock if it becomes free by `deadline`, as [`Quorlock::try_lock_until`](crate::Quorlock::try_lock_until) does.
     ///
     /// # Errors
     ///
@@ -462,7 +462,7 @@ impl<K: OneName> Handle<K> {
         self.names.first().map_or(&[], AsRef::as_ref)
     }
 
-    /// The name of the lock as text; `None` if it is none, since names may be any bytes.
+    /// The name of the lock as text; `None` if it is not valid UTF-8.
     #[must_use]
     pub fn name_str(&self) -> Option<&str> {
         std::str::from_utf8(self.name()).ok()

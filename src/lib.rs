@@ -1,9 +1,74 @@
 #![forbid(unsafe_code)]
 // On docs.rs each item says which feature it needs.
 #![cfg_attr(docsrs, feature(doc_cfg))]
-// The page has no files beside it. Of two targets of one link the first counts, so these hide the README's.
-#![doc = include_str!("../docs/pictures.md")]
-#![doc = include_str!("../README.md")]
+
+//! Distributed locks for synchronous Rust: thread pools, batch jobs, command-line tools.
+//!
+//! A lock is held on a majority of independent Redis masters, so it survives the loss of a minority of them. Its holder can tell
+//! at any moment for how long it is still valid.
+//!
+//! ```no_run
+//! use std::time::Duration;
+//! use quorlock::{OptionalGuard as _, Quorlock};
+//!
+//! let locks = Quorlock::builder()
+//!     .nodes(["redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.3"])
+//!     .build()?;
+//!
+//! let guard = locks.lock("orders/42")?; // waits until the lock is free
+//! guard.check()?; // before each step that must not happen twice
+//! guard.unlock()?; // dropping the guard gives the lock back as well
+//!
+//! if let Some(_guard) = locks.try_lock_for("nightly-report", Duration::from_secs(2)).optional()? {
+//!     println!("writing the report; nobody else does");
+//! }
+//! # Ok::<(), quorlock::Error>(())
+//! ```
+//!
+//! # Where to begin
+//!
+//! 1. **A client**: [`Quorlock::builder`] or [`Builder::from_env`] names the masters, and [`Builder`] documents each setting with its
+//!    default. Clone the [`Quorlock`] freely. New masters grant their first lock after [`max_ttl`](Builder::max_ttl), 10 s by default.
+//! 2. **A lock**: [`lock`](Quorlock::lock) waits, [`try_lock`](Quorlock::try_lock) does not, [`lock_within`](Quorlock::lock_within) takes
+//!    a [`Wait`] with a time, a channel that cancels it, or both, and [`with_lock`](Quorlock::with_lock) runs a closure.
+//! 3. **A result**: each of these returns `Result<Guard, Error>`. [`ErrorKind`] tells failures apart: [`Held`](ErrorKind::Held) by
+//!    another caller (`None` by [`OptionalGuard::optional`]), [`NoQuorum`](ErrorKind::NoQuorum), [`Lost`](ErrorKind::Lost) and others.
+//! 4. **A guard**: a [`Guard`] holds the lock and renews it until it is dropped. [`check`](Guard::check) and
+//!    [`remaining`](Guard::remaining) say whether it is still ours, [`lost`](Guard::lost) and [`on_lost`](Guard::on_lost) tell of a
+//!    loss, and [`token`](Guard::token) is the [`FencingToken`] for the storage that the lock protects.
+//!
+//! # Kinds of locks
+//!
+//! | handle | from | guard | for |
+//! |---|---|---|---|
+//! | [`Mutex`] | [`Quorlock::mutex`] | [`Guard`] | one at a time |
+//! | [`MultiMutex`] | [`Quorlock::multi_mutex`] | [`Guard`] | several names, all or none |
+//! | [`ReentrantMutex`] | [`Quorlock::reentrant_mutex`] | [`ReentrantGuard`] | code that is called by code that holds the lock |
+//! | [`RwLock`] | [`Quorlock::rw_lock`] | [`ReadGuard`], [`WriteGuard`] | many readers, one writer |
+//! | [`FairMutex`] | [`Quorlock::fair_mutex`] | [`Guard`] | callers in the order in which they asked |
+//! | [`Semaphore`] | [`Quorlock::semaphore`] | [`Guard`] | so many at a time |
+//! | [`RateLimit`] | [`Quorlock::rate_limit`] | none | so many calls in a time |
+//!
+//! A [`Handle`] has settings of its own (`ttl`, `renewal`, `max_hold`, `min_hold`). Code that is generic over kinds uses [`LockKind`] and
+//! [`LockGuard`].
+//!
+//! # Pages
+//!
+//! - [`guarantees`]: each promise with its conditions, and the limits
+//! - [`redlock`]: the published criticism of the algorithm, point by point
+//! - [`operations`]: running the masters, access lists, events, changing a set
+//! - [`embedded`]: nodes in the process, for unit tests
+//!
+//! # For operators
+//!
+//! [`Handle::holder`] and [`Quorlock::held_locks`] say who holds a lock, [`Handle::force_unlock`] takes it away, and
+//! [`Builder::diagnose`] finds what is wrong with a set of masters. Events go to the logger (crate `log`), or to the `tracing`
+//! subscriber if the program sets one.
+//!
+//! # Features
+//!
+//! `tls` (`rediss://`), `serde` (settings from a file, tokens), `diagnosis` ([`Builder::diagnose`]), `embedded` (nodes in the process; needs
+//! a C compiler), `cli` (the program `quorlock`). None is on by default.
 
 mod client;
 mod clock;
@@ -30,8 +95,24 @@ mod ident;
 mod kinds;
 mod node;
 mod observe;
+pub mod guarantees {
+    // Of two targets of a link the first counts.
+    #![doc = "[operations]: crate::operations\n\n"]
+    #![doc = include_str!("../docs/guarantees.md")]
+}
 pub mod operations {
     #![doc = include_str!("../OPERATIONS.md")]
+}
+pub mod redlock {
+    #![doc = include_str!("../docs/redlock.md")]
+}
+/// Tests the code of pages that are not a part of the documentation.
+#[cfg(doctest)]
+mod pages {
+    #[doc = include_str!("../README.md")]
+    mod readme {}
+    #[doc = include_str!("../docs/testing.md")]
+    mod testing {}
 }
 mod optional;
 mod process;

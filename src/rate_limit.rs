@@ -8,19 +8,22 @@ use crate::guard::Guard;
 use crate::semaphore::Semaphore;
 use crate::wait::Wait;
 
-/// So many calls at most in any time of that length, from [`Quorlock::rate_limit`](crate::Quorlock::rate_limit): a **sliding
-/// window**, across threads, processes and machines.
+/// A limit of calls to something else, such as a partner's API: so many in any period of a given length, a **sliding window**, across
+/// threads, processes and machines. From [`Quorlock::rate_limit`](crate::Quorlock::rate_limit).
 ///
-/// It is a [`Semaphore`] whose permits are kept for as long as the window is, from their grant on. So what is promised for its
-/// permits holds for each call: a majority of the masters knows of it, and no failover forgets it. There are
-/// **1,000 calls a window at most**, for each of them is an entry that a master keeps and looks at, some 2 µs a call. For
-/// more, let each process have a part of the limit, or take a limiter that counts, which costs less and promises less.
+/// There is no guard to keep: [`acquire`](Self::acquire) returns when the call may be made, and the call counts from then on.
 ///
-/// A call takes a permit and returns as soon as a majority of the masters keeps it for the window. A process that dies in
-/// between leaves its permit for its TTL, which may be less than the window: one call more is possible then.
+/// It is a [`Semaphore`] whose permits the masters keep for one window, from their grant on. So the promises for permits hold
+/// for each call: a majority of the masters knows of it, and no failover forgets it. **A window has at most 1,000 calls**: each
+/// of them is an entry that a master keeps, and looks at for some 2 µs whenever it is asked. For more, give each process a part of
+/// the limit, or use a limiter that counts, which costs less and promises less.
 ///
-/// All users of a name must agree on the number of calls: see [`Semaphore`] for one that is changed. The window may differ.
-/// It is the semaphore with that name, and excludes all locks of other kinds with it.
+/// [`acquire`](Self::acquire) returns as soon as a majority of the masters keeps the permit for the window. A process that dies
+/// in between leaves its permit for its TTL, which may be shorter than the window: one more call is possible then.
+///
+/// All users of a name must agree on the number of calls: see [`Semaphore`] for a number that is changed. Windows may differ: each
+/// permit is kept for the window of the client that took it. **The name is that of a semaphore**: to limit the calls at a time as
+/// well, use a semaphore with another name.
 ///
 /// # Examples
 ///
@@ -32,7 +35,7 @@ use crate::wait::Wait;
 /// # #[cfg(feature = "embedded")] {
 /// # let (locks, _nodes) = Quorlock::embedded(3)?;
 /// // The partner allows two calls a minute, from all our machines together.
-/// let partner = locks.rate_limit("partner-api", 2, Duration::from_secs(60));
+/// let partner = locks.rate_limit("partner-api/per-minute", 2, Duration::from_secs(60));
 /// for _ in 0..2 {
 ///     partner.acquire()?;
 ///     call_partner();
@@ -59,7 +62,7 @@ impl RateLimit {
         self.permits.name()
     }
 
-    /// The name of the limit as text; `None` if it is none, since names may be any bytes.
+    /// The name of the limit as text; `None` if it is not valid UTF-8.
     #[must_use]
     pub fn name_str(&self) -> Option<&str> {
         self.permits.name_str()
@@ -91,11 +94,11 @@ impl RateLimit {
         self.acquire_within(Wait::forever())
     }
 
-    /// Returns whether one more call is allowed now.
+    /// Counts one more call, if it is allowed now.
     ///
     /// # Errors
     ///
-    /// [`Held`](ErrorKind::Held) if it is not, with the time until it may be; and those of [`acquire`](Self::acquire).
+    /// [`Held`](ErrorKind::Held) if it is not allowed, with the time until it may be; and those of [`acquire`](Self::acquire).
     pub fn try_acquire(&self) -> Result<(), Error> {
         self.acquire_within(Duration::ZERO)
     }

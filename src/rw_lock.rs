@@ -84,7 +84,7 @@ impl RwLock {
         self.writing.name()
     }
 
-    /// The name of the lock as text; `None` if it is none, since names may be any bytes.
+    /// The name of the lock as text; `None` if it is not valid UTF-8.
     #[must_use]
     pub fn name_str(&self) -> Option<&str> {
         self.writing.name_str()
@@ -139,17 +139,17 @@ impl RwLock {
     ///
     /// # Errors
     ///
-    /// Those of [`read`](Self::read).
+    /// Those of [`try_read`](Self::try_read).
     pub fn try_read_for(&self, timeout: Duration) -> Result<ReadGuard, Error> {
         self.reading.try_lock_for(timeout)
     }
 
-    /// Takes the lock to read, if that is possible until `deadline`, as
+    /// Takes the lock to read, if that is possible by `deadline`, as
     /// [`Quorlock::try_lock_until`](crate::Quorlock::try_lock_until) does.
     ///
     /// # Errors
     ///
-    /// Those of [`read`](Self::read).
+    /// Those of [`try_read`](Self::try_read).
     pub fn try_read_until(&self, deadline: Instant) -> Result<ReadGuard, Error> {
         self.reading.try_lock_until(deadline)
     }
@@ -215,17 +215,17 @@ impl RwLock {
     ///
     /// # Errors
     ///
-    /// Those of [`write`](Self::write).
+    /// Those of [`try_write`](Self::try_write).
     pub fn try_write_for(&self, timeout: Duration) -> Result<WriteGuard, Error> {
         self.writing.try_lock_for(timeout)
     }
 
-    /// Takes the lock to write, if that is possible until `deadline`, as
+    /// Takes the lock to write, if that is possible by `deadline`, as
     /// [`Quorlock::try_lock_until`](crate::Quorlock::try_lock_until) does.
     ///
     /// # Errors
     ///
-    /// Those of [`write`](Self::write).
+    /// Those of [`try_write`](Self::try_write).
     pub fn try_write_until(&self, deadline: Instant) -> Result<WriteGuard, Error> {
         self.writing.try_lock_until(deadline)
     }

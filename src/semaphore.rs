@@ -13,30 +13,30 @@ use crate::runtime::settings::Renewal;
 use crate::wait::Wait;
 use crate::with_lock::WithLockError;
 
-/// A semaphore by name, from [`Quorlock::semaphore`](crate::Quorlock::semaphore): so many holders at most have one of its
+/// A semaphore by name, from [`Quorlock::semaphore`](crate::Quorlock::semaphore): at most a given number of holders have one of its
 /// permits at a time, across threads, processes and machines.
 ///
-/// - Each permit is a slot with a number, and each slot is an exclusive lock over the quorum: what is promised for a
-///   [`Mutex`](crate::Mutex) holds for each of them. Masters that counted permits, each for itself, would let too many in: with
-///   three masters and two permits, three callers can have each two of the masters.
-/// - An attempt asks for a slot at random. A master that refuses it says which ones are free, and the next attempt goes there. So
-///   a caller that is alone finds the last free one of 100, or of 1,000, with its second attempt. Each further attempt means that somebody
-///   else has got a permit meanwhile; after eight of them in a row the caller waits as for any lock that is held.
-/// - A master looks at all holds when it is asked for a permit, which takes it some 2 µs for each: 2 ms of a semaphore with 1,000
-///   holders. To renew a hold, or to give it back, takes it no longer with many of them.
-/// - The masters keep the number of `permits` with the holds, until the last hold ends. A caller with another number waits until
-///   then, as for a lock that is held, and reserves the semaphore meanwhile. So the number can be changed by a rolling deployment:
-///   old and new processes take turns. No permits of both numbers are held at a time. A difference that lasts for 10 s is told by an
-///   event, with both numbers.
-/// - Holds are renewed, lost, and end by themselves as those of a mutex: what a process has that dies is free after its TTL.
-/// - Permits have no tokens: [`Guard::token`] is `None`. A storage that keeps the largest token
-///   would refuse the other holders.
-/// - Waiters are told of each permit that is given back. They are served in no order, but for those that wait for long: a call for
-///   several permits reserves the semaphore after 100 ms, and any other after a second, as a [`Mutex`](crate::Mutex) is
-///   reserved. Callers whose calls began later get no permit then, and those that try once are told that there is none. A caller
-///   that has permits and wants more waits as others do, until the reservation rests. Threads of one client do not hand permits
-///   to each other; of those that want the same number of permits 16 ask the masters at a time, and the others wait until
-///   one of these has got its permits, or has given up.
+/// - **Each permit is an exclusive lock** over the quorum, a slot with a number; the promises of a [`Mutex`](crate::Mutex) hold for each.
+///   Masters that counted permits, each for itself, would let too many in: with three masters and two permits, three callers
+///   can have two masters each.
+/// - **Finding a free one**: an attempt asks for a slot at random. A master that refuses it names the free ones, and the next attempt
+///   goes there. So a single caller finds the last free one of 100, or of 1,000, with its second attempt. Each further attempt
+///   means that another caller has got a permit meanwhile; after eight of them in a row the caller waits, as for any lock that
+///   is held.
+/// - **Cost**: a master that is asked for a permit looks at all holds, some 2 µs for each: 2 ms with 1,000 holders. Renewals and
+///   releases take no longer with many holds.
+/// - **Changing the number of permits**: the masters keep the number with the holds, until the last hold ends. A caller with another
+///   number waits until then, and reserves the semaphore meanwhile. So a rolling deployment may change the number: old and new
+///   processes take turns, and permits of both numbers are never held at the same time. An event reports a difference
+///   that lasts for 10 s, with both numbers.
+/// - **Holds** are renewed, lost, and end by themselves, as those of a mutex: the permits of a process that dies are free after its TTL.
+/// - **No tokens**: [`Guard::token`] is `None`. A storage that keeps the largest token would refuse the other holders.
+/// - **Waiting**: waiters are woken by each permit that is given back, and served in no order, except for those that wait for long: a
+///   call for several permits reserves the semaphore after 100 ms, any other after a second. Callers whose calls began later
+///   get no permit then, and those that try once are told that there is none. A caller that holds permits and wants more
+///   waits like others, until the reservation pauses. Threads of one client do not hand permits to each other. Of those that
+///   want the same number of permits, 16 ask the masters at a time; the others wait until one of these has got its permits,
+///   or has given up.
 ///
 /// It excludes, as a whole, all locks of other kinds with its name.
 ///
@@ -74,7 +74,7 @@ impl Semaphore {
         self.handle.name()
     }
 
-    /// The name of the semaphore as text; `None` if it is none, since names may be any bytes.
+    /// The name of the semaphore as text; `None` if it is not valid UTF-8.
     #[must_use]
     pub fn name_str(&self) -> Option<&str> {
         self.handle.name_str()
@@ -110,7 +110,7 @@ impl Semaphore {
         Self { handle: self.handle.min_hold(min_hold), ..self }
     }
 
-    /// The same semaphore, for `count` permits at a time in place of one: a call takes all of them or none, under one guard.
+    /// The same semaphore; each call takes `count` permits in place of one: all of them or none, under one guard.
     ///
     /// # Examples
     ///
@@ -137,9 +137,9 @@ impl Semaphore {
     /// Takes a permit, or as many as [`many`](Self::many) says; waits until so many are free at once. All else is as with
     /// [`Quorlock::lock`](crate::Quorlock::lock).
     ///
-    /// A thread may take several, one after the other. With all of them its own, it waits for itself, as with a mutex; and
-    /// two callers that each take one of several permits, and wait for more, wait for each other. Take what is needed at once,
-    /// with [`many`](Self::many).
+    /// A thread may take several, one after the other. A thread that holds all permits and asks for one more waits for itself.
+    /// Two callers that each hold some permits and wait for more may wait for each other. So take all at once, with
+    /// [`many`](Self::many).
     ///
     /// # Errors
     ///
@@ -149,7 +149,7 @@ impl Semaphore {
         self.handle.lock()
     }
 
-    /// Takes its permits if so many are free, as [`Quorlock::try_lock`](crate::Quorlock::try_lock) does.
+    /// Takes a permit, or as many as [`many`](Self::many) says, if they are free, as [`Quorlock::try_lock`](crate::Quorlock::try_lock) does.
     ///
     /// # Errors
     ///
@@ -158,7 +158,7 @@ impl Semaphore {
         self.handle.try_lock()
     }
 
-    /// Takes its permits if so many become free within `timeout`, as
+    /// Takes a permit, or as many as [`many`](Self::many) says, if they become free within `timeout`, as
     /// [`Quorlock::try_lock_for`](crate::Quorlock::try_lock_for) does.
     ///
     /// # Errors
@@ -168,7 +168,7 @@ impl Semaphore {
         self.handle.try_lock_for(timeout)
     }
 
-    /// Takes its permits if so many become free until `deadline`, as
+    /// Takes a permit, or as many as [`many`](Self::many) says, if they become free by `deadline`, as
     /// [`Quorlock::try_lock_until`](crate::Quorlock::try_lock_until) does.
     ///
     /// # Errors
@@ -178,7 +178,7 @@ impl Semaphore {
         self.handle.try_lock_until(deadline)
     }
 
-    /// Takes its permits if so many become free within the time that `wait` says, as
+    /// Takes a permit, or as many as [`many`](Self::many) says, if they become free within the time that `wait` says, as
     /// [`Quorlock::lock_within`](crate::Quorlock::lock_within) does.
     ///
     /// # Errors
@@ -188,7 +188,7 @@ impl Semaphore {
         self.handle.lock_within(wait)
     }
 
-    /// Runs `critical` while holding its permits, as [`Quorlock::with_lock`](crate::Quorlock::with_lock) does.
+    /// Runs `critical` while holding a permit, or as many as [`many`](Self::many) says, as [`Quorlock::with_lock`](crate::Quorlock::with_lock) does.
     ///
     /// # Errors
     ///
@@ -200,7 +200,7 @@ impl Semaphore {
         self.handle.with_lock(critical)
     }
 
-    /// Runs `critical`, which returns a `Result`, while holding its permits, as
+    /// Runs `critical`, which returns a `Result`, while holding a permit, or as many as [`many`](Self::many) says, as
     /// [`Quorlock::with_lock_fallible`](crate::Quorlock::with_lock_fallible) does.
     ///
     /// # Errors

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use crate::runtime::settings::{self, Fallback, Renewal};
 
-/// What a client is set to, from [`Quorlock::settings`](crate::Quorlock::settings): what was given to its
-/// [`Builder`](crate::Builder), and the defaults of all else. [`Debug`](fmt::Debug) shows all of it, for a log. There are no
-/// passwords in it.
+/// The settings of a client that runs, from [`Quorlock::settings`](crate::Quorlock::settings): those that were given to its
+/// [`Builder`](crate::Builder), and the defaults of all others. Log them with `log::info!("{:?}", locks.settings())`: they contain no
+/// passwords.
 ///
 /// # Examples
 ///

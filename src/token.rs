@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use crate::core::FencingToken;
 
-/// A number, or a text, is no [`FencingToken`]: those are whole numbers from 1 to 2^63 - 1.
+/// The number or text is not a [`FencingToken`]: tokens are whole numbers from 1 to 2^63 - 1.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidToken {
     /// What was given, in quotes if it was text, and not too long.
@@ -27,16 +27,19 @@ impl From<InvalidToken> for crate::Error {
     }
 }
 
-/// The token that a storage has kept. It fails for 0, which storages have that have seen none, and beyond 2^63 - 1.
+/// Reads back a token that a storage has kept. It fails for 0, which often stands for "no token yet", and beyond 2^63 - 1.
 ///
 /// # Examples
 ///
 /// ```
 /// use quorlock::FencingToken;
 ///
-/// let kept = FencingToken::try_from(7_012_345_678_901_234_u64)?;
-/// assert!(kept > "7012345678901233".parse()?);
-/// assert!(FencingToken::try_from(0_u64).is_err());
+/// let kept: i64 = 7_012_345_678_901_234; // from a column that is 0 before the first token
+/// let token: FencingToken = "7012345678901235".parse()?; // `guard.token()` of the one that writes
+/// let may_write = kept == 0 || token >= FencingToken::try_from(kept)?; // equal: the same holder once more
+/// assert!(may_write);
+/// let to_keep = i64::from(token);
+/// # assert_eq!(to_keep, kept + 1);
 /// # Ok::<(), quorlock::InvalidToken>(())
 /// ```
 impl TryFrom<u64> for FencingToken {
@@ -47,7 +50,7 @@ impl TryFrom<u64> for FencingToken {
     }
 }
 
-/// The token that a database has kept, whose largest integers have a sign.
+/// Reads back a token from a signed column, as databases have. It fails for 0 and for negative numbers.
 impl TryFrom<i64> for FencingToken {
     type Error = InvalidToken;
 
@@ -57,7 +60,7 @@ impl TryFrom<i64> for FencingToken {
     }
 }
 
-/// The token as it is displayed: in digits.
+/// Reads back a token from the digits that it is displayed with.
 impl FromStr for FencingToken {
     type Err = InvalidToken;
 

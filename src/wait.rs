@@ -12,9 +12,14 @@ use crate::core::Patience;
 /// [`Quorlock::lock_within`](crate::Quorlock::lock_within) and all calls like it take one. A [`Duration`], an [`Instant`] and a
 /// reference to a [`Receiver`] turn into one.
 ///
-/// - If the time is over, the call fails with [`Held`](crate::ErrorKind::Held). A time of zero, or in the past, is one try.
-/// - The channel cancels the call by a message, which is taken, or by the end of its last sender, which cancels every call that
-///   listens. The call fails with [`Cancelled`](crate::ErrorKind::Cancelled).
+/// - If the time is over, the call fails with [`Held`](crate::ErrorKind::Held), or with whatever else was in the way, such as
+///   [`NoQuorum`](crate::ErrorKind::NoQuorum) and [`Quarantined`](crate::ErrorKind::Quarantined). A time of zero, or in the past, is
+///   one try.
+/// - If the channel fires, the call fails with [`Cancelled`](crate::ErrorKind::Cancelled). **To stop all calls, drop the last
+///   sender.** A message stops only one of them, for it is taken from the channel. A sender that is dropped by mistake cancels
+///   every later call.
+/// - The channel is one of [`quorlock::crossbeam_channel`](crate::crossbeam_channel), the version that this crate uses.
+/// - A reference to a channel alone means no limit of time.
 ///
 /// # Examples
 ///

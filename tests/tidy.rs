@@ -280,25 +280,74 @@ fn literals_are_read() {
     assert_eq!(literals(text), ["a b", "it is \"c\""]);
 }
 
-/// `docs/pictures.md` has the pictures of the README as text, for the crate's page.
-#[cfg(unix)]
-#[test]
-fn the_published_page_has_the_pictures() {
+/// The pages that people read, with their text.
+fn pages() -> Vec<(PathBuf, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let output = std::process::Command::new("bash").arg(root.join("scripts/pictures.sh")).output();
-    let made = output.expect("there is bash").stdout;
-    let made = String::from_utf8(made).expect("text");
-    assert!(made == include_str!("../docs/pictures.md"), "scripts/pictures.sh >docs/pictures.md");
-    for (path, _) in files("docs", "svg") {
-        let name = path.file_stem().and_then(|stem| stem.to_str()).expect("a name");
-        let readme = include_str!("../README.md");
-        assert!(readme.contains(&format!("][{name}]")), "the README does not show {name}");
-        assert!(
-            readme.contains(&format!("\n[{name}]: docs/{name}.svg\n")),
-            "{name} is not defined"
-        );
-        assert!(made.contains(&format!("[{name}]: data:")), "{name}");
+    let in_root = fs::read_dir(root).expect("a readable folder");
+    let in_root = in_root.map(|entry| entry.expect("a readable entry").path());
+    let in_root = in_root.filter(|path| path.extension().is_some_and(|found| found == "md"));
+    let in_root = in_root.map(|path| {
+        let text = fs::read_to_string(&path).expect("a text file");
+        (path.strip_prefix(root).expect("below it").to_owned(), text)
+    });
+    let folders = ["docs", "examples", "lua", "fuzz"];
+    in_root.chain(folders.into_iter().flat_map(|folder| files(folder, "md"))).collect()
+}
+
+/// The targets of the links of a page.
+fn targets(text: &str) -> impl Iterator<Item = &str> {
+    let inline = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+    let below = text.lines().filter(|line| line.starts_with('['));
+    inline.chain(below.filter_map(|line| Some(line.split_once("]: ")?.1)))
+}
+
+/// The name by which a heading is linked.
+fn anchor(heading: &str) -> String {
+    let heading = heading.trim_start_matches('#').trim().to_lowercase();
+    let kept = heading.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+    kept.map(|c| if c == ' ' { '-' } else { c }).collect()
+}
+
+#[test]
+fn links_lead_somewhere() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut links = 0;
+    for (page, text) in pages() {
+        let folder = root.join(&page).parent().expect("it is in a folder").to_owned();
+        // Those to items are rustdoc's.
+        let is_file = |target: &&str| !target.contains("://") && !target.starts_with("crate::");
+        for target in targets(&text).filter(is_file) {
+            links += 1;
+            let (file, section) = target.split_once('#').unwrap_or((target, ""));
+            let path = if file.is_empty() { root.join(&page) } else { folder.join(file) };
+            assert!(path.exists(), "{}: there is no {target}", page.display());
+            if !section.is_empty() {
+                let text = fs::read_to_string(&path).expect("a text file");
+                let is_there =
+                    text.lines().any(|line| line.starts_with('#') && anchor(line) == section);
+                assert!(is_there, "{}: there is no section {target}", page.display());
+            }
+        }
     }
+    assert!(links > 20, "{links} links were found");
+    let found: Vec<_> = targets("[a](b.md#c) [d]\n\n[d]: e.md\n").collect();
+    assert_eq!((found, anchor("## \"Is it\" safe? (2016)")), (vec!["b.md#c", "e.md"], "is-it-safe-2016".into()));
+}
+
+#[test]
+fn pictures_are_shown() {
+    let pages = pages();
+    for (path, _) in files("docs", "svg") {
+        let name = path.file_name().and_then(|name| name.to_str()).expect("a name");
+        let shows = |(_, text): &(PathBuf, String)| targets(text).any(|it| it.ends_with(name));
+        assert!(pages.iter().any(shows), "no page shows {name}");
+    }
+}
+
+#[test]
+fn the_first_page_is_short() {
+    let lines = include_str!("../README.md").lines().count();
+    assert!(lines <= 170, "README.md has {lines} lines: what of it belongs into docs/?");
 }
 
 /// What a line of code that begins with `#` hides from rustdoc's page it shows on every other one.
@@ -312,9 +361,9 @@ fn the_readme_hides_no_lines() {
 
 /// No compiler sees the tests in an example of the documentation.
 #[test]
-fn the_unit_test_in_the_readme_is_one_that_runs() {
+fn the_unit_test_in_the_documentation_is_one_that_runs() {
     let code = include_str!("embedded/readme.rs");
-    assert!(include_str!("../README.md").contains(&format!("```rust,no_run\n{code}```\n")));
+    assert!(include_str!("../docs/testing.md").contains(&format!("```rust,no_run\n{code}```\n")));
 }
 
 #[test]

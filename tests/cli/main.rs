@@ -9,6 +9,7 @@ mod beginning;
 mod bench;
 mod demo;
 mod doctor;
+mod documented;
 mod first_process;
 mod flock;
 mod job;

@@ -1,0 +1,53 @@
+//! The commands of the pages do what the pages say.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::process::Command;
+
+use crate::program::{World, printed, told};
+
+const PAGES: [&str; 2] = [include_str!("../../README.md"), include_str!("../../docs/program.md")];
+
+/// The scripts that the commands run.
+const SCRIPTS: [&str; 5] = ["deploy.sh", "report.sh", "sync", "stop", "migrate"];
+
+/// The lines of a page for the shell that begin with the program's name.
+fn commands(page: &str) -> impl Iterator<Item = &str> {
+    let blocks = page.split("```sh\n").skip(1).filter_map(|rest| rest.split("```").next());
+    blocks.flat_map(str::lines).filter(|line| line.starts_with("quorlock "))
+}
+
+#[test]
+fn each_command_of_the_pages_works() {
+    let world = World::new();
+    let folder = world.folder.path("");
+    symlink(env!("CARGO_BIN_EXE_quorlock"), folder.join("quorlock")).expect("a link");
+    for script in SCRIPTS {
+        let path = world.folder.write(script, &format!("#!/bin/sh\necho {script} >> ran\n"));
+        fs::set_permissions(path, Permissions::from_mode(0o755)).expect("it is ours");
+    }
+    // Time enough on a busy machine.
+    let settings = world.folder.write("quorlock.toml", "node_timeout = \"4s\"\n");
+    let path = std::env::var("PATH").expect("there is one");
+    let mut count = 0;
+    for line in PAGES.into_iter().flat_map(commands) {
+        count += 1;
+        let of_its_own = ["quorlock bench", "quorlock demo"].iter().any(|it| line.starts_with(it));
+        // These run for long, and have tests of their own.
+        let line = if of_its_own { line.replacen('#', "--help #", 1) } else { line.to_owned() };
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &line]).current_dir(&folder);
+        shell.env("PATH", format!("{}:{path}", folder.display()));
+        shell.env("QUORLOCK_NODES", world.servers.urls().join(","));
+        shell.env("QUORLOCK_CONFIG", &settings);
+        let output = shell.output().expect("there is a shell");
+        let code = output.status.code();
+        // The doctor's code says what it has found.
+        let is_fine = code == Some(0) || line.starts_with("quorlock doctor") && code <= Some(2);
+        assert!(is_fine, "{line}: {code:?}\n{}{}", printed(&output), told(&output));
+    }
+    assert!(count > 10, "{count} commands");
+    let ran = fs::read_to_string(world.folder.path("ran")).expect("they ran");
+    let each = SCRIPTS.iter().all(|script| ran.lines().any(|line| line == *script));
+    assert!(each, "{ran}");
+}
