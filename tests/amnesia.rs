@@ -165,12 +165,16 @@ fn restarts_are_hidden_behind_proxies() {
     wait_until("all masters have granted it", LIMIT, || {
         servers.iter().all(|server| server.get("quorlock:orders/42").is_some())
     });
-    let connections = || -> Vec<_> { proxies.iter().map(Proxy::accepted).collect() };
+    let connections = || -> Vec<_> { proxies.iter().map(Proxy::open).collect() };
     let before = connections();
     (0..MAJORITY).for_each(|node| servers[node].restart_empty());
     guard.extend(TTL).expect("three masters have forgotten it, and granted it to nobody");
     assert!(second.try_lock(NAME).is_err(), "two clients hold the lock");
-    assert_eq!(connections(), before, "the restarts were not hidden");
+    // Besides these a client looks now and then, over a connection of its own, which server answers.
+    for (before, now) in before.iter().zip(connections()) {
+        let kept = before.intersection(&now).count();
+        assert!(kept >= 2, "the restarts were not hidden: {before:?} {now:?}");
+    }
     guard.extend(TTL).expect("it is there again");
     assert!(second.try_lock(NAME).is_err(), "two clients hold the lock");
     guard.unlock().expect("it is ours");

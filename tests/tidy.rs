@@ -331,7 +331,10 @@ fn links_lead_somewhere() {
     }
     assert!(links > 20, "{links} links were found");
     let found: Vec<_> = targets("[a](b.md#c) [d]\n\n[d]: e.md\n").collect();
-    assert_eq!((found, anchor("## \"Is it\" safe? (2016)")), (vec!["b.md#c", "e.md"], "is-it-safe-2016".into()));
+    assert_eq!(
+        (found, anchor("## \"Is it\" safe? (2016)")),
+        (vec!["b.md#c", "e.md"], "is-it-safe-2016".into())
+    );
 }
 
 #[test]

@@ -505,7 +505,7 @@ impl<C: SharedAttempt> Acquire<C> {
         }
         // Carried out before any wait: what this attempt got must be free for others.
         self.actions.push_back(Action::GiveBack(claim));
-        if self.attempts.is_unreached() {
+        if self.attempts.is_out_of_reach() {
             self.withdraw(Vec::new);
         }
         if place == PlaceNews::GivesUpTicket {

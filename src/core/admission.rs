@@ -207,7 +207,7 @@ impl Admission {
                 return if due <= now { seen.check() } else { Next::Wait(due) };
             }
             Judgement::Ours(State::Admitted) => {
-                let due = [self.in_doubt_until(node), self.reading_due(node, now)];
+                let due = [self.in_doubt_until(node), self.reading_due(node)];
                 (None, due.into_iter().flatten().min())
             }
             Judgement::Replica | Judgement::Cluster | Judgement::Foreign(_) => (None, None),

@@ -39,6 +39,8 @@ pub(super) struct ClockTracker {
     lowest_least_ns: i64,
     lowest_most_ns: i64,
     at: Time,
+    /// A reading after the first one has fitted.
+    has_fitted: bool,
 }
 
 impl ClockTracker {
@@ -48,7 +50,8 @@ impl ClockTracker {
         let least_ns = first.least_us.saturating_mul(1_000).saturating_sub(drift);
         let most_ns = first.most_us.saturating_mul(1_000).saturating_add(drift);
         let (lowest_least_ns, lowest_most_ns) = (least_ns, most_ns);
-        Self { least_ns, most_ns, lowest_least_ns, lowest_most_ns, at: first.received }
+        let at = first.received;
+        Self { least_ns, most_ns, lowest_least_ns, lowest_most_ns, at, has_fitted: false }
     }
 
     /// The clock was read once more: whether it can have been set forward by more than `tolerance` since
@@ -90,6 +93,7 @@ impl ClockTracker {
             lowest_least_ns: before.lowest_least_ns.min(least_ns),
             lowest_most_ns: before.lowest_most_ns.min(most_ns),
             at: read.at,
+            has_fitted: true,
         };
         Reading::Fits
     }
@@ -100,20 +104,22 @@ impl ClockTracker {
         (least_ns.div_euclid(1_000), most_ns.saturating_neg().div_euclid(1_000).saturating_neg())
     }
 
-    /// Returns true if the bounds by themselves make the next readings doubtful, however fast those are: the last reading that
-    /// fitted is old, or the first one took long.
+    /// Returns true if a doubtful reading says nothing of the clock, and the tracking has to begin anew: the last reading that
+    /// fitted is too old, or the first reading took too long and none has fitted since.
     pub(super) fn is_of_no_use(&self, now: Time, tolerance: Duration) -> bool {
-        self.is_old(now, tolerance)
-            || self.is_wide(now, tolerance) && Mechanism::WideBoundsAreReplaced.is_on()
+        self.is_old(now, tolerance) || self.is_vague(tolerance)
     }
 
+    /// Returns true if nothing is known but a first reading that took long. Once a reading has fitted, the bounds stay: a doubt
+    /// protects locks that were granted before.
+    pub(super) fn is_vague(&self, tolerance: Duration) -> bool {
+        let is_wide = self.most_ns.saturating_sub(self.least_ns) > nanoseconds(tolerance / 2);
+        is_wide && !self.has_fitted && Mechanism::VagueBoundsAreReplaced.is_on()
+    }
+
+    /// Returns true if drift alone makes the next readings doubtful.
     fn is_old(&self, now: Time, tolerance: Duration) -> bool {
         now.since(self.at) / DRIFT > tolerance / 4
-    }
-
-    fn is_wide(&self, now: Time, tolerance: Duration) -> bool {
-        let Self { least_ns, most_ns, .. } = self.drifted(now);
-        most_ns.saturating_sub(least_ns) > nanoseconds(tolerance / 2)
     }
 
     /// Counts gains from that offset, in microseconds ahead of our clock, if it is below all that were read:
@@ -132,7 +138,7 @@ impl ClockTracker {
             most_ns: self.most_ns.saturating_add(drift),
             lowest_least_ns: self.lowest_least_ns.saturating_add(drift),
             lowest_most_ns: self.lowest_most_ns.saturating_add(drift),
-            at: self.at,
+            ..*self
         }
     }
 }

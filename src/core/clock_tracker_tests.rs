@@ -109,6 +109,17 @@ fn what_was_set_is_tracked_from_there() {
     assert!(matches!(read(&mut tracker, 25_000, 5_000), Reading::Stepped(Step::Forward(_))));
 }
 
+/// A doubt about them protects locks that were granted before.
+#[test]
+fn bounds_that_a_reading_has_fitted_stay() {
+    let mut tracker = ClockTracker::new(reading(15_000, 0, 30_000));
+    assert!(tracker.is_vague(TOLERANCE) && tracker.is_of_no_use(at(31_000), TOLERANCE));
+    assert!(!ClockTracker::new(reading(12_000, 0, 24_000)).is_vague(TOLERANCE));
+    assert_eq!(tracker.read(reading(45_000, 30_000, 30_000), TOLERANCE), Reading::Fits);
+    assert!(!tracker.is_vague(TOLERANCE) && !tracker.is_of_no_use(at(1_200_000), TOLERANCE));
+    assert!(tracker.is_of_no_use(at(1_400_000), TOLERANCE));
+}
+
 #[test]
 fn what_is_known_of_a_clock_gets_old() {
     let tracker = ClockTracker::new(reading(0, 0, 0));
@@ -165,12 +176,15 @@ proptest! {
                 tracker = Some(ClockTracker::new(reading));
                 continue;
             };
-            // A client that is in doubt for so long compares with the other clocks.
-            if known.is_old(at(now_us), TOLERANCE) && i >= steps_at {
+            // A client whose tracking begins anew compares with the other clocks.
+            if known.is_of_no_use(at(now_us), TOLERANCE) && i >= steps_at {
                 break;
             }
             match known.read(reading, TOLERANCE) {
                 Reading::Fits => prop_assert!(i < steps_at, "a step of {step_us} fits"),
+                Reading::Doubtful if known.is_of_no_use(at(now_us), TOLERANCE) => {
+                    *known = ClockTracker::new(reading);
+                }
                 Reading::Doubtful => {}
                 Reading::Stepped(_) if i >= steps_at => break,
                 stepped => prop_assert!(false, "{stepped:?} without a step"),

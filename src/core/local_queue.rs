@@ -104,8 +104,8 @@ pub(crate) struct Place {
     /// The lock is known to be held, in this process or in another one. If not, a caller without time left
     /// asks once more, and reports what it sees: too few nodes.
     pub(crate) is_held: bool,
-    /// No caller that came earlier may ask for the lock in this caller's place. One that comes behind others and asks all the
-    /// same may have to wait for them next.
+    /// The caller asks the nodes for all of its process that want the same. Another one may ask while no majority is reached, and
+    /// may have to wait for the first one next.
     pub(crate) comes_first: bool,
 }
 
@@ -365,7 +365,7 @@ impl<W, H> LocalQueue<W, H> {
         }
     }
 
-    /// Returns true if that caller asks the nodes for as long as it is in the queue, whatever others find.
+    /// Returns true if that caller waits for no other caller of the queue to ask the nodes.
     fn comes_first(&self, ticket: QueueTicket) -> bool {
         let Some(place) = self.place(ticket) else { return true };
         let shares = self.class == HoldClass::Shared && Mechanism::SharersDoNotWait.is_on();

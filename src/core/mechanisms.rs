@@ -35,8 +35,8 @@ pub(crate) enum Mechanism {
     ClocksAreWatched,
     /// A clock that may have been set by more than the tolerance counts as one that was.
     DoubtHasNoVote,
-    /// A clock of which the first answer took long is watched from the next answer on.
-    WideBoundsAreReplaced,
+    /// The tracking of a clock whose first answer took long begins with the next answer.
+    VagueBoundsAreReplaced,
     /// A clock that was not watched is compared with what the node's mark says of it.
     ClocksAreNoted,
     /// A node is probed now and then also while its clock is read all the time, so that drift is noted.

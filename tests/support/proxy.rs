@@ -1,11 +1,14 @@
 //! A TCP proxy in front of a server: what stands behind it can change, and clients need not notice.
 
+use std::collections::BTreeSet;
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 /// How long one direction is listened to before it is the other one's turn.
 const TURN: Duration = Duration::from_millis(1);
@@ -21,6 +24,8 @@ struct Shared {
     /// Every other connection leads to the server on that port; 0: none does.
     other: AtomicU16,
     accepted: AtomicUsize,
+    /// The numbers of the connections that are open.
+    open: Mutex<BTreeSet<usize>>,
     /// How often all connections have been cut.
     cuts: AtomicUsize,
     ended: AtomicBool,
@@ -53,6 +58,7 @@ impl Proxy {
             server: AtomicU16::new(server),
             other: AtomicU16::new(0),
             accepted: AtomicUsize::new(0),
+            open: Mutex::default(),
             cuts: AtomicUsize::new(0),
             ended: AtomicBool::new(false),
             swallows: AtomicBool::new(false),
@@ -69,7 +75,11 @@ impl Proxy {
                 }
                 let number = serving.accepted.fetch_add(1, Ordering::SeqCst);
                 let serving = serving.clone();
-                thread::spawn(move || serving.carry(&client, number));
+                thread::spawn(move || {
+                    serving.open.lock().insert(number);
+                    serving.carry(&client, number);
+                    serving.open.lock().remove(&number);
+                });
             }
         });
         Self { port, shared }
@@ -82,6 +92,11 @@ impl Proxy {
     /// How many connections there have been.
     pub fn accepted(&self) -> usize {
         self.shared.accepted.load(Ordering::SeqCst)
+    }
+
+    /// The numbers of the connections that are open, in the order in which they were made.
+    pub fn open(&self) -> BTreeSet<usize> {
+        self.shared.open.lock().clone()
     }
 
     /// Loses each message to those who listen from now on.

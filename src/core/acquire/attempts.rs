@@ -239,14 +239,14 @@ impl Attempts {
         }
     }
 
-    /// Nobody of its process comes before the caller, or somebody does: see [`Reserving::comes_first`].
+    /// Notes whether the caller asks for all of its process: see [`Reserving::comes_first`].
     pub(crate) fn comes_first(&mut self, comes_first: bool) {
         self.reserving.comes_first(comes_first);
     }
 
-    /// Returns true if the caller reserves nothing because its last attempt has reached no majority.
-    pub(crate) fn is_unreached(&self) -> bool {
-        self.reserving.is_unreached()
+    /// Returns true if the caller withdraws its reservation although it goes on: see [`Reserving::is_out_of_reach`].
+    pub(crate) const fn is_out_of_reach(&self) -> bool {
+        self.reserving.is_out_of_reach()
     }
 
     /// The priority whose reservations are to be withdrawn: see [`Reserving::withdraws`].
@@ -425,7 +425,6 @@ impl Attempts {
             return self.concluded(Conclusion::Unreachable, started, now, random);
         };
         self.last = Some(Outcome::NotAdmitted);
-        self.reserving.reached(false);
         self.unreachable_since = None;
         // A mark was only written anew, and has been looked at since: that is no quarantine.
         let at_once = ready_in.is_zero() && !std::mem::replace(&mut self.tried_at_once, true);
@@ -433,6 +432,7 @@ impl Attempts {
             self.once_until = None;
             return Step::Wait(now);
         }
+        self.reserving.reached(false);
         let pause = ready_in.max(self.policy.backoff.pause(self.tries, random)).min(LOOK_AGAIN);
         let at = now.after(pause);
         match self.policy.patience {
@@ -465,6 +465,7 @@ impl Attempts {
     /// the nodes.
     pub(crate) fn waited_in_queue(&mut self) {
         self.unreachable_since = None;
+        self.reserving.reached(true);
     }
 
     /// The attempt had no time to hear enough answers, since the caller's deadline ended it. That

@@ -105,8 +105,8 @@ pub(super) struct Reserving {
     splits: u32,
     /// An attempt has asked all nodes since the caller reserves the lock where others share it.
     told_beside_sharers: bool,
-    /// The last attempt has reached no majority.
-    unreached: bool,
+    /// Attempts in a row that have reached no majority.
+    unreached: u32,
     /// Others of the process come first.
     stands_behind: bool,
     /// A node may have it.
@@ -132,7 +132,7 @@ impl Reserving {
             known_until: never,
             splits: 0,
             told_beside_sharers: false,
-            unreached: false,
+            unreached: 0,
             stands_behind: false,
             is_left: false,
         }
@@ -152,23 +152,28 @@ impl Reserving {
         self.priority.get_or_insert(priority);
     }
 
-    /// The last attempt has reached a majority, or not. A caller that reaches none reserves nothing: it could not take the lock,
-    /// and would keep out those who can.
+    /// Notes whether the last attempt has reached a `majority`. Without one the caller could not take the lock, and would keep
+    /// out callers that can. So it reserves nothing, until others refuse it again.
     pub(super) fn reached(&mut self, majority: bool) {
-        self.unreached = !majority && Mechanism::ReservationsNeedQuorum.is_on();
-        if self.unreached {
-            self.known_until = Time::from_start(Duration::ZERO);
+        if majority || !Mechanism::ReservationsNeedQuorum.is_on() {
+            self.unreached = 0;
+            return;
         }
+        self.unreached = self.unreached.saturating_add(1);
+        self.known_until = Time::from_start(Duration::ZERO);
+        self.told_beside_sharers = false;
     }
 
-    /// Others of its process come before the caller, or not. One that stands behind them reserves nothing: while it waits for
-    /// them, its reservation would keep them out, along with everybody else.
+    /// Notes whether the caller is the one that asks for all callers of its process that want the same. One that stands behind
+    /// others reserves nothing: while it waits for them, its reservation would keep them out, along with everybody else.
     pub(super) fn comes_first(&mut self, comes_first: bool) {
         self.stands_behind = !comes_first;
     }
 
-    pub(super) const fn is_unreached(&self) -> bool {
-        self.unreached
+    /// Returns true if the caller withdraws its reservation: two attempts in a row have reached no majority. The second one may
+    /// find the majority again that the first one has missed by a moment.
+    pub(super) const fn is_out_of_reach(&self) -> bool {
+        self.unreached >= 2
     }
 
     /// Others have the lock, or want it.
@@ -181,7 +186,7 @@ impl Reserving {
         // It asks all nodes, if no attempt did so before: see `asks_all`.
         self.told_beside_sharers |= self.is_weak_beside_sharers(now);
         let priority = self.priority?;
-        if self.phase(now).is_some_and(|(stands, _)| stands) {
+        if self.may_reserve() && self.phase(now).is_some_and(|(stands, _)| stands) {
             self.begins.get_or_insert(now);
         }
         self.asked_for = self.stands(now);
@@ -251,7 +256,7 @@ impl Reserving {
     }
 
     fn may_reserve(&self) -> bool {
-        !self.unreached && !self.stands_behind && Mechanism::WaitersReserve.is_on()
+        self.unreached == 0 && !self.stands_behind && Mechanism::WaitersReserve.is_on()
     }
 
     /// For how long the caller reserves the lock from now on.

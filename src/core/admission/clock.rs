@@ -50,12 +50,15 @@ impl Admission {
         let mut verdict = ClockVerdict::Fits;
         match reading {
             Reading::Fits if clock.stepped.is_some() => {}
-            Reading::Fits => clock.fitted = clock.noted.map(|noted| (now, noted)).or(clock.fitted),
+            Reading::Fits => {
+                clock.fitted = clock.noted.map(|noted| (now, noted)).or(clock.fitted);
+                clock.vague_readings = 0;
+            }
             Reading::Doubtful if !Mechanism::DoubtHasNoVote.is_on() => {}
             Reading::Doubtful => {
                 verdict = ClockVerdict::Doubtful;
                 if clock.tracker.is_some_and(|tracker| tracker.is_of_no_use(now, tolerance)) {
-                    // What it was before says nothing any more.
+                    clock.vague_readings = clock.vague_readings.saturating_add(1);
                     clock.tracker = Some(ClockTracker::new(offset));
                     clock.steady = false;
                     clock.since = now;
@@ -118,13 +121,14 @@ impl Admission {
         probed.map_or(read, |seen| seen.at.min(read)).after(pause)
     }
 
-    /// When a clock in doubt is read again of which so little is known that nothing can be compared: its first answer took long.
-    pub(super) fn reading_due(&self, node: usize, now: Time) -> Option<Time> {
+    /// When the clock of a node in doubt is read again because its first answer took too long to be compared: after 100 ms, and
+    /// after twice as long each further time, up to a second.
+    pub(super) fn reading_due(&self, node: usize) -> Option<Time> {
         let clock = &self.nodes[node].clock;
-        let is_vague = clock.tracker.is_some_and(|it| it.is_of_no_use(now, self.clock_tolerance));
-        let reading =
-            clock.reading.filter(|_| is_vague && Mechanism::WideBoundsAreReplaced.is_on());
-        reading.map(|reading| reading.received.after(SHORTEST_PAUSE))
+        let is_vague = clock.tracker.is_some_and(|it| it.is_vague(self.clock_tolerance));
+        let pause = SHORTEST_PAUSE.saturating_mul(1 << clock.vague_readings.min(4));
+        let reading = clock.reading.filter(|_| is_vague && self.quarantine);
+        reading.map(|reading| reading.received.after(pause))
     }
 
     /// Compares the clocks that are in doubt with the others, and draws the consequences. A clock that is

@@ -39,6 +39,8 @@ pub(super) struct NodeClock {
     pub(super) reading: Option<Offset>,
     /// The last reading did not fit for certain, so the tracker has not taken it in.
     pub(super) doubtful: bool,
+    /// How often its tracking has begun anew since a reading fitted.
+    pub(super) vague_readings: u32,
     /// How far it is ahead of the set at least, as the node's mark says.
     pub(super) noted: Option<Noted>,
     /// The same of the last mark that there was, of an earlier run too: a node that forgets it, or restarts,

@@ -111,8 +111,8 @@ pub(super) struct Checks {
     given_up: BTreeMap<Vec<u8>, (usize, Duration)>,
     /// When each client was last paused until.
     woke: BTreeMap<usize, Duration>,
-    /// Since when each client reaches all nodes again that it was cut off from.
-    reaches_since: BTreeMap<usize, Duration>,
+    /// Until when each client was last cut off from some nodes; `Duration::MAX`: it still is.
+    cut_off_until: BTreeMap<usize, Duration>,
     /// All locks that were granted.
     pub(super) grants: Vec<Grant>,
     /// Nothing happens that could cost anybody a lock.
@@ -235,9 +235,9 @@ impl Checks {
         self.woke.insert(client, now);
     }
 
-    /// The client is cut off from some nodes until then.
+    /// The client is cut off from some nodes until then, or was.
     pub(super) fn cut_off(&mut self, client: usize, until: Duration) {
-        self.reaches_since.insert(client, until);
+        self.cut_off_until.insert(client, until);
     }
 
     /// When the client was last woken from a pause.
@@ -568,8 +568,8 @@ impl Checks {
     ) {
         let longest = self.longest_waits.entry(caller.0).or_default();
         *longest = (*longest).max(now - since);
-        let reaches_since = self.reaches_since.get(&caller.0).copied().unwrap_or_default();
-        let able_since = self.woken(caller.0).max(reaches_since);
+        let cut_off_until = self.cut_off_until.get(&caller.0).copied().unwrap_or_default();
+        let able_since = self.woken(caller.0).max(cut_off_until);
         let Some(most) = self.longest_wait.filter(|_| able_since < since) else { return };
         if let Some(what) = waits::starves(caller, lock, now - since, most) {
             let meanwhile = waits::meanwhile(&self.grants, lock, since);
