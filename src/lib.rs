@@ -97,7 +97,8 @@ mod node;
 mod observe;
 pub mod guarantees {
     // Of two targets of a link the first counts.
-    #![doc = "[operations]: crate::operations\n\n"]
+    //! [operations]: crate::operations
+    //!
     #![doc = include_str!("../docs/guarantees.md")]
 }
 pub mod operations {

@@ -94,13 +94,17 @@ impl Link {
         let its_time = self.timeout.mul_f64(0.9);
         let had_its_time = waited >= its_time;
         let waiting_for = self.waiting_for();
-        let waited = rounded(waited);
+        let (waited_for, waited) = (waited, rounded(waited));
         let what = match &*self.state.read() {
             State::Down(fault) => return Some(fault.clone()),
             _ if !late => return None,
             // The call has spent its time on other nodes, before it came to ask this one.
             State::Up if waiting_for.is_none() => format!(
                 "it answers, but the time of this call was over before it could be asked, after {waited}"
+            ),
+            // It was free when the call began, and is asked something just now.
+            State::Up if waiting_for.is_some_and(|busy| busy < waited_for / 2) => format!(
+                "it answers, but had not answered this call yet when its time was over, after {waited}"
             ),
             State::Up if waiting_for.is_some_and(|busy| busy >= its_time) => format!(
                 "no answer after {waited}; the server hangs, is paused or is overloaded, or the network is cut"

@@ -70,8 +70,9 @@ impl Proxy {
         let serving = shared.clone();
         thread::spawn(move || {
             for client in listener.incoming().map_while(Result::ok) {
+                // It keeps its port: a client that goes on for a while would meet the next one that listens there.
                 if serving.ended.load(Ordering::SeqCst) {
-                    return;
+                    continue;
                 }
                 let number = serving.accepted.fetch_add(1, Ordering::SeqCst);
                 let serving = serving.clone();
@@ -153,8 +154,6 @@ impl Proxy {
 impl Drop for Proxy {
     fn drop(&mut self) {
         self.shared.ended.store(true, Ordering::SeqCst);
-        // Wakes the listener.
-        let _ = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port));
     }
 }
 

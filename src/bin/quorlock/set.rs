@@ -1,13 +1,14 @@
 //! The client, by the file, the environment and the options, the later of which come before the earlier.
 
 use std::ffi::{OsStr, OsString};
-use std::fs;
+use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use quorlock::{Builder, Quorlock};
+use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 
 use crate::exit::Failure;
 use crate::options::Set;
@@ -157,7 +158,34 @@ impl Set {
     }
 }
 
+/// A terminal that shows nothing of what is typed, until this is dropped.
+struct Silent {
+    terminal: File,
+    before: Termios,
+}
+
+impl Silent {
+    /// `None`: there is no terminal.
+    fn new() -> Option<Self> {
+        let terminal = File::open("/dev/tty").ok()?;
+        let before = tcgetattr(&terminal).ok()?;
+        let mut silent = before.clone();
+        silent.local_modes.remove(LocalModes::ECHO);
+        tcsetattr(&terminal, OptionalActions::Now, &silent).ok()?;
+        Some(Self { terminal, before })
+    }
+}
+
+impl Drop for Silent {
+    fn drop(&mut self) {
+        // Nothing can be done about a terminal that has gone.
+        let _ = tcsetattr(&self.terminal, OptionalActions::Now, &self.before);
+    }
+}
+
 fn ask_password() -> Result<String, Failure> {
+    // Before the question: some type the answer at once.
+    let _silent = Silent::new();
     rpassword::prompt_password("Password of the masters: ").map_err(|error| match error.kind() {
         ErrorKind::Interrupted => {
             Failure::interrupted(Signal::SIGINT, "while it asked for the password")
