@@ -402,7 +402,7 @@ pub trait LockGuard: sealed::Guard + fmt::Debug + fmt::Display {
     }
 }
 
-/// What the compiler names where such a guard is sent to another thread.
+/// The name in the compiler's message if such a guard is sent to another thread.
 pub(crate) trait GuardStaysOnItsThread {}
 
 /// A guard with this in it is neither `Send` nor `Sync`.

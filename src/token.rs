@@ -8,7 +8,7 @@ use crate::core::FencingToken;
 /// The number or text is not a [`FencingToken`]: tokens are whole numbers from 1 to 2^63 - 1.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidToken {
-    /// What was given, in quotes if it was text, and not too long.
+    /// The number or the text, which is in quotes, and not too long.
     given: String,
 }
 

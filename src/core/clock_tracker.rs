@@ -106,7 +106,7 @@ impl ClockTracker {
 
     /// Returns true if a doubtful reading says nothing of the clock, and the tracking has to begin anew: the last reading that
     /// fitted is too old, or the first reading took too long and none has fitted since.
-    pub(super) fn is_of_no_use(&self, now: Time, tolerance: Duration) -> bool {
+    pub(super) fn has_to_restart(&self, now: Time, tolerance: Duration) -> bool {
         self.is_old(now, tolerance) || self.is_vague(tolerance)
     }
 

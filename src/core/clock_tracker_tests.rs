@@ -113,11 +113,11 @@ fn what_was_set_is_tracked_from_there() {
 #[test]
 fn bounds_that_a_reading_has_fitted_stay() {
     let mut tracker = ClockTracker::new(reading(15_000, 0, 30_000));
-    assert!(tracker.is_vague(TOLERANCE) && tracker.is_of_no_use(at(31_000), TOLERANCE));
+    assert!(tracker.is_vague(TOLERANCE) && tracker.has_to_restart(at(31_000), TOLERANCE));
     assert!(!ClockTracker::new(reading(12_000, 0, 24_000)).is_vague(TOLERANCE));
     assert_eq!(tracker.read(reading(45_000, 30_000, 30_000), TOLERANCE), Reading::Fits);
-    assert!(!tracker.is_vague(TOLERANCE) && !tracker.is_of_no_use(at(1_200_000), TOLERANCE));
-    assert!(tracker.is_of_no_use(at(1_400_000), TOLERANCE));
+    assert!(!tracker.is_vague(TOLERANCE) && !tracker.has_to_restart(at(1_200_000), TOLERANCE));
+    assert!(tracker.has_to_restart(at(1_400_000), TOLERANCE));
 }
 
 #[test]
@@ -177,12 +177,12 @@ proptest! {
                 continue;
             };
             // A client whose tracking begins anew compares with the other clocks.
-            if known.is_of_no_use(at(now_us), TOLERANCE) && i >= steps_at {
+            if known.has_to_restart(at(now_us), TOLERANCE) && i >= steps_at {
                 break;
             }
             match known.read(reading, TOLERANCE) {
                 Reading::Fits => prop_assert!(i < steps_at, "a step of {step_us} fits"),
-                Reading::Doubtful if known.is_of_no_use(at(now_us), TOLERANCE) => {
+                Reading::Doubtful if known.has_to_restart(at(now_us), TOLERANCE) => {
                     *known = ClockTracker::new(reading);
                 }
                 Reading::Doubtful => {}

@@ -194,7 +194,7 @@ impl Settings {
         wrong
     }
 
-    /// What is wrong with settings by themselves.
+    /// The faults of single settings.
     fn wrong_values(&self) -> Vec<String> {
         let mut wrong = Vec::new();
         let Backoff { min, max } = self.backoff;

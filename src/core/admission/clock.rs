@@ -57,7 +57,7 @@ impl Admission {
             Reading::Doubtful if !Mechanism::DoubtHasNoVote.is_on() => {}
             Reading::Doubtful => {
                 verdict = ClockVerdict::Doubtful;
-                if clock.tracker.is_some_and(|tracker| tracker.is_of_no_use(now, tolerance)) {
+                if clock.tracker.is_some_and(|tracker| tracker.has_to_restart(now, tolerance)) {
                     clock.vague_readings = clock.vague_readings.saturating_add(1);
                     clock.tracker = Some(ClockTracker::new(offset));
                     clock.steady = false;
