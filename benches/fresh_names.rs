@@ -10,11 +10,11 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use common::argument;
+use common::server::{Server, Servers, wait_until};
 use quorlock::Quorlock;
-use server::{Server, Servers, wait_until};
 
-#[path = "../tests/support/server.rs"]
-mod server;
+mod common;
 
 fn main() {
     let (rate, every) = (argument("--rate", 1_000), argument("--every", 30));
@@ -69,15 +69,6 @@ fn line(now: Duration, names: u64, late: Duration, server: &Server, before: u64)
 /// Different names for different numbers, in no order.
 fn scattered(number: u64) -> u64 {
     number.wrapping_mul(0x9e37_79b9_7f4a_7c15)
-}
-
-/// The number behind `name`, or else the usual one.
-fn argument(name: &str, usual: u64) -> u64 {
-    let mut args = std::env::args().skip_while(|arg| arg != name);
-    match (args.next(), args.next()) {
-        (Some(_), Some(n)) => n.parse().expect("each of the arguments takes a number"),
-        _ => usual,
-    }
 }
 
 fn keys(server: &Server) -> u64 {

@@ -10,13 +10,13 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use common::argument;
+use common::server::{Server, Servers, wait_until};
 use quorlock::{OptionalGuard as _, Quorlock};
-use server::{Server, Servers, wait_until};
 
+mod common;
 #[path = "../tests/support/cpu.rs"]
 mod cpu;
-#[path = "../tests/support/server.rs"]
-mod server;
 
 const NODES: usize = 5;
 const IN_A_PROCESS: u64 = 100;
@@ -70,15 +70,6 @@ fn main() {
         threads as f64 / count
     );
     processes.into_iter().for_each(Process::end);
-}
-
-/// The number behind `name`, or else the usual one.
-fn argument(name: &str, usual: u64) -> u64 {
-    let mut args = std::env::args().skip_while(|arg| arg != name);
-    match (args.next(), args.next()) {
-        (Some(_), Some(n)) => n.parse().expect("each of the arguments takes a number"),
-        _ => usual,
-    }
 }
 
 /// Some of the clients.

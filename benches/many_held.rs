@@ -12,13 +12,13 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use common::argument;
+use common::server::{Server, Servers, wait_until};
 use quorlock::{Guard, Quorlock};
-use server::{Server, Servers, wait_until};
 
+mod common;
 #[path = "../tests/support/cpu.rs"]
 mod cpu;
-#[path = "../tests/support/server.rs"]
-mod server;
 
 const NODES: usize = 5;
 
@@ -105,15 +105,6 @@ fn load(locks: &Quorlock, plan: &Plan) {
         at(990),
         at(999),
     );
-}
-
-/// The number behind `name`, or else the usual one.
-fn argument(name: &str, usual: u64) -> u64 {
-    let mut args = std::env::args().skip_while(|arg| arg != name);
-    match (args.next(), args.next()) {
-        (Some(_), Some(n)) => n.parse().expect("each of the arguments takes a number"),
-        _ => usual,
-    }
 }
 
 /// A lock that is not held for long needs no thread.

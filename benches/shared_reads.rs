@@ -11,12 +11,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use common::argument;
+use common::server::{Server, Servers, wait_until};
 use quorlock::Quorlock;
 use redis::{Client, Script};
-use server::{Server, Servers, wait_until};
 
-#[path = "../tests/support/server.rs"]
-mod server;
+mod common;
 
 const NODES: usize = 3;
 
@@ -125,13 +125,4 @@ fn turn(servers: &Servers, contestant: Contestant<'_>, threads: usize, span: Dur
     });
     let (reads, took) = (reads.into_inner() as f64, start.elapsed().as_secs_f64());
     Turn { reads_per_s: reads / took, calls_per_read: (calls() - before) as f64 / reads }
-}
-
-/// The number behind `name`, or else the usual one.
-fn argument(name: &str, usual: u64) -> u64 {
-    let mut args = std::env::args().skip_while(|arg| arg != name);
-    match (args.next(), args.next()) {
-        (Some(_), Some(n)) => n.parse().expect("each of the arguments takes a number"),
-        _ => usual,
-    }
 }
