@@ -101,7 +101,7 @@ fn a_command_that_cannot_be_ended_is_named_and_waited_for() {
     drop(command);
     assert_eq!(running.end().0, Some(123));
     let told = told(&world);
-    assert!(told.contains(&format!("kill -KILL -- -{id}")), "{told}");
+    assert!(told.contains(&format!("kill -s KILL -- -{id}")), "{told}");
     assert!(!told.contains("gets SIG"), "{told}");
 }
 

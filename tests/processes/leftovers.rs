@@ -1,8 +1,9 @@
 //! The tests' own servers, processes and folders, once the process that has started them was killed.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use rustix::process::Signal;
 
@@ -11,16 +12,25 @@ use crate::roles::Role;
 use crate::support::reaper::{Folder, Process, runs};
 use crate::support::{Servers, wait_until};
 
-/// Starts two servers, one of which is stopped, and another process, and makes a folder. Says where they are.
+/// Starts two servers, one of which is stopped, another process, and a group of two, and makes a folder. Says where they
+/// are.
 pub(crate) static START: Role = Role {
     name: "start",
     run: || {
         let mut servers = Servers::start(2);
         servers[0].pause();
         let process = Process::spawn(Command::new("sleep").arg("600")).expect("there is sleep");
+        let mut group = Command::new("sh");
+        group.args(["-c", "sleep 600 & echo $!; wait"]).stdout(Stdio::piped());
+        let mut group = Process::spawn_group(&mut group).expect("there is a shell");
+        let mut member = String::new();
+        let output = group.stdout.take().expect("it is piped");
+        BufReader::new(output).read_line(&mut member).expect("it writes a line");
         let folder = Folder::create("quorlock-leftover").expect("there is room");
         servers.iter().for_each(|server| say(&server.pid().to_string()));
         say(&process.id().to_string());
+        say(&group.id().to_string());
+        say(member.trim());
         say(folder.to_str().expect("a path that is text"));
         wait_for_go();
     },
@@ -39,7 +49,7 @@ pub(crate) fn what_a_process_has_started_ends_with_it_however_it_ends() {
 
 fn is_gone_after(end: impl Fn(&Helper)) {
     let helper = Helper::start_apart(&START, &Servers::start(0));
-    let processes = [(); 3].map(|()| helper.hear().parse().expect("the id of a process"));
+    let processes = [(); 5].map(|()| helper.hear().parse().expect("the id of a process"));
     let folder = PathBuf::from(helper.hear());
     let files = [home(processes[0]), home(processes[1]), folder];
     assert!(processes.iter().all(|process| runs(*process)));

@@ -154,7 +154,8 @@ impl Drop for Registration {
     }
 }
 
-/// Processes are ended before files are removed, since they might write more of them.
+/// Processes are ended before files are removed, since they might write more of them. `-s` is the one form in which each
+/// shell takes a group: `kill -9 -- -7` is an error in some.
 const HELPER: &str = r#"
 trap '' HUP INT QUIT TERM
 while IFS= read -r line; do
@@ -169,8 +170,8 @@ while IFS= read -r line; do
 done
 for one do
     case $one in
-    p*) kill -9 "${one#p}" 2>/dev/null ;;
-    g*) kill -9 -- "-${one#g}" 2>/dev/null ;;
+    p*) kill -s KILL "${one#p}" 2>/dev/null ;;
+    g*) kill -s KILL -- "-${one#g}" 2>/dev/null ;;
     esac
 done
 for one do

@@ -128,7 +128,7 @@ impl Group {
         let group = self.leader;
         let living = || {
             let names = members::living(group).unwrap_or_else(|| "something".to_owned());
-            let how = "another signal to this process, or kill -KILL --";
+            let how = "another signal to this process, or kill -s KILL --";
             members::is_left(group).then(|| {
                 format!(
                     "{names} of the command's process group goes on; what ends it is {how} -{group}"
@@ -236,8 +236,8 @@ pub(super) fn end_group(leader: Pid, signal: Signal) -> bool {
 pub(super) fn out_of_reach(leader: Pid) -> Option<String> {
     let names = members::out_of_reach(leader)?;
     Some(format!(
-        "{names} belongs to the command, and this user may not end it; end it as that user, or as root: kill -KILL -- \
-         -{leader}"
+        "{names} belongs to the command, and this user may not end it; end it as that user, or as root: kill -s KILL \
+         -- -{leader}"
     ))
 }
 
