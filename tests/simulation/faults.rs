@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::claim::MARK;
+use super::network::Way;
 use super::world::World;
 
 #[derive(Clone, Debug)]
@@ -66,6 +67,18 @@ pub(super) enum Fault {
     },
     /// Everything between them takes that much longer.
     Slow {
+        client: usize,
+        node: usize,
+        by: Duration,
+    },
+    /// Requests take that much longer, answers do not.
+    SlowRequests {
+        client: usize,
+        node: usize,
+        by: Duration,
+    },
+    /// Answers take that much longer, requests do not.
+    SlowAnswers {
         client: usize,
         node: usize,
         by: Duration,
@@ -177,6 +190,12 @@ impl fmt::Display for Fault {
             Self::Slow { client, node, by } => {
                 write!(f, "between client {client} and node {node} everything takes {by:?} longer")
             }
+            Self::SlowRequests { client, node, by } => {
+                write!(f, "requests of client {client} to node {node} take {by:?} longer")
+            }
+            Self::SlowAnswers { client, node, by } => {
+                write!(f, "answers of node {node} to client {client} take {by:?} longer")
+            }
             Self::Reset { client, node } => {
                 write!(f, "the connection between client {client} and node {node} is reset")
             }
@@ -258,7 +277,17 @@ pub(super) fn begin(world: &mut World, fault: &Fault) {
         Fault::AllRepliesLost { client } => {
             (0..nodes).for_each(|node| world.net.link(client, node).deaf += 1);
         }
-        Fault::Slow { client, node, by } => world.net.link(client, node).slow += by,
+        Fault::Slow { client, node, by } => {
+            let link = world.net.link(client, node);
+            *link.slow(Way::ToNode) += by;
+            *link.slow(Way::ToClient) += by;
+        }
+        Fault::SlowRequests { client, node, by } => {
+            *world.net.link(client, node).slow(Way::ToNode) += by;
+        }
+        Fault::SlowAnswers { client, node, by } => {
+            *world.net.link(client, node).slow(Way::ToClient) += by;
+        }
         Fault::Reset { client, node } => world.net.reset(client, node),
         Fault::ResetAll { client } => (0..nodes).for_each(|node| world.net.reset(client, node)),
         Fault::Held { client, split } => world.net.hold(client, split),
@@ -297,7 +326,17 @@ pub(super) fn end(world: &mut World, fault: &Fault) {
         Fault::AllRepliesLost { client } => {
             (0..nodes).for_each(|node| world.net.hear_again(client, node));
         }
-        Fault::Slow { client, node, by } => world.net.link(client, node).slow -= by,
+        Fault::Slow { client, node, by } => {
+            let link = world.net.link(client, node);
+            *link.slow(Way::ToNode) -= by;
+            *link.slow(Way::ToClient) -= by;
+        }
+        Fault::SlowRequests { client, node, by } => {
+            *world.net.link(client, node).slow(Way::ToNode) -= by;
+        }
+        Fault::SlowAnswers { client, node, by } => {
+            *world.net.link(client, node).slow(Way::ToClient) -= by;
+        }
         Fault::Held { client, split } => world.net.let_go(client, split),
         Fault::Paused { client } => world.clients[client].resume(&mut world.net),
         Fault::Crashed { client } => world.clients[client].start(&mut world.net),

@@ -82,15 +82,38 @@ pub(super) struct Part {
     pub(super) what: &'static str,
 }
 
+/// The direction of a message between a client and a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    ToNode,
+    ToClient,
+}
+
 /// What is wrong between a client and a node.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Link {
     pub(super) cut: u32,
     pub(super) deaf: u32,
-    pub(super) slow: Duration,
+    slow_to_node: Duration,
+    slow_to_client: Duration,
     troubled_at: Duration,
     /// When the client found last that it cannot reach the node.
     pub(super) failed_at: Duration,
+}
+
+impl Link {
+    /// How much longer messages take that way.
+    pub(super) fn slow(&mut self, way: Way) -> &mut Duration {
+        match way {
+            Way::ToNode => &mut self.slow_to_node,
+            Way::ToClient => &mut self.slow_to_client,
+        }
+    }
+
+    /// How much longer a request and its answer take together.
+    fn slow_both_ways(&self) -> Duration {
+        self.slow_to_node + self.slow_to_client
+    }
 }
 
 #[derive(Debug)]
@@ -216,20 +239,20 @@ impl Network {
         &mut self.links[client][node]
     }
 
-    fn delay(&mut self, client: usize, node: usize) -> Duration {
+    fn delay(&mut self, client: usize, node: usize, way: Way) -> Duration {
         let delay = if self.straggles() {
             self.chance.ms(1..60)
         } else {
             self.chance.ms(0..self.latency_ms)
         };
-        delay + self.links[client][node].slow
+        delay + *self.link(client, node).slow(way)
     }
 
     /// Opens a connection, which is good for nothing before [`Note::Connected`] comes back.
     pub(super) fn connect(&mut self, client: usize, node: usize, timeout: Duration, epoch: u64) {
         let link = self.links[client][node].clone();
         let SimNode { hung, down, incarnation, .. } = self.nodes[node];
-        let there = self.delay(client, node);
+        let there = self.delay(client, node, Way::ToNode);
         let (after, conn) = if link.cut > 0 || link.deaf > 0 || (hung > 0 && down == 0) {
             (timeout, None)
         } else if down > 0 {
@@ -250,7 +273,7 @@ impl Network {
                 held: false,
                 ended: false,
             });
-            (there + self.delay(client, node), Some(self.conns.len() - 1))
+            (there + self.delay(client, node, Way::ToClient), Some(self.conns.len() - 1))
         };
         let note = Note::Connected { node, epoch, conn };
         self.schedule(self.now + after, Event::ForClient { client, note });
@@ -260,7 +283,7 @@ impl Network {
     pub(super) fn note_touch(&mut self, client: usize, runs: bool) {
         for (node, link) in self.links[client].iter_mut().enumerate() {
             let SimNode { hung, down, .. } = self.nodes[node];
-            let free = link.cut == 0 && link.deaf == 0 && link.slow.is_zero();
+            let free = link.cut == 0 && link.deaf == 0 && link.slow_both_ways().is_zero();
             if !(runs && free && hung == 0 && down == 0) {
                 link.troubled_at = self.now;
             }
@@ -280,7 +303,8 @@ impl Network {
 
     pub(super) fn send(&mut self, id: ConnId, message: Message) {
         let (client, node) = (self.conns[id].client, self.conns[id].node);
-        let at = (self.now + self.delay(client, node)).max(self.conns[id].last_request);
+        let at = self.now + self.delay(client, node, Way::ToNode);
+        let at = at.max(self.conns[id].last_request);
         let conn = &mut self.conns[id];
         conn.last_request = at;
         conn.requests.push_back(message);

@@ -191,6 +191,7 @@ impl Plan {
             // Locks with several of them overlap each other.
             plan.names = chance.pick(&[3, 4, 6]);
         }
+        plan.tilt_paths(quiet);
         plan.force(quiet);
         plan.outlasts_fences = Chance::new(seed ^ 0xfe_4ce5).one_in(6);
         let mut chance = Chance::new(seed ^ 0x5eb5_c21b);
@@ -200,6 +201,25 @@ impl Plan {
             plan.faults.push(Scheduled { at, lasts: chance.ms(0..10_000), fault });
         }
         plan
+    }
+
+    /// Requests and answers take different times, all the time.
+    fn tilt_paths(&mut self, quiet: bool) {
+        let mut chance = Chance::new(self.seed ^ 0x071_17ed);
+        if quiet || self.pair || !chance.one_in(4) {
+            return;
+        }
+        for client in 0..self.callers.len() {
+            for node in 0..self.nodes {
+                let by = chance.ms(1..40);
+                let fault = match chance.below(4) {
+                    0 => Fault::SlowRequests { client, node, by },
+                    1 => Fault::SlowAnswers { client, node, by },
+                    _ => continue,
+                };
+                self.faults.push(Scheduled { at: Duration::ZERO, lasts: FAULTS_END, fault });
+            }
+        }
     }
 
     /// Operators force locks open, at any time.

@@ -1,6 +1,6 @@
 //! What goes wrong between clients and nodes, and with nodes, and how that ends.
 
-use super::{Conn, ConnId, Event, LATEST, Network};
+use super::{Conn, ConnId, Event, LATEST, Network, Way};
 use crate::core::Time;
 use crate::core::mark::{Mark, Noted, State};
 use crate::node::{probe_request, read_probe};
@@ -39,7 +39,7 @@ impl Network {
             let requests = std::mem::take(&mut self.conns[id].stalled_requests);
             // What a closed connection has not delivered may be sent again for a while, or not.
             if self.conns[id].open || self.chance.one_in(2) {
-                let at = self.now + self.delay(client, node);
+                let at = self.now + self.delay(client, node, Way::ToNode);
                 (0..requests).for_each(|_| {
                     self.schedule(at, Event::AtNode { conn: id, late: true });
                 });
@@ -63,7 +63,7 @@ impl Network {
         }
         for id in self.conns_between(client, node) {
             let replies = std::mem::take(&mut self.conns[id].stalled_replies);
-            let at = self.now + self.delay(client, node);
+            let at = self.now + self.delay(client, node, Way::ToClient);
             (0..replies).for_each(|_| self.schedule(at, Event::AtClient { conn: id }));
         }
     }
@@ -83,7 +83,7 @@ impl Network {
                 continue;
             }
             let (node, requests) = (conn.node, std::mem::take(&mut conn.stalled_requests));
-            let at = self.now + self.delay(client, node);
+            let at = self.now + self.delay(client, node, Way::ToNode);
             (0..requests).for_each(|_| self.schedule(at, Event::AtNode { conn: id, late: true }));
         }
     }
@@ -115,7 +115,7 @@ impl Network {
 
     pub(super) fn tell_closed(&mut self, id: ConnId) {
         let Conn { client, node, .. } = self.conns[id];
-        let at = self.now + self.delay(client, node);
+        let at = self.now + self.delay(client, node, Way::ToClient);
         let note = Note::Closed { node, conn: id };
         self.schedule(at, Event::ForClient { client, note });
     }

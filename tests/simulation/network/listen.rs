@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::{Event, Network, SimNode};
+use super::{Event, Link, Network, SimNode, Way};
 use crate::core::majority;
 use crate::simulation::checkers::Grant;
 use crate::simulation::claim::short;
@@ -36,7 +36,7 @@ impl Network {
         if self.nodes[node].down > 0 {
             self.tell_listener(client, node, News::Closed);
         } else {
-            let at = self.now + self.delay(client, node);
+            let at = self.now + self.delay(client, node, Way::ToNode);
             self.schedule(at, Event::Listen { client, node, session });
         }
         session
@@ -86,7 +86,7 @@ impl Network {
         channel: usize,
         on: bool,
     ) {
-        let at = self.now + self.delay(client, node);
+        let at = self.now + self.delay(client, node, Way::ToNode);
         let known = &mut self.listeners[client][node];
         known.last_request = at.max(known.last_request);
         let (at, session) = (known.last_request, known.session);
@@ -98,7 +98,8 @@ impl Network {
         let session = self.listeners[client][node].session;
         let told = self.is_listening(client, node, session) && self.reaches(client, node, session);
         if told && !self.happens(self.flaky) {
-            let at = self.now + self.delay(client, node) + self.delay(client, node);
+            let there = self.delay(client, node, Way::ToNode);
+            let at = self.now + there + self.delay(client, node, Way::ToClient);
             let note = Note::Heard { node, session, news: News::Wake };
             self.schedule(at, Event::ForClient { client, note });
         }
@@ -179,7 +180,8 @@ impl Network {
     /// that the waiter was granted for a while has been given the holder's key again. The keys belong to
     /// an attempt that came to nothing and is being given back at this moment.
     pub(in super::super) fn woken(&mut self, client: usize, lock: LockId) {
-        let slowest = self.links.iter().flatten().map(|link| link.slow).max().unwrap_or_default();
+        let slowest = self.links.iter().flatten().map(Link::slow_both_ways).max();
+        let slowest = slowest.unwrap_or_default();
         let on_its_way = Duration::from_millis(self.latency_ms) * 3 + slowest;
         let of_before = |grant: &Grant| self.now < grant.at + on_its_way;
         if !self.pair || self.checks.grants.last().is_some_and(of_before) {
@@ -210,7 +212,7 @@ impl Network {
         if link.cut > 0 || link.deaf > 0 {
             return;
         }
-        let at = self.now + self.delay(client, node);
+        let at = self.now + self.delay(client, node, Way::ToClient);
         // What comes over one connection comes in order.
         let known = &mut self.listeners[client][node];
         known.last_message = at.max(known.last_message);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Conn, ConnId, Event, Message, Network, Part};
+use super::{Conn, ConnId, Event, Message, Network, Part, Way};
 use crate::core::majority;
 use crate::embedded::Reply;
 use crate::simulation::checkers::{Ran, comes_back, is_back, open_to_others, side_by_side};
@@ -91,7 +91,8 @@ impl Network {
         let Conn { client, node, .. } = self.conns[id];
         let now = self.now;
         if open {
-            let at = (now + self.delay(client, node)).max(self.conns[id].last_reply);
+            let at = now + self.delay(client, node, Way::ToClient);
+            let at = at.max(self.conns[id].last_reply);
             let conn = &mut self.conns[id];
             conn.last_reply = at;
             conn.replies.push_back((reply, wall));
