@@ -200,3 +200,22 @@ fn a_call_beyond_a_limit_is_told_when_it_may_be_made() {
         assert_eq!(error.kind(), ErrorKind::Config, "{wrong}: {error}");
     }
 }
+
+#[test]
+fn a_call_counts_for_the_window_of_the_client_that_made_it() {
+    const SHORT: Duration = Duration::from_secs(2);
+
+    let servers = Servers::start(3);
+    let (locks, other) = (client(&servers), client(&servers));
+    let (short, long) = (locks.rate_limit(NAME, 2, SHORT), other.rate_limit(NAME, 2, LIMIT));
+    let begun = Instant::now();
+    short.try_acquire().expect("two are allowed");
+    long.try_acquire().expect("two are allowed");
+    // The first one ends soon, for both of them.
+    long.try_acquire_for(LIMIT / 2).expect("one is allowed once the short window is over");
+    assert!(begun.elapsed() >= SHORT - Duration::from_millis(5), "{:?}", begun.elapsed());
+    // The other two do not.
+    let error = short.try_acquire().expect_err("no third one");
+    let ErrorKind::Held { remaining_ttl: Some(left) } = error.kind() else { panic!("{error}") };
+    assert!(left > SHORT, "{left:?}");
+}

@@ -4,11 +4,11 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use quorlock::{OptionalGuard as _, Quorlock};
+use quorlock::{ErrorKind, OptionalGuard as _, Quorlock};
 
 use crate::helper::{Helper, PROMPT};
 use crate::long;
-use crate::roles::{self, HELD_TTL, NAME, PERMITS, SHORT, SHORT_TTL};
+use crate::roles::{self, HELD_TTL, NAME, PERMITS, SHORT, SHORT_TTL, WINDOW};
 use crate::support::{Server, Servers, wait_until};
 
 /// Each of them gets the lock long before the TTL of the one before, or fails; and none waits for
@@ -174,6 +174,26 @@ pub(crate) fn a_killed_holder_frees_its_permits_after_their_ttl() {
     all.check().expect("the one that was killed has no part in them");
     all.unlock().expect("it is ours");
     servers.wait_no_keys();
+}
+
+pub(crate) fn a_call_of_a_killed_process_counts_for_its_window() {
+    let servers = Servers::start(3);
+    let mut caller = Helper::start(&roles::CALL_ONCE, &servers);
+    caller.expect("called");
+    let called = Instant::now();
+    caller.kill();
+    // Fresh servers have forgotten nothing, and need not be waited for.
+    let settings = Quorlock::builder().restart_quarantine(false).max_ttl(Duration::from_secs(600));
+    let settings = settings.ttl(PROMPT).nodes(servers.urls()).node_timeout(PROMPT / 12);
+    let locks = settings.build().expect("valid settings");
+    let error = locks.rate_limit(NAME, 1, WINDOW).try_acquire().expect_err("one is allowed");
+    let ErrorKind::Held { remaining_ttl: Some(left) } = error.kind() else { panic!("{error}") };
+    let window = left + called.elapsed();
+    assert!(
+        left <= WINDOW && window > SHORT_TTL,
+        "kept for {left:?}, {:?} later",
+        called.elapsed()
+    );
 }
 
 /// A lock cannot keep a process from sleeping; but it can tell it when it wakes up.

@@ -55,6 +55,10 @@ fn main() {
             endings::a_killed_holder_frees_its_permits_after_their_ttl,
         ),
         trial(
+            "a_call_of_a_killed_process_counts_for_its_window",
+            endings::a_call_of_a_killed_process_counts_for_its_window,
+        ),
+        trial(
             "a_holder_that_was_stopped_past_its_lease_knows_when_it_wakes",
             endings::a_holder_that_was_stopped_past_its_lease_knows_when_it_wakes,
         ),

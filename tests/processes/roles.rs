@@ -23,7 +23,7 @@ pub(crate) struct Role {
     pub(crate) run: fn(),
 }
 
-const ALL: [&Role; 21] = [
+const ALL: [&Role; 22] = [
     &IN_A_STATIC,
     &IN_A_LOCAL,
     &IN_A_THREAD,
@@ -35,6 +35,7 @@ const ALL: [&Role; 21] = [
     &GIVE_UP,
     &HOLD,
     &HOLD_PERMITS,
+    &CALL_ONCE,
     &HOLD_AND_CHECK,
     &HOLD_AND_HEAR,
     &PANIC,
@@ -212,6 +213,20 @@ pub(crate) static HOLD_PERMITS: Role = Role {
         let _two = semaphore.many(PERMITS - 1).acquire().expect("healthy nodes");
         let _one = semaphore.acquire().expect("healthy nodes");
         say("held");
+        wait_for_go();
+    },
+};
+
+/// The window of the limit of one call.
+pub(crate) const WINDOW: Duration = SHORT_TTL.saturating_mul(6);
+
+/// Makes the one call that a limit allows, says `called`, and waits until it is killed.
+pub(crate) static CALL_ONCE: Role = Role {
+    name: "call once",
+    run: || {
+        let limit = in_static().rate_limit(NAME, 1, WINDOW);
+        limit.try_acquire().expect("nobody has called");
+        say("called");
         wait_for_go();
     },
 };
