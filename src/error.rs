@@ -12,8 +12,8 @@ use crate::core::rounded;
 /// [`kind`](Self::kind) is for programs; the message says what happened, on which node, and what to
 /// do. It never shows a password.
 ///
-/// A call that does not wait, or not for ever, fails with [`Held`](ErrorKind::Held) where another caller has the lock.
-/// [`optional`](crate::OptionalGuard::optional) makes `None` of that.
+/// A call that waits for a limited time or not at all fails with [`Held`](ErrorKind::Held) if the lock is held.
+/// [`optional`](crate::OptionalGuard::optional) turns that into `None`.
 ///
 /// # Examples
 ///
@@ -44,7 +44,7 @@ struct Inner {
     faults: Vec<NodeFault>,
 }
 
-/// What sort of failure an [`Error`] is.
+/// The kind of failure of an [`Error`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -67,29 +67,29 @@ pub enum ErrorKind {
     /// restarted, emptied or promoted, that none can be granted now. That ends by itself;
     /// [`Quorlock::admit`](crate::Quorlock::admit) ends it at once where nothing can be held.
     Quarantined {
-        /// In how much time a majority will grant locks again, as far as is known now.
+        /// The time until a majority grants locks again, as far as is known now.
         ready_in: Duration,
     },
-    /// Another caller holds the lock, and still held it when the caller's time was over. It comes only from calls that have a
-    /// limit: [`try_lock`](crate::Quorlock::try_lock), [`lock_within`](crate::Quorlock::lock_within), and all that are like them.
+    /// Another caller holds the lock, and still held it when the caller's time was over. Only calls with a limit return
+    /// it, such as [`try_lock`](crate::Quorlock::try_lock) and [`lock_within`](crate::Quorlock::lock_within).
     Held {
-        /// In how much time the lock may be free, unless its holder renews it: when the first of the keys ends that were
-        /// found. For a [`RateLimit`](crate::RateLimit): in how much time the next call is allowed. `None` if that is not known,
+        /// The time until the lock may be free, unless its holder renews it: until the first of the keys found ends.
+        /// For a [`RateLimit`](crate::RateLimit): the time until the next call is allowed. `None` if that is not known,
         /// for example because a thread of this client holds the lock, or waits for it.
         remaining_ttl: Option<Duration>,
     },
     /// The lock was held, and is not certainly ours any more.
     Lost,
     /// The calling thread has a [`ReadGuard`](crate::ReadGuard) of the lock that it asked to
-    /// [`write`](crate::RwLock::write): it would wait for itself. It has to drop that guard before.
+    /// [`write`](crate::RwLock::write): it would wait for itself. It has to drop that guard first.
     WouldDeadlock,
     /// The caller's own cancel channel fired.
     Cancelled,
-    /// The [`Quorlock`](crate::Quorlock) was closed; or this process is a child, by `fork`, of one that had
+    /// The [`Quorlock`](crate::Quorlock) was closed; or this process was forked from one that had
     /// built one.
     Closed,
-    /// The name can never be locked: on too many nodes its key is something other than a lock, there is no number left for its
-    /// [`FencingToken`](crate::FencingToken), or the nodes keep something there that is not a number.
+    /// The name can never be locked. On too many nodes its key is not a lock, or no number is left for its
+    /// [`FencingToken`](crate::FencingToken), or the nodes keep something other than a number there.
     WrongKind,
 }
 
@@ -161,8 +161,8 @@ impl Error {
         self.kind() == ErrorKind::Cancelled
     }
 
-    /// What was wrong with which node, in the order of the configuration; only nodes that did not
-    /// give a usable answer are listed. Empty for failures that have nothing to do with nodes.
+    /// The faults of the nodes that gave no usable answer, in the order of the configuration.
+    /// Empty for failures that have nothing to do with nodes.
     #[must_use]
     pub fn node_faults(&self) -> &[NodeFault] {
         match &self.0 {
@@ -187,7 +187,7 @@ impl fmt::Display for Error {
     }
 }
 
-/// What programs show that return it from `main`: the kind, and the whole message as it reads.
+/// Shown by programs that return it from `main`: the kind, and the whole message.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Error")
@@ -197,7 +197,7 @@ impl fmt::Debug for Error {
     }
 }
 
-/// Without a source: the message has all of it, and whoever prints a chain of sources would print it twice.
+/// Without a source: the message has all of it, and a printed chain of sources would repeat it.
 impl StdError for Error {}
 
 /// What was wrong with one node.
@@ -219,6 +219,8 @@ pub(crate) enum Cause {
     Server,
     /// The server's own word, before it did anything: the user may not do that.
     NoPermission,
+    /// The same of all scripts.
+    NoScripts,
     /// The server is not fit for use, or does not let us use it, until somebody changes that.
     Unfit,
     /// The same of a server that has let us use it before: somebody is changing it, and that passes.
@@ -240,7 +242,7 @@ impl NodeFault {
 
     /// Whether the node rejects us until somebody changes something, so that waiting does not help.
     pub(crate) fn is_for_good(&self) -> bool {
-        matches!(self.0.cause, Cause::NoPermission | Cause::Unfit)
+        matches!(self.0.cause, Cause::NoPermission | Cause::NoScripts | Cause::Unfit)
     }
 
     /// The node, as it was configured, without user and password.
@@ -249,7 +251,7 @@ impl NodeFault {
         &self.0.node
     }
 
-    /// What was wrong, and where it can be told, what to do.
+    /// The fault, and if it is known, the remedy.
     #[must_use]
     pub fn what(&self) -> &str {
         &self.0.what

@@ -1,4 +1,5 @@
-//! Servers that answer a login with an error that is not about the login. Such a state passes, and is waited for.
+//! Servers that answer a login with an error that is not about the login, and rights that are changed. Such a state passes, and is
+//! waited for.
 
 mod support;
 
@@ -138,6 +139,32 @@ fn a_password_that_worked_before_is_waited_for() {
             waits.join().expect("no panic").expect("it is waited for");
         });
     }
+}
+
+/// As it is while somebody writes a user's rules anew, one after the other.
+#[test]
+fn a_right_to_run_scripts_that_is_taken_away_for_a_while_is_waited_for() {
+    let server = Server::start();
+    let user = |rules: &[&str]| {
+        let usual = ["ACL", "SETUSER", "locker", "on", "~*", "&*", "+@all"];
+        server.command(&[&usual[..], rules].concat());
+    };
+    user(&[">secret"]);
+    let locks = client(&server.url(), "locker:secret@", "");
+    let guard = locks.lock("orders/42").expect("one of one");
+    thread::scope(|scope| {
+        let waits = scope.spawn(|| locks.lock("orders/42").map(drop));
+        user(&["-@scripting"]);
+        let error = locks.try_lock("other").expect_err("no script is run");
+        assert_eq!(error.kind(), ErrorKind::NoQuorum, "{error}");
+        assert!(error.to_string().contains("the user had it before"), "{error}");
+        let newcomer = client(&server.url(), "locker:secret@", "");
+        refused(&newcomer, ErrorKind::Config, "the user lacks a permission");
+        assert!(!waits.is_finished(), "it waits");
+        user(&[]);
+        drop(guard);
+        waits.join().expect("no panic").expect("it is waited for");
+    });
 }
 
 /// Somebody may hold a lock on the first node alone, where clients may fall back to it. A first node that refuses a login can be

@@ -1,9 +1,10 @@
 //! Node URLs: parsing, and showing them without what is secret.
 
 use std::borrow::Cow;
-#[cfg(feature = "tls")]
 use std::io;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
 
@@ -29,6 +30,8 @@ pub(crate) struct Address {
     shown: Arc<str>,
     /// Where its host is.
     addresses: Arc<Addresses>,
+    /// The one address that is meant, of several of its host.
+    only: Option<SocketAddr>,
 }
 
 impl Address {
@@ -104,7 +107,7 @@ impl Address {
             _ => {}
         }
         if u32::try_from(info.redis_settings().db()).is_err() {
-            return Err("names a database by a number that none has; the first one is 0".into());
+            return Err("has a database number that is impossible; the first one is 0".into());
         }
         Ok(Self {
             info,
@@ -112,6 +115,7 @@ impl Address {
             tls: None,
             shown: shown.as_str().into(),
             addresses: Arc::default(),
+            only: None,
         })
     }
 
@@ -155,10 +159,15 @@ impl Address {
 
     /// Host and port, with TLS or without.
     fn host(&self) -> Option<(&str, u16)> {
+        // A dot at the end only says that the name is complete.
+        self.written_host().map(|(host, port)| (host.trim_end_matches('.'), port))
+    }
+
+    /// The same, as the URL has it.
+    fn written_host(&self) -> Option<(&str, u16)> {
         match self.info.addr() {
             ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
-                // A dot at the end only says that the name is complete.
-                Some((host.trim_end_matches('.'), *port))
+                Some((host, *port))
             }
             _ => None,
         }
@@ -184,9 +193,54 @@ impl Address {
         &self.info
     }
 
-    pub(super) fn addresses(&self) -> &Arc<Addresses> {
-        &self.addresses
+    /// The addresses of its host, each for itself, as the system has sorted them. A lookup takes `timeout` at most.
+    pub(super) fn each(&self, timeout: Duration) -> io::Result<Vec<Self>> {
+        self.apart(|host, port| self.addresses.look_up(host, port, timeout))
     }
+
+    /// The same, the most promising one first.
+    pub(super) fn in_order(&self, timeout: Duration) -> io::Result<Vec<Self>> {
+        self.apart(|host, port| self.addresses.in_order(host, port, timeout))
+    }
+
+    /// It is the only one where there is nothing to look up.
+    fn apart(
+        &self,
+        look_up: impl FnOnce(&str, u16) -> io::Result<Vec<SocketAddr>>,
+    ) -> io::Result<Vec<Self>> {
+        let named = self.written_host().filter(|(host, _)| self.only.is_none() && is_name(host));
+        let Some((host, port)) = named else { return Ok(vec![self.clone()]) };
+        Ok(look_up(host, port)?.into_iter().map(|address| self.at(address)).collect())
+    }
+
+    /// Where that one of its addresses is meant.
+    pub(super) fn at(&self, address: SocketAddr) -> Self {
+        Self { only: Some(address), ..self.clone() }
+    }
+
+    /// Where to connect to, unless its host has to be looked up.
+    pub(super) fn socket_address(&self) -> Option<SocketAddr> {
+        let (host, port) = self.written_host()?;
+        self.only.or_else(|| Some(SocketAddr::new(host.parse().ok()?, port)))
+    }
+
+    /// It is tried: see [`Addresses::tries`].
+    pub(super) fn is_tried(&self) {
+        if let Some(address) = self.only {
+            self.addresses.tries(address);
+        }
+    }
+
+    /// Its server has let us in.
+    pub(super) fn has_answered(&self) {
+        if let Some(address) = self.only {
+            self.addresses.has_answered(address);
+        }
+    }
+}
+
+fn is_name(host: &str) -> bool {
+    host.parse::<IpAddr>().is_err()
 }
 
 fn another() -> String {
@@ -203,7 +257,7 @@ fn has_another(rest: &str) -> bool {
 fn wrong_fragment(fragment: &str, scheme: &str) -> Cow<'static, str> {
     match fragment {
         "insecure" if is_tls(scheme) => format!(
-            "asks for TLS that does not look whom it talks to, which quorlock never does; set {TLS_CA} to \
+            "asks for TLS that does not verify the server, which quorlock does not allow; set {TLS_CA} to \
              the server's CA"
         )
         .into(),

@@ -1,26 +1,19 @@
-//! The addresses that the name of a node's host stands for: looked up, and tried, so that a bad one does not keep a good one
-//! from being reached.
+//! The addresses that the name of a node's host stands for: looked up, and in the order in which they are tried.
 
 use std::error::Error as StdError;
 use std::fmt;
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crossbeam_channel::{RecvTimeoutError, bounded};
 use parking_lot::{Condvar, Mutex};
 
 use crate::clock;
 use crate::core::{Time, rounded};
 
-/// The most addresses of one name that are tried.
-const MOST: usize = 8;
-
-/// How long an address is tried alone at most, before the next one is tried beside it, as RFC 8305 (section 5) recommends.
-const ALONE: Duration = Duration::from_millis(250);
-/// And that part of all the time there is.
-const PART: u32 = 4;
+/// The most addresses of one name that are known.
+const MOST: usize = 64;
 
 /// For how long what was looked up is good for a connection that comes only after the lookup has ended.
 const FRESH: Duration = Duration::from_secs(10);
@@ -33,8 +26,27 @@ type Found = Result<Vec<SocketAddr>, (io::ErrorKind, String)>;
 pub(super) struct Addresses {
     lookup: Mutex<Lookup>,
     ended: Condvar,
-    /// The one that was reached last.
-    reached: Mutex<Option<SocketAddr>>,
+    tried: Mutex<Tried>,
+}
+
+/// What has become of tries to connect.
+#[derive(Debug, Default)]
+struct Tried {
+    /// The address whose server has let us in last.
+    answered: Option<SocketAddr>,
+    /// The addresses that were tried since then, the last one at the end.
+    in_vain: Vec<SocketAddr>,
+}
+
+impl Tried {
+    /// The one that has answered comes first, and the last one that was tried in vain at the end. The system's order stays otherwise.
+    fn place(&self, address: SocketAddr) -> usize {
+        match self.in_vain.iter().position(|it| *it == address) {
+            _ if self.answered == Some(address) => 0,
+            None => 1,
+            Some(place) => 2 + place,
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -60,30 +72,51 @@ impl fmt::Display for SlowLookup {
 
 impl StdError for SlowLookup {}
 
+/// A name was not looked up, for want of a thread to do it on.
+#[derive(Debug)]
+pub(super) struct NoThread(io::Error);
+
+impl fmt::Display for NoThread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "this process may start no further thread ({})", self.0)
+    }
+}
+
+impl StdError for NoThread {}
+
 impl Addresses {
-    /// Connects to the host, by whichever of its addresses is the first to answer. The lookup and the connection take at most
-    /// `timeout` each.
-    pub(super) fn connect(
+    /// The addresses of the host, the most promising one first.
+    pub(super) fn in_order(
         self: &Arc<Self>,
         host: &str,
         port: u16,
         timeout: Duration,
-    ) -> io::Result<TcpStream> {
-        if let Ok(address) = host.parse::<IpAddr>() {
-            return TcpStream::connect_timeout(&SocketAddr::new(address, port), timeout);
-        }
+    ) -> io::Result<Vec<SocketAddr>> {
         let mut addresses = self.look_up(host, port, timeout)?;
-        let reached = *self.reached.lock();
-        // The order of the others stays: the system has sorted them.
-        addresses.sort_by_key(|address| Some(*address) != reached);
-        let stream = first_of(&addresses, timeout)?;
-        *self.reached.lock() = stream.peer_addr().ok();
-        Ok(stream)
+        let tried = self.tried.lock();
+        addresses.sort_by_key(|address| tried.place(*address));
+        Ok(addresses)
     }
 
-    /// Looks the name up on a thread of its own, since a resolver may take far longer than anybody can wait. There is one
-    /// lookup at a time, and who comes while it goes on waits for the same one.
-    fn look_up(
+    /// That one is tried. It has to answer before it comes first again.
+    pub(super) fn tries(&self, address: SocketAddr) {
+        let mut tried = self.tried.lock();
+        tried.answered = tried.answered.filter(|it| *it != address);
+        tried.in_vain.retain(|it| *it != address);
+        if tried.in_vain.len() == MOST {
+            tried.in_vain.remove(0);
+        }
+        tried.in_vain.push(address);
+    }
+
+    /// Its server has let us in.
+    pub(super) fn has_answered(&self, address: SocketAddr) {
+        *self.tried.lock() = Tried { answered: Some(address), in_vain: Vec::new() };
+    }
+
+    /// The addresses of the host, as the system has sorted them. Looked up on a thread of its own, since a resolver may take far
+    /// longer than anybody can wait. There is one lookup at a time, and who comes while it goes on waits for the same one.
+    pub(super) fn look_up(
         self: &Arc<Self>,
         host: &str,
         port: u16,
@@ -97,7 +130,8 @@ impl Addresses {
                 return lookup.found();
             }
             let (addresses, host) = (self.clone(), host.to_owned());
-            clock::spawn("quorlock-lookup".to_owned(), move || addresses.end(find(&host, port)))?;
+            clock::spawn("quorlock-lookup".to_owned(), move || addresses.end(find(&host, port)))
+                .map_err(|error| io::Error::other(NoThread(error)))?;
             lookup.goes_on = true;
         }
         lookup.waiting += 1;
@@ -132,101 +166,48 @@ impl Lookup {
 }
 
 fn find(host: &str, port: u16) -> Found {
-    let found =
-        (host, port).to_socket_addrs().map_err(|error| (error.kind(), error.to_string()))?;
-    Ok(found.take(MOST).collect())
-}
-
-/// Connects to the first address that answers. Each one is tried once the one before has failed, or has had its time alone.
-fn first_of(addresses: &[SocketAddr], timeout: Duration) -> io::Result<TcpStream> {
-    if let [only] = addresses {
-        return TcpStream::connect_timeout(only, timeout);
-    }
-    let (sender, results) = bounded(addresses.len());
-    let (until, alone) = (clock::now().after(timeout), ALONE.min(timeout / PART));
-    let mut why = io::Error::other("the name has no address");
-    let (mut left, mut open) = (addresses.iter().copied(), 0);
-    loop {
-        if let Some(address) = left.next() {
-            let sender = sender.clone();
-            let connects = move || {
-                // One that comes after another one is closed.
-                let _ = sender.send(TcpStream::connect_timeout(&address, timeout));
-            };
-            clock::spawn("quorlock-connect".to_owned(), connects)?;
-            open += 1;
-        } else if open == 0 {
-            return Err(why);
-        }
-        let is_last = left.len() == 0;
-        let left_time = until.since(clock::now());
-        match results.recv_timeout(if is_last { left_time } else { left_time.min(alone) }) {
-            Ok(Ok(stream)) => return Ok(stream),
-            Ok(Err(error)) => (why, open) = (error, open - 1),
-            Err(RecvTimeoutError::Timeout) if !is_last && clock::now() < until => {}
-            Err(_) => return Err(io::ErrorKind::TimedOut.into()),
+    let mut found: Vec<SocketAddr> = Vec::new();
+    for address in
+        (host, port).to_socket_addrs().map_err(|error| (error.kind(), error.to_string()))?
+    {
+        if found.len() < MOST && !found.contains(&address) {
+            found.push(address);
         }
     }
+    Ok(found)
 }
 
 #[cfg(test)]
 mod tests {
-    use std::net::TcpListener;
-
     use super::*;
 
     const TIMEOUT: Duration = Duration::from_secs(20);
 
-    /// Only Linux has all of 127.0.0.0/8.
-    #[cfg(target_os = "linux")]
-    mod dead {
-        use redis::io::tcp::socket2::{Domain, Socket, Type};
-
-        use super::*;
-
-        /// A port of that address on which nobody answers: what listens there has as many connections waiting as it takes.
-        fn dead(address: &str, port: u16) -> (Socket, Vec<TcpStream>) {
-            let address = SocketAddr::new(address.parse().expect("an address"), port);
-            let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
-            socket.bind(&address.into()).expect("the port is free there");
-            socket.listen(0).expect("it is bound");
-            let connects = || TcpStream::connect_timeout(&address, Duration::from_millis(100)).ok();
-            let waiting = std::iter::from_fn(connects).collect();
-            (socket, waiting)
-        }
-
-        #[test]
-        fn a_dead_address_in_front_does_not_keep_the_next_one_from_being_reached() {
-            let live = TcpListener::bind("127.0.0.1:0").expect("a free port");
-            let live = live.local_addr().expect("it is bound");
-            let _dead = dead("127.0.0.2", live.port());
-            let dead = SocketAddr::new("127.0.0.2".parse().expect("an address"), live.port());
-            let refuses = SocketAddr::new("127.0.0.3".parse().expect("an address"), live.port());
-            for addresses in
-                [&[dead, live][..], &[refuses, live], &[dead, refuses, live], &[live, dead]]
-            {
-                let began = clock::now();
-                let stream = first_of(addresses, TIMEOUT).expect("one of them is reached");
-                assert_eq!(stream.peer_addr().expect("it is connected"), live);
-                assert!(clock::now().since(began) < TIMEOUT / 2, "it waited for the dead one");
-            }
-            let short = Duration::from_millis(200);
-            let kind =
-                |addresses: &[SocketAddr]| first_of(addresses, short).map_err(|error| error.kind());
-            assert_eq!(kind(&[dead, dead]).err(), Some(io::ErrorKind::TimedOut));
-            assert_eq!(kind(&[refuses, refuses]).err(), Some(io::ErrorKind::ConnectionRefused));
-            assert_eq!(kind(&[]).err(), Some(io::ErrorKind::Other));
-        }
+    fn address(last: u8) -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, last], 6379))
     }
 
     #[test]
-    fn the_address_that_was_reached_last_is_tried_first() {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let live = listener.local_addr().expect("it is bound");
+    fn the_one_that_answered_comes_first_and_those_tried_in_vain_come_last() {
         let addresses = Arc::new(Addresses::default());
-        let stream = addresses.connect("localhost", live.port(), TIMEOUT).expect("it listens");
-        assert_eq!(stream.peer_addr().ok(), *addresses.reached.lock());
-        assert_eq!(*addresses.reached.lock(), Some(live));
+        let order = || {
+            let found: Vec<_> = (1..=4).map(address).collect();
+            addresses.lookup.lock().end(Ok(found));
+            let found = addresses.in_order("test", 6379, TIMEOUT).expect("it was found");
+            found.iter().map(|it| it.ip().to_string()[8..].to_owned()).collect::<String>()
+        };
+        assert_eq!(order(), "1234");
+        addresses.tries(address(1));
+        assert_eq!(order(), "2341");
+        addresses.tries(address(2));
+        addresses.tries(address(3));
+        assert_eq!(order(), "4123");
+        addresses.has_answered(address(3));
+        assert_eq!(order(), "3124");
+        addresses.tries(address(3));
+        assert_eq!(order(), "1243", "it has not answered this time");
+        (0..200).for_each(|last| addresses.tries(address(last)));
+        assert_eq!(addresses.tried.lock().in_vain.len(), MOST);
     }
 
     /// Nobody is held by a lookup for longer than he has, and what it finds at last is used.

@@ -140,11 +140,11 @@ impl AdmissionView {
             }
             NodeState::Unknown => {
                 "it answers, but grants locks only once its clock and mark have been compared with those \
-                 of a majority; nothing has to be done here, but where the others do not answer"
+                 of a majority; the nodes to repair are those that do not answer"
                     .to_owned()
             }
             NodeState::Admitted => {
-                "it grants no locks to us, since other nodes of the set are in the way".to_owned()
+                "it grants no locks, because other nodes of the set have a problem".to_owned()
             }
             NodeState::Quarantined(why) => {
                 let is_new = *why == Some(Forgot::Mark);
@@ -168,7 +168,7 @@ impl AdmissionView {
                 disagreement::told(self.admission.configuration(node), theirs, &key.to_string())
             }
             NodeState::Foreign(None) => format!(
-                "what its key \"{key}\" holds is no mark that this version of quorlock can read, so clients \
+                "this version of quorlock cannot read its key \"{key}\" as a mark, so clients \
                  of another version may hold locks there; run the same version in all clients. To change the \
                  version, stop all of them and delete the key on all nodes: {ANOTHER_CONFIGURATION}"
             ),

@@ -36,8 +36,7 @@ impl Worker {
     }
 
     pub(super) fn clock_was_set(&self) -> Undelivered {
-        let what =
-            "its clock is not where it was expected, so locks may have ended too early on it";
+        let what = "its clock shows an unexpected time, so locks may have ended too early on it";
         let fault = NodeFault::new(self.shared.link.node(), what);
         Undelivered { failure: Failure::NotAdmitted, fault }
     }
@@ -46,7 +45,7 @@ impl Worker {
         let (took, tolerance) = (clock.round_trip(), self.set.clock_tolerance());
         let what = format!(
             "it granted the lock, but its clock may have been set forward by more than the \
-             {CLOCK_TOLERANCE} of {}: to read it took {}; find out why the server or the network is \
+             {CLOCK_TOLERANCE} of {}: reading it took {}; find out why the server or the network is \
              slow, or raise {CLOCK_TOLERANCE} for all clients of the set",
             exact(tolerance),
             rounded(took)
@@ -57,7 +56,7 @@ impl Worker {
     }
 
     pub(super) fn strange_server(&self) -> Undelivered {
-        let what = "the server says that it does not know a script, which came with its source";
+        let what = "the server does not know a script that was sent with its source";
         let fault = NodeFault::new(self.shared.link.node(), what);
         Undelivered { failure: Failure::Unknown, fault }
     }
@@ -70,5 +69,5 @@ pub(super) fn is_servers_word(fault: &NodeFault) -> bool {
 
 /// Whether a server refused a command for its user's permissions, before it did anything.
 pub(super) fn lacks_permission(fault: &NodeFault) -> bool {
-    fault.cause() == Cause::NoPermission
+    matches!(fault.cause(), Cause::NoPermission | Cause::NoScripts)
 }

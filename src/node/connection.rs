@@ -83,15 +83,15 @@ pub(super) struct Broken {
 }
 
 impl Connection {
-    /// Connects, logs in and makes sure that what answers is a server that we can use. Each step
-    /// takes `timeout` at most.
-    pub(super) fn open(address: &Address, timeout: Duration) -> Result<Self, NodeFault> {
+    /// Connects to the one address that is meant, logs in and makes sure that what answers is a server that we can use. Each
+    /// step takes `timeout` at most.
+    pub(super) fn open_at(address: &Address, timeout: Duration) -> Result<Self, NodeFault> {
         let wire = Wire::connect(address, timeout, timeout + GRACE)
             .map_err(|error| connect_fault(address, Unread::Failed(error.into())))?;
         Self::over(wire, address, timeout)
     }
 
-    /// As [`open`](Self::open), over a connection that is there.
+    /// As [`open_at`](Self::open_at), over a connection that is there.
     pub(super) fn over(
         mut wire: Wire,
         address: &Address,
@@ -192,8 +192,8 @@ impl Connection {
     /// A script was answered with that, which none says.
     pub(super) fn strange(&self, value: &Value) -> Broken {
         let what = format!(
-            "a script was answered with {value}, which none says; is something else than Redis, or a \
-             proxy, in between?"
+            "a script was answered with {value}, which no script returns; is it a proxy, or something other \
+             than Redis?"
         );
         let fault = NodeFault::new(self.address.shown(), what);
         Broken { fault, closed: false, in_step: false }
@@ -280,7 +280,7 @@ impl Connection {
         }
         // No script answers anything like it, so this also tells an answer too many from none.
         let what = format!(
-            "TIME was answered with {value}; is something else than Redis, or a proxy, in between?"
+            "TIME was answered with {value}; is it a proxy, or something other than Redis?"
         );
         let fault = NodeFault::new(self.address.shown(), what);
         Err(Broken { fault, closed: false, in_step: false })
@@ -320,4 +320,4 @@ pub(super) fn microseconds(time: &Value) -> Option<i64> {
 }
 
 /// What a server says while it can do nothing, for a time.
-const PASSING: [&str; 5] = ["LOADING", "BUSY", "MISCONF", "NOREPLICAS", "READONLY"];
+const PASSING: [&str; 6] = ["LOADING", "BUSY", "MASTERDOWN", "MISCONF", "NOREPLICAS", "READONLY"];

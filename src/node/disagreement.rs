@@ -12,8 +12,8 @@ use crate::terms::{
 const DEFAULTS: [Duration; 2] = [Duration::from_secs(10), Duration::from_secs(30)];
 
 /// The fault of a node at which several servers answer, and its mend.
-pub(crate) const SEVERAL_SERVERS: &str = "several servers answer under this address, as behind a load balancer or a name with \
-     several addresses; each of them would vote, and none knows the locks of the others: give each server an address of its own";
+pub(crate) const SEVERAL_SERVERS: &str = "several servers answer under this address (a load balancer, or a name with several \
+     addresses); each would vote, and none knows the locks of the others: give each server its own address";
 
 /// What is different, and what to do about it. The nodes keep their marks at `key`.
 pub(super) fn told(ours: &Configuration, theirs: &Configuration, key: &str) -> String {
@@ -37,8 +37,8 @@ pub(super) fn told(ours: &Configuration, theirs: &Configuration, key: &str) -> S
     let sections: Vec<_> = sections.iter().map(Term::to_string).collect();
     format!(
         "clients with another configuration use it: {}; all clients of a set must agree. Give this \
-         client the same settings, or change the set: stop all its clients and follow {}, where the \
-         key \"{key}\" is deleted on all nodes",
+         client the same settings. Or change the set: stop all its clients and follow {}, which \
+         deletes the key \"{key}\" on all nodes",
         differences.join(", "),
         sections.join(" and "),
     )
@@ -86,7 +86,7 @@ mod tests {
         let seconds = Duration::from_secs;
         let max_ttl = |max_ttl| Configuration { max_ttl, ..configuration() };
         let nodes = |nodes| Configuration { nodes, ..configuration() };
-        let another = "\"What needs all clients to stop\"";
+        let another = "\"Changes with all clients stopped\"";
         for (theirs, words) in [
             (nodes(1), ["is 3 here and 1 there", "\"From one master to three\""]),
             (nodes(5), ["is 3 here and 5 there", another]),
@@ -112,7 +112,10 @@ mod tests {
                 for word in words.iter().filter(|word| !swapped || !word.contains(" here and ")) {
                     assert!(text.contains(word), "no {word} in: {text}");
                 }
-                assert!(text.contains("\"quorlock:{quorlock}:mark\" is deleted on all"), "{text}");
+                assert!(
+                    text.contains("deletes the key \"quorlock:{quorlock}:mark\" on all"),
+                    "{text}"
+                );
             }
         }
         let text = told(&configuration(), &max_ttl(seconds(60)), "key");

@@ -369,6 +369,7 @@ impl Worker {
                 if matches!(job, Job::Release(_)) {
                     observe::release_refused(&fault);
                 }
+                let fault = self.shared.link.refused(fault);
                 let undelivered = Undelivered::new(Failure::Error, fault, job.is_taking());
                 job.answer(self.node, Err(undelivered));
             }

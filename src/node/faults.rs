@@ -11,7 +11,7 @@ use redis::{ErrorKind, RedisError};
 use rustix::io::Errno;
 
 use super::address::Address;
-use super::addresses::SlowLookup;
+use super::addresses::{NoThread, SlowLookup};
 use super::quote::quoted;
 use super::reader::Unread;
 #[cfg(feature = "tls")]
@@ -20,8 +20,8 @@ use crate::error::{Cause, NodeFault};
 use crate::terms::{ACCESS_LISTS, PASSWORD, TLS_CLIENT_CERT};
 
 pub(super) fn not_redis(address: &Address) -> NodeFault {
-    let what = "what answers there does not speak the Redis protocol; check host and port (a port \
-                that wants TLS looks like this, too)";
+    let what = "the server there does not speak the Redis protocol; check host and port (a TLS port \
+                looks like this, too)";
     NodeFault::new(address.shown(), what)
 }
 
@@ -43,10 +43,9 @@ fn closed_in_handshake() -> String {
 }
 
 /// Without TLS, before anything was read.
-const CLOSED_AT_ONCE: &str = "the server closed the connection before it said anything: it is down and \
-                              something in between took the connection, or its limit of connections \
-                              (maxclients) is reached, or its port is one for TLS (write rediss:// in \
-                              the URL then)";
+const CLOSED_AT_ONCE: &str = "the server closed the connection before it said anything. Either it is down \
+                              behind a proxy, or its limit of connections (maxclients) is reached, or \
+                              its port is one for TLS (then write rediss:// in the URL)";
 
 /// It could not be connected to, or did not let us log in.
 pub(super) fn connect_fault(address: &Address, unread: Unread) -> NodeFault {
@@ -58,21 +57,25 @@ pub(super) fn connect_fault(address: &Address, unread: Unread) -> NodeFault {
         return NodeFault::caused_by(cause, address.shown(), what);
     } else if let Some(what) = socket_fault(address, &error) {
         what
-    } else if let Some(slow) = slow_lookup(&error) {
+    } else if let Some(slow) = within::<SlowLookup>(&error) {
         format!("{slow}; check the resolver of this machine, or name the master by its IP address")
+    } else if let Some(no_thread) = within::<NoThread>(&error) {
+        format!(
+            "{no_thread}; raise its limit (ulimit -u, or the limit of its container), or end unused threads"
+        )
     } else if error.is_connection_refusal() {
         "connection refused; is the server running, and the port right?".to_owned()
     } else if error.is_timeout() {
-        "no answer to the connection in time; is the host reachable, the server not hung, and the \
-         port one for TLS just if the URL says so?"
+        "no answer to the connection in time; is the host reachable, does the server hang, and do the \
+         URL and the port agree on TLS?"
             .to_owned()
     } else if error.is_connection_dropped() {
         if address.is_tls() { closed_in_handshake() } else { CLOSED_AT_ONCE.to_owned() }
     } else if error.kind() == ErrorKind::Parse {
         return not_redis(address);
     } else if are_descriptors_used_up(&error) {
-        "this process has no file descriptor left for a connection; raise its limit (ulimit -n), or close what it does \
-         not need"
+        "this process has no file descriptor left for a connection; raise its limit (ulimit -n), or close \
+         unused ones"
             .to_owned()
     } else {
         format!("cannot connect ({error}); check host and port")
@@ -80,7 +83,8 @@ pub(super) fn connect_fault(address: &Address, unread: Unread) -> NodeFault {
     NodeFault::new(address.shown(), what)
 }
 
-fn slow_lookup(error: &RedisError) -> Option<&SlowLookup> {
+/// The error of ours in the system's error.
+fn within<T: StdError + 'static>(error: &RedisError) -> Option<&T> {
     cause_of(error)?.downcast_ref::<io::Error>()?.get_ref()?.downcast_ref()
 }
 
@@ -176,8 +180,8 @@ pub(super) fn broken_fault(address: &Address, unread: Unread, progress: Progress
 /// What it answered has no place in an answer to us.
 fn excess(address: &Address, what: &str) -> NodeFault {
     let what = format!(
-        "{what}, which none of a Redis server to quorlock is; is something else than Redis, or a \
-         proxy, in between?"
+        "{what}; no answer of Redis to quorlock is like that: is it a proxy, or something other \
+         than Redis?"
     );
     NodeFault::new(address.shown(), what)
 }
@@ -187,6 +191,7 @@ pub(super) fn server_fault(address: &Address, error: &RedisError) -> NodeFault {
     let detail = error.detail().unwrap_or_default();
     let (cause, what) = match error.code() {
         Some("NOAUTH" | "WRONGPASS") => (Cause::Unfit, login_refused(error.code(), address)),
+        Some("NOPERM") if detail.contains("'eval") => (Cause::NoScripts, needs_permission(error)),
         Some("NOPERM") => (Cause::NoPermission, needs_permission(error)),
         Some("ERR") if is_refused_in_script(detail) => (Cause::Unfit, needs_permission(error)),
         Some("ERR") if runs_no_scripts(detail) => (Cause::Unfit, NO_SCRIPTS.to_owned()),
@@ -205,12 +210,15 @@ pub(super) fn server_state(code: &str, detail: &str) -> Option<(Cause, &'static 
         "DENIED" => return Some((Cause::Unfit, PROTECTED)),
         "MOVED" | "ASK" | "CROSSSLOT" | "CLUSTERDOWN" => return Some((Cause::Unfit, CLUSTER)),
         "ERR" if detail.contains("max number of clients") => {
-            "the server takes no further connections (its limit maxclients is reached); raise it, or end connections \
-             that nobody needs"
+            "the server takes no further connections (its limit maxclients is reached); raise it, or close \
+             unused connections"
         }
         "READONLY" => {
             "the server is a replica, not a master, and takes no writes (READONLY); name independent \
              masters"
+        }
+        "MASTERDOWN" => {
+            "the server is a replica whose master cannot be reached (MASTERDOWN); name independent masters"
         }
         "LOADING" => "the server is still loading its data (LOADING); it will answer soon",
         "BUSY" => {
@@ -238,7 +246,7 @@ pub(super) fn login_refused(code: Option<&str>, address: &Address) -> String {
     let (has_user, has_password) = (login.username().is_some(), login.password().is_some());
     match code {
         Some("WRONGPASS") if !has_password => format!(
-            "the server refused the user of the URL, which has no password for it; set {PASSWORD}, or write \
+            "the server refused the user of the URL, which has no password; set {PASSWORD}, or write \
              redis://user:password@host, and check whether the user is on (ACL LIST)"
         ),
         Some("WRONGPASS") => {
@@ -281,8 +289,8 @@ fn runs_no_scripts(detail: &str) -> bool {
         || detail.starts_with("unknown command") && detail.contains("eval")
 }
 
-const NO_SCRIPTS: &str = "the server runs no Lua scripts (EVAL and EVALSHA), of which every lock is made; \
-                          load its Lua module, or end the renaming of these commands, or use another \
+const NO_SCRIPTS: &str = "the server runs no Lua scripts (EVAL and EVALSHA), which every lock needs; \
+                          load its Lua module, or stop renaming these commands, or use another \
                           server";
 
 const PROTECTED: &str = "the server is in protected mode, and takes connections from its own host only; \

@@ -13,8 +13,8 @@ pub(super) fn unfit(server: &str) -> Option<String> {
     let use_redis = format!("use Redis {}.{} or newer, or Valkey", OLDEST.0, OLDEST.1);
     if let Some(version) = field(server, "garnet_version") {
         return Some(format!(
-            "the server is Garnet {}, whose scripts are not atomic unless it is told so, which \
-             cannot be seen from here; {use_redis}",
+            "the server is Garnet {}, whose scripts are not atomic without a setting that \
+             clients cannot see; {use_redis}",
             quoted(version)
         ));
     }

@@ -138,11 +138,13 @@ impl Inspection {
 
     /// Returns true if a further connection leads to another server than that one. A server that is restarted just now is another one, too.
     fn has_several_servers(&self, run_id: &str) -> bool {
-        let is_other = |_| {
-            let open = Connection::open(&self.address, self.patience);
-            open.is_ok_and(|connection| connection.run_id() != run_id)
+        let is_other = |opened: Result<Connection, _>| {
+            opened.is_ok_and(|connection| connection.run_id() != run_id)
         };
-        (0..LOOKS).any(is_other)
+        let each = self.address.each(self.patience).unwrap_or_default();
+        let mut by_address = each.iter().map(|it| Connection::open_at(it, self.patience));
+        let mut by_name = (0..LOOKS).map(|_| Connection::open(&self.address, self.patience));
+        by_address.any(is_other) || by_name.any(is_other)
     }
 }
 

@@ -21,6 +21,8 @@ pub(super) struct Link {
     busy_since_us: AtomicU64,
     /// The node has let us use it before.
     was_up: AtomicBool,
+    /// It has answered a script of ours before.
+    has_served: AtomicBool,
     /// It was told that the server may drop keys.
     told_evicts: AtomicBool,
     /// How long a node has for an answer.
@@ -43,6 +45,7 @@ impl Link {
             state: RwLock::new(State::Connecting),
             busy_since_us: AtomicU64::new(0),
             was_up: AtomicBool::new(false),
+            has_served: AtomicBool::new(false),
             told_evicts: AtomicBool::new(false),
             timeout,
         }
@@ -104,20 +107,20 @@ impl Link {
             ),
             // It was free when the call began, and is asked something just now.
             State::Up if waiting_for.is_some_and(|busy| busy < waited_for / 2) => format!(
-                "it answers, but had not answered this call yet when its time was over, after {waited}"
+                "it answers, but did not answer this call within the time left, after {waited}"
             ),
             State::Up if waiting_for.is_some_and(|busy| busy >= its_time) => format!(
                 "no answer after {waited}; the server hangs, is paused or is overloaded, or the network is cut"
             ),
             State::Connecting if had_its_time => format!(
-                "no connection after {waited}; is the host reachable, the server not hung, and the port \
-                 one for TLS just if the URL says so?"
+                "no connection after {waited}; is the host reachable, does the server hang, and do the URL \
+                 and the port agree on TLS?"
             ),
             State::Up => {
-                format!("no answer yet when the time of this call was over, after {waited}")
+                format!("no answer before the time of this call was over, after {waited}")
             }
             State::Connecting => {
-                format!("no connection yet when the time of this call was over, after {waited}")
+                format!("no connection before the time of this call was over, after {waited}")
             }
         };
         Some(NodeFault::new(&self.node, what))
@@ -131,6 +134,24 @@ impl Link {
             return fault;
         }
         let what = format!("{}; it let this client in before, and is tried again", fault.what());
+        NodeFault::caused_by(Cause::Changing, &self.node, what)
+    }
+
+    /// It has answered a script of ours with something else than an error.
+    pub(super) fn serves(&self) {
+        // Of all answers only the first one writes.
+        if !self.has_served.load(Ordering::Relaxed) {
+            self.has_served.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// The fault of a request that was refused. A user who may run no scripts has to be given that right, unless he had it
+    /// before: then somebody is changing it, and that passes. A right that only some scripts need, or some names, is another matter.
+    pub(super) fn refused(&self, fault: NodeFault) -> NodeFault {
+        if fault.cause() != Cause::NoScripts || !self.has_served.load(Ordering::Relaxed) {
+            return fault;
+        }
+        let what = format!("{}; the user had it before, and the node is asked again", fault.what());
         NodeFault::caused_by(Cause::Changing, &self.node, what)
     }
 

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use redis::{Cmd, Value};
+use redis::{Cmd, ServerError, Value};
 
+use super::address::Address;
 use super::connection::Connection;
 use super::faults::server_fault;
 use super::reader::Unread;
@@ -32,7 +33,7 @@ pub(super) struct Message {
 pub(super) enum Event {
     Subscribed,
     Message(Message),
-    Refused(redis::ServerError),
+    Refused(ServerError),
     /// The confirmation of an UNSUBSCRIBE, or nothing that concerns us.
     Other,
 }
@@ -67,8 +68,7 @@ impl Listening {
                     Event::Subscribed => confirmed += 1,
                     Event::Message(message) => heard(message),
                     Event::Refused(error) => {
-                        let fault = server_fault(&self.connection.address, &error.into());
-                        return Err(Deaf::Refused(fault));
+                        return Err(refusal(error, &self.connection.address));
                     }
                     Event::Other => {}
                 }
@@ -115,6 +115,17 @@ impl Listening {
     }
 }
 
+/// What a server says by that error to SUBSCRIBE. One that is busy, for instance, would answer anything so, and that passes.
+fn refusal(error: ServerError, address: &Address) -> Deaf {
+    let details = error.details().unwrap_or_default().to_ascii_lowercase();
+    let is_unknown = details.starts_with("unknown command");
+    let fault = server_fault(address, &error.into());
+    match is_unknown || fault.is_for_good() {
+        true => Deaf::Refused(fault),
+        false => Deaf::Broken,
+    }
+}
+
 /// The two versions of the protocol differ only in the frame.
 pub(super) fn event(value: Value) -> Event {
     let (kind, mut parts) = match value {
@@ -133,5 +144,35 @@ pub(super) fn event(value: Value) -> Event {
             Event::Message(Message { channel, text })
         }
         _ => Event::Other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_does_not_pass_is_a_refusal() {
+        let address = Address::parse("redis://127.0.0.1:6379", 1).expect("a URL");
+        let is_refused = |said: &str| {
+            let value = redis::parse_redis_value(format!("-{said}\r\n").as_bytes());
+            let Ok(Value::ServerError(error)) = value else { panic!("{value:?}") };
+            matches!(refusal(error, &address), Deaf::Refused(_))
+        };
+        for said in [
+            "NOPERM User locker has no permissions to access the 'x' channel",
+            "ERR unknown command 'SUBSCRIBE', with args beginning with: 'x'",
+            "NOAUTH Authentication required.",
+        ] {
+            assert!(is_refused(said), "{said}");
+        }
+        for said in [
+            "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.",
+            "LOADING Redis is loading the dataset in memory",
+            "MASTERDOWN Link with MASTER is down",
+            "ERR something else",
+        ] {
+            assert!(!is_refused(said), "{said}");
+        }
     }
 }

@@ -1,6 +1,7 @@
-//! A look at the server that answers under a node's address, by a connection besides the worker's.
+//! A look at the servers that answer under a node's name, by connections besides the worker's.
 //!
-//! The worker keeps its connection for as long as it can, so by itself it sees one server only.
+//! The worker keeps its connection for as long as it can, and comes back to the address that has answered, so by itself it sees one
+//! server only.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,6 +14,10 @@ use super::worker::Worker;
 use crate::clock;
 use crate::core::Time;
 use crate::error::NodeFault;
+use crate::random::random;
+
+/// The most addresses of a name that one look goes to. They are picked by chance.
+const AT_ONCE: usize = 8;
 
 impl Worker {
     /// Has a thread look which server answers, if that is due. Returns when it is due next.
@@ -23,7 +28,11 @@ impl Worker {
             let (address, set) = (self.address.clone(), self.set.clone());
             let look = move || {
                 // The worker tells what is wrong with the node.
-                let _ = look(&address, timeout, &set, node);
+                let mut addresses = address.each(timeout).unwrap_or_default();
+                addresses.sort_by_cached_key(|_| random::<u64>());
+                for address in addresses.iter().take(AT_ONCE) {
+                    let _ = look_by(Connection::open_at(address, timeout), timeout, &set, node);
+                }
             };
             // Without a thread, the next look comes.
             let _ = clock::spawn(format!("quorlock-look-{node}"), look);
@@ -40,7 +49,16 @@ pub(super) fn look(
     set: &Arc<NodeSet>,
     node: usize,
 ) -> Result<Connection, NodeFault> {
-    let mut connection = Connection::open(address, timeout)?;
+    look_by(Connection::open(address, timeout), timeout, set, node)
+}
+
+fn look_by(
+    opened: Result<Connection, NodeFault>,
+    timeout: Duration,
+    set: &Arc<NodeSet>,
+    node: usize,
+) -> Result<Connection, NodeFault> {
+    let mut connection = opened?;
     let probe = admit::ask(&mut connection, set.mark_key(), timeout);
     // A server that does not answer that cannot be told from another one.
     if let Ok(probe) = probe.map_err(|broken| broken.fault)? {

@@ -27,6 +27,7 @@ mod listening;
 mod login;
 mod look;
 mod mailbox;
+mod opening;
 mod pending_releases;
 mod probes;
 mod quote;

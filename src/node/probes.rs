@@ -69,11 +69,14 @@ impl Worker {
         connection.write(&buffer)?;
         let deadline = clock::now().after(self.timeout + GRACE);
         match connection.read(deadline)? {
-            Reply::Value(value) => return Ok(Some(Asked { value, sent, answered: clock::now() })),
+            Reply::Value(value) => {
+                self.shared.link.serves();
+                return Ok(Some(Asked { value, sent, answered: clock::now() }));
+            }
             Reply::Error(fault) => {
                 connection.forget(request.script());
                 // It is up, and may serve holders as well as before.
-                self.set.refused(self.node, fault, clock::now());
+                self.set.refused(self.node, self.shared.link.refused(fault), clock::now());
             }
             Reply::NoScript => connection.forget_scripts(),
         }
@@ -82,8 +85,8 @@ impl Worker {
 
     fn no_redis(&self, question: &str, value: &Value) -> Broken {
         let what = format!(
-            "the server has answered {question} with {value}; is something else than Redis, or a proxy, in \
-             between?"
+            "the server has answered {question} with {value}; is it a proxy, or something other than \
+             Redis?"
         );
         let fault = NodeFault::new(self.address.shown(), what);
         Broken { fault, closed: false, in_step: false }

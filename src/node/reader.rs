@@ -43,7 +43,7 @@ impl Reader {
     /// whole answer has.
     pub(super) fn read(&mut self, stream: &mut impl Read) -> Result<Value, Unread> {
         if self.incomplete_since.is_some_and(|since| since.after(self.timeout) <= clock::now()) {
-            let what = format!("an answer took longer than {} from its begin", exact(self.timeout));
+            let what = format!("an answer took longer than {} from its start", exact(self.timeout));
             return Err(Unread::Excess(what));
         }
         let answer = Answer { stream, left: &mut self.left };

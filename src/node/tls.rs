@@ -75,7 +75,7 @@ impl Certificates {
     ) -> Result<Connector, Error> {
         let host = ServerName::try_from(host).map_err(|_| {
             Error::config(format!(
-                "the URL of node {position} names a host, \"{host}\", that can be none with TLS; write a \
+                "the URL of node {position} names a host, \"{host}\", that TLS cannot use; write a \
                  name or an IP address of the server's certificate"
             ))
         })?;
@@ -280,7 +280,7 @@ fn explain(error: &rustls::Error) -> String {
             alert.as_str().unwrap_or("for a reason of its own")
         ),
         InvalidMessage(_) => {
-            "what answers there does not speak TLS; check host and port, or use redis://".to_owned()
+            "the server there does not speak TLS; check host and port, or use redis://".to_owned()
         }
         other => format!("TLS failed: {other}"),
     }
@@ -302,7 +302,7 @@ fn explain_certificate(why: &CertificateError) -> String {
         }
         // Webpki's word for a CA's certificate, which rustls hands on as it is.
         CertificateError::Other(other) if other.to_string() == "CaUsedAsEndEntity" => format!(
-            "the server shows a CA's own certificate, as a self-signed one is by default, and that \
+            "the server shows a CA's own certificate (self-signed ones are that by default), which \
              cannot be a server's; make one with basicConstraints CA:FALSE (openssl req -x509 .. \
              -addext basicConstraints=critical,CA:FALSE -addext subjectAltName=DNS:host, or IP:address), \
              or one that the CA has signed, and set {TLS_CA} to that certificate or to its CA's"

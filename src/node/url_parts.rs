@@ -32,7 +32,7 @@ pub(super) fn meaningless_part(rest: &str, scheme: &str) -> Option<Cow<'static, 
     (!is_database && !is_password).then_some(NO_DATABASE.into())
 }
 
-const NO_DATABASE: &str = "names a database by what is no number of one; write redis://host:port/0";
+const NO_DATABASE: &str = "has a database that is not a valid number; write redis://host:port/0";
 
 /// What is wrong with a URL of that scheme, which cannot be read, by what comes behind `://`.
 ///
@@ -59,7 +59,7 @@ pub(super) fn wrong_part(rest: &str, scheme: &str) -> &'static str {
                 redis://[::1]:port, and a login as redis://user:password@host:port";
     }
     let (host, port) = match host_and_port.strip_prefix('[').map(|host| host.split_once(']')) {
-        Some(None) => return "names a host in brackets that do not end; write [::1]",
+        Some(None) => return "names a host with a \"[\" and no \"]\"; write [::1]",
         Some(Some((host, behind))) => (host, behind.strip_prefix(':')),
         None => match host_and_port.split_once(':') {
             Some((host, port)) => (host, Some(port)),
@@ -72,7 +72,7 @@ pub(super) fn wrong_part(rest: &str, scheme: &str) -> &'static str {
         "has a port that is no number from 1 to 65535; write redis://host:port, and with a login \
          redis://user:password@host:port"
     } else if has(query, "protocol") {
-        "names a protocol that there is not; write protocol=resp2 or protocol=resp3"
+        "names an unknown protocol; write protocol=resp2 or protocol=resp3"
     } else {
         "cannot be read; write redis://[user:password@]host[:port][/database], with special characters \
          in the password percent-encoded"

@@ -28,8 +28,8 @@ pub(super) struct Wire {
 }
 
 impl Wire {
-    /// Connects, without a word to the server. Takes at most `timeout` for the lookup of its name, and for the connection; no
-    /// single read or write takes longer than `per_read` or `timeout` from then on.
+    /// Connects to the one address that is meant, without a word to the server. Takes at most `timeout`; no single read or write
+    /// takes longer than `per_read` or `timeout` from then on.
     pub(super) fn connect(
         address: &Address,
         timeout: Duration,
@@ -178,8 +178,10 @@ enum Socket {
 impl Socket {
     fn connect(address: &Address, timeout: Duration) -> io::Result<Self> {
         match address.info().addr() {
-            ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
-                let socket = address.addresses().connect(host, *port, timeout)?;
+            ConnectionAddr::Tcp(..) | ConnectionAddr::TcpTls { .. } => {
+                let to = address.socket_address();
+                let to = to.ok_or_else(|| io::Error::other("the name has not been looked up"))?;
+                let socket = TcpStream::connect_timeout(&to, timeout)?;
                 set_up(&socket)?;
                 Ok(Self::Tcp(socket))
             }

@@ -1,19 +1,22 @@
-//! Masters by names: one with a dead address in front of the right one, and one that nobody looks up in time.
+//! Masters by names: with bad addresses in front of the right one, with addresses of two servers, and one that nobody looks up in
+//! time.
 
 #![allow(clippy::print_stderr, reason = "a test that is left out says so")]
 
-use std::net::{TcpStream, UdpSocket};
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::{Command, Output};
+use std::thread;
 use std::time::Duration;
 
 use redis::io::tcp::socket2::{Domain, SockAddr, Socket, Type};
 
-use crate::program::{Folder, ends_with, program, told};
+use crate::program::{Folder, ends_with, printed, program, told};
 use crate::support::Server;
 
-/// The program on a master of that URL, where the system's files of names are these. `None`, with the reason printed: where this
-/// user may not have it so.
-fn run(folder: &Folder, hosts: &str, resolver: &str, options: &[&str]) -> Option<Output> {
+/// The program with those arguments, where the system's files of names are these. `None`, with the reason printed: where this user
+/// may not have it so.
+fn run(folder: &Folder, hosts: &str, resolver: &str, arguments: &[&str]) -> Option<Output> {
     let files =
         [("hosts", hosts), ("resolv.conf", resolver), ("nsswitch.conf", "hosts: files dns\n")];
     let mounts: Vec<_> = files
@@ -34,11 +37,21 @@ fn run(folder: &Folder, hosts: &str, resolver: &str, options: &[&str]) -> Option
         eprintln!("left out: no files of names of its own: {tried:?}");
         return None;
     }
-    let always = ["run", "--no-quarantine", "--node-timeout", "2s"];
-    let options = [&always, options, &["job", "true"]].concat();
     let program = program();
-    let line = format!("exec {} {}", program.get_program().display(), options.join(" "));
+    let line = format!("exec {} {}", program.get_program().display(), arguments.join(" "));
     Some(apart(&line).output().expect("unshare is there"))
+}
+
+/// On a new master, and with a node timeout that a busy machine keeps.
+fn job_on<'a>(url: &'a str, options: &[&'a str]) -> Vec<&'a str> {
+    let always = ["run", "--no-quarantine", "--node-timeout", "2s", "--node", url];
+    [&always, options, &["job", "true"]].concat()
+}
+
+/// The lines of a name with those addresses. The system's lookup keeps that order. An address that is the machine's own for the way
+/// there would come first.
+fn hosts(last: &[u8]) -> String {
+    last.iter().map(|last| format!("127.0.0.{last} master.test\n")).collect()
 }
 
 #[test]
@@ -46,18 +59,75 @@ fn a_dead_address_of_a_name_does_not_keep_the_right_one_from_being_reached() {
     let server = Server::start_with(&["--bind", "127.0.0.1", "127.0.0.3"]);
     let folder = Folder::new();
     // It listens, and has as many connections waiting as it takes.
-    let dead: std::net::SocketAddr = ([127, 0, 0, 2], server.port()).into();
+    let dead: SocketAddr = ([127, 0, 0, 2], server.port()).into();
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
     socket.bind(&SockAddr::from(dead)).expect("the port is free there");
     socket.listen(0).expect("it is bound");
     let connects = || TcpStream::connect_timeout(&dead, Duration::from_millis(100)).ok();
     let _waiting: Vec<_> = std::iter::from_fn(connects).collect();
 
-    // The system's lookup keeps that order. An address that is the machine's own for the way there would come first.
-    let hosts = "127.0.0.2 master.test\n127.0.0.3 master.test\n";
     let url = format!("redis://master.test:{}", server.port());
-    let Some(output) = run(&folder, hosts, "", &["-n", "--node", &url]) else { return };
+    let job = job_on(&url, &["-n"]);
+    let Some(output) = run(&folder, &hosts(&[2, 3]), "", &job) else { return };
     ends_with(&output, 0);
+}
+
+/// As something in between does, or a server that hangs.
+#[test]
+fn addresses_that_take_connections_and_are_silent_do_not_keep_the_right_one_from_being_reached() {
+    let server = Server::start_with(&["--bind", "127.0.0.1", "127.0.0.9"]);
+    let folder = Folder::new();
+    let silent = |last| {
+        TcpListener::bind(SocketAddr::from(([127, 0, 0, last], server.port())))
+            .expect("a free port")
+    };
+    let _silent: Vec<_> = (2..7).map(silent).collect();
+    let url = format!("redis://master.test:{}", server.port());
+    let job = job_on(&url, &["-n"]);
+    let Some(output) = run(&folder, &hosts(&[2, 3, 4, 5, 6, 9]), "", &job) else { return };
+    ends_with(&output, 0);
+}
+
+/// Leads all connections to that address to the server on that port.
+fn forward(from: SocketAddr, to: u16) {
+    let listener = TcpListener::bind(from).expect("the port is free there");
+    thread::spawn(move || {
+        for client in listener.incoming().flatten() {
+            let server = TcpStream::connect(("127.0.0.1", to)).expect("it is up");
+            for (from, to) in [(&client, &server), (&server, &client)] {
+                let end = |stream: &TcpStream| stream.try_clone().expect("a free descriptor");
+                let (mut from, mut to) = (end(from), end(to));
+                thread::spawn(move || {
+                    let _ = io::copy(&mut from, &mut to);
+                    let _ = to.shutdown(std::net::Shutdown::Write);
+                });
+            }
+        }
+    });
+}
+
+/// One client keeps to the address that has answered. Another one may keep to the other.
+#[test]
+fn two_servers_under_one_name_are_seen_and_have_no_vote() {
+    const SEVERAL: &str = "several servers answer under this address";
+
+    let server = Server::start_with(&["--bind", "127.0.0.1", "127.0.0.2"]);
+    let other = Server::start();
+    forward(([127, 0, 0, 3], server.port()).into(), other.port());
+    let folder = Folder::new();
+    let url = format!("redis://master.test:{}", server.port());
+    let diagnosis = run(&folder, &hosts(&[2, 3]), "", &["doctor", "--node", &url]);
+    let Some(diagnosis) = diagnosis else { return };
+    assert!(printed(&diagnosis).contains(SEVERAL), "{}", printed(&diagnosis));
+    // Its command would run for ever.
+    let holds = ["run", "--no-quarantine", "--ttl", "4s", "--node", &url, "job", "sleep", "600"];
+    let holder = run(&folder, &hosts(&[2, 3]), "", &holds).expect("it was run before");
+    ends_with(&holder, 123);
+    // Several addresses of one server are fine.
+    let server = Server::start_with(&["--bind", "127.0.0.1", "127.0.0.2", "127.0.0.3"]);
+    let url = format!("redis://master.test:{}", server.port());
+    let holds = ["run", "--no-quarantine", "--ttl", "2s", "--node", &url, "job", "sleep", "4"];
+    ends_with(&run(&folder, &hosts(&[2, 3]), "", &holds).expect("it was run before"), 0);
 }
 
 #[test]
@@ -70,8 +140,8 @@ fn a_name_that_is_not_looked_up_in_time_is_told_as_that() {
     };
     let resolver = "nameserver 127.0.0.2\noptions timeout:30 attempts:2\n";
     // For longer than a lookup is waited for.
-    let options = ["--no-quorum-timeout", "5s", "--node", "redis://slow.test:6379"];
-    let Some(output) = run(&folder, "", resolver, &options) else { return };
+    let job = job_on("redis://slow.test:6379", &["--no-quorum-timeout", "5s"]);
+    let Some(output) = run(&folder, "", resolver, &job) else { return };
     drop(silent);
     ends_with(&output, 121);
     let words = "the name was not looked up within 2 s; check the resolver";

@@ -1,0 +1,113 @@
+//! How a connection to a node is opened whose name may have several addresses, so that a bad one does not keep a good one from
+//! being reached.
+
+use std::io;
+use std::time::Duration;
+
+use crossbeam_channel::{RecvTimeoutError, Sender, bounded};
+
+use super::address::Address;
+use super::connection::Connection;
+use super::faults::connect_fault;
+use super::reader::Unread;
+use crate::clock;
+use crate::core::Time;
+use crate::error::{Cause, NodeFault};
+
+/// The most addresses that are tried for one connection. The next try begins with the others.
+const MOST: usize = 8;
+
+/// How long an address is tried alone at most, before the next one is tried beside it, as RFC 8305 (section 5) recommends. All get
+/// their turn within the time of one step.
+const ALONE: Duration = Duration::from_millis(250);
+
+/// To connect, to log in, and to ask what it is.
+const STEPS: u32 = 3;
+
+impl Connection {
+    /// Looks up the name, connects, logs in and makes sure that what answers is a server that we can use. Each step takes `timeout`
+    /// at most. Of several addresses it is the first one whose server lets us in.
+    pub(super) fn open(address: &Address, timeout: Duration) -> Result<Self, NodeFault> {
+        let mut addresses = address
+            .in_order(timeout)
+            .map_err(|error| connect_fault(address, Unread::Failed(error.into())))?;
+        addresses.truncate(MOST);
+        let connection = match &addresses[..] {
+            [only] => Self::open_at(only, timeout)?,
+            several => first_of(address, several, timeout)?,
+        };
+        connection.address.has_answered();
+        Ok(connection)
+    }
+}
+
+type Opened = Result<Connection, NodeFault>;
+
+/// Each one is tried once the one before has failed, or has had its time alone.
+fn first_of(name: &Address, addresses: &[Address], timeout: Duration) -> Opened {
+    let count = addresses.len();
+    let (sender, results) = bounded(count);
+    let alone = ALONE.min(timeout / u32::try_from(count + 1).unwrap_or(u32::MAX));
+    let until = clock::now().after(timeout.saturating_mul(STEPS));
+    let mut fault = None;
+    let (mut left, mut open) = (addresses.iter(), 0);
+    loop {
+        if let Some(address) = left.next() {
+            start(address, timeout, &sender);
+            open += 1;
+        } else if open == 0 {
+            return Err(fault.unwrap_or_else(|| failed(name, io::Error::other(NO_ADDRESS))));
+        }
+        match results.recv_timeout(left_until(until, alone, left.len() == 0)) {
+            Ok(Ok(connection)) => return Ok(connection),
+            Ok(Err(new)) => {
+                open -= 1;
+                fault = Some(the_one_to_tell(fault, new));
+            }
+            Err(RecvTimeoutError::Timeout) if left.len() > 0 => {}
+            Err(_) => {
+                let silent = failed(name, io::ErrorKind::TimedOut.into());
+                return Err(the_one_to_tell(fault, silent));
+            }
+        }
+    }
+}
+
+const NO_ADDRESS: &str = "the name has no address";
+
+fn left_until(until: Time, alone: Duration, is_last: bool) -> Duration {
+    let left = until.since(clock::now());
+    if is_last { left } else { left.min(alone) }
+}
+
+/// Opens a connection to that address on a thread of its own; where there is none, on this one. A connection that comes after
+/// another one is closed.
+fn start(address: &Address, timeout: Duration, sender: &Sender<Opened>) {
+    address.is_tried();
+    let open = {
+        let (address, sender) = (address.clone(), sender.clone());
+        move || {
+            let _ = sender.send(Connection::open_at(&address, timeout));
+        }
+    };
+    if clock::spawn("quorlock-connect".to_owned(), open).is_err() {
+        let _ = sender.send(Connection::open_at(address, timeout));
+    }
+}
+
+/// A server that answers says more of what is wrong than an address at which nobody does.
+fn the_one_to_tell(before: Option<NodeFault>, new: NodeFault) -> NodeFault {
+    match before {
+        Some(before) if new.cause() == Cause::Way && before.cause() != Cause::Way => before,
+        Some(before) if before.is_for_good() && !new.is_for_good() => before,
+        _ => new,
+    }
+}
+
+fn failed(address: &Address, error: io::Error) -> NodeFault {
+    connect_fault(address, Unread::Failed(error.into()))
+}
+
+#[cfg(all(test, target_os = "linux"))]
+#[path = "opening_tests.rs"]
+mod tests;
