@@ -81,7 +81,7 @@ fn unlock_asks_for_force_and_says_whether_anybody_had_it() {
     let times: Vec<f64> = told
         .split(" for ")
         .skip(1)
-        .map(|rest| rest.split(" s ").next().and_then(|time| time.parse().ok()).expect("a time"))
+        .map(|rest| rest.split(" s").next().and_then(|time| time.parse().ok()).expect("a time"))
         .collect();
     let [renewal, end] = times[..] else { panic!("{told}") };
     assert!(renewal > 0.0 && renewal <= 3.4 && end > renewal && end <= 10.0, "{told}");

@@ -63,8 +63,7 @@ fn masters_that_have_outlived_every_lock_need_no_force() {
     for options in [&["admit"][..], &["admit", "--force"]] {
         let output = set.output(options);
         ends_with(&output, 0);
-        let nothing =
-            "quorlock: there was nothing to do: no master that can be reached is in quarantine\n";
+        let nothing = "quorlock: nothing to do: no master that can be reached is in quarantine\n";
         assert_eq!(told(&output), nothing);
     }
 }

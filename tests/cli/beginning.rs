@@ -4,6 +4,7 @@
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::process::{Command, Output};
 
 use crate::program::{LIMIT, Running, World, children, copy_file, ends_with, runs, send, told};
@@ -57,13 +58,42 @@ fn a_command_that_the_system_does_not_run_frees_the_lock() {
         program(&world, "lost", text);
         let output = run(&world, &[], &["./lost"]);
         ends_with(&output, 127);
-        assert!(told(&output).contains("the loader that it names is not"), "{}", told(&output));
+        assert!(
+            told(&output).contains("its interpreter or its loader does not exist"),
+            "{}",
+            told(&output)
+        );
         world.servers.wait_no_keys();
     } else {
         eprintln!("left out: /bin/true names no loader");
     }
     ends_with(&run(&world, &[], &["./busy"]), 0);
     ends_with(&run(&world, &[], &["true"]), 120);
+}
+
+#[test]
+fn a_command_on_a_file_system_without_programs_frees_the_lock() {
+    let world = World::new();
+    fs::create_dir(world.folder.path("data")).expect("there is room");
+    let mount = "mount -t tmpfs -o noexec none data && cp /bin/true data";
+    let apart = |line: &str| {
+        let mut unshare = Command::new("unshare");
+        unshare.args(["--mount", "sh", "-c", &format!("{mount} && {line}")]);
+        unshare.env("QUORLOCK_NODES", world.servers.urls().join(","));
+        unshare.current_dir(world.folder.path(""));
+        unshare.output()
+    };
+    let tried = apart("true");
+    if !tried.as_ref().is_ok_and(|output| output.status.success()) {
+        eprintln!("left out: no file system of its own: {tried:?}");
+        return;
+    }
+    let run = format!(
+        "exec {} run -n --node-timeout 5s --min-hold 1h job -- data/true",
+        env!("CARGO_BIN_EXE_quorlock")
+    );
+    ends_with(&apart(&run).expect("it starts"), 126);
+    world.servers.wait_no_keys();
 }
 
 #[test]
@@ -123,4 +153,44 @@ fn a_command_that_nobody_can_watch_over_is_ended_before_the_lock_is_given_back()
     assert!(told.contains(words), "{told}");
     assert!(!runs(command), "the lock was given back before");
     world.servers.wait_no_keys();
+}
+
+/// As in a container that may have few threads. The user has no other process, and each limit lets the program come further.
+#[test]
+fn a_process_that_may_start_no_further_one_frees_the_lock() {
+    const USER: u32 = 54_321;
+
+    let world = World::new();
+    copy_file(env!("CARGO_BIN_EXE_quorlock").as_ref(), &world.folder.path("quorlock"));
+    fs::set_permissions(world.folder.path("quorlock"), Permissions::from_mode(0o755))
+        .expect("it is ours");
+    fs::set_permissions(world.folder.path(""), Permissions::from_mode(0o777)).expect("it is ours");
+    let mut told_before = Vec::new();
+    for most in 1..200 {
+        let limit = format!("--nproc={most}:{most}");
+        let mut job = Command::new("prlimit");
+        job.args([&limit, "./quorlock", "run", "-n", "--node-timeout", "5s", "--min-hold", "1h"])
+            .args(["job", "--", "sh", "-c", "echo >> ran"])
+            .env("QUORLOCK_NODES", world.servers.urls().join(","))
+            .current_dir(world.folder.path(""))
+            .uid(USER);
+        let output = match job.output() {
+            Ok(output) => output,
+            Err(error) => {
+                eprintln!("left out: no process of another user, or no prlimit: {error}");
+                return;
+            }
+        };
+        if output.status.success() {
+            assert_eq!(told(&output), "", "with {most} nobody watches over it");
+            break;
+        }
+        assert!(!world.folder.path("ran").exists(), "with {most} it ran: {}", told(&output));
+        world.servers.wait_no_keys();
+        told_before.push(told(&output));
+    }
+    assert!(world.folder.path("ran").exists(), "it never ran: {told_before:?}");
+    assert!(!told_before.iter().any(|told| told.contains("panicked")), "{told_before:?}");
+    let words = "the process that watches over the command cannot be started";
+    assert!(told_before.iter().any(|told| told.contains(words)), "{told_before:?}");
 }

@@ -4,12 +4,19 @@
 
 use std::process::Command;
 
-use crate::program::{LIMIT, Running, World, children, send};
+use crate::program::{LIMIT, Running, World, children, runs, send};
 use crate::support::wait_until;
 
-/// `quorlock run` with that script as the first process of its own space of process ids, and its id outside. `None`, with the
-/// reason printed: where this user may make none.
+/// `quorlock run` with that script as the first process of its own space of process ids, and its id outside, once the script has
+/// written the file `begun`. `None`, with the reason printed: where this user may make none.
 fn first_process(world: &World, script: &str) -> Option<(Running, u32)> {
+    let found = apart(world, &["run", "job", "--", "sh", "-c", script])?;
+    world.folder.line("begun");
+    Some(found)
+}
+
+/// The same with any of the program's commands, once it has been started.
+fn apart(world: &World, arguments: &[&str]) -> Option<(Running, u32)> {
     const APART: [&str; 4] = ["--pid", "--fork", "--kill-child", "--mount-proc"];
     let tried = Command::new("unshare").args(APART).arg("true").output();
     if !tried.as_ref().is_ok_and(|output| output.status.success()) {
@@ -19,13 +26,16 @@ fn first_process(world: &World, script: &str) -> Option<(Running, u32)> {
     let mut unshare = Command::new("unshare");
     unshare
         .args(APART)
-        .args([env!("CARGO_BIN_EXE_quorlock"), "run", "job", "--", "sh", "-c", script])
+        .arg(env!("CARGO_BIN_EXE_quorlock"))
+        .args(arguments)
         .env("QUORLOCK_NODES", world.servers.urls().join(","))
         .current_dir(world.folder.path(""));
     let running = Running::new(&mut unshare);
-    world.folder.line("begun");
-    let first = children(running.id());
-    assert_eq!(first.len(), 1);
+    let mut first = Vec::new();
+    wait_until("it is started", LIMIT, || {
+        first = children(running.id());
+        first.len() == 1
+    });
     Some((running, first[0]))
 }
 
@@ -51,4 +61,22 @@ fn the_first_process_of_a_container_asks_for_the_ends_of_orphans() {
     wait_until("the command and the watchdog alone are left", LIMIT, || children(first).len() == 2);
     send("TERM", first);
     assert_eq!(running.end().0, Some(128 + 15));
+}
+
+/// Its masters hang, so that it would take long.
+#[test]
+fn each_command_can_be_interrupted_as_the_first_process_of_a_container() {
+    for command in [&["status", "job"][..], &["list"], &["doctor"]] {
+        let mut world = World::new();
+        world.servers.iter_mut().for_each(crate::support::Server::pause);
+        let patient = ["--node-timeout", "5s", "--no-quorum-timeout", "60s"];
+        let Some((running, first)) = apart(&world, &[command, &patient].concat()) else { return };
+        wait_until("it ends", LIMIT, || {
+            // It may not listen yet, or have ended just now.
+            let _ = Command::new("kill").args(["-INT", &first.to_string()]).output();
+            !runs(first)
+        });
+        let (code, _, told) = running.end();
+        assert_eq!(code, Some(128 + 2), "{command:?}: {told}");
+    }
 }

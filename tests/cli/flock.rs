@@ -50,7 +50,8 @@ fn a_line_is_run_by_the_shell() {
     ends_with(&run(&["job"], None), 125);
     let output = run(&["job", "--", "echo hi; date"], None);
     ends_with(&output, 127);
-    let hint = "there is no command \"echo hi; date\"; a line for the shell is run by -c LINE, or by sh -c LINE";
+    let hint =
+        "there is no command \"echo hi; date\"; to run a shell line, use -c LINE or sh -c LINE";
     assert!(told(&output).contains(hint), "{}", told(&output));
     let output = run(&["job", "--", "no-such-command", "a"], None);
     assert!(!told(&output).contains("sh -c"), "{}", told(&output));

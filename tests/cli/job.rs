@@ -77,7 +77,7 @@ fn a_command_that_cannot_be_run_takes_no_lock() {
     ends_with(&output, 127);
     assert_eq!(
         told(&output),
-        "quorlock: \"./script\" is a script for \"/bin/sh\\r\", and there is no such file\n"
+        "quorlock: \"./script\" is a script for \"/bin/sh\\r\", which does not exist\n"
     );
     // Nor does a call that can keep no promise.
     let options = ["run", "--min-hold", "1h", "--grace", "9s", "job", "--", "true"];

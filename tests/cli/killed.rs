@@ -1,5 +1,7 @@
 //! The lock of a program that was killed: the watchdog gives it back, and never too early.
 
+#![allow(clippy::print_stderr, reason = "a test that is left out says so")]
+
 use std::io::Write;
 use std::process::{Command, Output};
 
@@ -46,6 +48,20 @@ fn a_lock_of_any_kind_is_free_as_soon_as_the_command_has_ended() {
         assert!(told.contains("the lock is given back"), "{options:?}: {told}");
         ends_with(&takes(&world, "job"), 0);
     }
+}
+
+/// As long as names may be, and as many.
+#[test]
+fn a_lock_with_long_names_is_free_as_well() {
+    let world = world();
+    let names: Vec<_> = (0..16).map(|i| format!("{i:x}").repeat(4_096)).collect();
+    let also = names[1..].iter().flat_map(|name| ["--also", name]);
+    let options: Vec<_> = also.chain([names[0].as_str()]).collect();
+    let (running, command) = hold(&world, &options);
+    running.watchdog();
+    running.signal("KILL");
+    has_ended(command);
+    wait_until("the lock is free", LIMIT, || world.servers[0].keys().is_empty());
 }
 
 /// Others that read, or have permits, keep theirs.
@@ -95,6 +111,55 @@ fn the_signals_of_faults_free_the_lock_as_well() {
         wait_until("the lock is free", LIMIT, || world.servers[0].keys().is_empty());
         running.end();
     }
+}
+
+/// A file that may grow no further is such a signal, for instance, and the watchdog writes to what may be one.
+#[test]
+fn no_signal_but_one_keeps_the_watchdog_from_its_work() {
+    let world = world();
+    let (running, command) = hold(&world, &["job"]);
+    let watchdog = running.watchdog();
+    for signal in ["XFSZ", "TERM", "ALRM", "ABRT", "SYS", "TSTP", "TTOU", "USR1", "40"] {
+        send(signal, watchdog);
+    }
+    running.signal("KILL");
+    has_ended(command);
+    wait_until("the lock is free", LIMIT, || world.servers[0].keys().is_empty());
+    let (_, _, told) = running.end();
+    assert!(told.contains("the lock is given back"), "{told}");
+}
+
+/// It is a member of the keeper's group then.
+#[test]
+fn a_command_that_has_left_its_group_is_ended_as_well() {
+    let world = world();
+    let script = "import os, time\nos.setpgid(0, os.getpgid(os.getppid()))\n\
+                  open('pid', 'w').write(str(os.getpid()) + '\\n')\ntime.sleep(600)";
+    if !Command::new("python3").arg("--version").output().is_ok_and(|it| it.status.success()) {
+        eprintln!("left out: there is no python3");
+        return;
+    }
+    let options = [&LONG[..], &["job", "--", "python3", "-c", script]].concat();
+    let (running, command) = world.hold_by(&options);
+    running.watchdog();
+    running.signal("KILL");
+    has_ended(command);
+    wait_until("the lock is free", LIMIT, || world.servers[0].keys().is_empty());
+}
+
+/// The lock's last moments, by the clock of the watchdog.
+#[test]
+fn a_command_that_is_killed_since_its_keeper_is_suspended_is_told_of() {
+    let world = World::new();
+    let options = ["--ttl", "3s", "--on-lost", "kill", "job"];
+    let (running, command) = world.hold(&options);
+    running.watchdog();
+    running.signal("STOP");
+    has_ended(command);
+    running.signal("CONT");
+    let (code, _, told) = running.end();
+    assert_eq!(code, Some(123), "{told}");
+    assert!(told.contains("is stuck; the command gets SIGKILL"), "{told}");
 }
 
 /// Nobody knows whether the job was done.

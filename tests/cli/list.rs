@@ -85,7 +85,7 @@ fn what_may_be_missing_is_told_on_standard_error() {
     let output = world.output(&["list", "--most", "2"]);
     ends_with(&output, 0);
     assert_eq!(printed(&output).lines().count(), 3, "{}", printed(&output));
-    let more = "quorlock: the list may not be complete: there are more than 2 locks; --most looks at more of them\n";
+    let more = "quorlock: the list may not be complete: there are more than 2 locks; raise --most to see them\n";
     assert_eq!(told(&output), more);
     let list = json(&world, &["--most", "2"]);
     assert_eq!((&list["complete"], &list["incomplete"][0]), (&false.into(), &"more_names".into()));
@@ -94,8 +94,8 @@ fn what_may_be_missing_is_told_on_standard_error() {
     (0..3).for_each(|i| _ = world.servers[i].command(&["EVAL", fill, "0"]));
     let output = world.output(&["list", "--within", "0s", "none/*"]);
     ends_with(&output, 0);
-    let over = "quorlock: no lock was found, and one may be held: the time for the scan was over after 0s; \
-                --within gives it more\n";
+    let over = "quorlock: no lock was found, but one may be held: the scan was ended after 0s; \
+                raise --within to scan longer\n";
     assert_eq!((printed(&output), told(&output)), (String::new(), over.to_owned()));
     let url = world.servers[2].url();
     world.servers[2].kill();
@@ -109,7 +109,7 @@ fn what_may_be_missing_is_told_on_standard_error() {
     world.servers[1].kill();
     ends_with(&world.output(&["list"]), 121);
     (1..3).for_each(|i| world.servers[i].restart_empty());
-    let few = "quorlock: the list may not be complete: too few masters have answered that have forgotten no locks\n";
+    let few = "quorlock: the list may not be complete: too few masters that remember all locks have answered\n";
     wait_until("they are up", LIMIT, || told(&world.output(&["list"])).starts_with(few));
     assert_eq!(json(&world, &[])["incomplete"][0], "too_few_nodes");
 }

@@ -41,7 +41,7 @@ fn a_command_is_told_and_killed_before_the_lock_can_be_somebody_elses() {
     (0..2).for_each(|i| world.servers[i].resume());
     let (code, _, told) = running.end();
     assert_eq!(code, Some(123), "{told}");
-    assert!(told.contains("\"job\" is not renewed, and about to be lost"), "{told}");
+    assert!(told.contains("\"job\" is not renewed, and is about to be lost"), "{told}");
     // Those that do not answer, in what the program has asked once it was so.
     let silent = told.lines().find(|line| line.contains("no quorum to say who holds"));
     let names = |line: &str| (0..2).all(|i| line.contains(&world.servers[i].url()));
@@ -108,7 +108,7 @@ fn the_command_is_ended_after_max_hold() {
     has_ended(command);
     let (code, _, told) = running.end();
     assert_eq!(code, Some(124), "{told}");
-    assert!(told.contains("\"job\" comes to the end of its --max-hold"), "{told}");
+    assert!(told.contains("\"job\" reaches its --max-hold"), "{told}");
     assert!(!told.contains("lost"), "{told}");
     world.servers.wait_no_keys();
 }
@@ -150,7 +150,7 @@ fn the_command_of_a_program_that_does_not_go_on_is_ended_before_the_lock_can_be_
     running.signal("CONT");
     let (code, _, told) = running.end();
     assert_eq!(code, Some(123), "{told}");
-    let words = "the keeper of the lock does not go on; the command gets SIGTERM";
+    let words = "the keeper of the lock is stuck; the command gets SIGTERM";
     assert!(told.contains(words), "{told}");
 }
 

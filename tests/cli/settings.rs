@@ -75,7 +75,7 @@ fn what_is_wrong_with_a_file_is_told_with_its_line_and_no_secret() {
         assert!(is_told && !text.contains("secret"), "{wrong}: {text}");
     }
     let text = run(&["--config", "no-such-file"]);
-    assert!(text.contains("there is no file no-such-file"), "{text}");
+    assert!(text.contains("the file no-such-file of --config does not exist"), "{text}");
 }
 
 #[test]
@@ -90,10 +90,10 @@ fn what_is_wrong_with_the_call_is_told() {
         (&["--ttl", "1m"], "--max-ttl is 10 s"),
         (&["--ttl", "soon"], "invalid value 'soon' for '--ttl <TIME>'"),
         (&["--grace", "9s"], "--grace is 9000 ms"),
-        (&["--ttl", "400ms"], "too short to end a command in"),
+        (&["--ttl", "400ms"], "too short to end a command"),
         (&["--permits", "3"], "--permits is for --kind semaphore"),
         (&["--permits", "0", "--kind", "semaphore"], "a semaphore needs a permit"),
-        (&["--kind", "read", "--min-hold", "1m"], "--min-hold is for locks that have one holder"),
+        (&["--kind", "read", "--min-hold", "1m"], "--min-hold is for locks with one holder"),
         (&["--wait", "1s", "--no-wait"], "cannot be used with"),
         (&["--nowait"], "--nowait"),
     ] {
@@ -145,6 +145,36 @@ fn an_empty_password_is_none() {
     let mut program = program();
     program.args(["run", "--no-quarantine", "--node", &server.url(), "job", "--", "true"]);
     ends_with(&program.env("QUORLOCK_PASSWORD", "").output().expect("it starts"), 0);
+}
+
+#[test]
+fn an_empty_variable_is_none() {
+    let world = World::new();
+    let text = format!("nodes = {:?}\n", world.servers.urls());
+    let file = world.folder.write("settings.toml", &text);
+    let mut job = program();
+    job.args(["run", "-n", "--config"]).arg(file).args(["job", "--", "true"]);
+    ends_with(&job.env("QUORLOCK_NODES", "").output().expect("it starts"), 0);
+    let mut job = world.program(&["run", "-n", "job", "--", "true"]);
+    ends_with(&job.env("QUORLOCK_CONFIG", "").output().expect("it starts"), 0);
+    let mut job = world.program(&["run", "-n", "job", "--", "true"]);
+    let output = job.env("QUORLOCK_CONFIG", "nowhere.toml").output().expect("it starts");
+    ends_with(&output, 125);
+    assert!(told(&output).contains("the file nowhere.toml of QUORLOCK_CONFIG"), "{output:?}");
+}
+
+#[test]
+fn failed_jobs_free_a_lock_whose_minimum_the_file_has() {
+    let world = World::new();
+    let file = world.folder.write("settings.toml", "min_hold = \"1h\"\n");
+    let file = file.to_str().expect("text");
+    let job = ["job", "--", "sh", "-c", "exit 7"];
+    let frees = ["run", "-n", "--node-timeout", "5s", "--free-failed"];
+    let output = world.output(&[&frees, &job[..]].concat());
+    ends_with(&output, 125);
+    assert!(told(&output).contains("--free-failed needs --min-hold"), "{output:?}");
+    ends_with(&world.output(&[&frees, &["--config", file][..], &job].concat()), 7);
+    world.servers.wait_no_keys();
 }
 
 #[test]

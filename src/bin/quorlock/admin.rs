@@ -48,7 +48,7 @@ fn taken(before: &HolderReport) -> String {
     if working.is_empty() {
         return match before.state() {
             LockState::Kept => "was kept after its holder had given it back, and is free",
-            _ => "is taken from those who had it on some of the masters, and is free",
+            _ => "is taken from its owners on some of the masters, and is free",
         }
         .to_owned();
     }
@@ -64,7 +64,7 @@ fn taken(before: &HolderReport) -> String {
         _ => ("its holders", "The holders work"),
     };
     format!(
-        "is taken from {holder}, {}, and others can take it from now on. {works} on until the next renewal, for {} as a rule; \
+        "is taken from {holder}, {}, and others can take it from now on. {works} on until the next renewal, usually for {}; \
          without a renewal for {} at most",
         named.join(", "),
         // It renews when a third of the TTL is over. So it has the most time until then if all of the TTL is left.
@@ -81,7 +81,7 @@ pub(crate) fn admit(options: &Admit) -> Result<u8, Failure> {
         false => client.admit_if_unused()?,
     };
     match admitted.as_slice() {
-        [] => tell("there was nothing to do: no master that can be reached is in quarantine"),
+        [] => tell("nothing to do: no master that can be reached is in quarantine"),
         nodes => tell(format_args!("these masters grant locks from now on: {}", nodes.join(", "))),
     }
     Ok(0)

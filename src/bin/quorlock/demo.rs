@@ -185,7 +185,7 @@ impl Plan {
     fn show_progress(&self, sold: u32) -> Result<(), Failure> {
         let tenths = |sold: u32| u64::from(sold) * 10 / u64::from(self.stock);
         if sold == self.stock + 1 {
-            print("         one more than there were, and it goes on")
+            print("         one more than the stock, and sales go on")
         } else if sold <= self.stock && tenths(sold) > tenths(sold - 1) {
             print(format_args!("  {:>3} %  {sold} sold", tenths(sold) * 10))
         } else {

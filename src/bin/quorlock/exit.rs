@@ -61,16 +61,16 @@ Exit codes:
   121  no quorum: too few masters can be reached
   122  quarantined: masters that were restarted grant nothing yet
   123  lost: the lock was lost, or about to be, while COMMAND ran
-  124  COMMAND was ended, for the lock was held for as long as --max-hold allows
+  124  COMMAND was ended because --max-hold was over
   125  an error of quorlock's own: options, settings, a name that cannot be used
   126  COMMAND cannot be run
-  127  COMMAND is not there
-  128 + N  signal N came while quorlock waited for the lock";
+  127  COMMAND is not found
+  128 + N  signal N ended the wait for the lock";
 
 /// For the manual of `status`.
 pub(crate) const STATUS_TABLE: &str = "\
 Exit codes:
-  0    what is printed says who holds the lock; with --quiet: it is free
+  0    the output says who holds the lock; with --quiet: it is free
   120  with --quiet: it is held, or kept for --min-hold
   121  no quorum: too few masters answer, or too many of them may have forgotten who holds it
   125  an error of quorlock's own: options, settings, a right that the user lacks";
@@ -78,7 +78,7 @@ Exit codes:
 /// For the manual of `list`, `unlock` and `admit`.
 pub(crate) const ADMIN_TABLE: &str = "\
 Exit codes:
-  0    done; what is printed says whether the lock is held, and whether a list is complete
+  0    done; the output says whether the lock is held, and whether a list is complete
   121  no quorum: too few masters answer
   122  quarantined: masters that were restarted grant nothing yet
   125  an error of quorlock's own: options, settings, a right that the user lacks";
@@ -87,16 +87,16 @@ Exit codes:
 pub(crate) const DOCTOR_TABLE: &str = "\
 Exit codes:
   0    nothing is wrong; there may be notes
-  1    warnings: locks work, but worse than they could, or only as long as nothing else happens
+  1    warnings: locks work, but worse than they could, or only until something else fails
   2    problems: a master grants no locks, or may break them
   125  an error of quorlock's own: options or settings";
 
 /// For the manual of `bench`.
 pub(crate) const BENCH_TABLE: &str = "\
 Exit codes:
-  0    it has measured
+  0    measured
   121  no quorum: too few masters can be reached
-  122  quarantined: masters that were restarted grant nothing yet; quorlock admit --force lets them, if nobody holds a lock
+  122  quarantined: masters that were restarted grant nothing yet; quorlock admit --force ends that, if nobody holds a lock
   125  an error of quorlock's own: options, settings
   128 + N  signal N came";
 
@@ -104,7 +104,7 @@ Exit codes:
 pub(crate) const DEMO_TABLE: &str = "\
 Exit codes:
   0    without a lock the shop oversold, and under quorlock it did not
-  1    it was otherwise
+  1    any other result
   121  no quorum: too few masters can be reached
   122  quarantined: masters that were restarted grant nothing yet
   123  lost: a lock was lost while an item was sold

@@ -29,7 +29,7 @@ pub(crate) fn list(options: &List) -> Result<u8, Failure> {
     match (held.names.is_empty(), reasons.join("; ")) {
         (true, reasons) if reasons.is_empty() => tell("no lock is held"),
         (false, reasons) if reasons.is_empty() => {}
-        (true, reasons) => tell(format_args!("no lock was found, and one may be held: {reasons}")),
+        (true, reasons) => tell(format_args!("no lock was found, but one may be held: {reasons}")),
         (false, reasons) => tell(format_args!("the list may not be complete: {reasons}")),
     }
     held.faults.iter().for_each(|fault| tell(format_args!("{}: {}", fault.node(), fault.what())));
@@ -39,14 +39,14 @@ pub(crate) fn list(options: &List) -> Result<u8, Failure> {
 fn told(reason: Incomplete, options: &List) -> String {
     match reason {
         Incomplete::MoreNames => {
-            format!("there are more than {} locks; --most looks at more of them", options.most)
+            format!("there are more than {} locks; raise --most to see them", options.most)
         }
         Incomplete::TimeOver => format!(
-            "the time for the scan was over after {}; --within gives it more",
+            "the scan was ended after {}; raise --within to scan longer",
             humantime::format_duration(options.within)
         ),
         // The fault of each of them is told below.
-        _ => "too few masters have answered that have forgotten no locks".to_owned(),
+        _ => "too few masters that remember all locks have answered".to_owned(),
     }
 }
 

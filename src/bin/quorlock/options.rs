@@ -28,7 +28,7 @@ pub(crate) enum Command {
     #[command(after_help = TABLE, override_usage = "quorlock run [OPTIONS] NAME [--] COMMAND [ARGS]...
        quorlock run [OPTIONS] NAME -c LINE")]
     Run(Run),
-    /// Prints the holder of a lock, by each master and over the quorum
+    /// Prints the holder of a lock, as each master and the quorum see it
     #[command(after_help = STATUS_TABLE)]
     Status(Status),
     /// Prints the locks that are held, each with its holder
@@ -39,37 +39,36 @@ pub(crate) enum Command {
     Unlock(Unlock),
     /// Lets masters that were restarted grant locks at once, if nobody can hold one
     ///
-    /// A master that was restarted may have forgotten a lock that is still held. Nobody can hold a lock if every master has none,
-    /// and would have it: each has run for longer than --max-ttl, was not emptied meanwhile, and is used for the first time, or
-    /// grants locks already. Else --force has to say that no client anywhere holds a lock: somebody who does would share it.
+    /// A master that was restarted may have forgotten a lock that is still held. No lock can be held if no master has one, and each
+    /// either grants locks already, or is used for the first time and has run for longer than --max-ttl without being emptied.
+    /// Otherwise use --force, but only if no client anywhere holds a lock: a second client could get the same one.
     #[command(after_help = ADMIN_TABLE)]
     Admit(Admit),
-    /// Finds out what is wrong with the masters, and changes nothing
+    /// Finds problems with the masters, and changes nothing
     #[command(after_help = DOCTOR_TABLE)]
     Doctor(Doctor),
-    /// Measures how long locks take on the masters, and how many can be had in a second
+    /// Measures the speed of locks on the masters: times, and locks per second
     ///
-    /// It measures four things in turn: one thread, which nobody is in the way of; many threads, each with other locks;
-    /// many threads of one process that all want one lock; and processes that all want one lock. Each of them takes a lock and
-    /// gives it back at once, again and again.
+    /// It takes four measurements in turn: one thread without competitors; many threads with different locks; many
+    /// threads of one process that all want one lock; and processes that all want one lock. Each takes a lock and gives it back
+    /// at once, again and again.
     ///
-    /// The names of its locks begin with quorlock-bench/ and a random number, so no lock of anybody else is touched. It gives all
-    /// of them back, also when SIGINT or SIGTERM ends it. What stays on each master is what stays of every lock: 150 bytes a name for its
-    /// fencing tokens, for ten minutes.
+    /// The names of its locks begin with quorlock-bench/ and a random number, so it touches no other locks. It gives all of them
+    /// back, even if SIGINT or SIGTERM ends it. As with every lock, each master keeps 150 bytes a name for the fencing tokens, for
+    /// ten minutes.
     #[command(after_help = BENCH_TABLE)]
     Bench(Bench),
     /// Sells a stock without a lock, and then under one while masters are killed
     ///
     /// The shop's database can be read and written, but not both in one step, so two sellers can sell the same item. In the first
-    /// round they do. In the second round each of them takes a lock before, and the shop sells exactly what there is.
+    /// round they do. In the second round each seller takes a lock first, and the shop sells exactly its stock.
     ///
-    /// It starts five masters for that, by the program redis-server, or by the one that QUORLOCK_REDIS_SERVER names. Where it
-    /// cannot, it has masters in its own process. Two of them are killed in the second round. Masters that are named by --node,
-    /// by QUORLOCK_NODES or by --config are used in place of them, and none of those is killed. Those of /etc/quorlock.toml are
-    /// not used.
+    /// It starts five masters with redis-server, or with the program that QUORLOCK_REDIS_SERVER names. If it cannot, it embeds
+    /// them in its own process. Two of them are killed in the second round. With --node, QUORLOCK_NODES or --config it uses those
+    /// masters instead, and kills none of them. It ignores /etc/quorlock.toml.
     #[command(after_help = DEMO_TABLE)]
     Demo(Demo),
-    /// Prints what a shell completes options by: put it where that shell looks for it
+    /// Prints a completion script: save it where your shell looks for completions
     Completions {
         #[arg(value_enum)]
         shell: clap_complete::Shell,
@@ -80,12 +79,22 @@ pub(crate) enum Command {
         #[arg(value_name = "COMMAND")]
         command: Option<String>,
     },
-    /// Becomes the command, once its keeper has it go on (internal)
+    /// Waits for its keeper, then becomes the command (internal)
     #[command(hide = true)]
     Exec(Exec),
-    /// Ends a command whose keeper does not any more (internal)
+    /// Ends a command if its keeper no longer can (internal)
     #[command(hide = true)]
     Watchdog(Watchdog),
+}
+
+impl Command {
+    /// Returns true if it listens to signals by itself, or none is for it.
+    pub(crate) const fn listens(&self) -> bool {
+        matches!(
+            self,
+            Self::Run(_) | Self::Bench(_) | Self::Demo(_) | Self::Exec(_) | Self::Watchdog(_)
+        )
+    }
 }
 
 /// A time, as an option has it: in seconds, as with `flock`, or with units.
@@ -104,25 +113,26 @@ fn time(text: &str) -> Result<Duration, &'static str> {
 #[derive(Args, Clone, Debug, Deserialize, Serialize)]
 #[command(next_help_heading = "The masters")]
 pub(crate) struct Set {
-    /// A master, redis://[USER@]HOST[:PORT]; once for each of them
+    /// A master, redis://[USER@]HOST[:PORT]; repeat the option for each
     ///
-    /// Without it they come from the environment variable QUORLOCK_NODES, with commas in between, or from the
-    /// file. A password is never written here: see QUORLOCK_PASSWORD and --ask-password.
+    /// Defaults to the environment variable QUORLOCK_NODES (separated by commas), then to the file. Put no password
+    /// here: see QUORLOCK_PASSWORD and --ask-password.
     #[arg(long = "node", value_name = "URL")]
     pub(crate) nodes: Vec<String>,
 
     /// A TOML file with settings; "Settings" in `quorlock man operations` has their names
     ///
-    /// Without it /etc/quorlock.toml is read, if it is there. Options and the environment come before it.
-    #[arg(long, value_name = "FILE", env = "QUORLOCK_CONFIG")]
+    /// Defaults to the file in the environment variable QUORLOCK_CONFIG, or else to /etc/quorlock.toml, if it exists.
+    /// Options and the environment override it.
+    #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 
-    /// Asks for the password on the terminal; without it, it is QUORLOCK_PASSWORD's, or the file's
+    /// Asks for the password on the terminal [default: QUORLOCK_PASSWORD, or the file]
     #[arg(long)]
     #[serde(skip)]
     pub(crate) ask_password: bool,
 
-    /// What the names of keys begin with [default: quorlock:]
+    /// The prefix of all keys [default: quorlock:]
     #[arg(long, value_name = "PREFIX")]
     pub(crate) key_prefix: Option<String>,
 
@@ -142,11 +152,11 @@ pub(crate) struct Set {
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) node_timeout: Option<Duration>,
 
-    /// How long a majority may be out of reach before a caller gives up [default: 10s; `run` waits for as long as for the lock]
+    /// How long a majority may be out of reach before a caller gives up [default: 10s; for `run` as long as --wait]
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) no_quorum_timeout: Option<Duration>,
 
-    /// Masters that were restarted grant locks at once, as all clients of them have it
+    /// Restarted masters grant locks at once; all their clients must agree on this
     #[arg(long)]
     pub(crate) no_quarantine: bool,
 
@@ -165,11 +175,11 @@ pub(crate) struct Set {
 
 #[derive(Args, Debug)]
 pub(crate) struct Run {
-    /// How long the lock stays taken after this machine has crashed [default: 10s]
+    /// How long the lock stays held after this machine crashes [default: 10s]
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) ttl: Option<Duration>,
 
-    /// Waits for the lock for so long at most, also where masters cannot be reached [default: until it is free]
+    /// Waits at most this long for the lock, even if masters cannot be reached [default: until it is free]
     #[arg(long, short = 'w', value_name = "TIME", value_parser = time)]
     pub(crate) wait: Option<Duration>,
 
@@ -177,34 +187,34 @@ pub(crate) struct Run {
     #[arg(long, short = 'n', aliases = ["nonblock", "nb"], conflicts_with = "wait")]
     pub(crate) no_wait: bool,
 
-    /// Says what it waits for also where standard error is no terminal: when that changes, and once a minute
+    /// Reports the reason for the wait even without a terminal: when it changes, and once a minute
     #[arg(long, short = 'v')]
     pub(crate) verbose: bool,
 
     #[arg(long, value_enum, default_value_t = Kind::Mutex, value_name = "KIND")]
     pub(crate) kind: Kind,
 
-    /// One more name: the lock is taken under all of them or none; once for each, 16 names in all
+    /// One more name: all names are locked, or none; repeat it, for up to 16 names in all
     #[arg(long, value_name = "NAME")]
     pub(crate) also: Vec<OsString>,
 
-    /// How many may hold a semaphore at a time: the same number everywhere
+    /// The permits of the semaphore, the same number everywhere
     #[arg(long, value_name = "N", required_if_eq("kind", "semaphore"))]
     pub(crate) permits: Option<u32>,
 
-    /// Keeps the lock for so long at least, although COMMAND has ended: for a job that many hosts start
+    /// Keeps the lock at least this long, even if COMMAND ends: for a job that many hosts start
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) min_hold: Option<Duration>,
 
-    /// Gives the lock back without --min-hold if COMMAND fails (an exit code other than 0), so that another host may do it
-    #[arg(long, requires = "min_hold")]
+    /// Ignores --min-hold if COMMAND fails (an exit code other than 0), so another host can run it
+    #[arg(long)]
     pub(crate) free_failed: bool,
 
-    /// Holds the lock for no longer than that: COMMAND is told to end so early that it is over by then
+    /// Holds the lock at most this long: COMMAND is told to end early enough to be over by then
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) max_hold: Option<Duration>,
 
-    /// What happens to COMMAND when the lock is lost, or about to be
+    /// The action on COMMAND when the lock is lost, or about to be
     #[arg(long, value_enum, default_value_t = OnLost::Term, value_name = "WHAT")]
     pub(crate) on_lost: OnLost,
 
@@ -212,8 +222,8 @@ pub(crate) struct Run {
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) grace: Option<Duration>,
 
-    /// COMMAND inherits QUORLOCK_PASSWORD, and a QUORLOCK_NODES that has passwords, for a `quorlock` of its own; else neither is in
-    /// its environment
+    /// Lets COMMAND inherit QUORLOCK_PASSWORD, and QUORLOCK_NODES if it has passwords, for its own `quorlock` calls [default:
+    /// they are removed]
     #[arg(long)]
     pub(crate) pass_passwords: bool,
 
@@ -228,7 +238,7 @@ pub(crate) struct Run {
     #[arg(value_name = "NAME")]
     pub(crate) name: OsString,
 
-    /// What is run, without a shell
+    /// The command, run without a shell
     #[arg(
         value_name = "COMMAND",
         required_unless_present = "line",
@@ -245,7 +255,7 @@ pub(crate) struct Run {
 #[derive(Args, Debug)]
 #[command(next_help_heading = "As with flock")]
 pub(crate) struct Flock {
-    /// Has the shell run LINE, in place of COMMAND: $SHELL, or else /bin/sh
+    /// Runs LINE in the shell, $SHELL or else /bin/sh, instead of COMMAND
     #[arg(
         long = "command",
         short = 'c',
@@ -263,7 +273,7 @@ pub(crate) struct Flock {
     #[arg(long, short = 'x', short_alias = 'e', conflicts_with = "kind")]
     pub(crate) exclusive: bool,
 
-    /// Has no effect: what COMMAND leaves in the background never keeps the lock
+    /// Has no effect: background processes of COMMAND never keep the lock
     #[arg(long, short = 'o')]
     pub(crate) close: bool,
 
@@ -282,18 +292,18 @@ impl Flock {
     pub(crate) fn refused(&self) -> Option<&'static str> {
         if self.no_fork {
             Some(
-                "-F (--no-fork) is not possible, for quorlock has to go on and renew the lock; leave it out: signals go to \
+                "-F (--no-fork) is not possible: quorlock must keep running to renew the lock; leave it out: signals go to \
                  the command, and its exit code is passed on",
             )
         } else if self.unlock {
             Some(
-                "-u (--unlock) is not needed, for the lock is given back when the command ends; quorlock unlock --force \
-                 NAME takes one from its holder",
+                "-u (--unlock) is not needed: the lock is given back when the command ends; quorlock unlock --force \
+                 NAME takes a lock from its holder",
             )
         } else if self.timeout.is_some() {
             Some(
-                "--timeout may mean two things: write --wait TIME for how long the lock is waited for, or --max-hold TIME \
-                 for how long the command may hold it",
+                "--timeout is ambiguous: write --wait TIME to limit the wait for the lock, or --max-hold TIME to limit \
+                 the time for which the command holds it",
             )
         } else {
             None
@@ -327,19 +337,19 @@ pub(crate) enum Kind {
     Read,
     /// One writer, and no reader
     Write,
-    /// One holder at a time, in the order in which they came
+    /// One holder at a time, in the order of the calls
     Fair,
-    /// So many holders at a time as --permits says
+    /// As many holders at a time as --permits says
     Semaphore,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OnLost {
-    /// It runs on, and a line on standard error says so
+    /// Lets it run, with a warning on standard error
     Warn,
-    /// SIGTERM, so early that SIGKILL falls before the lock can be somebody else's
+    /// SIGTERM, early enough for SIGKILL before anybody else can have the lock
     Term,
-    /// SIGKILL, before the lock can be somebody else's
+    /// SIGKILL, before anybody else can have the lock
     Kill,
 }
 
@@ -349,7 +359,7 @@ pub(crate) struct Status {
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// Prints nothing, and answers by the exit code: 0 if the lock is free, 120 if it is held, 121 if too few masters say
+    /// Prints nothing; the exit code is 0 if the lock is free, 120 if it is held, 121 if too few masters know
     #[arg(long, short = 'q', conflicts_with = "json")]
     pub(crate) quiet: bool,
 
@@ -367,15 +377,15 @@ pub(crate) struct List {
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// Looks at so many locks at most
+    /// Looks at no more than N locks
     #[arg(long, value_name = "N", default_value_t = 1_000)]
     pub(crate) most: usize,
 
-    /// Scans the masters' keys for so long at most
+    /// Scans the masters' keys for at most TIME
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "10s")]
     pub(crate) within: Duration,
 
-    /// Locks whose names match it, with * ? [a-z] and \ as in Redis [default: all]
+    /// Lists locks with matching names; * ? [a-z] and \ as in Redis [default: all]
     #[arg(value_name = "PATTERN")]
     pub(crate) pattern: Option<OsString>,
 
@@ -385,7 +395,7 @@ pub(crate) struct List {
 
 #[derive(Args, Debug)]
 pub(crate) struct Unlock {
-    /// It is meant: the holder, if it lives, is told that its lock is lost
+    /// Confirms the command: a live holder is told that its lock is lost
     #[arg(long, required = true)]
     pub(crate) force: bool,
 
@@ -399,7 +409,7 @@ pub(crate) struct Unlock {
 
 #[derive(Args, Debug)]
 pub(crate) struct Admit {
-    /// Also where a lock may be held: it is known that no client anywhere holds one
+    /// Admits them even if a lock may be held: you know that no client holds one
     #[arg(long)]
     pub(crate) force: bool,
 
@@ -419,7 +429,7 @@ pub(crate) struct Doctor {
 
 #[derive(Args, Debug)]
 pub(crate) struct Bench {
-    /// How long it measures in all, in seconds, 1 to 3600
+    /// The time of all measurements, in seconds, 1 to 3600
     #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=3_600))]
     pub(crate) seconds: u16,
 
@@ -427,11 +437,11 @@ pub(crate) struct Bench {
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=1_000))]
     pub(crate) threads: u16,
 
-    /// How many different locks they take where they do not want the same one, 1 to 10000 [default: one for each thread]
+    /// The number of locks when threads take different ones, 1 to 10000 [default: one for each thread]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=10_000))]
     pub(crate) locks: Option<u16>,
 
-    /// How many clients want one lock, each as a process of its own does, 1 to 100
+    /// How many clients want one lock, each like a separate process, 1 to 100
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=100))]
     pub(crate) clients: u16,
 
@@ -449,7 +459,7 @@ pub(crate) struct Demo {
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(10..=1_000_000))]
     pub(crate) stock: u32,
 
-    /// How many clients sell them, each as a process of its own does, 1 to 100
+    /// How many clients sell them, each like a separate process, 1 to 100
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=100))]
     pub(crate) clients: u16,
 

@@ -44,6 +44,9 @@ pub(crate) fn run(options: &Run) -> Result<End, Failure> {
     let configured = options.set.configured()?;
     let ttl = options.ttl.unwrap_or(configured.ttl());
     let keeps = options.min_hold.is_some() || configured.has_min_hold;
+    if options.free_failed && !keeps {
+        return Err(Failure::own("--free-failed needs --min-hold, or min_hold in the file"));
+    }
     let password = configured.asked_password.clone();
     let client = client(configured, options)?;
     let shown = &quoted_names(options.names());
@@ -78,6 +81,7 @@ pub(crate) fn run(options: &Run) -> Result<End, Failure> {
         held_code: options.conflict_exit_code,
         any_kind,
         shown,
+        permits: options.permits,
         verbose: options.verbose,
     };
     let name = bytes(name);
@@ -103,7 +107,7 @@ fn check(options: &Run) -> Result<(), Failure> {
     let wrong = if let Some(refused) = options.flock.refused() {
         refused
     } else if options.kind() == Kind::Read && options.min_hold.is_some() {
-        "--min-hold is for locks that have one holder at a time; readers are many"
+        "--min-hold is for locks with one holder at a time, and not for readers"
     } else if options.kind() != Kind::Semaphore && options.permits.is_some() {
         "--permits is for --kind semaphore"
     } else if options.kind() != Kind::Mutex && !options.also.is_empty() {

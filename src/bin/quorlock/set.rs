@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::ErrorKind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
@@ -47,11 +47,11 @@ impl Set {
         &self,
         ask: impl FnOnce() -> Result<Option<String>, Failure>,
     ) -> Result<Configured, Failure> {
-        let Read { configured, settings } = match &self.config {
-            Some(file) => read(file)?.ok_or_else(|| {
-                Failure::own(format!("there is no file {}, which --config names", file.display()))
-            })?,
-            None => read(Path::new(FILE))?.unwrap_or_default(),
+        let of_environment = environment("QUORLOCK_CONFIG").map(PathBuf::from);
+        let Read { configured, settings } = match (&self.config, &of_environment) {
+            (Some(file), _) => is_there(file, "--config")?,
+            (None, Some(file)) => is_there(file, "QUORLOCK_CONFIG")?,
+            (None, None) => read(Path::new(FILE))?.unwrap_or_default(),
         };
         let names_nodes = settings.iter().any(|setting| setting == "nodes");
         words::are_in_file(self.without_given(settings));
@@ -59,18 +59,18 @@ impl Set {
         if !self.nodes.is_empty() {
             self.nodes.iter().try_for_each(|url| without_password(url))?;
             builder = builder.nodes(&self.nodes);
-        } else if std::env::var_os("QUORLOCK_NODES").is_some() {
+        } else if environment("QUORLOCK_NODES").is_some() {
             builder = builder.nodes_from_env()?;
         } else if !names_nodes {
             return Err(Failure::own(
-                "no masters are named; give each by --node redis://HOST:PORT, or all of them by the environment \
-                 variable QUORLOCK_NODES, with commas in between, or by \"nodes\" in the file that --config names",
+                "no masters are named; give each with --node redis://HOST:PORT, or all of them in the environment \
+                 variable QUORLOCK_NODES, separated by commas, or as \"nodes\" in the file that --config names",
             ));
         }
         let asked_password = ask()?;
         if let Some(password) = &asked_password {
             builder = builder.password(password);
-        } else if let Some(password) = password_of_environment() {
+        } else if let Some(password) = environment("QUORLOCK_PASSWORD") {
             let password = password.into_string();
             let no_text =
                 |_| Failure::own("the environment variable QUORLOCK_PASSWORD is not text");
@@ -104,10 +104,9 @@ impl Set {
 
     /// Whether this call or its environment says which masters are meant, or in which file that is.
     pub(crate) fn is_named(&self) -> bool {
-        let environment = std::env::var_os("QUORLOCK_NODES");
         !self.nodes.is_empty()
             || self.config.is_some()
-            || environment.is_some_and(|nodes| !nodes.is_empty())
+            || ["QUORLOCK_CONFIG", "QUORLOCK_NODES"].into_iter().any(|it| environment(it).is_some())
     }
 
     /// The settings that the options have.
@@ -210,9 +209,9 @@ impl Configured {
     }
 }
 
-/// An empty password is as good as none.
-fn password_of_environment() -> Option<OsString> {
-    std::env::var_os("QUORLOCK_PASSWORD").filter(|password| !password.is_empty())
+/// A variable of the environment. An empty one is as good as none.
+fn environment(name: &str) -> Option<OsString> {
+    std::env::var_os(name).filter(|value| !value.is_empty())
 }
 
 /// The variables of the environment that tell a password of the masters.
@@ -236,6 +235,13 @@ struct Read {
     configured: Configured,
     /// The names that it has.
     settings: Vec<String>,
+}
+
+/// The settings in a file that `names_it`.
+fn is_there(file: &Path, names_it: &str) -> Result<Read, Failure> {
+    read(file)?.ok_or_else(|| {
+        Failure::own(format!("the file {} of {names_it} does not exist", file.display()))
+    })
 }
 
 /// The settings in a file; `None`: there is no such file.
@@ -306,8 +312,8 @@ fn without_password(url: &str) -> Result<(), Failure> {
     match has_password(url) {
         false => Ok(()),
         true => Err(Failure::own(
-            "a --node has a password in its URL, which everybody on this machine can read (ps); give it by \
-             QUORLOCK_PASSWORD, by --ask-password, or in the file that --config names",
+            "the URL of --node has a password, which everybody on this machine can read (ps); use QUORLOCK_PASSWORD, \
+             --ask-password, or the file that --config names",
         )),
     }
 }

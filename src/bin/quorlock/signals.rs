@@ -10,7 +10,7 @@ use signal_hook::flag;
 use signal_hook::iterator::Signals;
 
 use crate::clock;
-use crate::exit::Failure;
+use crate::exit::{End, Failure};
 
 /// Signals that are not for the command, or cannot be heard.
 const KEPT: [Signal; 16] = [
@@ -84,6 +84,19 @@ pub(crate) fn listen_to_ending() -> Result<Receiver<Signal>, Failure> {
     hear(not_ignored(ENDING.into_iter().map(|signal| signal as i32)))
 }
 
+/// From now on a signal that ends a program ends this one, also the first process of a container: the kernel keeps from that each
+/// signal for which it has no handler.
+pub(crate) fn end_by_signals() -> Result<(), Failure> {
+    let signals = listen_to_ending()?;
+    let ends = move || {
+        if let Ok(signal) = signals.recv() {
+            std::process::exit(End::Signal(signal).code().into());
+        }
+    };
+    clock::spawn("ending", ends).map_err(Failure::own)?;
+    Ok(())
+}
+
 fn not_ignored(signals: impl Iterator<Item = i32>) -> impl Iterator<Item = i32> {
     let ignored = ignored();
     signals.filter(move |signal| ignored >> (signal - 1) & 1 == 0)
@@ -124,8 +137,8 @@ fn ignored() -> u64 {
     set.and_then(|set| u64::from_str_radix(set.trim(), 16).ok()).unwrap_or(0)
 }
 
-/// From now on nothing but SIGKILL ends this process, which starts no other one.
+/// From now on nothing but SIGKILL ends this process, which starts no other one, or a fault of its own.
 pub(crate) fn block_signals() {
-    // None of the signals is one that cannot be blocked.
-    let _ = passed_on().collect::<SigSet>().thread_block();
+    // The system leaves out those that cannot be blocked.
+    let _ = SigSet::all().thread_block();
 }

@@ -57,15 +57,15 @@ impl Masters {
     pub(super) fn describe(&self) -> String {
         match &self.which {
             Which::Started(_) => format!(
-                "{COUNT} masters, started here and admitted at once, for nothing can be held there yet"
+                "{COUNT} masters, started here and admitted at once: nothing can be held there yet"
             ),
             Which::Embedded { reason, .. } => format!(
                 "{COUNT} masters, embedded in this process and admitted at once, since there is no Redis server to start: \
                  {reason}"
             ),
             Which::Named => {
-                "the masters that are named; none of them will be killed. If they are new or were \
-                             restarted, the first lock waits until --max-ttl (10 s unless set) is over"
+                "the masters that you named; none of them will be killed. If they are new or were \
+                             restarted, the first lock waits for --max-ttl (10 s by default)"
                     .to_owned()
             }
         }

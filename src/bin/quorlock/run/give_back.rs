@@ -21,6 +21,10 @@ use crate::options::Set;
 /// How often it is tried where too few masters answer.
 const RETRIES: Duration = Duration::from_millis(200);
 
+/// What every pipe takes.
+#[cfg(target_os = "linux")]
+const USUAL_SIZE: usize = 4_096;
+
 /// The masters, and the names of a lock. The environment and the files are those of the keeper.
 #[derive(Clone, Deserialize, Serialize)]
 pub(super) struct GivesBack {
@@ -56,6 +60,11 @@ impl Held {
     pub(super) fn in_a_pipe(&self) -> io::Result<OwnedFd> {
         let text = serde_json::to_vec(self)?;
         let (reads, writes) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
+        // The longest names need more than a pipe usually has.
+        #[cfg(target_os = "linux")]
+        if text.len() > USUAL_SIZE {
+            rustix::pipe::fcntl_setpipe_size(&writes, text.len())?;
+        }
         if rustix::io::write(&writes, &text)? < text.len() {
             return Err(ErrorKind::WriteZero.into());
         }

@@ -10,7 +10,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use nix::errno::Errno;
 use nix::sys::signal::{SigSet, Signal, kill, killpg};
 use nix::unistd::{Pid, close, getpgid, getpgrp, getsid, tcgetpgrp, tcsetpgrp};
 use rustix::io::{FdFlags, fcntl_setfd};
@@ -131,7 +130,7 @@ impl Group {
             let how = "another signal to this process, or kill -s KILL --";
             members::is_left(group).then(|| {
                 format!(
-                    "{names} of the command's process group goes on; what ends it is {how} -{group}"
+                    "{names} of the command's process group, still running; end it by {how} -{group}"
                 )
             })
         };
@@ -224,19 +223,19 @@ fn give_terminal(terminal: &File, group: Pid) {
     let _ = stops.thread_unblock();
 }
 
-/// Sends the group a signal, and wakes it: a suspended process handles a signal only once it goes on. Returns false if this user
-/// may send it to no process of the group.
+/// Sends the group a signal, and wakes it: a suspended process handles a signal only once it goes on. Returns true if a process of
+/// the group gets it.
 pub(super) fn end_group(leader: Pid, signal: Signal) -> bool {
     let sent = killpg(leader, signal);
     let _ = killpg(leader, Signal::SIGCONT);
-    sent != Err(Errno::EPERM)
+    sent.is_ok()
 }
 
 /// Names what lives of the group and takes no signal from this user, and says how to end it.
 pub(super) fn out_of_reach(leader: Pid) -> Option<String> {
     let names = members::out_of_reach(leader)?;
     Some(format!(
-        "{names} belongs to the command, and this user may not end it; end it as that user, or as root: kill -s KILL \
+        "{names} of the command may not be ended by this user; end it as that user, or as root: kill -s KILL \
          -- -{leader}"
     ))
 }

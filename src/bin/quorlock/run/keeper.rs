@@ -88,6 +88,7 @@ impl Job<'_> {
             is_lost: false,
             why: None,
             was_terminated: false,
+            was_told_to_end: false,
             unwatched: None,
             others_since: None,
             look_at_others: Time::now(),
@@ -106,11 +107,11 @@ impl Job<'_> {
         let ms = Duration::as_millis;
         match (self.grace, most) {
             (_, None) => Err(Failure::own(format!(
-                "the lock is valid for {} ms at a time, which is too short to end a command in; give a longer --ttl",
+                "the lock is valid for {} ms at a time, too short to end a command; use a longer --ttl",
                 ms(&validity)
             ))),
             (Some(grace), Some(most)) if grace > most => Err(Failure::own(format!(
-                "--grace is {} ms, and a lock that is valid for {} ms at a time leaves {} ms for it; give a longer \
+                "--grace is {} ms, but a lock that is valid for {} ms at a time leaves only {} ms; use a longer \
                  --ttl, or a shorter --grace",
                 ms(&grace),
                 ms(&validity),
@@ -142,6 +143,8 @@ struct Kept<'a> {
     why: Option<Why>,
     /// By a SIGTERM to this process, which was passed on.
     was_terminated: bool,
+    /// The same of any signal that ends programs.
+    was_told_to_end: bool,
     /// Why nobody watches over the command any more. It was killed.
     unwatched: Option<Failure>,
     /// Since when others of its group go on although the command has ended, and when to look for them again.
@@ -235,6 +238,7 @@ impl Kept<'_> {
         let signal = if self.others_since.is_some() { Signal::SIGKILL } else { signal };
         self.look_at_others = Time::now();
         self.was_terminated |= signal == Signal::SIGTERM;
+        self.was_told_to_end = true;
         self.end_by(signal);
     }
 
@@ -245,13 +249,18 @@ impl Kept<'_> {
 
     /// The command has ended. Returns false while others of its group go on that were to end like the command: whoever gets the
     /// lock would meet them. Processes that it leaves in the background when it ends by itself are not waited for. Nor are they
-    /// after Ctrl-C: a shell has that ignored by what it has put there.
+    /// after Ctrl-C, Ctrl-\ and the end of the terminal: a shell, or `nohup`, has these ignored by what is put there. But what
+    /// could not be told is waited for after any of them.
     fn has_ended_wholly(&mut self, now: Time) -> bool {
         let is_ended = self.ending.has_begun() && self.job.on_lost != OnLost::Warn;
-        let waits = is_ended || self.was_terminated || self.unwatched.is_some();
-        if waits && now < self.look_at_others {
+        let may_wait = is_ended || self.was_told_to_end || self.unwatched.is_some();
+        if may_wait && now < self.look_at_others {
             return false;
         }
+        let waits = is_ended
+            || self.was_terminated
+            || self.unwatched.is_some()
+            || self.was_told_to_end && self.group.is_out_of_reach();
         let waited = self.others_since.map_or(Duration::ZERO, |since| now.since(since));
         self.look_at_others = now.after(next_look(waited));
         if !waits || !self.group.is_left() {
@@ -363,7 +372,7 @@ impl Kept<'_> {
             (Some(why), _) => (why.code(), format!("{name} {why}")),
             (None, Some(error)) => (LOST, error.to_string()),
             (None, None) if self.was_ended_by_watchdog => {
-                let why = "was not renewed in time, for quorlock was suspended or did not get on";
+                let why = "was not renewed in time, because quorlock was suspended or too slow";
                 (LOST, format!("{name} {why}"))
             }
             (None, None) => return Ok(end),

@@ -6,15 +6,16 @@ use std::path::Path;
 use std::time::Duration;
 
 use nix::errno::Errno;
-use nix::sys::signal::{kill, killpg};
+use nix::sys::signal::{Signal, kill, killpg};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
 /// So many are named at most.
 const NAMED: usize = 5;
 
-/// How many fields are between the group of a process and the number of its threads.
+/// How many fields are between the group of a process and the number of its threads, and between that and the time when it began.
 const THREADS: usize = 14;
+const BEGUN: usize = 1;
 
 /// When the list is read again after that time of waiting: it costs the more, the more processes there are.
 pub(super) fn next_look(waited: Duration) -> Duration {
@@ -29,6 +30,8 @@ struct Process {
     user: u32,
     /// It has not ended. One that has stays listed until its parent has asked for its end, which it may never do.
     lives: bool,
+    /// When it began, in some unit. A later process with its id has begun later.
+    begun: String,
 }
 
 impl Process {
@@ -42,6 +45,7 @@ impl Process {
         let mut id = || Some(Pid::from_raw(fields.next()?.parse().ok()?));
         let (parent, group) = (id()?, id()?);
         let threads = fields.nth(THREADS)?;
+        let begun = fields.nth(BEGUN)?.to_owned();
         Some(Self {
             pid: Pid::from_raw(pid),
             parent,
@@ -49,7 +53,44 @@ impl Process {
             user: fs::metadata(folder).ok()?.uid(),
             // Its first thread may have ended before the others.
             lives: !matches!(state, "Z" | "X") || !matches!(threads, "0" | "1"),
+            begun,
         })
+    }
+}
+
+/// The process that leads a group, for one that is not its parent: it may have left the group, and its id may be another one's.
+pub(super) struct Leader {
+    pid: Pid,
+    /// `None`: the system does not list it.
+    begun: Option<String>,
+}
+
+impl Leader {
+    /// Of a group that has just been started.
+    pub(super) fn of(group: Pid) -> Self {
+        let listed = Process::of(&Path::new("/proc").join(group.to_string()));
+        Self { pid: group, begun: listed.map(|it| it.begun) }
+    }
+
+    /// It has left its group, and lives.
+    fn outside(&self) -> Option<Process> {
+        let listed = Process::of(&Path::new("/proc").join(self.pid.to_string()))?;
+        (Some(&listed.begun) == self.begun.as_ref() && listed.lives && listed.group != self.pid)
+            .then_some(listed)
+    }
+
+    /// Returns true if it lives outside of its group.
+    pub(super) fn is_outside(&self) -> bool {
+        self.outside().is_some()
+    }
+
+    /// Sends it a signal, and wakes it, if it lives outside of its group. Returns true if it gets it.
+    pub(super) fn end_outside(&self, signal: Signal) -> bool {
+        let sent = self.is_outside() && kill(self.pid, signal).is_ok();
+        if sent {
+            let _ = kill(self.pid, Signal::SIGCONT);
+        }
+        sent
     }
 }
 

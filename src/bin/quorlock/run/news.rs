@@ -1,8 +1,9 @@
 //! The words that a user hears of the wait for a lock, and how often.
 
+use std::mem::{self, Discriminant};
 use std::time::Duration;
 
-use quorlock::{Error, ErrorKind, HolderReport, LockState};
+use quorlock::{Error, ErrorKind, HeldAs, HolderReport, LockState};
 
 use crate::clock::Time;
 use crate::tell::seconds;
@@ -14,8 +15,8 @@ const TICK: Duration = Duration::from_secs(1);
 const ASKS: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(30));
 /// How often a line of its own says that nothing has changed.
 const REMINDS: Duration = Duration::from_secs(60);
-/// How long the wait goes on without a word where masters cannot be reached, and nobody watches.
-const TELLS_OF_OUTAGE_AFTER: Duration = Duration::from_secs(10);
+/// How long the wait goes on without a word where somebody has to do something, and nobody watches.
+const TELLS_NOBODY_AFTER: Duration = Duration::from_secs(10);
 
 /// The readers of these words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,20 +44,27 @@ pub(super) enum Obstacle {
     Kept { owner: String, until: Time },
     /// Too few masters say who has it.
     Unclear,
+    /// Holders of permits have been told of another number of them.
+    OtherPermits { there: u32, here: u32 },
 }
 
 /// So many owners of a lock are named.
 const OWNERS: usize = 2;
 
 impl Obstacle {
-    /// The obstacle that the masters have told of at `now`.
-    pub(super) fn of(said: &Result<HolderReport, Error>, now: Time) -> Self {
+    /// The obstacle that the masters have told of at `now`, to a caller of a semaphore with so many permits, or of another lock.
+    pub(super) fn of(said: &Result<HolderReport, Error>, permits: Option<u32>, now: Time) -> Self {
         let report = match said {
             Ok(report) => report,
             Err(error) if error.kind() == ErrorKind::NoQuorum => return Self::Unclear,
             // This user may not ask.
             Err(_) => return Self::Unknown,
         };
+        if let Some(here) = permits
+            && let Some(there) = other_permits(report, here)
+        {
+            return Self::OtherPermits { there, here };
+        }
         let mut owners: Vec<_> =
             report.holders().map(|holder| label(&holder.owner.to_string())).collect();
         owners.dedup();
@@ -80,6 +88,16 @@ impl Obstacle {
             _ => self != before,
         }
     }
+}
+
+/// The number of permits that holders have given, if it is not `here`.
+pub(super) fn other_permits(report: &HolderReport, here: u32) -> Option<u32> {
+    let answers = report.names.iter().flat_map(|name| &name.nodes);
+    let mut held_as = answers.filter_map(|node| node.answer.as_ref().ok()?.held_as);
+    held_as.find_map(|held_as| match held_as {
+        HeldAs::Semaphore { permits } if permits != here => Some(permits),
+        _ => None,
+    })
 }
 
 /// The label of an owner text, which says whose it is, in quotes. The random part behind it is for programs.
@@ -111,11 +129,14 @@ pub(super) struct News {
     said: Obstacle,
     /// The last text in a line of its own, and when it was written.
     told: Option<(Obstacle, Time)>,
-    is_outage_told: bool,
+    /// The obstacles that were told although nobody watches.
+    told_nobody: Vec<Discriminant<Obstacle>>,
+    /// The permits of the semaphore that the caller waits for.
+    permits: Option<u32>,
 }
 
 impl News {
-    pub(super) fn new(lock: String, begun: Time) -> Self {
+    pub(super) fn new(lock: String, permits: Option<u32>, begun: Time) -> Self {
         let first = begun.after(TICK);
         Self {
             lock,
@@ -124,7 +145,8 @@ impl News {
             ask_at: first,
             said: Obstacle::Unknown,
             told: None,
-            is_outage_told: false,
+            told_nobody: Vec::new(),
+            permits,
         }
     }
 
@@ -136,7 +158,10 @@ impl News {
     /// Returns whether the masters are to be asked now who has the lock: if somebody hears of it, and nothing else is in the way.
     pub(super) fn asks(&mut self, now: Time, audience: Audience, seen: &Obstacle) -> bool {
         let is_due = now >= self.ask_at;
-        if !is_due || audience == Audience::Nobody || *seen != Obstacle::Unknown {
+        // A difference of permits is told in any case.
+        let hears = audience != Audience::Nobody
+            || self.permits.is_some() && now.since(self.begun) >= TELLS_NOBODY_AFTER;
+        if !is_due || !hears || *seen != Obstacle::Unknown {
             return false;
         }
         self.ask_at = now.after(now.since(self.begun).clamp(ASKS.0, ASKS.1));
@@ -144,7 +169,11 @@ impl News {
     }
 
     /// The masters have answered. It is told at once.
-    pub(super) fn handle_said(&mut self, said: Obstacle, now: Time) {
+    pub(super) fn handle_said(&mut self, said: &Result<HolderReport, Error>, now: Time) {
+        self.handle_obstacle(Obstacle::of(said, self.permits, now), now);
+    }
+
+    fn handle_obstacle(&mut self, said: Obstacle, now: Time) {
         self.said = said;
         self.tick_at = self.tick_at.min(now);
     }
@@ -170,10 +199,16 @@ impl News {
                 })
             }
             Audience::Nobody => {
-                let is_outage = matches!(obstacle, Obstacle::Outage { .. });
-                let is_due = is_outage && waited >= TELLS_OF_OUTAGE_AFTER && !self.is_outage_told;
-                self.is_outage_told |= is_due;
-                is_due.then_some(Word::Message(text))
+                let needs_somebody =
+                    matches!(obstacle, Obstacle::Outage { .. } | Obstacle::OtherPermits { .. });
+                let kind = mem::discriminant(&obstacle);
+                let is_due = needs_somebody
+                    && waited >= TELLS_NOBODY_AFTER
+                    && !self.told_nobody.contains(&kind);
+                is_due.then(|| {
+                    self.told_nobody.push(kind);
+                    Word::Message(text)
+                })
             }
         }
     }
@@ -209,8 +244,19 @@ impl News {
                 format!("{waits}: kept for {left} by the --min-hold of {owner}")
             }
             Obstacle::Unclear => format!("{waits}: too few masters say who holds it"),
+            Obstacle::OtherPermits { there, here } => {
+                format!("{waits}: {}", permits_differ("it", *there, *here))
+            }
         }
     }
+}
+
+/// The words about a number of permits that is not the same everywhere.
+pub(super) fn permits_differ(lock: &str, there: u32, here: u32) -> String {
+    format!(
+        "{lock} has {there} permits for its holders, but {here} here (--permits); give it the same number \
+         everywhere"
+    )
 }
 
 #[cfg(test)]
@@ -222,7 +268,7 @@ mod tests {
     }
 
     fn news() -> News {
-        News::new("\"job\"".to_owned(), at(0))
+        News::new("\"job\"".to_owned(), None, at(0))
     }
 
     fn held(owner: &str) -> Obstacle {
@@ -261,7 +307,7 @@ mod tests {
             format!("waiting for \"job\": new or restarted masters grant locks in {left} s")
         };
         assert_eq!(lines, [(1, line(9)), (2, line(8))], "nothing in the first second");
-        news.handle_said(held("web-3:4711#5a"), at(3_100));
+        news.handle_obstacle(held("web-3:4711#5a"), at(3_100));
         let lines = told(&mut news, 3..5, Audience::Terminal, |_| Obstacle::Unknown);
         let line =
             |waited: u64| format!("waiting for \"job\" for {waited} s: held by \"web-3:4711\"");
@@ -271,15 +317,15 @@ mod tests {
     #[test]
     fn a_log_hears_of_changes_and_seldom_that_there_is_none() {
         let mut news = news();
-        news.handle_said(held("a:1#5a"), at(1_000));
+        news.handle_obstacle(held("a:1#5a"), at(1_000));
         let seen =
             |second: u64| if (100..103).contains(&second) { outage() } else { Obstacle::Unknown };
         let lines = told(&mut news, 1..200, Audience::Log, seen);
         let seconds: Vec<_> = lines.iter().map(|(second, _)| *second).collect();
         assert_eq!(seconds, [1, 61, 100, 103, 163], "{lines:?}");
         assert!(lines[2].1.contains("2 of 3 masters cannot be reached (redis://a, redis://b)"));
-        news.handle_said(held("b:2#5a"), at(200_000));
-        news.handle_said(held("b:2#5b"), at(200_300));
+        news.handle_obstacle(held("b:2#5a"), at(200_000));
+        news.handle_obstacle(held("b:2#5b"), at(200_300));
         let lines = told(&mut news, 200..202, Audience::Log, |_| Obstacle::Unknown);
         assert_eq!(lines.len(), 1, "another holder, once: {lines:?}");
         let ready =
@@ -291,13 +337,25 @@ mod tests {
     #[test]
     fn where_nobody_watches_an_outage_alone_is_told_once() {
         let mut news = news();
-        news.handle_said(held("a:1#5a"), at(0));
+        news.handle_obstacle(held("a:1#5a"), at(0));
         let lines = told(&mut news, 0..100, Audience::Nobody, |_| Obstacle::Unknown);
         assert!(lines.is_empty(), "{lines:?}");
         let lines = told(&mut news, 100..200, Audience::Nobody, |_| outage());
         assert_eq!(lines.len(), 1, "{lines:?}");
         let lines = told(&mut self::news(), 0..20, Audience::Nobody, |_| outage());
         assert_eq!(lines.iter().map(|(second, _)| *second).collect::<Vec<_>>(), [10]);
+    }
+
+    #[test]
+    fn another_number_of_permits_is_asked_for_and_told_once_although_nobody_watches() {
+        let mut news = News::new("\"job\"".to_owned(), Some(3), at(0));
+        let asks =
+            |second: &u64| news.asks(at(second * 1_000), Audience::Nobody, &Obstacle::Unknown);
+        assert_eq!((0..60).filter(asks).collect::<Vec<_>>(), [10, 20, 40]);
+        news.handle_obstacle(Obstacle::OtherPermits { there: 2, here: 3 }, at(0));
+        let lines = told(&mut news, 0..100, Audience::Nobody, |_| Obstacle::Unknown);
+        assert_eq!(lines.len(), 1, "{lines:?}");
+        assert!(lines[0].0 == 10 && lines[0].1.contains("it has 2 permits"), "{lines:?}");
     }
 
     #[test]
@@ -326,7 +384,10 @@ mod tests {
     #[test]
     fn what_is_kept_is_told_with_the_time_that_is_left() {
         let mut news = news();
-        news.handle_said(Obstacle::Kept { owner: label("a:1#5a"), until: at(300_000) }, at(1_000));
+        news.handle_obstacle(
+            Obstacle::Kept { owner: label("a:1#5a"), until: at(300_000) },
+            at(1_000),
+        );
         let lines = told(&mut news, 1..120, Audience::Log, |_| Obstacle::Unknown);
         let line = |waited, left| {
             let whose = "by the --min-hold of \"a:1\"";

@@ -19,7 +19,7 @@ pub(super) fn find(command: &[OsString]) -> Result<(), Failure> {
     let is_line = command.len() == 1 && program.as_bytes().contains(&b' ');
     find_program(program).map_err(|failure| match failure.end.code() {
         NOT_FOUND if is_line => {
-            let line = "a line for the shell is run by -c LINE, or by sh -c LINE";
+            let line = "to run a shell line, use -c LINE or sh -c LINE";
             Failure::new(NOT_FOUND, format!("{}; {line}", failure.message))
         }
         _ => failure,
@@ -62,7 +62,7 @@ fn find_interpreter(program: &OsStr, file: &Path) -> Result<(), Failure> {
     }
     let (program, interpreter) =
         (quoted(program.as_encoded_bytes()), quoted(interpreter.as_encoded_bytes()));
-    let what = format!("{program} is a script for {interpreter}, and there is no such file");
+    let what = format!("{program} is a script for {interpreter}, which does not exist");
     Err(Failure::new(NOT_FOUND, what))
 }
 
@@ -78,7 +78,7 @@ pub(super) fn cannot_run(program: &OsStr, error: &io::Error) -> Failure {
 pub(super) fn cannot_begin(program: &OsStr, error: &io::Error) -> Failure {
     match error.kind() {
         ErrorKind::NotFound => {
-            let what = "cannot be run: it is not there, or the interpreter or the loader that it names is not";
+            let what = "cannot be run: the file, its interpreter or its loader does not exist";
             Failure::new(NOT_FOUND, format!("{} {what}", quoted(program.as_encoded_bytes())))
         }
         _ => cannot_run(program, error),

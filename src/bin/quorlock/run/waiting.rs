@@ -6,13 +6,13 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 use quorlock::crossbeam_channel::{Receiver, bounded, select};
 use quorlock::{
-    Error, Guard, Handle, HeldAs, LockGuard, LockKind, MultiMutex, Quorlock, ReadGuard, RwLock,
-    Semaphore, Wait, WriteGuard,
+    Error, Guard, Handle, LockGuard, LockKind, MultiMutex, Quorlock, ReadGuard, RwLock, Semaphore,
+    Wait, WriteGuard,
 };
 
 use super::group::suspend;
 use super::lookup::Lookup;
-use super::news::{Audience, News, Obstacle, Word};
+use super::news::{Audience, News, Obstacle, Word, other_permits, permits_differ};
 use super::orphans;
 use crate::clock::{self, Time};
 use crate::exit::{End, Failure};
@@ -35,6 +35,8 @@ pub(super) struct Waiting<'a> {
     /// The lock, whatever its kind is, and its names in quotes.
     pub(super) any_kind: &'a MultiMutex,
     pub(super) shown: &'a str,
+    /// How many permits it has, if it is a semaphore.
+    pub(super) permits: Option<u32>,
     /// The wait is told also where there is no terminal.
     pub(super) verbose: bool,
 }
@@ -54,28 +56,16 @@ impl Waiting<'_> {
 
     pub(super) fn acquire(&self, semaphore: &Semaphore) -> Result<Guard, Failure> {
         let got = self.ask(|wait| semaphore.acquire_within(wait));
-        got.map_err(|failure| match self.other_permits(semaphore.permits()) {
-            Some(there) if failure.end == End::Code(self.held_code) && failure.message.is_empty() => {
-                let message = format!(
-                    "{} has {there} permits for those who hold some of them, and {} here (--permits): give it the same number \
-                     everywhere",
-                    self.shown,
-                    semaphore.permits()
-                );
-                Failure { message, ..failure }
+        got.map_err(|failure| {
+            let here = semaphore.permits();
+            let is_held = failure.end == End::Code(self.held_code) && failure.message.is_empty();
+            let report = self.any_kind.holder().ok().filter(|_| is_held);
+            match report.and_then(|report| other_permits(&report, here)) {
+                Some(there) => {
+                    Failure { message: permits_differ(self.shown, there, here), ..failure }
+                }
+                None => failure,
             }
-            _ => failure,
-        })
-    }
-
-    /// The number of permits that holders have given, if it is not `ours`.
-    fn other_permits(&self, ours: u32) -> Option<u32> {
-        let report = self.any_kind.holder().ok()?;
-        let answers = report.names.iter().flat_map(|name| &name.nodes);
-        let mut held_as = answers.filter_map(|node| node.answer.as_ref().ok()?.held_as);
-        held_as.find_map(|held_as| match held_as {
-            HeldAs::Semaphore { permits } if permits != ours => Some(permits),
-            _ => None,
         })
     }
 
@@ -85,7 +75,7 @@ impl Waiting<'_> {
         ask: impl FnOnce(Wait<'static>) -> Result<G, Error>,
     ) -> Result<G, Failure> {
         let (done, is_done) = bounded::<()>(0);
-        let mut news = News::new(self.shown.to_owned(), Time::now());
+        let mut news = News::new(self.shown.to_owned(), self.permits, Time::now());
         let (got, interrupted) = thread::scope(|scope| {
             let listens =
                 clock::spawn_scoped(scope, "interrupts", || self.listen(&is_done, &mut news))?;
@@ -134,8 +124,7 @@ impl Waiting<'_> {
                 recv(said) -> said => {
                     lookup.taken();
                     if let Ok(said) = said {
-                        let now = Time::now();
-                        news.handle_said(Obstacle::of(&said, now), now);
+                        news.handle_said(&said, Time::now());
                     }
                 }
                 recv(self.signals) -> signal => match signal {

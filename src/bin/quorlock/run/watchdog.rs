@@ -11,20 +11,21 @@
 //! over        the command has ended
 //! ```
 
-use std::io::{self, BufRead, Write, stdin};
+use std::io::{self, BufRead, Write, stdin, stdout};
 use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use nix::unistd::{Pid, getpid, getppid};
 use quorlock::crossbeam_channel::{RecvTimeoutError, bounded};
+use rustix::io::Errno;
 
 use super::ending::{Ending, MARGIN, Step};
 use super::give_back::Held;
 use super::group::{end_group, out_of_reach, this_program};
-use super::members::{is_left, next_look};
+use super::members::{Leader, is_left, living, next_look};
 use crate::clock::{self, Time};
 use crate::exit::Failure;
 use crate::options::{self, OnLost};
@@ -36,6 +37,10 @@ const RENEWED_BY: Duration = Duration::from_millis(10);
 /// How long a watchdog may take to end, and how often its end is looked for.
 const ENDS_WITHIN: Duration = Duration::from_secs(2);
 const POLLS: Duration = Duration::from_millis(1);
+/// How long a watchdog may take until it watches, on a busy machine.
+const BEGINS_WITHIN: Duration = Duration::from_secs(10);
+/// What it writes then.
+const WATCHES: u8 = b'w';
 /// How long a group that was killed may take to be gone. What then is left nobody can kill.
 const GONE_WITHIN: Duration = Duration::from_secs(10);
 
@@ -70,13 +75,21 @@ impl Watchdog {
             .args(["watchdog", &group, &grace, on_lost, &getpid().to_string()])
             .args(held.as_ref().map(|pipe| pipe.as_raw_fd().to_string()))
             .stdin(Stdio::piped())
-            .stdout(Stdio::null())
+            .stdout(Stdio::piped())
             .process_group(0)
             .spawn()?;
         let pipe = process.stdin.take().ok_or(io::ErrorKind::BrokenPipe)?;
         // One that is suspended does not hold up the keeper.
         rustix::io::ioctl_fionbio(&pipe, true)?;
-        Ok(Self { process, pipe, told: None, told_end: false })
+        let begins = process.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
+        let watchdog = Self { process, pipe, told: None, told_end: false };
+        match watches(&begins) {
+            Ok(()) => Ok(watchdog),
+            Err(error) => {
+                watchdog.dismiss();
+                Err(error)
+            }
+        }
     }
 
     pub(super) fn id(&self) -> Pid {
@@ -130,6 +143,22 @@ impl Watchdog {
     }
 }
 
+/// Waits until the watchdog says that it watches. It ends without a word if it may start no threads.
+fn watches(begins: &ChildStdout) -> io::Result<()> {
+    rustix::io::ioctl_fionbio(begins, true)?;
+    let until = Time::now().after(BEGINS_WITHIN);
+    let mut said = [0];
+    loop {
+        match rustix::io::read(begins, &mut said) {
+            Ok(1) => return Ok(()),
+            Ok(_) => return Err(io::Error::other("it has ended at once")),
+            Err(Errno::AGAIN | Errno::INTR) if Time::now() < until => clock::pause(POLLS),
+            Err(Errno::AGAIN) => return Err(io::ErrorKind::TimedOut.into()),
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
 /// The exit code of a watchdog that has ended the command, as the keeper sees it.
 const HAS_ENDED_IT: u8 = 1;
 
@@ -169,6 +198,9 @@ pub(crate) fn watchdog(options: &options::Watchdog) -> Result<u8, Failure> {
         }
     };
     clock::spawn("keeper", reads).map_err(Failure::own)?;
+    let command = Watched { group, leader: Leader::of(group) };
+    // Not before there is nothing left that can fail.
+    stdout().write_all(&[WATCHES]).and_then(|()| stdout().flush()).map_err(Failure::own)?;
     // The keeper does the same a moment earlier.
     let mut ending = Ending::new(options.on_lost, grace, MARGIN / 2);
     let mut valid_until: Option<Time> = None;
@@ -179,8 +211,8 @@ pub(crate) fn watchdog(options: &options::Watchdog) -> Result<u8, Failure> {
         let step = match (keeper_is_gone, valid_until) {
             // Whatever `--on-lost` says: nobody renews the lock, and nobody waits for the command any more.
             (true, _) => {
-                end(group, grace_left(grace, valid_until, now), options.on_lost);
-                give_back(options, valid_until.unwrap_or(now));
+                command.end(grace_left(grace, valid_until, now), options.on_lost);
+                give_back(options, &command, valid_until.unwrap_or(now));
                 return Ok(HAS_ENDED_IT);
             }
             (false, Some(until)) => ending.poll(now, until, false),
@@ -190,16 +222,15 @@ pub(crate) fn watchdog(options: &options::Watchdog) -> Result<u8, Failure> {
             Step::Wait(None) => Duration::MAX,
             Step::Wait(Some(until)) => until.since(now),
             Step::Warn => continue,
-            Step::Terminate => {
-                if end_group(group, Signal::SIGTERM) {
-                    tell("the keeper of the lock does not go on; the command gets SIGTERM");
+            Step::Terminate | Step::Kill => {
+                let (signal, gets) = match step {
+                    Step::Kill => (Signal::SIGKILL, "SIGKILL"),
+                    _ => (Signal::SIGTERM, "SIGTERM"),
+                };
+                if command.end_by(signal) && !has_ended_it {
+                    tell(format_args!("the keeper of the lock is stuck; the command gets {gets}"));
                 }
-                tell_out_of_reach(group);
-                has_ended_it = true;
-                continue;
-            }
-            Step::Kill => {
-                end_group(group, Signal::SIGKILL);
+                command.tell_out_of_reach();
                 has_ended_it = true;
                 continue;
             }
@@ -223,50 +254,75 @@ fn grace_left(grace: Duration, valid_until: Option<Time>, now: Time) -> Duration
     valid_until.map_or(grace, |until| grace.min(until.before(MARGIN / 2).since(now)))
 }
 
-/// Ends the group, whose keeper is gone.
-fn end(group: Pid, grace: Duration, on_lost: OnLost) {
-    let (signal, gets) = match on_lost {
-        OnLost::Kill => (Signal::SIGKILL, "SIGKILL"),
-        OnLost::Term | OnLost::Warn => (Signal::SIGTERM, "SIGTERM, and SIGKILL soon after"),
-    };
-    if end_group(group, signal) {
-        tell(format_args!("the keeper of the lock was killed; the command gets {gets}"));
-    }
-    if on_lost != OnLost::Kill && out_of_reach(group).is_none() {
-        gone_within(group, grace);
-    }
-    end_group(group, Signal::SIGKILL);
-    if !tell_out_of_reach(group) {
-        gone_within(group, GONE_WITHIN);
-    }
+/// The command: a group of processes, and the one that was its first, wherever that has gone.
+struct Watched {
+    group: Pid,
+    leader: Leader,
 }
 
-/// Names what this user may not end; returns true if there is any.
-fn tell_out_of_reach(group: Pid) -> bool {
-    let what = out_of_reach(group);
-    if let Some(what) = &what {
-        tell(format_args!("nobody keeps the lock any more, and others may get it, but {what}"));
+impl Watched {
+    /// Sends all of it a signal. Returns true if some of it gets that.
+    fn end_by(&self, signal: Signal) -> bool {
+        let leader_has_it = self.leader.end_outside(signal);
+        end_group(self.group, signal) || leader_has_it
     }
-    what.is_some()
-}
 
-fn gone_within(group: Pid, time: Duration) {
-    let begun = Time::now();
-    loop {
-        let waited = Time::now().since(begun);
-        if waited >= time || !is_left(group) {
-            return;
+    /// Returns true if some of it lives.
+    fn is_left(&self) -> bool {
+        is_left(self.group) || self.leader.is_outside()
+    }
+
+    /// Ends it, for its keeper is gone.
+    fn end(&self, grace: Duration, on_lost: OnLost) {
+        let (signal, gets) = match on_lost {
+            OnLost::Kill => (Signal::SIGKILL, "SIGKILL"),
+            OnLost::Term | OnLost::Warn => (Signal::SIGTERM, "SIGTERM, and SIGKILL soon after"),
+        };
+        if self.end_by(signal) {
+            tell(format_args!("the keeper of the lock was killed; the command gets {gets}"));
         }
-        clock::pause(next_look(waited).min(time - waited));
+        if on_lost != OnLost::Kill && out_of_reach(self.group).is_none() {
+            self.gone_within(grace);
+        }
+        self.end_by(Signal::SIGKILL);
+        if !self.tell_out_of_reach() && !self.gone_within(GONE_WITHIN) {
+            let what = living(self.group).unwrap_or_else(|| "a process".to_owned());
+            tell(format_args!("{UNKEPT}, but {what} of the command was killed and has not ended"));
+        }
+    }
+
+    /// Names what this user may not end; returns true if there is any.
+    fn tell_out_of_reach(&self) -> bool {
+        let what = out_of_reach(self.group);
+        if let Some(what) = &what {
+            tell(format_args!("{UNKEPT}, but {what}"));
+        }
+        what.is_some()
+    }
+
+    /// Returns true once all of it has gone; false, if some of it is left after that time.
+    fn gone_within(&self, time: Duration) -> bool {
+        let begun = Time::now();
+        loop {
+            let waited = Time::now().since(begun);
+            if !self.is_left() {
+                return true;
+            } else if waited >= time {
+                return false;
+            }
+            clock::pause(next_look(waited).min(time - waited));
+        }
     }
 }
+
+const UNKEPT: &str = "nobody renews the lock now, and others may get it";
 
 /// Gives the lock back, which nobody renews any more, and which is over then. Not while anything of the command lives, and not
 /// while its keeper does: that one could be suspended, and believe later that it has the lock. The masters compare the owner, so
 /// a lock that is another one's by now stays as it is.
-fn give_back(options: &options::Watchdog, over_at: Time) {
+fn give_back(options: &options::Watchdog, command: &Watched, over_at: Time) {
     let Some(pipe) = options.gives_back else { return };
-    if is_left(Pid::from_raw(options.group)) || !has_ended(Pid::from_raw(options.keeper)) {
+    if command.is_left() || !has_ended(Pid::from_raw(options.keeper)) {
         return;
     }
     let given_back =

@@ -37,8 +37,8 @@ impl Why {
     /// The state of the lock, without the reason.
     pub(super) fn in_short(self) -> &'static str {
         match self {
-            Self::MaxHold => "comes to the end of its --max-hold",
-            Self::NotRenewed => "is not renewed, and about to be lost",
+            Self::MaxHold => "reaches its --max-hold",
+            Self::NotRenewed => "is not renewed, and is about to be lost",
             Self::Lost(_) => "is lost",
         }
     }
