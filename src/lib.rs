@@ -4,8 +4,8 @@
 
 //! Distributed locks for synchronous Rust: thread pools, batch jobs, command-line tools.
 //!
-//! A lock is held on a majority of independent Redis masters, so it survives the loss of a minority of them. Its holder can tell
-//! at any moment for how long it is still valid.
+//! A lock is held on a majority of independent Redis masters, so it survives the loss of a minority of them. Its holder can
+//! always tell how much longer it is valid.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -34,7 +34,7 @@
 //! 3. **A result**: each of these returns `Result<Guard, Error>`. [`ErrorKind`] tells failures apart: [`Held`](ErrorKind::Held) by
 //!    another caller (`None` by [`OptionalGuard::optional`]), [`NoQuorum`](ErrorKind::NoQuorum), [`Lost`](ErrorKind::Lost) and others.
 //! 4. **A guard**: a [`Guard`] holds the lock and renews it until it is dropped. [`check`](Guard::check) and
-//!    [`remaining`](Guard::remaining) say whether it is still ours, [`lost`](Guard::lost) and [`on_lost`](Guard::on_lost) tell of a
+//!    [`remaining`](Guard::remaining) say whether it is still ours, [`lost`](Guard::lost) and [`on_lost`](Guard::on_lost) report a
 //!    loss, and [`token`](Guard::token) is the [`FencingToken`] for the storage that the lock protects.
 //!
 //! # Kinds of locks
@@ -43,11 +43,11 @@
 //! |---|---|---|---|
 //! | [`Mutex`] | [`Quorlock::mutex`] | [`Guard`] | one at a time |
 //! | [`MultiMutex`] | [`Quorlock::multi_mutex`] | [`Guard`] | several names, all or none |
-//! | [`ReentrantMutex`] | [`Quorlock::reentrant_mutex`] | [`ReentrantGuard`] | code that is called by code that holds the lock |
+//! | [`ReentrantMutex`] | [`Quorlock::reentrant_mutex`] | [`ReentrantGuard`] | code whose caller may hold the lock already |
 //! | [`RwLock`] | [`Quorlock::rw_lock`] | [`ReadGuard`], [`WriteGuard`] | many readers, one writer |
 //! | [`FairMutex`] | [`Quorlock::fair_mutex`] | [`Guard`] | callers in the order in which they asked |
-//! | [`Semaphore`] | [`Quorlock::semaphore`] | [`Guard`] | so many at a time |
-//! | [`RateLimit`] | [`Quorlock::rate_limit`] | none | so many calls in a time |
+//! | [`Semaphore`] | [`Quorlock::semaphore`] | [`Guard`] | N at a time |
+//! | [`RateLimit`] | [`Quorlock::rate_limit`] | none | N calls in any window |
 //!
 //! A [`Handle`] has settings of its own (`ttl`, `renewal`, `max_hold`, `min_hold`). Code that is generic over kinds uses [`LockKind`] and
 //! [`LockGuard`].
@@ -62,7 +62,7 @@
 //! # For operators
 //!
 //! [`Handle::holder`] and [`Quorlock::held_locks`] say who holds a lock, [`Handle::force_unlock`] takes it away, and
-//! [`Builder::diagnose`] finds what is wrong with a set of masters. Events go to the logger (crate `log`), or to the `tracing`
+//! [`Builder::diagnose`] finds the problems of a set of masters. Events go to the logger (crate `log`), or to the `tracing`
 //! subscriber if the program sets one.
 //!
 //! # Features

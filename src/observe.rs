@@ -27,7 +27,7 @@ pub(crate) fn quarantined(fault: &NodeFault, ready_in: Option<Duration>, max_ttl
         reason = %fault.what(),
         max_ttl = %exact(max_ttl),
         set_grants_locks_in = ready_in,
-        "node is in quarantine: it grants no new locks for {MAX_TTL} at most; locks that are held go on"
+        "node is in quarantine: it grants no new locks for {MAX_TTL} at most; held locks stay valid"
     );
 }
 
@@ -64,7 +64,7 @@ pub(crate) fn suspended(by: Duration) {
     tracing::error!(
         target: "quorlock",
         by = %rounded(by),
-        "the clocks of most nodes went on further than ours: this machine was suspended, or they \
+        "the clocks of most nodes advanced more than ours: this machine was suspended, or they \
          were set; all locks that this client holds are lost"
     );
 }
@@ -75,7 +75,7 @@ pub(crate) fn conflict(fault: &NodeFault) {
         target: "quorlock",
         node = %fault.node(),
         reason = %fault.what(),
-        "node forbids to take locks on the whole set"
+        "node forbids locks on the whole set"
     );
 }
 
@@ -104,12 +104,11 @@ pub(crate) fn waits_for_itself(names: &Names) {
     tracing::warn!(
         target: "quorlock",
         lock = %names.text(),
-        "a thread waits for a lock that it took itself, and whose guard was not dropped: if it still has \
-         that guard it waits until the lock ends, which is never while it is renewed, since an exclusive lock is \
-         not reentrant; drop the guard first, or hand it on to the code that needs the lock, or use a \
-         reentrant lock in all places, or wait with a deadline; if another async task has the guard, which shares this \
-         thread, have each make its calls on a thread that may block (spawn_blocking), and use no reentrant lock, which would let \
-         both in"
+        "a thread waits for a lock that it took itself, and whose guard was not dropped. An exclusive lock is not \
+         reentrant: if the thread still has the guard, it waits until the lock ends, so never while it is renewed; \
+         drop the guard first, or hand it on to the code that needs the lock, or use a reentrant lock in all places, or \
+         wait with a deadline. If another async task on this thread has the guard, make the calls of both on threads that \
+         may block (spawn_blocking); a reentrant lock would let both in"
     );
 }
 
@@ -119,7 +118,7 @@ pub(crate) fn certificates_unusable(error: &crate::error::Error) {
     tracing::warn!(
         target: "quorlock",
         %error,
-        "the files of TLS certificates cannot be used as they are now; new connections go on with what was read before"
+        "the files of TLS certificates cannot be used as they are now; new connections use those read before"
     );
 }
 
@@ -158,7 +157,7 @@ pub(crate) fn not_listening(fault: &NodeFault) {
         target: "quorlock",
         node = %fault.node(),
         reason = %fault.what(),
-        "this node does not tell of releases; those who wait for locks look now and then instead"
+        "this node does not tell of releases; waiters poll instead"
     );
 }
 
@@ -177,8 +176,8 @@ pub(crate) fn endless_key(names: &Names, nodes: &[Arc<str>]) {
         lock = %names.text(),
         key = %names.keys_text(),
         nodes = %nodes.join(", "),
-        "the key of this lock has no expiry on these nodes, so the lock looks held for ever; no lock of \
-         quorlock's is like that: find out who wrote it, and delete it (DEL), or use another name or \
+        "the key of this lock has no expiry on these nodes, so the lock looks held for ever; \
+         quorlock writes no such key: find out who wrote it, and delete it (DEL), or use another name or \
          {KEY_PREFIX}"
     );
 }
@@ -190,8 +189,8 @@ pub(crate) fn other_permits(names: &Names, here: u32, there: u64) {
         lock = %names.text(),
         permits_here = here,
         permits_there = there,
-        "this semaphore has another number of permits here than at those who hold some of them; callers with different \
-         numbers take turns, and none of them gets a permit while the others hold one: give it the same number everywhere"
+        "this semaphore has another number of permits here than for its holders; callers with different \
+         numbers take turns, and none gets a permit while the others hold one: give it the same number everywhere"
     );
 }
 
@@ -223,7 +222,7 @@ pub(crate) fn lost(names: &Names, owner: &str, reason: LossReason) {
         lock = %names.text(),
         %owner,
         %reason,
-        "a lock that is held was lost: stop what it protects, for somebody else may hold it now"
+        "a lock that is held was lost: stop what it protects; somebody else may hold it now"
     );
 }
 
@@ -236,7 +235,7 @@ pub(crate) fn forced(names: &Names, owners: &[Owner]) {
         target: "quorlock",
         lock = %names.text(),
         owners = %format_args!("{}{more}", shown.join(", ")),
-        "a lock is forced open: its holders work on until they hear of it, and somebody else may hold it meanwhile"
+        "a lock is forced open: until its holders notice, they work on, and somebody else may hold it, too"
     );
 }
 
@@ -245,8 +244,8 @@ pub(crate) fn events_dropped(how_many: u64) {
     tracing::warn!(
         target: "quorlock",
         how_many,
-        "events were dropped, for there were more than the subscriber of the program takes in time; the holders of \
-         lost locks were told all the same"
+        "events were dropped, because the program's subscriber was too slow; the holders of \
+         lost locks were still told"
     );
 }
 
@@ -255,6 +254,6 @@ pub(crate) fn no_thread(error: &std::io::Error) {
     tracing::warn!(
         target: "quorlock",
         %error,
-        "no thread could be started; a shared one takes over, or locks are looked at now and then"
+        "no thread could be started; a shared one takes over, or waiters poll for locks"
     );
 }

@@ -44,9 +44,9 @@ impl Process {
         if self.is_this() {
             return Ok(());
         }
-        let message = "this process is a child, by fork, of one that had built a client, and has none \
-                       of its threads and connections; fork first and build the client in the child, \
-                       or have the child start a program (exec). The parent's locks stay the parent's";
+        let message = "this process was forked from one that had built a client, and has none of its \
+                       threads and connections; fork first and build the client in the child, \
+                       or have the child start a program (exec). The parent keeps its locks";
         Err(Error::new(ErrorKind::Closed, message))
     }
 }

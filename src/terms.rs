@@ -10,9 +10,9 @@ type Words = dyn Fn(Term) -> Option<String> + Send + Sync;
 
 static WORDS: OnceLock<Box<Words>> = OnceLock::new();
 
-/// A word by which messages name what the users of a program may know by another name: see [`set_terms`].
+/// A term in messages that the users of a program may know by another name: see [`set_terms`].
 ///
-/// `Display` is how messages have it in this process.
+/// `Display` shows it as messages of this process do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Term {
@@ -24,7 +24,7 @@ pub enum Term {
     Section(&'static str),
 }
 
-/// Has all messages of this process name settings, calls and sections as its users know them: those of errors, of events, and of
+/// Replaces the names of settings, calls and sections in all messages of this process: errors, events and
 /// reports. `words` returns the text for a term, and `None` where the library's own word is right.
 ///
 /// It is for programs with options or a file of settings. Call it before anything else, as one sets a logger: texts that are
@@ -101,7 +101,7 @@ terms! {
     ONE_TO_THREE = Section("From one master to three"),
     REPLACING_A_MASTER = Section("Replacing a master"),
     ANOTHER_MAX_TTL = Section("Another max_ttl"),
-    ANOTHER_CONFIGURATION = Section("What needs all clients to stop"),
+    ANOTHER_CONFIGURATION = Section("Changes with all clients stopped"),
 }
 
 /// The commands that the manual's example of an access list allows.

@@ -164,7 +164,7 @@ fn if_all_clocks_are_set_forward_the_locks_are_lost_and_the_nodes_are_not_accuse
         let error = guard.check().expect_err("it is lost");
         assert!(error.to_string().contains("the clocks of most nodes"), "{error}");
     }
-    wait_told(&["ERROR", "the clocks of most nodes went on further than ours", "by=3 s"]);
+    wait_told(&["ERROR", "the clocks of most nodes advanced more than ours", "by=3 s"]);
     locks.lock("a third").expect("nobody is accused").unlock().expect("all are healthy");
     assert_eq!(servers.iter().map(mark).collect::<Vec<_>>(), marks);
 }

@@ -483,7 +483,7 @@ mod tls {
         let builder = start().tls_client_cert(certificate, other_key);
         rejected(builder, &["tls_client_cert", "cannot be used together"]);
         let insecure = Quorlock::builder().nodes(["rediss://:secret@127.0.0.1:1/#insecure"]);
-        rejected(insecure, &["node 1", "never", "tls_ca"]);
+        rejected(insecure, &["node 1", "does not verify", "tls_ca"]);
         let twice = ["redis://127.0.0.1:6379", "rediss://127.0.0.1:6379/3"];
         rejected(Quorlock::builder().nodes(twice), &["same server"]);
     }

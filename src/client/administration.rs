@@ -148,8 +148,8 @@ impl Quorlock {
             return Ok(());
         }
         let message = format!(
-            "closed, but within {} too few nodes could be told of the locks that were given back; \
-             their keys end with their TTL",
+            "closed, but within {} too few nodes could be told of the releases; \
+             the keys end with their TTL",
             exact(timeout)
         );
         let faults = coordinator.nodes().iter().filter_map(Node::fault).collect();

@@ -16,7 +16,7 @@ pub enum LossReason {
     KeysGone,
     /// It was held for as long as `max_hold` allows.
     MaxHold,
-    /// The clocks of most nodes went on further than our own: this machine was suspended, as a virtual
+    /// The clocks of most nodes advanced more than our own: this machine was suspended, as a virtual
     /// machine does that is suspended, or those clocks were set. The time of the lock may be over, and
     /// our own clock does not show it.
     ClockStoodStill,
@@ -27,10 +27,10 @@ impl fmt::Display for LossReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Expired => "its validity ended",
-            Self::KeysGone => "its keys were gone from a majority of the nodes before its time",
-            Self::MaxHold => "it was held for the longest time that was allowed",
+            Self::KeysGone => "its keys were gone from a majority of the nodes too early",
+            Self::MaxHold => "it was held for the longest time allowed",
             Self::ClockStoodStill => {
-                "the clocks of most nodes went on further than ours, so its time may be over"
+                "the clocks of most nodes advanced more than ours, so its time may be over"
             }
         })
     }

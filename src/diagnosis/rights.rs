@@ -26,7 +26,7 @@ pub(super) fn finding(refusals: &[Refusal]) -> Finding {
         format!("{} (missing: {})", consequence(serves), lacks.join(", "))
     });
     let consequences = consequences.collect::<Vec<_>>().join("; ");
-    let what = format!("{consequences}; the user needs what is listed in {ACCESS_LISTS}");
+    let what = format!("{consequences}; the user needs the rights in {ACCESS_LISTS}");
     Finding { check, severity, value, what }
 }
 
@@ -43,8 +43,8 @@ const fn consequence(serves: Serves) -> &'static str {
     match serves {
         Serves::Locks => "no lock can be taken there",
         Serves::Fencing => "no lock with a fencing token can be taken there",
-        Serves::Telling => "locks are given back in silence, so waiters find out later",
-        Serves::Hearing => "waiters are not told of releases, and look now and then",
+        Serves::Telling => "releases are not published, so waiters notice them later",
+        Serves::Hearing => "waiters are not told of releases, and poll instead",
         Serves::OldConnections => "requests of a connection that was given up may still run",
         Serves::HashLocks => {
             "reentrant locks, read-write locks or semaphores cannot be taken there"

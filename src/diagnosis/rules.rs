@@ -120,14 +120,14 @@ impl Set<'_> {
         match state {
             NodeState::Quarantined(_) if is_new => {
                 let what = format!(
-                    "no client with this key prefix has used it yet; it grants locks {} after the first one has come",
+                    "no client with this key prefix has used it yet; it grants locks {} after the first one connects",
                     exact(self.settings.max_ttl)
                 );
                 Finding::note(check, "new", what)
             }
             NodeState::Quarantined(_) => {
                 let what = format!(
-                    "{what}; it grants no new locks until that ends by itself, {} after a client has come; {ADMIT} ends it \
+                    "{what}; it grants no new locks until {} after a client connects; {ADMIT} ends that \
                      at once, if nobody can hold a lock",
                     exact(self.settings.max_ttl)
                 );
@@ -149,8 +149,8 @@ impl Set<'_> {
         }
         let direction = if ahead.middle() > 0 { "ahead of" } else { "behind" };
         let what = format!(
-            "its clock is {by} {direction} {}, which is more than the {CLOCK_TOLERANCE} of {}; locks are safe as long as that \
-             stays so, but when the clock is put right by a step, the node grants nothing for a while: have NTP or chrony keep \
+            "its clock is {by} {direction} {}, more than the {CLOCK_TOLERANCE} of {}; locks are safe while the difference \
+             stays the same, but after a step that corrects it the node grants nothing for a while: have NTP or chrony keep \
              it right",
             reference.name,
             exact(tolerance)
@@ -170,8 +170,8 @@ impl Set<'_> {
         let Settings { node_timeout, clock_tolerance, .. } = self.settings;
         if median >= *node_timeout {
             let what = format!(
-                "half of its answers take {} or longer, and a node has {} to answer ({NODE_TIMEOUT}), so most requests to it are \
-                 in vain; find out why the server or the network is slow, or raise {NODE_TIMEOUT}",
+                "half of its answers take {} or longer, but a node has {} to answer ({NODE_TIMEOUT}), so most requests to it \
+                 fail; find out why the server or the network is slow, or raise {NODE_TIMEOUT}",
                 rounded(median),
                 exact(*node_timeout)
             );
@@ -188,8 +188,8 @@ impl Set<'_> {
         }
         if median * ROUND_TRIPS > *clock_tolerance {
             let what = format!(
-                "a round trip takes {}, and {CLOCK_TOLERANCE} is {}; below three round trips, clients cannot rule out that its \
-                 clock was set, and do not count its grants: raise {CLOCK_TOLERANCE} for all clients of the set",
+                "a round trip takes {}, and {CLOCK_TOLERANCE} is {}, less than three of them; so clients cannot rule out that \
+                 its clock was set, and ignore its grants: raise {CLOCK_TOLERANCE} for all clients of the set",
                 rounded(median),
                 exact(*clock_tolerance)
             );
@@ -239,20 +239,20 @@ fn of_persistence(persistence: &Persistence, quarantine: bool) -> Finding {
                     disk";
         Finding::warning(check, value, what)
     } else if quarantine && always {
-        let what = "each grant waits for the disk (appendfsync always), which no lock needs: a node that was restarted grants \
-                    nothing until all locks have ended that it may have forgotten";
+        let what = "each grant waits for the disk (appendfsync always), which locks do not need: a restarted node grants \
+                    nothing until all locks that it may have forgotten have ended";
         Finding::note(check, value, what)
     } else if quarantine || always {
         Finding::fine(check, value)
     } else if *appends && fsync.is_none() {
         let what = format!(
-            "without quarantine ({NO_QUARANTINE}), and without appendfsync always, a restart lets a second client have a lock that \
-             is held; the user may not see whether the node keeps each lock on disk (+config|get)"
+            "without quarantine ({NO_QUARANTINE}), and without appendfsync always, a restart can give a held lock to a second \
+             client; the user may not see this setting (+config|get)"
         );
         Finding::warning(check, value, what)
     } else {
         let what = format!(
-            "without quarantine ({NO_QUARANTINE}), a second client gets a lock that is held when the node has forgotten it in a \
+            "without quarantine ({NO_QUARANTINE}), a second client gets a held lock that the node has forgotten in a \
              restart; leave the quarantine on, or set appendonly yes and appendfsync always"
         );
         Finding::warning(check, value, what)
@@ -266,12 +266,12 @@ fn of_memory(memory: &Memory) -> Finding {
         let advice = "set maxmemory-policy noeviction";
         return if *limit == 0 {
             let what = format!(
-                "the server would drop keys of locks if it had a limit of memory (maxmemory-policy {policy}); {advice}"
+                "the server would drop keys of locks if it had a memory limit (maxmemory-policy {policy}); {advice}"
             );
             Finding::warning(check, policy, what)
         } else {
             let what = format!(
-                "when its memory is full the server drops keys, and with them locks that are held (maxmemory-policy \
+                "when its memory is full, the server drops keys, even those of held locks (maxmemory-policy \
                  {policy}); {advice}"
             );
             Finding::problem(check, policy, what)
@@ -280,7 +280,7 @@ fn of_memory(memory: &Memory) -> Finding {
     let used_percent = used.saturating_mul(100).checked_div(*limit).unwrap_or(0);
     if used_percent >= FULL_PERCENT {
         let what = format!(
-            "{used_percent} % of its memory are used, and when it is full the node grants no locks (OOM); raise maxmemory, or \
+            "{used_percent} % of its memory is used, and when it is full, the node grants no locks (OOM); raise maxmemory, or \
              find out what fills it"
         );
         return Finding::warning(check, format!("{used_percent} % used"), what);
@@ -301,7 +301,7 @@ fn of_clock_rate(clock: [Offset; 2]) -> Option<Finding> {
     }
     let faster = if rate.middle() > 0 { "faster" } else { "slower" };
     let what = format!(
-        "its clock goes {percent} {faster} than that of this machine, and locks allow for 1 %; either it is being put right (for \
+        "its clock runs {percent} {faster} than that of this machine, but locks allow for 1 %; it is being corrected (for \
          chrony set maxslewrate 500), or one of the two clocks is broken"
     );
     Some(Finding::problem(check, value, what))
@@ -316,9 +316,8 @@ fn of_majority(nodes: &[NodeDiagnosis]) -> Finding {
     };
     let usable = nodes.iter().filter(is_usable).count();
     if usable < needed {
-        let what = format!(
-            "{usable} of {all} nodes are without a problem, and {needed} have to grant a lock"
-        );
+        let what =
+            format!("{usable} of {all} nodes have no problem, and a lock needs {needed} of them");
         return Finding::problem(check, value, what);
     }
     match all {

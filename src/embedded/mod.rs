@@ -111,7 +111,7 @@ impl Nodes {
     pub fn start(n: usize) -> Result<Self, Error> {
         if !(1..=MOST_NODES).contains(&n) {
             return Err(Error::config(format!(
-                "{n} embedded nodes were asked for; 1 to {MOST_NODES} can be had"
+                "{n} embedded nodes were asked for; 1 to {MOST_NODES} can start"
             )));
         }
         let nodes = (0..n).map(|index| {

@@ -128,7 +128,7 @@ fn take(
         None => Ok(()),
         Some(round) => {
             let message = format!(
-                "{names} is not certainly free: too few nodes could be told that it is taken from its holder. The \
+                "{names} may still be held: too few nodes could be told to take it from its holder. The \
                  others are told when they come back; until then the holder may keep it, or get it back"
             );
             let faults = round.faults(client.nodes(), plan.answer_by);
@@ -145,8 +145,8 @@ fn all_are_known(client: &ClientState, names: &Names, heard: &[Heard<'_>]) -> Re
         return Ok(());
     };
     let message = format!(
-        "{names} may have a holder whom no node has named, and who keeps it: too few nodes are sure to have forgotten no \
-         lock. Force it open once more when they have been restarted for as long as {MAX_TTL}"
+        "{names} may have a holder whom no node has named, and who keeps it: too few nodes certainly remember all \
+         locks. Force it open once more when they have run for {MAX_TTL} since their restart"
     );
     let what = "it may have forgotten locks, and names no holder";
     let forgetful = round.with(|said| said.forgetful());
@@ -227,8 +227,8 @@ fn faults(client: &ClientState, round: &Arc<FanOut<Holders>>) -> Vec<NodeFault> 
 
 fn no_lock(names: &Names) -> Error {
     let message = format!(
-        "{names} cannot be forced open: what is under {} on the nodes has no expiry, is of another type than a \
-         lock, or has an owner that is too long to be told; find out who wrote it, and delete it (DEL), or use another name or {KEY_PREFIX}",
+        "{names} cannot be forced open: on the nodes {} has no expiry, has another type than a \
+         lock, or has an owner text that is too long; find out who wrote it, and delete it (DEL), or use another name or {KEY_PREFIX}",
         names.keys_text()
     );
     Error::new(ErrorKind::WrongKind, message)

@@ -66,7 +66,7 @@ fn is_unused(
             // The scan ends with the first lock, or has said what is wrong.
             MayHaveForgotten::Unread => continue,
             MayHaveForgotten::Unknown => {
-                "it was in quarantine before this client came, and nobody has noted why".to_owned()
+                "it was in quarantine before this client came, for an unknown reason".to_owned()
             }
             MayHaveForgotten::JustNow => {
                 "it was started just now, or has lost keys since its start (by FLUSHALL, FLUSHDB, SWAPDB or eviction, in any \
@@ -83,11 +83,11 @@ fn is_unused(
     let why = match names.first() {
         Some(name) => format!("a node has a key of {name}"),
         None if is_read && faults.is_empty() => return Ok(()),
-        None => "a lock may be held that a node has forgotten".to_owned(),
+        None => "a node may have forgotten a held lock".to_owned(),
     };
     let ready_in = set.ready_in(clock::now()).unwrap_or(max_ttl);
     let message = format!(
-        "the nodes were not admitted, for {why}. They grant locks by themselves in {} ({MAX_TTL} is {}). If no client anywhere \
+        "the nodes were not admitted: {why}. They grant locks by themselves in {} ({MAX_TTL} is {}). If no client anywhere \
          holds a lock, {ADMIT} ends the wait at once",
         rounded(ready_in),
         exact(max_ttl)
@@ -125,9 +125,8 @@ fn end(client: &ClientState, order: impl Fn(usize) -> Option<u64>) -> Result<Vec
         let admitted = (0..count).filter(|node| ordered[*node].get() && set.grants(*node));
         return Ok(admitted.map(|node| client.names()[node].to_string()).collect());
     }
-    let message = format!(
-        "the nodes could not be admitted: {granting} of {count} are, and it takes {needed}"
-    );
+    let message =
+        format!("too few nodes could be admitted: {granting} of {count}, and {needed} are needed");
     let mut faults: Vec<NodeFault> = (0..count).filter_map(fault).collect();
     let rejecting = faults.iter().filter(|fault| fault.is_for_good()).count();
     let kind = match count - rejecting < needed {

@@ -18,10 +18,10 @@ use crate::runtime::requests::OwnerRequests;
 use crate::terms::{ACCESS_LISTS, MIN_HOLD};
 
 /// Why the answer of a node to a release does not count.
-const UNCERTAIN: &str = "it has answered, but a request that was sent before, over a connection that \
-                         broke, may still arrive there and set the key again, so it is told again; \
-                         with the permissions +client|id and +client|kill such connections are ended \
-                         on the server";
+const UNCERTAIN: &str = "it has answered, but an earlier request over a broken connection may still \
+                         arrive there and set the key again, so the release is repeated; with the \
+                         permissions +client|id and +client|kill such connections are ended on the \
+                         server";
 
 /// Which lock is wanted, and on what terms.
 #[derive(Clone, Debug)]

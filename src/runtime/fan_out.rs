@@ -197,8 +197,8 @@ impl<B: Ballot + 'static> FanOut<B> {
 
     fn unexpected(&self, node: usize, value: &Value) -> Undelivered {
         let what = format!(
-            "the script was answered with {value}, which it never says; is something else than \
-             Redis, or a proxy, in between?"
+            "the script was answered with {value}, which it never returns; is it a proxy, or something \
+             other than Redis?"
         );
         Undelivered { failure: Failure::Unknown, fault: NodeFault::new(&self.names[node], what) }
     }

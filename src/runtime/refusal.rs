@@ -57,8 +57,8 @@ impl ClientState {
             "{nodes} may have forgotten locks that are held, and {are} in quarantine. That ends by itself, \
              in {ready_in} ({MAX_TTL} is {max_ttl}). Where nothing can be held, as before the first \
              start of a new set, {ADMIT} ends it at once. For development and CI with a throw-away \
-             server there is {NO_QUARANTINE}: without quarantine, a restart lets a second client \
-             have a lock that is held. See {FIRST_SECONDS}"
+             server there is {NO_QUARANTINE}: without quarantine, a restart can give a held lock \
+             to a second client. See {FIRST_SECONDS}"
         )
     }
 
@@ -89,15 +89,15 @@ impl ClientState {
             }
             Outcome::Lost(reason) => {
                 let message = format!(
-                    "{names} cannot be taken again by the thread that holds it, for it is lost: {reason}; stop what \
+                    "{names} cannot be taken again by the thread that holds it: it is lost ({reason}); stop what \
                      it protects, and drop its guards"
                 );
                 (ErrorKind::Lost, message, Vec::new())
             }
             Outcome::WaitsForItself => {
                 let message = format!(
-                    "{names} cannot be written by this thread, which reads it: it would wait for itself; drop its read \
-                     guards before, or take the lock to write at once, and downgrade it"
+                    "this thread holds {names} for reading, and would wait for itself to write; drop the read \
+                     guards first, or begin with the write lock and downgrade it"
                 );
                 (ErrorKind::WouldDeadlock, message, Vec::new())
             }
@@ -176,8 +176,8 @@ impl ClientState {
 fn no_lock(names: &Names) -> String {
     let keys = names.keys().map(<[u8]>::to_vec);
     format!(
-        "{names} cannot be locked: {} on the nodes belongs to something \
-         that is no lock; use another name or {KEY_PREFIX}",
+        "{names} cannot be locked: {} on the nodes is not a lock; \
+         use another name or {KEY_PREFIX}",
         one_of(keys)
     )
 }
@@ -185,17 +185,17 @@ fn no_lock(names: &Names) -> String {
 fn no_further_number(names: &Names) -> String {
     format!(
         "{names} cannot be locked with a fencing token: {} on the nodes is the \
-         largest number there is, which quorlock comes to in centuries only; find out \
-         who wrote it, and use another name, for no token after it could be larger",
+         largest number there is, so no larger token is left. quorlock needs centuries \
+         to reach it: find out who wrote it, and use another name",
         one_of(names.keys().map(fence_key))
     )
 }
 
 fn no_number(names: &Names) -> String {
     format!(
-        "{names} cannot be locked with a fencing token: what {} on the nodes \
-         holds is no number; find out who wrote it, and delete it while nobody holds \
-         the lock (DEL): tokens go on from the nodes' time then",
+        "{names} cannot be locked with a fencing token: the value of {} on the nodes \
+         is no number; find out who wrote it, and delete it (DEL) while nobody holds \
+         the lock: tokens then go on from the nodes' time",
         one_of(names.keys().map(fence_key))
     )
 }

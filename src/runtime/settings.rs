@@ -207,8 +207,8 @@ impl Settings {
         let attempt = self.attempt_timeout();
         if attempt > LONGEST_TTL / 2 {
             wrong.push(format!(
-                "{} is {}; {} is the most, for a TTL is at least twice \
-                 that, and one hour at most",
+                "{} is {}; {} is the most: a TTL is at least twice \
+                 that, and at most one hour",
                 self.attempt_settings(),
                 exact(attempt),
                 exact(LONGEST_TTL / 2)
@@ -216,8 +216,8 @@ impl Settings {
         }
         if min < Duration::from_millis(1) || max < min || max > LONGEST_PAUSE {
             wrong.push(format!(
-                "{BACKOFF} is {} to {}; the minimum must be at least 1 ms, and the maximum no less than \
-                 that, and {} at most",
+                "{BACKOFF} is {} to {}; the minimum must be at least 1 ms, and the maximum between \
+                 that and {}",
                 exact(min),
                 exact(max),
                 exact(LONGEST_PAUSE)
@@ -233,7 +233,7 @@ impl Settings {
             && (replicas == 0 || timeout < Duration::from_millis(1))
         {
             wrong.push(format!(
-                "{WAIT_REPLICAS} asks for {replicas} replicas within {}; it must be at least one, \
+                "{WAIT_REPLICAS} asks for {replicas} replicas within {}; ask for at least one, \
                  within at least 1 ms",
                 exact(timeout)
             ));
@@ -261,7 +261,7 @@ impl Settings {
         let max_ttl = self.max_ttl;
         if max_ttl > LONGEST_TTL {
             return Some(format!(
-                "{MAX_TTL} is {}; one hour is the most, for a master that was restarted grants no locks \
+                "{MAX_TTL} is {}; one hour is the most, since a restarted master grants no locks \
                  for as long as {MAX_TTL} (were milliseconds meant?)",
                 exact(max_ttl)
             ));
@@ -385,7 +385,7 @@ impl Settings {
             ));
         } else if ttl > self.max_ttl {
             let why = match self.restart_quarantine {
-                true => ", for that is how long a master that was restarted waits for locks to end",
+                true => ", the time that a restarted master waits for locks to end",
                 false => "",
             };
             wrong.push(format!(
