@@ -152,6 +152,9 @@ fn a_right_to_run_scripts_that_is_taken_away_for_a_while_is_waited_for() {
     user(&[">secret"]);
     let locks = client(&server.url(), "locker:secret@", "");
     let guard = locks.lock("orders/42").expect("one of one");
+    for _ in 0..2 {
+        locks.lock("other").expect("one of one").unlock().expect("one of one");
+    }
     thread::scope(|scope| {
         let waits = scope.spawn(|| locks.lock("orders/42").map(drop));
         user(&["-@scripting"]);
@@ -164,6 +167,19 @@ fn a_right_to_run_scripts_that_is_taken_away_for_a_while_is_waited_for() {
         user(&[]);
         drop(guard);
         waits.join().expect("no panic").expect("it is waited for");
+    });
+}
+
+/// The first call of a script brings its source, and further ones its hash.
+#[test]
+fn a_user_who_may_send_sources_alone_is_not_waited_for() {
+    let server = Server::start();
+    let rules = ["ACL", "SETUSER", "locker", "on", ">secret", "~*", "&*", "+@all", "-evalsha"];
+    server.command(&rules);
+    let locks = client(&server.url(), "locker:secret@", "");
+    wait_until("it is refused", LIMIT, || {
+        let refused = locks.try_lock("orders/42").map(quorlock::Guard::unlock).err();
+        refused.is_some_and(|error| error.kind() == ErrorKind::Config)
     });
 }
 

@@ -224,14 +224,14 @@ impl Address {
         self.only.or_else(|| Some(SocketAddr::new(host.parse().ok()?, port)))
     }
 
-    /// It is tried: see [`Addresses::tries`].
-    pub(super) fn is_tried(&self) {
+    /// It was tried in vain: see [`Addresses::has_failed`].
+    pub(super) fn has_failed(&self) {
         if let Some(address) = self.only {
-            self.addresses.tries(address);
+            self.addresses.has_failed(address);
         }
     }
 
-    /// Its server has let us in.
+    /// Its server is of use: see [`Addresses::has_answered`].
     pub(super) fn has_answered(&self) {
         if let Some(address) = self.only {
             self.addresses.has_answered(address);

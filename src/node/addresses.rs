@@ -32,9 +32,9 @@ pub(super) struct Addresses {
 /// What has become of tries to connect.
 #[derive(Debug, Default)]
 struct Tried {
-    /// The address whose server has let us in last.
+    /// The address whose server was of use last.
     answered: Option<SocketAddr>,
-    /// The addresses that were tried since then, the last one at the end.
+    /// The addresses that were tried in vain since then, the last one at the end.
     in_vain: Vec<SocketAddr>,
 }
 
@@ -98,8 +98,8 @@ impl Addresses {
         Ok(addresses)
     }
 
-    /// That one is tried. It has to answer before it comes first again.
-    pub(super) fn tries(&self, address: SocketAddr) {
+    /// That one was tried in vain. It comes last from now on, until its server is of use.
+    pub(super) fn has_failed(&self, address: SocketAddr) {
         let mut tried = self.tried.lock();
         tried.answered = tried.answered.filter(|it| *it != address);
         tried.in_vain.retain(|it| *it != address);
@@ -109,7 +109,7 @@ impl Addresses {
         tried.in_vain.push(address);
     }
 
-    /// Its server has let us in.
+    /// Its server is of use.
     pub(super) fn has_answered(&self, address: SocketAddr) {
         *self.tried.lock() = Tried { answered: Some(address), in_vain: Vec::new() };
     }
@@ -197,16 +197,16 @@ mod tests {
             found.iter().map(|it| it.ip().to_string()[8..].to_owned()).collect::<String>()
         };
         assert_eq!(order(), "1234");
-        addresses.tries(address(1));
+        addresses.has_failed(address(1));
         assert_eq!(order(), "2341");
-        addresses.tries(address(2));
-        addresses.tries(address(3));
+        addresses.has_failed(address(2));
+        addresses.has_failed(address(3));
         assert_eq!(order(), "4123");
         addresses.has_answered(address(3));
         assert_eq!(order(), "3124");
-        addresses.tries(address(3));
+        addresses.has_failed(address(3));
         assert_eq!(order(), "1243", "it has not answered this time");
-        (0..200).for_each(|last| addresses.tries(address(last)));
+        (0..200).for_each(|last| addresses.has_failed(address(last)));
         assert_eq!(addresses.tried.lock().in_vain.len(), MOST);
     }
 

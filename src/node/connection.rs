@@ -320,4 +320,5 @@ pub(super) fn microseconds(time: &Value) -> Option<i64> {
 }
 
 /// What a server says while it can do nothing, for a time.
-const PASSING: [&str; 6] = ["LOADING", "BUSY", "MASTERDOWN", "MISCONF", "NOREPLICAS", "READONLY"];
+pub(super) const PASSING: [&str; 6] =
+    ["LOADING", "BUSY", "MASTERDOWN", "MISCONF", "NOREPLICAS", "READONLY"];

@@ -340,6 +340,9 @@ impl Worker {
     ) {
         match reply {
             Reply::Value(value) => {
+                if form == Form::Sha {
+                    self.shared.link.serves();
+                }
                 let meaning = job.request().meaning(&value);
                 match meaning {
                     Meaning::NotAdmitted => self.set.doubt(self.node, permit.mark()),

@@ -17,7 +17,7 @@ use super::fitness::field;
 use super::quote::quoted;
 use super::rights::{self, Refusal, Refused, Try};
 use crate::clock;
-use crate::core::{Configuration, NodeState, Offset, Probe, Time};
+use crate::core::{Configuration, NodeState, Offset, Probe, Role, Time};
 use crate::error::NodeFault;
 
 /// How often the clock is read, which tells the latency as well.
@@ -138,11 +138,16 @@ impl Inspection {
 
     /// Returns true if a further connection leads to another server than that one. A server that is restarted just now is another one, too.
     fn has_several_servers(&self, run_id: &str) -> bool {
-        let is_other = |opened: Result<Connection, _>| {
-            opened.is_ok_and(|connection| connection.run_id() != run_id)
+        // Replicas have no vote.
+        let is_other = |opened: Result<Connection, NodeFault>| {
+            let Ok(mut connection) = opened else { return false };
+            let is_another = connection.run_id() != run_id;
+            let mut probe = || admit::ask(&mut connection, &self.mark_key, self.patience);
+            is_another && !probe().is_ok_and(|it| it.is_ok_and(|it| it.role == Role::Replica))
         };
         let each = self.address.each(self.patience).unwrap_or_default();
-        let mut by_address = each.iter().map(|it| Connection::open_at(it, self.patience));
+        let each = each.iter().take(LOOKS);
+        let mut by_address = each.map(|it| Connection::open_at(it, self.patience));
         let mut by_name = (0..LOOKS).map(|_| Connection::open(&self.address, self.patience));
         by_address.any(is_other) || by_name.any(is_other)
     }

@@ -23,6 +23,8 @@ pub(super) struct Link {
     was_up: AtomicBool,
     /// It has answered a script of ours before.
     has_served: AtomicBool,
+    /// A look at its servers goes on.
+    pub(super) looks: AtomicBool,
     /// It was told that the server may drop keys.
     told_evicts: AtomicBool,
     /// How long a node has for an answer.
@@ -46,6 +48,7 @@ impl Link {
             busy_since_us: AtomicU64::new(0),
             was_up: AtomicBool::new(false),
             has_served: AtomicBool::new(false),
+            looks: AtomicBool::new(false),
             told_evicts: AtomicBool::new(false),
             timeout,
         }
@@ -137,7 +140,8 @@ impl Link {
         NodeFault::caused_by(Cause::Changing, &self.node, what)
     }
 
-    /// It has answered a script of ours with something else than an error.
+    /// It has answered a script of ours, named by its hash, with something other than an error. A user may have the right to send
+    /// sources, and not this one.
     pub(super) fn serves(&self) {
         // Of all answers only the first one writes.
         if !self.has_served.load(Ordering::Relaxed) {

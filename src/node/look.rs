@@ -4,6 +4,7 @@
 //! server only.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::address::Address;
@@ -23,9 +24,10 @@ impl Worker {
     /// Has a thread look which server answers, if that is due. Returns when it is due next.
     pub(super) fn look(&self) -> Time {
         let (is_due, next) = self.set.looks(self.node, clock::now());
-        if is_due {
+        if is_due && !self.shared.link.looks.swap(true, Ordering::Relaxed) {
             let (node, timeout) = (self.node, self.timeout);
             let (address, set) = (self.address.clone(), self.set.clone());
+            let shared = self.shared.clone();
             let look = move || {
                 // The worker tells what is wrong with the node.
                 let mut addresses = address.each(timeout).unwrap_or_default();
@@ -33,9 +35,12 @@ impl Worker {
                 for address in addresses.iter().take(AT_ONCE) {
                     let _ = look_by(Connection::open_at(address, timeout), timeout, &set, node);
                 }
+                shared.link.looks.store(false, Ordering::Relaxed);
             };
             // Without a thread, the next look comes.
-            let _ = clock::spawn(format!("quorlock-look-{node}"), look);
+            if clock::spawn(format!("quorlock-look-{node}"), look).is_err() {
+                self.shared.link.looks.store(false, Ordering::Relaxed);
+            }
         }
         next
     }

@@ -26,46 +26,53 @@ const STEPS: u32 = 3;
 
 impl Connection {
     /// Looks up the name, connects, logs in and makes sure that what answers is a server that we can use. Each step takes `timeout`
-    /// at most. Of several addresses it is the first one whose server lets us in.
+    /// at most. Of several addresses it is the first one whose server lets us in. The caller says whether that is of use
+    /// ([`Address::has_answered`], [`Address::has_failed`]).
     pub(super) fn open(address: &Address, timeout: Duration) -> Result<Self, NodeFault> {
         let mut addresses = address
             .in_order(timeout)
             .map_err(|error| connect_fault(address, Unread::Failed(error.into())))?;
         addresses.truncate(MOST);
-        let connection = match &addresses[..] {
-            [only] => Self::open_at(only, timeout)?,
-            several => first_of(address, several, timeout)?,
-        };
-        connection.address.has_answered();
-        Ok(connection)
+        match &addresses[..] {
+            [only] => Self::open_at(only, timeout),
+            several => first_of(address, several, timeout),
+        }
     }
 }
 
 type Opened = Result<Connection, NodeFault>;
 
-/// Each one is tried once the one before has failed, or has had its time alone.
+/// Each one is tried once the one before has failed, or has had its time alone. The first one, which may be known to be good, has more
+/// of that.
 fn first_of(name: &Address, addresses: &[Address], timeout: Duration) -> Opened {
     let count = addresses.len();
     let (sender, results) = bounded(count);
     let alone = ALONE.min(timeout / u32::try_from(count + 1).unwrap_or(u32::MAX));
     let until = clock::now().after(timeout.saturating_mul(STEPS));
+    let first = ALONE.min(timeout / 3).max(alone);
     let mut fault = None;
     let (mut left, mut open) = (addresses.iter(), 0);
     loop {
-        if let Some(address) = left.next() {
+        let next = left.next();
+        if let Some(address) = next {
             start(address, timeout, &sender);
             open += 1;
         } else if open == 0 {
             return Err(fault.unwrap_or_else(|| failed(name, io::Error::other(NO_ADDRESS))));
         }
+        let alone = if left.len() + 1 == count { first } else { alone };
         match results.recv_timeout(left_until(until, alone, left.len() == 0)) {
-            Ok(Ok(connection)) => return Ok(connection),
-            Ok(Err(new)) => {
+            Ok((_, Ok(connection))) => return Ok(connection),
+            Ok((address, Err(new))) => {
+                address.has_failed();
                 open -= 1;
                 fault = Some(the_one_to_tell(fault, new));
             }
-            Err(RecvTimeoutError::Timeout) if left.len() > 0 => {}
+            Err(RecvTimeoutError::Timeout) if left.len() > 0 => {
+                next.into_iter().for_each(Address::has_failed);
+            }
             Err(_) => {
+                next.into_iter().for_each(Address::has_failed);
                 let silent = failed(name, io::ErrorKind::TimedOut.into());
                 return Err(the_one_to_tell(fault, silent));
             }
@@ -82,24 +89,29 @@ fn left_until(until: Time, alone: Duration, is_last: bool) -> Duration {
 
 /// Opens a connection to that address on a thread of its own; where there is none, on this one. A connection that comes after
 /// another one is closed.
-fn start(address: &Address, timeout: Duration, sender: &Sender<Opened>) {
-    address.is_tried();
+fn start(address: &Address, timeout: Duration, sender: &Sender<(Address, Opened)>) {
     let open = {
         let (address, sender) = (address.clone(), sender.clone());
         move || {
-            let _ = sender.send(Connection::open_at(&address, timeout));
+            let opened = Connection::open_at(&address, timeout);
+            let _ = sender.send((address, opened));
         }
     };
     if clock::spawn("quorlock-connect".to_owned(), open).is_err() {
-        let _ = sender.send(Connection::open_at(address, timeout));
+        let _ = sender.send((address.clone(), Connection::open_at(address, timeout)));
     }
 }
 
-/// A server that answers says more of what is wrong than an address at which nobody does.
+/// A server that answers says more of what is wrong than an address at which nobody does; and one that may let us in soon, more
+/// than one that never will.
 fn the_one_to_tell(before: Option<NodeFault>, new: NodeFault) -> NodeFault {
+    let rank = |fault: &NodeFault| match fault.cause() {
+        Cause::Way => 0,
+        _ if fault.is_for_good() => 1,
+        _ => 2,
+    };
     match before {
-        Some(before) if new.cause() == Cause::Way && before.cause() != Cause::Way => before,
-        Some(before) if before.is_for_good() && !new.is_for_good() => before,
+        Some(before) if rank(&before) > rank(&new) => before,
         _ => new,
     }
 }

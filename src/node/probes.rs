@@ -1,7 +1,7 @@
 //! How a worker probes its node, before it carries anything there, and checks it, and probes it again, when that is due.
 
 use super::connection::{Broken, Connection, GRACE, Reply};
-use super::request::{Request, Value};
+use super::request::{Form, Request, Value};
 use super::worker::Worker;
 use super::{admit, check};
 use crate::clock;
@@ -64,13 +64,15 @@ impl Worker {
         request: &Request,
     ) -> Result<Option<Asked>, Broken> {
         let mut buffer = Vec::new();
-        connection.encode(request, "", &mut buffer);
+        let form = connection.encode(request, "", &mut buffer);
         let sent = clock::now();
         connection.write(&buffer)?;
         let deadline = clock::now().after(self.timeout + GRACE);
         match connection.read(deadline)? {
             Reply::Value(value) => {
-                self.shared.link.serves();
+                if form == Form::Sha {
+                    self.shared.link.serves();
+                }
                 return Ok(Some(Asked { value, sent, answered: clock::now() }));
             }
             Reply::Error(fault) => {

@@ -125,6 +125,7 @@ impl Worker {
         let fenced_off = self.fence_off(&mut connection);
         match fenced_off.and_then(|()| self.admit(&mut connection)) {
             Ok(_) => {
+                connection.address.has_answered();
                 // Of a server that does not let us probe it. Else it is known by now, along with what there is
                 // to compare it with, and a caller that waits for it need not wait again.
                 if let Some(clock) =
@@ -134,7 +135,11 @@ impl Worker {
                 }
                 Ok(connection)
             }
-            Err(broken) => Err(broken.fault),
+            Err(broken) => {
+                // A replica, for instance. Another address may be the master's.
+                connection.address.has_failed();
+                Err(broken.fault)
+            }
         }
     }
 

@@ -59,11 +59,12 @@ fn main() -> std::process::ExitCode {
             return if error.use_stderr() { OWN_ERROR.into() } else { 0.into() };
         }
     };
-    if std::process::id() == 1 && !options.command.listens() {
-        if let Err(failure) = signals::end_by_signals() {
-            tell(failure.message);
-            return OWN_ERROR.into();
-        }
+    if std::process::id() == 1
+        && !options.command.listens()
+        && let Err(failure) = signals::end_by_signals()
+    {
+        tell(failure.message);
+        return OWN_ERROR.into();
     }
     let outcome = match options.command {
         Command::Run(options) => run::run(&options),

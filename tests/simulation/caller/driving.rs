@@ -426,6 +426,8 @@ impl Call {
         };
         if reached {
             self.reached = cx.net.now;
+            let (client, now) = (cx.client, cx.net.now);
+            cx.net.checks.reached(client, now);
         }
         let says_nothing = conclusion.is_some() && quorum == Quorum::Untold;
         self.failed = Some(reached || says_nothing);

@@ -111,6 +111,8 @@ pub(super) struct Checks {
     given_up: BTreeMap<Vec<u8>, (usize, Duration)>,
     /// When each client was last paused until.
     woke: BTreeMap<usize, Duration>,
+    /// When an attempt of each client last reached a majority.
+    reached: BTreeMap<usize, Duration>,
     /// Until when each client was last cut off from some nodes; `Duration::MAX`: it still is.
     cut_off_until: BTreeMap<usize, Duration>,
     /// All locks that were granted.
@@ -498,7 +500,13 @@ impl Checks {
         }
     }
 
-    /// A call has not reached the nodes since then, and goes on for all that, or gives up (`over`).
+    /// An attempt of the client has reached a majority.
+    pub(super) fn reached(&mut self, client: usize, now: Duration) {
+        self.reached.insert(client, now);
+    }
+
+    /// A call has not reached the nodes since then, and goes on for all that, or gives up (`over`). It may go on if another call of
+    /// its client has reached them meanwhile: each one may have asked one node alone, as long as that says that the lock is held.
     pub(super) fn unreached(
         &mut self,
         client: usize,
@@ -508,6 +516,8 @@ impl Checks {
         now: Duration,
     ) {
         let woken = self.woken(client);
+        let by_others = self.reached.get(&client).copied().filter(|_| !over);
+        let since = since.max(by_others.unwrap_or_default());
         if let Some(what) = waits::unreached(client, now - since, timeout, over, woken < since) {
             self.report(now, "waits", what);
         }

@@ -1,6 +1,7 @@
 //! Keeps the lock while the command runs, and ends the command before the lock can be somebody else's.
 
 use std::ffi::{OsStr, OsString};
+use std::io;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
@@ -13,7 +14,7 @@ use super::group::{Group, State};
 use super::lookup::{Lookup, Said};
 use super::members::next_look;
 use super::orphans;
-use super::watchdog::Watchdog;
+use super::watchdog::{BEGINS_WITHIN, Watchdog};
 use super::why::Why;
 use crate::clock::{self, Time};
 use crate::exit::{CANNOT_RUN, End, Failure, LOST};
@@ -28,6 +29,8 @@ const LOOKS: Duration = Duration::from_millis(250);
 const LOOKS_AT_START: Duration = Duration::from_millis(20);
 /// How long the masters may take to say who holds a lock that was lost, once the command has ended.
 const SAID_WITHIN: Duration = Duration::from_secs(1);
+/// A command that ends within this time of a signal has ended because of it.
+const ENDS_SOON: Duration = Duration::from_secs(10);
 /// How long others of the command's group may take to end until it says that it waits for them.
 const END_WITHIN: Duration = Duration::from_secs(1);
 
@@ -88,7 +91,8 @@ impl Job<'_> {
             is_lost: false,
             why: None,
             was_terminated: false,
-            was_told_to_end: false,
+            told_to_end_at: None,
+            was_told_to_end: None,
             unwatched: None,
             others_since: None,
             look_at_others: Time::now(),
@@ -143,8 +147,10 @@ struct Kept<'a> {
     why: Option<Why>,
     /// By a SIGTERM to this process, which was passed on.
     was_terminated: bool,
-    /// The same of any signal that ends programs.
-    was_told_to_end: bool,
+    /// When it was told so last by any signal that ends programs, and whether it has ended soon after that. Some take SIGHUP for
+    /// something else.
+    told_to_end_at: Option<Time>,
+    was_told_to_end: Option<bool>,
     /// Why nobody watches over the command any more. It was killed.
     unwatched: Option<Failure>,
     /// Since when others of its group go on although the command has ended, and when to look for them again.
@@ -159,7 +165,7 @@ struct Kept<'a> {
 impl Kept<'_> {
     /// Waits for the end of the command, and brings it about where the lock makes that necessary.
     fn keep(&mut self, guard: &impl LockGuard, signals: &Receiver<Signal>) -> Result<End, Failure> {
-        let started = self.watchdog();
+        let started = self.first_watchdog(guard);
         let told_before = signals::that_came_to_end();
         let mut watchdog = match (started, told_before) {
             (Ok(watchdog), None) => Some(watchdog),
@@ -186,9 +192,11 @@ impl Kept<'_> {
             let wait = self.step(now, valid_until, guard.ends_by_max_hold()).min(most);
             let kill_at = self.ending.kill_at();
             if watchdog.as_mut().is_some_and(|it| it.tell(valid_until, kill_at).is_err()) {
-                // It was killed, or is suspended.
+                // It was killed, or is suspended. One that has never watched cannot be started.
+                let has_watched = watchdog.as_ref().is_some_and(|it| it.watches);
                 watchdog.take().into_iter().for_each(Watchdog::dismiss);
-                watchdog = match self.watchdog() {
+                let another = if has_watched { self.watchdog() } else { Err(NO_THREAD.into()) };
+                watchdog = match another.map_err(cannot_be_watched) {
                     Ok(watchdog) => Some(watchdog),
                     Err(failure) => {
                         // Without one the command could be left behind.
@@ -238,7 +246,7 @@ impl Kept<'_> {
         let signal = if self.others_since.is_some() { Signal::SIGKILL } else { signal };
         self.look_at_others = Time::now();
         self.was_terminated |= signal == Signal::SIGTERM;
-        self.was_told_to_end = true;
+        self.told_to_end_at = Some(Time::now());
         self.end_by(signal);
     }
 
@@ -253,14 +261,17 @@ impl Kept<'_> {
     /// could not be told is waited for after any of them.
     fn has_ended_wholly(&mut self, now: Time) -> bool {
         let is_ended = self.ending.has_begun() && self.job.on_lost != OnLost::Warn;
-        let may_wait = is_ended || self.was_told_to_end || self.unwatched.is_some();
+        let told_at = self.told_to_end_at;
+        let is_soon = || told_at.is_some_and(|at| now.since(at) <= ENDS_SOON);
+        let was_told_to_end = *self.was_told_to_end.get_or_insert_with(is_soon);
+        let may_wait = is_ended || was_told_to_end || self.unwatched.is_some();
         if may_wait && now < self.look_at_others {
             return false;
         }
         let waits = is_ended
             || self.was_terminated
             || self.unwatched.is_some()
-            || self.was_told_to_end && self.group.is_out_of_reach();
+            || was_told_to_end && self.group.is_out_of_reach();
         let waited = self.others_since.map_or(Duration::ZERO, |since| now.since(since));
         self.look_at_others = now.after(next_look(waited));
         if !waits || !self.group.is_left() {
@@ -387,12 +398,34 @@ impl Kept<'_> {
         Err(Failure::new(code, format!("{what}; the command has ended with {}", end.code())))
     }
 
-    fn watchdog(&self) -> Result<Watchdog, Failure> {
+    fn watchdog(&self) -> io::Result<Watchdog> {
         let (group, on_lost) = (self.group.leader(), self.job.on_lost);
-        Watchdog::start(group, self.grace, on_lost, self.held.as_ref()).map_err(|error| {
-            Failure::own(format!(
-                "the process that watches over the command cannot be started: {error}"
-            ))
-        })
+        Watchdog::start(group, self.grace, on_lost, self.held.as_ref())
     }
+
+    /// The watchdog that is there before the command begins, with time left for its end.
+    fn first_watchdog(&self, guard: &impl LockGuard) -> Result<Watchdog, Failure> {
+        let mut watchdog = self.watchdog().map_err(cannot_be_watched)?;
+        let time = || guard.remaining().saturating_sub(self.grace + MARGIN);
+        let until = Time::now().after(time().min(BEGINS_WITHIN));
+        if let Err(error) = watchdog.wait_until_it_watches(until) {
+            watchdog.dismiss();
+            return Err(cannot_be_watched(error));
+        }
+        if time().is_zero() {
+            watchdog.dismiss();
+            let name = self.job.shown;
+            return Err(Failure::new(
+                LOST,
+                format!("{name} is lost, or about to be, before the command could begin"),
+            ));
+        }
+        Ok(watchdog)
+    }
+}
+
+const NO_THREAD: io::ErrorKind = io::ErrorKind::WouldBlock;
+
+fn cannot_be_watched(error: io::Error) -> Failure {
+    Failure::own(format!("the process that watches over the command cannot be started: {error}"))
 }

@@ -38,7 +38,7 @@ const RENEWED_BY: Duration = Duration::from_millis(10);
 const ENDS_WITHIN: Duration = Duration::from_secs(2);
 const POLLS: Duration = Duration::from_millis(1);
 /// How long a watchdog may take until it watches, on a busy machine.
-const BEGINS_WITHIN: Duration = Duration::from_secs(10);
+pub(super) const BEGINS_WITHIN: Duration = Duration::from_secs(10);
 /// What it writes then.
 const WATCHES: u8 = b'w';
 /// How long a group that was killed may take to be gone. What then is left nobody can kill.
@@ -49,6 +49,9 @@ const GONE_WITHIN: Duration = Duration::from_secs(10);
 pub(super) struct Watchdog {
     process: Child,
     pipe: ChildStdin,
+    /// It writes there once it watches.
+    begins: ChildStdout,
+    pub(super) watches: bool,
     /// Until when the lock is valid, as it was told last.
     told: Option<Time>,
     told_end: bool,
@@ -82,14 +85,34 @@ impl Watchdog {
         // One that is suspended does not hold up the keeper.
         rustix::io::ioctl_fionbio(&pipe, true)?;
         let begins = process.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
-        let watchdog = Self { process, pipe, told: None, told_end: false };
-        match watches(&begins) {
-            Ok(()) => Ok(watchdog),
-            Err(error) => {
-                watchdog.dismiss();
-                Err(error)
+        rustix::io::ioctl_fionbio(&begins, true)?;
+        Ok(Self { process, pipe, begins, watches: false, told: None, told_end: false })
+    }
+
+    /// Waits until it watches, for no longer than that.
+    pub(super) fn wait_until_it_watches(&mut self, until: Time) -> io::Result<()> {
+        loop {
+            self.look()?;
+            if self.watches {
+                return Ok(());
+            } else if Time::now() >= until {
+                return Err(io::ErrorKind::TimedOut.into());
             }
+            clock::pause(POLLS);
         }
+    }
+
+    /// Looks whether it watches. An error: it never will. It ends without a word if it may start no threads.
+    fn look(&mut self) -> io::Result<()> {
+        let mut said = [0];
+        match rustix::io::read(&self.begins, &mut said) {
+            _ if self.watches => {}
+            Ok(1) => self.watches = true,
+            Ok(_) => return Err(io::Error::other("it has ended at once")),
+            Err(Errno::AGAIN | Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        Ok(())
     }
 
     pub(super) fn id(&self) -> Pid {
@@ -100,6 +123,7 @@ impl Watchdog {
     /// The lock is valid until then; the command has been told to end, and is killed then, if it has been told. An error: the
     /// watchdog is gone, or does not go on.
     pub(super) fn tell(&mut self, valid_until: Time, kill_at: Option<Time>) -> io::Result<()> {
+        self.look()?;
         if self.process.try_wait()?.is_some() {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
@@ -140,22 +164,6 @@ impl Watchdog {
         // It is suspended. The command has ended, so there is nothing left for it to do.
         self.dismiss();
         false
-    }
-}
-
-/// Waits until the watchdog says that it watches. It ends without a word if it may start no threads.
-fn watches(begins: &ChildStdout) -> io::Result<()> {
-    rustix::io::ioctl_fionbio(begins, true)?;
-    let until = Time::now().after(BEGINS_WITHIN);
-    let mut said = [0];
-    loop {
-        match rustix::io::read(begins, &mut said) {
-            Ok(1) => return Ok(()),
-            Ok(_) => return Err(io::Error::other("it has ended at once")),
-            Err(Errno::AGAIN | Errno::INTR) if Time::now() < until => clock::pause(POLLS),
-            Err(Errno::AGAIN) => return Err(io::ErrorKind::TimedOut.into()),
-            Err(error) => return Err(error.into()),
-        }
     }
 }
 
@@ -200,7 +208,8 @@ pub(crate) fn watchdog(options: &options::Watchdog) -> Result<u8, Failure> {
     clock::spawn("keeper", reads).map_err(Failure::own)?;
     let command = Watched { group, leader: Leader::of(group) };
     // Not before there is nothing left that can fail.
-    stdout().write_all(&[WATCHES]).and_then(|()| stdout().flush()).map_err(Failure::own)?;
+    // If nobody reads it, the keeper is gone, and that shows below.
+    let _ = stdout().write_all(&[WATCHES]).and_then(|()| stdout().flush());
     // The keeper does the same a moment earlier.
     let mut ending = Ending::new(options.on_lost, grace, MARGIN / 2);
     let mut valid_until: Option<Time> = None;
