@@ -38,6 +38,12 @@ fn refused(locks: &Quorlock, kind: ErrorKind, words: &str) -> Error {
     error
 }
 
+/// The user "locker" may do everything from now on, but for those rules.
+fn set_user(server: &Server, rules: &[&str]) {
+    let usual = ["ACL", "SETUSER", "locker", "on", "~*", "&*", "+@all"];
+    server.command(&[&usual[..], rules].concat());
+}
+
 /// How many connections the server has.
 fn connections(helper: &mut redis::Connection) -> usize {
     let info: String = redis::cmd("INFO").arg("clients").query(helper).expect("it answers");
@@ -112,10 +118,7 @@ fn a_busy_server_is_waited_for_at_the_login() {
 #[test]
 fn a_password_that_worked_before_is_waited_for() {
     let server = Server::start();
-    let user = |rules: &[&str]| {
-        let usual = ["ACL", "SETUSER", "locker", "on", "~*", "&*", "+@all"];
-        server.command(&[&usual[..], rules].concat());
-    };
+    let user = |rules: &[&str]| set_user(&server, rules);
     user(&[">secret"]);
     for parameters in ["", "/1", "?protocol=resp3"] {
         let locks = client(&server.url(), "locker:secret@", parameters);
@@ -145,10 +148,7 @@ fn a_password_that_worked_before_is_waited_for() {
 #[test]
 fn a_right_to_run_scripts_that_is_taken_away_for_a_while_is_waited_for() {
     let server = Server::start();
-    let user = |rules: &[&str]| {
-        let usual = ["ACL", "SETUSER", "locker", "on", "~*", "&*", "+@all"];
-        server.command(&[&usual[..], rules].concat());
-    };
+    let user = |rules: &[&str]| set_user(&server, rules);
     user(&[">secret"]);
     let locks = client(&server.url(), "locker:secret@", "");
     let guard = locks.lock("orders/42").expect("one of one");
@@ -174,8 +174,7 @@ fn a_right_to_run_scripts_that_is_taken_away_for_a_while_is_waited_for() {
 #[test]
 fn a_user_who_may_send_sources_alone_is_not_waited_for() {
     let server = Server::start();
-    let rules = ["ACL", "SETUSER", "locker", "on", ">secret", "~*", "&*", "+@all", "-evalsha"];
-    server.command(&rules);
+    set_user(&server, &[">secret", "-evalsha"]);
     let locks = client(&server.url(), "locker:secret@", "");
     wait_until("it is refused", LIMIT, || {
         let refused = locks.try_lock("orders/42").map(quorlock::Guard::unlock).err();
@@ -188,11 +187,7 @@ fn a_user_who_may_send_sources_alone_is_not_waited_for() {
 #[test]
 fn a_first_node_that_refuses_a_login_is_none_that_is_away() {
     let servers = Servers::start(3);
-    let user = |server: &Server, rules: &[&str]| {
-        let usual = ["ACL", "SETUSER", "locker", "on", "~*", "&*", "+@all"];
-        server.command(&[&usual[..], rules].concat());
-    };
-    servers.iter().for_each(|server| user(server, &[">secret"]));
+    servers.iter().for_each(|server| set_user(server, &[">secret"]));
     let nodes = servers.urls().into_iter().map(|url| url.replace("://", "://locker:secret@"));
     let locks = fresh(nodes)
         .fallback(Fallback::SingleNode { after: Duration::from_secs(1) })
@@ -203,7 +198,7 @@ fn a_first_node_that_refuses_a_login_is_none_that_is_away() {
         .expect("valid settings");
     locks.lock("other").expect("three of three").unlock().expect("three of three");
 
-    user(&servers[0], &["resetpass", ">other"]);
+    set_user(&servers[0], &["resetpass", ">other"]);
     servers[0].command(&["CLIENT", "KILL", "USER", "locker"]);
     wait_until("it is refused", LIMIT, || {
         let refused = locks.try_lock("other").err();

@@ -29,7 +29,7 @@ pub(super) struct Addresses {
     tried: Mutex<Tried>,
 }
 
-/// What has become of tries to connect.
+/// The tries to connect, by their results.
 #[derive(Debug, Default)]
 struct Tried {
     /// The address whose server was of use last.

@@ -115,7 +115,7 @@ impl Listening {
     }
 }
 
-/// What a server says by that error to SUBSCRIBE. One that is busy, for instance, would answer anything so, and that passes.
+/// The meaning of an error to SUBSCRIBE. A server that is busy, for instance, would answer anything with it, and that passes.
 fn refusal(error: ServerError, address: &Address) -> Deaf {
     match PASSING.contains(&error.code()) {
         true => Deaf::Broken,

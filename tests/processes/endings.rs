@@ -152,6 +152,14 @@ pub(crate) fn a_killed_holder_frees_the_lock_after_its_ttl() {
     servers.wait_no_keys();
 }
 
+/// A client with another TTL and node timeout than the helpers have.
+fn another_client(servers: &Servers) -> Quorlock {
+    // Fresh servers have forgotten nothing, and need not be waited for.
+    let settings = Quorlock::builder().restart_quarantine(false).max_ttl(Duration::from_secs(600));
+    let settings = settings.ttl(PROMPT).nodes(servers.urls()).node_timeout(PROMPT / 12);
+    settings.build().expect("valid settings")
+}
+
 /// Nobody gives them back, so they end by themselves, and not before.
 pub(crate) fn a_killed_holder_frees_its_permits_after_their_ttl() {
     let servers = Servers::start(3);
@@ -160,10 +168,7 @@ pub(crate) fn a_killed_holder_frees_its_permits_after_their_ttl() {
     let before = Instant::now();
     holder.go();
     holder.expect("held");
-    // Fresh servers have forgotten nothing, and need not be waited for.
-    let settings = Quorlock::builder().restart_quarantine(false).max_ttl(Duration::from_secs(600));
-    let settings = settings.ttl(PROMPT).nodes(servers.urls()).node_timeout(PROMPT / 12);
-    let locks = settings.build().expect("valid settings");
+    let locks = another_client(&servers);
     let semaphore = locks.semaphore(NAME, PERMITS);
     holder.kill();
     let all = semaphore.many(PERMITS).try_acquire_for(PROMPT).optional().expect("healthy nodes");
@@ -182,10 +187,7 @@ pub(crate) fn a_call_of_a_killed_process_counts_for_its_window() {
     caller.expect("called");
     let called = Instant::now();
     caller.kill();
-    // Fresh servers have forgotten nothing, and need not be waited for.
-    let settings = Quorlock::builder().restart_quarantine(false).max_ttl(Duration::from_secs(600));
-    let settings = settings.ttl(PROMPT).nodes(servers.urls()).node_timeout(PROMPT / 12);
-    let locks = settings.build().expect("valid settings");
+    let locks = another_client(&servers);
     let error = locks.rate_limit(NAME, 1, WINDOW).try_acquire().expect_err("one is allowed");
     let ErrorKind::Held { remaining_ttl: Some(left) } = error.kind() else { panic!("{error}") };
     let window = left + called.elapsed();

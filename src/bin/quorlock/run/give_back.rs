@@ -21,7 +21,7 @@ use crate::options::Set;
 /// How often it is tried where too few masters answer.
 const RETRIES: Duration = Duration::from_millis(200);
 
-/// What every pipe takes.
+/// The size that every pipe has at least, in bytes.
 #[cfg(target_os = "linux")]
 const USUAL_SIZE: usize = 4_096;
 

@@ -195,7 +195,11 @@ impl Kept<'_> {
                 // It was killed, or is suspended. One that has never watched cannot be started.
                 let has_watched = watchdog.as_ref().is_some_and(|it| it.watches);
                 watchdog.take().into_iter().for_each(Watchdog::dismiss);
-                let another = if has_watched { self.watchdog() } else { Err(NO_THREAD.into()) };
+                let another = if has_watched {
+                    self.watchdog()
+                } else {
+                    Err(io::Error::other("it ended at once"))
+                };
                 watchdog = match another.map_err(cannot_be_watched) {
                     Ok(watchdog) => Some(watchdog),
                     Err(failure) => {
@@ -423,8 +427,6 @@ impl Kept<'_> {
         Ok(watchdog)
     }
 }
-
-const NO_THREAD: io::ErrorKind = io::ErrorKind::WouldBlock;
 
 fn cannot_be_watched(error: io::Error) -> Failure {
     Failure::own(format!("the process that watches over the command cannot be started: {error}"))

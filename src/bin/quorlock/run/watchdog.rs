@@ -39,7 +39,7 @@ const ENDS_WITHIN: Duration = Duration::from_secs(2);
 const POLLS: Duration = Duration::from_millis(1);
 /// How long a watchdog may take until it watches, on a busy machine.
 pub(super) const BEGINS_WITHIN: Duration = Duration::from_secs(10);
-/// What it writes then.
+/// The byte that it writes then.
 const WATCHES: u8 = b'w';
 /// How long a group that was killed may take to be gone. What then is left nobody can kill.
 const GONE_WITHIN: Duration = Duration::from_secs(10);
