@@ -471,9 +471,10 @@ impl<C: SharedAttempt> Acquire<C> {
         let (now, started) = (around.now(), self.started);
         let permits = self.attempts.wanted_permits();
         let began_ms = self.attempts.is_queued().then(|| self.began_ms(around)).flatten();
+        let may_fall_back = around.quorum_health().may_fall_back();
         let (place, obstacle) = claim.with(|attempt| {
             let covered = around.releases(|releases| {
-                releases.attempt_ended(attempt, permits);
+                releases.attempt_ended(attempt, permits, may_fall_back);
                 releases.is_covered()
             });
             self.attempts.tried(attempt, now, covered == Some(true));

@@ -41,7 +41,7 @@ fn tries(tracker: &mut ReleaseTracker) {
     let (start, ttl) = (Time::default(), Duration::from_secs(1));
     let mut attempt = Attempt::new(NODES, start, start, ttl, Allowance::FOR_DRIFT);
     (0..NODES).for_each(|node| attempt.vote(node, Vote::Refused(None)));
-    tracker.attempt_ended(&attempt, 0);
+    tracker.attempt_ended(&attempt, 0, false);
 }
 
 #[test]

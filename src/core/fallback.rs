@@ -79,6 +79,11 @@ impl QuorumHealth {
         }
     }
 
+    /// Returns true if clients may fall back to the first node.
+    pub(crate) const fn may_fall_back(&self) -> bool {
+        self.fall_back_after.is_some()
+    }
+
     /// Judges an attempt whose verdict is there, or whose time is over.
     pub(crate) fn judge(&self, attempt: &mut Attempt, now: Time) -> Judged {
         let over = attempt.answer_by() <= now;

@@ -106,6 +106,8 @@ pub(crate) enum Mechanism {
     FirstNodeMustGrant,
     /// And that it cannot be reached is known by a try to connect that failed since it was asked.
     FirstNodeIsTried,
+    /// And who was refused by that node is woken by no release that it does not tell.
+    FirstNodeMustTell,
     /// A lease is handed to another thread only while it is known to be ours.
     HandOverOnlyWhileHeld,
     /// And only with enough validity left.

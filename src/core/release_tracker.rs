@@ -55,6 +55,8 @@ pub(crate) struct ReleaseTracker {
     resubscribed: bool,
     /// The preferred node that refused the last attempt, until it is settled when to make the next one.
     preferred: Option<usize>,
+    /// The first node has refused the last attempt, and nothing is won without it: clients may fall back to it.
+    first_refuses: bool,
     /// The caller knows that perhaps the lock was released, and when it tries because of that.
     heeds_perhaps: bool,
 }
@@ -65,6 +67,7 @@ impl ReleaseTracker {
             nodes: vec![Heard::default(); nodes],
             resubscribed: false,
             preferred: None,
+            first_refuses: false,
             heeds_perhaps: false,
         }
     }
@@ -73,6 +76,7 @@ impl ReleaseTracker {
     pub(crate) fn attempt_begins(&mut self) {
         self.resubscribed = false;
         self.preferred = None;
+        self.first_refuses = false;
         self.heeds_perhaps = false;
         let is_told = self.count(|node| node.told || node.left) >= self.needed();
         for node in &mut self.nodes {
@@ -86,9 +90,12 @@ impl ReleaseTracker {
     }
 
     /// It was in vain, and is given back on those nodes that had granted it. It may have asked one node
-    /// only. `permits`: how many of a semaphore it wanted, else 0.
-    pub(crate) fn attempt_ended(&mut self, attempt: &Attempt, permits: u32) {
+    /// only. `permits`: how many of a semaphore it wanted, else 0. `may_fall_back`: clients may fall back to the first node.
+    pub(crate) fn attempt_ended(&mut self, attempt: &Attempt, permits: u32, may_fall_back: bool) {
         self.preferred = attempt.preferred();
+        let first_decides = may_fall_back && Mechanism::FirstNodeMustTell.is_on();
+        let is_refused = attempt.is_refused_by(0) && !attempt.has_room(0, permits);
+        self.first_refuses = first_decides && is_refused;
         for (i, node) in self.nodes.iter_mut().enumerate() {
             if self.preferred.is_none_or(|preferred| preferred == i) {
                 node.granted = attempt.is_granted_by(i) || attempt.has_room(i, permits);
@@ -172,11 +179,14 @@ impl ReleaseTracker {
             let free = self.count(|node| node.told || node.granted || or(node));
             // The others announced a release, and the attempt came too early to the preferred node.
             let hinted = self.count(|node| node.told || node.granted || node.hinted || or(node));
-            answered && hinted >= needed || told && free >= needed
+            // The other nodes tell of attempts that are given back: each waiter's would wake all others.
+            let is_kept = self.first_refuses && !self.nodes[0].told;
+            !is_kept && (answered && hinted >= needed || told && free >= needed)
         };
         // A lock may be held on a bare majority. Then the other nodes have nothing to tell.
         let may_be_free = || Mechanism::SilentNodesMayBeFree.is_on() && is_free(|node| node.silent);
-        let listening = self.count(|node| node.listening) >= self.needed();
+        let hears_first = !self.first_refuses || self.nodes[0].listening;
+        let listening = hears_first && self.count(|node| node.listening) >= self.needed();
         let resubscribed = self.resubscribed && Mechanism::TryOnceSubscribed.is_on();
         if is_free(|_| false) {
             Some(WakeReason::Released)
@@ -199,10 +209,11 @@ impl ReleaseTracker {
         tells && is_heard
     }
 
-    /// Whether a release is told by enough nodes, so that there is no need to poll often. A waiter that was
-    /// refused by the preferred node relies on that node.
+    /// Whether a release is told by enough nodes, so that there is no need to poll often. A waiter relies on the node that
+    /// alone has refused it.
     pub(crate) fn is_covered(&self) -> bool {
-        self.preferred.is_none_or(|preferred| self.nodes[preferred].covered)
+        (!self.first_refuses || self.nodes[0].covered)
+            && self.preferred.is_none_or(|preferred| self.nodes[preferred].covered)
             && self.count(|node| node.covered) >= self.needed()
     }
 

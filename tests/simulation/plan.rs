@@ -408,7 +408,23 @@ impl Plan {
     pub(super) fn enough(&self) -> Duration {
         let turns = self.callers.iter().sum::<usize>() * LockId::probes(self.names).count();
         let turn = Duration::from_millis(100);
-        self.longest_ttl().mul_f64(2.02) + Duration::from_secs(5) + turn * turns as u32
+        let kept = self.longest_ttl().mul_f64(2.02) + self.first_keeps();
+        kept + Duration::from_secs(5) + turn * turns as u32
+    }
+
+    /// Whether some client may fall back to the first node.
+    fn falls_back(&self) -> bool {
+        (0..self.callers.len()).any(|client| self.setup(client).fall_back_after.is_some())
+    }
+
+    /// How much longer the first node may keep a key than it should, since its clock was set back. Where clients may fall back
+    /// to it, no majority outvotes that.
+    fn first_keeps(&self) -> Duration {
+        let set_back = self.faults.iter().filter_map(|scheduled| match scheduled.fault {
+            Fault::WallClockBack { node: 0, by } if self.falls_back() => Some(by),
+            _ => None,
+        });
+        set_back.sum()
     }
 
     /// The longest that any key can live: what callers ask `extend` for at most.
@@ -433,8 +449,7 @@ impl Plan {
     /// marks (which is seen when one forgets), or while the masters' clocks agree.
     pub(super) fn promises_tokens(&self) -> bool {
         // The first node's number is known to no majority.
-        let falls_back = (0..self.callers.len()).any(|it| self.setup(it).fall_back_after.is_some());
-        self.fencing && !falls_back && !self.wrong_rates
+        self.fencing && !self.falls_back() && !self.wrong_rates
     }
 
     /// Whether the masters' clocks agree as well as a lock lives.

@@ -16,6 +16,7 @@ struct Caller {
     contention: Contention,
     nodes: usize,
     backoff: Backoff,
+    may_fall_back: bool,
 }
 
 impl Caller {
@@ -25,12 +26,13 @@ impl Caller {
             contention: Contention::new(ordered),
             nodes,
             backoff: Backoff { min: Duration::from_millis(10), max: Duration::from_millis(100) },
+            may_fall_back: false,
         }
     }
 
     /// As `Acquire` does it, when an attempt has come to nothing.
     fn ended(&mut self, attempt: &Attempt) {
-        self.tracker.attempt_ended(attempt, 0);
+        self.tracker.attempt_ended(attempt, 0, self.may_fall_back);
         self.contention.tried(attempt.is_split(), MOMENT, self.tracker.is_covered());
         self.contention.ended_at_preferred(attempt.preferred().is_some());
     }
@@ -90,6 +92,7 @@ fn step(caller: &mut Caller, words: &mut Words<'_>) -> String {
     match words.word() {
         "nodes" => *caller = Caller::new(words.node(), true),
         "all-at-once" => *caller = Caller::new(*nodes, false),
+        "may-fall-back" => caller.may_fall_back = true,
         "backoff" => caller.backoff = Backoff { min: words.ms(), max: words.ms() },
         "listens" => words.nodes().into_iter().for_each(|node| tracker.listening(node)),
         "deaf" => words.nodes().into_iter().for_each(|node| tracker.deaf(node)),
@@ -137,6 +140,7 @@ fn told_cases() {
         Mechanism::SilentNodesMayBeFree,
         Mechanism::AllAreAskedAgain,
         Mechanism::SilentNodesAreNotPreferred,
+        Mechanism::FirstNodeMustTell,
         Mechanism::OrderedTries,
         Mechanism::EarlierWaitersFirst,
     ];

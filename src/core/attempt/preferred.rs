@@ -38,6 +38,11 @@ impl Attempt {
         (0..self.slots.len()).filter(|node| self.slots[*node].ours).collect()
     }
 
+    /// Returns true if the node has said that the lock is held.
+    pub(crate) fn is_refused_by(&self, node: usize) -> bool {
+        self.slots[node].answer.refusal().is_some()
+    }
+
     /// Returns true if the node has neither answered nor failed.
     pub(crate) fn is_silent(&self, node: usize) -> bool {
         self.slots[node].answer == Answer::Open
