@@ -141,13 +141,13 @@ pub(crate) fn release_dropped(node: &Arc<str>) {
     );
 }
 
-/// A node does not want to forget a lock, and asking again would not help.
+/// A node does not want to forget a lock. It is told again, without another event.
 pub(crate) fn release_refused(fault: &NodeFault) {
     tracing::warn!(
         target: "quorlock",
         node = %fault.node(),
         reason = %fault.what(),
-        "a release was refused; its key ends with its TTL"
+        "a release was refused; it is told again until the key ends with its TTL"
     );
 }
 

@@ -170,6 +170,28 @@ fn a_right_to_run_scripts_that_is_taken_away_for_a_while_is_waited_for() {
     });
 }
 
+/// The lock is free long before its key would end.
+#[test]
+fn a_lock_that_is_given_back_while_a_right_is_gone_is_free_once_it_is_back() {
+    let server = Server::start();
+    let user = |rules: &[&str]| set_user(&server, rules);
+    user(&[">secret"]);
+    let locks = client(&server.url(), "locker:secret@", "");
+    // From now on the scripts are called by their hashes.
+    for _ in 0..2 {
+        locks.lock("orders/42").expect("one of one").unlock().expect("one of one");
+    }
+    for right in ["-@scripting", "-del"] {
+        let guard = locks.lock("orders/42").expect("one of one");
+        user(&[right]);
+        let error = guard.unlock().expect_err("no key is deleted");
+        assert_eq!(error.kind(), ErrorKind::NoQuorum, "{error}");
+        user(&[]);
+        let is_free = || !locks.mutex("orders/42").is_locked().expect("it answers");
+        wait_until("it is given back", Duration::from_secs(15), is_free);
+    }
+}
+
 /// The first call of a script brings its source, and further ones its hash.
 #[test]
 fn a_user_who_may_send_sources_alone_is_not_waited_for() {

@@ -2,6 +2,7 @@
 
 mod support;
 
+use std::net::TcpStream;
 use std::time::Duration;
 
 use quorlock::{ErrorKind, OptionalGuard as _, Quorlock, Severity};
@@ -101,23 +102,50 @@ fn servers_that_follow_each_other_are_not_several() {
     assert_eq!(told(&[&proxy.url(), SEVERAL]), 0, "{:?}", events::all());
 }
 
+/// Whether a diagnosis says of each node that several servers answer.
+fn several(nodes: [String; 3]) -> Vec<bool> {
+    let diagnosis = fresh(nodes).diagnose().expect("valid settings");
+    let findings = diagnosis.nodes.into_iter().map(|node| node.findings);
+    let are_told = |findings: Vec<quorlock::Finding>| {
+        let told = |finding: &quorlock::Finding| {
+            finding.severity == Severity::Problem && finding.what.contains(SEVERAL)
+        };
+        findings.iter().any(told)
+    };
+    findings.map(are_told).collect()
+}
+
 #[test]
 fn a_diagnosis_tells_that_several_servers_answer() {
     let servers = Servers::start(4);
     let balanced = Proxy::start(servers[0].port());
     let nodes = || [balanced.url(), servers[2].url(), servers[3].url()];
-    let problems = || {
-        let diagnosis = fresh(nodes()).diagnose().expect("valid settings");
-        let findings = diagnosis.nodes.into_iter().map(|node| node.findings);
-        let are_told = |findings: Vec<quorlock::Finding>| {
-            let told = |finding: &quorlock::Finding| {
-                finding.severity == Severity::Problem && finding.what.contains(SEVERAL)
-            };
-            findings.iter().any(told)
-        };
-        findings.map(are_told).collect::<Vec<_>>()
-    };
-    assert_eq!(problems(), [false; 3]);
+    assert_eq!(several(nodes()), [false; 3]);
     balanced.spread(Some(servers[1].port()));
-    assert_eq!(problems(), [true, false, false]);
+    assert_eq!(several(nodes()), [true, false, false]);
+}
+
+/// It has no vote. So a name may stand for a master and its replicas, and a client finds the master.
+#[test]
+fn a_replica_under_the_same_address_is_no_second_server() {
+    events::remember();
+    let servers = Servers::start(4);
+    let balanced = Proxy::start(servers[0].port());
+    servers[1].command(&["REPLICAOF", "127.0.0.1", &servers[0].port().to_string()]);
+    balanced.spread(Some(servers[1].port()));
+    let nodes = || [balanced.url(), servers[2].url(), servers[3].url()];
+    // Once the master answers first, and once the replica.
+    for _ in 0..2 {
+        assert_eq!(several(nodes()), [false; 3]);
+        TcpStream::connect(balanced.url().trim_start_matches("redis://")).expect("it listens");
+    }
+    let locks = fresh(nodes()).node_timeout(PATIENCE).build().expect("valid settings");
+    for _ in 0..10 {
+        locks
+            .lock("orders/42")
+            .expect("a majority is there")
+            .unlock()
+            .expect("a majority is there");
+    }
+    assert_eq!(told(&[&balanced.url(), SEVERAL]), 0, "{:?}", events::all());
 }

@@ -369,12 +369,15 @@ impl Worker {
                 if form == Form::Source {
                     outcome.refused.push(job.request().script());
                 }
-                if matches!(job, Job::Release(_)) {
+                if matches!(&job, Job::Release(release) if !release.is_repeated()) {
                     observe::release_refused(&fault);
                 }
                 let fault = self.shared.link.refused(fault);
                 let undelivered = Undelivered::new(Failure::Error, fault, job.is_taking());
                 job.answer(self.node, Err(undelivered));
+                if let Job::Release(release) = job {
+                    self.refused(release);
+                }
             }
         }
     }

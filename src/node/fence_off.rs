@@ -1,6 +1,8 @@
 //! What connects anew ends the connections on the server that were given up before, so that nothing runs
 //! any more that was written over them.
 
+use std::time::Duration;
+
 use super::connection::{Broken, Connection, Reply};
 use super::job::{Job, Release};
 use super::request::Value;
@@ -8,6 +10,9 @@ use super::worker::Worker;
 use crate::clock;
 use crate::core::Time;
 use crate::random::random;
+
+/// How long after a node has refused a release it is told again.
+const REFUSED: Duration = Duration::from_secs(1);
 
 impl Connection {
     /// The answer to `CLIENT ID`.
@@ -69,6 +74,15 @@ impl Worker {
         let repetition = release.repetition.as_mut();
         let due = repetition.and_then(|it| it.answered(via, now, random::<f64>));
         if let Some(due) = due {
+            self.shared.pending.repeat(release, due, self.shared.link.node());
+        }
+    }
+
+    /// The node has refused that release. It is told again while the key can be there: a right that is taken away, or a script that
+    /// keeps the server busy, may be a state that passes.
+    pub(super) fn refused(&self, release: Release) {
+        if release.until.is_some() {
+            let due = clock::now().after(REFUSED);
             self.shared.pending.repeat(release, due, self.shared.link.node());
         }
     }

@@ -90,12 +90,8 @@ impl Inspection {
     /// Reads all that has to be known of the node. Takes about a second, and a bounded multiple of `patience` if
     /// the node is slow.
     pub(crate) fn run(&self) -> Result<Facts, NodeFault> {
-        let mut talk = Talk {
-            connection: Connection::open(&self.address, self.patience)?,
-            patience: self.patience,
-        };
-        let probe = admit::ask(&mut talk.connection, &self.mark_key, self.patience);
-        let probe = probe.map_err(|broken| broken.fault)?;
+        let (connection, probe) = self.open()?;
+        let mut talk = Talk { connection, patience: self.patience };
         let [server, persistence, memory, replication] =
             talk.sections(["server", "persistence", "memory", "replication"])?;
         let fsync = talk.setting("appendfsync")?;
@@ -114,7 +110,6 @@ impl Inspection {
         Ok(Facts {
             server: name_and_version(&server),
             is_master: field(&replication, "role") == Some("master"),
-            probe,
             persistence: Persistence {
                 appends: field(&persistence, "aof_enabled") == Some("1"),
                 fsync,
@@ -132,25 +127,49 @@ impl Inspection {
             round_trips,
             refusals,
             writes,
-            has_several_servers: self.has_several_servers(talk.connection.run_id()),
+            has_several_servers: self.has_several_servers(&talk.connection, &probe),
+            probe,
         })
     }
 
-    /// Returns true if a further connection leads to another server than that one. A server that is restarted just now is another one, too.
-    fn has_several_servers(&self, run_id: &str) -> bool {
+    /// Connects as a client does: a replica may be one of several servers under the address, and another one the master.
+    fn open(&self) -> Result<(Connection, Result<Probe, NodeFault>), NodeFault> {
+        let mut tries = 0;
+        loop {
+            let mut connection = Connection::open(&self.address, self.patience)?;
+            let probe = admit::ask(&mut connection, &self.mark_key, self.patience);
+            let probe = probe.map_err(|broken| broken.fault)?;
+            tries += 1;
+            if !is_replica(&probe) || tries > LOOKS {
+                return Ok((connection, probe));
+            }
+            connection.address.has_failed();
+        }
+    }
+
+    /// Returns true if a further connection leads to another master than that one. A server that is restarted just now is another one, too.
+    fn has_several_servers(&self, first: &Connection, probe: &Result<Probe, NodeFault>) -> bool {
         // Replicas have no vote.
-        let is_other = |opened: Result<Connection, NodeFault>| {
+        let mut master = (!is_replica(probe)).then(|| first.run_id().to_owned());
+        let mut is_other = |opened: Result<Connection, NodeFault>| {
             let Ok(mut connection) = opened else { return false };
-            let is_another = connection.run_id() != run_id;
-            let mut probe = || admit::ask(&mut connection, &self.mark_key, self.patience);
-            is_another && !probe().is_ok_and(|it| it.is_ok_and(|it| it.role == Role::Replica))
+            let run_id = connection.run_id().to_owned();
+            if master.as_ref() == Some(&run_id) {
+                return false;
+            }
+            let probe = admit::ask(&mut connection, &self.mark_key, self.patience);
+            !probe.is_ok_and(|probe| is_replica(&probe)) && master.replace(run_id).is_some()
         };
         let each = self.address.each(self.patience).unwrap_or_default();
         let each = each.iter().take(LOOKS);
         let mut by_address = each.map(|it| Connection::open_at(it, self.patience));
         let mut by_name = (0..LOOKS).map(|_| Connection::open(&self.address, self.patience));
-        by_address.any(is_other) || by_name.any(is_other)
+        by_address.any(&mut is_other) || by_name.any(is_other)
     }
+}
+
+fn is_replica(probe: &Result<Probe, NodeFault>) -> bool {
+    probe.as_ref().is_ok_and(|probe| probe.role == Role::Replica)
 }
 
 /// What a client with that configuration would make of the nodes, by what probes of them saw: the state of each, and what

@@ -88,6 +88,11 @@ pub(super) struct Release {
 }
 
 impl Release {
+    /// The node has answered it before, or refused it.
+    pub(super) const fn is_repeated(&self) -> bool {
+        self.untold.is_none()
+    }
+
     /// Nobody waits for its answer any more.
     pub(super) fn is_unheard(&mut self) {
         self.sink = None;
