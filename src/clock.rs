@@ -4,7 +4,7 @@ use std::io;
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crate::core::Time;
+use crate::core::base::Time;
 
 /// The longest that anything blocks in one piece. Blocking waits run on a clock that stops while a
 /// laptop or a virtual machine is suspended, and leases do not: slices of this length notice it.

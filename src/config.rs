@@ -7,7 +7,7 @@ use std::time::Duration;
 #[cfg(feature = "serde")]
 mod written;
 
-use crate::core::Backoff;
+use crate::core::base::Backoff;
 use crate::error::Error;
 use crate::node::Address;
 #[cfg(feature = "tls")]

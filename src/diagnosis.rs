@@ -7,7 +7,8 @@ use crossbeam_channel::{Receiver, bounded};
 
 use crate::clock;
 use crate::config::Builder;
-use crate::core::{Offset, rounded};
+use crate::core::admission::Offset;
+use crate::core::base::rounded;
 use crate::error::{Error, NodeFault};
 use crate::ident;
 use crate::node::{Address, Facts, Inspection};

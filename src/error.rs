@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::core::rounded;
+use crate::core::base::rounded;
 
 /// Why a call failed.
 ///

@@ -10,11 +10,13 @@
 use std::time::Duration;
 
 use crate::core::admission::Admission;
-use crate::core::mark::Mark;
-use crate::core::{
-    Allowance, Attempt, Ballot, Chance, Checked, Conclusion, Configuration, Failure, Grants,
-    Identity, NextProbe, NodeState, Offset, Probe, Proposal, Role, Time, Via, Vote,
+use crate::core::admission::mark::Mark;
+use crate::core::admission::{
+    Chance, Checked, Configuration, Grants, Identity, NextProbe, NodeState, Offset, Probe, Role,
 };
+use crate::core::base::{Allowance, Time};
+use crate::core::link::Via;
+use crate::core::vote::{Attempt, Ballot, Conclusion, Failure, Proposal, Vote};
 use crate::ident::{self, Name, NameText};
 use crate::kinds;
 

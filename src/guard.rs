@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use crossbeam_channel::Receiver;
 
-use crate::core::{Basis, FencingToken, LossReason};
+use crate::core::base::Basis;
+use crate::core::hold::LossReason;
+use crate::core::vote::FencingToken;
 use crate::error::Error;
 use crate::ident::{Name, NameText, write_with_names};
 use crate::process::Process;

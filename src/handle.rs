@@ -5,7 +5,10 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::core::{HoldClass, LockState, MOST_PERMITS, PermitsWanted, Terms};
+use crate::core::base::HoldClass;
+use crate::core::hold::Terms;
+use crate::core::operate::LockState;
+use crate::core::vote::{MOST_PERMITS, PermitsWanted};
 use crate::error::Error;
 use crate::guard::{self, LockGuard};
 use crate::holders::HolderReport;

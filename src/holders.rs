@@ -4,9 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::core::{
-    FencingToken, HeldAs, HeldKey, HolderVote, Holders, KeyLayout, LockState, rounded,
-};
+use crate::core::base::rounded;
+use crate::core::operate::{HeldAs, HeldKey, HolderVote, Holders, KeyLayout, LockState};
+use crate::core::vote::FencingToken;
 use crate::error::NodeFault;
 use crate::ident::{Name, NameText, Owner};
 

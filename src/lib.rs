@@ -136,7 +136,10 @@ mod with_lock;
 
 pub use client::Quorlock;
 pub use config::Builder;
-pub use core::{FencingToken, HeldAs, HoldClass, KeyLayout, LockState, LossReason};
+pub use core::base::HoldClass;
+pub use core::hold::LossReason;
+pub use core::operate::{HeldAs, KeyLayout, LockState};
+pub use core::vote::FencingToken;
 /// The channels of [`Guard::lost`] and [`Wait::cancelled_by`], in the version that this crate uses.
 #[doc(no_inline)]
 pub use crossbeam_channel;

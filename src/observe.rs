@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::core::{ClockStep, LossReason, exact, rounded};
+use crate::core::admission::ClockStep;
+use crate::core::base::{exact, rounded};
+use crate::core::hold::LossReason;
 use crate::error::{Grouped, NodeFault};
 use crate::ident::{Names, Owner};
 use crate::terms::{KEY_PREFIX, MAX_TTL};

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use crate::core::PermitsWanted;
+use crate::core::vote::PermitsWanted;
 use crate::error::Error;
 use crate::guard::Guard;
 use crate::handle::Handle;

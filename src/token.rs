@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::core::FencingToken;
+use crate::core::vote::FencingToken;
 
 /// The number or text is not a [`FencingToken`]: tokens are whole numbers from 1 to 2^63 - 1.
 #[derive(Clone, Debug, PartialEq, Eq)]

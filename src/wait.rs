@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::Receiver;
 
 use crate::clock;
-use crate::core::Patience;
+use crate::core::acquire::Patience;
 
 /// How long a call waits for a lock: a limit of time, a channel that cancels it, or both.
 ///

@@ -466,6 +466,36 @@ fn imports_go_down_only() {
     }
 }
 
+/// The folders of `core/`, from the bottom up. Each of them imports those before it.
+const FOLDERS: [&str; 9] =
+    ["base", "link", "vote", "hold", "queue", "wake", "acquire", "admission", "operate"];
+
+/// No other folder knows these.
+const APART_IN_CORE: [&str; 3] = ["acquire", "admission", "operate"];
+
+#[test]
+fn the_folders_of_the_machines_import_those_below_them_only() {
+    let place = |file: &str| {
+        let folder = file.strip_prefix("src/core/")?.split('/').next()?;
+        Some(FOLDERS.iter().position(|it| *it == folder).unwrap_or_else(|| {
+            assert_eq!(folder, "mod.rs", "{file} is in none of the folders");
+            FOLDERS.len()
+        }))
+    };
+    let imports = imports();
+    let inside = imports.iter().filter_map(|import| {
+        let Import { from, line, to } = import;
+        Some((place(from)?, place(to)?, format!("{from}:{line} imports {to}")))
+    });
+    let mut count = 0;
+    for (from, to, what) in inside {
+        let is_apart = to < FOLDERS.len() && from != to && APART_IN_CORE.contains(&FOLDERS[to]);
+        assert!(to <= from && !is_apart, "{what}: see the folders in ARCHITECTURE.md");
+        count += usize::from(to < from);
+    }
+    assert!(count > 50, "{count} imports are read");
+}
+
 #[test]
 fn no_files_import_each_other_in_a_circle() {
     let mut targets: BTreeMap<&str, BTreeMap<&str, usize>> = BTreeMap::new();

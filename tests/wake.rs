@@ -124,7 +124,7 @@ fn from_thread_to_thread_of_one_client() {
 }
 
 /// One node of three does not tell of releases, whichever it is. Which node is asked first, and whose word is
-/// enough then, is told in `src/core/acquire/tests.rs`.
+/// enough then, is told in `src/core/acquire/tests/machine.rs`.
 #[test]
 fn a_node_that_is_not_heard_is_not_waited_for() {
     let servers = Servers::start(3);

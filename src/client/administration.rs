@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::Quorlock;
 use crate::clock;
-use crate::core::exact;
+use crate::core::base::exact;
 use crate::error::{Error, ErrorKind};
 use crate::holders::HeldLocks;
 use crate::node::Node;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::core::Offset;
-use crate::core::clocks::median;
+use crate::core::admission::Offset;
+use crate::core::admission::clocks::median;
 
 /// With fewer clocks no median is worth more than the clock of this machine.
 const ENOUGH: usize = 3;
@@ -74,7 +74,7 @@ impl Difference {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::Time;
+    use crate::core::base::Time;
 
     fn at(ms: u64) -> Time {
         Time::from_start(Duration::from_millis(ms))

@@ -6,7 +6,8 @@ use std::time::Duration;
 use super::clocks::{Reference, rate};
 use super::findings::{Check, Diagnosis, Finding, NodeDiagnosis, Severity};
 use super::rights;
-use crate::core::{Forgot, NodeState, Offset, exact, majority, rounded};
+use crate::core::admission::{Forgot, NodeState, Offset};
+use crate::core::base::{exact, majority, rounded};
 use crate::error::NodeFault;
 use crate::node::{Facts, Memory, Persistence, SEVERAL_SERVERS, node_states};
 use crate::runtime::settings::Settings;
@@ -357,7 +358,7 @@ mod tests {
         let settings = Settings::default();
         assert_eq!(settings.node_timeout, Duration::from_millis(200));
         assert_eq!(settings.clock_tolerance, Duration::from_millis(100));
-        let now = crate::core::Time::default();
+        let now = crate::core::base::Time::default();
         let names: Arc<[Arc<str>]> = Arc::new([]);
         let our_clock = Offset::new(0, now, now);
         let set = Set { names: &names, mark_key: b"", settings: &settings, our_clock };

@@ -4,7 +4,7 @@ use std::fmt;
 
 use uuid::Uuid;
 
-use crate::core::QUEUED;
+use crate::core::wake::QUEUED;
 use crate::random::random;
 use crate::terms::OWNER_LABEL;
 

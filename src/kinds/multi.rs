@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use crate::core::{HoldClass, Waits, fence_outlives_ms};
+use crate::core::acquire::Waits;
+use crate::core::base::HoldClass;
+use crate::core::vote::fence_outlives_ms;
 use crate::guard::Guard;
 use crate::handle::{Handle, LockKind, sealed};
 use crate::ident::{Names, fence_key, kept_text, release_channel, reserved_key, tombstone_key};

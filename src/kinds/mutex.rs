@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use crate::core::{HoldClass, Waits};
+use crate::core::acquire::Waits;
+use crate::core::base::HoldClass;
 use crate::guard::Guard;
 use crate::handle::{Handle, LockKind, OneName, sealed};
 use crate::ident::Names;

@@ -5,7 +5,8 @@ use std::marker::PhantomData;
 use std::ops::Deref;
 use std::time::Duration;
 
-use crate::core::{HoldClass, Waits};
+use crate::core::acquire::Waits;
+use crate::core::base::HoldClass;
 use crate::error::Error;
 use crate::guard::{Guard, LockGuard, StaysOnItsThread, sealed as of_guards};
 use crate::handle::{Handle, LockKind, OneName, sealed};

@@ -6,7 +6,9 @@ use std::marker::PhantomData;
 use std::ops::Deref;
 use std::time::Duration;
 
-use crate::core::{HoldClass, PermitsWanted, Reserves, Waits, fence_outlives_ms};
+use crate::core::acquire::{Reserves, Waits};
+use crate::core::base::HoldClass;
+use crate::core::vote::{PermitsWanted, fence_outlives_ms};
 use crate::error::Error;
 use crate::guard::{Guard, LockGuard, StaysOnItsThread, sealed as of_guards};
 use crate::handle::{LockKind, OneName, sealed};

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use crate::core::{HoldClass, PermitsWanted, Waits};
+use crate::core::acquire::Waits;
+use crate::core::base::HoldClass;
+use crate::core::vote::PermitsWanted;
 use crate::guard::Guard;
 use crate::handle::{LockKind, OneName, sealed};
 use crate::ident::{Names, kept_text, release_channel, reserved_key, tombstone_key};

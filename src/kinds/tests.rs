@@ -2,7 +2,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::*;
-use crate::core::{self, Priority, Reservation, Waits};
+use crate::core::acquire::{Priority, Reservation, Waits};
+use crate::core::vote::Permits;
 use crate::ident::{Name, Names};
 use crate::node::Request;
 use crate::runtime::administration::{force_request, holder_request};
@@ -37,7 +38,7 @@ fn calls(kind: &dyn Kind, of: &Names) -> Vec<(&'static [&'static str], Request)>
     let fence = Some(Fence { number: 1, up_to: 2 });
     let repair = |fence| Repair { until_ms: 0, mark_key: b"mark", quarantine: true, fence };
     let leave = kind.leave_queue(of, "caller").map(|leave| (ALL, leave));
-    let permits = core::Permits { slots: [0].into_iter().collect(), of: 1 };
+    let permits = Permits { slots: [0].into_iter().collect(), of: 1 };
     let owner = Claimant { owner: "owner", permits };
     let confirm = kind.confirm(of, "owner", 1).map(|confirm| (ALL, confirm));
     let mut calls = vec![

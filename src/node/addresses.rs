@@ -10,7 +10,7 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 
 use crate::clock;
-use crate::core::{Time, rounded};
+use crate::core::base::{Time, rounded};
 
 /// The most addresses of one name that are known.
 const MOST: usize = 64;

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use super::disagreement;
 use super::job::Undelivered;
-use crate::core::{Admission, Configuration, Failure, Forgot, Grants, NodeState, Time};
+use crate::core::admission::{Admission, Configuration, Forgot, Grants, NodeState};
+use crate::core::base::Time;
+use crate::core::vote::Failure;
 use crate::error::{Cause, NodeFault};
 use crate::ident;
 use crate::terms::{ANOTHER_CONFIGURATION, REPLACING_A_MASTER};

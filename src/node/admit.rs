@@ -5,7 +5,8 @@ use std::time::Duration;
 use super::connection::{Broken, Connection, Reply};
 use super::request::{Part, Request, Script, Value};
 use crate::clock;
-use crate::core::{Change, Identity, Offset, Probe, Role, Time};
+use crate::core::admission::{Change, Identity, Offset, Probe, Role};
+use crate::core::base::Time;
 use crate::error::NodeFault;
 
 static ADMIT: Script = Script::new(include_str!("../../lua/node/admit.lua"));

@@ -5,7 +5,9 @@ use super::job::{Job, Undelivered};
 use super::replicas::Grant;
 use super::request::{Meaning, Value};
 use super::worker::Worker;
-use crate::core::{Failure, Offset, exact, rounded};
+use crate::core::admission::Offset;
+use crate::core::base::{exact, rounded};
+use crate::core::vote::Failure;
 use crate::error::{Cause, NodeFault};
 use crate::terms::CLOCK_TOLERANCE;
 

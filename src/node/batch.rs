@@ -7,7 +7,7 @@
 //! share an owner.
 
 use super::request::{Form, Request, Script, Value, write_bytes, write_number};
-use crate::core::Mechanism;
+use crate::core::base::Mechanism;
 
 /// Fewer calls are made one by one: it would cost more to take them apart than it saves.
 const WORTH_IT: usize = 3;

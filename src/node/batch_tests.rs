@@ -7,7 +7,8 @@ use proptest::prelude::*;
 
 use super::super::request::Part;
 use super::*;
-use crate::core::{Mechanism, Priority, Reservation, Waits, without};
+use crate::core::acquire::{Priority, Reservation, Waits};
+use crate::core::base::{Mechanism, without};
 use crate::embedded::{Engine, Reply};
 use crate::ident::{fence_key, release_channel};
 use crate::kinds::{EXCLUSIVE, KINDS, names};

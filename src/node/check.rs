@@ -2,7 +2,8 @@
 
 use super::admit::offset;
 use super::request::{Part, Request, Script, Value};
-use crate::core::{AsSeen, Checked, Time};
+use crate::core::admission::{AsSeen, Checked};
+use crate::core::base::Time;
 
 static CHECK: Script = Script::new(include_str!("../../lua/node/check.lua"));
 
@@ -29,7 +30,7 @@ pub(crate) fn read(value: &Value, sent: Time, answered: Time) -> Option<Checked>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::Offset;
+    use crate::core::admission::Offset;
 
     fn text(text: &str) -> Value {
         Value::Text(text.to_owned())

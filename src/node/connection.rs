@@ -14,7 +14,9 @@ use super::reader::Unread;
 use super::request::{Form, Request, Script, Value};
 use super::wire::Wire;
 use crate::clock;
-use crate::core::{Offset, Time, Via};
+use crate::core::admission::Offset;
+use crate::core::base::Time;
+use crate::core::link::Via;
 use crate::error::{Cause, NodeFault};
 
 /// How much longer than callers a worker waits. Callers give up at the node timeout and queue their

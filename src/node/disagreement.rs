@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::core::{Configuration, Difference, Setting};
+use crate::core::admission::{Configuration, Difference, Setting};
 use crate::terms::{
     ANOTHER_CONFIGURATION, ANOTHER_MAX_TTL, CLOCK_TOLERANCE, FALLBACK, MAX_TTL, ONE_TO_THREE,
     REPLACING_A_MASTER, RESTART_QUARANTINE, Term,

@@ -10,7 +10,9 @@ use super::request::{Form, Meaning, Script, Value};
 use super::send_permit::SendPermit;
 use super::worker::Worker;
 use crate::clock;
-use crate::core::{ClockVerdict, Failure, Offset, Time};
+use crate::core::admission::{ClockVerdict, Offset};
+use crate::core::base::Time;
+use crate::core::vote::Failure;
 use crate::error::NodeFault;
 use crate::observe;
 

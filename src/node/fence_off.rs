@@ -8,7 +8,7 @@ use super::job::{Job, Release};
 use super::request::Value;
 use super::worker::Worker;
 use crate::clock;
-use crate::core::Time;
+use crate::core::base::Time;
 use crate::random::random;
 
 /// How long after a node has refused a release it is told again.

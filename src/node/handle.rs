@@ -20,7 +20,10 @@ use super::set::NodeSet;
 use super::subscriber::{Listeners, SubscriberThread};
 use super::worker::{Shared, Worker};
 use crate::clock;
-use crate::core::{Failure, Offset, OldConnections, Repetition, Time, Via};
+use crate::core::admission::Offset;
+use crate::core::base::Time;
+use crate::core::link::{OldConnections, Repetition, Via};
+use crate::core::vote::Failure;
 use crate::error::NodeFault;
 use crate::stats::NodeStats;
 

@@ -17,7 +17,8 @@ use super::fitness::field;
 use super::quote::quoted;
 use super::rights::{self, Refusal, Refused, Try};
 use crate::clock;
-use crate::core::{Configuration, NodeState, Offset, Probe, Role, Time};
+use crate::core::admission::{Configuration, NodeState, Offset, Probe, Role};
+use crate::core::base::Time;
 use crate::error::NodeFault;
 
 /// How often the clock is read, which tells the latency as well.

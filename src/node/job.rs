@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::request::{Request, Value};
-use crate::core::{Failure, Repetition, Time, Via};
+use crate::core::base::Time;
+use crate::core::link::{Repetition, Via};
+use crate::core::vote::Failure;
 use crate::error::{Cause, NodeFault};
 
 /// A node's answer, or why there is none.

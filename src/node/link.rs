@@ -7,7 +7,7 @@ use std::time::Duration;
 use parking_lot::RwLock;
 
 use crate::clock;
-use crate::core::{Time, rounded};
+use crate::core::base::{Time, rounded};
 use crate::error::{Cause, NodeFault};
 use crate::observe;
 

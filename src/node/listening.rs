@@ -9,7 +9,7 @@ use super::connection::{Connection, PASSING};
 use super::faults::server_fault;
 use super::reader::Unread;
 use crate::clock;
-use crate::core::Time;
+use crate::core::base::Time;
 use crate::error::NodeFault;
 
 /// The most channels in one command.

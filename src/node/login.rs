@@ -8,7 +8,7 @@ use super::faults::{CLUSTER, connect_fault, login_refused, server_state};
 use super::quote::quoted;
 use super::reader::Unread;
 use super::wire::Wire;
-use crate::core::Time;
+use crate::core::base::Time;
 use crate::error::{Cause, NodeFault};
 
 /// Does all that the URL asks for, until then. Whether the server has said anything.

@@ -13,7 +13,7 @@ use super::connection::Connection;
 use super::set::NodeSet;
 use super::worker::Worker;
 use crate::clock;
-use crate::core::Time;
+use crate::core::base::Time;
 use crate::error::NodeFault;
 use crate::random::random;
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 
 use super::job::Job;
-use crate::core::give_room_back;
+use crate::core::base::give_room_back;
 
 /// The most jobs that wait for a worker. One caller has one at a time, and the timer a thousand, so this is beyond what
 /// a process has threads.
@@ -176,7 +176,7 @@ mod tests {
 
     use super::*;
     use crate::clock;
-    use crate::core::Time;
+    use crate::core::base::Time;
     use crate::node::job::Release;
     use crate::node::{Request, Script};
 

@@ -11,7 +11,7 @@ use super::connection::Connection;
 use super::faults::connect_fault;
 use super::reader::Unread;
 use crate::clock;
-use crate::core::Time;
+use crate::core::base::Time;
 use crate::error::{Cause, NodeFault};
 
 /// The most addresses that are tried for one connection. The next try begins with the others.

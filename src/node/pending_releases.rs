@@ -6,7 +6,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::job::Release;
-use crate::core::{Time, give_room_back};
+use crate::core::base::{Time, give_room_back};
 use crate::observe;
 
 /// The most releases that are kept for one node. What is beyond it goes by the keys' own TTL.

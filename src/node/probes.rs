@@ -5,7 +5,8 @@ use super::request::{Form, Request, Value};
 use super::worker::Worker;
 use super::{admit, check};
 use crate::clock;
-use crate::core::{AsSeen, Change, NextProbe, Time};
+use crate::core::admission::{AsSeen, Change, NextProbe};
+use crate::core::base::Time;
 use crate::error::NodeFault;
 
 /// The most probes in a row. Five are the most that there is to do: check, probe, begin a quarantine, set its end,

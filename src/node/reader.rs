@@ -6,7 +6,7 @@ use std::time::Duration;
 use redis::{Parser, RedisError, Value};
 
 use crate::clock;
-use crate::core::{Time, exact};
+use crate::core::base::{Time, exact};
 
 /// The longest answer that is read, in bytes. The largest that there are: a batch of 256 calls, each
 /// answered in less than 64 bytes, 16 KB; one section of INFO, below 4 KB; a message on a channel, whose

@@ -14,7 +14,8 @@ use super::connection::{Broken, Connection, GRACE, Reply};
 use super::job::{Sink, Undelivered};
 use super::request::Value;
 use crate::clock;
-use crate::core::{Failure, exact};
+use crate::core::base::exact;
+use crate::core::vote::Failure;
 use crate::error::NodeFault;
 
 /// How many replicas have to acknowledge a grant, and how long they may take.

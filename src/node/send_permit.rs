@@ -5,7 +5,7 @@ use std::cell::OnceCell;
 use super::job::{Ask, Job, Undelivered};
 use super::request::Request;
 use super::set::NodeSet;
-use crate::core::Failure;
+use crate::core::vote::Failure;
 use crate::error::NodeFault;
 
 /// What is known of the node then; asked when it is needed, and once for all jobs of the batch.

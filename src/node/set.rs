@@ -11,10 +11,12 @@ use parking_lot::Mutex;
 use super::admission_view::AdmissionView;
 use super::job::Undelivered;
 use super::mailbox::Mailbox;
-use crate::core::{
-    Admission, Chance, Checked, ClockNews, ClockVerdict, Configuration, Grants, Mechanism,
-    NextProbe, NodeState, Offset, Past, Probe, Time, waits_for_a_try,
+use crate::core::admission::{
+    Admission, Chance, Checked, ClockNews, ClockVerdict, Configuration, Grants, NextProbe,
+    NodeState, Offset, Past, Probe,
 };
+use crate::core::base::{Mechanism, Time};
+use crate::core::vote::waits_for_a_try;
 use crate::error::NodeFault;
 use crate::observe;
 use crate::random::random;
@@ -324,7 +326,7 @@ impl NodeSet {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::without;
+    use crate::core::base::without;
 
     /// How many probes there are at one instant of a node that is never as it should be.
     fn probes_at_once(set: &NodeSet, now: Time) -> usize {

@@ -8,7 +8,7 @@ use super::listening::{Deaf, Listening, Message};
 use super::look::look;
 use super::set::NodeSet;
 use crate::clock;
-use crate::core::{Changes, Subscriber, SubscriberStep};
+use crate::core::wake::{Changes, Subscriber, SubscriberStep};
 use crate::error::NodeFault;
 use crate::random::random;
 

@@ -20,7 +20,7 @@ use rustls::{ClientConnection, StreamOwned};
 use super::address::Address;
 use super::reader::{Reader, Unread};
 use crate::clock;
-use crate::core::Time;
+use crate::core::base::Time;
 
 pub(super) struct Wire {
     stream: Stream,

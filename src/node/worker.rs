@@ -17,7 +17,9 @@ use super::pending_releases::PendingReleases;
 use super::replicas::Grant;
 use super::set::NodeSet;
 use crate::clock;
-use crate::core::{Backoff, Failure, OldConnections, Time};
+use crate::core::base::{Backoff, Time};
+use crate::core::link::OldConnections;
+use crate::core::vote::Failure;
 use crate::error::NodeFault;
 use crate::random::random;
 

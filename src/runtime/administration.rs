@@ -7,7 +7,8 @@ use std::time::Duration;
 use crossbeam_channel::never;
 
 use crate::clock;
-use crate::core::{ForcePlan, Forcing, Holders, Shared};
+use crate::core::operate::{ForcePlan, Forcing, Holders};
+use crate::core::vote::Shared;
 use crate::error::{Error, ErrorKind, NodeFault};
 use crate::holders::{HolderReport, NameReport};
 use crate::ident::{

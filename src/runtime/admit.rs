@@ -4,7 +4,8 @@ use std::cell::Cell;
 use std::time::Duration;
 
 use crate::clock;
-use crate::core::{MayHaveForgotten, Past, Time, exact, majority, may_have_forgotten, rounded};
+use crate::core::admission::{MayHaveForgotten, Past, may_have_forgotten};
+use crate::core::base::{Time, exact, majority, rounded};
 use crate::error::{Error, ErrorKind, NodeFault};
 use crate::runtime::client_state::ClientState;
 use crate::runtime::held_locks::{Scanned, Wanted, scan_nodes};

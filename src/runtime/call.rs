@@ -6,11 +6,14 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, never};
 
 use crate::clock;
-use crate::core::{
-    Acquire, Action, Attempt, Basis, Failed, Outcome, Patience, Policy, Priority, QuorumHealth,
-    ReleaseTracker, Shared, SharedAttempt, Stop, Surroundings, Time, WaitsFor, asking_order,
-    worth_waiting,
+use crate::core::acquire::{
+    Acquire, Action, Failed, Outcome, Patience, Policy, Priority, SharedAttempt, Stop,
+    Surroundings, WaitsFor,
 };
+use crate::core::admission::worth_waiting;
+use crate::core::base::{Basis, Time};
+use crate::core::vote::{Attempt, QuorumHealth, Shared, asking_order};
+use crate::core::wake::ReleaseTracker;
 use crate::error::{Error, NodeFault};
 use crate::ident;
 use crate::node::Request;

@@ -3,10 +3,12 @@
 use std::sync::{Arc, OnceLock};
 
 use crate::clock;
-use crate::core::{
-    Attempt, Basis, Begin, Cleanup, Confirmation, ExtendRequest, Extension, FencingToken,
-    HoldClass, Permits, PermitsWanted, Release, Releases, Shared, Terms, Time, Waits, Whom,
-    only_asked,
+use crate::core::acquire::{Begin, Waits, Whom};
+use crate::core::base::{Basis, HoldClass, Time};
+use crate::core::hold::{ExtendRequest, Releases, Terms};
+use crate::core::vote::{
+    Attempt, Cleanup, Confirmation, Extension, FencingToken, Permits, PermitsWanted, Release,
+    Shared, only_asked,
 };
 use crate::error::{Error, ErrorKind, NodeFault};
 use crate::ident::Names;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::core::Via;
+use crate::core::link::Via;
 use crate::node::{Answer, Sink, Value};
 use crate::runtime::subscriptions::Subscriptions;
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use crate::clock;
-use crate::core::Time;
+use crate::core::base::Time;
 use crate::process::Process;
 
 struct Client {

@@ -7,7 +7,9 @@ use crossbeam_channel::{Receiver, TryRecvError, select};
 use parking_lot::{Condvar, Mutex};
 
 use crate::clock;
-use crate::core::{Ballot, Failure, Shared, Time, Via};
+use crate::core::base::Time;
+use crate::core::link::Via;
+use crate::core::vote::{Ballot, Failure, Shared};
 use crate::error::NodeFault;
 use crate::node::{Answer, Ask, Node, Sink, Undelivered, Value};
 use crate::runtime::reply::Unexpected;

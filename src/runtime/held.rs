@@ -8,11 +8,13 @@ use std::time::Duration;
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::clock;
-use crate::core::{
-    Answers, Attempt, Basis, Due, Ended, Extension, GiveBack, GiveBackStep, GivenBack, Grant,
-    HeldLock, HoldClass, Lease, LossReason, Prolong, ProlongStep, Prolonged, QueueTicket,
-    ReleaseResult, Releases, Shared, Terms, Time, rounded,
+use crate::core::base::{Basis, HoldClass, Time, rounded};
+use crate::core::hold::{
+    Answers, Due, Ended, GiveBack, GiveBackStep, GivenBack, HeldLock, Lease, LossReason, Prolong,
+    ProlongStep, Prolonged, Releases, Terms,
 };
+use crate::core::queue::QueueTicket;
+use crate::core::vote::{Attempt, Extension, Grant, ReleaseResult, Shared};
 use crate::error::{Error, ErrorKind, NodeFault};
 use crate::node::{Node, Sink};
 use crate::observe;

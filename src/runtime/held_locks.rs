@@ -7,7 +7,8 @@ use std::time::Duration;
 use crossbeam_channel::never;
 
 use crate::clock;
-use crate::core::{LockState, Scan, Shared};
+use crate::core::operate::{LockState, Scan};
+use crate::core::vote::Shared;
 use crate::error::{Error, ErrorKind, NodeFault};
 use crate::holders::{HeldLocks, Incomplete};
 use crate::ident::{LONGEST, Name, Names, key_pattern};

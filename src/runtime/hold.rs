@@ -3,7 +3,7 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use crate::core::HoldClass;
+use crate::core::base::HoldClass;
 use crate::error::Error;
 use crate::process::ThreadNumber;
 use crate::runtime::held::Held;

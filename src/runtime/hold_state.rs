@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::loss::Notice;
-use crate::core::FencingToken;
+use crate::core::vote::FencingToken;
 
 /// What a lock keeps of a present holder, and nobody else gets.
 pub(crate) struct HoldState {

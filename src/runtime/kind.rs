@@ -3,7 +3,10 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::core::{Askers, HoldClass, Permits, PermitsWanted, Reserves, Waits};
+use crate::core::acquire::{Reserves, Waits};
+use crate::core::base::HoldClass;
+use crate::core::queue::Askers;
+use crate::core::vote::{Permits, PermitsWanted};
 use crate::ident::{self, Names, release_channel};
 use crate::node::Request;
 use crate::runtime::reply::Decoders;

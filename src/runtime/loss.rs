@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use parking_lot::Mutex;
 
-use crate::core::{LossNotice, LossReason};
+use crate::core::hold::{LossNotice, LossReason};
 
 type Callback = Box<dyn FnOnce(LossReason) + Send>;
 

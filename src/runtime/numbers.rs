@@ -3,7 +3,8 @@
 use parking_lot::Mutex;
 
 use crate::clock;
-use crate::core::{LastNumbers, Proposal, Time};
+use crate::core::base::Time;
+use crate::core::vote::{LastNumbers, Proposal};
 use crate::ident::Names;
 use crate::node::NodeSet;
 

@@ -8,7 +8,9 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use crate::clock;
-use crate::core::{Obstacle, PermitsWanted, Time, give_room_back};
+use crate::core::acquire::Obstacle;
+use crate::core::base::{Time, give_room_back};
+use crate::core::vote::PermitsWanted;
 use crate::ident::Names;
 use crate::observe;
 

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use crate::core::{Waits, fence_outlives_ms};
+use crate::core::acquire::Waits;
+use crate::core::vote::fence_outlives_ms;
 use crate::ident::{fence_key, kept_text, reserved_key, tombstone_key};
 use crate::node::{Part, Request, Script};
 use crate::runtime::kind::{Keep, Raise, Repair};

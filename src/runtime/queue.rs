@@ -7,10 +7,13 @@ use crossbeam_channel::{Receiver, Sender, bounded, never};
 use parking_lot::Mutex;
 
 use crate::clock;
-use crate::core::{
-    Askers, Conclusion, Grant, HoldClass, LocalLease, LocalQueues, LossReason, OfThread, Passed,
-    Patience, PermitsWanted, Place, QueueTicket, Terms, Time, Turn, Wake,
+use crate::core::acquire::Patience;
+use crate::core::base::{HoldClass, Time};
+use crate::core::hold::{LossReason, Terms};
+use crate::core::queue::{
+    Askers, LocalLease, LocalQueues, OfThread, Passed, Place, QueueTicket, Turn, Wake,
 };
+use crate::core::vote::{Conclusion, Grant, PermitsWanted};
 use crate::ident::Names;
 use crate::process::{ThreadNumber, this_thread};
 use crate::runtime::claim::{Claim, Wanted};

@@ -4,7 +4,8 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::clock;
-use crate::core::{Obstacle, Outcome, exact, majority, rounded};
+use crate::core::acquire::{Obstacle, Outcome};
+use crate::core::base::{exact, majority, rounded};
 use crate::error::{Error, ErrorKind, NodeFault};
 use crate::ident::{self, Names, fence_key};
 use crate::observe;

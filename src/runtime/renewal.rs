@@ -14,7 +14,8 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, select};
 
 use crate::clock;
-use crate::core::{Due, Time, give_room_back};
+use crate::core::base::{Time, give_room_back};
+use crate::core::hold::Due;
 use crate::runtime::client_state::ClientState;
 use crate::runtime::held::{Carrier, Held, Prolonging};
 use crate::runtime::timetable::{DueEntries, Timetable};

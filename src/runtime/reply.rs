@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use crate::core::{
-    ConfirmVote, ExtensionVote, HeldAs, HeldKey, HolderVote, KeyLayout, LARGEST_NUMBER,
-    MOST_PERMITS, ReleaseVote, ScanVote, Slots, Vote,
+use crate::core::operate::{HeldAs, HeldKey, HolderVote, KeyLayout, ScanVote};
+use crate::core::vote::{
+    ConfirmVote, ExtensionVote, LARGEST_NUMBER, MOST_PERMITS, ReleaseVote, Slots, Vote,
 };
 use crate::node::{Meaning, Value};
 

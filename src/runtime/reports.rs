@@ -16,7 +16,7 @@ use std::sync::Arc;
 use parking_lot::{Condvar, Mutex};
 
 use crate::clock;
-use crate::core::give_room_back;
+use crate::core::base::give_room_back;
 use crate::observe;
 use crate::runtime::loss::Callbacks;
 
@@ -226,7 +226,7 @@ mod tests {
     use crossbeam_channel::{Receiver, bounded, unbounded};
 
     use super::*;
-    use crate::core::LossReason;
+    use crate::core::hold::LossReason;
     use crate::runtime::loss::Notice;
 
     const LIMIT: Duration = Duration::from_secs(10);

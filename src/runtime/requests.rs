@@ -2,7 +2,11 @@
 
 use std::time::Duration;
 
-use crate::core::{ExtendRequest, Offset, Permits, ReleasePlan, Time, Waits};
+use crate::core::acquire::Waits;
+use crate::core::admission::Offset;
+use crate::core::base::Time;
+use crate::core::hold::ExtendRequest;
+use crate::core::vote::{Permits, ReleasePlan};
 use crate::ident::Names;
 use crate::node::Request;
 use crate::runtime::kind::{Claimant, Fence, Keep, Kind, Raise, Repair};

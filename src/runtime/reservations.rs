@@ -1,6 +1,6 @@
 //! How nodes are told of a waiter's reservations.
 
-use crate::core::{Priority, Reservation, Waits};
+use crate::core::acquire::{Priority, Reservation, Waits};
 use crate::ident::{Names, release_channel, reserved_key};
 use crate::node::{Part, Request, Script};
 

@@ -3,7 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::core::{Allowance, Backoff, Configuration, HoldClass, exact};
+use crate::core::admission::Configuration;
+use crate::core::base::{Allowance, Backoff, HoldClass, exact};
 use crate::error::Error;
 use crate::ident;
 use crate::node::{GRACE, Replicas};

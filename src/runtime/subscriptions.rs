@@ -7,8 +7,9 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use parking_lot::Mutex;
 
 use crate::clock;
-use crate::core::channels::{Joined, Sought};
-use crate::core::{Changes, Channels, ReleaseTracker, Time, WaiterId};
+use crate::core::base::Time;
+use crate::core::wake::channels::{Joined, Sought};
+use crate::core::wake::{Changes, Channels, ReleaseTracker, WaiterId};
 use crate::error::NodeFault;
 use crate::node::{Listeners, Node};
 use crate::observe;

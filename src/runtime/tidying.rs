@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use crate::core::Time;
+use crate::core::base::Time;
 
 /// How often that is done while anything is kept. A name is forgotten so much later than it could be.
 const EVERY: Duration = Duration::from_secs(5);

@@ -8,7 +8,7 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::clock;
-use crate::core::Time;
+use crate::core::base::Time;
 use crate::runtime::tidying::Tidying;
 
 /// When which held lock is to be checked.

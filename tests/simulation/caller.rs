@@ -13,7 +13,7 @@ use self::using::{Unlock, Use};
 use super::client::{Client, Cx, Note, Phase};
 use super::held::{Hold, Prolonging};
 use super::lock_id::LockId;
-use crate::core::Time;
+use crate::core::base::Time;
 
 pub(super) struct Caller {
     index: usize,

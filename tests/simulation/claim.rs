@@ -9,10 +9,12 @@ use super::fan_out::FanOut;
 use super::lock_id::LockId;
 use super::network::Part;
 use super::worker::Outgoing;
+use crate::core::acquire::{Begin, Waits};
 use crate::core::admission::Grants;
-use crate::core::{
-    Attempt, Begin, Cleanup, Confirmation, ExtendRequest, Extension, HoldClass, Permits, Proposal,
-    ReleasePlan, Releases, Shared, Terms, Waits,
+use crate::core::base::HoldClass;
+use crate::core::hold::{ExtendRequest, Releases, Terms};
+use crate::core::vote::{
+    Attempt, Cleanup, Confirmation, Extension, Permits, Proposal, ReleasePlan, Shared,
 };
 use crate::ident::Names;
 use crate::node::Request;

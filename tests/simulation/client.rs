@@ -19,11 +19,11 @@ use super::setup::Habit;
 use super::shared::{Shared, configuration};
 use super::subscriptions::{News, Session};
 use super::worker::Worker;
-use crate::core::mark::Configuration;
-use crate::core::{
-    Answers, Backoff, Cleanup, HoldClass, LastNumbers, Release, Releases, Time, only_asked,
-    worth_waiting,
-};
+use crate::core::admission::mark::Configuration;
+use crate::core::admission::worth_waiting;
+use crate::core::base::{Backoff, HoldClass, Time};
+use crate::core::hold::{Answers, Releases};
+use crate::core::vote::{Cleanup, LastNumbers, Release, only_asked};
 use crate::embedded::Reply;
 
 /// What a client's threads wait for.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::node::at_rate;
-use crate::core::Time;
+use crate::core::base::Time;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Clock {

@@ -6,7 +6,9 @@ use super::client::Note;
 use super::fan_out::{Asker, value};
 use super::lock_id::LockId;
 use super::shared::Shared;
-use crate::core::{Failure, Time, Via};
+use crate::core::base::Time;
+use crate::core::link::Via;
+use crate::core::vote::Failure;
 use crate::embedded::Reply;
 
 /// Passes the answers to a release on to whoever waits for them, if anybody does.

@@ -5,7 +5,9 @@ use std::fmt;
 use std::rc::Rc;
 
 use super::client::Note;
-use crate::core::{Ballot, Failure, Shared, Time, Via};
+use crate::core::base::Time;
+use crate::core::link::Via;
+use crate::core::vote::{Ballot, Failure, Shared};
 use crate::embedded::Reply;
 use crate::node::Value;
 use crate::runtime::reply::Unexpected;

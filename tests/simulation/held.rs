@@ -1,4 +1,4 @@
-//! A lock that is held, with what the timer does for it: it runs the machines of `core/held_lock.rs`.
+//! A lock that is held, with what the timer does for it: it runs the machines of `core/hold/held_lock.rs`.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -10,11 +10,13 @@ use super::claim::Claim;
 use super::client::{Client, Cx, Note, Settings};
 use super::fan_out::FanOut;
 use super::node::SimNode;
-use crate::core::{
-    Attempt, Basis, Due, Ended, Extension, FencingToken, GiveBack, GiveBackStep, GivenBack, Grant,
-    HeldLock, HoldClass, LocalLease, LossNotice, LossReason, OfThread, Prolong, ProlongStep,
-    Prolonged, QueueTicket, Quorum, Release, Schedule, Shared, Terms, Time,
+use crate::core::base::{Basis, HoldClass, Time};
+use crate::core::hold::{
+    Due, Ended, GiveBack, GiveBackStep, GivenBack, HeldLock, LossNotice, LossReason, Prolong,
+    ProlongStep, Prolonged, Schedule, Terms,
 };
+use crate::core::queue::{LocalLease, OfThread, QueueTicket};
+use crate::core::vote::{Attempt, Extension, FencingToken, Grant, Quorum, Release, Shared};
 
 /// How long before the machine is looked at again, for answers that nobody tells of.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);

@@ -3,7 +3,8 @@
 use std::fmt;
 
 use super::chance::Chance;
-use crate::core::{HoldClass, Permits};
+use crate::core::base::HoldClass;
+use crate::core::vote::Permits;
 use crate::ident::Names;
 use crate::kinds::{KINDS, names};
 use crate::runtime::kind::Kind;

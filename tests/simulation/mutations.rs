@@ -7,7 +7,7 @@
 use super::plan::Plan;
 use super::switches::Switches;
 use super::world;
-use crate::core::Mechanism;
+use crate::core::base::Mechanism;
 
 /// Within so many seeds each of them has to be found.
 const SEEDS: u64 = 2_000;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::network::ConnId;
-use crate::core::HoldClass;
+use crate::core::base::HoldClass;
 use crate::embedded::{Engine, Reply};
 use crate::kinds::KINDS;
 use crate::runtime::kind::Kind;

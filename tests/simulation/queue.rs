@@ -8,10 +8,10 @@ use super::checkers::outlives;
 use super::client::{Client, Cx};
 use super::held::{Held, Hold};
 use super::lock_id::LockId;
-use crate::core::{
-    Conclusion, Grant, HoldClass, Lease, LocalQueues, OfThread, Passed, Place, QueueTicket, Terms,
-    Turn, Wake,
-};
+use crate::core::base::HoldClass;
+use crate::core::hold::{Lease, Terms};
+use crate::core::queue::{LocalQueues, OfThread, Passed, Place, QueueTicket, Turn, Wake};
+use crate::core::vote::{Conclusion, Grant};
 
 pub(super) type Queues = LocalQueues<LockId, Waiter, Rc<Held>>;
 

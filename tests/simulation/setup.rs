@@ -5,7 +5,8 @@ use std::time::Duration;
 use super::chance::Chance;
 use super::client::Cx;
 use super::lock_id::LockId;
-use crate::core::{Backoff, Patience, Time};
+use crate::core::acquire::Patience;
+use crate::core::base::{Backoff, Time};
 use crate::kinds::KINDS;
 use crate::runtime::kind::Kind;
 

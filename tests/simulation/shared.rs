@@ -8,9 +8,12 @@ use super::queue::Queues;
 use super::setup::Setup;
 use super::subscriptions::Listener;
 use crate::core::admission::Admission;
-use crate::core::mark::Configuration;
-use crate::core::set_time::SetTime;
-use crate::core::{Channels, ClockNews, Offset, Quorum, QuorumHealth, Time};
+use crate::core::admission::mark::Configuration;
+use crate::core::admission::set_time::SetTime;
+use crate::core::admission::{ClockNews, Offset};
+use crate::core::base::Time;
+use crate::core::vote::{Quorum, QuorumHealth};
+use crate::core::wake::Channels;
 
 pub(super) struct Shared {
     pub(super) admission: RefCell<Admission>,

@@ -51,7 +51,7 @@ fn smaller(plan: &Plan) -> Vec<Plan> {
 
 #[test]
 fn a_failing_run_is_made_smaller_and_still_fails() {
-    use crate::core::Mechanism;
+    use crate::core::base::Mechanism;
 
     let switches =
         Switches { off: &[Mechanism::Majority], checkers: &["exclusion"], ..Switches::ALL_ON };

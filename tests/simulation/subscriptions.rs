@@ -1,6 +1,6 @@
 //! How a client's waiters hear of releases: a connection a node, which comes and goes as that of
-//! `src/node/subscriber.rs`. What it does is decided by `core/subscriber.rs`; what it listens to, and whom it wakes, by
-//! `core/channels.rs`.
+//! `src/node/subscriber.rs`. What it does is decided by `core/wake/subscriber.rs`; what it listens to, and whom it wakes, by
+//! `core/wake/channels.rs`.
 
 use std::time::Duration;
 
@@ -8,8 +8,9 @@ use super::caller::Caller;
 use super::claim::short;
 use super::client::{Client, Cx, Note};
 use super::lock_id::LockId;
-use crate::core::channels::{Joined, Sought};
-use crate::core::{ReleaseTracker, Subscriber, SubscriberStep, Time, WaiterId};
+use crate::core::base::Time;
+use crate::core::wake::channels::{Joined, Sought};
+use crate::core::wake::{ReleaseTracker, Subscriber, SubscriberStep, WaiterId};
 
 /// How long it takes until a connection is found dead over which nothing comes.
 const KEEPALIVE: Duration = Duration::from_secs(15);

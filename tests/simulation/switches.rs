@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use crate::core::{AsSeen, Mechanism, Permits, Priority, Reservation, Waits};
+use crate::core::acquire::{Priority, Reservation, Waits};
+use crate::core::admission::AsSeen;
+use crate::core::base::Mechanism;
+use crate::core::vote::Permits;
 use crate::kinds::{KINDS, names};
 use crate::node::{check_request, evals};
 use crate::runtime::kind::{Claimant, Fence, Raise, Repair};

@@ -10,11 +10,11 @@ use super::client::{Cx, Note};
 use super::fan_out::{Asker, value};
 use super::network::{ConnId, Message, Part};
 use super::writing;
-use crate::core::admission::{Chance, Grants, Next};
-use crate::core::{
-    Backoff, Checked, ClockVerdict, Failure, Offset, OldConnections, ReleasePlan, Repetition, Time,
-    Via, waits_for_a_try,
-};
+use crate::core::admission::{Chance, Grants, NextProbe};
+use crate::core::admission::{Checked, ClockVerdict, Offset};
+use crate::core::base::{Backoff, Time};
+use crate::core::link::{OldConnections, Repetition, Via};
+use crate::core::vote::{Failure, ReleasePlan, waits_for_a_try};
 use crate::embedded::Reply;
 use crate::node::{
     Call, GRACE, Meaning, Request, check_request, probe_request, put_last, read_check, read_probe,
@@ -400,19 +400,19 @@ impl Worker {
         const MOST_PROBES: usize = 8;
         let State::Probing(conn) = self.state else { return };
         match self.next_probe(cx) {
-            Next::Ask(change) if self.probes < MOST_PROBES => {
+            NextProbe::Ask(change) if self.probes < MOST_PROBES => {
                 self.probes += 1;
                 let what = if change.is_some() { "change" } else { "probe" };
                 self.checks = false;
                 self.ask_at_once(cx, conn, &probe_request(MARK, change.as_ref()), what);
             }
-            Next::Check(as_seen) if self.probes < MOST_PROBES => {
+            NextProbe::Check(as_seen) if self.probes < MOST_PROBES => {
                 self.probes += 1;
                 self.checks = true;
                 self.ask_at_once(cx, conn, &check_request(MARK, &as_seen), "check");
             }
             next => {
-                if let Next::Wait(at) = next {
+                if let NextProbe::Wait(at) = next {
                     self.probe_epoch = cx.net.fresh();
                     cx.remind(at, Note::Probe { node: self.node, epoch: self.probe_epoch });
                 }
@@ -447,7 +447,7 @@ impl Worker {
         cx.remind(cx.now().after(cx.settings.node_timeout + GRACE), note);
     }
 
-    fn next_probe(&self, cx: &mut Cx<'_>) -> Next {
+    fn next_probe(&self, cx: &mut Cx<'_>) -> NextProbe {
         let now = cx.now();
         let set_time = cx.shared.set_time(now);
         let random = &mut cx.net.chance;

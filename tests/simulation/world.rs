@@ -12,7 +12,8 @@ use super::network::{Event, LATEST, Network};
 use super::plan::Plan;
 use super::setup::LONGEST_KEPT;
 use super::switches::Switches;
-use crate::core::{Mechanism, fence_outlives_ms, majority, without};
+use crate::core::base::{Mechanism, majority, without};
+use crate::core::vote::fence_outlives_ms;
 
 /// Far more than any run needs whose threads do not spin.
 const MOST_EVENTS: u64 = 3_000_000;

@@ -7,10 +7,12 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
-use machines::{
-    Admission, Allowance, Askers, Attempt, Ballot, Basis, Conclusion, Configuration, HoldClass,
-    Lease, LocalLease, LocalQueues, LossReason, Offset, Schedule, Terms, Time, Turn, Via, Vote,
-};
+use machines::admission::{Admission, Configuration, Offset};
+use machines::base::{Allowance, Basis, HoldClass, Time};
+use machines::hold::{Lease, LossReason, Schedule, Terms};
+use machines::link::Via;
+use machines::queue::{Askers, LocalLease, LocalQueues, Turn};
+use machines::vote::{Attempt, Ballot, Conclusion, Vote};
 use quorlock::{OptionalGuard as _, Quorlock};
 use server::{Servers, wait_until};
 

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use super::super::{
-    Attempt, Backoff, Conclusion, LossReason, Mechanism, Permits, PermitsWanted, Time, WakeReason,
-};
+use super::super::base::{Backoff, Mechanism, Time};
+use super::super::hold::LossReason;
+use super::super::vote::{Attempt, Conclusion, Permits, PermitsWanted};
+use super::super::wake::WakeReason;
 use super::contention::{Contention, POLL, spread};
 use super::queue_place::{PlaceNews, QueuePlace};
 use super::reservation::{Priority, Reserves, Reserving};
@@ -520,5 +521,5 @@ impl Attempts {
 }
 
 #[cfg(test)]
-#[path = "attempts_tests.rs"]
+#[path = "tests/attempts.rs"]
 mod tests;

@@ -1,6 +1,7 @@
 //! How an attempt begins: who asks, and which node first.
 
-use super::super::{ReleaseTracker, Time};
+use super::super::base::Time;
+use super::super::wake::ReleaseTracker;
 use super::reservation::Priority;
 use super::state::State;
 use super::{Acquire, Action, Begin, SharedAttempt, Surroundings};

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::super::{Backoff, Mechanism, WakeReason};
+use super::super::base::{Backoff, Mechanism};
+use super::super::wake::WakeReason;
 
 /// How often a lock is looked at whose release would be told: the most that a lost message costs, if the
 /// longest pause is not longer.
@@ -199,7 +200,7 @@ pub(super) fn spread(times: u32, random: f64) -> Duration {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::without;
+    use super::super::super::base::without;
     use super::*;
 
     const MOMENT: Duration = Duration::from_millis(1);

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::super::{
-    Attempt, Basis, Conclusion, Permits, Quorum, QuorumHealth, ReleaseTracker, Shared, Time,
-};
+use super::super::base::Time;
+use super::super::vote::{Attempt, Conclusion, Grant, Permits, Quorum, QuorumHealth, Shared};
+use super::super::wake::ReleaseTracker;
 use super::attempts::Outcome;
 use super::obstacle::Obstacle;
 use super::reservation::Priority;
@@ -133,22 +133,6 @@ impl Whom {
             Self::AllBut(one) => node != one,
         }
     }
-}
-
-/// A lock that the nodes have granted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Grant {
-    pub(crate) valid_until: Time,
-    /// 0: without fencing numbers.
-    pub(crate) number: u64,
-    pub(crate) basis: Basis,
-    pub(crate) quorum: Quorum,
-    pub(crate) started: Time,
-    /// When it was known to be granted.
-    pub(crate) known_at: Time,
-    /// An earlier attempt of the call found the lock held by somebody else, who is likely to want it
-    /// again.
-    pub(crate) refused_before: bool,
 }
 
 /// An attempt that has come to nothing.

@@ -1,6 +1,6 @@
 //! Something other than an ordinary holder that is in the way of a call.
 
-use super::super::Attempt;
+use super::super::vote::Attempt;
 
 /// An obstacle that operators need to know of. The call waits as for any lock that is held.
 #[derive(Clone, Debug, PartialEq, Eq)]

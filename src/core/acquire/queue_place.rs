@@ -16,7 +16,8 @@
 
 use std::time::Duration;
 
-use super::super::{Attempt, Mechanism};
+use super::super::base::Mechanism;
+use super::super::vote::Attempt;
 use super::contention::POLL;
 
 /// The shortest time for which a node keeps an entry that is not asked for again, and the longest. A caller that dies keeps
@@ -117,7 +118,8 @@ impl QueuePlace {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::{Allowance, Ballot, Failure, Time, Vote, without};
+    use super::super::super::base::{Allowance, Time, without};
+    use super::super::super::vote::{Ballot, Failure, Vote};
     use super::*;
 
     const TIMEOUT: Duration = Duration::from_millis(200);

@@ -12,7 +12,7 @@
 
 use std::time::Duration;
 
-use super::super::{Mechanism, Time};
+use super::super::base::{Mechanism, Time};
 use super::contention::{POLL, QUICK_TRIES};
 
 /// How long a node keeps a reservation that is not renewed, at least and at most. A caller that dies keeps others waiting for so
@@ -294,7 +294,7 @@ impl Reserving {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::without;
+    use super::super::super::base::without;
     use super::*;
 
     const PRIORITY: Priority = Priority { began_ms: 1, id: 2 };

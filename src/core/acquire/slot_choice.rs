@@ -2,8 +2,9 @@
 
 use std::cmp::Reverse;
 
-use super::super::tally::votes_needed;
-use super::super::{Attempt, Mechanism, Permits, PermitsWanted, Slots};
+use super::super::base::Mechanism;
+use super::super::base::votes_needed;
+use super::super::vote::{Attempt, Permits, PermitsWanted, Slots};
 
 /// So many attempts in a row go to slots that refusals have named, before the caller waits as for any lock that is held. Alone
 /// it needs one of them. Each further one means that somebody else has got a slot meanwhile.
@@ -105,7 +106,7 @@ impl SlotChoice {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::without;
+    use super::super::super::base::without;
     use super::*;
 
     fn choice(count: u32, of: u32, free: &[Option<&[usize]>]) -> SlotChoice {

@@ -1,6 +1,7 @@
 //! Where a call that wants a lock stands, and what it waits for.
 
-use super::super::{Judgement, Time};
+use super::super::base::Time;
+use super::super::vote::Judgement;
 use super::driver::WaitsFor;
 
 /// A wait for time to pass.

@@ -10,9 +10,9 @@
 
 use std::time::Duration;
 
-use super::super::clock_tracker::{ClockTracker, Reading, Step};
-use super::super::clocks::Offset;
-use super::super::{Mechanism, Time, majority};
+use super::super::base::{Mechanism, Time, majority};
+use super::clock_tracker::{ClockStep, ClockTracker, Reading};
+use super::clocks::Offset;
 use super::comparison::{Place, ROUNDING};
 use super::node::Knowledge;
 use super::node_clock::{ClockNews, ClockVerdict};
@@ -70,7 +70,7 @@ impl Admission {
                 verdict = ClockVerdict::Moved;
                 clock.steady = false;
                 clock.stepped = Some(step);
-                if matches!(step, Step::Forward(_)) {
+                if matches!(step, ClockStep::Forward(_)) {
                     clock.ahead_at = Some(now);
                 }
                 clock.since = now;
@@ -143,9 +143,11 @@ impl Admission {
             let place = self.place(node, now);
             let step = match place {
                 Place::Unknown => continue,
-                Place::Ahead(by) => Some(Step::Forward(by)),
+                Place::Ahead(by) => Some(ClockStep::Forward(by)),
                 // By little, it has drifted.
-                Place::Behind(by) => Some(Step::Back(by)).filter(|_| by > self.clock_tolerance),
+                Place::Behind(by) => {
+                    Some(ClockStep::Back(by)).filter(|_| by > self.clock_tolerance)
+                }
                 // Somebody was faster, and its mark says so already.
                 Place::Noted => stepped.filter(|_| !self.suspended),
             };
@@ -188,7 +190,7 @@ impl Admission {
     /// Until when a node is in doubt for the sake of which nobody can be asked.
     pub(super) fn in_doubt_until(&self, node: usize) -> Option<Time> {
         let clock = &self.nodes[node].clock;
-        let alone = self.nodes.len() == 1 && matches!(clock.stepped, Some(Step::Forward(_)));
+        let alone = self.nodes.len() == 1 && matches!(clock.stepped, Some(ClockStep::Forward(_)));
         alone.then(|| clock.since.after(self.max_ttl))
     }
 
@@ -229,7 +231,7 @@ impl Admission {
     /// more than it ever does outside of one.
     fn step_not_noted(&self, node: usize) -> Option<Duration> {
         let clock = &self.nodes[node].clock;
-        let (Some(Step::Forward(by)), Some((fitted_at, before)), Some(noted)) =
+        let (Some(ClockStep::Forward(by)), Some((fitted_at, before)), Some(noted)) =
             (clock.stepped, clock.fitted, clock.noted)
         else {
             return None;
@@ -254,7 +256,7 @@ impl Admission {
     /// If a majority of the clocks was set forward at once, our machine was suspended.
     fn suspect_ourselves(&mut self) {
         let forward = self.nodes.iter().filter_map(|known| match known.clock.stepped {
-            Some(Step::Forward(by)) => Some(by),
+            Some(ClockStep::Forward(by)) => Some(by),
             _ => None,
         });
         let forward: Vec<_> = forward.collect();

@@ -5,14 +5,15 @@
 
 use std::time::Duration;
 
-use super::super::clocks::{DRIFT, Offset, median, microseconds};
-use super::super::mark::Noted;
-use super::super::set_time::SetTime;
-use super::super::{LARGEST_NUMBER, Mechanism, Time, majority};
+use super::super::base::{Mechanism, Time, majority};
+use super::super::vote::LARGEST_NUMBER;
 use super::Admission;
+use super::clocks::{DRIFT, Offset, median, microseconds};
+use super::mark::Noted;
 use super::node::{Knowledge, Seen};
 use super::node_clock::NodeClock;
 use super::probe::Judgement;
+use super::set_time::SetTime;
 
 /// A clock that has moved away from its mark by this part of the tolerance is noted anew, and by no less
 /// than marks are rounded.

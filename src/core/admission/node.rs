@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use super::super::Time;
-use super::super::clocks::milliseconds;
-use super::super::mark::{Configuration, Mark, Noted, State};
-use super::super::unused::Past;
+use super::super::base::Time;
+use super::clocks::milliseconds;
+use super::mark::{Configuration, Mark, Noted, State};
 use super::node_clock::NodeClock;
-use super::probe::{AsSeen, Forgot, Judgement, Next, PROBE_AGAIN, Probe, Role};
+use super::probe::{AsSeen, Forgot, Judgement, NextProbe, PROBE_AGAIN, Probe, Role};
 use super::servers::Servers;
+use super::unused::Past;
 
 /// One node, as one client knows it.
 #[derive(Debug)]
@@ -50,20 +50,21 @@ pub(super) struct Seen {
 
 impl Seen {
     /// To probe again when that is due, and soon in any case.
-    pub(super) fn again(&self, due: Option<Time>, now: Time) -> Next {
+    pub(super) fn again(&self, due: Option<Time>, now: Time) -> NextProbe {
         let again = self.at.after(PROBE_AGAIN);
         let then = due.map_or(again, |due| again.min(due));
-        if then <= now { self.check() } else { Next::Wait(then) }
+        if then <= now { self.check() } else { NextProbe::Wait(then) }
     }
 
     /// Asks whether anything has changed: by a check of a master, and else by a probe.
-    pub(super) fn check(&self) -> Next {
+    pub(super) fn check(&self) -> NextProbe {
         let Probe { role, identity, mark, .. } = &self.probe;
         match role {
-            Role::Master => {
-                Next::Check(AsSeen { mark: mark.clone(), repl_id: identity.repl_id().to_owned() })
-            }
-            Role::Replica | Role::Cluster => Next::Ask(None),
+            Role::Master => NextProbe::Check(AsSeen {
+                mark: mark.clone(),
+                repl_id: identity.repl_id().to_owned(),
+            }),
+            Role::Replica | Role::Cluster => NextProbe::Ask(None),
         }
     }
 

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::super::Time;
-use super::super::clock_tracker::{ClockTracker, Step};
-use super::super::clocks::Offset;
-use super::super::mark::Noted;
+use super::super::base::Time;
+use super::clock_tracker::{ClockStep, ClockTracker};
+use super::clocks::Offset;
+use super::mark::Noted;
 
 /// What a reading of a node's clock says of the locks that the node has granted along with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub(crate) enum ClockNews {
     /// A clock is not where it was expected. All nodes have to be probed.
     Doubt,
     /// It was this node's, which was set.
-    Set(usize, Step),
+    Set(usize, ClockStep),
     /// Most of the nodes' clocks went on by so much more than our own: this machine was suspended, and
     /// all leases are over.
     Suspended(Duration),
@@ -51,7 +51,7 @@ pub(super) struct NodeClock {
     /// Since when it is in doubt: it is new to us, or was not tracked for a while, or took a step.
     pub(super) since: Time,
     /// It was not where we expected it, and nobody knows yet whose clock that was.
-    pub(super) stepped: Option<Step>,
+    pub(super) stepped: Option<ClockStep>,
     /// When it was last where we expected it, and what its mark said then.
     pub(super) fitted: Option<(Time, Noted)>,
     /// When it was last found ahead of where it had to be, by us or by its mark.

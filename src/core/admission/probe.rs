@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::super::Time;
-use super::super::clocks::Offset;
-use super::super::mark::{Configuration, Identity, Mark, State};
+use super::super::base::Time;
+use super::clocks::Offset;
+use super::mark::{Configuration, Identity, Mark, State};
 
 /// What the admission script has answered: the node as it was in one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,7 +75,7 @@ pub(crate) enum Checked {
 
 /// What to do about a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Next {
+pub(crate) enum NextProbe {
     /// Probe it now, and make this change with it, if there is one. Hand in the answer.
     Ask(Option<Change>),
     /// Check now whether it is as it was seen; a probe costs more. Hand in the answer.
@@ -139,7 +139,7 @@ impl Judgement {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::mark::Noted;
+    use super::super::mark::Noted;
     use super::*;
 
     fn configuration() -> Configuration {

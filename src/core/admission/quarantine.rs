@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use super::super::clocks::milliseconds;
-use super::super::mark::State;
-use super::super::set_time::SetTime;
-use super::super::{Mechanism, Time};
+use super::super::base::{Mechanism, Time};
+use super::clocks::milliseconds;
+use super::mark::State;
 use super::node::Knowledge;
+use super::set_time::SetTime;
 use super::{Admission, Chance};
 
 /// How much the estimates of two clients may differ of the same set's time.

@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use super::super::{Backoff, Time};
+use super::super::base::{Backoff, Time};
 use super::probe::{Probe, Role};
 
 /// The pauses before another connection looks which server answers: ever longer ones, from when the node was reached on; the
@@ -105,8 +105,8 @@ impl Servers {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::clocks::Offset;
-    use super::super::super::mark::Identity;
+    use super::super::clocks::Offset;
+    use super::super::mark::Identity;
     use super::*;
 
     fn at(ms: u64) -> Time {

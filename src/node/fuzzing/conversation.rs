@@ -20,7 +20,8 @@ use super::super::set::NodeSet;
 use super::super::wire::Wire;
 use super::super::worker::{Shared, Worker};
 use super::fine_fault;
-use crate::core::{Configuration, OldConnections, Via};
+use crate::core::admission::Configuration;
+use crate::core::link::{OldConnections, Via};
 
 /// What nobody waits for: a server that has said all is closed.
 const TIMEOUT: Duration = Duration::from_secs(5);

@@ -3,7 +3,9 @@
 use std::mem;
 use std::sync::Arc;
 
-use crate::core::{GiveBack, Release, Time};
+use crate::core::base::Time;
+use crate::core::hold::GiveBack;
+use crate::core::vote::Release;
 use crate::runtime::fan_out::FanOut;
 use crate::runtime::hold_state::HoldState;
 use crate::runtime::loss::Callbacks;

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use crossbeam_channel::{Sender, bounded};
 
-use crate::core::{
-    Allowance, Basis, Begin, Conclusion, Due, Grant, HoldClass, Patience, Quorum, Shared, Terms,
-    Waits, Whom,
-};
+use crate::core::acquire::{Begin, Patience, Waits, Whom};
+use crate::core::base::{Allowance, Basis, HoldClass};
+use crate::core::hold::{Due, Terms};
+use crate::core::vote::{Conclusion, Grant, Quorum, Shared};
 use crate::events::Listener;
 use crate::ident::{Name, Names, random_owner};
 use crate::kinds::EXCLUSIVE;
@@ -74,8 +74,13 @@ pub(crate) fn hold_before(
     let state = locks.coordinator().state();
     let (now, owner, suspensions) = (clock::now(), random_owner(), state.set().suspensions());
     let (answer_by, waits) = (now.after(LIMIT), Waits::default());
-    let begin =
-        Begin { owner, started: now, answer_by, waits, permits: crate::core::Permits::default() };
+    let begin = Begin {
+        owner,
+        started: now,
+        answer_by,
+        waits,
+        permits: crate::core::vote::Permits::default(),
+    };
     let mut claim = Claim::new(state, wanted, begin, suspensions);
     claim.ask(Whom::All);
     let round = claim.round().clone();

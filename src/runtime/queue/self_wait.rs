@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::clock;
-use crate::core::Time;
+use crate::core::base::Time;
 use crate::ident::Names;
 use crate::observe;
 

@@ -3,7 +3,8 @@ use std::time::Duration;
 
 use crossbeam_channel::Receiver;
 
-use crate::core::{Allowance, Terms};
+use crate::core::base::Allowance;
+use crate::core::hold::Terms;
 use crate::embedded::{Node, Nodes};
 use crate::ident::{Name, Names};
 use crate::runtime::claim::Wanted;

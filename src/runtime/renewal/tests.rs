@@ -2,7 +2,9 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 
 use super::*;
 use crate::Quorlock;
-use crate::core::{HoldClass, LossReason, Patience};
+use crate::core::acquire::Patience;
+use crate::core::base::HoldClass;
+use crate::core::hold::LossReason;
 use crate::embedded::Nodes;
 use crate::process::ThreadNumber;
 use crate::runtime::call;

@@ -63,7 +63,7 @@ pub(crate) struct Wait {
 /// Threads need that long to be woken up, and to get around to things.
 pub(super) const MOMENT: Duration = Duration::from_millis(100);
 
-/// The threads of a process hand a lease to each other for a tenth of a second (`core/local_queue.rs`).
+/// The threads of a process hand a lease to each other for a tenth of a second (`core/queue/local_queue.rs`).
 const TURN: Duration = Duration::from_millis(100);
 
 /// The time that a turn takes in addition to its hold.

@@ -3,7 +3,9 @@
 
 use super::Caller;
 use super::driving::Around;
-use crate::core::{Acquire, Action, HoldClass, Outcome, Patience, Policy, Terms};
+use crate::core::acquire::{Acquire, Action, Outcome, Patience, Policy};
+use crate::core::base::HoldClass;
+use crate::core::hold::Terms;
 use crate::simulation::checkers::{Again, taken_again};
 use crate::simulation::claim::Claim;
 use crate::simulation::client::{Client, Cx, Phase};

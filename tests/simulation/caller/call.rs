@@ -4,10 +4,11 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use super::{Caller, Doing};
-use crate::core::{
-    Acquire, Allowance, Attempt, Confirmation, HoldClass, Outcome, Patience, PermitsWanted, Policy,
-    Priority, QueueTicket, ReleasePlan, Terms, Time,
-};
+use crate::core::acquire::{Acquire, Outcome, Patience, Policy, Priority};
+use crate::core::base::{Allowance, HoldClass, Time};
+use crate::core::hold::Terms;
+use crate::core::queue::QueueTicket;
+use crate::core::vote::{Attempt, Confirmation, PermitsWanted, ReleasePlan};
 use crate::node::Request;
 use crate::runtime::kind::Kind;
 use crate::runtime::reservations::withdraw_request;

@@ -6,11 +6,14 @@ use std::time::Duration;
 
 use super::call::Call;
 use super::{Caller, Doing};
-use crate::core::{
-    Acquire, Action, Attempt, Ballot, Basis, Conclusion, Failed, Grant, Outcome, Quorum,
-    QuorumHealth, ReleaseTracker, Shared, SharedAttempt, Stop, Surroundings, Time, WaitsFor,
-    WakeReason, asking_order,
+use crate::core::acquire::{
+    Acquire, Action, Failed, Outcome, SharedAttempt, Stop, Surroundings, WaitsFor,
 };
+use crate::core::base::{Basis, Time};
+use crate::core::vote::{
+    Attempt, Ballot, Conclusion, Grant, Quorum, QuorumHealth, Shared, asking_order,
+};
+use crate::core::wake::{ReleaseTracker, WakeReason};
 use crate::simulation::claim::Claim;
 use crate::simulation::client::{Client, Cx};
 use crate::simulation::fan_out::FanOut;

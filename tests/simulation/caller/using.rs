@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use super::{Caller, Doing};
-use crate::core::{GiveBack, HoldClass, Prolong, Shared, Time};
+use crate::core::base::{HoldClass, Time};
+use crate::core::hold::{GiveBack, Prolong};
+use crate::core::vote::Shared;
 use crate::simulation::checkers::unlocked;
 use crate::simulation::client::{Client, Cx, Note, Phase};
 use crate::simulation::held::{Ending, Held, Hold, Prolonging};

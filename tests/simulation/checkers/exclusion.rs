@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::{LeaseTerms, who};
-use crate::core::HoldClass;
+use crate::core::base::HoldClass;
 use crate::ident::forms_of;
 use crate::simulation::claim::{Claim, short};
 use crate::simulation::lock_id::LockId;

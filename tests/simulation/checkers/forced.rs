@@ -1,7 +1,7 @@
 //! A lock that was taken from its holder by force does not come back to it.
 
 use super::who;
-use crate::core::majority;
+use crate::core::base::majority;
 use crate::simulation::claim::short;
 use crate::simulation::network::Network;
 

@@ -1,6 +1,6 @@
 //! A lock is given back to the nodes by its last holder, and by no other one.
 
-use crate::core::Ended;
+use crate::core::hold::Ended;
 
 /// A holder has left a lock, and so many `others` hold it. What is wrong with what came of that.
 pub(in super::super) fn ended_with_its_last_holder(ended: Ended, others: usize) -> Option<String> {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::core::{GivenBack, LossNotice, LossReason, Terms};
+use crate::core::hold::{GivenBack, LossNotice, LossReason, Terms};
 use crate::simulation::claim::Claim;
 
 /// How late a loss may be told.

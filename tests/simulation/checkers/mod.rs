@@ -43,7 +43,8 @@ use self::losses::Losses;
 use self::tokens::Tokens;
 use super::claim::Claim;
 use super::lock_id::LockId;
-use crate::core::{LossReason, Terms, Time};
+use crate::core::base::Time;
+use crate::core::hold::{LossReason, Terms};
 use crate::ident::{WRITES, forms_of};
 
 /// What was found, by which checker.

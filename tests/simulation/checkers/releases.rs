@@ -1,7 +1,8 @@
 //! What a holder is told when it gives a lock back.
 
 use super::who;
-use crate::core::{Basis, ReleaseResult, majority};
+use crate::core::base::{Basis, majority};
+use crate::core::vote::ReleaseResult;
 use crate::simulation::claim::{Claim, short};
 use crate::simulation::network::Network;
 

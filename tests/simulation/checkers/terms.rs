@@ -1,7 +1,8 @@
 //! A lock is valid for as long as its holder agreed to: no longer, and no shorter because of
 //! something that was heard of it.
 
-use crate::core::{Terms, Time};
+use crate::core::base::Time;
+use crate::core::hold::Terms;
 use crate::simulation::claim::Claim;
 use crate::simulation::network::{LATEST, Network};
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::core::FencingToken;
+use crate::core::vote::FencingToken;
 use crate::simulation::claim::Claim;
 use crate::simulation::lock_id::LockId;
 

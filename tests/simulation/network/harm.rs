@@ -1,8 +1,8 @@
 //! What goes wrong between clients and nodes, and with nodes, and how that ends.
 
 use super::{Conn, ConnId, Event, LATEST, Network, Way};
-use crate::core::Time;
-use crate::core::mark::{Mark, Noted, State};
+use crate::core::admission::mark::{Mark, Noted, State};
+use crate::core::base::Time;
 use crate::node::{probe_request, read_probe};
 use crate::simulation::claim::MARK;
 use crate::simulation::client::Note;

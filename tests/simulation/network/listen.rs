@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::{Event, Link, Network, SimNode, Way};
-use crate::core::majority;
+use crate::core::base::majority;
 use crate::simulation::checkers::Grant;
 use crate::simulation::claim::short;
 use crate::simulation::client::Note;

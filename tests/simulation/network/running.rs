@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Conn, ConnId, Event, Message, Network, Part, Way};
-use crate::core::majority;
+use crate::core::base::majority;
 use crate::embedded::Reply;
 use crate::simulation::checkers::{Ran, comes_back, is_back, open_to_others, side_by_side};
 use crate::simulation::claim::{MARK, short};

@@ -1,7 +1,7 @@
 //! Many want one lock all the time, and nodes go away.
 
 use super::*;
-use crate::core::Backoff;
+use crate::core::base::Backoff;
 
 /// A lock that is held on just as many nodes as it takes: the holder comes to the last two of five nodes late: contenders have left their numbers there. Some
 /// seconds later one of its three nodes goes away, for a minute.

@@ -111,7 +111,7 @@ fn outage(seed: u64) -> Plan {
     let mut plan = calm(seed, 3, &setups);
     plan.callers = vec![1, 1, 6];
     // The others ask sooner than it does once the nodes are back.
-    plan.setups[1].backoff = crate::core::Backoff { min: ms(400), max: ms(800) };
+    plan.setups[1].backoff = crate::core::base::Backoff { min: ms(400), max: ms(800) };
     let (from, until) = (seconds(3), ms(5_500));
     plan.faults = vec![
         fault(Duration::ZERO, seconds(1), Fault::Crashed { client: 1 }),

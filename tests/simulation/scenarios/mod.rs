@@ -41,7 +41,7 @@ use super::plan::{FAULTS_END, Plan};
 use super::setup::{BACKOFF, Habit, Loop, NO_QUORUM, Setup};
 use super::switches::Switches;
 use super::world::{self, Run};
-use crate::core::Mechanism;
+use crate::core::base::Mechanism;
 
 struct Scenario {
     /// How often it is run where tests may take long; otherwise a quarter of these runs is made.

@@ -1,7 +1,7 @@
 //! Readers and writers of one name, in several processes.
 
 use super::*;
-use crate::core::Backoff;
+use crate::core::base::Backoff;
 
 /// What a client does whose locks live for so many seconds, and that waits for answers for so many milliseconds.
 fn habit(ttl: u64, node_timeout: u64, habit: Habit) -> Setup {

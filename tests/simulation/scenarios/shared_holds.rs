@@ -1,7 +1,7 @@
 //! Threads of one client hold a lock together. On the nodes it is the mutex: each lease has them for itself.
 
 use super::*;
-use crate::core::Backoff;
+use crate::core::base::Backoff;
 
 /// Two clients of some threads each do whatever users do with one lock, and nothing goes wrong. Their TTLs and pauses
 /// differ, and so do all clocks.

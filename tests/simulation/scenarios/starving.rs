@@ -7,7 +7,7 @@ use super::*;
 fn mix(seed: u64, clients: &[(usize, Loop)], longest_wait: Duration) -> Plan {
     let loops = (0_u64..).zip(clients).map(|(i, (_, wanted))| {
         let backoff =
-            crate::core::Backoff { min: ms(5 + 5 * (i % 3)), max: ms(100 + 200 * (i % 3)) };
+            crate::core::base::Backoff { min: ms(5 + 5 * (i % 3)), max: ms(100 + 200 * (i % 3)) };
         let node_timeout = ms(150 + 50 * (i % 4));
         Setup { node_timeout, backoff, ..client(seconds(3 + i % 3), Habit::Loops(*wanted)) }
     });

@@ -1,7 +1,7 @@
 //! A client waits for a lock, and looks at it by itself only after seconds. Its holder gives it back.
 
 use super::*;
-use crate::core::Backoff;
+use crate::core::base::Backoff;
 
 /// When the second client wants the lock, and when its holder gives it back, in runs that have no other trouble.
 const WANTED: Duration = seconds(2);

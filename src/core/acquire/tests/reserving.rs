@@ -1,6 +1,6 @@
 //! Reservations of a call: made, granted, withdrawn.
 
-use super::super::super::{Mechanism, without};
+use super::super::super::base::{Mechanism, without};
 use super::*;
 
 impl Driver {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crossbeam_channel::bounded;
 
 use super::*;
-use crate::core::Patience;
+use crate::core::acquire::Patience;
 use crate::embedded::Node;
 use crate::kinds::EXCLUSIVE;
 use crate::{ErrorKind, Guard, Renewal};

@@ -4,7 +4,9 @@ use crossbeam_channel::never;
 
 use super::*;
 use crate::clock;
-use crate::core::{Patience, PermitsWanted, Turn};
+use crate::core::acquire::Patience;
+use crate::core::queue::Turn;
+use crate::core::vote::PermitsWanted;
 use crate::kinds::Permits;
 use crate::runtime::fan_out::Interrupts;
 use crate::runtime::kind::MOST_ASKERS;

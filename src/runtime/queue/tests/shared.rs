@@ -9,7 +9,8 @@ use crossbeam_channel::bounded;
 
 use super::*;
 use crate::clock;
-use crate::core::{HoldClass, Mechanism, Patience, Waits, without};
+use crate::core::acquire::{Patience, Waits};
+use crate::core::base::{HoldClass, Mechanism, without};
 use crate::events::Listener;
 use crate::kinds::{EXCLUSIVE, KINDS, WriteGuard};
 use crate::node::Request;

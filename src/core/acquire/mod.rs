@@ -1,0 +1,590 @@
+//! One call that wants a lock, from its place in the local queue to the lock or the refusal.
+//!
+//! The machine decides, and a driver carries out. The driver tells with a `handle_` method what has
+//! happened. It carries out what [`poll_action`](Acquire::poll_action) returns until that is `None`. Then
+//! it waits for what [`waits_for`](Acquire::waits_for) names, until
+//! [`poll_timeout`](Acquire::poll_timeout) at most.
+//!
+//! ```text
+//!         +-> Look -> wait in the local queue -----------------------> Look
+//!         |     |---> give way: subscribe, sleep --------------------> Look
+//!         |     |---> HandedOver, Refuse
+//!         |     v
+//!         |   Begin -> wait for clocks -> ask the preferred node, then the others, or all at once
+//!         |                                   |
+//!         |             verdict, or its time is over -> write back the number
+//!         |                                   |
+//!         |                                 judge <-> wait for more answers
+//!         |                                   |
+//!         |                                   +---> Granted
+//!         +-- sleep <- subscribe <- give back +---> Refuse
+//! ```
+
+mod attempts;
+mod begin;
+#[cfg(test)]
+#[path = "tests/client_model.rs"]
+mod client_model;
+mod contention;
+mod driver;
+mod obstacle;
+mod queue_place;
+mod reservation;
+mod slot_choice;
+mod state;
+mod waits;
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use self::attempts::{Attempts, Step};
+use self::queue_place::PlaceNews;
+use self::state::{Next, Sleep, Stage, State};
+use super::base::Time;
+use super::queue::{Place, Turn};
+use super::vote::{Attempt, Ballot, Conclusion, Grant, HEAR_OUT, Judged, Judgement};
+use super::wake::WakeReason;
+
+pub(crate) use self::attempts::{Outcome, Patience, Policy};
+pub(crate) use self::driver::{
+    Action, Begin, Failed, SharedAttempt, Stop, Surroundings, WaitsFor, Whom,
+};
+pub(crate) use self::obstacle::Obstacle;
+pub(crate) use self::reservation::{Priority, Reservation, Reserves};
+pub(crate) use self::waits::Waits;
+
+/// One call that wants a lock.
+#[derive(Debug)]
+pub(crate) struct Acquire<C> {
+    attempts: Attempts,
+    patience: Patience,
+    /// The longest time of an attempt. The caller's deadline may shorten it.
+    attempt_timeout: Duration,
+    state: State<C>,
+    actions: VecDeque<Action<C>>,
+    /// When the call began.
+    began: Time,
+    /// When the attempt started.
+    started: Time,
+    /// When its time is over. It gets new time once the preferred node has answered.
+    answer_by: Time,
+    /// The call hears of releases.
+    subscribed: bool,
+    /// The caller waited in the local queue since its last attempt.
+    waited_in_queue: bool,
+    /// The caller waited in the local queue at some time.
+    waited_for_others: bool,
+    /// The caller left the lock to others since its last attempt, so it knows that they want it.
+    gave_way: bool,
+    /// An attempt found the lock held by somebody else.
+    refused: bool,
+    /// The votes of the last attempt tell which nodes answer. After a wait in the local queue they are too
+    /// old, and it counts which nodes are down.
+    last_votes_are_fresh: bool,
+    told_not_admitted: bool,
+}
+
+impl<C: SharedAttempt> Acquire<C> {
+    /// A call whose driver has taken a place in the local queue.
+    pub(crate) fn new(policy: Policy, attempt_timeout: Duration) -> Self {
+        Self {
+            attempts: Attempts::new(policy, attempt_timeout),
+            patience: policy.patience,
+            attempt_timeout,
+            state: State::Looking,
+            actions: VecDeque::new(),
+            began: Time::default(),
+            started: Time::default(),
+            answer_by: Time::default(),
+            subscribed: false,
+            waited_in_queue: false,
+            waited_for_others: false,
+            gave_way: false,
+            refused: false,
+            last_votes_are_fresh: false,
+            told_not_admitted: false,
+        }
+    }
+
+    /// Begins the call.
+    pub(crate) fn start(&mut self, around: &impl Surroundings) {
+        self.began = around.now();
+        if around.nodes_disagree() {
+            self.refuse(Outcome::NodesDisagree);
+        } else {
+            self.look();
+        }
+    }
+
+    /// Returns what the driver has to do next; `None`: nothing, before the next event.
+    pub(crate) fn poll_action(&mut self) -> Option<Action<C>> {
+        self.actions.pop_front()
+    }
+
+    /// Returns when [`handle_timeout`](Self::handle_timeout) is due; `None`: nothing happens by itself. The
+    /// answer changes with each event.
+    pub(crate) fn poll_timeout(&self) -> Option<Time> {
+        self.state.ends_at(self.answer_by)
+    }
+
+    /// Returns what ends the wait before its time. The answer changes with each event.
+    pub(crate) fn waits_for(&self) -> WaitsFor {
+        self.state.waits_for()
+    }
+
+    /// Returns the claim whose attempt is under way. The answer changes with each event.
+    pub(crate) fn claim(&mut self) -> Option<&mut C> {
+        match &mut self.state {
+            State::Attempting(claim, _) => Some(claim),
+            _ => None,
+        }
+    }
+
+    /// The driver has looked at the local queue.
+    pub(crate) fn handle_turn(&mut self, place: Place, around: &mut impl Surroundings) {
+        let State::Looking = self.state else { return };
+        self.attempts.comes_first(place.comes_first);
+        let now = around.now();
+        // A caller that has waited until its deadline is told that the lock is held, if that is known. If
+        // not, it makes one attempt that has no time left, whose outcome names the missing quorum.
+        let over = self.deadline().is_some_and(|deadline| deadline <= now);
+        let waited_to_the_end = over && self.waited_in_queue;
+        match place.turn {
+            turn if turn.is_served() && around.nodes_disagree() => {
+                self.refuse(Outcome::NodesDisagree);
+            }
+            Turn::HandedOver | Turn::Joined | Turn::Reentered => self.finish(Action::HandedOver),
+            Turn::Lost(reason) => self.refuse(Outcome::Lost(reason)),
+            Turn::WaitsForItself => self.refuse(Outcome::WaitsForItself),
+            // Others elsewhere want it, so it is as good as held.
+            Turn::GiveWay(_) if waited_to_the_end => self.refuse(Outcome::HELD),
+            Turn::GiveWay(until) => self.give_way(self.at_most(until), around),
+            _ if over && self.gave_way => self.refuse(Outcome::HELD),
+            _ if waited_to_the_end && place.is_held => self.refuse(Outcome::HELD),
+            _ if waited_to_the_end => self.take_turn(around),
+            Turn::Ask => self.take_turn(around),
+            Turn::Held => self.refuse(Outcome::HELD),
+            Turn::Wait(until) => self.state = State::InQueue { until: self.at_most(until) },
+        }
+    }
+
+    /// The local queue has changed.
+    pub(crate) fn handle_queue_changed(&mut self) {
+        if let State::InQueue { .. } = self.state {
+            self.waited_in_queue = true;
+            self.look();
+        }
+    }
+
+    /// The call hears of releases from now on. `others`: how many wait for the lock in other processes.
+    pub(crate) fn handle_subscribed(&mut self, others: u32, around: &mut impl Surroundings) {
+        let State::Subscribing(next) = self.state else { return };
+        self.subscribed = true;
+        self.attempts.expects(others);
+        match next {
+            Next::Attempt => {
+                self.begin_attempt(around);
+            }
+            Next::Sleep(sleep) => self.sleep(sleep, around),
+        }
+    }
+
+    /// The attempt has begun, and no node was asked yet.
+    pub(crate) fn handle_begun(&mut self, claim: C, around: &impl Surroundings) {
+        let State::Beginning(preferred) = self.state else {
+            return self.actions.push_back(Action::GiveBack(claim));
+        };
+        // The nodes are compared by their clocks before they grant anything, and numbers are made of them.
+        if around.waits_for_clocks() {
+            self.state = State::Attempting(claim, Stage::AwaitingClocks(preferred));
+        } else {
+            self.ask(claim, preferred);
+        }
+    }
+
+    /// Perhaps the nodes' clocks are known by now.
+    pub(crate) fn handle_clocks(&mut self, around: &impl Surroundings) {
+        match self.take_state() {
+            State::Attempting(claim, Stage::AwaitingClocks(preferred))
+                if !around.waits_for_clocks() =>
+            {
+                self.ask(claim, preferred);
+            }
+            state => self.state = state,
+        }
+    }
+
+    /// The nodes that were asked have decided the attempt.
+    pub(crate) fn handle_verdict(&mut self, around: &mut impl Surroundings) {
+        match self.take_state() {
+            State::Attempting(claim, Stage::AskingOne { node, .. }) => {
+                self.preferred_done(claim, node, around)
+            }
+            State::Attempting(claim, Stage::AskingAll) => self.all_done(claim, around),
+            state => self.state = state,
+        }
+    }
+
+    /// The write-back is `confirmed` by a majority, or cannot be any more.
+    pub(crate) fn handle_confirmation(&mut self, confirmed: bool, around: &mut impl Surroundings) {
+        match self.take_state() {
+            State::Attempting(claim, Stage::WritingBack) => {
+                if confirmed {
+                    claim.with(Attempt::written_back);
+                }
+                self.heard(claim, around);
+            }
+            state => self.state = state,
+        }
+    }
+
+    /// Perhaps more nodes have answered.
+    pub(crate) fn handle_answers(&mut self, around: &mut impl Surroundings) {
+        match self.take_state() {
+            State::Attempting(claim, Stage::AwaitingAnswers) => self.judge(claim, around),
+            State::Attempting(claim, Stage::HearingOut { judgement, .. })
+                if !claim.with(|attempt| attempt.awaits_answers()) =>
+            {
+                self.conclude(claim, judgement, around);
+            }
+            state => self.state = state,
+        }
+    }
+
+    /// Perhaps something was told of the lock's releases.
+    pub(crate) fn handle_releases(&mut self, around: &mut impl Surroundings) {
+        // Each pass takes what was told so far.
+        while let State::Sleeping(Sleep { until: before, listens: true, gives_way, .. }) =
+            self.state
+        {
+            let reason = around.releases(|releases| releases.wake_reason()).flatten();
+            let Some(reason) = reason else { return };
+            let now = around.now();
+            let mut until = self.attempts.woken(reason, now, around.random());
+            if reason == WakeReason::PerhapsReleased {
+                until = until.min(before);
+            }
+            // Further confirmations of subscriptions do not put the try off again.
+            let listens = reason != WakeReason::Listening;
+            let sleep = Sleep { until, listens, woken: true, gives_way };
+            self.state = State::Sleeping(sleep);
+            if until <= now {
+                return self.slept(sleep, around);
+            }
+            if listens {
+                around.releases(|releases| releases.waits_after(reason));
+            }
+        }
+    }
+
+    /// The time of [`poll_timeout`](Self::poll_timeout) has come.
+    pub(crate) fn handle_timeout(&mut self, around: &mut impl Surroundings) {
+        if self.poll_timeout().is_none_or(|due| around.now() < due) {
+            return;
+        }
+        match self.take_state() {
+            state @ State::InQueue { .. } => {
+                self.state = state;
+                self.handle_queue_changed();
+            }
+            State::Attempting(claim, stage) => match stage {
+                Stage::AwaitingClocks(preferred) => self.ask(claim, preferred),
+                Stage::AskingOne { node, .. } => self.preferred_done(claim, node, around),
+                Stage::AskingAll => self.all_done(claim, around),
+                Stage::WritingBack => self.heard(claim, around),
+                Stage::AwaitingAnswers => self.judge(claim, around),
+                Stage::HearingOut { judgement, .. } => self.conclude(claim, judgement, around),
+            },
+            State::Sleeping(sleep) => self.slept(sleep, around),
+            state => self.state = state,
+        }
+    }
+
+    /// The call is to end at once.
+    pub(crate) fn handle_stop(&mut self, stop: Stop) {
+        let outcome = match stop {
+            Stop::Cancelled => Outcome::Cancelled,
+            Stop::Closed => Outcome::Closed,
+        };
+        match self.take_state() {
+            State::Finished => self.state = State::Finished,
+            State::Attempting(claim, _) => self.abandon(claim, outcome),
+            _ => self.refuse(outcome),
+        }
+    }
+
+    fn take_state(&mut self) -> State<C> {
+        std::mem::replace(&mut self.state, State::Finished)
+    }
+
+    fn look(&mut self) {
+        self.actions.push_back(Action::Look);
+        self.state = State::Looking;
+    }
+
+    fn finish(&mut self, last: Action<C>) {
+        self.withdraw(Vec::new);
+        self.leave_queue();
+        self.actions.push_back(last);
+        self.state = State::Finished;
+    }
+
+    /// If nodes may have reservations of the caller. A grant has ended them on the nodes of `granted_by`.
+    fn withdraw(&mut self, granted_by: impl FnOnce() -> Vec<usize>) {
+        if let Some((priority, within)) = self.attempts.withdraws() {
+            let granted_by = granted_by();
+            self.actions.push_back(Action::Withdraw { priority, granted_by, within });
+        }
+    }
+
+    /// If the nodes may have the caller in the queue that they keep for a fair lock.
+    fn leave_queue(&mut self) {
+        let entry = self.attempts.leaves_queue();
+        self.actions.extend(entry.map(|(caller, lives)| Action::LeaveQueue(caller, lives)));
+    }
+
+    fn refuse(&mut self, outcome: Outcome) {
+        self.finish(Action::Refuse(outcome));
+    }
+
+    fn abandon(&mut self, claim: C, outcome: Outcome) {
+        self.actions.push_back(Action::GiveBack(claim));
+        self.refuse(outcome);
+    }
+
+    fn subscribe(&mut self, next: Next, around: &mut impl Surroundings) {
+        let caller = self.attempts.queued_caller(|| around.random_owner());
+        self.actions.push_back(Action::Subscribe(caller));
+        self.state = State::Subscribing(next);
+    }
+
+    fn give_way(&mut self, until: Time, around: &mut impl Surroundings) {
+        let sleep = Sleep { until, listens: true, woken: false, gives_way: true };
+        if self.subscribed {
+            self.actions.push_back(Action::IgnoreOwnRelease);
+            self.state = State::Sleeping(sleep);
+        } else {
+            self.subscribe(Next::Sleep(sleep), around);
+        }
+    }
+
+    /// It is this caller's turn to ask the nodes.
+    fn take_turn(&mut self, around: &mut impl Surroundings) {
+        self.waited_for_others |= self.waited_in_queue;
+        if std::mem::take(&mut self.waited_in_queue) {
+            self.attempts.waited_in_queue();
+            self.last_votes_are_fresh = false;
+        }
+        if self.patience != Patience::Once && !self.subscribed && around.others_subscribed() {
+            self.subscribe(Next::Attempt, around);
+        } else {
+            self.begin_attempt(around);
+        }
+    }
+
+    fn ask(&mut self, claim: C, preferred: Option<(usize, Time)>) {
+        if self.attempts.is_queued() {
+            claim.with(Attempt::asks_for_queues);
+        }
+        match preferred {
+            Some((node, until)) => {
+                claim.with(|attempt| attempt.prefer(node));
+                let until = until.min(self.answer_by);
+                self.actions.push_back(Action::Ask(Whom::Only(node)));
+                self.state = State::Attempting(claim, Stage::AskingOne { node, until });
+            }
+            None => {
+                self.actions.push_back(Action::Ask(Whom::All));
+                self.state = State::Attempting(claim, Stage::AskingAll);
+            }
+        }
+    }
+
+    /// The preferred node has answered, or its time is over.
+    fn preferred_done(&mut self, claim: C, node: usize, around: &mut impl Surroundings) {
+        let answer_by = self.attempts.answer_by(around.now(), self.attempt_timeout);
+        if claim.reopen(|attempt| attempt.goes_on(answer_by)) {
+            self.answer_by = answer_by;
+            self.actions.push_back(Action::Ask(Whom::AllBut(node)));
+            self.state = State::Attempting(claim, Stage::AskingAll);
+        } else {
+            self.heard(claim, around);
+        }
+    }
+
+    /// The nodes have decided the attempt, or its time is over.
+    fn all_done(&mut self, claim: C, around: &mut impl Surroundings) {
+        // Before a verdict there is nothing to write back: the time is over.
+        let number = claim.with(|attempt| {
+            let decided = attempt.decided();
+            attempt.number_to_write_back().filter(|_| decided)
+        });
+        match number {
+            Some(number) => {
+                self.actions.push_back(Action::WriteBack(number));
+                self.state = State::Attempting(claim, Stage::WritingBack);
+            }
+            None => self.heard(claim, around),
+        }
+    }
+
+    /// All that was asked for is answered, or its time is over.
+    fn heard(&mut self, claim: C, around: &mut impl Surroundings) {
+        let number = claim.with(|attempt| attempt.number_of_several());
+        if number > 0 {
+            self.actions.push_back(Action::SawNumber(number));
+        }
+        self.judge(claim, around);
+    }
+
+    fn judge(&mut self, claim: C, around: &mut impl Surroundings) {
+        let (now, health) = (around.now(), around.quorum_health());
+        let says_no = around.first_says_no();
+        let judged = claim.with(|attempt| {
+            attempt.first_says_no(says_no);
+            health.judge(attempt, now)
+        });
+        let judgement = match judged {
+            Judged::Concluded(judgement) => judgement,
+            Judged::HearFirst | Judged::HearAll => {
+                self.state = State::Attempting(claim, Stage::AwaitingAnswers);
+                return;
+            }
+        };
+        let until = match judgement.conclusion {
+            Conclusion::Unreachable => self.started.after(HEAR_OUT).min(self.answer_by),
+            // The user has to change something, and is to be told all of it.
+            Conclusion::Rejected => self.answer_by,
+            _ => now,
+        };
+        if now < until && claim.with(|attempt| attempt.awaits_answers()) {
+            self.state = State::Attempting(claim, Stage::HearingOut { judgement, until });
+        } else {
+            self.conclude(claim, judgement, around);
+        }
+    }
+
+    fn conclude(&mut self, claim: C, judgement: Judgement, around: &mut impl Surroundings) {
+        // Something may have become known of a node meanwhile. A lock that was won all the same is given back.
+        if around.nodes_disagree() {
+            return self.abandon(claim, Outcome::NodesDisagree);
+        }
+        let Judgement { conclusion, basis, quorum } = judgement;
+        let (now, started) = (around.now(), self.started);
+        let permits = self.attempts.wanted_permits();
+        let began_ms = self.attempts.is_queued().then(|| self.began_ms(around)).flatten();
+        let may_fall_back = around.quorum_health().may_fall_back();
+        let (place, obstacle) = claim.with(|attempt| {
+            let covered = around.releases(|releases| {
+                releases.attempt_ended(attempt, permits, may_fall_back);
+                releases.is_covered()
+            });
+            self.attempts.tried(attempt, now, covered == Some(true));
+            let place = self.attempts.placed(attempt, conclusion, began_ms);
+            (place, Obstacle::of(attempt))
+        });
+        self.actions.extend(obstacle.map(Action::TellObstacle));
+        self.last_votes_are_fresh = true;
+        let is_not_admitted = conclusion == Conclusion::NotAdmitted;
+        let ready_in = is_not_admitted.then(|| around.ready_in(now)).flatten();
+        let random = around.random();
+        let step = match conclusion {
+            Conclusion::NotAdmitted => self.attempts.not_admitted(ready_in, started, now, random),
+            _ => self.attempts.concluded(conclusion, started, now, random),
+        };
+        if let Step::Granted { valid_until, number } = step {
+            let refused_before = self.refused && self.attempts.refusals_tell_of_others();
+            let grant = Grant {
+                valid_until,
+                number,
+                basis,
+                quorum,
+                started,
+                known_at: now,
+                refused_before,
+            };
+            self.withdraw(|| claim.with(|attempt| attempt.granted_by()));
+            return self.finish(Action::Granted(claim, grant));
+        }
+        // Carried out before any wait: what this attempt got must be free for others.
+        self.actions.push_back(Action::GiveBack(claim));
+        if self.attempts.is_out_of_reach() {
+            self.withdraw(Vec::new);
+        }
+        if place == PlaceNews::GivesUpTicket {
+            self.leave_queue();
+        }
+        let held = matches!(conclusion, Conclusion::Held { .. });
+        let conclusion = (!self.attempts.cut_short(conclusion, now)).then_some(conclusion);
+        if conclusion.is_some() {
+            self.gave_way = false;
+            self.refused |= held;
+        }
+        self.actions.push_back(Action::Failed(Failed { conclusion, quorum, started }));
+        let until = match step {
+            Step::Wait(_) if place == PlaceNews::HasTicket => now,
+            Step::Wait(until) if place == PlaceNews::HasNoTicket => {
+                until.min(self.attempts.soon(now, random))
+            }
+            Step::Wait(until) => until,
+            Step::Finish(outcome) => return self.refuse(outcome),
+            Step::Granted { .. } => return,
+        };
+        if let Some(ready_in) = ready_in.filter(|left| !left.is_zero())
+            && !std::mem::replace(&mut self.told_not_admitted, true)
+        {
+            self.actions.push_back(Action::TellNotAdmitted(ready_in));
+        }
+        // A slot that a refusal has named is asked for at once, and mostly had.
+        let listens =
+            held && self.patience != Patience::Once && !self.attempts.goes_to_named_slot();
+        let sleep = Sleep { until, listens, woken: false, gives_way: false };
+        if listens && !self.subscribed {
+            self.subscribe(Next::Sleep(sleep), around);
+        } else {
+            self.sleep(sleep, around);
+        }
+    }
+
+    fn sleep(&mut self, sleep: Sleep, around: &mut impl Surroundings) {
+        if sleep.gives_way {
+            return self.give_way(sleep.until, around);
+        }
+        self.state = State::Sleeping(sleep);
+        // Something may have been told since the attempt began.
+        self.handle_releases(around);
+    }
+
+    fn slept(&mut self, sleep: Sleep, around: &mut impl Surroundings) {
+        if sleep.gives_way {
+            // One node's word is enough to know that somebody is there.
+            let heard = around.releases(|releases| releases.has_heard());
+            let heard = sleep.woken || heard == Some(true);
+            self.gave_way = true;
+            self.actions.push_back(Action::GivingWayIsOver { heard });
+            return self.look();
+        }
+        match self.attempts.waited(around.now(), sleep.woken) {
+            Some(outcome) => self.refuse(outcome),
+            None => self.look(),
+        }
+    }
+
+    fn deadline(&self) -> Option<Time> {
+        match self.patience {
+            Patience::Until(deadline) => Some(deadline),
+            Patience::Once | Patience::Forever => None,
+        }
+    }
+
+    fn at_most(&self, until: Time) -> Time {
+        self.deadline().map_or(until, |deadline| until.min(deadline))
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/machine.rs"]
+mod tests;
+#[cfg(test)]
+#[path = "tests/waiting.rs"]
+mod waiting_tests;

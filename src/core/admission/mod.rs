@@ -1,0 +1,407 @@
+//! Which nodes may grant locks: those that cannot have forgotten one.
+//!
+//! A node that restarted, was flushed or promoted may have forgotten locks that are still held. It grants
+//! nothing to newcomers until the longest of them has ended: it is in quarantine. Each node says in its
+//! **mark** whether it is in quarantine. All clients read and write the mark by the same rules. Every
+//! change names the value that it replaces, so that no client undoes the change of another one.
+//!
+//! It decides whose grants count, and what follows from the clocks of the nodes. It knows nothing of locks and callers.
+
+use std::time::Duration;
+
+use super::base::{Mechanism, Time, majority};
+use mark::{Mark, State};
+use set_time::SetTime;
+pub(crate) use unused::{MayHaveForgotten, Past, may_have_forgotten};
+
+mod clock;
+#[cfg(test)]
+#[path = "tests/clock.rs"]
+mod clock_tests;
+mod clock_tracker;
+pub(crate) mod clocks;
+mod comparison;
+#[cfg(test)]
+#[path = "tests/fallen_behind.rs"]
+mod fallen_behind_tests;
+#[cfg(test)]
+#[path = "tests/lies.rs"]
+mod lies_tests;
+pub(crate) mod mark;
+#[cfg(test)]
+#[path = "tests/model.rs"]
+mod model;
+#[cfg(test)]
+#[path = "tests/mutations.rs"]
+mod mutations;
+mod node;
+mod node_clock;
+mod probe;
+mod quarantine;
+#[cfg(test)]
+#[path = "tests/search.rs"]
+mod search;
+mod servers;
+pub(crate) mod set_time;
+#[cfg(test)]
+#[path = "tests/machine.rs"]
+mod tests;
+mod unused;
+
+pub(crate) use clock_tracker::ClockStep;
+pub(crate) use clocks::{Offset, worth_waiting};
+pub(crate) use mark::{Configuration, Difference, Identity, Setting};
+use node::{Knowledge, Seen};
+pub(crate) use node_clock::{ClockNews, ClockVerdict};
+use probe::Judgement;
+pub(crate) use probe::{AsSeen, Change, Checked, Forgot, NextProbe, Probe, Role};
+
+/// Chance, as the machine needs it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Chance {
+    /// Any number; names a quarantine.
+    pub(crate) id: u64,
+    /// In `0.0..1.0`.
+    pub(crate) jitter: f64,
+}
+
+/// Which requests a node grants, as far as this client is concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Grants<'a> {
+    /// Not to us: nothing is to be sent there that would take a lock.
+    Nothing,
+    /// To those who come with this mark.
+    Under(&'a str),
+    /// To everybody: there is no quarantine in this set.
+    Always,
+}
+
+/// What is known of a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum NodeState {
+    /// It has not been probed since it was reached last, or has to be probed again.
+    Unknown,
+    Admitted,
+    /// It may have forgotten locks; if this client has seen why, it is told.
+    Quarantined(Option<Forgot>),
+    /// Clients with another configuration use it; `None` if not even their mark can be read.
+    Foreign(Option<Configuration>),
+    /// It is the same server as that node.
+    Twin(usize),
+    /// Several servers answer under its address.
+    SeveralServers,
+    Replica,
+    Cluster,
+}
+
+/// One client's knowledge of a set of nodes, and what it has to do about them.
+#[derive(Debug)]
+pub(crate) struct Admission {
+    nodes: Vec<Knowledge>,
+    max_ttl: Duration,
+    quarantine: bool,
+    /// By how much a clock may be set forward without harm: what every validity allows for.
+    clock_tolerance: Duration,
+    /// Since when a clock was not where it was expected, the last time: what was read of others before
+    /// says nothing.
+    doubt: Option<Time>,
+    /// It was told that this was our own clock.
+    suspended: bool,
+    clock_news: Vec<ClockNews>,
+}
+
+impl Admission {
+    /// All nodes unknown. Where clients may fall back to the first node, the nodes are told apart by
+    /// their places (`ordered`).
+    pub(crate) fn new(configuration: &Configuration, ordered: bool) -> Self {
+        let at = |node| {
+            let index = ordered.then_some(node);
+            Knowledge::new(Configuration { index, ..configuration.clone() })
+        };
+        Self {
+            nodes: (0..configuration.nodes).map(at).collect(),
+            max_ttl: configuration.max_ttl,
+            quarantine: configuration.quarantine,
+            clock_tolerance: configuration.clock_tolerance,
+            doubt: None,
+            suspended: false,
+            clock_news: Vec::new(),
+        }
+    }
+
+    /// The node has answered a probe.
+    pub(crate) fn probed(&mut self, node: usize, probe: Probe, now: Time) {
+        let clock = probe.clock;
+        self.nodes[node].probed(probe, now);
+        self.read(node, clock);
+        self.note_drift(node, now);
+    }
+
+    /// The node has answered a check. If nothing has changed this counts as a probe; else the node has to be probed.
+    pub(crate) fn checked(&mut self, node: usize, checked: Checked, now: Time) {
+        match (checked, &self.nodes[node].seen) {
+            (Checked::AsSeen(clock), Some(seen)) => {
+                let probe = Probe { changed: false, clock, ..seen.probe.clone() };
+                self.probed(node, probe, now);
+            }
+            _ => self.doubt(node, None),
+        }
+    }
+
+    /// Another connection to the node has shown which server it leads to.
+    pub(crate) fn sighted(&mut self, node: usize, probe: &Probe) {
+        self.nodes[node].servers.sighted(probe);
+    }
+
+    /// Returns true if another connection is to look now which server answers at `node`, and when that is due next. `random` is
+    /// in `0.0..1.0`.
+    pub(crate) fn looks(&mut self, node: usize, now: Time, random: f64) -> (bool, Time) {
+        self.nodes[node].servers.looks(now, random)
+    }
+
+    /// The node cannot be reached any more. What comes back in its place may be another server.
+    pub(crate) fn lost(&mut self, node: usize) {
+        self.nodes[node].seen = None;
+        self.nodes[node].servers.lost();
+    }
+
+    /// The node does not take `mark` for its own any more (`None`: it has said that it is no master,
+    /// or has forgotten what it must know). It has to be probed, unless that has happened since.
+    pub(crate) fn doubt(&mut self, node: usize, mark: Option<&str>) {
+        let known = self.nodes[node].seen.as_ref().and_then(|seen| seen.probe.mark.as_deref());
+        if mark.is_none_or(|mark| known == Some(mark)) {
+            self.nodes[node].doubted = true;
+        }
+    }
+
+    /// The quarantine that was seen of this node, if it is in one, and what is known of its past.
+    pub(crate) fn quarantine(&self, node: usize) -> Option<(u64, Past)> {
+        self.nodes[node].quarantine()
+    }
+
+    /// Nothing can be held that this node has forgotten, so the quarantine `id` ends now. No later one does.
+    pub(crate) fn admit(&mut self, node: usize, id: u64) {
+        self.nodes[node].by_order = Some(id);
+    }
+
+    /// Until when there is nothing to do about `node`, if it does not change: it has to be looked at again then.
+    pub(crate) fn settled_until(&self, node: usize) -> Option<Time> {
+        let known = &self.nodes[node];
+        let admitted = Judgement::Ours(State::Admitted);
+        let is_admitted = known.seen.as_ref().is_some_and(|seen| seen.judgement == admitted);
+        let is_certain = !known.doubted && known.clock.steady && !known.is_another_server_there();
+        (is_admitted && is_certain && self.is_fresh(node)).then(|| self.probe_due(node))
+    }
+
+    /// What the mark of `node` has to say for this client to use it.
+    pub(crate) fn configuration(&self, node: usize) -> &Configuration {
+        &self.nodes[node].configuration
+    }
+
+    /// What to do about `node` at `now`. The answer may change whenever anything is handed in, for any
+    /// of the nodes, and when `set_time` becomes known.
+    pub(crate) fn next(
+        &mut self,
+        node: usize,
+        now: Time,
+        set_time: Option<SetTime>,
+        chance: Chance,
+    ) -> NextProbe {
+        let known = &self.nodes[node];
+        let certain = !known.doubted && self.is_fresh(node);
+        let Some(seen) = known.seen.as_ref().filter(|_| certain) else {
+            return NextProbe::Ask(None);
+        };
+        if !Mechanism::ChangesNameTheOldValue.is_on()
+            && let Some(new) = known.asked_for.clone().filter(|_| !seen.probe.changed)
+        {
+            return self.change(node, new);
+        }
+        let (change, due) = match &seen.judgement {
+            Judgement::Ours(State::Admitted) if known.clock.steady => {
+                let is_due = known.is_another_server_there();
+                let due = if is_due { now } else { self.probe_due(node) };
+                return if due <= now { seen.check() } else { NextProbe::Wait(due) };
+            }
+            Judgement::Ours(State::Admitted) => {
+                let due = [self.in_doubt_until(node), self.reading_due(node)];
+                (None, due.into_iter().flatten().min())
+            }
+            Judgement::Replica | Judgement::Cluster | Judgement::Foreign(_) => (None, None),
+            Judgement::Forgetful(_) => (Some(self.begun(chance.id)), None),
+            Judgement::Renamed(state) | Judgement::Moved(state) => (Some(*state), None),
+            Judgement::Ours(State::Quarantined { until_ms, id }) => {
+                self.next_of_quarantine(known, *until_ms, *id, now, set_time, chance)
+            }
+        };
+        match change.filter(|_| self.may_write() && !self.has_several_servers(node)) {
+            Some(state) => {
+                let anew = matches!(seen.judgement, Judgement::Forgetful(_) | Judgement::Moved(_));
+                let noted = known.clock.noted.filter(|_| !anew);
+                match noted.or_else(|| self.new_note(node, now)) {
+                    Some(noted) => {
+                        let mark = known.mark(&seen.probe, noted, state);
+                        self.change(node, mark.to_string())
+                    }
+                    None => seen.again(None, now),
+                }
+            }
+            None => seen.again(due, now),
+        }
+    }
+
+    /// Whether `node` grants locks to this client.
+    pub(crate) fn grants(&self, node: usize) -> Grants<'_> {
+        let known = &self.nodes[node];
+        let Some(seen) = &known.seen else { return Grants::Nothing };
+        if self.conflict_for(node).is_some() || self.has_several_servers(node) {
+            return Grants::Nothing;
+        }
+        match &seen.judgement {
+            judgement if !self.quarantine && judgement.is_readable() => Grants::Always,
+            Judgement::Ours(State::Admitted) if !Mechanism::MarkIsCompared.is_on() => {
+                Grants::Always
+            }
+            Judgement::Ours(State::Admitted) if !known.doubted && known.clock.steady => {
+                seen.probe.mark.as_deref().map_or(Grants::Nothing, Grants::Under)
+            }
+            _ => Grants::Nothing,
+        }
+    }
+
+    /// Whether locks that are held may be extended and repaired on `node`, and whether its word counts
+    /// for them.
+    ///
+    /// In quarantine, too: while a lease is valid, a node cannot have forgotten a later lock of that
+    /// name. Without this, a holder would lose its lock to the very restarts that must not break it.
+    /// But one server has one vote, one name has one server, and a replica has no vote.
+    pub(crate) fn serves_holders(&self, node: usize) -> bool {
+        match self.node_state(node) {
+            NodeState::Admitted | NodeState::Foreign(_) => true,
+            NodeState::Quarantined(_) => Mechanism::HoldersInQuarantine.is_on(),
+            NodeState::Unknown => self.nodes[node].seen.is_some(),
+            NodeState::Twin(_)
+            | NodeState::SeveralServers
+            | NodeState::Replica
+            | NodeState::Cluster => false,
+        }
+    }
+
+    /// What is known of `node`.
+    pub(crate) fn node_state(&self, node: usize) -> NodeState {
+        let known = &self.nodes[node];
+        let Some(seen) = &known.seen else { return NodeState::Unknown };
+        if let Some(twin) = self.twin(node) {
+            return NodeState::Twin(twin);
+        }
+        match &seen.judgement {
+            Judgement::Replica => NodeState::Replica,
+            Judgement::Cluster => NodeState::Cluster,
+            Judgement::Foreign(theirs) => NodeState::Foreign(theirs.clone()),
+            _ if self.has_several_servers(node) => NodeState::SeveralServers,
+            _ if known.doubted => NodeState::Unknown,
+            Judgement::Ours(State::Admitted) if self.quarantine && !known.clock.steady => {
+                NodeState::Unknown
+            }
+            Judgement::Forgetful(_) if !self.quarantine => NodeState::Admitted,
+            Judgement::Forgetful(why) => NodeState::Quarantined(Some(*why)),
+            Judgement::Renamed(state) | Judgement::Moved(state) | Judgement::Ours(state) => {
+                match state {
+                    State::Admitted => NodeState::Admitted,
+                    State::Quarantined { .. } => NodeState::Quarantined(known.forgot),
+                }
+            }
+        }
+    }
+
+    /// A node whose state forbids to take locks anywhere: two configurations side by side, or one
+    /// server with two votes, could make two holders of one lock.
+    pub(crate) fn conflict(&self) -> Option<usize> {
+        if !Mechanism::ConfigurationIsOfTheSet.is_on() {
+            return None;
+        }
+        (0..self.nodes.len()).find(|node| {
+            matches!(self.node_state(*node), NodeState::Foreign(_) | NodeState::Twin(_))
+        })
+    }
+
+    /// In how much time a majority of the nodes will grant locks, if those that wait for nothing but
+    /// the end of their quarantine are enough for that. Where clients may fall back, nothing is granted
+    /// before the first node grants as well, unless it cannot be reached.
+    pub(crate) fn ready_in(&self, now: Time, set_time: Option<SetTime>) -> Option<Duration> {
+        if self.conflict().is_some() {
+            return None;
+        }
+        let wait_for = |node: usize| {
+            let known = &self.nodes[node];
+            let seen = known.seen.as_ref().filter(|_| !self.has_several_servers(node))?;
+            let state = match &seen.judgement {
+                Judgement::Renamed(state) | Judgement::Moved(state) | Judgement::Ours(state) => {
+                    *state
+                }
+                Judgement::Forgetful(_) if self.quarantine => return Some(self.max_ttl),
+                judgement => return judgement.is_readable().then_some(Duration::ZERO),
+            };
+            match state {
+                State::Admitted => {
+                    Some(self.in_doubt_until(node).map_or(Duration::ZERO, |until| until.since(now)))
+                }
+                State::Quarantined { until_ms, id } => {
+                    Some(self.left(known, until_ms, id, now, set_time))
+                }
+            }
+        };
+        let mut waits: Vec<_> = (0..self.nodes.len()).filter_map(wait_for).collect();
+        waits.sort_unstable();
+        let majority = waits.get(majority(self.nodes.len()) - 1).copied()?;
+        let falls_back = self.nodes[0].configuration.index.is_some();
+        Some(majority.max(wait_for(0).filter(|_| falls_back).unwrap_or_default()))
+    }
+
+    /// Whether any mark may be written: those of a majority have been read, and none of them, nor any
+    /// other one that can be, is another configuration's. Otherwise one node that comes back empty
+    /// would let two configurations live side by side.
+    fn may_write(&self) -> bool {
+        let readable = |known: &Knowledge| {
+            known.seen.as_ref().is_some_and(|seen| seen.judgement.is_readable())
+        };
+        let read = self.nodes.iter().filter(|known| readable(known)).count();
+        !Mechanism::ConfigurationIsOfTheSet.is_on()
+            || read >= majority(self.nodes.len()) && self.conflict().is_none()
+    }
+
+    /// The conflict that forbids `node` to grant.
+    fn conflict_for(&self, node: usize) -> Option<usize> {
+        let foreign = matches!(self.node_state(node), NodeState::Foreign(_));
+        self.conflict().or_else(|| foreign.then_some(node))
+    }
+
+    /// Returns true if several servers answer at `node`: what one of them grants, the others do not know.
+    fn has_several_servers(&self, node: usize) -> bool {
+        self.nodes[node].servers.are_several() && Mechanism::OneServerAnswers.is_on()
+    }
+
+    /// The first other node that is, or was when it was last reached, the same run of a server.
+    fn twin(&self, node: usize) -> Option<usize> {
+        let run_id = self.nodes[node].run_id.as_deref()?;
+        (0..self.nodes.len())
+            .find(|other| *other != node && self.nodes[*other].run_id.as_deref() == Some(run_id))
+    }
+
+    fn change(&mut self, node: usize, new: String) -> NextProbe {
+        let known = &mut self.nodes[node];
+        let Some(Seen { probe, .. }) = &known.seen else { return NextProbe::Ask(None) };
+        known.asked_for = Some(new.clone());
+        if let Some(State::Quarantined { until_ms: None, id }) =
+            Mark::parse(&new).map(|mark| mark.state)
+        {
+            known.begun = Some(id);
+        }
+        NextProbe::Ask(Some(Change {
+            replaces: probe.mark.clone(),
+            run_id: probe.identity.run_id().to_owned(),
+            repl_id: probe.identity.repl_id().to_owned(),
+            new,
+        }))
+    }
+}

@@ -1,0 +1,409 @@
+//! A small world for the admission machines: servers that restart, are flushed, promoted and have
+//! their clocks set, and clients whose requests are held up for as long as the story wants.
+
+use super::clocks::{Offset, milliseconds};
+use super::mark::Identity;
+use super::*;
+
+pub(super) const MAX_TTL: Duration = Duration::from_millis(10_000);
+pub(super) const TOLERANCE: Duration = Duration::from_millis(100);
+
+pub(super) fn configuration(nodes: usize) -> Configuration {
+    Configuration {
+        set_name: "default".to_owned(),
+        nodes,
+        max_ttl: MAX_TTL,
+        clock_tolerance: TOLERANCE,
+        quarantine: true,
+        index: None,
+    }
+}
+
+/// One server, and since when it cannot have forgotten anything.
+pub(super) struct Server {
+    run: u64,
+    repl: u64,
+    promoted: bool,
+    pub(super) role: Role,
+    pub(super) mark: Option<String>,
+    /// How far its clock is ahead of true time.
+    pub(super) clock_ms: i64,
+    pub(super) forgot_at: Time,
+    /// The same of its keys, which may have ended too early by its clock.
+    set_at: Time,
+}
+
+impl Server {
+    /// What `lua/node/admit.lua` does.
+    fn admit(&mut self, change: Option<&Change>, now: Time) -> Probe {
+        let identity = Identity::new(&format!("run{}", self.run), &format!("repl{}", self.repl));
+        let identity = identity.expect("letters and digits");
+        let changed = change.is_some_and(|change| {
+            self.role == Role::Master
+                && change.run_id == identity.run_id()
+                && change.repl_id == identity.repl_id()
+                && change.replaces == self.mark
+        });
+        if let Some(change) = change.filter(|_| changed) {
+            self.mark = Some(change.new.clone());
+        }
+        let clock = self.read(now, now, now);
+        let (role, promoted, mark) = (self.role, self.promoted, self.mark.clone());
+        Probe { changed, role, identity, promoted, clock, mark }
+    }
+
+    /// What `lua/node/check.lua` does.
+    fn check(&self, as_seen: &AsSeen, now: Time) -> Checked {
+        let identity = format!("repl{}", self.repl);
+        let is_as_seen =
+            self.role == Role::Master && as_seen.mark == self.mark && as_seen.repl_id == identity;
+        if is_as_seen { Checked::AsSeen(self.read(now, now, now)) } else { Checked::Differs }
+    }
+
+    /// What its clock says, to a client that asked and was answered then by its own.
+    fn read(&self, now: Time, sent: Time, received: Time) -> Offset {
+        let time_ms = clock(now).saturating_add_signed(self.clock_ms);
+        Offset::new(time_ms.cast_signed() * 1_000, sent, received)
+    }
+
+    pub(super) fn is_admitted(&self) -> bool {
+        let mark = self.mark.as_deref().and_then(Mark::parse);
+        mark.is_some_and(|mark| mark.state == State::Admitted)
+    }
+}
+
+/// A request of a client on its way to a server, or its answer on the way back.
+struct Sent {
+    question: Question,
+    at: Time,
+    answer: Option<Answer>,
+}
+
+enum Question {
+    Probe(Option<Change>),
+    Check(AsSeen),
+}
+
+enum Answer {
+    Probed(Probe),
+    Checked(Checked),
+}
+
+pub(super) struct Client {
+    pub(super) admission: Admission,
+    /// How far its own clock is ahead of true time.
+    clock_ms: u64,
+    on_the_way: Vec<Option<Sent>>,
+    reachable: Vec<bool>,
+}
+
+impl Client {
+    pub(super) fn now(&self, now: Time) -> Time {
+        now.after(Duration::from_millis(self.clock_ms))
+    }
+
+    pub(super) fn set_time(&self, now: Time) -> Option<SetTime> {
+        self.admission.set_time(self.now(now))
+    }
+
+    pub(super) fn ready_in(&self, now: Time) -> Option<Duration> {
+        self.admission.ready_in(self.now(now), self.set_time(now))
+    }
+}
+
+pub(super) struct World {
+    pub(super) now: Time,
+    pub(super) servers: Vec<Server>,
+    pub(super) clients: Vec<Client>,
+    /// Changes that somebody has sent and nobody waits for any more; they may arrive at any time.
+    in_flight: Vec<(usize, u64, Change)>,
+    /// Nodes that were admitted too early.
+    pub(super) early: Vec<String>,
+    /// The next run id, replication id or name of a quarantine.
+    next_id: u64,
+}
+
+fn clock(time: Time) -> u64 {
+    milliseconds(time.since(Time::default()))
+}
+
+impl World {
+    /// New servers, true time far from zero, and a client for each configuration, each with a clock of
+    /// its own.
+    pub(super) fn new(nodes: usize, clients: &[Configuration]) -> Self {
+        let now = Time::default().after(Duration::from_secs(1_000_000));
+        let server = |node| Server {
+            run: node,
+            repl: node,
+            promoted: false,
+            role: Role::Master,
+            mark: None,
+            clock_ms: 0,
+            forgot_at: now,
+            set_at: now,
+        };
+        let client = |(i, configuration): (usize, &Configuration)| Client {
+            admission: Admission::new(configuration, false),
+            clock_ms: 77_777_777 * i as u64,
+            on_the_way: (0..nodes).map(|_| None).collect(),
+            reachable: vec![true; nodes],
+        };
+        Self {
+            now,
+            servers: (0..nodes as u64).map(server).collect(),
+            clients: clients.iter().enumerate().map(client).collect(),
+            in_flight: Vec::new(),
+            early: Vec::new(),
+            next_id: nodes as u64,
+        }
+    }
+
+    /// A world of one configuration in which all nodes have been admitted for long.
+    pub(super) fn settled(nodes: usize, clients: usize) -> Self {
+        let mut world = Self::new(nodes, &vec![configuration(nodes); clients]);
+        world.run(MAX_TTL * 3);
+        assert!((0..nodes).all(|node| world.takes(0, node)), "a new set is admitted at last");
+        world
+    }
+
+    pub(super) fn advance(&mut self, by: Duration) {
+        self.now = self.now.after(by);
+    }
+
+    /// Lets time pass while all clients do what is due.
+    pub(super) fn run(&mut self, time: Duration) {
+        let end = self.now.after(time);
+        while self.now < end {
+            self.visit_all();
+            self.advance(Duration::from_millis(200));
+        }
+        self.visit_all();
+    }
+
+    pub(super) fn visit_all(&mut self) {
+        (0..self.clients.len()).for_each(|client| self.visit(client));
+    }
+
+    /// All that `client` has to do just now, without delays.
+    pub(super) fn visit(&mut self, client: usize) {
+        // Twice, for what was read last may be what the first were waiting for.
+        for node in (0..self.servers.len()).chain(0..self.servers.len()) {
+            let mut steps = 0;
+            while self.ask(client, node) {
+                self.arrive(client, node);
+                self.answer(client, node);
+                steps += 1;
+                assert!(steps < 20, "a client and a node that do not come to an end");
+            }
+        }
+    }
+
+    /// Sends what is due; whether anything was.
+    pub(super) fn ask(&mut self, client: usize, node: usize) -> bool {
+        let (now, id) = (self.now, self.id());
+        let client = &mut self.clients[client];
+        if !client.reachable[node] || client.on_the_way[node].is_some() {
+            return false;
+        }
+        let (at, set_time) = (client.now(now), client.set_time(now));
+        let question = match client.admission.next(node, at, set_time, Chance { id, jitter: 0.5 }) {
+            NextProbe::Wait(until) => {
+                assert!(until > at, "a wait for what has been");
+                return false;
+            }
+            NextProbe::Ask(change) => Question::Probe(change),
+            NextProbe::Check(as_seen) => Question::Check(as_seen),
+        };
+        client.on_the_way[node] = Some(Sent { question, at, answer: None });
+        true
+    }
+
+    /// The request that is on its way to `node` is run there.
+    pub(super) fn arrive(&mut self, client: usize, node: usize) {
+        if let Some(sent) = &mut self.clients[client].on_the_way[node]
+            && sent.answer.is_none()
+        {
+            let (server, now) = (&mut self.servers[node], self.now);
+            let admitted = server.is_admitted();
+            sent.answer = Some(match &sent.question {
+                Question::Probe(change) => Answer::Probed(server.admit(change.as_ref(), now)),
+                Question::Check(as_seen) => Answer::Checked(server.check(as_seen, now)),
+            });
+            self.check(node, admitted);
+        }
+    }
+
+    /// The answer reaches the client.
+    pub(super) fn answer(&mut self, client: usize, node: usize) {
+        let now = self.now;
+        let client = &mut self.clients[client];
+        let received = client.now(now);
+        if let Some(Sent { at, answer: Some(answer), .. }) =
+            client.on_the_way[node].take_if(|sent| sent.answer.is_some())
+        {
+            let offset =
+                |clock: Offset| Offset::new(clock.read_ms().cast_signed() * 1_000, at, received);
+            match answer {
+                Answer::Probed(probe) => {
+                    let probe = Probe { clock: offset(probe.clock), ..probe };
+                    client.admission.probed(node, probe, received);
+                }
+                Answer::Checked(Checked::AsSeen(clock)) => {
+                    client.admission.checked(node, Checked::AsSeen(offset(clock)), received);
+                }
+                Answer::Checked(Checked::Differs) => {
+                    client.admission.checked(node, Checked::Differs, received);
+                }
+            }
+        }
+    }
+
+    /// The connection is lost. What was on its way may still arrive.
+    pub(super) fn cut(&mut self, client: usize, node: usize) {
+        let client = &mut self.clients[client];
+        client.admission.lost(node);
+        if let Some(Sent { question: Question::Probe(Some(change)), answer: None, .. }) =
+            client.on_the_way[node].take()
+        {
+            self.in_flight.push((node, self.servers[node].run, change));
+        }
+    }
+
+    /// Cuts `client` off from `node` until further notice, or puts an end to that.
+    pub(super) fn reach(&mut self, client: usize, node: usize, reachable: bool) {
+        self.cut(client, node);
+        self.clients[client].reachable[node] = reachable;
+    }
+
+    /// A request that nobody waits for any more arrives.
+    pub(super) fn haunt(&mut self, which: usize) {
+        if self.in_flight.is_empty() {
+            return;
+        }
+        let (node, run, change) = self.in_flight.swap_remove(which % self.in_flight.len());
+        // What was sent to a process ends with it.
+        if self.servers[node].run == run {
+            let admitted = self.servers[node].is_admitted();
+            self.servers[node].admit(Some(&change), self.now);
+            self.check(node, admitted);
+        }
+    }
+
+    pub(super) fn restart(&mut self, node: usize, with_data: bool) {
+        let (run, repl) = (self.id(), self.id());
+        let server = &mut self.servers[node];
+        (server.run, server.repl, server.promoted) = (run, repl, false);
+        if !with_data {
+            server.mark = None;
+        }
+        server.forgot_at = self.now;
+        (0..self.clients.len()).for_each(|client| self.cut(client, node));
+    }
+
+    pub(super) fn flush(&mut self, node: usize) {
+        self.servers[node].mark = None;
+        self.servers[node].forgot_at = self.now;
+    }
+
+    /// Its clock is set to so far ahead of true time. If that is forward, keys end too early.
+    ///
+    /// Before that everybody has seen where it was, and has found out: a clock that is set forward, and back
+    /// again before anybody has probed it, or back and forward while nobody can say whose clock it was, is a
+    /// known limit, and no part of the model.
+    pub(super) fn set_clock(&mut self, node: usize, ahead_ms: i64) {
+        (0..self.clients.len()).for_each(|client| self.cut(client, node));
+        self.visit_all();
+        if self.clients.iter().any(|it| it.admission.nodes[node].clock.stepped.is_some()) {
+            return;
+        }
+        self.advance(Duration::from_millis(1));
+        let before = self.servers[node].clock_ms;
+        // Of one clock or two nobody knows which one is wrong.
+        let matters = i64::try_from(TOLERANCE.as_millis()).expect("short");
+        if ahead_ms - before > matters && self.servers.len() > 2 {
+            self.servers[node].set_at = self.now;
+        }
+        self.servers[node].clock_ms = ahead_ms;
+    }
+
+    /// Whether all clients know marks that say where a node's clock is, and those of a majority are.
+    pub(super) fn is_noted(&self, node: usize) -> bool {
+        self.clients.iter().all(|client| {
+            let noted = client
+                .admission
+                .nodes
+                .iter()
+                .map(|known| known.clock.noted.map(|noted| noted.ahead_ms));
+            let off: Vec<_> =
+                noted.zip(&self.servers).map(|(noted, it)| Some(noted? - it.clock_ms)).collect();
+            let Some(here) = off[node] else { return true };
+            let same = off.iter().flatten().filter(|there| (**there - here).abs() <= 100);
+            same.count() >= majority(off.len())
+        })
+    }
+
+    /// The server was a replica for a while, and is a master again, with another one's data. Clients
+    /// have noticed, for it refused to write. (Those that did not ask it anything have not; that is a
+    /// known limit, and no part of the model.)
+    pub(super) fn promote(&mut self, node: usize) {
+        let repl = self.id();
+        let server = &mut self.servers[node];
+        (server.repl, server.promoted, server.forgot_at) = (repl, true, self.now);
+        (0..self.clients.len()).for_each(|client| self.cut(client, node));
+    }
+
+    /// A first replica comes. After a promotion, that changes nothing.
+    pub(super) fn replica_comes(&mut self, node: usize) {
+        if !self.servers[node].promoted {
+            self.servers[node].repl = self.id();
+        }
+    }
+
+    /// Whether `node` grants a lock to `client` now; a refusal is noted.
+    pub(super) fn takes(&mut self, client: usize, node: usize) -> bool {
+        let client = &mut self.clients[client];
+        let server = &self.servers[node];
+        let mark = match client.admission.grants(node) {
+            Grants::Nothing => return false,
+            Grants::Always => return client.reachable[node],
+            Grants::Under(mark) => mark.to_owned(),
+        };
+        if !client.reachable[node] || server.mark.as_ref() != Some(&mark) {
+            client.admission.doubt(node, Some(&mark));
+            return false;
+        }
+        // The time comes with the answer.
+        let own = client.now(self.now);
+        let verdict = client.admission.read(node, server.read(self.now, own, own));
+        verdict == ClockVerdict::Fits
+    }
+
+    /// Whether a majority grants to `client` now.
+    pub(super) fn locks(&mut self, client: usize) -> bool {
+        let nodes = self.servers.len();
+        (0..nodes).filter(|node| self.takes(client, *node)).count() >= majority(nodes)
+    }
+
+    /// How long ago `node` may have forgotten locks.
+    pub(super) fn forgot_ago(&self, node: usize) -> Duration {
+        self.now.since(self.servers[node].forgot_at)
+    }
+
+    /// How long ago it may have let a lock end too early, for either reason.
+    pub(super) fn let_go_ago(&self, node: usize) -> Duration {
+        self.forgot_ago(node).min(self.now.since(self.servers[node].set_at))
+    }
+
+    /// The one rule: a node admits only when all that it may have forgotten has ended.
+    fn check(&mut self, node: usize, before: bool) {
+        let ago = self.forgot_ago(node);
+        if !before && self.servers[node].is_admitted() && ago < MAX_TTL {
+            self.early.push(format!("node {node}, {ago:?} after it may have forgotten"));
+        }
+    }
+
+    fn id(&mut self) -> u64 {
+        self.next_id += 1;
+        self.next_id
+    }
+}

@@ -1,0 +1,28 @@
+//! What all machines share: points in time and spans, pauses, what a majority is, for how long a grant is certainly valid.
+//!
+//! It knows nothing of locks, nodes or callers. `mechanisms` names each rule that a test can switch off, and `told_cases` plays the
+//! cases that `../testdata` tells.
+
+mod backoff;
+mod basis;
+mod duration;
+mod hold_class;
+mod mechanisms;
+mod spare;
+mod tally;
+mod time;
+#[cfg(test)]
+pub(crate) mod told_cases;
+pub(crate) mod validity;
+
+pub(crate) use backoff::Backoff;
+pub(crate) use basis::Basis;
+pub(crate) use duration::{exact, rounded};
+pub use hold_class::HoldClass;
+pub(crate) use mechanisms::Mechanism;
+#[cfg(test)]
+pub(crate) use mechanisms::without;
+pub(crate) use spare::give_room_back;
+pub(crate) use tally::{Tally, Verdict, majority, votes_needed};
+pub(crate) use time::Time;
+pub(crate) use validity::{Allowance, drift};

@@ -1,0 +1,278 @@
+//! How a holder gives a lock back, and how a lost lock is cleared away: one step after the other.
+
+use std::time::Duration;
+
+use super::super::base::{Basis, HoldClass, Mechanism, Time};
+use super::super::vote::{Attempt, Extension, Kept, ReleaseResult, Shared};
+use super::{Ended, EndedBy, Ending, HeldLock, LossReason, Terms};
+
+/// What is left to do at the end of a holder's time with a lock. The driver takes a step, carries it out without any
+/// mutex, and tells what came of it where the step says so.
+///
+/// ```text
+/// by a holder: HandOver -> handed over ---> LookAtLease -> TellGivenBack
+///                `-> Leave -> others hold it -----------> TellGivenBack, or TellLoss
+///                      `---> others share it -> TellDowngrade -> LookAtLease -> the same
+///                      `---> ended -> SendReleases -> TellQueue -> AwaitRelease -> TellGivenBack, or TellLoss
+/// by a loss:   Leave -> TellLoss -> SendReleases -> TellQueue -> ReportLoss
+/// ```
+#[derive(Debug)]
+pub(crate) struct GiveBack {
+    by: EndedBy,
+    /// The holder waits until a majority is certainly without the keys.
+    waits: bool,
+    stage: Stage,
+    /// To be sent after the holders were told.
+    releases: Option<Releases>,
+    /// The verdict on the release is still to be waited for, and no longer than that.
+    verdict_within: Option<Duration>,
+    given_back: GivenBack,
+    /// The loss was told to a holder, and to none before.
+    is_first: bool,
+}
+
+/// What the driver does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum GiveBackStep {
+    /// Hand the lease to the next waiter of this process, and say whether there was one:
+    /// [`GiveBack::handle_handed_over`].
+    HandOver,
+    /// Take the lock's mutex and call [`GiveBack::leave`].
+    Leave,
+    /// Have the lease looked at again. The next holder may hold it for less long.
+    LookAtLease,
+    /// Close the attempt and send the releases.
+    SendReleases(Releases),
+    /// Tell the local queue that the lease has been given back, or was `lost`.
+    TellQueue { lost: bool },
+    /// Tell the local queue that the lock has been downgraded.
+    TellDowngrade,
+    /// Wait for the verdict on the release, for that long at most, and hand it to [`GiveBack::handle_released`].
+    AwaitRelease(Duration),
+    /// Tell the holder that leaves, or all holders if none leaves, that the lock is lost. Say whether anybody was told
+    /// just now, and nobody before: [`GiveBack::handle_told`].
+    TellLoss(LossReason),
+    /// Tell the holder that there will be no message about a loss.
+    TellGivenBack,
+    /// Report the event that the lock is lost.
+    ReportLoss(LossReason),
+    /// Nothing more.
+    Done(GivenBack),
+}
+
+/// The releases that are due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Releases {
+    /// The longest time that one of the keys can live on.
+    pub(crate) longest_ttl: Duration,
+    /// How the nodes keep the lock, although its holder has given it back: see `min_hold`.
+    pub(crate) kept: Option<Kept>,
+    /// How the lock was held.
+    pub(crate) class: HoldClass,
+    pub(crate) answers: Answers,
+}
+
+impl Releases {
+    /// Of an attempt that failed, or of a grant that nobody takes. Nothing of that is kept: the keys of several such
+    /// attempts would be in everybody's way.
+    pub(crate) fn of_nobody(class: HoldClass, terms: Terms, now: Time) -> Self {
+        let min_hold = terms.min_hold.filter(|_| !Mechanism::OnlyHeldLocksAreKept.is_on());
+        let kept = min_hold.map(|min_hold| {
+            let until = now.after(min_hold);
+            Kept { until, by: until }
+        });
+        Self { longest_ttl: terms.ttl, kept, class, answers: Answers::Unheard }
+    }
+}
+
+/// What the answers to the releases are good for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Answers {
+    /// For nothing.
+    Unheard,
+    /// They tell how many others wait for the lock.
+    OfOthers,
+    /// They do so, and are counted: see [`Release`](super::Release). The nodes that need no clean-up are asked, too.
+    Counted(Basis),
+}
+
+/// What came of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum GivenBack {
+    /// The lock is given back, handed over, or held by others; or it had ended before.
+    Settled,
+    /// It was lost.
+    Lost(LossReason),
+    /// The nodes' answers to the release show that it was lost: the keys were gone.
+    WasLost,
+    /// Too few nodes confirmed for certain that they are without the keys.
+    Unconfirmed,
+}
+
+impl GivenBack {
+    /// Returns why the lock was lost, if it was.
+    pub(crate) const fn loss(self) -> Option<LossReason> {
+        match self {
+            Self::Lost(reason) => Some(reason),
+            Self::WasLost => Some(LossReason::KeysGone),
+            Self::Settled | Self::Unconfirmed => None,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    HandingOver,
+    HandedOver,
+    Downgraded,
+    Leaving,
+    SendingReleases(Releases),
+    TellingQueue,
+    Awaiting(Duration),
+    Telling,
+    Reporting,
+    Done,
+}
+
+impl GiveBack {
+    /// The holder with that sequence number drops the lock, and waits for nothing.
+    pub(crate) const fn dropped(holder: u64) -> Self {
+        Self::new(EndedBy::Holder(holder), false, Stage::HandingOver)
+    }
+
+    /// The holder with that sequence number unlocks, and waits to hear whether the lock was its own until then.
+    pub(crate) const fn unlocked(holder: u64) -> Self {
+        Self::new(EndedBy::Holder(holder), true, Stage::HandingOver)
+    }
+
+    /// The lease is over, and the thread that watches it has seen that.
+    pub(crate) const fn lost() -> Self {
+        Self::new(EndedBy::Loss, false, Stage::Leaving)
+    }
+
+    const fn new(by: EndedBy, waits: bool, stage: Stage) -> Self {
+        let (given_back, is_first) = (GivenBack::Settled, false);
+        Self { by, waits, stage, releases: None, verdict_within: None, given_back, is_first }
+    }
+
+    /// Returns what the driver does next. The answer changes with each call, and with what the driver hands in.
+    pub(crate) fn poll(&mut self) -> GiveBackStep {
+        let (step, next) = match self.stage {
+            Stage::HandingOver => (GiveBackStep::HandOver, self.stage),
+            // Before the holder is told: what its callbacks own may do anything when it is dropped.
+            Stage::HandedOver => (GiveBackStep::LookAtLease, Stage::Telling),
+            // The timer tells the nodes.
+            Stage::Downgraded => (GiveBackStep::TellDowngrade, Stage::HandedOver),
+            Stage::Leaving => (GiveBackStep::Leave, self.stage),
+            Stage::SendingReleases(releases) => {
+                (GiveBackStep::SendReleases(releases), Stage::TellingQueue)
+            }
+            // Behind the releases: the next caller asks the same nodes over the same connections.
+            Stage::TellingQueue => {
+                let lost = self.given_back.loss().is_some();
+                (GiveBackStep::TellQueue { lost }, self.behind_the_queue())
+            }
+            Stage::Awaiting(within) => (GiveBackStep::AwaitRelease(within), self.stage),
+            Stage::Telling => match self.given_back.loss() {
+                Some(reason) => (GiveBackStep::TellLoss(reason), self.stage),
+                None => (GiveBackStep::TellGivenBack, self.behind_telling()),
+            },
+            // Last, for a subscriber of the event may panic.
+            Stage::Reporting => match self.given_back.loss().filter(|_| self.is_first) {
+                Some(reason) => (GiveBackStep::ReportLoss(reason), Stage::Done),
+                None => (GiveBackStep::Done(self.given_back), Stage::Done),
+            },
+            Stage::Done => (GiveBackStep::Done(self.given_back), self.stage),
+        };
+        self.stage = next;
+        step
+    }
+
+    /// A waiter of this process has got the lease, or none has.
+    pub(crate) fn handle_handed_over(&mut self, is_handed_over: bool) {
+        self.stage = if is_handed_over { Stage::HandedOver } else { Stage::Leaving };
+    }
+
+    /// Has the holder leave `held`, or ends it after the loss. Returns what came of that: after [`Ended::Now`] no renewal
+    /// is due any more.
+    pub(crate) fn leave<A: Shared<Attempt>, E: Shared<Extension>>(
+        &mut self,
+        held: &mut HeldLock<A, E>,
+        now: Time,
+    ) -> Ended {
+        let ended = held.end(self.by, now);
+        let longest_ttl = held.longest_ttl();
+        let kept = match ended {
+            Ended::Now(Ending { kept, .. }) => kept,
+            Ended::Before | Ended::OthersHold { .. } => None,
+        };
+        let class = held.class();
+        let releases = |answers| Some(Releases { longest_ttl, kept, class, answers });
+        let (lost, releases) = match (ended, self.by) {
+            (Ended::Now(Ending { lost, .. }), EndedBy::Loss) => (lost, releases(Answers::Unheard)),
+            (Ended::Now(Ending { lost: None, basis, .. }), _) if self.waits => {
+                self.verdict_within = Some(held.node_timeout);
+                (None, releases(Answers::Counted(basis)))
+            }
+            (Ended::Now(Ending { lost, .. }), _) => (lost, releases(Answers::OfOthers)),
+            (Ended::OthersHold { lost, .. }, _) => (lost, None),
+            (Ended::Before, EndedBy::Loss) => (None, None),
+            // Another thread has seen the loss. It may have much to tell before it sends the releases. They are on
+            // their way when `unlock` returns, for the process may end then.
+            (Ended::Before, EndedBy::Holder(_)) => {
+                let lost = held.loss(now);
+                (lost, lost.filter(|_| self.waits).and_then(|_| releases(Answers::OfOthers)))
+            }
+        };
+        self.given_back = lost.map_or(GivenBack::Settled, GivenBack::Lost);
+        self.stage = match (releases, self.by) {
+            _ if ended == Ended::Before && lost.is_none() => Stage::Done,
+            _ if matches!(ended, Ended::OthersHold { downgraded: true, .. }) => Stage::Downgraded,
+            (Some(releases), EndedBy::Holder(_)) => Stage::SendingReleases(releases),
+            // The holders come first, for they still work.
+            (Some(_), EndedBy::Loss) | (None, _) => Stage::Telling,
+        };
+        self.releases = releases.filter(|_| self.by == EndedBy::Loss);
+        ended
+    }
+
+    /// The verdict on the release is there, or its time is over.
+    pub(crate) fn handle_released(&mut self, result: ReleaseResult) {
+        self.verdict_within = None;
+        self.given_back = match result {
+            ReleaseResult::Released => GivenBack::Settled,
+            ReleaseResult::WasLost => GivenBack::WasLost,
+            ReleaseResult::Unconfirmed => GivenBack::Unconfirmed,
+        };
+        self.stage = Stage::Telling;
+    }
+
+    /// The loss was told to a holder, and to none before; or not.
+    pub(crate) fn handle_told(&mut self, is_first: bool) {
+        self.is_first = is_first;
+        self.stage = self.behind_telling();
+    }
+
+    fn behind_the_queue(&self) -> Stage {
+        match (self.verdict_within, self.by) {
+            // The holder could not be told of the loss that the verdict may show, once it was told that there is none.
+            (Some(within), _) if Mechanism::NoticesAwaitTheVerdict.is_on() => {
+                Stage::Awaiting(within)
+            }
+            (_, EndedBy::Holder(_)) => Stage::Telling,
+            (_, EndedBy::Loss) => Stage::Reporting,
+        }
+    }
+
+    fn behind_telling(&mut self) -> Stage {
+        match (self.releases.take(), self.verdict_within) {
+            (Some(releases), _) => Stage::SendingReleases(releases),
+            (None, Some(within)) => Stage::Awaiting(within),
+            (None, None) => Stage::Reporting,
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/give_back.rs"]
+mod tests;

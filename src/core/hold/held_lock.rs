@@ -1,0 +1,363 @@
+//! One lock that the nodes have granted, until it is given back or lost.
+//!
+//! [`HeldLock`] is the state that all threads share: the lease, its present holders, and the rounds of extension that
+//! nodes have not answered. [`Prolong`](super::Prolong) is one renewal, or one call of `extend`. Both decide, and a driver carries
+//! out.
+//!
+//! ```text
+//! granted -> Held --- due: Renewal -> Prolong ---> Held, or lost
+//!             |  ^--- hand_over: another thread of the process is the holder
+//!             |  ^--- join: another thread of the process is one more holder
+//!             |  ^--- reenter: the thread of a holder holds it once more
+//!             |  ^--- downgrade: its exclusive holder shares it from now on
+//!             |  ^--- one of several holders gives it back -> end(Holder)
+//!             |------ due: Loss -> GiveBack -> end(Loss) -> releases
+//!             +------ the last holder gives it back -> GiveBack -> end(Holder) -> releases
+//! ```
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::super::base::{Basis, HoldClass, Mechanism, Time, majority};
+use super::super::vote::{Attempt, Extension, Grant, Kept, Shared};
+use super::{Lease, LossReason, Next, Rounds, Schedule, Terms};
+
+/// Sequence numbers of hand-overs are smaller.
+const FIRST_REENTRY: u64 = 1 << 32;
+
+/// A lock that the nodes have granted. `A` and `E` are what the driver shares with the threads that hear the nodes'
+/// answers: the attempt that won the lock, and a round of extension.
+///
+/// The driver keeps it under one mutex. It holds that mutex while it sends a round, while the lock is handed over or
+/// joined, and while it is ended.
+#[derive(Debug)]
+pub(crate) struct HeldLock<A, E> {
+    pub(super) attempt: A,
+    pub(super) lease: Lease,
+    pub(super) rounds: Rounds<E>,
+    /// What the nodes have granted.
+    granted: HoldClass,
+    /// The sequence numbers of the present holders, and how each of them holds the lock. The holder that got the lock from
+    /// the nodes has 0, and each one to whom the lease was handed, or who joined it, has the next number. An exclusive lock
+    /// is held by one thread at a time, which is several holders if it has taken the lock again, some of them to share it.
+    holders: BTreeMap<u64, HoldClass>,
+    /// Since the lock was granted as an exclusive one, its last exclusive holder has left it, or has downgraded it. From then
+    /// on it is shared.
+    downgraded: bool,
+    /// When the nodes are to be told of that, if they are.
+    tell_at: Option<Time>,
+    /// How often threads have taken the lock again. These holds have numbers of their own, for they are no hand-overs.
+    reentries: u64,
+    /// Some holder was told that the lock is lost, so that the event was reported, or is about to be.
+    loss_told: bool,
+    pub(super) nodes: usize,
+    pub(super) node_timeout: Duration,
+}
+
+/// What is to be done about a lock that is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Due {
+    /// Nothing any more: it has ended.
+    Nothing,
+    /// One renewal: see [`Prolong::renewal`](super::Prolong::renewal). Then look again.
+    Renewal,
+    /// A renewal then. Look again at that time, or when the lease has changed.
+    RenewalAt(Time),
+    /// Look again then: it ends.
+    EndAt(Time),
+    /// It is lost: see [`GiveBack::lost`](super::GiveBack::lost).
+    Loss,
+}
+
+impl Due {
+    /// Returns when the lock is to be looked at, which is `now` if something is due; `None`: never again.
+    pub(crate) const fn look_at(self, now: Time) -> Option<Time> {
+        match self {
+            Self::Nothing => None,
+            Self::Renewal | Self::Loss => Some(now),
+            Self::RenewalAt(at) | Self::EndAt(at) => Some(at),
+        }
+    }
+}
+
+/// Why a lock ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EndedBy {
+    /// The holder with that sequence number gives it back.
+    Holder(u64),
+    /// It is lost.
+    Loss,
+}
+
+/// What came of a holder's leaving, or of a loss.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// Nothing: the lock had ended before, or is not that holder's any more.
+    Before,
+    /// The holder has left, and others hold the lock. Why it is `lost`, if it is: then they are still to be told. Whether it
+    /// is `downgraded` by that.
+    OthersHold { lost: Option<LossReason>, downgraded: bool },
+    /// The lock has ended, and its releases are due.
+    Now(Ending),
+}
+
+/// What is known of a lock that has just ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ending {
+    /// Why it was lost, if it was. Then nobody waits for its releases.
+    pub(crate) lost: Option<LossReason>,
+    /// What it rested on, and so the release.
+    pub(crate) basis: Basis,
+    /// The longest time that one of its keys can live on.
+    pub(crate) longest_ttl: Duration,
+    /// How the nodes keep it all the same.
+    pub(crate) kept: Option<Kept>,
+    /// How it was held at the end.
+    pub(crate) class: HoldClass,
+}
+
+impl<A: Shared<Attempt>, E: Shared<Extension>> HeldLock<A, E> {
+    /// The lock of that class that `attempt` won.
+    pub(crate) fn new(
+        attempt: A,
+        class: HoldClass,
+        terms: Terms,
+        grant: &Grant,
+        schedule: Schedule,
+        nodes: usize,
+        node_timeout: Duration,
+    ) -> Self {
+        let mut lease = Lease::new(terms, grant.basis, grant.started, grant.valid_until, schedule);
+        lease.granted(grant.known_at);
+        Self {
+            attempt,
+            lease,
+            rounds: Rounds::new(),
+            granted: class,
+            holders: BTreeMap::from([(0, class)]),
+            downgraded: false,
+            tell_at: None,
+            reentries: 0,
+            loss_told: false,
+            nodes,
+            node_timeout,
+        }
+    }
+
+    /// This machine was suspended since the lock was asked for, so nobody knows what is left of its validity.
+    pub(crate) fn handle_suspended(&mut self) {
+        self.lease.suspended();
+    }
+
+    /// Returns what is to be done about the lock. The answer changes with time, with each round of extension, with a
+    /// hand-over, with a downgrade, with a suspension, and with the end.
+    pub(crate) fn due(&mut self, now: Time) -> Due {
+        if self.has_ended() {
+            return Due::Nothing;
+        }
+        let next = match (self.lease.next(now), self.tell_at) {
+            (Next::Renew(at), Some(tell_at)) => Next::Renew(at.min(tell_at)),
+            (Next::End(end), Some(tell_at)) if tell_at < end => Next::Renew(tell_at),
+            (next, _) => next,
+        };
+        match next {
+            Next::Renew(at) if at <= now => Due::Renewal,
+            Next::Renew(at) => Due::RenewalAt(at),
+            Next::End(at) => Due::EndAt(at),
+            Next::Over(_) => Due::Loss,
+        }
+    }
+
+    /// See [`Lease::waive_min_hold`].
+    pub(crate) fn waive_min_hold(&mut self) {
+        self.lease.waive_min_hold();
+    }
+
+    pub(crate) fn remaining(&self, now: Time) -> Duration {
+        self.lease.remaining(now)
+    }
+
+    /// See [`Lease::ends_by_max_hold`].
+    pub(crate) fn ends_by_max_hold(&self) -> bool {
+        self.lease.ends_by_max_hold()
+    }
+
+    /// Returns how the lock is held now.
+    pub(crate) fn class(&self) -> HoldClass {
+        if self.downgraded { HoldClass::Shared } else { self.granted }
+    }
+
+    /// Returns until when the lock is certainly ours, as far as is known now; `None` if it is not.
+    pub(crate) fn held_until(&self, now: Time) -> Option<Time> {
+        let left = self.lease.remaining(now);
+        (!left.is_zero() && !self.has_ended()).then(|| now.after(left))
+    }
+
+    /// Returns until when the callers in the queue from which the lock was won need not ask the nodes for one like it, as far
+    /// as is known now; `None` if they should.
+    pub(crate) fn in_queue_until(&self, now: Time) -> Option<Time> {
+        self.held_until(now).filter(|_| !self.downgraded)
+    }
+
+    /// Returns the end of validity, as it is now, or was.
+    pub(crate) fn valid_until(&self) -> Time {
+        self.lease.valid_until()
+    }
+
+    /// Returns why the lock is not ours any more, if that is so.
+    pub(crate) fn loss(&mut self, now: Time) -> Option<LossReason> {
+        self.lease.loss(now)
+    }
+
+    /// A holder was told just now that the lock is lost. Returns whether none was told before: there is one event for each
+    /// lock.
+    pub(crate) fn handle_loss_told(&mut self) -> bool {
+        !std::mem::replace(&mut self.loss_told, true)
+    }
+
+    /// Returns what the lock rests on.
+    pub(crate) fn basis(&self) -> Basis {
+        self.lease.basis()
+    }
+
+    /// Returns the longest time that one of its keys can live on.
+    pub(crate) fn longest_ttl(&self) -> Duration {
+        self.lease.longest_ttl()
+    }
+
+    /// Returns whether the lock has been given back, or was lost.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.rounds.ended()
+    }
+
+    /// The holder with the sequence number `from` gives the lock back, and `choose` picks a waiter of this process to
+    /// whom the lease passes, with the next sequence number. Returns that waiter and its number; `None`: the lock is
+    /// not handed to anybody.
+    pub(crate) fn hand_over<W>(
+        &mut self,
+        from: u64,
+        choose: impl FnOnce(&mut Lease) -> Option<(W, u64)>,
+    ) -> Option<(W, u64)> {
+        let is_sole = self.holders.len() == 1 && self.holders.contains_key(&from);
+        if self.has_ended() || self.downgraded || !is_sole {
+            return None;
+        }
+        let (waiter, sequence) = choose(&mut self.lease)?;
+        self.holders = BTreeMap::from([(sequence, self.granted)]);
+        Some((waiter, sequence))
+    }
+
+    /// A caller of this process wants the lock on `terms`, beside its present holders. Returns whether it is one of them
+    /// from now on, with that sequence number.
+    pub(crate) fn join(&mut self, terms: Terms, sequence: u64, now: Time) -> bool {
+        let joins = !self.has_ended() && self.lease.can_be_joined(terms, now);
+        if joins {
+            self.holders.insert(sequence, self.granted);
+        }
+        joins
+    }
+
+    /// The thread of a present holder takes the lock again, for a hold of that class. Returns the number of this further
+    /// hold, or why the lock is lost. The lease stays as it is, on the terms on which it was taken first.
+    pub(crate) fn reenter(&mut self, class: HoldClass, now: Time) -> Result<u64, LossReason> {
+        let lost = self.lease.loss(now);
+        if let Some(reason) = lost.filter(|_| Mechanism::LostLocksAreNotTakenAgain.is_on()) {
+            return Err(reason);
+        }
+        self.reentries += 1;
+        let number = FIRST_REENTRY + self.reentries;
+        self.holders.insert(number, class);
+        Ok(number)
+    }
+
+    /// The holder with that sequence number shares the lock from now on. Returns whether all holders do so now, and none of
+    /// them did before: then a round of extension is due that tells the nodes.
+    ///
+    /// No extension of the exclusive lock is sent any more. What was sent may still arrive.
+    pub(crate) fn downgrade(&mut self, holder: u64, now: Time) -> bool {
+        if let Some(class) = self.holders.get_mut(&holder) {
+            *class = HoldClass::Shared;
+        }
+        self.is_downgraded_now(now)
+    }
+
+    /// The same, if the last exclusive holder has just left, or shares the lock now.
+    fn is_downgraded_now(&mut self, now: Time) -> bool {
+        let exclusive = self.holders.values().any(|class| *class == HoldClass::Exclusive);
+        if self.class() == HoldClass::Shared || exclusive || self.has_ended() {
+            return false;
+        }
+        self.downgraded = true;
+        self.tell_at = Mechanism::DowngradesAreTold.is_on().then_some(now);
+        let rounds = &mut self.rounds;
+        self.attempt.with(|attempt| rounds.restart(attempt));
+        true
+    }
+
+    /// A round of extension that tells the nodes of the downgrade has begun, and too few of them have confirmed it.
+    pub(super) fn not_told(&mut self, now: Time) {
+        self.tell_at = Some(now.after(self.lease.retry_pause()));
+    }
+
+    /// A round of extension is about to begin.
+    pub(super) fn telling(&mut self) -> bool {
+        self.tell_at.take().is_some()
+    }
+
+    /// A holder leaves the lock, or it is lost. It ends with its last holder, and a loss ends it for all: from then on no
+    /// extension is sent.
+    pub(crate) fn end(&mut self, by: EndedBy, now: Time) -> Ended {
+        if let EndedBy::Holder(holder) = by {
+            if self.has_ended() || !self.holders.contains_key(&holder) {
+                return Ended::Before;
+            }
+            if self.holders.len() > 1 && Mechanism::LastHolderGivesBack.is_on() {
+                self.holders.remove(&holder);
+                let downgraded = self.is_downgraded_now(now);
+                return Ended::OthersHold { lost: self.lease.loss(now), downgraded };
+            }
+        }
+        let rounds = &mut self.rounds;
+        if !self.attempt.with(|attempt| rounds.end(attempt)) {
+            return Ended::Before;
+        }
+        let (basis, longest_ttl) = (self.lease.basis(), self.lease.longest_ttl());
+        let lost = self.lease.loss(now);
+        // A lock that was lost may be somebody else's.
+        let kept = self.lease.kept(now).filter(|_| lost.is_none());
+        Ended::Now(Ending { lost, basis, longest_ttl, kept, class: self.class() })
+    }
+
+    /// A holder is about to ask the nodes for `ttl` from `now` on, which would be valid until `until` at most. The only
+    /// holder that asks for less gets less at once. Other holders have not said that they need the lock for less long.
+    pub(super) fn extending(&mut self, ttl: Duration, now: Time, until: Time) {
+        let others = self.holders.len() > 1 && Mechanism::ExtensionsCutNoOther.is_on();
+        let until = if others { until.max(self.lease.valid_until()) } else { until };
+        self.lease.extending(ttl, now, until);
+    }
+
+    /// Returns whether so many nodes are known to be down, all but `up`, that no round can be confirmed. Such a round
+    /// would only have the others keep a key that is of no use any more.
+    pub(super) fn is_hopeless(&self, up: usize) -> bool {
+        self.basis() == Basis::Majority && up < majority(self.nodes)
+    }
+
+    /// A round in which the keys shall live for `ttl` from `now` on, if the longest hold needs that.
+    pub(super) fn extension(&self, ttl: Duration, now: Time) -> Extension {
+        let ttl = self.lease.ttl(ttl, now);
+        let answer_by = now.after(self.node_timeout);
+        Extension::new(self.nodes, now, answer_by, ttl, self.basis(), self.lease.allowance())
+    }
+}
+
+#[cfg(test)]
+impl<A: Shared<Attempt>, E: Shared<Extension>> HeldLock<A, E> {
+    /// The next renewal is due.
+    pub(crate) fn make_due(&mut self) {
+        self.lease.make_due();
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/held_lock.rs"]
+mod tests;

@@ -1,0 +1,24 @@
+//! One lock that is held, from the grant to the end.
+//!
+//! It decides when the lock is renewed, until when it is valid, when it is lost and who hears of that, whether it may pass to another
+//! holder, and in which steps it is given back.
+//!
+//! It knows how nodes are asked (`vote`). It knows nothing of callers that wait, and of no other lock.
+
+mod give_back;
+mod held_lock;
+mod lease;
+mod loss_notice;
+#[cfg(test)]
+#[path = "tests/lost_replies.rs"]
+mod lost_replies;
+mod prolong;
+mod rounds;
+
+pub(crate) use give_back::{Answers, GiveBack, GiveBackStep, GivenBack, Releases};
+pub(crate) use held_lock::{Due, Ended, EndedBy, Ending, HeldLock};
+pub use lease::LossReason;
+pub(crate) use lease::{Lease, Next, Schedule, Terms};
+pub(crate) use loss_notice::LossNotice;
+pub(crate) use prolong::{ExtendRequest, Prolong, ProlongStep, Prolonged};
+use rounds::Rounds;

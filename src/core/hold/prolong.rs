@@ -1,0 +1,281 @@
+//! One renewal of a held lock, or one call of `extend`.
+
+use std::time::Duration;
+
+use super::super::base::{Basis, HoldClass, Time};
+use super::super::vote::{Attempt, Ballot, Extension, HEAR_OUT, Renewed, Shared};
+use super::HeldLock;
+
+/// Has the keys of a held lock live longer: a round of extension, and repairs of the nodes that lost the key. A round that
+/// is in doubt is followed by a second one: see [`Extension::is_doubtful`].
+///
+/// The driver calls [`poll`](Self::poll) with the lock's mutex held. It keeps the mutex while it asks the nodes, and lets
+/// it go for everything else.
+#[derive(Debug)]
+pub(crate) struct Prolong<E> {
+    by: Requester,
+    /// How long the keys shall live; `None`: as long as a renewal asks for.
+    ttl: Option<Duration>,
+    stage: Stage,
+    /// The round that decides tells the nodes of a downgrade.
+    tells: bool,
+    /// The round that decides.
+    round: Option<E>,
+    /// What it has led to.
+    renewed: Renewed,
+    /// The last round of repairs that followed it.
+    repairs: Option<E>,
+    /// This is the second round.
+    again: bool,
+    /// The first round that too few nodes confirmed is news. Until one is confirmed, further ones are not.
+    is_news: bool,
+}
+
+/// Who wants the keys to live longer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Requester {
+    /// The lock is renewed. There is time to hear the nodes that the verdict did not need, and to repair them.
+    Renewal { up: usize },
+    /// The holder asks for it, and waits.
+    Holder,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Beginning,
+    /// The verdict on the round is waited for.
+    Asking {
+        until: Time,
+    },
+    /// The verdict is there. Nodes that contenders got for a while are repaired, after they were heard.
+    Repairing {
+        hear_until: Time,
+    },
+    Repaired,
+    Done(Prolonged),
+}
+
+/// What the driver does next.
+#[derive(Debug)]
+pub(crate) enum ProlongStep {
+    /// Share the extension, hand it to [`Prolong::handle_begun`], and put the request to the nodes.
+    Ask(Box<Extension>, ExtendRequest),
+    /// Note that a majority can be reached.
+    QuorumReached,
+    /// Wait for the verdict on the round, until then at most.
+    AwaitVerdict(Time),
+    /// Wait for the nodes that have not answered the round, until then at most.
+    AwaitAnswers(Time),
+    /// Nothing more.
+    Done(Prolonged),
+}
+
+/// What the nodes are asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ExtendRequest {
+    /// How the lock is held.
+    pub(crate) class: HoldClass,
+    /// How long the keys shall live from now on.
+    pub(crate) ttl: Duration,
+    /// Until when a node that lost the key sets it again; `None`: it does not.
+    pub(crate) repair_until: Option<Time>,
+    /// Of each node: the number up to which its fence may be above ours, for the key to be set again. `None`: the node is
+    /// not asked.
+    pub(crate) up_to: Vec<Option<u64>>,
+}
+
+/// What came of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Prolonged {
+    /// The lease goes on, or the lock has ended, or is lost; the lock says which.
+    Settled,
+    /// Too few nodes confirmed it in time. It `is_news`, unless the renewal before was not confirmed either.
+    Unconfirmed { is_news: bool },
+    /// The same, and no node was asked: too many are known to be down.
+    Hopeless { is_news: bool },
+}
+
+impl<E: Shared<Extension> + Clone> Prolong<E> {
+    /// A renewal, for the TTL that was agreed on. `up` is how many nodes are not known to be down.
+    pub(crate) fn renewal(up: usize) -> Self {
+        Self::new(Requester::Renewal { up }, None)
+    }
+
+    /// The holder asks for `ttl` from now on.
+    pub(crate) fn extension(ttl: Duration) -> Self {
+        Self::new(Requester::Holder, Some(ttl))
+    }
+
+    fn new(by: Requester, ttl: Option<Duration>) -> Self {
+        Self {
+            by,
+            ttl,
+            stage: Stage::Beginning,
+            tells: false,
+            round: None,
+            renewed: Renewed::Unknown,
+            repairs: None,
+            again: false,
+            is_news: false,
+        }
+    }
+
+    /// Returns the round that decides; `None` before there is one.
+    pub(crate) fn round(&self) -> Option<&E> {
+        self.round.as_ref()
+    }
+
+    /// Returns what the driver does next. The answer changes with each call, with the nodes' answers, and with time.
+    pub(crate) fn poll<A: Shared<Attempt>>(
+        &mut self,
+        held: &mut HeldLock<A, E>,
+        now: Time,
+    ) -> ProlongStep {
+        loop {
+            match self.stage {
+                Stage::Beginning => {
+                    if let Some(step) = self.begin(held, now) {
+                        return step;
+                    }
+                }
+                Stage::Asking { until } => {
+                    if now < until && !self.in_round(Extension::decided) {
+                        return ProlongStep::AwaitVerdict(until);
+                    }
+                    self.conclude(held, now);
+                    if matches!(self.renewed, Renewed::Until(_, Basis::Majority)) {
+                        return ProlongStep::QuorumReached;
+                    }
+                }
+                Stage::Repairing { hear_until } => {
+                    let has_time = self.by != Requester::Holder && now < hear_until;
+                    if has_time && self.awaits_answers() {
+                        return ProlongStep::AwaitAnswers(hear_until);
+                    }
+                    if let Some(step) = self.repair_again(held, now) {
+                        return step;
+                    }
+                    self.stage = Stage::Repaired;
+                }
+                Stage::Repaired => {
+                    let doubtful = self.in_round(|round| round.is_doubtful(now));
+                    self.stage = match self.renewed {
+                        _ if doubtful && !self.again => Stage::Beginning,
+                        Renewed::Unknown => {
+                            Stage::Done(Prolonged::Unconfirmed { is_news: self.is_news })
+                        }
+                        Renewed::Until(..) | Renewed::Gone => Stage::Done(Prolonged::Settled),
+                    };
+                    self.again = true;
+                }
+                Stage::Done(prolonged) => return ProlongStep::Done(prolonged),
+            }
+        }
+    }
+
+    /// The driver has shared the extension that it is about to put to the nodes.
+    pub(crate) fn handle_begun<A: Shared<Attempt>>(&mut self, held: &mut HeldLock<A, E>, round: E) {
+        let HeldLock { attempt, rounds, lease, .. } = held;
+        debug_assert!(
+            !rounds.are_closed(),
+            "the mutex was let go since the driver was told to ask"
+        );
+        attempt.with(|attempt| rounds.begin(round.clone(), attempt));
+        if self.stage == Stage::Beginning {
+            let answer_by = round.with(|extension| extension.answer_by());
+            // Not beyond the end: then the loss has to be told.
+            self.stage = Stage::Asking { until: answer_by.min(lease.valid_until()) };
+            (self.round, self.repairs) = (Some(round), None);
+            return;
+        }
+        self.stage = Stage::Repairing { hear_until: hear_until(&round) };
+        self.repairs = Some(round);
+    }
+
+    /// Returns whether nodes that were asked have not answered yet.
+    pub(crate) fn awaits_answers(&self) -> bool {
+        let last = self.repairs.as_ref().or(self.round.as_ref());
+        last.is_some_and(|round| round.with(|extension| extension.awaits_answers()))
+    }
+
+    fn begin<A: Shared<Attempt>>(
+        &mut self,
+        held: &mut HeldLock<A, E>,
+        now: Time,
+    ) -> Option<ProlongStep> {
+        if held.rounds.are_closed() {
+            self.stage = Stage::Done(Prolonged::Settled);
+            return None;
+        }
+        if !self.again {
+            self.is_news = !held.lease.is_unknown();
+            if let Requester::Renewal { up } = self.by
+                && held.is_hopeless(up)
+            {
+                held.lease.renewed(Renewed::Unknown, now);
+                if held.telling() {
+                    held.not_told(now);
+                }
+                self.stage = Stage::Done(Prolonged::Hopeless { is_news: self.is_news });
+                return None;
+            }
+        }
+        let ttl = self.ttl.unwrap_or_else(|| held.lease.renewal_ttl(now));
+        let extension = held.extension(ttl, now);
+        let ttl = extension.ttl();
+        self.tells = held.telling();
+        if self.by == Requester::Holder && !self.again {
+            held.extending(ttl, now, extension.valid_at_most());
+        }
+        let up_to = vec![Some(0); held.nodes];
+        let (class, repair_until) = (held.class(), held.lease.repair_until());
+        let request = ExtendRequest { class, ttl, repair_until, up_to };
+        Some(ProlongStep::Ask(Box::new(extension), request))
+    }
+
+    /// The round is over. Notes what it means for the lease.
+    fn conclude<A: Shared<Attempt>>(&mut self, held: &mut HeldLock<A, E>, now: Time) {
+        let Some(round) = &self.round else { return };
+        // What the nodes have said of our key is noted when the next round begins, or the lock ends.
+        self.renewed = round.with(|extension| extension.result(now));
+        if self.tells && !matches!(self.renewed, Renewed::Until(..)) {
+            held.not_told(now);
+        }
+        held.lease.renewed(self.renewed, now);
+        self.stage = match self.renewed {
+            Renewed::Gone => Stage::Done(Prolonged::Settled),
+            _ => Stage::Repairing { hear_until: hear_until(round) },
+        };
+    }
+
+    /// Nodes that contenders got for a while set the key again, if that is due.
+    fn repair_again<A: Shared<Attempt>>(
+        &mut self,
+        held: &mut HeldLock<A, E>,
+        now: Time,
+    ) -> Option<ProlongStep> {
+        let answer_by = now.after(held.node_timeout);
+        let last = self.repairs.as_ref().or(self.round.as_ref())?;
+        let (extension, up_to) = last.with(|round| round.repair_again(now, answer_by))?;
+        let repair_until = held.lease.repair_until()?;
+        if held.rounds.are_closed() {
+            return None;
+        }
+        let request = ExtendRequest {
+            class: held.class(),
+            ttl: extension.ttl(),
+            repair_until: Some(repair_until),
+            up_to,
+        };
+        Some(ProlongStep::Ask(Box::new(extension), request))
+    }
+
+    fn in_round(&self, f: impl FnOnce(&Extension) -> bool) -> bool {
+        self.round.as_ref().is_some_and(|round| round.with(|extension| f(extension)))
+    }
+}
+
+/// Most nodes that a verdict did not need have answered by then.
+fn hear_until<E: Shared<Extension>>(round: &E) -> Time {
+    round.with(|extension| extension.started().after(HEAR_OUT).min(extension.answer_by()))
+}

@@ -1,0 +1,424 @@
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use super::super::super::base::{Allowance, Mechanism, without};
+use super::super::super::link::Via;
+use super::super::super::vote::{Ballot, ExtensionVote, Failure, Quorum, Vote};
+use super::super::{Prolong, ProlongStep, Prolonged};
+use super::*;
+
+const TTL: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_millis(200);
+
+type Round = Rc<RefCell<Extension>>;
+type Lock = HeldLock<Rc<RefCell<Attempt>>, Round>;
+
+fn at(ms: u64) -> Time {
+    Time::from_start(Duration::from_millis(ms))
+}
+
+fn terms() -> Terms {
+    Terms {
+        ttl: TTL,
+        renewed: true,
+        max_hold: None,
+        min_hold: None,
+        allowance: Allowance::FOR_DRIFT,
+    }
+}
+
+/// A lock that all of three nodes granted at the start.
+fn held_on(basis: Basis) -> Lock {
+    held_as(basis, terms())
+}
+
+fn held_as(basis: Basis, terms: Terms) -> Lock {
+    let start = Time::default();
+    let mut attempt = Attempt::new(3, start, start.after(TIMEOUT), TTL, Allowance::FOR_DRIFT);
+    for node in 0..3 {
+        assert!(attempt.sending(node, Via::unfenced(1), start));
+        attempt.vote(node, Vote::Granted(1));
+    }
+    let grant = Grant {
+        valid_until: Allowance::FOR_DRIFT.valid_until(start, start, TTL),
+        number: 1,
+        basis,
+        quorum: Quorum::Reached,
+        started: start,
+        known_at: start,
+        refused_before: false,
+    };
+    HeldLock::new(
+        Rc::new(RefCell::new(attempt)),
+        HoldClass::Exclusive,
+        terms,
+        &grant,
+        Schedule::default(),
+        3,
+        TIMEOUT,
+    )
+}
+
+fn held() -> Lock {
+    held_on(Basis::Majority)
+}
+
+/// What the driver was told to do, by name; rounds with the numbers up to which they repair.
+#[derive(Debug, PartialEq, Eq)]
+enum Told {
+    Ask(Vec<Option<u64>>),
+    QuorumReached,
+    AwaitVerdict,
+    AwaitAnswers,
+    Done(Prolonged),
+}
+
+/// A driver of one renewal or extension.
+struct Driver {
+    prolong: Prolong<Round>,
+    /// The last round, which copies have been sent for.
+    round: Option<Round>,
+}
+
+impl Driver {
+    fn renewal() -> Self {
+        Self { prolong: Prolong::renewal(3), round: None }
+    }
+
+    fn extension(ttl: Duration) -> Self {
+        Self { prolong: Prolong::extension(ttl), round: None }
+    }
+
+    /// Does what the machine says until it waits, or is done.
+    fn go_on(&mut self, lock: &mut Lock, now: Time) -> Vec<Told> {
+        let mut told = Vec::new();
+        loop {
+            told.push(match self.prolong.poll(lock, now) {
+                ProlongStep::Ask(extension, request) => {
+                    let round = Rc::new(RefCell::new(*extension));
+                    self.prolong.handle_begun(lock, round.clone());
+                    for node in (0..3).filter(|node| request.up_to[*node].is_some()) {
+                        assert!(round.borrow_mut().sending(node, Via::unfenced(1), now));
+                    }
+                    self.round = Some(round);
+                    Told::Ask(request.up_to)
+                }
+                ProlongStep::QuorumReached => Told::QuorumReached,
+                ProlongStep::AwaitVerdict(_) => Told::AwaitVerdict,
+                ProlongStep::AwaitAnswers(_) => Told::AwaitAnswers,
+                ProlongStep::Done(prolonged) => Told::Done(prolonged),
+            });
+            let last = told.last();
+            if !matches!(last, Some(Told::Ask(_) | Told::QuorumReached)) {
+                return told;
+            }
+        }
+    }
+
+    fn vote(&self, votes: &[(usize, ExtensionVote)]) {
+        let round = self.round.as_ref().expect("a round was begun");
+        votes.iter().for_each(|(node, vote)| round.borrow_mut().vote(*node, *vote));
+    }
+}
+
+use ExtensionVote::{Extended, Free, FreeAbove, NotOurs, Repaired};
+use HoldClass::{Exclusive, Shared as Sharing};
+
+const ALL: [Option<u64>; 3] = [Some(0); 3];
+const SETTLED: Told = Told::Done(Prolonged::Settled);
+
+fn asks() -> Vec<Told> {
+    vec![Told::Ask(ALL.to_vec()), Told::AwaitVerdict]
+}
+
+#[test]
+fn a_renewal_that_a_majority_confirms_hears_the_others_out_and_repairs_them() {
+    let mut lock = held();
+    let mut renewal = Driver::renewal();
+    let now = at(4_000);
+    assert_eq!(renewal.go_on(&mut lock, now), asks());
+    renewal.vote(&[(0, Extended), (1, Extended)]);
+    assert_eq!(renewal.go_on(&mut lock, now), [Told::QuorumReached, Told::AwaitAnswers]);
+    assert_eq!(lock.valid_until(), Allowance::FOR_DRIFT.valid_until(now, now, TTL));
+    renewal.vote(&[(2, FreeAbove(7))]);
+    let again = renewal.go_on(&mut lock, at(4_002));
+    assert_eq!(again, [Told::Ask(vec![None, None, Some(7)]), Told::AwaitAnswers]);
+    renewal.vote(&[(2, Repaired)]);
+    assert_eq!(renewal.go_on(&mut lock, at(4_003)), [SETTLED]);
+}
+
+#[test]
+fn a_renewal_hears_silent_nodes_out_for_a_moment_and_no_longer() {
+    let mut lock = held();
+    let mut renewal = Driver::renewal();
+    renewal.go_on(&mut lock, at(4_000));
+    renewal.vote(&[(0, Extended), (1, Extended)]);
+    assert_eq!(renewal.go_on(&mut lock, at(4_001)), [Told::QuorumReached, Told::AwaitAnswers]);
+    assert_eq!(renewal.go_on(&mut lock, at(4_009)), [Told::AwaitAnswers]);
+    assert_eq!(renewal.go_on(&mut lock, at(4_010)), [SETTLED]);
+}
+
+/// The holder waits, so no slow node holds it up. What can be repaired by then is.
+#[test]
+fn an_extension_repairs_what_it_knows_of_and_waits_for_no_answer_that_it_does_not_need() {
+    let mut lock = held();
+    let mut extension = Driver::extension(TTL);
+    assert_eq!(extension.go_on(&mut lock, at(1_000)), asks());
+    extension.vote(&[(0, Extended), (2, NotOurs), (1, Extended)]);
+    let told = extension.go_on(&mut lock, at(1_001));
+    let repair = Told::Ask(vec![None, None, Some(0)]);
+    assert_eq!(told, [Told::QuorumReached, repair, SETTLED]);
+}
+
+#[test]
+fn silence_is_no_confirmation_and_is_news_once() {
+    let mut lock = held();
+    let valid_until = lock.valid_until();
+    for (start, is_news) in [(4_000, true), (4_500, false)] {
+        let mut renewal = Driver::renewal();
+        assert_eq!(renewal.go_on(&mut lock, at(start)), asks());
+        renewal.vote(&[(0, Extended)]);
+        assert_eq!(renewal.go_on(&mut lock, at(start + 199)), [Told::AwaitVerdict]);
+        let done = Told::Done(Prolonged::Unconfirmed { is_news });
+        assert_eq!(renewal.go_on(&mut lock, at(start + 200)), [done]);
+        assert_eq!(lock.valid_until(), valid_until);
+    }
+}
+
+#[test]
+fn no_node_is_asked_while_too_many_are_known_to_be_down() {
+    let mut lock = held();
+    let mut renewal = Driver { prolong: Prolong::renewal(1), round: None };
+    let hopeless = |is_news| [Told::Done(Prolonged::Hopeless { is_news })];
+    assert_eq!(renewal.go_on(&mut lock, at(4_000)), hopeless(true));
+    let mut renewal = Driver { prolong: Prolong::renewal(1), round: None };
+    assert_eq!(renewal.go_on(&mut lock, at(4_500)), hopeless(false));
+    // The fallback rests on the first node; and the holder's own extension is tried whatever is known.
+    let mut lock = held_on(Basis::FirstNode);
+    let mut renewal = Driver { prolong: Prolong::renewal(1), round: None };
+    assert_eq!(renewal.go_on(&mut lock, at(4_000)), asks());
+}
+
+/// The first copy may have set the key again before the connection broke, so that the second one finds it.
+#[test]
+fn a_round_under_which_a_connection_broke_is_followed_by_a_second_one() {
+    let mut lock = held();
+    let mut extension = Driver::extension(TTL);
+    extension.go_on(&mut lock, at(1_000));
+    let broken = extension.round.clone().expect("a round was begun");
+    assert!(broken.borrow_mut().sending(1, Via::unfenced(2), at(1_001)));
+    extension.vote(&[(0, Extended), (1, Extended)]);
+    broken.borrow_mut().fail(2, Failure::Unknown);
+    assert_eq!(extension.go_on(&mut lock, at(1_002)), asks());
+    extension.vote(&[(0, Extended), (1, Extended)]);
+    assert_eq!(extension.go_on(&mut lock, at(1_003)), [Told::QuorumReached, SETTLED]);
+    let from_the_second = Allowance::FOR_DRIFT.valid_until(at(1_002), at(1_003), TTL);
+    assert_eq!(lock.valid_until(), from_the_second);
+}
+
+#[test]
+fn an_extension_that_asks_for_less_cuts_the_validity_before_it_is_sent() {
+    let mut lock = held();
+    let mut extension = Driver::extension(Duration::from_secs(2));
+    extension.go_on(&mut lock, at(1_000));
+    assert!(lock.valid_until() < at(3_000));
+    extension.go_on(&mut lock, at(1_200));
+    assert!(lock.valid_until() < at(3_000), "whatever the nodes answer");
+}
+
+/// Should the holder crash, its keys are in nobody's way once the longest hold is over.
+#[test]
+fn keys_live_no_longer_than_the_longest_hold_needs() {
+    let max_hold = Some(Duration::from_secs(12));
+    let mut lock = held_as(Basis::Majority, Terms { max_hold, ..terms() });
+    let mut renewal = Prolong::renewal(3);
+    let ProlongStep::Ask(extension, request) = renewal.poll(&mut lock, at(4_000)) else {
+        panic!("a renewal asks the nodes")
+    };
+    assert_eq!(extension.ttl(), request.ttl);
+    assert!(request.ttl >= Duration::from_secs(8) && request.ttl < Duration::from_millis(8_200));
+}
+
+#[test]
+fn keys_that_are_gone_from_a_majority_are_a_loss() {
+    let mut lock = held();
+    let mut renewal = Driver::renewal();
+    renewal.go_on(&mut lock, at(4_000));
+    renewal.vote(&[(0, Free), (1, NotOurs)]);
+    assert_eq!(renewal.go_on(&mut lock, at(4_001)), [SETTLED]);
+    assert_eq!(lock.due(at(4_001)), Due::Loss);
+}
+
+/// A renewal is waiting for its verdict while the holder gives the lock back.
+#[test]
+fn a_lock_that_has_ended_is_extended_and_repaired_no_more() {
+    let repairs_after_the_end = || {
+        let mut lock = held();
+        let mut renewal = Driver::renewal();
+        renewal.go_on(&mut lock, at(4_000));
+        renewal.vote(&[(0, Extended), (1, Extended), (2, NotOurs)]);
+        assert!(matches!(lock.end(EndedBy::Holder(0), at(4_001)), Ended::Now(_)));
+        let mut told = renewal.go_on(&mut lock, at(4_001));
+        told.extend(Driver::extension(TTL).go_on(&mut lock, at(4_002)));
+        told.iter().filter(|told| matches!(told, Told::Ask(_))).count()
+    };
+    assert_eq!(repairs_after_the_end(), 0);
+    assert_eq!(without(&[Mechanism::RenewalStopsBeforeRelease], repairs_after_the_end), 2);
+}
+
+#[test]
+fn a_lock_is_renewed_when_that_is_due_and_looked_at_no_more_once_it_has_ended() {
+    let mut lock = held();
+    let Due::RenewalAt(renewal) = lock.due(at(0)) else { panic!("it is renewed") };
+    assert_eq!(lock.due(at(0)).look_at(at(0)), Some(renewal));
+    assert_eq!(lock.due(renewal), Due::Renewal);
+    assert_eq!(Due::Renewal.look_at(at(4_000)), Some(at(4_000)));
+    let over = lock.valid_until();
+    assert_eq!((lock.due(over), Due::Loss.look_at(over)), (Due::Loss, Some(over)));
+    assert!(matches!(lock.end(EndedBy::Loss, over), Ended::Now(_)));
+    assert_eq!((lock.due(over), lock.due(over).look_at(over)), (Due::Nothing, None));
+    let mut unrenewed = held_as(Basis::Majority, Terms { renewed: false, ..terms() });
+    assert_eq!(unrenewed.due(renewal), Due::EndAt(over));
+    assert_eq!(unrenewed.due(renewal).look_at(renewal), Some(over));
+}
+
+/// A thread takes the lock twice more. What it gives back first, in whatever order, is not the lock.
+#[test]
+fn a_lock_that_was_taken_again_ends_with_the_last_hold() {
+    let ends_with_the_last = || {
+        let mut lock = held();
+        let (second, third) = (lock.reenter(Exclusive, at(1)), lock.reenter(Exclusive, at(2)));
+        let (second, third) = (second.expect("it is held"), third.expect("it is held"));
+        let handed = lock.hand_over(0, |_| Some(((), 1)));
+        assert_eq!(handed, None, "another thread does not get it meanwhile");
+        let mut ends = |hold| lock.end(EndedBy::Holder(hold), at(3));
+        let early = [ends(second), ends(0)];
+        early == [Ended::OthersHold { lost: None, downgraded: false }; 2]
+            && matches!(ends(third), Ended::Now(_))
+    };
+    assert!(ends_with_the_last());
+    assert!(!without(&[Mechanism::LastHolderGivesBack], ends_with_the_last));
+}
+
+#[test]
+fn a_lost_lock_is_not_taken_again() {
+    let mut lock = held();
+    let over = lock.valid_until();
+    let before = Time::from_start(over.since(Time::default()) - Duration::from_millis(1));
+    assert!(lock.reenter(Exclusive, before).is_ok());
+    assert_eq!(lock.reenter(Exclusive, over), Err(LossReason::Expired));
+    assert!(matches!(lock.end(EndedBy::Loss, over), Ended::Now(_)));
+    assert_eq!(
+        lock.reenter(Exclusive, over),
+        Err(LossReason::Expired),
+        "also once it is cleared away"
+    );
+    let is_taken =
+        without(&[Mechanism::LostLocksAreNotTakenAgain], || lock.reenter(Exclusive, over).is_ok());
+    assert!(is_taken);
+}
+
+/// The second hold is no reason for another number, and an extension for less cuts no other hold.
+#[test]
+fn a_hold_that_was_taken_again_leaves_the_lease_as_it_is() {
+    let mut lock = held();
+    let (valid_until, due) = (lock.valid_until(), lock.due(at(1)));
+    let second = lock.reenter(Exclusive, at(1)).expect("it is held");
+    assert_eq!((lock.valid_until(), lock.due(at(1))), (valid_until, due));
+    let mut extension = Driver::extension(TTL / 2);
+    extension.go_on(&mut lock, at(1));
+    assert_eq!(lock.valid_until(), valid_until);
+    lock.end(EndedBy::Holder(second), at(2));
+    assert_eq!(lock.hand_over(0, |_| Some(((), 1))), Some(((), 1)), "numbers of hand-overs go on");
+}
+
+/// The lock of a holder that reads what it writes, and has given back what it wrote with.
+fn downgraded() -> (Lock, u64) {
+    let mut lock = held();
+    let reader = lock.reenter(Sharing, at(1)).expect("it is held");
+    let left = lock.end(EndedBy::Holder(0), at(2));
+    assert_eq!(left, Ended::OthersHold { lost: None, downgraded: true });
+    (lock, reader)
+}
+
+#[test]
+fn a_lock_is_shared_once_its_last_exclusive_holder_has_left_it_or_shares_it() {
+    let mut lock = held();
+    let second = lock.reenter(Exclusive, at(1)).expect("it is held");
+    let reader = lock.reenter(Sharing, at(1)).expect("it is held");
+    assert!(!lock.downgrade(second, at(2)), "the first holder still has it for itself");
+    assert_eq!(lock.class(), Exclusive);
+    assert!(lock.in_queue_until(at(2)).is_some());
+    assert!(lock.downgrade(0, at(3)));
+    assert!(!lock.downgrade(0, at(3)), "once");
+    assert_eq!((lock.class(), lock.in_queue_until(at(3))), (Sharing, None));
+    assert!(lock.held_until(at(3)).is_some(), "it is held all the same");
+    for holder in [0, second] {
+        let left = lock.end(EndedBy::Holder(holder), at(4));
+        assert_eq!(left, Ended::OthersHold { lost: None, downgraded: false });
+    }
+    let Ended::Now(Ending { class, .. }) = lock.end(EndedBy::Holder(reader), at(5)) else {
+        panic!("it ends with its last holder")
+    };
+    assert_eq!(class, Sharing, "as which it is given back");
+    assert_eq!(downgraded().0.class(), Sharing);
+}
+
+/// Whoever waits for it wants it for itself alone.
+#[test]
+fn a_lock_that_was_downgraded_is_handed_to_nobody() {
+    let mut lock = held();
+    assert!(lock.downgrade(0, at(1)));
+    assert_eq!(lock.hand_over(0, |_| Some(((), 1))), None);
+}
+
+#[test]
+fn the_nodes_are_told_of_a_downgrade_at_once_and_again_until_a_majority_has_confirmed_it() {
+    let told = |renewed| {
+        let mut lock = held_as(Basis::Majority, Terms { renewed, ..terms() });
+        assert!(lock.downgrade(0, at(1)));
+        if lock.due(at(1)) != Due::Renewal {
+            return false;
+        }
+        let mut telling = Driver::renewal();
+        assert_eq!(telling.go_on(&mut lock, at(1)), asks());
+        telling.vote(&[(0, Extended)]);
+        telling.go_on(&mut lock, at(300));
+        assert!(matches!(lock.due(at(300)), Due::RenewalAt(again) if again < at(1_000)));
+        assert_eq!(lock.due(at(1_000)), Due::Renewal);
+        let mut telling = Driver::renewal();
+        telling.go_on(&mut lock, at(1_000));
+        telling.vote(&[(0, Extended), (1, Extended), (2, Extended)]);
+        assert_eq!(telling.go_on(&mut lock, at(1_000)), [Told::QuorumReached, SETTLED]);
+        assert_ne!(lock.due(at(1_000)), Due::Renewal, "that is done");
+        // Its keys live for no longer, if it is not renewed.
+        assert_eq!(lock.valid_until() > Time::default().after(TTL), renewed);
+        true
+    };
+    assert!(told(true) && told(false));
+    assert!(!without(&[Mechanism::DowngradesAreTold], || told(true)), "the mutation bites");
+}
+
+#[test]
+fn the_round_that_tells_of_a_downgrade_asks_for_the_shared_lock() {
+    let (mut lock, _) = downgraded();
+    let ProlongStep::Ask(_, request) = Prolong::<Round>::renewal(3).poll(&mut lock, at(3)) else {
+        panic!("it is due")
+    };
+    assert_eq!(request.class, Sharing);
+}
+
+/// What the round had answered before is not the last word on the key.
+#[test]
+fn nodes_that_an_older_round_was_put_to_are_given_the_lock_back_on() {
+    let mut lock = held();
+    let mut renewal = Driver::renewal();
+    renewal.go_on(&mut lock, at(4_000));
+    assert!(lock.downgrade(0, at(4_001)));
+    renewal.vote(&[(0, NotOurs), (1, NotOurs), (2, NotOurs)]);
+    renewal.go_on(&mut lock, at(4_300));
+    assert!(matches!(lock.end(EndedBy::Holder(0), at(5_000)), Ended::Now(_)));
+    let cleanups = lock.attempt.borrow_mut().close(1);
+    let nodes: Vec<_> = cleanups.iter().map(|cleanup| cleanup.node).collect();
+    assert_eq!(nodes, [0, 1, 2]);
+}

@@ -1,0 +1,188 @@
+//! Connections to one node that were given up while requests on them were unanswered.
+
+use std::collections::VecDeque;
+
+use super::super::base::{Mechanism, Time};
+use super::late::{LATEST, Via};
+
+/// The most of them that are known one by one.
+const MOST: usize = 16;
+
+/// Counts the connections to one node, and knows of which earlier ones something may still run there.
+///
+/// What connects anew ends the old connections on the server first: what the server says is ended, or not
+/// there any more, runs nothing. A server's ids are never used twice, but they are of one run of it.
+#[derive(Debug)]
+pub(crate) struct OldConnections {
+    opened: u64,
+    old: VecDeque<Old>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Old {
+    /// The run of the server that it led to; `None`: any.
+    run: Option<String>,
+    /// Its id there, if we may know it, and it can be ended.
+    id: Option<u64>,
+    /// From then on nothing arrives over it any more, as a rule. A server that hangs, or something between
+    /// us and it, may keep what it has for longer: what can be ended does not count as over before that.
+    until: Time,
+}
+
+impl Old {
+    /// Whether something may still arrive over it at that run of the server.
+    fn may_deliver(&self, run: &str, now: Time) -> bool {
+        now < self.until || self.id.is_some() && self.run.as_deref() == Some(run)
+    }
+}
+
+impl OldConnections {
+    pub(crate) const fn new() -> Self {
+        Self { opened: 0, old: VecDeque::new() }
+    }
+
+    /// A connection to that run of the server, with that id there, was given up at `now`, and not all
+    /// that was written over it was answered.
+    pub(crate) fn given_up(&mut self, run: &str, id: Option<u64>, now: Time) {
+        let run = (!run.is_empty()).then(|| run.to_owned());
+        let id = id.filter(|_| run.is_some());
+        self.old.push_back(Old { run, id, until: now.after(LATEST) });
+        if self.old.len() > MOST {
+            self.old.pop_front();
+            // It stands for both from now on, and nobody can end both.
+            if let Some(first) = self.old.front_mut() {
+                *first = Old { run: None, id: None, until: now.after(LATEST) };
+            }
+        }
+    }
+
+    /// Which connections are to be ended on the server whose run that is, over the connection with the id
+    /// `own`. Not that one: some proxy has several of ours share it, and it would be none to be ended.
+    pub(crate) fn that_have_to_end(&mut self, run: &str, own: Option<u64>, now: Time) -> Vec<u64> {
+        self.old.retain(|old| old.may_deliver(run, now));
+        if !Mechanism::OldConnectionsAreEnded.is_on() {
+            return Vec::new();
+        }
+        if let Some(own) = own {
+            self.cannot_be_ended(run, own);
+        }
+        let of_this_run = self.old.iter().filter(|old| old.run.as_deref() == Some(run));
+        of_this_run.filter_map(|old| old.id).collect()
+    }
+
+    /// That server does not let us end the connection.
+    pub(crate) fn cannot_be_ended(&mut self, run: &str, id: u64) {
+        let that = |old: &&mut Old| old.run.as_deref() == Some(run) && old.id == Some(id);
+        self.old.iter_mut().filter(that).for_each(|old| old.id = None);
+    }
+
+    /// That server has ended the connection, or does not have it any more.
+    pub(crate) fn ended(&mut self, run: &str, id: u64) {
+        self.old.retain(|old| old.run.as_deref() != Some(run) || old.id != Some(id));
+    }
+
+    /// There is another connection, to that run of the server.
+    pub(crate) fn opened(&mut self, run: &str, now: Time) -> Via {
+        self.old.retain(|old| old.may_deliver(run, now));
+        self.opened += 1;
+        // Another run is another process; the one that may have had the requests is gone.
+        let concerns = |old: &Old| run.is_empty() || old.run.as_deref().is_none_or(|of| of == run);
+        Via { connection: self.opened, fenced: !self.old.iter().any(concerns) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::super::base::without;
+    use super::*;
+
+    fn at(s: u64) -> Time {
+        Time::from_start(Duration::from_secs(s))
+    }
+
+    fn old() -> OldConnections {
+        OldConnections::new()
+    }
+
+    #[test]
+    fn a_connection_is_fenced_once_the_earlier_ones_are_ended() {
+        let mut old = old();
+        assert_eq!(old.opened("run", at(0)), Via { connection: 1, fenced: true });
+        old.given_up("run", Some(7), at(1));
+        assert_eq!(old.that_have_to_end("run", None, at(1)), [7]);
+        assert_eq!(old.opened("run", at(1)), Via { connection: 2, fenced: false });
+        old.given_up("run", Some(8), at(2));
+        assert_eq!(old.that_have_to_end("run", None, at(2)), [7, 8]);
+        old.ended("run", 7);
+        assert!(!old.opened("run", at(2)).fenced);
+        old.ended("run", 8);
+        assert!(old.opened("run", at(2)).fenced);
+    }
+
+    #[test]
+    fn ids_are_of_one_run_of_the_server() {
+        let mut old = old();
+        old.given_up("run", Some(7), at(1));
+        assert!(old.that_have_to_end("other", None, at(1)).is_empty());
+        assert!(old.opened("other", at(1)).fenced, "that process has ended");
+        // A proxy leads back to the first one.
+        assert_eq!(old.that_have_to_end("run", None, at(1)), [7]);
+        assert!(!old.opened("run", at(1)).fenced);
+    }
+
+    #[test]
+    fn a_connection_that_is_shared_ends_nothing() {
+        let mut old = old();
+        old.given_up("run", Some(7), at(1));
+        assert!(old.that_have_to_end("run", Some(7), at(1)).is_empty());
+        assert!(!old.opened("run", at(1)).fenced);
+    }
+
+    #[test]
+    fn without_an_id_only_time_ends_it() {
+        let mut old = old();
+        old.given_up("run", None, at(1));
+        assert!(old.that_have_to_end("run", None, at(1)).is_empty());
+        assert!(!old.opened("run", at(1).after(LATEST).before(Duration::from_secs(1))).fenced);
+        assert!(old.opened("run", at(1).after(LATEST)).fenced);
+    }
+
+    #[test]
+    fn what_can_be_ended_is_not_over_before_it_was() {
+        let mut old = old();
+        old.given_up("run", Some(7), at(1));
+        let late = at(1).after(LATEST * 2);
+        assert!(old.opened("other", at(2)).fenced);
+        assert_eq!(old.that_have_to_end("run", None, late), [7]);
+        assert!(!old.opened("run", late).fenced);
+        old.cannot_be_ended("run", 7);
+        assert!(old.opened("run", late).fenced, "then time decides");
+    }
+
+    #[test]
+    fn there_are_never_more_than_there_is_room_for_and_none_is_forgotten() {
+        let mut old = old();
+        for id in 0..3 * MOST as u64 {
+            old.given_up("run", Some(id), at(1));
+        }
+        assert_eq!(old.old.len(), MOST);
+        for id in old.that_have_to_end("run", None, at(1)) {
+            old.ended("run", id);
+        }
+        assert_eq!(old.old.len(), 1, "what stands for many stays");
+        assert!(!old.opened("run", at(1)).fenced);
+        assert!(!old.opened("other", at(1)).fenced);
+    }
+
+    #[test]
+    fn without_the_mechanism_none_is_ended() {
+        without(&[Mechanism::OldConnectionsAreEnded], || {
+            let mut old = OldConnections::new();
+            old.given_up("run", Some(7), at(1));
+            assert!(old.that_have_to_end("run", None, at(1)).is_empty());
+            assert!(!old.opened("run", at(1)).fenced);
+        });
+    }
+}

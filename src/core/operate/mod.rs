@@ -1,0 +1,12 @@
+//! What operators ask: who holds which locks, and that a lock is taken from its holder by force.
+//!
+//! It decides what the answers of the nodes come to. It knows nothing of this client's own locks and callers.
+
+mod forcing;
+mod holders;
+mod scan;
+
+pub(crate) use forcing::{ForcePlan, Forcing};
+pub use holders::{HeldAs, KeyLayout, LockState};
+pub(crate) use holders::{HeldKey, HolderVote, Holders};
+pub(crate) use scan::{Scan, ScanVote};

@@ -1,0 +1,344 @@
+//! The local queues of one client by key, and what is known of the other processes that want those locks.
+//!
+//! The driver adds a mutex, the wake-ups, and the lock that is handed over. What joins a queue with its
+//! [`Fairness`] is decided here.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::Arc;
+
+use super::super::base::give_room_back;
+use super::super::base::{HoldClass, Time};
+use super::super::hold::{Lease, Terms};
+use super::super::vote::Conclusion;
+use super::fairness::Fairness;
+use super::local_queue::LocalQueue;
+use super::{Again, Askers, LocalLease, Place, QueueTicket, ThreadHolds, Turn, Wake};
+
+/// The local queues of one client. `W` is what the driver keeps with each caller, and `H` with each lease.
+///
+/// One key names a queue and the fairness beside it.
+pub(crate) struct LocalQueues<K, W, H: LocalLease> {
+    /// Each caller asks the nodes for itself. Other processes get in all the same.
+    alone: bool,
+    last_ticket: QueueTicket,
+    /// Of the locks that a caller of this process holds or wants.
+    queues: HashMap<K, LocalQueue<Caller<W, H::Hold>, H>>,
+    /// Of the locks that other processes want, or wanted a moment ago.
+    fairness: HashMap<K, Fairness>,
+    /// Of the kinds of locks that a thread may take again.
+    thread_holds: ThreadHolds<K, H>,
+    /// With so many of them, those that are over are forgotten.
+    sweep_at: usize,
+}
+
+/// A caller in a queue.
+struct Caller<W, T> {
+    with: W,
+    /// Its hold on the lease that it was handed.
+    handed: Option<T>,
+}
+
+/// A caller whose thread may take the lock again.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OfThread<'a, K, T> {
+    pub(crate) thread: T,
+    /// By which the holds of threads are counted. Kinds of one family have it in common.
+    pub(crate) lock: &'a K,
+    /// Of the hold that the caller wants.
+    pub(crate) class: HoldClass,
+}
+
+/// What a caller finds of the leases of its process.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Passed<T> {
+    /// The hold that it has from now on: it was handed the lease, or has joined it.
+    pub(crate) takes: Option<T>,
+    /// The hold on a lease that it was handed, and that is over already. The driver gives it back like that of a holder,
+    /// before anything else.
+    pub(crate) gives_back: Option<T>,
+}
+
+impl<K: Clone + Eq + Hash, W, H: LocalLease> LocalQueues<K, W, H> {
+    /// With `alone`, each caller asks the nodes for itself.
+    pub(crate) fn new(alone: bool) -> Self {
+        let (queues, fairness) = (HashMap::new(), HashMap::new());
+        let thread_holds = ThreadHolds::new();
+        Self { alone, last_ticket: 0, queues, fairness, thread_holds, sweep_at: 0 }
+    }
+
+    /// A caller comes and wants the lock on these terms. With `once` it wants it now or not at all. All callers of one key
+    /// come with the same class and `askers`.
+    pub(crate) fn enter(
+        &mut self,
+        key: &K,
+        class: HoldClass,
+        askers: Askers,
+        terms: Terms,
+        once: bool,
+        with: W,
+    ) -> QueueTicket {
+        self.last_ticket += 1;
+        let askers = if self.alone { Askers::All } else { askers };
+        let new = || LocalQueue::new(class, askers);
+        let queue = self.queues.entry(key.clone()).or_insert_with(new);
+        queue.enter(self.last_ticket, terms, once, Caller { with, handed: None });
+        self.last_ticket
+    }
+
+    /// What the driver keeps with that caller.
+    pub(crate) fn waiter(&mut self, key: &K, ticket: QueueTicket) -> Option<&mut W> {
+        self.queues.get_mut(key)?.with(ticket).map(|caller| &mut caller.with)
+    }
+
+    /// What the driver keeps with the lease that was won last.
+    pub(crate) fn lease(&mut self, key: &K) -> Option<&mut H> {
+        self.queues.get_mut(key)?.lease()
+    }
+
+    /// What the driver keeps with the callers that have to look again.
+    pub(crate) fn woken(&self, key: &K, wake: Wake) -> impl Iterator<Item = &W> {
+        self.queues
+            .get(key)
+            .into_iter()
+            .flat_map(move |queue| queue.woken(wake))
+            .map(|caller| &caller.with)
+    }
+
+    /// What that caller finds. `caller`: given if its thread may take the lock again.
+    pub(crate) fn look(
+        &mut self,
+        key: &K,
+        ticket: QueueTicket,
+        caller: Option<OfThread<'_, K, H::Thread>>,
+        now: Time,
+    ) -> (Place, Passed<H::Hold>) {
+        let again = caller.and_then(|OfThread { thread, lock, class }| {
+            self.thread_holds.again(lock, thread, class, now)
+        });
+        if let Some(again) = again {
+            // Before anything else: the other callers of the queue may wait for this thread.
+            let once = self.queues.get_mut(key).is_some_and(|queue| queue.is_once(ticket));
+            let (turn, takes) = match again {
+                Again::Hold(hold) => (Turn::Reentered, Some(hold)),
+                Again::Lost(reason) => (Turn::Lost(reason), None),
+                Again::WaitsForItself if once => (Turn::Held, None),
+                Again::WaitsForItself => (Turn::WaitsForItself, None),
+            };
+            return (
+                Place { turn, is_held: true, comes_first: true },
+                Passed { takes, gives_back: None },
+            );
+        }
+        let Some(queue) = self.queues.get_mut(key) else {
+            // A queue is there for as long as any caller is in it.
+            let place = Place { turn: Turn::Ask, is_held: false, comes_first: true };
+            return (place, Passed { takes: None, gives_back: None });
+        };
+        let handed = queue.with(ticket).and_then(|caller| caller.handed.take());
+        let (place, joined) = queue.look(ticket, self.fairness.get(key), now);
+        let (takes, gives_back) =
+            if place.turn.is_served() { (handed.or(joined), None) } else { (None, handed) };
+        (place, Passed { takes, gives_back })
+    }
+
+    /// A thread has one guard more of a `lock` that it may take again: see [`ThreadHolds::took`].
+    pub(crate) fn took(&mut self, of: OfThread<'_, K, H::Thread>, lease: H, sequence: u64) {
+        self.thread_holds.took(of.lock, of.thread, of.class, lease, sequence);
+    }
+
+    /// A thread gives one of those guards back: see [`ThreadHolds::left`].
+    pub(crate) fn left(&mut self, of: OfThread<'_, K, H::Thread>) {
+        self.thread_holds.left(of.lock, of.thread, of.class);
+    }
+
+    /// A thread has turned one of its exclusive guards of `lock` into a shared one.
+    pub(crate) fn guard_downgraded(&mut self, lock: &K, thread: H::Thread) {
+        self.thread_holds.downgraded(lock, thread);
+    }
+
+    /// A lease that was won from this queue has been downgraded. Returns the waiters to wake.
+    pub(crate) fn downgraded(&self, key: &K) -> Wake {
+        self.queues.get(key).map_or(Wake::Nobody, LocalQueue::downgraded)
+    }
+
+    /// Returns how many guards of such a lock a thread has.
+    pub(crate) fn guards(&self, of: OfThread<'_, K, H::Thread>) -> usize {
+        self.thread_holds.guards(of.lock, of.thread, of.class)
+    }
+
+    /// Returns what the driver keeps with the lease of such a `lock`, if the thread has a guard of it.
+    pub(crate) fn lease_of(&self, lock: &K, thread: H::Thread) -> Option<&H> {
+        self.thread_holds.lease(lock, thread)
+    }
+
+    /// A caller has asked the nodes, and did not get the lock.
+    pub(crate) fn concluded(&mut self, key: &K, conclusion: Conclusion) -> Wake {
+        if let (Conclusion::Held { .. }, Some(fairness)) = (conclusion, self.fairness.get_mut(key))
+        {
+            fairness.refused();
+        }
+        self.queues.get_mut(key).map_or(Wake::Nobody, |queue| queue.concluded(conclusion))
+    }
+
+    /// That caller has got the lock from the nodes. Its ticket names the lease from now on. An attempt that
+    /// was `refused_before` has shown that somebody else wants the lock, and is likely to want it again. Returns the
+    /// waiters to wake.
+    pub(crate) fn won(
+        &mut self,
+        key: &K,
+        ticket: QueueTicket,
+        refused_before: bool,
+        with: H,
+        now: Time,
+    ) -> Wake {
+        if refused_before {
+            self.heard(key, 0, now);
+        }
+        if let Some(fairness) = self.fairness.get_mut(key) {
+            fairness.granted(now);
+        }
+        let Some(queue) = self.queues.get_mut(key) else { return Wake::Nobody };
+        queue.won(ticket, with, now)
+    }
+
+    /// A node tells that a writer waits for the lock: see [`LocalQueue::writer_waits`].
+    pub(crate) fn writer_waits(&mut self, key: &K, now: Time) {
+        if let Some(queue) = self.queues.get_mut(key) {
+            queue.writer_waits(now);
+        }
+    }
+
+    /// The holder gives that lease back. Returns the waiter that gets it instead, and the sequence number of
+    /// the hand-over: [`handed`](Self::handed) is to follow. `None`: it has to be given back to the nodes.
+    pub(crate) fn hand_over(
+        &mut self,
+        key: &K,
+        lease: QueueTicket,
+        state: &mut Lease,
+        now: Time,
+    ) -> Option<(QueueTicket, u64)> {
+        let others_wait = self.others_wait(key, now);
+        self.queues.get_mut(key)?.hand_over(lease, state, others_wait, now)
+    }
+
+    /// The lease has passed to that caller, which finds its `hold` when it looks. Returns it, if the caller is not in the
+    /// queue.
+    pub(crate) fn handed(
+        &mut self,
+        key: &K,
+        ticket: QueueTicket,
+        hold: H::Hold,
+    ) -> Option<H::Hold> {
+        match self.queues.get_mut(key).and_then(|queue| queue.with(ticket)) {
+            Some(caller) => caller.handed.replace(hold),
+            None => Some(hold),
+        }
+    }
+
+    /// That lease, which was the `owner`'s, has been given back to the nodes, or was `lost`.
+    pub(crate) fn gone(
+        &mut self,
+        key: &K,
+        lease: QueueTicket,
+        owner: &str,
+        lost: bool,
+        now: Time,
+    ) -> Wake {
+        // A lost lock may be somebody else's already, so there is nothing to leave to others.
+        if let Some(fairness) = self.fairness.get_mut(key).filter(|_| !lost) {
+            fairness.given_back(owner, now);
+        }
+        let others_wait = self.others_wait(key, now);
+        let Some(queue) = self.queues.get_mut(key) else { return Wake::Nobody };
+        let wake = queue.gone(lease, lost, others_wait, now);
+        self.forget_if_idle(key);
+        wake
+    }
+
+    /// That caller does not want the lock any more, or has got it. Returns its hold on the lease that it was handed
+    /// meanwhile, which the driver gives back like that of a holder, and the waiters to wake.
+    pub(crate) fn leave(&mut self, key: &K, ticket: QueueTicket) -> (Option<H::Hold>, Wake) {
+        let Some(queue) = self.queues.get_mut(key) else { return (None, Wake::Nobody) };
+        let handed = queue.with(ticket).and_then(|caller| caller.handed.take());
+        let (gives_back, wake) = queue.leave(ticket);
+        self.forget_if_idle(key);
+        (handed.filter(|_| gives_back), wake)
+    }
+
+    /// A node has told so many `others` of a release; or (0) there is somebody.
+    pub(crate) fn heard(&mut self, key: &K, others: u32, now: Time) {
+        if !self.fairness.contains_key(key) && self.fairness.len() >= self.sweep_at {
+            self.sweep(now);
+        }
+        self.fairness.entry(key.clone()).or_insert_with(Fairness::new).heard(others, now);
+    }
+
+    /// How many others wait for the lock in other processes, as far as is known.
+    pub(crate) fn others(&self, key: &K, now: Time) -> u32 {
+        self.fairness.get(key).map_or(0, |fairness| fairness.others(now))
+    }
+
+    /// The owner that has given the lock back here last. What nodes tell of its release is no news here.
+    pub(crate) fn last_owner(&self, key: &K) -> Option<Arc<str>> {
+        self.fairness.get(key)?.last_owner()
+    }
+
+    /// A caller has left the lock to others. A release was told meanwhile (`heard`), or not.
+    pub(crate) fn giving_way_is_over(&mut self, key: &K, heard: bool) {
+        if let Some(fairness) = self.fairness.get_mut(key) {
+            fairness.giving_way_is_over(heard);
+        }
+    }
+
+    /// Forgets the locks that nobody wants any more, and returns whether anything is known of others.
+    pub(crate) fn tidy(&mut self, now: Time) -> bool {
+        self.sweep(now);
+        give_room_back(&mut self.queues);
+        give_room_back(&mut self.fairness);
+        let held = self.thread_holds.tidy();
+        held || !self.queues.is_empty() || !self.fairness.is_empty()
+    }
+
+    /// For how many locks there is a queue.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.queues.len()
+    }
+
+    /// What the driver keeps with all callers.
+    #[cfg(test)]
+    #[allow(dead_code, reason = "the tests that ask need embedded nodes")]
+    pub(crate) fn waiters(&self) -> impl Iterator<Item = &W> {
+        self.queues.values().flat_map(|queue| queue.woken(Wake::All)).map(|caller| &caller.with)
+    }
+
+    /// The ticket of the caller that has come last.
+    #[cfg(test)]
+    #[allow(dead_code, reason = "the tests that ask need embedded nodes")]
+    pub(crate) fn last_ticket(&self) -> QueueTicket {
+        self.last_ticket
+    }
+
+    fn others_wait(&self, key: &K, now: Time) -> bool {
+        self.fairness.get(key).is_some_and(|fairness| fairness.others_wait(now))
+    }
+
+    fn sweep(&mut self, now: Time) {
+        self.fairness.retain(|_, fairness| !fairness.is_over(now));
+        self.sweep_at = self.fairness.len() * 2 + 16;
+    }
+
+    fn forget_if_idle(&mut self, key: &K) {
+        if self.queues.get(key).is_some_and(LocalQueue::is_idle) {
+            self.queues.remove(key);
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/local_queues_holds.rs"]
+mod holds_tests;
+#[cfg(test)]
+#[path = "tests/local_queues.rs"]
+mod tests;

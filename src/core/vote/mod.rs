@@ -1,0 +1,31 @@
+//! One question to all nodes, and what their answers come to.
+//!
+//! A `Ballot` counts the answers of one request: an attempt to take a lock, the confirmation of its number, an extension, a release.
+//! It decides when the verdict is there, what it is, which number the lock has, and what has to be cleaned up on which node
+//! afterwards. `fallback` judges by the word of the first node, where that is allowed.
+//!
+//! It knows nothing of callers that wait, of when a question is asked again, or of who holds a lock.
+
+mod attempt;
+mod ballot;
+mod confirmation;
+mod extension;
+mod fallback;
+mod fencing;
+#[cfg(test)]
+#[path = "tests/fencing_mutations.rs"]
+mod fencing_mutations;
+mod order;
+mod release;
+mod slots;
+
+pub(crate) use attempt::{Attempt, Cleanup, Conclusion, Kept, ReleasePlan, Vote};
+pub(crate) use ballot::{Ballot, Failure, HEAR_OUT, Shared};
+pub(crate) use confirmation::{ConfirmVote, Confirmation};
+pub(crate) use extension::{Extension, ExtensionVote, Heard, Renewed};
+pub(crate) use fallback::{Grant, Judged, Judgement, News, Quorum, QuorumHealth, waits_for_a_try};
+pub use fencing::FencingToken;
+pub(crate) use fencing::{LARGEST_NUMBER, LAST_SEQUENCE, LastNumbers, Proposal, fence_outlives_ms};
+pub(crate) use order::asking_order;
+pub(crate) use release::{Release, ReleaseResult, ReleaseVote, only_asked};
+pub(crate) use slots::{MOST_PERMITS, Permits, PermitsWanted, Slots};

@@ -1,0 +1,396 @@
+//! Who waits for which releases, who wants to know of writers that wait, and what the nodes' subscribers have to listen to
+//! for them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use super::super::base::{Mechanism, Time};
+use super::ReleaseTracker;
+
+/// How long a channel is listened to after its last waiter has left. A lock that is waited for again and
+/// again would cost a subscription each time. It is short: a client that gives the lock back takes a
+/// subscription for a waiter.
+const LINGER: Duration = Duration::from_millis(200);
+
+/// How long a channel is watched from the last time on that somebody wanted it. Readers that come every moment would
+/// cost a subscription each time.
+const WATCHED: Duration = Duration::from_secs(2);
+
+/// How long the subscribers stay after the last channel.
+const STAY: Duration = Duration::from_secs(2);
+
+/// What another library tells of a release, on a channel of its own: which sort of release it is, and no owner. A release
+/// of ours is told there as well, right behind the message on our own channel.
+const NO_OWNERS: [&[u8]; 2] = [b"0", b"1"];
+
+/// How a caller's name ends in the queue of a fair lock. No owner's text ends so.
+pub(crate) const QUEUED: &str = "#queued";
+
+/// What a subscriber has to do: first the one, then the other.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Changes {
+    pub(crate) subscribe: Vec<Vec<u8>>,
+    pub(crate) unsubscribe: Vec<Vec<u8>>,
+}
+
+/// Names a waiter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct WaiterId(u64);
+
+/// A waiter that has come, and the nodes whose subscribers are to be started or woken for it.
+#[derive(Debug)]
+pub(crate) struct Joined {
+    pub(crate) id: WaiterId,
+    pub(crate) start: Vec<usize>,
+    pub(crate) wake: Vec<usize>,
+}
+
+/// The nodes whose subscribers are to be started or woken.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Sought {
+    pub(crate) start: Vec<usize>,
+    pub(crate) wake: Vec<usize>,
+}
+
+/// All waiters of one client, and all watchers. `W` is what the driver needs to wake one of them.
+pub(crate) struct Channels<W> {
+    channels: BTreeMap<Vec<u8>, Channel<W>>,
+    waiters: BTreeMap<WaiterId, Waiter<W>>,
+    subscribers: Vec<Subscriber>,
+    last_waiter: u64,
+    /// When a subscriber first saw that there is no channel.
+    unused_since: Option<Time>,
+    closed: bool,
+}
+
+/// On which is told of one lock, or of one of its names.
+struct Channel<W> {
+    waiters: BTreeSet<WaiterId>,
+    /// Who hears of everything that is told on it. Nothing is told of releases there.
+    watcher: Option<Watcher<W>>,
+    /// Since when nobody waits.
+    unused_since: Option<Time>,
+    /// The nodes that have confirmed the subscription.
+    listening: Vec<bool>,
+}
+
+struct Watcher<W> {
+    until: Time,
+    wake: W,
+}
+
+impl<W> Channel<W> {
+    fn is_used(&self, now: Time) -> bool {
+        self.unused_since.is_none_or(|since| now.since(since) < LINGER)
+            || self.watcher.as_ref().is_some_and(|watcher| now < watcher.until)
+    }
+}
+
+struct Waiter<W> {
+    /// On all of which its lock's releases may be told.
+    channels: Vec<Vec<u8>>,
+    tracker: ReleaseTracker,
+    /// The owner whose release was ours, while the lock is left to others.
+    ours: Option<Vec<u8>>,
+    /// As what the nodes name the caller, in the queue that they keep for a fair lock. What they tell another caller is no
+    /// news.
+    called: Option<Vec<u8>>,
+    wake: W,
+}
+
+/// The subscriber of one node.
+#[derive(Clone, Default)]
+struct Subscriber {
+    runs: bool,
+    /// The channels that have come or gone since it looked.
+    changed: BTreeSet<Vec<u8>>,
+    /// The channel of its last message, if that named the owner.
+    owner_told_on: Option<Vec<u8>>,
+}
+
+impl<W: Clone> Waiter<W> {
+    /// Takes note of something, and tells whether there is reason to wake it.
+    fn tell(&mut self, news: impl FnOnce(&mut ReleaseTracker)) -> Option<W> {
+        news(&mut self.tracker);
+        self.tracker.wake_reason().map(|_| self.wake.clone())
+    }
+}
+
+impl<W: Clone> Channels<W> {
+    pub(crate) fn new(nodes: usize) -> Self {
+        Self {
+            channels: BTreeMap::new(),
+            waiters: BTreeMap::new(),
+            subscribers: vec![Subscriber::default(); nodes],
+            last_waiter: 0,
+            unused_since: None,
+            closed: false,
+        }
+    }
+
+    /// Whether nobody waits for anything, nor did a moment ago.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.channels.is_empty()
+    }
+
+    /// Whether somebody waits for releases on `channel`, or did a moment ago.
+    pub(crate) fn knows(&self, channel: &[u8]) -> bool {
+        self.channels.contains_key(channel)
+    }
+
+    /// How many channels the node has confirmed.
+    pub(crate) fn listened_to(&self, node: usize) -> usize {
+        self.channels.values().filter(|channel| channel.listening[node]).count()
+    }
+
+    /// How many others wait for a lock, if the node has `told` so many connections of its release on one of
+    /// the lock's `channels`. Our own connection is none of them; but further callers of this client are, who
+    /// wait behind it.
+    pub(crate) fn others_told(&self, node: usize, channels: &[Vec<u8>], told: u64) -> u32 {
+        if told == 0 {
+            return 0;
+        }
+        let known: Vec<_> = channels.iter().map_while(|name| self.channels.get(name)).collect();
+        let all_are_known = known.len() == channels.len();
+        let ours = all_are_known && known.iter().all(|channel| channel.listening[node]);
+        let waiters = known.iter().map(|channel| channel.waiters.len() as u64).max().unwrap_or(0);
+        let others = told.saturating_sub(ours.into()).saturating_add(waiters);
+        u32::try_from(others).unwrap_or(u32::MAX)
+    }
+
+    /// From now on a caller hears of releases on `heard_on`, as soon as the nodes confirm them. `called`: as what it stands in
+    /// the queue of a fair lock.
+    pub(crate) fn join(
+        &mut self,
+        heard_on: Vec<Vec<u8>>,
+        called: Option<Vec<u8>>,
+        wake: W,
+    ) -> Joined {
+        let Sought { start, wake: wake_nodes } = self.listen_to(&heard_on);
+        let Self { channels, waiters, subscribers, last_waiter, .. } = self;
+        *last_waiter += 1;
+        let id = WaiterId(*last_waiter);
+        let nodes = subscribers.len();
+        for name in &heard_on {
+            if let Some(channel) = channels.get_mut(name) {
+                channel.unused_since = None;
+                channel.waiters.insert(id);
+            }
+        }
+        let mut tracker = ReleaseTracker::new(nodes);
+        let heard = (0..nodes).filter(|node| is_heard(channels, &heard_on, *node));
+        heard.for_each(|node| tracker.listening(node));
+        waiters.insert(id, Waiter { channels: heard_on, tracker, ours: None, called, wake });
+        Joined { id, start, wake: wake_nodes }
+    }
+
+    /// For a while from now on, what is told on `channel` is a reason to wake `wake`. It is no channel on which releases are
+    /// told.
+    #[must_use]
+    pub(crate) fn watch(&mut self, channel: Vec<u8>, wake: W, now: Time) -> Sought {
+        let heard_on = [channel];
+        let sought = self.listen_to(&heard_on);
+        let [channel] = heard_on;
+        if let Some(channel) = self.channels.get_mut(&channel) {
+            channel.unused_since.get_or_insert(now);
+            channel.watcher = Some(Watcher { until: now.after(WATCHED), wake });
+        }
+        sought
+    }
+
+    /// These channels are listened to.
+    fn listen_to(&mut self, heard_on: &[Vec<u8>]) -> Sought {
+        let Self { channels, subscribers, unused_since, .. } = self;
+        *unused_since = None;
+        let mut sought = Sought::default();
+        let nodes = subscribers.len();
+        let new = || heard_on.iter().filter(|name| !channels.contains_key(*name));
+        let is_new = new().next().is_some();
+        for (node, subscriber) in subscribers.iter_mut().enumerate().filter(|_| is_new) {
+            let which = if subscriber.runs { &mut sought.wake } else { &mut sought.start };
+            which.push(node);
+            subscriber.runs = true;
+            subscriber.changed.extend(new().cloned());
+        }
+        for name in heard_on {
+            channels.entry(name.clone()).or_insert_with(|| Channel {
+                waiters: BTreeSet::new(),
+                watcher: None,
+                unused_since: None,
+                listening: vec![false; nodes],
+            });
+        }
+        sought
+    }
+
+    /// A caller waits no longer.
+    pub(crate) fn leave(&mut self, id: WaiterId, now: Time) {
+        let left = self.waiters.remove(&id);
+        for name in left.iter().flat_map(|waiter| &waiter.channels) {
+            if let Some(channel) = self.channels.get_mut(name) {
+                channel.waiters.remove(&id);
+                if channel.waiters.is_empty() {
+                    channel.unused_since = Some(now);
+                }
+            }
+        }
+    }
+
+    /// What a waiter has heard.
+    pub(crate) fn tracker(&mut self, id: WaiterId) -> Option<&mut ReleaseTracker> {
+        self.waiters.get_mut(&id).map(|waiter| &mut waiter.tracker)
+    }
+
+    /// A waiter leaves the lock to others, which this client had as `last_owner`.
+    pub(crate) fn gives_way(&mut self, id: WaiterId, last_owner: Option<&[u8]>) {
+        if let Some(waiter) = self.waiters.get_mut(&id) {
+            waiter.ours = last_owner.map(<[u8]>::to_vec);
+            waiter.tracker.gives_way();
+        }
+    }
+
+    /// The node confirms that it tells what is published on these channels. Returns the waiters to wake.
+    #[must_use]
+    pub(crate) fn listening(&mut self, node: usize, confirmed: &[Vec<u8>]) -> Vec<W> {
+        let mut concerned = BTreeSet::new();
+        for name in confirmed {
+            if let Some(channel) = self.channels.get_mut(name) {
+                channel.listening[node] = true;
+                concerned.extend(&channel.waiters);
+            }
+        }
+        let Self { channels, waiters, .. } = self;
+        let concerned = concerned.iter().filter_map(|id| {
+            // A waiter that hears of one name only may miss the release of the other one.
+            let waiter = waiters.get_mut(id)?;
+            let heard = is_heard(channels, &waiter.channels, node);
+            heard.then(|| waiter.tell(|tracker| tracker.listening(node)))?
+        });
+        concerned.collect()
+    }
+
+    /// What the node publishes is not heard any more. Returns the waiters to wake.
+    #[must_use]
+    pub(crate) fn deaf(&mut self, node: usize) -> Vec<W> {
+        self.subscribers[node].owner_told_on = None;
+        self.channels.values_mut().for_each(|channel| channel.listening[node] = false);
+        let waiters = self.waiters.values_mut();
+        waiters.filter_map(|waiter| waiter.tell(|tracker| tracker.deaf(node))).collect()
+    }
+
+    /// The node tells that `owner` has given the lock back; or, with one of [`NO_OWNERS`], that somebody has; or who goes next
+    /// in the queue of a fair lock. On a channel that is watched it tells something else. Returns whom to wake.
+    ///
+    /// One release of ours is two messages, where a lock has a channel of another library as well. The node sends them
+    /// one right behind the other. So the second one, which names nobody, is no news to a waiter that was told the first.
+    #[must_use]
+    pub(crate) fn released(&mut self, node: usize, channel: &[u8], owner: &[u8]) -> Vec<W> {
+        let watcher = self.channels.get(channel).and_then(|channel| channel.watcher.as_ref());
+        if let Some(watcher) = watcher {
+            return vec![watcher.wake.clone()];
+        }
+        let told_before = self.subscribers[node].owner_told_on.take();
+        let told_before = told_before.filter(|_| Mechanism::SecondMessagesAreNoNews.is_on());
+        let Self { channels, waiters, subscribers, .. } = self;
+        let Some((name, channel)) = channels.get_key_value(channel) else { return Vec::new() };
+        if has_second_message(owner) {
+            subscribers[node].owner_told_on = Some(name.clone());
+        }
+        let told_before = told_before.filter(|_| NO_OWNERS.contains(&owner));
+        let is_second = |waiter: &Waiter<W>| {
+            told_before.as_ref().is_some_and(|told| waiter.channels.contains(told))
+        };
+        let is_news = |waiter: &&mut Waiter<W>| {
+            let ours = waiter.ours.as_deref() == Some(owner);
+            let is_for_another =
+                is_queued(owner) && waiter.called.as_ref().is_some_and(|called| called != owner);
+            !is_second(waiter)
+                && !is_for_another
+                && (!ours || !Mechanism::OwnReleaseIsNoNews.is_on())
+        };
+        let told = channel.waiters.iter().filter_map(|id| {
+            waiters.get_mut(id).filter(is_news)?.tell(|tracker| tracker.released(node))
+        });
+        told.collect()
+    }
+
+    /// What has changed for the node's subscriber since it asked last; on a new connection (`anew`), all that
+    /// there is. `None`: the subscriber ends.
+    pub(crate) fn changes(&mut self, node: usize, anew: bool, now: Time) -> Option<Changes> {
+        self.sweep(now);
+        let Self { channels, subscribers, unused_since, closed, .. } = self;
+        let subscriber = &mut subscribers[node];
+        let changed = std::mem::take(&mut subscriber.changed);
+        if channels.is_empty() {
+            unused_since.get_or_insert(now);
+        }
+        if *closed || unused_since.is_some_and(|since| now.since(since) >= STAY) {
+            subscriber.runs = false;
+            return None;
+        }
+        if anew {
+            let subscribe = channels.keys().cloned().collect();
+            return Some(Changes { subscribe, unsubscribe: Vec::new() });
+        }
+        // One that has gone and come again meanwhile is to be confirmed again.
+        let (subscribe, unsubscribe) =
+            changed.into_iter().partition(|name| channels.contains_key(name));
+        Some(Changes { subscribe, unsubscribe })
+    }
+
+    /// The node's subscriber could not be started. The next channel is a reason to try again.
+    pub(crate) fn not_started(&mut self, node: usize) {
+        self.subscribers[node] = Subscriber::default();
+    }
+
+    /// Has the subscribers end.
+    pub(crate) fn close(&mut self) {
+        self.closed = true;
+    }
+
+    /// Forgets the channels that nobody has listened to for a while, and returns whether any is left. The subscribers
+    /// do so, too, if there are any: a thread may not have started.
+    pub(crate) fn tidy(&mut self, now: Time) -> bool {
+        self.sweep(now);
+        !self.channels.is_empty()
+    }
+
+    /// Forgets the channels that nobody has listened to for a while.
+    fn sweep(&mut self, now: Time) {
+        let Self { channels, subscribers, .. } = self;
+        channels.retain(|name, channel| {
+            let keep = channel.is_used(now);
+            if !keep {
+                for subscriber in subscribers.iter_mut().filter(|subscriber| subscriber.runs) {
+                    subscriber.changed.insert(name.clone());
+                }
+            }
+            keep
+        });
+    }
+}
+
+/// Whether that names who goes next in the queue of a fair lock, and not the owner who has given it back.
+fn is_queued(told: &[u8]) -> bool {
+    told.ends_with(QUEUED.as_bytes())
+}
+
+/// Returns true if the release of that owner is told by a second message as well. Owners that end as Redisson's do, with a random part
+/// and a number, have locks that it shares. A label before the last `#` may have any characters.
+fn has_second_message(owner: &[u8]) -> bool {
+    owner.rsplit(|byte| *byte == b'#').next().is_some_and(|end| end.contains(&b':'))
+}
+
+/// Whether the node has confirmed all of these channels.
+fn is_heard<W>(
+    channels: &BTreeMap<Vec<u8>, Channel<W>>,
+    heard_on: &[Vec<u8>],
+    node: usize,
+) -> bool {
+    let confirmed = |channel: &Channel<W>| channel.listening[node];
+    heard_on.iter().all(|name| channels.get(name).is_some_and(confirmed))
+}
+
+#[cfg(test)]
+#[path = "tests/channels.rs"]
+mod tests;

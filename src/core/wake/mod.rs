@@ -1,0 +1,14 @@
+//! What nodes tell of releases.
+//!
+//! It decides which channels a client listens to, which message is news to whom, when a waiter that was told tries again, and when a
+//! subscriber connects.
+//!
+//! It knows how the last attempt has ended (`vote`). It knows nothing of pauses and deadlines: see `acquire`.
+
+pub(crate) mod channels;
+mod release_tracker;
+mod subscriber;
+
+pub(crate) use channels::{Changes, Channels, QUEUED, WaiterId};
+pub(crate) use release_tracker::{ReleaseTracker, WakeReason};
+pub(crate) use subscriber::{Subscriber, SubscriberStep};
