@@ -19,12 +19,10 @@ use crate::error::{Error, ErrorKind, NodeFault};
 use crate::node::{Node, Sink};
 use crate::observe;
 use crate::process::ThreadNumber;
-use crate::runtime::claim::Claim;
-use crate::runtime::contention_sink::ContentionSink;
 use crate::runtime::fan_out::{Delivery, FanOut};
-use crate::runtime::hold_state::HoldState;
-use crate::runtime::loss::Callbacks;
 use crate::runtime::timetable::{Entry, Timetable};
+use crate::runtime::{claim::Claim, contention_sink::ContentionSink};
+use crate::runtime::{hold_state::HoldState, loss::Callbacks};
 pub(crate) use ending::Ending;
 
 mod ending;

@@ -473,13 +473,9 @@ impl<C: SharedAttempt> Acquire<C> {
         let (now, started) = (around.now(), self.started);
         let permits = self.attempts.wanted_permits();
         let began_ms = self.attempts.is_queued().then(|| self.began_ms(around)).flatten();
-        let may_fall_back = around.quorum_health().may_fall_back();
         let (place, obstacle) = claim.with(|attempt| {
-            let covered = around.releases(|releases| {
-                releases.attempt_ended(attempt, permits, may_fall_back);
-                releases.is_covered()
-            });
-            self.attempts.tried(attempt, now, covered == Some(true));
+            let covered = attempt_ended(attempt, permits, around);
+            self.attempts.tried(attempt, now, covered);
             let place = self.attempts.placed(attempt, conclusion, began_ms);
             (place, Obstacle::of(attempt))
         });
@@ -580,6 +576,17 @@ impl<C: SharedAttempt> Acquire<C> {
     fn at_most(&self, until: Time) -> Time {
         self.deadline().map_or(until, |deadline| until.min(deadline))
     }
+}
+
+/// Notes what the nodes have said to `attempt`, which wanted so many `permits`. Returns whether a release would be told by enough
+/// of them.
+fn attempt_ended(attempt: &Attempt, permits: u32, around: &mut impl Surroundings) -> bool {
+    let may_fall_back = around.quorum_health().may_fall_back();
+    let covered = around.releases(|releases| {
+        releases.attempt_ended(attempt, permits, may_fall_back);
+        releases.is_covered()
+    });
+    covered == Some(true)
 }
 
 #[cfg(test)]

@@ -106,7 +106,7 @@ pub(crate) enum Mechanism {
     FirstNodeMustGrant,
     /// And that it cannot be reached is known by a try to connect that failed since it was asked.
     FirstNodeIsTried,
-    /// And who was refused by that node is woken by no release that it does not tell.
+    /// And who was refused by that node is not woken by nodes that have granted the attempt.
     FirstNodeMustTell,
     /// A lease is handed to another thread only while it is known to be ours.
     HandOverOnlyWhileHeld,

@@ -56,7 +56,7 @@ pub(crate) struct ReleaseTracker {
     resubscribed: bool,
     /// The preferred node that refused the last attempt, until it is settled when to make the next one.
     preferred: Option<usize>,
-    /// The first node has refused the last attempt, and nothing is won without it: clients may fall back to it.
+    /// The first node has refused the last attempt. Clients may fall back to it, so nothing is won without it while it answers.
     first_refuses: bool,
     /// The caller knows that perhaps the lock was released, and when it tries because of that.
     heeds_perhaps: bool,
@@ -180,14 +180,15 @@ impl ReleaseTracker {
             let free = self.count(|node| node.told || node.granted || or(node));
             // The others announced a release, and the attempt came too early to the preferred node.
             let hinted = self.count(|node| node.told || node.granted || node.hinted || or(node));
-            // The other nodes tell of attempts that are given back: each waiter's would wake all others.
-            let is_kept = self.first_refuses && !self.nodes[0].told;
+            // Nodes that have granted the last attempt tell of attempts of others that are given back: each waiter's would wake
+            // all others.
+            let is_news = |node: &Heard| node.told && !node.granted;
+            let is_kept = self.first_refuses && !self.nodes.iter().any(is_news);
             !is_kept && (answered && hinted >= needed || told && free >= needed)
         };
         // A lock may be held on a bare majority. Then the other nodes have nothing to tell.
         let may_be_free = || Mechanism::SilentNodesMayBeFree.is_on() && is_free(|node| node.silent);
-        let hears_first = !self.first_refuses || self.nodes[0].listening;
-        let listening = hears_first && self.count(|node| node.listening) >= self.needed();
+        let listening = self.count(|node| node.listening) >= self.needed();
         let resubscribed = self.resubscribed && Mechanism::TryOnceSubscribed.is_on();
         if is_free(|_| false) {
             Some(WakeReason::Released)
@@ -211,10 +212,9 @@ impl ReleaseTracker {
     }
 
     /// Whether a release is told by enough nodes, so that there is no need to poll often. A waiter relies on the node that
-    /// alone has refused it.
+    /// alone was asked, and has refused it.
     pub(crate) fn is_covered(&self) -> bool {
-        (!self.first_refuses || self.nodes[0].covered)
-            && self.preferred.is_none_or(|preferred| self.nodes[preferred].covered)
+        self.preferred.is_none_or(|preferred| self.nodes[preferred].covered)
             && self.count(|node| node.covered) >= self.needed()
     }
 

@@ -84,7 +84,7 @@ fn waited_for(seed: u64) -> Plan {
 }
 
 /// The two look at the lock as often as one does whose release will be told. Each of their attempts is granted by the other
-/// nodes, so that each clean-up tells of a release there.
+/// nodes, so each clean-up tells of a release there.
 fn the_two_ask_seldom(run: &Run) -> bool {
     let (from, until) = (BACK + seconds(2), seconds(20));
     let asks = |line: &&String| {
