@@ -143,13 +143,13 @@ pub(crate) fn release_dropped(node: &Arc<str>) {
     );
 }
 
-/// A node does not want to forget a lock. It is told again, without another event.
+/// A node does not want to forget a lock. It is told again for a while, without another event.
 pub(crate) fn release_refused(fault: &NodeFault) {
     tracing::warn!(
         target: "quorlock",
         node = %fault.node(),
         reason = %fault.what(),
-        "a release was refused; it is told again until the key ends with its TTL"
+        "a release was refused; the node is told again while the key can be there"
     );
 }
 

@@ -371,7 +371,7 @@ impl Worker {
                 if form == Form::Source {
                     outcome.refused.push(job.request().script());
                 }
-                if matches!(&job, Job::Release(release) if !release.is_repeated()) {
+                if matches!(&job, Job::Release(release) if release.refusals == Some(0)) {
                     observe::release_refused(&fault);
                 }
                 let fault = self.shared.link.refused(fault);

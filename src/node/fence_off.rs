@@ -8,11 +8,13 @@ use super::job::{Job, Release};
 use super::request::Value;
 use super::worker::Worker;
 use crate::clock;
-use crate::core::base::Time;
+use crate::core::base::{Backoff, Time};
+use crate::core::link::LATEST;
 use crate::random::random;
 
-/// How long after a node has refused a release it is told again.
-const REFUSED: Duration = Duration::from_secs(1);
+/// The pauses after which a node is told again of a release that it has refused.
+const REFUSED: Backoff =
+    Backoff { min: Duration::from_millis(500), max: Duration::from_millis(10_000) };
 
 impl Connection {
     /// The answer to `CLIENT ID`.
@@ -78,12 +80,14 @@ impl Worker {
         }
     }
 
-    /// The node has refused that release. It is told again while the key can be there: a right that is taken away, or a script that
-    /// keeps the server busy, may be a state that passes.
-    pub(super) fn refused(&self, release: Release) {
-        if release.until.is_some() {
-            let due = clock::now().after(REFUSED);
-            self.shared.pending.repeat(release, due, self.shared.link.node());
-        }
+    /// The node has refused that release. It is told again while the key can be there: a right that is taken away comes back, as a
+    /// rule, and a server whose memory is full gets room. Where nobody knows when the key ends, that is tried for a while.
+    pub(super) fn refused(&self, mut release: Release) {
+        let Some(refusals) = &mut release.refusals else { return };
+        *refusals = refusals.saturating_add(1);
+        let now = clock::now();
+        let due = now.after(REFUSED.pause(*refusals, random()));
+        release.until.get_or_insert(now.after(LATEST));
+        self.shared.pending.keep_refused(release, due, self.shared.link.node());
     }
 }

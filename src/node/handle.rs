@@ -150,6 +150,23 @@ impl Node {
         until: Option<Time>,
         repetition: Option<Box<Repetition>>,
     ) {
+        self.deliver(request, sink, until, repetition, Some(0));
+    }
+
+    /// Has the node run a request that is no release of a key, in the same way, but that it is told once: what it was told to
+    /// forget may have been asked for again before it is told the second time.
+    pub(crate) fn tell(&self, request: &Arc<Request>, sink: Option<Arc<dyn Sink>>, until: Time) {
+        self.deliver(request, sink, Some(until), None, None);
+    }
+
+    fn deliver(
+        &self,
+        request: &Arc<Request>,
+        sink: Option<Arc<dyn Sink>>,
+        until: Option<Time>,
+        repetition: Option<Box<Repetition>>,
+        refusals: Option<u32>,
+    ) {
         let mut sink = sink;
         let fault = self.shared.link.fault();
         if let (Some(fault), Some(sink)) = (fault.clone(), sink.take_if(|_| fault.is_some())) {
@@ -162,6 +179,7 @@ impl Node {
             repetition,
             unanswered: fault.is_none().then(|| Counted::by(&self.unanswered)),
             untold: Some(Counted::by(&self.shared.untold)),
+            refusals,
         };
         // The worker alone moves releases to those that are kept, so that none is left there by a
         // reconnect that happens just now. Except when the mailbox is full.
@@ -245,9 +263,12 @@ impl Node {
     }
 
     pub(crate) fn stats(&self) -> NodeStats {
+        let (link, connected) = (&self.shared.link, self.shared.link.is_up());
+        let fault = link.fault().or_else(|| self.set.not_serving(self.index).filter(|_| connected));
         NodeStats {
-            node: self.shared.link.node().to_string(),
-            connected: self.shared.link.is_up(),
+            node: link.node().to_string(),
+            connected,
+            fault: fault.map(|fault| fault.what().to_owned()),
             writes: self.shared.writes.load(Ordering::Relaxed),
             scripts: self.shared.scripts.load(Ordering::Relaxed),
             kept_releases: self.kept_releases(),

@@ -33,6 +33,12 @@ const BEST_OF: usize = 10;
 /// So many further connections are made, to see whether the same server answers each time.
 const LOOKS: usize = 8;
 
+/// So many connections may lead to replicas, one after the other, until no master is looked for any more.
+const MOST_REPLICAS: usize = 3;
+
+/// A connection to a server, and what a probe of it saw.
+type Opened = (Connection, Result<Probe, NodeFault>);
+
 /// What to ask a node.
 pub(crate) struct Inspection {
     pub(crate) address: Address,
@@ -133,31 +139,40 @@ impl Inspection {
         })
     }
 
-    /// Connects as a client does: a replica may be one of several servers under the address, and another one the master.
-    fn open(&self) -> Result<(Connection, Result<Probe, NodeFault>), NodeFault> {
-        let mut tries = 0;
-        loop {
-            let mut connection = Connection::open(&self.address, self.patience)?;
-            let probe = admit::ask(&mut connection, &self.mark_key, self.patience);
-            let probe = probe.map_err(|broken| broken.fault)?;
-            tries += 1;
-            if !is_replica(&probe) || tries > LOOKS {
-                return Ok((connection, probe));
+    /// Connects as a client does: a replica may be one of several servers under the address, and another one the master. If only
+    /// replicas are found, the last one of them.
+    fn open(&self) -> Result<Opened, NodeFault> {
+        let mut opened = self.open_one()?;
+        for _ in 1..MOST_REPLICAS {
+            if !is_replica(&opened.1) {
+                break;
             }
-            connection.address.has_failed();
+            opened.0.address.has_failed();
+            let Ok(next) = self.open_one() else { break };
+            opened = next;
         }
+        Ok(opened)
     }
 
-    /// Returns true if a further connection leads to another master than that one. A server that is restarted just now is another one, too.
+    fn open_one(&self) -> Result<Opened, NodeFault> {
+        let mut connection = Connection::open(&self.address, self.patience)?;
+        let probe = admit::ask(&mut connection, &self.mark_key, self.patience);
+        Ok((connection, probe.map_err(|broken| broken.fault)?))
+    }
+
+    /// Returns true if connections lead to two masters, the first one and further ones taken together. A server that is restarted
+    /// just now is another one, too.
     fn has_several_servers(&self, first: &Connection, probe: &Result<Probe, NodeFault>) -> bool {
         // Replicas have no vote.
         let mut master = (!is_replica(probe)).then(|| first.run_id().to_owned());
+        let mut known = vec![first.run_id().to_owned()];
         let mut is_other = |opened: Result<Connection, NodeFault>| {
             let Ok(mut connection) = opened else { return false };
             let run_id = connection.run_id().to_owned();
-            if master.as_ref() == Some(&run_id) {
+            if known.contains(&run_id) {
                 return false;
             }
+            known.push(run_id.clone());
             let probe = admit::ask(&mut connection, &self.mark_key, self.patience);
             !probe.is_ok_and(|probe| is_replica(&probe)) && master.replace(run_id).is_some()
         };

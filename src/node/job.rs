@@ -87,14 +87,11 @@ pub(super) struct Release {
     pub(super) unanswered: Option<Counted>,
     /// Present until the node has answered the release, however long it is down, or the key is gone.
     pub(super) untold: Option<Counted>,
+    /// How often the node has refused it. `None`: what it is told is no release of a key, and is not told again.
+    pub(super) refusals: Option<u32>,
 }
 
 impl Release {
-    /// The node has answered it before, or refused it.
-    pub(super) const fn is_repeated(&self) -> bool {
-        self.untold.is_none()
-    }
-
     /// Nobody waits for its answer any more.
     pub(super) fn is_unheard(&mut self) {
         self.sink = None;

@@ -20,6 +20,11 @@ use crate::random::random;
 /// The most addresses of a name that one look goes to. They are picked by chance.
 const AT_ONCE: usize = 8;
 
+/// One look makes so many connections at least, one right after the other. A balancer that leads each new connection to the next
+/// server leads them to different ones. A single connection could meet the same server each time: that of a client whose looks
+/// take turns with those of another client.
+const IN_A_ROW: usize = 2;
+
 impl Worker {
     /// Has a thread look which server answers, if that is due. Returns when it is due next.
     pub(super) fn look(&self) -> Time {
@@ -32,7 +37,8 @@ impl Worker {
                 // The worker tells what is wrong with the node.
                 let mut addresses = address.each(timeout).unwrap_or_default();
                 addresses.sort_by_cached_key(|_| random::<u64>());
-                for address in addresses.iter().take(AT_ONCE) {
+                let connections = addresses.len().clamp(IN_A_ROW, AT_ONCE);
+                for address in addresses.iter().cycle().take(connections) {
                     let _ = look_by(Connection::open_at(address, timeout), timeout, &set, node);
                 }
                 shared.link.looks.store(false, Ordering::Relaxed);

@@ -194,6 +194,7 @@ mod tests {
             repetition: None,
             unanswered: None,
             untold: None,
+            refusals: Some(0),
         })
     }
 

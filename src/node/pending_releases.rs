@@ -12,9 +12,12 @@ use crate::observe;
 /// The most releases that are kept for one node. What is beyond it goes by the keys' own TTL.
 const CAPACITY: usize = 65_536;
 
+/// The most that a node has refused and that it is told again.
+const MOST_REFUSED: usize = 4_096;
+
 /// The releases of one node that could not be delivered, in the order in which they came. Each is kept
 /// while its key can still be there. Releases that are repeated are here as well, since a late request may
-/// still run behind them.
+/// still run behind them; and those that the node has refused.
 #[derive(Default)]
 pub(super) struct PendingReleases(Mutex<Pending>);
 
@@ -25,7 +28,9 @@ struct Pending {
     sweep_at: usize,
     /// By when they are due, and in their order.
     repeated: BTreeMap<(Time, u64), Release>,
-    /// Numbers those.
+    /// By when the node is told again, and in their order.
+    refused: BTreeMap<(Time, u64), Release>,
+    /// Numbers those of both.
     last: u64,
 }
 
@@ -61,6 +66,22 @@ impl PendingReleases {
         }
     }
 
+    /// Keeps `release`, which the node has refused, and is told again at `due`.
+    pub(super) fn keep_refused(&self, mut release: Release, due: Time, node: &Arc<str>) {
+        release.is_unheard();
+        let mut pending = self.0.lock();
+        let is_full = pending.refused.len() >= MOST_REFUSED;
+        if !is_full {
+            pending.last += 1;
+            let place = (due, pending.last);
+            pending.refused.insert(place, release);
+        }
+        drop(pending);
+        if is_full {
+            observe::release_dropped(node);
+        }
+    }
+
     /// Nothing can run any more behind what is delivered from now on: once more each, and that is it.
     pub(super) fn repeat_now(&self, now: Time) {
         let mut pending = self.0.lock();
@@ -68,33 +89,37 @@ impl PendingReleases {
         pending.repeated = repeated.into_iter().map(|((_, i), it)| ((now, i), it)).collect();
     }
 
-    /// Takes out up to `most` releases: those whose keys can still be there, and those that are due again.
+    /// Takes out up to `most` releases: those whose keys can still be there, and those that are due again. A quarter of them at
+    /// most are such as the node has refused, so that these keep no other request waiting.
     pub(super) fn take(&self, most: usize, now: Time) -> Vec<Release> {
         let mut pending = self.0.lock();
         let some = most.min(pending.undelivered.len());
         let mut taken: Vec<_> = pending.undelivered.drain(..some).collect();
-        while taken.len() < most
-            && let Some(first) = pending.repeated.first_entry()
-            && first.key().0 <= now
-        {
-            taken.push(first.remove());
-        }
+        take_due(&mut pending.repeated, &mut taken, most, now);
+        let most = most.min(taken.len() + most / 4);
+        take_due(&mut pending.refused, &mut taken, most, now);
         drop(pending);
         taken.retain(|release| can_be_there(release, now));
         taken
     }
 
-    /// When the next one is due that is repeated.
+    /// When the next one is due that is told again.
     pub(super) fn next_due(&self) -> Option<Time> {
-        self.0.lock().repeated.first_key_value().map(|((due, _), _)| *due)
+        let pending = self.0.lock();
+        let first = |told: &BTreeMap<(Time, u64), _>| told.first_key_value().map(|(it, _)| it.0);
+        let due = [first(&pending.repeated), first(&pending.refused)].into_iter().flatten().min();
+        drop(pending);
+        due
     }
 
-    /// Until when one of them may be of use, `unknown` for those of which that is not known; `None`
-    /// if there is none.
+    /// Until when one of them may be of use; `unknown` for those of which that is not known, and at most for those that the node
+    /// has refused. `None` if there is none.
     pub(super) fn needed_until(&self, unknown: Time) -> Option<Time> {
         let pending = self.0.lock();
         let until = |release: &Release| release.until.unwrap_or(unknown);
-        let needed = pending.undelivered.iter().chain(pending.repeated.values()).map(until).max();
+        let others = pending.undelivered.iter().chain(pending.repeated.values()).map(until);
+        let refused = pending.refused.values().map(|release| until(release).min(unknown));
+        let needed = others.chain(refused).max();
         drop(pending);
         needed
     }
@@ -104,20 +129,39 @@ impl PendingReleases {
         let mut pending = self.0.lock();
         pending.sweep(now);
         give_room_back(&mut pending.undelivered);
-        !pending.undelivered.is_empty() || !pending.repeated.is_empty()
+        !(pending.undelivered.is_empty()
+            && pending.repeated.is_empty()
+            && pending.refused.is_empty())
     }
 
     /// How many have not been delivered.
     pub(super) fn len(&self) -> usize {
-        self.0.lock().undelivered.len()
+        let pending = self.0.lock();
+        pending.undelivered.len() + pending.refused.len()
     }
 }
 
 impl Pending {
     fn sweep(&mut self, now: Time) {
         self.undelivered.retain(|release| can_be_there(release, now));
+        self.refused.retain(|_, release| can_be_there(release, now));
         // The length has to double, so that a release is looked at about twice.
         self.sweep_at = (self.undelivered.len() * 2 + 16).min(CAPACITY);
+    }
+}
+
+/// Moves those that are due into `taken`, until it has `most`.
+fn take_due(
+    from: &mut BTreeMap<(Time, u64), Release>,
+    taken: &mut Vec<Release>,
+    most: usize,
+    now: Time,
+) {
+    while taken.len() < most
+        && let Some(first) = from.first_entry()
+        && first.key().0 <= now
+    {
+        taken.push(first.remove());
     }
 }
 
@@ -140,7 +184,8 @@ mod tests {
 
     fn release(until: Option<Time>) -> Release {
         let request = Arc::new(Request::new(&SCRIPT, 0, &[]));
-        Release { request, sink: None, until, repetition: None, unanswered: None, untold: None }
+        let (sink, repetition, unanswered, untold) = (None, None, None, None);
+        Release { request, sink, until, repetition, unanswered, untold, refusals: Some(0) }
     }
 
     #[test]
@@ -205,5 +250,20 @@ mod tests {
         pending.repeat_now(at(210));
         assert_eq!(pending.take(10, at(210)).len(), 1);
         assert_eq!((pending.next_due(), pending.needed_until(at(900))), (None, None));
+    }
+
+    #[test]
+    fn what_the_node_has_refused_leaves_room_for_others_and_ends_with_its_key() {
+        let (pending, node) = (PendingReleases::default(), Arc::from("a:6379"));
+        (0..=MOST_REFUSED as u64).for_each(|_| {
+            pending.keep_refused(release(Some(at(500))), at(100), &node);
+        });
+        assert_eq!((pending.len(), pending.next_due()), (MOST_REFUSED, Some(at(100))));
+        assert!(pending.take(8, at(99)).is_empty());
+        pending.repeat(release(None), at(100), &node);
+        assert_eq!(pending.take(8, at(100)).len(), 1 + 2);
+        assert_eq!(pending.needed_until(at(300)), Some(at(300)), "and no longer");
+        assert!(pending.tidy(at(499)));
+        assert!(!pending.tidy(at(500)));
     }
 }

@@ -35,7 +35,7 @@ const RECONNECT: Backoff =
 const BETWEEN_TRIES: Duration = Duration::from_millis(5);
 
 /// How long a worker whose client has gone goes on for a release of which nobody knows how long it
-/// is needed, or that is repeated.
+/// is needed, that is repeated, or that the node has refused.
 const LINGER: Duration = Duration::from_secs(60);
 
 /// What a worker shares with the handle of its node.

@@ -169,7 +169,7 @@ fn tell(
     round.expect(0..nodes.len());
     let sink: Arc<dyn Sink> = round.clone();
     for node in nodes {
-        node.release(&request, Some(sink.clone()), Some(plan.kept_until), None);
+        node.tell(&request, Some(sink.clone()), plan.kept_until);
     }
     round
 }

@@ -211,7 +211,7 @@ impl Call<'_> {
         let (request, until) = (Arc::new(request), clock::now().after(within));
         for (i, node) in self.coordinator.nodes().iter().enumerate() {
             if !but.contains(&i) {
-                node.release(&request, None, Some(until), None);
+                node.tell(&request, None, until);
             }
         }
     }

@@ -6,5 +6,5 @@
 mod late;
 mod old_connections;
 
-pub(crate) use late::{Copies, Late, Repetition, Via};
+pub(crate) use late::{Copies, LATEST, Late, Repetition, Via};
 pub(crate) use old_connections::OldConnections;

@@ -148,6 +148,7 @@ fn job(i: usize, asked: &Arc<Asked>) -> Job {
             repetition: None,
             unanswered: None,
             untold: None,
+            refusals: Some(0),
         }),
     }
 }
