@@ -101,9 +101,9 @@ impl Builder {
     /// The password for all nodes whose URL has none, so that URLs can be written where everybody reads them: it may come
     /// from a secret store, and they from a file. The user is the URL's, or else Redis's user `default`.
     ///
-    /// There is no default: a client does not log in at nodes whose URL has no password.
+    /// There is no default: a client does not log in at nodes whose URL has no password. An empty password is none.
     pub fn password(mut self, password: impl Into<String>) -> Self {
-        self.password = Some(password.into());
+        self.password = Some(password.into()).filter(|password| !password.is_empty());
         self
     }
 

@@ -292,6 +292,9 @@ impl fmt::Display for NameReport {
         match self.remaining_ttl {
             None => {}
             Some(Duration::MAX) => f.write_str("; it does not end by itself")?,
+            Some(ttl) if self.state == LockState::Kept => {
+                write!(f, "; it may be free in {}", rounded(ttl))?;
+            }
             Some(ttl) => write!(f, "; without a renewal it may be free in {}", rounded(ttl))?,
         }
         if self.state == LockState::Unclear && self.nodes.iter().any(NodeReport::may_have_forgotten)

@@ -8,6 +8,9 @@ pub struct NodeStats {
     pub node: String,
     /// Whether the connection is up.
     pub connected: bool,
+    /// Why the node has no say at present, with the remedy: it cannot be reached, or it has a problem, such as several servers
+    /// under its address. `None`: it has one, or nothing is known yet.
+    pub fault: Option<String>,
     /// Writes to the connection. Each carries all requests that were waiting.
     pub writes: u64,
     /// Requests in those writes, each as often as it was written. Each is a call of a script, unless there
@@ -26,6 +29,7 @@ impl NodeStats {
         Self {
             node: node.to_owned(),
             connected: false,
+            fault: None,
             writes: 0,
             scripts: 0,
             kept_releases: 0,

@@ -121,7 +121,7 @@ fn a_login_that_no_node_accepts() {
     let wrong = ["refused the user or the password", "check both"];
     for_good("a wrong password", &with(":secret@"), &wrong);
     for_good("a wrong user", &with("nobody:secret@"), &wrong);
-    let without = ["refused the user of the URL", "no password", "redis://user:password@host"];
+    let without = ["refused the user", "without a password", "redis://user:password@host"];
     for_good("a user without the password", &with("nobody@"), &without);
     let resp3 = |url: String| url.replace("://", "://nobody@") + "?protocol=resp3";
     let resp3 = client(servers.urls().into_iter().map(resp3));
@@ -136,11 +136,7 @@ fn a_login_that_no_node_accepts() {
     let open = Servers::start(3);
     let url = |url: String| url.replace("://", "://:secret@");
     let unwanted = client(open.urls().into_iter().map(url));
-    for_good(
-        "a password, and none is wanted",
-        &unwanted,
-        &["has no password", "take it out of the URL"],
-    );
+    for_good("a password, and none is wanted", &unwanted, &["has no password", "leave it out"]);
 }
 
 /// The user of the URL is the one that holds the locks, never the default user in its place.
@@ -158,7 +154,11 @@ fn a_user_who_needs_no_password() {
         assert!(list.contains("user=np"), "{list}");
     }
     let nobody = client([server.url().replace("://", "://nobody@")]);
-    for_good("a user that is not there", &nobody, &["refused the user of the URL"]);
+    for_good(
+        "a user that is not there",
+        &nobody,
+        &["refused the user, who comes without a password"],
+    );
 }
 
 /// What the others say decides nothing then: no majority is left.

@@ -44,6 +44,10 @@ fn set_user(server: &Server, rules: &[&str]) {
     server.command(&[&usual[..], rules].concat());
 }
 
+/// The words of Redis 7.0, as far as the part that tells what to do. They speak of passwords.
+const DENIED: &str = "-DENIED Redis is running in protected mode because protected mode is enabled and no password is set for the \
+                      default user. In this mode connections are only accepted from the loopback interface.\r\n";
+
 /// How many connections the server has.
 fn connections(helper: &mut redis::Connection) -> usize {
     let info: String = redis::cmd("INFO").arg("clients").query(helper).expect("it answers");
@@ -250,7 +254,7 @@ fn an_unknown_error_passes_and_protected_mode_does_not() {
     for locks in says("-NOTYET the upstream of secret is not there yet\r\n") {
         refused(&locks, ErrorKind::NoQuorum, "NOTYET");
     }
-    for locks in says("-DENIED Redis is running in protected mode because\r\n") {
+    for locks in says(DENIED) {
         refused(&locks, ErrorKind::Config, "protected mode");
     }
     for locks in says("-LOADING Redis is loading the dataset in memory\r\n") {

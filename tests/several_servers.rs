@@ -49,6 +49,8 @@ fn two_clients_that_reach_different_servers_under_one_address_do_not_both_hold_a
         });
     }
     assert_eq!(told(&["ERROR", &balanced.url(), SEVERAL]), 2, "{:?}", events::all());
+    let fault = |locks: &Quorlock| locks.node_stats()[0].fault.clone().unwrap_or_default();
+    assert!(fault(&two).contains(SEVERAL), "{:?}", two.node_stats());
     // It is put right.
     balanced.spread(None);
     wait_until("the node has a vote again", LIMIT, || one.try_lock("orders/42").optional().is_ok());

@@ -239,7 +239,7 @@ impl Connection {
         let clock = self.read_clock(sent, deadline);
         // What is no Redis may know no TIME, and shall be told for what it is.
         if let Err(broken) = &clock
-            && broken.fault.cause() != Cause::Server
+            && broken.fault.cause() == Cause::Way
         {
             return Err(broken.fault.clone());
         }

@@ -38,7 +38,8 @@ pub(super) fn tls_fault(_: &RedisError) -> Option<(Cause, String)> {
 fn closed_in_handshake() -> String {
     format!(
         "the server closed the connection in the TLS handshake; if it wants a client certificate, set \
-         {TLS_CLIENT_CERT}, and check whether the port is one for TLS"
+         {TLS_CLIENT_CERT}; check whether the port is one for TLS, and whether the server's limit of connections \
+         (maxclients) is reached"
     )
 }
 
@@ -195,6 +196,9 @@ pub(super) fn server_fault(address: &Address, error: &RedisError) -> NodeFault {
         Some("NOPERM") => (Cause::NoPermission, needs_permission(error)),
         Some("ERR") if is_refused_in_script(detail) => (Cause::Unfit, needs_permission(error)),
         Some("ERR") if runs_no_scripts(detail) => (Cause::Unfit, NO_SCRIPTS.to_owned()),
+        Some("ERR") if detail.starts_with("unknown command") => {
+            (Cause::Unfit, knows_no_command(error))
+        }
         code => match server_state(code.unwrap_or_default(), detail) {
             Some((cause, what)) => (cause, what.to_owned()),
             // It may be otherwise the next time.
@@ -246,19 +250,19 @@ pub(super) fn login_refused(code: Option<&str>, address: &Address) -> String {
     let (has_user, has_password) = (login.username().is_some(), login.password().is_some());
     match code {
         Some("WRONGPASS") if !has_password => format!(
-            "the server refused the user of the URL, which has no password; set {PASSWORD}, or write \
+            "the server refused the user, who comes without a password; set {PASSWORD}, or write \
              redis://user:password@host, and check whether the user is on (ACL LIST)"
         ),
         Some("WRONGPASS") => {
-            "the server refused the user or the password of the URL; check both, and whether the \
-             user is on (ACL LIST)"
+            "the server refused the user or the password; check both, and whether the user is on \
+             (ACL LIST)"
                 .to_owned()
         }
         _ if has_password || has_user => {
-            "the server refused the login; check user and password in the URL".to_owned()
+            "the server refused the login; check the user and the password".to_owned()
         }
         _ => format!(
-            "the server wants a password, and the URL has none; set {PASSWORD}, or write redis://user:password@host, or \
+            "the server wants a password, and this client gives none; set {PASSWORD}, or write redis://user:password@host, or \
              redis://:password@host for the default user"
         ),
     }
@@ -267,6 +271,11 @@ pub(super) fn login_refused(code: Option<&str>, address: &Address) -> String {
 fn needs_permission(error: &RedisError) -> String {
     let words = words(error);
     format!("the user lacks a permission ({words}); it needs those listed in {ACCESS_LISTS}")
+}
+
+fn knows_no_command(error: &RedisError) -> String {
+    let words = words(error);
+    format!("the server lacks a command that every lock needs ({words}); stop renaming it")
 }
 
 /// The server's own words.

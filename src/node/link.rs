@@ -116,8 +116,8 @@ impl Link {
                 "no answer after {waited}; the server hangs, is paused or is overloaded, or the network is cut"
             ),
             State::Connecting if had_its_time => format!(
-                "no connection after {waited}; is the host reachable, does the server hang, and do the URL \
-                 and the port agree on TLS?"
+                "no connection after {waited}; is its name resolved in time, is the host reachable, does the server hang or \
+                 is it paused, and do the URL and the port agree on TLS?"
             ),
             State::Up => {
                 format!("no answer before the time of this call was over, after {waited}")

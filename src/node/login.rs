@@ -97,17 +97,21 @@ fn refused_for_good(said: Said, error: &ServerError, address: &Address) -> Optio
              or Valkey"
                 .to_owned()
         }
-        Said::Auth if NO_PASSWORD.iter().any(|says| details.contains(says)) => {
-            "the server has no password for the default user, and the URL has one; take it out of the \
-             URL, or set requirepass on the server"
+        // An error with another code may speak of passwords, and be about something else.
+        Said::Auth if code == "ERR" && NO_PASSWORD.iter().any(|says| details.contains(says)) => {
+            "the server has no password for the default user, and this client gives one; leave it out, or \
+             set requirepass on the server"
                 .to_owned()
         }
         _ if matches!(code, "NOAUTH" | "WRONGPASS") => {
             login_refused(Some(code), address)
         }
-        Said::Auth if is_unknown || details.contains("invalid password") => {
-            login_refused(None, address)
+        Said::Auth if is_unknown => {
+            "the server knows no AUTH command, and this client gives a password; leave it out, or stop \
+             renaming the command; if the server is a Sentinel, name the masters themselves"
+                .to_owned()
         }
+        Said::Auth if details.contains("invalid password") => login_refused(None, address),
         Said::Hello if is_unknown || matches!(code, "NOPROTO" | "NOPERM") => format!(
             "the server refused the login with the protocol version of the URL ({}); check the password, \
              or take protocol= out of the URL",

@@ -74,9 +74,11 @@ fn is_unused(
                  database)"
                     .to_owned()
             }
-            MayHaveForgotten::Started(ago) => {
-                format!("it was started {} ago, and may have had locks before", rounded(ago))
-            }
+            MayHaveForgotten::Started { ago, needed } => format!(
+                "it was started {} ago, and may have had locks before; after {} it cannot",
+                rounded(ago),
+                exact(needed)
+            ),
         };
         faults.push(NodeFault::new(name, what));
     }
@@ -87,10 +89,13 @@ fn is_unused(
         None => "a node may have forgotten a held lock".to_owned(),
     };
     let ready_in = set.ready_in(clock::now()).unwrap_or(max_ttl);
+    let when = match ready_in {
+        Duration::ZERO => "Enough others grant locks already, and these will".to_owned(),
+        _ => format!("They grant locks by themselves in {}", rounded(ready_in)),
+    };
     let message = format!(
-        "the nodes were not admitted: {why}. They grant locks by themselves in {} ({MAX_TTL} is {}). If no client anywhere \
-         holds a lock, {ADMIT} ends the wait at once",
-        rounded(ready_in),
+        "the nodes were not admitted: {why}. {when} ({MAX_TTL} is {}). If no client anywhere holds a lock, {ADMIT} ends the \
+         wait at once",
         exact(max_ttl)
     );
     Err(Error::new(ErrorKind::Quarantined { ready_in }, message).with_faults(faults))

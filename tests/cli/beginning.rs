@@ -71,6 +71,26 @@ fn a_command_that_the_system_does_not_run_frees_the_lock() {
     ends_with(&run(&world, &[], &["true"]), 120);
 }
 
+/// The C library would have the shell read the file.
+#[test]
+fn a_program_for_another_machine_is_not_run() {
+    const MACHINE: std::ops::Range<usize> = 18..20;
+    let handlers = fs::read_dir("/proc/sys/fs/binfmt_misc").into_iter().flatten().count();
+    if handlers > 2 {
+        eprintln!("left out: this machine runs programs for others");
+        return;
+    }
+    let world = World::new();
+    let mut bytes = fs::read("/bin/true").expect("it is there");
+    // No machine has that number.
+    bytes[MACHINE].copy_from_slice(&[0xfe, 0xca]);
+    program(&world, "foreign", bytes);
+    let output = run(&world, &[], &["./foreign"]);
+    ends_with(&output, 126);
+    assert!(told(&output).contains("for another kind of machine"), "{}", told(&output));
+    world.servers.wait_no_keys();
+}
+
 #[test]
 fn a_command_on_a_file_system_without_programs_frees_the_lock() {
     let world = World::new();

@@ -66,7 +66,7 @@ fn the_first_process_of_a_container_asks_for_the_ends_of_orphans() {
 /// Its masters hang, so that it would take long.
 #[test]
 fn each_command_can_be_interrupted_as_the_first_process_of_a_container() {
-    for command in [&["status", "job"][..], &["list"], &["doctor"]] {
+    for command in [&["status", "job"][..], &["list"], &["doctor"], &["bench"]] {
         let mut world = World::new();
         world.servers.iter_mut().for_each(crate::support::Server::pause);
         let patient = ["--node-timeout", "5s", "--no-quorum-timeout", "60s"];

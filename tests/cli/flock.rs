@@ -92,3 +92,24 @@ fn an_option_that_means_something_else_here_is_refused_with_what_to_write() {
         assert_eq!(printed(&output), "");
     }
 }
+
+/// Some programs have options of several letters with one dash. `-shell` would be `-s -h ..`, which asks for help.
+#[test]
+fn a_word_with_one_dash_runs_nothing_and_is_told_with_what_to_write() {
+    let world = World::new();
+    for (option, says) in [
+        ("-shell=false", "write --shell=false"),
+        ("-http-addr", "write --http-addr"),
+        ("-timeout", "write --timeout"),
+    ] {
+        let output = world.output(&["run", option, "job", "--", "echo", "never"]);
+        ends_with(&output, 125);
+        assert!(told(&output).contains(says), "{}", told(&output));
+        assert_eq!(printed(&output), "");
+    }
+    let output = world.output(&["run", "-h"]);
+    ends_with(&output, 0);
+    assert!(printed(&output).contains("Usage"));
+    // The command has options of its own.
+    ends_with(&world.output(&["run", "-n", "job", "test", "-nosuchtest", "x"]), 2);
+}

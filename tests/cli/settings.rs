@@ -145,6 +145,12 @@ fn an_empty_password_is_none() {
     let mut program = program();
     program.args(["run", "--no-quarantine", "--node", &server.url(), "job", "--", "true"]);
     ends_with(&program.env("QUORLOCK_PASSWORD", "").output().expect("it starts"), 0);
+    let world = World::new();
+    let text = format!("nodes = {:?}\npassword = \"\"\n", world.servers.urls());
+    let file = world.folder.write("settings.toml", &text);
+    let mut job = crate::program::program();
+    job.args(["run", "-n", "--config"]).arg(file).args(["job", "--", "true"]);
+    ends_with(&job.output().expect("it starts"), 0);
 }
 
 #[test]

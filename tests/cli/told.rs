@@ -165,7 +165,7 @@ fn a_log_gets_a_line_for_each_change_if_the_user_wants_it() {
     let count = |words: &str| read(&world.folder.path("told")).matches(words).count();
     wait_until("the holder is named", LIMIT, || count(&holder) == 1);
     (0..2).for_each(|i| world.servers[i].pause());
-    let outage = "2 of 3 masters cannot be reached";
+    let outage = "2 of 3 masters cannot be used: ";
     wait_until("the outage is told", LIMIT, || count(outage) == 1);
     (0..2).for_each(|i| world.servers[i].resume());
     wait_until("the holder is named again", LIMIT, || count(&holder) == 2);

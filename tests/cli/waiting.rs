@@ -120,7 +120,7 @@ fn an_outage_is_waited_for_as_long_as_the_user_has_said() {
     for running in waiting {
         let (code, _, told) = running.end();
         assert_eq!(code, Some(0), "{told}");
-        assert!(told.contains("s: 2 of 3 masters cannot be reached"), "{told}");
+        assert!(told.contains("s: 2 of 3 masters cannot be used: "), "{told}");
         assert_eq!(told.lines().count(), 1, "{told}");
     }
     assert_eq!(crate::program::read(&world.folder.path("ran")), "ran\nran\n");

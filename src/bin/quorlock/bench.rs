@@ -5,13 +5,15 @@ mod load;
 mod progress;
 mod show;
 
+use std::thread;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
-use quorlock::crossbeam_channel::Receiver;
+use quorlock::crossbeam_channel::{Receiver, bounded, select};
 use quorlock::{Error, OptionalGuard as _, Quorlock};
 
 use crate::clients;
+use crate::clock;
 use crate::exit::Failure;
 use crate::options::Bench;
 use crate::random::random;
@@ -62,7 +64,7 @@ fn measure(
     let names: Vec<_> =
         (0..options.locks.unwrap_or(options.threads)).map(|i| name(&i.to_string())).collect();
     let shared = [name("shared")];
-    connect(clients, &shared[0])?;
+    connect(clients, &shared[0], signals)?;
     let threads = usize::from(options.threads);
     let one_client = &clients[..1];
     let run = |key, title: String, load: Load<'_>| {
@@ -94,12 +96,30 @@ fn measure(
 }
 
 /// Has each client take a lock once, so that none of them connects while it is measured.
-fn connect(clients: &[Quorlock], name: &str) -> Result<(), Error> {
-    clients.iter().try_for_each(|client| {
-        match client.try_lock_for(name, FIRST_WITHIN).optional()? {
-            Some(guard) => guard.unlock(),
-            None => Ok(()),
+fn connect(clients: &[Quorlock], name: &str, signals: &Receiver<Signal>) -> Result<(), Failure> {
+    let take_once = |client: &Quorlock| match client.try_lock_for(name, FIRST_WITHIN).optional()? {
+        Some(guard) => guard.unlock(),
+        None => Ok(()),
+    };
+    let (done, is_done) = bounded::<()>(0);
+    let connect = move || {
+        // Goes when this ends.
+        let _done = done;
+        clients.iter().try_for_each(take_once)
+    };
+    thread::scope(|scope| {
+        let connects = clock::spawn_scoped(scope, "connect", connect).map_err(Failure::own)?;
+        let came = select! {
+            recv(is_done) -> _ => None,
+            recv(signals) -> signal => signal.ok(),
+        };
+        if let Some(signal) = came {
+            // Ends the call that waits.
+            let _ = clients::close(clients);
+            return Err(Failure::interrupted(signal, "while it connected to the masters"));
         }
+        let connected: Result<(), Error> = connects.join().unwrap_or(Ok(()));
+        Ok(connected?)
     })
 }
 

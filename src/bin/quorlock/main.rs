@@ -23,6 +23,8 @@ mod signals;
 mod tell;
 mod words;
 
+use std::ffi::OsString;
+
 use clap::Parser;
 use nix::sys::signal::Signal;
 
@@ -49,11 +51,33 @@ fn end_by(signal: Signal) {
     let _ = signal_hook::low_level::emulate_default_handler(signal as i32);
 }
 
+/// The first option that is written as other programs have theirs: with one dash, and several letters. Behind the name of a lock
+/// stands the command, which has options of its own.
+fn word_of_one_dash(arguments: impl Iterator<Item = OsString>) -> Option<String> {
+    let arguments = arguments.skip(2).map_while(|argument| argument.into_string().ok());
+    let mut options = arguments.take_while(|argument| argument.starts_with('-'));
+    options.find(|option| {
+        let letters = option.strip_prefix('-').unwrap_or_default();
+        let word = letters.split('=').next().unwrap_or_default();
+        word.len() > 2
+            && word.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-')
+            && !word.starts_with('-')
+    })
+}
+
 fn main() -> std::process::ExitCode {
     words::speak();
     let options = match Options::try_parse() {
         Ok(options) => options,
         Err(error) => {
+            if let Some(word) = word_of_one_dash(std::env::args_os()) {
+                tell(format_args!(
+                    "{word} has one dash, and is read as options of one letter each; write --{} if it is an option of \
+                     quorlock",
+                    word.trim_start_matches('-')
+                ));
+                return OWN_ERROR.into();
+            }
             // Help and the version are no errors, and go to standard output.
             let _ = error.print();
             return if error.use_stderr() { OWN_ERROR.into() } else { 0.into() };

@@ -32,8 +32,8 @@ pub(crate) enum MayHaveForgotten {
     Unread,
     /// It was started within the last second, or was emptied in this run.
     JustNow,
-    /// It has run for so long only.
-    Started(Duration),
+    /// It has run for so long only, and not as long as it would have to.
+    Started { ago: Duration, needed: Duration },
 }
 
 /// Says why a node may have forgotten a lock that is still held. `whole_for` is for how long it has kept all its keys, by its own
@@ -51,7 +51,8 @@ pub(crate) fn may_have_forgotten(
         (Past::Unknown, Some(_)) => Some(MayHaveForgotten::Unknown),
         (Past::New, Some(Duration::ZERO)) => Some(MayHaveForgotten::JustNow),
         (Past::New, Some(whole_for)) => {
-            (whole_for < longest).then_some(MayHaveForgotten::Started(whole_for))
+            let started = MayHaveForgotten::Started { ago: whole_for, needed: longest };
+            (whole_for < longest).then_some(started)
         }
     }
 }
@@ -66,14 +67,15 @@ mod tests {
     fn a_node_remembers_what_is_held_if_it_grants_or_has_run_for_longer_than_a_lock_lives() {
         use MayHaveForgotten::{JustNow, Started, Unknown, Unread};
         let why = |past, whole_for| may_have_forgotten(past, whole_for, S * 10);
+        let started = |ago| Started { ago, needed: S * 11 + S / 10 };
         for (past, whole_for, expected) in [
             (Past::Grants, Some(S * 100), None),
             (Past::Grants, Some(Duration::ZERO), None),
             (Past::Grants, None, Some(Unread)),
             (Past::New, Some(S * 12), None),
             // By its clock, which rounds; and 1 % of drift.
-            (Past::New, Some(S * 11), Some(Started(S * 11))),
-            (Past::New, Some(S), Some(Started(S))),
+            (Past::New, Some(S * 11), Some(started(S * 11))),
+            (Past::New, Some(S), Some(started(S))),
             (Past::New, Some(Duration::ZERO), Some(JustNow)),
             (Past::New, None, Some(Unread)),
             (Past::Unknown, Some(S * 100), Some(Unknown)),

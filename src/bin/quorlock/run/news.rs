@@ -3,7 +3,7 @@
 use std::mem::{self, Discriminant};
 use std::time::Duration;
 
-use quorlock::{Error, ErrorKind, HeldAs, HolderReport, LockState};
+use quorlock::{Error, ErrorKind, HeldAs, HolderReport, LockState, NodeStats};
 
 use crate::clock::Time;
 use crate::tell::seconds;
@@ -34,8 +34,8 @@ pub(super) enum Audience {
 pub(super) enum Obstacle {
     /// Nothing is known of any.
     Unknown,
-    /// Too few of the masters can be reached: not these.
-    Outage { away: Vec<String>, masters: usize },
+    /// Too few of the masters have a say: not these.
+    Outage { away: Vec<Away>, masters: usize },
     /// Too many masters may have forgotten locks: they grant some in that time.
     Quarantine { ready_in: Duration },
     /// These owners have it, and so many others.
@@ -46,6 +46,38 @@ pub(super) enum Obstacle {
     Unclear,
     /// Holders of permits have been told of another number of them.
     OtherPermits { there: u32, here: u32 },
+}
+
+/// A master without a say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Away {
+    node: String,
+    why: String,
+}
+
+impl Away {
+    /// `None`: it has one.
+    pub(super) fn of(master: &NodeStats) -> Option<Self> {
+        let why = match (&master.fault, master.connected) {
+            (Some(fault), _) => fault.clone(),
+            (None, false) => "not connected yet".to_owned(),
+            (None, true) => return None,
+        };
+        Some(Self { node: master.node.clone(), why })
+    }
+
+    /// The masters, each reason once.
+    fn grouped(all: &[Self]) -> String {
+        let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
+        for Self { node, why } in all {
+            match reasons.iter_mut().find(|(known, _)| known == why) {
+                Some((_, nodes)) => nodes.push(node),
+                None => reasons.push((why, vec![node])),
+            }
+        }
+        let reasons = reasons.iter().map(|(why, nodes)| format!("{} ({why})", nodes.join(", ")));
+        reasons.collect::<Vec<_>>().join("; ")
+    }
 }
 
 /// So many owners of a lock are named.
@@ -85,6 +117,10 @@ impl Obstacle {
         match (self, before) {
             (Self::Quarantine { .. }, Self::Quarantine { .. }) => false,
             (Self::Kept { owner, .. }, Self::Kept { owner: before, .. }) => owner != before,
+            // The words of a fault may change with each try.
+            (Self::Outage { away, .. }, Self::Outage { away: before, .. }) => {
+                !away.iter().map(|it| &it.node).eq(before.iter().map(|it| &it.node))
+            }
             _ => self != before,
         }
     }
@@ -223,11 +259,8 @@ impl News {
         match obstacle {
             Obstacle::Unknown => waits,
             Obstacle::Outage { away, masters } => {
-                let (count, away) = (away.len(), away.join(", "));
-                let doctor = "`quorlock doctor` says what is wrong";
-                format!(
-                    "{waits}: {count} of {masters} masters cannot be reached ({away}); {doctor}"
-                )
+                let (count, away) = (away.len(), Away::grouped(away));
+                format!("{waits}: {count} of {masters} masters cannot be used: {away}")
             }
             Obstacle::Quarantine { ready_in } => {
                 // A part of a second counts as one: at 0 s the lock would be there.
@@ -276,7 +309,9 @@ mod tests {
     }
 
     fn outage() -> Obstacle {
-        Obstacle::Outage { away: vec!["redis://a".to_owned(), "redis://b".to_owned()], masters: 3 }
+        let away =
+            |node: &str| Away { node: node.to_owned(), why: "connection refused".to_owned() };
+        Obstacle::Outage { away: vec![away("redis://a"), away("redis://b")], masters: 3 }
     }
 
     /// All that is told in that many seconds, looked at four times a second, with the second in which it is told.
@@ -323,7 +358,8 @@ mod tests {
         let lines = told(&mut news, 1..200, Audience::Log, seen);
         let seconds: Vec<_> = lines.iter().map(|(second, _)| *second).collect();
         assert_eq!(seconds, [1, 61, 100, 103, 163], "{lines:?}");
-        assert!(lines[2].1.contains("2 of 3 masters cannot be reached (redis://a, redis://b)"));
+        let away = "2 of 3 masters cannot be used: redis://a, redis://b (connection refused)";
+        assert!(lines[2].1.contains(away), "{lines:?}");
         news.handle_obstacle(held("b:2#5a"), at(200_000));
         news.handle_obstacle(held("b:2#5b"), at(200_300));
         let lines = told(&mut news, 200..202, Audience::Log, |_| Obstacle::Unknown);

@@ -38,22 +38,67 @@ fn find_program(program: &OsStr) -> Result<(), Failure> {
     };
     let can_run = |file: fs::Metadata| file.is_file() && file.permissions().mode() & 0o111 != 0;
     if let Some(place) = places.iter().find(|place| fs::metadata(place).is_ok_and(can_run)) {
-        return find_interpreter(program, place);
+        return can_be_read(program, place);
     }
     let is_there = places.iter().any(|place| place.exists());
     let why = if is_there { ErrorKind::PermissionDenied } else { ErrorKind::NotFound };
     Err(cannot_run(program, &why.into()))
 }
 
-/// Makes sure that there is the interpreter that a script names in its first line.
-fn find_interpreter(program: &OsStr, file: &Path) -> Result<(), Failure> {
+/// Makes sure that the system knows how to run that file, as far as its beginning shows.
+fn can_be_read(program: &OsStr, file: &Path) -> Result<(), Failure> {
     // What cannot be read may be run all the same.
-    let Ok(file) = File::open(file) else { return Ok(()) };
-    let mut start = Vec::new();
-    if file.take(LONGEST_LINE).read_to_end(&mut start).is_err() {
-        return Ok(());
+    let Some(start) = start_of(file) else { return Ok(()) };
+    match start.strip_prefix(b"#!") {
+        Some(rest) => find_interpreter(program, rest),
+        None if is_for_another_machine(&start) => {
+            let what = "cannot be run: it is a program for another kind of machine";
+            let program = quoted(program.as_encoded_bytes());
+            Err(Failure::new(CANNOT_RUN, format!("{program} {what}")))
+        }
+        None => Ok(()),
     }
-    let Some(rest) = start.strip_prefix(b"#!") else { return Ok(()) };
+}
+
+fn start_of(file: &Path) -> Option<Vec<u8>> {
+    let mut start = Vec::new();
+    File::open(file).ok()?.take(LONGEST_LINE).read_to_end(&mut start).ok()?;
+    Some(start)
+}
+
+/// Returns true if the beginning of a program says that it is for a machine that this one is not, nor imitates. The system would refuse
+/// to run it, and the C library would have the shell read it instead.
+fn is_for_another_machine(start: &[u8]) -> bool {
+    let Some(own) = start_of(Path::new(OWN_PROGRAM)) else { return false };
+    let (Some(machine), Some(own)) = (machine(start), machine(&own)) else { return false };
+    let runs = RUNS_AS_WELL.iter().any(|(on, as_well)| *on == own && *as_well == machine);
+    let imitates = || {
+        let handlers = fs::read_dir(HANDLERS).into_iter().flatten().flatten();
+        handlers.map(|handler| handler.file_name()).any(|it| it != "register" && it != "status")
+    };
+    machine != own && !runs && !imitates()
+}
+
+/// The machine of an ELF file: the field `e_machine` of its header, in the order of bytes that the header names.
+fn machine(start: &[u8]) -> Option<u16> {
+    let field = start.starts_with(b"\x7fELF").then(|| start.get(18..20)?.try_into().ok())??;
+    match start.get(5)? {
+        1 => Some(u16::from_le_bytes(field)),
+        2 => Some(u16::from_be_bytes(field)),
+        _ => None,
+    }
+}
+
+const OWN_PROGRAM: &str = "/proc/self/exe";
+
+/// Where Linux lists the programs that run files of other kinds, as an emulator does.
+const HANDLERS: &str = "/proc/sys/fs/binfmt_misc";
+
+/// Machines, and those whose programs they may run as well: x86-64 and x86, AArch64 and Arm.
+const RUNS_AS_WELL: [(u16, u16); 2] = [(62, 3), (183, 40)];
+
+/// Makes sure that there is the interpreter that a script names behind the `#!` of its first line.
+fn find_interpreter(program: &OsStr, rest: &[u8]) -> Result<(), Failure> {
     let line = rest.split(|byte| *byte == b'\n').next().unwrap_or_default();
     let mut words = line.split(|byte| b" \t".contains(byte)).filter(|word| !word.is_empty());
     let Some(interpreter) = words.next().map(OsStr::from_bytes) else { return Ok(()) };

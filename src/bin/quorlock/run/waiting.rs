@@ -12,7 +12,7 @@ use quorlock::{
 
 use super::group::suspend;
 use super::lookup::Lookup;
-use super::news::{Audience, News, Obstacle, Word, other_permits, permits_differ};
+use super::news::{Audience, Away, News, Obstacle, Word, other_permits, permits_differ};
 use super::orphans;
 use crate::clock::{self, Time};
 use crate::exit::{End, Failure};
@@ -171,14 +171,13 @@ impl Waiting<'_> {
     /// The obstacle to all locks that this process knows of without asking anybody.
     fn seen(&self) -> Obstacle {
         let masters = self.client.node_stats();
-        let away = masters.iter().filter(|master| !master.connected);
-        let away: Vec<_> = away.map(|master| master.node.clone()).collect();
-        if away.len() * 2 >= masters.len() {
-            return Obstacle::Outage { away, masters: masters.len() };
-        }
-        match self.client.grants_locks_in() {
-            Some(ready_in) if !ready_in.is_zero() => Obstacle::Quarantine { ready_in },
-            _ => Obstacle::Unknown,
+        let away = masters.iter().filter_map(Away::of).collect::<Vec<_>>();
+        let is_outage = away.len() * 2 >= masters.len();
+        let grants_in = self.client.grants_locks_in().filter(|ready_in| !ready_in.is_zero());
+        match grants_in {
+            _ if is_outage => Obstacle::Outage { away, masters: masters.len() },
+            Some(ready_in) => Obstacle::Quarantine { ready_in },
+            None => Obstacle::Unknown,
         }
     }
 }
