@@ -123,6 +123,7 @@ fn two_servers_under_one_name_are_seen_and_have_no_vote() {
     let holds = ["run", "--no-quarantine", "--ttl", "4s", "--node", &url, "job", "sleep", "600"];
     let holder = run(&folder, &hosts(&[2, 3]), "", &holds).expect("it was run before");
     ends_with(&holder, 123);
+    assert!(told(&holder).contains(SEVERAL), "{}", told(&holder));
     // Several addresses of one server are fine.
     let server = Server::start_with(&["--bind", "127.0.0.1", "127.0.0.2", "127.0.0.3"]);
     let url = format!("redis://master.test:{}", server.port());

@@ -52,6 +52,7 @@ pub(crate) fn run(options: &Run) -> Result<End, Failure> {
     let shown = &quoted_names(options.names());
     let any_kind = &client.multi_mutex(options.names().map(bytes));
     let job = Job {
+        client: &client,
         command,
         name,
         shown,

@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use quorlock::crossbeam_channel::{Receiver, never, select};
-use quorlock::{Error, ErrorKind, LockGuard, LossReason, MultiMutex};
+use quorlock::{Error, ErrorKind, LockGuard, LossReason, MultiMutex, Quorlock};
 
 use super::ending::{Ending, MARGIN, Step};
 use super::give_back::{GivesBack, Held};
 use super::group::{Group, State};
 use super::lookup::{Lookup, Said};
 use super::members::next_look;
+use super::news::Away;
 use super::orphans;
 use super::watchdog::{BEGINS_WITHIN, Watchdog};
 use super::why::Why;
@@ -37,6 +38,7 @@ const END_WITHIN: Duration = Duration::from_secs(1);
 /// What is run under the lock.
 #[derive(Debug)]
 pub(super) struct Job<'a> {
+    pub(super) client: &'a Quorlock,
     pub(super) command: &'a [OsString],
     pub(super) name: &'a OsStr,
     /// The names of the lock, in quotes, and the lock, whatever its kind is.
@@ -326,7 +328,14 @@ impl Kept<'_> {
     fn handle_said(&mut self, said: Option<Said>) {
         self.lookup.taken();
         match said {
-            Some(Ok(report)) => tell(format_args!("the masters say: {report}")),
+            Some(Ok(report)) => {
+                let masters = self.job.client.node_stats();
+                let away = Away::all(&masters);
+                if !away.is_empty() {
+                    tell(Away::told(&away, masters.len()));
+                }
+                tell(format_args!("the masters say: {report}"));
+            }
             Some(Err(error)) => tell(error),
             None => {}
         }

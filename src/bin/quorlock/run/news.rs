@@ -56,8 +56,13 @@ pub(super) struct Away {
 }
 
 impl Away {
+    /// All that this client knows of.
+    pub(super) fn all(masters: &[NodeStats]) -> Vec<Self> {
+        masters.iter().filter_map(Self::of).collect()
+    }
+
     /// `None`: it has one.
-    pub(super) fn of(master: &NodeStats) -> Option<Self> {
+    fn of(master: &NodeStats) -> Option<Self> {
         let why = match (&master.fault, master.connected) {
             (Some(fault), _) => fault.clone(),
             (None, false) => "not connected yet".to_owned(),
@@ -67,7 +72,7 @@ impl Away {
     }
 
     /// The masters, each reason once.
-    fn grouped(all: &[Self]) -> String {
+    pub(super) fn told(all: &[Self], masters: usize) -> String {
         let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
         for Self { node, why } in all {
             match reasons.iter_mut().find(|(known, _)| known == why) {
@@ -76,7 +81,8 @@ impl Away {
             }
         }
         let reasons = reasons.iter().map(|(why, nodes)| format!("{} ({why})", nodes.join(", ")));
-        reasons.collect::<Vec<_>>().join("; ")
+        let reasons = reasons.collect::<Vec<_>>().join("; ");
+        format!("{} of {masters} masters cannot be used: {reasons}", all.len())
     }
 }
 
@@ -259,8 +265,7 @@ impl News {
         match obstacle {
             Obstacle::Unknown => waits,
             Obstacle::Outage { away, masters } => {
-                let (count, away) = (away.len(), Away::grouped(away));
-                format!("{waits}: {count} of {masters} masters cannot be used: {away}")
+                format!("{waits}: {}", Away::told(away, *masters))
             }
             Obstacle::Quarantine { ready_in } => {
                 // A part of a second counts as one: at 0 s the lock would be there.

@@ -171,7 +171,7 @@ impl Waiting<'_> {
     /// The obstacle to all locks that this process knows of without asking anybody.
     fn seen(&self) -> Obstacle {
         let masters = self.client.node_stats();
-        let away = masters.iter().filter_map(Away::of).collect::<Vec<_>>();
+        let away = Away::all(&masters);
         let is_outage = away.len() * 2 >= masters.len();
         let grants_in = self.client.grants_locks_in().filter(|ready_in| !ready_in.is_zero());
         match grants_in {
