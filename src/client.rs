@@ -8,6 +8,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use crate::config::Builder;
+use crate::config::settings::Settings;
 use crate::error::Error;
 use crate::guard::Guard;
 use crate::handle::{Handle, LockKind};
@@ -17,8 +18,7 @@ use crate::process::Process;
 use crate::rate_limit::RateLimit;
 use crate::runtime::coordinator::Coordinator;
 use crate::runtime::exit;
-use crate::runtime::loss;
-use crate::runtime::settings::Settings;
+use crate::runtime::holder;
 use crate::rw_lock::RwLock;
 use crate::semaphore::Semaphore;
 use crate::settings::Settings as ShownSettings;
@@ -76,7 +76,7 @@ impl Quorlock {
 
     fn start(addresses: Vec<Address>, settings: Settings) -> Result<Self, Error> {
         let process = Process::builds()?;
-        loss::prepare();
+        holder::prepare();
         let coordinator = Coordinator::start(process, addresses, settings)?;
         exit::wait_for(coordinator.unanswered(), coordinator.settings().flush_timeout());
         let shared = Shared {

@@ -5,14 +5,16 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 #[cfg(feature = "serde")]
+pub(crate) mod settings;
 mod written;
 
+pub use self::settings::{Fallback, Renewal};
+use self::settings::{Settings, limit, minimum, refuse};
 use crate::core::base::Backoff;
 use crate::error::Error;
 use crate::node::Address;
 #[cfg(feature = "tls")]
 use crate::node::{Certificates, Pem};
-use crate::runtime::settings::{Fallback, Renewal, Settings, limit, minimum, refuse};
 use crate::terms::NODES;
 
 /// Settings of a [`Quorlock`](crate::Quorlock), from [`Quorlock::builder`](crate::Quorlock::builder).

@@ -16,7 +16,7 @@ use crate::ident::{Name, NameText, write_with_names};
 use crate::process::Process;
 use crate::runtime::held::Held;
 use crate::runtime::hold::Hold;
-use crate::runtime::loss;
+use crate::runtime::holder;
 
 /// A lock that is held, until it is dropped or its validity ends.
 ///
@@ -215,7 +215,7 @@ impl Guard {
     pub fn lost(&self) -> &Receiver<LossReason> {
         match self.process().is_this() {
             true => self.hold.notice.receiver(),
-            false => loss::ended().unwrap_or(self.hold.notice.receiver()),
+            false => holder::ended().unwrap_or(self.hold.notice.receiver()),
         }
     }
 

@@ -5,6 +5,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::config::settings::{Renewal, limit, minimum};
 use crate::core::base::HoldClass;
 use crate::core::hold::Terms;
 use crate::core::operate::LockState;
@@ -17,7 +18,6 @@ use crate::runtime::administration;
 use crate::runtime::call;
 use crate::runtime::claim::Wanted;
 use crate::runtime::queue::Queues;
-use crate::runtime::settings::{Renewal, limit, minimum};
 use crate::shared::Shared;
 use crate::wait::Wait;
 use crate::with_lock::WithLockError;
@@ -70,7 +70,7 @@ pub trait LockKind: sealed::Kind {
 pub trait OneName: LockKind {}
 
 pub(crate) mod sealed {
-    use crate::runtime::kind;
+    use crate::kinds::contract::kind;
 
     /// What the handle needs to know of a kind.
     pub(crate) trait Kind: Sized + 'static {

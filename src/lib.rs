@@ -135,7 +135,7 @@ mod wait;
 mod with_lock;
 
 pub use client::Quorlock;
-pub use config::Builder;
+pub use config::{Builder, Fallback, Renewal};
 pub use core::base::HoldClass;
 pub use core::hold::LossReason;
 pub use core::operate::{HeldAs, KeyLayout, LockState};
@@ -155,7 +155,6 @@ pub use ident::Owner;
 pub use kinds::*;
 pub use optional::OptionalGuard;
 pub use rate_limit::RateLimit;
-pub use runtime::{Fallback, Renewal};
 pub use rw_lock::RwLock;
 pub use semaphore::Semaphore;
 pub use settings::Settings;

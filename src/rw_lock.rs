@@ -3,12 +3,12 @@
 use std::fmt;
 use std::time::{Duration, Instant};
 
+use crate::config::settings::Renewal;
 use crate::error::Error;
 use crate::handle::Handle;
 use crate::holders::HolderReport;
 use crate::ident::write_with_names;
 use crate::kinds::{ReadGuard, Reading, WriteGuard, Writing};
-use crate::runtime::settings::Renewal;
 use crate::wait::Wait;
 use crate::with_lock::WithLockError;
 

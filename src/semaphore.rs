@@ -3,13 +3,13 @@
 use std::fmt;
 use std::time::{Duration, Instant};
 
+use crate::config::settings::Renewal;
 use crate::core::vote::PermitsWanted;
 use crate::error::Error;
 use crate::guard::Guard;
 use crate::handle::Handle;
 use crate::holders::HolderReport;
 use crate::kinds::Permits;
-use crate::runtime::settings::Renewal;
 use crate::wait::Wait;
 use crate::with_lock::WithLockError;
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::runtime::settings::{self, Fallback, Renewal};
+use crate::config::settings::{self, Fallback, Renewal};
 
 /// The settings of a client that runs, from [`Quorlock::settings`](crate::Quorlock::settings): those that were given to its
 /// [`Builder`](crate::Builder), and the defaults of all others. Log them with `log::info!("{:?}", locks.settings())`: they contain no

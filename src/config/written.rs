@@ -6,9 +6,9 @@ use std::time::Duration;
 use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Visitor};
 
 use super::Builder;
+use crate::config::settings::{Fallback, Renewal};
 #[cfg(feature = "tls")]
 use crate::node;
-use crate::runtime::settings::{Fallback, Renewal};
 
 /// Settings from a file, by the names of the builder's calls. What is left out has the builder's default, and a name
 /// that the builder does not have is an error. Nothing else is checked before [`build`](Builder::build).

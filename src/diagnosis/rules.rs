@@ -6,11 +6,11 @@ use std::time::Duration;
 use super::clocks::{Reference, rate};
 use super::findings::{Check, Diagnosis, Finding, NodeDiagnosis, Severity};
 use super::rights;
+use crate::config::settings::Settings;
 use crate::core::admission::{Forgot, NodeState, Offset};
 use crate::core::base::{exact, majority, rounded};
 use crate::error::NodeFault;
 use crate::node::{Facts, Memory, Persistence, SEVERAL_SERVERS, node_states};
-use crate::runtime::settings::Settings;
 use crate::terms::{ADMIT, CLOCK_TOLERANCE, NO_QUARANTINE, NODE_TIMEOUT};
 
 /// By how many millionths two clocks may drift apart: one per cent, which every validity allows for.

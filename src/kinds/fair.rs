@@ -10,11 +10,11 @@ use crate::ident::{
     Names, fence_key, kept_text, queue_ends_key, queue_key, queued_text, release_channel,
     reserved_key, tombstone_key,
 };
+use crate::kinds::contract::kind::{Claimant, Keep, Kind, Raise, Repair};
+use crate::kinds::contract::one_key::{OneKey, fence_ttl};
+use crate::kinds::contract::reply;
+use crate::kinds::contract::reservations::reservation;
 use crate::node::{Part, Request, Script};
-use crate::runtime::kind::{Claimant, Keep, Kind, Raise, Repair};
-use crate::runtime::one_key::{OneKey, fence_ttl};
-use crate::runtime::reply;
-use crate::runtime::reservations::reservation;
 
 // No batch makes several calls of them in one step: who waits for a fair lock asks once a second.
 static ACQUIRE: Script =

@@ -1,8 +1,9 @@
 //! The kinds of locks. A kind is its folder in `lua/`, its file here, and its line in this list.
 
 use crate::handle::sealed;
-use crate::runtime::kind::Kind;
+use crate::kinds::contract::kind::Kind;
 
+pub(crate) mod contract;
 mod fair;
 mod multi;
 mod mutex;

@@ -8,11 +8,11 @@ use crate::core::vote::fence_outlives_ms;
 use crate::guard::Guard;
 use crate::handle::{Handle, LockKind, sealed};
 use crate::ident::{Names, fence_key, kept_text, release_channel, reserved_key, tombstone_key};
+use crate::kinds::contract::kind::{Claimant, Keep, Kind, Raise, Repair};
+use crate::kinds::contract::one_key::fence_ttl;
+use crate::kinds::contract::reply;
+use crate::kinds::contract::reservations::reservation;
 use crate::node::{Part, Request, Script};
-use crate::runtime::kind::{Claimant, Keep, Kind, Raise, Repair};
-use crate::runtime::one_key::fence_ttl;
-use crate::runtime::reply;
-use crate::runtime::reservations::reservation;
 
 // No batch makes several calls of them in one step. To start a script costs a server as much as two commands, which is
 // little beside what these do. And a batch of them would be in everybody's way for a millisecond.

@@ -7,10 +7,10 @@ use crate::core::base::HoldClass;
 use crate::guard::Guard;
 use crate::handle::{Handle, LockKind, OneName, sealed};
 use crate::ident::Names;
+use crate::kinds::contract::kind::{Claimant, Keep, Kind, Raise, Repair};
+use crate::kinds::contract::one_key::OneKey;
+use crate::kinds::contract::reply;
 use crate::node::{Request, Script};
-use crate::runtime::kind::{Claimant, Keep, Kind, Raise, Repair};
-use crate::runtime::one_key::OneKey;
-use crate::runtime::reply;
 
 static ACQUIRE: Script =
     Script::batched(include_str!("../../lua/mutex/acquire.lua"), "acquire", &BATCH)

@@ -11,11 +11,11 @@ use crate::error::Error;
 use crate::guard::{Guard, LockGuard, StaysOnItsThread, sealed as of_guards};
 use crate::handle::{Handle, LockKind, OneName, sealed};
 use crate::ident::{Names, owner_text_with_thread, redisson_channel, release_channel};
+use crate::kinds::contract::kind::{Claimant, Keep, Kind, Raise, Repair};
+use crate::kinds::contract::one_key::OneKey;
+use crate::kinds::contract::reply;
 use crate::node::{Request, Script};
 use crate::runtime::hold::Hold;
-use crate::runtime::kind::{Claimant, Keep, Kind, Raise, Repair};
-use crate::runtime::one_key::OneKey;
-use crate::runtime::reply;
 
 static ACQUIRE: Script =
     Script::batched(include_str!("../../lua/reentrant/acquire.lua"), "acquire", &BATCH)

@@ -17,12 +17,12 @@ use crate::ident::{
     reads_prefix, redisson_rwlock_channel, release_channel, reserved_key, tombstone_key,
     waiting_channel, write_with_names,
 };
+use crate::kinds::contract::kind::{Claimant, Keep, Kind, Raise, Repair};
+use crate::kinds::contract::one_key::{OneKey, fence_ttl};
+use crate::kinds::contract::reply;
+use crate::kinds::contract::reservations::reservation;
 use crate::node::{Part, Request, Script};
 use crate::runtime::hold::Hold;
-use crate::runtime::kind::{Claimant, Keep, Kind, Raise, Repair};
-use crate::runtime::one_key::{OneKey, fence_ttl};
-use crate::runtime::reply;
-use crate::runtime::reservations::reservation;
 
 static READ_ACQUIRE: Script = Script::new(include_str!("../../lua/rwlock/read_acquire.lua"))
     .with_meaning(reply::acquire_meaning);

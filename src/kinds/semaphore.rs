@@ -8,10 +8,10 @@ use crate::core::vote::PermitsWanted;
 use crate::guard::Guard;
 use crate::handle::{LockKind, OneName, sealed};
 use crate::ident::{Names, kept_text, release_channel, reserved_key, tombstone_key};
+use crate::kinds::contract::kind::{Claimant, Keep, Kind, Raise, Repair};
+use crate::kinds::contract::reply;
+use crate::kinds::contract::reservations::reservation;
 use crate::node::{Part, Request, Script};
-use crate::runtime::kind::{Claimant, Keep, Kind, Raise, Repair};
-use crate::runtime::reply;
-use crate::runtime::reservations::reservation;
 
 // No batch makes several calls of them in one step: a call takes the longer, the more holds there are.
 static ACQUIRE: Script = Script::new(include_str!("../../lua/semaphore/acquire.lua"))

@@ -5,11 +5,11 @@ use super::*;
 use crate::core::acquire::{Priority, Reservation, Waits};
 use crate::core::vote::Permits;
 use crate::ident::{Name, Names};
+use crate::kinds::contract::kind::{Claimant, Fence, Keep, Raise, Repair};
+use crate::kinds::contract::reservations::withdraw_request;
 use crate::node::Request;
 use crate::runtime::administration::{force_request, holder_request};
 use crate::runtime::held_locks::names_request;
-use crate::runtime::kind::{Claimant, Fence, Keep, Raise, Repair};
-use crate::runtime::reservations::withdraw_request;
 
 const TTL: Duration = Duration::from_secs(1);
 const PRIORITY: Priority = Priority { began_ms: 1, id: 1 };

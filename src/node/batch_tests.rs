@@ -11,8 +11,8 @@ use crate::core::acquire::{Priority, Reservation, Waits};
 use crate::core::base::{Mechanism, without};
 use crate::embedded::{Engine, Reply};
 use crate::ident::{fence_key, release_channel};
+use crate::kinds::contract::kind::{Claimant, Fence, Keep, Kind, Raise, Repair};
 use crate::kinds::{EXCLUSIVE, KINDS, names};
-use crate::runtime::kind::{Claimant, Fence, Keep, Kind, Raise, Repair};
 
 const NOW: Duration = Duration::from_secs(1_700_000_000);
 const MARK_KEY: &[u8] = b"{quorlock}:mark";

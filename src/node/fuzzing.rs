@@ -24,7 +24,7 @@ use crate::core::vote::{LARGEST_NUMBER, Vote};
 use crate::error::NodeFault;
 use crate::fuzzing::is_printable;
 use crate::holders::NodeAnswer;
-use crate::runtime::reply::{self, Decoders};
+use crate::kinds::contract::reply::{self, Decoders};
 
 #[cfg(unix)]
 mod conversation;

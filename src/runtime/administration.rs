@@ -15,11 +15,11 @@ use crate::ident::{
     Name, Names, Owner, fence_key, forms_of, queue_key, read_timeout_key, reads_prefix,
     redisson_channel, redisson_rwlock_channel, release_channel, tombstone_key,
 };
+use crate::kinds::contract::reply;
 use crate::node::{Ask, Part, Request, Script, Sink};
 use crate::observe;
 use crate::runtime::client_state::ClientState;
 use crate::runtime::fan_out::{FanOut, Interrupts, Woken};
-use crate::runtime::reply;
 use crate::terms::{KEY_PREFIX, MAX_TTL};
 
 static HOLDER: Script = Script::new(include_str!("../../lua/node/holder.lua"));

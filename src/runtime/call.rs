@@ -16,6 +16,7 @@ use crate::core::vote::{Attempt, QuorumHealth, Shared, asking_order};
 use crate::core::wake::ReleaseTracker;
 use crate::error::{Error, NodeFault};
 use crate::ident;
+use crate::kinds::contract::reservations::withdraw_request;
 use crate::node::Request;
 use crate::observe;
 use crate::random::random;
@@ -24,7 +25,6 @@ use crate::runtime::coordinator::Coordinator;
 use crate::runtime::fan_out::{FanOut, Interrupts, Woken};
 use crate::runtime::hold::Hold;
 use crate::runtime::queue::QueuedCaller;
-use crate::runtime::reservations::withdraw_request;
 use crate::runtime::subscriptions::Waiter;
 
 /// How long to wait before the machine looks again at what nobody tells of.

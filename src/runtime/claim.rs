@@ -12,11 +12,11 @@ use crate::core::vote::{
 };
 use crate::error::{Error, ErrorKind, NodeFault};
 use crate::ident::Names;
+use crate::kinds::contract::kind::Kind;
+use crate::kinds::contract::requests::OwnerRequests;
 use crate::node::{Ask, Node, Request, Sink};
 use crate::runtime::client_state::ClientState;
 use crate::runtime::fan_out::{Delivery, FanOut, Interrupts, Woken};
-use crate::runtime::kind::Kind;
-use crate::runtime::requests::OwnerRequests;
 use crate::terms::{ACCESS_LISTS, MIN_HOLD};
 
 /// Why the answer of a node to a release does not count.

@@ -7,17 +7,16 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use parking_lot::Mutex;
 
-use super::numbers::Numbers;
 use super::obstacles::Obstacles;
 use super::reports::Reports;
-use super::settings::Settings;
 use super::subscriptions::Subscriptions;
 use crate::clock;
+use crate::config::settings::Settings;
 use crate::core::base::{Time, majority};
 use crate::core::hold::Schedule;
-use crate::core::vote::{News, Quorum, QuorumHealth};
+use crate::core::vote::{LastNumbers, News, Proposal, Quorum, QuorumHealth};
 use crate::error::{Error, NodeFault};
-use crate::ident;
+use crate::ident::{self, Names};
 use crate::node::{Address, Node, NodeSet};
 use crate::observe;
 use crate::process::{self, Process};
@@ -232,5 +231,29 @@ impl ClientState {
 impl Drop for ClientState {
     fn drop(&mut self) {
         self.subscriptions.close();
+    }
+}
+
+/// What the attempts of one client share about fencing.
+#[derive(Default)]
+pub(crate) struct Numbers(Mutex<LastNumbers>);
+
+impl Numbers {
+    /// The number to propose for a grant of the lock with these names.
+    pub(crate) fn propose(&self, names: &Names, set: &NodeSet) -> Proposal {
+        let last = self.0.lock().last_of(names.keys());
+        let (set_time_us, several_us) = set.times_us(clock::now());
+        Proposal::new(last, set_time_us, several_us)
+    }
+
+    /// Forgets the names that were not used for long, and returns whether any is left.
+    pub(crate) fn tidy(&self, now: Time) -> bool {
+        self.0.lock().tidy(now)
+    }
+
+    /// Several nodes have answered that number for the lock with these names.
+    pub(crate) fn saw(&self, names: &Names, number: u64) {
+        let (now, mut numbers) = (clock::now(), self.0.lock());
+        names.keys().for_each(|key| numbers.saw(key, number, now));
     }
 }

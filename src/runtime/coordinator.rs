@@ -3,6 +3,7 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
+use crate::config::settings::Settings;
 use crate::error::Error;
 use crate::node::Address;
 use crate::process::Process;
@@ -10,7 +11,6 @@ use crate::runtime::client_state::ClientState;
 use crate::runtime::held::Held;
 use crate::runtime::queue::Queues;
 use crate::runtime::renewal;
-use crate::runtime::settings::Settings;
 use crate::runtime::timetable::Timetable;
 
 /// The nodes and all that is shared by the clones of one client.

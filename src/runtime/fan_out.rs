@@ -11,8 +11,8 @@ use crate::core::base::Time;
 use crate::core::link::Via;
 use crate::core::vote::{Ballot, Failure, Shared};
 use crate::error::NodeFault;
+use crate::kinds::contract::reply::Unexpected;
 use crate::node::{Answer, Ask, Node, Sink, Undelivered, Value};
-use crate::runtime::reply::Unexpected;
 
 /// How long a caller waits for a verdict before it looks whether it was cancelled, at first and from then
 /// on. All but few verdicts are there before; and to wait for several things at once costs more than

@@ -20,9 +20,9 @@ use crate::node::{Node, Sink};
 use crate::observe;
 use crate::process::ThreadNumber;
 use crate::runtime::fan_out::{Delivery, FanOut};
+use crate::runtime::holder::{Callbacks, HoldState};
 use crate::runtime::timetable::{Entry, Timetable};
-use crate::runtime::{claim::Claim, contention_sink::ContentionSink};
-use crate::runtime::{hold_state::HoldState, loss::Callbacks};
+use crate::runtime::{claim::Claim, subscriptions::ContentionSink};
 pub(crate) use ending::Ending;
 
 mod ending;

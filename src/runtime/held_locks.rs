@@ -12,11 +12,11 @@ use crate::core::vote::Shared;
 use crate::error::{Error, ErrorKind, NodeFault};
 use crate::holders::{HeldLocks, Incomplete};
 use crate::ident::{LONGEST, Name, Names, key_pattern};
+use crate::kinds::contract::reply;
 use crate::node::{Ask, Part, Request, Script};
 use crate::runtime::administration;
 use crate::runtime::client_state::ClientState;
 use crate::runtime::fan_out::{Delivery, FanOut, Interrupts, Woken};
-use crate::runtime::reply;
 
 static NAMES: Script = Script::new(include_str!("../../lua/node/names.lua"));
 

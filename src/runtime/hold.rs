@@ -7,7 +7,7 @@ use crate::core::base::HoldClass;
 use crate::error::Error;
 use crate::process::ThreadNumber;
 use crate::runtime::held::Held;
-use crate::runtime::hold_state::HoldState;
+use crate::runtime::holder::HoldState;
 
 /// The right of one holder to a lock that is held. Dropping it gives the lock back, to the next local
 /// waiter or to the nodes, and never waits on the network. If others hold it as well, they go on.

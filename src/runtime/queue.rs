@@ -20,7 +20,7 @@ use crate::runtime::claim::{Claim, Wanted};
 use crate::runtime::fan_out::{Interrupts, Woken};
 use crate::runtime::held::{Held, LocalWaiters};
 use crate::runtime::hold::Hold;
-use crate::runtime::hold_state::HoldState;
+use crate::runtime::holder::HoldState;
 use crate::runtime::timetable::Timetable;
 use self_wait::SelfWait;
 

@@ -18,7 +18,7 @@ use parking_lot::{Condvar, Mutex};
 use crate::clock;
 use crate::core::base::give_room_back;
 use crate::observe;
-use crate::runtime::loss::Callbacks;
+use crate::runtime::holder::Callbacks;
 
 /// The most events that wait to be told. Further ones are dropped, and their number is told.
 const MOST_EVENTS: usize = 16_384;
@@ -227,7 +227,7 @@ mod tests {
 
     use super::*;
     use crate::core::hold::LossReason;
-    use crate::runtime::loss::Notice;
+    use crate::runtime::holder::Notice;
 
     const LIMIT: Duration = Duration::from_secs(10);
 

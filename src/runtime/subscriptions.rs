@@ -8,10 +8,11 @@ use parking_lot::Mutex;
 
 use crate::clock;
 use crate::core::base::Time;
+use crate::core::link::Via;
 use crate::core::wake::channels::{Joined, Sought};
 use crate::core::wake::{Changes, Channels, ReleaseTracker, WaiterId};
 use crate::error::NodeFault;
-use crate::node::{Listeners, Node};
+use crate::node::{Answer, Listeners, Node, Sink, Value};
 use crate::observe;
 use crate::runtime::fan_out::{Interrupts, Woken};
 
@@ -193,5 +194,43 @@ impl Waiter {
 impl Drop for Waiter {
     fn drop(&mut self) {
         self.subscriptions.channels.lock().leave(self.id, clock::now());
+    }
+}
+
+/// Passes the answers to a release on to whoever waits for them, if anybody does.
+///
+/// It does not own the client: releases are kept for nodes that are down, and that must keep
+/// nothing else alive.
+pub(crate) struct ContentionSink {
+    /// Called with how many others wait for the lock in other processes.
+    pub(crate) heard: Box<dyn Fn(u32) + Send + Sync>,
+    pub(crate) subscriptions: Arc<Subscriptions>,
+    /// On which the nodes tell of the lock's releases.
+    pub(crate) channels: Vec<Vec<u8>>,
+    /// How many connections a node has told, by its answer.
+    pub(crate) told: fn(&Value) -> u64,
+    pub(crate) inner: Option<Arc<dyn Sink>>,
+}
+
+impl Sink for ContentionSink {
+    fn sending(&self, node: usize, via: Via) -> bool {
+        self.inner.as_ref().is_none_or(|inner| inner.sending(node, via))
+    }
+
+    fn unsent(&self, node: usize) {
+        if let Some(inner) = &self.inner {
+            inner.unsent(node);
+        }
+    }
+
+    fn answer(&self, node: usize, answer: Answer) {
+        let told = answer.as_ref().map_or(0, self.told);
+        let others = self.subscriptions.others_told(node, &self.channels, told);
+        if others > 0 {
+            (self.heard)(others);
+        }
+        if let Some(inner) = &self.inner {
+            inner.answer(node, answer);
+        }
     }
 }

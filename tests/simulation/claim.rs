@@ -17,9 +17,9 @@ use crate::core::vote::{
     Attempt, Cleanup, Confirmation, Extension, Permits, Proposal, ReleasePlan, Shared,
 };
 use crate::ident::Names;
+use crate::kinds::contract::kind::Kind;
+use crate::kinds::contract::requests::OwnerRequests;
 use crate::node::Request;
-use crate::runtime::kind::Kind;
-use crate::runtime::requests::OwnerRequests;
 
 /// Where a node keeps its mark.
 pub(super) const MARK: &[u8] = b"{quorlock}:mark";

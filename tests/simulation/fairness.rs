@@ -1,4 +1,4 @@
-//! How a client hears of other processes that want its locks, as `src/runtime/contention_sink.rs` does it.
+//! How a client hears of other processes that want its locks, as `src/runtime/subscriptions.rs` does it.
 
 use std::rc::Rc;
 

@@ -9,8 +9,8 @@ use crate::core::base::Time;
 use crate::core::link::Via;
 use crate::core::vote::{Ballot, Failure, Shared};
 use crate::embedded::Reply;
+use crate::kinds::contract::reply::Unexpected;
 use crate::node::Value;
-use crate::runtime::reply::Unexpected;
 
 /// Whoever asked the nodes something.
 pub(super) trait Asker {

@@ -6,8 +6,8 @@ use super::chance::Chance;
 use crate::core::base::HoldClass;
 use crate::core::vote::Permits;
 use crate::ident::Names;
+use crate::kinds::contract::kind::Kind;
 use crate::kinds::{KINDS, names};
-use crate::runtime::kind::Kind;
 
 /// A lock that is chosen by chance has so many names at most, so that there are others beside it.
 const MOST_NAMES: usize = 3;

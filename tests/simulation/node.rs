@@ -7,7 +7,7 @@ use super::network::ConnId;
 use crate::core::base::HoldClass;
 use crate::embedded::{Engine, Reply};
 use crate::kinds::KINDS;
-use crate::runtime::kind::Kind;
+use crate::kinds::contract::kind::Kind;
 
 pub(super) struct SimNode {
     engine: Engine,

@@ -11,9 +11,9 @@ use super::worker::Outgoing;
 use crate::core::base::Time;
 use crate::core::operate::{ForcePlan, Forcing, Holders};
 use crate::core::vote::{Ballot, ReleasePlan, Shared};
+use crate::kinds::contract::reply;
 use crate::node::Request;
 use crate::runtime::administration::{force_request, holder_request};
-use crate::runtime::reply;
 
 /// One order to force a name open.
 #[derive(Debug)]

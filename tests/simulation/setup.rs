@@ -8,7 +8,7 @@ use super::lock_id::LockId;
 use crate::core::acquire::Patience;
 use crate::core::base::{Backoff, Time};
 use crate::kinds::KINDS;
-use crate::runtime::kind::Kind;
+use crate::kinds::contract::kind::Kind;
 
 /// The pauses between attempts, where a plan does not say otherwise.
 pub(super) const BACKOFF: Backoff =

@@ -6,10 +6,10 @@ use crate::core::acquire::{Priority, Reservation, Waits};
 use crate::core::admission::AsSeen;
 use crate::core::base::Mechanism;
 use crate::core::vote::Permits;
+use crate::kinds::contract::kind::{Claimant, Fence, Raise, Repair};
+use crate::kinds::contract::reservations::withdraw_request;
 use crate::kinds::{KINDS, names};
 use crate::node::{check_request, evals};
-use crate::runtime::kind::{Claimant, Fence, Raise, Repair};
-use crate::runtime::reservations::withdraw_request;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Switches {

@@ -7,8 +7,8 @@ use crate::core::base::Time;
 use crate::core::hold::GiveBack;
 use crate::core::vote::Release;
 use crate::runtime::fan_out::FanOut;
-use crate::runtime::hold_state::HoldState;
-use crate::runtime::loss::Callbacks;
+use crate::runtime::holder::Callbacks;
+use crate::runtime::holder::HoldState;
 
 /// The end of a lock, or of one holder's time with it, on its way.
 pub(crate) struct Ending<'a> {

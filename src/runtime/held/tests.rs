@@ -16,7 +16,7 @@ use crate::runtime::call;
 use crate::runtime::claim::{Claim, Wanted};
 use crate::runtime::held::{Held, LocalWaiters};
 use crate::runtime::hold::Hold;
-use crate::runtime::hold_state::HoldState;
+use crate::runtime::holder::HoldState;
 use crate::{ErrorKind, OptionalGuard as _, Quorlock, clock};
 
 /// Never to be waited for.

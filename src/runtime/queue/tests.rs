@@ -7,8 +7,8 @@ use crate::core::base::Allowance;
 use crate::core::hold::Terms;
 use crate::embedded::{Node, Nodes};
 use crate::ident::{Name, Names};
+use crate::kinds::contract::kind::Kind;
 use crate::runtime::claim::Wanted;
-use crate::runtime::kind::Kind;
 use crate::{LossReason, OptionalGuard as _, Quorlock, Renewal};
 
 mod hand_over;

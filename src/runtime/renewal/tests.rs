@@ -11,7 +11,7 @@ use crate::runtime::call;
 use crate::runtime::held::LocalWaiters;
 use crate::runtime::held::tests::{hold_before, wanted};
 use crate::runtime::hold::Hold;
-use crate::runtime::hold_state::HoldState;
+use crate::runtime::holder::HoldState;
 
 const LIMIT: Duration = Duration::from_secs(10);
 /// So long that no renewal is due before a test is over.

@@ -8,8 +8,8 @@ use crate::core::acquire::Patience;
 use crate::core::queue::Turn;
 use crate::core::vote::PermitsWanted;
 use crate::kinds::Permits;
+use crate::kinds::contract::kind::MOST_ASKERS;
 use crate::runtime::fan_out::Interrupts;
-use crate::runtime::kind::MOST_ASKERS;
 
 #[test]
 fn so_many_ask_at_a_time_and_who_wants_one_permit_does_not_wait_behind_those_who_want_two() {

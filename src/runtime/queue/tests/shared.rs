@@ -12,11 +12,11 @@ use crate::clock;
 use crate::core::acquire::{Patience, Waits};
 use crate::core::base::{HoldClass, Mechanism, without};
 use crate::events::Listener;
+use crate::kinds::contract::kind::{Claimant, Keep, Raise, Repair};
 use crate::kinds::{EXCLUSIVE, KINDS, WriteGuard};
 use crate::node::Request;
 use crate::runtime::call;
 use crate::runtime::hold::Hold;
-use crate::runtime::kind::{Claimant, Keep, Raise, Repair};
 use crate::{Error, ErrorKind};
 
 /// A kind whose holders of one process share a lease. On the nodes it is the mutex: each lease has them for itself.

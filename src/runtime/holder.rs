@@ -1,12 +1,13 @@
-//! Telling the holder that its lock is lost.
+//! What a lock keeps of each present holder, and how that one is told that the lock is lost.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use parking_lot::Mutex;
 
 use crate::core::hold::{LossNotice, LossReason};
+use crate::core::vote::FencingToken;
 
 type Callback = Box<dyn FnOnce(LossReason) + Send>;
 
@@ -95,5 +96,21 @@ impl Callbacks {
         for callback in self.callbacks {
             let _ = catch_unwind(AssertUnwindSafe(|| callback(self.reason)));
         }
+    }
+}
+
+/// What a lock keeps of a present holder, and nobody else gets.
+pub(crate) struct HoldState {
+    pub(crate) notice: Notice,
+    /// `None` without fencing.
+    pub(crate) token: Option<FencingToken>,
+    /// How many had the lock before that holder got it: they were handed it, or have joined it. A hold of a lock that was
+    /// taken again has a number of its own.
+    pub(crate) sequence: u64,
+}
+
+impl HoldState {
+    pub(crate) fn new(token: Option<FencingToken>, sequence: u64) -> Arc<Self> {
+        Arc::new(Self { notice: Notice::new(), token, sequence })
     }
 }

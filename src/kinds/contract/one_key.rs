@@ -5,9 +5,9 @@ use std::time::Duration;
 use crate::core::acquire::Waits;
 use crate::core::vote::fence_outlives_ms;
 use crate::ident::{fence_key, kept_text, reserved_key, tombstone_key};
+use crate::kinds::contract::kind::{Keep, Raise, Repair};
+use crate::kinds::contract::reservations::reservation;
 use crate::node::{Part, Request, Script};
-use crate::runtime::kind::{Keep, Raise, Repair};
-use crate::runtime::reservations::reservation;
 
 /// The scripts of such a kind. Their headers state the same KEYS and ARGV.
 pub(crate) struct OneKey {
@@ -24,7 +24,7 @@ pub(crate) fn fence_ttl(lock: Duration) -> Part<'static> {
 }
 
 impl OneKey {
-    /// See [`Kind::acquire`](crate::runtime::kind::Kind::acquire).
+    /// See [`Kind::acquire`](crate::kinds::contract::kind::Kind::acquire).
     pub(crate) fn acquire(
         &self,
         key: &[u8],
@@ -50,7 +50,7 @@ impl OneKey {
         Request::new(self.acquire, keys, &parts)
     }
 
-    /// See [`Kind::confirm`](crate::runtime::kind::Kind::confirm).
+    /// See [`Kind::confirm`](crate::kinds::contract::kind::Kind::confirm).
     pub(crate) fn confirm(&self, key: &[u8], owner: &str, number: u64) -> Request {
         let fence = fence_key(key);
         let parts = [
@@ -63,7 +63,7 @@ impl OneKey {
         Request::new(self.confirm, 2, &parts)
     }
 
-    /// See [`Kind::extend`](crate::runtime::kind::Kind::extend).
+    /// See [`Kind::extend`](crate::kinds::contract::kind::Kind::extend).
     pub(crate) fn extend(
         &self,
         key: &[u8],
@@ -85,7 +85,7 @@ impl OneKey {
         Request::new(self.extend, keys, &parts)
     }
 
-    /// See [`Kind::release`](crate::runtime::kind::Kind::release). `channels`: on which the release is told.
+    /// See [`Kind::release`](crate::kinds::contract::kind::Kind::release). `channels`: on which the release is told.
     pub(crate) fn release(
         &self,
         key: &[u8],

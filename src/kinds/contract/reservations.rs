@@ -5,7 +5,7 @@ use crate::ident::{Names, release_channel, reserved_key};
 use crate::node::{Part, Request, Script};
 
 /// Behind the acquires of its call, which would leave a reservation again. Nothing else depends on when it comes.
-static WITHDRAW: Script = Script::new(include_str!("../../lua/shared/withdraw.lua")).last();
+static WITHDRAW: Script = Script::new(include_str!("../../../lua/shared/withdraw.lua")).last();
 
 /// The text of a priority. Scripts compare it as text, so all of them have one length.
 fn text(priority: Priority) -> String {

@@ -8,8 +8,8 @@ use crate::core::base::Time;
 use crate::core::hold::ExtendRequest;
 use crate::core::vote::{Permits, ReleasePlan};
 use crate::ident::Names;
+use crate::kinds::contract::kind::{Claimant, Fence, Keep, Kind, Raise, Repair};
 use crate::node::Request;
-use crate::runtime::kind::{Claimant, Fence, Keep, Kind, Raise, Repair};
 
 /// Makes the requests of one owner.
 #[derive(Clone, Copy)]

@@ -8,8 +8,8 @@ use crate::core::base::HoldClass;
 use crate::core::queue::Askers;
 use crate::core::vote::{Permits, PermitsWanted};
 use crate::ident::{self, Names, release_channel};
+use crate::kinds::contract::reply::Decoders;
 use crate::node::Request;
-use crate::runtime::reply::Decoders;
 
 /// So many threads of a process ask for permits of one semaphore at a time. A permit that is given back wakes all that have
 /// asked, and each grant takes the longer, the more of them run.
