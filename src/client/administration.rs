@@ -11,7 +11,7 @@ use crate::holders::HeldLocks;
 use crate::node::Node;
 use crate::runtime::admit;
 use crate::runtime::exit;
-use crate::runtime::held_locks::{self, Wanted};
+use crate::runtime::held_locks::{self, ScanWanted};
 use crate::stats::NodeStats;
 
 impl Quorlock {
@@ -63,7 +63,7 @@ impl Quorlock {
         within: Duration,
     ) -> Result<HeldLocks, Error> {
         let (pattern, auxiliary) = (pattern.as_ref(), &*self.shared.auxiliary);
-        let wanted = Wanted { pattern, auxiliary, most, within };
+        let wanted = ScanWanted { pattern, auxiliary, most, within };
         held_locks::held_locks(self.coordinator().state(), &wanted)
     }
 

@@ -2,7 +2,7 @@
 
 use super::connection::Connection;
 use super::job::{Job, Undelivered};
-use super::replicas::Grant;
+use super::replicas::Unreplicated;
 use super::request::{Meaning, Value};
 use super::worker::Worker;
 use crate::core::admission::Offset;
@@ -20,7 +20,7 @@ impl Worker {
         let answer = match (confirmer, job.sink()) {
             (Some(confirmer), Some(sink)) => {
                 let run_id = connection.run_id().to_owned();
-                let grant = Grant { sink: sink.clone(), value, run_id };
+                let grant = Unreplicated { sink: sink.clone(), value, run_id };
                 match confirmer.try_send(grant) {
                     Ok(()) => return,
                     Err(_) => Err(self.too_many_grants()),

@@ -24,7 +24,7 @@ const A_CALL: usize = 400;
 
 /// What became of jobs that were written.
 #[derive(Default)]
-struct Outcome {
+struct Written {
     /// What depends on whether the node's clock took a step: grants, and what is said against holders.
     by_the_clock: Vec<(Job, Value)>,
     /// What has to go out again, since it was not executed or not answered.
@@ -39,7 +39,7 @@ struct Outcome {
     apart: bool,
 }
 
-impl Outcome {
+impl Written {
     /// The server does not know the script, and did nothing.
     fn is_unknown(&mut self, script: &'static Script) {
         if self.refused.iter().any(|refused| std::ptr::eq(*refused, script)) {
@@ -131,7 +131,7 @@ impl Worker {
 
         let deadline = clock::now().after(self.timeout + GRACE);
         let mut unanswered = std::mem::take(jobs).into_iter();
-        let mut outcome = Outcome::default();
+        let mut outcome = Written::default();
         let read =
             self.read_answers(connection, &calls, deadline, &mut unanswered, &mut outcome, &permit);
         if outcome.forgotten {
@@ -213,7 +213,7 @@ impl Worker {
         calls: &[Call],
         deadline: Time,
         unanswered: &mut impl Iterator<Item = Job>,
-        outcome: &mut Outcome,
+        outcome: &mut Written,
         permit: &SendPermit<'_>,
     ) -> Result<(), Broken> {
         for call in calls {
@@ -285,7 +285,7 @@ impl Worker {
         call: &Call,
         reply: Reply,
         unanswered: &mut impl Iterator<Item = Job>,
-        outcome: &mut Outcome,
+        outcome: &mut Written,
         permit: &SendPermit<'_>,
         connection: &Connection,
     ) -> Result<(), Broken> {
@@ -336,7 +336,7 @@ impl Worker {
         job: Job,
         reply: Reply,
         form: Form,
-        outcome: &mut Outcome,
+        outcome: &mut Written,
         permit: &SendPermit<'_>,
         connection: &Connection,
     ) {

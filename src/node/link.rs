@@ -15,7 +15,7 @@ use crate::observe;
 #[derive(Debug)]
 pub(super) struct Link {
     node: Arc<str>,
-    state: RwLock<State>,
+    state: RwLock<LinkState>,
     /// Since when the worker has been waiting for the node, in microseconds of the lease clock; 0
     /// while it is not.
     busy_since_us: AtomicU64,
@@ -32,7 +32,7 @@ pub(super) struct Link {
 }
 
 #[derive(Debug)]
-enum State {
+enum LinkState {
     /// The first connection is being made; requests wait for it.
     Connecting,
     Up,
@@ -44,7 +44,7 @@ impl Link {
     pub(super) fn new(node: Arc<str>, timeout: Duration) -> Self {
         Self {
             node,
-            state: RwLock::new(State::Connecting),
+            state: RwLock::new(LinkState::Connecting),
             busy_since_us: AtomicU64::new(0),
             was_up: AtomicBool::new(false),
             has_served: AtomicBool::new(false),
@@ -59,14 +59,14 @@ impl Link {
     }
 
     pub(super) fn is_up(&self) -> bool {
-        matches!(*self.state.read(), State::Up)
+        matches!(*self.state.read(), LinkState::Up)
     }
 
     /// The fault of the node, if it is down.
     pub(super) fn fault(&self) -> Option<NodeFault> {
         match &*self.state.read() {
-            State::Down(fault) => Some(fault.clone()),
-            State::Connecting | State::Up => None,
+            LinkState::Down(fault) => Some(fault.clone()),
+            LinkState::Connecting | LinkState::Up => None,
         }
     }
 
@@ -102,27 +102,27 @@ impl Link {
         let waiting_for = self.waiting_for();
         let (waited_for, waited) = (waited, rounded(waited));
         let what = match &*self.state.read() {
-            State::Down(fault) => return Some(fault.clone()),
+            LinkState::Down(fault) => return Some(fault.clone()),
             _ if !late => return None,
             // The call has spent its time on other nodes, before it came to ask this one.
-            State::Up if waiting_for.is_none() => format!(
+            LinkState::Up if waiting_for.is_none() => format!(
                 "it answers, but the time of this call was over before it could be asked, after {waited}"
             ),
             // It was free when the call began, and is asked something just now.
-            State::Up if waiting_for.is_some_and(|busy| busy < waited_for / 2) => format!(
+            LinkState::Up if waiting_for.is_some_and(|busy| busy < waited_for / 2) => format!(
                 "it answers, but did not answer this call within the time left, after {waited}"
             ),
-            State::Up if waiting_for.is_some_and(|busy| busy >= its_time) => format!(
+            LinkState::Up if waiting_for.is_some_and(|busy| busy >= its_time) => format!(
                 "no answer after {waited}; the server hangs, is paused or is overloaded, or the network is cut"
             ),
-            State::Connecting if had_its_time => format!(
+            LinkState::Connecting if had_its_time => format!(
                 "no connection after {waited}; is its name resolved in time, is the host reachable, does the server hang or \
                  is it paused, and do the URL and the port agree on TLS?"
             ),
-            State::Up => {
+            LinkState::Up => {
                 format!("no answer before the time of this call was over, after {waited}")
             }
-            State::Connecting => {
+            LinkState::Connecting => {
                 format!("no connection before the time of this call was over, after {waited}")
             }
         };
@@ -161,15 +161,15 @@ impl Link {
 
     pub(super) fn set_up(&self) {
         self.was_up.store(true, Ordering::Relaxed);
-        let before = std::mem::replace(&mut *self.state.write(), State::Up);
-        if !matches!(before, State::Up) {
+        let before = std::mem::replace(&mut *self.state.write(), LinkState::Up);
+        if !matches!(before, LinkState::Up) {
             observe::node_up(&self.node);
         }
     }
 
     pub(super) fn set_down(&self, fault: NodeFault) {
-        let before = std::mem::replace(&mut *self.state.write(), State::Down(fault.clone()));
-        if !matches!(before, State::Down(_)) {
+        let before = std::mem::replace(&mut *self.state.write(), LinkState::Down(fault.clone()));
+        if !matches!(before, LinkState::Down(_)) {
             observe::node_down(&fault);
         }
     }

@@ -18,12 +18,12 @@ pub(super) const CAPACITY: usize = 4_096;
 
 #[derive(Default)]
 pub(super) struct Mailbox {
-    state: Mutex<State>,
+    state: Mutex<MailboxState>,
     filled: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct MailboxState {
     jobs: VecDeque<Job>,
     /// The worker sleeps, and nobody has woken it yet.
     asleep: bool,
@@ -129,7 +129,7 @@ impl Mailbox {
         !state.jobs.is_empty()
     }
 
-    fn change(&self, change: impl FnOnce(&mut State)) {
+    fn change(&self, change: impl FnOnce(&mut MailboxState)) {
         let mut state = self.state.lock();
         change(&mut state);
         let asleep = std::mem::take(&mut state.asleep);
@@ -144,7 +144,7 @@ impl Mailbox {
     }
 }
 
-impl State {
+impl MailboxState {
     fn push(&mut self, job: Job) -> Result<(), Refused> {
         if self.abandoned {
             return Err(Refused::Abandoned(job));

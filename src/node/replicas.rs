@@ -28,7 +28,7 @@ pub(crate) struct Replicas {
 }
 
 /// A grant that counts once it is replicated.
-pub(super) struct Grant {
+pub(super) struct Unreplicated {
     pub(super) sink: Arc<dyn Sink>,
     pub(super) value: Value,
     /// The server that granted.
@@ -40,7 +40,7 @@ pub(super) struct Confirmer {
     pub(super) address: Address,
     pub(super) timeout: Duration,
     pub(super) replicas: Replicas,
-    pub(super) grants: Receiver<Grant>,
+    pub(super) grants: Receiver<Unreplicated>,
 }
 
 impl Confirmer {

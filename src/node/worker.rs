@@ -14,7 +14,7 @@ use super::job::{Job, Release, Undelivered};
 use super::link::Link;
 use super::mailbox::{Found, Mailbox};
 use super::pending_releases::PendingReleases;
-use super::replicas::Grant;
+use super::replicas::Unreplicated;
 use super::set::NodeSet;
 use crate::clock;
 use crate::core::base::{Backoff, Time};
@@ -59,7 +59,7 @@ pub(super) struct Worker {
     /// The connections that were given up, and may still deliver what was written over them.
     pub(super) old: Mutex<OldConnections>,
     /// Takes the grants that count once they are replicated.
-    pub(super) confirmer: Option<Sender<Grant>>,
+    pub(super) confirmer: Option<Sender<Unreplicated>>,
 }
 
 impl Drop for Worker {

@@ -55,7 +55,7 @@ pub(crate) fn force_request(key: &[u8], owners: &[Vec<u8>], tombstones_live: Dur
 }
 
 /// What the nodes have said of one name.
-struct Heard<'a> {
+struct NameHeard<'a> {
     name: &'a Name,
     round: Arc<FanOut<Holders>>,
 }
@@ -63,7 +63,7 @@ struct Heard<'a> {
 /// Says who holds the lock with these names.
 pub(crate) fn holders(client: &ClientState, names: &Names) -> Result<HolderReport, Error> {
     let heard = ask(client, names)?;
-    let reports = heard.iter().map(|Heard { name, round }| {
+    let reports = heard.iter().map(|NameHeard { name, round }| {
         let faults = faults(client, round);
         let unanswered = |node: usize| {
             let node = &client.names()[node];
@@ -139,8 +139,12 @@ fn take(
 }
 
 /// An error, if somebody may hold the lock whom no node has named: then nobody has taken it from that holder.
-fn all_are_known(client: &ClientState, names: &Names, heard: &[Heard<'_>]) -> Result<(), Error> {
-    let Some(Heard { round, .. }) =
+fn all_are_known(
+    client: &ClientState,
+    names: &Names,
+    heard: &[NameHeard<'_>],
+) -> Result<(), Error> {
+    let Some(NameHeard { round, .. }) =
         heard.iter().find(|it| !it.round.with(|said| said.is_certain()))
     else {
         return Ok(());
@@ -175,7 +179,7 @@ fn tell(
 }
 
 /// Asks all nodes who has the lock, and hears all that answer in time. An error, if too few do.
-fn ask<'a>(client: &ClientState, names: &'a Names) -> Result<Vec<Heard<'a>>, Error> {
+fn ask<'a>(client: &ClientState, names: &'a Names) -> Result<Vec<NameHeard<'a>>, Error> {
     client.process.check()?;
     let never = never();
     let interrupts = Interrupts { cancel: &never, closed: client.closed() };
@@ -199,10 +203,10 @@ fn ask<'a>(client: &ClientState, names: &'a Names) -> Result<Vec<Heard<'a>>, Err
             let round = FanOut::new(holders, reply::holder, client.names());
             let request = holder_request(name.key(), mark_key, settings.fencing);
             round.ask(nodes, &Ask::Anyway(Arc::new(request)));
-            Heard { name, round }
+            NameHeard { name, round }
         })
         .collect();
-    for Heard { round, .. } in &heard {
+    for NameHeard { round, .. } in &heard {
         if round.wait(answer_by, interrupts) == Woken::Closed {
             return Err(closed());
         }
@@ -215,7 +219,7 @@ fn ask<'a>(client: &ClientState, names: &'a Names) -> Result<Vec<Heard<'a>>, Err
     }
     match heard.iter().find(|it| !it.round.with(|said| said.is_answered())) {
         None => Ok(heard),
-        Some(Heard { round, .. }) => {
+        Some(NameHeard { round, .. }) => {
             Err(client.unheard(format_args!("who holds {names}"), faults(client, round)))
         }
     }

@@ -8,7 +8,7 @@ use crate::core::admission::{MayHaveForgotten, Past, may_have_forgotten};
 use crate::core::base::{Time, exact, majority, rounded};
 use crate::error::{Error, ErrorKind, NodeFault};
 use crate::runtime::client_state::ClientState;
-use crate::runtime::held_locks::{Scanned, Wanted, scan_nodes};
+use crate::runtime::held_locks::{ScanWanted, Scanned, scan_nodes};
 use crate::terms::{ADMIT, MAX_TTL};
 
 /// How long it may take at least. A node takes several probes, a second apart where an answer came too late to tell its clock, and
@@ -50,7 +50,7 @@ fn is_unused(
     auxiliary: &[&'static str],
     seen: &[Option<(u64, Past)>],
 ) -> Result<(), Error> {
-    let wanted = Wanted { pattern: b"", auxiliary, most: 0, within: SCANNED_WITHIN };
+    let wanted = ScanWanted { pattern: b"", auxiliary, most: 0, within: SCANNED_WITHIN };
     let Scanned { scan, names, mut faults } = scan_nodes(client, &wanted)?;
     let (set, max_ttl) = (client.set(), client.settings().max_ttl);
     // After the scan: one that was restarted meanwhile does not grant any more.

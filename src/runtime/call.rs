@@ -25,7 +25,7 @@ use crate::runtime::coordinator::Coordinator;
 use crate::runtime::fan_out::{FanOut, Interrupts, Woken};
 use crate::runtime::hold::Hold;
 use crate::runtime::queue::QueuedCaller;
-use crate::runtime::subscriptions::Waiter;
+use crate::runtime::subscriptions::Subscription;
 
 /// How long to wait before the machine looks again at what nobody tells of.
 const LOOK_AGAIN: Duration = Duration::from_micros(200);
@@ -35,7 +35,7 @@ struct Call<'a> {
     coordinator: &'a Arc<Coordinator>,
     wanted: &'a Wanted,
     /// The caller hears of releases.
-    waiter: Option<Waiter>,
+    waiter: Option<Subscription>,
     /// The lock that was handed over, or that the caller has joined.
     handed_over: Option<Hold>,
     /// The requests of the attempt that was given back last.

@@ -31,7 +31,7 @@ pub(crate) enum Delivery {
 /// One ballot, shared by the caller and the workers that hand in the votes. It lives on after the
 /// caller has left, for answers that come late.
 pub(crate) struct FanOut<B: Ballot> {
-    state: Mutex<State<B>>,
+    state: Mutex<RoundState<B>>,
     read: fn(&Value) -> Result<B::Vote, Unexpected>,
     names: Arc<[Arc<str>]>,
     started: Time,
@@ -39,16 +39,16 @@ pub(crate) struct FanOut<B: Ballot> {
     decided: Condvar,
 }
 
-struct State<B> {
+struct RoundState<B> {
     ballot: B,
-    heard: Vec<Heard>,
+    heard: Vec<HeardOf>,
     /// The verdict is there.
     told: bool,
 }
 
 /// What has been heard of a node.
 #[derive(Clone)]
-enum Heard {
+enum HeardOf {
     /// Nothing, and nobody asked.
     NotAsked,
     Silence,
@@ -106,8 +106,8 @@ impl<B: Ballot + 'static> FanOut<B> {
         read: fn(&Value) -> Result<B::Vote, Unexpected>,
         names: &Arc<[Arc<str>]>,
     ) -> Arc<Self> {
-        let heard = vec![Heard::NotAsked; names.len()];
-        let state = Mutex::new(State { ballot, heard, told: false });
+        let heard = vec![HeardOf::NotAsked; names.len()];
+        let state = Mutex::new(RoundState { ballot, heard, told: false });
         Arc::new(Self {
             state,
             read,
@@ -148,7 +148,7 @@ impl<B: Ballot + 'static> FanOut<B> {
     /// `nodes` are about to be asked.
     pub(crate) fn expect(&self, nodes: impl IntoIterator<Item = usize>) {
         let mut state = self.state.lock();
-        nodes.into_iter().for_each(|node| state.heard[node] = Heard::Silence);
+        nodes.into_iter().for_each(|node| state.heard[node] = HeardOf::Silence);
     }
 
     /// Waits until the ballot is decided, at most until `until`.
@@ -190,9 +190,9 @@ impl<B: Ballot + 'static> FanOut<B> {
         let (waited, late) = (now.since(self.started), answer_by <= now);
         let heard = self.state.lock().heard.clone();
         let faults = heard.into_iter().zip(nodes).filter_map(|(heard, node)| match heard {
-            Heard::NotAsked | Heard::Vote => None,
-            Heard::Silence => node.silence(waited, late),
-            Heard::Fault(fault) => Some(fault),
+            HeardOf::NotAsked | HeardOf::Vote => None,
+            HeardOf::Silence => node.silence(waited, late),
+            HeardOf::Fault(fault) => Some(fault),
         });
         faults.collect()
     }
@@ -234,11 +234,11 @@ impl<B: Ballot + 'static> Sink for FanOut<B> {
         match vote {
             Ok(vote) => {
                 state.ballot.vote(node, vote);
-                state.heard[node] = Heard::Vote;
+                state.heard[node] = HeardOf::Vote;
             }
             Err(undelivered) => {
                 state.ballot.fail(node, undelivered.failure);
-                state.heard[node] = Heard::Fault(undelivered.fault);
+                state.heard[node] = HeardOf::Fault(undelivered.fault);
             }
         }
         if !state.told && state.ballot.decided() {

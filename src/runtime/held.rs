@@ -28,7 +28,7 @@ pub(crate) use ending::Ending;
 mod ending;
 
 /// The machine of the lock, and who holds it now.
-struct State {
+struct HeldState {
     lock: HeldLock<Arc<FanOut<Attempt>>, Arc<FanOut<Extension>>>,
     /// Of the holders that the machine has; when the lock has ended, of those that were left.
     hold_states: Vec<Arc<HoldState>>,
@@ -67,7 +67,7 @@ impl Awaited {
 pub(crate) struct Held {
     claim: Claim,
     /// Locked while an extension is queued, while the lock is handed over or joined, and while it is ended.
-    state: Mutex<State>,
+    state: Mutex<HeldState>,
     /// The threads of this process that want the lock as well.
     local_waiters: Arc<dyn LocalWaiters>,
     timetable: Arc<Timetable<Self>>,
@@ -116,7 +116,7 @@ impl Held {
             client.settings().node_timeout,
         );
         let hold_state = HoldState::new(claim.token(0), 0);
-        let state = State { lock, hold_states: vec![hold_state.clone()], is_renewed: false };
+        let state = HeldState { lock, hold_states: vec![hold_state.clone()], is_renewed: false };
         let held = Arc::new(Self {
             claim,
             state: Mutex::new(state),
@@ -132,7 +132,7 @@ impl Held {
     }
 
     /// The machine. Its lease is over, if this computer was suspended since the lock was asked for.
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, HeldState> {
         let mut state = self.state.lock();
         if self.claim.suspensions() != self.claim.state().set().suspensions() {
             state.lock.handle_suspended();

@@ -29,7 +29,7 @@ pub(crate) fn names_request(cursor: &str, pattern: &[u8]) -> Request {
 }
 
 /// What the nodes are scanned for.
-pub(crate) struct Wanted<'a> {
+pub(crate) struct ScanWanted<'a> {
     /// What the names are like.
     pub(crate) pattern: &'a [u8],
     /// How the keys end that are kept beside locks.
@@ -48,7 +48,10 @@ struct Found {
 }
 
 /// Says which locks are held.
-pub(crate) fn held_locks(client: &ClientState, wanted: &Wanted<'_>) -> Result<HeldLocks, Error> {
+pub(crate) fn held_locks(
+    client: &ClientState,
+    wanted: &ScanWanted<'_>,
+) -> Result<HeldLocks, Error> {
     client.process.check()?;
     if wanted.pattern.len() > LONGEST {
         let length = wanted.pattern.len();
@@ -67,7 +70,7 @@ pub(crate) fn held_locks(client: &ClientState, wanted: &Wanted<'_>) -> Result<He
 }
 
 /// Scans all nodes for names. An error, if too few can be scanned.
-fn scan(client: &ClientState, wanted: &Wanted<'_>) -> Result<Found, Error> {
+fn scan(client: &ClientState, wanted: &ScanWanted<'_>) -> Result<Found, Error> {
     let Scanned { scan, names, mut faults } = scan_nodes(client, wanted)?;
     if let Some(faults) = client.set().conflict() {
         let message =
@@ -107,7 +110,7 @@ pub(crate) struct Scanned {
 }
 
 /// Scans all nodes, each to its end, as long as there is time and room.
-pub(crate) fn scan_nodes(client: &ClientState, wanted: &Wanted<'_>) -> Result<Scanned, Error> {
+pub(crate) fn scan_nodes(client: &ClientState, wanted: &ScanWanted<'_>) -> Result<Scanned, Error> {
     let settings = client.settings();
     let pattern = key_pattern(&settings.key_prefix, wanted.pattern);
     let name = |key: Vec<u8>| Name::of_key(&settings.key_prefix, &key, wanted.auxiliary);

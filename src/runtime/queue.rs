@@ -31,7 +31,7 @@ mod self_wait;
 /// Choosing a waiter, and a waiter's leaving, happen under one mutex. A [`Hold`] is never dropped
 /// under it, for that comes back here.
 pub(crate) struct Queues {
-    state: Mutex<LocalQueues<Arc<Key>, Waiter, Won>>,
+    state: Mutex<LocalQueues<Arc<Key>, QueuedThread, Won>>,
 }
 
 /// Of which lock a queue is, and what is known of the other processes that want it.
@@ -69,7 +69,7 @@ impl Key {
 
 /// What is kept with each caller in a queue.
 #[derive(Default)]
-struct Waiter {
+struct QueuedThread {
     /// Wakes it up, if it has ever waited.
     wake: Option<Sender<()>>,
 }
@@ -147,7 +147,7 @@ impl Queues {
         let class = wanted.kind.hold_class();
         let askers = wanted.kind.askers();
         let mut queues = self.state.lock();
-        let ticket = queues.enter(&key, class, askers, wanted.terms, once, Waiter::default());
+        let ticket = queues.enter(&key, class, askers, wanted.terms, once, QueuedThread::default());
         drop(queues);
         QueuedCaller {
             names: &wanted.names,
@@ -198,7 +198,7 @@ impl LeaseId {
     /// Changes the queues, and wakes the callers of this one that have to look again.
     fn change<R>(
         &self,
-        change: impl FnOnce(&mut LocalQueues<Arc<Key>, Waiter, Won>) -> (R, Wake),
+        change: impl FnOnce(&mut LocalQueues<Arc<Key>, QueuedThread, Won>) -> (R, Wake),
     ) -> R {
         let mut queues = self.queues.state.lock();
         let (result, wake) = change(&mut queues);

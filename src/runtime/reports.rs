@@ -33,13 +33,13 @@ pub(crate) struct Reports(Arc<Shared>);
 
 #[derive(Default)]
 struct Shared {
-    state: Mutex<State>,
+    state: Mutex<ReportsState>,
     /// Wakes the thread that is always there.
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct ReportsState {
     events: VecDeque<Event>,
     /// How many events were dropped since the last one was told.
     dropped: u64,
@@ -119,7 +119,7 @@ impl Reports {
 impl Reports {
     /// Gives room back that was needed once, and returns whether anything is left to tell or to call.
     pub(crate) fn tidy(&self) -> bool {
-        let State { events, callbacks, .. } = &mut *self.0.state.lock();
+        let ReportsState { events, callbacks, .. } = &mut *self.0.state.lock();
         give_room_back(events);
         give_room_back(callbacks);
         !events.is_empty() || !callbacks.is_empty()
@@ -189,7 +189,7 @@ impl Shared {
     }
 }
 
-impl State {
+impl ReportsState {
     /// Nobody tells the events that there are.
     fn has_untold_events(&self) -> bool {
         !self.has_event_thread && !self.events.is_empty()

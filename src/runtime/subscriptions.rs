@@ -22,7 +22,7 @@ pub(crate) struct Subscriptions {
     wake_channel: Vec<u8>,
     /// There are channels: for calls that need not know more, without the mutex.
     busy: AtomicBool,
-    channels: Mutex<Channels<Wake>>,
+    channels: Mutex<Channels<Waker>>,
     /// The nodes of which an event has told that they do not let us listen.
     told_refused: Vec<AtomicBool>,
 }
@@ -32,8 +32,8 @@ pub(crate) type Watcher = Arc<dyn Fn() + Send + Sync>;
 
 /// Who is woken.
 #[derive(Clone)]
-enum Wake {
-    Waiter(Sender<()>),
+enum Waker {
+    Subscription(Sender<()>),
     Watcher(Watcher),
 }
 
@@ -64,15 +64,15 @@ impl Subscriptions {
         heard_on: Vec<Vec<u8>>,
         called: Option<Vec<u8>>,
         nodes: &[Node],
-    ) -> Waiter {
+    ) -> Subscription {
         let (waker, woken) = bounded(1);
         let Joined { id, start, wake } = {
             let mut channels = self.channels.lock();
             self.busy.store(true, Ordering::Relaxed);
-            channels.join(heard_on, called, Wake::Waiter(waker))
+            channels.join(heard_on, called, Waker::Subscription(waker))
         };
         self.have_them_listen(Sought { start, wake }, nodes);
-        Waiter { subscriptions: self.clone(), id, woken }
+        Subscription { subscriptions: self.clone(), id, woken }
     }
 
     /// For a while from now on, `watcher` hears of what is told on that channel, as soon as the `nodes` confirm it. Nothing
@@ -81,7 +81,7 @@ impl Subscriptions {
         let sought = {
             let mut channels = self.channels.lock();
             self.busy.store(true, Ordering::Relaxed);
-            channels.watch(channel, Wake::Watcher(watcher), clock::now())
+            channels.watch(channel, Waker::Watcher(watcher), clock::now())
         };
         self.have_them_listen(sought, nodes);
     }
@@ -126,12 +126,12 @@ impl Subscriptions {
     }
 }
 
-fn wake_up(woken: Vec<Wake>) {
+fn wake_up(woken: Vec<Waker>) {
     for wake in woken {
         match wake {
             // Full: it is about to look anyway.
-            Wake::Waiter(waiter) => _ = waiter.try_send(()),
-            Wake::Watcher(watcher) => watcher(),
+            Waker::Subscription(waiter) => _ = waiter.try_send(()),
+            Waker::Watcher(watcher) => watcher(),
         }
     }
 }
@@ -167,13 +167,13 @@ impl Listeners for Subscriptions {
 }
 
 /// A caller that waits for a lock; until it is dropped.
-pub(crate) struct Waiter {
+pub(crate) struct Subscription {
     subscriptions: Arc<Subscriptions>,
     id: WaiterId,
     woken: Receiver<()>,
 }
 
-impl Waiter {
+impl Subscription {
     /// The caller, whose process had the lock as `last_owner`, leaves it to others.
     pub(crate) fn gives_way(&self, last_owner: Option<Arc<str>>) {
         let last_owner = last_owner.as_deref().map(str::as_bytes);
@@ -191,7 +191,7 @@ impl Waiter {
     }
 }
 
-impl Drop for Waiter {
+impl Drop for Subscription {
     fn drop(&mut self) {
         self.subscriptions.channels.lock().leave(self.id, clock::now());
     }

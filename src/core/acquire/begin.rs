@@ -3,7 +3,7 @@
 use super::super::base::Time;
 use super::super::wake::ReleaseTracker;
 use super::reservation::Priority;
-use super::state::State;
+use super::state::CallState;
 use super::{Acquire, Action, Begin, SharedAttempt, Surroundings};
 
 impl<C: SharedAttempt> Acquire<C> {
@@ -19,7 +19,7 @@ impl<C: SharedAttempt> Acquire<C> {
         let waits = self.attempts.waits(started);
         let permits = self.attempts.picks(|| around.random());
         self.actions.push_back(Action::Begin(Begin { owner, started, answer_by, waits, permits }));
-        self.state = State::Beginning(preferred);
+        self.state = CallState::Beginning(preferred);
     }
 
     /// A caller that others have kept waiting goes ahead of those whose calls began later.

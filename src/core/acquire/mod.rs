@@ -25,6 +25,7 @@ mod begin;
 #[cfg(test)]
 #[path = "tests/client_model.rs"]
 mod client_model;
+mod conclusion;
 mod contention;
 mod driver;
 mod obstacle;
@@ -37,12 +38,11 @@ mod waits;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use self::attempts::{Attempts, Step};
-use self::queue_place::PlaceNews;
-use self::state::{Next, Sleep, Stage, State};
+use self::attempts::Attempts;
+use self::state::{AfterSubscribing, AttemptStage, CallState, Sleep};
 use super::base::Time;
 use super::queue::{Place, Turn};
-use super::vote::{Attempt, Ballot, Conclusion, Grant, HEAR_OUT, Judged, Judgement};
+use super::vote::{Attempt, Ballot};
 use super::wake::WakeReason;
 
 pub(crate) use self::attempts::{Outcome, Patience, Policy};
@@ -60,7 +60,7 @@ pub(crate) struct Acquire<C> {
     patience: Patience,
     /// The longest time of an attempt. The caller's deadline may shorten it.
     attempt_timeout: Duration,
-    state: State<C>,
+    state: CallState<C>,
     actions: VecDeque<Action<C>>,
     /// When the call began.
     began: Time,
@@ -91,7 +91,7 @@ impl<C: SharedAttempt> Acquire<C> {
             attempts: Attempts::new(policy, attempt_timeout),
             patience: policy.patience,
             attempt_timeout,
-            state: State::Looking,
+            state: CallState::Looking,
             actions: VecDeque::new(),
             began: Time::default(),
             started: Time::default(),
@@ -135,14 +135,14 @@ impl<C: SharedAttempt> Acquire<C> {
     /// Returns the claim whose attempt is under way. The answer changes with each event.
     pub(crate) fn claim(&mut self) -> Option<&mut C> {
         match &mut self.state {
-            State::Attempting(claim, _) => Some(claim),
+            CallState::Attempting(claim, _) => Some(claim),
             _ => None,
         }
     }
 
     /// The driver has looked at the local queue.
     pub(crate) fn handle_turn(&mut self, place: Place, around: &mut impl Surroundings) {
-        let State::Looking = self.state else { return };
+        let CallState::Looking = self.state else { return };
         self.attempts.comes_first(place.comes_first);
         let now = around.now();
         // A caller that has waited until its deadline is told that the lock is held, if that is known. If
@@ -164,13 +164,13 @@ impl<C: SharedAttempt> Acquire<C> {
             _ if waited_to_the_end => self.take_turn(around),
             Turn::Ask => self.take_turn(around),
             Turn::Held => self.refuse(Outcome::HELD),
-            Turn::Wait(until) => self.state = State::InQueue { until: self.at_most(until) },
+            Turn::Wait(until) => self.state = CallState::InQueue { until: self.at_most(until) },
         }
     }
 
     /// The local queue has changed.
     pub(crate) fn handle_queue_changed(&mut self) {
-        if let State::InQueue { .. } = self.state {
+        if let CallState::InQueue { .. } = self.state {
             self.waited_in_queue = true;
             self.look();
         }
@@ -178,25 +178,25 @@ impl<C: SharedAttempt> Acquire<C> {
 
     /// The call hears of releases from now on. `others`: how many wait for the lock in other processes.
     pub(crate) fn handle_subscribed(&mut self, others: u32, around: &mut impl Surroundings) {
-        let State::Subscribing(next) = self.state else { return };
+        let CallState::Subscribing(next) = self.state else { return };
         self.subscribed = true;
         self.attempts.expects(others);
         match next {
-            Next::Attempt => {
+            AfterSubscribing::Attempt => {
                 self.begin_attempt(around);
             }
-            Next::Sleep(sleep) => self.sleep(sleep, around),
+            AfterSubscribing::Sleep(sleep) => self.sleep(sleep, around),
         }
     }
 
     /// The attempt has begun, and no node was asked yet.
     pub(crate) fn handle_begun(&mut self, claim: C, around: &impl Surroundings) {
-        let State::Beginning(preferred) = self.state else {
+        let CallState::Beginning(preferred) = self.state else {
             return self.actions.push_back(Action::GiveBack(claim));
         };
         // The nodes are compared by their clocks before they grant anything, and numbers are made of them.
         if around.waits_for_clocks() {
-            self.state = State::Attempting(claim, Stage::AwaitingClocks(preferred));
+            self.state = CallState::Attempting(claim, AttemptStage::AwaitingClocks(preferred));
         } else {
             self.ask(claim, preferred);
         }
@@ -205,7 +205,7 @@ impl<C: SharedAttempt> Acquire<C> {
     /// Perhaps the nodes' clocks are known by now.
     pub(crate) fn handle_clocks(&mut self, around: &impl Surroundings) {
         match self.take_state() {
-            State::Attempting(claim, Stage::AwaitingClocks(preferred))
+            CallState::Attempting(claim, AttemptStage::AwaitingClocks(preferred))
                 if !around.waits_for_clocks() =>
             {
                 self.ask(claim, preferred);
@@ -217,10 +217,10 @@ impl<C: SharedAttempt> Acquire<C> {
     /// The nodes that were asked have decided the attempt.
     pub(crate) fn handle_verdict(&mut self, around: &mut impl Surroundings) {
         match self.take_state() {
-            State::Attempting(claim, Stage::AskingOne { node, .. }) => {
+            CallState::Attempting(claim, AttemptStage::AskingOne { node, .. }) => {
                 self.preferred_done(claim, node, around)
             }
-            State::Attempting(claim, Stage::AskingAll) => self.all_done(claim, around),
+            CallState::Attempting(claim, AttemptStage::AskingAll) => self.all_done(claim, around),
             state => self.state = state,
         }
     }
@@ -228,7 +228,7 @@ impl<C: SharedAttempt> Acquire<C> {
     /// The write-back is `confirmed` by a majority, or cannot be any more.
     pub(crate) fn handle_confirmation(&mut self, confirmed: bool, around: &mut impl Surroundings) {
         match self.take_state() {
-            State::Attempting(claim, Stage::WritingBack) => {
+            CallState::Attempting(claim, AttemptStage::WritingBack) => {
                 if confirmed {
                     claim.with(Attempt::written_back);
                 }
@@ -241,8 +241,10 @@ impl<C: SharedAttempt> Acquire<C> {
     /// Perhaps more nodes have answered.
     pub(crate) fn handle_answers(&mut self, around: &mut impl Surroundings) {
         match self.take_state() {
-            State::Attempting(claim, Stage::AwaitingAnswers) => self.judge(claim, around),
-            State::Attempting(claim, Stage::HearingOut { judgement, .. })
+            CallState::Attempting(claim, AttemptStage::AwaitingAnswers) => {
+                self.judge(claim, around)
+            }
+            CallState::Attempting(claim, AttemptStage::HearingOut { judgement, .. })
                 if !claim.with(|attempt| attempt.awaits_answers()) =>
             {
                 self.conclude(claim, judgement, around);
@@ -254,7 +256,7 @@ impl<C: SharedAttempt> Acquire<C> {
     /// Perhaps something was told of the lock's releases.
     pub(crate) fn handle_releases(&mut self, around: &mut impl Surroundings) {
         // Each pass takes what was told so far.
-        while let State::Sleeping(Sleep { until: before, listens: true, gives_way, .. }) =
+        while let CallState::Sleeping(Sleep { until: before, listens: true, gives_way, .. }) =
             self.state
         {
             let reason = around.releases(|releases| releases.wake_reason()).flatten();
@@ -267,7 +269,7 @@ impl<C: SharedAttempt> Acquire<C> {
             // Further confirmations of subscriptions do not put the try off again.
             let listens = reason != WakeReason::Listening;
             let sleep = Sleep { until, listens, woken: true, gives_way };
-            self.state = State::Sleeping(sleep);
+            self.state = CallState::Sleeping(sleep);
             if until <= now {
                 return self.slept(sleep, around);
             }
@@ -283,19 +285,21 @@ impl<C: SharedAttempt> Acquire<C> {
             return;
         }
         match self.take_state() {
-            state @ State::InQueue { .. } => {
+            state @ CallState::InQueue { .. } => {
                 self.state = state;
                 self.handle_queue_changed();
             }
-            State::Attempting(claim, stage) => match stage {
-                Stage::AwaitingClocks(preferred) => self.ask(claim, preferred),
-                Stage::AskingOne { node, .. } => self.preferred_done(claim, node, around),
-                Stage::AskingAll => self.all_done(claim, around),
-                Stage::WritingBack => self.heard(claim, around),
-                Stage::AwaitingAnswers => self.judge(claim, around),
-                Stage::HearingOut { judgement, .. } => self.conclude(claim, judgement, around),
+            CallState::Attempting(claim, stage) => match stage {
+                AttemptStage::AwaitingClocks(preferred) => self.ask(claim, preferred),
+                AttemptStage::AskingOne { node, .. } => self.preferred_done(claim, node, around),
+                AttemptStage::AskingAll => self.all_done(claim, around),
+                AttemptStage::WritingBack => self.heard(claim, around),
+                AttemptStage::AwaitingAnswers => self.judge(claim, around),
+                AttemptStage::HearingOut { judgement, .. } => {
+                    self.conclude(claim, judgement, around)
+                }
             },
-            State::Sleeping(sleep) => self.slept(sleep, around),
+            CallState::Sleeping(sleep) => self.slept(sleep, around),
             state => self.state = state,
         }
     }
@@ -307,26 +311,26 @@ impl<C: SharedAttempt> Acquire<C> {
             Stop::Closed => Outcome::Closed,
         };
         match self.take_state() {
-            State::Finished => self.state = State::Finished,
-            State::Attempting(claim, _) => self.abandon(claim, outcome),
+            CallState::Finished => self.state = CallState::Finished,
+            CallState::Attempting(claim, _) => self.abandon(claim, outcome),
             _ => self.refuse(outcome),
         }
     }
 
-    fn take_state(&mut self) -> State<C> {
-        std::mem::replace(&mut self.state, State::Finished)
+    fn take_state(&mut self) -> CallState<C> {
+        std::mem::replace(&mut self.state, CallState::Finished)
     }
 
     fn look(&mut self) {
         self.actions.push_back(Action::Look);
-        self.state = State::Looking;
+        self.state = CallState::Looking;
     }
 
     fn finish(&mut self, last: Action<C>) {
         self.withdraw(Vec::new);
         self.leave_queue();
         self.actions.push_back(last);
-        self.state = State::Finished;
+        self.state = CallState::Finished;
     }
 
     /// If nodes may have reservations of the caller. A grant has ended them on the nodes of `granted_by`.
@@ -352,19 +356,19 @@ impl<C: SharedAttempt> Acquire<C> {
         self.refuse(outcome);
     }
 
-    fn subscribe(&mut self, next: Next, around: &mut impl Surroundings) {
+    fn subscribe(&mut self, next: AfterSubscribing, around: &mut impl Surroundings) {
         let caller = self.attempts.queued_caller(|| around.random_owner());
         self.actions.push_back(Action::Subscribe(caller));
-        self.state = State::Subscribing(next);
+        self.state = CallState::Subscribing(next);
     }
 
     fn give_way(&mut self, until: Time, around: &mut impl Surroundings) {
         let sleep = Sleep { until, listens: true, woken: false, gives_way: true };
         if self.subscribed {
             self.actions.push_back(Action::IgnoreOwnRelease);
-            self.state = State::Sleeping(sleep);
+            self.state = CallState::Sleeping(sleep);
         } else {
-            self.subscribe(Next::Sleep(sleep), around);
+            self.subscribe(AfterSubscribing::Sleep(sleep), around);
         }
     }
 
@@ -376,7 +380,7 @@ impl<C: SharedAttempt> Acquire<C> {
             self.last_votes_are_fresh = false;
         }
         if self.patience != Patience::Once && !self.subscribed && around.others_subscribed() {
-            self.subscribe(Next::Attempt, around);
+            self.subscribe(AfterSubscribing::Attempt, around);
         } else {
             self.begin_attempt(around);
         }
@@ -391,11 +395,11 @@ impl<C: SharedAttempt> Acquire<C> {
                 claim.with(|attempt| attempt.prefer(node));
                 let until = until.min(self.answer_by);
                 self.actions.push_back(Action::Ask(Whom::Only(node)));
-                self.state = State::Attempting(claim, Stage::AskingOne { node, until });
+                self.state = CallState::Attempting(claim, AttemptStage::AskingOne { node, until });
             }
             None => {
                 self.actions.push_back(Action::Ask(Whom::All));
-                self.state = State::Attempting(claim, Stage::AskingAll);
+                self.state = CallState::Attempting(claim, AttemptStage::AskingAll);
             }
         }
     }
@@ -406,7 +410,7 @@ impl<C: SharedAttempt> Acquire<C> {
         if claim.reopen(|attempt| attempt.goes_on(answer_by)) {
             self.answer_by = answer_by;
             self.actions.push_back(Action::Ask(Whom::AllBut(node)));
-            self.state = State::Attempting(claim, Stage::AskingAll);
+            self.state = CallState::Attempting(claim, AttemptStage::AskingAll);
         } else {
             self.heard(claim, around);
         }
@@ -422,123 +426,9 @@ impl<C: SharedAttempt> Acquire<C> {
         match number {
             Some(number) => {
                 self.actions.push_back(Action::WriteBack(number));
-                self.state = State::Attempting(claim, Stage::WritingBack);
+                self.state = CallState::Attempting(claim, AttemptStage::WritingBack);
             }
             None => self.heard(claim, around),
-        }
-    }
-
-    /// All that was asked for is answered, or its time is over.
-    fn heard(&mut self, claim: C, around: &mut impl Surroundings) {
-        let number = claim.with(|attempt| attempt.number_of_several());
-        if number > 0 {
-            self.actions.push_back(Action::SawNumber(number));
-        }
-        self.judge(claim, around);
-    }
-
-    fn judge(&mut self, claim: C, around: &mut impl Surroundings) {
-        let (now, health) = (around.now(), around.quorum_health());
-        let says_no = around.first_says_no();
-        let judged = claim.with(|attempt| {
-            attempt.first_says_no(says_no);
-            health.judge(attempt, now)
-        });
-        let judgement = match judged {
-            Judged::Concluded(judgement) => judgement,
-            Judged::HearFirst | Judged::HearAll => {
-                self.state = State::Attempting(claim, Stage::AwaitingAnswers);
-                return;
-            }
-        };
-        let until = match judgement.conclusion {
-            Conclusion::Unreachable => self.started.after(HEAR_OUT).min(self.answer_by),
-            // The user has to change something, and is to be told all of it.
-            Conclusion::Rejected => self.answer_by,
-            _ => now,
-        };
-        if now < until && claim.with(|attempt| attempt.awaits_answers()) {
-            self.state = State::Attempting(claim, Stage::HearingOut { judgement, until });
-        } else {
-            self.conclude(claim, judgement, around);
-        }
-    }
-
-    fn conclude(&mut self, claim: C, judgement: Judgement, around: &mut impl Surroundings) {
-        // Something may have become known of a node meanwhile. A lock that was won all the same is given back.
-        if around.nodes_disagree() {
-            return self.abandon(claim, Outcome::NodesDisagree);
-        }
-        let Judgement { conclusion, basis, quorum } = judgement;
-        let (now, started) = (around.now(), self.started);
-        let permits = self.attempts.wanted_permits();
-        let began_ms = self.attempts.is_queued().then(|| self.began_ms(around)).flatten();
-        let (place, obstacle) = claim.with(|attempt| {
-            let covered = attempt_ended(attempt, permits, around);
-            self.attempts.tried(attempt, now, covered);
-            let place = self.attempts.placed(attempt, conclusion, began_ms);
-            (place, Obstacle::of(attempt))
-        });
-        self.actions.extend(obstacle.map(Action::TellObstacle));
-        self.last_votes_are_fresh = true;
-        let is_not_admitted = conclusion == Conclusion::NotAdmitted;
-        let ready_in = is_not_admitted.then(|| around.ready_in(now)).flatten();
-        let random = around.random();
-        let step = match conclusion {
-            Conclusion::NotAdmitted => self.attempts.not_admitted(ready_in, started, now, random),
-            _ => self.attempts.concluded(conclusion, started, now, random),
-        };
-        if let Step::Granted { valid_until, number } = step {
-            let refused_before = self.refused && self.attempts.refusals_tell_of_others();
-            let grant = Grant {
-                valid_until,
-                number,
-                basis,
-                quorum,
-                started,
-                known_at: now,
-                refused_before,
-            };
-            self.withdraw(|| claim.with(|attempt| attempt.granted_by()));
-            return self.finish(Action::Granted(claim, grant));
-        }
-        // Carried out before any wait: what this attempt got must be free for others.
-        self.actions.push_back(Action::GiveBack(claim));
-        if self.attempts.is_out_of_reach() {
-            self.withdraw(Vec::new);
-        }
-        if place == PlaceNews::GivesUpTicket {
-            self.leave_queue();
-        }
-        let held = matches!(conclusion, Conclusion::Held { .. });
-        let conclusion = (!self.attempts.cut_short(conclusion, now)).then_some(conclusion);
-        if conclusion.is_some() {
-            self.gave_way = false;
-            self.refused |= held;
-        }
-        self.actions.push_back(Action::Failed(Failed { conclusion, quorum, started }));
-        let until = match step {
-            Step::Wait(_) if place == PlaceNews::HasTicket => now,
-            Step::Wait(until) if place == PlaceNews::HasNoTicket => {
-                until.min(self.attempts.soon(now, random))
-            }
-            Step::Wait(until) => until,
-            Step::Finish(outcome) => return self.refuse(outcome),
-            Step::Granted { .. } => return,
-        };
-        if let Some(ready_in) = ready_in.filter(|left| !left.is_zero())
-            && !std::mem::replace(&mut self.told_not_admitted, true)
-        {
-            self.actions.push_back(Action::TellNotAdmitted(ready_in));
-        }
-        // A slot that a refusal has named is asked for at once, and mostly had.
-        let listens =
-            held && self.patience != Patience::Once && !self.attempts.goes_to_named_slot();
-        let sleep = Sleep { until, listens, woken: false, gives_way: false };
-        if listens && !self.subscribed {
-            self.subscribe(Next::Sleep(sleep), around);
-        } else {
-            self.sleep(sleep, around);
         }
     }
 
@@ -546,7 +436,7 @@ impl<C: SharedAttempt> Acquire<C> {
         if sleep.gives_way {
             return self.give_way(sleep.until, around);
         }
-        self.state = State::Sleeping(sleep);
+        self.state = CallState::Sleeping(sleep);
         // Something may have been told since the attempt began.
         self.handle_releases(around);
     }
@@ -576,17 +466,6 @@ impl<C: SharedAttempt> Acquire<C> {
     fn at_most(&self, until: Time) -> Time {
         self.deadline().map_or(until, |deadline| until.min(deadline))
     }
-}
-
-/// Notes what the nodes have said to `attempt`, which wanted so many `permits`. Returns whether a release would be told by enough
-/// of them.
-fn attempt_ended(attempt: &Attempt, permits: u32, around: &mut impl Surroundings) -> bool {
-    let may_fall_back = around.quorum_health().may_fall_back();
-    let covered = around.releases(|releases| {
-        releases.attempt_ended(attempt, permits, may_fall_back);
-        releases.is_covered()
-    });
-    covered == Some(true)
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ pub(super) struct Sleep {
 }
 
 #[derive(Debug)]
-pub(super) enum State<C> {
+pub(super) enum CallState<C> {
     /// The driver looks at the local queue.
     Looking,
     /// Behind others in the local queue.
@@ -25,18 +25,18 @@ pub(super) enum State<C> {
         until: Time,
     },
     /// The driver subscribes to releases; then this follows.
-    Subscribing(Next),
+    Subscribing(AfterSubscribing),
     /// The driver begins an attempt, which asks that node alone at first, until then.
     Beginning(Option<(usize, Time)>),
     /// The attempt of that claim is under way.
-    Attempting(C, Stage),
+    Attempting(C, AttemptStage),
     Sleeping(Sleep),
     Finished,
 }
 
 /// How far an attempt has come.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Stage {
+pub(super) enum AttemptStage {
     /// It waits for the nodes' clocks, and asks that node alone at first, until then.
     AwaitingClocks(Option<(usize, Time)>),
     /// That node was asked, and has until then.
@@ -53,18 +53,18 @@ pub(super) enum Stage {
 
 /// What follows a subscription.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Next {
+pub(super) enum AfterSubscribing {
     Attempt,
     Sleep(Sleep),
 }
 
-impl<C> State<C> {
+impl<C> CallState<C> {
     /// When the wait ends by itself. `answer_by`: the end of the time for answers.
     pub(super) fn ends_at(&self, answer_by: Time) -> Option<Time> {
         match self {
             Self::InQueue { until }
-            | Self::Attempting(_, Stage::AskingOne { until, .. })
-            | Self::Attempting(_, Stage::HearingOut { until, .. })
+            | Self::Attempting(_, AttemptStage::AskingOne { until, .. })
+            | Self::Attempting(_, AttemptStage::HearingOut { until, .. })
             | Self::Sleeping(Sleep { until, .. }) => Some(*until),
             Self::Attempting(..) => Some(answer_by),
             Self::Looking | Self::Subscribing(_) | Self::Beginning(_) | Self::Finished => None,
@@ -76,10 +76,12 @@ impl<C> State<C> {
         match self {
             Self::InQueue { .. } => WaitsFor::Queue,
             Self::Attempting(_, stage) => match stage {
-                Stage::AwaitingClocks(_) => WaitsFor::Clocks,
-                Stage::AskingOne { .. } | Stage::AskingAll => WaitsFor::Verdict,
-                Stage::WritingBack => WaitsFor::Confirmation,
-                Stage::AwaitingAnswers | Stage::HearingOut { .. } => WaitsFor::Answers,
+                AttemptStage::AwaitingClocks(_) => WaitsFor::Clocks,
+                AttemptStage::AskingOne { .. } | AttemptStage::AskingAll => WaitsFor::Verdict,
+                AttemptStage::WritingBack => WaitsFor::Confirmation,
+                AttemptStage::AwaitingAnswers | AttemptStage::HearingOut { .. } => {
+                    WaitsFor::Answers
+                }
             },
             Self::Sleeping(Sleep { listens: true, .. }) => WaitsFor::Releases,
             Self::Sleeping(_)

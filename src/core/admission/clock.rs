@@ -13,10 +13,10 @@ use std::time::Duration;
 use super::super::base::{Mechanism, Time, majority};
 use super::clock_tracker::{ClockStep, ClockTracker, Reading};
 use super::clocks::Offset;
-use super::comparison::{Place, ROUNDING};
+use super::comparison::{ClockPlace, ROUNDING};
 use super::node::Knowledge;
 use super::node_clock::{ClockNews, ClockVerdict};
-use super::probe::{Forgot, Judgement};
+use super::probe::{Forgot, ProbeJudgement};
 use super::{Admission, NodeState};
 
 /// A node is probed again after so many times the tolerance. Two clocks drift apart by a fifth of the
@@ -142,30 +142,30 @@ impl Admission {
             let stepped = known.clock.stepped;
             let place = self.place(node, now);
             let step = match place {
-                Place::Unknown => continue,
-                Place::Ahead(by) => Some(ClockStep::Forward(by)),
+                ClockPlace::Unknown => continue,
+                ClockPlace::Ahead(by) => Some(ClockStep::Forward(by)),
                 // By little, it has drifted.
-                Place::Behind(by) => {
+                ClockPlace::Behind(by) => {
                     Some(ClockStep::Back(by)).filter(|_| by > self.clock_tolerance)
                 }
                 // Somebody was faster, and its mark says so already.
-                Place::Noted => stepped.filter(|_| !self.suspended),
+                ClockPlace::Noted => stepped.filter(|_| !self.suspended),
             };
             let known = &mut self.nodes[node];
-            let told = std::mem::replace(&mut known.clock.told, place != Place::Noted);
+            let told = std::mem::replace(&mut known.clock.told, place != ClockPlace::Noted);
             self.clock_news.extend(step.filter(|_| !told).map(|step| ClockNews::Set(node, step)));
-            if place == Place::Noted {
+            if place == ClockPlace::Noted {
                 known.clock.steady = true;
                 known.clock.stepped = None;
             } else if let Some(seen) = known.seen.as_mut().filter(|_| self.quarantine)
-                && let Judgement::Ours(state) | Judgement::Renamed(state) = seen.judgement
+                && let ProbeJudgement::Ours(state) | ProbeJudgement::Renamed(state) = seen.judgement
             {
-                if matches!(place, Place::Ahead(_)) {
+                if matches!(place, ClockPlace::Ahead(_)) {
                     known.clock.ahead_at = Some(now);
                     known.forgot = Some(Forgot::Clock);
-                    seen.judgement = Judgement::Forgetful(Forgot::Clock);
+                    seen.judgement = ProbeJudgement::Forgetful(Forgot::Clock);
                 } else {
-                    seen.judgement = Judgement::Moved(state);
+                    seen.judgement = ProbeJudgement::Moved(state);
                 }
             }
         }
@@ -181,9 +181,9 @@ impl Admission {
             off.behind > much || off.ahead > much && self.allowed_rise(node, now) >= ROUNDING
         });
         if let Some(seen) = self.nodes[node].seen.as_mut().filter(|_| moved && self.quarantine)
-            && let Judgement::Ours(state) = seen.judgement
+            && let ProbeJudgement::Ours(state) = seen.judgement
         {
-            seen.judgement = Judgement::Moved(state);
+            seen.judgement = ProbeJudgement::Moved(state);
         }
     }
 
@@ -200,22 +200,24 @@ impl Admission {
     }
 
     /// Where the clock of a node in doubt is.
-    fn place(&mut self, node: usize, now: Time) -> Place {
+    fn place(&mut self, node: usize, now: Time) -> ClockPlace {
         let stepped = self.nodes[node].clock.stepped;
         if stepped.is_none() && !Mechanism::ClocksAreNoted.is_on() {
-            return Place::Noted;
+            return ClockPlace::Noted;
         }
         let alone = self.in_doubt_until(node).is_some();
         let reference = self.reference_for(node, now).filter(|_| !alone);
-        let place = reference.map_or(Place::Unknown, |it| self.compared(node, it, now));
+        let place = reference.map_or(ClockPlace::Unknown, |it| self.compared(node, it, now));
         match (place, reference) {
             // All locks have been granted since it is tracked.
-            (Place::Unknown, _) if self.is_doubted_enough(node, now) => Place::Noted,
+            (ClockPlace::Unknown, _) if self.is_doubted_enough(node, now) => ClockPlace::Noted,
             // It was behind its mark before.
-            (Place::Noted | Place::Behind(_), _) if let Some(by) = self.step_not_noted(node) => {
-                Place::Ahead(by)
+            (ClockPlace::Noted | ClockPlace::Behind(_), _)
+                if let Some(by) = self.step_not_noted(node) =>
+            {
+                ClockPlace::Ahead(by)
             }
-            (Place::Noted, Some(reference)) => {
+            (ClockPlace::Noted, Some(reference)) => {
                 self.count_gains_from_mark(node, reference, now);
                 place
             }

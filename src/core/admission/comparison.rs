@@ -12,7 +12,7 @@ use super::clocks::{DRIFT, Offset, median, microseconds};
 use super::mark::Noted;
 use super::node::{Knowledge, Seen};
 use super::node_clock::NodeClock;
-use super::probe::Judgement;
+use super::probe::ProbeJudgement;
 use super::set_time::SetTime;
 
 /// A clock that has moved away from its mark by this part of the tolerance is noted anew, and by no less
@@ -25,7 +25,7 @@ const LATEST_US: i64 = (LARGEST_NUMBER / 2 * 10).cast_signed();
 
 /// Where a clock is, compared with the set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum ClockPlace {
     Unknown,
     Noted,
     Ahead(Duration),
@@ -77,7 +77,7 @@ impl Admission {
     pub(super) fn new_note(&self, node: usize, now: Time) -> Option<Noted> {
         let ahead_ms = self.ahead_ms(node, now)?;
         let at_ms = u64::try_from(self.time_us(now, false)? / 1_000).ok()?;
-        let is_moved = |seen: &Seen| matches!(seen.judgement, Judgement::Moved(_));
+        let is_moved = |seen: &Seen| matches!(seen.judgement, ProbeJudgement::Moved(_));
         let moved = self.nodes[node].seen.as_ref().is_some_and(is_moved);
         let noted = self.nodes[node].clock.noted.filter(|_| moved);
         let highest = noted.map_or(i64::MAX, |noted| {
@@ -221,21 +221,21 @@ impl Admission {
     }
 
     /// Where the node's clock is, compared with the set.
-    pub(super) fn compared(&self, node: usize, reference: Reference, now: Time) -> Place {
-        let Some(off) = self.off_mark(node, reference, now) else { return Place::Unknown };
+    pub(super) fn compared(&self, node: usize, reference: Reference, now: Time) -> ClockPlace {
+        let Some(off) = self.off_mark(node, reference, now) else { return ClockPlace::Unknown };
         let tolerance = self.clock_tolerance;
         let noted_anew = self.noted_anew();
         if off.ahead > tolerance {
-            Place::Ahead(off.ahead)
+            ClockPlace::Ahead(off.ahead)
         } else if off.behind > noted_anew {
-            Place::Behind(off.behind)
+            ClockPlace::Behind(off.behind)
         } else if off.perhaps_ahead > tolerance - noted_anew * 2
             && Mechanism::DoubtHasNoVote.is_on()
             || off.perhaps_behind > tolerance
         {
-            Place::Unknown
+            ClockPlace::Unknown
         } else {
-            Place::Noted
+            ClockPlace::Noted
         }
     }
 

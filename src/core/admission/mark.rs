@@ -123,7 +123,7 @@ impl Identity {
 
 /// Whether a node grants locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum MarkState {
     Admitted,
     /// It may have forgotten locks, and grants nothing until all that it may have forgotten have ended.
     Quarantined {
@@ -134,7 +134,7 @@ pub(crate) enum State {
     },
 }
 
-impl State {
+impl MarkState {
     pub(crate) const fn quarantine_id(self) -> Option<u64> {
         match self {
             Self::Admitted => None,
@@ -149,7 +149,7 @@ pub(crate) struct Mark {
     pub(crate) configuration: Configuration,
     pub(crate) identity: Identity,
     pub(crate) noted: Noted,
-    pub(crate) state: State,
+    pub(crate) state: MarkState,
 }
 
 /// What a mark says of the node's clock.
@@ -192,12 +192,12 @@ impl Mark {
         let ahead_ms = field("ahead_ms")?.parse().ok()?;
         let noted = Noted { ahead_ms, at_ms: field("noted_at_ms")?.parse().ok()? };
         let state = match words.next()? {
-            "admitted" => State::Admitted,
+            "admitted" => MarkState::Admitted,
             // Where there is no quarantine, nobody writes one.
             "quarantined" if configuration.quarantine => {
                 let mut field = |name: &str| words.next()?.strip_prefix(name)?.strip_prefix('=');
                 let until_ms = optional(field("until_ms")?)?;
-                State::Quarantined { until_ms, id: u64::from_str_radix(field("id")?, 16).ok()? }
+                MarkState::Quarantined { until_ms, id: u64::from_str_radix(field("id")?, 16).ok()? }
             }
             _ => return None,
         };
@@ -227,8 +227,8 @@ impl fmt::Display for Mark {
              repl={repl_id} ahead_ms={ahead_ms} noted_at_ms={at_ms} "
         )?;
         match self.state {
-            State::Admitted => f.write_str("admitted"),
-            State::Quarantined { until_ms, id } => {
+            MarkState::Admitted => f.write_str("admitted"),
+            MarkState::Quarantined { until_ms, id } => {
                 let until = until_ms.map_or("-".to_owned(), |until| until.to_string());
                 write!(f, "quarantined until_ms={until} id={id:016x}")
             }

@@ -10,7 +10,7 @@
 use std::time::Duration;
 
 use super::base::{Mechanism, Time, majority};
-use mark::{Mark, State};
+use mark::{Mark, MarkState};
 use set_time::SetTime;
 pub(crate) use unused::{MayHaveForgotten, Past, may_have_forgotten};
 
@@ -53,7 +53,7 @@ pub(crate) use clocks::{Offset, worth_waiting};
 pub(crate) use mark::{Configuration, Difference, Identity, Setting};
 use node::{Knowledge, Seen};
 pub(crate) use node_clock::{ClockNews, ClockVerdict};
-use probe::Judgement;
+use probe::ProbeJudgement;
 pub(crate) use probe::{AsSeen, Change, Checked, Forgot, NextProbe, Probe, Role};
 
 /// Chance, as the machine needs it.
@@ -187,7 +187,7 @@ impl Admission {
     /// Until when there is nothing to do about `node`, if it does not change: it has to be looked at again then.
     pub(crate) fn settled_until(&self, node: usize) -> Option<Time> {
         let known = &self.nodes[node];
-        let admitted = Judgement::Ours(State::Admitted);
+        let admitted = ProbeJudgement::Ours(MarkState::Admitted);
         let is_admitted = known.seen.as_ref().is_some_and(|seen| seen.judgement == admitted);
         let is_certain = !known.doubted && known.clock.steady && !known.is_another_server_there();
         (is_admitted && is_certain && self.is_fresh(node)).then(|| self.probe_due(node))
@@ -218,25 +218,30 @@ impl Admission {
             return self.change(node, new);
         }
         let (change, due) = match &seen.judgement {
-            Judgement::Ours(State::Admitted) if known.clock.steady => {
+            ProbeJudgement::Ours(MarkState::Admitted) if known.clock.steady => {
                 let is_due = known.is_another_server_there();
                 let due = if is_due { now } else { self.probe_due(node) };
                 return if due <= now { seen.check() } else { NextProbe::Wait(due) };
             }
-            Judgement::Ours(State::Admitted) => {
+            ProbeJudgement::Ours(MarkState::Admitted) => {
                 let due = [self.in_doubt_until(node), self.reading_due(node)];
                 (None, due.into_iter().flatten().min())
             }
-            Judgement::Replica | Judgement::Cluster | Judgement::Foreign(_) => (None, None),
-            Judgement::Forgetful(_) => (Some(self.begun(chance.id)), None),
-            Judgement::Renamed(state) | Judgement::Moved(state) => (Some(*state), None),
-            Judgement::Ours(State::Quarantined { until_ms, id }) => {
+            ProbeJudgement::Replica | ProbeJudgement::Cluster | ProbeJudgement::Foreign(_) => {
+                (None, None)
+            }
+            ProbeJudgement::Forgetful(_) => (Some(self.begun(chance.id)), None),
+            ProbeJudgement::Renamed(state) | ProbeJudgement::Moved(state) => (Some(*state), None),
+            ProbeJudgement::Ours(MarkState::Quarantined { until_ms, id }) => {
                 self.next_of_quarantine(known, *until_ms, *id, now, set_time, chance)
             }
         };
         match change.filter(|_| self.may_write() && !self.has_several_servers(node)) {
             Some(state) => {
-                let anew = matches!(seen.judgement, Judgement::Forgetful(_) | Judgement::Moved(_));
+                let anew = matches!(
+                    seen.judgement,
+                    ProbeJudgement::Forgetful(_) | ProbeJudgement::Moved(_)
+                );
                 let noted = known.clock.noted.filter(|_| !anew);
                 match noted.or_else(|| self.new_note(node, now)) {
                     Some(noted) => {
@@ -259,10 +264,10 @@ impl Admission {
         }
         match &seen.judgement {
             judgement if !self.quarantine && judgement.is_readable() => Grants::Always,
-            Judgement::Ours(State::Admitted) if !Mechanism::MarkIsCompared.is_on() => {
+            ProbeJudgement::Ours(MarkState::Admitted) if !Mechanism::MarkIsCompared.is_on() => {
                 Grants::Always
             }
-            Judgement::Ours(State::Admitted) if !known.doubted && known.clock.steady => {
+            ProbeJudgement::Ours(MarkState::Admitted) if !known.doubted && known.clock.steady => {
                 seen.probe.mark.as_deref().map_or(Grants::Nothing, Grants::Under)
             }
             _ => Grants::Nothing,
@@ -295,22 +300,22 @@ impl Admission {
             return NodeState::Twin(twin);
         }
         match &seen.judgement {
-            Judgement::Replica => NodeState::Replica,
-            Judgement::Cluster => NodeState::Cluster,
-            Judgement::Foreign(theirs) => NodeState::Foreign(theirs.clone()),
+            ProbeJudgement::Replica => NodeState::Replica,
+            ProbeJudgement::Cluster => NodeState::Cluster,
+            ProbeJudgement::Foreign(theirs) => NodeState::Foreign(theirs.clone()),
             _ if self.has_several_servers(node) => NodeState::SeveralServers,
             _ if known.doubted => NodeState::Unknown,
-            Judgement::Ours(State::Admitted) if self.quarantine && !known.clock.steady => {
+            ProbeJudgement::Ours(MarkState::Admitted) if self.quarantine && !known.clock.steady => {
                 NodeState::Unknown
             }
-            Judgement::Forgetful(_) if !self.quarantine => NodeState::Admitted,
-            Judgement::Forgetful(why) => NodeState::Quarantined(Some(*why)),
-            Judgement::Renamed(state) | Judgement::Moved(state) | Judgement::Ours(state) => {
-                match state {
-                    State::Admitted => NodeState::Admitted,
-                    State::Quarantined { .. } => NodeState::Quarantined(known.forgot),
-                }
-            }
+            ProbeJudgement::Forgetful(_) if !self.quarantine => NodeState::Admitted,
+            ProbeJudgement::Forgetful(why) => NodeState::Quarantined(Some(*why)),
+            ProbeJudgement::Renamed(state)
+            | ProbeJudgement::Moved(state)
+            | ProbeJudgement::Ours(state) => match state {
+                MarkState::Admitted => NodeState::Admitted,
+                MarkState::Quarantined { .. } => NodeState::Quarantined(known.forgot),
+            },
         }
     }
 
@@ -336,17 +341,17 @@ impl Admission {
             let known = &self.nodes[node];
             let seen = known.seen.as_ref().filter(|_| !self.has_several_servers(node))?;
             let state = match &seen.judgement {
-                Judgement::Renamed(state) | Judgement::Moved(state) | Judgement::Ours(state) => {
-                    *state
-                }
-                Judgement::Forgetful(_) if self.quarantine => return Some(self.max_ttl),
+                ProbeJudgement::Renamed(state)
+                | ProbeJudgement::Moved(state)
+                | ProbeJudgement::Ours(state) => *state,
+                ProbeJudgement::Forgetful(_) if self.quarantine => return Some(self.max_ttl),
                 judgement => return judgement.is_readable().then_some(Duration::ZERO),
             };
             match state {
-                State::Admitted => {
+                MarkState::Admitted => {
                     Some(self.in_doubt_until(node).map_or(Duration::ZERO, |until| until.since(now)))
                 }
-                State::Quarantined { until_ms, id } => {
+                MarkState::Quarantined { until_ms, id } => {
                     Some(self.left(known, until_ms, id, now, set_time))
                 }
             }
@@ -392,7 +397,7 @@ impl Admission {
         let known = &mut self.nodes[node];
         let Some(Seen { probe, .. }) = &known.seen else { return NextProbe::Ask(None) };
         known.asked_for = Some(new.clone());
-        if let Some(State::Quarantined { until_ms: None, id }) =
+        if let Some(MarkState::Quarantined { until_ms: None, id }) =
             Mark::parse(&new).map(|mark| mark.state)
         {
             known.begun = Some(id);

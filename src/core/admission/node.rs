@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use super::super::base::Time;
 use super::clocks::milliseconds;
-use super::mark::{Configuration, Mark, Noted, State};
+use super::mark::{Configuration, Mark, MarkState, Noted};
 use super::node_clock::NodeClock;
-use super::probe::{AsSeen, Forgot, Judgement, NextProbe, PROBE_AGAIN, Probe, Role};
+use super::probe::{AsSeen, Forgot, NextProbe, PROBE_AGAIN, Probe, ProbeJudgement, Role};
 use super::servers::Servers;
 use super::unused::Past;
 
@@ -43,7 +43,7 @@ pub(super) struct Knowledge {
 #[derive(Debug)]
 pub(super) struct Seen {
     pub(super) probe: Probe,
-    pub(super) judgement: Judgement,
+    pub(super) judgement: ProbeJudgement,
     /// When the answer was there.
     pub(super) at: Time,
 }
@@ -93,15 +93,15 @@ impl Knowledge {
     }
 
     pub(super) fn probed(&mut self, probe: Probe, now: Time) {
-        let judgement = match Judgement::of(&probe, &self.configuration) {
-            Judgement::Forgetful(Forgot::Mark) => {
-                Judgement::Forgetful(self.why_without_mark(probe.identity.run_id()))
+        let judgement = match ProbeJudgement::of(&probe, &self.configuration) {
+            ProbeJudgement::Forgetful(Forgot::Mark) => {
+                ProbeJudgement::Forgetful(self.why_without_mark(probe.identity.run_id()))
             }
             judgement => judgement,
         };
         self.had_mark = probe.mark.is_some();
         let mark = match judgement {
-            Judgement::Ours(_) | Judgement::Renamed(_) => {
+            ProbeJudgement::Ours(_) | ProbeJudgement::Renamed(_) => {
                 probe.mark.as_deref().and_then(Mark::parse)
             }
             _ => None,
@@ -119,8 +119,8 @@ impl Knowledge {
             _ => (id, now),
         });
         match &judgement {
-            Judgement::Forgetful(forgot) => self.forgot = Some(*forgot),
-            Judgement::Ours(State::Admitted) => self.forgot = None,
+            ProbeJudgement::Forgetful(forgot) => self.forgot = Some(*forgot),
+            ProbeJudgement::Ours(MarkState::Admitted) => self.forgot = None,
             _ => {}
         }
         if probe.changed {
@@ -165,7 +165,7 @@ impl Knowledge {
     }
 
     /// The mark of this client's configuration for the server that was probed.
-    pub(super) fn mark(&self, probe: &Probe, noted: Noted, state: State) -> Mark {
+    pub(super) fn mark(&self, probe: &Probe, noted: Noted, state: MarkState) -> Mark {
         let configuration = self.configuration.clone();
         Mark { configuration, identity: probe.identity.clone(), noted, state }
     }

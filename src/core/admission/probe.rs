@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::super::base::Time;
 use super::clocks::Offset;
-use super::mark::{Configuration, Identity, Mark, State};
+use super::mark::{Configuration, Identity, Mark, MarkState};
 
 /// What the admission script has answered: the node as it was in one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,7 +86,7 @@ pub(crate) enum NextProbe {
 
 /// What a probe means to clients of one configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Judgement {
+pub(super) enum ProbeJudgement {
     /// No master: writes nothing, or forgets it again.
     Replica,
     /// Mark and locks would be on different servers.
@@ -97,15 +97,15 @@ pub(super) enum Judgement {
     Forgetful(Forgot),
     /// Ours, under the replication id that the server had before. Nothing was forgotten: the id
     /// changes as well when a first replica comes, or some time after the last one has left.
-    Renamed(State),
+    Renamed(MarkState),
     /// Ours, and the clock is not where the mark says. No key of it ends too early for that, but from
     /// now on the mark would hide a step.
-    Moved(State),
+    Moved(MarkState),
     /// Ours.
-    Ours(State),
+    Ours(MarkState),
 }
 
-impl Judgement {
+impl ProbeJudgement {
     pub(super) fn of(probe: &Probe, ours: &Configuration) -> Self {
         match probe.role {
             Role::Replica => return Self::Replica,
@@ -157,7 +157,12 @@ mod tests {
         Identity::new(run, repl).expect("ids")
     }
 
-    fn mark(configuration: Configuration, run: &str, repl: &str, state: State) -> Option<String> {
+    fn mark(
+        configuration: Configuration,
+        run: &str,
+        repl: &str,
+        state: MarkState,
+    ) -> Option<String> {
         let identity = identity(run, repl);
         let noted = Noted { ahead_ms: 0, at_ms: 0 };
         Some(Mark { configuration, identity, noted, state }.to_string())
@@ -174,15 +179,21 @@ mod tests {
     fn each_rule() {
         let ours = |run, repl, state| mark(configuration(), run, repl, state);
         let larger = Configuration { max_ttl: Duration::from_secs(60), ..configuration() };
-        let theirs = |run| mark(larger.clone(), run, "p2", State::Admitted);
-        let foreign = Judgement::Foreign(Some(larger.clone()));
-        let quarantined = State::Quarantined { until_ms: Some(5), id: 1 };
-        let (admitted, master) = (State::Admitted, Role::Master);
-        let forgot = Judgement::Forgetful;
+        let theirs = |run| mark(larger.clone(), run, "p2", MarkState::Admitted);
+        let foreign = ProbeJudgement::Foreign(Some(larger.clone()));
+        let quarantined = MarkState::Quarantined { until_ms: Some(5), id: 1 };
+        let (admitted, master) = (MarkState::Admitted, Role::Master);
+        let forgot = ProbeJudgement::Forgetful;
         for (name, role, promoted, mark, judgement) in [
-            ("ours", master, false, ours("r2", "p2", admitted), Judgement::Ours(admitted)),
-            ("ours", master, true, ours("r2", "p2", admitted), Judgement::Ours(admitted)),
-            ("joined", master, false, ours("r2", "p2", quarantined), Judgement::Ours(quarantined)),
+            ("ours", master, false, ours("r2", "p2", admitted), ProbeJudgement::Ours(admitted)),
+            ("ours", master, true, ours("r2", "p2", admitted), ProbeJudgement::Ours(admitted)),
+            (
+                "joined",
+                master,
+                false,
+                ours("r2", "p2", quarantined),
+                ProbeJudgement::Ours(quarantined),
+            ),
             ("no mark", master, false, None, forgot(Forgot::Mark)),
             ("restarted", master, false, ours("r1", "p2", admitted), forgot(Forgot::Run)),
             ("restarted", master, true, ours("r1", "p1", quarantined), forgot(Forgot::Run)),
@@ -193,23 +204,29 @@ mod tests {
                 master,
                 false,
                 ours("r2", "p1", admitted),
-                Judgement::Renamed(admitted),
+                ProbeJudgement::Renamed(admitted),
             ),
             (
                 "replica came",
                 master,
                 false,
                 ours("r2", "p1", quarantined),
-                Judgement::Renamed(quarantined),
+                ProbeJudgement::Renamed(quarantined),
             ),
             ("other clients'", master, false, theirs("r2"), foreign.clone()),
             ("other clients' of an earlier run", master, false, theirs("r1"), foreign),
-            ("no mark at all", master, false, Some("list".to_owned()), Judgement::Foreign(None)),
-            ("empty", master, false, Some(String::new()), Judgement::Foreign(None)),
-            ("replica", Role::Replica, false, ours("r2", "p2", admitted), Judgement::Replica),
-            ("cluster", Role::Cluster, false, ours("r2", "p2", admitted), Judgement::Cluster),
+            (
+                "no mark at all",
+                master,
+                false,
+                Some("list".to_owned()),
+                ProbeJudgement::Foreign(None),
+            ),
+            ("empty", master, false, Some(String::new()), ProbeJudgement::Foreign(None)),
+            ("replica", Role::Replica, false, ours("r2", "p2", admitted), ProbeJudgement::Replica),
+            ("cluster", Role::Cluster, false, ours("r2", "p2", admitted), ProbeJudgement::Cluster),
         ] {
-            let judged = Judgement::of(&probe(role, promoted, mark), &configuration());
+            let judged = ProbeJudgement::of(&probe(role, promoted, mark), &configuration());
             assert_eq!(judged, judgement, "{name}");
         }
     }
@@ -225,9 +242,9 @@ mod tests {
             Configuration { index: Some(0), ..configuration() },
         ];
         for other in others {
-            let mark = mark(other.clone(), "r2", "p2", State::Admitted);
-            let judged = Judgement::of(&probe(Role::Master, false, mark), &configuration());
-            assert_eq!(judged, Judgement::Foreign(Some(other)));
+            let mark = mark(other.clone(), "r2", "p2", MarkState::Admitted);
+            let judged = ProbeJudgement::of(&probe(Role::Master, false, mark), &configuration());
+            assert_eq!(judged, ProbeJudgement::Foreign(Some(other)));
         }
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::super::base::{Mechanism, Time};
 use super::clocks::milliseconds;
-use super::mark::State;
+use super::mark::MarkState;
 use super::node::Knowledge;
 use super::set_time::SetTime;
 use super::{Admission, Chance};
@@ -21,11 +21,11 @@ impl Admission {
     /// The end is set in a second step, when the node has confirmed that it refuses grants. If one change
     /// did both and was held up on its way, the time would be counted from before that change. Locks that
     /// the node forgets in between would not be waited for.
-    pub(super) fn begun(&self, id: u64) -> State {
+    pub(super) fn begun(&self, id: u64) -> MarkState {
         if self.quarantine && Mechanism::Quarantine.is_on() {
-            State::Quarantined { until_ms: None, id }
+            MarkState::Quarantined { until_ms: None, id }
         } else {
-            State::Admitted
+            MarkState::Admitted
         }
     }
 
@@ -38,20 +38,20 @@ impl Admission {
         now: Time,
         set_time: Option<SetTime>,
         chance: Chance,
-    ) -> (Option<State>, Option<Time>) {
+    ) -> (Option<MarkState>, Option<Time>) {
         if !Mechanism::QuarantineIsJoined.is_on() && known.begun != Some(id) {
             return (Some(self.begun(chance.id)), None);
         }
         let left = self.left(known, until_ms, id, now, set_time);
         if left.is_zero() || known.by_order == Some(id) {
             // Not while its clock may have been set: then what it has forgotten is not over yet.
-            return (known.clock.steady.then_some(State::Admitted), None);
+            return (known.clock.steady.then_some(MarkState::Admitted), None);
         }
         if let Some(set_time) = set_time {
             let end_ms = set_time.most_ms.saturating_add(milliseconds(self.quarantine_time()));
             // Not set yet; or set by a time that cannot have been the set's.
             if until_ms.is_none_or(|until_ms| until_ms > end_ms.saturating_add(SLACK_MS)) {
-                return (Some(State::Quarantined { until_ms: Some(end_ms), id }), None);
+                return (Some(MarkState::Quarantined { until_ms: Some(end_ms), id }), None);
             }
         }
         let jitter = JITTER.min(self.max_ttl / 20).mul_f64(chance.jitter);

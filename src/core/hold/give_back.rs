@@ -21,7 +21,7 @@ pub(crate) struct GiveBack {
     by: EndedBy,
     /// The holder waits until a majority is certainly without the keys.
     waits: bool,
-    stage: Stage,
+    stage: GiveBackStage,
     /// To be sent after the holders were told.
     releases: Option<Releases>,
     /// The verdict on the release is still to be waited for, and no longer than that.
@@ -121,7 +121,7 @@ impl GivenBack {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
+enum GiveBackStage {
     HandingOver,
     HandedOver,
     Downgraded,
@@ -137,20 +137,20 @@ enum Stage {
 impl GiveBack {
     /// The holder with that sequence number drops the lock, and waits for nothing.
     pub(crate) const fn dropped(holder: u64) -> Self {
-        Self::new(EndedBy::Holder(holder), false, Stage::HandingOver)
+        Self::new(EndedBy::Holder(holder), false, GiveBackStage::HandingOver)
     }
 
     /// The holder with that sequence number unlocks, and waits to hear whether the lock was its own until then.
     pub(crate) const fn unlocked(holder: u64) -> Self {
-        Self::new(EndedBy::Holder(holder), true, Stage::HandingOver)
+        Self::new(EndedBy::Holder(holder), true, GiveBackStage::HandingOver)
     }
 
     /// The lease is over, and the thread that watches it has seen that.
     pub(crate) const fn lost() -> Self {
-        Self::new(EndedBy::Loss, false, Stage::Leaving)
+        Self::new(EndedBy::Loss, false, GiveBackStage::Leaving)
     }
 
-    const fn new(by: EndedBy, waits: bool, stage: Stage) -> Self {
+    const fn new(by: EndedBy, waits: bool, stage: GiveBackStage) -> Self {
         let (given_back, is_first) = (GivenBack::Settled, false);
         Self { by, waits, stage, releases: None, verdict_within: None, given_back, is_first }
     }
@@ -158,31 +158,31 @@ impl GiveBack {
     /// Returns what the driver does next. The answer changes with each call, and with what the driver hands in.
     pub(crate) fn poll(&mut self) -> GiveBackStep {
         let (step, next) = match self.stage {
-            Stage::HandingOver => (GiveBackStep::HandOver, self.stage),
+            GiveBackStage::HandingOver => (GiveBackStep::HandOver, self.stage),
             // Before the holder is told: what its callbacks own may do anything when it is dropped.
-            Stage::HandedOver => (GiveBackStep::LookAtLease, Stage::Telling),
+            GiveBackStage::HandedOver => (GiveBackStep::LookAtLease, GiveBackStage::Telling),
             // The timer tells the nodes.
-            Stage::Downgraded => (GiveBackStep::TellDowngrade, Stage::HandedOver),
-            Stage::Leaving => (GiveBackStep::Leave, self.stage),
-            Stage::SendingReleases(releases) => {
-                (GiveBackStep::SendReleases(releases), Stage::TellingQueue)
+            GiveBackStage::Downgraded => (GiveBackStep::TellDowngrade, GiveBackStage::HandedOver),
+            GiveBackStage::Leaving => (GiveBackStep::Leave, self.stage),
+            GiveBackStage::SendingReleases(releases) => {
+                (GiveBackStep::SendReleases(releases), GiveBackStage::TellingQueue)
             }
             // Behind the releases: the next caller asks the same nodes over the same connections.
-            Stage::TellingQueue => {
+            GiveBackStage::TellingQueue => {
                 let lost = self.given_back.loss().is_some();
                 (GiveBackStep::TellQueue { lost }, self.behind_the_queue())
             }
-            Stage::Awaiting(within) => (GiveBackStep::AwaitRelease(within), self.stage),
-            Stage::Telling => match self.given_back.loss() {
+            GiveBackStage::Awaiting(within) => (GiveBackStep::AwaitRelease(within), self.stage),
+            GiveBackStage::Telling => match self.given_back.loss() {
                 Some(reason) => (GiveBackStep::TellLoss(reason), self.stage),
                 None => (GiveBackStep::TellGivenBack, self.behind_telling()),
             },
             // Last, for a subscriber of the event may panic.
-            Stage::Reporting => match self.given_back.loss().filter(|_| self.is_first) {
-                Some(reason) => (GiveBackStep::ReportLoss(reason), Stage::Done),
-                None => (GiveBackStep::Done(self.given_back), Stage::Done),
+            GiveBackStage::Reporting => match self.given_back.loss().filter(|_| self.is_first) {
+                Some(reason) => (GiveBackStep::ReportLoss(reason), GiveBackStage::Done),
+                None => (GiveBackStep::Done(self.given_back), GiveBackStage::Done),
             },
-            Stage::Done => (GiveBackStep::Done(self.given_back), self.stage),
+            GiveBackStage::Done => (GiveBackStep::Done(self.given_back), self.stage),
         };
         self.stage = next;
         step
@@ -190,7 +190,8 @@ impl GiveBack {
 
     /// A waiter of this process has got the lease, or none has.
     pub(crate) fn handle_handed_over(&mut self, is_handed_over: bool) {
-        self.stage = if is_handed_over { Stage::HandedOver } else { Stage::Leaving };
+        self.stage =
+            if is_handed_over { GiveBackStage::HandedOver } else { GiveBackStage::Leaving };
     }
 
     /// Has the holder leave `held`, or ends it after the loss. Returns what came of that: after [`Ended::Now`] no renewal
@@ -226,11 +227,13 @@ impl GiveBack {
         };
         self.given_back = lost.map_or(GivenBack::Settled, GivenBack::Lost);
         self.stage = match (releases, self.by) {
-            _ if ended == Ended::Before && lost.is_none() => Stage::Done,
-            _ if matches!(ended, Ended::OthersHold { downgraded: true, .. }) => Stage::Downgraded,
-            (Some(releases), EndedBy::Holder(_)) => Stage::SendingReleases(releases),
+            _ if ended == Ended::Before && lost.is_none() => GiveBackStage::Done,
+            _ if matches!(ended, Ended::OthersHold { downgraded: true, .. }) => {
+                GiveBackStage::Downgraded
+            }
+            (Some(releases), EndedBy::Holder(_)) => GiveBackStage::SendingReleases(releases),
             // The holders come first, for they still work.
-            (Some(_), EndedBy::Loss) | (None, _) => Stage::Telling,
+            (Some(_), EndedBy::Loss) | (None, _) => GiveBackStage::Telling,
         };
         self.releases = releases.filter(|_| self.by == EndedBy::Loss);
         ended
@@ -244,7 +247,7 @@ impl GiveBack {
             ReleaseResult::WasLost => GivenBack::WasLost,
             ReleaseResult::Unconfirmed => GivenBack::Unconfirmed,
         };
-        self.stage = Stage::Telling;
+        self.stage = GiveBackStage::Telling;
     }
 
     /// The loss was told to a holder, and to none before; or not.
@@ -253,22 +256,22 @@ impl GiveBack {
         self.stage = self.behind_telling();
     }
 
-    fn behind_the_queue(&self) -> Stage {
+    fn behind_the_queue(&self) -> GiveBackStage {
         match (self.verdict_within, self.by) {
             // The holder could not be told of the loss that the verdict may show, once it was told that there is none.
             (Some(within), _) if Mechanism::NoticesAwaitTheVerdict.is_on() => {
-                Stage::Awaiting(within)
+                GiveBackStage::Awaiting(within)
             }
-            (_, EndedBy::Holder(_)) => Stage::Telling,
-            (_, EndedBy::Loss) => Stage::Reporting,
+            (_, EndedBy::Holder(_)) => GiveBackStage::Telling,
+            (_, EndedBy::Loss) => GiveBackStage::Reporting,
         }
     }
 
-    fn behind_telling(&mut self) -> Stage {
+    fn behind_telling(&mut self) -> GiveBackStage {
         match (self.releases.take(), self.verdict_within) {
-            (Some(releases), _) => Stage::SendingReleases(releases),
-            (None, Some(within)) => Stage::Awaiting(within),
-            (None, None) => Stage::Reporting,
+            (Some(releases), _) => GiveBackStage::SendingReleases(releases),
+            (None, Some(within)) => GiveBackStage::Awaiting(within),
+            (None, None) => GiveBackStage::Reporting,
         }
     }
 }

@@ -115,7 +115,7 @@ fn step(ttl: Duration) -> Duration {
 
 /// What the last thing that was heard of the lock says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum LeaseState {
     /// Granted, and not renewed yet.
     Held,
     /// A majority confirmed the last renewal.
@@ -145,7 +145,7 @@ pub(crate) enum Next {
 pub(crate) struct Lease {
     terms: Terms,
     basis: Basis,
-    state: State,
+    state: LeaseState,
     valid_until: Time,
     /// The end that `max_hold` sets.
     ends_at: Option<Time>,
@@ -173,7 +173,7 @@ impl Lease {
         let mut lease = Self {
             terms,
             basis,
-            state: State::Held,
+            state: LeaseState::Held,
             valid_until: Time::default(),
             ends_at,
             keep_until: None,
@@ -204,29 +204,31 @@ impl Lease {
 
     /// Whether the last renewal was not confirmed.
     pub(crate) fn is_unknown(&self) -> bool {
-        self.state == State::Unknown
+        self.state == LeaseState::Unknown
     }
 
     /// How much longer the lock is certainly ours; zero once it may be somebody else's.
     pub(crate) fn remaining(&self, now: Time) -> Duration {
         match self.state {
-            State::Lost(_) => Duration::ZERO,
-            State::Held | State::Renewed | State::Unknown => self.valid_until.since(now),
+            LeaseState::Lost(_) => Duration::ZERO,
+            LeaseState::Held | LeaseState::Renewed | LeaseState::Unknown => {
+                self.valid_until.since(now)
+            }
         }
     }
 
     /// Why the lock is not ours any more, if that is so. The clock decides, not the thread that asks first.
     pub(crate) fn loss(&mut self, now: Time) -> Option<LossReason> {
-        if !matches!(self.state, State::Lost(_)) && self.remaining(now).is_zero() {
+        if !matches!(self.state, LeaseState::Lost(_)) && self.remaining(now).is_zero() {
             let reason = match self.ends_by_max_hold() {
                 true => LossReason::MaxHold,
                 false => LossReason::Expired,
             };
-            self.state = State::Lost(reason);
+            self.state = LeaseState::Lost(reason);
         }
         match self.state {
-            State::Lost(reason) => Some(reason),
-            State::Held | State::Renewed | State::Unknown => None,
+            LeaseState::Lost(reason) => Some(reason),
+            LeaseState::Held | LeaseState::Renewed | LeaseState::Unknown => None,
         }
     }
 
@@ -237,8 +239,8 @@ impl Lease {
 
     /// This machine was suspended, so nobody knows what is left of the validity.
     pub(crate) fn suspended(&mut self) {
-        if !matches!(self.state, State::Lost(_)) {
-            self.state = State::Lost(LossReason::ClockStoodStill);
+        if !matches!(self.state, LeaseState::Lost(_)) {
+            self.state = LeaseState::Lost(LossReason::ClockStoodStill);
         }
     }
 
@@ -318,7 +320,7 @@ impl Lease {
         }
         match renewed {
             Renewed::Until(until, basis) => {
-                self.state = State::Renewed;
+                self.state = LeaseState::Renewed;
                 // Rounds may overlap: an older one does not take a majority's word back. A majority's keys
                 // have to live for as long as the lock is said to be valid. An extension in the fallback
                 // may have reached further, on the first node alone.
@@ -332,14 +334,14 @@ impl Lease {
                 self.renew_at = self.renew_at.min(self.schedule.step_before(due, ttl));
             }
             Renewed::Unknown => {
-                self.state = State::Unknown;
+                self.state = LeaseState::Unknown;
                 let due = now.after(self.retry_pause());
                 self.renew_at = self.schedule.step_before(due, self.terms.ttl);
                 if !Mechanism::UnknownDoesNotExtend.is_on() {
                     self.set_valid_until(now.after(self.terms.ttl));
                 }
             }
-            Renewed::Gone => self.state = State::Lost(LossReason::KeysGone),
+            Renewed::Gone => self.state = LeaseState::Lost(LossReason::KeysGone),
         }
     }
 
@@ -349,7 +351,7 @@ impl Lease {
         if !self.suits(terms, now) {
             return false;
         }
-        self.state = State::Held;
+        self.state = LeaseState::Held;
         self.terms = terms;
         self.keep_until = None;
         self.ends_at = terms.max_hold.map(|max_hold| now.after(max_hold));
@@ -378,7 +380,7 @@ impl Lease {
     fn suits(&mut self, terms: Terms, now: Time) -> bool {
         let same = self.terms.renewed && terms.renewed && self.terms.ttl == terms.ttl;
         let lost = self.loss(now).is_some();
-        let held = !lost && self.state != State::Unknown && self.basis == Basis::Majority;
+        let held = !lost && self.state != LeaseState::Unknown && self.basis == Basis::Majority;
         let keys_left = self.valid_until.since(now) + terms.allowance.clock_tolerance;
         let enough = keys_left >= terms.ttl / 2;
         let in_time = self.keys_until <= now.after(terms.ttl);

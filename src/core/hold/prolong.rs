@@ -16,7 +16,7 @@ pub(crate) struct Prolong<E> {
     by: Requester,
     /// How long the keys shall live; `None`: as long as a renewal asks for.
     ttl: Option<Duration>,
-    stage: Stage,
+    stage: ProlongStage,
     /// The round that decides tells the nodes of a downgrade.
     tells: bool,
     /// The round that decides.
@@ -41,7 +41,7 @@ enum Requester {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
+enum ProlongStage {
     Beginning,
     /// The verdict on the round is waited for.
     Asking {
@@ -110,7 +110,7 @@ impl<E: Shared<Extension> + Clone> Prolong<E> {
         Self {
             by,
             ttl,
-            stage: Stage::Beginning,
+            stage: ProlongStage::Beginning,
             tells: false,
             round: None,
             renewed: Renewed::Unknown,
@@ -133,12 +133,12 @@ impl<E: Shared<Extension> + Clone> Prolong<E> {
     ) -> ProlongStep {
         loop {
             match self.stage {
-                Stage::Beginning => {
+                ProlongStage::Beginning => {
                     if let Some(step) = self.begin(held, now) {
                         return step;
                     }
                 }
-                Stage::Asking { until } => {
+                ProlongStage::Asking { until } => {
                     if now < until && !self.in_round(Extension::decided) {
                         return ProlongStep::AwaitVerdict(until);
                     }
@@ -147,7 +147,7 @@ impl<E: Shared<Extension> + Clone> Prolong<E> {
                         return ProlongStep::QuorumReached;
                     }
                 }
-                Stage::Repairing { hear_until } => {
+                ProlongStage::Repairing { hear_until } => {
                     let has_time = self.by != Requester::Holder && now < hear_until;
                     if has_time && self.awaits_answers() {
                         return ProlongStep::AwaitAnswers(hear_until);
@@ -155,20 +155,22 @@ impl<E: Shared<Extension> + Clone> Prolong<E> {
                     if let Some(step) = self.repair_again(held, now) {
                         return step;
                     }
-                    self.stage = Stage::Repaired;
+                    self.stage = ProlongStage::Repaired;
                 }
-                Stage::Repaired => {
+                ProlongStage::Repaired => {
                     let doubtful = self.in_round(|round| round.is_doubtful(now));
                     self.stage = match self.renewed {
-                        _ if doubtful && !self.again => Stage::Beginning,
+                        _ if doubtful && !self.again => ProlongStage::Beginning,
                         Renewed::Unknown => {
-                            Stage::Done(Prolonged::Unconfirmed { is_news: self.is_news })
+                            ProlongStage::Done(Prolonged::Unconfirmed { is_news: self.is_news })
                         }
-                        Renewed::Until(..) | Renewed::Gone => Stage::Done(Prolonged::Settled),
+                        Renewed::Until(..) | Renewed::Gone => {
+                            ProlongStage::Done(Prolonged::Settled)
+                        }
                     };
                     self.again = true;
                 }
-                Stage::Done(prolonged) => return ProlongStep::Done(prolonged),
+                ProlongStage::Done(prolonged) => return ProlongStep::Done(prolonged),
             }
         }
     }
@@ -181,14 +183,14 @@ impl<E: Shared<Extension> + Clone> Prolong<E> {
             "the mutex was let go since the driver was told to ask"
         );
         attempt.with(|attempt| rounds.begin(round.clone(), attempt));
-        if self.stage == Stage::Beginning {
+        if self.stage == ProlongStage::Beginning {
             let answer_by = round.with(|extension| extension.answer_by());
             // Not beyond the end: then the loss has to be told.
-            self.stage = Stage::Asking { until: answer_by.min(lease.valid_until()) };
+            self.stage = ProlongStage::Asking { until: answer_by.min(lease.valid_until()) };
             (self.round, self.repairs) = (Some(round), None);
             return;
         }
-        self.stage = Stage::Repairing { hear_until: hear_until(&round) };
+        self.stage = ProlongStage::Repairing { hear_until: hear_until(&round) };
         self.repairs = Some(round);
     }
 
@@ -204,7 +206,7 @@ impl<E: Shared<Extension> + Clone> Prolong<E> {
         now: Time,
     ) -> Option<ProlongStep> {
         if held.rounds.are_closed() {
-            self.stage = Stage::Done(Prolonged::Settled);
+            self.stage = ProlongStage::Done(Prolonged::Settled);
             return None;
         }
         if !self.again {
@@ -216,7 +218,7 @@ impl<E: Shared<Extension> + Clone> Prolong<E> {
                 if held.telling() {
                     held.not_told(now);
                 }
-                self.stage = Stage::Done(Prolonged::Hopeless { is_news: self.is_news });
+                self.stage = ProlongStage::Done(Prolonged::Hopeless { is_news: self.is_news });
                 return None;
             }
         }
@@ -243,8 +245,8 @@ impl<E: Shared<Extension> + Clone> Prolong<E> {
         }
         held.lease.renewed(self.renewed, now);
         self.stage = match self.renewed {
-            Renewed::Gone => Stage::Done(Prolonged::Settled),
-            _ => Stage::Repairing { hear_until: hear_until(round) },
+            Renewed::Gone => ProlongStage::Done(Prolonged::Settled),
+            _ => ProlongStage::Repairing { hear_until: hear_until(round) },
         };
     }
 

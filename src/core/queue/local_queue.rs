@@ -126,7 +126,7 @@ pub(crate) struct LocalQueue<W, H = ()> {
     class: HoldClass,
     askers: Askers,
     /// In the order in which they came.
-    waiters: VecDeque<Waiter<W>>,
+    waiters: VecDeque<QueuedCall<W>>,
     /// The leases that were won from here, in that order. With one holder at a time there is one at most.
     leases: Vec<Won<H>>,
     word: Word,
@@ -142,7 +142,7 @@ pub(crate) struct LocalQueue<W, H = ()> {
 }
 
 #[derive(Debug)]
-struct Waiter<W> {
+struct QueuedCall<W> {
     ticket: QueueTicket,
     terms: Terms,
     /// It wants to be told at once.
@@ -239,7 +239,7 @@ impl<W, H> LocalQueue<W, H> {
     /// A caller comes and wants the lock on these terms. With `once` it wants it now or not at all.
     pub(crate) fn enter(&mut self, ticket: QueueTicket, terms: Terms, once: bool, with: W) {
         let (doing, asked_at) = (Doing::Asking, Time::default());
-        self.waiters.push_back(Waiter { ticket, terms, once, doing, asked_at, with });
+        self.waiters.push_back(QueuedCall { ticket, terms, once, doing, asked_at, with });
     }
 
     /// What the driver keeps with that caller.
@@ -249,7 +249,7 @@ impl<W, H> LocalQueue<W, H> {
 
     /// What the driver keeps with the callers that have to ask again what to do.
     pub(crate) fn woken(&self, wake: Wake) -> impl Iterator<Item = &W> {
-        let is_woken = move |waiter: &&Waiter<W>| match wake {
+        let is_woken = move |waiter: &&QueuedCall<W>| match wake {
             Wake::Nobody => false,
             Wake::One(ticket) => waiter.ticket == ticket,
             Wake::All => true,
@@ -575,7 +575,7 @@ impl<W, H> LocalQueue<W, H> {
         self.waiters.front().map_or(Wake::Nobody, |waiter| Wake::One(waiter.ticket))
     }
 
-    fn waiter(&mut self, ticket: QueueTicket) -> Option<&mut Waiter<W>> {
+    fn waiter(&mut self, ticket: QueueTicket) -> Option<&mut QueuedCall<W>> {
         self.waiters.iter_mut().find(|waiter| waiter.ticket == ticket)
     }
 

@@ -156,7 +156,7 @@ pub(crate) struct Attempt {
     answer_by: Time,
     ttl: Duration,
     allowance: Allowance,
-    slots: Vec<Slot>,
+    slots: Vec<NodeVote>,
     tally: Tally,
     proposed: Option<Proposal>,
     /// The number that is being written back, and whether a majority has confirmed it.
@@ -207,7 +207,7 @@ impl Answer {
 
 /// What an attempt knows of one node.
 #[derive(Clone, Copy, Debug)]
-struct Slot {
+struct NodeVote {
     answer: Answer,
     copies: Copies,
     /// The node said that our key is there, and has not said otherwise since.
@@ -227,7 +227,7 @@ struct Slot {
     repair_up_to: u64,
 }
 
-impl Slot {
+impl NodeVote {
     fn new() -> Self {
         Self {
             answer: Answer::Open,
@@ -270,7 +270,7 @@ impl Attempt {
             answer_by,
             ttl,
             allowance,
-            slots: vec![Slot::new(); nodes],
+            slots: vec![NodeVote::new(); nodes],
             tally: Tally::new(nodes, votes_needed(nodes)),
             proposed: None,
             chosen: None,
@@ -354,7 +354,7 @@ impl Attempt {
 
     /// The nodes on which a key without expiry is in the way.
     pub(crate) fn held_for_ever(&self) -> impl Iterator<Item = usize> {
-        let is_endless = |slot: &Slot| slot.answer.refusal() == Some(None);
+        let is_endless = |slot: &NodeVote| slot.answer.refusal() == Some(None);
         (0..self.slots.len()).filter(move |node| is_endless(&self.slots[*node]))
     }
 

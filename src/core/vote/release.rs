@@ -27,7 +27,7 @@ pub(crate) enum ReleaseResult {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Slot {
+struct NodeRelease {
     /// The node is known to have held our key.
     granted: bool,
     /// Copies of the release that were written to the node, and over which connection the last one was.
@@ -47,7 +47,7 @@ struct Slot {
 /// connection can run behind the release and set the key again.
 #[derive(Debug)]
 pub(crate) struct Release {
-    slots: Vec<Slot>,
+    slots: Vec<NodeRelease>,
     /// So many of the first nodes have a say.
     deciding: usize,
     needed: usize,
@@ -66,7 +66,7 @@ pub(crate) fn only_asked(nodes: usize, cleanups: &[Cleanup]) -> impl Iterator<It
 impl Release {
     /// A release after which the nodes in `cleanups` hold no key of ours; the others hold none.
     pub(crate) fn new(nodes: usize, cleanups: &[Cleanup], basis: Basis) -> Self {
-        let mut slots = vec![Slot::default(); nodes];
+        let mut slots = vec![NodeRelease::default(); nodes];
         for cleanup in cleanups {
             slots[cleanup.node].granted = cleanup.granted;
             slots[cleanup.node].late = cleanup.late;

@@ -55,7 +55,7 @@ pub(crate) struct Sought {
 /// All waiters of one client, and all watchers. `W` is what the driver needs to wake one of them.
 pub(crate) struct Channels<W> {
     channels: BTreeMap<Vec<u8>, Channel<W>>,
-    waiters: BTreeMap<WaiterId, Waiter<W>>,
+    waiters: BTreeMap<WaiterId, ChannelWaiter<W>>,
     subscribers: Vec<Subscriber>,
     last_waiter: u64,
     /// When a subscriber first saw that there is no channel.
@@ -86,7 +86,7 @@ impl<W> Channel<W> {
     }
 }
 
-struct Waiter<W> {
+struct ChannelWaiter<W> {
     /// On all of which its lock's releases may be told.
     channels: Vec<Vec<u8>>,
     tracker: ReleaseTracker,
@@ -108,7 +108,7 @@ struct Subscriber {
     owner_told_on: Option<Vec<u8>>,
 }
 
-impl<W: Clone> Waiter<W> {
+impl<W: Clone> ChannelWaiter<W> {
     /// Takes note of something, and tells whether there is reason to wake it.
     fn tell(&mut self, news: impl FnOnce(&mut ReleaseTracker)) -> Option<W> {
         news(&mut self.tracker);
@@ -180,7 +180,7 @@ impl<W: Clone> Channels<W> {
         let mut tracker = ReleaseTracker::new(nodes);
         let heard = (0..nodes).filter(|node| is_heard(channels, &heard_on, *node));
         heard.for_each(|node| tracker.listening(node));
-        waiters.insert(id, Waiter { channels: heard_on, tracker, ours: None, called, wake });
+        waiters.insert(id, ChannelWaiter { channels: heard_on, tracker, ours: None, called, wake });
         Joined { id, start, wake: wake_nodes }
     }
 
@@ -297,10 +297,10 @@ impl<W: Clone> Channels<W> {
             subscribers[node].owner_told_on = Some(name.clone());
         }
         let told_before = told_before.filter(|_| NO_OWNERS.contains(&owner));
-        let is_second = |waiter: &Waiter<W>| {
+        let is_second = |waiter: &ChannelWaiter<W>| {
             told_before.as_ref().is_some_and(|told| waiter.channels.contains(told))
         };
-        let is_news = |waiter: &&mut Waiter<W>| {
+        let is_news = |waiter: &&mut ChannelWaiter<W>| {
             let ours = waiter.ours.as_deref() == Some(owner);
             let is_for_another =
                 is_queued(owner) && waiter.called.as_ref().is_some_and(|called| called != owner);

@@ -17,7 +17,7 @@ pub(crate) enum WakeReason {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Heard {
+struct NodeNews {
     /// The subscription is confirmed.
     listening: bool,
     /// It was confirmed when the last attempt began.
@@ -51,7 +51,7 @@ const MOST_UNTOLD: u8 = 2;
 /// the poll interval.
 #[derive(Debug)]
 pub(crate) struct ReleaseTracker {
-    nodes: Vec<Heard>,
+    nodes: Vec<NodeNews>,
     /// A subscription was lost and is there again.
     resubscribed: bool,
     /// The preferred node that refused the last attempt, until it is settled when to make the next one.
@@ -65,7 +65,7 @@ pub(crate) struct ReleaseTracker {
 impl ReleaseTracker {
     pub(crate) fn new(nodes: usize) -> Self {
         Self {
-            nodes: vec![Heard::default(); nodes],
+            nodes: vec![NodeNews::default(); nodes],
             resubscribed: false,
             preferred: None,
             first_refuses: false,
@@ -176,13 +176,13 @@ impl ReleaseTracker {
         let needed = if Mechanism::WakeByMajority.is_on() { self.needed() } else { 1 };
         // A holder's releases arrive one after the other: a waiter that goes by the first one is refused
         // by the rest. `or`: other nodes that count as well.
-        let is_free = |or: fn(&Heard) -> bool| {
+        let is_free = |or: fn(&NodeNews) -> bool| {
             let free = self.count(|node| node.told || node.granted || or(node));
             // The others announced a release, and the attempt came too early to the preferred node.
             let hinted = self.count(|node| node.told || node.granted || node.hinted || or(node));
             // Nodes that have granted the last attempt tell of attempts of others that are given back: each waiter's would wake
             // all others.
-            let is_news = |node: &Heard| node.told && !node.granted;
+            let is_news = |node: &NodeNews| node.told && !node.granted;
             let is_kept = self.first_refuses && !self.nodes.iter().any(is_news);
             !is_kept && (answered && hinted >= needed || told && free >= needed)
         };
@@ -222,7 +222,7 @@ impl ReleaseTracker {
         super::super::base::majority(self.nodes.len())
     }
 
-    fn count(&self, is: impl Fn(&Heard) -> bool) -> usize {
+    fn count(&self, is: impl Fn(&NodeNews) -> bool) -> usize {
         self.nodes.iter().filter(|node| is(node)).count()
     }
 }

@@ -20,13 +20,13 @@ const REFUSED: Duration = Duration::from_secs(10);
 /// is decided by [`Channels`](super::Channels).
 #[derive(Debug)]
 pub(crate) struct Subscriber {
-    state: State,
+    state: SubscriberState,
     /// The connections that broke since one was made.
     tries: u32,
 }
 
 #[derive(Debug)]
-enum State {
+enum SubscriberState {
     Connecting,
     /// The changes are to be looked at; on a new connection (`anew`), all that there is.
     Looking {
@@ -78,84 +78,88 @@ pub(crate) enum SubscriberStep {
 
 impl Subscriber {
     pub(crate) const fn new() -> Self {
-        Self { state: State::Connecting, tries: 0 }
+        Self { state: SubscriberState::Connecting, tries: 0 }
     }
 
     /// Returns what the driver does next. The answer changes with each call, with what is handed in, and with time.
     pub(crate) fn poll(&mut self, now: Time) -> SubscriberStep {
         match &mut self.state {
-            State::Hearing { until } if *until <= now => {
-                self.state = State::Looking { anew: false }
+            SubscriberState::Hearing { until } if *until <= now => {
+                self.state = SubscriberState::Looking { anew: false }
             }
-            State::Pausing { until, .. } if *until <= now => self.state = State::Connecting,
+            SubscriberState::Pausing { until, .. } if *until <= now => {
+                self.state = SubscriberState::Connecting
+            }
             _ => {}
         }
         match &mut self.state {
-            State::Connecting => SubscriberStep::Connect,
-            State::Looking { anew } => SubscriberStep::Look { anew: *anew },
-            State::Subscribing(changes) => SubscriberStep::Subscribe(changes.subscribe.clone()),
-            State::Confirmed(changes) => {
+            SubscriberState::Connecting => SubscriberStep::Connect,
+            SubscriberState::Looking { anew } => SubscriberStep::Look { anew: *anew },
+            SubscriberState::Subscribing(changes) => {
+                SubscriberStep::Subscribe(changes.subscribe.clone())
+            }
+            SubscriberState::Confirmed(changes) => {
                 let Changes { subscribe, unsubscribe } = std::mem::take(changes);
                 // A wake-up that came before the confirmation went unheeded.
                 let look_again = Mechanism::UnheededChangesAreLookedAt.is_on();
-                self.state = State::Unsubscribing { channels: unsubscribe, look_again };
+                self.state = SubscriberState::Unsubscribing { channels: unsubscribe, look_again };
                 SubscriberStep::TellListening(subscribe)
             }
-            State::Unsubscribing { channels, look_again } => {
+            SubscriberState::Unsubscribing { channels, look_again } => {
                 let (channels, look_again) = (std::mem::take(channels), *look_again);
                 self.state = match look_again {
-                    true => State::Looking { anew: false },
-                    false => State::Hearing { until: now.after(LOOK_EVERY) },
+                    true => SubscriberState::Looking { anew: false },
+                    false => SubscriberState::Hearing { until: now.after(LOOK_EVERY) },
                 };
                 SubscriberStep::Unsubscribe(channels)
             }
-            State::Hearing { until } => SubscriberStep::Hear { until: *until },
-            State::Deaf { until } => {
-                self.state = State::Pausing { until: *until, look_at: now };
+            SubscriberState::Hearing { until } => SubscriberStep::Hear { until: *until },
+            SubscriberState::Deaf { until } => {
+                self.state = SubscriberState::Pausing { until: *until, look_at: now };
                 SubscriberStep::TellDeaf
             }
-            State::Pausing { look_at, .. } if *look_at <= now => {
+            SubscriberState::Pausing { look_at, .. } if *look_at <= now => {
                 SubscriberStep::Look { anew: false }
             }
-            State::Pausing { until, look_at } => {
+            SubscriberState::Pausing { until, look_at } => {
                 SubscriberStep::Pause { until: *until.min(look_at) }
             }
-            State::Ended => SubscriberStep::End,
+            SubscriberState::Ended => SubscriberStep::End,
         }
     }
 
     /// The connection is there.
     pub(crate) fn handle_connected(&mut self) {
         self.tries = 0;
-        self.state = State::Looking { anew: true };
+        self.state = SubscriberState::Looking { anew: true };
     }
 
     /// What has changed; `None`: nobody wants to hear anything.
     pub(crate) fn handle_changes(&mut self, changes: Option<Changes>, now: Time) {
         self.state = match (changes, &self.state) {
-            (None, _) => State::Ended,
+            (None, _) => SubscriberState::Ended,
             // The next connection begins with all channels that there are then.
-            (Some(_), State::Pausing { until, .. }) => {
-                State::Pausing { until: *until, look_at: now.after(LOOK_EVERY) }
+            (Some(_), SubscriberState::Pausing { until, .. }) => {
+                SubscriberState::Pausing { until: *until, look_at: now.after(LOOK_EVERY) }
             }
             (Some(Changes { subscribe, unsubscribe }), _) if subscribe.is_empty() => {
-                State::Unsubscribing { channels: unsubscribe, look_again: false }
+                SubscriberState::Unsubscribing { channels: unsubscribe, look_again: false }
             }
-            (Some(changes), _) => State::Subscribing(changes),
+            (Some(changes), _) => SubscriberState::Subscribing(changes),
         };
     }
 
     /// The node has confirmed all channels that it was asked for.
     pub(crate) fn handle_confirmed(&mut self) {
-        if let State::Subscribing(changes) = &mut self.state {
-            self.state = State::Confirmed(std::mem::take(changes));
+        if let SubscriberState::Subscribing(changes) = &mut self.state {
+            self.state = SubscriberState::Confirmed(std::mem::take(changes));
         }
     }
 
     /// A message says that there are changes.
     pub(crate) fn handle_woken(&mut self) {
-        if let State::Hearing { .. } = self.state {
-            self.state = State::Looking { anew: false };
+        if let SubscriberState::Hearing { .. } = self.state {
+            self.state = SubscriberState::Looking { anew: false };
         }
     }
 
@@ -170,9 +174,12 @@ impl Subscriber {
     }
 
     fn is_deaf(&mut self, until: Time) {
-        if !matches!(self.state, State::Deaf { .. } | State::Pausing { .. } | State::Ended) {
+        if !matches!(
+            self.state,
+            SubscriberState::Deaf { .. } | SubscriberState::Pausing { .. } | SubscriberState::Ended
+        ) {
             self.tries = self.tries.saturating_add(1);
-            self.state = State::Deaf { until };
+            self.state = SubscriberState::Deaf { until };
         }
     }
 }

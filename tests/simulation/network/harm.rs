@@ -1,7 +1,7 @@
 //! What goes wrong between clients and nodes, and with nodes, and how that ends.
 
 use super::{Conn, ConnId, Event, LATEST, Network, Way};
-use crate::core::admission::mark::{Mark, Noted, State};
+use crate::core::admission::mark::{Mark, MarkState, Noted};
 use crate::core::base::Time;
 use crate::node::{probe_request, read_probe};
 use crate::simulation::claim::MARK;
@@ -148,7 +148,7 @@ impl Network {
             let probe = read_probe(&value(&reply), anytime, anytime).expect("a probe");
             let mut configuration = configuration(setup, plan.quarantine);
             configuration.index = configuration.index.map(|_| place);
-            let (identity, state) = (probe.identity, State::Admitted);
+            let (identity, state) = (probe.identity, MarkState::Admitted);
             let noted = Noted { ahead_ms: ahead - median, at_ms: 0 };
             let mark = Mark { configuration, identity, noted, state };
             node.call(&[b"SET".to_vec(), MARK.to_vec(), mark.to_string().into_bytes()], now);

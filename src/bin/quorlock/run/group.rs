@@ -44,7 +44,7 @@ pub(super) struct Group {
 
 /// What has become of the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum GroupState {
     Runs,
     /// The user has suspended it.
     Suspended,
@@ -143,40 +143,40 @@ impl Group {
     }
 
     /// What has become of it since this was asked last.
-    pub(super) fn state(&mut self) -> State {
-        let state = self.ended.map_or_else(|| self.look(), State::Ended);
-        if let State::Ended(end) = state {
+    pub(super) fn state(&mut self) -> GroupState {
+        let state = self.ended.map_or_else(|| self.look(), GroupState::Ended);
+        if let GroupState::Ended(end) = state {
             self.ended = Some(end);
         }
         state
     }
 
-    fn look(&self) -> State {
+    fn look(&self) -> GroupState {
         let options = WaitOptions::NOHANG | WaitOptions::UNTRACED;
         let status = loop {
             match waitpid(rustix::process::Pid::from_raw(self.leader.as_raw()), options) {
                 Ok(Some((_, status))) => break status,
-                Ok(None) => return State::Runs,
+                Ok(None) => return GroupState::Runs,
                 Err(rustix::io::Errno::INTR) => {}
                 // Nobody else waits for it, so there is no other error than that it has ended.
-                Err(_) => return State::Ended(End::Code(CANNOT_RUN)),
+                Err(_) => return GroupState::Ended(End::Code(CANNOT_RUN)),
             }
         };
         if let Some(code) = status.exit_status() {
-            return State::Ended(End::Code(code.to_le_bytes()[0]));
+            return GroupState::Ended(End::Code(code.to_le_bytes()[0]));
         }
         if let Some(number) = status.terminating_signal() {
-            return State::Ended(End::by_signal(number));
+            return GroupState::Ended(End::by_signal(number));
         }
         match status.stopping_signal().and_then(|number| Signal::try_from(number).ok()) {
             // It wants the terminal.
             Some(Signal::SIGTTIN | Signal::SIGTTOU) if self.lend_terminal() => {
                 self.signal(Signal::SIGCONT);
-                State::Runs
+                GroupState::Runs
             }
             // By SIGSTOP: somebody has suspended it, and has it go on. Nothing is to be done about that.
-            Some(Signal::SIGSTOP) | None => State::Runs,
-            Some(_) => State::Suspended,
+            Some(Signal::SIGSTOP) | None => GroupState::Runs,
+            Some(_) => GroupState::Suspended,
         }
     }
 

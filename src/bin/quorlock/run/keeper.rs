@@ -10,7 +10,7 @@ use quorlock::{Error, ErrorKind, LockGuard, LossReason, MultiMutex, Quorlock};
 
 use super::ending::{Ending, MARGIN, Step};
 use super::give_back::{GivesBack, Held};
-use super::group::{Group, State};
+use super::group::{Group, GroupState};
 use super::lookup::{Lookup, Said};
 use super::members::next_look;
 use super::news::Away;
@@ -185,10 +185,10 @@ impl Kept<'_> {
             let now = Time::now();
             let mut most = LOOKS;
             match self.group.state() {
-                State::Ended(end) if self.has_ended_wholly(now) => break end,
-                State::Ended(_) => most = most.min(self.look_at_others.since(now)),
-                State::Runs => {}
-                State::Suspended => self.group.suspend_along(),
+                GroupState::Ended(end) if self.has_ended_wholly(now) => break end,
+                GroupState::Ended(_) => most = most.min(self.look_at_others.since(now)),
+                GroupState::Runs => {}
+                GroupState::Suspended => self.group.suspend_along(),
             }
             let valid_until = now.after(guard.remaining());
             let wait = self.step(now, valid_until, guard.ends_by_max_hold()).min(most);
@@ -241,7 +241,7 @@ impl Kept<'_> {
     /// The process that was to become the command ends, and nothing of the command has run.
     fn does_not_begin(&mut self) {
         self.group.end_by(Signal::SIGKILL);
-        while !matches!(self.group.state(), State::Ended(_)) {
+        while !matches!(self.group.state(), GroupState::Ended(_)) {
             clock::pause(LOOKS_AT_START);
         }
     }

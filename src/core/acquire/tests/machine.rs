@@ -5,7 +5,7 @@ use super::super::base::{Allowance, Backoff, Basis};
 use super::super::hold::LossReason;
 use super::super::link::Via;
 use super::super::queue::Place;
-use super::super::vote::{Failure, QuorumHealth, Shared, Vote};
+use super::super::vote::{Failure, Grant, QuorumHealth, Shared, Vote};
 use super::super::wake::ReleaseTracker;
 use super::client_model::{Claim, Client, TIMEOUT, at};
 use super::*;

@@ -33,7 +33,7 @@ fn first_mark(ahead_ms: i64) -> World {
     let mut world = World::new(3, &[configuration(3)]);
     let identity = Identity::new("liar", "liar").expect("ids");
     let noted = Noted { ahead_ms, at_ms: 0 };
-    let state = State::Admitted;
+    let state = MarkState::Admitted;
     let mark = Mark { configuration: configuration(3), identity, noted, state };
     let now = world.clients[0].now(world.now);
     let probe = Probe {

@@ -43,22 +43,22 @@ fn see(machine: &mut Admission, node: usize, probe: Probe, now: Time) {
     machine.probed(node, Probe { clock: clock(now), ..probe }, now);
 }
 
-fn mark(configuration: &Configuration, run: &str, state: State) -> String {
+fn mark(configuration: &Configuration, run: &str, state: MarkState) -> String {
     let identity = Identity::new(run, "p1").expect("ids");
     let noted = Noted { ahead_ms: 0, at_ms: 0 };
     Mark { configuration: configuration.clone(), identity, noted, state }.to_string()
 }
 
-fn quarantined(until_ms: Option<u64>) -> State {
-    State::Quarantined { until_ms, id: 7 }
+fn quarantined(until_ms: Option<u64>) -> MarkState {
+    MarkState::Quarantined { until_ms, id: 7 }
 }
 
 /// Three nodes of which two have been admitted, and the last is in that state.
-fn one_of_three(state: State) -> (Configuration, Admission) {
+fn one_of_three(state: MarkState) -> (Configuration, Admission) {
     let configuration = configuration(3);
     let mut machine = machine(&configuration);
     for (node, run) in ["r0", "r1"].into_iter().enumerate() {
-        let admitted = mark(&configuration, run, State::Admitted);
+        let admitted = mark(&configuration, run, MarkState::Admitted);
         see(&mut machine, node, probe(run, Some(&admitted)), at(0));
     }
     see(&mut machine, 2, probe("r2", Some(&mark(&configuration, "r2", state))), at(0));
@@ -110,7 +110,7 @@ fn a_quarantine_is_looked_at_each_second_and_at_its_end() {
     );
     let late = Chance { jitter: 1.0, ..CHANCE };
     assert_eq!(machine.next(2, at(0), exactly(8_000), late), NextProbe::Wait(at(0).after(ms(450))));
-    let admitted = mark(&configuration, "r2", State::Admitted);
+    let admitted = mark(&configuration, "r2", MarkState::Admitted);
     assert_eq!(asks_for(machine.next(2, at(0), exactly(8_400), CHANCE)), admitted);
     assert_eq!(
         machine.next(0, at(0), exactly(8_400), CHANCE),
@@ -121,13 +121,13 @@ fn a_quarantine_is_looked_at_each_second_and_at_its_end() {
 
 #[test]
 fn what_a_check_finds_as_it_was_counts_as_a_probe_and_what_differs_is_probed() {
-    let (configuration, mut machine) = one_of_three(State::Admitted);
+    let (configuration, mut machine) = one_of_three(MarkState::Admitted);
     let due = machine.settled_until(2).expect("it is admitted");
     assert_eq!(machine.next(2, due, None, CHANCE), as_seen(&machine, 2));
     machine.checked(2, Checked::AsSeen(clock(due)), due);
     let later = machine.settled_until(2).expect("it is admitted still");
     assert_eq!(later.since(due), due.since(at(0)), "from then on");
-    let ours = mark(&configuration, "r2", State::Admitted);
+    let ours = mark(&configuration, "r2", MarkState::Admitted);
     assert_eq!(machine.grants(2), Grants::Under(&ours));
 
     machine.checked(2, Checked::Differs, later);
@@ -174,14 +174,14 @@ fn who_has_watched_a_quarantine_for_its_full_time_ends_it_whatever_the_clocks_sa
     see(&mut machine, 2, seen, at(9));
     let stopped = exactly(0);
     assert_eq!(machine.next(2, at(9), stopped, CHANCE), NextProbe::Wait(at(10)));
-    let admitted = mark(&configuration, "r2", State::Admitted);
+    let admitted = mark(&configuration, "r2", MarkState::Admitted);
     assert_eq!(asks_for(machine.next(2, at(10), stopped, CHANCE)), admitted);
 }
 
 #[test]
 fn the_same_marks_are_left_alone_and_a_change_of_id_is_rewritten_as_it_is() {
     let configuration = configuration(1);
-    for state in [State::Admitted, quarantined(Some(9_000))] {
+    for state in [MarkState::Admitted, quarantined(Some(9_000))] {
         let mut machine = machine(&configuration);
         let before = mark(&configuration, "r0", state);
         let identity = Identity::new("r0", "p2").expect("ids");
@@ -208,7 +208,7 @@ fn marks_are_written_once_a_majority_has_been_read() {
 fn another_configuration_anywhere_stops_everything_but_the_holders() {
     let (configuration, mut machine) = one_of_three(quarantined(Some(9_000)));
     let other = Configuration { max_ttl: MAX_TTL * 2, ..configuration };
-    see(&mut machine, 1, probe("r1", Some(&mark(&other, "r1", State::Admitted))), at(0));
+    see(&mut machine, 1, probe("r1", Some(&mark(&other, "r1", MarkState::Admitted))), at(0));
     assert_eq!(machine.conflict(), Some(1));
     assert_eq!(machine.node_state(1), NodeState::Foreign(Some(other)));
     assert_eq!(machine.grants(0), Grants::Nothing, "though the node itself is admitted");
@@ -233,9 +233,9 @@ fn another_configuration_anywhere_stops_everything_but_the_holders() {
 fn one_server_under_two_addresses_is_no_set() {
     let configuration = configuration(3);
     let mut machine = machine(&configuration);
-    let admitted = mark(&configuration, "r0", State::Admitted);
+    let admitted = mark(&configuration, "r0", MarkState::Admitted);
     see(&mut machine, 0, probe("r0", Some(&admitted)), at(0));
-    let other = mark(&configuration, "r1", State::Admitted);
+    let other = mark(&configuration, "r1", MarkState::Admitted);
     see(&mut machine, 1, probe("r1", Some(&other)), at(0));
     assert!(matches!(machine.grants(0), Grants::Under(_)));
     see(&mut machine, 2, probe("r0", Some(&admitted)), at(0));
@@ -249,7 +249,7 @@ fn one_server_under_two_addresses_is_no_set() {
     // Its vote may have been counted at the first address; nobody knows where that leads now.
     machine.lost(0);
     assert_eq!(machine.node_state(2), NodeState::Twin(0));
-    let restarted = mark(&configuration, "r9", State::Admitted);
+    let restarted = mark(&configuration, "r9", MarkState::Admitted);
     see(&mut machine, 0, probe("r9", Some(&restarted)), at(1));
     assert_eq!(machine.conflict(), None);
 }
@@ -258,7 +258,7 @@ fn one_server_under_two_addresses_is_no_set() {
 #[test]
 fn a_node_at_which_several_servers_answer_has_no_vote() {
     let votes = || {
-        let (_, mut machine) = one_of_three(State::Admitted);
+        let (_, mut machine) = one_of_three(MarkState::Admitted);
         let clock = Offset::new(0, at(1), at(2));
         machine.sighted(2, &Probe { clock, ..probe("r9", None) });
         let is_asked = machine.next(2, at(3), None, CHANCE) == as_seen(&machine, 2);
@@ -281,7 +281,7 @@ fn replicas_and_clusters_have_no_vote_and_are_looked_at_again() {
     {
         let configuration = configuration(1);
         let mut machine = machine(&configuration);
-        let admitted = mark(&configuration, "r0", State::Admitted);
+        let admitted = mark(&configuration, "r0", MarkState::Admitted);
         see(&mut machine, 0, Probe { role, ..probe("r0", Some(&admitted)) }, at(0));
         assert_eq!(machine.node_state(0), node_state);
         assert_eq!(machine.grants(0), Grants::Nothing);
@@ -295,8 +295,8 @@ fn replicas_and_clusters_have_no_vote_and_are_looked_at_again() {
 
 #[test]
 fn doubt_ends_the_grants_until_the_node_has_been_looked_at() {
-    let (configuration, mut machine) = one_of_three(State::Admitted);
-    let ours = mark(&configuration, "r2", State::Admitted);
+    let (configuration, mut machine) = one_of_three(MarkState::Admitted);
+    let ours = mark(&configuration, "r2", MarkState::Admitted);
     assert_eq!(machine.grants(2), Grants::Under(&ours));
     machine.doubt(2, Some("an earlier mark"));
     assert_eq!(machine.grants(2), Grants::Under(&ours), "that was seen before");
@@ -317,16 +317,21 @@ fn without_quarantine_all_nodes_grant_and_marks_only_tell_the_configuration() {
     assert_eq!(machine.grants(0), Grants::Nothing, "not over a connection that was not probed");
     see(&mut machine, 0, probe("r0", None), at(0));
     assert_eq!(machine.grants(0), Grants::Always);
-    see(&mut machine, 1, probe("r1", Some(&mark(&off, "r0", State::Admitted))), at(0));
+    see(&mut machine, 1, probe("r1", Some(&mark(&off, "r0", MarkState::Admitted))), at(0));
     assert_eq!(machine.ready_in(at(0), None), Some(Duration::ZERO));
     for (node, run) in ["r0", "r1"].into_iter().enumerate() {
         let written = asks_for(machine.next(node, at(0), None, CHANCE));
-        assert_eq!(written, mark(&off, run, State::Admitted));
+        assert_eq!(written, mark(&off, run, MarkState::Admitted));
         see(&mut machine, node, probe(run, Some(&written)), at(0));
         assert_eq!(machine.next(node, at(0), None, CHANCE), NextProbe::Wait(at(1)));
         assert_eq!(machine.grants(node), Grants::Always);
     }
-    see(&mut machine, 0, probe("r0", Some(&mark(&configuration(2), "r0", State::Admitted))), at(0));
+    see(
+        &mut machine,
+        0,
+        probe("r0", Some(&mark(&configuration(2), "r0", MarkState::Admitted))),
+        at(0),
+    );
     assert_eq!(machine.grants(1), Grants::Nothing, "others rely on the quarantine");
 }
 
@@ -353,7 +358,7 @@ fn where_clients_fall_back_the_first_node_is_waited_for_as_well() {
     let mut machine = Admission::new(&configuration(3), true);
     for node in 0..3 {
         let configuration = Configuration { index: Some(node), ..configuration(3) };
-        let state = if node == 0 { quarantined(Some(9_000)) } else { State::Admitted };
+        let state = if node == 0 { quarantined(Some(9_000)) } else { MarkState::Admitted };
         let run = format!("r{node}");
         see(&mut machine, node, probe(&run, Some(&mark(&configuration, &run, state))), at(0));
     }
@@ -368,9 +373,9 @@ fn an_operator_ends_the_quarantine_that_was_seen_and_no_later_one() {
     let (id, past) = machine.quarantine(2).expect("it is in quarantine");
     assert_eq!(past, Past::Unknown, "this client has not seen why");
     machine.admit(2, id);
-    let admitted = mark(&configuration, "r2", State::Admitted);
+    let admitted = mark(&configuration, "r2", MarkState::Admitted);
     assert_eq!(asks_for(machine.next(2, at(0), exactly(0), CHANCE)), admitted);
-    let later = State::Quarantined { until_ms: Some(9_000), id: 8 };
+    let later = MarkState::Quarantined { until_ms: Some(9_000), id: 8 };
     see(&mut machine, 2, probe("r2", Some(&mark(&configuration, "r2", later))), at(0));
     assert_eq!(machine.next(2, at(0), exactly(0), CHANCE), NextProbe::Wait(at(1)));
 }
@@ -380,7 +385,7 @@ fn places_are_written_where_they_matter() {
     let mut machine = Admission::new(&configuration(1), true);
     see(&mut machine, 0, probe("r0", None), at(0));
     assert!(asks_for(machine.next(0, at(0), None, CHANCE)).contains(" index=0 "));
-    let unordered = mark(&configuration(1), "r0", State::Admitted);
+    let unordered = mark(&configuration(1), "r0", MarkState::Admitted);
     see(&mut machine, 0, probe("r0", Some(&unordered)), at(0));
     assert!(matches!(machine.node_state(0), NodeState::Foreign(Some(_))));
 }

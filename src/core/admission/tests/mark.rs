@@ -7,7 +7,7 @@ use super::*;
 const RUN: &str = "d45eaf70ea2b590722e768d829b50a108cf6c756";
 const REPL: &str = "b38e0e1ff43848f77ca38ccfe7b893db98d21826";
 
-fn mark(state: State) -> Mark {
+fn mark(state: MarkState) -> Mark {
     let configuration = Configuration {
         set_name: "default".to_owned(),
         nodes: 3,
@@ -24,24 +24,24 @@ fn mark(state: State) -> Mark {
 fn the_text_is_as_documented() {
     let start = "quorlock-mark 2 set=default nodes=3 max_ttl_ms=10000 clock_tolerance_ms=100 quarantine=on index=-";
     assert_eq!(
-        mark(State::Admitted).to_string(),
+        mark(MarkState::Admitted).to_string(),
         format!("{start} run={RUN} repl={REPL} ahead_ms=-12 noted_at_ms=17 admitted")
     );
-    let state = State::Quarantined { until_ms: Some(1_795_238_850_123), id: 0xc0_ffee };
+    let state = MarkState::Quarantined { until_ms: Some(1_795_238_850_123), id: 0xc0_ffee };
     assert_eq!(
         mark(state).to_string(),
         format!(
             "{start} run={RUN} repl={REPL} ahead_ms=-12 noted_at_ms=17 quarantined until_ms=1795238850123 id=0000000000c0ffee"
         )
     );
-    let state = State::Quarantined { until_ms: None, id: u64::MAX };
+    let state = MarkState::Quarantined { until_ms: None, id: u64::MAX };
     assert!(mark(state).to_string().ends_with("quarantined until_ms=- id=ffffffffffffffff"));
 }
 
 #[test]
 fn whatever_is_written_otherwise_is_no_mark_of_ours() {
-    let admitted = mark(State::Admitted).to_string();
-    let quarantined = mark(State::Quarantined { until_ms: Some(7), id: 1 }).to_string();
+    let admitted = mark(MarkState::Admitted).to_string();
+    let quarantined = mark(MarkState::Quarantined { until_ms: Some(7), id: 1 }).to_string();
     let changed = |from: &str, to: &str| {
         let text = admitted.replacen(from, to, 1);
         let text = if text == admitted { quarantined.replacen(from, to, 1) } else { text };
@@ -108,7 +108,7 @@ fn names_of_sets_leave_no_doubt_where_they_end() {
 
 #[test]
 fn differences_name_the_setting_and_both_values() {
-    let ours = mark(State::Admitted).configuration;
+    let ours = mark(MarkState::Admitted).configuration;
     let theirs = Configuration {
         max_ttl: Duration::from_secs(60),
         clock_tolerance: Duration::from_secs(1),
@@ -134,9 +134,9 @@ fn differences_name_the_setting_and_both_values() {
 fn any_mark() -> impl Strategy<Value = Mark> {
     let id = "[0-9a-zA-Z]{1,64}";
     let state = prop_oneof![
-        Just(State::Admitted),
+        Just(MarkState::Admitted),
         (any::<Option<u64>>(), any::<u64>())
-            .prop_map(|(until_ms, id)| State::Quarantined { until_ms, id }),
+            .prop_map(|(until_ms, id)| MarkState::Quarantined { until_ms, id }),
     ];
     let set = ("[A-Za-z0-9._-]{1,64}", 1_usize..1_000, 1_u64.., 1_u64.., any::<Option<usize>>());
     (set, any::<bool>(), id, id, any::<(i64, u64)>(), state).prop_map(
@@ -153,7 +153,7 @@ fn any_mark() -> impl Strategy<Value = Mark> {
                 nodes,
                 max_ttl: Duration::from_millis(max_ttl_ms),
                 clock_tolerance: Duration::from_millis(tolerance_ms),
-                quarantine: quarantine || state != State::Admitted,
+                quarantine: quarantine || state != MarkState::Admitted,
                 index: index.map(|index| index % nodes),
             };
             let identity = Identity::new(&run, &repl).expect("made of letters and digits");

@@ -68,7 +68,7 @@ impl Server {
 
     pub(super) fn is_admitted(&self) -> bool {
         let mark = self.mark.as_deref().and_then(Mark::parse);
-        mark.is_some_and(|mark| mark.state == State::Admitted)
+        mark.is_some_and(|mark| mark.state == MarkState::Admitted)
     }
 }
 

@@ -7,7 +7,7 @@ use super::{Answer, Attempt, Vote};
 impl Attempt {
     /// Returns the slots that each node has said to be free; `None`: it has said nothing of them.
     pub(crate) fn free_slots(&self) -> Vec<Option<Slots>> {
-        let said = |slot: &super::Slot| match slot.answer {
+        let said = |slot: &super::NodeVote| match slot.answer {
             Answer::Voted(Vote::Taken { free, .. }) => Some(free),
             // Nothing is free there until the last of those holds has ended.
             Answer::Voted(Vote::OtherPermits { .. }) => Some(Slots::default()),

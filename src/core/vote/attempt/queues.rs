@@ -23,7 +23,7 @@ impl Attempt {
     /// Returns the largest ticket in the queues of a majority; `None`: too few nodes have said what is in theirs. A node
     /// that grants a lock has nobody ahead of the caller there.
     pub(crate) fn largest_ticket(&self) -> Option<u64> {
-        let said = |slot: &super::Slot| match slot.answer {
+        let said = |slot: &super::NodeVote| match slot.answer {
             Answer::Voted(Vote::Queued { ticket, .. }) => Some(ticket),
             Answer::Voted(Vote::Granted(_)) => Some(0),
             _ => None,
