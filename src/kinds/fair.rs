@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use crate::core::acquire::Waits;
+use crate::core::acquire::{Waits, WayOfWaiting};
 use crate::core::base::HoldClass;
+use crate::core::vote::PermitsWanted;
 use crate::guard::Guard;
 use crate::handle::{Handle, LockKind, OneName, sealed};
 use crate::ident::{
@@ -55,8 +56,8 @@ impl Kind for Fair {
         HoldClass::Exclusive
     }
 
-    fn is_fair(&self) -> bool {
-        true
+    fn waiting(&self, _: &Names, _: Option<PermitsWanted>) -> WayOfWaiting {
+        WayOfWaiting::InQueue
     }
 
     fn auxiliary(&self) -> &'static [&'static str] {

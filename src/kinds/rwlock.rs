@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use std::ops::Deref;
 use std::time::Duration;
 
-use crate::core::acquire::{Reserves, Waits};
+use crate::core::acquire::{Waits, WayOfWaiting};
 use crate::core::base::HoldClass;
 use crate::core::vote::{PermitsWanted, fence_outlives_ms};
 use crate::error::Error;
@@ -108,8 +108,8 @@ impl Kind for Reading {
         true
     }
 
-    fn reserves(&self, _: &Names, _: Option<PermitsWanted>) -> Reserves {
-        Reserves::IN_TURN
+    fn waiting(&self, _: &Names, _: Option<PermitsWanted>) -> WayOfWaiting {
+        WayOfWaiting::InTurns
     }
 
     fn auxiliary(&self) -> &'static [&'static str] {
@@ -268,8 +268,8 @@ impl Kind for Writing {
         true
     }
 
-    fn reserves(&self, _: &Names, _: Option<PermitsWanted>) -> Reserves {
-        Reserves::IN_TURN
+    fn waiting(&self, _: &Names, _: Option<PermitsWanted>) -> WayOfWaiting {
+        WayOfWaiting::InTurns
     }
 
     fn auxiliary(&self) -> &'static [&'static str] {

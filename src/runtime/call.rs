@@ -80,9 +80,7 @@ pub(crate) fn acquire(
         no_quorum_timeout: settings.no_quorum_timeout,
         // A client that may fall back hears the first node of the configuration in any case.
         ordered: settings.fall_back_after().is_none(),
-        fair: wanted.kind.is_fair(),
-        reserves: wanted.kind.reserves(&wanted.names, wanted.permits),
-        permits: wanted.permits,
+        waiting: wanted.waiting(),
     };
     // Dropped before the call, whatever happens: then what it has on the nodes is given back.
     let mut machine: Acquire<Claim> = Acquire::new(policy, settings.attempt_timeout());

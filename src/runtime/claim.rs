@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use crate::clock;
-use crate::core::acquire::{Begin, Waits, Whom};
+use crate::core::acquire::{Begin, Waits, WayOfWaiting, Whom};
 use crate::core::base::{Basis, HoldClass, Time};
 use crate::core::hold::{ExtendRequest, Releases, Terms};
 use crate::core::vote::{
@@ -33,6 +33,13 @@ pub(crate) struct Wanted {
     pub(crate) terms: Terms,
     /// Which part of a semaphore; `None`: the lock is none.
     pub(crate) permits: Option<PermitsWanted>,
+}
+
+impl Wanted {
+    /// How a caller waits for it.
+    pub(crate) fn waiting(&self) -> WayOfWaiting {
+        self.kind.waiting(&self.names, self.permits)
+    }
 }
 
 /// The rounds of an attempt.

@@ -145,7 +145,7 @@ impl Queues {
         let lock = Key::of_family(wanted, &key);
         let once = patience == Patience::Once;
         let class = wanted.kind.hold_class();
-        let askers = wanted.kind.askers();
+        let askers = wanted.waiting().askers();
         let mut queues = self.state.lock();
         let ticket = queues.enter(&key, class, askers, wanted.terms, once, QueuedThread::default());
         drop(queues);

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::chance::Chance;
+use crate::core::acquire::WayOfWaiting;
 use crate::core::base::HoldClass;
 use crate::core::vote::Permits;
 use crate::ident::Names;
@@ -77,6 +78,11 @@ impl LockId {
     /// The `nth` of these.
     pub(super) fn probe(nth: usize, names: usize) -> Option<Self> {
         Self::probes(names).nth(nth)
+    }
+
+    /// How callers wait for it.
+    pub(super) fn waiting(self) -> WayOfWaiting {
+        self.kind().waiting(&self.names(), self.kind().permits())
     }
 
     pub(super) fn kind(self) -> &'static dyn Kind {

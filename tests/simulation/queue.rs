@@ -34,7 +34,7 @@ impl Client {
         self.forget_names(cx);
         let waiter = Waiter { caller, terms };
         let class = cx.settings.class_of(id);
-        let askers = id.kind().askers();
+        let askers = id.waiting().askers();
         cx.shared.queues.borrow_mut().enter(&id, class, askers, terms, once, waiter)
     }
 

@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use super::super::base::{Backoff, Mechanism, Time};
 use super::super::hold::LossReason;
-use super::super::vote::{Attempt, Conclusion, Permits, PermitsWanted};
+use super::super::vote::{Attempt, Conclusion, Permits};
 use super::super::wake::WakeReason;
 use super::contention::{Contention, POLL, spread};
 use super::queue_place::{PlaceNews, QueuePlace};
-use super::reservation::{Priority, Reserves, Reserving};
+use super::reservation::{Priority, Reserving};
 use super::slot_choice::SlotChoice;
 use super::waits::Waits;
+use super::way_of_waiting::WayOfWaiting;
 
 /// How long a caller is ready to wait for a lock that is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,12 +33,7 @@ pub(crate) struct Policy {
     pub(crate) no_quorum_timeout: Duration,
     /// Attempts may begin with one node.
     pub(crate) ordered: bool,
-    /// The nodes keep a queue of the callers that wait.
-    pub(crate) fair: bool,
-    /// When the caller reserves the lock.
-    pub(crate) reserves: Reserves,
-    /// Which part of a semaphore is wanted; `None`: the lock is none.
-    pub(crate) permits: Option<PermitsWanted>,
+    pub(crate) waiting: WayOfWaiting,
 }
 
 /// How a call ended that did not get its lock.
@@ -126,13 +122,13 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 impl Attempts {
     /// Of a call whose attempts may take `attempt_timeout` each.
     pub(crate) fn new(policy: Policy, attempt_timeout: Duration) -> Self {
-        let waits_in_queue = policy.fair && policy.patience != Patience::Once;
+        let waits_in_queue = policy.waiting.is_in_queue() && policy.patience != Patience::Once;
         Self {
             // Each node of a majority has to know who waits.
             contention: Contention::new(policy.ordered && !waits_in_queue),
-            reserving: Reserving::new(policy.reserves, attempt_timeout),
+            reserving: Reserving::new(policy.waiting.reserves(), attempt_timeout),
             place: waits_in_queue.then(|| QueuePlace::new(attempt_timeout)),
-            slots: policy.permits.map(SlotChoice::new),
+            slots: policy.waiting.permits().map(SlotChoice::new),
             policy,
             owner: None,
             tries: 0,
@@ -172,7 +168,7 @@ impl Attempts {
 
     /// How many permits of a semaphore are wanted; 0: the lock is none.
     pub(crate) fn wanted_permits(&self) -> u32 {
-        self.policy.permits.map_or(0, |wanted| wanted.count)
+        self.policy.waiting.permits().map_or(0, |wanted| wanted.count)
     }
 
     /// Whether the next attempt asks for the slots that the first refusal has named.
@@ -180,10 +176,9 @@ impl Attempts {
         self.slots.as_ref().is_some_and(SlotChoice::goes_to_first_named)
     }
 
-    /// Whether a refusal shows that others want the lock, and are likely to want it again. What others want a fair lock, the
-    /// nodes know; and of a semaphore it was one slot.
+    /// See [`WayOfWaiting::refusals_tell_of_others`].
     pub(crate) const fn refusals_tell_of_others(&self) -> bool {
-        !self.policy.fair && self.slots.is_none()
+        self.policy.waiting.refusals_tell_of_others()
     }
 
     /// Whether the caller waits for a fair lock.

@@ -34,6 +34,7 @@ mod reservation;
 mod slot_choice;
 mod state;
 mod waits;
+mod way_of_waiting;
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -50,8 +51,11 @@ pub(crate) use self::driver::{
     Action, Begin, Failed, SharedAttempt, Stop, Surroundings, WaitsFor, Whom,
 };
 pub(crate) use self::obstacle::Obstacle;
-pub(crate) use self::reservation::{Priority, Reservation, Reserves};
+pub(crate) use self::reservation::{Priority, Reservation};
 pub(crate) use self::waits::Waits;
+#[cfg(test)]
+pub(crate) use self::way_of_waiting::MOST_ASKERS;
+pub(crate) use self::way_of_waiting::WayOfWaiting;
 
 /// One call that wants a lock.
 #[derive(Debug)]

@@ -61,7 +61,7 @@ pub(crate) struct Reservation {
 
 /// When a caller of a kind reserves the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Reserves {
+pub(super) struct Reserves {
     /// How long it is refused before.
     after: Duration,
     /// It leaves the lock to others now and then.

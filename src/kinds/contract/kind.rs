@@ -3,17 +3,12 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::core::acquire::{Reserves, Waits};
+use crate::core::acquire::{Waits, WayOfWaiting};
 use crate::core::base::HoldClass;
-use crate::core::queue::Askers;
 use crate::core::vote::{Permits, PermitsWanted};
 use crate::ident::{self, Names, release_channel};
 use crate::kinds::contract::reply::Decoders;
 use crate::node::Request;
-
-/// So many threads of a process ask for permits of one semaphore at a time. A permit that is given back wakes all that have
-/// asked, and each grant takes the longer, the more of them run.
-pub(crate) const MOST_ASKERS: usize = 16;
 
 /// A kind of lock. What is stated here is all that the threads, the simulator and the tests know of it.
 pub(crate) trait Kind: fmt::Debug + Send + Sync {
@@ -61,13 +56,7 @@ pub(crate) trait Kind: fmt::Debug + Send + Sync {
         names.keys().map(release_channel).collect()
     }
 
-    /// Whether the nodes keep a queue of the callers that wait, in which each of them has a ticket. Such a lock passes from
-    /// caller to caller in that order alone: the threads of a process do not hand it to each other.
-    fn is_fair(&self) -> bool {
-        false
-    }
-
-    /// As what the caller of an attempt stands in that queue, and hears that it is its turn. The attempts of one caller have the
+    /// As what the caller of an attempt stands in the queue of a fair lock, and hears that it is its turn. The attempts of one caller have the
     /// upper half of their `random` numbers in common.
     fn queued_text(&self, label: &str, random: u128) -> String {
         ident::queued_text(&self.owner_text(label, random))
@@ -84,29 +73,17 @@ pub(crate) trait Kind: fmt::Debug + Send + Sync {
         None
     }
 
-    /// When a caller reserves the lock with those names, or so many of its permits.
-    fn reserves(&self, names: &Names, permits: Option<PermitsWanted>) -> Reserves {
-        if names.iter().len() > 1 {
-            Reserves::SEVERAL_NAMES
-        } else if permits.is_some_and(|permits| permits.count > 1) {
-            Reserves::SEVERAL_PERMITS
-        } else {
-            Reserves::AS_OTHERS
+    /// How callers wait for the lock with those names, or for so many of its permits.
+    fn waiting(&self, names: &Names, permits: Option<PermitsWanted>) -> WayOfWaiting {
+        match permits {
+            Some(permits) => WayOfWaiting::ForSlots(permits),
+            None => WayOfWaiting::Unordered { names: names.iter().len() },
         }
     }
 
     /// How many permits a handle of its own wants, if it is a semaphore. Each caller asks for slots, which are its own alone.
     fn permits(&self) -> Option<PermitsWanted> {
         None
-    }
-
-    /// Which callers of a process ask the nodes. The threads do not hand such a lock to each other where each asks for itself.
-    fn askers(&self) -> Askers {
-        match self.permits() {
-            Some(_) => Askers::AtMost(MOST_ASKERS),
-            None if self.is_fair() => Askers::All,
-            None => Askers::First,
-        }
     }
 
     /// Whether the grants of a name have numbers, which are its tokens.

@@ -84,9 +84,7 @@ impl Caller {
             backoff: cx.settings.backoff,
             no_quorum_timeout: cx.settings.no_quorum_timeout,
             ordered: false,
-            fair: false,
-            reserves: lock.kind().reserves(&lock.names(), lock.kind().permits()),
-            permits: lock.kind().permits(),
+            waiting: lock.kind().waiting(&lock.names(), lock.kind().permits()),
         };
         let mut acquire: Acquire<Claim> = Acquire::new(policy, cx.settings.node_timeout);
         let once = patience == Patience::Once;

@@ -194,9 +194,7 @@ impl Caller {
             no_quorum_timeout: cx.settings.no_quorum_timeout,
             // A client that may fall back hears the first node of the configuration in any case.
             ordered: cx.settings.fall_back_after.is_none(),
-            fair: lock.kind().is_fair(),
-            reserves: lock.kind().reserves(&lock.names(), permits),
-            permits,
+            waiting: lock.kind().waiting(&lock.names(), permits),
         };
         let limited = !rolling
             && cx.settings.habit == Habit::Anything

@@ -188,7 +188,7 @@ impl Checks {
 
     /// A caller, who is that one of a client's, waits for a lock.
     pub(super) fn call_begins(&mut self, caller: (usize, usize), lock: LockId, now: Duration) {
-        if lock.kind().is_fair() {
+        if lock.waiting().is_in_queue() {
             self.order.begins(caller, lock, now);
         }
     }

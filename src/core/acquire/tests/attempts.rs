@@ -16,9 +16,7 @@ fn attempts(patience: Patience) -> Attempts {
             backoff: Backoff { min: Duration::from_millis(10), max: Duration::from_millis(100) },
             no_quorum_timeout: Duration::from_millis(1_000),
             ordered: true,
-            reserves: Reserves::AS_OTHERS,
-            fair: false,
-            permits: None,
+            waiting: WayOfWaiting::Unordered { names: 1 },
         },
         Duration::from_millis(200),
     )

@@ -44,23 +44,21 @@ impl Driver {
 
     /// A call of a client whose attempts may begin with one node (`ordered`), or may not.
     fn of(patience: Patience, ordered: bool) -> Self {
-        Self::with(patience, ordered, false)
+        Self::with(patience, ordered, WayOfWaiting::Unordered { names: 1 })
     }
 
     /// A call that wants a fair lock.
     fn fair(patience: Patience) -> Self {
-        Self::with(patience, true, true)
+        Self::with(patience, true, WayOfWaiting::InQueue)
     }
 
-    fn with(patience: Patience, ordered: bool, fair: bool) -> Self {
+    fn with(patience: Patience, ordered: bool, waiting: WayOfWaiting) -> Self {
         let policy = Policy {
             patience,
             backoff: Backoff { min: Duration::from_millis(10), max: Duration::from_millis(100) },
             no_quorum_timeout: Duration::from_secs(10),
             ordered,
-            fair,
-            reserves: Reserves::AS_OTHERS,
-            permits: None,
+            waiting,
         };
         Self {
             policy,

@@ -8,7 +8,7 @@ impl Driver {
     fn in_turn(patience: Patience) -> Self {
         let mut driver = Self::new(patience);
         let mut policy = driver.policy;
-        policy.reserves = Reserves::IN_TURN;
+        policy.waiting = WayOfWaiting::InTurns;
         driver.machine = Acquire::new(policy, TIMEOUT);
         driver.start();
         driver.vote(&[(0, HELD), (1, HELD), (2, HELD)]);

@@ -4,11 +4,11 @@ use crossbeam_channel::never;
 
 use super::*;
 use crate::clock;
+use crate::core::acquire::MOST_ASKERS;
 use crate::core::acquire::Patience;
 use crate::core::queue::Turn;
 use crate::core::vote::PermitsWanted;
 use crate::kinds::Permits;
-use crate::kinds::contract::kind::MOST_ASKERS;
 use crate::runtime::fan_out::Interrupts;
 
 #[test]
