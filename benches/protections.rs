@@ -20,6 +20,8 @@ use server::{Server, Servers, wait_until};
 
 #[path = "../tests/support/cpu.rs"]
 mod cpu;
+#[path = "../tests/support/lua.rs"]
+mod lua;
 #[path = "../tests/support/server.rs"]
 mod server;
 
@@ -72,7 +74,7 @@ fn extra_rounds(server: &Server, locks: &Quorlock, threads: usize) -> [usize; 2]
     let mut monitor = TcpStream::connect(("127.0.0.1", server.port())).expect("it is up");
     monitor.write_all(b"MONITOR\r\n").expect("it reads");
     let listening = monitor.try_clone().expect("a socket can be cloned");
-    let confirm = redis::Script::new(include_str!("../lua/mutex/confirm.lua"));
+    let confirm = redis::Script::new(&lua::with_includes(include_str!("../lua/mutex/confirm.lua")));
     let confirm = format!("\"EVALSHA\" \"{}\"", confirm.get_hash());
     let counting = thread::spawn(move || {
         let mut counts = [0; 2];

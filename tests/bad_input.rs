@@ -247,11 +247,12 @@ fn a_script_reply_of_the_wrong_type() {
 /// A server may quote the command that it does not know, and with it the password.
 #[test]
 fn a_server_that_knows_no_login_shows_no_password() {
-    for (command, parameters) in [("AUTH", ""), ("HELLO", "?protocol=resp3")] {
+    let auth = ("AUTH", "", "knows no AUTH command");
+    for (command, parameters, says) in [auth, ("HELLO", "?protocol=resp3", "refused the login")] {
         let server = Server::start_with(&["--rename-command", command, ""]);
         let locks = client([format!("redis://:secret@127.0.0.1:{}/{parameters}", server.port())]);
         let error = locks.try_lock("orders/42").expect_err("it cannot log in");
-        told(&error, ErrorKind::Config, &["refused the login"]);
+        told(&error, ErrorKind::Config, &[says]);
     }
 }
 

@@ -2,14 +2,19 @@
 
 mod support;
 
+use std::sync::LazyLock;
+
 use redis::Value;
 use support::lua::with_includes;
 use support::{Server, access};
 
 const ACQUIRE: &str = include_str!("../lua/reentrant/acquire.lua");
-const CONFIRM: &str = include_str!("../lua/reentrant/confirm.lua");
-const EXTEND: &str = include_str!("../lua/reentrant/extend.lua");
-const RELEASE: &str = include_str!("../lua/reentrant/release.lua");
+static CONFIRM: LazyLock<String> =
+    LazyLock::new(|| with_includes(include_str!("../lua/reentrant/confirm.lua")));
+static EXTEND: LazyLock<String> =
+    LazyLock::new(|| with_includes(include_str!("../lua/reentrant/extend.lua")));
+static RELEASE: LazyLock<String> =
+    LazyLock::new(|| with_includes(include_str!("../lua/reentrant/release.lua")));
 
 const FENCE: &str = "{k}:fence";
 const RESERVED: &str = "{k}:reserved";
@@ -46,28 +51,28 @@ fn acquire(server: &Server, owner: &str, proposal: i64) -> Value {
 /// An extension without fencing, on a node without quarantine.
 fn extend(server: &Server, owner: &str, ttl: &str, until: &str) -> Value {
     let tombstone = tombstone(owner);
-    server.command(&["EVAL", EXTEND, "3", "k", MARK, &tombstone, owner, ttl, until, "0"])
+    server.command(&["EVAL", &EXTEND, "3", "k", MARK, &tombstone, owner, ttl, until, "0"])
 }
 
 fn fenced_extend(server: &Server, ttl: i64, number: i64) -> Value {
     let (ttl, number, fence_ttl) =
         (ttl.to_string(), number.to_string(), (OUTLIVES + ttl).to_string());
     let arguments = ["me", &ttl, ALWAYS, "0", &number, &number, &fence_ttl];
-    let keys = ["EVAL", EXTEND, "4", "k", MARK, &tombstone("me"), FENCE];
+    let keys = ["EVAL", &EXTEND, "4", "k", MARK, &tombstone("me"), FENCE];
     server.command(&[&keys[..], &arguments[..]].concat())
 }
 
 fn confirm(server: &Server, owner: &str, number: i64) -> Value {
     let (number, outlives) = (number.to_string(), OUTLIVES.to_string());
-    server.command(&["EVAL", CONFIRM, "2", "k", FENCE, owner, &number, &outlives])
+    server.command(&["EVAL", &CONFIRM, "2", "k", FENCE, owner, &number, &outlives])
 }
 
 fn release(server: &Server, owner: &str) -> Value {
-    server.command(&["EVAL", RELEASE, "1", "k", owner, "ours", "theirs"])
+    server.command(&["EVAL", &RELEASE, "1", "k", owner, "ours", "theirs"])
 }
 
 fn raising_release(server: &Server, owner: &str, to: &str) -> Value {
-    let keys = ["EVAL", RELEASE, "3", "k", &tombstone(owner), FENCE];
+    let keys = ["EVAL", &RELEASE, "3", "k", &tombstone(owner), FENCE];
     let arguments = [owner, "ours", "theirs", "0", "0", "", to, "90000"];
     server.command(&[&keys[..], &arguments[..]].concat())
 }
@@ -266,7 +271,7 @@ fn a_lock_that_is_kept_is_somebody_elses_for_as_long() {
     let seconds: i64 = String::from_utf8_lossy(seconds).parse().expect("a number");
     let keep = |owner: &str, until: i64| {
         let until = ((seconds + until) * 1_000).to_string();
-        let keys = ["EVAL", RELEASE, "2", "k", &tombstone(owner)];
+        let keys = ["EVAL", &RELEASE, "2", "k", &tombstone(owner)];
         let arguments = [owner, "ours", "theirs", &until, &until, "me#kept"];
         server.command(&[&keys[..], &arguments[..]].concat())
     };
@@ -354,7 +359,7 @@ fn what_cannot_be_given_an_end_is_not_kept() {
         keep(&RELEASE.replace("redis.pcall('PEXPIRE'", "redis.pcall('NOSUCHCOMMAND'")).is_err()
     );
     assert_eq!(server.keys(), Vec::<String>::new());
-    assert_eq!(keep(RELEASE), Ok(Value::Int(0)));
+    assert_eq!(keep(&RELEASE), Ok(Value::Int(0)));
     assert_eq!(fields(&server), ["me#kept", "1"]);
     assert!(server.pttl("k") > 0);
 }

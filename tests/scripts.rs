@@ -2,14 +2,19 @@
 
 mod support;
 
+use std::sync::LazyLock;
+
 use redis::Value;
 use support::Server;
 use support::lua::with_includes;
 
 const ACQUIRE: &str = include_str!("../lua/mutex/acquire.lua");
-const CONFIRM: &str = include_str!("../lua/mutex/confirm.lua");
-const EXTEND: &str = include_str!("../lua/mutex/extend.lua");
-const RELEASE: &str = include_str!("../lua/mutex/release.lua");
+static CONFIRM: LazyLock<String> =
+    LazyLock::new(|| with_includes(include_str!("../lua/mutex/confirm.lua")));
+static EXTEND: LazyLock<String> =
+    LazyLock::new(|| with_includes(include_str!("../lua/mutex/extend.lua")));
+static RELEASE: LazyLock<String> =
+    LazyLock::new(|| with_includes(include_str!("../lua/mutex/release.lua")));
 const QUEUE: &str = "{k}:queue";
 const HOLDER: &str = include_str!("../lua/node/holder.lua");
 const FORCE: &str = include_str!("../lua/node/force.lua");
@@ -22,14 +27,14 @@ fn run(server: &Server, script: &str, arguments: &[&str]) -> Value {
 /// An extension without fencing, on a node without quarantine.
 fn extend(server: &Server, arguments: &[&str]) -> Value {
     let tombstone = tombstone(arguments[0]);
-    server.command(&[&["EVAL", EXTEND, "3", "k", MARK, &tombstone], arguments, &["0"]].concat())
+    server.command(&[&["EVAL", &EXTEND, "3", "k", MARK, &tombstone], arguments, &["0"]].concat())
 }
 
 /// An extension with fencing, on a node whose mark is not looked at.
 fn fenced_extend(server: &Server, [owner, ttl, until, number, up_to]: [&str; 5]) -> Value {
     let fence_ttl = (OUTLIVES + ttl.parse::<i64>().expect("a number")).to_string();
     let arguments = [owner, ttl, until, "0", number, up_to, &fence_ttl];
-    let keys = ["EVAL", EXTEND, "4", "k", MARK, &tombstone(owner), FENCE];
+    let keys = ["EVAL", &EXTEND, "4", "k", MARK, &tombstone(owner), FENCE];
     server.command(&[&keys[..], &arguments[..]].concat())
 }
 
@@ -45,12 +50,12 @@ fn take(server: &Server, mark: &str, owner: &str, ttl: &str) -> Value {
 
 /// Tells the node the lock's number.
 fn confirm(server: &Server, owner: &str, number: i64) -> Value {
-    fenced(server, CONFIRM, &[owner, &number.to_string(), &OUTLIVES.to_string()])
+    fenced(server, &CONFIRM, &[owner, &number.to_string(), &OUTLIVES.to_string()])
 }
 
 /// A release that raises the fence to that number, for so many milliseconds.
 fn raise(server: &Server, number: &str, ttl: &str) -> Value {
-    let keys = ["EVAL", RELEASE, "3", "k", &tombstone("me"), FENCE];
+    let keys = ["EVAL", &RELEASE, "3", "k", &tombstone("me"), FENCE];
     server.command(&[&keys[..], &["me", "free", "0", "0", "", number, ttl]].concat())
 }
 
@@ -128,13 +133,13 @@ fn only_the_owner_extends_and_releases() {
     let always = "99999999999999";
     assert_eq!(extend(&server, &["other", "60000", always]), Value::Int(0));
     assert!(server.pttl("k") <= 10_000, "somebody else extended it");
-    assert_eq!(run(&server, RELEASE, &["other"]), Value::Int(0));
+    assert_eq!(run(&server, &RELEASE, &["other"]), Value::Int(0));
     assert_eq!(extend(&server, &["me", "60000", never]), Value::Int(1));
     assert!(server.pttl("k") > 50_000);
     assert_eq!(extend(&server, &["me", "1000", never]), Value::Int(1));
     assert!(server.pttl("k") > 50_000, "an extension shortened the key");
-    assert_eq!(run(&server, RELEASE, &["me"]), Value::Int(1));
-    assert_eq!(run(&server, RELEASE, &["me"]), Value::Int(0));
+    assert_eq!(run(&server, &RELEASE, &["me"]), Value::Int(1));
+    assert_eq!(run(&server, &RELEASE, &["me"]), Value::Int(0));
     assert_eq!(extend(&server, &["me", "60000", never]), Value::Int(-1));
     assert_eq!(server.get("k"), None, "an extension set the key again");
     assert_eq!(extend(&server, &["me", "60000", always]), Value::Int(2));
@@ -158,8 +163,8 @@ fn a_release_says_how_many_were_told_of_it() {
             0 => Value::Int(1),
             told => Value::Array(vec![Value::Int(1), Value::Int(told)]),
         };
-        assert_eq!(run(&server, RELEASE, &["me", "free"]), answer);
-        assert_eq!(run(&server, RELEASE, &["me", "free"]), Value::Int(0), "nothing to be told");
+        assert_eq!(run(&server, &RELEASE, &["me", "free"]), answer);
+        assert_eq!(run(&server, &RELEASE, &["me", "free"]), Value::Int(0), "nothing to be told");
     }
 }
 
@@ -172,7 +177,7 @@ fn a_release_keeps_the_lock_where_it_is_ours_or_free_until_a_time_of_the_nodes_c
         s * 1_000 + us / 1_000
     };
     let release_by = |until_ms: i64, by_ms: i64| {
-        let keys = ["EVAL", RELEASE, "2", "k", &tombstone("me")];
+        let keys = ["EVAL", &RELEASE, "2", "k", &tombstone("me")];
         let times = [until_ms, by_ms].map(|ms| ms.to_string());
         server.command(&[&keys[..], &["me", "free", &times[0], &times[1], "me#kept"]].concat())
     };
@@ -220,7 +225,7 @@ fn a_release_that_raises_the_fence_keeps_late_repairs_out() {
     let server = Server::start();
     let repair = || fenced_extend(&server, ["me", "60000", ALWAYS, "7", "7"]);
     assert_eq!(repair(), Value::Int(2));
-    assert_eq!(run(&server, RELEASE, &["me", "free"]), Value::Int(1));
+    assert_eq!(run(&server, &RELEASE, &["me", "free"]), Value::Int(1));
     assert_eq!(repair(), Value::Int(2), "nothing was raised");
     assert_eq!(raise(&server, "8", "90000"), Value::Int(1));
     assert_eq!((fence(&server), server.get("k")), (8, None));
@@ -245,7 +250,7 @@ fn data_that_is_no_lock_is_no_fault_of_the_node() {
     let server = Server::start();
     server.command(&["RPUSH", "k", "data"]);
     assert_eq!(extend(&server, &["me", "60000", "99999999999999"]), Value::Int(0));
-    assert_eq!(run(&server, RELEASE, &["me"]), Value::Int(0));
+    assert_eq!(run(&server, &RELEASE, &["me"]), Value::Int(0));
     assert_eq!(server.command(&["LLEN", "k"]), Value::Int(1));
 }
 
@@ -281,7 +286,7 @@ fn a_grant_takes_the_proposal_or_what_is_above_the_fence_and_is_exact() {
             lives > OUTLIVES + 50_000 && lives <= OUTLIVES + 60_000,
             "ten minutes longer than the lock: {lives}"
         );
-        assert_eq!(run(&server, RELEASE, &["me"]), Value::Int(1));
+        assert_eq!(run(&server, &RELEASE, &["me"]), Value::Int(1));
         assert_eq!(fence(&server), number, "it outlives the lock");
     }
 }
@@ -479,7 +484,7 @@ fn what_is_no_fence_keeps_its_value_and_its_end() {
         assert_eq!(take(&server, "", "me", "10000"), granted(0));
         assert_eq!(extend(), Value::Int(1));
         untouched("extend");
-        run(&server, RELEASE, &["me", "free"]);
+        run(&server, &RELEASE, &["me", "free"]);
     }
 }
 
@@ -490,7 +495,7 @@ fn without_fencing_no_fence_is_touched() {
     extend(&server, &["me", "60000", ALWAYS]);
     server.command(&["DEL", "k"]);
     assert_eq!(extend(&server, &["me", "60000", ALWAYS]), Value::Int(2));
-    assert_eq!(run(&server, RELEASE, &["me"]), Value::Int(1));
+    assert_eq!(run(&server, &RELEASE, &["me"]), Value::Int(1));
     assert_eq!(server.command(&["DBSIZE"]), Value::Int(0));
 }
 
@@ -503,7 +508,7 @@ fn a_repair_tells_whether_the_node_grants_to_newcomers() {
     let repair = |quarantine: &str| {
         server.command(&["DEL", "k"]);
         let until = ["me", "60000", ALWAYS, quarantine];
-        let keys = ["EVAL", EXTEND, "3", "k", MARK, &tombstone("me")];
+        let keys = ["EVAL", &EXTEND, "3", "k", MARK, &tombstone("me")];
         let reply = server.command(&[&keys[..], &until[..]].concat());
         assert_eq!(server.get("k").as_deref(), Some("me"));
         reply
@@ -562,7 +567,7 @@ fn who_was_forced_out_gets_a_lock_back_by_no_extension() {
     take(&server, "", "me", "10000");
     assert_eq!(extend(&server, &["me", "60000", ALWAYS]), Value::Int(0));
     assert!(server.pttl("k") <= 10_000);
-    assert_eq!(run(&server, RELEASE, &["me", "free"]), Value::Int(1), "it can be given back");
+    assert_eq!(run(&server, &RELEASE, &["me", "free"]), Value::Int(1), "it can be given back");
     // Others are not concerned, and a copy of the order does nothing to them.
     take(&server, "", "next", "60000");
     assert_eq!(force(&server, &["other", "me"]), Value::Int(0));

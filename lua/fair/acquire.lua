@@ -121,53 +121,14 @@ if in_the_way and not ours then
   return {0, in_the_way, tonumber(redis.call('ZRANGE', KEYS[4], -1, -1, 'WITHSCORES')[2] or 0)}
 end
 
-local number, text = 0, ARGV[8]
-if FENCE then
-  if known == nil then
-    -- pcall: something else under the fence's key is no fault of the node.
-    known = redis.pcall('GET', FENCE)
-  end
-  local last
-  if type(known) == 'table' then
-    if not string.find(known.err, 'WRONGTYPE', 1, true) then
-      return known -- a permission is missing
-    end
-  else
-    last = tonumber(known or 0)
-  end
-  -- Nobody else was granted the lock since a grant of before; if the fence has risen, it is this owner's own number.
-  local step = ours and 0 or 1
-  number = tonumber(ARGV[8])
-  if last and not (last + step <= number) then
-    number = last + step
-    text = number
-  end
-  if not (last and number <= LARGEST) then
-    return {-3, last and last < math.huge and number > LARGEST and 0 or 1}
-  end
-end
+local TTL, PROPOSAL, FENCE_TTL = ARGV[2], ARGV[8], ARGV[9]
+-- include next_number.lua
 -- Never shortened: this may be a late copy, and the lock may have been extended since.
-if remaining < tonumber(ARGV[2]) then
-  redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
+if remaining < tonumber(TTL) then
+  redis.call('SET', KEYS[1], ARGV[1], 'PX', TTL)
 end
 -- include granted.lua
 if FENCE then
-  local fence_ttl = ARGV[9]
-  if remaining > tonumber(ARGV[2]) then
-    fence_ttl = fence_ttl + remaining - ARGV[2]
-  end
-  -- Its end is never brought forward: the number may be ahead of the time.
-  local left = known and redis.call('PTTL', FENCE) or -2
-  if left == -1 or left >= tonumber(fence_ttl) then
-    redis.call('SET', FENCE, text, 'KEEPTTL')
-  elseif known then
-    redis.call('SET', FENCE, text, 'PX', fence_ttl)
-  elseif not redis.call('SET', FENCE, text, 'NX', 'PX', fence_ttl) then
-    -- Something else is under its key, and is not overwritten.
-    if not ours then
-      redis.call('DEL', KEYS[1])
-    end
-    return {-3, 1}
-  end
+  -- include fence.lua
 end
 return {1, number}

@@ -18,19 +18,10 @@
 --   1   our key was there, and is deleted, or somebody else's for as long as it is kept
 --   0   our key was not there
 
--- The fence is raised where an extension of the lock may still be under way: it finds the fence above
--- what it may go up to then, and does not set the key again.
+local TOMBSTONE, FENCE = KEYS[3], KEYS[4]
+local KEEP_UNTIL, KEEP_BY, RAISE_TO, FENCE_TTL = ARGV[4], ARGV[5], ARGV[7], ARGV[8]
 
--- A lock that is kept is kept on all nodes, so also where its key is gone, and nobody else's is there. Until when is told
--- by the node's own clock, for a release may come late, or again. A lock that was forced open is not kept.
-local keeps_for = 0
-if ARGV[4] and ARGV[4] ~= '0' and not redis.pcall('GET', KEYS[3]) then
-  local now = redis.call('TIME')
-  local now_ms = now[1] * 1000 + now[2] / 1000
-  if now_ms < tonumber(ARGV[5]) then
-    keeps_for = math.ceil(ARGV[4] - now_ms)
-  end
-end
+-- include keeps.lua
 
 -- pcall: another kind's key under that name is not ours either, and no fault of the node.
 local owner = redis.pcall('GET', KEYS[1])
@@ -51,21 +42,5 @@ end
 if keeps_for > 0 and (reply ~= 0 or not owner) then
   redis.call('SET', KEYS[1], ARGV[6], 'PX', keeps_for)
 end
-if KEYS[4] then
-  -- pcall: something else under the fence's key is no fault of the node, and no extension gets past it.
-  local known = redis.pcall('GET', KEYS[4])
-  if type(known) == 'table' then
-    if not string.find(known.err, 'WRONGTYPE', 1, true) then
-      return known -- a permission is missing
-    end
-  elseif (tonumber(known or 0) or 0) < tonumber(ARGV[7]) then
-    -- Its end is never brought forward.
-    local left = redis.call('PTTL', KEYS[4])
-    if left == -1 or left >= tonumber(ARGV[8]) then
-      redis.call('SET', KEYS[4], ARGV[7], 'KEEPTTL')
-    else
-      redis.call('SET', KEYS[4], ARGV[7], 'PX', ARGV[8])
-    end
-  end
-end
+-- include raise.lua
 return reply

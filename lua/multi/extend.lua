@@ -124,12 +124,5 @@ end
 for _, i in ipairs(gone) do
   redis.call('SET', KEYS[i], owner, 'PX', ttl)
 end
-if ARGV[4] == '1' then
-  -- pcall: something else under the mark's key says nothing.
-  local mark = redis.pcall('GET', KEYS[1])
-  -- None: it was forgotten a moment ago, or nobody has looked at the node since.
-  if not mark or type(mark) == 'string' and string.find(mark, ' quarantined until_ms=', 1, true) then
-    return 3
-  end
-end
-return 2
+local MARK, QUARANTINE = KEYS[1], ARGV[4]
+-- include repaired.lua

@@ -60,37 +60,7 @@ end
 if not FENCE then
   return {1, 0}
 end
-if known == nil then
-  -- pcall: something else under the fence's key is no fault of the node.
-  known = redis.pcall('GET', FENCE)
-  if type(known) == 'table' then
-    if not string.find(known.err, 'WRONGTYPE', 1, true) then
-      return known -- a permission is missing
-    end
-    known = false
-  end
-end
-local last, number, text = tonumber(known or 0), tonumber(ARGV[4]), ARGV[4]
-if last and not (last + step <= number) then
-  number = last + step
-  text = number
-end
-if last and number <= LARGEST then
-  if not known then
-    if redis.call('SET', FENCE, text, 'NX', 'PX', fence_ttl) then
-      return {1, number}
-    end
-    -- Something else is under its key, and is not overwritten.
-  else
-    -- Its end is never brought forward: the number may be ahead of the time.
-    local left = redis.call('PTTL', FENCE)
-    if left == -1 or left >= tonumber(fence_ttl) then
-      redis.call('SET', FENCE, text, 'KEEPTTL')
-    else
-      redis.call('SET', FENCE, text, 'PX', fence_ttl)
-    end
-    return {1, number}
-  end
-end
+local PROPOSAL = ARGV[4]
+-- include number.lua
 redis.call('DEL', KEYS[1])
 return {-3, last and last < math.huge and number > LARGEST and 0 or 1}

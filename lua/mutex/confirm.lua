@@ -19,13 +19,5 @@ if type(owner) == 'table' and not string.find(owner.err, 'WRONGTYPE', 1, true) t
 elseif owner ~= ARGV[1] then
   return 0
 end
-local known = tonumber(redis.call('GET', KEYS[2]) or 0) or 0
-local number = math.max(tonumber(ARGV[2]), known)
--- Its end is never brought forward.
-local ttl, left = ARGV[3] + redis.call('PTTL', KEYS[1]), redis.call('PTTL', KEYS[2])
-if left == -1 or left >= ttl then
-  redis.call('SET', KEYS[2], number, 'KEEPTTL')
-else
-  redis.call('SET', KEYS[2], number, 'PX', ttl)
-end
+-- include confirmed.lua
 return 1

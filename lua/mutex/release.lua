@@ -17,19 +17,10 @@
 --   {1, n}   the same, and so many connections were told of it
 --   0        our key was not there
 
--- The fence is raised where an extension of the lock may still be under way: it finds the fence above
--- what it may go up to then, and does not set the key again.
+local TOMBSTONE, FENCE = KEYS[2], KEYS[3]
+local KEEP_UNTIL, KEEP_BY, RAISE_TO, FENCE_TTL = ARGV[3], ARGV[4], ARGV[6], ARGV[7]
 
--- A lock that is kept is kept on all nodes, so also where its key is gone, and nobody else's is there. Until when is told
--- by the node's own clock, for a release may come late, or again. A lock that was forced open is not kept.
-local keeps_for = 0
-if ARGV[3] and ARGV[3] ~= '0' and not redis.pcall('GET', KEYS[2]) then
-  local now = redis.call('TIME')
-  local now_ms = now[1] * 1000 + now[2] / 1000
-  if now_ms < tonumber(ARGV[4]) then
-    keeps_for = math.ceil(ARGV[3] - now_ms)
-  end
-end
+-- include keeps.lua
 
 -- pcall: another kind's key under that name is not ours either, and no fault of the node.
 local owner = redis.pcall('GET', KEYS[1])
@@ -49,21 +40,5 @@ end
 if keeps_for > 0 and (reply ~= 0 or not owner) then
   redis.call('SET', KEYS[1], ARGV[5], 'PX', keeps_for)
 end
-if KEYS[3] then
-  -- pcall: something else under the fence's key is no fault of the node, and no extension gets past it.
-  local known = redis.pcall('GET', KEYS[3])
-  if type(known) == 'table' then
-    if not string.find(known.err, 'WRONGTYPE', 1, true) then
-      return known -- a permission is missing
-    end
-  elseif (tonumber(known or 0) or 0) < tonumber(ARGV[6]) then
-    -- Its end is never brought forward.
-    local left = redis.call('PTTL', KEYS[3])
-    if left == -1 or left >= tonumber(ARGV[7]) then
-      redis.call('SET', KEYS[3], ARGV[6], 'KEEPTTL')
-    else
-      redis.call('SET', KEYS[3], ARGV[6], 'PX', ARGV[7])
-    end
-  end
-end
+-- include raise.lua
 return reply

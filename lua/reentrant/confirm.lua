@@ -1,6 +1,7 @@
--- Tells a node the number of a reentrant lock that was won, if the lock is still ours there.
+-- Tells a node the number of a reentrant lock that was won, or of a read-write lock that was won to write, if the lock is still
+-- ours there.
 --
--- KEYS[1]  the lock: a hash whose one field is the owner
+-- KEYS[1]  the lock: a hash in which the owner is a field
 -- KEYS[2]  its fence, which keeps the largest number of a grant
 -- ARGV[1]  the owner id that took it
 -- ARGV[2]  the lock's number
@@ -12,20 +13,9 @@
 --
 -- A node that is not ours must not say 1: it may have given a smaller number to its owner before.
 
--- pcall: another kind's key under that name is not ours either, and no fault of the node.
-local ours = redis.pcall('HEXISTS', KEYS[1], ARGV[1])
-if type(ours) == 'table' and not string.find(ours.err, 'WRONGTYPE', 1, true) then
-  return ours -- a permission is missing
-elseif ours ~= 1 then
+-- include field.lua
+if ours ~= 1 then
   return 0
 end
-local known = tonumber(redis.call('GET', KEYS[2]) or 0) or 0
-local number = math.max(tonumber(ARGV[2]), known)
--- Its end is never brought forward.
-local ttl, left = ARGV[3] + redis.call('PTTL', KEYS[1]), redis.call('PTTL', KEYS[2])
-if left == -1 or left >= ttl then
-  redis.call('SET', KEYS[2], number, 'KEEPTTL')
-else
-  redis.call('SET', KEYS[2], number, 'PX', ttl)
-end
+-- include confirmed.lua
 return 1

@@ -18,19 +18,10 @@
 --   {1, n}   the same, and so many connections were told of it
 --   0        our key was not there
 
--- The fence is raised where an extension of the lock may still be under way: it finds the fence above
--- what it may go up to then, and does not set the key again.
+local TOMBSTONE, FENCE = KEYS[2], KEYS[3]
+local KEEP_UNTIL, KEEP_BY, RAISE_TO, FENCE_TTL = ARGV[4], ARGV[5], ARGV[7], ARGV[8]
 
--- A lock that is kept is kept on all nodes, so also where its key is gone, and nobody else's is there. Until when is told
--- by the node's own clock, for a release may come late, or again. A lock that was forced open is not kept.
-local keeps_for = 0
-if ARGV[4] and ARGV[4] ~= '0' and not redis.pcall('GET', KEYS[2]) then
-  local now = redis.call('TIME')
-  local now_ms = now[1] * 1000 + now[2] / 1000
-  if now_ms < tonumber(ARGV[5]) then
-    keeps_for = math.ceil(ARGV[4] - now_ms)
-  end
-end
+-- include keeps.lua
 
 -- The hash ends with its last field. pcall: another kind's key under that name is not ours either, and no fault
 -- of the node.
@@ -38,14 +29,8 @@ local ours = redis.pcall('HDEL', KEYS[1], ARGV[1])
 local reply = 0
 if ours == 1 then
   reply = 1
-  -- pcall: the lock is given back, whether or not we may say so, and waiters look now and then. Our clients hear
-  -- of the owner first, and know by that whose release Redisson's message is, which comes right behind.
-  local told = redis.pcall('PUBLISH', ARGV[2], ARGV[1])
-  local theirs = redis.pcall('PUBLISH', ARGV[3], '0')
-  told = math.max(type(told) == 'number' and told or 0, type(theirs) == 'number' and theirs or 0)
-  if told > 0 then
-    reply = {1, told}
-  end
+  local CHANNEL, THEIRS, WORD = ARGV[2], ARGV[3], '0'
+  -- include tell.lua
 elseif type(ours) == 'table' and not string.find(ours.err, 'WRONGTYPE', 1, true) then
   return ours -- a permission is missing
 end
@@ -58,21 +43,5 @@ if keeps_for > 0 and redis.call('TYPE', KEYS[1]).ok == 'none' then
     return set -- a permission is missing
   end
 end
-if KEYS[3] then
-  -- pcall: something else under the fence's key is no fault of the node, and no extension gets past it.
-  local known = redis.pcall('GET', KEYS[3])
-  if type(known) == 'table' then
-    if not string.find(known.err, 'WRONGTYPE', 1, true) then
-      return known -- a permission is missing
-    end
-  elseif (tonumber(known or 0) or 0) < tonumber(ARGV[7]) then
-    -- Its end is never brought forward.
-    local left = redis.call('PTTL', KEYS[3])
-    if left == -1 or left >= tonumber(ARGV[8]) then
-      redis.call('SET', KEYS[3], ARGV[7], 'KEEPTTL')
-    else
-      redis.call('SET', KEYS[3], ARGV[7], 'PX', ARGV[8])
-    end
-  end
-end
+-- include raise.lua
 return reply

@@ -49,39 +49,15 @@ if kind ~= 'none' and mode ~= 'read' or blocked and not ours then
   return {0, (kind == 'none' or mode == 'read') and blocked or remaining}
 end
 
-local number, text = 0, ARGV[5]
-if FENCE then
-  if not known then
-    -- pcall: something else under the fence's key is no fault of the node.
-    known = redis.pcall('GET', FENCE)
-  end
-  local last
-  if type(known) == 'table' then
-    if not string.find(known.err, 'WRONGTYPE', 1, true) then
-      return known -- a permission is missing
-    end
-  else
-    last = tonumber(known or 0)
-  end
-  -- Behind a grant of before, the fence may be this owner's own number.
-  local step = ours and 0 or 1
-  number = tonumber(ARGV[5])
-  if last and not (last + step <= number) then
-    number = last + step
-    text = number
-  end
-  if not (last and number <= LARGEST) then
-    return {-3, last and last < math.huge and number > LARGEST and 0 or 1}
-  end
-end
+local TTL, PROPOSAL, FENCE_TTL = ARGV[2], ARGV[5], ARGV[6]
+-- include next_number.lua
 
-local ttl = ARGV[2]
-redis.call('SET', KEYS[4], '1', 'PX', math.max(tonumber(ttl), ours and redis.call('PTTL', KEYS[4]) or 0))
+redis.call('SET', KEYS[4], '1', 'PX', math.max(tonumber(TTL), ours and redis.call('PTTL', KEYS[4]) or 0))
 redis.call('HSET', KEYS[1], 'mode', 'read', ARGV[1], 1)
 -- Never shortened: others may read for longer, or this may be a late copy.
-if remaining < tonumber(ttl) then
+if remaining < tonumber(TTL) then
   -- pcall: a lock that cannot be given an end is not left behind.
-  local set = redis.pcall('PEXPIRE', KEYS[1], ttl)
+  local set = redis.pcall('PEXPIRE', KEYS[1], TTL)
   if type(set) == 'table' then
     if not ours then
       redis.call('DEL', KEYS[4])
@@ -97,10 +73,6 @@ end
 if not FENCE then
   return {1, 0}
 end
-local fence_ttl = ARGV[6]
-if remaining > tonumber(ttl) then
-  fence_ttl = fence_ttl + remaining - ttl
-end
 -- What the fence was before says something of others, unless it was the last one of a read.
 local others = known or 0
 -- pcall: something else under that key says nothing of reads.
@@ -111,13 +83,9 @@ if can_note and reads[1] and known and tonumber(reads[1]) == tonumber(known) the
 elseif reads.err and not string.find(reads.err, 'WRONGTYPE', 1, true) then
   return reads -- a permission is missing
 end
--- Its end is never brought forward: the number may be ahead of the time.
-local left = known and redis.call('PTTL', FENCE) or -2
+-- include fence.lua
 if left == -1 or left >= tonumber(fence_ttl) then
-  redis.call('SET', FENCE, text, 'KEEPTTL')
   fence_ttl = left
-else
-  redis.call('SET', FENCE, text, 'PX', fence_ttl)
 end
 if can_note then
   redis.call('HSET', KEYS[6], 'last', text, 'others', others)

@@ -13,22 +13,13 @@
 --
 -- A node that is not ours must not say 1: it may have given a smaller number to its owner before.
 
--- pcall: another kind's key under that name is not ours either, and no fault of the node.
-local ours = redis.pcall('HEXISTS', KEYS[1], ARGV[1])
-if type(ours) == 'table' and not string.find(ours.err, 'WRONGTYPE', 1, true) then
-  return ours -- a permission is missing
-elseif ours ~= 1 then
+-- include field.lua
+if ours ~= 1 then
   return 0
 end
-local known = tonumber(redis.call('GET', KEYS[2]) or 0) or 0
-local number = math.max(tonumber(ARGV[2]), known)
--- Its end is never brought forward.
-local ttl, left = ARGV[3] + redis.call('PTTL', KEYS[1]), redis.call('PTTL', KEYS[2])
+-- include confirmed.lua
 if left == -1 or left >= ttl then
-  redis.call('SET', KEYS[2], number, 'KEEPTTL')
   ttl = left
-else
-  redis.call('SET', KEYS[2], number, 'PX', ttl)
 end
 -- pcall: something else under that key says nothing of reads.
 local reads = redis.pcall('HMGET', KEYS[3], 'last', 'others')

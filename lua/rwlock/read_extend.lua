@@ -149,12 +149,5 @@ redis.call('HSET', KEYS[1], 'mode', 'read', ARGV[1], 1)
 if redis.call('PTTL', KEYS[1]) < tonumber(ARGV[3]) then
   redis.call('PEXPIRE', KEYS[1], ARGV[3])
 end
-if ARGV[5] == '1' then
-  -- pcall: something else under the mark's key says nothing.
-  local mark = redis.pcall('GET', KEYS[2])
-  -- None: it was forgotten a moment ago, or nobody has looked at the node since.
-  if not mark or type(mark) == 'string' and string.find(mark, ' quarantined until_ms=', 1, true) then
-    return 3
-  end
-end
-return 2
+local MARK, QUARANTINE = KEYS[2], ARGV[5]
+-- include repaired.lua

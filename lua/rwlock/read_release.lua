@@ -68,14 +68,8 @@ if ours then
   end
   if holds == 0 then
     redis.call('DEL', KEYS[1])
-    -- pcall: the lock is given back, whether or not we may say so, and waiters look now and then. Our clients hear
-    -- of the owner first, and know by that whose release Redisson's message is, which comes right behind.
-    local told = redis.pcall('PUBLISH', ARGV[3], ARGV[1])
-    local theirs = redis.pcall('PUBLISH', ARGV[4], written == 1 and '1' or '0')
-    told = math.max(type(told) == 'number' and told or 0, type(theirs) == 'number' and theirs or 0)
-    if told > 0 then
-      reply = {1, told}
-    end
+    local CHANNEL, THEIRS, WORD = ARGV[3], ARGV[4], written == 1 and '1' or '0'
+    -- include tell.lua
   end
 end
 if KEYS[3] then

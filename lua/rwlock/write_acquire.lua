@@ -49,37 +49,14 @@ if (kind ~= 'none' or blocked) and not ours then
   return {0, kind == 'none' and blocked or remaining}
 end
 
-local number, text = 0, ARGV[6]
-if FENCE then
-  if not known then
-    -- pcall: something else under the fence's key is no fault of the node.
-    known = redis.pcall('GET', FENCE)
-  end
-  local last
-  if type(known) == 'table' then
-    if not string.find(known.err, 'WRONGTYPE', 1, true) then
-      return known -- a permission is missing
-    end
-  else
-    last = tonumber(known or 0)
-  end
-  -- Nobody else was granted the lock since a grant of before; if the fence has risen, it is this owner's own number.
-  local step = ours and 0 or 1
-  number = tonumber(ARGV[6])
-  if last and not (last + step <= number) then
-    number = last + step
-    text = number
-  end
-  if not (last and number <= LARGEST) then
-    return {-3, last and last < math.huge and number > LARGEST and 0 or 1}
-  end
-end
+local TTL, PROPOSAL, FENCE_TTL = ARGV[2], ARGV[6], ARGV[7]
+-- include next_number.lua
 
 redis.call('HSET', KEYS[1], 'mode', 'write', ARGV[1], 1)
 -- Never shortened: this may be a late copy, and the lock may have been extended since.
-if remaining < tonumber(ARGV[2]) then
+if remaining < tonumber(TTL) then
   -- pcall: a lock that cannot be given an end is not left behind.
-  local set = redis.pcall('PEXPIRE', KEYS[1], ARGV[2])
+  local set = redis.pcall('PEXPIRE', KEYS[1], TTL)
   if type(set) == 'table' then
     if not ours then
       redis.call('HDEL', KEYS[1], ARGV[1], 'mode')
@@ -91,15 +68,5 @@ end
 if not FENCE then
   return {1, 0}
 end
-local fence_ttl = ARGV[7]
-if remaining > tonumber(ARGV[2]) then
-  fence_ttl = fence_ttl + remaining - ARGV[2]
-end
--- Its end is never brought forward: the number may be ahead of the time.
-local left = known and redis.call('PTTL', FENCE) or -2
-if left == -1 or left >= tonumber(fence_ttl) then
-  redis.call('SET', FENCE, text, 'KEEPTTL')
-else
-  redis.call('SET', FENCE, text, 'PX', fence_ttl)
-end
+-- include fence.lua
 return {1, number}

@@ -26,12 +26,11 @@
 
 -- Nor is the end of a fence ever brought forward.
 
--- pcall: another kind's key under that name is not ours either, and no fault of the node.
-local ours = redis.pcall('HEXISTS', KEYS[1], ARGV[1])
-if type(ours) == 'table' and not string.find(ours.err, 'WRONGTYPE', 1, true) then
-  return ours -- a permission is missing
-end
-local forced = redis.pcall('GET', KEYS[3])
+local MARK, TOMBSTONE, FENCE = KEYS[2], KEYS[3], KEYS[4]
+local TTL, UNTIL, QUARANTINE, NUMBER, UP_TO, FENCE_TTL = ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
+
+-- include field.lua
+local forced = redis.pcall('GET', TOMBSTONE)
 if type(forced) == 'table' and not string.find(forced.err, 'WRONGTYPE', 1, true) then
   return forced -- a permission is missing
 end
@@ -45,57 +44,11 @@ if forced then
   end
   return 0
 elseif ours == 1 then
-  local fence_ttl = ARGV[7]
-  local remaining = redis.call('PTTL', KEYS[1])
-  if remaining < tonumber(ARGV[2]) then
-    redis.call('PEXPIRE', KEYS[1], ARGV[2])
-  elseif fence_ttl then
-    fence_ttl = fence_ttl + remaining - ARGV[2]
-  end
-  -- Where our key is, no fence is in the way, however large it is. But it must outlive the lock, however
-  -- long that is held.
-  if KEYS[4] then
-    local left = redis.call('PTTL', KEYS[4])
-    if left == -2 then
-      redis.call('SET', KEYS[4], ARGV[5], 'PX', fence_ttl)
-    elseif left ~= -1 and left < tonumber(fence_ttl) then
-      -- What is no number may be somebody else's lock, and keeps its end.
-      local fence = redis.pcall('GET', KEYS[4])
-      if type(fence) == 'string' and tonumber(fence) then
-        redis.call('PEXPIRE', KEYS[4], fence_ttl)
-      end
-    end
-  end
-  return 1
+  -- include prolong.lua
 elseif redis.call('TYPE', KEYS[1]).ok ~= 'none' then
   return 0
 end
--- A request that was held up on its way must not take a lock that nobody holds any more.
-local now = redis.call('TIME')
-if now[1] * 1000 + now[2] / 1000 >= tonumber(ARGV[3]) then
-  return -1
-end
-if KEYS[4] then
-  local known = tonumber(redis.call('GET', KEYS[4]) or 0) or 0
-  if known > tonumber(ARGV[6]) then
-    return {-2, known}
-  end
-  local number = math.max(tonumber(ARGV[5]), known)
-  local left = redis.call('PTTL', KEYS[4])
-  if left == -1 or left >= tonumber(ARGV[7]) then
-    redis.call('SET', KEYS[4], number, 'KEEPTTL')
-  else
-    redis.call('SET', KEYS[4], number, 'PX', ARGV[7])
-  end
-end
+-- include repair.lua
 redis.call('HSET', KEYS[1], 'mode', 'write', ARGV[1], 1)
-redis.call('PEXPIRE', KEYS[1], ARGV[2])
-if ARGV[4] == '1' then
-  -- pcall: something else under the mark's key says nothing.
-  local mark = redis.pcall('GET', KEYS[2])
-  -- None: it was forgotten a moment ago, or nobody has looked at the node since.
-  if not mark or type(mark) == 'string' and string.find(mark, ' quarantined until_ms=', 1, true) then
-    return 3
-  end
-end
-return 2
+redis.call('PEXPIRE', KEYS[1], TTL)
+-- include repaired.lua

@@ -107,12 +107,5 @@ end
 if ours then
   return 1
 end
-if ARGV[4] == '1' then
-  -- pcall: something else under the mark's key says nothing.
-  local mark = redis.pcall('GET', KEYS[2])
-  -- None: it was forgotten a moment ago, or nobody has looked at the node since.
-  if not mark or type(mark) == 'string' and string.find(mark, ' quarantined until_ms=', 1, true) then
-    return 3
-  end
-end
-return 2
+local MARK, QUARANTINE = KEYS[2], ARGV[4]
+-- include repaired.lua

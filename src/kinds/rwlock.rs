@@ -34,7 +34,7 @@ static READ_RELEASE: Script = Script::new(include_str!("../../lua/rwlock/read_re
 
 static WRITE_ACQUIRE: Script = Script::new(include_str!("../../lua/rwlock/write_acquire.lua"))
     .with_meaning(reply::acquire_meaning);
-static WRITE_CONFIRM: Script = Script::new(include_str!("../../lua/rwlock/write_confirm.lua"))
+static WRITE_CONFIRM: Script = Script::new(include_str!("../../lua/reentrant/confirm.lua"))
     .with_meaning(reply::confirm_meaning);
 static WRITE_EXTEND: Script = Script::new(include_str!("../../lua/rwlock/write_extend.lua"))
     .with_meaning(reply::extend_meaning);

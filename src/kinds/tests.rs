@@ -118,6 +118,7 @@ fn a_kind_states_the_commands_that_its_scripts_call_and_no_others() {
         let kinds = [Some(*kind), kind.downgraded("").map(|(kind, _)| kind)].into_iter().flatten();
         let calls: Vec<_> = kinds.flat_map(|kind| calls(kind, &some_names(1))).collect();
         for source in calls.iter().flat_map(|(_, call)| call.sources()) {
+            assert!(!source.contains("-- include "), "a text is missing in the list:\n{source}");
             let calls = source.split("call('").skip(1);
             called.extend(calls.filter_map(|call| Some(call.split_once('\'')?.0.to_lowercase())));
         }

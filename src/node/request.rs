@@ -7,12 +7,32 @@ use std::time::Duration;
 
 use super::quote::quoted;
 
+macro_rules! shared {
+    ($($name:literal),* $(,)?) => {
+        [$((
+            concat!("-- include ", $name, "\n"),
+            include_str!(concat!("../../lua/shared/", $name)),
+        )),*]
+    };
+}
+
 /// The texts that scripts have in common: a line `-- include NAME` of a script stands for one of them.
-const SHARED: [(&str, &str); 4] = [
-    ("-- include read.lua\n", include_str!("../../lua/shared/read.lua")),
-    ("-- include check.lua\n", include_str!("../../lua/shared/check.lua")),
-    ("-- include reserve.lua\n", include_str!("../../lua/shared/reserve.lua")),
-    ("-- include granted.lua\n", include_str!("../../lua/shared/granted.lua")),
+const SHARED: [(&str, &str); 15] = shared![
+    "read.lua",
+    "check.lua",
+    "reserve.lua",
+    "granted.lua",
+    "number.lua",
+    "next_number.lua",
+    "fence.lua",
+    "field.lua",
+    "confirmed.lua",
+    "prolong.lua",
+    "repair.lua",
+    "repaired.lua",
+    "keeps.lua",
+    "raise.lua",
+    "tell.lua",
 ];
 
 /// A Lua script out of `lua/`.

@@ -65,6 +65,7 @@ fn the_numbers_of_grants_are_where_a_server_has_them() {
     let (server, nodes) = (Server::start(), Nodes::start(1).expect("a port is free"));
     let mut both = Both::connect(&server, &nodes);
     let script = with_includes(ACQUIRE);
+    let (extends, confirms) = (with_includes(EXTEND), with_includes(CONFIRM));
     let known = ["0", "1.5", "no number", "2251799813685246", "9007199254740993"];
     for known in NUMBERS.into_iter().chain(known) {
         for number in NUMBERS {
@@ -74,7 +75,7 @@ fn the_numbers_of_grants_are_where_a_server_has_them() {
                 [&keys[..], &[owner, "60000000", "", number]].concat()
             };
             let extend = |until, up_to| {
-                let keys = ["EVAL", EXTEND, "4", "k", "mark", "forced", "fence"];
+                let keys = ["EVAL", &extends, "4", "k", "mark", "forced", "fence"];
                 [&keys[..], &["me", "70000000", until, "1", number, up_to]].concat()
             };
             for words in [
@@ -83,7 +84,7 @@ fn the_numbers_of_grants_are_where_a_server_has_them() {
                 acquire("me"),
                 acquire("me"),
                 vec!["GET", "fence"],
-                vec!["EVAL", CONFIRM, "2", "k", "fence", "me", number],
+                vec!["EVAL", &confirms, "2", "k", "fence", "me", number],
                 extend("0", number),
                 vec!["GET", "fence"],
                 vec!["DEL", "k"],

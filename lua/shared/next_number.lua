@@ -1,0 +1,31 @@
+-- Part of an acquire script that is about to take the lock: sets `number` and `text`, the number of the grant. It ends the call if
+-- there is none, or if a permission is missing.
+--
+-- Needs FENCE and PROPOSAL, which are nil without fencing; `known`, what read.lua has found under the fence's key (where that is
+-- false or nil, it is read here, and set); `ours`, whether the owner has the lock already; and LARGEST.
+
+local number, text = 0, PROPOSAL
+if FENCE then
+  if not known then
+    -- pcall: something else under the fence's key is no fault of the node.
+    known = redis.pcall('GET', FENCE)
+  end
+  local last
+  if type(known) == 'table' then
+    if not string.find(known.err, 'WRONGTYPE', 1, true) then
+      return known -- a permission is missing
+    end
+  else
+    last = tonumber(known or 0)
+  end
+  -- Behind a grant of before, the fence may be this owner's own number.
+  local step = ours and 0 or 1
+  number = tonumber(PROPOSAL)
+  if last and not (last + step <= number) then
+    number = last + step
+    text = number
+  end
+  if not (last and number <= LARGEST) then
+    return {-3, last and last < math.huge and number > LARGEST and 0 or 1}
+  end
+end

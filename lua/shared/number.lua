@@ -1,0 +1,39 @@
+-- Part of an acquire script that has taken the lock: gives the grant a number, and ends the call if there is one, or if a
+-- permission is missing.
+--
+-- Needs FENCE, which is there, and PROPOSAL; `known`, what is under the fence's key (false: no string; nil: it is not known yet);
+-- `step`, by how much the number is above that of an earlier grant at least; `fence_ttl`; and LARGEST. Sets `last` and `number`,
+-- which tell why there is none.
+
+if known == nil then
+  -- pcall: something else under the fence's key is no fault of the node.
+  known = redis.pcall('GET', FENCE)
+  if type(known) == 'table' then
+    if not string.find(known.err, 'WRONGTYPE', 1, true) then
+      return known -- a permission is missing
+    end
+    known = false
+  end
+end
+local last, number, text = tonumber(known or 0), tonumber(PROPOSAL), PROPOSAL
+if last and not (last + step <= number) then
+  number = last + step
+  text = number
+end
+if last and number <= LARGEST then
+  if not known then
+    if redis.call('SET', FENCE, text, 'NX', 'PX', fence_ttl) then
+      return {1, number}
+    end
+    -- Something else is under its key, and is not overwritten.
+  else
+    -- Its end is never brought forward: the number may be ahead of the time.
+    local left = redis.call('PTTL', FENCE)
+    if left == -1 or left >= tonumber(fence_ttl) then
+      redis.call('SET', FENCE, text, 'KEEPTTL')
+    else
+      redis.call('SET', FENCE, text, 'PX', fence_ttl)
+    end
+    return {1, number}
+  end
+end

@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# Prints a script of lua/ as servers are sent it: with the texts of lua/shared/ that it includes.
+#
+#     scripts/lua.sh mutex/acquire
+set -eu
+cd "$(dirname "$0")/../lua"
+[ $# -eq 1 ] || { echo "usage: scripts/lua.sh NAME, such as mutex/acquire" >&2; exit 2; }
+while IFS= read -r line || [ -n "$line" ]; do
+    case $line in
+        *'-- include '*) printf '%s' "${line%%-- include *}"; cat "shared/${line##*-- include }" ;;
+        *) printf '%s\n' "$line" ;;
+    esac
+done < "$1.lua"
