@@ -20,6 +20,7 @@ use server::{Server, Servers, wait_until};
 
 #[path = "../tests/support/cpu.rs"]
 mod cpu;
+#[allow(unreachable_pub, reason = "tests have it as a module of `support`")]
 #[path = "../tests/support/lua.rs"]
 mod lua;
 #[path = "../tests/support/server.rs"]
