@@ -4,8 +4,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-#[cfg(feature = "serde")]
 pub(crate) mod settings;
+#[cfg(feature = "serde")]
 mod written;
 
 pub use self::settings::{Fallback, Renewal};

@@ -92,7 +92,7 @@ pub(crate) enum Answers {
     Unheard,
     /// They tell how many others wait for the lock.
     OfOthers,
-    /// They do so, and are counted: see [`Release`](super::Release). The nodes that need no clean-up are asked, too.
+    /// They do so, and are counted: see [`Release`](super::super::vote::Release). The nodes that need no clean-up are asked, too.
     Counted(Basis),
 }
 

@@ -90,11 +90,11 @@ pub(crate) trait LocalLease {
     fn held_until(&self, now: Time) -> Option<Time>;
 
     /// Lets a caller that wants the lock on `terms` hold it beside the present holders, under that sequence number; `None`
-    /// if [`HeldLock::join`](super::HeldLock::join) refuses it.
+    /// if [`HeldLock::join`](super::super::hold::HeldLock::join) refuses it.
     fn join(&self, terms: Terms, sequence: u64, now: Time) -> Option<Self::Hold>;
 
     /// Lets a thread hold the lease once more, which it got under that sequence number, for a hold of that class; or says why
-    /// the lock is lost, as [`HeldLock::reenter`](super::HeldLock::reenter) does.
+    /// the lock is lost, as [`HeldLock::reenter`](super::super::hold::HeldLock::reenter) does.
     fn reenter(&self, sequence: u64, class: HoldClass, now: Time)
     -> Result<Self::Hold, LossReason>;
 }
