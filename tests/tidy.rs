@@ -361,6 +361,32 @@ fn the_readme_hides_no_lines() {
     assert_eq!(hidden, None);
 }
 
+/// A path of a file, and behind it what is decided there: `core/lease.rs`, `next`, `loss`.
+#[test]
+fn what_the_architecture_names_is_where_it_says() {
+    let page = include_str!("../ARCHITECTURE.md");
+    // Every other piece stands between backticks, of which a block of code has three.
+    let pieces: Vec<_> = page.replace("```", "").split('`').map(str::to_owned).collect();
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let (mut count, mut file) = (0, None);
+    for pair in pieces.chunks(2) {
+        let [between, named] = pair else { break };
+        let follows = matches!(between.as_str(), ", " | " and ");
+        if Path::new(named).extension().is_some_and(|it| it == "rs") {
+            file = fs::read_to_string(source.join(named)).ok().map(|text| (named, text));
+            let is_of_source = named.starts_with("core/") || named.starts_with("runtime/");
+            assert!(file.is_some() || !is_of_source, "there is no {named}");
+        } else if let Some((path, text)) = file.as_ref().filter(|_| follows) {
+            let words = || text.split(|c: char| !c.is_alphanumeric() && c != '_');
+            assert!(words().any(|word| word == named), "{path} has no {named}");
+            count += 1;
+        } else {
+            file = None;
+        }
+    }
+    assert!(count > 80, "{count}");
+}
+
 /// No compiler sees the tests in an example of the documentation.
 #[test]
 fn the_unit_test_in_the_documentation_is_one_that_runs() {
