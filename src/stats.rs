@@ -8,15 +8,15 @@ pub struct NodeStats {
     pub node: String,
     /// Whether the connection is up.
     pub connected: bool,
-    /// Why the node has no say at present, with the remedy: it cannot be reached, or it has a problem, such as several servers
-    /// under its address. `None`: it has one, or nothing is known yet.
+    /// Why the node cannot be used at present, and what to do: it cannot be reached, or it has a problem, such as several servers
+    /// under its address. `None`: nothing is wrong with it, as far as is known. It may be in quarantine.
     pub fault: Option<String>,
     /// Writes to the connection. Each carries all requests that were waiting.
     pub writes: u64,
     /// Requests in those writes, each as often as it was written. Each is a call of a script, unless there
     /// were several: one call then makes all of them that it can.
     pub scripts: u64,
-    /// Releases that wait for the node to come back.
+    /// Releases that wait for the node to come back; and those that it has refused, and is told again.
     pub kept_releases: usize,
     /// Locks of which the node tells when they are given back, since somebody waits for them, or did
     /// lately. None of them: no connection for that either.

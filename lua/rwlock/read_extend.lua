@@ -53,7 +53,8 @@ end
 local mode, writes = fields[1], fields[3]
 -- A hold whose string is gone is over, also if others keep the lock alive with its field in it.
 local reads = fields[2] and redis.call('PTTL', KEYS[5]) ~= -2
-local forced = redis.pcall('GET', KEYS[3])
+local TOMBSTONE = KEYS[3]
+local forced = redis.pcall('GET', TOMBSTONE)
 if type(forced) == 'table' and not string.find(forced.err, 'WRONGTYPE', 1, true) then
   return forced -- a permission is missing
 elseif forced then

@@ -103,6 +103,19 @@ impl AdmissionView {
         Some(refusal.unwrap_or_else(|| self.fault_of(node)))
     }
 
+    /// What is wrong with the node, so that it cannot be used; not whether it is in quarantine, or not known well enough yet.
+    pub(super) fn problem(&self, node: usize) -> Option<NodeFault> {
+        match self.admission.node_state(node) {
+            NodeState::Admitted | NodeState::Quarantined(_) => None,
+            NodeState::Unknown => self.refusals[node].as_ref().map(|(fault, _)| fault.clone()),
+            NodeState::Foreign(_)
+            | NodeState::Twin(_)
+            | NodeState::SeveralServers
+            | NodeState::Replica
+            | NodeState::Cluster => Some(self.fault_of(node)),
+        }
+    }
+
     /// What is wrong with the nodes for whose sake no lock may be taken anywhere, if there are any.
     pub(super) fn conflict(&self) -> Option<Vec<NodeFault>> {
         self.admission.conflict()?;

@@ -275,7 +275,9 @@ fn needs_permission(error: &RedisError) -> String {
 
 fn knows_no_command(error: &RedisError) -> String {
     let words = words(error);
-    format!("the server lacks a command that every lock needs ({words}); stop renaming it")
+    format!(
+        "the server lacks a command ({words}); if it was renamed, undo that; if this is a proxy, name the master itself"
+    )
 }
 
 /// The server's own words.

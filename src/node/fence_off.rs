@@ -88,6 +88,6 @@ impl Worker {
         let now = clock::now();
         let due = now.after(REFUSED.pause(*refusals, random()));
         release.until.get_or_insert(now.after(LATEST));
-        self.shared.pending.keep_refused(release, due, self.shared.link.node());
+        self.shared.pending.keep_refused(release, due, now);
     }
 }

@@ -153,8 +153,8 @@ impl Node {
         self.deliver(request, sink, until, repetition, Some(0));
     }
 
-    /// Has the node run a request that is no release of a key, in the same way, but that it is told once: what it was told to
-    /// forget may have been asked for again before it is told the second time.
+    /// Like [`release`](Self::release), for a request that releases no key. A refusal is final: by a second time, the caller may
+    /// have asked again for what the node was to forget.
     pub(crate) fn tell(&self, request: &Arc<Request>, sink: Option<Arc<dyn Sink>>, until: Time) {
         self.deliver(request, sink, Some(until), None, None);
     }
@@ -264,7 +264,7 @@ impl Node {
 
     pub(crate) fn stats(&self) -> NodeStats {
         let (link, connected) = (&self.shared.link, self.shared.link.is_up());
-        let fault = link.fault().or_else(|| self.set.not_serving(self.index).filter(|_| connected));
+        let fault = link.fault().or_else(|| self.set.problem(self.index));
         NodeStats {
             node: link.node().to_string(),
             connected,

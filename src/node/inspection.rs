@@ -33,7 +33,7 @@ const BEST_OF: usize = 10;
 /// So many further connections are made, to see whether the same server answers each time.
 const LOOKS: usize = 8;
 
-/// So many connections may lead to replicas, one after the other, until no master is looked for any more.
+/// After so many connections to replicas no master is looked for any more, or after one for each address.
 const MOST_REPLICAS: usize = 3;
 
 /// A connection to a server, and what a probe of it saw.
@@ -143,7 +143,8 @@ impl Inspection {
     /// replicas are found, the last one of them.
     fn open(&self) -> Result<Opened, NodeFault> {
         let mut opened = self.open_one()?;
-        for _ in 1..MOST_REPLICAS {
+        let addresses = self.address.each(self.patience).map_or(0, |each| each.len());
+        for _ in 1..addresses.clamp(MOST_REPLICAS, LOOKS) {
             if !is_replica(&opened.1) {
                 break;
             }

@@ -85,7 +85,7 @@ pub(super) struct Release {
     /// Present until the release is answered, or the node turns out to be down. That it is written
     /// is not enough: the server may have closed the connection, or have forgotten the script.
     pub(super) unanswered: Option<Counted>,
-    /// Present until the node has answered the release, however long it is down, or the key is gone.
+    /// Present until the node has answered the release, be it with a refusal, however long it is down; or until the key is gone.
     pub(super) untold: Option<Counted>,
     /// How often the node has refused it. `None`: what it is told is no release of a key, and is not told again.
     pub(super) refusals: Option<u32>,

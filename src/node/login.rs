@@ -99,7 +99,7 @@ fn refused_for_good(said: Said, error: &ServerError, address: &Address) -> Optio
         }
         // An error with another code may speak of passwords, and be about something else.
         Said::Auth if code == "ERR" && NO_PASSWORD.iter().any(|says| details.contains(says)) => {
-            "the server has no password for the default user, and this client gives one; leave it out, or \
+            "the server has no password for the default user, and this client logs in with one; leave it out, or \
              set requirepass on the server"
                 .to_owned()
         }
@@ -107,7 +107,7 @@ fn refused_for_good(said: Said, error: &ServerError, address: &Address) -> Optio
             login_refused(Some(code), address)
         }
         Said::Auth if is_unknown => {
-            "the server knows no AUTH command, and this client gives a password; leave it out, or stop \
+            "the server knows no AUTH command, and this client logs in; leave the password out, or stop \
              renaming the command; if the server is a Sentinel, name the masters themselves"
                 .to_owned()
         }

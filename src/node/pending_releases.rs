@@ -66,19 +66,19 @@ impl PendingReleases {
         }
     }
 
-    /// Keeps `release`, which the node has refused, and is told again at `due`.
-    pub(super) fn keep_refused(&self, mut release: Release, due: Time, node: &Arc<str>) {
+    /// Keeps `release`, which the node has refused, and is told again at `due`. What is too much goes by the key's own TTL, as that
+    /// event of the refusal has said.
+    pub(super) fn keep_refused(&self, mut release: Release, due: Time, now: Time) {
         release.is_unheard();
+        release.untold = None;
         let mut pending = self.0.lock();
-        let is_full = pending.refused.len() >= MOST_REFUSED;
-        if !is_full {
+        if pending.refused.len() >= MOST_REFUSED {
+            pending.sweep(now);
+        }
+        if pending.refused.len() < MOST_REFUSED {
             pending.last += 1;
             let place = (due, pending.last);
             pending.refused.insert(place, release);
-        }
-        drop(pending);
-        if is_full {
-            observe::release_dropped(node);
         }
     }
 
@@ -112,8 +112,8 @@ impl PendingReleases {
         due
     }
 
-    /// Until when one of them may be of use; `unknown` for those of which that is not known, and at most for those that the node
-    /// has refused. `None` if there is none.
+    /// Until when one of them may be of use: `unknown` where that is not known, and no later than that for those that the node has
+    /// refused. `None` if there is none.
     pub(super) fn needed_until(&self, unknown: Time) -> Option<Time> {
         let pending = self.0.lock();
         let until = |release: &Release| release.until.unwrap_or(unknown);
@@ -255,8 +255,9 @@ mod tests {
     #[test]
     fn what_the_node_has_refused_leaves_room_for_others_and_ends_with_its_key() {
         let (pending, node) = (PendingReleases::default(), Arc::from("a:6379"));
+        pending.keep_refused(release(Some(at(50))), at(100), at(0));
         (0..=MOST_REFUSED as u64).for_each(|_| {
-            pending.keep_refused(release(Some(at(500))), at(100), &node);
+            pending.keep_refused(release(Some(at(500))), at(100), at(60));
         });
         assert_eq!((pending.len(), pending.next_due()), (MOST_REFUSED, Some(at(100))));
         assert!(pending.take(8, at(99)).is_empty());

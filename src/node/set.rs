@@ -278,6 +278,11 @@ impl NodeSet {
         self.known.lock().not_serving(node)
     }
 
+    /// What is wrong with the node, so that it cannot be used; not whether it is in quarantine, or not known well enough yet.
+    pub(super) fn problem(&self, node: usize) -> Option<NodeFault> {
+        self.known.lock().problem(node)
+    }
+
     /// What is wrong with the nodes for whose sake no lock may be taken anywhere, if there are any.
     pub(crate) fn conflict(&self) -> Option<Vec<NodeFault>> {
         self.known.lock().conflict()

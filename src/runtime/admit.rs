@@ -75,7 +75,7 @@ fn is_unused(
                     .to_owned()
             }
             MayHaveForgotten::Started { ago, needed } => format!(
-                "it was started {} ago, and may have had locks before; after {} it cannot",
+                "it was started {} ago, and may have had locks before; once it has run for {}, all of them have ended",
                 rounded(ago),
                 exact(needed)
             ),
@@ -90,7 +90,9 @@ fn is_unused(
     };
     let ready_in = set.ready_in(clock::now()).unwrap_or(max_ttl);
     let when = match ready_in {
-        Duration::ZERO => "Enough others grant locks already, and these will".to_owned(),
+        Duration::ZERO => {
+            "Enough others grant locks already; these will once their quarantine is over".to_owned()
+        }
         _ => format!("They grant locks by themselves in {}", rounded(ready_in)),
     };
     let message = format!(

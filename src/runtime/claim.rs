@@ -297,8 +297,8 @@ impl Claim {
     /// Too few nodes have confirmed `release` until `answer_by`.
     pub(crate) fn unconfirmed(&self, release: &Arc<FanOut<Release>>, answer_by: Time) -> Error {
         let message = format!(
-            "{} was given back, but too few nodes confirmed it for certain in time; they are \
-             told again while this process runs, and its keys end with their TTL, or with its {MIN_HOLD}, at the latest",
+            "{} was given back, but too few nodes confirmed it for certain in time; these nodes are \
+             told again while this process runs, and the keys of the lock end with their TTL, or with its {MIN_HOLD}, at the latest",
             self.wanted.names
         );
         let mut faults = release.faults(self.nodes(), answer_by);

@@ -107,6 +107,13 @@ fn a_word_with_one_dash_runs_nothing_and_is_told_with_what_to_write() {
         assert!(told(&output).contains(says), "{}", told(&output));
         assert_eq!(printed(&output), "");
     }
+    let output = world.output(&["run", "--wait", "5", "-shell=false", "job", "--", "echo", "no"]);
+    ends_with(&output, 125);
+    assert_eq!(printed(&output), "");
+    // Another error is told as what it is.
+    let output = world.output(&["run", "-nsx", "job", "--", "true"]);
+    ends_with(&output, 125);
+    assert!(!told(&output).contains("one dash"), "{}", told(&output));
     let output = world.output(&["run", "-h"]);
     ends_with(&output, 0);
     assert!(printed(&output).contains("Usage"));

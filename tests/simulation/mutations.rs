@@ -115,7 +115,7 @@ fn without_the_rule_that_a_lost_lock_stays_lost() {
 
 #[test]
 fn without_the_rule_that_renewal_never_shortens_a_key() {
-    let script = Some(("if remaining < tonumber(ARGV[2]) then", "if true then"));
+    let script = Some(("if remaining < tonumber(TTL) then", "if true then"));
     let switches = Switches { script, ..Switches::ALL_ON };
     is_found("renewal never shortens", switches, &["exclusion"]);
 }

@@ -5,6 +5,7 @@ mod load;
 mod progress;
 mod show;
 
+use std::panic::resume_unwind;
 use std::thread;
 use std::time::Duration;
 
@@ -114,11 +115,13 @@ fn connect(clients: &[Quorlock], name: &str, signals: &Receiver<Signal>) -> Resu
             recv(signals) -> signal => signal.ok(),
         };
         if let Some(signal) = came {
-            // Ends the call that waits.
-            let _ = clients::close(clients);
+            // Ends the call that waits. What it has left is waited for where the clients are closed once more.
+            for client in clients {
+                let _ = client.clone().close(Duration::ZERO);
+            }
             return Err(Failure::interrupted(signal, "while it connected to the masters"));
         }
-        let connected: Result<(), Error> = connects.join().unwrap_or(Ok(()));
+        let connected: Result<(), Error> = connects.join().unwrap_or_else(|it| resume_unwind(it));
         Ok(connected?)
     })
 }

@@ -26,6 +26,7 @@ mod words;
 use std::ffi::OsString;
 
 use clap::Parser;
+use clap::error::ErrorKind;
 use nix::sys::signal::Signal;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -51,18 +52,25 @@ fn end_by(signal: Signal) {
     let _ = signal_hook::low_level::emulate_default_handler(signal as i32);
 }
 
-/// The first option that is written as other programs have theirs: with one dash, and several letters. Behind the name of a lock
-/// stands the command, which has options of its own.
-fn word_of_one_dash(arguments: impl Iterator<Item = OsString>) -> Option<String> {
-    let arguments = arguments.skip(2).map_while(|argument| argument.into_string().ok());
-    let mut options = arguments.take_while(|argument| argument.starts_with('-'));
-    options.find(|option| {
-        let letters = option.strip_prefix('-').unwrap_or_default();
+/// The first option that is written as other programs have theirs, with one dash and several letters, if that may be why an option
+/// is unknown, or why help is asked for: `-shell` is `-s -h ..`.
+fn word_of_one_dash(kind: ErrorKind, arguments: impl Iterator<Item = OsString>) -> Option<String> {
+    let arguments = arguments.skip(2).map(|argument| argument.to_string_lossy().into_owned());
+    // The command behind that has options of its own.
+    let arguments: Vec<_> = arguments.take_while(|argument| argument != "--").collect();
+    let asks_for_help = arguments.iter().any(|it| it == "-h" || it == "--help");
+    let may_be_why = match kind {
+        ErrorKind::UnknownArgument => true,
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => !asks_for_help,
+        _ => false,
+    };
+    let is_word = |argument: &String| {
+        let letters = argument.strip_prefix('-').unwrap_or_default();
         let word = letters.split('=').next().unwrap_or_default();
-        word.len() > 2
-            && word.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-')
-            && !word.starts_with('-')
-    })
+        let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte == b'-';
+        word.len() > 2 && !word.starts_with('-') && word.bytes().all(is_plain)
+    };
+    arguments.into_iter().find(|argument| may_be_why && is_word(argument))
 }
 
 fn main() -> std::process::ExitCode {
@@ -70,17 +78,19 @@ fn main() -> std::process::ExitCode {
     let options = match Options::try_parse() {
         Ok(options) => options,
         Err(error) => {
-            if let Some(word) = word_of_one_dash(std::env::args_os()) {
-                tell(format_args!(
-                    "{word} has one dash, and is read as options of one letter each; write --{} if it is an option of \
-                     quorlock",
-                    word.trim_start_matches('-')
-                ));
-                return OWN_ERROR.into();
-            }
+            let word = word_of_one_dash(error.kind(), std::env::args_os());
             // Help and the version are no errors, and go to standard output.
-            let _ = error.print();
-            return if error.use_stderr() { OWN_ERROR.into() } else { 0.into() };
+            if word.is_none() || error.use_stderr() {
+                let _ = error.print();
+            }
+            let Some(word) = word else {
+                return if error.use_stderr() { OWN_ERROR.into() } else { 0.into() };
+            };
+            tell(format_args!(
+                "{word} has one dash, and is read as options of one letter each; write --{} if it is an option of quorlock",
+                word.trim_start_matches('-')
+            ));
+            return OWN_ERROR.into();
         }
     };
     if std::process::id() == 1

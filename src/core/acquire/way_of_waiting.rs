@@ -1,5 +1,5 @@
-//! How callers wait for a lock that others have. Each kind has one way. All that differs between kinds for a caller that waits
-//! follows from it.
+//! How callers wait for a lock that others have. Each kind has one way. It follows from it which callers ask, when they reserve the
+//! lock, and whether they stand in a queue.
 
 use super::super::queue::Askers;
 use super::super::vote::PermitsWanted;
@@ -11,7 +11,8 @@ pub(crate) const MOST_ASKERS: usize = 16;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WayOfWaiting {
-    /// In no order: the lock, which has so many names, is for whoever asks when it is free.
+    /// In no order: the lock, which has so many names, is for whoever asks when it is free, until a caller has waited long enough to
+    /// reserve it.
     Unordered { names: usize },
     /// Some share the lock, and others want it for themselves alone: they take turns.
     InTurns,

@@ -172,7 +172,7 @@ fn a_lock_that_is_held_for_long_keeps_its_fence() {
 
 #[test]
 fn without_refreshing_fences_the_token_after_a_long_lock_falls() {
-    let script = Some(("redis.call('PEXPIRE', KEYS[4], fence_ttl)", ""));
+    let script = Some(("redis.call('PEXPIRE', FENCE, fence_ttl)", ""));
     let checkers = &["tokens"];
     LONG_HELD.breaks_under(Switches { script, checkers, ..Switches::ALL_ON });
 }

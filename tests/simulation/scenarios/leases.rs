@@ -71,7 +71,7 @@ fn without_a_raised_fence_it_sets_the_key_again() {
 
 #[test]
 fn without_the_look_at_the_fence_a_repair_sets_a_key_above_which_there_is_a_number() {
-    let script = Some(("if known > tonumber(ARGV[6]) then", "if false then"));
+    let script = Some(("if known > tonumber(UP_TO) then", "if false then"));
     HELD_UP.breaks_under(Switches { script, checkers: &["late"], ..Switches::ALL_ON });
 }
 

@@ -164,9 +164,12 @@ fn a_write_beside_a_read_that_has_not_ended_is_found() {
 #[test]
 fn without_the_last_readers_message_who_waits_to_write_sleeps_on() {
     // The one to ours, and the one to Redisson's.
-    let piece = "    local told = redis.pcall('PUBLISH', ARGV[3], ARGV[1])
-    local theirs = redis.pcall('PUBLISH', ARGV[4], written == 1 and '1' or '0')";
-    PATIENT.fails_under(changed(piece, "local told, theirs = 0, 0", &["exclusion"]));
+    let piece = "local CHANNEL, THEIRS, WORD = ARGV[3], ARGV[4], written == 1 and '1' or '0'";
+    PATIENT.fails_under(changed(
+        piece,
+        "local CHANNEL, THEIRS, WORD = 'none', 'none', ''",
+        &["exclusion"],
+    ));
 }
 
 #[test]
@@ -272,8 +275,8 @@ fn no_renewal_of_before_restores_a_write_that_was_taken_by_force_from_who_reads(
 /// Nobody gives such a write back.
 #[test]
 fn without_the_look_at_the_tombstone_an_old_renewal_restores_the_write() {
-    let look = "local forced = redis.pcall('GET', KEYS[3])";
-    let not = "local forced = false; redis.pcall('GET', KEYS[3])";
+    let look = "local forced = redis.pcall('GET', TOMBSTONE)";
+    let not = "local forced = false; redis.pcall('GET', TOMBSTONE)";
     RESTORED.breaks_under(changed(look, not, &["late"]));
     FORCED.breaks_under(changed(look, not, &["forced"]));
 }

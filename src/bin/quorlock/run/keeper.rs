@@ -113,7 +113,7 @@ impl Job<'_> {
         let ms = Duration::as_millis;
         match (self.grace, most) {
             (_, None) => Err(Failure::own(format!(
-                "the lock is valid for {} ms at a time, too short to end a command; use a longer --ttl, or a longer --max-hold where that is shorter",
+                "the lock is valid for {} ms at a time, too short to end a command; use a longer --ttl, or, if --max-hold is shorter than the TTL, a longer --max-hold",
                 ms(&validity)
             ))),
             (Some(grace), Some(most)) if grace > most => Err(Failure::own(format!(

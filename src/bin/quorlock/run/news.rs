@@ -230,7 +230,12 @@ impl News {
         let obstacle = if seen == Obstacle::Unknown { self.said.clone() } else { seen };
         let text = self.text(&obstacle, now);
         match audience {
-            Audience::Terminal => Some(Word::Line(text)),
+            // The reasons have no room on the line, which is as long as the terminal is wide.
+            Audience::Terminal if self.is_new_outage(&obstacle) => {
+                self.told = Some((obstacle, now));
+                Some(Word::Message(text))
+            }
+            Audience::Terminal => Some(Word::Line(self.in_short(&obstacle, now).unwrap_or(text))),
             Audience::Log => {
                 let is_due = self.told.as_ref().is_none_or(|(before, at)| {
                     obstacle.is_news_after(before) || now.since(*at) >= REMINDS
@@ -253,6 +258,19 @@ impl News {
                 })
             }
         }
+    }
+
+    fn is_new_outage(&self, obstacle: &Obstacle) -> bool {
+        let is_news =
+            || self.told.as_ref().is_none_or(|(before, _)| obstacle.is_news_after(before));
+        matches!(obstacle, Obstacle::Outage { .. }) && is_news()
+    }
+
+    /// An outage without its reasons.
+    fn in_short(&self, obstacle: &Obstacle, now: Time) -> Option<String> {
+        let Obstacle::Outage { away, masters } = obstacle else { return None };
+        let waits = format!("waiting for {} for {}", self.lock, self.waited(now));
+        Some(format!("{waits}: {} of {masters} masters cannot be used", away.len()))
     }
 
     /// Returns how long the caller has waited, for a line about the end of that.

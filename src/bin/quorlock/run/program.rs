@@ -38,7 +38,7 @@ fn find_program(program: &OsStr) -> Result<(), Failure> {
     };
     let can_run = |file: fs::Metadata| file.is_file() && file.permissions().mode() & 0o111 != 0;
     if let Some(place) = places.iter().find(|place| fs::metadata(place).is_ok_and(can_run)) {
-        return can_be_read(program, place);
+        return check_start(program, place);
     }
     let is_there = places.iter().any(|place| place.exists());
     let why = if is_there { ErrorKind::PermissionDenied } else { ErrorKind::NotFound };
@@ -46,7 +46,7 @@ fn find_program(program: &OsStr) -> Result<(), Failure> {
 }
 
 /// Makes sure that the system knows how to run that file, as far as its beginning shows.
-fn can_be_read(program: &OsStr, file: &Path) -> Result<(), Failure> {
+fn check_start(program: &OsStr, file: &Path) -> Result<(), Failure> {
     // What cannot be read may be run all the same.
     let Some(start) = start_of(file) else { return Ok(()) };
     match start.strip_prefix(b"#!") {
@@ -66,17 +66,22 @@ fn start_of(file: &Path) -> Option<Vec<u8>> {
     Some(start)
 }
 
-/// Returns true if the beginning of a program says that it is for a machine that this one is not, nor imitates. The system would refuse
-/// to run it, and the C library would have the shell read it instead.
+/// Returns true if the beginning of a program says that it is for a kind of machine that this one neither is nor emulates. The
+/// system would refuse to run it, and the C library would have the shell read it instead. If emulators may be there that this
+/// process cannot see, as in a container, the answer is no.
 fn is_for_another_machine(start: &[u8]) -> bool {
     let Some(own) = start_of(Path::new(OWN_PROGRAM)) else { return false };
     let (Some(machine), Some(own)) = (machine(start), machine(&own)) else { return false };
-    let runs = RUNS_AS_WELL.iter().any(|(on, as_well)| *on == own && *as_well == machine);
-    let imitates = || {
-        let handlers = fs::read_dir(HANDLERS).into_iter().flatten().flatten();
-        handlers.map(|handler| handler.file_name()).any(|it| it != "register" && it != "status")
-    };
-    machine != own && !runs && !imitates()
+    let runs = RUNS_AS_WELL.iter().any(|pair| [(own, machine), (machine, own)].contains(pair));
+    machine != own && !runs && has_no_emulators()
+}
+
+/// Returns true if Linux shows its list of them, and there is none.
+fn has_no_emulators() -> bool {
+    let listed = fs::read_dir(EMULATORS).into_iter().flatten().flatten();
+    let names: Vec<_> = listed.map(|it| it.file_name()).collect();
+    names.iter().any(|it| it == "register")
+        && names.iter().all(|it| it == "register" || it == "status")
 }
 
 /// The machine of an ELF file: the field `e_machine` of its header, in the order of bytes that the header names.
@@ -92,10 +97,10 @@ fn machine(start: &[u8]) -> Option<u16> {
 const OWN_PROGRAM: &str = "/proc/self/exe";
 
 /// Where Linux lists the programs that run files of other kinds, as an emulator does.
-const HANDLERS: &str = "/proc/sys/fs/binfmt_misc";
+const EMULATORS: &str = "/proc/sys/fs/binfmt_misc";
 
-/// Machines, and those whose programs they may run as well: x86-64 and x86, AArch64 and Arm.
-const RUNS_AS_WELL: [(u16, u16); 2] = [(62, 3), (183, 40)];
+/// Machines that run each other's programs, or may: x86-64 and x86, AArch64 and Arm, PowerPC and SPARC of 64 and 32 bits.
+const RUNS_AS_WELL: [(u16, u16); 5] = [(62, 3), (183, 40), (21, 20), (43, 2), (43, 18)];
 
 /// Makes sure that there is the interpreter that a script names behind the `#!` of its first line.
 fn find_interpreter(program: &OsStr, rest: &[u8]) -> Result<(), Failure> {
