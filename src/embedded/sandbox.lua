@@ -5,7 +5,7 @@
 local raw_call, sha1hex, is_out_of_time = ...
 
 local error, pcall, select, setmetatable, type = error, pcall, select, setmetatable, type
-local find, sub = string.find, string.sub
+local find, match, sub = string.find, string.match, string.sub
 
 local function read_only()
   error('Attempt to modify a readonly table', 2)
@@ -48,7 +48,8 @@ local redis = {
     if not is_one_text(...) then
       return failed(wrong_arguments)
     end
-    local text = ...
+    -- Redis reads it as a text of C, which ends with the first zero.
+    local text = match((...), '^%Z*')
     if sub(text, 1, 1) == '-' then
       text = sub(text, 2)
     end

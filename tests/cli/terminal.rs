@@ -96,10 +96,12 @@ fn a_command_in_the_background_does_not_take_the_terminal() {
                 while ! [ -e go ]; do sleep 0.05; done; read mine; echo $mine > mine; jobs > jobs; fg; echo $? > ended'";
     let Some((running, mut typed)) = on_terminal(&world, line) else { return };
     world.folder.line("pid");
-    // This process follows the command, and the shell sees that.
+    // This process follows the command, and the shell hears of that once the last of its threads is suspended.
     let keeper: u32 = world.folder.line("keeper").parse().expect("a process id");
     wait_until("it is suspended", LIMIT, || {
-        read(format!("/proc/{keeper}/stat").as_ref()).contains(") T ")
+        let threads = std::fs::read_dir(format!("/proc/{keeper}/task")).expect("it is there");
+        let mut stats = threads.flatten().map(|thread| read(&thread.path().join("stat")));
+        stats.all(|stat| stat.contains(") T "))
     });
     world.folder.write("go", "");
     typed.write_all(b"for the shell\n").expect("a terminal");

@@ -30,7 +30,8 @@ const BORDERS: &[&str] = &[
     "EVAL return~{2^53,~2^53+1,~2^63,~-2^63} 0; EVAL return~redis.call('INCRBY','n',2^53+2) 0; GET n",
     "EVAL redis.call('SET','k','v')~error('x') 0; GET k; EVAL return~redis.call('HGET','k','f') 0",
     "EVAL return~redis.call('INCRBY','n',2^60) 0; EVAL return~redis.call('GET','n')+0 0; GET n",
-    "EVAL return~{ok='fine',~err='BAD~x'} 0; EVAL return~redis.error_reply('BAD~x') 0",
+    "EVAL return~{ok='fine',~err='BAD~x'} 0; EVAL return~redis.error_reply('BAD~x') 0; \
+     EVAL return~redis.error_reply('0x10,\\0~x') 0; EVAL return~redis.error_reply('-BAD~x\\0y') 0",
     "EVAL return~pcall(redis.call,'GET') 0; EVAL return~{pcall(error,{err='BAD~x'})} 0",
     "EVALSHA ffffffffffffffffffffffffffffffffffffffff 0; SCRIPT LOAD return~7",
     "EVALSHA f1ad1c48cd6b5d8fd8e1b2a9e1de5b6ee3cf6cb5 0; SCRIPT EXISTS x; SCRIPT NOSUCH; EVAL return~1 2 k",
