@@ -419,7 +419,7 @@ impl Plan {
 
     /// How much longer the first node may keep a key than it should, since its clock was set back. Where clients may fall back
     /// to it, no majority outvotes that.
-    fn first_keeps(&self) -> Duration {
+    pub(super) fn first_keeps(&self) -> Duration {
         let set_back = self.faults.iter().filter_map(|scheduled| match scheduled.fault {
             Fault::WallClockBack { node: 0, by } if self.falls_back() => Some(by),
             _ => None,

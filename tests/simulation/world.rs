@@ -98,11 +98,13 @@ impl World {
         self.until(healed + LATEST + Duration::from_secs(1));
 
         self.phase(Phase::Draining);
-        // keys of the killed, and of late requests, have to end first, and then everybody has a turn. The nodes may keep the
-        // lock behind each of these turns (`Caller::min_hold`), one behind the other.
+        // Keys of the killed, and of late requests, have to end first, and then everybody has a turn. The nodes may keep the
+        // lock behind each of these turns (`Caller::min_hold`), one behind the other. What the first node keeps longer than
+        // it should counts where clients may fall back to it.
         let longest = self.plan.longest_ttl().mul_f64(1.02);
         let quarantine = self.plan.longest_ttl();
         let kept = longest.mul_f64(LONGEST_KEPT) * self.plan.callers.iter().sum::<usize>() as u32;
+        let kept = kept + self.plan.first_keeps();
         self.idle_within(longest * 2 + quarantine + kept + Duration::from_secs(10), "waits");
 
         // Nodes are connected to again, and told what they have missed.
