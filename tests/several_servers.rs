@@ -104,7 +104,7 @@ fn servers_that_follow_each_other_are_not_several() {
     assert_eq!(told(&[&proxy.url(), SEVERAL]), 0, "{:?}", events::all());
 }
 
-/// Whether a diagnosis says of each node that several servers answer.
+/// Returns for each node whether a diagnosis says that several servers answer.
 fn several(nodes: [String; 3]) -> Vec<bool> {
     let diagnosis = fresh(nodes).diagnose().expect("valid settings");
     let findings = diagnosis.nodes.into_iter().map(|node| node.findings);

@@ -105,7 +105,7 @@ for i = 2, last_lock do
     if left_of_fence == -2 then
       redis.call('SET', fence, ARGV[5], 'PX', fence_ttl)
     elseif left_of_fence ~= -1 and left_of_fence < fence_ttl then
-      -- What is no number may be somebody else's lock, and keeps its end.
+      -- A value that is no number may be somebody else's lock, and keeps its end.
       local known = redis.pcall('GET', fence)
       if type(known) == 'string' and tonumber(known) then
         redis.call('PEXPIRE', fence, fence_ttl)

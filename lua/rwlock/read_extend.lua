@@ -97,7 +97,7 @@ if reads or writes then
     if left == -2 then
       redis.call('SET', KEYS[6], ARGV[9], 'PX', fence_ttl)
     elseif left ~= -1 and left < tonumber(fence_ttl) then
-      -- What is no number may be somebody else's lock, and keeps its end.
+      -- A value that is no number may be somebody else's lock, and keeps its end.
       local fence = redis.pcall('GET', KEYS[6])
       if type(fence) == 'string' and tonumber(fence) then
         redis.call('PEXPIRE', KEYS[6], fence_ttl)

@@ -17,7 +17,7 @@ if FENCE then
   if left == -2 then
     redis.call('SET', FENCE, NUMBER, 'PX', fence_ttl)
   elseif left ~= -1 and left < tonumber(fence_ttl) then
-    -- What is no number may be somebody else's lock, and keeps its end. A batch has read all fences at once, before its
+    -- A value that is no number may be somebody else's lock, and keeps its end. A batch has read all fences at once, before its
     -- first call, which may have made a number of it.
     local fence = tonumber(ARGV.fence) and ARGV.fence or redis.pcall('GET', FENCE)
     if type(fence) == 'string' and tonumber(fence) then

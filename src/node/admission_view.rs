@@ -103,7 +103,7 @@ impl AdmissionView {
         Some(refusal.unwrap_or_else(|| self.fault_of(node)))
     }
 
-    /// What is wrong with the node, so that it cannot be used; not whether it is in quarantine, or not known well enough yet.
+    /// The fault for which the node cannot be used. Quarantine is none, nor is a node that is not known well enough yet.
     pub(super) fn problem(&self, node: usize) -> Option<NodeFault> {
         match self.admission.node_state(node) {
             NodeState::Admitted | NodeState::Quarantined(_) => None,

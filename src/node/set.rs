@@ -278,7 +278,7 @@ impl NodeSet {
         self.known.lock().not_serving(node)
     }
 
-    /// What is wrong with the node, so that it cannot be used; not whether it is in quarantine, or not known well enough yet.
+    /// The fault for which the node cannot be used. Quarantine is none, nor is a node that is not known well enough yet.
     pub(super) fn problem(&self, node: usize) -> Option<NodeFault> {
         self.known.lock().problem(node)
     }

@@ -234,7 +234,7 @@ impl Drop for ClientState {
     }
 }
 
-/// What the attempts of one client share about fencing.
+/// The state about fencing that the attempts of one client share.
 #[derive(Default)]
 pub(crate) struct Numbers(Mutex<LastNumbers>);
 

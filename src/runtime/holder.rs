@@ -1,4 +1,4 @@
-//! What a lock keeps of each present holder, and how that one is told that the lock is lost.
+//! The record that a lock keeps of each present holder, and how a holder is told that the lock is lost.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
@@ -99,7 +99,7 @@ impl Callbacks {
     }
 }
 
-/// What a lock keeps of a present holder, and nobody else gets.
+/// The record that a lock keeps of a present holder, and gives to nobody else.
 pub(crate) struct HoldState {
     pub(crate) notice: Notice,
     /// `None` without fencing.

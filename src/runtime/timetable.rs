@@ -118,8 +118,8 @@ const EVERY: Duration = Duration::from_secs(5);
 /// Forgets what is of no use any more, and returns whether anything is left.
 type Tidy = Box<dyn Fn(Time) -> bool + Send + Sync>;
 
-/// What is kept by names in one client, and when to look through it next. While nothing is kept, it is never looked
-/// through.
+/// The entries that one client keeps by name, and when to look through them next. Without entries they are never
+/// looked through.
 #[derive(Default)]
 struct Tidying {
     tidy: OnceLock<Tidy>,
@@ -129,7 +129,7 @@ struct Tidying {
 }
 
 impl Tidying {
-    /// What there is to be looked through. The second call changes nothing.
+    /// Sets the entries that are looked through. The second call changes nothing.
     fn tidies(&self, tidy: impl Fn(Time) -> bool + Send + Sync + 'static) {
         let _ = self.tidy.set(Box::new(tidy));
     }

@@ -412,7 +412,7 @@ impl Plan {
         kept + Duration::from_secs(5) + turn * turns as u32
     }
 
-    /// Whether some client may fall back to the first node.
+    /// Returns true if some client may fall back to the first node.
     fn falls_back(&self) -> bool {
         (0..self.callers.len()).any(|client| self.setup(client).fall_back_after.is_some())
     }

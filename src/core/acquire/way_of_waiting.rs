@@ -55,8 +55,8 @@ impl WayOfWaiting {
         }
     }
 
-    /// Whether a refusal shows that others want the lock, and are likely to want it again. What others want a fair lock, the
-    /// nodes know; and of a semaphore it was one slot.
+    /// Returns true if a refusal shows that others want the lock, and are likely to want it again. For a
+    /// fair lock it does not, since the nodes keep the queue; nor for a semaphore, since only one slot was refused.
     pub(super) const fn refusals_tell_of_others(self) -> bool {
         matches!(self, Self::Unordered { .. } | Self::InTurns)
     }

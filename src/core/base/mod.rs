@@ -1,4 +1,4 @@
-//! What all machines share: points in time and spans, pauses, what a majority is, for how long a grant is certainly valid.
+//! The terms that all machines share: points in time and spans, pauses, majorities, and the validity of a grant.
 //!
 //! It knows nothing of locks, nodes or callers. `mechanisms` names each rule that a test can switch off, and `told_cases` plays the
 //! cases that `../testdata` tells.

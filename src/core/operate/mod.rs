@@ -1,4 +1,4 @@
-//! What operators ask: who holds which locks, and that a lock is taken from its holder by force.
+//! The requests of operators: a list of the holders of locks, and the removal of a lock by force.
 //!
 //! It decides what the answers of the nodes come to. It knows nothing of this client's own locks and callers.
 

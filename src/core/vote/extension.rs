@@ -7,7 +7,7 @@ use super::super::base::{Tally, Verdict, votes_needed};
 use super::super::link::{Copies, Via};
 use super::{Ballot, Failure};
 
-/// What came of asking the nodes to let the keys live longer.
+/// The result of asking the nodes to let the keys live longer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Renewed {
     /// Enough nodes confirmed, which makes it valid until then, on that basis.

@@ -1,4 +1,4 @@
-//! What nodes tell of releases.
+//! The messages of nodes about releases.
 //!
 //! It decides which channels a client listens to, which message is news to whom, when a waiter that was told tries again, and when a
 //! subscriber connects.

@@ -211,7 +211,7 @@ impl ReleaseTracker {
         tells && is_heard
     }
 
-    /// Whether a release is told by enough nodes, so that there is no need to poll often. A waiter relies on the node that
+    /// Returns true if enough nodes tell of a release, so that there is no need to poll often. A waiter relies on the node that
     /// alone was asked, and has refused it.
     pub(crate) fn is_covered(&self) -> bool {
         self.preferred.is_none_or(|preferred| self.nodes[preferred].covered)
